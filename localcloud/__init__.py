@@ -1,0 +1,1 @@
+"""An AWS on one machine: moto's API with real booted machines behind it."""

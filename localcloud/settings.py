@@ -1,0 +1,24 @@
+"""Names, numbers and places that are the same everywhere."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+ACCOUNT = "123456789012"
+DEFAULT_REGION = "us-east-1"
+
+HOME = Path(os.environ.get("LOCALCLOUD_HOME", "/var/lib/localcloud"))
+"""Everything that the local cloud keeps: images (kept), run (thrown away by `down`)."""
+
+PORT = 4599
+"""The API answers here on loopback, and on EDGE_ADDRESS for the machines."""
+
+PUBLIC_NETWORK = "198.51.100.0/24"
+"""Public addresses: a range that RFC 5737 keeps for documentation, routed to our links and nowhere else."""
+
+EDGE_ADDRESS = "198.51.100.1"
+"""The operator's side of the public network: the address from which machines see the operator come."""
+
+S3_ENDPOINT_ADDRESS = "198.51.100.2"
+"""The source address of traffic that came through an S3 gateway endpoint: it may ask S3 and nothing else."""
