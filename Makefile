@@ -1,0 +1,86 @@
+# `make demo` and `make test` each work alone on a fresh Debian or Ubuntu machine, as root.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+
+VENV := .venv
+BIN := $(CURDIR)/$(VENV)/bin
+export PATH := $(BIN):$(PATH):/usr/sbin:/sbin
+
+# What the local cloud boots and connects its machines with, and how it is reached.
+PACKAGES := systemd-container mmdebstrap nftables bindfs iproute2 openssh-client
+
+# The first Python that ansible-core 2.19 runs on. Debian keeps what makes virtual environments in a package of its own.
+python := $(shell for python in python3 python3.13 python3.12 python3.11; do \
+    $$python -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && echo $$python && break; done)
+python_version = $(shell $(python) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+
+.PHONY: help
+help: ## this list
+	@sed -En 's/^([a-z ]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 28
+
+.PHONY: setup
+setup: packages venv ## all that is needed: Debian packages and .venv (quick when it is there)
+
+.PHONY: python
+python:
+	@[ -n "$(python)" ] || { echo "Python 3.11, 3.12 or 3.13 is needed. On Ubuntu 22.04: apt-get install python3.11"; exit 1; }
+
+.PHONY: packages
+packages: python
+	@missing=; \
+	for package in $(PACKAGES); do \
+	    dpkg-query -W -f '$${db:Status-Status}' $$package 2>/dev/null | grep -qx installed || missing+=" $$package"; \
+	done; \
+	$(python) -c 'import ensurepip' 2>/dev/null || missing+=" python$(python_version)-venv"; \
+	[ -n "$$missing" ] || exit 0; \
+	echo "Debian packages that are missing:$$missing"; \
+	[ "$$(id -u)" = 0 ] || { echo "Only root can install them: sudo apt-get install$$missing"; exit 1; }; \
+	apt-get update -q; \
+	DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $$missing
+
+.PHONY: venv
+venv: $(VENV)/.installed
+
+# uv, where there is one, needs seconds; pip needs a minute.
+$(VENV)/.installed: requirements.txt pyproject.toml | python
+	@$(BIN)/python -c '' 2>/dev/null || $(python) -m venv --clear $(VENV)
+	@echo "Installing requirements.txt into $(VENV)"; \
+	install="$(BIN)/python -m pip install -q --disable-pip-version-check"; \
+	if command -v uv >/dev/null; then install="uv pip install -q --python $(BIN)/python"; fi; \
+	$$install -r requirements.txt; \
+	$$install --no-deps --no-build-isolation -e .
+	@touch $@
+
+.PHONY: demo
+demo: setup ## a cluster on the local cloud: one master, two workers
+	localcloud up
+	if [ -e site.yml ]; then ansible-playbook site.yml -e @localcloud/demo.yml; fi
+
+.PHONY: test
+test: setup ## all layers of tests, with a closing line for each
+	@$(BIN)/python tests/run.py
+
+.PHONY: lint unit
+lint: venv ## ansible-lint, yamllint, ruff, mypy
+unit: venv ## the quick tests, which need no root
+lint unit:
+	@$(BIN)/python tests/run.py $@
+
+.PHONY: sanity integration molecule
+sanity integration molecule: setup ## this layer alone
+	@$(BIN)/python tests/run.py $@
+
+.PHONY: bench chaos
+bench: setup ## the measurements
+chaos: setup ## playbooks killed at each task in turn, and run again
+bench chaos:
+	@[ -x bench/$@ ] || { echo "There is no bench/$@ yet."; exit 1; }; bench/$@
+
+.PHONY: clean
+clean: ## back to a fresh clone: the local cloud taken down, .venv and caches removed
+	@[ ! -x $(BIN)/localcloud ] || $(BIN)/localcloud down
+	rm -rf $(VENV) build dist .ansible .cache .mypy_cache .pytest_cache .ruff_cache *.egg-info *.tar.gz
+	find . -name __pycache__ -prune -exec rm -rf {} +

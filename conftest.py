@@ -1,0 +1,52 @@
+"""What holds for every test, here and in localcloud/."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+from ansible.plugins.loader import init_plugin_loader
+
+ROOT = Path(__file__).parent
+LIMITED = ("tests/integration/", "localcloud/tests/integration/")
+
+
+def pytest_configure() -> None:
+    # No test can reach the account of whoever runs it: only what a test itself gives out counts.
+    for name in [name for name in os.environ if name.startswith("AWS_") and name != "AWS_CA_BUNDLE"]:
+        del os.environ[name]
+    os.environ |= {
+        "AWS_CONFIG_FILE": os.devnull,
+        "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }
+    # `import ansible_collections.deeplearning.aws…` and loaders by full name find this checkout.
+    init_plugin_loader([str(ROOT / "collections")])
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if os.geteuid() != 0 and any(item.nodeid.startswith(LIMITED) for item in items):
+        raise pytest.UsageError("tests on the local cloud boot machines: run them as root (sudo)")
+
+
+def _fail_instead(report: pytest.TestReport | pytest.CollectReport) -> None:
+    if report.skipped and not hasattr(report, "wasxfail"):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        report.outcome = "failed"
+        report.longrepr = f"{reason}\nA skipped test proves nothing, so it counts as failed: supply what it needs."
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    _fail_instead(report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    report = yield
+    _fail_instead(report)
+    return report

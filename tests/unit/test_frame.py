@@ -1,0 +1,109 @@
+"""The plain clone is the installed collection, it builds, and its pins agree with each other."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tarfile
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import ansible_collections
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+LINK = ROOT / "collections/ansible_collections/deeplearning/aws"
+
+SHIPPED = {
+    *("FILES.json", "MANIFEST.json", "LICENSE", "README.md", "requirements.yml"),
+    *("changelogs", "docs", "files", "meta", "playbooks", "plugins", "roles", "tests"),
+}
+"""What a collection may hold at its top. Anything else in the root is named in galaxy.yml, build_ignore."""
+
+
+def load(name: str) -> Any:
+    return yaml.safe_load((ROOT / name).read_text())
+
+
+def pinned() -> dict[str, str]:
+    return {entry["name"]: entry["version"] for entry in load("requirements.yml")["collections"]}
+
+
+def ansible(*words: str, folder: Path = ROOT, collections: Path | None = None) -> str:
+    environment = os.environ | ({"ANSIBLE_COLLECTIONS_PATH": str(collections)} if collections else {})
+    command = [str(Path(sys.executable).parent / words[0]), *words[1:]]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def tarball(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("build")
+    ansible("ansible-galaxy", "collection", "build", "--output-path", str(folder))
+    (built,) = folder.glob("deeplearning-aws-*.tar.gz")
+    return built
+
+
+def test_the_committed_link_leads_to_the_root() -> None:
+    assert LINK.is_symlink()
+    assert os.readlink(LINK) == "../../.."
+    assert LINK.resolve() == ROOT
+
+
+def test_the_link_is_committed_and_other_collections_beside_it_are_not() -> None:
+    rules = (ROOT / ".gitignore").read_text().splitlines()
+    assert "/collections/ansible_collections/*" in rules
+    assert "!/collections/ansible_collections/deeplearning/aws" in rules
+
+
+def test_the_clone_is_the_installed_collection() -> None:
+    listed = json.loads(ansible("ansible-galaxy", "collection", "list", "deeplearning.aws", "--format", "json"))
+    assert [found["deeplearning.aws"]["version"] for found in listed.values()] == [load("galaxy.yml")["version"]]
+
+
+def test_the_tarball_holds_the_collection_and_nothing_else(tarball: Path) -> None:
+    with tarfile.open(tarball) as archive:
+        members = archive.getmembers()
+    names = {member.name for member in members} - {"."}
+    assert not {name.split("/")[0] for name in names} - SHIPPED
+    assert not [member.name for member in members if member.issym() or member.islnk()]
+    assert not [name for name in names if re.search(r"(^|/)(\.|__pycache__)", name)]
+
+
+def test_the_tarball_works_when_it_is_installed_elsewhere(tarball: Path, tmp_path: Path) -> None:
+    ansible("ansible-galaxy", "collection", "install", str(tarball), "--no-deps", "-p", str(tmp_path), folder=tmp_path)
+    listed = ansible("ansible-galaxy", "collection", "list", "--format", "json", folder=tmp_path, collections=tmp_path)
+    assert json.loads(listed)[str(tmp_path / "ansible_collections")]["deeplearning.aws"]
+
+
+@pytest.mark.parametrize("name", pinned())
+def test_pinned_collection_is_the_one_in_the_environment(name: str) -> None:
+    (folder,) = [
+        folder for place in ansible_collections.__path__ if (folder := Path(place, *name.split("."))).is_dir()
+    ]
+    manifest = json.loads((folder / "MANIFEST.json").read_text())
+    assert manifest["collection_info"]["version"] == pinned()[name]
+
+
+def test_the_collection_depends_on_what_is_pinned() -> None:
+    assert load("galaxy.yml")["dependencies"] == {name: f">={number}" for name, number in pinned().items()}
+
+
+def test_what_requirements_in_asks_for_is_pinned_and_installed() -> None:
+    entry = re.compile(r"^([A-Za-z0-9_.-]+)(?:\[[a-z]+\])?==([^\s;]+)", re.MULTILINE)
+    asked = dict(entry.findall((ROOT / "requirements.in").read_text()))
+    given = dict(entry.findall((ROOT / "requirements.txt").read_text()))
+    assert {name.lower(): number for name, number in asked.items()}.items() <= given.items()
+    assert {name: version(name) for name in asked} == asked
+
+
+def test_nothing_in_requirements_txt_is_left_open() -> None:
+    lines = [line for line in (ROOT / "requirements.txt").read_text().splitlines() if line and line.lstrip()[0] != "#"]
+    assert lines
+    assert [line for line in lines if "==" not in line] == []
