@@ -10,7 +10,7 @@ BIN := $(CURDIR)/$(VENV)/bin
 export PATH := $(BIN):$(PATH):/usr/sbin:/sbin
 
 # What the local cloud boots and connects its machines with, and how it is reached.
-PACKAGES := systemd-container mmdebstrap nftables bindfs iproute2 openssh-client
+PACKAGES := systemd-container mmdebstrap debian-archive-keyring nftables bindfs iproute2 openssh-client
 
 # The first Python that ansible-core 2.19 runs on. Debian keeps what makes virtual environments in a package of its own.
 python := $(shell for python in python3 python3.13 python3.12 python3.11; do \

@@ -70,6 +70,8 @@ def end(child: subprocess.Popen[bytes]) -> None:
 def environment() -> dict[str, str]:
     """Ours, with the tools of the virtual environment first, and no way to the AWS account of whoever runs this."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("AWS_") or name == "AWS_CA_BUNDLE"}
+    if not sys.stdout.isatty():
+        kept["NO_COLOR"] = "1"
     return kept | {
         "PATH": f"{VENV / 'bin'}:{kept.get('PATH', os.defpath)}:/usr/sbin:/sbin",
         "VIRTUAL_ENV": str(VENV),
@@ -82,7 +84,8 @@ def environment() -> dict[str, str]:
 
 
 def existing(*places: str) -> list[str]:
-    return [place for place in places if (ROOT / place).exists()]
+    """Those that hold any Python."""
+    return [place for place in places if next((ROOT / place).rglob("*.py"), None)]
 
 
 def lint(deadline: float) -> Result:

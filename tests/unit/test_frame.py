@@ -71,7 +71,8 @@ def test_the_tarball_holds_the_collection_and_nothing_else(tarball: Path) -> Non
     with tarfile.open(tarball) as archive:
         members = archive.getmembers()
     names = {member.name for member in members} - {"."}
-    assert not {name.split("/")[0] for name in names} - SHIPPED
+    foreign = {name.split("/")[0] for name in names} - SHIPPED
+    assert not foreign, f"does not belong in the collection, so galaxy.yml's build_ignore must name it: {foreign}"
     assert not [member.name for member in members if member.issym() or member.islnk()]
     assert not [name for name in names if re.search(r"(^|/)(\.|__pycache__)", name)]
 
