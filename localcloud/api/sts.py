@@ -1,1 +1,105 @@
-"""Placeholder."""
+"""Security Token Service: who calls, and sessions of roles."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from localcloud.api.auth import Caller
+from localcloud.api.iam_history import backend
+from localcloud.api.registry import Call, Result, answers
+from localcloud.errors import AwsError
+from localcloud.iam.patterns import context_of
+from localcloud.iam.policy import parse_policy
+from localcloud.iam.principal import Caller as Principal
+from localcloud.settings import ACCOUNT
+
+SHORTEST = 900
+DEFAULT = 3600
+CHAINED = 3600
+_SESSION_NAME = re.compile(r"[\w+=,.@-]{2,64}", re.ASCII)
+# A session that these would narrow down would be wider here than in AWS: better none.
+_UNKNOWN = ("Policy", "PolicyArns", "Tags", "TransitiveTagKeys", "SerialNumber", "TokenCode", "SourceIdentity")
+
+
+@answers("sts", "GetCallerIdentity")
+def get_caller_identity(call: Call) -> Result:
+    return {"UserId": call.caller.userid, "Account": ACCOUNT, "Arn": call.caller.arn}
+
+
+@answers("sts", "GetAccessKeyInfo")
+def get_access_key_info(_call: Call) -> Result:
+    return {"Account": ACCOUNT}
+
+
+@answers("sts", "AssumeRole")
+def assume_role(call: Call) -> Result:
+    params = call.params
+    name, role_arn = params["RoleSessionName"], params["RoleArn"]
+    if not _SESSION_NAME.fullmatch(name):
+        pattern = r"Member must satisfy regular expression pattern: [\w+=,.@-]{2,64}"
+        raise _invalid(name, "roleSessionName", pattern)
+    unknown = [key for key in _UNKNOWN if params.get(key)]
+    if unknown:
+        raise AwsError("ValidationError", f"The local cloud's AssumeRole does not know {', '.join(unknown)}.", 400)
+    role = next((role for role in backend().roles.values() if role.arn == role_arn), None)
+    if role is None or not trusts(call.caller, role, params):
+        message = f"User: {call.caller.arn} is not authorized to perform: sts:AssumeRole on resource: {role_arn}"
+        raise AwsError("AccessDenied", message, 403)
+    session = call.cloud.credentials.issue(role.name, name, _duration(call, role))
+    return {
+        "Credentials": {
+            "AccessKeyId": session.access_key,
+            "SecretAccessKey": session.secret,
+            "SessionToken": session.token,
+            "Expiration": session.expiration,
+        },
+        "AssumedRoleUser": {
+            "AssumedRoleId": f"{role.id}:{name}",
+            "Arn": f"arn:aws:sts::{ACCOUNT}:assumed-role/{role.name}/{name}",
+        },
+    }
+
+
+def trusts(caller: Caller, role: Any, params: Mapping[str, Any]) -> bool:
+    """Whether the role's trust policy lets the caller assume it. (The caller's own policies are for the rules.)"""
+    principal = _principal(caller)
+    asked = {"sts:RoleSessionName": params["RoleSessionName"]}
+    if params.get("ExternalId"):
+        asked["sts:ExternalId"] = params["ExternalId"]
+    policy = parse_policy(role.assume_role_policy_document, kind="trust", name=role.name)
+    return policy.decide("sts:AssumeRole", role.arn, context_of(principal.context(), asked), principal).allowed
+
+
+def _principal(caller: Caller) -> Principal:
+    if caller.kind == "service":
+        return Principal.aws_service(caller.name)
+    if caller.kind == "role":
+        role = next(role for role in backend().roles.values() if role.name == caller.name)
+        return Principal.session(role.arn, role.id, caller.arn.rpartition("/")[2], tags=caller.tags)
+    return Principal.user(caller.arn, caller.userid, tags=caller.tags)
+
+
+def _duration(call: Call, role: Any) -> int:
+    asked = int(call.params.get("DurationSeconds") or DEFAULT)
+    if asked < SHORTEST:
+        raise _invalid(str(asked), "durationSeconds", f"Member must have value greater than or equal to {SHORTEST}")
+    if asked > int(role.max_session_duration or DEFAULT):
+        message = "The requested DurationSeconds exceeds the MaxSessionDuration set for this role."
+        raise AwsError("ValidationError", message, 400)
+    if call.caller.kind == "role" and asked > CHAINED:
+        message = "The requested DurationSeconds exceeds the 1 hour session limit for roles assumed by role chaining"
+        raise AwsError("ValidationError", message, 400)
+    return asked
+
+
+def _invalid(value: str, member: str, constraint: str) -> AwsError:
+    message = f"1 validation error detected: Value '{value}' at '{member}' failed to satisfy constraint: {constraint}"
+    return AwsError("ValidationError", message, 400)
+
+
+@answers("sts", "GetSessionToken", "GetFederationToken", "AssumeRoleWithSAML", "AssumeRoleWithWebIdentity")
+def refuse(call: Call) -> Result:
+    # moto would hand out credentials that no later call accepts.
+    raise AwsError("AccessDenied", f"The local cloud has no {call.operation}: use an access key or AssumeRole.", 403)
