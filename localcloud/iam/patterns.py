@@ -1,0 +1,138 @@
+"""Text with wildcards and variables, as IAM policies write it.
+
+A pattern is parsed once into pieces and is filled in for each request. Decisions that are easy to get wrong:
+
+* What a variable stands for is literal text: a user who is named `*` does not become a wildcard.
+* `${*}`, `${?}` and `${$}` are the characters themselves.
+* A variable that the request has no single value for, and that has no default, makes the *statement* not match;
+  this is the exception `Unresolved`, caught where statements are matched.
+* ARNs are compared part by part, so `*` in the region does not run over into the account. The sixth part may hold
+  colons. A pattern with fewer than six parts matches only if it ends in `*` (`arn:aws:s3*`).
+
+https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_variables.html
+https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_elements_resource.html
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+# A condition key has one value, or a list of them (aws:TagKeys).
+Value = str | Sequence[str]
+# Keys are lower case: IAM compares the names of keys, the tag's part included, without regard to case.
+Context = Mapping[str, Value]
+
+_VARIABLE = re.compile(r"\$\{(?:(?P<char>[*?$])|\s*(?P<key>[^{},\s]+)\s*(?:,\s*'(?P<default>[^']*)')?\s*)\}")
+_WILD = {"*": ".*", "?": "."}
+
+
+class Unresolved(Exception):
+    """A policy variable that this request gives no value for."""
+
+
+@dataclass(frozen=True)
+class Variable:
+    key: str
+    default: str | None = None
+
+    def fill(self, context: Context) -> str:
+        value = context.get(self.key.lower(), self.default)
+        if not isinstance(value, str):  # absent, or a list: only single values can be put into text
+            raise Unresolved(self.key)
+        return value
+
+
+@dataclass(frozen=True)
+class Wildcard:
+    char: str
+
+
+Piece = str | Variable | Wildcard
+
+
+def context_of(*sources: Mapping[str, Value]) -> dict[str, Value]:
+    """One context out of several; later ones win, names become lower case."""
+    return {key.lower(): value for source in sources for key, value in source.items()}
+
+
+def _pieces(text: str, variables: bool) -> tuple[Piece, ...]:
+    found: list[Piece] = []
+    at = 0
+    for match in _VARIABLE.finditer(text) if variables else ():
+        found += _wildcards(text[at : match.start()])
+        found.append(match["char"] or Variable(match["key"], match["default"]))
+        at = match.end()
+    return (*found, *_wildcards(text[at:]))
+
+
+def _wildcards(text: str) -> list[Piece]:
+    return [
+        Wildcard(part) if part in _WILD else part for part in re.split(r"(\*|\?)", re.sub(r"\*+", "*", text)) if part
+    ]
+
+
+def _regex(pieces: Sequence[Piece], context: Context) -> str:
+    def one(piece: Piece) -> str:
+        match piece:
+            case Wildcard(char):
+                return _WILD[char]
+            case Variable():
+                return re.escape(piece.fill(context))
+            case _:
+                return re.escape(piece)
+
+    return "".join(map(one, pieces))
+
+
+def _split_arn(pieces: Sequence[Piece]) -> list[list[Piece]]:
+    """At the first five colons that the policy's author wrote; those inside values and variables do not count."""
+    parts: list[list[Piece]] = [[]]
+    for piece in pieces:
+        if not isinstance(piece, str):
+            parts[-1].append(piece)
+            continue
+        first, *rest = piece.split(":", 6 - len(parts))
+        parts[-1].append(first)
+        parts += [[text] for text in rest]
+    return parts
+
+
+@dataclass(frozen=True)
+class Pattern:
+    text: str
+    pieces: tuple[Piece, ...]
+
+    @classmethod
+    def parse(cls, text: str, *, variables: bool = True) -> Pattern:
+        return cls(text, _pieces(text, variables))
+
+    def literal(self, context: Context) -> str:
+        """The text with its variables filled in; `*` and `?` are only characters here."""
+
+        def one(piece: Piece) -> str:
+            match piece:
+                case Wildcard(char):
+                    return char
+                case Variable():
+                    return piece.fill(context)
+                case _:
+                    return piece
+
+        return "".join(map(one, self.pieces))
+
+    def matches(self, value: str, context: Context, *, ignore_case: bool = False) -> bool:
+        flags = re.DOTALL | (re.IGNORECASE if ignore_case else 0)
+        return re.fullmatch(_regex(self.pieces, context), value, flags) is not None
+
+    def matches_arn(self, arn: str, context: Context) -> bool:
+        if self.text == "*":
+            return True
+        patterns = [_regex(part, context) for part in _split_arn(self.pieces)]
+        parts = arn.split(":", 5)
+        if len(patterns) < 6 and self.text.endswith("*"):
+            patterns += [".*"] * (6 - len(patterns))
+        return len(patterns) == len(parts) and all(
+            re.fullmatch(pattern, part, re.DOTALL) for pattern, part in zip(patterns, parts, strict=True)
+        )

@@ -1,0 +1,1 @@
+"""One module per service: each has ROWS, its part of the table."""

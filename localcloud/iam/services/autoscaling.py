@@ -1,0 +1,207 @@
+"""EC2 Auto Scaling. Describe… calls know no resources; all others are checked on the group.
+
+A group with a launch template is where most refusals come from: Auto Scaling makes a dry run of ec2:RunInstances in
+the caller's name, so the caller needs everything that launching needs, iam:PassRole and ec2:CreateTags included.
+The page says so of CreateAutoScalingGroup, UpdateAutoScalingGroup and StartInstanceRefresh, whoever named the
+template: so an update that names none is checked against the group's own.
+
+A launch configuration is checked when it is made (CreateLaunchConfiguration passes the role), not when a group uses
+it. Tags that a group hands on to its instances are made by Auto Scaling's own role.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ..patterns import Value
+from ..rules import Call, Need, Service, pass_role, passed, rule, service_linked_role, tags_of, text_of
+from .ec2 import launch_needs, profile_role
+
+PAGE = "https://docs.aws.amazon.com/service-authorization/latest/reference/list_amazonec2autoscaling.html"
+TEMPLATE_PAGE = (
+    "https://docs.aws.amazon.com/autoscaling/ec2/userguide/ec2-auto-scaling-launch-template-permissions.html"
+)
+PROFILE_PAGE = "https://docs.aws.amazon.com/autoscaling/ec2/userguide/us-iam-role.html"
+ROLE_PAGE = "https://docs.aws.amazon.com/autoscaling/ec2/userguide/autoscaling-service-linked-role.html"
+
+
+def arn(call: Call, kind: str, name: str) -> str:
+    """A group's ARN has an id that only the World knows; before there is one, it is `*`."""
+    if name.startswith("arn:"):
+        return name
+    if kind == "launchConfiguration":
+        found = call.lookup("launch-configuration", name)
+        return found or call.arn("autoscaling", f"launchConfiguration:*:launchConfigurationName/{name}")
+    found = call.lookup("auto-scaling-group", name) if name != "*" else None
+    return found or call.arn("autoscaling", f"autoScalingGroup:*:autoScalingGroupName/{name}")
+
+
+def tags(call: Call, kind: str) -> Mapping[str, str]:
+    return tags_of(call.params.get("Tags"))
+
+
+autoscaling = Service("autoscaling", "autoscaling", PAGE, arn, ("aws:ResourceTag/", "autoscaling:ResourceTag/"), tags)
+on = autoscaling.on
+
+ANY = on("*")
+GROUP = on("group=AutoScalingGroupName")
+INSTANCE = on("group=InstanceId<auto-scaling-instance")
+TARGETS = on("group=AutoScalingGroupName", keys="autoscaling:TargetGroupARNs=TargetGroupARNs")
+BALANCERS = on("group=AutoScalingGroupName", keys="autoscaling:LoadBalancerNames=LoadBalancerNames")
+SOURCES = on("group=AutoScalingGroupName", keys="autoscaling:TrafficSourceIdentifiers=TrafficSources.Identifier")
+
+_SIZES = "autoscaling:MinSize=MinSize autoscaling:MaxSize=MaxSize"
+_SHAPE = f"{_SIZES} autoscaling:LaunchConfigurationName=LaunchConfigurationName"
+_BALANCED = "autoscaling:LoadBalancerNames=LoadBalancerNames autoscaling:TargetGroupARNs=TargetGroupARNs"
+
+
+@rule(PAGE)
+def change_group(call: Call) -> Iterator[Need]:
+    """The action itself, with the keys that describe the group as the request wants it."""
+    about: dict[str, Value] = {}
+    if template := template_of(call.params):
+        numbered = str(template.get("Version") or "$Default").isdecimal()
+        about["autoscaling:LaunchTemplateVersionSpecified"] = text_of(numbered)
+    if zones := call.value("VPCZoneIdentifier"):
+        about["autoscaling:VPCZoneIdentifiers"] = [zone.strip() for zone in zones.split(",")]
+    creating = on("group=new:AutoScalingGroupName", keys=f"{_SHAPE} {_BALANCED}")
+    updating = on("group=AutoScalingGroupName", keys=_SHAPE)
+    for need in (creating if call.operation == "CreateAutoScalingGroup" else updating).needs(call):
+        yield Need(need.action, need.resource, {**need.context, **about})
+
+
+def template_of(params: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The launch template that a request or a group names."""
+    mixed = (params.get("MixedInstancesPolicy") or {}).get("LaunchTemplate") or {}
+    return params.get("LaunchTemplate") or mixed.get("LaunchTemplateSpecification") or {}
+
+
+@rule(TEMPLATE_PAGE)
+def tries_template(call: Call) -> Iterator[Need]:
+    group = call.world.auto_scaling_group(call.value("AutoScalingGroupName"), call.region) or {}
+    wanted = call.params.get("DesiredConfiguration") or {}
+    template = template_of(call.params) or template_of(wanted) or template_of(group)
+    if not template:
+        return
+    name = template.get("LaunchTemplateId") or template.get("LaunchTemplateName")
+    zones = str(call.params.get("VPCZoneIdentifier") or group.get("VPCZoneIdentifier") or "")
+    for subnet in [zone.strip() for zone in zones.split(",")]:
+        asked = {"LaunchTemplate": template} | ({"SubnetId": subnet} if subnet else {})
+        yield from launch_needs(call, asked, reason=f"launch template {name}")
+
+
+@rule(PROFILE_PAGE)
+def passes_profile(call: Call) -> Iterator[Need]:
+    """A launch configuration names its profile by name or ARN in one parameter."""
+    profile = call.value("IamInstanceProfile")
+    yield from profile_role(call, {"Name": profile} if profile else None)
+
+
+@rule(ROLE_PAGE)
+def makes_role(call: Call) -> Iterator[Need]:
+    own = call.value("ServiceLinkedRoleARN")
+    if own:  # one with a suffix, for a group that shall not use the default: it is passed like any other role
+        yield pass_role(call, own, "autoscaling.amazonaws.com")
+    elif call.operation == "CreateAutoScalingGroup":
+        yield from service_linked_role(call, "autoscaling.amazonaws.com", "AWSServiceRoleForAutoScaling")
+
+
+# fmt: off
+ROWS = autoscaling.rows({
+    # Groups
+    "CreateAutoScalingGroup": (
+        change_group,
+        on("group=new:AutoScalingGroupName", action="CreateOrUpdateTags", given="Tags.Key",
+           reason="the group is tagged"),
+        tries_template, makes_role,
+        passed("LifecycleHookSpecificationList.RoleARN", "autoscaling.amazonaws.com")),
+    "UpdateAutoScalingGroup": (change_group, tries_template, makes_role),
+    "DeleteAutoScalingGroup": on("group=AutoScalingGroupName", keys="autoscaling:ForceDelete=ForceDelete"),
+    "DescribeAutoScalingGroups": ANY,
+    "SetDesiredCapacity": GROUP,
+    "SuspendProcesses": GROUP,
+    "ResumeProcesses": GROUP,
+    "EnableMetricsCollection": GROUP,
+    "DisableMetricsCollection": GROUP,
+    "LaunchInstances": GROUP,
+    "CreateOrUpdateTags": on("group=Tags.ResourceId", tagging=True),
+    "DeleteTags": on("group=Tags.ResourceId", tagging=True),
+    "DescribeTags": ANY,
+
+    # Instances
+    "AttachInstances": GROUP,
+    "DetachInstances": GROUP,
+    "EnterStandby": GROUP,
+    "ExitStandby": GROUP,
+    "SetInstanceProtection": GROUP,
+    "SetInstanceHealth": INSTANCE,
+    "TerminateInstanceInAutoScalingGroup": INSTANCE,
+    "DescribeAutoScalingInstances": ANY,
+
+    # Hooks, activities, notifications
+    "PutLifecycleHook": (GROUP, passed("RoleARN", "autoscaling.amazonaws.com")),
+    "DeleteLifecycleHook": GROUP,
+    "CompleteLifecycleAction": GROUP,
+    "RecordLifecycleActionHeartbeat": GROUP,
+    "DescribeLifecycleHooks": ANY,
+    "DescribeLifecycleHookTypes": ANY,
+    "DescribeScalingActivities": ANY,
+    "PutNotificationConfiguration": GROUP,
+    "DeleteNotificationConfiguration": GROUP,
+    "DescribeNotificationConfigurations": ANY,
+    "DescribeAutoScalingNotificationTypes": ANY,
+
+    # Refreshes and warm pools
+    "StartInstanceRefresh": (GROUP, tries_template),
+    "CancelInstanceRefresh": GROUP,
+    "RollbackInstanceRefresh": GROUP,
+    "DescribeInstanceRefreshes": ANY,
+    "PutWarmPool": GROUP,
+    "DeleteWarmPool": GROUP,
+    "DescribeWarmPool": ANY,
+
+    # Policies and schedules
+    "PutScalingPolicy": GROUP,
+    "ExecutePolicy": GROUP,
+    "DeletePolicy": GROUP,
+    "DescribePolicies": ANY,
+    "GetPredictiveScalingForecast": ANY,
+    "PutScheduledUpdateGroupAction": on("group=AutoScalingGroupName", keys=_SIZES),
+    "BatchPutScheduledUpdateGroupAction": GROUP,
+    "BatchDeleteScheduledAction": GROUP,
+    "DeleteScheduledAction": GROUP,
+    "DescribeScheduledActions": ANY,
+
+    # Load balancers
+    "AttachLoadBalancerTargetGroups": TARGETS,
+    "DetachLoadBalancerTargetGroups": TARGETS,
+    "AttachLoadBalancers": BALANCERS,
+    "DetachLoadBalancers": BALANCERS,
+    "AttachTrafficSources": SOURCES,
+    "DetachTrafficSources": SOURCES,
+    "DescribeLoadBalancerTargetGroups": ANY,
+    "DescribeLoadBalancers": ANY,
+    "DescribeTrafficSources": ANY,
+
+    # Launch configurations
+    "CreateLaunchConfiguration": (
+        on("launchConfiguration=new:LaunchConfigurationName",
+           keys="autoscaling:ImageId=ImageId autoscaling:InstanceType=InstanceType autoscaling:SpotPrice=SpotPrice "
+                "autoscaling:MetadataHttpTokens=MetadataOptions.HttpTokens "
+                "autoscaling:MetadataHttpEndpoint=MetadataOptions.HttpEndpoint "
+                "autoscaling:MetadataHttpPutResponseHopLimit=MetadataOptions.HttpPutResponseHopLimit"),
+        passes_profile),
+    "DeleteLaunchConfiguration": on("launchConfiguration=LaunchConfigurationName"),
+    "DescribeLaunchConfigurations": ANY,
+
+    # The account
+    "DescribeAccountLimits": ANY,
+    "DescribeAccountSettings": ANY,
+    "PutAccountSetting": ANY,
+    "DescribeAdjustmentTypes": ANY,
+    "DescribeMetricCollectionTypes": ANY,
+    "DescribeScalingProcessTypes": ANY,
+    "DescribeTerminationPolicyTypes": ANY,
+})
+# fmt: on

@@ -1,0 +1,1007 @@
+"""What each call needs, and whether a caller with some policy may do it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import botocore.loaders
+import botocore.model
+import pytest
+
+from localcloud.iam import (
+    TABLE,
+    Caller,
+    Denial,
+    Need,
+    UnknownOperation,
+    authorize,
+    denied,
+    parse_policy,
+    required,
+    unknown,
+)
+from localcloud.iam.authorize import policy_arns
+
+ACCOUNT, REGION = "123456789012", "us-east-1"
+EC2 = f"arn:aws:ec2:{REGION}:{ACCOUNT}:"
+IAM = f"arn:aws:iam::{ACCOUNT}:"
+GROUP = f"arn:aws:autoscaling:{REGION}:{ACCOUNT}:autoScalingGroup:0a1b:autoScalingGroupName/c-workers"
+OPERATOR = Caller.user(f"{IAM}user/operator", "AIDAOPERATOR")
+
+
+@dataclass
+class FakeWorld:
+    """An account that is nothing but dictionaries."""
+
+    account: str = ACCOUNT
+    partition: str = "aws"
+    lookups: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    tagged: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    known: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    templates: Mapping[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
+    groups: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    linked: tuple[str, ...] = ("autoscaling.amazonaws.com", "elasticfilesystem.amazonaws.com", "spot.amazonaws.com")
+
+    def lookup(self, kind: str, key: str, region: str) -> str | None:
+        return self.lookups.get((kind, key))
+
+    def tags(self, arn: str) -> Mapping[str, str]:
+        return self.tagged.get(arn, {})
+
+    def facts(self, arn: str) -> Mapping[str, Any]:
+        return self.known.get(arn, {})
+
+    def launch_template(self, name_or_id: str, version: str, region: str) -> Mapping[str, Any] | None:
+        return self.templates.get((name_or_id, version))
+
+    def auto_scaling_group(self, name: str, region: str) -> Mapping[str, Any] | None:
+        return self.groups.get(name)
+
+    def has_service_linked_role(self, service: str) -> bool:
+        return service in self.linked
+
+
+TEMPLATE = {
+    "ImageId": "ami-1",
+    "InstanceType": "g5.xlarge",
+    "KeyName": "mine",
+    "IamInstanceProfile": {"Name": "c-worker"},
+    "Placement": {"GroupName": "c"},
+    "MetadataOptions": {"HttpTokens": "required", "HttpPutResponseHopLimit": 1},
+    "BlockDeviceMappings": [
+        {"DeviceName": "/dev/sda1", "Ebs": {"VolumeSize": 100, "VolumeType": "gp3", "Encrypted": True}}
+    ],
+    "SecurityGroupIds": ["sg-1", "sg-2"],
+    "TagSpecifications": [
+        {"ResourceType": "instance", "Tags": [{"Key": "deeplearning:cluster", "Value": "c"}]},
+        {"ResourceType": "volume", "Tags": [{"Key": "deeplearning:cluster", "Value": "c"}]},
+    ],
+}
+WORLD = FakeWorld(
+    lookups={
+        ("launch-template-name", "c-workers"): "lt-1",
+        ("instance-profile-role", "c-worker"): f"{IAM}role/c/c-worker",
+        ("instance-profile", "c-worker"): f"{IAM}instance-profile/c-worker",
+        ("role", "c-worker"): f"{IAM}role/c/c-worker",
+        ("auto-scaling-group", "c-workers"): GROUP,
+        ("auto-scaling-instance", "i-1"): "c-workers",
+        ("mount-target", "fsmt-1"): "fs-1",
+        ("mount-target-interface", "fsmt-1"): "eni-1",
+        ("public-ip", "203.0.113.1"): "eipalloc-1",
+        ("address-association", "eipassoc-1"): "eipalloc-1",
+        ("route-table-association", "rtbassoc-1"): "rtb-1",
+        ("key-pair-id", "key-1"): "mine",
+    },
+    tagged={
+        f"{EC2}instance/i-1": {"deeplearning:cluster": "c"},
+        f"{EC2}instance/i-2": {"deeplearning:cluster": "d"},
+        f"{EC2}vpc/vpc-1": {"deeplearning:cluster": "c"},
+        GROUP: {"deeplearning:cluster": "c"},
+    },
+    known={f"{EC2}subnet/subnet-1": {"ec2:Vpc": f"{EC2}vpc/vpc-1"}},
+    templates={("lt-1", "1"): TEMPLATE, ("lt-1", "$Default"): TEMPLATE},
+    groups={
+        "c-workers": {"LaunchTemplate": {"LaunchTemplateId": "lt-1", "Version": "1"}, "VPCZoneIdentifier": "subnet-1"}
+    },
+)
+
+
+def needs(service: str, operation: str, world: Any = WORLD, **params: Any) -> list[Need]:
+    return required(service, operation, params, world, REGION)
+
+
+def pairs(found: list[Need]) -> list[str]:
+    """action and resource, with the account's own parts left out, as a short table"""
+    return [f"{need.action} {need.resource.replace(EC2, '').replace(IAM, '')}" for need in found]
+
+
+def refused(
+    service: str, operation: str, *statements: Mapping[str, Any], world: Any = WORLD, **params: Any
+) -> list[str]:
+    document = parse_policy({"Version": "2012-10-17", "Statement": list(statements)}, name="test")
+    return pairs(
+        [denial.need for denial in authorize([document], needs(service, operation, world, **params), OPERATOR)]
+    )
+
+
+def allow(action: Any, resource: Any = "*", **more: Any) -> dict[str, Any]:
+    return {"Effect": "Allow", "Action": action, "Resource": resource, **more}
+
+
+def tags(*keys: str, value: str = "c") -> list[dict[str, str]]:
+    return [{"Key": key, "Value": value} for key in keys]
+
+
+def specification(kind: str, *keys: str) -> list[dict[str, Any]]:
+    return [{"ResourceType": kind, "Tags": tags(*keys)}]
+
+
+ASG = f"arn:aws:autoscaling:{REGION}:{ACCOUNT}:"
+EFS = f"arn:aws:elasticfilesystem:{REGION}:{ACCOUNT}:"
+SSM = f"arn:aws:ssm:{REGION}:"
+
+
+@pytest.mark.parametrize(
+    ("service", "operation", "params", "expected"),
+    [
+        ("sts", "GetCallerIdentity", {}, []),
+        ("ec2", "DescribeInstances", {}, ["ec2:DescribeInstances *"]),
+        ("ec2", "CreateVpc", {"CidrBlock": "10.0.0.0/16"}, ["ec2:CreateVpc vpc/*"]),
+        ("ec2", "CreateSubnet", {"VpcId": "vpc-1"}, ["ec2:CreateSubnet subnet/*", "ec2:CreateSubnet vpc/vpc-1"]),
+        (
+            "ec2",
+            "CreateNatGateway",
+            {
+                "SubnetId": "subnet-1",
+                "AllocationId": "eipalloc-1",
+                "TagSpecifications": specification("natgateway", "Name"),
+            },
+            [
+                "ec2:CreateNatGateway natgateway/*",
+                "ec2:CreateNatGateway subnet/subnet-1",
+                "ec2:CreateNatGateway elastic-ip/eipalloc-1",
+                "ec2:CreateTags natgateway/*",
+            ],
+        ),
+        ("ec2", "ReleaseAddress", {"PublicIp": "203.0.113.1"}, ["ec2:ReleaseAddress elastic-ip/eipalloc-1"]),
+        (
+            "ec2",
+            "DisassociateAddress",
+            {"AssociationId": "eipassoc-1"},
+            ["ec2:DisassociateAddress elastic-ip/eipalloc-1"],
+        ),
+        (
+            "ec2",
+            "DisassociateRouteTable",
+            {"AssociationId": "rtbassoc-1"},
+            ["ec2:DisassociateRouteTable route-table/rtb-1"],
+        ),
+        (
+            "ec2",
+            "DisassociateRouteTable",
+            {"AssociationId": "rtbassoc-9"},
+            ["ec2:DisassociateRouteTable route-table/*"],
+        ),
+        (
+            "ec2",
+            "TerminateInstances",
+            {"InstanceIds": ["i-1", "i-2"]},
+            ["ec2:TerminateInstances instance/i-1", "ec2:TerminateInstances instance/i-2"],
+        ),
+        ("ec2", "DeregisterImage", {"ImageId": "ami-1"}, [f"ec2:DeregisterImage arn:aws:ec2:{REGION}::image/ami-1"]),
+        ("ec2", "CreateKeyPair", {"KeyName": "mine"}, ["ec2:CreateKeyPair key-pair/mine"]),
+        (
+            "ec2",
+            "CreateTags",
+            {"Resources": ["i-1", "key-1", "nat-1"], "Tags": tags("a")},
+            ["ec2:CreateTags instance/i-1", "ec2:CreateTags key-pair/mine", "ec2:CreateTags natgateway/nat-1"],
+        ),
+        (
+            "ec2",
+            "AuthorizeSecurityGroupIngress",
+            {"GroupId": "sg-1", "TagSpecifications": specification("security-group-rule", "Name")},
+            ["ec2:AuthorizeSecurityGroupIngress security-group/sg-1", "ec2:CreateTags security-group-rule/*"],
+        ),
+        (
+            "ec2",
+            "CreateVpcEndpoint",
+            {"VpcId": "vpc-1", "ServiceName": "com.amazonaws.x.s3", "RouteTableIds": ["rtb-1", "rtb-2"]},
+            [
+                "ec2:CreateVpcEndpoint vpc-endpoint/*",
+                "ec2:CreateVpcEndpoint vpc/vpc-1",
+                "ec2:CreateVpcEndpoint route-table/rtb-1",
+                "ec2:CreateVpcEndpoint route-table/rtb-2",
+            ],
+        ),
+        (
+            "ec2",
+            "AssociateIamInstanceProfile",
+            {"InstanceId": "i-1", "IamInstanceProfile": {"Name": "c-worker"}},
+            ["ec2:AssociateIamInstanceProfile instance/i-1", "iam:PassRole role/c/c-worker"],
+        ),
+        (
+            "ec2",
+            "DeleteLaunchTemplate",
+            {"LaunchTemplateName": "c-workers"},
+            ["ec2:DeleteLaunchTemplate launch-template/lt-1"],
+        ),
+        (
+            "autoscaling",
+            "SetDesiredCapacity",
+            {"AutoScalingGroupName": "c-workers"},
+            [f"autoscaling:SetDesiredCapacity {GROUP}"],
+        ),
+        ("autoscaling", "SetInstanceHealth", {"InstanceId": "i-1"}, [f"autoscaling:SetInstanceHealth {GROUP}"]),
+        (
+            "autoscaling",
+            "DeleteAutoScalingGroup",
+            {"AutoScalingGroupName": "new"},
+            [f"autoscaling:DeleteAutoScalingGroup {ASG}autoScalingGroup:*:autoScalingGroupName/new"],
+        ),
+        (
+            "autoscaling",
+            "CreateOrUpdateTags",
+            {"Tags": [{"ResourceId": "c-workers", "Key": "a", "Value": "b"}]},
+            [f"autoscaling:CreateOrUpdateTags {GROUP}"],
+        ),
+        (
+            "autoscaling",
+            "PutLifecycleHook",
+            {"AutoScalingGroupName": "c-workers", "RoleARN": f"{IAM}role/n"},
+            [f"autoscaling:PutLifecycleHook {GROUP}", "iam:PassRole role/n"],
+        ),
+        (
+            "iam",
+            "CreateRole",
+            {"RoleName": "r", "Path": "/c/", "Tags": tags("a")},
+            ["iam:CreateRole role/c/r", "iam:TagRole role/c/r"],
+        ),
+        ("iam", "GetRole", {"RoleName": "c-worker"}, ["iam:GetRole role/c/c-worker"]),
+        ("iam", "GetRole", {"RoleName": "other"}, ["iam:GetRole role/other"]),
+        (
+            "iam",
+            "AddRoleToInstanceProfile",
+            {"RoleName": "c-worker", "InstanceProfileName": "c-worker"},
+            ["iam:AddRoleToInstanceProfile instance-profile/c-worker", "iam:PassRole role/c/c-worker"],
+        ),
+        (
+            "iam",
+            "CreateServiceLinkedRole",
+            {"AWSServiceName": "autoscaling.amazonaws.com"},
+            [
+                "iam:CreateServiceLinkedRole "
+                "role/aws-service-role/autoscaling.amazonaws.com/AWSServiceRoleForAutoScaling"
+            ],
+        ),
+        (
+            "sts",
+            "AssumeRole",
+            {"RoleArn": f"{IAM}role/r", "Tags": tags("a")},
+            ["sts:AssumeRole role/r", "sts:TagSession role/r"],
+        ),
+        ("s3", "ListBuckets", {}, ["s3:ListAllMyBuckets *"]),
+        ("s3", "HeadBucket", {"Bucket": "b"}, ["s3:ListBucket arn:aws:s3:::b"]),
+        ("s3", "ListObjectsV2", {"Bucket": "b"}, ["s3:ListBucket arn:aws:s3:::b"]),
+        ("s3", "PutPublicAccessBlock", {"Bucket": "b"}, ["s3:PutBucketPublicAccessBlock arn:aws:s3:::b"]),
+        (
+            "s3",
+            "CreateBucket",
+            {"Bucket": "b", "ObjectOwnership": "BucketOwnerEnforced", "ObjectLockEnabledForBucket": False},
+            ["s3:CreateBucket arn:aws:s3:::b", "s3:PutBucketOwnershipControls arn:aws:s3:::b"],
+        ),
+        ("s3", "HeadObject", {"Bucket": "b", "Key": "k"}, ["s3:GetObject arn:aws:s3:::b/k"]),
+        ("s3", "GetObject", {"Bucket": "b", "Key": "k", "VersionId": "1"}, ["s3:GetObjectVersion arn:aws:s3:::b/k"]),
+        (
+            "s3",
+            "PutObject",
+            {"Bucket": "b", "Key": "k", "Tagging": "a=1", "ACL": "private"},
+            [f"s3:{one} arn:aws:s3:::b/k" for one in ("PutObject", "PutObjectAcl", "PutObjectTagging")],
+        ),
+        (
+            "s3",
+            "CopyObject",
+            {"Bucket": "b", "Key": "k", "CopySource": "a/x%20y?versionId=7"},
+            ["s3:GetObjectVersion arn:aws:s3:::a/x y", "s3:PutObject arn:aws:s3:::b/k"],
+        ),
+        (
+            "s3",
+            "CopyObject",
+            {"Bucket": "b", "Key": "k", "CopySource": {"Bucket": "a", "Key": "x"}},
+            ["s3:GetObject arn:aws:s3:::a/x", "s3:PutObject arn:aws:s3:::b/k"],
+        ),
+        (
+            "s3",
+            "DeleteObjects",
+            {"Bucket": "b", "Delete": {"Objects": [{"Key": "1"}, {"Key": "2", "VersionId": "v"}]}},
+            ["s3:DeleteObject arn:aws:s3:::b/1", "s3:DeleteObjectVersion arn:aws:s3:::b/2"],
+        ),
+        ("s3", "UploadPart", {"Bucket": "b", "Key": "k"}, ["s3:PutObject arn:aws:s3:::b/k"]),
+        (
+            "efs",
+            "CreateFileSystem",
+            {"CreationToken": "t", "Tags": tags("Name")},
+            ["elasticfilesystem:CreateFileSystem *", f"elasticfilesystem:TagResource {EFS}file-system/*"],
+        ),
+        ("efs", "DescribeFileSystems", {}, [f"elasticfilesystem:DescribeFileSystems {EFS}file-system/*"]),
+        (
+            "efs",
+            "CreateMountTarget",
+            {"FileSystemId": "fs-1", "SubnetId": "subnet-1", "SecurityGroups": ["sg-1"]},
+            [
+                f"elasticfilesystem:CreateMountTarget {EFS}file-system/fs-1",
+                "ec2:DescribeSubnets *",
+                "ec2:DescribeNetworkInterfaces *",
+                "ec2:CreateNetworkInterface network-interface/*",
+                "ec2:CreateNetworkInterface subnet/subnet-1",
+                "ec2:CreateNetworkInterface security-group/sg-1",
+            ],
+        ),
+        (
+            "efs",
+            "DeleteMountTarget",
+            {"MountTargetId": "fsmt-1"},
+            [
+                f"elasticfilesystem:DeleteMountTarget {EFS}file-system/fs-1",
+                "ec2:DeleteNetworkInterface network-interface/eni-1",
+            ],
+        ),
+        (
+            "efs",
+            "TagResource",
+            {"ResourceId": "fsap-1", "Tags": tags("a")},
+            [f"elasticfilesystem:TagResource {EFS}access-point/fsap-1"],
+        ),
+        ("ssm", "GetParameter", {"Name": "/c/x"}, [f"ssm:GetParameter {SSM}{ACCOUNT}:parameter/c/x"]),
+        (
+            "ssm",
+            "GetParameters",
+            {"Names": ["a", "/aws/service/deeplearning/ami/x"]},
+            [
+                f"ssm:GetParameters {SSM}{ACCOUNT}:parameter/a",
+                f"ssm:GetParameters {SSM}:parameter/aws/service/deeplearning/ami/x",
+            ],
+        ),
+        ("ssm", "StartSession", {"Target": "i-1"}, ["ssm:StartSession instance/i-1"]),
+        (
+            "service-quotas",
+            "GetServiceQuota",
+            {"ServiceCode": "ec2", "QuotaCode": "L-1"},
+            ["servicequotas:GetServiceQuota *"],
+        ),
+        (
+            "service-quotas",
+            "RequestServiceQuotaIncrease",
+            {"ServiceCode": "ec2", "QuotaCode": "L-1"},
+            [f"servicequotas:RequestServiceQuotaIncrease arn:aws:servicequotas:{REGION}:{ACCOUNT}:ec2/L-1"],
+        ),
+    ],
+)
+def test_what_a_call_needs(service: str, operation: str, params: dict[str, Any], expected: list[str]) -> None:
+    assert pairs(needs(service, operation, **params)) == expected
+
+
+# Launching ------------------------------------------------------------------------------------------------------------
+
+LAUNCH = [
+    "ec2:RunInstances instance/*",
+    f"ec2:RunInstances arn:aws:ec2:{REGION}::image/ami-1",
+    "ec2:RunInstances subnet/subnet-1",
+    "ec2:RunInstances network-interface/*",
+    "ec2:RunInstances security-group/sg-1",
+    "ec2:RunInstances security-group/sg-2",
+    "ec2:RunInstances volume/*",
+    "ec2:RunInstances key-pair/mine",
+    "ec2:RunInstances launch-template/lt-1",
+    "ec2:RunInstances placement-group/c",
+    "ec2:CreateTags instance/*",
+    "ec2:CreateTags volume/*",
+    "iam:PassRole role/c/c-worker",
+]
+BY_TEMPLATE = {"LaunchTemplate": {"LaunchTemplateName": "c-workers", "Version": "1"}}
+
+
+def test_launching_from_a_template_needs_what_the_template_names() -> None:
+    found = needs("ec2", "RunInstances", MinCount=1, MaxCount=1, SubnetId="subnet-1", **BY_TEMPLATE)
+    assert pairs(found) == LAUNCH
+    instance = found[0].context
+    assert instance["ec2:InstanceType"] == "g5.xlarge"
+    assert instance["ec2:MetadataHttpTokens"] == "required"
+    assert instance["ec2:MetadataHttpPutResponseHopLimit"] == "1"
+    assert instance["ec2:InstanceProfile"] == f"{IAM}instance-profile/c-worker"
+    assert instance["ec2:LaunchTemplate"] == f"{EC2}launch-template/lt-1"
+    assert instance["aws:RequestTag/deeplearning:cluster"] == "c"
+    assert found[6].context["ec2:Encrypted"] == "true"
+    assert found[3].context["ec2:Vpc"] == f"{EC2}vpc/vpc-1"
+    assert found[10].context["ec2:CreateAction"] == "RunInstances"
+    assert found[12].context["iam:PassedToService"] == "ec2.amazonaws.com"
+
+
+def test_what_the_request_says_wins_over_the_template() -> None:
+    found = needs("ec2", "RunInstances", InstanceType="c5.large", ImageId="ami-2", SubnetId="subnet-1", **BY_TEMPLATE)
+    assert found[0].context["ec2:InstanceType"] == "c5.large"
+    image = next(need for need in found if ":image/" in need.resource)
+    assert image.resource.endswith("image/ami-2") and image.context["ec2:IsLaunchTemplateResource"] == "false"
+    group = next(need for need in found if need.resource.endswith("sg-1"))
+    assert group.context["ec2:IsLaunchTemplateResource"] == "true"
+
+
+def test_launching_without_a_template() -> None:
+    found = needs("ec2", "RunInstances", ImageId="ami-1", InstanceType="t3.micro")
+    kinds = (
+        "instance/*",
+        f"arn:aws:ec2:{REGION}::image/ami-1",
+        "subnet/*",
+        "network-interface/*",
+        "security-group/*",
+        "volume/*",
+    )
+    assert pairs(found) == [f"ec2:RunInstances {kind}" for kind in kinds]
+
+
+def test_spot_needs_its_role_once() -> None:
+    world = FakeWorld(linked=())
+    asked = {"ImageId": "ami-1", "InstanceMarketOptions": {"MarketType": "spot"}}
+    found = pairs(needs("ec2", "RunInstances", world, **asked))
+    assert "ec2:RunInstances spot-instances-request/*" in found
+    assert "iam:CreateServiceLinkedRole role/aws-service-role/spot.amazonaws.com/AWSServiceRoleForEC2Spot" in found
+    assert not any("CreateServiceLinkedRole" in one for one in pairs(needs("ec2", "RunInstances", **asked)))
+
+
+def test_a_group_with_a_template_is_tried_in_its_callers_name() -> None:
+    found = needs(
+        "autoscaling",
+        "CreateAutoScalingGroup",
+        AutoScalingGroupName="c-new",
+        MinSize=0,
+        MaxSize=3,
+        VPCZoneIdentifier="subnet-1",
+        Tags=tags("deeplearning:cluster"),
+        **BY_TEMPLATE,
+    )
+    new = f"{ASG}autoScalingGroup:*:autoScalingGroupName/c-new"
+    assert pairs(found) == [
+        f"autoscaling:CreateAutoScalingGroup {new}",
+        f"autoscaling:CreateOrUpdateTags {new}",
+        *LAUNCH,
+    ]
+    assert found[0].context["autoscaling:MaxSize"] == "3"
+    assert found[0].context["autoscaling:LaunchTemplateVersionSpecified"] == "true"
+    assert found[0].context["aws:RequestTag/deeplearning:cluster"] == "c"
+    assert found[0].context["aws:TagKeys"] == ["deeplearning:cluster"]
+
+
+@pytest.mark.parametrize("operation", ["UpdateAutoScalingGroup", "StartInstanceRefresh"])
+def test_a_change_is_checked_against_the_groups_own_template(operation: str) -> None:
+    assert pairs(needs("autoscaling", operation, AutoScalingGroupName="c-workers")) == [
+        f"autoscaling:{operation} {GROUP}",
+        *LAUNCH,
+    ]
+
+
+def test_a_mixed_group_names_its_template_deeper() -> None:
+    mixed = {"LaunchTemplate": {"LaunchTemplateSpecification": {"LaunchTemplateId": "lt-1"}}}
+    found = pairs(needs("autoscaling", "CreateAutoScalingGroup", AutoScalingGroupName="m", MixedInstancesPolicy=mixed))
+    assert "iam:PassRole role/c/c-worker" in found
+
+
+def test_a_launch_configuration_passes_its_role_when_it_is_made() -> None:
+    made = needs("autoscaling", "CreateLaunchConfiguration", LaunchConfigurationName="l", IamInstanceProfile="c-worker")
+    assert pairs(made)[-1] == "iam:PassRole role/c/c-worker"
+    used = needs("autoscaling", "CreateAutoScalingGroup", AutoScalingGroupName="g", LaunchConfigurationName="l")
+    assert [need.action for need in used] == ["autoscaling:CreateAutoScalingGroup"]
+
+
+@pytest.mark.parametrize(
+    ("service", "operation", "params", "role"),
+    [
+        (
+            "autoscaling",
+            "CreateAutoScalingGroup",
+            {"AutoScalingGroupName": "g"},
+            "autoscaling.amazonaws.com/AWSServiceRoleForAutoScaling",
+        ),
+        (
+            "efs",
+            "CreateMountTarget",
+            {"FileSystemId": "fs-1", "SubnetId": "subnet-1"},
+            "elasticfilesystem.amazonaws.com/AWSServiceRoleForAmazonElasticFileSystem",
+        ),
+    ],
+)
+def test_the_first_use_makes_the_services_role(service: str, operation: str, params: dict[str, Any], role: str) -> None:
+    wanted = f"iam:CreateServiceLinkedRole role/aws-service-role/{role}"
+    first = needs(service, operation, FakeWorld(linked=()), **params)
+    assert wanted in pairs(first) and wanted not in pairs(needs(service, operation, **params))
+    assert first[-1].context["iam:AWSServiceName"] == role.partition("/")[0]
+
+
+# Allowed and refused --------------------------------------------------------------------------------------------------
+
+CLUSTER_ONLY = {"StringEquals": {"aws:RequestTag/deeplearning:cluster": "c"}}
+OF_CLUSTER = {"StringEquals": {"aws:ResourceTag/deeplearning:cluster": "c"}}
+
+
+@pytest.mark.parametrize(
+    ("statements", "service", "operation", "params", "expected"),
+    [
+        ([allow("ec2:DescribeVpcs")], "ec2", "DescribeInstances", {}, ["ec2:DescribeInstances *"]),
+        ([allow("ec2:Describe*")], "ec2", "DescribeInstances", {}, []),
+        # one ARN and not another
+        ([allow("ec2:StopInstances", f"{EC2}instance/i-1")], "ec2", "StopInstances", {"InstanceIds": ["i-1"]}, []),
+        (
+            [allow("ec2:StopInstances", f"{EC2}instance/i-1")],
+            "ec2",
+            "StopInstances",
+            {"InstanceIds": ["i-1", "i-2"]},
+            ["ec2:StopInstances instance/i-2"],
+        ),
+        # one tag and not another
+        ([allow("ec2:*", Condition=OF_CLUSTER)], "ec2", "StopInstances", {"InstanceIds": ["i-1"]}, []),
+        (
+            [allow("ec2:*", Condition=OF_CLUSTER)],
+            "ec2",
+            "StopInstances",
+            {"InstanceIds": ["i-2"]},
+            ["ec2:StopInstances instance/i-2"],
+        ),
+        (
+            [allow("ec2:*", Condition={"StringEquals": {"ec2:ResourceTag/deeplearning:cluster": "c"}})],
+            "ec2",
+            "StopInstances",
+            {"InstanceIds": ["i-1"]},
+            [],
+        ),
+        (
+            [allow("autoscaling:*", Condition={"StringEquals": {"autoscaling:ResourceTag/deeplearning:cluster": "c"}})],
+            "autoscaling",
+            "SetDesiredCapacity",
+            {"AutoScalingGroupName": "c-workers"},
+            [],
+        ),
+        # tags of the request
+        (
+            [allow("ec2:CreateTags", Condition=CLUSTER_ONLY)],
+            "ec2",
+            "CreateTags",
+            {"Resources": ["i-1"], "Tags": tags("deeplearning:cluster")},
+            [],
+        ),
+        (
+            [allow("ec2:CreateTags", Condition=CLUSTER_ONLY)],
+            "ec2",
+            "CreateTags",
+            {"Resources": ["i-1"], "Tags": tags("deeplearning:cluster", value="d")},
+            ["ec2:CreateTags instance/i-1"],
+        ),
+        (
+            [allow("ec2:CreateTags", Condition=CLUSTER_ONLY)],
+            "ec2",
+            "CreateTags",
+            {"Resources": ["i-1"], "Tags": tags("Name")},
+            ["ec2:CreateTags instance/i-1"],
+        ),
+        # the master may set the rank, and only that
+        (
+            [
+                allow(
+                    "ec2:CreateTags",
+                    f"{EC2}instance/*",
+                    Condition={**OF_CLUSTER, "ForAllValues:StringEquals": {"aws:TagKeys": ["deeplearning:rank"]}},
+                )
+            ],
+            "ec2",
+            "CreateTags",
+            {"Resources": ["i-1"], "Tags": tags("deeplearning:rank")},
+            [],
+        ),
+        (
+            [
+                allow(
+                    "ec2:CreateTags",
+                    f"{EC2}instance/*",
+                    Condition={**OF_CLUSTER, "ForAllValues:StringEquals": {"aws:TagKeys": ["deeplearning:rank"]}},
+                )
+            ],
+            "ec2",
+            "CreateTags",
+            {"Resources": ["i-1"], "Tags": tags("deeplearning:rank", "Name")},
+            ["ec2:CreateTags instance/i-1"],
+        ),
+        # tags in a creating call are for what is created, not for what it is created in
+        (
+            [
+                allow("ec2:CreateSubnet", f"{EC2}subnet/*", Condition=CLUSTER_ONLY),
+                allow("ec2:CreateSubnet", f"{EC2}vpc/*", Condition=OF_CLUSTER),
+                allow("ec2:CreateTags", Condition={"StringEquals": {"ec2:CreateAction": "CreateSubnet"}}),
+            ],
+            "ec2",
+            "CreateSubnet",
+            {"VpcId": "vpc-1", "TagSpecifications": specification("subnet", "deeplearning:cluster")},
+            [],
+        ),
+        (
+            [
+                allow("ec2:CreateSubnet", f"{EC2}subnet/*", Condition=CLUSTER_ONLY),
+                allow("ec2:CreateSubnet", f"{EC2}vpc/*", Condition=OF_CLUSTER),
+                allow("ec2:CreateTags", Condition={"StringEquals": {"ec2:CreateAction": "CreateVpc"}}),
+            ],
+            "ec2",
+            "CreateSubnet",
+            {"VpcId": "vpc-2", "TagSpecifications": specification("subnet", "deeplearning:cluster")},
+            ["ec2:CreateSubnet vpc/vpc-2", "ec2:CreateTags subnet/*"],
+        ),
+        (
+            [allow("elasticfilesystem:CreateFileSystem")],
+            "efs",
+            "CreateFileSystem",
+            {"Tags": tags("a")},
+            [f"elasticfilesystem:TagResource {EFS}file-system/*"],
+        ),
+        # passing a role
+        (
+            [allow("ec2:*")],
+            "ec2",
+            "RunInstances",
+            {"SubnetId": "subnet-1", **BY_TEMPLATE},
+            ["iam:PassRole role/c/c-worker"],
+        ),
+        (
+            [
+                allow("ec2:*"),
+                allow(
+                    "iam:PassRole",
+                    f"{IAM}role/c/*",
+                    Condition={"StringEquals": {"iam:PassedToService": "ec2.amazonaws.com"}},
+                ),
+            ],
+            "ec2",
+            "RunInstances",
+            {"SubnetId": "subnet-1", **BY_TEMPLATE},
+            [],
+        ),
+        (
+            [
+                allow("ec2:*"),
+                allow("iam:PassRole", Condition={"StringEquals": {"iam:PassedToService": "lambda.amazonaws.com"}}),
+            ],
+            "ec2",
+            "RunInstances",
+            {"SubnetId": "subnet-1", **BY_TEMPLATE},
+            ["iam:PassRole role/c/c-worker"],
+        ),
+        # only small instances
+        (
+            [
+                allow(["ec2:*", "iam:*"]),
+                {
+                    "Effect": "Deny",
+                    "Action": "ec2:RunInstances",
+                    "Resource": f"{EC2}instance/*",
+                    "Condition": {"StringNotLike": {"ec2:InstanceType": "t3.*"}},
+                },
+            ],
+            "ec2",
+            "RunInstances",
+            {"SubnetId": "subnet-1", **BY_TEMPLATE},
+            ["ec2:RunInstances instance/*"],
+        ),
+        # listing one prefix
+        (
+            [allow("s3:ListBucket", Condition={"StringLike": {"s3:prefix": "runs/*"}})],
+            "s3",
+            "ListObjectsV2",
+            {"Bucket": "b", "Prefix": "runs/1"},
+            [],
+        ),
+        (
+            [allow("s3:ListBucket", Condition={"StringLike": {"s3:prefix": "runs/*"}})],
+            "s3",
+            "ListObjectsV2",
+            {"Bucket": "b"},
+            ["s3:ListBucket arn:aws:s3:::b"],
+        ),
+        (
+            [allow("*", Condition={"StringEquals": {"aws:RequestedRegion": "eu-west-1"}})],
+            "ec2",
+            "DescribeVpcs",
+            {},
+            ["ec2:DescribeVpcs *"],
+        ),
+        ([allow("*")], "sts", "GetCallerIdentity", {}, []),
+        ([{"Effect": "Deny", "Action": "*", "Resource": "*"}], "sts", "GetCallerIdentity", {}, []),
+    ],
+)
+def test_allowed_and_refused(
+    statements: list[dict[str, Any]], service: str, operation: str, params: dict[str, Any], expected: list[str]
+) -> None:
+    assert refused(service, operation, *statements, **params) == expected
+
+
+def test_an_instance_writes_its_own_prefix_and_no_others() -> None:
+    own = parse_policy(
+        {"Version": "2012-10-17", "Statement": allow("s3:PutObject", "arn:aws:s3:::b/members/${aws:userid}/*")}
+    )
+    instance = Caller.session(f"{IAM}role/c/c-worker", "AROAW", "i-1")
+
+    def may(key: str) -> bool:
+        return not authorize([own], needs("s3", "PutObject", Bucket="b", Key=key), instance)
+
+    assert may("members/AROAW:i-1/report.json")
+    assert not may("members/AROAW:i-2/report.json")
+    assert not may("members/report.json")
+
+
+# Whose word counts ----------------------------------------------------------------------------------------------------
+
+
+def bucket_policy(effect: str, principal: Any, **more: Any) -> Any:
+    statement = {"Effect": effect, "Principal": principal, "Action": "s3:*", "Resource": "arn:aws:s3:::b/*", **more}
+    return parse_policy({"Version": "2012-10-17", "Statement": statement}, kind="resource", name="bucket")
+
+
+ROOT = {"AWS": f"{IAM}root"}
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "allowed", "source"),
+    [
+        ([], None, False, "identity"),
+        ([allow("s3:*")], None, True, "identity"),
+        ([], ("Allow", {"AWS": OPERATOR.arn}), True, "resource"),
+        ([], ("Allow", {"AWS": "AIDAOPERATOR"}), True, "resource"),
+        ([], ("Allow", "*"), True, "resource"),
+        ([], ("Allow", {"AWS": "*"}), True, "resource"),
+        ([], ("Allow", ROOT), False, "identity"),
+        ([], ("Allow", {"AWS": ACCOUNT}), False, "identity"),
+        ([allow("s3:*")], ("Allow", ROOT), True, "identity"),
+        ([], ("Allow", {"AWS": f"{IAM}user/other"}), False, "identity"),
+        ([], ("Allow", {"Service": "ec2.amazonaws.com"}), False, "identity"),
+        ([allow("s3:*")], ("Deny", ROOT), False, "resource"),
+        ([allow("s3:*")], ("Deny", {"AWS": f"{IAM}user/other"}), True, "identity"),
+        ([{"Effect": "Deny", "Action": "s3:*", "Resource": "*"}], ("Allow", "*"), False, "identity"),
+    ],
+)
+def test_a_buckets_policy_and_the_callers_own(mine: list[Any], theirs: Any, allowed: bool, source: str) -> None:
+    from localcloud.iam.authorize import judge
+
+    policies = [parse_policy({"Version": "2012-10-17", "Statement": mine})] if mine else []
+    about = {"arn:aws:s3:::b": bucket_policy(*theirs)} if theirs else {}
+    [need] = needs("s3", "GetObject", Bucket="b", Key="k")
+    assert policy_arns([need]) == ["arn:aws:s3:::b"]
+    decision = judge(policies, need, OPERATOR, about, None)
+    assert (decision.allowed, decision.source) == (allowed, source)
+
+
+def trust(principal: Any, **more: Any) -> Any:
+    statement = {"Effect": "Allow", "Principal": principal, "Action": "sts:AssumeRole", **more}
+    return parse_policy({"Version": "2012-10-17", "Statement": statement}, kind="trust", name="trust")
+
+
+@pytest.mark.parametrize(
+    ("mine", "principal", "more", "allowed"),
+    [
+        ([allow("sts:*")], None, {}, False),
+        ([allow("sts:*")], ROOT, {}, True),
+        ([], ROOT, {}, False),
+        ([], {"AWS": OPERATOR.arn}, {}, True),
+        ([allow("sts:*")], {"AWS": f"{IAM}user/other"}, {}, False),
+        ([allow("sts:*")], {"Service": "ec2.amazonaws.com"}, {}, False),
+        ([allow("sts:*")], ROOT, {"Condition": {"StringEquals": {"sts:ExternalId": "secret"}}}, False),
+    ],
+)
+def test_a_role_must_trust_the_caller(mine: list[Any], principal: Any, more: dict[str, Any], allowed: bool) -> None:
+    role = f"{IAM}role/r"
+    policies = [parse_policy({"Version": "2012-10-17", "Statement": mine})] if mine else []
+    about = {role: trust(principal, **more)} if principal else {}
+    asked = needs("sts", "AssumeRole", RoleArn=role, RoleSessionName="s")
+    found = authorize(policies, asked, OPERATOR, resource_policies=about)
+    assert (not found) is allowed
+    if found:
+        assert denied("sts", found[0], OPERATOR.arn).code == "AccessDenied"
+
+
+def test_ec2_itself_may_assume_the_role_that_trusts_it() -> None:
+    role, ec2 = f"{IAM}role/r", Caller.aws_service("ec2.amazonaws.com", ACCOUNT)
+    asked = needs("sts", "AssumeRole", RoleArn=role)
+    assert authorize([], asked, ec2, resource_policies={role: trust({"Service": "ec2.amazonaws.com"})}) == []
+    assert authorize([], asked, ec2, resource_policies={role: trust({"Service": "lambda.amazonaws.com"})})
+
+
+def test_a_trust_policy_says_nothing_about_other_actions_on_the_role() -> None:
+    asked = needs("iam", "GetRole", RoleName="c-worker")
+    assert authorize([], asked, OPERATOR, resource_policies={f"{IAM}role/c/c-worker": trust("*")})
+
+
+def test_a_boundary_must_allow_too() -> None:
+    mine = [parse_policy({"Version": "2012-10-17", "Statement": allow("*")})]
+    bound = [parse_policy({"Version": "2012-10-17", "Statement": allow("ec2:*")}, name="bound")]
+    assert authorize(mine, needs("ec2", "DescribeVpcs"), OPERATOR, boundaries=bound) == []
+    [denial] = authorize(mine, needs("s3", "ListBuckets"), OPERATOR, boundaries=bound)
+    assert denied("s3", denial, OPERATOR.arn).message.endswith(
+        "no permissions boundary allows the s3:ListAllMyBuckets action"
+    )
+
+
+def test_the_root_of_the_account_needs_no_policy() -> None:
+    assert authorize([], needs("ec2", "DescribeVpcs"), Caller.root(ACCOUNT)) == []
+    about = {"arn:aws:s3:::b": bucket_policy("Deny", "*")}
+    assert authorize([], needs("s3", "GetObject", Bucket="b", Key="k"), Caller.root(ACCOUNT), resource_policies=about)
+
+
+# AWS's words ----------------------------------------------------------------------------------------------------------
+
+
+def first(service: str, operation: str, *statements: Mapping[str, Any], **params: Any) -> Denial:
+    policies = [parse_policy({"Version": "2012-10-17", "Statement": list(statements)})] if statements else []
+    return authorize(policies, needs(service, operation, **params), OPERATOR)[0]
+
+
+WHO = f"User: {OPERATOR.arn} is not authorized to perform: "
+
+
+@pytest.mark.parametrize(
+    ("service", "denial", "code", "message"),
+    [
+        (
+            "ec2",
+            first("ec2", "DescribeVpcs"),
+            "UnauthorizedOperation",
+            f"You are not authorized to perform this operation. {WHO}ec2:DescribeVpcs because no "
+            f"identity-based policy allows "
+            "the ec2:DescribeVpcs action",
+        ),
+        (
+            "ec2",
+            first("ec2", "DeleteVpc", {"Effect": "Deny", "Action": "*", "Resource": "*"}, VpcId="vpc-1"),
+            "UnauthorizedOperation",
+            f"You are not authorized to perform this operation. {WHO}ec2:DeleteVpc on resource: "
+            f"{EC2}vpc/vpc-1 with an explicit "
+            "deny in an identity-based policy",
+        ),
+        (
+            "iam",
+            first("iam", "GetRole", RoleName="x"),
+            "AccessDenied",
+            f"{WHO}iam:GetRole on resource: {IAM}role/x because no identity-based policy allows the iam:GetRole action",
+        ),
+        (
+            "s3",
+            first("s3", "HeadBucket", Bucket="b"),
+            "AccessDenied",
+            f"{WHO}s3:ListBucket on resource: arn:aws:s3:::b because no identity-based policy allows "
+            f"the s3:ListBucket action",
+        ),
+        (
+            "ssm",
+            first("ssm", "GetParameter", Name="x"),
+            "AccessDeniedException",
+            f"{WHO}ssm:GetParameter on resource: {SSM}{ACCOUNT}:parameter/x because no identity-based "
+            f"policy allows the "
+            "ssm:GetParameter action",
+        ),
+        (
+            "sts",
+            first("sts", "AssumeRole", RoleArn=f"{IAM}role/r"),
+            "AccessDenied",
+            f"{WHO}sts:AssumeRole on resource: {IAM}role/r",
+        ),
+        (
+            "autoscaling",
+            first(
+                "autoscaling",
+                "UpdateAutoScalingGroup",
+                allow(["autoscaling:*", "ec2:*"]),
+                AutoScalingGroupName="c-workers",
+            ),
+            "AccessDenied",
+            f"You are not authorized to use launch template: lt-1. {WHO}iam:PassRole on resource: "
+            f"{IAM}role/c/c-worker because no "
+            "identity-based policy allows the iam:PassRole action",
+        ),
+    ],
+)
+def test_how_a_refusal_is_worded(service: str, denial: Denial, code: str, message: str) -> None:
+    error = denied(service, denial, OPERATOR.arn)
+    assert (error.code, error.message, error.status) == (code, message, 403)
+    assert json.dumps(denial.as_dict())
+
+
+@pytest.mark.parametrize(
+    ("service", "operation"),
+    [("ec2", "CreateTransitGateway"), ("ec2", "runinstances"), ("nowhere", "RunInstances")],
+)
+def test_what_is_unknown_is_refused(service: str, operation: str) -> None:
+    with pytest.raises(UnknownOperation):
+        needs(service, operation)
+    assert unknown(service, operation).status == 403
+
+
+# The table itself -----------------------------------------------------------------------------------------------------
+
+LOADER = botocore.loaders.Loader()
+
+
+def model(service: str, _known: dict[str, Any] = {}) -> Any:  # noqa: B006 - it is meant to be kept
+    if service not in _known:
+        _known[service] = botocore.model.ServiceModel(LOADER.load_service_model(service, "service-2"), service)
+    return _known[service]
+
+
+def minimal(shape: Any, depth: int = 0, *, everything: bool = False) -> Any:
+    """The least that a shape allows; or, with `everything`, a value for each member."""
+    match shape.type_name:
+        case "structure":
+            names = shape.members if everything and depth < 4 else shape.required_members
+            arns = {name: f"{IAM}role/x" for name in names if name.lower().endswith(("arn", "role"))}
+            return {name: minimal(shape.members[name], depth + 1, everything=everything) for name in names} | arns
+        case "list":
+            return [minimal(shape.member, depth + 1, everything=everything)]
+        case "map":
+            return {"key": minimal(shape.value, depth + 1, everything=everything)}
+        case "boolean":
+            return True
+        case "integer" | "long" | "float" | "double":
+            return 1
+        case _:
+            return "x-1"
+
+
+ROWS = sorted(TABLE)
+
+
+@pytest.mark.parametrize(("service", "operation"), ROWS)
+def test_each_row_is_about_a_real_operation_and_cites_a_page(service: str, operation: str) -> None:
+    assert operation in model(service).operation_names
+    pages = TABLE[service, operation].pages
+    assert pages and all(page.startswith("https://docs.aws.amazon.com/") for page in pages)
+
+
+@pytest.mark.parametrize("everything", [False, True], ids=["least", "all"])
+@pytest.mark.parametrize(("service", "operation"), ROWS)
+def test_each_row_answers_for_any_valid_call(service: str, operation: str, everything: bool) -> None:
+    shape = model(service).operation_model(operation).input_shape
+    params = minimal(shape, everything=everything) if shape else {}
+    for world in (WORLD, FakeWorld(linked=())):
+        found = required(service, operation, params, world, REGION)
+        assert found or (service, operation) in {("sts", "GetCallerIdentity"), ("sts", "GetSessionToken")}
+        for need in found:
+            assert need.resource == "*" or (need.resource.startswith("arn:aws:") and need.resource.count(":") >= 5)
+            assert need.action.count(":") == 1
+            json.dumps(need.as_dict())
+
+
+@pytest.mark.parametrize(("service", "operation"), ROWS)
+def test_each_parameter_that_a_row_names_exists(service: str, operation: str) -> None:
+    """Rows read parameters by name; a misspelt one would silently be absent."""
+    shape = model(service).operation_model(operation).input_shape
+    known = set(shape.members) if shape else set()
+    asked: set[str] = set()
+
+    class Watched(dict[str, Any]):
+        def get(self, key: str, default: Any = None) -> Any:
+            asked.add(key)
+            return None
+
+    required(service, operation, Watched(), FakeWorld(linked=()), REGION)
+    shared = {
+        "TagSpecifications",
+        "Tags",
+        "TagKeys",
+        "LaunchTemplate",
+        "MixedInstancesPolicy",
+        "DesiredConfiguration",
+        "VPCZoneIdentifier",
+        "AutoScalingGroupName",
+        "Path",
+        "ServiceLinkedRoleARN",
+    }
+    assert asked - shared <= known
+
+
+def test_all_of_the_smaller_services_is_there() -> None:
+    for service in ("autoscaling", "efs"):
+        missing = set(model(service).operation_names) - {operation for name, operation in TABLE if name == service}
+        assert not missing
