@@ -194,7 +194,7 @@ class Service:
 
     def nothing(self, page: str) -> Rule:
         """A call that needs no permission at all."""
-        return Rule(lambda call: (), page)
+        return Rule(lambda call: (), page, self.consulted)
 
     def region(self, call: Call) -> dict[str, Value]:
         return {"aws:RequestedRegion": call.region}
