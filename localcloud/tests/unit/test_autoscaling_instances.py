@@ -1,0 +1,339 @@
+"""Hooks, standby, attaching, refreshing, tags, and the rest that can be asked of groups."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from localcloud.api.front import EXTENSIONS
+from localcloud.autoscaling.choosing import first_to_go, lopsided, spread
+from localcloud.autoscaling.records import Member, Place, Spec
+from localcloud.clock import ManualClock
+from localcloud.cloud import Cloud
+from localcloud.errors import AwsError
+from localcloud.tests.unit.autoscaling_kit import Kit, kit_for
+
+
+@pytest.fixture
+def kit(cloud: Cloud, clock: ManualClock) -> Kit:
+    return kit_for(cloud, clock)
+
+
+def launch_hook(**more: Any) -> dict[str, Any]:
+    transition = {"LifecycleTransition": "autoscaling:EC2_INSTANCE_LAUNCHING"}
+    return {"LifecycleHookName": "ready", **transition, "HeartbeatTimeout": 60, **more}
+
+
+def end_hook(**more: Any) -> dict[str, Any]:
+    return {
+        **launch_hook(**more),
+        "LifecycleTransition": "autoscaling:EC2_INSTANCE_TERMINATING",
+        "LifecycleHookName": "bye",
+    }
+
+
+def complete(kit: Kit, result: str, hook: str = "ready", **who: str) -> None:
+    who = who or {"InstanceId": kit.ids[0]}
+    kit.on("CompleteLifecycleAction", LifecycleHookName=hook, LifecycleActionResult=result, **who)
+
+
+# Hooks
+
+
+def test_a_launch_hook_holds_until_it_is_completed(kit: Kit) -> None:
+    kit.create(1, LifecycleHookSpecificationList=[launch_hook()])
+    kit.wait(30)
+    assert list(kit.states.values()) == ["Pending:Wait"]
+    assert kit.activities[0]["StatusCode"] == "MidLifecycleAction"
+    complete(kit, "CONTINUE")
+    with pytest.raises(AwsError, match="No active Lifecycle Action found with instance ID"):
+        complete(kit, "CONTINUE")
+    kit.wait(0)
+    assert list(kit.states.values()) == ["InService"]
+    assert kit.activities[0]["StatusCode"] == "Successful"
+
+
+def test_abandoning_a_launch_replaces_it(kit: Kit) -> None:
+    kit.create(1, LifecycleHookSpecificationList=[launch_hook()])
+    first = kit.ids[0]
+    token = kit.scaling.groups["g"].members[first].actions[0].token
+    complete(kit, "ABANDON", LifecycleActionToken=token)
+    kit.wait()
+    assert first not in kit.ids
+    assert list(kit.states.values()) == ["Pending:Wait"]
+    cancelled = next(activity for activity in kit.activities if activity["StatusCode"] == "Cancelled")
+    assert cancelled["StatusMessage"] == (
+        f"Instance failed to complete user's Lifecycle Action: Lifecycle Action with token {token} was abandoned: "
+        "Lifecycle Action Completed with ABANDON Result"
+    )
+
+
+@pytest.mark.parametrize(("default", "same"), [("CONTINUE", True), ("ABANDON", False)])
+def test_a_hook_has_its_time_and_heartbeats_extend_it(kit: Kit, default: str, same: bool) -> None:
+    kit.create(1, LifecycleHookSpecificationList=[launch_hook(DefaultResult=default)])
+    first = kit.ids[0]
+    kit.wait(50)
+    kit.on("RecordLifecycleActionHeartbeat", LifecycleHookName="ready", InstanceId=first)
+    kit.wait(50)
+    assert kit.states == {first: "Pending:Wait"}
+    kit.wait(15)
+    assert (kit.states.get(first) == "InService") == same
+    if not same:
+        assert any("was abandoned: Heartbeat Timeout" in one.get("StatusMessage", "") for one in kit.activities)
+
+
+def test_a_termination_hook_holds_the_instance_alive(kit: Kit) -> None:
+    kit.create(1)
+    kit.on("PutLifecycleHook", **end_hook())
+    first = kit.ids[0]
+    kit.on("SetDesiredCapacity", DesiredCapacity=0)
+    kit.wait()
+    assert kit.states == {first: "Terminating:Wait"}
+    assert kit.ec2.instances[first].state == "running"
+    complete(kit, "CONTINUE", "bye")
+    kit.wait()
+    assert kit.ids == []
+    assert kit.ec2.instances[first].state == "terminated"
+
+
+def test_several_hooks_are_waited_for_together(kit: Kit) -> None:
+    kit.create(1, LifecycleHookSpecificationList=[launch_hook(), launch_hook(LifecycleHookName="also")])
+    complete(kit, "CONTINUE")
+    kit.wait(5)
+    assert list(kit.states.values()) == ["Pending:Wait"]
+    complete(kit, "CONTINUE", "also")
+    kit.wait(1)
+    assert list(kit.states.values()) == ["InService"]
+
+
+def test_hooks_are_shown_changed_and_deleted(kit: Kit) -> None:
+    kit.create(1, LifecycleHookSpecificationList=[launch_hook()])
+    kit.on("PutLifecycleHook", LifecycleHookName="ready", DefaultResult="CONTINUE")
+    shown = kit.on("DescribeLifecycleHooks")["LifecycleHooks"]
+    assert [(one["HeartbeatTimeout"], one["GlobalTimeout"], one["DefaultResult"]) for one in shown] == [
+        (60, 6000, "CONTINUE")
+    ]
+    kit.on("DeleteLifecycleHook", LifecycleHookName="ready")
+    assert kit.on("DescribeLifecycleHooks")["LifecycleHooks"] == []
+    with pytest.raises(AwsError, match="ValidationError"):
+        kit.on("DeleteLifecycleHook", LifecycleHookName="ready")
+    with pytest.raises(AwsError, match="between 30 and 7200"):
+        kit.on("PutLifecycleHook", **launch_hook(HeartbeatTimeout=5))
+
+
+# Instances by request
+
+
+def test_terminating_one_replaces_it_or_shrinks_the_group(kit: Kit) -> None:
+    kit.create(2, 1)
+    first, second = kit.ids
+    given = kit.ask("TerminateInstanceInAutoScalingGroup", InstanceId=first, ShouldDecrementDesiredCapacity=False)
+    assert given["Activity"]["Cause"].endswith(
+        f"instance {first} was taken out of service in response to a user request."
+    )
+    assert given["Activity"]["StatusCode"] == "InProgress"
+    kit.wait()
+    assert len(kit.ids) == 2
+    kit.ask("TerminateInstanceInAutoScalingGroup", InstanceId=second, ShouldDecrementDesiredCapacity=True)
+    kit.wait()
+    assert (kit.group["DesiredCapacity"], len(kit.ids)) == (1, 1)
+    assert "shrinking the capacity from 2 to 1." in kit.activities[0]["Cause"]
+    with pytest.raises(AwsError, match="desiredSize equals minSize"):
+        kit.ask("TerminateInstanceInAutoScalingGroup", InstanceId=kit.ids[0], ShouldDecrementDesiredCapacity=True)
+    with pytest.raises(AwsError, match="No managed instance found"):
+        kit.ask("TerminateInstanceInAutoScalingGroup", InstanceId="i-1", ShouldDecrementDesiredCapacity=True)
+
+
+def test_standby_and_back(kit: Kit) -> None:
+    kit.create(2, 1)
+    first = kit.ids[0]
+    kit.on("EnterStandby", InstanceIds=[first], ShouldDecrementDesiredCapacity=True)
+    kit.ec2.become(first, "stopped")
+    kit.wait(30)
+    assert (kit.states[first], len(kit.ids), kit.group["DesiredCapacity"]) == ("Standby", 2, 1)
+    kit.ec2.become(first, "running")
+    kit.on("ExitStandby", InstanceIds=[first])
+    kit.wait()
+    assert (kit.states[first], kit.group["DesiredCapacity"]) == ("InService", 2)
+
+
+@pytest.mark.parametrize(("decrement", "size"), [(True, 1), (False, 2)])
+def test_detaching_and_attaching(kit: Kit, decrement: bool, size: int) -> None:
+    kit.create(2, 1, 3)
+    first = kit.ids[0]
+    kit.on("DetachInstances", InstanceIds=[first], ShouldDecrementDesiredCapacity=decrement)
+    kit.wait()
+    assert (len(kit.ids), kit.group["DesiredCapacity"], first in kit.ids) == (size, size, False)
+    assert kit.ec2.instances[first].state == "running"
+    assert "aws:autoscaling:groupName" not in kit.ec2.tags[first]
+    kit.on("AttachInstances", InstanceIds=[first])
+    kit.wait()
+    assert (kit.states[first], kit.group["DesiredCapacity"]) == ("InService", size + 1)
+    assert kit.ec2.tags[first]["aws:autoscaling:groupName"] == "g"
+    with pytest.raises(AwsError, match="already part of AutoScalingGroup:g"):
+        kit.on("AttachInstances", InstanceIds=[first])
+
+
+def test_instances_are_described_by_themselves(kit: Kit) -> None:
+    kit.create(3)
+    found = kit.ask("DescribeAutoScalingInstances", InstanceIds=kit.ids[:1])["AutoScalingInstances"]
+    assert [(one["AutoScalingGroupName"], one["HealthStatus"], one["LifecycleState"]) for one in found] == [
+        ("g", "HEALTHY", "InService")
+    ]
+    first = kit.ask("DescribeAutoScalingInstances", MaxRecords=2)
+    rest = kit.ask("DescribeAutoScalingInstances", MaxRecords=2, NextToken=first["NextToken"])
+    assert len(first["AutoScalingInstances"] + rest["AutoScalingInstances"]) == 3
+
+
+@pytest.mark.parametrize(("strategy", "desired"), [("none", 1), ("retry-with-group-configuration", 2)])
+def test_launching_at_once_says_what_came_of_it(kit: Kit, strategy: str, desired: int) -> None:
+    kit.create(0)
+    kit.ec2.capacity = {("t3.micro", "us-east-1a"): 1}
+    given = kit.on("LaunchInstances", RequestedCapacity=2, ClientToken="t", RetryStrategy=strategy)
+    assert [len(one["InstanceIds"]) for one in given["Instances"]] == [1]
+    assert [one["ErrorCode"] for one in given["Errors"]] == ["InsufficientInstanceCapacity"]
+    kit.wait()
+    assert kit.group["DesiredCapacity"] == desired
+    assert list(kit.states.values()) == ["InService"]
+
+
+# Refresh
+
+
+def test_a_refresh_replaces_little_by_little(kit: Kit) -> None:
+    kit.create(4)
+    kit.scaling.launch_takes = lambda: 3.0
+    old = kit.ids
+    kit.ec2.latest = 2
+    given = kit.on("StartInstanceRefresh", Preferences={"MinHealthyPercentage": 50, "InstanceWarmup": 10})
+    with pytest.raises(AwsError, match="InstanceRefreshInProgress"):
+        kit.on("StartInstanceRefresh")
+    least = 4
+    for _ in range(60):
+        kit.wait(1)
+        least = min(least, list(kit.states.values()).count("InService"))
+    assert least == 2
+    assert not set(old) & set(kit.ids)
+    assert {one["LaunchTemplate"]["Version"] for one in kit.group["Instances"]} == {"2"}
+    refresh = kit.on("DescribeInstanceRefreshes")["InstanceRefreshes"][0]
+    assert (refresh["InstanceRefreshId"], refresh["Status"]) == (given["InstanceRefreshId"], "Successful")
+    assert (refresh["PercentageComplete"], refresh["InstancesToUpdate"]) == (100, 0)
+
+
+def test_a_refresh_skips_what_matches(kit: Kit) -> None:
+    kit.create(2)
+    same = kit.ids
+    kit.on("StartInstanceRefresh", Preferences={"SkipMatching": True})
+    kit.wait()
+    assert kit.ids == same
+    assert kit.on("DescribeInstanceRefreshes")["InstanceRefreshes"][0]["Status"] == "Successful"
+
+
+def test_a_refresh_of_one_comes_to_its_end_and_can_be_cancelled(kit: Kit) -> None:
+    kit.create(1)
+    first = kit.ids[0]
+    kit.on("StartInstanceRefresh", Preferences={"InstanceWarmup": 1000})
+    kit.wait()
+    assert first not in kit.ids
+    kit.on("CancelInstanceRefresh")
+    kit.wait()
+    assert kit.on("DescribeInstanceRefreshes")["InstanceRefreshes"][0]["Status"] == "Cancelled"
+    with pytest.raises(AwsError, match="ActiveInstanceRefreshNotFound"):
+        kit.on("CancelInstanceRefresh")
+
+
+# Tags and the rest
+
+
+def test_tags_change_and_are_described(kit: Kit) -> None:
+    kit.create(0, Tags=[{"Key": "a", "Value": "1"}])
+    tag = {"ResourceId": "g", "ResourceType": "auto-scaling-group"}
+    kit.ask("CreateOrUpdateTags", Tags=[{**tag, "Key": "b", "Value": "2", "PropagateAtLaunch": True}])
+    kit.ask("DeleteTags", Tags=[{**tag, "Key": "a"}])
+    assert kit.ask("DescribeTags")["Tags"] == [{**tag, "Key": "b", "Value": "2", "PropagateAtLaunch": True}]
+    filters = [{"Name": "auto-scaling-group", "Values": ["h"]}]
+    assert kit.ask("DescribeTags", Filters=filters)["Tags"] == []
+    with pytest.raises(AwsError, match="aws: prefixed"):
+        kit.ask("CreateOrUpdateTags", Tags=[{**tag, "Key": "aws:x", "Value": "2"}])
+
+
+def test_what_is_only_kept_is_shown_again(kit: Kit) -> None:
+    kit.create(0)
+    kinds = ["autoscaling:EC2_INSTANCE_LAUNCH"]
+    kit.on("PutNotificationConfiguration", TopicARN="arn:t", NotificationTypes=kinds)
+    shown = kit.ask("DescribeNotificationConfigurations")["NotificationConfigurations"]
+    assert shown == [{"AutoScalingGroupName": "g", "TopicARN": "arn:t", "NotificationType": kinds[0]}]
+    kit.on("DeleteNotificationConfiguration", TopicARN="arn:t")
+    assert kit.ask("DescribeNotificationConfigurations")["NotificationConfigurations"] == []
+    kit.on("EnableMetricsCollection", Granularity="1Minute", Metrics=["GroupMinSize"])
+    assert kit.group["EnabledMetrics"] == [{"Metric": "GroupMinSize", "Granularity": "1Minute"}]
+    kit.on("DisableMetricsCollection")
+    assert kit.group["EnabledMetrics"] == []
+    kit.on("AttachLoadBalancerTargetGroups", TargetGroupARNs=["arn:1"])
+    assert kit.group["TargetGroupARNs"] == ["arn:1"]
+
+
+def test_what_does_nothing_is_refused(kit: Kit) -> None:
+    kit.create(0)
+    with pytest.raises(AwsError, match="UnsupportedOperation"):
+        kit.on("PutScheduledUpdateGroupAction", ScheduledActionName="x")
+
+
+def test_every_operation_is_answered_here() -> None:
+    import botocore.session
+
+    from localcloud.api.registry import handler_of
+
+    assert "autoscaling" in EXTENSIONS
+    names = botocore.session.get_session().get_service_model("autoscaling").operation_names
+    left_to_moto = {name for name in names if handler_of("autoscaling", name) is None}
+    assert left_to_moto == set()
+
+
+# Choices
+
+A, B = Place("a"), Place("b")
+A2 = Place("a", "second")
+
+
+@pytest.mark.parametrize(
+    ("places", "taken", "failed", "count", "expected"),
+    [
+        ([A, B], [], (), 3, [A, B, A]),
+        ([A, B], [A, A], (), 3, [B, B, A]),
+        ([A, B], [], {A}, 2, [B, B]),
+        ([A, A2, B], [], (), 4, [A, B, A2, B]),
+        ([A], [], {A}, 2, [A, A]),
+    ],
+)
+def test_spread(places: list[Place], taken: list[Place], failed: Any, count: int, expected: list[Place]) -> None:
+    assert spread(places, taken, failed, count) == expected
+
+
+@pytest.mark.parametrize(
+    ("taken", "expected"), [([], None), ([A], None), ([A, A], B), ([A, A, B], None), ([A, A, A, B], B)]
+)
+def test_lopsided(taken: list[Place], expected: Place | None) -> None:
+    assert lopsided([A, B], taken) == expected
+
+
+def member(name: str, launched: float, version: str = "1", place: Place = A, **more: Any) -> Member:
+    return Member(name, "t3.micro", "ami-1", place, launched, Spec("lt-1", "web", version), state="InService", **more)
+
+
+@pytest.mark.parametrize(
+    ("members", "policies", "expected"),
+    [
+        ([member("x", 2), member("y", 1)], ["Default"], "y"),
+        ([member("x", 2, "1"), member("y", 1, "2")], ["Default"], "x"),
+        ([member("x", 2, "10"), member("y", 3, "9")], ["OldestLaunchTemplate"], "y"),
+        ([member("x", 2), member("y", 1)], ["NewestInstance"], "x"),
+        ([member("x", 2), member("y", 1)], ["OldestInstance"], "y"),
+        ([member("x", 1, place=A), member("y", 2, place=B), member("z", 3, place=B)], ["Default"], "y"),
+        ([member("x", 2, health="Unhealthy"), member("y", 1)], ["OldestInstance"], "x"),
+        ([member("x", 100), member("y", 50)], ["ClosestToNextInstanceHour"], "y"),
+    ],
+)
+def test_first_to_go(members: list[Member], policies: list[str], expected: str) -> None:
+    assert [one.id for one in first_to_go(members, policies, Spec("lt-1", "web", "$Latest"), 3000, 1)] == [expected]
