@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +21,7 @@ from localcloud.api.efs_records import (
     show_access_point,
     without_none,
 )
+from localcloud.api.iam_documents import check_document
 from localcloud.api.registry import Call, Result, answers
 from localcloud.errors import AwsError
 
@@ -112,13 +112,7 @@ def _no_policy(what: str, file_system_id: str) -> AwsError:
 def put_file_system_policy(call: Call) -> Result:
     file_system = find_available(call, call.params["FileSystemId"])
     text = call.params["Policy"]
-    try:
-        statements = json.loads(text)["Statement"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise AwsError("InvalidPolicyException", "The policy is not valid JSON with a Statement.", 400) from error
-    every = statements if isinstance(statements, list) else [statements]
-    if any(not isinstance(one, dict) or not {"Principal", "NotPrincipal"} & one.keys() for one in every):
-        raise AwsError("InvalidPolicyException", "Each statement of the policy must have a Principal.", 400)
+    check_document(text, "resource", "InvalidPolicyException")
     file_system.policy = text
     return {"FileSystemId": file_system.id, "Policy": text}
 

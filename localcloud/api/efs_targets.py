@@ -30,6 +30,12 @@ from localcloud.errors import AwsError
 from localcloud.settings import ACCOUNT
 
 MAX_GROUPS = 5
+# What EC2 says when it has no address to give: what EFS makes of it.
+_OF_EC2 = {
+    "InsufficientFreeAddressesInSubnet": ("NoFreeAddressesInSubnet", 409),
+    "InvalidIPAddress.InUse": ("IpAddressInUse", 409),
+    "InvalidParameterValue": ("BadRequest", 400),
+}
 _LINKED_SERVICE = "elasticfilesystem.amazonaws.com"
 
 
@@ -54,8 +60,8 @@ def create_mount_target(call: Call) -> Result:
     _check_place(file_system, region_of(call).targets_of(file_system.id), subnet)
     groups = _groups(call.region, subnet.vpc_id, params.get("SecurityGroups") or [])
     target_id = new_id("fsmt")
-    address = _address(call.region, subnet, params.get("IpAddress"))
     description = f"EFS mount target for {file_system.id} ({target_id})"
+    interface = _add_interface(call, subnet, params.get("IpAddress"), groups, description)
     target = MountTarget(
         id=target_id,
         file_system_id=file_system.id,
@@ -65,8 +71,8 @@ def create_mount_target(call: Call) -> Result:
         subnet_id=subnet.id,
         zone=subnet.availability_zone,
         zone_id=zone_id,
-        ip=address,
-        interface_id=_add_interface(call, subnet, address, groups, description),
+        ip=str(interface.private_ip_address),
+        interface_id=str(interface.id),
         security_groups=groups,
     )
     region_of(call).mount_targets[target.id] = target
@@ -119,50 +125,23 @@ def _groups(region: str, vpc_id: str, wanted: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(wanted))
 
 
-def _address(region: str, subnet: Any, wanted: str | None) -> str:
-    """The address asked for, or the first free one. The first four and the last of a subnet belong to AWS."""
-    network = ipaddress.ip_network(subnet.cidr_block)
-    taken = {address["PrivateIpAddress"] for eni in _ec2(region).enis.values() for address in eni.private_ip_addresses}
-    # moto remembers in the subnet what instances have.
-    taken |= set(subnet._subnet_ips)
-    if wanted is not None:
-        given = ipaddress.ip_address(wanted)
-        place = int(given) - int(network.network_address)
-        if not 4 <= place < network.num_addresses - 1:
-            raise bad_request(f"Address {wanted} is not one that can be used in the subnet's range {network}.")
-        if wanted in taken:
-            raise AwsError("IpAddressInUse", f"Address {wanted} is in use.", 409)
-        return wanted
-    for place in range(4, network.num_addresses - 1):
-        address = str(network[place])
-        if address not in taken:
-            return address
-    raise AwsError("NoFreeAddressesInSubnet", f"There are no free addresses in the subnet '{subnet.id}'.", 409)
-
-
-def _add_interface(call: Call, subnet: Any, address: str, groups: Sequence[str], description: str) -> str:
+def _add_interface(call: Call, subnet: Any, wanted: str | None, groups: Sequence[str], description: str) -> Any:
     """A network interface that belongs to EFS: the account sees it and cannot change it."""
-    wanted = {
-        "SubnetId": subnet.id,
-        "PrivateIpAddress": address,
-        "Groups": list(groups),
-        "Description": description,
-    }
-    made = call.cloud.moto("ec2", "CreateNetworkInterface", call.region, wanted)["NetworkInterface"]
+    params: dict[str, Any] = {"SubnetId": subnet.id, "Groups": list(groups), "Description": description}
+    if wanted is not None:
+        if ipaddress.ip_address(wanted) not in subnet.cidr:
+            raise bad_request(f"Address {wanted} does not fall within the subnet's address range.")
+        params["PrivateIpAddress"] = wanted
+    try:
+        made = call.cloud.moto("ec2", "CreateNetworkInterface", call.region, params)["NetworkInterface"]
+    except AwsError as error:
+        code, status = _OF_EC2.get(error.code, (error.code, error.status))
+        raise AwsError(code, error.message, status) from error
     interface = _ec2(call.region).enis[made["NetworkInterfaceId"]]
     interface.requester_managed = True
     interface.requester_id = "EFS"
     interface.status = "in-use"
-    subnet.request_ip(address, interface)
-    return str(interface.id)
-
-
-def _remove_interface(target: MountTarget) -> None:
-    ec2 = _ec2(target.region)
-    ec2.enis.pop(target.interface_id, None)
-    for subnets in ec2.subnets.values():
-        if target.subnet_id in subnets:
-            subnets[target.subnet_id].del_subnet_ip(target.ip)
+    return interface
 
 
 @answers("efs", "DescribeMountTargets")
@@ -197,7 +176,7 @@ def delete_mount_target(call: Call) -> Result:
 
         def vanish() -> None:
             del targets[target.id]
-            _remove_interface(target)
+            _ec2(target.region).delete_network_interface(target.interface_id)
             cloud.network.changed()
 
         cloud.clock.later(cloud.latency.of("mount_target_deleted"), vanish)

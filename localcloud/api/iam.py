@@ -10,7 +10,7 @@ import re
 from typing import Any
 
 from localcloud.api.iam_aws_policies import make_all_known, make_known
-from localcloud.api.iam_documents import check_document, check_trust, encoded, size
+from localcloud.api.iam_documents import check_document, encoded, size
 from localcloud.api.iam_history import (
     Key,
     backend,
@@ -110,10 +110,6 @@ def _check_name(call: Call, member: str, limit: int) -> None:
         raise AwsError("ValidationError", message, 400)
 
 
-def _known_arns() -> set[str]:
-    return {record.arn for kind in ("users", "roles") for record in getattr(backend(), kind).values()}
-
-
 # Reads, so that they say what AWS says
 
 
@@ -164,7 +160,7 @@ def update_assume_role_policy(call: Call) -> Result:
 
 def _check_trust(call: Call, member: str) -> None:
     document = call.params[member]
-    check_trust(document, _known_arns())
+    check_document(document, "trust")
     if size(document) > _TRUST:
         raise AwsError("LimitExceeded", f"Cannot exceed quota for ACLSizePerRole: {_TRUST}", 409)
 

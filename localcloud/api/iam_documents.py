@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
+from localcloud.api.iam_history import backend
 from localcloud.errors import AwsError
 from localcloud.iam.conditions import MalformedPolicy
 from localcloud.iam.policy import Kind, parse_policy
@@ -33,25 +34,40 @@ def _encoded(value: Any) -> Any:
     return encoded(value) if isinstance(value, Mapping) else value
 
 
-def check_document(document: str, kind: Kind = "identity") -> None:
+def check_document(document: str, kind: Kind = "identity", code: str = "MalformedPolicyDocument") -> None:
+    """It can be read; and those whom it names as principals exist, if they are of this account, as AWS demands."""
     try:
         parse_policy(document, kind=kind)
     except MalformedPolicy as error:
-        raise AwsError("MalformedPolicyDocument", str(error), 400) from error
-
-
-def check_trust(document: str, known_arns: set[str]) -> None:
-    """Those whom a role trusts must exist when it says so, if they are of this account."""
-    check_document(document, "trust")
-    statements = json.loads(document)["Statement"]
-    for statement in statements if isinstance(statements, list) else [statements]:
-        principal = statement.get("Principal", {})
-        named = principal.get("AWS", []) if isinstance(principal, Mapping) else []
-        for name in [named] if isinstance(named, str) else named:
+        raise AwsError(code, str(error), 400) from error
+    known = {record.arn for kind in ("users", "roles") for record in getattr(backend(), kind).values()}
+    for statement in statements(document):
+        for name in _principals(statement):
             match = _PRINCIPAL.fullmatch(name)
             ours = match and match[1] == ACCOUNT and match[2].startswith(("user/", "role/"))
-            if not match or (ours and name not in known_arns):
-                raise AwsError("MalformedPolicyDocument", f'Invalid principal in policy: "AWS":"{name}"', 400)
+            if not match or (ours and name not in known):
+                raise AwsError(code, f'Invalid principal in policy: "AWS":"{name}"', 400)
+
+
+def statements(document: str) -> list[dict[str, Any]]:
+    found = json.loads(document)["Statement"]
+    return found if isinstance(found, list) else [found]
+
+
+def is_public(document: str) -> bool:
+    """Everybody is allowed something, on no condition."""
+    return any(
+        statement.get("Effect") == "Allow"
+        and not statement.get("Condition")
+        and (statement.get("Principal") == "*" or "*" in _principals(statement))
+        for statement in statements(document)
+    )
+
+
+def _principals(statement: Mapping[str, Any]) -> list[str]:
+    principal = statement.get("Principal", {})
+    named = principal.get("AWS", []) if isinstance(principal, Mapping) else []
+    return [named] if isinstance(named, str) else named
 
 
 def size(document: str) -> int:

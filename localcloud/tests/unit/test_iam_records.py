@@ -1,0 +1,328 @@
+"""IAM's records: who has which policy, since when it counts, and what AWS refuses and moto does not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from localcloud.api import iam
+from localcloud.api.auth import Caller, service_caller
+from localcloud.clock import ManualClock
+from localcloud.cloud import Cloud
+from localcloud.errors import AwsError
+from localcloud.latency import Latency
+
+DELAY = 15
+SSM = "arn:aws:iam::aws:policy/AmazonSSMManagedInstanceCore"
+Ask = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def latency() -> Latency:
+    return Latency("test", {"iam_in_effect": DELAY})
+
+
+@pytest.fixture
+def ask(cloud: Cloud) -> Ask:
+    def ask(operation: str, caller: Caller | None = None, **params: Any) -> dict[str, Any]:
+        return cloud.ask("iam", operation, "us-east-1", params, caller or service_caller("test"))
+
+    return ask
+
+
+def policy(action: str = "s3:GetObject", **more: Any) -> str:
+    statement = {"Effect": "Allow", "Action": action, "Resource": "*", **more}
+    return json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+
+
+def trust(principal: Any) -> str:
+    statement = {"Effect": "Allow", "Principal": principal, "Action": "sts:AssumeRole"}
+    return json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+
+
+EC2 = trust({"Service": "ec2.amazonaws.com"})
+
+
+def role_caller(name: str) -> Caller:
+    return Caller("role", name, f"arn:aws:sts::123456789012:assumed-role/{name}/i-1", "AROAX:i-1")
+
+
+def actions(cloud: Cloud, caller: Caller) -> dict[str, Any]:
+    """What the policies in effect allow, by policy."""
+    return {
+        name: document["Statement"][0]["Action"]
+        for name, document in iam.policies_in_effect(cloud, caller)
+        if not name.startswith("Amazon")
+    }
+
+
+@pytest.fixture
+def role(ask: Ask) -> Caller:
+    ask("CreateRole", RoleName="worker", AssumeRolePolicyDocument=EC2)
+    return role_caller("worker")
+
+
+def test_the_operator_may_do_everything_at_once(cloud: Cloud) -> None:
+    key, secret = iam.bootstrap(cloud)
+    assert len(key) == 20 and key.startswith("AKIA") and len(secret) == 40
+    caller, known = cloud.credentials.resolve(key, None)
+    assert (caller.name, known) == ("operator", secret)
+    assert [name for name, _ in iam.policies_in_effect(cloud, caller)] == ["AdministratorAccess"]
+
+
+def test_a_service_has_no_policies(cloud: Cloud) -> None:
+    assert iam.policies_in_effect(cloud, service_caller("autoscaling.amazonaws.com")) == []
+
+
+def test_a_new_policy_counts_after_a_while(ask: Ask, cloud: Cloud, clock: ManualClock, role: Caller) -> None:
+    ask("PutRolePolicy", RoleName="worker", PolicyName="p", PolicyDocument=policy("s3:GetObject"))
+    clock.advance(DELAY - 1)
+    assert actions(cloud, role) == {}
+    clock.advance(1)
+    assert actions(cloud, role) == {"p": "s3:GetObject"}
+
+
+def test_until_a_change_counts_the_policy_before_it_does(
+    ask: Ask, cloud: Cloud, clock: ManualClock, role: Caller
+) -> None:
+    for action in ("s3:GetObject", "s3:PutObject"):
+        ask("PutRolePolicy", RoleName="worker", PolicyName="p", PolicyDocument=policy(action))
+        clock.advance(DELAY)
+    ask("PutRolePolicy", RoleName="worker", PolicyName="p", PolicyDocument=policy("s3:DeleteObject"))
+    assert actions(cloud, role) == {"p": "s3:PutObject"}
+    # The same again is no change that would start the wait anew.
+    clock.advance(DELAY - 1)
+    ask("PutRolePolicy", RoleName="worker", PolicyName="p", PolicyDocument=policy("s3:DeleteObject"))
+    clock.advance(1)
+    assert actions(cloud, role) == {"p": "s3:DeleteObject"}
+
+
+def test_a_policy_taken_away_and_given_again_is_new(ask: Ask, cloud: Cloud, clock: ManualClock, role: Caller) -> None:
+    ask("PutRolePolicy", RoleName="worker", PolicyName="p", PolicyDocument=policy())
+    clock.advance(DELAY)
+    ask("DeleteRolePolicy", RoleName="worker", PolicyName="p")
+    assert actions(cloud, role) == {}
+    ask("PutRolePolicy", RoleName="worker", PolicyName="p", PolicyDocument=policy())
+    assert actions(cloud, role) == {}
+
+
+def test_a_fault_can_lengthen_or_lift_the_wait(ask: Ask, cloud: Cloud, clock: ManualClock, role: Caller) -> None:
+    ask("PutRolePolicy", RoleName="worker", PolicyName="p", PolicyDocument=policy())
+    fault = cloud.faults.add("late-iam", {}, 100)
+    clock.advance(DELAY)
+    assert actions(cloud, role) == {}
+    fault.value = 0
+    assert actions(cloud, role) == {"p": "s3:GetObject"}
+
+
+def test_managed_policies_count_from_attachment_and_by_version(
+    ask: Ask, cloud: Cloud, clock: ManualClock, role: Caller
+) -> None:
+    arn = ask("CreatePolicy", PolicyName="mine", PolicyDocument=policy("s3:GetObject"))["Policy"]["Arn"]
+    clock.advance(DELAY)
+    ask("AttachRolePolicy", RoleName="worker", PolicyArn=arn)
+    assert actions(cloud, role) == {}
+    clock.advance(DELAY)
+    assert actions(cloud, role) == {"mine": "s3:GetObject"}
+    ask("CreatePolicyVersion", PolicyArn=arn, PolicyDocument=policy("s3:PutObject"), SetAsDefault=True)
+    assert actions(cloud, role) == {"mine": "s3:GetObject"}
+    clock.advance(DELAY)
+    assert actions(cloud, role) == {"mine": "s3:PutObject"}
+    ask("SetDefaultPolicyVersion", PolicyArn=arn, VersionId="v1")
+    clock.advance(DELAY)
+    assert actions(cloud, role) == {"mine": "s3:GetObject"}
+    with pytest.raises(AwsError, match="DeleteConflict: Cannot delete a policy attached to entities."):
+        ask("DeletePolicy", PolicyArn=arn)
+    ask("DetachRolePolicy", RoleName="worker", PolicyArn=arn)
+    with pytest.raises(AwsError, match="DeleteConflict: This policy has more than one version."):
+        ask("DeletePolicy", PolicyArn=arn)
+    ask("DeletePolicyVersion", PolicyArn=arn, VersionId="v2")
+    ask("DeletePolicy", PolicyArn=arn)
+
+
+def test_policies_of_aws_are_known(ask: Ask, cloud: Cloud, clock: ManualClock, role: Caller) -> None:
+    for _ in range(2):
+        ask("AttachRolePolicy", RoleName="worker", PolicyArn=SSM)
+    clock.advance(DELAY)
+    (name, document), *rest = iam.policies_in_effect(cloud, role)
+    assert (name, rest) == ("AmazonSSMManagedInstanceCore", [])
+    assert "ssm:UpdateInstanceInformation" in document["Statement"][0]["Action"]
+    assert ask("GetPolicy", PolicyArn=SSM)["Policy"]["AttachmentCount"] == 1
+    assert len(ask("ListPolicies", MaxItems=1000, Scope="AWS")["Policies"]) == 1000
+    with pytest.raises(AwsError, match="NoSuchEntity: Policy .* does not exist or is not attachable."):
+        ask("AttachRolePolicy", RoleName="worker", PolicyArn="arn:aws:iam::aws:policy/NoneSuch")
+
+
+def test_a_user_has_the_policies_of_his_groups(ask: Ask, cloud: Cloud, clock: ManualClock) -> None:
+    user = ask("CreateUser", UserName="ada")["User"]
+    caller = Caller("user", "ada", user["Arn"], user["UserId"])
+    ask("CreateGroup", GroupName="crew")
+    ask("PutGroupPolicy", GroupName="crew", PolicyName="g", PolicyDocument=policy("ec2:RunInstances"))
+    ask("PutUserPolicy", UserName="ada", PolicyName="u", PolicyDocument=policy("s3:GetObject"))
+    clock.advance(DELAY)
+    ask("AddUserToGroup", UserName="ada", GroupName="crew")
+    assert actions(cloud, caller) == {"u": "s3:GetObject"}
+    clock.advance(DELAY)
+    assert actions(cloud, caller) == {"u": "s3:GetObject", "g": "ec2:RunInstances"}
+    with pytest.raises(AwsError, match="DeleteConflict"):
+        ask("DeleteGroup", GroupName="crew")
+    ask("RemoveUserFromGroup", UserName="ada", GroupName="crew")
+    assert actions(cloud, caller) == {"u": "s3:GetObject"}
+
+
+def test_a_profile_counts_once_it_and_its_role_are_old_enough(ask: Ask, cloud: Cloud, clock: ManualClock) -> None:
+    ask("CreateRole", RoleName="worker", AssumeRolePolicyDocument=EC2)
+    ask("CreateInstanceProfile", InstanceProfileName="profile")
+    clock.advance(10)
+    ask("AddRoleToInstanceProfile", InstanceProfileName="profile", RoleName="worker")
+    assert iam.effective_since(cloud, "profile") == clock.time() + DELAY
+    clock.advance(DELAY - 1)
+    assert not iam.profile_in_effect(cloud, "profile")
+    clock.advance(1)
+    assert iam.profile_in_effect(cloud, "profile")
+    assert not iam.profile_in_effect(cloud, "none")
+    assert iam.effective_since(cloud, "none") is None
+
+
+def test_a_role_in_use_is_not_deleted(ask: Ask, role: Caller) -> None:
+    ask("CreateInstanceProfile", InstanceProfileName="profile")
+    ask("AddRoleToInstanceProfile", InstanceProfileName="profile", RoleName="worker")
+    ask("PutRolePolicy", RoleName="worker", PolicyName="p", PolicyDocument=policy())
+    ask("AttachRolePolicy", RoleName="worker", PolicyArn=SSM)
+    ask("CreateRole", RoleName="second", AssumeRolePolicyDocument=EC2)
+    with pytest.raises(AwsError, match="LimitExceeded"):
+        ask("AddRoleToInstanceProfile", InstanceProfileName="profile", RoleName="second")
+    for operation, params, words in (
+        (
+            "RemoveRoleFromInstanceProfile",
+            {"InstanceProfileName": "profile"},
+            "must remove roles from instance profile",
+        ),
+        ("DetachRolePolicy", {"PolicyArn": SSM}, "must detach all policies first"),
+        ("DeleteRolePolicy", {"PolicyName": "p"}, "must delete policies first"),
+    ):
+        with pytest.raises(AwsError, match=f"DeleteConflict: Cannot delete entity, {words}"):
+            ask("DeleteRole", RoleName="worker")
+        ask(operation, RoleName="worker", **params)
+    ask("DeleteRole", RoleName="worker")
+    with pytest.raises(AwsError, match="NoSuchEntity: The role with name worker cannot be found."):
+        ask("DeleteRole", RoleName="worker")
+
+
+MANY = [f"arn:aws:s3:::bucket-with-a-long-name-{n:04}" for n in range(300)]
+REFUSED: list[tuple[str, dict[str, Any], str]] = [
+    ("CreateRole", {"AssumeRolePolicyDocument": "{"}, "MalformedPolicyDocument"),
+    ("CreateRole", {"AssumeRolePolicyDocument": policy()}, "MalformedPolicyDocument"),
+    ("CreateRole", {"RoleName": "x" * 65}, "ValidationError: .* less than or equal to 64"),
+    ("CreateRole", {"RoleName": "a b"}, "ValidationError: .*pattern"),
+    ("CreateRole", {"RoleName": "worker"}, "EntityAlreadyExists: Role with name worker already exists."),
+    (
+        "CreateRole",
+        {"AssumeRolePolicyDocument": trust({"AWS": "arn:aws:iam::123456789012:role/none"})},
+        "MalformedPolicyDocument: Invalid principal in policy",
+    ),
+    (
+        "CreateRole",
+        {"AssumeRolePolicyDocument": trust({"AWS": "nobody"})},
+        "MalformedPolicyDocument: Invalid principal",
+    ),
+    ("UpdateAssumeRolePolicy", {"PolicyDocument": "[]", "RoleName": "worker"}, "MalformedPolicyDocument"),
+    ("PutRolePolicy", {"PolicyDocument": "{'a': 1}", "RoleName": "worker"}, "MalformedPolicyDocument: Syntax errors"),
+    ("PutRolePolicy", {"PolicyDocument": policy(Resource="x"), "RoleName": "worker"}, "MalformedPolicyDocument"),
+    ("PutRolePolicy", {"RoleName": "none"}, "NoSuchEntity: The role with name none cannot be found."),
+    (
+        "PutRolePolicy",
+        {"PolicyDocument": policy(Resource=MANY), "RoleName": "worker"},
+        "LimitExceeded: Maximum policy size of 10240 bytes exceeded for role worker",
+    ),
+    (
+        "CreatePolicy",
+        {"PolicyDocument": policy(Resource=MANY)},
+        "LimitExceeded: Cannot exceed quota for PolicySize: 6144",
+    ),
+    ("DeleteRolePolicy", {"RoleName": "worker"}, "NoSuchEntity: The role policy with name p cannot be found."),
+    ("GetRole", {"RoleName": "none"}, "NoSuchEntity: The role with name none cannot be found."),
+    ("GetInstanceProfile", {"InstanceProfileName": "no"}, "NoSuchEntity: Instance Profile no cannot be found."),
+]
+DEFAULTS = {
+    "CreateRole": {"RoleName": "new", "AssumeRolePolicyDocument": EC2},
+    "PutRolePolicy": {"PolicyName": "p", "PolicyDocument": policy()},
+    "CreatePolicy": {"PolicyName": "p"},
+    "DeleteRolePolicy": {"PolicyName": "p"},
+}
+
+
+@pytest.mark.parametrize(("operation", "params", "error"), REFUSED)
+def test_what_aws_refuses_is_refused(
+    ask: Ask, role: Caller, operation: str, params: dict[str, Any], error: str
+) -> None:
+    with pytest.raises(AwsError, match=error):
+        ask(operation, **DEFAULTS.get(operation, {}) | params)
+
+
+ACCEPTED = [
+    policy("autoscaling:*", Resource="arn:aws:autoscaling:*:*:autoScalingGroup:*:autoScalingGroupName/dl-*"),
+    policy("s3:PutObject", Resource="arn:aws:s3:::bucket/runs/${aws:userid}/*"),
+    policy("ec2:CreateTags", Condition={"ForAllValues:StringEquals": {"aws:TagKeys": ["deeplearning:rank"]}}),
+    policy(
+        "ec2:*",
+        Condition={"StringEqualsIfExists": {"aws:ResourceTag/deeplearning:cluster": "a"}, "Null": {"a:b": "true"}},
+    ),
+    policy(
+        "iam:PassRole", Resource="arn:aws:iam::*:role/x", Condition={"StringLike": {"iam:PassedToService": "ec2.*"}}
+    ),
+    policy("ssm:GetParameter", Resource="arn:aws:ssm:*::parameter/aws/service/*"),
+]
+
+
+@pytest.mark.parametrize("document", ACCEPTED)
+def test_what_aws_takes_is_taken(ask: Ask, role: Caller, document: str) -> None:
+    ask("PutRolePolicy", RoleName="worker", PolicyName="p", PolicyDocument=document)
+    ask("CreatePolicy", PolicyName="p", PolicyDocument=document)
+
+
+def test_no_more_than_ten_managed_policies(ask: Ask, role: Caller) -> None:
+    arns = [ask("CreatePolicy", PolicyName=f"p{n}", PolicyDocument=policy())["Policy"]["Arn"] for n in range(11)]
+    for arn in arns[:10]:
+        ask("AttachRolePolicy", RoleName="worker", PolicyArn=arn)
+    with pytest.raises(AwsError, match="LimitExceeded: Cannot exceed quota for PoliciesPerRole: 10"):
+        ask("AttachRolePolicy", RoleName="worker", PolicyArn=arns[10])
+
+
+def test_who_names_no_user_means_himself(ask: Ask, cloud: Cloud, role: Caller) -> None:
+    key, _ = iam.bootstrap(cloud)
+    caller, _ = cloud.credentials.resolve(key, None)
+    assert ask("GetUser", caller=caller)["User"]["UserName"] == "operator"
+    assert ask("ListAccessKeys", caller=caller)["AccessKeyMetadata"][0]["AccessKeyId"] == key
+    with pytest.raises(AwsError, match="ValidationError: Must specify userName"):
+        ask("GetUser", caller=role)
+    with pytest.raises(AwsError, match="DeleteConflict: .*must delete access keys first"):
+        ask("DeleteUser", UserName="operator")
+
+
+def test_a_linked_role_is_made_once_and_is_not_to_be_touched(ask: Ask, cloud: Cloud) -> None:
+    name = "AWSServiceRoleForAutoScaling"
+    made = ask("CreateServiceLinkedRole", AWSServiceName="autoscaling.amazonaws.com")["Role"]
+    assert made["Arn"].endswith(f":role/aws-service-role/autoscaling.amazonaws.com/{name}")
+    with pytest.raises(AwsError, match=f"InvalidInput: Service role name {name} has been taken in this account"):
+        ask("CreateServiceLinkedRole", AWSServiceName="autoscaling.amazonaws.com")
+    iam.ensure_service_linked_role(cloud, "autoscaling.amazonaws.com")
+    for operation in ("DeleteRole", "PutRolePolicy"):
+        with pytest.raises(AwsError, match="UnmodifiableEntity"):
+            ask(operation, RoleName=name, PolicyName="p", PolicyDocument=policy())
+    ask("DeleteServiceLinkedRole", RoleName=name)
+    assert not iam.has_service_linked_role(cloud, "autoscaling.amazonaws.com")
+    with pytest.raises(AwsError, match="InvalidInput"):
+        ask("CreateServiceLinkedRole", AWSServiceName="nonesuch.amazonaws.com")
+    with pytest.raises(AwsError, match="InvalidInput: Custom suffix"):
+        ask("CreateServiceLinkedRole", AWSServiceName="elasticfilesystem.amazonaws.com", CustomSuffix="x")
+
+
+def test_a_boundary_is_found(ask: Ask, cloud: Cloud, role: Caller) -> None:
+    assert iam.boundary_in_effect(cloud, role) is None
+    arn = ask("CreatePolicy", PolicyName="edge", PolicyDocument=policy())["Policy"]["Arn"]
+    ask("PutRolePermissionsBoundary", RoleName="worker", PermissionsBoundary=arn)
+    assert iam.boundary_in_effect(cloud, role) == ("edge", json.loads(policy()))

@@ -1,0 +1,120 @@
+"""Sessions of roles: who may have one, for how long, and who its holder then is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from localcloud.api import iam
+from localcloud.api.auth import Caller, service_caller
+from localcloud.clock import ManualClock
+from localcloud.cloud import Cloud
+from localcloud.errors import AwsError
+
+ROOT = "arn:aws:iam::123456789012:root"
+Ask = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def operator(cloud: Cloud) -> Caller:
+    return cloud.credentials.resolve(iam.bootstrap(cloud)[0], None)[0]
+
+
+@pytest.fixture
+def ask(cloud: Cloud, operator: Caller) -> Ask:
+    def ask(operation: str, caller: Caller = operator, **params: Any) -> dict[str, Any]:
+        return cloud.ask("sts", operation, "us-east-1", params, caller)
+
+    return ask
+
+
+def make_role(cloud: Cloud, name: str, principal: Any, path: str = "/", **more: Any) -> dict[str, Any]:
+    condition = more.pop("Condition", {})
+    statement = {"Effect": "Allow", "Principal": principal, "Action": "sts:AssumeRole", "Condition": condition}
+    document = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+    params = {"RoleName": name, "Path": path, "AssumeRolePolicyDocument": document, **more}
+    role: dict[str, Any] = cloud.ask("iam", "CreateRole", "us-east-1", params, service_caller("test"))["Role"]
+    return role
+
+
+def test_the_caller_is_told_who_he_is(ask: Ask, operator: Caller) -> None:
+    assert ask("GetCallerIdentity") == {
+        "UserId": operator.userid,
+        "Account": "123456789012",
+        "Arn": "arn:aws:iam::123456789012:user/operator",
+    }
+    assert ask("GetAccessKeyInfo", AccessKeyId="AKIAX") == {"Account": "123456789012"}
+
+
+def test_an_assumed_role_is_its_holder_until_it_expires(cloud: Cloud, clock: ManualClock, ask: Ask) -> None:
+    role = make_role(cloud, "worker", {"AWS": ROOT}, path="/dl/")
+    answer = ask("AssumeRole", RoleArn=role["Arn"], RoleSessionName="one", DurationSeconds=900)
+    assert answer["AssumedRoleUser"] == {
+        "AssumedRoleId": f"{role['RoleId']}:one",
+        "Arn": "arn:aws:sts::123456789012:assumed-role/worker/one",
+    }
+    given = answer["Credentials"]
+    caller, secret = cloud.credentials.resolve(given["AccessKeyId"], given["SessionToken"])
+    assert secret == given["SecretAccessKey"]
+    assert ask("GetCallerIdentity", caller=caller) == {
+        "UserId": f"{role['RoleId']}:one",
+        "Account": "123456789012",
+        "Arn": "arn:aws:sts::123456789012:assumed-role/worker/one",
+    }
+    clock.advance(900)
+    with pytest.raises(AwsError, match="ExpiredToken"):
+        cloud.credentials.resolve(given["AccessKeyId"], given["SessionToken"])
+
+
+def test_a_role_that_trusts_only_a_service_is_for_it_alone(cloud: Cloud, ask: Ask) -> None:
+    role = make_role(cloud, "worker", {"Service": "ec2.amazonaws.com"})
+    with pytest.raises(
+        AwsError, match="AccessDenied: User: .*user/operator is not authorized to perform: sts:AssumeRole"
+    ):
+        ask("AssumeRole", RoleArn=role["Arn"], RoleSessionName="one")
+    ask("AssumeRole", caller=service_caller("ec2.amazonaws.com"), RoleArn=role["Arn"], RoleSessionName="i-1")
+
+
+def test_one_role_can_trust_another(cloud: Cloud, ask: Ask) -> None:
+    first = make_role(cloud, "first", {"AWS": ROOT}, path="/dl/")
+    second = make_role(cloud, "second", {"AWS": first["Arn"]}, MaxSessionDuration=7200)
+    with pytest.raises(AwsError, match="AccessDenied"):
+        ask("AssumeRole", RoleArn=second["Arn"], RoleSessionName="two")
+    given = ask("AssumeRole", RoleArn=first["Arn"], RoleSessionName="one")["Credentials"]
+    caller, _ = cloud.credentials.resolve(given["AccessKeyId"], given["SessionToken"])
+    ask("AssumeRole", caller=caller, RoleArn=second["Arn"], RoleSessionName="two")
+    with pytest.raises(AwsError, match="ValidationError: .*1 hour session limit for roles assumed by role chaining"):
+        ask("AssumeRole", caller=caller, RoleArn=second["Arn"], RoleSessionName="two", DurationSeconds=7200)
+
+
+def test_an_external_id_must_match(cloud: Cloud, ask: Ask) -> None:
+    condition = {"StringEquals": {"sts:ExternalId": "secret"}}
+    role = make_role(cloud, "worker", {"AWS": ROOT}, Condition=condition)
+    with pytest.raises(AwsError, match="AccessDenied"):
+        ask("AssumeRole", RoleArn=role["Arn"], RoleSessionName="one", ExternalId="wrong")
+    ask("AssumeRole", RoleArn=role["Arn"], RoleSessionName="one", ExternalId="secret")
+
+
+@pytest.mark.parametrize(
+    ("params", "error"),
+    [
+        ({"RoleSessionName": "a"}, "ValidationError: .*roleSessionName"),
+        ({"RoleSessionName": "a b"}, "ValidationError: .*roleSessionName"),
+        ({"DurationSeconds": 899}, "ValidationError: .*greater than or equal to 900"),
+        ({"DurationSeconds": 3601}, "ValidationError: .*exceeds the MaxSessionDuration set for this role."),
+        ({"Policy": "{}"}, "ValidationError: .*does not know Policy"),
+        ({"RoleArn": "arn:aws:iam::123456789012:role/none"}, "AccessDenied"),
+    ],
+)
+def test_what_cannot_be_is_refused(cloud: Cloud, ask: Ask, params: dict[str, Any], error: str) -> None:
+    role = make_role(cloud, "worker", {"AWS": ROOT})
+    with pytest.raises(AwsError, match=error):
+        ask("AssumeRole", **{"RoleArn": role["Arn"], "RoleSessionName": "one", **params})
+
+
+def test_no_credentials_are_given_that_nothing_accepts(ask: Ask) -> None:
+    with pytest.raises(AwsError, match="GetSessionToken"):
+        ask("GetSessionToken")
