@@ -1,1 +1,134 @@
-"""Placeholder."""
+"""Service quotas: how many vCPUs of which kind of instance an account may run at once.
+
+The values are higher than those of a new AWS account (often 0 for GPUs), so that nobody meets them by accident; the
+fault `quota` sets one to what a test needs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from localcloud.api.registry import Call, answers
+from localcloud.cloud import Cloud, arn
+from localcloud.errors import AwsError
+
+DEFAULT = 20_000.0
+
+
+@dataclass(frozen=True)
+class Family:
+    """One quota: the instance types whose names begin with these letters count towards it."""
+
+    code: str
+    kinds: str
+    letters: tuple[str, ...]
+    spot_code: str = ""
+
+
+# https://docs.aws.amazon.com/ec2/latest/instancetypes/ec2-instance-quotas.html
+FAMILIES = (
+    Family("L-1216C47A", "Standard (A, C, D, H, I, M, R, T, Z)", tuple("acdhimrtz"), "L-34B43A08"),
+    Family("L-DB2E81BA", "G and VT", ("g", "gr", "vt"), "L-3819A6DF"),
+    Family("L-417A185B", "P", ("p",), "L-7212CCBC"),
+    Family("L-6E869C2A", "DL", ("dl",), "L-85EED4F7"),
+    Family("L-74FC7D96", "F", ("f",), "L-88CF9481"),
+    Family("L-1945791B", "Inf", ("inf",), "L-B5D1601B"),
+    Family("L-2C3B7624", "Trn", ("trn",), "L-6B0D517C"),
+    Family("L-7295265B", "X", ("x",), "L-E3A00192"),
+    Family("L-43DA4232", "High Memory", ("u",)),
+    Family("L-F7808C92", "HPC", ("hpc",)),
+)
+_STANDARD = FAMILIES[0]
+
+_OTHERS: Mapping[str, Mapping[str, tuple[str, float]]] = {
+    "ec2": {"L-0263D0A3": ("EC2-VPC Elastic IPs", 250.0)},
+    "vpc": {
+        "L-F678F1CE": ("VPCs per Region", 50.0),
+        "L-A4707A72": ("Internet gateways per Region", 50.0),
+        "L-FE5A380F": ("NAT gateways per Availability Zone", 50.0),
+    },
+    "elasticfilesystem": {"L-848C634D": ("File systems per account", 1000.0)},
+}
+_NAMES = {
+    "ec2": "Amazon Elastic Compute Cloud (Amazon EC2)",
+    "elasticfilesystem": "Amazon Elastic File System (EFS)",
+    "vpc": "Amazon Virtual Private Cloud (Amazon VPC)",
+}
+
+
+def family_of(instance_type: str) -> Family:
+    """The quota that a type counts towards: by the letters before its generation."""
+    match = re.match(r"[a-z]+", instance_type)
+    letters = match[0] if match else ""
+    found = next((family for family in FAMILIES if letters in family.letters), None)
+    return found or next((family for family in FAMILIES if letters[:1] in family.letters), _STANDARD)
+
+
+def vcpu_limit(cloud: Cloud, instance_type: str, spot: bool = False) -> float:
+    """The vCPUs that an account may have running of the kind that a type is of."""
+    family = family_of(instance_type)
+    return _value(cloud, family.spot_code if spot and family.spot_code else family.code, DEFAULT)
+
+
+def _value(cloud: Cloud, code: str, usual: float) -> float:
+    limit = cloud.faults.quota(code)
+    return usual if limit is None else float(limit)
+
+
+def _usual() -> dict[str, dict[str, tuple[str, float]]]:
+    """Name and usual value of each quota, by service and code."""
+    on_demand = {family.code: (f"Running On-Demand {family.kinds} instances", DEFAULT) for family in FAMILIES}
+    spot = {
+        family.spot_code: (f"All {family.kinds} Spot Instance Requests", DEFAULT)
+        for family in FAMILIES
+        if family.spot_code
+    }
+    listed = {service: dict(quotas) for service, quotas in _OTHERS.items()}
+    listed["ec2"] |= on_demand | spot
+    return listed
+
+
+def _described(call: Call, service: str, code: str, default: bool) -> dict[str, Any]:
+    name, usual = _usual()[service][code]
+    return {
+        "Adjustable": True,
+        "GlobalQuota": False,
+        "QuotaAppliedAtLevel": "ACCOUNT",
+        "QuotaArn": arn("servicequotas", call.region, f"{service}/{code}"),
+        "QuotaCode": code,
+        "QuotaName": name,
+        "ServiceCode": service,
+        "ServiceName": _NAMES[service],
+        "Unit": "None",
+        "Value": usual if default else _value(call.cloud, code, usual),
+    }
+
+
+def _service(call: Call) -> str:
+    service = str(call.params.get("ServiceCode") or "")
+    if service not in _usual():
+        raise AwsError("NoSuchResourceException", f"The service {service} is not known here.")
+    return service
+
+
+@answers("service-quotas", "GetServiceQuota", "GetAWSDefaultServiceQuota")
+def get_service_quota(call: Call) -> dict[str, Any]:
+    service, code = _service(call), str(call.params.get("QuotaCode") or "")
+    if code not in _usual()[service]:
+        raise AwsError("NoSuchResourceException", "The request failed because the specified quota does not exist.")
+    return {"Quota": _described(call, service, code, call.operation == "GetAWSDefaultServiceQuota")}
+
+
+@answers("service-quotas", "ListServiceQuotas", "ListAWSDefaultServiceQuotas")
+def list_service_quotas(call: Call) -> dict[str, Any]:
+    service = _service(call)
+    codes = sorted(_usual()[service])
+    start, size = int(call.params.get("NextToken") or 0), int(call.params.get("MaxResults") or 100)
+    default = call.operation == "ListAWSDefaultServiceQuotas"
+    answer: dict[str, Any] = {
+        "Quotas": [_described(call, service, code, default) for code in codes[start : start + size]]
+    }
+    return answer | ({"NextToken": str(start + size)} if start + size < len(codes) else {})

@@ -1,1 +1,101 @@
-"""Placeholder."""
+"""AWS's public parameters that name the newest Deep Learning AMIs. Everything else in SSM is moto's.
+
+Of the parameters that moto has for other AMIs none is kept: the images that they name do not exist here.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from localcloud.api.images import CREATED, images_of
+from localcloud.api.registry import Call, answers
+from localcloud.cloud import Cloud
+from localcloud.errors import AwsError
+
+ROOT = "/aws/service/deeplearning/ami/x86_64/"
+_IMAGES = (
+    "/aws/service/deeplearning",
+    "/aws/service/ami-",
+    "/aws/service/ecs",
+    "/aws/service/eks",
+    "/aws/service/canonical",
+)
+_CHANGED = datetime.fromisoformat(CREATED).astimezone(UTC)
+
+
+def parameters(cloud: Cloud) -> dict[str, str]:
+    """The id of each image that has a family, by the name of its parameter. The newest of a family counts."""
+    return {f"{ROOT}{image.family}/latest/ami-id": image.id for image in images_of(cloud).values() if image.family}
+
+
+def image_by_parameter(cloud: Cloud, name: str) -> str | None:
+    """What `resolve:ssm:NAME` in place of an image's id stands for."""
+    return parameters(cloud).get(name)
+
+
+def _is_ours(name: str) -> bool:
+    return name.startswith(_IMAGES)
+
+
+def _shown(region: str, name: str, value: str) -> dict[str, Any]:
+    return {
+        "ARN": f"arn:aws:ssm:{region}::parameter{name}",
+        "DataType": "text",
+        "LastModifiedDate": _CHANGED,
+        "Name": name,
+        "Type": "String",
+        "Value": value,
+        "Version": 1,
+    }
+
+
+@answers("ssm", "GetParameter")
+def get_parameter(call: Call) -> dict[str, Any]:
+    name = _plain(str(call.params.get("Name", "")))
+    if not _is_ours(name):
+        return call.moto()
+    value = parameters(call.cloud).get(name)
+    if value is None:
+        # AWS gives no message with this error either.
+        raise AwsError("ParameterNotFound", "")
+    return {"Parameter": _shown(call.region, name, value)}
+
+
+@answers("ssm", "GetParameters")
+def get_parameters(call: Call) -> dict[str, Any]:
+    asked = [str(name) for name in call.params.get("Names") or ()]
+    theirs = [name for name in asked if not _is_ours(_plain(name))]
+    answer: dict[str, Any] = {"Parameters": [], "InvalidParameters": []}
+    if theirs:
+        answer = call.moto(**{**call.params, "Names": theirs})
+    known = parameters(call.cloud)
+    for name in asked:
+        plain = _plain(name)
+        if plain in known:
+            answer["Parameters"].append(_shown(call.region, plain, known[plain]))
+        elif _is_ours(plain):
+            answer["InvalidParameters"].append(name)
+    return answer
+
+
+@answers("ssm", "GetParametersByPath")
+def get_parameters_by_path(call: Call) -> dict[str, Any]:
+    path = str(call.params.get("Path", "")).rstrip("/") + "/"
+    if not _is_ours(path) and not "/aws/service/deeplearning/".startswith(path):
+        return call.moto()
+    found = {name: value for name, value in parameters(call.cloud).items() if name.startswith(path)}
+    if not call.params.get("Recursive"):
+        found = {name: value for name, value in found.items() if "/" not in name.removeprefix(path)}
+    names = sorted(found)
+    start = int(call.params.get("NextToken") or 0)
+    size = int(call.params.get("MaxResults") or 10)
+    answer: dict[str, Any] = {
+        "Parameters": [_shown(call.region, name, found[name]) for name in names[start : start + size]]
+    }
+    return answer | {"NextToken": str(start + size)} if start + size < len(names) else answer
+
+
+def _plain(name: str) -> str:
+    """A parameter is named by itself or by its ARN."""
+    return name.partition(":parameter")[2] if name.startswith("arn:") else name

@@ -1,0 +1,91 @@
+"""RunInstances: what was asked for and found in order is made, as many as there is room for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from moto.ec2.models.instances import Reservation
+
+from localcloud.api.ec2_describe import reservation_as_dict
+from localcloud.api.ec2_filters import refuse_dry_run
+from localcloud.api.ec2_instance import Instance, Launch, attach_interfaces, attach_volumes
+from localcloud.api.ec2_records import backend_of, new_id, now, records_of
+from localcloud.api.ec2_request import checked
+from localcloud.api.ec2_room import room
+from localcloud.api.ec2_states import begin
+from localcloud.api.registry import Call, answers
+from localcloud.cloud import Cloud
+from localcloud.errors import AwsError
+
+
+@answers("ec2", "RunInstances")
+def run_instances(call: Call) -> dict[str, Any]:
+    repeated = _already_launched(call)
+    if repeated:
+        return reservation_as_dict(repeated)
+    launch = checked(call.cloud, call.region, call.params, from_service=call.caller.kind == "service")
+    least, most = _counts(call.params)
+    refuse_dry_run(call.params)
+    count = room(call.cloud, launch, least, most)
+    instances = launch_instances(call.cloud, launch, count)
+    token = call.params.get("ClientToken")
+    if token:
+        records_of(call.cloud).tokens["run", call.region, str(token)] = [instance.id for instance in instances]
+    begin(call.cloud, instances)
+    return reservation_as_dict(instances)
+
+
+def _counts(params: Mapping[str, Any]) -> tuple[int, int]:
+    least, most = int(params.get("MinCount") or 1), int(params.get("MaxCount") or params.get("MinCount") or 1)
+    if least < 1 or most < 1:
+        raise AwsError("InvalidParameterValue", f"Value ({min(least, most)}) for parameter minCount is invalid.")
+    if least > most:
+        raise AwsError(
+            "InvalidParameterCombination", f"Value ({least}) for parameter minCount is greater than maxCount ({most})."
+        )
+    return least, most
+
+
+def _already_launched(call: Call) -> list[Instance]:
+    """A call that a client repeats with the same token, since it never saw the answer, launches nothing more."""
+    records = records_of(call.cloud)
+    ids = records.tokens.get(("run", call.region, str(call.params.get("ClientToken")))) or ()
+    return [records.instances[key] for key in ids if key in records.instances]
+
+
+def launch_instances(cloud: Cloud, launch: Launch, count: int) -> list[Instance]:
+    """Make the records of so many instances. They are pending, and nothing has been started."""
+    backend = backend_of(launch.region)
+    records = records_of(cloud)
+    moment = now(cloud)
+    reservation = Reservation(new_id("r"), backend.account_id)
+    addresses = _public_addresses(cloud, launch, count)
+    for index in range(count):
+        instance = Instance(backend, launch, index, reservation.id, moment)
+        attach_interfaces(instance, launch, moment)
+        instance.nics[min(instance.nics)].public_ip = addresses[index] or instance.public_ip
+        attach_volumes(instance, launch, moment)
+        backend.tags[instance.id] = dict(launch.tags.get("instance") or {})
+        reservation.instances.append(instance)
+        records.instances[instance.id] = instance
+    backend.reservations[reservation.id] = reservation
+    cloud.faults.take_capacity(launch.type, launch.zone, count)
+    return list(reservation.instances)
+
+
+def _public_addresses(cloud: Cloud, launch: Launch, count: int) -> list[str | None]:
+    if not launch.interfaces[0].public:
+        return [None] * count
+    public = records_of(cloud).public
+    if launch.image.boots_nothing:
+        return [public.take_unreal() for _ in range(count)]
+    taken = [public.take() for _ in range(count)]
+    if None in taken:
+        for address in taken:
+            if address:
+                public.give_back(address)
+        raise AwsError(
+            "InsufficientAddressCapacity", "Not enough available public addresses to satisfy your request.", 500
+        )
+    return taken

@@ -1,0 +1,197 @@
+"""NAT gateways: slow to come and to go, and shown for a while after that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any
+
+from moto.ec2.models.nat_gateways import NatGateway
+
+from localcloud.api.ec2_addresses import address_named, bind
+from localcloud.api.ec2_filters import Values, chosen, page, refuse_dry_run, tag_list, tags_of
+from localcloud.api.ec2_records import (
+    SHOWN_AFTER_DEATH,
+    backend_of,
+    new_id,
+    now,
+    records_of,
+    set_tags,
+    spelled,
+    subnet_named,
+    tags_in,
+)
+from localcloud.api.registry import Call, answers
+from localcloud.cloud import Cloud
+from localcloud.errors import AwsError
+
+
+class Gateway(NatGateway):
+    """In moto's records, so that routes can name it; made without moto's random address."""
+
+    def __init__(self, backend: Any, subnet: Any, address: Any, interface: Any, moment: datetime) -> None:
+        self.id = new_id("nat")
+        self.ec2_backend = backend
+        self.subnet_id = subnet.id
+        self.vpc_id = subnet.vpc_id
+        self.state = "pending"
+        self.connectivity_type = "public" if address else "private"
+        self.private_ip = interface.private_ip_address
+        self.interface_id = interface.id
+        self.allocation_id = address.allocation_id if address else None
+        self.association_id = address.association_id if address else None
+        self.public_ip = address.public_ip if address else None
+        self.failure: tuple[str, str] | None = None
+        self.deleted_at: datetime | None = None
+        self._created_at = moment
+        self._eni = interface
+
+
+@answers("ec2", "CreateNatGateway")
+def create_nat_gateway(call: Call) -> dict[str, Any]:
+    params, cloud, region = call.params, call.cloud, call.region
+    backend = backend_of(region)
+    tokens = records_of(cloud).tokens
+    token = ("nat", region, str(params.get("ClientToken")))
+    if params.get("ClientToken") and tokens.get(token) in backend.nat_gateways:
+        return {"ClientToken": token[2], "NatGateway": _described(region, backend.nat_gateways[tokens[token]])}
+    subnet = subnet_named(backend, str(params.get("SubnetId")))
+    public = (params.get("ConnectivityType") or "public") == "public"
+    if public and not params.get("AllocationId"):
+        raise AwsError("MissingParameter", "The request must contain the parameter AllocationId")
+    if not public and params.get("AllocationId"):
+        raise AwsError("InvalidParameterCombination", "A private NAT gateway has no Elastic IP address.")
+    address = address_named(region, str(params["AllocationId"])) if public else None
+    refuse_dry_run(params)
+    failure = _failure(backend, subnet, address)
+    interface = backend.create_network_interface(subnet, params.get("PrivateIpAddress"))
+    if address is not None and failure is None:
+        bind(cloud, address, interface)
+    gateway = Gateway(backend, subnet, address, interface, now(cloud))
+    interface.description = f"Interface for NAT Gateway {gateway.id}"
+    interface.interface_type = "nat_gateway"
+    interface.requester_managed = True
+    interface.status = "in-use"
+    interface.source_dest_check = False
+    interface._group_set = []
+    backend.nat_gateways[gateway.id] = gateway
+    set_tags(region, gateway.id, tags_of(params, "natgateway"))
+    if params.get("ClientToken"):
+        tokens[token] = gateway.id
+    described = _described(region, gateway)
+    if failure:
+        cloud.clock.later(0, lambda: _fail(cloud, gateway, failure))
+    else:
+        cloud.clock.later(cloud.latency.of("nat_gateway_available"), lambda: _available(cloud, gateway))
+    return {"NatGateway": described} | ({"ClientToken": token[2]} if params.get("ClientToken") else {})
+
+
+def _failure(backend: Any, subnet: Any, address: Any) -> tuple[str, str] | None:
+    """What AWS notices only after it has said "pending"."""
+    if address is None:
+        return None
+    if address.eni is not None:
+        return "Resource.AlreadyAssociated", f"Elastic IP address [{address.allocation_id}] is already associated"
+    if not any(one.vpc is not None and one.vpc.id == subnet.vpc_id for one in backend.internet_gateways.values()):
+        return "Gateway.NotAttached", f"Network {subnet.vpc_id} has no Internet gateway attached"
+    return None
+
+
+def _available(cloud: Cloud, gateway: Gateway) -> None:
+    if gateway.state == "pending":
+        gateway.state = "available"
+        cloud.network.changed()
+
+
+def _fail(cloud: Cloud, gateway: Gateway, failure: tuple[str, str]) -> None:
+    gateway.failure = failure
+    gateway.allocation_id = gateway.association_id = gateway.public_ip = None
+    _gone(cloud, gateway, "failed")
+
+
+def _gone(cloud: Cloud, gateway: Gateway, state: str) -> None:
+    """It has ended, in one way or another: its interface goes, its Elastic IP address is free again."""
+    backend = gateway.ec2_backend
+    for address in backend.addresses:
+        if address.eni is gateway._eni:
+            address.eni = address.instance = address.association_id = None
+    if gateway._eni.id in backend.enis:
+        backend.delete_network_interface(gateway._eni.id)
+    gateway.state = state
+    gateway.deleted_at = now(cloud)
+    cloud.clock.later(SHOWN_AFTER_DEATH, lambda: _forget(gateway))
+    cloud.network.changed()
+
+
+def _forget(gateway: Gateway) -> None:
+    gateway.ec2_backend.nat_gateways.pop(gateway.id, None)
+    gateway.ec2_backend.tags.pop(gateway.id, None)
+
+
+def _named(region: str, gateway_id: str) -> Any:
+    gateway = backend_of(region).nat_gateways.get(gateway_id)
+    if gateway is None:
+        if not gateway_id.startswith("nat-"):
+            raise AwsError("NatGatewayMalformed", f"The ID '{gateway_id}' is not valid for a NAT gateway.")
+        raise AwsError("NatGatewayNotFound", f"The Nat Gateway {gateway_id} was not found")
+    return gateway
+
+
+@answers("ec2", "DeleteNatGateway")
+def delete_nat_gateway(call: Call) -> dict[str, Any]:
+    cloud = call.cloud
+    gateway = _named(call.region, str(call.params.get("NatGatewayId")))
+    refuse_dry_run(call.params)
+    if gateway.state in ("pending", "available"):
+        gateway.state = "deleting"
+        cloud.clock.later(cloud.latency.of("nat_gateway_deleted"), lambda: _gone(cloud, gateway, "deleted"))
+    return {"NatGatewayId": gateway.id}
+
+
+def _described(region: str, gateway: Any) -> dict[str, Any]:
+    address = {
+        "AllocationId": gateway.allocation_id,
+        "AssociationId": gateway.association_id,
+        "IsPrimary": True,
+        "NetworkInterfaceId": gateway.interface_id,
+        "PrivateIp": gateway.private_ip,
+        "PublicIp": gateway.public_ip,
+        "Status": {"pending": "associating", "available": "succeeded"}.get(gateway.state, "disassociating"),
+    }
+    described: dict[str, Any] = {
+        "ConnectivityType": gateway.connectivity_type,
+        "CreateTime": spelled(gateway._created_at),
+        "NatGatewayAddresses": [{key: value for key, value in address.items() if value is not None}],
+        "NatGatewayId": gateway.id,
+        "State": gateway.state,
+        "SubnetId": gateway.subnet_id,
+        "Tags": tag_list(tags_in(region, gateway.id)),
+        "VpcId": gateway.vpc_id,
+    }
+    if gateway.deleted_at:
+        described["DeleteTime"] = spelled(gateway.deleted_at)
+    if gateway.failure:
+        described["FailureCode"], described["FailureMessage"] = gateway.failure
+    return described
+
+
+_FILTERS: Mapping[str, Callable[[Any], Values]] = {
+    "connectivity-type": lambda gateway: (gateway.connectivity_type,),
+    "nat-gateway-id": lambda gateway: (gateway.id,),
+    "state": lambda gateway: (gateway.state,),
+    "subnet-id": lambda gateway: (gateway.subnet_id,),
+    "vpc-id": lambda gateway: (gateway.vpc_id,),
+}
+
+
+@answers("ec2", "DescribeNatGateways")
+def describe_nat_gateways(call: Call) -> dict[str, Any]:
+    ids = call.params.get("NatGatewayIds") or ()
+    found = [_named(call.region, str(key)) for key in dict.fromkeys(ids)] if ids else None
+    found = list(backend_of(call.region).nat_gateways.values()) if found is None else found
+    # This operation alone calls its filters "Filter".
+    found = chosen(found, call.params.get("Filter"), _FILTERS, lambda gateway: tags_in(call.region, gateway.id))
+    refuse_dry_run(call.params)
+    shown, token = page(found, call.params)
+    answer: dict[str, Any] = {"NatGateways": [_described(call.region, gateway) for gateway in shown]}
+    return answer | ({"NextToken": token} if token else {})
