@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from localcloud.api import autoscaling_instances as _instances  # noqa: F401 - registers its answers
 from localcloud.api import autoscaling_more as _more  # noqa: F401 - registers its answers
-from localcloud.api.auth import service_caller
+from localcloud.api.iam_linked_roles import ensure_service_linked_role
 from localcloud.api.registry import Call, Result, answers
 from localcloud.autoscaling import checking, ending, shown, words
 from localcloud.autoscaling.checking import invalid
@@ -79,23 +79,13 @@ def create(call: Call) -> Result:
         group.hooks[hook.name] = hook
     _read_settings(group, params)
     checking.check_launchable(scaling, group, call.caller)
-    _need_service_role(call)
+    ensure_service_linked_role(call.cloud, SERVICE)
     if desired:
         group.reasons.append(words.at(scaling.now, words.created(desired)))
     scaling.groups[name] = group
     scaling.watch()
     scaling.kick()
     return {}
-
-
-def _need_service_role(call: Call) -> None:
-    """AWS makes the role that Auto Scaling works with, when it is first needed."""
-    caller = service_caller(SERVICE)
-    try:
-        call.cloud.ask("iam", "GetRole", call.region, {"RoleName": SERVICE_ROLE}, caller)
-    except AwsError:
-        with contextlib.suppress(AwsError):
-            call.cloud.ask("iam", "CreateServiceLinkedRole", call.region, {"AWSServiceName": SERVICE}, caller)
 
 
 def _read_settings(group: Group, params: Mapping[str, Any]) -> None:
@@ -136,11 +126,11 @@ def update(call: Call) -> Result:
         places = checking.places_of(scaling, subnets, params.get("AvailabilityZones") or [])
         identifier = _identifier(subnets)
     if source:
-        # Tried out first, so that a refusal changes nothing.
-        trial = Group(group.name, group.arn, 0, 0, 0, 0, places, tags=group.tags, **source)
-        trial.placement_group = params.get("PlacementGroup") or group.placement_group
+        trial = replace(
+            group, places=places, placement_group=params.get("PlacementGroup") or group.placement_group, **source
+        )
         checking.check_launchable(scaling, trial, call.caller)
-        group.template, group.configuration, group.mixed = source["template"], source["configuration"], source["mixed"]
+        group.template, group.configuration, group.mixed = trial.template, trial.configuration, trial.mixed
     _read_settings(group, params)
     group.places, group.zone_identifier = places, identifier
     if (least, most, desired) != (group.least, group.most, group.desired):

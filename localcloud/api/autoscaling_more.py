@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from localcloud.api.registry import Call, Result, answers
@@ -153,8 +154,9 @@ def start_refresh(call: Call) -> Result:
         raise invalid("MinHealthyPercentage must be between 0 and 100.")
     desired = params.get("DesiredConfiguration")
     if desired:
-        source = checking.read_source(scaling, desired)
-        group.template, group.configuration, group.mixed = source["template"], source["configuration"], source["mixed"]
+        trial = replace(group, **checking.read_source(scaling, desired))
+        checking.check_launchable(scaling, trial, call.caller)
+        group.template, group.configuration, group.mixed = trial.template, trial.configuration, trial.mixed
     scaling.templates.clear()
     refresh = Refresh(new_id(), scaling.now, preferences, desired)
     refreshing.begin(scaling, group, refresh)

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from moto.backends import get_backend
-
 from localcloud.api.auth import Caller, service_caller
+from localcloud.api.ec2_describe import status_of
+from localcloud.api.ec2_records import records_of
 from localcloud.autoscaling.records import Place, Spec
 from localcloud.errors import AwsError
-from localcloud.settings import ACCOUNT
 
 if TYPE_CHECKING:
+    from localcloud.api.ec2_instance import Instance
     from localcloud.cloud import Cloud
 
 OF_THE_PLACE = frozenset(
@@ -125,24 +125,14 @@ def run_params(order: Order) -> dict[str, Any]:
         params["NetworkInterfaces"] = [{**interface, "SubnetId": order.place.subnet} for interface in interfaces]
     elif order.place.subnet:
         params["SubnetId"] = order.place.subnet
-    placement = {**data.get("Placement", {}), **params.get("Placement", {})}
-    if order.placement_group:
-        placement["GroupName"] = order.placement_group
+    placement = {"GroupName": order.placement_group} if order.placement_group else {}
     if not order.place.subnet:
         placement["AvailabilityZone"] = order.place.zone
     if placement:
         params["Placement"] = placement
-    params["TagSpecifications"] = list(_tag_specifications(data, order.tags))
+    tags = [{"Key": key, "Value": value} for key, value in order.tags.items()]
+    params["TagSpecifications"] = [{"ResourceType": "instance", "Tags": tags}]
     return params
-
-
-def _tag_specifications(data: Mapping[str, Any], tags: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-    """The template's own, and the group's tags on the instance: those win."""
-    given = {spec["ResourceType"]: spec for spec in data.get("TagSpecifications", [])}
-    on_instance = {tag["Key"]: tag["Value"] for tag in given.pop("instance", {}).get("Tags", [])} | dict(tags)
-    yield {"ResourceType": "instance", "Tags": [{"Key": key, "Value": value} for key, value in on_instance.items()]}
-    # A request for an instance from the spot market would be one for another thing to tag.
-    yield from (spec for kind, spec in given.items() if kind != "spot-instances-request")
 
 
 class CloudEc2:
@@ -190,16 +180,9 @@ class CloudEc2:
         return _launched(self._ask("RunInstances", **run_params(order))["Instances"][0])
 
     def look(self, ids: Collection[str]) -> dict[str, Seen]:
-        # Straight from the records: this is asked every second, and describing a thousand instances takes seconds.
-        if not ids:
-            return {}
-        wanted = frozenset(ids)
-        return {
-            instance.id: Seen(instance.state, reason=getattr(instance.state_reason, "message", "") or "")
-            for reservation in get_backend("ec2")[ACCOUNT][self._region].reservations.values()
-            for instance in reservation.instances
-            if instance.id in wanted
-        }
+        # Straight from the records: this is asked every second, and describing a thousand instances takes its time.
+        known = records_of(self._cloud).instances
+        return {name: _seen(self._cloud, known[name]) for name in ids if name in known}
 
     def know(self, instance_id: str) -> Known:
         found = self._ask("DescribeInstances", InstanceIds=[instance_id])["Reservations"]
@@ -208,7 +191,14 @@ class CloudEc2:
         return Known(_launched(instance), instance["State"]["Name"], tags)
 
     def terminate(self, instance_id: str) -> None:
-        self._ask("TerminateInstances", InstanceIds=[instance_id])
+        try:
+            self._ask("TerminateInstances", InstanceIds=[instance_id])
+        except AwsError as error:
+            if error.code != "OperationNotPermitted":
+                raise
+            # Termination protection is against users: it does not hold Auto Scaling up.
+            self._ask("ModifyInstanceAttribute", InstanceId=instance_id, DisableApiTermination={"Value": False})
+            self._ask("TerminateInstances", InstanceIds=[instance_id])
 
     def tag(self, instance_id: str, tags: Mapping[str, str]) -> None:
         pairs = [{"Key": key, "Value": value} for key, value in tags.items()]
@@ -216,6 +206,11 @@ class CloudEc2:
 
     def untag(self, instance_id: str, keys: Sequence[str]) -> None:
         self._ask("DeleteTags", Resources=[instance_id], Tags=[{"Key": key} for key in keys])
+
+
+def _seen(cloud: Cloud, instance: Instance) -> Seen:
+    why = getattr(instance.state_reason, "message", None) or ""
+    return Seen(instance.state, status_of(cloud, instance) == "impaired", why)
 
 
 def _launched(instance: Mapping[str, Any]) -> Launched:

@@ -146,11 +146,7 @@ def orders_of(scaling: Scaling, group: Group, place: Place) -> Iterator[Order]:
     overrides = ((group.mixed or {}).get("LaunchTemplate") or {}).get("Overrides") or [{}]
     for override in overrides:
         template = resolve(scaling, override.get("LaunchTemplateSpecification") or as_given(group.template))
-        of_template = {
-            "aws:ec2launchtemplate:id": template.spec.id,
-            "aws:ec2launchtemplate:version": template.spec.version,
-        }
-        yield Order(place, {**tags, **of_template}, template, None, override.get("InstanceType"), group.placement_group)
+        yield Order(place, tags, template, None, override.get("InstanceType"), group.placement_group)
 
 
 def as_given(spec: Spec) -> dict[str, str]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from localcloud.api.ec2_states import on_change
+from localcloud.autoscaling import shown
 from localcloud.autoscaling.ec2 import CloudEc2, Ec2Port
 from localcloud.autoscaling.engine import Scaling
 
@@ -26,4 +28,38 @@ def scaling_in(cloud: Cloud, region: str) -> Scaling:
         regions.by_name[region] = Scaling(
             region, cloud.clock, regions.port(cloud, region), lambda: cloud.latency.of("autoscaling_launch")
         )
+        on_change(cloud, lambda instance: _notice(regions.by_name[region], instance.id))
     return regions.by_name[region]
+
+
+def _notice(scaling: Scaling, instance_id: str) -> None:
+    """An instance has changed its state: its group need not wait for its next look at it."""
+    if scaling.find(instance_id):
+        scaling.kick()
+
+
+# What the rules of IAM ask
+
+
+def group_shown(cloud: Cloud, region: str, name: str) -> dict[str, Any] | None:
+    """A group as DescribeAutoScalingGroups shows it."""
+    group = scaling_in(cloud, region).groups.get(name)
+    return shown.group(group) if group else None
+
+
+def group_of_instance(cloud: Cloud, region: str, instance_id: str) -> str | None:
+    """The name of the group that an instance belongs to."""
+    found = scaling_in(cloud, region).find(instance_id)
+    return found[0].name if found else None
+
+
+def configuration_arn(cloud: Cloud, region: str, name: str) -> str | None:
+    found = scaling_in(cloud, region).configurations.get(name)
+    return str(found["LaunchConfigurationARN"]) if found else None
+
+
+def tags_of(cloud: Cloud, region: str, group_arn: str) -> dict[str, str]:
+    """The tags of the group with that ARN; nothing if there is none."""
+    groups = scaling_in(cloud, region).groups.values()
+    found = next((group for group in groups if group.arn == group_arn), None)
+    return {key: tag.value for key, tag in found.tags.items()} if found else {}

@@ -173,22 +173,10 @@ def test_nothing_is_launched_before_its_time(kit: Kit) -> None:
     assert list(kit.states.values()) == ["InService"]
 
 
-def test_instances_get_the_tags_of_group_and_template(kit: Kit) -> None:
-    kit.ec2.data["TagSpecifications"] = [
-        {"ResourceType": "instance", "Tags": [{"Key": "a", "Value": "template"}, {"Key": "b", "Value": "template"}]},
-        {"ResourceType": "volume", "Tags": [{"Key": "v", "Value": "1"}]},
-    ]
-    tags = [{"Key": "a", "Value": "group", "PropagateAtLaunch": True}, {"Key": "hidden", "Value": "x"}]
-    kit.create(1, Tags=tags)
-    specs = {spec["ResourceType"]: spec["Tags"] for spec in kit.ec2.runs[0]["TagSpecifications"]}
-    assert {tag["Key"]: tag["Value"] for tag in specs["instance"]} == {
-        "a": "group",
-        "b": "template",
-        "aws:autoscaling:groupName": "g",
-        "aws:ec2launchtemplate:id": "lt-1",
-        "aws:ec2launchtemplate:version": "1",
-    }
-    assert specs["volume"] == [{"Key": "v", "Value": "1"}]
+def test_instances_get_the_tags_that_the_group_hands_on(kit: Kit) -> None:
+    kit.create(1, Tags=[{"Key": "a", "Value": "1", "PropagateAtLaunch": True}, {"Key": "hidden", "Value": "x"}])
+    tags = [{"Key": "a", "Value": "1"}, {"Key": "aws:autoscaling:groupName", "Value": "g"}]
+    assert kit.ec2.runs[0]["TagSpecifications"] == [{"ResourceType": "instance", "Tags": tags}]
 
 
 def test_the_subnet_goes_where_the_template_has_its_interfaces(kit: Kit) -> None:
