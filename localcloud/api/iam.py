@@ -128,6 +128,12 @@ def of_user_or_caller(call: Call) -> Result:
     return _ask_moto(call, **call.params, UserName=call.caller.name)
 
 
+@answers("iam", "ListServiceSpecificCredentials")
+def list_service_specific_credentials(_call: Call) -> Result:
+    # There are none, but amazon.aws.iam_user asks before it deletes a user, and moto does not know the question.
+    return {"ServiceSpecificCredentials": []}
+
+
 @answers("iam", "GetPolicy", "GetPolicyVersion", "ListPolicyVersions", "ListEntitiesForPolicy")
 def read_policy(call: Call) -> Result:
     make_known(call.params["PolicyArn"])
