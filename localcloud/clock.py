@@ -90,10 +90,14 @@ class ManualClock:
 
 
 class RealClock:
-    """The clock of the running service: one thread that runs what is due, under the given lock."""
+    """The clock of the running service: one thread that runs what is due, under the given lock.
+
+    `afterwards` is run, under the lock as well, whenever everything that was due is done.
+    """
 
     def __init__(self, lock: threading.RLock) -> None:  # type: ignore[valid-type,unused-ignore]
         self._lock = lock
+        self.afterwards: Callable[[], Any] = lambda: None
         self._agenda = _Agenda()
         self._wake = threading.Condition()
         self._stopped = False
@@ -125,13 +129,23 @@ class RealClock:
             if task.cancelled:
                 continue
             with self._lock:
-                try:
-                    task.action()
-                except Exception:
-                    log.exception("a task of the clock failed")
+                self._attempt(task.action)
+                if not self._more_is_due():
+                    self._attempt(self.afterwards)
             if task.period is not None and not task.cancelled:
                 task.due = time.monotonic() + task.period
                 self._add(task)
+
+    def _attempt(self, action: Callable[[], Any]) -> None:
+        try:
+            action()
+        except Exception:
+            log.exception("a task of the clock failed")
+
+    def _more_is_due(self) -> bool:
+        with self._wake:
+            due = self._agenda.next_due()
+            return due is not None and due <= time.monotonic()
 
     def _wait_for_next(self) -> Task | None:
         with self._wake:

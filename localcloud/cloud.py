@@ -128,7 +128,9 @@ class Cloud:
         answer.pop("ResponseMetadata", None)
         return answer
 
-    def ask(self, service: str, operation: str, region: str, params: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
+    def ask(
+        self, service: str, operation: str, region: str, params: Mapping[str, Any], caller: Caller
+    ) -> dict[str, Any]:
         """Ask as a service of AWS does on somebody's behalf: extensions and faults apply, rules and the log do not."""
         handler = handler_of(service, operation)
         call = Call(self, service, operation, params, region, caller)

@@ -57,7 +57,9 @@ def _factor(given: str) -> float:
     except ValueError:
         factor = -1.0
     if not 0 <= factor < float("inf"):
-        raise Refusal(f"latency profile {given}: what follows aws* must be a number, 0 or more. Example: --latency 'aws*0.1'")
+        raise Refusal(
+            f"latency profile {given}: what follows aws* must be a number, 0 or more. Example: --latency 'aws*0.1'"
+        )
     return factor
 
 

@@ -20,5 +20,8 @@ PUBLIC_NETWORK = "198.51.100.0/24"
 EDGE_ADDRESS = "198.51.100.1"
 """The operator's side of the public network: the address from which machines see the operator come."""
 
-S3_ENDPOINT_ADDRESS = "198.51.100.2"
-"""The source address of traffic that came through an S3 gateway endpoint: it may ask S3 and nothing else."""
+TRANSIT_NETWORK = "198.18.0.0/24"
+"""What comes through an S3 gateway endpoint bears a source address of this range (RFC 2544), one for each VPC."""
+
+METADATA_ADDRESS = "169.254.169.254"
+RESOLVER_ADDRESS = "169.254.169.253"

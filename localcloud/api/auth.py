@@ -87,13 +87,38 @@ class Credentials:
         self._sessions[session.access_key] = session
         return session
 
-    def expire(self, name: str) -> int:
-        """End all sessions of that name now (an instance's are named by its id); says how many there were."""
+    def for_instance(self, role: str, name: str, seconds: float) -> Session:
+        """The newest credentials of an instance: the same each time it asks, until they have little time left."""
         now = self._clock.time()
-        found = [session for session in self._sessions.values() if session.name == name and session.expires > now]
+        held = [session for session in self._sessions.values() if (session.role, session.name) == (role, name)]
+        newest = max(held, key=lambda session: session.issued, default=None)
+        if newest is not None and (
+            newest.expires - now > seconds / 6 or newest.expires <= now < newest.issued + seconds
+        ):
+            return newest
+        return self.issue(role, name, seconds)
+
+    def expire(self, name: str) -> int:
+        """End all sessions of that name (an instance's are named by its id), or of that role, now; says how many."""
+        now = self._clock.time()
+        found = [
+            session
+            for session in self._sessions.values()
+            if name in (session.name, session.role) and session.expires > now
+        ]
         for session in found:
             session.expires = now
         return len(found)
+
+    def renew(self, name: str) -> None:
+        """Forget what was made to expire: whoever asks for credentials gets new ones."""
+        now = self._clock.time()
+        kept = {
+            key: held
+            for key, held in self._sessions.items()
+            if name not in (held.name, held.role) or held.expires > now
+        }
+        self._sessions = kept
 
     def resolve(self, access_key: str, token: str | None) -> tuple[Caller, str]:
         """The caller behind an access key, and the key's secret."""
@@ -187,7 +212,9 @@ def check_signature(
     default = "UNSIGNED-PAYLOAD" if signature.presigned else hashlib.sha256(body).hexdigest()
     payload = headers.get("x-amz-content-sha256", default)
     if re.fullmatch(r"[0-9a-f]{64}", payload) and payload != hashlib.sha256(body).hexdigest():
-        raise AwsError("XAmzContentSHA256Mismatch", "The provided 'x-amz-content-sha256' header does not match what was computed.")
+        raise AwsError(
+            "XAmzContentSHA256Mismatch", "The provided 'x-amz-content-sha256' header does not match what was computed."
+        )
     signer.payload = lambda _request: payload  # type: ignore[method-assign]
     signer.headers_to_sign = lambda _request: _headers_of(request, signature.signed_headers)  # type: ignore[method-assign]
     request.context["timestamp"] = signature.timestamp
@@ -219,4 +246,6 @@ def _check_time(signature: Signature, now: float) -> None:
     if signature.expires is not None and now > signed + signature.expires:
         raise AwsError("AccessDenied", "Request has expired", 403)
     if signature.expires is None and abs(now - signed) > 900:
-        raise AwsError("RequestExpired", f"Signature expired: {signature.timestamp} is not within 15 minutes of now.", 403)
+        raise AwsError(
+            "RequestExpired", f"Signature expired: {signature.timestamp} is not within 15 minutes of now.", 403
+        )

@@ -6,6 +6,7 @@ from __future__ import annotations
 import functools
 import importlib
 import io
+import ipaddress
 import logging
 import secrets
 import time
@@ -22,11 +23,12 @@ from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_ba
 
 from localcloud.api import rules
 from localcloud.api.auth import Caller, Signature, check_signature, read_signature
+from localcloud.api.ec2_xml import render
 from localcloud.api.registry import Call, handler_of
 from localcloud.calls import Record
 from localcloud.cloud import Cloud
 from localcloud.errors import AwsError
-from localcloud.settings import DEFAULT_REGION, S3_ENDPOINT_ADDRESS
+from localcloud.settings import DEFAULT_REGION, TRANSIT_NETWORK
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +69,7 @@ class Front:
         record = Record(started, "anonymous", "", "", DEFAULT_REGION, source=environ.get("REMOTE_ADDR", ""))
         signature = read_signature(headers, environ.get("QUERY_STRING", ""))
         service = SERVICES.get(signature.signing_name if signature else "s3", "")
-        if record.source == S3_ENDPOINT_ADDRESS and service != "s3":
+        if service != "s3" and _through_s3_endpoint(record.source):
             raise ConnectionAbortedError("only S3 is behind an S3 gateway endpoint")
         model: OperationModel | None = None
         try:
@@ -151,6 +153,10 @@ class Front:
         return answer["status"], answer["headers"], body
 
 
+def _through_s3_endpoint(source: str) -> bool:
+    return bool(source) and ipaddress.ip_address(source) in ipaddress.ip_network(TRANSIT_NETWORK)
+
+
 def _headers(environ: Environ) -> dict[str, str]:
     """The headers by lower-case name, as they were sent (moto's handler keeps the spelling of those with underscores)."""
     spelled = environ.get(PRESERVED_HEADER_NAMES_ENVIRON_KEY) or {}
@@ -198,7 +204,9 @@ def _understand(service: str, environ: Environ) -> tuple[OperationModel, Mapping
         )
     except Exception as error:
         log.info("cannot understand a request to %s: %r", service, error)
-        raise AwsError("InvalidAction", f"The request to {service} names no operation that is known here.", 400) from error
+        raise AwsError(
+            "InvalidAction", f"The request to {service} names no operation that is known here.", 400
+        ) from error
     finally:
         environ["wsgi.input"].seek(0)
     return model, dict(params)
@@ -229,6 +237,8 @@ def _serialize(
         protocol = str(service_model.protocol)
     if model is None:
         model = OperationModel({"name": "Unknown"}, service_model)
+    if service == "ec2" and not isinstance(result, AwsError):
+        return 200, [("Content-Type", "text/xml;charset=UTF-8")], render(model, result, secrets.token_hex(16))
     context = SerializationContext(secrets.token_hex(16))
     serializer = get_serializer_class(service, protocol)(operation_model=model, context=context)
     value = _Refused(result) if isinstance(result, AwsError) else result
@@ -247,8 +257,14 @@ def _error_code(body: bytes, status: int) -> str:
     return (match[1] or match[2]).decode() if match else str(status)
 
 
-def _respond(start_response: StartResponse, status: int, headers: list[tuple[str, str]], body: bytes) -> Iterable[bytes]:
-    kept = [(name, value) for name, value in headers if name.lower() not in ("content-length", "status", "transfer-encoding")]
+def _respond(
+    start_response: StartResponse, status: int, headers: list[tuple[str, str]], body: bytes
+) -> Iterable[bytes]:
+    kept = [
+        (name, value)
+        for name, value in headers
+        if name.lower() not in ("content-length", "status", "transfer-encoding")
+    ]
     declared = next((value for name, value in headers if name.lower() == "content-length"), None)
     # An answer to HEAD declares the length of what it leaves out.
     kept.append(("Content-Length", declared if declared is not None and not body else str(len(body))))

@@ -1,0 +1,313 @@
+"""The command `localcloud`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any
+
+from localcloud import daemon, state
+from localcloud.errors import Refusal
+from localcloud.latency import latency_from
+
+Given = argparse.Namespace
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = _parser()
+    given = parser.parse_args(arguments)
+    try:
+        given.run(given)
+    except Refusal as refusal:
+        print(f"localcloud: {refusal}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("localcloud: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    return int(getattr(given, "status", 0))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="localcloud", description="An AWS on this machine, with real machines behind it."
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    def command(name: str, run: Callable[[Given], None], text: str) -> argparse.ArgumentParser:
+        made = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+        made.set_defaults(run=run)
+        return made
+
+    up = command("up", _up, "start it in the background; first use builds the machine image")
+    up.add_argument("--latency", default="none", metavar="none|aws|aws*F|FILE", help="how long things take (none)")
+    up.add_argument(
+        "--cpus-per-instance", type=_positive, metavar="F", help="processors that an instance may use, such as 0.5"
+    )
+    up.add_argument(
+        "--memory-per-instance", type=_size, metavar="M", help="memory that an instance may use, such as 512M"
+    )
+    up.add_argument(
+        "--api-only", action="store_true", help="boot nothing: instances exist in the API alone; needs no machines"
+    )
+    command("down", _down, "end everything; images are kept")
+    command("env", _env, 'print shell lines that make AWS clients use it: eval "$(localcloud env)"')
+    status = command("status", _status, "show instances, file systems and faults in force")
+    status.add_argument("--json", action="store_true")
+    calls = command("calls", _calls, "show the API calls: who asked for what, what it needed, what came of it")
+    calls.add_argument("--json", action="store_true", help="a JSON object a line")
+    calls.add_argument(
+        "--since", type=_since, default=0.0, metavar="T", help="seconds ago (60s, 5m, 2h), or an ISO time"
+    )
+    execute = command("exec", _exec, "run a command in an instance's machine, as root")
+    execute.add_argument("instance", metavar="ID")
+    execute.add_argument("words", nargs=argparse.REMAINDER, metavar="-- CMD")
+    console = command("console", _console, "print what an instance's machine wrote to its console")
+    console.add_argument("instance", metavar="ID")
+    _fault_commands(command("fault", _no_fault, "make something go wrong, or lift it again"))
+    image = command("image", _no_image, "build machine images")
+    build = image.add_subparsers(metavar="COMMAND").add_parser(
+        "build", help="build the base image, or one with frameworks inside"
+    )
+    build.add_argument(
+        "--with", dest="features", default="", metavar="A,B", help="tensorflow, mxnet, pytorch, tensorpack"
+    )
+    build.set_defaults(run=_image_build)
+    return parser
+
+
+def _fault_commands(parser: argparse.ArgumentParser) -> None:
+    kinds = parser.add_subparsers(metavar="FAULT")
+
+    def fault(name: str, kind: str, text: str, targets: Sequence[str] = ()) -> argparse.ArgumentParser:
+        made = kinds.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+        made.set_defaults(run=_fault, kind=kind, targets=targets, value=None, left=None, seed=None)
+        for target in targets:
+            made.add_argument(f"--{target}", metavar=target.upper(), help="any, if it is not given; * and ? match")
+        return made
+
+    places = ("instance", "type", "zone")
+    fault("capacity", "capacity", "let only so many more instances be launched", places[1:]).add_argument(
+        "value", type=_count, metavar="N"
+    )
+    quota = fault("quota", "quota", "set a quota of vCPUs", ("code",))
+    quota.add_argument("value", type=_count, metavar="VCPUS")
+    throttle = fault("throttle", "throttle", "refuse this share of calls as too many", ("action",))
+    throttle.add_argument("value", type=_share, metavar="RATE")
+    throttle.add_argument("--seed", type=int, default=0, metavar="N", help="which calls, repeatably (0)")
+    error = fault("error", "error", "answer calls with an error", ("action",))
+    error.add_argument("code", metavar="CODE")
+    error.add_argument("--message", default="", metavar="TEXT")
+    error.add_argument("--status", dest="http_status", type=_count, default=400, metavar="HTTP")
+    error.add_argument("--count", dest="left", type=_count, metavar="N", help="how often (until it is cleared)")
+    late = fault("late-iam", "late-iam", "let new instance profiles and policies take effect late")
+    late.add_argument("value", type=_positive, metavar="SECONDS")
+    fault("slow-boot", "slow-boot", "let machines boot late", places).add_argument(
+        "value", type=_positive, metavar="SECONDS"
+    )
+    fault("hang-boot", "hang-boot", "let machines not come up at all", places)
+    apt = fault("apt-lock", "apt-lock", "let apt be busy when a machine has booted", places)
+    apt.add_argument("value", type=_count, metavar="SECONDS")
+    for name, kind, text in (
+        ("kill", "kill", "let a machine die at once"),
+        ("freeze", "frozen", "let a machine stand still"),
+        ("cut", "cut", "cut a machine off the network"),
+    ):
+        fault(name, kind, text).add_argument("instance", metavar="ID")
+    fault("stall", "stalled", "let every access to a file system wait").add_argument("file_system", metavar="FS-ID")
+    fault("expire", "expired", "let temporary credentials expire").add_argument(
+        "session", metavar="INSTANCE|ROLE|SESSION"
+    )
+    clear = kinds.add_parser("clear", help="lift all faults, or one by its id, kind or target")
+    clear.add_argument("which", nargs="?", metavar="FAULT")
+    clear.set_defaults(run=_clear)
+    for name, kind in (("thaw", "frozen"), ("mend", "cut"), ("resume", "stalled")):
+        undo = kinds.add_parser(name, help=f"lift the opposite fault: as fault clear ID ({kind})")
+        undo.add_argument("which", metavar="ID")
+        undo.set_defaults(run=_clear)
+
+
+# Values ------------------------------------------------------------------------------------------------------------
+
+
+def _positive(text: str) -> float:
+    value = float(text)
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is not more than 0")
+    return value
+
+
+def _count(text: str) -> int:
+    if int(text) < 0:
+        raise argparse.ArgumentTypeError(f"{text} is less than 0")
+    return int(text)
+
+
+def _share(text: str) -> float:
+    value = float(text)
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"{text} is not between 0 and 1")
+    return value
+
+
+def _size(text: str) -> int:
+    units = {"K": 10, "M": 20, "G": 30}
+    number, unit = (text[:-1], units.get(text[-1:].upper())) if not text.isdecimal() else (text, 0)
+    if not number.isdecimal() or unit is None or int(number) == 0:
+        raise argparse.ArgumentTypeError(f"{text} is not a size: give bytes, or such as 512M or 2G")
+    return int(number) << unit
+
+
+def _since(text: str) -> float:
+    units = {"s": 1, "m": 60, "h": 3600}
+    number = text[:-1] if text[-1:] in units else text
+    try:
+        return time.time() - float(number) * units.get(text[-1:], 1)
+    except ValueError:
+        pass
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(
+            f"{text} is not a time: give such as 60s, 5m, 2h or 2026-11-20T10:00:00"
+        ) from error
+
+
+# Commands ----------------------------------------------------------------------------------------------------------
+
+
+def _up(given: Given) -> None:
+    latency_from(given.latency)
+    daemon.up(given.latency, given.cpus_per_instance, given.memory_per_instance, given.api_only)
+
+
+def _down(_given: Given) -> None:
+    daemon.down()
+
+
+def _env(_given: Given) -> None:
+    for name, value in state.ask("env").items():
+        print(f"export {name}={value}")
+
+
+def _status(given: Given) -> None:
+    shown = state.ask("status")
+    if given.json:
+        print(json.dumps(shown, indent=2))
+        return
+    print(
+        f"up since {_clock(shown['started'])}, API at {shown['endpoint']}, latency profile {shown['latency']}, pid {shown['pid']}"
+    )
+    columns = ("id", "name", "type", "zone", "private_ip", "public_ip", "state", "since", "pid")
+    _table("instances", columns, [{**row, "since": _clock(row["since"])} for row in shown["instances"]])
+    _table("file systems", ("id", "name", "region", "state", "mount_targets"), shown["file_systems"])
+    _table("faults in force", ("id", "kind", "target", "value", "left"), shown["faults"])
+
+
+def _table(title: str, columns: Sequence[str], rows: Sequence[dict[str, Any]]) -> None:
+    print(f"\n{title}: {len(rows) or 'none'}")
+    if not rows:
+        return
+    cells = [[_cell(row.get(column)) for column in columns] for row in rows]
+    widths = [max(len(line[at]) for line in [list(columns), *cells]) for at in range(len(columns))]
+    for line in [[column.replace("_", " ") for column in columns], *cells]:
+        print("  " + "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip())
+
+
+def _cell(value: Any) -> str:
+    if value is None or value == "":
+        return "-"
+    if isinstance(value, dict):
+        return " ".join(f"{key}={content}" for key, content in value.items()) or "any"
+    if isinstance(value, list):
+        return " ".join(_cell(entry) for entry in value) or "-"
+    return str(value)
+
+
+def _clock(seconds: float | None) -> str:
+    return datetime.fromtimestamp(seconds).strftime("%H:%M:%S") if seconds else "-"
+
+
+def _calls(given: Given) -> None:
+    records = state.ask("calls", since=given.since)
+    if given.json:
+        for record in records:
+            print(json.dumps(record))
+        return
+    rows = [
+        {
+            **record,
+            "time": _clock(record["time"]),
+            "caller": record["caller"].rpartition(":")[2],
+            "required": " ".join(dict.fromkeys(need["action"] for need in record["required"])),
+            "ms": record["milliseconds"],
+        }
+        for record in records
+    ]
+    _table("calls", ("time", "caller", "service", "operation", "required", "resource", "result", "ms"), rows)
+
+
+def _exec(given: Given) -> None:
+    words = given.words[1:] if given.words[:1] == ["--"] else given.words
+    if not words:
+        raise Refusal("give a command to run. Example: localcloud exec i-0123456789abcdef0 -- systemctl status ssh")
+    where = state.ask("process", instance=given.instance)
+    for group in where["groups"]:
+        with open(group, "w", encoding="ascii") as joining:
+            joining.write(str(os.getpid()))
+    inside = ["nsenter", "--target", str(where["pid"]), "--mount", "--uts", "--ipc", "--pid", "--net", "--root", "--wd"]
+    variables = {
+        "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "HOME": "/root",
+        "LANG": "C.UTF-8",
+    }
+    variables["TERM"] = os.environ.get("TERM", "dumb")
+    settings = [f"{name}={value}" for name, value in variables.items()]
+    sys.stdout.flush()
+    os.execvp(inside[0], [*inside, "env", "-i", *settings, *words])
+
+
+def _console(given: Given) -> None:
+    sys.stdout.write(state.ask("console", instance=given.instance))
+
+
+def _no_fault(_given: Given) -> None:
+    raise Refusal("say which fault: localcloud fault --help lists them.")
+
+
+def _no_image(_given: Given) -> None:
+    raise Refusal("say what to do with images. Example: localcloud image build --with pytorch")
+
+
+def _fault(given: Given) -> None:
+    names = ("instance", "type", "zone", "code", "action", "file_system", "session")
+    target = {name: getattr(given, name) for name in names if getattr(given, name, None) is not None}
+    value = given.value
+    if given.kind == "error":
+        target.pop("code", None)
+        value = {
+            "code": given.code,
+            "message": given.message or f"{given.code} was asked for.",
+            "status": given.http_status,
+        }
+    fault = state.ask("fault", kind=given.kind, target=target, value=value, left=given.left, seed=given.seed)
+    print(f"{fault['id']} is in force" if fault else "done")
+
+
+def _clear(given: Given) -> None:
+    print(f"lifted {state.ask('clear', which=given.which)}")
+
+
+def _image_build(given: Given) -> None:
+    daemon.build_image([name.strip() for name in given.features.split(",") if name.strip()])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

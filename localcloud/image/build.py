@@ -1,0 +1,192 @@
+"""Builds images: a base by mmdebstrap, and layers with framework environments on top of it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from localcloud.errors import Refusal
+from localcloud.image.recipe import FEATURES, FILES, MASKED, PACKAGES, SUITE, base_hash, feature_hash
+from localcloud.machines.host import pip_folders, write_host_settings
+
+Progress = Callable[[str], None]
+
+
+def base_image(images: Path, progress: Progress) -> Path:
+    """The folder of the base image, built if it is not there."""
+    folder = images / f"base-{base_hash()}"
+    if not folder.is_dir():
+        _in_place(folder, lambda scratch: _build_base(scratch, images / "packages", progress), progress)
+    return folder
+
+
+def feature_image(images: Path, names: Sequence[str], progress: Progress) -> tuple[Path, Path]:
+    """The layers of an image with these features: the base, and what they add to it."""
+    unknown = [name for name in names if name not in FEATURES]
+    if unknown:
+        raise Refusal(f"image feature {', '.join(unknown)} does not exist: give any of {', '.join(sorted(FEATURES))}.")
+    chosen = tuple(sorted(set(names)))
+    base = base_image(images, progress)
+    layer = images / f"{'-'.join(chosen)}-{feature_hash(chosen)}"
+    if not layer.is_dir():
+        _in_place(layer, lambda scratch: _build_features(base, scratch, chosen, progress), progress)
+    return base, layer
+
+
+def built_feature_images(images: Path) -> dict[tuple[str, ...], Path]:
+    """The layers that are there and that the recipes of today would give."""
+    import itertools
+
+    found = {}
+    for count in range(1, len(FEATURES) + 1):
+        for names in itertools.combinations(sorted(FEATURES), count):
+            layer = images / f"{'-'.join(names)}-{feature_hash(names)}"
+            if layer.is_dir():
+                found[names] = layer
+    return found
+
+
+def _in_place(folder: Path, build: Callable[[Path], None], progress: Progress) -> None:
+    """Build beside the final place and rename: an image is whole or it is not there."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    scratch = folder.with_name(f".building-{folder.name}-{os.getpid()}")
+    started = time.monotonic()
+    try:
+        build(scratch)
+        scratch.rename(folder)
+    except subprocess.CalledProcessError as error:
+        free = shutil.disk_usage(folder.parent).free // 2**20
+        tail = (error.stderr or b"").decode(errors="replace").strip().splitlines()[-6:]
+        raise Refusal(
+            f"image {folder.name} could not be built: {Path(str(error.cmd[0])).name} failed with {error.returncode} "
+            f"({free} MiB are free in {folder.parent}). Its last words:\n  " + "\n  ".join(tail)
+        ) from error
+    except OSError as error:
+        raise Refusal(f"image {folder.name} could not be built: {error}.") from error
+    finally:
+        _remove(scratch)
+    progress(f"image {folder.name} is ready after {time.monotonic() - started:.0f} s")
+
+
+def remove_half_built(images: Path) -> None:
+    """What a build that was killed has left behind."""
+    for scratch in images.glob(".building-*"):
+        _remove(scratch)
+
+
+def _remove(folder: Path) -> None:
+    for mounted in sorted(_mounts_below(folder), reverse=True):
+        subprocess.run(["umount", "--lazy", mounted], check=False)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _mounts_below(folder: Path) -> list[str]:
+    lines = Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()
+    places = [line.split()[1] for line in lines]
+    return [place for place in places if place == str(folder) or place.startswith(f"{folder}/")]
+
+
+def _build_base(scratch: Path, cache: Path, progress: Progress) -> None:
+    progress(f"building the base image: Debian {SUITE} with {len(PACKAGES)} packages and what they need")
+    cache.mkdir(parents=True, exist_ok=True)
+    _mmdebstrap(scratch, cache, progress)
+    progress("putting our files into it")
+    shutil.copytree(FILES, scratch, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+    for path in FILES.rglob("*"):
+        os.chown(scratch / path.relative_to(FILES), 0, 0)
+    for unit in MASKED:
+        link = scratch / "etc/systemd/system" / unit
+        link.unlink(missing_ok=True)
+        link.symlink_to("/dev/null")
+    for key in (scratch / "etc/ssh").glob("ssh_host_*"):
+        key.unlink()
+    (scratch / "etc/hostname").unlink(missing_ok=True)
+    (scratch / "etc/machine-id").write_text("", encoding="ascii")
+    (scratch / "etc/hosts").write_text(
+        "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n", encoding="ascii"
+    )
+    # Without this, each start of Open MPI's daemon looks for X displays for five seconds.
+    (scratch / "etc/environment").write_text("HWLOC_COMPONENTS=-gl\n", encoding="ascii")
+    _run(["chroot", str(scratch), "python3", "-m", "compileall", "-q", "/usr/lib/python3/dist-packages/cloudinit"])
+
+
+def _mmdebstrap(scratch: Path, cache: Path, progress: Progress) -> None:
+    """Packages are kept in a cache of our own, so that the next build need not fetch them."""
+    command = [
+        "mmdebstrap",
+        "--variant=minbase",
+        f"--include={','.join(PACKAGES)}",
+        "--skip=download/empty",
+        "--skip=essential/unlink",
+        "--aptopt=Apt::Install-Recommends false",
+        "--dpkgopt=path-exclude=/usr/share/doc/*",
+        "--dpkgopt=path-exclude=/usr/share/man/*",
+        "--dpkgopt=path-exclude=/usr/share/locale/*",
+        "--dpkgopt=force-unsafe-io",
+        f'--setup-hook=mkdir -p "$1/var/cache/apt/archives/partial" && (cp -al "{cache}/." "$1/var/cache/apt/archives/" || true)',
+        f'--customize-hook=cp -nl "$1"/var/cache/apt/archives/*.deb "{cache}/" || true',
+        SUITE,
+        str(scratch),
+    ]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        said = []
+        for line in process.stderr:
+            said.append(line)
+            if line.startswith("I: ") and "..." in line:
+                progress(line[3:].strip())
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, command, stderr="".join(said).encode())
+
+
+def _build_features(base: Path, scratch: Path, names: Sequence[str], progress: Progress) -> None:
+    scratch.mkdir()
+    work = scratch.with_name(scratch.name + ".work")
+    merged = scratch.with_name(scratch.name + ".merged")
+    try:
+        work.mkdir()
+        merged.mkdir()
+        options = f"lowerdir={base},upperdir={scratch},workdir={work}"
+        _run(["mount", "-t", "overlay", "overlay", "-o", options, str(merged)])
+        write_host_settings(merged)
+        with _bound(merged):
+            for name in names:
+                progress(f"installing {name}: some minutes")
+                _run(["chroot", str(merged), "/bin/sh", "-ec", FEATURES[name].script])
+    finally:
+        _remove(merged)
+        _remove(work)
+
+
+@contextmanager
+def _bound(root: Path) -> Iterator[None]:
+    """What pip needs of the machine that builds: its devices, its resolver and its local package folders."""
+    bound = []
+    try:
+        for source in ("/dev", "/proc", *pip_folders()):
+            target = root / source.lstrip("/")
+            target.mkdir(parents=True, exist_ok=True)
+            _run(["mount", "--bind", source, str(target)])
+            bound.append(target)
+        resolver = root / "etc/resolv.conf"
+        resolver.unlink(missing_ok=True)
+        shutil.copyfile("/etc/resolv.conf", resolver)
+        yield
+    finally:
+        for target in reversed(bound):
+            subprocess.run(["umount", "--lazy", str(target)], check=False)
+
+
+def _run(command: Sequence[str]) -> None:
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+
+
+def say(line: str) -> None:
+    """Progress for a person: on standard error, so that what a command answers stays clean."""
+    print(f"localcloud: {line}", file=sys.stderr, flush=True)

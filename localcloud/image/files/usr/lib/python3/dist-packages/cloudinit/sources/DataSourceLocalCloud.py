@@ -1,0 +1,16 @@
+"""EC2's data source for a machine that has no firmware to say that it is one of Amazon's."""
+
+from cloudinit import sources
+from cloudinit.sources.DataSourceEc2 import CloudNames, DataSourceEc2
+
+
+class DataSourceLocalCloud(DataSourceEc2):
+    metadata_urls = ["http://169.254.169.254"]
+
+    def _get_cloud_name(self):
+        return CloudNames.AWS
+
+
+def get_datasource_list(depends):
+    wanted = (sources.DEP_FILESYSTEM, sources.DEP_NETWORK)
+    return sources.list_from_depends(depends, [(DataSourceLocalCloud, wanted)])

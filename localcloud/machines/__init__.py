@@ -1,0 +1,1 @@
+"""The machines behind the instances: booted, wired, told who they are, and ended."""

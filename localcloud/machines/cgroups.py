@@ -1,0 +1,136 @@
+"""Control groups: each machine in a tree of its own, so that they don't share one, can be limited, frozen and ended whole.
+
+Works with version 1 and mixed hierarchies (a folder for each controller below /sys/fs/cgroup) and with version 2 alone.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path("/sys/fs/cgroup")
+NAME = "localcloud"
+
+_CPU_PERIOD_US = 100_000
+
+
+def _hierarchies() -> dict[str, Path]:
+    """Where each kind of control is: systemd's own tree, the unified one, and version 1's cpu and memory."""
+    if (ROOT / "cgroup.controllers").exists():
+        return {"unified": ROOT}
+    kinds = ("systemd", "unified", "cpu", "memory")
+    return {kind: ROOT / kind for kind in kinds if (ROOT / kind / "cgroup.procs").exists()}
+
+
+class Cgroup:
+    """The tree of one machine (or of one helper process)."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._folders = {kind: root / NAME / name for kind, root in _hierarchies().items()}
+
+    def create(self, cpus: float | None = None, memory: int | None = None) -> None:
+        """Make the folders, with a share of processors and a limit of bytes where asked for."""
+        wanted = {"systemd", "unified"} | ({"cpu"} if cpus else set()) | ({"memory"} if memory else set())
+        self._folders = {kind: folder for kind, folder in self._folders.items() if kind in wanted}
+        for folder in self._folders.values():
+            folder.mkdir(parents=True, exist_ok=True)
+        if cpus:
+            self._limit_cpus(cpus)
+        if memory:
+            self._limit_memory(memory)
+
+    def _limit_cpus(self, cpus: float) -> None:
+        quota = int(cpus * _CPU_PERIOD_US)
+        if "cpu" in self._folders:
+            (self._folders["cpu"] / "cpu.cfs_quota_us").write_text(str(quota), encoding="ascii")
+        else:
+            self._enable_controllers()
+            (self._folders["unified"] / "cpu.max").write_text(f"{quota} {_CPU_PERIOD_US}", encoding="ascii")
+
+    def _limit_memory(self, memory: int) -> None:
+        if "memory" in self._folders:
+            (self._folders["memory"] / "memory.limit_in_bytes").write_text(str(memory), encoding="ascii")
+        else:
+            self._enable_controllers()
+            (self._folders["unified"] / "memory.max").write_text(str(memory), encoding="ascii")
+
+    def _enable_controllers(self) -> None:
+        for folder in (ROOT, ROOT / NAME):
+            (folder / "cgroup.subtree_control").write_text("+cpu +memory", encoding="ascii")
+
+    def joining(self) -> list[str]:
+        """Files that a process writes its own id into, to join."""
+        return [str(folder / "cgroup.procs") for folder in self._folders.values()]
+
+    def freeze(self, frozen: bool) -> None:
+        (self._folders["unified"] / "cgroup.freeze").write_text("1" if frozen else "0", encoding="ascii")
+
+    def pids(self) -> set[int]:
+        found = set()
+        for folder in self._folders.values():
+            for procs in folder.rglob("cgroup.procs") if folder.exists() else ():
+                try:
+                    found.update(int(pid) for pid in procs.read_text(encoding="ascii").split())
+                except OSError:
+                    continue  # a group that ended while we looked
+        return found
+
+    def kill(self) -> None:
+        """End every process in it, now."""
+        switch = self._folders.get("unified", Path("/nonexistent")) / "cgroup.kill"
+        if switch.exists():
+            switch.write_text("1", encoding="ascii")
+            return
+        for pid in self.pids():
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+
+    def remove(self, deadline: float = 5.0) -> None:
+        """End what is in it, and take the folders away."""
+        end = time.monotonic() + deadline
+        while any(folder.exists() for folder in self._folders.values()):
+            self.kill()
+            if all(_remove_tree(folder) for folder in self._folders.values()):
+                return
+            if time.monotonic() > end:
+                raise TimeoutError(
+                    f"the control group of {self.name} cannot be removed: processes {sorted(self.pids())}"
+                )
+            time.sleep(0.02)  # the kernel gives no event for "the last process is gone" in version 1
+
+
+def _remove_tree(folder: Path) -> bool:
+    """Remove a tree of groups from its leaves up; False while something is still in it."""
+    if not folder.exists():
+        return True
+    for path, _folders, _files in os.walk(folder, topdown=False):
+        try:
+            os.rmdir(path)
+        except FileNotFoundError:
+            continue
+        except OSError:
+            return False
+    return True
+
+
+def left_over() -> Iterator[str]:
+    """Names of groups that are there: after a crash, those of the service before."""
+    names = set()
+    for root in _hierarchies().values():
+        folder = root / NAME
+        if folder.is_dir():
+            names.update(entry.name for entry in folder.iterdir() if entry.is_dir())
+    yield from sorted(names)
+
+
+def remove_all() -> None:
+    for name in left_over():
+        Cgroup(name).remove()
+    for root in _hierarchies().values():
+        _remove_tree(root / NAME)

@@ -1,0 +1,46 @@
+"""What machines take over from the host, so that they reach package indexes as it does."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+HOST_BUNDLE = Path("/etc/ssl/certs/ca-certificates.crt")
+
+
+def pip_settings() -> dict[str, str]:
+    """The host's pip settings that say where packages come from, by name as in pip.conf's [global]."""
+    found: dict[str, str] = {}
+    try:
+        listed = subprocess.run(
+            ["python3", "-m", "pip", "config", "list"], capture_output=True, text=True, timeout=60, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return found
+    for line in listed.stdout.splitlines():
+        match = re.match(r"(?:global|:env:)\.([a-z-]+)='(.*)'$", line)
+        if match and match[1] in ("index-url", "extra-index-url", "find-links", "trusted-host", "default-timeout"):
+            found[match[1]] = match[2].replace("\\n", " ").strip()
+    return found
+
+
+def pip_folders() -> list[str]:
+    """Local folders that those settings name: machines see them at the same places, read-only."""
+    text = " ".join(pip_settings().values())
+    folders = {part.removeprefix("file://") for part in text.split() if part.startswith(("/", "file:///"))}
+    return sorted(folder for folder in folders if os.path.isdir(folder))
+
+
+def write_host_settings(root: Path) -> None:
+    """pip's settings and the host's certificates, into a root folder."""
+    bundle = root / "etc/ssl/certs/ca-certificates.crt"
+    if HOST_BUNDLE.is_file():
+        bundle.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(HOST_BUNDLE, bundle)
+    settings = {**pip_settings(), "cert": "/etc/ssl/certs/ca-certificates.crt", "disable-pip-version-check": "1"}
+    lines = ["[global]", *(f"{name} = {value}" for name, value in sorted(settings.items()))]
+    (root / "etc").mkdir(parents=True, exist_ok=True)
+    (root / "etc/pip.conf").write_text("\n".join(lines) + "\n", encoding="utf-8")

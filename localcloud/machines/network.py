@@ -1,0 +1,316 @@
+"""The wires: a network namespace for each VPC, one for each machine, and a link from each VPC to the host.
+
+A machine's only link leads into its VPC's namespace, which is router, firewall and whatever else AWS answers inside a VPC
+(metadata, names, mount targets). Addresses are those that the API shows; two VPCs may use the same ones.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import subprocess
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from localcloud.errors import Refusal
+from localcloud.machines import namespaces
+from localcloud.machines.ruleset import TABLE, UPLINK, ruleset
+from localcloud.settings import EDGE_ADDRESS, METADATA_ADDRESS, PORT, PUBLIC_NETWORK, RESOLVER_ADDRESS, TRANSIT_NETWORK
+from localcloud.views import InstanceView, VpcView
+
+log = logging.getLogger(__name__)
+
+EDGE = "lc-edge"
+LINK_PREFIX = "lc-"
+MACHINE_LINK = "ens5"
+"""as on Amazon's own machines"""
+
+_FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")
+
+
+@dataclass
+class Vpc:
+    """One VPC as it is wired now."""
+
+    id: str
+    number: int
+    namespace: Path
+    view: VpcView | None = None
+    rules: str = ""
+    machines: dict[str, InstanceView] = field(default_factory=dict)
+    local: set[str] = field(default_factory=set)
+    """addresses that the namespace answers for: gateways of subnets, mount targets"""
+    public: set[str] = field(default_factory=set)
+    close: Callable[[], None] = lambda: None
+
+    @property
+    def link(self) -> str:
+        return f"{LINK_PREFIX}{self.number}"
+
+    @property
+    def transit(self) -> str:
+        return str(ipaddress.ip_network(TRANSIT_NETWORK)[self.number])
+
+
+class HostNetwork:
+    """Makes the wires follow the API's records. Called under the cloud's lock."""
+
+    def __init__(
+        self,
+        folder: Path,
+        views: Callable[[], list[VpcView]],
+        cut: Callable[[], set[str]],
+        serve: Callable[[Vpc], Callable[[], None]],
+    ) -> None:
+        """`views` says what the records show, `cut` which instances have no network just now; `serve` starts what answers
+        inside a VPC and returns what ends it."""
+        self._folder = folder
+        self._views = views
+        self._cut = cut
+        self._serve = serve
+        self._vpcs: dict[str, Vpc] = {}
+        self._last: tuple[list[VpcView], set[str]] = ([], set())
+        self._attached: dict[str, str] = {}
+
+    def open(self) -> None:
+        """The host's side: an address from which the operator reaches machines, and a way out for them."""
+        (self._folder / "ip_forward").write_text(_FORWARDING.read_text(encoding="ascii"), encoding="ascii")
+        _FORWARDING.write_text("1", encoding="ascii")
+        namespaces.run(
+            None,
+            ["ip", "-batch", "-"],
+            f"link add {EDGE} type bridge\n"
+            f"addr add {EDGE_ADDRESS}/32 dev {EDGE}\n"
+            f"link set {EDGE} up\n"
+            f"route add unreachable {PUBLIC_NETWORK}\n"
+            f"route add unreachable {TRANSIT_NETWORK}\n",
+        )
+        namespaces.run(None, ["nft", "-f", "-"], _host_rules())
+
+    def changed(self) -> None:
+        views = self._views()
+        cut = self._cut()
+        if (views, cut) == self._last:
+            return
+        self._last = (views, cut)
+        wanted = {
+            view.id: view for view in views if view.mount_targets or any(not i.boots_nothing for i in view.instances)
+        }
+        for name in [name for name in self._vpcs if name not in wanted and not self._in_use(name)]:
+            self._remove(self._vpcs.pop(name))
+        for name, view in wanted.items():
+            self._follow(self._vpcs.get(name) or self._create(name), view, cut)
+
+    def attach(self, machine: InstanceView, subnet_cidr: str) -> Path:
+        """A network namespace for a machine, wired to its VPC; the records must show the machine already."""
+        self.changed()
+        vpc = self._vpcs[machine.vpc_id]
+        namespace = self._folder / "ns" / machine.id
+        wire = _wire(machine.id)
+        prefix = ipaddress.ip_network(subnet_cidr).prefixlen
+        gateway = str(ipaddress.ip_network(subnet_cidr)[1])
+        namespaces.create(namespace)
+        namespaces.run(
+            vpc.namespace,
+            ["ip", "-batch", "-"],
+            f"link add {wire} type veth peer name {MACHINE_LINK} address {machine.mac} netns {namespace}\n"
+            f"link set {wire} up\n"
+            f"route add {machine.private_ip}/32 dev {wire}\n"
+            f"neigh add {machine.private_ip} lladdr {machine.mac} dev {wire} nud permanent\n",
+        )
+        # Machines ask for each other by ARP and are answered for, at once: every wire is its own, the VPC is between.
+        settings = (f"net.ipv4.conf.{wire}.proxy_arp=1", f"net.ipv4.neigh.{wire}.proxy_delay=0")
+        namespaces.run(vpc.namespace, ["sysctl", "-qw", *settings])
+        namespaces.run(
+            namespace,
+            ["ip", "-batch", "-"],
+            "link set lo up\n"
+            f"addr add {machine.private_ip}/{prefix} dev {MACHINE_LINK}\n"
+            f"link set {MACHINE_LINK} up\n"
+            f"route add default via {gateway} dev {MACHINE_LINK}\n",
+        )
+        self._attached[machine.id] = vpc.id
+        return namespace
+
+    def detach(self, machine_id: str) -> None:
+        """Take a machine's wire away."""
+        self._attached.pop(machine_id, None)
+        namespaces.remove(self._folder / "ns" / machine_id)
+        self._last = ([], set())
+
+    def namespace_of(self, machine_id: str) -> Path:
+        return self._folder / "ns" / machine_id
+
+    def _in_use(self, vpc_id: str) -> bool:
+        return vpc_id in self._attached.values()
+
+    def close(self) -> None:
+        for vpc in self._vpcs.values():
+            self._remove(vpc)
+        self._vpcs.clear()
+        sweep(self._folder)
+
+    def _create(self, name: str) -> Vpc:
+        taken = {vpc.number for vpc in self._vpcs.values()}
+        number = next(number for number in range(1, 255) if number not in taken)
+        vpc = Vpc(name, number, self._folder / "ns" / name)
+        try:
+            self._wire(vpc)
+            vpc.close = self._serve(vpc)
+        except BaseException:
+            self._remove(vpc)
+            raise
+        self._vpcs[name] = vpc
+        return vpc
+
+    def _wire(self, vpc: Vpc) -> None:
+        """A namespace that is router and firewall, and its link to the host."""
+        namespaces.create(vpc.namespace)
+        namespaces.run(
+            None,
+            ["ip", "-batch", "-"],
+            f"link add {vpc.link} mtu {_mtu()} type veth peer name {UPLINK} mtu {_mtu()} netns {vpc.namespace}\n"
+            f"link set {vpc.link} up\n"
+            f"route add {vpc.transit}/32 dev {vpc.link} src {EDGE_ADDRESS}\n",
+        )
+        namespaces.run(
+            vpc.namespace,
+            ["ip", "-batch", "-"],
+            "link set lo up\n"
+            f"addr add {METADATA_ADDRESS}/32 dev lo\n"
+            f"addr add {RESOLVER_ADDRESS}/32 dev lo\n"
+            f"addr add {vpc.transit}/32 dev {UPLINK}\n"
+            f"link set {UPLINK} up\n"
+            f"route add default via {EDGE_ADDRESS} dev {UPLINK} onlink src {vpc.transit}\n",
+        )
+        namespaces.run(vpc.namespace, ["sysctl", "-qw", "net.ipv4.ip_forward=1", "net.ipv4.conf.all.rp_filter=0"])
+
+    def _remove(self, vpc: Vpc) -> None:
+        vpc.close()
+        subprocess.run(["ip", "link", "del", vpc.link], check=False, stderr=subprocess.DEVNULL)
+        namespaces.remove(vpc.namespace)
+
+    def _follow(self, vpc: Vpc, view: VpcView, cut: set[str]) -> None:
+        vpc.view = view
+        vpc.machines = {machine.private_ip: machine for machine in view.instances if not machine.boots_nothing}
+        self._answer_for(vpc, _local_addresses(view), "lo", vpc.local)
+        self._lead_to(vpc, _public_addresses(view))
+        cut_off = [machine.private_ip for machine in view.instances if machine.id in cut]
+        rules = ruleset(view, vpc.transit, cut_off)
+        if rules != vpc.rules:
+            namespaces.run(vpc.namespace, ["nft", "-f", "-"], rules)
+            vpc.rules = rules
+
+    def _answer_for(self, vpc: Vpc, wanted: set[str], device: str, have: set[str]) -> None:
+        steps = [f"addr del {address}/32 dev {device}\n" for address in have - wanted]
+        steps += [f"addr add {address}/32 dev {device}\n" for address in wanted - have]
+        if steps:
+            namespaces.run(vpc.namespace, ["ip", "-batch", "-"], "".join(steps))
+        have.clear()
+        have.update(wanted)
+
+    def _lead_to(self, vpc: Vpc, wanted: set[str]) -> None:
+        """Public addresses of this VPC: routed to it by the host, answered for by its uplink. An address may come from
+        another VPC in the same breath, so routes are replaced."""
+        gone = vpc.public - wanted
+        new = wanted - vpc.public
+        taken = set().union(*(other.public for other in self._vpcs.values() if other is not vpc))
+        steps = [f"route del {address}/32 dev {vpc.link}\n" for address in gone - taken]
+        steps += [f"route replace {address}/32 dev {vpc.link} src {EDGE_ADDRESS}\n" for address in new]
+        if steps:
+            namespaces.run(None, ["ip", "-force", "-batch", "-"], "".join(steps))
+        self._answer_for(vpc, wanted, UPLINK, vpc.public)
+
+
+def _wire(machine_id: str) -> str:
+    """A link's name has 15 characters at most."""
+    return "m-" + machine_id[-12:]
+
+
+def _mtu() -> int:
+    """What leaves through the host must fit its own way out."""
+    for line in subprocess.run(
+        ["ip", "-o", "route", "show", "default"], capture_output=True, text=True, check=False
+    ).stdout.splitlines():
+        words = line.split()
+        if "dev" in words:
+            device = words[words.index("dev") + 1]
+            return min(1500, int(Path(f"/sys/class/net/{device}/mtu").read_text(encoding="ascii")))
+    return 1500
+
+
+def _local_addresses(view: VpcView) -> set[str]:
+    gateways = {str(ipaddress.ip_network(subnet.cidr)[1]) for subnet in view.subnets}
+    return gateways | {target.ip for target in view.mount_targets if target.state == "available"}
+
+
+def _public_addresses(view: VpcView) -> set[str]:
+    machines = {machine.public_ip for machine in view.instances if machine.public_ip and not machine.boots_nothing}
+    return machines | {nat.public_ip for nat in view.nat_gateways if nat.state == "available" and nat.public_ip}
+
+
+def _host_rules() -> str:
+    """Machines may reach the API on the host, and the world through it; nothing else of the host."""
+    return f"""\
+add table ip {TABLE}
+delete table ip {TABLE}
+table ip {TABLE} {{
+  chain input {{
+    type filter hook input priority 0; policy accept;
+    iifname != "{LINK_PREFIX}*" accept
+    ct state established,related accept
+    ip daddr {EDGE_ADDRESS} tcp dport {PORT} accept
+    ip daddr {EDGE_ADDRESS} icmp type echo-request accept
+    drop
+  }}
+  chain postrouting {{
+    type nat hook postrouting priority 100;
+    ip saddr {PUBLIC_NETWORK} oifname != "{LINK_PREFIX}*" masquerade
+  }}
+}}
+"""
+
+
+def check_free() -> None:
+    """Refuse when somebody else uses our addresses, our names or our port."""
+    ours = [ipaddress.ip_network(PUBLIC_NETWORK), ipaddress.ip_network(TRANSIT_NETWORK)]
+    routes = subprocess.run(
+        ["ip", "-o", "route", "show", "table", "all"], capture_output=True, text=True, check=True
+    ).stdout
+    for line in routes.splitlines():
+        words = line.split()
+        kinds = ("unreachable", "local", "broadcast", "blackhole", "prohibit", "unicast")
+        text = words[1] if words[0] in kinds else words[0]
+        try:
+            network = ipaddress.ip_network(text)
+        except ValueError:
+            continue
+        taken = [mine for mine in ours if network.version == 4 and network.prefixlen > 0 and network.overlaps(mine)]
+        if taken:
+            raise Refusal(
+                f"the address range {taken[0]} is in use on this machine (route: {line.strip()}): "
+                "the local cloud gives its machines public addresses from it. Free the range, then run localcloud up again."
+            )
+
+
+def sweep(folder: Path) -> None:
+    """Take away every link, route, table and namespace that bears our name, whoever left it."""
+    links = subprocess.run(["ip", "-o", "link", "show"], capture_output=True, text=True, check=False).stdout
+    for line in links.splitlines():
+        name = line.split(":")[1].strip().split("@")[0]
+        if name.startswith(LINK_PREFIX):
+            subprocess.run(["ip", "link", "del", name], check=False, stderr=subprocess.DEVNULL)
+    for network in (PUBLIC_NETWORK, TRANSIT_NETWORK):
+        subprocess.run(["ip", "route", "del", "unreachable", network], check=False, stderr=subprocess.DEVNULL)
+    subprocess.run(["nft", "delete", "table", "ip", TABLE], check=False, stderr=subprocess.DEVNULL)
+    _remove_namespaces((folder / "ns").glob("*") if (folder / "ns").is_dir() else ())
+    before = folder / "ip_forward"
+    if before.exists():
+        _FORWARDING.write_text(before.read_text(encoding="ascii"), encoding="ascii")
+        before.unlink()
+
+
+def _remove_namespaces(paths: Iterable[Path]) -> None:
+    for path in paths:
+        namespaces.remove(path)

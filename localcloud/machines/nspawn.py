@@ -1,0 +1,236 @@
+"""One machine: a Debian booted by systemd-nspawn from an image, with a disk of its own laid over it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from localcloud.machines.cgroups import Cgroup
+from localcloud.machines.host import pip_folders, write_host_settings
+from localcloud.views import InstanceView
+
+_REBOOT_WANTED = 133
+"""nspawn's exit status when the machine was told to reboot and whoever started nspawn shall do it"""
+
+_STOP_SECONDS = 15.0
+
+
+@dataclass(frozen=True)
+class Limits:
+    cpus: float | None = None
+    memory: int | None = None
+
+
+class Machine:
+    """The process, the mount and the folder of one machine. Not thread-safe: one thread looks after it."""
+
+    def __init__(self, folder: Path, name: str, layers: Sequence[Path], limits: Limits) -> None:
+        self.name = name
+        self.folder = folder
+        self.cgroup = Cgroup(name)
+        self._layers = layers
+        self._limits = limits
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def root(self) -> Path:
+        return self.folder / "root"
+
+    @property
+    def console_file(self) -> Path:
+        return self.folder / "console.log"
+
+    def prepare(self, files: Mapping[str, tuple[int, bytes]]) -> None:
+        """A disk, made when the machine is new; kept when it is started again."""
+        upper = self.folder / "upper"
+        if not upper.exists():
+            for name in ("upper", "work", "root"):
+                (self.folder / name).mkdir(parents=True, exist_ok=True)
+            write_host_settings(upper)
+        for path, (mode, content) in files.items():
+            target = upper / path.lstrip("/")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(content)
+            target.chmod(mode)
+        lower = ":".join(str(layer) for layer in self._layers)
+        options = f"lowerdir={lower},upperdir={upper},workdir={self.folder / 'work'}"
+        subprocess.run(
+            ["mount", "-t", "overlay", self.name, "-o", options, str(self.root)], check=True, capture_output=True
+        )
+
+    def boot(self, namespace: Path, hostname: str) -> None:
+        self.cgroup.create(self._limits.cpus, self._limits.memory)
+        command = [
+            "systemd-nspawn",
+            "--quiet",
+            "--register=no",
+            "--keep-unit",
+            "--boot",
+            f"--directory={self.root}",
+            f"--machine={self.name}",
+            f"--hostname={hostname}",
+            f"--network-namespace-path={namespace}",
+            "--resolv-conf=off",
+            "--timezone=off",
+            "--link-journal=no",
+            "--console=read-only",
+            *(f"--bind-ro={folder}" for folder in pip_folders()),
+            "--setenv=SYSTEMD_COLORS=0",
+            "systemd.show_status=true",
+        ]
+        join = 'for group in %s; do echo $$ > $group; done; exec "$@"' % " ".join(self.cgroup.joining())
+        with self.console_file.open("ab") as console:
+            self._process = subprocess.Popen(
+                ["/bin/sh", "-c", join, "sh", *command],
+                stdin=subprocess.DEVNULL,
+                stdout=console,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def wait(self) -> str:
+        """How it ended: poweroff, reboot or killed."""
+        assert self._process is not None
+        status = self._process.wait()
+        if status == _REBOOT_WANTED:
+            return "reboot"
+        return "poweroff" if status == 0 else "killed"
+
+    @property
+    def pid(self) -> int | None:
+        """The machine's own init, as the host numbers it."""
+        if self._process is None or self._process.poll() is not None:
+            return None
+        try:
+            children = (
+                Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text(encoding="ascii").split()
+            )
+        except OSError:
+            return None
+        for child in children:
+            try:
+                if Path(f"/proc/{child}/comm").read_text(encoding="ascii").strip() == "systemd":
+                    return int(child)
+            except OSError:
+                continue
+        return None
+
+    def ask_to_stop(self) -> None:
+        """Like the power button: the machine shuts down by itself, or is ended when it takes too long."""
+        self.freeze(False)
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+
+    def end(self, deadline: float = _STOP_SECONDS) -> None:
+        """Give it time to shut down in good order, then end it."""
+        self.ask_to_stop()
+        try:
+            if self._process is not None:
+                self._process.wait(deadline)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+    def ask_to_reboot(self) -> None:
+        leader = self.pid
+        if leader is not None:
+            os.kill(leader, signal.SIGRTMIN + 5)
+
+    def kill(self) -> None:
+        self.cgroup.kill()
+
+    def freeze(self, frozen: bool) -> None:
+        if self.running:
+            self.cgroup.freeze(frozen)
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def clean(self) -> None:
+        """What is left of a run that has ended: its group and its mount. The disk stays."""
+        self.cgroup.remove()
+        _unmount(self.root)
+        _forget(self.name)
+
+    def remove(self) -> None:
+        self.clean()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _unmount(root: Path) -> None:
+    if os.path.ismount(root):
+        subprocess.run(["umount", "--lazy", str(root)], check=False, capture_output=True)
+
+
+def _forget(name: str) -> None:
+    """Folders that nspawn leaves when it is ended from outside."""
+    runtime = Path("/run/systemd/nspawn")
+    for kind in ("propagate", "unix-export"):
+        folder = runtime / kind / name
+        if os.path.ismount(folder):
+            subprocess.run(["umount", "--lazy", str(folder)], check=False, capture_output=True)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def files_for(machine: InstanceView, endpoint: str) -> dict[str, tuple[int, bytes]]:
+    """What is in a machine from its first moment because of who it is."""
+    domain = machine.private_dns.partition(".")[2]
+    hostname = machine.private_dns.partition(".")[0]
+    variables = f"AWS_ENDPOINT_URL={endpoint}\n"
+    unit = f"[Manager]\nDefaultEnvironment=AWS_ENDPOINT_URL={endpoint}\n"
+    files = {
+        "/etc/hostname": (0o644, f"{hostname}\n".encode()),
+        "/etc/resolv.conf": (
+            0o644,
+            f"nameserver 169.254.169.253\nsearch {domain}\noptions timeout:2 attempts:2\n".encode(),
+        ),
+        "/etc/environment": (0o644, f"HWLOC_COMPONENTS=-gl\n{variables}".encode()),
+        "/etc/systemd/system.conf.d/20-endpoint.conf": (0o644, unit.encode()),
+        "/etc/sudoers.d/10-endpoint": (0o440, b'Defaults env_keep += "AWS_ENDPOINT_URL"\n'),
+    }
+    if machine.gpus:
+        files["/usr/bin/nvidia-smi"] = (0o755, nvidia_smi(machine).encode())
+    return files
+
+
+def nvidia_smi(machine: InstanceView) -> str:
+    """Says which GPUs the type has: `-L` and `--query-gpu=…`. There is nothing behind it."""
+    gpus = [
+        {
+            "index": str(number),
+            "name": machine.gpu_name,
+            "uuid": f"GPU-{machine.id[2:10]}-0000-0000-0000-{number:012d}",
+            "memory.total": f"{machine.gpu_memory_mib} MiB",
+            "count": str(machine.gpus),
+            "driver_version": "595.91",
+        }
+        for number in range(machine.gpus)
+    ]
+    return f"""#!/usr/bin/python3 -ES
+import sys
+
+GPUS = {gpus!r}
+
+arguments = sys.argv[1:]
+if arguments == ["-L"] or arguments == ["--list-gpus"]:
+    for gpu in GPUS:
+        print("GPU %(index)s: %(name)s (UUID: %(uuid)s)" % gpu)
+    sys.exit(0)
+fields = [a.split("=", 1)[1].split(",") for a in arguments if a.startswith("--query-gpu=")]
+style = [a.split("=", 1)[1].split(",") for a in arguments if a.startswith("--format=")]
+if not fields or not style or "csv" not in style[0]:
+    sys.exit("This machine's GPUs are made up: nvidia-smi answers -L and --query-gpu=... --format=csv[,noheader][,nounits] only.")
+fields = [field.strip() for field in fields[0]]
+if "noheader" not in style[0]:
+    print(", ".join(fields))
+for gpu in GPUS:
+    values = [gpu.get(field, "[N/A]") for field in fields]
+    if "nounits" in style[0]:
+        values = [value.replace(" MiB", "") for value in values]
+    print(", ".join(values))
+"""

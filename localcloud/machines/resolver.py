@@ -1,0 +1,198 @@
+"""The resolver of a VPC: names of its mount targets and machines are its own knowledge, all others the host's."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import re
+import socket
+import struct
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from localcloud.views import VpcView
+
+log = logging.getLogger(__name__)
+
+_TYPE_A, _TYPE_PTR, _CLASS_IN = 1, 12, 1
+_SECONDS = 5
+_MOUNT_TARGET = re.compile(
+    r"(?:(?P<zone>[a-z0-9-]+)\.)?(?P<fs>fs-[0-9a-f]+)\.efs\.(?P<region>[a-z0-9-]+)\.amazonaws\.com$"
+)
+_PRIVATE = re.compile(r"ip-(\d+)-(\d+)-(\d+)-(\d+)\.(?:ec2\.internal|[a-z0-9-]+\.compute\.internal)$")
+_PUBLIC = re.compile(r"ec2-(\d+)-(\d+)-(\d+)-(\d+)\.(?:compute-1|[a-z0-9-]+\.compute)\.amazonaws\.com$")
+_REVERSE = re.compile(r"(\d+)\.(\d+)\.(\d+)\.(\d+)\.in-addr\.arpa$")
+
+Own = tuple[bool, str | None]
+"""whether a name is ours to answer, and its answer"""
+
+
+def look_up(name: str, kind: int, vpc: VpcView, zone: str | None) -> Own:
+    """What a VPC's resolver knows by itself. `zone` is the asking machine's: a file system's name leads to its target."""
+    name = name.lower()
+    if match := _MOUNT_TARGET.match(name):
+        wanted = match["zone"] or zone
+        for target in vpc.mount_targets:
+            same = target.file_system_id == match["fs"] and target.region == match["region"] and target.zone == wanted
+            if same and target.state == "available":
+                return True, target.ip if kind == _TYPE_A else None
+        return True, None
+    if match := _PRIVATE.match(name):
+        return True, _as_address(match) if kind == _TYPE_A and vpc.dns_support else None
+    if match := _PUBLIC.match(name):
+        address = _as_address(match)
+        inside = next((machine.private_ip for machine in vpc.instances if machine.public_ip == address), address)
+        return True, inside if kind == _TYPE_A else None
+    if match := _REVERSE.match(name):
+        address = ".".join(reversed(match.groups()))
+        machine = next((machine for machine in vpc.instances if machine.private_ip == address), None)
+        if machine is not None:
+            return True, machine.private_dns if kind == _TYPE_PTR else None
+        return any(ipaddress.ip_address(address) in ipaddress.ip_network(cidr) for cidr in vpc.cidrs), None
+    return False, None
+
+
+def _as_address(match: re.Match[str]) -> str | None:
+    text = ".".join(match.groups()[:4])
+    try:
+        return str(ipaddress.ip_address(text))
+    except ValueError:
+        return None
+
+
+def _question(packet: bytes) -> tuple[str, int, int]:
+    """Name, type and where the question ends."""
+    labels = []
+    at = 12
+    while (length := packet[at]) != 0:
+        if length > 63:
+            raise ValueError("a compressed name in a question")
+        labels.append(packet[at + 1 : at + 1 + length].decode("ascii"))
+        at += 1 + length
+    (kind,) = struct.unpack("!H", packet[at + 1 : at + 3])
+    return ".".join(labels), kind, at + 5
+
+
+def respond(packet: bytes, kind: int, end: int, answer: str | None, known: bool) -> bytes:
+    """An answer of one record, of none (there is such a name), or "no such name"."""
+    code = 0 if answer is not None or known else 3
+    header = packet[:2] + struct.pack("!HHHHH", 0x8180 | code, 1, 1 if answer else 0, 0, 0)
+    if answer is None:
+        return header + packet[12:end]
+    data = ipaddress.IPv4Address(answer).packed if kind == _TYPE_A else _encode(answer)
+    record = struct.pack("!HHHIH", 0xC00C, kind, _CLASS_IN, _SECONDS, len(data)) + data
+    return header + packet[12:end] + record
+
+
+def _encode(name: str) -> bytes:
+    return b"".join(bytes([len(label)]) + label.encode("ascii") for label in name.rstrip(".").split(".")) + b"\0"
+
+
+class Resolver:
+    """Answers one VPC on sockets that were made inside its namespace."""
+
+    def __init__(
+        self,
+        udp: socket.socket,
+        tcp: socket.socket,
+        vpc: Callable[[], VpcView | None],
+        zone_of: Callable[[str], str | None],
+    ) -> None:
+        self._udp = udp
+        self._tcp = tcp
+        self._vpc = vpc
+        self._zone_of = zone_of
+        for run in (self._serve_udp, self._serve_tcp):
+            threading.Thread(target=run, daemon=True, name="resolver").start()
+
+    def close(self) -> None:
+        for listening in (self._udp, self._tcp):
+            try:
+                listening.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass  # a datagram socket has nothing to shut down, but its reader wakes up
+            listening.close()
+
+    def _serve_udp(self) -> None:
+        while True:
+            try:
+                packet, sender = self._udp.recvfrom(4096)
+            except OSError:
+                return
+            threading.Thread(target=self._answer_udp, args=(packet, sender), daemon=True).start()
+
+    def _answer_udp(self, packet: bytes, sender: tuple[str, int]) -> None:
+        answer = self._answer(packet, sender[0], _forward_udp)
+        if answer:
+            try:
+                self._udp.sendto(answer, sender)
+            except OSError as error:
+                log.debug("an answer to %s was lost: %s", sender, error)
+
+    def _serve_tcp(self) -> None:
+        while True:
+            try:
+                client, sender = self._tcp.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._answer_tcp, args=(client, sender), daemon=True).start()
+
+    def _answer_tcp(self, client: socket.socket, sender: tuple[str, int]) -> None:
+        with client:
+            client.settimeout(5)
+            try:
+                packet = _read_tcp(client)
+                answer = self._answer(packet, sender[0], _forward_tcp)
+                if answer:
+                    client.sendall(struct.pack("!H", len(answer)) + answer)
+            except OSError as error:
+                log.debug("a name server client went away: %s", error)
+
+    def _answer(self, packet: bytes, sender: str, forward: Callable[[bytes], bytes | None]) -> bytes | None:
+        try:
+            name, kind, end = _question(packet)
+        except (IndexError, ValueError, struct.error):
+            return None
+        vpc = self._vpc()
+        ours, answer = look_up(name, kind, vpc, self._zone_of(sender)) if vpc else (False, None)
+        if not ours:
+            return forward(packet)
+        exists = vpc is not None and look_up(name, _TYPE_A, vpc, self._zone_of(sender))[1] is not None
+        return respond(packet, kind, end, answer, exists)
+
+
+def _servers() -> list[str]:
+    lines = Path("/etc/resolv.conf").read_text(encoding="utf-8").splitlines()
+    return [line.split()[1] for line in lines if line.startswith("nameserver") and ":" not in line]
+
+
+def _forward_udp(packet: bytes) -> bytes | None:
+    for server in _servers():
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+            asking.settimeout(3)
+            try:
+                asking.sendto(packet, (server, 53))
+                return asking.recv(4096)
+            except OSError:
+                continue
+    return None
+
+
+def _forward_tcp(packet: bytes) -> bytes | None:
+    for server in _servers():
+        try:
+            with socket.create_connection((server, 53), timeout=3) as asking:
+                asking.sendall(struct.pack("!H", len(packet)) + packet)
+                return _read_tcp(asking)
+        except OSError:
+            continue
+    return None
+
+
+def _read_tcp(connection: socket.socket) -> bytes:
+    with connection.makefile("rb") as stream:
+        length = stream.read(2)
+        if len(length) < 2:
+            raise OSError("nothing came")
+        return stream.read(struct.unpack("!H", length)[0])
