@@ -1,16 +1,19 @@
 """EC2: what the local cloud answers itself, by topic. Importing this registers all of it; the rest is moto's.
 
-| file | what |
+| ec2_… | what |
 | --- | --- |
-| ec2_moto | what is mended in moto itself |
-| ec2_records | what is kept beside moto's records, and looking things up |
-| ec2_filters | filters, pages, tags of a call |
-| ec2_instance | one instance |
-| ec2_template, ec2_launch | from a template and a request to instances |
-| ec2_states | the life of an instance, and what machines report |
-| ec2_describe | what is shown of instances |
-| ec2_views | what machines, network and metadata service need |
-| ec2_addresses, ec2_nat, ec2_placement, ec2_profiles, ec2_types | Elastic IPs, NAT gateways, placement groups … |
+| moto | what is mended in moto itself |
+| records | what is kept beside moto's records, and looking things up |
+| filters, xml | filters, pages, tags of a call; answers as XML |
+| instance | one instance |
+| template, templates | what a launch says in all; launch templates |
+| request, interfaces, room, launch | RunInstances: checked, placed, counted, made |
+| states | the life of an instance, and what machines report |
+| describe, attributes | what is shown of instances |
+| networks | what is shown of network interfaces |
+| views | what machines, network and metadata service need |
+| tags, groups, guards | tags, security groups, what cannot be deleted and why |
+| addresses, nat, placement, profiles, types | Elastic IPs, NAT gateways, placement groups … |
 """
 
 from __future__ import annotations
@@ -31,7 +34,21 @@ __all__ = [
     "vpc_views",
 ]
 
-_TOPICS = ("addresses", "describe", "launch", "nat", "placement", "profiles", "types")
+_TOPICS = (
+    "addresses",
+    "attributes",
+    "describe",
+    "groups",
+    "guards",
+    "launch",
+    "nat",
+    "networks",
+    "placement",
+    "profiles",
+    "tags",
+    "templates",
+    "types",
+)
 
 for _topic in _TOPICS:
     importlib.import_module(f"localcloud.api.ec2_{_topic}")

@@ -9,7 +9,7 @@ from moto.ec2.models.elastic_ip_addresses import ElasticAddress
 
 from localcloud.api.ec2_filters import Values, chosen, refuse_dry_run, tag_list, tags_of
 from localcloud.api.ec2_moto import public_dns
-from localcloud.api.ec2_records import backend_of, instance_of, interface_named, new_id, records_of, tags_in
+from localcloud.api.ec2_records import backend_of, instance_of, interface_named, new_id, records_of, set_tags, tags_in
 from localcloud.api.ec2_states import give_automatic_address, release_automatic_address
 from localcloud.api.registry import Call, answers
 from localcloud.cloud import Cloud
@@ -25,11 +25,10 @@ def allocate_address(call: Call) -> dict[str, Any]:
     given = records_of(call.cloud).public.take()
     if given is None:
         raise AwsError("AddressLimitExceeded", "The maximum number of addresses has been reached.")
-    address = ElasticAddress(backend_of(call.region), "vpc", given, tags_of(params, "elastic-ip"))
-    address.allocation_id = address.id = new_id("eipalloc")
     backend = backend_of(call.region)
-    backend.tags.pop(None, None)
-    backend.create_tags([address.id], tags_of(params, "elastic-ip"))
+    make: Any = ElasticAddress
+    address = make(backend, "vpc", given)
+    set_tags(call.region, address.allocation_id, tags_of(params, "elastic-ip"))
     backend.addresses.append(address)
     return {
         "AllocationId": address.allocation_id,

@@ -76,7 +76,7 @@ def instance_as_dict(instance: Instance) -> dict[str, Any]:
         "InstanceType": instance.instance_type,
         "LaunchTime": launched,
         "MaintenanceOptions": {"AutoRecovery": "default"},
-        "MetadataOptions": _metadata_options(instance),
+        "MetadataOptions": metadata_options(instance),
         "Monitoring": {"State": instance.monitoring_state},
         "NetworkInterfaces": [_interface(instance, interface) for interface in instance.nics.values()],
         "Placement": placement,
@@ -86,7 +86,7 @@ def instance_as_dict(instance: Instance) -> dict[str, Any]:
         "PublicDnsName": "",
         "RootDeviceName": instance.root_device_name,
         "RootDeviceType": "ebs",
-        "SecurityGroups": _groups(instance.nics[0]) if 0 in instance.nics else [],
+        "SecurityGroups": groups_of(instance.nics[0]) if 0 in instance.nics else [],
         "State": {"Code": instance.state_code, "Name": instance.state},
         "StateTransitionReason": instance._reason,
         "Tags": [{"Key": key, "Value": value} for key, value in instance.tags.items()],
@@ -120,7 +120,7 @@ def instance_as_dict(instance: Instance) -> dict[str, Any]:
     return described
 
 
-def _metadata_options(instance: Instance) -> dict[str, Any]:
+def metadata_options(instance: Instance) -> dict[str, Any]:
     options = instance.metadata_options
     return {
         "HttpEndpoint": options.http_endpoint,
@@ -132,7 +132,7 @@ def _metadata_options(instance: Instance) -> dict[str, Any]:
     }
 
 
-def _groups(interface: Any) -> list[dict[str, str]]:
+def groups_of(interface: Any) -> list[dict[str, str]]:
     return [{"GroupId": group.id, "GroupName": group.name} for group in interface._group_set]
 
 
@@ -149,7 +149,7 @@ def _interface(instance: Instance, interface: Any) -> dict[str, Any]:
             "Status": "attached",
         },
         "Description": interface.description,
-        "Groups": _groups(interface),
+        "Groups": groups_of(interface),
         "InterfaceType": interface.interface_type,
         "Ipv6Addresses": [],
         "MacAddress": interface.mac_address,

@@ -7,12 +7,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from moto.ec2.models import elastic_block_store
 from moto.ec2.models import instances as moto_instances
 from moto.ec2.models.block_device import BlockDeviceMapping, BlockDeviceType
-from moto.ec2.models.elastic_block_store import Volume, VolumeAttachment
 
 from localcloud.api.ec2_records import new_id
 from localcloud.api.images import ROOT_DEVICE, ROOT_SIZE, Image
+
+# To mypy these are abstract: moto leaves out methods that only CloudFormation would call.
+Volume: Any = elastic_block_store.Volume
+VolumeAttachment: Any = elastic_block_store.VolumeAttachment
 
 STATES: Mapping[str, int] = {
     "pending": 0,
@@ -98,7 +102,7 @@ class Instance(moto_instances.Instance):
         self._state = moto_instances.InstanceState("pending", 0)
         self._reason = ""
         self.state_reason = moto_instances.StateReason()
-        self.user_data = launch.user_data
+        self.user_data: Any = launch.user_data
         self.instance_type = launch.type
         self.region_name = launch.region
         self._subnet_id = subnet.id

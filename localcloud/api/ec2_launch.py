@@ -61,17 +61,20 @@ def launch_instances(cloud: Cloud, launch: Launch, count: int) -> list[Instance]
     moment = now(cloud)
     reservation = Reservation(new_id("r"), backend.account_id)
     addresses = _public_addresses(cloud, launch, count)
+    make: Any = Instance  # abstract to mypy, see ec2_instance
+    made: list[Instance] = []
     for index in range(count):
-        instance = Instance(backend, launch, index, reservation.id, moment)
+        instance: Instance = make(backend, launch, index, reservation.id, moment)
         attach_interfaces(instance, launch, moment)
         instance.nics[min(instance.nics)].public_ip = addresses[index] or instance.public_ip
         attach_volumes(instance, launch, moment)
         backend.tags[instance.id] = dict(launch.tags.get("instance") or {})
         reservation.instances.append(instance)
+        made.append(instance)
         records.instances[instance.id] = instance
     backend.reservations[reservation.id] = reservation
     cloud.faults.take_capacity(launch.type, launch.zone, count)
-    return list(reservation.instances)
+    return made
 
 
 def _public_addresses(cloud: Cloud, launch: Launch, count: int) -> list[str | None]:

@@ -15,6 +15,7 @@ from typing import Any
 from moto.ec2.exceptions import EC2ClientError
 from moto.ec2.models import elastic_network_interfaces as interfaces
 from moto.ec2.models.core import TaggedEC2Resource
+from moto.ec2.models.route_tables import Route
 from moto.ec2.models.subnets import Subnet
 
 # What DescribeTags and TagSpecifications call a resource, by the prefix of its id.
@@ -176,6 +177,17 @@ def _attachment(self: Any) -> Any:
     return attachment
 
 
+def _route_state(self: Any) -> str:
+    """A route whose target is gone is a black hole."""
+    backend = self.route_table.ec2_backend
+    if self.nat_gateway is not None:
+        return "active" if self.nat_gateway.state in ("pending", "available") else "blackhole"
+    if self.gateway is not None and self.gateway.id.startswith("igw-"):
+        found = backend.internet_gateways.get(self.gateway.id)
+        return "active" if found is not None and found.vpc is not None else "blackhole"
+    return "active"
+
+
 def _association(self: Any) -> dict[str, Any]:
     """The public address of an interface, elastic or not."""
     if not self.public_ip:
@@ -206,6 +218,8 @@ def _apply() -> None:
     mended.group_set = property(_groups)
     mended.association = property(_association)
     mended.attachment = property(_attachment)
+    mended = Route
+    mended.state = property(_route_state)
 
 
 _apply()

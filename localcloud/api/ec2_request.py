@@ -61,7 +61,7 @@ def checked(cloud: Cloud, region: str, params: Mapping[str, Any], from_service: 
         volumes=_volumes(asked, image),
         tags=tags,
         key_name=_key_name(region, asked),
-        user_data=_user_data(asked),
+        user_data=check_user_data(asked.get("UserData")),
         profile=profile_for_launch(cloud, asked.get("IamInstanceProfile")),
         placement_group=group,
         partition=int(placement["PartitionNumber"]) if placement.get("PartitionNumber") else None,
@@ -135,8 +135,8 @@ def _key_name(region: str, asked: Mapping[str, Any]) -> str | None:
     return str(name) if name else None
 
 
-def _user_data(asked: Mapping[str, Any]) -> str | None:
-    given = asked.get("UserData")
+def check_user_data(given: Any) -> str | None:
+    """User data as it comes over the wire: in base64, at most 16 KB of it."""
     if not given:
         return None
     text = given.decode() if isinstance(given, bytes) else str(given)

@@ -16,6 +16,10 @@ _ALIASES = (("SecurityGroupIds", "SecurityGroups"),)
 
 def version_of(region: str, given: Mapping[str, Any]) -> Any:
     """moto's record of the version that {LaunchTemplateId or LaunchTemplateName, Version} names."""
+    return numbered(template_of(region, given), str(given.get("Version") or "$Default"))
+
+
+def template_of(region: str, given: Mapping[str, Any]) -> Any:
     backend = backend_of(region)
     template_id, name = given.get("LaunchTemplateId"), given.get("LaunchTemplateName")
     if bool(template_id) == bool(name):
@@ -36,7 +40,7 @@ def version_of(region: str, given: Mapping[str, Any]) -> Any:
             "InvalidLaunchTemplateId.NotFound",
             f"The specified launch template, with template ID {template_id}, does not exist.",
         )
-    return numbered(template, str(given.get("Version") or "$Default"))
+    return template
 
 
 def numbered(template: Any, asked: str) -> Any:

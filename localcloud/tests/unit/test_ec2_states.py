@@ -142,7 +142,8 @@ def test_protection(ec2: Ec2, operation: str, attribute: str) -> None:
     instance = ec2.running(**{attribute: True})
     with ec2.refused("OperationNotPermitted"):
         ec2(operation, InstanceIds=[instance["InstanceId"]])
-    ec2("ModifyInstanceAttribute", InstanceId=instance["InstanceId"], **{attribute: {"Value": False}})
+    change: dict[str, Any] = {"InstanceId": instance["InstanceId"], attribute: {"Value": False}}
+    ec2("ModifyInstanceAttribute", **change)
     ec2(operation, InstanceIds=[instance["InstanceId"]])
 
 

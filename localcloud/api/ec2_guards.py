@@ -1,0 +1,155 @@
+"""Parts of a network that something depends on cannot be deleted, and tags go with what they are on. The rest of these
+operations is moto's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from localcloud.api.ec2_records import backend_of, subnets_in, zones_of
+from localcloud.api.registry import Call, answers
+from localcloud.errors import AwsError
+
+# Deleting is moto's own; the parameter that names what is deleted.
+_DELETED_BY: Mapping[str, str] = {
+    "DeleteDhcpOptions": "DhcpOptionsId",
+    "DeleteInternetGateway": "InternetGatewayId",
+    "DeleteNetworkAcl": "NetworkAclId",
+    "DeleteRouteTable": "RouteTableId",
+    "DeleteSnapshot": "SnapshotId",
+    "DeleteVolume": "VolumeId",
+}
+
+
+@answers("ec2", *_DELETED_BY)
+def delete(call: Call) -> dict[str, Any]:
+    answer = call.moto()
+    backend_of(call.region).tags.pop(str(call.params.get(_DELETED_BY[call.operation])), None)
+    return answer
+
+
+@answers("ec2", "DeleteKeyPair")
+def delete_key_pair(call: Call) -> dict[str, Any]:
+    backend = backend_of(call.region)
+    asked = call.params.get("KeyName"), call.params.get("KeyPairId")
+    found = next((key for key in backend.key_pairs.values() if key.key_name == asked[0] or key.id == asked[1]), None)
+    if found is not None:
+        backend.tags.pop(found.id, None)
+        return call.moto(KeyName=found.key_name) | {"KeyPairId": found.id}
+    # A key pair that is not there counts as deleted.
+    return {"Return": True}
+
+
+@answers("ec2", "CreateSubnet")
+def create_subnet(call: Call) -> dict[str, Any]:
+    """moto takes us-east-1a where no zone is named, in every region, and makes the first subnet of a zone public."""
+    params = dict(call.params)
+    zones = zones_of(call.region)
+    asked = params.get("AvailabilityZone")
+    if asked is not None and asked not in [zone.name for zone in zones]:
+        names = ", ".join(zone.name for zone in zones)
+        raise AwsError(
+            "InvalidParameterValue",
+            f"Value ({asked}) for parameter availabilityZone is invalid. Subnets can currently only be created in the "
+            f"following availability zones: {names}.",
+        )
+    if asked is None and params.get("AvailabilityZoneId") is None:
+        params["AvailabilityZone"] = zones[0].name
+    answer = call.moto(**params)
+    made = next(subnet for subnet in subnets_in(backend_of(call.region)) if subnet.id == answer["Subnet"]["SubnetId"])
+    made.default_for_az = made.map_public_ip_on_launch = False
+    return {"Subnet": answer["Subnet"] | {"DefaultForAz": False, "MapPublicIpOnLaunch": False}}
+
+
+@answers("ec2", "DeleteSubnet")
+def delete_subnet(call: Call) -> dict[str, Any]:
+    subnet_id = str(call.params.get("SubnetId"))
+    backend = backend_of(call.region)
+    if any(interface.subnet.id == subnet_id for interface in backend.enis.values()):
+        raise AwsError("DependencyViolation", f"The subnet '{subnet_id}' has dependencies and cannot be deleted.")
+    answer = call.moto()
+    for table in backend.route_tables.values():
+        # The association goes with the subnet; moto would hold the table for it.
+        for key in [key for key, target in table._associations.items() if target == subnet_id]:
+            del table._associations[key]
+    backend.tags.pop(subnet_id, None)
+    return answer
+
+
+@answers("ec2", "DeleteVpc")
+def delete_vpc(call: Call) -> dict[str, Any]:
+    vpc_id = str(call.params.get("VpcId"))
+    backend = backend_of(call.region)
+    if vpc_id in backend.vpcs and _has_dependencies(backend, vpc_id):
+        raise AwsError("DependencyViolation", f"The vpc '{vpc_id}' has dependencies and cannot be deleted.")
+    parts = [table.id for table in backend.route_tables.values() if table.vpc_id == vpc_id]
+    parts += [group.id for group in backend.groups.get(vpc_id, {}).values()]
+    answer = call.moto()
+    for part in (vpc_id, *parts):
+        backend.tags.pop(part, None)
+    backend.groups.pop(vpc_id, None)
+    return answer
+
+
+def _has_dependencies(backend: Any, vpc_id: str) -> bool:
+    return (
+        any(subnet.vpc_id == vpc_id for subnet in subnets_in(backend))
+        or any(gateway.vpc and gateway.vpc.id == vpc_id for gateway in backend.internet_gateways.values())
+        or any(not group.is_default for group in backend.groups.get(vpc_id, {}).values())
+        or any(table.vpc_id == vpc_id and not table.main_association_id for table in backend.route_tables.values())
+        or any(
+            endpoint.vpc_id == vpc_id and endpoint.state != "deleted" for endpoint in backend.vpc_end_points.values()
+        )
+    )
+
+
+@answers("ec2", "DetachInternetGateway")
+def detach_internet_gateway(call: Call) -> dict[str, Any]:
+    vpc_id = str(call.params.get("VpcId"))
+    backend = backend_of(call.region)
+    if any(interface.public_ip and interface.subnet.vpc_id == vpc_id for interface in backend.enis.values()):
+        raise AwsError(
+            "DependencyViolation",
+            f"Network {vpc_id} has some mapped public address(es). Please unmap those public address(es) before "
+            "detaching the gateway.",
+        )
+    return call.moto()
+
+
+@answers("ec2", "DeleteNetworkInterface")
+def delete_network_interface(call: Call) -> dict[str, Any]:
+    interface = backend_of(call.region).enis.get(str(call.params.get("NetworkInterfaceId")))
+    if interface is not None and (interface.instance is not None or interface.requester_managed):
+        raise AwsError("InvalidNetworkInterface.InUse", f"The network interface '{interface.id}' is currently in use.")
+    return call.moto()
+
+
+@answers("ec2", "DeleteVpcEndpoints")
+def delete_vpc_endpoints(call: Call) -> dict[str, Any]:
+    """An endpoint that is gone is shown no more, and its interfaces give their addresses back."""
+    backend = backend_of(call.region)
+    ids = [str(key) for key in call.params.get("VpcEndpointIds") or ()]
+    missing = [key for key in ids if key not in backend.vpc_end_points]
+    there = [key for key in ids if key not in missing]
+    for key in there:
+        endpoint = backend.vpc_end_points[key]
+        for interface_id in endpoint.network_interface_ids or ():
+            backend.delete_network_interface(interface_id)
+        endpoint.network_interface_ids = []
+    if there:
+        call.moto(VpcEndpointIds=there)
+    for key in there:
+        backend.vpc_end_points.pop(key, None)
+        backend.tags.pop(key, None)
+    return {
+        "Unsuccessful": [
+            {
+                "ResourceId": key,
+                "Error": {
+                    "Code": "InvalidVpcEndpointId.NotFound",
+                    "Message": f"The Vpc Endpoint Id '{key}' does not exist",
+                },
+            }
+            for key in missing
+        ]
+    }
