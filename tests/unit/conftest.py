@@ -1,0 +1,65 @@
+"""An AWS account in this process, behind HTTP, for each test that asks: the local cloud's API, and no machines."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import boto3
+import pytest
+from botocore.config import Config
+
+from localcloud.api.front import Front
+from localcloud.api.iam import bootstrap
+from localcloud.calls import CallLog
+from localcloud.clock import ManualClock
+from localcloud.cloud import Cloud
+from localcloud.latency import latency_from
+from localcloud.server import HttpServer
+
+
+@dataclass(frozen=True)
+class Account:
+    cloud: Cloud
+    endpoint: str
+    environment: dict[str, str]
+    """what a program needs to reach it as an administrator; set in this process already"""
+
+    def client(self, service: str, region: str = "us-east-1") -> Any:
+        """Plain boto3, for setting up and for looking independently."""
+        return boto3.Session(
+            self.environment["AWS_ACCESS_KEY_ID"], self.environment["AWS_SECRET_ACCESS_KEY"], region_name=region
+        ).client(service, endpoint_url=self.endpoint)
+
+    def calls(self) -> list[str]:
+        """What was called so far, as service:Operation."""
+        return [f"{record['service']}:{record['operation']}" for record in self.cloud.calls.since()]
+
+
+def _keep_inside(cloud: Cloud) -> None:
+    """The cloud asks moto through boto3 too, in this same process: not by way of its own server, which would never
+    answer."""
+    inner = cloud._session.client
+    aside = Config(ignore_configured_endpoint_urls=True)
+    cloud._session.client = lambda *given, config, **more: inner(*given, config=config.merge(aside), **more)
+
+
+@pytest.fixture
+def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[Account]:
+    cloud = Cloud(ManualClock(time.time()), threading.RLock(), latency_from("none"), CallLog())
+    _keep_inside(cloud)
+    server = HttpServer(Front(cloud), "127.0.0.1", 0)
+    server.start()
+    key, secret = bootstrap(cloud)
+    endpoint = f"http://127.0.0.1:{server.port}"
+    environment = {"AWS_ENDPOINT_URL": endpoint, "AWS_ACCESS_KEY_ID": key, "AWS_SECRET_ACCESS_KEY": secret}
+    for name in ("AWS_SESSION_TOKEN", "AWS_SECURITY_TOKEN", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    yield Account(cloud, endpoint, environment)
+    server.stop()
+    cloud.close()

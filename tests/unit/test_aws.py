@@ -1,0 +1,144 @@
+"""The way to AWS: throttling is survived, all pages come, and each failure is a sentence."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import botocore.exceptions
+import pytest
+from ansible_collections.deeplearning.aws.plugins.module_utils import _names
+from ansible_collections.deeplearning.aws.plugins.module_utils._aws import Aws, AwsProblem, iam_action, problem
+
+from .conftest import Account
+
+
+@pytest.fixture(autouse=True)
+def _ours_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """botocore tries once and does not wait, so that what is seen is ours."""
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+
+
+def connected(**given: Any) -> Aws:
+    return Aws("us-east-1", wait=lambda _seconds: None, **given)
+
+
+def test_a_third_of_all_calls_throttled_breaks_nothing(aws: Account) -> None:
+    aws.cloud.faults.seed(1)
+    aws.cloud.faults.add("throttle", {}, 0.3)
+    login = connected()
+    for _ in range(60):
+        assert login.call("ec2", "describe_vpcs")["Vpcs"]
+
+
+def test_endless_throttling_ends_in_a_sentence(aws: Account) -> None:
+    aws.cloud.faults.add("throttle", {}, 1.0)
+    with pytest.raises(AwsProblem, match="kept refusing ec2:DescribeVpcs as too many calls"):
+        connected().call("ec2", "describe_vpcs")
+
+
+@pytest.mark.parametrize("throttled", [0.0, 0.3])
+def test_all_pages_come(aws: Account, throttled: float) -> None:
+    ssm = aws.client("ssm")
+    for number in range(25):
+        ssm.put_parameter(Name=f"/test/{number:02}", Value="x", Type="String")
+    aws.cloud.faults.add("throttle", {}, throttled)
+    found = connected().pages("ssm", "get_parameters_by_path", "Parameters", Path="/test", MaxResults=10)
+    assert sorted(entry["Name"] for entry in found) == [f"/test/{number:02}" for number in range(25)]
+
+
+def test_what_has_no_pages_is_asked_once(aws: Account) -> None:
+    assert connected().pages("ec2", "describe_availability_zones", "AvailabilityZones")
+    assert aws.calls().count("ec2:DescribeAvailabilityZones") == 1
+
+
+def test_a_role_is_assumed_once(aws: Account) -> None:
+    trust = {"Effect": "Allow", "Principal": {"AWS": "123456789012"}, "Action": "sts:AssumeRole"}
+    document = json.dumps({"Version": "2012-10-17", "Statement": [trust]})
+    role = aws.client("iam").create_role(RoleName="guest", AssumeRolePolicyDocument=document)["Role"]["Arn"]
+    aws.client("iam").attach_role_policy(RoleName="guest", PolicyArn="arn:aws:iam::aws:policy/AdministratorAccess")
+    login = connected(role_arn=role)
+    assert ":assumed-role/guest/deeplearning" in login.call("sts", "get_caller_identity")["Arn"]
+    login.call("ec2", "describe_vpcs")
+    assert aws.calls().count("sts:AssumeRole") == 1
+
+
+def test_missing_credentials(aws: Account, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    with pytest.raises(AwsProblem, match="credentials are missing.*set AWS_PROFILE") as caught:
+        connected().call("sts", "get_caller_identity")
+    assert caught.value.of_login
+
+
+def test_unknown_profile(aws: Account) -> None:
+    with pytest.raises(AwsProblem, match="There is no AWS profile nobody"):
+        connected(profile="nobody")
+
+
+def test_unknown_key(aws: Account, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIA0000000000000000")
+    with pytest.raises(AwsProblem, match="does not accept the credentials") as caught:
+        connected().call("sts", "get_caller_identity")
+    assert caught.value.of_login
+
+
+def test_nobody_answers(aws: Account, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    with pytest.raises(AwsProblem, match=r"AWS cannot be reached at http://127.0.0.1:9/ \(EndpointConnectionError\)"):
+        connected().call("sts", "get_caller_identity")
+
+
+def test_no_url(aws: Account, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "nowhere")
+    with pytest.raises(AwsProblem, match="Check AWS_ENDPOINT_URL"):
+        connected().call("sts", "get_caller_identity")
+
+
+def answered(code: str, words: str = "") -> AwsProblem:
+    error = botocore.exceptions.ClientError({"Error": {"Code": code, "Message": words}}, "DescribeFileSystems")
+    return problem(error, "efs", "DescribeFileSystems")
+
+
+@pytest.mark.parametrize(
+    ("code", "words", "said"),
+    [
+        (
+            "UnauthorizedOperation",
+            "You are not authorized to perform this operation.",
+            "does not allow elasticfilesystem:",
+        ),
+        ("403", "Forbidden", "does not allow elasticfilesystem:DescribeFileSystems to these credentials"),
+        (
+            "AccessDenied",
+            "User: arn:aws:iam::1:user/eve is not authorized to perform: elasticfilesystem:TagResource on resource: x",
+            "does not allow elasticfilesystem:TagResource to arn:aws:iam::1:user/eve: give it this permission.",
+        ),
+        ("ExpiredToken", "The security token included in the request is expired", "credentials have expired"),
+        ("BadThing", "It was bad.", "elasticfilesystem:DescribeFileSystems failed: It was bad. (BadThing)."),
+        ("BadThing", "", "elasticfilesystem:DescribeFileSystems failed: BadThing."),
+    ],
+)
+def test_an_answer_is_told_in_a_sentence(code: str, words: str, said: str) -> None:
+    assert said in str(answered(code, words))
+
+
+def test_permissions_are_called_as_iam_calls_them() -> None:
+    assert iam_action("efs", "CreateFileSystem") == "elasticfilesystem:CreateFileSystem"
+    assert iam_action("service-quotas", "GetServiceQuota") == "servicequotas:GetServiceQuota"
+    assert iam_action("s3", "HeadBucket") == "s3:ListBucket"
+    assert iam_action("ec2", "DescribeVpcs") == "ec2:DescribeVpcs"
+
+
+def test_a_persons_tags_do_not_replace_ours() -> None:
+    tags = _names.tags("red", "vpc", {"Name": "mine", "deeplearning:cluster": "blue", "team": "a"})
+    assert tags == {"Name": "red-vpc", "deeplearning:cluster": "red", "team": "a"}
+    assert _names.tags_of(_names.tag_list(tags)) == tags
+
+
+def test_names() -> None:
+    names = _names.Names("red", "123456789012", "eu-west-1")
+    assert names.bucket == "red-123456789012-eu-west-1"
+    assert names.identity("master") == "red-eu-west-1-master"
+    assert names.as_dict()["worker_template"] == "red-workers"
+    assert [_names.host_name(rank) for rank in (1, 2)] == ["deeplearning-master", "deeplearning-worker2"]
