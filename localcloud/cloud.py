@@ -118,7 +118,12 @@ class Cloud:
         """What moto itself answers: no rules, no faults, no log."""
         client = self._clients.get((service, region))
         if client is None:
-            config = Config(parameter_validation=False, retries={"total_max_attempts": 1})
+            config = Config(
+                parameter_validation=False,
+                retries={"total_max_attempts": 1},
+                # A shell that uses this very cloud may have started it: it must not call itself.
+                ignore_configured_endpoint_urls=True,
+            )
             client = self._session.client(service, region_name=region, config=config)
             self._clients[service, region] = client
         try:

@@ -1,9 +1,11 @@
-"""The HTTP server of the API: threads, keep-alive, and a request that can be refused without an answer."""
+"""The HTTP server of the API: a thread for each connection, with TLS where machines ask for AWS's own names."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -33,14 +35,32 @@ class _Handler(MotoRequestHandler):
 class _Server(ThreadedWSGIServer):
     daemon_threads = True
     request_queue_size = 256
+    tls: ssl.SSLContext | None = None
+
+    def finish_request(self, request: Any, client_address: Any) -> None:
+        """Runs in the connection's own thread: a slow handshake holds up nobody else."""
+        if self.tls is None:
+            super().finish_request(request, client_address)
+            return
+        request.settimeout(_Handler.timeout)
+        try:
+            secured = self.tls.wrap_socket(request, server_side=True)
+        except OSError as error:
+            log.info("no TLS with %s: %s", client_address, error)
+            return
+        with secured:
+            super().finish_request(secured, client_address)
+            with contextlib.suppress(OSError):
+                secured.unwrap()
 
 
 class HttpServer:
-    """Serves an application on one listening socket until stopped."""
+    """Serves an application on one address until stopped."""
 
-    def __init__(self, app: Application, host: str, port: int) -> None:
+    def __init__(self, app: Application, host: str, port: int, tls: ssl.SSLContext | None = None) -> None:
         listening = socket.create_server((host, port), backlog=256)
         self._server = _Server(host, port, app, _Handler, fd=listening.detach())
+        self._server.tls = tls
         self._thread = threading.Thread(target=self._server.serve_forever, name=f"http-{host}", daemon=True)
 
     @property

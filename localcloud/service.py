@@ -22,8 +22,9 @@ from localcloud.latency import Latency, latency_from
 from localcloud.machines.manager import HostMachines
 from localcloud.machines.nspawn import Limits
 from localcloud.server import HttpServer
-from localcloud.settings import EDGE_ADDRESS, PORT
+from localcloud.settings import EDGE_ADDRESS, PORT, TLS_PORT
 from localcloud.state import CALLS, IMAGES, RUN, SOCKET, remember_service
+from localcloud.tls import Authority
 
 log = logging.getLogger(__name__)
 
@@ -47,12 +48,13 @@ class Service:
             server.start()
 
     def _give_machines(self, folder: Path, base: Path, limits: Limits, front: Front) -> None:
-        self.machines = HostMachines(self.cloud, folder, self._layers_of, limits)
+        authority = Authority()
+        self.machines = HostMachines(self.cloud, folder, self._layers_of, limits, authority.pem)
         self.machines.open()
         self.cloud.machines = self.machines
         self.cloud.network = self.machines.network
         self._clock.afterwards = self.machines.network.changed
-        self._servers.append(HttpServer(front, EDGE_ADDRESS, PORT))
+        self._servers.append(HttpServer(front, EDGE_ADDRESS, TLS_PORT, authority.context()))
         images.register(
             self.cloud, images.Image(images.BASE.name, path=base, owner=images.BASE.owner, family=images.BASE.family)
         )

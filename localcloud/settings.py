@@ -12,7 +12,9 @@ HOME = Path(os.environ.get("LOCALCLOUD_HOME", "/var/lib/localcloud"))
 """Everything that the local cloud keeps: images (kept), run (thrown away by `down`)."""
 
 PORT = 4599
-"""The API answers here on loopback, and on EDGE_ADDRESS for the machines."""
+"""The API answers here on loopback. Machines ask AWS's own names, which lead them to EDGE_ADDRESS and TLS_PORT."""
+
+TLS_PORT = 443
 
 PUBLIC_NETWORK = "198.51.100.0/24"
 """Public addresses: a range that RFC 5737 keeps for documentation, routed to our links and nowhere else."""

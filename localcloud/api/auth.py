@@ -36,10 +36,8 @@ class Caller:
     arn: str
     userid: str
     tags: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def role_arn(self) -> str | None:
-        return f"arn:aws:iam::{ACCOUNT}:role/{self.name}" if self.kind == "role" else None
+    role_arn: str | None = None
+    """with its path, for a role"""
 
 
 def service_caller(name: str) -> Caller:
@@ -134,7 +132,7 @@ class Credentials:
                 if key.access_key_id == access_key:
                     if key.status != "Active":
                         break
-                    tags = {tag["Key"]: tag["Value"] for tag in getattr(user, "tags", None) or []}
+                    tags = get_backend("iam")[ACCOUNT]["aws"].tagger.get_tag_dict_for_resource(user.arn)
                     return Caller("user", user.name, user.arn, user.id, tags), key.secret_access_key
         raise AwsError("InvalidClientTokenId", "The security token included in the request is invalid.", 403)
 
@@ -145,8 +143,8 @@ def _role_caller(session: Session) -> Caller:
     if role is None:
         raise AwsError("InvalidClientTokenId", "The security token included in the request is invalid.", 403)
     arn = f"arn:aws:sts::{ACCOUNT}:assumed-role/{session.role}/{session.name}"
-    tags = {key: tag["Value"] if isinstance(tag, dict) else str(tag) for key, tag in (role.tags or {}).items()}
-    return Caller("role", session.role, arn, f"{role.id}:{session.name}", tags)
+    tags = {tag["Key"]: tag["Value"] for tag in role.tags or []}
+    return Caller("role", session.role, arn, f"{role.id}:{session.name}", tags, role.arn)
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ SERVICES: Mapping[str, str] = {
 }
 
 # Importing one registers what it answers.
-EXTENSIONS = ("autoscaling", "ec2", "efs", "iam", "images", "quotas", "ssm", "sts")
+EXTENSIONS = ("autoscaling", "ec2", "efs", "iam", "images", "quotas", "s3", "ssm", "sts")
 
 _READS = ("Describe", "Get", "List", "Head", "Select", "Search", "Lookup", "Simulate", "Validate", "AssumeRole")
 
@@ -85,16 +85,30 @@ class Front:
             call = Call(self._cloud, service, model.name, params, record.region, caller)
             return self._perform(call, model, environ, start_response, record)
         except AwsError as error:
-            record.result, record.status = error.code, error.status
-            return _respond(start_response, *_serialize(service or "sts", model, environ, error))
+            return self._refuse(error, service, model, environ, start_response, record)
+        except NotImplementedError as error:
+            # moto's word for what it does not know. Not an error of 500: clients would try again and again.
+            refusal = AwsError("UnsupportedOperation", f"The local cloud has no {record.operation}: {error}", 400)
+            return self._refuse(refusal, service, model, environ, start_response, record)
         except Exception as error:
             log.exception("%s.%s failed", record.service, record.operation)
-            record.result, record.status = "InternalError", 500
             failure = AwsError("InternalError", f"The local cloud failed: {error!r}. Its log says more.", 500)
-            return _respond(start_response, *_serialize(service or "sts", model, environ, failure))
+            return self._refuse(failure, service, model, environ, start_response, record)
         finally:
             record.milliseconds = round((time.time() - started) * 1000, 1)
             self._cloud.calls.add(record)
+
+    def _refuse(
+        self,
+        error: AwsError,
+        service: str,
+        model: OperationModel | None,
+        environ: Environ,
+        start_response: StartResponse,
+        record: Record,
+    ) -> Iterable[bytes]:
+        record.result, record.status = error.code, error.status
+        return _respond(start_response, *_serialize(service or "sts", model, environ, error))
 
     def _identify(
         self, signature: Signature | None, environ: Environ, headers: Mapping[str, str], body: bytes, record: Record
@@ -222,8 +236,8 @@ class _Refused(Exception):
 
     def __init__(self, error: AwsError) -> None:
         super().__init__(error.message)
-        self.code = error.code
-        self.message = error.message
+        # Some errors tell more than code and message: the id of what exists already, say.
+        self.__dict__.update(vars(error))
 
 
 def _serialize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -34,12 +33,12 @@ def pip_folders() -> list[str]:
     return sorted(folder for folder in folders if os.path.isdir(folder))
 
 
-def write_host_settings(root: Path) -> None:
-    """pip's settings and the host's certificates, into a root folder."""
+def write_host_settings(root: Path, authority: str = "") -> None:
+    """pip's settings, and the host's certificates with one more authority among them, into a root folder."""
     bundle = root / "etc/ssl/certs/ca-certificates.crt"
     if HOST_BUNDLE.is_file():
         bundle.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(HOST_BUNDLE, bundle)
+        bundle.write_text(HOST_BUNDLE.read_text(encoding="ascii", errors="ignore") + authority, encoding="ascii")
     settings = {**pip_settings(), "cert": "/etc/ssl/certs/ca-certificates.crt", "disable-pip-version-check": "1"}
     lines = ["[global]", *(f"{name} = {value}" for name, value in sorted(settings.items()))]
     (root / "etc").mkdir(parents=True, exist_ok=True)

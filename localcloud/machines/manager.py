@@ -22,12 +22,10 @@ from localcloud.machines.metadata import Metadata, MetadataServer
 from localcloud.machines.network import HostNetwork, Vpc
 from localcloud.machines.nspawn import Limits, Machine
 from localcloud.machines.resolver import Resolver
-from localcloud.settings import EDGE_ADDRESS, METADATA_ADDRESS, PORT, RESOLVER_ADDRESS
+from localcloud.settings import METADATA_ADDRESS, RESOLVER_ADDRESS
 from localcloud.views import InstanceView
 
 log = logging.getLogger(__name__)
-
-ENDPOINT = f"http://{EDGE_ADDRESS}:{PORT}"
 
 _CREDENTIAL_SECONDS = 6 * 3600
 
@@ -62,11 +60,12 @@ class Kept:
 class HostMachines:
     """Machines on this host; `Machines` in cloud.py says what each method means."""
 
-    def __init__(self, cloud: Cloud, folder: Path, layers_of: Callable[[str], Sequence[Path]], limits: Limits) -> None:
+    def __init__(self, cloud: Cloud, folder: Path, layers_of: Callable[[str], Sequence[Path]], limits: Limits, authority: str) -> None:
         self._cloud = cloud
         self._folder = folder
         self._layers_of = layers_of
         self._limits = limits
+        self._authority = authority
         self._kept: dict[str, Kept] = {}
         self.file_systems = FileSystems(folder / "efs")
         self.metadata = Metadata(cloud.clock, self._credentials_of)
@@ -194,12 +193,12 @@ class HostMachines:
             kept.changed.wait()
         if kept.changed.is_set():
             return "stopped"
-        files = nspawn.files_for(view, ENDPOINT)
+        files = nspawn.files_for(view)
         if apt_lock:
             unit = "/etc/systemd/system/busy-apt.service"
             files[unit] = (0o644, _APT_LOCK_UNIT.format(seconds=apt_lock).encode())
             files["/etc/systemd/system/multi-user.target.wants/busy-apt.service"] = files[unit]
-        kept.machine.prepare(files)
+        kept.machine.prepare(files, self._authority)
         while True:
             kept.machine.boot(namespace, view.private_dns.partition(".")[0])
             watcher = threading.Thread(target=self._end_when_wished, args=(kept,), daemon=True)

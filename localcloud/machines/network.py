@@ -16,7 +16,7 @@ from pathlib import Path
 from localcloud.errors import Refusal
 from localcloud.machines import namespaces
 from localcloud.machines.ruleset import TABLE, UPLINK, ruleset
-from localcloud.settings import EDGE_ADDRESS, METADATA_ADDRESS, PORT, PUBLIC_NETWORK, RESOLVER_ADDRESS, TRANSIT_NETWORK
+from localcloud.settings import EDGE_ADDRESS, METADATA_ADDRESS, PUBLIC_NETWORK, RESOLVER_ADDRESS, TLS_PORT, TRANSIT_NETWORK
 from localcloud.views import InstanceView, VpcView
 
 log = logging.getLogger(__name__)
@@ -260,7 +260,7 @@ table ip {TABLE} {{
     type filter hook input priority 0; policy accept;
     iifname != "{LINK_PREFIX}*" accept
     ct state established,related accept
-    ip daddr {EDGE_ADDRESS} tcp dport {PORT} accept
+    ip daddr {EDGE_ADDRESS} tcp dport {TLS_PORT} accept
     ip daddr {EDGE_ADDRESS} icmp type echo-request accept
     drop
   }}

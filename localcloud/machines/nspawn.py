@@ -45,13 +45,13 @@ class Machine:
     def console_file(self) -> Path:
         return self.folder / "console.log"
 
-    def prepare(self, files: Mapping[str, tuple[int, bytes]]) -> None:
-        """A disk, made when the machine is new; kept when it is started again."""
+    def prepare(self, files: Mapping[str, tuple[int, bytes]], authority: str) -> None:
+        """A disk, made when the machine is new; kept when it is started again. `authority` is whom it trusts for AWS."""
         upper = self.folder / "upper"
         if not upper.exists():
             for name in ("upper", "work", "root"):
                 (self.folder / name).mkdir(parents=True, exist_ok=True)
-            write_host_settings(upper)
+            write_host_settings(upper, authority)
         for path, (mode, content) in files.items():
             target = upper / path.lstrip("/")
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -177,21 +177,21 @@ def _forget(name: str) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def files_for(machine: InstanceView, endpoint: str) -> dict[str, tuple[int, bytes]]:
+def files_for(machine: InstanceView) -> dict[str, tuple[int, bytes]]:
     """What is in a machine from its first moment because of who it is."""
     domain = machine.private_dns.partition(".")[2]
     hostname = machine.private_dns.partition(".")[0]
-    variables = f"AWS_ENDPOINT_URL={endpoint}\n"
-    unit = f"[Manager]\nDefaultEnvironment=AWS_ENDPOINT_URL={endpoint}\n"
+    # For AWS clients that bring certificates of their own along.
+    trust = "AWS_CA_BUNDLE=/etc/ssl/certs/ca-certificates.crt"
     files = {
         "/etc/hostname": (0o644, f"{hostname}\n".encode()),
         "/etc/resolv.conf": (
             0o644,
             f"nameserver 169.254.169.253\nsearch {domain}\noptions timeout:2 attempts:2\n".encode(),
         ),
-        "/etc/environment": (0o644, f"HWLOC_COMPONENTS=-gl\n{variables}".encode()),
-        "/etc/systemd/system.conf.d/20-endpoint.conf": (0o644, unit.encode()),
-        "/etc/sudoers.d/10-endpoint": (0o440, b'Defaults env_keep += "AWS_ENDPOINT_URL"\n'),
+        "/etc/environment": (0o644, f"HWLOC_COMPONENTS=-gl\n{trust}\n".encode()),
+        "/etc/systemd/system.conf.d/20-aws.conf": (0o644, f"[Manager]\nDefaultEnvironment={trust}\n".encode()),
+        "/etc/sudoers.d/10-aws": (0o440, b'Defaults env_keep += "AWS_CA_BUNDLE"\n'),
     }
     if machine.gpus:
         files["/usr/bin/nvidia-smi"] = (0o755, nvidia_smi(machine).encode())

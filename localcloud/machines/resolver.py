@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+from localcloud.settings import EDGE_ADDRESS
 from localcloud.views import VpcView
 
 log = logging.getLogger(__name__)
@@ -44,6 +45,8 @@ def look_up(name: str, kind: int, vpc: VpcView, zone: str | None) -> Own:
         address = _as_address(match)
         inside = next((machine.private_ip for machine in vpc.instances if machine.public_ip == address), address)
         return True, inside if kind == _TYPE_A else None
+    if name.endswith(".amazonaws.com"):
+        return True, EDGE_ADDRESS if kind == _TYPE_A else None
     if match := _REVERSE.match(name):
         address = ".".join(reversed(match.groups()))
         machine = next((machine for machine in vpc.instances if machine.private_ip == address), None)

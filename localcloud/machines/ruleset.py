@@ -9,7 +9,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterable, Iterator
 
-from localcloud.settings import EDGE_ADDRESS, METADATA_ADDRESS, PORT, RESOLVER_ADDRESS
+from localcloud.settings import EDGE_ADDRESS, METADATA_ADDRESS, RESOLVER_ADDRESS, TLS_PORT
 from localcloud.views import InstanceView, MountTargetView, Permission, SecurityGroupView, SubnetView, VpcView
 
 TABLE = "localcloud"
@@ -135,7 +135,7 @@ def _internet(vpc: VpcView, machines: list[InstanceView]) -> Iterator[str]:
     nats = _nat_addresses(vpc)
     for subnet in vpc.subnets:
         if subnet.s3_endpoint:
-            yield f"ip saddr {subnet.cidr} ip daddr {EDGE_ADDRESS} tcp dport {PORT} accept"
+            yield f"ip saddr {subnet.cidr} ip daddr {EDGE_ADDRESS} tcp dport {TLS_PORT} accept"
         for destination, kind, target in _outside(subnet):
             to = _to(destination)
             if kind == "internet":

@@ -1,0 +1,45 @@
+"""A real local cloud, and a small network in it for each test: plain boto3 and ssh, nothing of ours on the client's side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from localcloud.tests.integration.kit import Clients, Network, command, environment, localcloud, remove_everything
+
+
+@pytest.fixture(scope="session")
+def cloud() -> Iterator[Clients]:
+    """The local cloud, up for the whole session. One that is up already is somebody's: it is not touched."""
+    if localcloud("status").returncode == 0:
+        pytest.fail("a local cloud is up on this machine: end it with localcloud down, then test again")
+    started = localcloud("up")
+    assert started.returncode == 0, started.stderr
+    try:
+        yield Clients(environment())
+    finally:
+        ended = localcloud("down")
+        assert ended.returncode == 0, ended.stderr
+
+
+@pytest.fixture(scope="session")
+def key(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A key pair of the person who tests; its public half is registered as key pair `tester`."""
+    path = tmp_path_factory.mktemp("keys") / "tester"
+    command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(path))
+    return path
+
+
+@pytest.fixture
+def network(cloud: Clients, key: Path) -> Iterator[Network]:
+    """A VPC with a public and a private subnet; whatever a test has made in it is gone afterwards."""
+    made = Network.create(cloud, key)
+    try:
+        yield made
+    finally:
+        localcloud("fault", "clear")
+        remove_everything(cloud)
+
+

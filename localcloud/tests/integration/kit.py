@@ -1,0 +1,280 @@
+"""What the tests on real machines share: clients, a network, ssh, waiting for a condition."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import secrets
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import boto3
+from botocore.config import Config
+
+T = TypeVar("T")
+
+OPERATOR = "198.51.100.1/32"
+"""The address from which machines see whoever tests come."""
+
+TRUST_EC2 = {
+    "Version": "2012-10-17",
+    "Statement": [{"Effect": "Allow", "Principal": {"Service": "ec2.amazonaws.com"}, "Action": "sts:AssumeRole"}],
+}
+
+
+def command(*words: str, timeout: float = 120, **more: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(words, capture_output=True, text=True, timeout=timeout, check=False, **more)
+
+
+def localcloud(*words: str, timeout: float = 300) -> subprocess.CompletedProcess[str]:
+    """The command line, as a person would use it."""
+    return command(sys.executable, "-m", "localcloud", *words, timeout=timeout)
+
+
+def environment() -> dict[str, str]:
+    """What `eval "$(localcloud env)"` sets."""
+    lines = localcloud("env").stdout.splitlines()
+    return dict(line.removeprefix("export ").split("=", 1) for line in lines)
+
+
+def wait_for(condition: Callable[[], T], seconds: float, what: str) -> T:
+    """What the condition returns when it is true at last."""
+    deadline = time.monotonic() + seconds
+    while not (value := condition()):
+        if time.monotonic() > deadline:
+            raise AssertionError(f"{what}: not within {seconds:.0f} s (last: {value!r})")
+        time.sleep(0.2)  # between two looks at the condition
+    return value
+
+
+class Clients:
+    """boto3 clients for a set of credentials."""
+
+    def __init__(self, variables: dict[str, str]) -> None:
+        self.variables = variables
+        self._session = boto3.Session(
+            variables["AWS_ACCESS_KEY_ID"],
+            variables["AWS_SECRET_ACCESS_KEY"],
+            variables.get("AWS_SESSION_TOKEN"),
+            region_name=variables.get("AWS_DEFAULT_REGION", "us-east-1"),
+        )
+
+    def __getattr__(self, service: str) -> Any:
+        config = Config(retries={"total_max_attempts": 1})
+        client = self._session.client(
+            service.replace("_", "-"), endpoint_url=self.variables["AWS_ENDPOINT_URL"], config=config
+        )
+        setattr(self, service, client)
+        return client
+
+    def as_role(self, role_arn: str, name: str = "tester") -> Clients:
+        given = self.sts.assume_role(RoleArn=role_arn, RoleSessionName=name)["Credentials"]
+        variables = {
+            **self.variables,
+            "AWS_ACCESS_KEY_ID": given["AccessKeyId"],
+            "AWS_SECRET_ACCESS_KEY": given["SecretAccessKey"],
+            "AWS_SESSION_TOKEN": given["SessionToken"],
+        }
+        return Clients(variables)
+
+    def instances(self, *ids: str, **filters: str) -> list[dict[str, Any]]:
+        wanted = [{"Name": name.replace("_", "-"), "Values": [value]} for name, value in filters.items()]
+        found = self.ec2.describe_instances(InstanceIds=list(ids), Filters=wanted)["Reservations"]
+        return [instance for reservation in found for instance in reservation["Instances"]]
+
+    def instance(self, name: str) -> dict[str, Any]:
+        return self.instances(name)[0]
+
+    def group(self, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = self.autoscaling.describe_auto_scaling_groups(AutoScalingGroupNames=[name])[
+            "AutoScalingGroups"
+        ][0]
+        return found
+
+    def in_service(self, name: str) -> list[str]:
+        return [
+            member["InstanceId"] for member in self.group(name)["Instances"] if member["LifecycleState"] == "InService"
+        ]
+
+    def image(self, name: str = "localcloud-debian-12") -> str:
+        found = self.ec2.describe_images(Filters=[{"Name": "name", "Values": [name]}])["Images"]
+        return str(found[0]["ImageId"])
+
+    def role(self, name: str, *statements: dict[str, Any]) -> str:
+        """A role for instances with an instance profile of the same name."""
+        trust = json.dumps(TRUST_EC2)
+        arn: str = self.iam.create_role(RoleName=name, AssumeRolePolicyDocument=trust)["Role"]["Arn"]
+        if statements:
+            self.allow(name, *statements)
+        self.iam.create_instance_profile(InstanceProfileName=name)
+        self.iam.add_role_to_instance_profile(InstanceProfileName=name, RoleName=name)
+        return arn
+
+    def allow(self, role: str, *statements: dict[str, Any]) -> None:
+        document = {"Version": "2012-10-17", "Statement": list(statements)}
+        self.iam.put_role_policy(RoleName=role, PolicyName="test", PolicyDocument=json.dumps(document))
+
+
+@dataclass
+class Network:
+    cloud: Clients
+    key: Path
+    name: str
+    vpc: str
+    public: str
+    private: str
+    group: str
+    """lets the operator in by ssh, and its members talk to each other"""
+    nat: str = ""
+    known: dict[str, str] = field(default_factory=dict)
+
+    @staticmethod
+    def create(cloud: Clients, key: Path) -> Network:
+        name = f"t-{secrets.token_hex(3)}"
+        ec2 = cloud.ec2
+        vpc = ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
+        zone = "us-east-1a"
+        public, private = (
+            ec2.create_subnet(VpcId=vpc, CidrBlock=cidr, AvailabilityZone=zone)["Subnet"]["SubnetId"]
+            for cidr in ("10.0.0.0/24", "10.0.1.0/24")
+        )
+        gateway = ec2.create_internet_gateway()["InternetGateway"]["InternetGatewayId"]
+        ec2.attach_internet_gateway(InternetGatewayId=gateway, VpcId=vpc)
+        _route(ec2, vpc, public, GatewayId=gateway)
+        group = ec2.create_security_group(GroupName=name, Description="test", VpcId=vpc)["GroupId"]
+        ec2.authorize_security_group_ingress(
+            GroupId=group,
+            IpPermissions=[
+                {"IpProtocol": "tcp", "FromPort": 22, "ToPort": 22, "IpRanges": [{"CidrIp": OPERATOR}]},
+                {"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": group}]},
+            ],
+        )
+        if not ec2.describe_key_pairs(Filters=[{"Name": "key-name", "Values": ["tester"]}])["KeyPairs"]:
+            public_half = key.with_suffix(".pub").read_bytes()
+            ec2.import_key_pair(KeyName="tester", PublicKeyMaterial=public_half)
+        return Network(cloud, key, name, vpc, public, private, group)
+
+    def add_nat(self) -> str:
+        """Outbound for the private subnet; returns the public address that it is seen under."""
+        ec2 = self.cloud.ec2
+        address = ec2.allocate_address(Domain="vpc")
+        made = ec2.create_nat_gateway(SubnetId=self.public, AllocationId=address["AllocationId"])["NatGateway"]
+        self.nat = made["NatGatewayId"]
+        _route(ec2, self.vpc, self.private, NatGatewayId=self.nat)
+        return str(address["PublicIp"])
+
+    def launch(self, count: int = 1, *, public: bool = True, wait: bool = True, **more: Any) -> list[str]:
+        interface = {
+            "DeviceIndex": 0,
+            "SubnetId": self.public if public else self.private,
+            "Groups": [self.group],
+            "AssociatePublicIpAddress": public,
+        }
+        wanted = {"ImageId": self.cloud.image(), "InstanceType": "t3.micro", "KeyName": "tester", **more}
+        made = self.cloud.ec2.run_instances(MinCount=count, MaxCount=count, NetworkInterfaces=[interface], **wanted)
+        ids = [instance["InstanceId"] for instance in made["Instances"]]
+        if wait:
+            for name in ids:
+                self.wait_for_ssh(name)
+        return ids
+
+    def template(self, **more: Any) -> str:
+        data = {
+            "ImageId": self.cloud.image(),
+            "InstanceType": "t3.micro",
+            "KeyName": "tester",
+            "SecurityGroupIds": [self.group],
+            **more,
+        }
+        made = self.cloud.ec2.create_launch_template(LaunchTemplateName=self.name, LaunchTemplateData=data)
+        return str(made["LaunchTemplate"]["LaunchTemplateId"])
+
+    def scaling_group(self, size: int, template: str, **more: Any) -> str:
+        self.cloud.autoscaling.create_auto_scaling_group(
+            AutoScalingGroupName=self.name,
+            MinSize=0,
+            MaxSize=size,
+            DesiredCapacity=size,
+            VPCZoneIdentifier=self.private,
+            LaunchTemplate={"LaunchTemplateId": template, "Version": "$Latest"},
+            **more,
+        )
+        return self.name
+
+    def address(self, name: str) -> str:
+        """Where ssh finds an instance: its public address, or its private one behind the bastion."""
+        instance = self.cloud.instance(name)
+        return str(instance.get("PublicIpAddress") or instance.get("PrivateIpAddress"))
+
+    def ssh(self, name: str, *words: str, via: str | None = None, timeout: float = 60) -> subprocess.CompletedProcess[str]:
+        """Plain ssh. Host keys are not this file's subject: they are compared with the API's in a test of their own."""
+        options = [
+            "-i", str(self.key), "-o", "BatchMode=yes", "-o", "ConnectTimeout=5", "-o", "LogLevel=ERROR",
+            "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null",
+        ]  # fmt: skip
+        if via is not None:
+            hop = " ".join(["ssh", *options, "-W", "%h:%p", f"ubuntu@{self.address(via)}"])
+            options += ["-o", f"ProxyCommand={hop}"]
+        return command("ssh", *options, f"ubuntu@{self.address(name)}", *words, timeout=timeout)
+
+    def wait_for_ssh(self, name: str, via: str | None = None, seconds: float = 60) -> None:
+        wait_for(lambda: self.ssh(name, "true", via=via).returncode == 0, seconds, f"ssh to {name}")
+
+    def says(self, name: str, *words: str, via: str | None = None) -> str:
+        """What a command prints that has to succeed."""
+        done = self.ssh(name, *words, via=via)
+        assert done.returncode == 0, f"{words} in {name}: {done.returncode} {done.stdout} {done.stderr}"
+        return done.stdout.strip()
+
+
+def _route(ec2: Any, vpc: str, subnet: str, **target: str) -> None:
+    table = ec2.create_route_table(VpcId=vpc)["RouteTable"]["RouteTableId"]
+    ec2.create_route(RouteTableId=table, DestinationCidrBlock="0.0.0.0/0", **target)
+    ec2.associate_route_table(RouteTableId=table, SubnetId=subnet)
+
+
+def user_data(script: str) -> str:
+    """A script as launch templates want it."""
+    return base64.b64encode(f"#!/bin/sh\n{script}\n".encode()).decode()
+
+
+def remove_everything(cloud: Clients) -> None:
+    """End what costs time in the next test: groups, and with them machines; file systems."""
+    groups = cloud.autoscaling.describe_auto_scaling_groups()["AutoScalingGroups"]
+    for group in groups:
+        cloud.autoscaling.delete_auto_scaling_group(AutoScalingGroupName=group["AutoScalingGroupName"], ForceDelete=True)
+    alive = [i["InstanceId"] for i in cloud.instances() if i["State"]["Name"] not in ("terminated", "shutting-down")]
+    if alive:
+        cloud.ec2.terminate_instances(InstanceIds=alive)
+    wait_for(lambda: all(i["State"]["Name"] == "terminated" for i in cloud.instances()), 60, "all instances ended")
+
+
+def traces() -> dict[str, Sequence[str]]:
+    """Everything of ours that can be seen on this machine: processes, mounts, links, routes, tables, groups."""
+    processes = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                words = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            except OSError:
+                continue
+            if any(name in words for name in ("systemd-nspawn", "bindfs", "localcloud.service")):
+                processes.append(words)
+    mounts = [line.split()[1] for line in Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()]
+    groups = [str(path) for path in Path("/sys/fs/cgroup").rglob("*localcloud*")]
+    return {
+        "processes": processes,
+        "mounts": sorted(mounts),
+        "links": command("ip", "-o", "link").stdout.splitlines(),
+        "routes": command("ip", "route", "show", "table", "all").stdout.splitlines(),
+        "tables": command("nft", "list", "tables").stdout.splitlines(),
+        "groups": sorted(groups),
+        "forwarding": [Path("/proc/sys/net/ipv4/ip_forward").read_text(encoding="ascii")],
+        "namespaces": sorted(os.listdir("/run/netns")) if Path("/run/netns").exists() else [],
+    }

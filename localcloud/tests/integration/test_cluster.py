@@ -1,0 +1,154 @@
+"""What a cluster needs, end to end: a group of machines in a private subnet, reached through a public one."""
+
+from __future__ import annotations
+
+import base64
+import json
+
+from localcloud.tests.integration.kit import Network, localcloud, user_data, wait_for
+
+# Run by cloud-init in each machine: who am I, by the role's credentials from the metadata service.
+WHO_AM_I = """
+python3 - > /tmp/who.json <<'END'
+import boto3, json
+print(json.dumps({"arn": boto3.client("sts", region_name="us-east-1").get_caller_identity()["Arn"]}))
+END
+"""
+
+
+def test_a_private_group_behind_a_bastion_keeps_its_size(network: Network) -> None:
+    cloud = network.cloud
+    network.add_nat()
+    cloud.role(network.name)
+    profile = {"Name": network.name}
+    metadata = {"HttpTokens": "required", "HttpPutResponseHopLimit": 1}
+    template = network.template(UserData=user_data(WHO_AM_I), IamInstanceProfile=profile, MetadataOptions=metadata)
+    group = network.scaling_group(3, template)
+    (bastion,) = network.launch()
+
+    members = wait_for(lambda: found if len(found := cloud.in_service(group)) == 3 else None, 30, "three in service")
+    for member in members:
+        network.wait_for_ssh(member, via=bastion)
+        who = wait_for(lambda: network.ssh(member, "cat /tmp/who.json", via=bastion).stdout, 30, "user data has run")
+        assert json.loads(who)["arn"].endswith(f":assumed-role/{network.name}/{member}")
+        shown = cloud.instance(member)
+        assert "PublicIpAddress" not in shown
+        assert network.says(member, "hostname -I", via=bastion) == shown["PrivateIpAddress"]
+
+    # The operator's machine has no way to a private address, and neither has the bastion's own address any but ssh.
+    assert network.ssh(members[0], "true", timeout=30).returncode != 0
+
+    assert localcloud("fault", "kill", members[0]).returncode == 0
+    replaced = wait_for(
+        lambda: [name for name in cloud.in_service(group) if name not in members] if len(cloud.in_service(group)) == 3 else [],
+        40,
+        "a replacement in service",
+    )
+    assert cloud.instance(members[0])["State"]["Name"] == "terminated"
+    network.wait_for_ssh(replaced[0], via=bastion)
+    causes = [
+        activity["Cause"]
+        for activity in cloud.autoscaling.describe_scaling_activities(AutoScalingGroupName=group)["Activities"]
+    ]
+    assert any("taken out of service in response to an EC2 health check" in cause for cause in causes)
+
+
+def test_capacity_that_is_missing_is_said_and_filled_when_it_comes(network: Network) -> None:
+    cloud = network.cloud
+    assert localcloud("fault", "capacity", "2", "--type", "t3.micro", "--zone", "us-east-1a").returncode == 0
+    group = network.scaling_group(3, network.template())
+    wait_for(lambda: len(cloud.in_service(group)) == 2, 30, "two in service")
+
+    def failed() -> list[str]:
+        found = cloud.autoscaling.describe_scaling_activities(AutoScalingGroupName=group)["Activities"]
+        return [activity["StatusMessage"] for activity in found if activity["StatusCode"] == "Failed"]
+
+    said = wait_for(failed, 20, "an activity that says why")
+    assert "sufficient t3.micro capacity in the Availability Zone you requested (us-east-1a)" in said[0]
+    assert cloud.group(group)["DesiredCapacity"] == 3
+
+    assert localcloud("fault", "clear").returncode == 0
+    wait_for(lambda: len(cloud.in_service(group)) == 3, 60, "the third in service")
+
+
+def test_a_launch_hook_holds_an_instance_until_somebody_answers(network: Network) -> None:
+    cloud = network.cloud
+    hook = {
+        "LifecycleHookName": "ready",
+        "LifecycleTransition": "autoscaling:EC2_INSTANCE_LAUNCHING",
+        "DefaultResult": "ABANDON",
+        "HeartbeatTimeout": 300,
+    }
+    group = network.scaling_group(1, network.template(), LifecycleHookSpecificationList=[hook])
+
+    def waiting(besides: str = "") -> str:
+        members = cloud.group(group)["Instances"]
+        found = [m["InstanceId"] for m in members if m["LifecycleState"] == "Pending:Wait" and m["InstanceId"] != besides]
+        return found[0] if found else ""
+
+    def answer(name: str, result: str) -> None:
+        cloud.autoscaling.complete_lifecycle_action(
+            AutoScalingGroupName=group, LifecycleHookName="ready", InstanceId=name, LifecycleActionResult=result
+        )
+
+    first = wait_for(waiting, 30, "an instance in Pending:Wait")
+    assert cloud.instance(first)["State"]["Name"] == "running"
+    answer(first, "ABANDON")
+    second = wait_for(lambda: waiting(besides=first), 40, "a replacement in Pending:Wait")
+    wait_for(lambda: cloud.instance(first)["State"]["Name"] == "terminated", 20, "the abandoned one terminated")
+    answer(second, "CONTINUE")
+    wait_for(lambda: cloud.in_service(group) == [second], 20, "the second in service")
+
+
+def test_the_console_has_the_host_keys_that_ssh_meets(network: Network) -> None:
+    cloud = network.cloud
+    (machine,) = network.launch()
+    met = network.says(machine, "cat /etc/ssh/ssh_host_ed25519_key.pub").split()[1]
+
+    def said() -> str:
+        output = cloud.ec2.get_console_output(InstanceId=machine, Latest=True).get("Output", "")
+        return str(output) if "END SSH HOST KEY KEYS" in output else ""
+
+    console = wait_for(said, 20, "host keys on the console")
+    assert met in console
+    assert met in localcloud("console", machine).stdout
+    done = localcloud("exec", machine, "--", "sh", "-c", "id -un; exit 3")
+    assert (done.stdout.strip(), done.returncode) == ("root", 3)
+
+
+def test_a_disk_outlives_stop_start_and_reboot(network: Network) -> None:
+    cloud = network.cloud
+    (machine,) = network.launch()
+    network.says(machine, "echo kept > kept && sync")
+    before = cloud.instance(machine)
+
+    cloud.ec2.reboot_instances(InstanceIds=[machine])
+    wait_for(lambda: _uptime(network, machine) < 30, 40, "the machine came up again")
+    assert network.says(machine, "cat kept") == "kept"
+
+    cloud.ec2.stop_instances(InstanceIds=[machine])
+    wait_for(lambda: cloud.instance(machine)["State"]["Name"] == "stopped", 30, "stopped")
+    assert network.ssh(machine, "true", timeout=20).returncode != 0
+    cloud.ec2.start_instances(InstanceIds=[machine])
+    network.wait_for_ssh(machine)
+    after = cloud.instance(machine)
+    assert network.says(machine, "cat kept") == "kept"
+    assert after["PrivateIpAddress"] == before["PrivateIpAddress"]
+
+    # A machine that is shut down from inside is an instance that is stopped.
+    network.ssh(machine, "sudo systemctl poweroff")
+    wait_for(lambda: cloud.instance(machine)["State"]["Name"] == "stopped", 30, "stopped from inside")
+
+
+def _uptime(network: Network, machine: str) -> float:
+    done = network.ssh(machine, "systemctl show -p UserspaceTimestampMonotonic --value; ps -o etimes= -p 1")
+    return float(done.stdout.split()[-1]) if done.returncode == 0 else 1e9
+
+
+def test_user_data_and_gpus_are_as_the_type_has_them(network: Network) -> None:
+    script = base64.b64decode(user_data("nvidia-smi -L > /tmp/gpus")).decode()
+    (machine,) = network.launch(InstanceType="p3.8xlarge", UserData=script)
+    listed = wait_for(lambda: network.ssh(machine, "cat /tmp/gpus").stdout, 20, "user data has run")
+    assert [line.split(":")[0] for line in listed.splitlines()] == ["GPU 0", "GPU 1", "GPU 2", "GPU 3"]
+    query = "nvidia-smi --query-gpu=name,memory.total --format=csv,noheader"
+    assert len(network.says(machine, query).splitlines()) == 4
