@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from localcloud.api.ec2_instance import InterfaceSpec
+from localcloud.api.ec2_moto import check_free
 from localcloud.api.ec2_records import (
     backend_of,
     group_named,
@@ -84,6 +85,8 @@ def _interface(
     address = item.get("PrivateIpAddress") or next(
         (one["PrivateIpAddress"] for one in addresses if one.get("Primary")), None
     )
+    if address:
+        check_free(subnet, address)
     wanted = item.get("AssociatePublicIpAddress")
     return InterfaceSpec(
         index=index,
@@ -101,6 +104,8 @@ def _interface(
 def _primary(region: str, asked: Mapping[str, Any]) -> InterfaceSpec:
     backend = backend_of(region)
     subnet = subnet_named(backend, str(asked["SubnetId"])) if asked.get("SubnetId") else _default_subnet(region, asked)
+    if asked.get("PrivateIpAddress"):
+        check_free(subnet, str(asked["PrivateIpAddress"]))
     return InterfaceSpec(
         index=0,
         card=0,

@@ -18,6 +18,8 @@ from moto.ec2.models.core import TaggedEC2Resource
 from moto.ec2.models.route_tables import Route
 from moto.ec2.models.subnets import Subnet
 
+from localcloud.errors import AwsError
+
 # What DescribeTags and TagSpecifications call a resource, by the prefix of its id.
 RESOURCE_TYPES = {
     "acl": "network-acl",
@@ -43,6 +45,13 @@ RESOURCE_TYPES = {
     "vpc": "vpc",
     "vpce": "vpc-endpoint",
 }
+
+
+class Refused(AwsError, EC2ClientError):
+    """A refusal from within moto's records: moto tells it to its callers, and we to ours."""
+
+    def __init__(self, code: str, message: str) -> None:
+        AwsError.__init__(self, code, message)
 
 
 def resource_type_of(resource_id: str) -> str:
@@ -79,7 +88,7 @@ def _take_lowest(self: Any, owner: Any) -> str:
     while offset <= last and str(network[offset]) in self._subnet_ips:
         offset += 1
     if offset > last:
-        raise EC2ClientError(
+        raise Refused(
             "InsufficientFreeAddressesInSubnet",
             f"There are not enough free addresses in subnet '{self.id}' to satisfy the request.",
         )
@@ -89,19 +98,22 @@ def _take_lowest(self: Any, owner: Any) -> str:
     return address
 
 
-def _take_given(self: Any, address: str, owner: Any) -> None:
+def check_free(subnet: Any, address: str) -> None:
+    """Whether a subnet can give the address that somebody wants."""
     try:
-        offset = int(ipaddress.IPv4Address(address)) - int(self.cidr.network_address)
+        offset = int(ipaddress.IPv4Address(address)) - int(subnet.cidr.network_address)
     except ValueError as error:
-        raise EC2ClientError("InvalidParameterValue", f"Invalid IPv4 address: {address}") from error
-    if not 0 <= offset < self.cidr.num_addresses:
-        raise EC2ClientError(
-            "InvalidParameterValue", f"Address {address} does not fall within the subnet's address range"
-        )
-    if offset < 4 or offset == self.cidr.num_addresses - 1:
-        raise EC2ClientError("InvalidParameterValue", f"Address {address} is in subnet's reserved address range")
-    if address in self._subnet_ips:
-        raise EC2ClientError("InvalidIPAddress.InUse", f"Address {address} is in use.")
+        raise Refused("InvalidParameterValue", f"Invalid IPv4 address: {address}") from error
+    if not 0 <= offset < subnet.cidr.num_addresses:
+        raise Refused("InvalidParameterValue", f"Address {address} does not fall within the subnet's address range")
+    if offset < 4 or offset == subnet.cidr.num_addresses - 1:
+        raise Refused("InvalidParameterValue", f"Address {address} is in subnet's reserved address range")
+    if address in subnet._subnet_ips:
+        raise Refused("InvalidIPAddress.InUse", f"Address {address} is in use.")
+
+
+def _take_given(self: Any, address: str, owner: Any) -> None:
+    check_free(self, address)
     self._subnet_ips[address] = owner
 
 
@@ -136,7 +148,7 @@ def _create_network_interface(
     elif holder is None:
         _take_given(subnet, address, "reserved")
     elif isinstance(holder, interfaces.NetworkInterface):
-        raise EC2ClientError("InvalidIPAddress.InUse", f"Address {address} is in use.")
+        raise Refused("InvalidIPAddress.InUse", f"Address {address} is in use.")
     interface = _create_interface(self, subnet, address, listed or None, *args, **more)
     for item in interface.private_ip_addresses:
         subnet._subnet_ips[item["PrivateIpAddress"]] = interface
@@ -158,7 +170,7 @@ def _is_inside(subnet: Any, address: str) -> bool:
 def _delete_network_interface(self: Any, eni_id: str) -> None:
     interface = self.enis.pop(eni_id, None)
     if interface is None:
-        raise EC2ClientError("InvalidNetworkInterfaceID.NotFound", f"The network interface '{eni_id}' does not exist")
+        raise Refused("InvalidNetworkInterfaceID.NotFound", f"The network interface '{eni_id}' does not exist")
     for item in interface.private_ip_addresses:
         _give_back(interface.subnet, item["PrivateIpAddress"])
     self.tags.pop(eni_id, None)

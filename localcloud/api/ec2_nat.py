@@ -10,6 +10,7 @@ from moto.ec2.models.nat_gateways import NatGateway
 
 from localcloud.api.ec2_addresses import address_named, bind
 from localcloud.api.ec2_filters import Values, chosen, page, refuse_dry_run, tag_list, tags_of
+from localcloud.api.ec2_moto import check_free
 from localcloud.api.ec2_records import (
     SHOWN_AFTER_DEATH,
     backend_of,
@@ -62,6 +63,8 @@ def create_nat_gateway(call: Call) -> dict[str, Any]:
     if not public and params.get("AllocationId"):
         raise AwsError("InvalidParameterCombination", "A private NAT gateway has no Elastic IP address.")
     address = address_named(region, str(params["AllocationId"])) if public else None
+    if params.get("PrivateIpAddress"):
+        check_free(subnet, str(params["PrivateIpAddress"]))
     refuse_dry_run(params)
     failure = _failure(backend, subnet, address)
     interface = backend.create_network_interface(subnet, params.get("PrivateIpAddress"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from localcloud.api.ec2_instance import Launch
 from localcloud.api.ec2_records import instances_in, zones_of
 from localcloud.api.ec2_types import vcpus, zones_with
@@ -24,20 +26,30 @@ def room(cloud: Cloud, launch: Launch, least: int, most: int) -> int:
             "that the specified instance type belongs to. Please visit http://aws.amazon.com/contact-us/ec2-request to "
             "request an adjustment to this limit.",
         )
-    count = min(most, quota)
-    for spec in launch.interfaces:
-        free = spec.subnet.available_ip_address_count
-        if spec.existing is None and free < least:
-            raise AwsError(
-                "InsufficientFreeAddressesInSubnet",
-                f"There are not enough free addresses in subnet '{spec.subnet.id}' to satisfy the requested "
-                "number of instances.",
-            )
-        count = min(count, free) if spec.existing is None else 1
+    count = min(most, quota, _addresses_left(launch, least))
     capacity = cloud.faults.capacity_left(launch.type, launch.zone)
     if capacity is not None and capacity < least:
         raise no_capacity(cloud, launch.region, launch.type, launch.zone)
     return count if capacity is None else min(count, capacity)
+
+
+def _addresses_left(launch: Launch, least: int) -> int:
+    """How many instances the subnets have addresses for."""
+    if any(spec.existing is not None or spec.address is not None for spec in launch.interfaces):
+        if least > 1:
+            raise AwsError(
+                "InvalidParameterCombination", "One address or network interface cannot be that of several instances."
+            )
+        return 1
+    needed = Counter(spec.subnet.id for spec in launch.interfaces)
+    subnets = {spec.subnet.id: spec.subnet for spec in launch.interfaces}
+    for key, each in needed.items():
+        if subnets[key].available_ip_address_count < each * least:
+            raise AwsError(
+                "InsufficientFreeAddressesInSubnet",
+                f"There are not enough free addresses in subnet '{key}' to satisfy the requested number of instances.",
+            )
+    return min(subnets[key].available_ip_address_count // each for key, each in needed.items())
 
 
 def quota_room(cloud: Cloud, launch: Launch) -> int:

@@ -82,7 +82,7 @@ def get_parameters(call: Call) -> dict[str, Any]:
 @answers("ssm", "GetParametersByPath")
 def get_parameters_by_path(call: Call) -> dict[str, Any]:
     path = str(call.params.get("Path", "")).rstrip("/") + "/"
-    if not _is_ours(path) and not "/aws/service/deeplearning/".startswith(path):
+    if not path.startswith("/aws/service/") or not ("/aws/service/deeplearning/".startswith(path) or _is_ours(path)):
         return call.moto()
     found = {name: value for name, value in parameters(call.cloud).items() if name.startswith(path)}
     if not call.params.get("Recursive"):

@@ -1,12 +1,18 @@
-"""An EC2 to ask, and machines that only write down what they were told."""
+"""An EC2 to ask, machines that only write down what they were told, and the API over HTTP."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from typing import Any
+
 import pytest
 
+from localcloud.api.front import Front
 from localcloud.clock import ManualClock
 from localcloud.cloud import Cloud
+from localcloud.server import HttpServer
 from localcloud.tests.unit.ec2_kit import Ec2, Recorder
+from localcloud.tests.unit.rules_kit import Aws
 
 
 @pytest.fixture
@@ -18,3 +24,29 @@ def machines(cloud: Cloud) -> Recorder:
 @pytest.fixture
 def ec2(cloud: Cloud, clock: ManualClock, machines: Recorder) -> Ec2:
     return Ec2(cloud, clock)
+
+
+class Swapped:
+    """An application in whose place each test puts its own: a server takes half a second to stop."""
+
+    front: Front
+
+    def __call__(self, *given: Any) -> Iterable[bytes]:
+        return self.front(*given)
+
+
+@pytest.fixture(scope="session")
+def http() -> Iterator[tuple[Swapped, int]]:
+    app = Swapped()
+    server = HttpServer(app, "127.0.0.1", 0)
+    server.start()
+    yield app, server.port
+    server.stop()
+
+
+@pytest.fixture
+def aws(cloud: Cloud, http: tuple[Swapped, int]) -> Aws:
+    """The API over HTTP. Clients sign with the time that it really is: give the clock that, too."""
+    app, port = http
+    app.front = Front(cloud)
+    return Aws(cloud, port)

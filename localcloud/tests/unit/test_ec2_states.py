@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from localcloud.tests.unit.ec2_kit import REGION, Ec2, Recorder
 
 from localcloud.api.ec2 import machine_exited, machine_started
 from localcloud.clock import ManualClock
 from localcloud.cloud import Cloud
 from localcloud.latency import Latency
+from localcloud.tests.unit.ec2_kit import REGION, Ec2, Recorder
 
 
 @pytest.fixture
@@ -175,7 +175,7 @@ def test_an_api_only_instance_goes_the_same_way_by_the_clock_alone(
         states.append(ec2.state(instance))
         clock.advance(seconds)
         states.append(ec2.state(instance))
-    assert states == "pending running stopping stopped pending running shutting-down terminated".split()
+    assert states == ["pending", "running", "stopping", "stopped", "pending", "running", "shutting-down", "terminated"]
     assert machines.calls == []
 
 

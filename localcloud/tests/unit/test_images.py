@@ -1,0 +1,112 @@
+"""Images, and the parameters that name them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from localcloud.api.images import API_ONLY, BASE, Image, path_of, register
+from localcloud.cloud import Cloud
+from localcloud.tests.unit.ec2_kit import Ec2
+
+UBUNTU = "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-22.04/latest/ami-id"
+
+
+def test_ids_are_the_same_always_and_everywhere() -> None:
+    assert BASE.id == "ami-004d0dbcf26383867"
+    assert Image("x", ("b", "a")).id == Image("x", ("a", "b"), Path("/else")).id != Image("x").id
+
+
+@pytest.mark.parametrize("region", ["us-east-1", "ap-southeast-2"])
+def test_ours_and_no_others_in_every_region(ec2: Ec2, region: str) -> None:
+    found = {one["Name"]: one for one in ec2("DescribeImages", region=region)["Images"]}
+    assert {"localcloud-debian-12", "localcloud-api-only"} <= set(found)
+    assert all(name.startswith(("localcloud-", "Deep Learning ")) for name in found)
+    base = found["localcloud-debian-12"]
+    assert base["ImageId"] == BASE.id
+    assert (base["Architecture"], base["State"], base["RootDeviceName"]) == ("x86_64", "available", "/dev/sda1")
+    assert base["ImageOwnerAlias"] == "amazon"
+    assert ec2("DescribeSnapshots", region=region)["Snapshots"] == []
+
+
+@pytest.mark.parametrize(
+    ("params", "names"),
+    [
+        ({"ImageIds": [API_ONLY.id]}, ["localcloud-api-only"]),
+        ({"Filters": [{"Name": "name", "Values": ["localcloud-*"]}]}, ["localcloud-debian-12", "localcloud-api-only"]),
+        (
+            {"Owners": ["amazon"], "Filters": [{"Name": "name", "Values": ["Deep Learning Base*(Ubuntu 22.04)*"]}]},
+            ["Deep Learning Base OSS Nvidia Driver GPU AMI (Ubuntu 22.04) 20261016"],
+        ),
+        ({"Owners": ["self"]}, []),
+        ({"Filters": [{"Name": "architecture", "Values": ["arm64"]}]}, []),
+    ],
+)
+def test_choosing(ec2: Ec2, params: dict[str, Any], names: list[str]) -> None:
+    assert [one["Name"] for one in ec2("DescribeImages", **params)["Images"]] == names
+
+
+@pytest.mark.parametrize(
+    ("image", "code"), [("ami-0123456789abcdef0", "InvalidAMIID.NotFound"), ("debian", "InvalidAMIID.Malformed")]
+)
+def test_images_that_are_none(ec2: Ec2, image: str, code: str) -> None:
+    with ec2.refused(code):
+        ec2("DescribeImages", ImageIds=[image])
+
+
+def test_files_of_an_image(ec2: Ec2, cloud: Cloud) -> None:
+    torch = next(one for one in ec2("DescribeImages")["Images"] if "PyTorch 2.9 (Ubuntu 24.04)" in one["Name"])[
+        "ImageId"
+    ]
+    assert path_of(cloud, BASE.id) is None
+    register(cloud, Image(BASE.name, path=Path("/base"), owner=BASE.owner, family=BASE.family))
+    built = Image("localcloud-debian-12-pytorch", ("pytorch",), family="localcloud-debian-12-pytorch")
+    assert path_of(cloud, torch) == Path("/base")
+    register(cloud, Image(built.name, built.features, Path("/torch"), family=built.family))
+    assert [path_of(cloud, key) for key in (BASE.id, torch, built.id)] == [
+        Path("/base"),
+        Path("/torch"),
+        Path("/torch"),
+    ]
+    assert path_of(cloud, "ami-0") is None
+    assert ec2("DescribeImages", ImageIds=[built.id])["Images"][0]["OwnerId"] == "123456789012"
+    name = "/aws/service/deeplearning/ami/x86_64/localcloud-debian-12-pytorch/latest/ami-id"
+    assert ec2("GetParameter", service="ssm", Name=name)["Parameter"]["Value"] == built.id
+
+
+def test_images_are_made_by_the_command_line_alone(ec2: Ec2) -> None:
+    with ec2.refused("UnsupportedOperation", "localcloud image build"):
+        ec2("CreateImage", InstanceId="i-0", Name="x")
+
+
+def test_parameters_name_images_that_can_be_launched(ec2: Ec2) -> None:
+    answer = ec2("GetParametersByPath", service="ssm", Path="/aws/service/deeplearning", Recursive=True, MaxResults=10)
+    more = ec2(
+        "GetParametersByPath",
+        service="ssm",
+        Path="/aws/service/deeplearning/",
+        Recursive=True,
+        MaxResults=10,
+        NextToken=answer["NextToken"],
+    )
+    found = {one["Name"]: one["Value"] for one in answer["Parameters"] + more["Parameters"]}
+    assert UBUNTU in found
+    for value in found.values():
+        assert ec2.run(ImageId=value)
+    assert ec2.run(ImageId=f"resolve:ssm:{UBUNTU}")["Instances"][0]["ImageId"] == found[UBUNTU]
+
+
+def test_a_parameter_by_itself_and_among_others(ec2: Ec2) -> None:
+    parameter = ec2("GetParameter", service="ssm", Name=UBUNTU)["Parameter"]
+    assert parameter["ARN"] == f"arn:aws:ssm:us-east-1::parameter{UBUNTU}"
+    with ec2.refused("ParameterNotFound"):
+        ec2("GetParameter", service="ssm", Name="/aws/service/deeplearning/ami/x86_64/windows/latest/ami-id")
+    ec2("PutParameter", service="ssm", Name="/mine", Value="v", Type="String")
+    assert ec2("GetParameter", service="ssm", Name="/mine")["Parameter"]["Value"] == "v"
+    names = ["/mine", "/yours", UBUNTU, "/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-6.1-x86_64"]
+    answer = ec2("GetParameters", service="ssm", Names=names)
+    assert [one["Name"] for one in answer["Parameters"]] == ["/mine", UBUNTU]
+    assert answer["InvalidParameters"] == ["/yours", names[3]]
+    assert ec2("GetParametersByPath", service="ssm", Path="/")["Parameters"][0]["Name"] == "/mine"

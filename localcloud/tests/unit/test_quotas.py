@@ -1,0 +1,122 @@
+"""Service quotas, and instance types."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from localcloud.api.ec2 import find_instance
+from localcloud.api.quotas import DEFAULT, family_of
+from localcloud.cloud import Cloud
+from localcloud.tests.unit.ec2_kit import Ec2
+
+QUOTAS: dict[str, Any] = {"service": "service-quotas", "ServiceCode": "ec2"}
+
+
+@pytest.mark.parametrize(
+    ("instance_type", "code"),
+    [
+        ("t3.micro", "L-1216C47A"),
+        ("im4gn.large", "L-1216C47A"),
+        ("g5.xlarge", "L-DB2E81BA"),
+        ("gr6.4xlarge", "L-DB2E81BA"),
+        ("vt1.3xlarge", "L-DB2E81BA"),
+        ("p4d.24xlarge", "L-417A185B"),
+        ("p2.xlarge", "L-417A185B"),
+        ("inf2.xlarge", "L-1945791B"),
+        ("trn1.2xlarge", "L-2C3B7624"),
+        ("hpc6a.48xlarge", "L-F7808C92"),
+        ("dl2q.24xlarge", "L-6E869C2A"),
+        ("x1.16xlarge", "L-7295265B"),
+        ("u-6tb1.metal", "L-43DA4232"),
+    ],
+)
+def test_each_type_counts_towards_one_quota(instance_type: str, code: str) -> None:
+    assert family_of(instance_type).code == code
+
+
+def test_a_fault_lowers_a_quota(ec2: Ec2, cloud: Cloud) -> None:
+    cloud.faults.add("quota", {"code": "L-417A185B"}, 96)
+    values = {one["QuotaCode"]: one["Value"] for one in ec2("ListServiceQuotas", **QUOTAS)["Quotas"]}
+    assert (values["L-417A185B"], values["L-DB2E81BA"]) == (96.0, DEFAULT)
+    quota = ec2("GetServiceQuota", QuotaCode="L-417A185B", **QUOTAS)["Quota"]
+    assert (quota["Value"], quota["QuotaName"]) == (96.0, "Running On-Demand P instances")
+    assert ec2("GetAWSDefaultServiceQuota", QuotaCode="L-417A185B", **QUOTAS)["Quota"]["Value"] == DEFAULT
+
+
+def test_quotas_that_are_none(ec2: Ec2) -> None:
+    with ec2.refused("NoSuchResourceException"):
+        ec2("GetServiceQuota", QuotaCode="L-0", **QUOTAS)
+    with ec2.refused("NoSuchResourceException"):
+        ec2("ListServiceQuotas", service="service-quotas", ServiceCode="moon")
+
+
+# Instance types
+
+
+def types(ec2: Ec2, **params: Any) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    while True:
+        answer = ec2("DescribeInstanceTypes", **params)
+        found |= {one["InstanceType"]: one for one in answer["InstanceTypes"]}
+        if "NextToken" not in answer:
+            return found
+        params["NextToken"] = answer["NextToken"]
+
+
+@pytest.mark.parametrize(
+    ("name", "vcpus", "gpus", "gpu", "elastic"),
+    [
+        ("c4.large", 2, 0, "", 0),
+        ("g2.2xlarge", 8, 1, "K520", 0),
+        ("g2.8xlarge", 32, 4, "K520", 0),
+        ("g3.16xlarge", 64, 4, "M60", 0),
+        ("p2.xlarge", 4, 1, "K80", 0),
+        ("p2.16xlarge", 64, 16, "K80", 0),
+        ("p3.8xlarge", 32, 4, "V100", 0),
+        ("g5.xlarge", 4, 1, "A10G", 0),
+        ("g5.12xlarge", 48, 4, "A10G", 1),
+        ("p4d.24xlarge", 96, 8, "A100", 4),
+        ("p5.48xlarge", 192, 8, "H100", 32),
+    ],
+)
+def test_types(ec2: Ec2, cloud: Cloud, name: str, vcpus: int, gpus: int, gpu: str, elastic: int) -> None:
+    found = types(ec2, InstanceTypes=[name])[name]
+    assert found["VCpuInfo"]["DefaultVCpus"] == vcpus
+    assert sum(one["Count"] for one in found.get("GpuInfo", {}).get("Gpus", [])) == gpus
+    assert found["NetworkInfo"].get("EfaInfo", {}).get("MaximumEfaInterfaces", 0) == elastic
+    instance = ec2.run(InstanceType=name)["Instances"][0]
+    view = find_instance(cloud, instance["InstanceId"])
+    assert view and (view.gpus, view.gpu_name) == (gpus, gpu)
+
+
+def test_choosing_types(ec2: Ec2) -> None:
+    everything = types(ec2, MaxResults=100)
+    assert len(everything) > 1300
+    elastic = types(ec2, Filters=[{"Name": "network-info.efa-supported", "Values": ["true"]}])
+    assert {"p4d.24xlarge", "g5.12xlarge"} <= set(elastic) < set(everything)
+    assert "g5.xlarge" not in elastic
+    assert set(types(ec2, Filters=[{"Name": "instance-type", "Values": ["p2.*"]}])) == {
+        "p2.xlarge",
+        "p2.8xlarge",
+        "p2.16xlarge",
+    }
+    with ec2.refused("InvalidInstanceType", "[t3.mikro]"):
+        types(ec2, InstanceTypes=["t3.micro", "t3.mikro"])
+    with ec2.refused("InvalidParameterValue"):
+        types(ec2, Filters=[{"Name": "colour", "Values": ["red"]}])
+
+
+def test_where_types_are_offered(ec2: Ec2) -> None:
+    def zones(name: str, region: str = "us-east-1") -> list[str]:
+        filters = [{"Name": "instance-type", "Values": [name]}]
+        answer = ec2("DescribeInstanceTypeOfferings", region=region, LocationType="availability-zone", Filters=filters)
+        return [one["Location"] for one in answer["InstanceTypeOfferings"]]
+
+    assert len(zones("p3.2xlarge")) == 6
+    assert zones("t3.micro", "ap-southeast-2") == [f"ap-southeast-2{letter}" for letter in "abc"]
+    assert "us-east-1e" not in zones("p4d.24xlarge")
+    filters = [{"Name": "instance-type", "Values": ["g5.xlarge"]}]
+    answer = ec2("DescribeInstanceTypeOfferings", Filters=filters)["InstanceTypeOfferings"]
+    assert answer == [{"InstanceType": "g5.xlarge", "LocationType": "region", "Location": "us-east-1"}]
