@@ -1,0 +1,37 @@
+# Copyright: (c) 2026, the deeplearning.aws contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""Waiting for AWS: look at once, then ever less often, never past a deadline.
+
+PRIVATE to the collection: it may change at any time.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Callable, TypeVar
+
+T = TypeVar("T")
+
+FIRST = 0.5
+LONGEST = 5.0
+
+
+def until(
+    look: Callable[[], T | None],
+    seconds: float,
+    clock: Callable[[], float] = time.monotonic,
+    wait: Callable[[float], None] = time.sleep,
+) -> T | None:
+    """What `look` finds (anything that is not None); None if it has found nothing when the time is up."""
+    end = clock() + seconds
+    pause = FIRST
+    while True:
+        found = look()
+        if found is not None:
+            return found
+        left = end - clock()
+        if left <= 0:
+            return None
+        wait(min(pause, left))
+        pause = min(LONGEST, pause * 1.5)
