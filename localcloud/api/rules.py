@@ -1,25 +1,211 @@
-"""What a call needs to be allowed, and whether its caller may: IAM, applied to the records that moto keeps."""
+"""What a call needs to be allowed, and whether its caller may: IAM, applied to the records of the account.
+
+The thinking is in localcloud.iam; here it is told who calls, which policies are in effect, and what the account has.
+"""
 
 from __future__ import annotations
 
+import functools
+import ipaddress
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
+from moto.backends import get_backend
+from moto.s3.models import FakeDeleteMarker
+
+from localcloud import iam
+from localcloud.api import ec2_records, efs
+from localcloud.api.iam_history import boundary_in_effect, policies_in_effect, trust_policy
 from localcloud.api.registry import Call
+from localcloud.api.world import Account
+from localcloud.cloud import arn
+from localcloud.iam.authorize import TRUST_ACTIONS
+from localcloud.iam.patterns import Value
+from localcloud.iam.policy import Kind
+from localcloud.settings import ACCOUNT, TRANSIT_NETWORK
+
+_TRUSTED = {f"sts:{name}" for name in TRUST_ACTIONS}
+_TRANSIT = ipaddress.ip_network(TRANSIT_NETWORK)
 
 
 @dataclass(frozen=True)
 class Needs:
+    """All that must be allowed for a call."""
+
     action: str
+    """the operation's own, such as ec2:DescribeInstances; none if nobody has to be allowed it"""
     resource: str
+    each: tuple[iam.Need, ...] = ()
+    known: bool = True
+    """whether the table has the operation"""
 
     def as_json(self) -> list[dict[str, Any]]:
-        return []
+        return [
+            {"action": need.action, "resource": need.resource} | ({"reason": need.reason} if need.reason else {})
+            for need in self.each
+        ]
 
 
 def required(call: Call) -> Needs:
-    return Needs(f"{call.service}:{call.operation}", "*")
+    try:
+        each = iam.required(call.service, call.operation, _completed(call), Account(call.cloud), call.region)
+    except iam.UnknownOperation:
+        return Needs(f"{call.service}:{call.operation}", "*", known=False)
+    each += _to_be_told_that_it_is_not_there(call)
+    if not each:
+        return Needs("", "")
+    # What comes with a reason is not the operation's own.
+    own = next((need for need in each if not need.reason), each[0])
+    return Needs(own.action, own.resource, tuple(each))
 
 
 def enforce(call: Call, needs: Needs, source: str) -> None:
-    """Placeholder until localcloud.iam is wired in."""
+    """Raises the refusal, as AWS words it. AWS's own services may do everything, except in a role that does not trust
+    them."""
+    if call.caller.kind == "service":
+        needs = Needs(needs.action, needs.resource, tuple(need for need in needs.each if need.action in _TRUSTED))
+    if not needs.known:
+        raise iam.unknown(call.service, call.operation)
+    if not needs.each:
+        return
+    boundary = boundary_in_effect(call.cloud, call.caller)
+    refused = iam.authorize(
+        [_identity_policy(name, document) for name, document in policies_in_effect(call.cloud, call.caller)],
+        needs.each,
+        principal(call, source),
+        resource_policies=dict(_resource_policies(call, needs.each)),
+        boundaries=None if boundary is None else _boundaries(*boundary),
+    )
+    if refused:
+        raise iam.denied(call.service, refused[0], call.caller.arn)
+
+
+# What the table cannot know -------------------------------------------------------------------------------------------
+
+_OF_ONESELF = {"GetUser", "CreateAccessKey", "ListAccessKeys", "DeleteAccessKey", "UpdateAccessKey"}
+_READS_OBJECT = {"GetObject", "HeadObject", "GetObjectAttributes", "GetObjectTagging", "GetObjectAcl"}
+
+
+def _completed(call: Call) -> Mapping[str, Any]:
+    """Who names no user in these calls means himself."""
+    if call.service == "iam" and call.operation in _OF_ONESELF and call.caller.kind == "user":
+        return {"UserName": call.caller.name, **call.params}
+    return call.params
+
+
+def _to_be_told_that_it_is_not_there(call: Call) -> list[iam.Need]:
+    """S3 says that an object does not exist only to those who may list the bucket.
+
+    https://docs.aws.amazon.com/AmazonS3/latest/API/API_GetObject.html
+    """
+    if call.service != "s3" or call.operation not in _READS_OBJECT:
+        return []
+    bucket = get_backend("s3")[ACCOUNT]["aws"].buckets.get(str(call.params.get("Bucket")))
+    if bucket is None or not isinstance(bucket.keys.get(str(call.params.get("Key"))), FakeDeleteMarker | None):
+        return []
+    context: dict[str, Value] = {"aws:RequestedRegion": call.region, "aws:ResourceAccount": ACCOUNT}
+    return [iam.Need("s3:ListBucket", f"arn:aws:s3:::{bucket.name}", context, "the object does not exist")]
+
+
+# Who calls ------------------------------------------------------------------------------------------------------------
+
+
+def principal(call: Call, source: str) -> iam.Caller:
+    """The caller, with what the connection tells of the call."""
+    caller = call.caller
+    if caller.kind == "service":
+        return iam.Caller.aws_service(caller.name)
+    extra = _connection(call, source)
+    if caller.kind == "role":
+        role_id, _, session = caller.userid.partition(":")
+        extra |= _instance_keys(call, session)
+        role_arn = caller.role_arn or f"arn:aws:iam::{ACCOUNT}:role/{caller.name}"
+        return iam.Caller.session(role_arn, role_id, session, tags=caller.tags, extra=extra)
+    return iam.Caller.user(caller.arn, caller.userid, tags=caller.tags, extra=extra)
+
+
+def _connection(call: Call, source: str) -> dict[str, Value]:
+    now = datetime.fromtimestamp(call.cloud.clock.time(), UTC)
+    known: dict[str, Value] = {
+        "aws:CurrentTime": now.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "aws:EpochTime": str(int(now.timestamp())),
+        # Every call here is plain HTTP, in place of one that would be HTTPS on AWS.
+        "aws:SecureTransport": "true",
+        "aws:ViaAWSService": "false",
+    }
+    # As in AWS, what comes through an endpoint in a VPC has no public source.
+    if source and ipaddress.ip_address(source) not in _TRANSIT:
+        known["aws:SourceIp"] = source
+    if call.service in ("ec2", "autoscaling", "efs"):
+        known["ec2:Region"] = call.region
+    return known
+
+
+def _instance_keys(call: Call, session: str) -> dict[str, Value]:
+    """Of credentials that an instance was given: its session bears its id, and it has the role."""
+    instance = ec2_records.records_of(call.cloud).instances.get(session)
+    roles = instance.profile.roles if instance and instance.profile else []
+    if instance is None or call.caller.name not in [role.name for role in roles]:
+        return {}
+    return {
+        "ec2:SourceInstanceARN": arn("ec2", instance.region_name, f"instance/{session}"),
+        "ec2:RoleDelivery": "2.0" if instance.metadata_options.http_tokens == "required" else "1.0",
+    }
+
+
+# Policies, read once --------------------------------------------------------------------------------------------------
+
+_read: dict[tuple[int, str], tuple[object, iam.Policy]] = {}
+"""by a document's identity, which is that of its text (see iam_history), and its name; the document is held with it, so
+that no other can take its place in memory"""
+
+
+def _identity_policy(name: str, document: Mapping[str, Any]) -> iam.Policy:
+    key = (id(document), name)
+    found = _read.get(key)
+    if found is None:
+        if len(_read) >= 4096:
+            _read.clear()
+        found = _read[key] = (document, _parsed(name, document, "identity"))
+    return found[1]
+
+
+def _boundaries(name: str, document: Mapping[str, Any]) -> list[iam.Policy]:
+    """A boundary that says nothing allows nothing."""
+    return [_identity_policy(name, document)] if document["Statement"] else []
+
+
+@functools.lru_cache(maxsize=1024)
+def _policy_on_resource(name: str, document: str, kind: Kind) -> iam.Policy:
+    return _parsed(name, document, kind)
+
+
+def _parsed(name: str, document: str | Mapping[str, Any], kind: Kind) -> iam.Policy:
+    """One that cannot be read might have denied anything, so it denies everything."""
+    try:
+        return iam.parse_policy(document, kind=kind, name=name)
+    except iam.MalformedPolicy:
+        statement = {"Sid": "unreadable", "Effect": "Deny", "Action": "*"}
+        statement |= {} if kind == "trust" else {"Resource": "*"}
+        statement |= {} if kind == "identity" else {"Principal": "*"}
+        return iam.parse_policy({"Version": "2012-10-17", "Statement": [statement]}, kind=kind, name=name)
+
+
+def _resource_policies(call: Call, needs: Iterable[iam.Need]) -> Iterable[tuple[str, iam.Policy]]:
+    """The policies of buckets, file systems and roles that a call is about, by ARN."""
+    for need in needs:
+        about = iam.policy_arn(need)
+        service = about.split(":", 3)[2] if about.startswith("arn:") else ""
+        kind: Kind = "resource"
+        document: str | None = None
+        if service == "s3":
+            bucket = get_backend("s3")[ACCOUNT]["aws"].buckets.get(about.rpartition(":")[2])
+            document = bucket.policy.decode() if bucket and bucket.policy else None
+        elif service == "elasticfilesystem":
+            document = efs.file_system_policy(call.cloud, about)
+        elif service == "iam" and need.action in _TRUSTED:
+            document, kind = trust_policy(about), "trust"
+        if document:
+            yield about, _policy_on_resource(about.rpartition(":")[2], document, kind)

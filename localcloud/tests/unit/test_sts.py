@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from localcloud.api import iam
+from localcloud.api import iam, rules
 from localcloud.api.auth import Caller, service_caller
+from localcloud.api.registry import Call
 from localcloud.clock import ManualClock
 from localcloud.cloud import Cloud
 from localcloud.errors import AwsError
@@ -26,6 +27,8 @@ def operator(cloud: Cloud) -> Caller:
 @pytest.fixture
 def ask(cloud: Cloud, operator: Caller) -> Ask:
     def ask(operation: str, caller: Caller = operator, **params: Any) -> dict[str, Any]:
+        call = Call(cloud, "sts", operation, params, "us-east-1", caller)
+        rules.enforce(call, rules.required(call), "")
         return cloud.ask("sts", operation, "us-east-1", params, caller)
 
     return ask
