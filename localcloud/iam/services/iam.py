@@ -167,6 +167,7 @@ IAM_ROWS = iam.rows({
     "GetLoginProfile": USER,
     "DeleteLoginProfile": USER,
     "ListMFADevices": USER,
+    "ListServiceSpecificCredentials": USER,
     "ListGroupsForUser": USER,
     "CreateGroup": new("group", "GroupName"),
     "DeleteGroup": GROUP,

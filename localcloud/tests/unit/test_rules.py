@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from localcloud.api import rules
+from localcloud.api import registry, rules
 from localcloud.api.auth import Caller, Session, service_caller
 from localcloud.api.iam_history import backend
 from localcloud.api.images import API_ONLY
@@ -16,6 +16,7 @@ from localcloud.api.registry import Call
 from localcloud.clock import ManualClock
 from localcloud.cloud import Cloud
 from localcloud.errors import AwsError
+from localcloud.iam import TABLE
 from localcloud.latency import Latency
 from localcloud.tests.unit.rules_kit import (
     EC2,
@@ -124,6 +125,10 @@ def test_what_the_table_does_not_know_is_refused(aws: Aws) -> None:
         "UnauthorizedOperation",
         [],
     )
+
+
+def test_the_table_knows_what_the_local_cloud_answers(cloud: Cloud) -> None:
+    assert [name for name in registry._handlers if name not in TABLE] == []
 
 
 def test_some_calls_need_nothing(aws: Aws) -> None:
