@@ -19,6 +19,8 @@ RANK_TAG = "deeplearning:rank"
 """On instances that have been given a place: 1 is the master."""
 IMAGE_TAG = "deeplearning:image"
 """On launch templates: the image that was asked for (a family or an id), of which the pinned AMI came."""
+USER_TAG = "deeplearning:user"
+"""On instances: the user to log in as, which follows from the image."""
 GROUP_TAG = "aws:autoscaling:groupName"
 """AWS's own; nobody else can set it. A member counts only if this names one of the cluster's groups."""
 

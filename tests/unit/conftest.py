@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -62,4 +63,6 @@ def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[Account]:
         monkeypatch.setenv(name, value)
     yield Account(cloud, endpoint, environment)
     server.stop()
+    # moto wants to find the variables that it has set, whatever a test did to them.
+    os.environ.update(environment)
     cloud.close()

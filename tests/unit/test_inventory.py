@@ -1,0 +1,345 @@
+"""The inventory plugin: who is in it, under which name, with what; and what it says when AWS cannot be asked."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible.errors import AnsibleError
+from ansible.inventory.manager import InventoryManager
+from ansible.parsing.dataloader import DataLoader
+from ansible.plugins.loader import inventory_loader
+from ansible.template import Templar
+from ansible.utils import vars as ansible_vars
+from ansible_collections.deeplearning.aws.plugins.plugin_utils import _inventory
+
+from .conftest import Account
+
+EVIL = "{{ lookup('pipe', 'id') }}"
+
+
+def instance(
+    number: int, group: str = "red-workers", rank: str = "", cluster: str = "red", **more: Any
+) -> dict[str, Any]:
+    """As DescribeInstances tells of one."""
+    tags = {
+        "Name": "anything",
+        "deeplearning:cluster": cluster,
+        "aws:autoscaling:groupName": group,
+        "deeplearning:rank": rank,
+        "deeplearning:user": "ubuntu",
+    }
+    return {
+        "InstanceId": f"i-{number:017x}",
+        "PrivateIpAddress": f"10.0.{number // 256}.{number % 256}",
+        "PrivateDnsName": f"ip-10-0-{number // 256}-{number % 256}.ec2.internal",
+        "PublicIpAddress": "198.51.100.9" if group.endswith("-master") else "",
+        "InstanceType": "g5.xlarge",
+        "Placement": {"AvailabilityZone": "us-east-1a"},
+        "State": {"Name": "running"},
+        "ImageId": "ami-0123456789abcdef0",
+        "LaunchTime": f"2026-11-20T10:00:{number % 60:02}+00:00",
+        "Tags": [{"Key": key, "Value": value} for key, value in tags.items() if value],
+        **more,
+    }
+
+
+MASTER = instance(1, "red-master")
+
+
+class Answer:
+    """In place of AWS: the same instances each time, and how often it was asked."""
+
+    def __init__(self, *instances: dict[str, Any]) -> None:
+        self.instances = instances
+        self.asked: list[dict[str, Any]] = []
+        self.logins: list[tuple[Any, ...]] = []
+
+    def pages(self, _service: str, _operation: str, _key: str, **params: Any) -> list[Any]:
+        self.asked.append(params)
+        return [{"Instances": [one]} for one in self.instances]
+
+
+@pytest.fixture
+def answer(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Answer]:
+    def make(*instances: dict[str, Any]) -> Answer:
+        fake = Answer(*instances)
+
+        def login(*given: Any) -> Answer:
+            fake.logins.append(given)
+            return fake
+
+        plugin = inventory_loader.get("deeplearning.aws.cluster")
+        monkeypatch.setitem(type(plugin).parse.__globals__, "Aws", login)
+        return fake
+
+    return make
+
+
+@pytest.fixture(autouse=True)
+def extra_vars(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What -e gave: Ansible keeps it for good once it has been asked."""
+    given: dict[str, Any] = {}
+    monkeypatch.setattr(ansible_vars.load_extra_vars, "extra_vars", given, raising=False)
+    monkeypatch.setattr("ansible.plugins.inventory.load_extra_vars", lambda _loader: given)
+    return given
+
+
+@pytest.fixture
+def read(tmp_path: Path) -> Callable[..., Any]:
+    """An inventory as Ansible itself reads it from a file with these options."""
+
+    def read_options(flush: bool = False, **options: Any) -> Any:
+        file = tmp_path / "red.deeplearning.yml"
+        file.write_text(yaml.safe_dump({"plugin": "deeplearning.aws.cluster", "cluster": "red", **options}))
+        manager = InventoryManager(DataLoader(), sources=[str(file)], parse=False)
+        plugin = inventory_loader.get("deeplearning.aws.cluster")
+        assert plugin.verify_file(str(file))
+        plugin.parse(manager._inventory, manager._loader, str(file), cache=not flush)
+        if options.get("cache"):
+            plugin.update_cache_if_changed()
+        manager._inventory.reconcile_inventory()
+        return manager
+
+    return read_options
+
+
+def members(inventory: Any, group: str) -> list[str]:
+    return [host.name for host in inventory.groups[group].get_hosts()]
+
+
+def of_all(inventory: Any, name: str) -> Any:
+    return inventory.groups["all"].get_vars().get(name)
+
+
+def test_groups_and_names(answer: Any, read: Any) -> None:
+    answer(instance(3, rank="3"), MASTER, instance(2, rank="2"), instance(4))
+    inventory = read()
+    assert members(inventory, "master") == ["deeplearning-master"]
+    assert members(inventory, "workers") == ["deeplearning-worker2", "deeplearning-worker3"]
+    assert members(inventory, "cluster") == ["deeplearning-master", "deeplearning-worker2", "deeplearning-worker3"]
+    assert members(inventory, "joining") == [instance(4)["InstanceId"]]
+    assert len(members(inventory, "type_g5_xlarge")) == len(members(inventory, "zone_us_east_1a")) == 4
+
+
+def test_variables(answer: Any, read: Any) -> None:
+    answer(MASTER, instance(2, rank="2", InstanceLifecycle="spot"))
+    inventory = read()
+    assert {
+        key: str(value) for key, value in inventory.hosts["deeplearning-worker2"].vars.items() if key[0] != "i"
+    } == {
+        "ansible_host": "10.0.0.2",
+        "ansible_ssh_common_args": "-o ProxyJump=ubuntu@198.51.100.9",
+        "ansible_user": "ubuntu",
+        "deeplearning_cluster": "red",
+        "deeplearning_image": "ami-0123456789abcdef0",
+        "deeplearning_instance_id": "i-00000000000000002",
+        "deeplearning_private_address": "10.0.0.2",
+        "deeplearning_private_name": "ip-10-0-0-2.ec2.internal",
+        "deeplearning_public_address": "",
+        "deeplearning_rank": "2",
+        "deeplearning_role": "worker",
+        "deeplearning_spot": "True",
+        "deeplearning_state": "running",
+        "deeplearning_type": "g5.xlarge",
+        "deeplearning_zone": "us-east-1a",
+    }
+    master = inventory.hosts["deeplearning-master"].vars
+    assert master["ansible_host"] == "198.51.100.9"
+    assert "ansible_ssh_common_args" not in master
+
+
+def test_within_the_vpc_nobody_jumps(answer: Any, read: Any) -> None:
+    answer(MASTER, instance(2, rank="2"))
+    assert "ansible_ssh_common_args" not in read(connection="direct").hosts["deeplearning-worker2"].vars
+
+
+@pytest.mark.parametrize("stranger", ["blue-workers", "red", "red-masters", ""])
+def test_whom_no_group_has_launched_is_no_member(answer: Any, read: Any, stranger: str) -> None:
+    answer(MASTER, instance(2, stranger, rank="2"))
+    assert members(read(), "all") == ["deeplearning-master"]
+
+
+@pytest.mark.parametrize("rank", ["1", "0", "-2", "02", "two", "2 ", EVIL, "999999"])
+def test_a_place_that_is_not_a_workers_is_none(answer: Any, read: Any, rank: str) -> None:
+    answer(MASTER, instance(2, rank=rank))
+    assert members(read(), "joining") == [instance(2)["InstanceId"]]
+
+
+def test_a_place_that_is_taken_stays_with_the_older(answer: Any, read: Any) -> None:
+    answer(MASTER, instance(7, rank="2"), instance(3, rank="2"))
+    inventory = read()
+    assert inventory.hosts["deeplearning-worker2"].vars["deeplearning_instance_id"] == instance(3)["InstanceId"]
+    assert members(inventory, "joining") == [instance(7)["InstanceId"]]
+
+
+def test_of_two_masters_the_newer_is_it(answer: Any, read: Any) -> None:
+    answer(instance(5, "red-master"), instance(9, "red-master"))
+    inventory = read()
+    assert inventory.hosts["deeplearning-master"].vars["deeplearning_instance_id"] == instance(9)["InstanceId"]
+    assert members(inventory, "joining") == [instance(5)["InstanceId"]]
+
+
+def test_several_clusters(answer: Any, read: Any) -> None:
+    answer(MASTER, instance(2, rank="2"), instance(3, "blue-master", cluster="blue"))
+    inventory = read(cluster=["red", "blue"])
+    assert members(inventory, "cluster") == ["red-master", "blue-master", "red-worker2"]
+    assert members(inventory, "cluster_blue") == ["blue-master"]
+
+
+def test_a_cluster_that_is_not_there_has_empty_groups(answer: Any, read: Any) -> None:
+    answer()
+    inventory = read()
+    assert {group: members(inventory, group) for group in _inventory.GROUPS} == {
+        group: [] for group in _inventory.GROUPS
+    }
+
+
+def test_what_comes_from_aws_is_never_a_template(answer: Any, read: Any) -> None:
+    answer(MASTER, instance(2, rank="2", PrivateDnsName=EVIL, ImageId=EVIL))
+    variables = read().hosts["deeplearning-worker2"].get_vars()
+    templar = Templar(DataLoader(), variables)
+    assert templar.template(variables["deeplearning_private_name"]) == EVIL
+    assert templar.template(variables["deeplearning_image"]) == EVIL
+
+
+def test_nothing_but_an_address_and_a_user_gets_into_the_command_line(answer: Any, read: Any) -> None:
+    evil = "x -o ProxyCommand=id"
+    answer({**MASTER, "PublicIpAddress": evil}, instance(2, rank="2"))
+    assert "ansible_ssh_common_args" not in read().hosts["deeplearning-worker2"].vars
+    tags = [tag if tag["Key"] != "deeplearning:user" else {**tag, "Value": evil} for tag in MASTER["Tags"]]
+    answer({**MASTER, "Tags": tags}, instance(2, rank="2"))
+    assert read().hosts["deeplearning-worker2"].vars["ansible_ssh_common_args"] == "-o ProxyJump=198.51.100.9"
+
+
+def test_the_server_filters(answer: Any, read: Any) -> None:
+    fake = answer()
+    read(filters={"instance-type": "g5.xlarge"}, states=["running"])
+    (asked,) = fake.asked
+    assert {one["Name"]: one["Values"] for one in asked["Filters"]} == {
+        "tag:deeplearning:cluster": ["red"],
+        "tag:aws:autoscaling:groupName": ["red-master", "red-workers"],
+        "instance-state-name": ["running"],
+        "instance-type": ["g5.xlarge"],
+    }
+    assert asked["MaxResults"] == 1000
+
+
+def test_which_cluster_is_handed_on(answer: Any, read: Any) -> None:
+    fake = answer()
+    inventory = read(region="eu-west-1", profile="research", role_arn="arn:aws:iam::123456789012:role/x")
+    assert of_all(inventory, "cluster_name") == "red"
+    assert of_all(inventory, "cluster_region") == "eu-west-1"
+    assert of_all(inventory, "cluster_profile") == "research"
+    assert of_all(inventory, "cluster_role_arn") == "arn:aws:iam::123456789012:role/x"
+    assert fake.logins == [("eu-west-1", "research", "arn:aws:iam::123456789012:role/x")]
+
+
+def test_extra_vars_win_over_the_environment_and_that_over_the_file(
+    answer: Any, read: Any, monkeypatch: pytest.MonkeyPatch, extra_vars: dict[str, Any]
+) -> None:
+    answer()
+    monkeypatch.setenv("DEEPLEARNING_CLUSTER", "green")
+    monkeypatch.setenv("AWS_REGION", "eu-west-3")
+    assert of_all(read(region="eu-west-1"), "cluster_name") == "green"
+    assert of_all(read(region="eu-west-1"), "cluster_region") == "eu-west-3"
+    extra_vars["cluster_name"] = "blue"
+    assert of_all(read(region="eu-west-1"), "cluster_name") == "blue"
+    assert of_all(read(region="eu-west-1"), "cluster_region") == "eu-west-3"
+
+
+def test_the_documentation_names_the_variables_that_are_looked_at() -> None:
+    plugin = inventory_loader.get("deeplearning.aws.cluster")
+    documented = yaml.safe_load(type(plugin).parse.__globals__["DOCUMENTATION"])["options"]
+    for option, names in _inventory.ENVIRONMENT.items():
+        assert tuple(entry["name"] for entry in documented[option]["env"]) == names
+        assert f"C({_inventory.EXTRA_VARS[option]})" in " ".join(documented[option]["description"])
+
+
+def test_the_cache_is_asked_first_and_left_alone(answer: Any, read: Any, tmp_path: Path) -> None:
+    fake = answer(MASTER)
+    options = {"cache": True, "cache_plugin": "jsonfile", "cache_connection": str(tmp_path / "cache")}
+    assert members(read(**options), "cluster")
+    (entry,) = (tmp_path / "cache").iterdir()
+    written = entry.stat().st_mtime_ns
+    assert members(read(**options), "cluster")
+    assert len(fake.asked) == 1
+    assert entry.stat().st_mtime_ns == written
+    assert members(read(flush=True, **options), "cluster")
+    assert len(fake.asked) == 2
+    assert members(read(**{**options, "cluster": "blue"}), "cluster") == []
+    assert len(fake.asked) == 3
+
+
+def test_users_own_groups_and_variables(answer: Any, read: Any) -> None:
+    answer(MASTER, instance(2, rank="2"))
+    inventory = read(
+        strict=True,
+        compose={"colour": "deeplearning_cluster | upper"},
+        groups={"even": "deeplearning_rank is divisibleby 2"},
+        keyed_groups=[{"key": "deeplearning_state", "prefix": "state"}],
+    )
+    assert inventory.hosts["deeplearning-master"].vars["colour"] == "RED"
+    assert members(inventory, "even") == ["deeplearning-worker2"]
+    assert len(members(inventory, "state_running")) == 2
+
+
+def test_an_empty_name_is_refused(answer: Any, read: Any) -> None:
+    answer()
+    with pytest.raises(AnsibleError, match="cluster is empty: give the cluster's name"):
+        read(cluster=[])
+
+
+def test_a_file_of_another_name_is_not_ours(tmp_path: Path) -> None:
+    file = tmp_path / "hosts.yml"
+    file.touch()
+    assert not inventory_loader.get("deeplearning.aws.cluster").verify_file(str(file))
+
+
+def test_without_credentials_the_sentence_is_kept_for_the_playbooks(read: Any, aws: Account, monkeypatch: Any) -> None:
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    warnings: list[str] = []
+    monkeypatch.setattr("ansible.utils.display.Display.warning", lambda _self, text, *_more: warnings.append(text))
+    inventory = read()
+    assert of_all(inventory, "deeplearning_problem").startswith("AWS credentials are missing")
+    assert of_all(inventory, "cluster_name") == "red"
+    (warning,) = warnings
+    assert warning.startswith("The cluster's machines are unknown. AWS credentials are missing")
+
+
+def test_a_missing_permission_is_named(read: Any, aws: Account) -> None:
+    words = {
+        "code": "UnauthorizedOperation",
+        "message": "You are not authorized to perform this operation.",
+        "status": 403,
+    }
+    aws.cloud.faults.add("error", {"action": "ec2:DescribeInstances"}, words)
+    assert "does not allow ec2:DescribeInstances" in of_all(read(), "deeplearning_problem")
+
+
+def test_against_the_api(read: Any, aws: Account) -> None:
+    """The filters are ones that the API knows."""
+    inventory = read()
+    assert of_all(inventory, "deeplearning_problem") is None
+    assert members(inventory, "all") == []
+    assert aws.calls() == ["ec2:DescribeInstances"]
+
+
+def test_a_thousand_machines_take_a_tenth_of_a_second(answer: Any, tmp_path: Path) -> None:
+    answer(MASTER, *(instance(number, rank=str(number)) for number in range(2, 1025)))
+    file = tmp_path / "red.deeplearning.yml"
+    file.write_text("plugin: deeplearning.aws.cluster\ncluster: red\n")
+    spent = []
+    for _ in range(5):
+        manager = InventoryManager(DataLoader(), sources=[str(file)], parse=False)
+        plugin = inventory_loader.get("deeplearning.aws.cluster")
+        started = time.process_time()
+        plugin.parse(manager._inventory, manager._loader, str(file))
+        spent.append(time.process_time() - started)
+        assert len(members(manager, "cluster")) == 1024
+    assert min(spent) <= 0.1, spent
