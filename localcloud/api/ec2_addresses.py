@@ -19,7 +19,8 @@ from localcloud.errors import AwsError
 @answers("ec2", "AllocateAddress")
 def allocate_address(call: Call) -> dict[str, Any]:
     params = call.params
-    if params.get("Domain") not in (None, "", "vpc"):
+    # "standard" meant EC2-Classic, which is gone: an address is of the VPC kind whatever is asked for.
+    if params.get("Domain") not in (None, "", "vpc", "standard"):
         raise AwsError("InvalidParameterValue", f"Invalid value '{params['Domain']}' for domain.")
     refuse_dry_run(params)
     given = records_of(call.cloud).public.take()

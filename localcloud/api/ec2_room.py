@@ -49,7 +49,7 @@ def _addresses_left(launch: Launch, least: int) -> int:
                 "InsufficientFreeAddressesInSubnet",
                 f"There are not enough free addresses in subnet '{key}' to satisfy the requested number of instances.",
             )
-    return min(subnets[key].available_ip_address_count // each for key, each in needed.items())
+    return min(int(subnets[key].available_ip_address_count) // each for key, each in needed.items())
 
 
 def quota_room(cloud: Cloud, launch: Launch) -> int:

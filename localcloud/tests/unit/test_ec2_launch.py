@@ -208,7 +208,7 @@ def test_a_launch_template_in_all_its_parts(ec2: Ec2, cloud: Cloud, machines: Re
         ],
     }
     ec2("CreateLaunchTemplate", LaunchTemplateName="worker", LaunchTemplateData=data)
-    params = {
+    params: dict[str, Any] = {
         "MinCount": 1,
         "MaxCount": 1,
         "LaunchTemplate": {"LaunchTemplateName": "worker", "Version": "$Latest"},
