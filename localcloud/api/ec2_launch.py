@@ -92,11 +92,3 @@ def _public_addresses(cloud: Cloud, launch: Launch, count: int) -> list[str | No
             "InsufficientAddressCapacity", "Not enough available public addresses to satisfy your request.", 500
         )
     return taken
-
-
-@answers("ec2", "CreateFleet", "RequestSpotFleet", "RequestSpotInstances", "RunScheduledInstances")
-def refuse_other_ways(call: Call) -> dict[str, Any]:
-    """moto would make instances that no machine is behind."""
-    raise AwsError(
-        "UnsupportedOperation", f"The local cloud launches by RunInstances and Auto Scaling, not by {call.operation}."
-    )
