@@ -467,12 +467,6 @@ ROWS = ec2.rows({
     "DescribeSpotInstanceRequests": ANY,
     "CancelSpotInstanceRequests": on("spot-instances-request=SpotInstanceRequestIds"),
 
-    # The local cloud has none of these and says so to whoever may ask; AWS checks what they launch, too.
-    "CreateFleet": ANY,
-    "RequestSpotFleet": ANY,
-    "RequestSpotInstances": ANY,
-    "RunScheduledInstances": ANY,
-
     # Launch templates
     "CreateLaunchTemplate": on("launch-template=new", page=LAUNCH_TEMPLATE_PAGE),
     "CreateLaunchTemplateVersion": on(_TEMPLATE, page=LAUNCH_TEMPLATE_PAGE),
