@@ -8,7 +8,7 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -37,9 +37,6 @@ Before=cloud-init.service
 
 [Service]
 ExecStart=/usr/bin/python3 -c "import fcntl, time; f = open('/var/lib/dpkg/lock-frontend', 'w'); fcntl.lockf(f, fcntl.LOCK_EX); time.sleep({seconds})"
-
-[Install]
-WantedBy=multi-user.target
 """
 
 
@@ -94,7 +91,7 @@ class HostMachines:
             folder = self._folder / "machines" / instance.id
             machine = Machine(folder, instance.id, self._layers_of(instance.image_id), self._limits)
             kept = self._kept[instance.id] = Kept(instance, machine, time.time())
-        kept.view, kept.wish = instance, "run"
+        kept.view, kept.wish, kept.since = instance, "run", time.time()
         before = kept.thread
         kept.changed.clear()
         kept.thread = threading.Thread(target=self._look_after, args=(kept, before), name=instance.id, daemon=True)
@@ -179,25 +176,20 @@ class HostMachines:
         faults = self._cloud.faults
         what = {"instance": view.id, "zone": view.zone, "type": view.type}
         with self._cloud.lock:
-            delay = max((fault.value for fault in faults.of_kind("slow-boot", **what)), default=0)
-            hangs = bool(faults.of_kind("hang-boot", **what))
             apt_lock = max((fault.value for fault in faults.of_kind("apt-lock", **what)), default=0)
             subnet = next(
                 subnet for vpc in ec2.vpc_views(self._cloud) for subnet in vpc.subnets if subnet.id == view.subnet_id
             )
             namespace = self.network.attach(view, subnet.cidr)
         self._cloud.clock.later(0, lambda: ec2.machine_started(self._cloud, view.id))
-        if delay:
-            kept.changed.wait(delay)
-        if hangs:
-            kept.changed.wait()
-        if kept.changed.is_set():
-            return "stopped"
+        while self._held_back(what, time.time() - kept.since):
+            if kept.changed.wait(0.2):  # looked at again, since a fault may be lifted meanwhile
+                return "stopped"
         files = nspawn.files_for(view)
         if apt_lock:
             unit = "/etc/systemd/system/busy-apt.service"
             files[unit] = (0o644, _APT_LOCK_UNIT.format(seconds=apt_lock).encode())
-            files["/etc/systemd/system/multi-user.target.wants/busy-apt.service"] = files[unit]
+            files["/etc/systemd/system/multi-user.target.d/busy-apt.conf"] = (0o644, b"[Unit]\nWants=busy-apt.service\n")
         kept.machine.prepare(files, self._authority)
         while True:
             kept.machine.boot(namespace, view.private_dns.partition(".")[0])
@@ -207,6 +199,13 @@ class HostMachines:
             if ended != "reboot" or kept.wish != "run":
                 return ended
             kept.machine.cgroup.remove()
+
+    def _held_back(self, what: Mapping[str, str], waited: float) -> bool:
+        """Whether a fault keeps a machine from booting that was launched so long ago."""
+        faults = self._cloud.faults
+        with self._cloud.lock:
+            delays = [fault.value for fault in faults.of_kind("slow-boot", **what)]
+            return bool(faults.of_kind("hang-boot", **what)) or waited < max(delays, default=0)
 
     def _end_when_wished(self, kept: Kept) -> None:
         kept.changed.wait()

@@ -10,6 +10,12 @@ import pytest
 from localcloud.tests.integration.kit import Clients, Network, command, environment, localcloud, remove_everything
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that bring a local cloud up and down go before those that share one."""
+    items.sort(key=lambda item: "nothing_up" not in getattr(item, "fixturenames", ()))
+
+
 @pytest.fixture(scope="session")
 def cloud() -> Iterator[Clients]:
     """The local cloud, up for the whole session. One that is up already is somebody's: it is not touched."""

@@ -1,0 +1,77 @@
+"""Faults that strike machines."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from localcloud.tests.integration.kit import Clients, Network, localcloud, wait_for
+
+
+def in_force() -> list[str]:
+    return [fault["kind"] for fault in json.loads(localcloud("status", "--json").stdout)["faults"]]
+
+
+def test_a_frozen_machine_is_impaired_and_goes_on_when_thawed(network: Network) -> None:
+    (machine,) = network.launch()
+    ec2 = network.cloud.ec2
+
+    def status() -> str:
+        found = ec2.describe_instance_status(InstanceIds=[machine])["InstanceStatuses"]
+        return str(found[0]["InstanceStatus"]["Status"])
+
+    wait_for(lambda: status() == "ok", 30, "status ok")
+    assert localcloud("fault", "freeze", machine).returncode == 0
+    assert in_force() == ["frozen"]
+    wait_for(lambda: status() == "impaired", 30, "status impaired")
+    assert network.ssh(machine, "true", timeout=20).returncode != 0
+    assert localcloud("fault", "thaw", machine).returncode == 0
+    wait_for(lambda: network.ssh(machine, "true").returncode == 0, 20, "thawed")
+    assert in_force() == []
+
+
+def test_boots_that_are_slow_that_hang_and_that_find_apt_busy(network: Network) -> None:
+    cloud = network.cloud
+    for fault in (["slow-boot", "4", "--type", "t3.small"], ["hang-boot", "--type", "t3.large"], ["apt-lock", "600"]):
+        assert localcloud("fault", *fault).returncode == 0
+    started = time.monotonic()
+    (slow,) = network.launch(InstanceType="t3.small", wait=False)
+    (hanging,) = network.launch(InstanceType="t3.large", wait=False)
+    network.wait_for_ssh(slow)
+    assert time.monotonic() - started > 4
+    assert cloud.instance(hanging)["State"]["Name"] == "running"
+    assert network.ssh(hanging, "true", timeout=20).returncode != 0
+    done = network.ssh(slow, "sudo apt-get remove -y rsync")
+    assert "Could not get lock /var/lib/dpkg/lock-frontend" in done.stderr
+    # Lifted, the boot goes on.
+    assert localcloud("fault", "clear").returncode == 0
+    network.wait_for_ssh(hanging)
+
+
+def test_a_machine_that_dies_is_an_instance_that_fails(network: Network) -> None:
+    (machine,) = network.launch()
+    assert localcloud("fault", "kill", machine).returncode == 0
+    wait_for(lambda: network.cloud.instance(machine)["State"]["Name"] == "terminated", 20, "terminated")
+    assert network.cloud.instance(machine)["StateReason"]["Code"] == "Server.InternalError"
+
+
+@pytest.mark.parametrize(
+    "words, sentence",
+    [
+        (["fault", "kill", "i-0123456789abcdef0"], "instance i-0123456789abcdef0 does not exist"),
+        (["fault", "stall", "fs-0123456789abcdef0"], "file system fs-0123456789abcdef0 does not exist"),
+        (["fault", "expire", "nobody"], "nobody holds credentials of nobody"),
+        (["fault", "clear", "fault-99"], "no fault in force is called fault-99"),
+        (["exec", "i-0123456789abcdef0", "--", "true"], "instance i-0123456789abcdef0 does not exist"),
+        (["console", "i-0123456789abcdef0"], "instance i-0123456789abcdef0 does not exist"),
+        (["image", "build", "--with", "caffe"], "image feature caffe does not exist"),
+        (["fault"], "say which fault"),
+    ],
+)
+def test_what_cannot_be_done_is_one_sentence(cloud: Clients, words: list[str], sentence: str) -> None:
+    done = localcloud(*words)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"localcloud: {sentence}")
+    assert len(done.stderr.strip().splitlines()) == 1

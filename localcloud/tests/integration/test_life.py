@@ -1,0 +1,146 @@
+"""Coming up, going down, and what is left: nothing. These tests bring their own local cloud up and down."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from localcloud import state
+from localcloud.tests.integration.kit import Clients, Network, command, environment, localcloud, traces, wait_for
+
+
+@pytest.fixture
+def nothing_up() -> Iterator[dict[str, object]]:
+    """What this machine looks like without a local cloud; afterwards it looks like that again."""
+    assert localcloud("status").returncode == 2, "a local cloud is up on this machine: end it with localcloud down"
+    localcloud("down")
+    before = traces()
+    try:
+        yield dict(before)
+    finally:
+        localcloud("down")
+    assert traces() == before
+
+
+def up(*words: str) -> Clients:
+    done = localcloud("up", *words)
+    assert done.returncode == 0, done.stderr
+    return Clients(environment())
+
+
+def test_a_hundred_random_steps_leave_nothing(nothing_up: dict[str, object], key: Path) -> None:
+    network = Network.create(up(), key)
+    ec2 = network.cloud.ec2
+    chance = random.Random(20261120)
+    alive: list[str] = []
+
+    def launch() -> None:
+        if len(alive) < 4:
+            alive.extend(network.launch(wait=False))
+
+    def terminate() -> None:
+        if alive:
+            ec2.terminate_instances(InstanceIds=[alive.pop(chance.randrange(len(alive)))])
+
+    def kill() -> None:
+        if alive:
+            # It may not have booted yet, which is a refusal and no matter.
+            localcloud("fault", "kill", alive.pop(chance.randrange(len(alive))))
+
+    def reboot() -> None:
+        running = [name for name in alive if network.cloud.instance(name)["State"]["Name"] == "running"]
+        if running:
+            ec2.reboot_instances(InstanceIds=[chance.choice(running)])
+
+    for _ in range(100):
+        chance.choice([launch, launch, terminate, kill, reboot])()
+    shown = localcloud("status")
+    assert shown.returncode == 0
+    started = time.monotonic()
+    assert localcloud("down").stdout == "the local cloud is down\n"
+    assert traces() == nothing_up
+    assert not state.RUN.exists()
+    print(f"down took {time.monotonic() - started:.1f} s")
+
+
+def test_up_and_down_can_be_said_twice(nothing_up: dict[str, object]) -> None:
+    assert localcloud("down").stdout == "the local cloud is down already\n"
+    up("--api-only")
+    again = localcloud("up")
+    assert again.returncode == 0
+    assert "is up already" in again.stdout
+
+
+def test_a_service_that_died_is_cleaned_up_by_the_next(nothing_up: dict[str, object], key: Path) -> None:
+    network = Network.create(up(), key)
+    network.launch()
+    pid = state.service_pid()
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: state.service_pid() is None, 10, "the service is gone")
+    assert localcloud("status").returncode == 2
+    assert up().instances() == []
+
+
+def test_an_interrupted_up_leaves_nothing(nothing_up: dict[str, object]) -> None:
+    for delay in (0.2, 0.6, 1.0, 1.4):
+        starting = subprocess.Popen(
+            [sys.executable, "-m", "localcloud", "up"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        time.sleep(delay)  # Ctrl-C comes at a moment, not on a condition
+        starting.send_signal(signal.SIGINT)
+        starting.wait(60)
+        if starting.returncode == 0:
+            assert localcloud("down").returncode == 0
+        assert traces() == nothing_up
+        assert not state.RUN.exists()
+
+
+def test_it_refuses_what_cannot_work(nothing_up: dict[str, object], tmp_path: Path) -> None:
+    def refusal(*words: str, path: str | None = None, user: str | None = None) -> str:
+        program = [sys.executable, "-m", "localcloud", *words]
+        if user is not None:
+            program = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", "--", *program]
+        variables = {**os.environ, "PATH": path or os.environ["PATH"], "PYTHONPATH": os.getcwd()}
+        done = command(*program, env=variables)
+        assert done.returncode == 2, done
+        assert len(done.stderr.strip().splitlines()) == 1, done.stderr
+        return done.stderr
+
+    assert "apt-get install" in refusal("up", path=str(tmp_path))
+    assert "systemd-container" in refusal("up", path=str(tmp_path))
+    assert "is not JSON" in refusal("up", "--latency", _file(tmp_path, "{"))
+    assert "which nothing waits for" in refusal("up", "--latency", _file(tmp_path, '{"lunch": 1}'))
+    assert "give seconds, 0 or more" in refusal("up", "--latency", _file(tmp_path, '{"call": -1}'))
+    assert "must be a number" in refusal("up", "--latency", "aws*fast")
+    command("ip", "link", "add", "taken0", "type", "bridge")
+    try:
+        command("ip", "addr", "add", "198.51.100.77/32", "dev", "taken0")
+        assert "198.51.100.0/24 is in use on this machine" in refusal("up")
+    finally:
+        command("ip", "link", "del", "taken0")
+
+
+def _file(folder: Path, text: str) -> str:
+    path = folder / "profile.json"
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+def test_limits_of_an_instance_are_those_that_were_asked_for(nothing_up: dict[str, object], key: Path) -> None:
+    network = Network.create(up("--cpus-per-instance", "0.5", "--memory-per-instance", "300M"), key)
+    (machine,) = network.launch()
+    # Two processes that only count: both together get half a processor.
+    spin = "python3 -c 'import time; e = time.monotonic() + 4\nwhile time.monotonic() < e: pass\nprint(time.process_time())'"
+    used = [float(line) for line in network.says(machine, f"{spin} & {spin}; wait").split()]
+    assert 1.0 < sum(used) < 3.0
+    greedy = "python3 -c \"print(len(b'x' * (600 << 20)))\" || echo ended"
+    assert wait_for(lambda: network.ssh(machine, greedy).stdout, 40, "an answer") == "ended\n"

@@ -1,0 +1,137 @@
+"""Who reaches whom, and by which way out."""
+
+from __future__ import annotations
+
+import json
+
+from localcloud.tests.integration.kit import Network, localcloud, wait_for
+
+_TRY = "timeout 4 bash -c 'exec 3<>/dev/tcp/{host}/{port}' && echo reached"
+
+
+def reaches(network: Network, machine: str, host: str, port: int, via: str | None = None) -> bool:
+    done = network.ssh(machine, _TRY.format(host=host, port=port), via=via)
+    return "reached" in done.stdout
+
+
+def test_security_groups_and_routes_decide(network: Network) -> None:
+    cloud, ec2 = network.cloud, network.cloud.ec2
+    (bastion,) = network.launch()
+    (inside,) = network.launch(public=False, wait=False)
+    network.wait_for_ssh(inside, via=bastion)
+    private = cloud.instance(inside)["PrivateIpAddress"]
+
+    # Members of one group reach each other on everything, until they are taken out of it.
+    assert reaches(network, bastion, private, 22)
+    lonely = ec2.create_security_group(GroupName=f"{network.name}-lonely", Description="none", VpcId=network.vpc)["GroupId"]
+    ec2.modify_instance_attribute(InstanceId=inside, Groups=[lonely])
+    assert not reaches(network, bastion, private, 22)
+    ec2.authorize_security_group_ingress(
+        GroupId=lonely,
+        IpPermissions=[
+            {"IpProtocol": "tcp", "FromPort": 22, "ToPort": 22, "UserIdGroupPairs": [{"GroupId": network.group}]}
+        ],
+    )
+    assert reaches(network, bastion, private, 22)
+
+    # Nothing leads out of the private subnet before there is a NAT gateway; the public one has its own way.
+    aws = "ec2.us-east-1.amazonaws.com"
+    assert reaches(network, bastion, aws, 443)
+    assert not reaches(network, inside, aws, 443, via=bastion)
+    address = network.add_nat()
+    assert reaches(network, inside, aws, 443, via=bastion)
+    assert reaches(network, inside, "deb.debian.org", 80, via=bastion)
+    assert address.startswith("198.51.100.")
+
+    # A rule that is taken back holds at once, also for the operator.
+    ec2.revoke_security_group_ingress(
+        GroupId=network.group,
+        IpPermissions=[
+            {"IpProtocol": "tcp", "FromPort": 22, "ToPort": 22, "IpRanges": [{"CidrIp": "198.51.100.1/32"}]}
+        ],
+    )
+    assert network.ssh(bastion, "true", timeout=20).returncode != 0
+
+
+def test_a_gateway_endpoint_leads_to_s3_alone(network: Network) -> None:
+    cloud, ec2 = network.cloud, network.cloud.ec2
+    allowed = {"Effect": "Allow", "Action": ["s3:ListBucket", "ec2:DescribeInstances"], "Resource": "*"}
+    cloud.role(network.name, allowed)
+    bucket = f"{network.name}-bucket"
+    cloud.s3.create_bucket(Bucket=bucket)
+    (bastion,) = network.launch()
+    (inside,) = network.launch(public=False, wait=False, IamInstanceProfile={"Name": network.name})
+    network.wait_for_ssh(inside, via=bastion)
+    client = "import boto3; from botocore.config import Config; c = Config(connect_timeout=3, retries={{'max_attempts': 0}}); "
+    ask_s3 = f"python3 -c \"{client}print(boto3.client('s3', 'us-east-1', config=c).list_objects_v2(Bucket='{bucket}')['KeyCount'])\""
+    ask_ec2 = f"python3 -c \"{client}print(boto3.client('ec2', 'us-east-1', config=c).describe_instances())\""
+    ask_s3, ask_ec2 = ask_s3.replace("{{", "{").replace("}}", "}"), ask_ec2.replace("{{", "{").replace("}}", "}")
+    assert network.ssh(inside, ask_s3, via=bastion).returncode != 0
+
+    table = ec2.create_route_table(VpcId=network.vpc)["RouteTable"]["RouteTableId"]
+    ec2.associate_route_table(RouteTableId=table, SubnetId=network.private)
+    ec2.create_vpc_endpoint(
+        VpcId=network.vpc, ServiceName="com.amazonaws.us-east-1.s3", RouteTableIds=[table], VpcEndpointType="Gateway"
+    )
+    assert network.says(inside, ask_s3, via=bastion) == "0"
+    assert network.ssh(inside, ask_ec2, via=bastion).returncode != 0
+
+
+def test_an_elastic_address_moves_between_machines(network: Network) -> None:
+    ec2 = network.cloud.ec2
+    first, second = network.launch(2)
+    address = ec2.allocate_address(Domain="vpc")
+    names = {}
+    for machine in (first, second):
+        names[machine] = network.says(machine, "hostname")
+        ec2.associate_address(InstanceId=machine, AllocationId=address["AllocationId"], AllowReassociation=True)
+        assert network.address(machine) == address["PublicIp"]
+        assert network.says(machine, "hostname") == names[machine]
+    assert names[first] != names[second]
+
+
+def test_two_networks_with_the_same_addresses_do_not_meet(network: Network) -> None:
+    other = Network.create(network.cloud, network.key)
+    (here,), (there,) = network.launch(), other.launch()
+    cloud = network.cloud
+    assert cloud.instance(here)["PrivateIpAddress"] == cloud.instance(there)["PrivateIpAddress"]
+    network.says(here, "echo here > me")
+    other.says(there, "echo there > me")
+    assert (network.says(here, "cat me"), other.says(there, "cat me")) == ("here", "there")
+
+
+def test_metadata_asks_for_a_token_and_tells_each_machine_its_own(network: Network) -> None:
+    options = {"HttpTokens": "required", "HttpPutResponseHopLimit": 1}
+    first, second = network.launch(2, MetadataOptions=options)
+    base = "http://169.254.169.254/latest"
+    bare = f"curl -s -o /dev/null -w '%{{http_code}}' {base}/meta-data/instance-id"
+    assert network.says(first, bare) == "401"
+    token = f"curl -s -X PUT {base}/api/token -H 'X-aws-ec2-metadata-token-ttl-seconds: 60'"
+    for machine in (first, second):
+        ask = f'curl -s -H "X-aws-ec2-metadata-token: $({token})" {base}'
+        assert network.says(machine, f"{ask}/meta-data/instance-id") == machine
+        document = json.loads(network.says(machine, f"{ask}/dynamic/instance-identity/document"))
+        assert (document["instanceId"], document["region"]) == (machine, "us-east-1")
+    # One machine's token is worth nothing in another's hands.
+    stolen = network.says(first, token)
+    code = f"curl -s -o /dev/null -w '%{{http_code}}' -H 'X-aws-ec2-metadata-token: {stolen}' {base}/meta-data/"
+    assert network.says(second, code) == "401"
+
+
+def test_names_inside_a_network_are_its_own(network: Network) -> None:
+    first, second = network.launch(2)
+    shown = network.cloud.instance(second)
+    private, address = shown["PrivateDnsName"], shown["PrivateIpAddress"]
+    assert network.says(first, f"getent ahostsv4 {private} | head -1").split()[0] == address
+    assert network.says(first, f"getent hosts {address}").split()[1] == private
+    assert network.says(first, f"getent ahostsv4 {private.partition('.')[0]} | head -1").split()[0] == address
+
+
+def test_a_cut_network_is_silent_until_it_is_mended(network: Network) -> None:
+    first, second = network.launch(2)
+    address = network.cloud.instance(second)["PrivateIpAddress"]
+    assert localcloud("fault", "cut", second).returncode == 0
+    assert network.ssh(second, "true", timeout=20).returncode != 0
+    assert not reaches(network, first, address, 22)
+    assert localcloud("fault", "mend", second).returncode == 0
+    wait_for(lambda: network.ssh(second, "true").returncode == 0, 20, "mended")
