@@ -106,6 +106,8 @@ class Attempt:
     started: float
     message: str = ""
     ended: float | None = None
+    machine: str = ""
+    """what it has launched"""
 
     @property
     def failed(self) -> bool:
@@ -184,7 +186,7 @@ class Memory:
 
     started: float
     before: frozenset[str] = frozenset()
-    """machines that served when this began"""
+    """machines that served before this run"""
     most: int = 0
     progress: float = 0.0
     """when the last machine came, or the first launch failed"""
@@ -195,9 +197,10 @@ class Memory:
 def remember(memory: Memory | None, group: Group, now: float) -> Memory:
     """Memory after one more look."""
     if memory is None:
-        return Memory(now, group.serving, group.in_service, now, now)
+        before = group.serving - {attempt.machine for attempt in group.attempts}
+        return Memory(now, before, group.in_service, now, now)
     grown = group.in_service > memory.most
-    first_failure = bool(group.failures) and memory.progress == memory.started and memory.most == len(memory.before)
+    first_failure = bool(group.failures) and memory.progress == memory.started
     progress = now if grown or first_failure else memory.progress
     return Memory(memory.started, memory.before, max(memory.most, group.in_service), progress, memory.asked)
 

@@ -9,6 +9,7 @@ PRIVATE to the collection: it may change at any time.
 from __future__ import annotations
 
 import random
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -37,6 +38,8 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils._capacity import 
     remember,
     towards,
 )
+
+_MACHINE = re.compile(r"\bi-[0-9a-f]+")
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 5.0
 TELL_EVERY = 10.0
@@ -221,6 +224,9 @@ class Watch:
             for wish in self.wishes
         }
         words = [f"{name} {group['in_service']}/{group['wanted']} in service" for name, group in shown.items()]
+        before = sum(groups[wish.name].in_service for wish in self.wishes)
+        if outcome == "failed":
+            words += [f"{before} that ran before this are left running"] if before else ["no machine is left running"]
         return {
             "changed": self.changed,
             "failed": outcome == "failed",
@@ -228,7 +234,7 @@ class Watch:
             "settled": True,
             "groups": shown,
             "wanted": sum(wish.wanted for wish in self.wishes),
-            "in_service": sum(group["in_service"] for group in shown.values()),
+            "in_service": sum(groups[wish.name].in_service for wish in self.wishes),
             "missing": [
                 {
                     "group": one.group,
@@ -279,9 +285,19 @@ class AutoScaling:
         return found
 
     def _attempts(self, name: str, since: float) -> list[Attempt]:
-        answer = self._aws.call("autoscaling", "describe_scaling_activities", AutoScalingGroupName=name, MaxRecords=100)
         # The header that clocks are compared by is in whole seconds.
-        return attempts_of(answer.get("Activities") or (), since + (self._ahead or 0.0) - 2)
+        since += (self._ahead or 0.0) - 2
+        listed: list[Any] = []
+        token: dict[str, str] = {}
+        while True:
+            answer = self._aws.call(
+                "autoscaling", "describe_scaling_activities", AutoScalingGroupName=name, MaxRecords=100, **token
+            )
+            page = answer.get("Activities") or []
+            listed += page
+            token = {"NextToken": answer["NextToken"]} if answer.get("NextToken") else {}
+            if not token or page[-1]["StartTime"].timestamp() < since:
+                return attempts_of(listed, since)
 
     def set_desired(self, name: str, number: int) -> None:
         self._aws.call(
@@ -325,7 +341,8 @@ def attempts_of(activities: Sequence[Mapping[str, Any]], since: float) -> list[A
     """The launches among activities (the newest first), those that began before `since` and are over left aside."""
     found = []
     for one in activities:
-        if not str(one.get("Description", "")).startswith("Launching"):
+        description = str(one.get("Description", ""))
+        if not description.startswith("Launching"):
             continue
         ended = one.get("EndTime")
         attempt = Attempt(
@@ -334,6 +351,7 @@ def attempts_of(activities: Sequence[Mapping[str, Any]], since: float) -> list[A
             started=one["StartTime"].timestamp(),
             message=" ".join(str(one.get("StatusMessage") or "").split()),
             ended=ended.timestamp() if ended else None,
+            machine="".join(_MACHINE.findall(description)[:1]),
         )
         if attempt.started >= since or attempt.under_way:
             found.append(attempt)

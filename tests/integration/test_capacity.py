@@ -1,0 +1,153 @@
+"""Waiting for machines of real Auto Scaling groups, with the faults that AWS has."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+from ansible_collections.deeplearning.aws.plugins.module_utils._aws import Aws
+from ansible_collections.deeplearning.aws.plugins.plugin_utils._capacity import Policy, Rules, Wish
+from ansible_collections.deeplearning.aws.plugins.plugin_utils._watching import AutoScaling, Watch
+
+TYPE, ZONE = "g5.xlarge", "us-east-1a"
+
+
+class Groups:
+    """A master's and a workers' group, as the role node_groups makes them."""
+
+    def __init__(self, account: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.account = account
+        self.ec2, self.scaling = account.client("ec2"), account.client("autoscaling")
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            monkeypatch.setenv(name, account.environment[name])
+        images = self.ec2.describe_images(Filters=[{"Name": "name", "Values": ["Deep Learning Base*22.04*"]}])
+        self.image = images["Images"][0]["ImageId"]
+        vpc = self.ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
+        subnet = self.ec2.create_subnet(VpcId=vpc, CidrBlock="10.0.0.0/24", AvailabilityZone=ZONE)
+        self.subnet = subnet["Subnet"]["SubnetId"]
+        self.said: list[str] = []
+
+    def template(self, name: str = "c-workers", **more: Any) -> str:
+        data = {"ImageId": self.image, "InstanceType": TYPE, **more}
+        made = self.ec2.create_launch_template(LaunchTemplateName=name, LaunchTemplateData=data)
+        return str(made["LaunchTemplate"]["LaunchTemplateId"])
+
+    def make(self, template: str, version: str = "1", desired: int | None = None, **sizes: int) -> None:
+        for what, size in sizes.items():
+            self.scaling.create_auto_scaling_group(
+                AutoScalingGroupName=f"c-{what}",
+                MinSize=0,
+                MaxSize=size,
+                DesiredCapacity=size if desired is None else desired,
+                VPCZoneIdentifier=self.subnet,
+                LaunchTemplate={"LaunchTemplateId": template, "Version": version},
+            )
+
+    def wait(
+        self, *wishes: Wish, policy: Policy = Policy.AT_LEAST, seconds: float = 60, since: float = 5
+    ) -> dict[str, Any]:
+        api = AutoScaling(Aws("us-east-1", endpoint=self.account.endpoint))
+        rules = Rules(policy, time.time() + seconds, settle=3)
+        return Watch(api, wishes, rules, time.time() - since, self.said.append).run()
+
+    def running(self) -> int:
+        filters = [{"Name": "instance-state-name", "Values": ["pending", "running"]}]
+        found = self.ec2.describe_instances(Filters=filters)["Reservations"]
+        return sum(len(reservation["Instances"]) for reservation in found)
+
+    def group(self, what: str) -> Any:
+        return self.scaling.describe_auto_scaling_groups(AutoScalingGroupNames=[f"c-{what}"])["AutoScalingGroups"][0]
+
+
+@pytest.fixture
+def groups(account: Any, monkeypatch: pytest.MonkeyPatch) -> Groups:
+    return Groups(account, monkeypatch)
+
+
+MASTER = Wish("c-master", 1, 1, essential=True)
+
+
+def test_three_of_five_stand_and_the_others_follow_when_there_is_capacity(groups: Groups) -> None:
+    faults = groups.account.cloud.faults
+    fault = faults.add("capacity", {"type": TYPE, "zone": ZONE}, value=4)
+    groups.make(groups.template(), master=1, workers=5)
+    workers = Wish("c-workers", 5, 2)
+
+    result = groups.wait(MASTER, workers)
+    assert (result["outcome"], result["wanted"]) == ("degraded", 6)
+    assert groups.running() == 4
+    assert sum(one["count"] for one in result["missing"]) == 2
+    assert {one["why"] for one in result["missing"]} == {"capacity"}
+    assert "We currently do not have sufficient g5.xlarge capacity" in result["msg"]
+    group = groups.group("workers")
+    assert (group["DesiredCapacity"], group["MaxSize"], group["SuspendedProcesses"]) == (3, 5, [])
+
+    faults.remove(fault)
+    result = groups.wait(MASTER, workers)
+    assert (result["outcome"], result["changed"], groups.running()) == ("full", True, 6)
+
+    started = time.time()
+    result = groups.wait(MASTER, workers)
+    assert (result["outcome"], result["changed"], groups.account.writes(started)) == ("full", False, [])
+
+
+@pytest.mark.parametrize("policy", [Policy.AT_LEAST, Policy.ALL_OR_NOTHING])
+def test_too_few_leave_no_machine_running(groups: Groups, policy: Policy) -> None:
+    groups.account.cloud.faults.add("capacity", {"type": TYPE, "zone": ZONE}, value=4)
+    groups.make(groups.template(), master=1, workers=5)
+    result = groups.wait(MASTER, Wish("c-workers", 5, 4), policy=policy)
+    assert (result["outcome"], result["failed"], result["elsewhere"]) == ("failed", True, True)
+    assert groups.running() == 0
+    assert "no machine is left running" in result["msg"]
+    assert [groups.group(what)["DesiredCapacity"] for what in ("master", "workers")] == [0, 0]
+
+
+def test_machines_of_an_earlier_run_outlive_a_failure(groups: Groups) -> None:
+    groups.make(groups.template(), desired=2, workers=5)
+    assert groups.wait(Wish("c-workers", 2, 2))["outcome"] == "full"
+    before = {one["InstanceId"] for one in groups.group("workers")["Instances"]}
+    groups.account.cloud.faults.add("capacity", {"type": TYPE, "zone": ZONE}, value=2)
+    result = groups.wait(Wish("c-workers", 5, 5), since=-2)
+    assert result["failed"]
+    group = groups.group("workers")
+    assert {one["InstanceId"] for one in group["Instances"]} == before
+    assert (group["DesiredCapacity"], group["SuspendedProcesses"]) == (2, [])
+    assert "2 that ran before this are left running" in result["msg"]
+
+
+def test_a_quota_is_told_from_missing_capacity(groups: Groups) -> None:
+    groups.account.cloud.faults.add("quota", {"code": "L-DB2E81BA"}, value=8)
+    groups.make(groups.template(), workers=5)
+    result = groups.wait(Wish("c-workers", 5, 2))
+    assert (result["outcome"], groups.running()) == ("degraded", 2)
+    assert [(one["why"], one["count"]) for one in result["missing"]] == [("quota", 3)]
+    assert "vCPU limit of 8" in result["msg"]
+
+
+def test_a_bad_image_fails_at_once(groups: Groups) -> None:
+    template = groups.template()
+    groups.make(template, workers=5, version="$Latest", desired=0)
+    groups.ec2.create_launch_template_version(
+        LaunchTemplateId=template, LaunchTemplateData={"ImageId": "ami-0bad0bad0bad0bad0", "InstanceType": TYPE}
+    )
+    started = time.monotonic()
+    result = groups.wait(Wish("c-workers", 5, 2), seconds=600)
+    assert result["failed"]
+    assert time.monotonic() - started < 60
+    assert {one["why"] for one in result["missing"]} == {"configuration"}
+    assert "ami-0bad0bad0bad0bad0" in result["msg"]
+    assert not result["elsewhere"]
+
+
+def test_a_late_instance_profile_is_waited_for(groups: Groups) -> None:
+    iam = groups.account.client("iam")
+    trust = '{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"Service":"ec2.amazonaws.com"},'
+    iam.create_role(RoleName="r", AssumeRolePolicyDocument=trust + '"Action":"sts:AssumeRole"}]}')
+    iam.create_instance_profile(InstanceProfileName="p")
+    iam.add_role_to_instance_profile(InstanceProfileName="p", RoleName="r")
+    groups.make(groups.template(IamInstanceProfile={"Name": "p"}), desired=0, workers=2)
+    groups.account.cloud.faults.add("late-iam", {}, value=10.0)
+    result = groups.wait(Wish("c-workers", 2, 2))
+    assert (result["outcome"], groups.running()) == ("full", 2)
+    assert any("waiting for IAM" in line for line in groups.said)
