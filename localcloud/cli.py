@@ -203,7 +203,8 @@ def _status(given: Given) -> None:
         print(json.dumps(shown, indent=2))
         return
     print(
-        f"up since {_clock(shown['started'])}, API at {shown['endpoint']}, latency profile {shown['latency']}, pid {shown['pid']}"
+        f"up since {_clock(shown['started'])}, API at {shown['endpoint']}, "
+        f"latency profile {shown['latency']}, pid {shown['pid']}"
     )
     columns = ("id", "name", "type", "zone", "private_ip", "public_ip", "state", "since", "pid")
     _table("instances", columns, [{**row, "since": _clock(row["since"])} for row in shown["instances"]])

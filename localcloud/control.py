@@ -119,7 +119,7 @@ class Control:
         kind, target = given["kind"], dict(given["target"])
         if "instance" in target:
             target["instance"] = self._instance(target["instance"]).id
-        strikes = {
+        strikes: dict[str, Callable[[], None]] = {
             "kill": lambda: self._machines().kill(target["instance"]),
             "frozen": lambda: self._machines().freeze(target["instance"], True),
             "stalled": lambda: self._stall(target["file_system"]),

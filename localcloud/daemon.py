@@ -52,9 +52,8 @@ def up(latency: str, cpus: float | None, memory: int | None, api_only: bool) -> 
             _end_service()
             _sweep()
             raise
-    print(
-        f'the local cloud is up, its API at http://127.0.0.1:{PORT}\nuse it: eval "$(localcloud env)"; end it: localcloud down'
-    )
+    print(f"the local cloud is up, its API at http://127.0.0.1:{PORT}")
+    print('use it: eval "$(localcloud env)"; end it: localcloud down')
 
 
 def down() -> None:

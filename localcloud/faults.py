@@ -1,7 +1,7 @@
 """Faults that were asked for, and what each part of the service asks about them.
 
-A fault is in force until it is cleared (or used up, where it has a count). What strikes once and is over, such as killing
-a machine, is not kept here: see `control.py`.
+A fault is in force until it is cleared (or used up, where it has a count). What strikes once and is over, such as
+killing a machine, is not kept here: see `control.py`.
 """
 
 from __future__ import annotations

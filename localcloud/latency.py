@@ -8,7 +8,8 @@ from pathlib import Path
 
 from localcloud.errors import Refusal
 
-# Figures as seen by users of AWS; they vary by region and hour. Each is the time from the call until the state is reached.
+# Figures as seen by users of AWS; they vary by region and hour. Each is the time from the call until the state is
+# reached.
 AWS: Mapping[str, float] = {
     "call": 0.08,
     "instance_running": 20.0,

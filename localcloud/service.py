@@ -71,7 +71,7 @@ class Service:
     def _layers_of(self, image_id: str) -> Sequence[Path]:
         assert self._base is not None
         found = images.path_of(self.cloud, image_id)
-        return [self._base] if found in (None, self._base) else [found, self._base]  # type: ignore[list-item]
+        return [self._base] if found is None or found == self._base else [found, self._base]
 
     def wait(self) -> None:
         self._ended.wait()

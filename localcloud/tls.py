@@ -1,6 +1,6 @@
-"""Certificates for the names of AWS's endpoints, so that machines ask https://ec2.us-east-1.amazonaws.com as they do in AWS.
+"""Certificates for AWS's names, so that machines ask https://ec2.us-east-1.amazonaws.com as they do in AWS.
 
-An authority made at each start, which only the machines trust, and a certificate for each name when it is first asked for.
+An authority made at each start, which only the machines trust, and a certificate for each name when it is first asked.
 """
 
 from __future__ import annotations

@@ -35,6 +35,7 @@ class InstanceView:
     profile_arn: str | None = None
     profile_id: str | None = None
     role_name: str | None = None
+    role_arn: str | None = None
     http_tokens: str = "optional"
     hop_limit: int = 1
     http_endpoint: str = "enabled"

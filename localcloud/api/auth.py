@@ -213,8 +213,8 @@ def check_signature(
         raise AwsError(
             "XAmzContentSHA256Mismatch", "The provided 'x-amz-content-sha256' header does not match what was computed."
         )
-    signer.payload = lambda _request: payload  # type: ignore[method-assign]
-    signer.headers_to_sign = lambda _request: _headers_of(request, signature.signed_headers)  # type: ignore[method-assign]
+    signer.payload = lambda _request: payload
+    signer.headers_to_sign = lambda _request: _headers_of(request, signature.signed_headers)
     request.context["timestamp"] = signature.timestamp
     expected = signer.signature(signer.string_to_sign(request, signer.canonical_request(request)), request)
     if not hmac.compare_digest(expected, signature.value):

@@ -84,6 +84,7 @@ def view_of(_cloud: Cloud, instance: Instance) -> InstanceView:
         profile_arn=profile.arn if profile else None,
         profile_id=profile.id if profile else None,
         role_name=profile.roles[0].name if profile and profile.roles else None,
+        role_arn=profile.roles[0].arn if profile and profile.roles else None,
         http_tokens=options.http_tokens,
         hop_limit=options.http_put_response_hop_limit,
         http_endpoint=options.http_endpoint,

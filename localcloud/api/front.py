@@ -1,5 +1,5 @@
-"""The front of the API: a WSGI application that finds out who asks for what, applies rules and faults, has an extension or
-moto answer, and writes it all down."""
+"""The front of the API: a WSGI application that finds out who asks for what, applies rules and faults, has an extension
+or moto answer, and writes it all down."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ class Front:
     def _from_moto(self, environ: Environ, record: Record) -> tuple[int, list[tuple[str, str]], bytes]:
         answer: dict[str, Any] = {}
 
-        def remember(status: str, headers: list[tuple[str, str]], _exc: Any = None) -> None:
+        def remember(status: str, headers: list[tuple[str, str]], _exc: Any = None) -> Any:
             answer.update(status=int(status.split()[0]), headers=headers)
 
         app = self._moto.get_application(environ)
@@ -172,7 +172,7 @@ def _through_s3_endpoint(source: str) -> bool:
 
 
 def _headers(environ: Environ) -> dict[str, str]:
-    """The headers by lower-case name, as they were sent (moto's handler keeps the spelling of those with underscores)."""
+    """The headers by lower-case name, as they were sent (moto's handler keeps how those with underscores are spelt)."""
     spelled = environ.get(PRESERVED_HEADER_NAMES_ENVIRON_KEY) or {}
     headers = {
         spelled.get(name, name[5:].replace("_", "-")).lower(): str(value)

@@ -1,8 +1,9 @@
 """Calls, and who answers them.
 
-An extension module answers an operation by a function marked with `answers`: it takes a Call and returns what boto3 would
-return, as a plain dict, or raises AwsError. What no extension answers goes to moto unchanged. A function may ask moto
-itself (`call.moto()`) and add to its answer. Importing the module is all that registers it: see `SERVICES` in front.py.
+An extension module answers an operation by a function marked with `answers`: it takes a Call and returns what boto3
+would return, as a plain dict, or raises AwsError. What no extension answers goes to moto unchanged. A function may ask
+moto itself (`call.moto()`) and add to its answer. Importing the module is all that registers it: see `EXTENSIONS` in
+front.py.
 """
 
 from __future__ import annotations

@@ -118,6 +118,7 @@ def _build_base(scratch: Path, cache: Path, progress: Progress) -> None:
 
 def _mmdebstrap(scratch: Path, cache: Path, progress: Progress) -> None:
     """Packages are kept in a cache of our own, so that the next build need not fetch them."""
+    archives = "/var/cache/apt/archives"
     command = [
         "mmdebstrap",
         "--variant=minbase",
@@ -129,8 +130,8 @@ def _mmdebstrap(scratch: Path, cache: Path, progress: Progress) -> None:
         "--dpkgopt=path-exclude=/usr/share/man/*",
         "--dpkgopt=path-exclude=/usr/share/locale/*",
         "--dpkgopt=force-unsafe-io",
-        f'--setup-hook=mkdir -p "$1/var/cache/apt/archives/partial" && (cp -al "{cache}/." "$1/var/cache/apt/archives/" || true)',
-        f'--customize-hook=cp -nl "$1"/var/cache/apt/archives/*.deb "{cache}/" || true',
+        f'--setup-hook=mkdir -p "$1{archives}/partial" && (cp -al "{cache}/." "$1{archives}/" || true)',
+        f'--customize-hook=cp -nl "$1{archives}"/*.deb "{cache}/" || true',
         SUITE,
         str(scratch),
     ]

@@ -1,4 +1,4 @@
-"""Control groups: each machine in a tree of its own, so that they don't share one, can be limited, frozen and ended whole.
+"""Control groups: each machine in a tree of its own, so that it can be limited, frozen and ended whole.
 
 Works with version 1 and mixed hierarchies (a folder for each controller below /sys/fs/cgroup) and with version 2 alone.
 """
@@ -66,11 +66,16 @@ class Cgroup:
         """Files that a process writes its own id into, to join."""
         return [str(folder / "cgroup.procs") for folder in self._folders.values()]
 
+    def command(self, *words: str) -> list[str]:
+        """A command that joins the group before it becomes what it is, so that nothing of it is ever outside."""
+        join = f'for group in {" ".join(self.joining())}; do echo $$ > $group; done; exec "$@"'
+        return ["/bin/sh", "-c", join, "sh", *words]
+
     def freeze(self, frozen: bool) -> None:
         (self._folders["unified"] / "cgroup.freeze").write_text("1" if frozen else "0", encoding="ascii")
 
     def pids(self) -> set[int]:
-        found = set()
+        found: set[int] = set()
         for folder in self._folders.values():
             for procs in folder.rglob("cgroup.procs") if folder.exists() else ():
                 try:
@@ -121,7 +126,7 @@ def _remove_tree(folder: Path) -> bool:
 
 def left_over() -> Iterator[str]:
     """Names of groups that are there: after a crash, those of the service before."""
-    names = set()
+    names: set[str] = set()
     for root in _hierarchies().values():
         folder = root / NAME
         if folder.is_dir():

@@ -1,11 +1,12 @@
 """Shared file systems: a folder for each, seen through FUSE, put into machines that reach a mount target's port 2049.
 
-The folder goes through `bindfs`, so that it bears the file system's name in a machine's list of mounts and so that it can be
-made to stall as NFS does when its server is gone: every access waits, and goes on when it is back.
+The folder goes through `bindfs`, so that it bears the file system's name in a machine's list of mounts and so that it
+can be made to stall as NFS does when its server is gone: every access waits, and goes on when it is back.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -47,11 +48,10 @@ class FileSystems:
         data.chmod(0o755)
         group = Cgroup(_group(name))
         group.create()
-        join = 'for group in %s; do echo $$ > $group; done; exec "$@"' % " ".join(group.joining())
         source = f"{name}.efs.{region}.amazonaws.com:/"
         command = ["bindfs", "-f", "--multithreaded", "-o", f"fsname={source},subtype=nfs4", str(data), str(mounted)]
         server = subprocess.Popen(
-            ["/bin/sh", "-c", join, "sh", *command],
+            group.command(*command),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             start_new_session=True,
@@ -113,10 +113,8 @@ class MountServer:
         threading.Thread(target=self._serve, daemon=True, name="nfs").start()
 
     def close(self) -> None:
-        try:
-            self._listening.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass  # it was not connected, which is no matter
+        with contextlib.suppress(OSError):
+            self._listening.shutdown(socket.SHUT_RDWR)  # wakes whoever waits in accept
         self._listening.close()
 
     def _serve(self) -> None:

@@ -12,8 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from localcloud.api import ec2
-from localcloud.api.auth import Session
+from localcloud.api import ec2, rules
+from localcloud.api.auth import Session, service_caller
+from localcloud.api.registry import Call
 from localcloud.cloud import Cloud
 from localcloud.errors import Refusal
 from localcloud.machines import cgroups, namespaces, nspawn
@@ -36,7 +37,8 @@ DefaultDependencies=no
 Before=cloud-init.service
 
 [Service]
-ExecStart=/usr/bin/python3 -c "import fcntl, time; f = open('/var/lib/dpkg/lock-frontend', 'w'); fcntl.lockf(f, fcntl.LOCK_EX); time.sleep({seconds})"
+ExecStart=/usr/bin/python3 -c "import fcntl, time; f = open('/var/lib/dpkg/lock-frontend', 'w'); \\
+    fcntl.lockf(f, fcntl.LOCK_EX); time.sleep({seconds})"
 """
 
 
@@ -57,7 +59,9 @@ class Kept:
 class HostMachines:
     """Machines on this host; `Machines` in cloud.py says what each method means."""
 
-    def __init__(self, cloud: Cloud, folder: Path, layers_of: Callable[[str], Sequence[Path]], limits: Limits, authority: str) -> None:
+    def __init__(
+        self, cloud: Cloud, folder: Path, layers_of: Callable[[str], Sequence[Path]], limits: Limits, authority: str
+    ) -> None:
         self._cloud = cloud
         self._folder = folder
         self._layers_of = layers_of
@@ -189,7 +193,10 @@ class HostMachines:
         if apt_lock:
             unit = "/etc/systemd/system/busy-apt.service"
             files[unit] = (0o644, _APT_LOCK_UNIT.format(seconds=apt_lock).encode())
-            files["/etc/systemd/system/multi-user.target.d/busy-apt.conf"] = (0o644, b"[Unit]\nWants=busy-apt.service\n")
+            files["/etc/systemd/system/multi-user.target.d/busy-apt.conf"] = (
+                0o644,
+                b"[Unit]\nWants=busy-apt.service\n",
+            )
         kept.machine.prepare(files, self._authority)
         while True:
             kept.machine.boot(namespace, view.private_dns.partition(".")[0])
@@ -237,8 +244,13 @@ class HostMachines:
         return {fault.target["instance"] for fault in self._cloud.faults.of_kind("cut")}
 
     def _credentials_of(self, machine: InstanceView) -> Session:
-        """Of the role, in a session named after the instance: kept until it is about to expire."""
+        """Of the role, in a session named after the instance: kept until it is about to expire. None (an AwsError) if
+        the role does not trust EC2."""
+        params = {"RoleArn": machine.role_arn, "RoleSessionName": machine.id}
+        ec2_itself = service_caller("ec2.amazonaws.com")
         with self._cloud.lock:
+            call = Call(self._cloud, "sts", "AssumeRole", params, machine.region, ec2_itself)
+            rules.enforce(call, rules.required(call), "")
             return self._cloud.credentials.for_instance(str(machine.role_name), machine.id, _CREDENTIAL_SECONDS)
 
     def _serve(self, vpc: Vpc) -> Callable[[], None]:

@@ -16,11 +16,13 @@ from urllib.parse import unquote
 
 from localcloud.api.auth import Session
 from localcloud.clock import Clock
+from localcloud.errors import AwsError
 from localcloud.settings import ACCOUNT
 from localcloud.views import InstanceView
 
 log = logging.getLogger(__name__)
 
+_NOT_TRUSTED = "EC2 cannot assume the role: its trust policy must name ec2.amazonaws.com."
 _TOKEN_PATH = "/latest/api/token"
 _LONGEST_TOKEN_SECONDS = 21600
 
@@ -137,7 +139,10 @@ class Metadata:
 
     def _iam(self, machine: InstanceView) -> Tree:
         def document() -> str:
-            session = self._credentials(machine)
+            try:
+                session = self._credentials(machine)
+            except AwsError:
+                return json.dumps({"Code": "AssumeRoleUnauthorizedAccess", "Message": _NOT_TRUSTED})
             issued = datetime.fromtimestamp(session.issued, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
             return json.dumps(
                 {

@@ -1,7 +1,7 @@
 """The wires: a network namespace for each VPC, one for each machine, and a link from each VPC to the host.
 
-A machine's only link leads into its VPC's namespace, which is router, firewall and whatever else AWS answers inside a VPC
-(metadata, names, mount targets). Addresses are those that the API shows; two VPCs may use the same ones.
+A machine's only link leads into its VPC's namespace, which is router, firewall and whatever else AWS answers inside a
+VPC (metadata, names, mount targets). Addresses are those that the API shows; two VPCs may use the same ones.
 """
 
 from __future__ import annotations
@@ -16,7 +16,14 @@ from pathlib import Path
 from localcloud.errors import Refusal
 from localcloud.machines import namespaces
 from localcloud.machines.ruleset import TABLE, UPLINK, ruleset
-from localcloud.settings import EDGE_ADDRESS, METADATA_ADDRESS, PUBLIC_NETWORK, RESOLVER_ADDRESS, TLS_PORT, TRANSIT_NETWORK
+from localcloud.settings import (
+    EDGE_ADDRESS,
+    METADATA_ADDRESS,
+    PUBLIC_NETWORK,
+    RESOLVER_ADDRESS,
+    TLS_PORT,
+    TRANSIT_NETWORK,
+)
 from localcloud.views import InstanceView, VpcView
 
 log = logging.getLogger(__name__)
@@ -63,8 +70,8 @@ class HostNetwork:
         cut: Callable[[], set[str]],
         serve: Callable[[Vpc], Callable[[], None]],
     ) -> None:
-        """`views` says what the records show, `cut` which instances have no network just now; `serve` starts what answers
-        inside a VPC and returns what ends it."""
+        """`views` says what the records show, `cut` which instances have no network just now; `serve` starts what
+        answers inside a VPC and returns what ends it."""
         self._folder = folder
         self._views = views
         self._cut = cut
@@ -275,9 +282,8 @@ table ip {TABLE} {{
 def check_free() -> None:
     """Refuse when somebody else uses our addresses, our names or our port."""
     ours = [ipaddress.ip_network(PUBLIC_NETWORK), ipaddress.ip_network(TRANSIT_NETWORK)]
-    routes = subprocess.run(
-        ["ip", "-o", "route", "show", "table", "all"], capture_output=True, text=True, check=True
-    ).stdout
+    listing = ["ip", "-o", "route", "show", "table", "all"]
+    routes = subprocess.run(listing, capture_output=True, text=True, check=True).stdout
     for line in routes.splitlines():
         words = line.split()
         kinds = ("unreachable", "local", "broadcast", "blackhole", "prohibit", "unicast")
@@ -290,7 +296,7 @@ def check_free() -> None:
         if taken:
             raise Refusal(
                 f"the address range {taken[0]} is in use on this machine (route: {line.strip()}): "
-                "the local cloud gives its machines public addresses from it. Free the range, then run localcloud up again."
+                "the local cloud gives its machines public addresses from it. Free it, then run localcloud up again."
             )
 
 

@@ -46,7 +46,7 @@ class Machine:
         return self.folder / "console.log"
 
     def prepare(self, files: Mapping[str, tuple[int, bytes]], authority: str) -> None:
-        """A disk, made when the machine is new; kept when it is started again. `authority` is whom it trusts for AWS."""
+        """A disk, made when the machine is new; kept when it is started again. `authority`: whom it trusts for AWS."""
         upper = self.folder / "upper"
         if not upper.exists():
             for name in ("upper", "work", "root"):
@@ -83,10 +83,9 @@ class Machine:
             "--setenv=SYSTEMD_COLORS=0",
             "systemd.show_status=true",
         ]
-        join = 'for group in %s; do echo $$ > $group; done; exec "$@"' % " ".join(self.cgroup.joining())
         with self.console_file.open("ab") as console:
             self._process = subprocess.Popen(
-                ["/bin/sh", "-c", join, "sh", *command],
+                self.cgroup.command(*command),
                 stdin=subprocess.DEVNULL,
                 stdout=console,
                 stderr=subprocess.STDOUT,
@@ -224,7 +223,7 @@ if arguments == ["-L"] or arguments == ["--list-gpus"]:
 fields = [a.split("=", 1)[1].split(",") for a in arguments if a.startswith("--query-gpu=")]
 style = [a.split("=", 1)[1].split(",") for a in arguments if a.startswith("--format=")]
 if not fields or not style or "csv" not in style[0]:
-    sys.exit("This machine's GPUs are made up: nvidia-smi answers -L and --query-gpu=... --format=csv[,noheader][,nounits] only.")
+    sys.exit("These GPUs are made up: only -L and --query-gpu=... --format=csv[,noheader][,nounits] are answered.")
 fields = [field.strip() for field in fields[0]]
 if "noheader" not in style[0]:
     print(", ".join(fields))

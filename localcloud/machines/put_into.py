@@ -1,4 +1,4 @@
-"""Run as a program: `put_into.py PID SOURCE TARGET ro|rw` mounts a folder of this machine's inside another mount namespace.
+"""Run as a program: `put_into.py PID SOURCE TARGET ro|rw` mounts a folder of this machine in another mount namespace.
 
 A mount is picked up here (open_tree), the process moves into the namespace of PID (setns) and sets it down there
 (move_mount): nothing of the host's tree has to be visible inside. Own program: setns for mounts refuses threads.

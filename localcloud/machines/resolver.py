@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import logging
 import re
@@ -30,7 +31,8 @@ Own = tuple[bool, str | None]
 
 
 def look_up(name: str, kind: int, vpc: VpcView, zone: str | None) -> Own:
-    """What a VPC's resolver knows by itself. `zone` is the asking machine's: a file system's name leads to its target."""
+    """What a VPC's resolver knows by itself. `zone` is the asking machine's: a file system's name leads to its target
+    there."""
     name = name.lower()
     if match := _MOUNT_TARGET.match(name):
         wanted = match["zone"] or zone
@@ -111,10 +113,8 @@ class Resolver:
 
     def close(self) -> None:
         for listening in (self._udp, self._tcp):
-            try:
-                listening.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass  # a datagram socket has nothing to shut down, but its reader wakes up
+            with contextlib.suppress(OSError):
+                listening.shutdown(socket.SHUT_RDWR)  # wakes whoever waits on it
             listening.close()
 
     def _serve_udp(self) -> None:

@@ -45,12 +45,12 @@ def ruleset(vpc: VpcView, transit: str, cut: Iterable[str] = ()) -> str:
 def _set(name: str, addresses: Iterable[str]) -> str:
     listed = sorted(set(addresses), key=ipaddress.ip_address)
     elements = f" elements = {{ {', '.join(listed)} }}" if listed else ""
-    return f'  set {name} {{ type ipv4_addr;{elements} }}'
+    return f"  set {name} {{ type ipv4_addr;{elements} }}"
 
 
 def _chain(name: str, rules: Iterable[str], hook: str = "") -> str:
     body = "".join(f"    {rule}\n" for rule in ([hook] if hook else []) + list(rules))
-    return f'  chain {name} {{\n{body}  }}'
+    return f"  chain {name} {{\n{body}  }}"
 
 
 def _members(group: SecurityGroupView) -> str:
@@ -90,7 +90,7 @@ def _matches(permission: Permission, side: str, groups: dict[str, SecurityGroupV
         yield f"ip {side} {cidr} {ports}" if cidr != "0.0.0.0/0" else ports
     for name in permission.groups:
         if name in groups:
-            yield f'ip {side} @{name} {ports}'
+            yield f"ip {side} @{name} {ports}"
 
 
 def _ports(permission: Permission) -> str:
@@ -181,8 +181,8 @@ def _forward(vpc: VpcView, machines: list[InstanceView]) -> Iterator[str]:
     yield "ct state established,related accept"
     yield "ct state invalid drop"
     if machines:
-        leaving = _verdicts((machine.private_ip, f'jump out-{machine.id}') for machine in machines)
-        arriving = _verdicts((machine.private_ip, f'goto in-{machine.id}') for machine in machines)
+        leaving = _verdicts((machine.private_ip, f"jump out-{machine.id}") for machine in machines)
+        arriving = _verdicts((machine.private_ip, f"goto in-{machine.id}") for machine in machines)
         yield f'iifname != "{UPLINK}" ip saddr vmap {leaving}'
         yield f"ip daddr vmap {arriving}"
     for cidr in vpc.cidrs:
@@ -202,8 +202,8 @@ def _input(vpc: VpcView, machines: list[InstanceView]) -> Iterator[str]:
     yield "icmp type echo-request accept"
     if targets and machines:
         wanted = ", ".join(target.ip for target in targets)
-        leaving = _verdicts((machine.private_ip, f'jump out-{machine.id}') for machine in machines)
-        arriving = _verdicts((target.ip, f'goto in-{target.id}') for target in targets)
+        leaving = _verdicts((machine.private_ip, f"jump out-{machine.id}") for machine in machines)
+        arriving = _verdicts((target.ip, f"goto in-{target.id}") for target in targets)
         yield f"ip daddr != {{ {wanted} }} drop"
         yield f"tcp dport != {NFS} drop"
         yield f"ip saddr vmap {leaving}"

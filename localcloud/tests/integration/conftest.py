@@ -1,4 +1,4 @@
-"""A real local cloud, and a small network in it for each test: plain boto3 and ssh, nothing of ours on the client's side."""
+"""A real local cloud, and a small network in it for each test: plain boto3 and ssh, nothing of ours at the client."""
 
 from __future__ import annotations
 
@@ -47,5 +47,3 @@ def network(cloud: Clients, key: Path) -> Iterator[Network]:
     finally:
         localcloud("fault", "clear")
         remove_everything(cloud)
-
-

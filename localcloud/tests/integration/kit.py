@@ -212,7 +212,9 @@ class Network:
         instance = self.cloud.instance(name)
         return str(instance.get("PublicIpAddress") or instance.get("PrivateIpAddress"))
 
-    def ssh(self, name: str, *words: str, via: str | None = None, timeout: float = 60) -> subprocess.CompletedProcess[str]:
+    def ssh(
+        self, name: str, *words: str, via: str | None = None, timeout: float = 60
+    ) -> subprocess.CompletedProcess[str]:
         """Plain ssh. Host keys are not this file's subject: they are compared with the API's in a test of their own."""
         options = [
             "-i", str(self.key), "-o", "BatchMode=yes", "-o", "ConnectTimeout=5", "-o", "LogLevel=ERROR",
@@ -248,7 +250,9 @@ def remove_everything(cloud: Clients) -> None:
     """End what costs time in the next test: groups, and with them machines; file systems."""
     groups = cloud.autoscaling.describe_auto_scaling_groups()["AutoScalingGroups"]
     for group in groups:
-        cloud.autoscaling.delete_auto_scaling_group(AutoScalingGroupName=group["AutoScalingGroupName"], ForceDelete=True)
+        cloud.autoscaling.delete_auto_scaling_group(
+            AutoScalingGroupName=group["AutoScalingGroupName"], ForceDelete=True
+        )
     alive = [i["InstanceId"] for i in cloud.instances() if i["State"]["Name"] not in ("terminated", "shutting-down")]
     if alive:
         cloud.ec2.terminate_instances(InstanceIds=alive)

@@ -16,6 +16,13 @@ END
 """
 
 
+def wait_for_user_data(network: Network, machine: str, result: str, via: str | None = None) -> str:
+    """What the script has written."""
+    return wait_for(
+        lambda: network.ssh(machine, f"cat {result}", via=via).stdout, 30, f"user data has run in {machine}"
+    )
+
+
 def test_a_private_group_behind_a_bastion_keeps_its_size(network: Network) -> None:
     cloud = network.cloud
     network.add_nat()
@@ -29,7 +36,7 @@ def test_a_private_group_behind_a_bastion_keeps_its_size(network: Network) -> No
     members = wait_for(lambda: found if len(found := cloud.in_service(group)) == 3 else None, 30, "three in service")
     for member in members:
         network.wait_for_ssh(member, via=bastion)
-        who = wait_for(lambda: network.ssh(member, "cat /tmp/who.json", via=bastion).stdout, 30, "user data has run")
+        who = wait_for_user_data(network, member, "/tmp/who.json", via=bastion)
         assert json.loads(who)["arn"].endswith(f":assumed-role/{network.name}/{member}")
         shown = cloud.instance(member)
         assert "PublicIpAddress" not in shown
@@ -40,7 +47,11 @@ def test_a_private_group_behind_a_bastion_keeps_its_size(network: Network) -> No
 
     assert localcloud("fault", "kill", members[0]).returncode == 0
     replaced = wait_for(
-        lambda: [name for name in cloud.in_service(group) if name not in members] if len(cloud.in_service(group)) == 3 else [],
+        lambda: (
+            [name for name in cloud.in_service(group) if name not in members]
+            if len(cloud.in_service(group)) == 3
+            else []
+        ),
         40,
         "a replacement in service",
     )
@@ -83,7 +94,9 @@ def test_a_launch_hook_holds_an_instance_until_somebody_answers(network: Network
 
     def waiting(besides: str = "") -> str:
         members = cloud.group(group)["Instances"]
-        found = [m["InstanceId"] for m in members if m["LifecycleState"] == "Pending:Wait" and m["InstanceId"] != besides]
+        found = [
+            m["InstanceId"] for m in members if m["LifecycleState"] == "Pending:Wait" and m["InstanceId"] != besides
+        ]
         return found[0] if found else ""
 
     def answer(name: str, result: str) -> None:
@@ -148,7 +161,7 @@ def _uptime(network: Network, machine: str) -> float:
 def test_user_data_and_gpus_are_as_the_type_has_them(network: Network) -> None:
     script = base64.b64decode(user_data("nvidia-smi -L > /tmp/gpus")).decode()
     (machine,) = network.launch(InstanceType="p3.8xlarge", UserData=script)
-    listed = wait_for(lambda: network.ssh(machine, "cat /tmp/gpus").stdout, 20, "user data has run")
+    listed = wait_for_user_data(network, machine, "/tmp/gpus")
     assert [line.split(":")[0] for line in listed.splitlines()] == ["GPU 0", "GPU 1", "GPU 2", "GPU 3"]
     query = "nvidia-smi --query-gpu=name,memory.total --format=csv,noheader"
     assert len(network.says(machine, query).splitlines()) == 4

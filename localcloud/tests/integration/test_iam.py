@@ -6,7 +6,7 @@ import json
 
 from localcloud.tests.integration.kit import Network, localcloud, wait_for
 
-_AWS = "python3 -c \"import boto3; print({})\""
+_AWS = 'python3 -c "import boto3; print({})"'
 
 
 def ask(expression: str) -> str:
@@ -36,8 +36,8 @@ def test_a_machine_may_do_what_its_role_may_and_no_more(network: Network) -> Non
 
     # A permission that is bound to a tag ends where the tag does.
     cloud.ec2.create_tags(Resources=[first], Tags=[{"Key": "mine", "Value": "yes"}])
-    rank = "boto3.client('ec2').create_tags(Resources=['{}'], Tags=[dict(Key='rank', Value='1')])['ResponseMetadata']['HTTPStatusCode']"
-    assert network.says(first, ask(rank.format(first))) == "200"
+    rank = "boto3.client('ec2').create_tags(Resources=['{}'], Tags=[dict(Key='rank', Value='1')])['ResponseMetadata']"
+    assert "200" in network.says(first, ask(rank.format(first)))
     assert "UnauthorizedOperation" in network.ssh(first, ask(rank.format(second))).stderr
 
     # The policy variable holds the instance's id: its own prefix, and nobody else's.

@@ -139,7 +139,8 @@ def test_limits_of_an_instance_are_those_that_were_asked_for(nothing_up: dict[st
     network = Network.create(up("--cpus-per-instance", "0.5", "--memory-per-instance", "300M"), key)
     (machine,) = network.launch()
     # Two processes that only count: both together get half a processor.
-    spin = "python3 -c 'import time; e = time.monotonic() + 4\nwhile time.monotonic() < e: pass\nprint(time.process_time())'"
+    count = "e = time.monotonic() + 4\nwhile time.monotonic() < e: pass\nprint(time.process_time())"
+    spin = f"python3 -c 'import time; {count}'"
     used = [float(line) for line in network.says(machine, f"{spin} & {spin}; wait").split()]
     assert 1.0 < sum(used) < 3.0
     greedy = "python3 -c \"print(len(b'x' * (600 << 20)))\" || echo ended"

@@ -23,7 +23,9 @@ def test_security_groups_and_routes_decide(network: Network) -> None:
 
     # Members of one group reach each other on everything, until they are taken out of it.
     assert reaches(network, bastion, private, 22)
-    lonely = ec2.create_security_group(GroupName=f"{network.name}-lonely", Description="none", VpcId=network.vpc)["GroupId"]
+    lonely = ec2.create_security_group(GroupName=f"{network.name}-lonely", Description="none", VpcId=network.vpc)[
+        "GroupId"
+    ]
     ec2.modify_instance_attribute(InstanceId=inside, Groups=[lonely])
     assert not reaches(network, bastion, private, 22)
     ec2.authorize_security_group_ingress(
@@ -53,6 +55,13 @@ def test_security_groups_and_routes_decide(network: Network) -> None:
     assert network.ssh(bastion, "true", timeout=20).returncode != 0
 
 
+def _ask(service: str, call: str) -> str:
+    """A command that asks AWS once, and does not wait for long."""
+    config = "Config(connect_timeout=3, retries=dict(max_attempts=0))"
+    client = f"boto3.client('{service}', 'us-east-1', config={config})"
+    return f'python3 -c "import boto3; from botocore.config import Config; print({client}.{call})"'
+
+
 def test_a_gateway_endpoint_leads_to_s3_alone(network: Network) -> None:
     cloud, ec2 = network.cloud, network.cloud.ec2
     allowed = {"Effect": "Allow", "Action": ["s3:ListBucket", "ec2:DescribeInstances"], "Resource": "*"}
@@ -62,10 +71,8 @@ def test_a_gateway_endpoint_leads_to_s3_alone(network: Network) -> None:
     (bastion,) = network.launch()
     (inside,) = network.launch(public=False, wait=False, IamInstanceProfile={"Name": network.name})
     network.wait_for_ssh(inside, via=bastion)
-    client = "import boto3; from botocore.config import Config; c = Config(connect_timeout=3, retries={{'max_attempts': 0}}); "
-    ask_s3 = f"python3 -c \"{client}print(boto3.client('s3', 'us-east-1', config=c).list_objects_v2(Bucket='{bucket}')['KeyCount'])\""
-    ask_ec2 = f"python3 -c \"{client}print(boto3.client('ec2', 'us-east-1', config=c).describe_instances())\""
-    ask_s3, ask_ec2 = ask_s3.replace("{{", "{").replace("}}", "}"), ask_ec2.replace("{{", "{").replace("}}", "}")
+    ask_s3 = _ask("s3", f"list_objects_v2(Bucket='{bucket}')['KeyCount']")
+    ask_ec2 = _ask("ec2", "describe_instances()")
     assert network.ssh(inside, ask_s3, via=bastion).returncode != 0
 
     table = ec2.create_route_table(VpcId=network.vpc)["RouteTable"]["RouteTableId"]
