@@ -16,22 +16,23 @@ T = TypeVar("T")
 FIRST = 0.5
 LONGEST = 5.0
 
+sleep = time.sleep
+"""Tests put their own in its place."""
+
 
 def until(
     look: Callable[[], T | None],
     seconds: float,
-    clock: Callable[[], float] = time.monotonic,
-    wait: Callable[[float], None] = time.sleep,
 ) -> T | None:
     """What `look` finds (anything that is not None); None if it has found nothing when the time is up."""
-    end = clock() + seconds
+    end = time.monotonic() + seconds
     pause = FIRST
     while True:
         found = look()
         if found is not None:
             return found
-        left = end - clock()
+        left = end - time.monotonic()
         if left <= 0:
             return None
-        wait(min(pause, left))
+        sleep(min(pause, left))
         pause = min(LONGEST, pause * 1.5)

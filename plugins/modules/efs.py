@@ -162,6 +162,11 @@ reused:
   description: Whether the file system was there before.
   returned: O(state=present)
   type: bool
+notes:
+  description: What is not as it was asked for and cannot be changed; it is warned of as well.
+  returned: always
+  type: list
+  elements: str
 kept:
   description: Whether the file system still exists.
   returned: O(state=absent)
@@ -230,7 +235,9 @@ def main() -> None:
         module.fail_json(msg=str(problem))
     for note in system.notes:
         module.warn(note)
-    module.exit_json(changed=system.changed, diff={"before": system.before, "after": system.after}, **result)
+    module.exit_json(
+        changed=system.changed, notes=system.notes, diff={"before": system.before, "after": system.after}, **result
+    )
 
 
 if __name__ == "__main__":

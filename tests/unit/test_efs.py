@@ -1,0 +1,230 @@
+"""The module efs against the local cloud's file systems: what it makes, finds, uses, leaves alone and deletes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.deeplearning.aws.plugins.module_utils import _waiting
+
+sys.path.insert(0, str(Path(__file__).parent))
+from modules import run_module  # noqa: E402
+
+Run = Callable[..., dict[str, Any]]
+TAGS = {"deeplearning:cluster": "c"}
+
+
+@pytest.fixture
+def run(aws: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """The cloud's time stands still; waiting is what makes it pass."""
+
+    def passes(seconds: float) -> None:
+        with aws.cloud.lock:
+            aws.cloud.clock.advance(seconds)
+
+    monkeypatch.setattr(_waiting, "sleep", passes)
+
+    def call(module: str = "efs", **arguments: Any) -> dict[str, Any]:
+        return run_module(capsys, module, **arguments)
+
+    return call
+
+
+class Place:
+    """A VPC with two subnets in two zones, and security groups."""
+
+    def __init__(self, aws: Any, cidr: str = "10.0.0.0/16") -> None:
+        self.ec2 = aws.client("ec2")
+        self.efs = aws.client("efs")
+        self.clock = aws.cloud.clock
+        base = cidr.split(".0.0/")[0]
+        self.vpc = self.ec2.create_vpc(CidrBlock=cidr)["Vpc"]["VpcId"]
+        self.subnets = [
+            self.ec2.create_subnet(VpcId=self.vpc, CidrBlock=f"{base}.{number}.0/24", AvailabilityZone=zone)["Subnet"][
+                "SubnetId"
+            ]
+            for number, zone in enumerate(("us-east-1a", "us-east-1b"))
+        ]
+        self.ours = self.group("c-efs")
+        self.members = self.group("c-members")
+
+    def group(self, name: str) -> str:
+        answer = self.ec2.create_security_group(GroupName=name, Description=name, VpcId=self.vpc)
+        return str(answer["GroupId"])
+
+    def wanted(self, **more: Any) -> dict[str, Any]:
+        return {
+            "name": "c-efs",
+            "creation_token": "c",
+            "tags": TAGS,
+            "subnet_id": self.subnets[0],
+            "security_groups": [self.ours],
+            "clients": [self.members],
+        } | more
+
+    def gone(self, **more: Any) -> dict[str, Any]:
+        given = {"name": "c-efs", "creation_token": "c", "tags": TAGS, "security_groups": [self.ours]}
+        return {**given, "state": "absent"} | more
+
+    def systems(self) -> list[Any]:
+        return list(self.efs.describe_file_systems()["FileSystems"])
+
+    def targets(self, file_system_id: str) -> list[Any]:
+        return list(self.efs.describe_mount_targets(FileSystemId=file_system_id)["MountTargets"])
+
+    def groups_of(self, target_id: str) -> set[str]:
+        return set(self.efs.describe_mount_target_security_groups(MountTargetId=target_id)["SecurityGroups"])
+
+    def foreign(self, subnet: int = 0, groups: list[str] | None = None) -> tuple[str, str]:
+        """Somebody else's file system with a mount target."""
+        system = self.efs.create_file_system(CreationToken="theirs")["FileSystemId"]
+        self.clock.advance(1)
+        given = {"SecurityGroups": groups} if groups else {}
+        target = self.efs.create_mount_target(FileSystemId=system, SubnetId=self.subnets[subnet], **given)
+        self.clock.advance(1)
+        return str(system), str(target["MountTargetId"])
+
+
+@pytest.fixture
+def place(aws: Any) -> Place:
+    return Place(aws)
+
+
+def test_check_do_again_and_undo(aws: Any, run: Run, place: Place) -> None:
+    planned = run(**place.wanted(), check=True)
+    assert planned["changed"] and not place.systems()
+    assert planned["diff"]["after"]["throughput_mode"] == "elastic"
+
+    made = run(**place.wanted())
+    (system,) = place.systems()
+    (target,) = place.targets(system["FileSystemId"])
+    assert made["changed"] and made["created"] and not made["reused"]
+    assert system["Encrypted"] and system["ThroughputMode"] == "elastic"
+    assert system["PerformanceMode"] == "generalPurpose" and system["CreationToken"] == "c"
+    assert {tag["Key"]: tag["Value"] for tag in system["Tags"]} == {"Name": "c-efs", **TAGS}
+    assert place.groups_of(target["MountTargetId"]) == {place.ours}
+    assert made["mount_target"]["ip"] == target["IpAddress"] and made["mount_target"]["zone"] == "us-east-1a"
+
+    for check in (False, True):
+        before = len(aws.cloud.calls.since())
+        again = run(**place.wanted(), check=check)
+        assert not again["changed"] and again["reused"]
+        assert again["file_system"]["id"] == made["file_system"]["id"]
+        assert not [record for record in aws.cloud.calls.since()[before:] if record["writes"]]
+
+    planned = run(**place.gone(keep=False), check=True)
+    assert planned["changed"] and place.targets(system["FileSystemId"])
+    deleted = run(**place.gone(keep=False))
+    assert deleted["changed"] and not deleted["kept"] and not place.systems()
+    assert not run(**place.gone(keep=False))["changed"]
+    assert not run(**place.gone(keep=False), check=True)["changed"]
+
+
+def test_a_kept_file_system_is_found_again(run: Run, place: Place) -> None:
+    first = run(**place.wanted())
+    kept = run(**place.gone(keep=True))
+    assert kept["changed"] and kept["kept"] and not place.targets(first["file_system"]["id"])
+    assert not run(**place.gone(keep=True))["changed"]
+    again = run(**place.wanted(subnet_id=place.subnets[1]))
+    assert again["file_system"]["id"] == first["file_system"]["id"]
+    assert again["reused"] and again["mount_target"]["zone"] == "us-east-1b"
+
+
+def test_what_has_our_token_but_not_our_tag_is_refused(run: Run, place: Place) -> None:
+    place.efs.create_file_system(CreationToken="c")
+    place.clock.advance(1)
+    refused = run(**place.wanted())
+    assert refused["failed"] and "somebody else's" in refused["msg"]
+
+
+def test_settings_that_aws_can_change_are_changed(run: Run, place: Place) -> None:
+    place.efs.create_file_system(
+        CreationToken="c", Encrypted=False, Tags=[{"Key": "deeplearning:cluster", "Value": "c"}]
+    )
+    changed = run(**place.wanted(tags={**TAGS, "team": "research"}))
+    (system,) = place.systems()
+    assert changed["changed"] and system["ThroughputMode"] == "elastic"
+    assert {"Key": "team", "Value": "research"} in system["Tags"]
+    assert "AWS cannot change that" in changed["notes"][0]
+
+
+def test_a_mount_target_that_lets_us_in_is_used_as_it_is(run: Run, place: Place) -> None:
+    open_to_us = place.group("nfs")
+    place.ec2.authorize_security_group_ingress(
+        GroupId=open_to_us,
+        IpPermissions=[{"IpProtocol": "tcp", "FromPort": 2049, "ToPort": 2049, "IpRanges": [{"CidrIp": "10.0.0.0/8"}]}],
+    )
+    system, target = place.foreign(groups=[open_to_us])
+    used = run(**place.wanted(file_system_id=system))
+    assert not used["changed"] and used["mount_target"]["id"] == target
+    assert place.groups_of(target) == {open_to_us}
+
+
+def test_our_group_is_added_where_we_are_not_let_in_and_taken_off_again(run: Run, place: Place) -> None:
+    theirs = place.group("nfs")
+    system, target = place.foreign(groups=[theirs])
+    refused = run(**place.wanted(file_system_id=system, extend_security_groups=False))
+    assert refused["failed"] and "do not let the cluster in" in refused["msg"]
+
+    assert run(**place.wanted(file_system_id=system))["changed"]
+    assert place.groups_of(target) == {theirs, place.ours}
+    assert not run(**place.wanted(file_system_id=system))["changed"]
+
+    gone = run(**place.gone(file_system_id=system, keep=False))
+    assert gone["changed"] and gone["kept"] and gone["mount_targets_deleted"] == []
+    assert place.groups_of(target) == {theirs} and len(place.systems()) == 1
+    assert not run(**place.gone(file_system_id=system, keep=False))["changed"]
+
+
+def test_in_another_zone_it_gets_a_mount_target_of_ours(run: Run, place: Place) -> None:
+    system, theirs = place.foreign(subnet=1)
+    made = run(**place.wanted(file_system_id=system))
+    assert made["changed"] and made["reused"] and made["mount_target"]["zone"] == "us-east-1a"
+    gone = run(**place.gone(file_system_id=system, keep=False))
+    assert gone["mount_targets_deleted"] == [made["mount_target"]["id"]]
+    assert [one["MountTargetId"] for one in place.targets(system)] == [theirs]
+
+
+def test_a_file_system_of_another_vpc_is_refused(aws: Any, run: Run, place: Place) -> None:
+    system, _ = place.foreign()
+    other = Place(aws, "10.1.0.0/16")
+    refused = run(**other.wanted(file_system_id=system))
+    assert refused["failed"] and place.vpc in refused["msg"] and other.vpc in refused["msg"]
+
+
+def test_an_id_that_does_not_exist_is_one_sentence(run: Run, place: Place) -> None:
+    refused = run(**place.wanted(file_system_id="fs-0123456789abcdef0"))
+    assert refused["failed"] and refused["msg"].startswith("There is no file system fs-0123456789abcdef0")
+    assert not run(**place.gone(file_system_id="fs-0123456789abcdef0"))["changed"]
+
+
+def test_with_mount_targets_of_others_ours_is_not_deleted(run: Run, place: Place) -> None:
+    made = run(**place.wanted())
+    system = made["file_system"]["id"]
+    place.efs.create_mount_target(FileSystemId=system, SubnetId=place.subnets[1])
+    refused = run(**place.gone(keep=False))
+    assert refused["failed"] and "is kept" in refused["msg"] and len(place.systems()) == 1
+
+
+def test_in_check_mode_the_subnet_may_be_yet_to_come(run: Run, place: Place) -> None:
+    place.efs.create_file_system(
+        CreationToken="c",
+        Encrypted=True,
+        ThroughputMode="elastic",
+        Tags=[{"Key": "deeplearning:cluster", "Value": "c"}, {"Key": "Name", "Value": "c-efs"}],
+    )
+    planned = run(**place.wanted(subnet_id="subnet-00000000000000000"), check=True)
+    assert planned["changed"] and planned["diff"]["after"]["mount_target"]
+
+
+def test_info_lists_with_mount_targets_and_waits(run: Run, place: Place) -> None:
+    made = run(**place.wanted(wait=False))
+    place.foreign()
+    info = run(module="efs_info", tags=TAGS, wait=True)
+    (system,) = info["file_systems"]
+    assert system["id"] == made["file_system"]["id"] and system["state"] == "available"
+    assert [target["id"] for target in system["mount_targets"]] == [made["mount_target"]["id"]]
+    assert len(run(module="efs_info")["file_systems"]) == 2
