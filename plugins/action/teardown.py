@@ -68,18 +68,16 @@ class ActionModule(ActionBase):  # type: ignore[misc]
 
     def _refuse(self, display: Display, estate: Estate, going: list[Thing], given: dict[str, Any]) -> dict[str, Any]:
         cluster, consent = given["cluster"], given["consent"]
-        if not going:
-            display.display("\n" + "\n".join(told(estate, going, given["keep_file_system"])) + "\n")
-            return {"changed": False, "removed": []}
         display.display("\n" + "\n".join(told(estate, going, given["keep_file_system"])) + "\n")
+        if not going:
+            return {"changed": False, "removed": []}
         wrong = (
             f"destroy is {consent} and the cluster is {cluster}, so nothing was removed"
             if consent
-            else ("Nothing was removed, since that takes consent by name")
+            else "Nothing was removed, since that takes consent by name"
         )
         return {
             "failed": True,
-            "would_remove": [thing.as_dict() for thing in going],
             "msg": f"{wrong}. To remove what is listed, type: {destroy_command(cluster, _looking.again())}",
         }
 

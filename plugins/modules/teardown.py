@@ -72,11 +72,6 @@ removed:
   returned: with consent
   type: list
   elements: dict
-would_remove:
-  description: The same, where consent is missing.
-  returned: without consent, if there is anything
-  type: list
-  elements: dict
 kept:
   description: The file system that stays.
   returned: with consent and without O(parts)

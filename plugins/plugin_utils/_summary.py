@@ -45,10 +45,27 @@ def default_file(cluster: str) -> str:
     return f".deeplearning/{cluster}.json"
 
 
+_OF_ONE_COMMAND = ("destroy", "audit")
+
+
 def repeated(options: Iterable[str]) -> str:
-    """Those -e of a command line that say which cluster is meant, as they are typed again."""
-    kept = [option for option in options if not option.lstrip("{ \"'").startswith("destroy")]
+    """The -e of a command line as they are typed again for another one of the same cluster."""
+    kept = [left for option in options if (left := _less_consent(option))]
     return "".join(f" -e {shlex.quote(option)}" for option in kept)
+
+
+def _less_consent(option: str) -> str:
+    """Without what is meant for this command alone: consent is typed by a person, each time."""
+    if option.lstrip().startswith("{"):
+        try:
+            given = json.loads(option)
+        except ValueError:
+            return option
+        left = {key: value for key, value in given.items() if key not in _OF_ONE_COMMAND}
+        return json.dumps(left) if left else ""
+    if option.startswith("@"):
+        return option
+    return " ".join(word for word in option.split() if word.partition("=")[0] not in _OF_ONE_COMMAND)
 
 
 def destroy_command(cluster: str, again: str = "") -> str:
