@@ -14,7 +14,7 @@ from pathlib import Path
 from localcloud import state
 from localcloud.errors import Refusal
 from localcloud.image.build import base_image, feature_image, remove_half_built, say
-from localcloud.machines import manager, network
+from localcloud.machines import leftovers, network
 from localcloud.settings import PORT
 
 _START_SECONDS = 60
@@ -169,7 +169,6 @@ def _end_service() -> None:
 
 def _sweep() -> None:
     """What is left of a service that died, if anything: nothing of it may be in the way of the next one."""
-    manager.sweep(state.RUN)
-    network.sweep(state.RUN)
+    leftovers.sweep(state.RUN)
     remove_half_built(state.IMAGES)
     shutil.rmtree(state.RUN, ignore_errors=True)

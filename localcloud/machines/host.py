@@ -29,7 +29,9 @@ def pip_settings() -> dict[str, str]:
 def pip_folders() -> list[str]:
     """Local folders that those settings name: machines see them at the same places, read-only."""
     text = " ".join(pip_settings().values())
-    folders = {part.removeprefix("file://") for part in text.split() if part.startswith(("/", "file:///"))}
+    places = {part.removeprefix("file://").rstrip("/") for part in text.split() if part.startswith(("/", "file:///"))}
+    # The pages of an index lead to files that are kept beside it.
+    folders = {place.removesuffix("/simple") for place in places}
     return sorted(folder for folder in folders if os.path.isdir(folder))
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import socket
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -17,8 +16,8 @@ from localcloud.api.auth import Session, service_caller
 from localcloud.api.registry import Call
 from localcloud.cloud import Cloud
 from localcloud.errors import Refusal
-from localcloud.machines import cgroups, namespaces, nspawn
-from localcloud.machines.filesystem import FileSystems, MountServer, put_into, sweep_one
+from localcloud.machines import namespaces, nspawn
+from localcloud.machines.filesystem import FileSystems, MountServer, put_into
 from localcloud.machines.metadata import Metadata, MetadataServer
 from localcloud.machines.network import HostNetwork, Vpc
 from localcloud.machines.nspawn import Limits, Machine
@@ -313,23 +312,3 @@ def _listen() -> tuple[socket.socket, socket.socket, socket.socket, socket.socke
         socket.create_server((RESOLVER_ADDRESS, 53)),
         socket.create_server(("", 2049), backlog=128),
     )
-
-
-def sweep(folder: Path) -> None:
-    """End and remove what a service that died has left: machines, file systems, wires."""
-    cgroups.remove_all()
-    for machine in _folders(folder / "machines"):
-        Machine(machine, machine.name, (), Limits()).remove()
-    for shared in _folders(folder / "efs"):
-        sweep_one(shared)
-    for mounted in _mounts_below(folder):
-        subprocess.run(["umount", "--lazy", mounted], check=False, capture_output=True)
-
-
-def _folders(folder: Path) -> list[Path]:
-    return [path for path in folder.iterdir() if path.is_dir()] if folder.is_dir() else []
-
-
-def _mounts_below(folder: Path) -> list[str]:
-    places = [line.split()[1] for line in Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()]
-    return sorted((place for place in places if place.startswith(f"{folder}/")), reverse=True)

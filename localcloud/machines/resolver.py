@@ -51,6 +51,10 @@ def look_up(name: str, kind: int, vpc: VpcView, zone: str | None) -> Own:
         return True, EDGE_ADDRESS if kind == _TYPE_A else None
     if match := _REVERSE.match(name):
         address = ".".join(reversed(match.groups()))
+        try:
+            ipaddress.ip_address(address)
+        except ValueError:
+            return True, None
         machine = next((machine for machine in vpc.instances if machine.private_ip == address), None)
         if machine is not None:
             return True, machine.private_dns if kind == _TYPE_PTR else None
@@ -122,6 +126,8 @@ class Resolver:
             try:
                 packet, sender = self._udp.recvfrom(4096)
             except OSError:
+                return
+            if sender is None:  # woken by shutdown
                 return
             threading.Thread(target=self._answer_udp, args=(packet, sender), daemon=True).start()
 

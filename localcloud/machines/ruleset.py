@@ -120,6 +120,10 @@ def _to(destination: str) -> str:
     return "" if destination == "0.0.0.0/0" else f"ip daddr {destination} "
 
 
+def _to_s3(subnet: SubnetView) -> str:
+    return f"ip saddr {subnet.cidr} ip daddr {EDGE_ADDRESS} tcp dport {TLS_PORT}"
+
+
 def _nat_addresses(vpc: VpcView) -> dict[str, str]:
     """Public addresses of the NAT gateways that work: available, in a subnet that leads to the internet."""
     leads = {subnet.id for subnet in vpc.subnets if any(kind == "internet" for _, kind, _ in _outside(subnet))}
@@ -135,7 +139,7 @@ def _internet(vpc: VpcView, machines: list[InstanceView]) -> Iterator[str]:
     nats = _nat_addresses(vpc)
     for subnet in vpc.subnets:
         if subnet.s3_endpoint:
-            yield f"ip saddr {subnet.cidr} ip daddr {EDGE_ADDRESS} tcp dport {TLS_PORT} accept"
+            yield f"{_to_s3(subnet)} accept"
         for destination, kind, target in _outside(subnet):
             to = _to(destination)
             if kind == "internet":
@@ -152,8 +156,6 @@ def _outbound(vpc: VpcView, machines: list[InstanceView], transit: str) -> Itera
     nats = _nat_addresses(vpc)
     leaving = f'oifname "{UPLINK}"'
     for subnet in vpc.subnets:
-        if subnet.s3_endpoint and not _outside(subnet):
-            yield f"{leaving} ip saddr {subnet.cidr} snat to {transit}"
         for destination, kind, target in _outside(subnet):
             to = _to(destination)
             if kind == "internet":
@@ -161,6 +163,9 @@ def _outbound(vpc: VpcView, machines: list[InstanceView], transit: str) -> Itera
                     yield f"{leaving} ip saddr {machine.private_ip} {to}snat to {machine.public_ip}"
             elif kind == "nat" and target in nats:
                 yield f"{leaving} ip saddr {subnet.cidr} {to}snat to {nats[target]}"
+        if subnet.s3_endpoint:
+            # The last resort, since all of AWS has one address here: who comes from this one is answered by S3 alone.
+            yield f"{leaving} {_to_s3(subnet)} snat to {transit}"
 
 
 def _inbound(vpc: VpcView, machines: list[InstanceView]) -> Iterator[str]:

@@ -135,6 +135,20 @@ def _file(folder: Path, text: str) -> str:
     return str(path)
 
 
+def test_a_full_disk_leaves_no_half_image(tmp_path: Path) -> None:
+    assert command("mount", "-t", "tmpfs", "-o", "size=150M", "tmpfs", str(tmp_path)).returncode == 0
+    try:
+        program = [sys.executable, "-m", "localcloud", "image", "build"]
+        done = command(*program, timeout=200, env={**os.environ, "LOCALCLOUD_HOME": str(tmp_path)})
+        assert done.returncode == 2
+        assert "could not be built" in done.stderr
+        assert "MiB are free" in done.stderr
+        assert [path.name for path in (tmp_path / "images").iterdir() if path.name != "packages"] == []
+        assert not [place for place in traces()["mounts"] if place.startswith(f"{tmp_path}/")]
+    finally:
+        command("umount", "--lazy", str(tmp_path))
+
+
 def test_limits_of_an_instance_are_those_that_were_asked_for(nothing_up: dict[str, object], key: Path) -> None:
     network = Network.create(up("--cpus-per-instance", "0.5", "--memory-per-instance", "300M"), key)
     (machine,) = network.launch()

@@ -1,0 +1,31 @@
+"""Ending and removing what a service that died has left. The command line imports this, and nothing of the API."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from localcloud.machines import cgroups, network
+from localcloud.machines.filesystem import sweep_one
+from localcloud.machines.nspawn import Limits, Machine
+
+
+def sweep(folder: Path) -> None:
+    """Machines, file systems, mounts, wires: all that bears our name, whoever left it."""
+    cgroups.remove_all()
+    for machine in _folders(folder / "machines"):
+        Machine(machine, machine.name, (), Limits()).remove()
+    for shared in _folders(folder / "efs"):
+        sweep_one(shared)
+    for mounted in _mounts_below(folder):
+        subprocess.run(["umount", "--lazy", mounted], check=False, capture_output=True)
+    network.sweep(folder)
+
+
+def _folders(folder: Path) -> list[Path]:
+    return [path for path in folder.iterdir() if path.is_dir()] if folder.is_dir() else []
+
+
+def _mounts_below(folder: Path) -> list[str]:
+    places = [line.split()[1] for line in Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()]
+    return sorted((place for place in places if place.startswith(f"{folder}/")), reverse=True)
