@@ -10,6 +10,7 @@ from typing import Any
 from ansible.errors import AnsibleActionFail, AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible.utils.vars import load_extra_vars
+from ansible_collections.deeplearning.aws.plugins.module_utils._telling import told
 from ansible_collections.deeplearning.aws.plugins.plugin_utils import _settings
 
 
@@ -26,8 +27,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         if arguments["creating"]:
             problems += self._leftovers()
         if problems:
-            raise AnsibleActionFail(told(problems))
-        return result | {"changed": False, "cluster": _settings.finished(checked.cluster)}
+            raise AnsibleActionFail(told(problems, "{} settings are wrong:"))
+        return {**result, "changed": False, "cluster": _settings.finished(checked.cluster)}
 
     def _given(self, task_vars: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
         """The settings among the variables, templates resolved; and what could not be resolved."""
@@ -50,11 +51,3 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 """quotes. Example: -e '{"cluster_zones": ["us-east-1a"]}'"""
             )
         return found
-
-
-def told(problems: list[str]) -> str:
-    """One by itself, more than one as a list."""
-    unique = list(dict.fromkeys(problems))
-    if len(unique) == 1:
-        return unique[0]
-    return f"{len(unique)} settings are wrong.\n" + "\n".join(f"- {problem}" for problem in unique)

@@ -170,6 +170,12 @@ class Aws:
         given = module.params
         return cls(given["region"], given.get("profile") or "", given.get("role_arn") or "")
 
+    def regions(self) -> list[str]:
+        """All that the SDK knows, in all partitions; nothing is asked."""
+        partitions = self._session.get_available_partitions()
+        found = [self._session.get_available_regions("ec2", partition_name=name) for name in partitions]
+        return sorted(region for regions in found for region in regions)
+
     def client(self, service: str) -> Any:
         """A boto3 client, for what `call` cannot do: its errors are the SDK's own."""
         if service not in self._clients:

@@ -12,7 +12,7 @@ import difflib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from ipaddress import IPv4Network, ip_network
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
@@ -566,9 +566,3 @@ def finished(cluster: Mapping[str, Any]) -> dict[str, Any]:
             done["private_key_file"] = str(beside)
     done["summary_file"] = done["summary_file"] or str(Path(".deeplearning", f"{done['name']}.json").absolute())
     return done
-
-
-def halves(cidr: str) -> tuple[str, str]:
-    """The public and the private subnet of a network."""
-    public, private = IPv4Network(cidr).subnets(1)
-    return str(public), str(private)

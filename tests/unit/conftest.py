@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 import time
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import boto3
+import botocore.loaders
 import pytest
 from botocore.config import Config
 
@@ -48,8 +50,18 @@ def _keep_inside(cloud: Cloud) -> None:
     cloud._session.client = lambda *given, config, **more: inner(*given, config=config.merge(aside), **more)
 
 
+@functools.cache
+def _loader(data_path: str | None) -> botocore.loaders.Loader:
+    """Reads AWS's service models once for all tests, and not once a session."""
+    return _create_loader(data_path)
+
+
+_create_loader = botocore.loaders.create_loader
+
+
 @pytest.fixture
 def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[Account]:
+    monkeypatch.setattr("botocore.session.create_loader", _loader)
     cloud = Cloud(ManualClock(time.time()), threading.RLock(), latency_from("none"), CallLog())
     _keep_inside(cloud)
     server = HttpServer(Front(cloud), "127.0.0.1", 0)
@@ -62,7 +74,8 @@ def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[Account]:
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     yield Account(cloud, endpoint, environment)
-    server.stop()
+    # It takes half a second to notice, which nobody needs to wait for.
+    threading.Thread(target=server.stop, daemon=True).start()
     # moto wants to find the variables that it has set, whatever a test did to them.
     os.environ.update(environment)
     cloud.close()

@@ -260,11 +260,6 @@ def test_extra_vars_that_lack_the_prefix() -> None:
     ]
 
 
-def test_the_halves_of_a_network_are_its_subnets() -> None:
-    assert _settings.halves("10.0.0.0/16") == ("10.0.0.0/17", "10.0.128.0/17")
-    assert _settings.halves("10.0.0.0/27") == ("10.0.0.0/28", "10.0.0.16/28")
-
-
 @pytest.mark.parametrize("name", FILES)
 def test_what_is_made_from_the_table_is_up_to_date(name: str) -> None:
     assert (ROOT / name).read_text() == FILES[name](), "run .venv/bin/python tests/unit/settings_docs.py"
