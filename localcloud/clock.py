@@ -126,10 +126,10 @@ class RealClock:
 
     def _run(self) -> None:
         while (task := self._wait_for_next()) is not None:
-            if task.cancelled:
-                continue
             with self._lock:
-                self._attempt(task.action)
+                # Whoever held the lock until now may have cancelled it.
+                if not task.cancelled:
+                    self._attempt(task.action)
                 if not self._more_is_due():
                     self._attempt(self.afterwards)
             if task.period is not None and not task.cancelled:
