@@ -32,6 +32,7 @@ class Latency:
 
     def __init__(self, name: str, seconds: Mapping[str, float]) -> None:
         self.name = name
+        """which `latency_from` understands, in whatever folder"""
         self._seconds = {**dict.fromkeys(AWS, 0.0), **seconds}
 
     def of(self, what: str) -> float:
@@ -48,7 +49,8 @@ def latency_from(given: str) -> Latency:
         return Latency(given, {})
     if given == "aws" or given.startswith("aws*"):
         return Latency(given, {what: seconds * _factor(given) for what, seconds in AWS.items()})
-    return Latency(given, _read(Path(given)))
+    path = Path(given)
+    return Latency(str(path.resolve()), _read(path))
 
 
 def _factor(given: str) -> float:
