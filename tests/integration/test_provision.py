@@ -1,0 +1,385 @@
+"""What site.yml makes in AWS, looked at attribute by attribute by plain boto3; that it repeats, follows its settings,
+moves to another zone, and keeps to its own cluster."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from typing import Any
+
+import pytest
+
+from localcloud.api.images import API_ONLY, BASE
+
+HERE = "198.51.100.1/32"
+
+
+@pytest.fixture
+def settings(account: Any) -> dict[str, Any]:
+    """Small machines that do not boot."""
+    key = account.folder / "key"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "somebody", "-f", key], check=True)
+    account.settings.update(
+        cluster_name="red",
+        cluster_instance_type="t3.medium",
+        cluster_worker_count=2,
+        cluster_image="localcloud-api-only",
+        cluster_user="ubuntu",
+        cluster_root_volume_gib=30,
+        cluster_ssh_location=[HERE],
+        cluster_public_key_file=f"{key}.pub",
+        cluster_tags={"team": "research"},
+        cluster_s3_read=["datasets/imagenet"],
+        provision_settle_seconds=3,
+    )
+    return dict(account.settings)
+
+
+class Seen:
+    """What plain boto3 finds of a cluster."""
+
+    def __init__(self, account: Any, cluster: str = "red", region: str = "us-east-1") -> None:
+        self.cluster = cluster
+        self.region = region
+        self.ec2 = account.client("ec2", region)
+        self.scaling = account.client("autoscaling", region)
+        self.efs = account.client("efs", region)
+        self.iam = account.client("iam", region)
+        self.s3 = account.client("s3", region)
+        self.ours = [{"Name": "tag:deeplearning:cluster", "Values": [cluster]}]
+
+    def listed(self, operation: str, key: str, **more: Any) -> list[Any]:
+        return list(getattr(self.ec2, operation)(**({"Filters": self.ours} | more))[key])
+
+    def one(self, operation: str, key: str, name: str) -> Any:
+        """The only one, which bears our tags."""
+        found = [thing for thing in self.listed(operation, key) if tags(thing)["Name"] == name]
+        assert len(found) == 1, (operation, name, found)
+        self.check_tags(found[0], name)
+        return found[0]
+
+    def check_tags(self, thing: Any, name: str) -> None:
+        assert tags(thing) == {"Name": name, "deeplearning:cluster": self.cluster, "team": "research"}
+
+    def vpc(self) -> Any:
+        return self.one("describe_vpcs", "Vpcs", f"{self.cluster}-vpc")
+
+    def subnet(self, kind: str) -> Any:
+        return self.one("describe_subnets", "Subnets", f"{self.cluster}-{kind}")
+
+    def table(self, kind: str) -> Any:
+        return self.one("describe_route_tables", "RouteTables", f"{self.cluster}-{kind}")
+
+    def group(self, kind: str) -> Any:
+        return self.one("describe_security_groups", "SecurityGroups", f"{self.cluster}-{kind}")
+
+    def scaling_group(self, kind: str) -> Any:
+        name = f"{self.cluster}-{kind}"
+        return self.scaling.describe_auto_scaling_groups(AutoScalingGroupNames=[name])["AutoScalingGroups"][0]
+
+    def instances(self) -> list[Any]:
+        alive = {"Name": "instance-state-name", "Values": ["pending", "running"]}
+        found = self.ec2.describe_instances(Filters=[*self.ours, alive])["Reservations"]
+        return [instance for reservation in found for instance in reservation["Instances"]]
+
+    def master(self) -> Any:
+        (found,) = [one for one in self.instances() if tags(one)["deeplearning:role"] == "master"]
+        return found
+
+    def template(self, kind: str) -> tuple[Any, Any]:
+        name = f"{self.cluster}-{kind}"
+        (template,) = self.ec2.describe_launch_templates(LaunchTemplateNames=[name])["LaunchTemplates"]
+        (version,) = self.ec2.describe_launch_template_versions(LaunchTemplateName=name, Versions=["$Default"])[
+            "LaunchTemplateVersions"
+        ]
+        return template, version
+
+    def file_system(self) -> Any:
+        found = [
+            one
+            for one in self.efs.describe_file_systems()["FileSystems"]
+            if tags(one).get("deeplearning:cluster") == self.cluster
+        ]
+        assert len(found) == 1
+        return found[0]
+
+    def targets(self) -> list[Any]:
+        return list(self.efs.describe_mount_targets(FileSystemId=self.file_system()["FileSystemId"])["MountTargets"])
+
+    def bucket(self) -> str:
+        return f"{self.cluster}-123456789012-{self.region}"
+
+    def snapshot(self) -> str:
+        """All of it, in one piece that can be compared."""
+        reads = {
+            "Vpcs": "describe_vpcs",
+            "Subnets": "describe_subnets",
+            "RouteTables": "describe_route_tables",
+            "SecurityGroups": "describe_security_groups",
+            "Addresses": "describe_addresses",
+            "InternetGateways": "describe_internet_gateways",
+            "VpcEndpoints": "describe_vpc_endpoints",
+        }
+        things: dict[str, Any] = {key: self.listed(operation, key) for key, operation in reads.items()}
+        things["groups"] = [self.scaling_group(kind) for kind in ("master", "workers")]
+        things["instances"] = sorted(instance["InstanceId"] for instance in self.instances())
+        things["targets"] = self.targets()
+        things["bucket"] = self.s3.head_bucket(Bucket=self.bucket())["ResponseMetadata"]["HTTPStatusCode"]
+        return json.dumps(things, default=str, sort_keys=True)
+
+
+def tags(thing: Any) -> dict[str, str]:
+    return {tag["Key"]: tag["Value"] for tag in thing.get("Tags", ())}
+
+
+def play(account: Any, playbook: str, *arguments: str, **extra: Any) -> Any:
+    ran = account.play(playbook, *arguments, **extra)
+    assert ran.code == 0, ran.output
+    return ran
+
+
+def rules(permissions: list[Any]) -> set[tuple[Any, ...]]:
+    return {
+        (rule["IpProtocol"], rule.get("FromPort"), source)
+        for rule in permissions
+        for source in [one["CidrIp"] for one in rule.get("IpRanges", ())]
+        + [one["GroupId"] for one in rule.get("UserIdGroupPairs", ())]
+    }
+
+
+def check_network(seen: Seen) -> None:
+    vpc_id = seen.vpc()["VpcId"]
+    assert seen.vpc()["CidrBlock"] == "10.0.0.0/16"
+    for attribute in ("enableDnsSupport", "enableDnsHostnames"):
+        answer = seen.ec2.describe_vpc_attribute(VpcId=vpc_id, Attribute=attribute)
+        assert answer[attribute[0].upper() + attribute[1:]]["Value"]
+    public, private = seen.subnet("public"), seen.subnet("private")
+    assert {public["VpcId"], private["VpcId"]} == {vpc_id}
+    assert public["AvailabilityZone"] == private["AvailabilityZone"]
+    assert not public["MapPublicIpOnLaunch"] and not private["MapPublicIpOnLaunch"]
+
+    gateway = seen.one("describe_internet_gateways", "InternetGateways", f"{seen.cluster}-igw")
+    assert [one["VpcId"] for one in gateway["Attachments"]] == [vpc_id]
+    (nat,) = seen.ec2.describe_nat_gateways(Filter=seen.ours)["NatGateways"]
+    seen.check_tags(nat, f"{seen.cluster}-nat")
+    assert (nat["SubnetId"], nat["State"]) == (public["SubnetId"], "available")
+    address = seen.one("describe_addresses", "Addresses", f"{seen.cluster}-nat")
+    assert nat["NatGatewayAddresses"][0]["AllocationId"] == address["AllocationId"]
+
+    ways = {"public": {"GatewayId": gateway["InternetGatewayId"]}, "private": {"NatGatewayId": nat["NatGatewayId"]}}
+    for kind, way in ways.items():
+        table = seen.table(kind)
+        (default,) = [route for route in table["Routes"] if route.get("DestinationCidrBlock") == "0.0.0.0/0"]
+        assert way.items() <= default.items()
+        assert [one.get("SubnetId") for one in table["Associations"]] == [seen.subnet(kind)["SubnetId"]]
+    endpoint = seen.one("describe_vpc_endpoints", "VpcEndpoints", f"{seen.cluster}-s3")
+    assert endpoint["ServiceName"] == f"com.amazonaws.{seen.region}.s3" and endpoint["VpcEndpointType"] == "Gateway"
+    assert endpoint["RouteTableIds"] == [seen.table("private")["RouteTableId"]]
+
+
+def check_security_groups(seen: Seen) -> None:
+    members, ssh, efs = (seen.group(kind) for kind in ("members", "ssh", "efs"))
+    itself = ("-1", None, members["GroupId"])
+    assert rules(members["IpPermissions"]) == {itself}
+    assert rules(members["IpPermissionsEgress"]) == {itself, ("-1", None, "0.0.0.0/0")}
+    assert rules(ssh["IpPermissions"]) == {("tcp", 22, HERE)}
+    assert rules(efs["IpPermissions"]) == {("tcp", 2049, members["GroupId"])}
+    assert not efs["IpPermissionsEgress"] and not ssh["IpPermissionsEgress"]
+
+
+def check_storage(seen: Seen) -> None:
+    system = seen.file_system()
+    seen.check_tags(system, f"{seen.cluster}-efs")
+    assert system["Encrypted"] and system["CreationToken"] == seen.cluster
+    assert (system["PerformanceMode"], system["ThroughputMode"]) == ("generalPurpose", "elastic")
+    (target,) = seen.targets()
+    assert (target["SubnetId"], target["LifeCycleState"]) == (seen.subnet("private")["SubnetId"], "available")
+    groups = seen.efs.describe_mount_target_security_groups(MountTargetId=target["MountTargetId"])
+    assert groups["SecurityGroups"] == [seen.group("efs")["GroupId"]]
+
+
+def check_bucket(seen: Seen) -> None:
+    bucket = seen.bucket()
+    (rule,) = seen.s3.get_bucket_encryption(Bucket=bucket)["ServerSideEncryptionConfiguration"]["Rules"]
+    assert rule["ApplyServerSideEncryptionByDefault"]["SSEAlgorithm"] == "AES256"
+    blocked = seen.s3.get_public_access_block(Bucket=bucket)["PublicAccessBlockConfiguration"]
+    assert len(blocked) == 4 and all(blocked.values())
+    found = {tag["Key"]: tag["Value"] for tag in seen.s3.get_bucket_tagging(Bucket=bucket)["TagSet"]}
+    assert found["deeplearning:cluster"] == seen.cluster and found["team"] == "research"
+
+
+def check_identity(seen: Seen) -> None:
+    bucket = f"arn:aws:s3:::{seen.bucket()}"
+    for role in ("master", "worker"):
+        name = f"{seen.cluster}-{seen.region}-{role}"
+        profile = seen.iam.get_instance_profile(InstanceProfileName=name)["InstanceProfile"]
+        assert [one["RoleName"] for one in profile["Roles"]] == [name]
+        trust = seen.iam.get_role(RoleName=name)["Role"]["AssumeRolePolicyDocument"]["Statement"]
+        assert [one["Principal"] for one in trust] == [{"Service": "ec2.amazonaws.com"}]
+        assert tags(seen.iam.get_role(RoleName=name)["Role"])["deeplearning:cluster"] == seen.cluster
+        assert seen.iam.list_attached_role_policies(RoleName=name)["AttachedPolicies"] == []
+        (policy,) = seen.iam.list_role_policies(RoleName=name)["PolicyNames"]
+        document = seen.iam.get_role_policy(RoleName=name, PolicyName=policy)["PolicyDocument"]
+        said = {one["Sid"]: one for one in document["Statement"]}
+        assert said["ReportItself"]["Resource"] == bucket + "/members/${aws:userid}/*"
+        assert said["ReadFurtherData"]["Resource"] == ["arn:aws:s3:::datasets/imagenet/*"]
+        assert said["ListFurtherBuckets"]["Condition"] == {"StringLike": {"s3:prefix": ["imagenet*"]}}
+        assert "WriteFurtherData" not in said
+        assert ("GiveRanks" in said) == (role == "master")
+    assert said.keys() == {
+        "ReadTheClustersBucket",
+        "ListTheClustersBucket",
+        "ReportItself",
+        "ReadFurtherData",
+        "ListFurtherBuckets",
+    }
+    name = f"{seen.cluster}-{seen.region}-master"
+    document = seen.iam.get_role_policy(RoleName=name, PolicyName=policy)["PolicyDocument"]
+    (ranks,) = [one for one in document["Statement"] if one["Sid"] == "GiveRanks"]
+    assert ranks["Resource"] == f"arn:aws:ec2:{seen.region}:123456789012:instance/*"
+    assert ranks["Condition"]["StringEquals"] == {"ec2:ResourceTag/deeplearning:cluster": seen.cluster}
+    assert ranks["Condition"]["ForAllValues:StringEquals"] == {"aws:TagKeys": ["deeplearning:rank"]}
+
+
+def check_machines(seen: Seen, workers: int = 2) -> None:
+    members, ssh = seen.group("members")["GroupId"], seen.group("ssh")["GroupId"]
+    (key,) = seen.listed("describe_key_pairs", "KeyPairs")
+    assert key["KeyName"] == seen.cluster
+    wanted = {"master": ("public", 1, [members, ssh], "master"), "workers": ("private", workers, [members], "worker")}
+    for kind, (subnet, size, groups, role) in wanted.items():
+        template, version = seen.template(kind)
+        seen.check_tags(
+            {"Tags": [tag for tag in template["Tags"] if tag["Key"] != "deeplearning:image"]}, f"{seen.cluster}-{kind}"
+        )
+        data = version["LaunchTemplateData"]
+        assert (data["ImageId"], data["InstanceType"], data["KeyName"]) == (API_ONLY.id, "t3.medium", seen.cluster)
+        assert data["IamInstanceProfile"]["Arn"].endswith(f":instance-profile/{seen.cluster}-{seen.region}-{role}")
+        assert data["SecurityGroupIds"] == groups
+        assert data["MetadataOptions"]["HttpTokens"] == "required"
+        assert data["MetadataOptions"]["HttpPutResponseHopLimit"] == 1
+        assert data["MetadataOptions"]["InstanceMetadataTags"] == "disabled"
+        (disk,) = data["BlockDeviceMappings"]
+        assert disk["Ebs"] == {"VolumeSize": 30, "VolumeType": "gp3", "Encrypted": True, "DeleteOnTermination": True}
+        assert "UserData" not in data and "Placement" not in data
+        kinds = {one["ResourceType"]: tags(one) for one in data["TagSpecifications"]}
+        assert kinds.keys() == {"instance", "volume", "network-interface"}
+        assert all(
+            found["deeplearning:role"] == role and found["deeplearning:cluster"] == seen.cluster
+            for found in kinds.values()
+        )
+
+        group = seen.scaling_group(kind)
+        assert (group["MinSize"], group["DesiredCapacity"], group["MaxSize"]) == (0, size, size)
+        assert group["VPCZoneIdentifier"] == seen.subnet(subnet)["SubnetId"]
+        assert group["LaunchTemplate"]["Version"] == str(version["VersionNumber"])
+        assert [one["ProcessName"] for one in group["SuspendedProcesses"]] == ["AZRebalance"]
+        passed_on = {tag["Key"]: tag["PropagateAtLaunch"] for tag in group["Tags"]}
+        assert passed_on["deeplearning:role"] and not passed_on["Name"]
+        assert len(group["Instances"]) == size
+
+    master = seen.master()
+    address = seen.one("describe_addresses", "Addresses", f"{seen.cluster}-master")
+    assert address["InstanceId"] == master["InstanceId"] and master["PublicIpAddress"] == address["PublicIp"]
+    for instance in seen.instances():
+        found = tags(instance)
+        assert found["deeplearning:cluster"] == seen.cluster and found["team"] == "research"
+        assert "deeplearning:rank" not in found
+        assert found["Name"] == f"{seen.cluster}-{found['deeplearning:role']}"
+    assert len(seen.instances()) == workers + 1
+
+
+def check_everything(seen: Seen) -> None:
+    check_network(seen)
+    check_security_groups(seen)
+    check_storage(seen)
+    check_bucket(seen)
+    check_identity(seen)
+    check_machines(seen)
+
+
+def test_it_is_made_as_it_is_said_and_made_once(account: Any, settings: dict[str, Any]) -> None:
+    seen = Seen(account)
+
+    started = time.time()
+    planned = play(account, "site.yml", "--check", "--diff")
+    assert account.writes(started) == [] and planned.changed > 0
+    assert "+    DesiredCapacity: 2" in planned.output
+
+    made = play(account, "site.yml")
+    assert made.changed > 0 and "Cluster red (us-east-1, account 123456789012) is ready" in made.output
+    check_everything(seen)
+    summary = json.loads((account.folder / ".deeplearning" / "red.json").read_text(encoding="utf-8"))
+    assert summary["master"]["instance_id"] == seen.master()["InstanceId"]
+
+    for arguments in ((), ("--check", "--diff")):
+        started = time.time()
+        again = play(account, "site.yml", *arguments)
+        assert again.changed == 0, again.output
+        assert account.writes(started) == []
+    check_everything(seen)
+
+    follow_the_settings(account, seen)
+
+    play(account, "destroy.yml", destroy="red", cluster_keep_efs=False)
+    assert not seen.listed("describe_vpcs", "Vpcs") and not seen.listed("describe_addresses", "Addresses")
+
+
+def follow_the_settings(account: Any, seen: Seen) -> None:
+    """More workers, another image, another place to come from; what somebody has added by hand stays."""
+    ssh = seen.group("ssh")["GroupId"]
+    by_hand = {"IpProtocol": "tcp", "FromPort": 22, "ToPort": 22, "IpRanges": [{"CidrIp": "192.0.2.7/32"}]}
+    seen.ec2.authorize_security_group_ingress(GroupId=ssh, IpPermissions=[by_hand])
+    before = {instance["InstanceId"] for instance in seen.instances()}
+
+    account.settings.update(cluster_worker_count=3, cluster_image=BASE.id, cluster_ssh_location=["203.0.113.0/24"])
+    assert play(account, "site.yml").changed > 0
+
+    assert rules(seen.group("ssh")["IpPermissions"]) == {("tcp", 22, "203.0.113.0/24"), ("tcp", 22, "192.0.2.7/32")}
+    for kind in ("master", "workers"):
+        _, version = seen.template(kind)
+        assert (version["VersionNumber"], version["LaunchTemplateData"]["ImageId"]) == (2, BASE.id)
+        assert seen.scaling_group(kind)["LaunchTemplate"]["Version"] == "2"
+    now = {instance["InstanceId"]: instance["ImageId"] for instance in seen.instances()}
+    assert before < now.keys() and len(now) == 4
+    assert {now[instance] for instance in before} == {API_ONLY.id}
+
+
+def test_in_another_region_two_clusters_do_not_touch_each_other(account: Any, settings: dict[str, Any]) -> None:
+    region = "ap-southeast-2"
+    account.settings.update(cluster_region=region)
+    red, blue = Seen(account, "red", region), Seen(account, "blue", region)
+    play(account, "site.yml")
+    before = red.snapshot()
+    play(account, "site.yml", cluster_name="blue")
+    check_everything(red)
+    check_everything(blue)
+    assert red.snapshot() == before
+
+    play(account, "destroy.yml", cluster_name="blue", destroy="blue", cluster_keep_efs=False)
+    assert red.snapshot() == before
+    check_everything(red)
+
+
+def test_without_room_in_the_first_zone_it_moves_to_the_next(account: Any, settings: dict[str, Any]) -> None:
+    zones = ["us-east-1b", "us-east-1c"]
+    account.cloud.faults.add("capacity", {"type": "t3.medium", "zone": zones[0]}, value=1)
+    seen = Seen(account)
+    ran = play(account, "site.yml", cluster_zones=zones, cluster_worker_min=1)
+    assert f"Leave {zones[0]}" in ran.output
+    check_everything(seen)
+    assert seen.subnet("private")["AvailabilityZone"] == zones[1]
+    assert {instance["Placement"]["AvailabilityZone"] for instance in seen.instances()} == {zones[1]}
+
+    started = time.time()
+    assert play(account, "site.yml", cluster_zones=zones, cluster_worker_min=1).changed == 0
+    assert account.writes(started) == []
+
+
+def test_without_room_anywhere_it_says_what_exists_and_what_it_costs(account: Any, settings: dict[str, Any]) -> None:
+    account.cloud.faults.add("capacity", {"type": "t3.medium"}, value=1)
+    ran = account.play("site.yml", cluster_zones=["us-east-1a"], cluster_worker_min=1)
+    assert ran.code == 2
+    assert "-e destroy=red" in ran.output and "NAT gateway" in ran.output
+    assert "We currently do not have sufficient t3.medium capacity" in ran.output
+    assert not Seen(account).instances()
