@@ -10,7 +10,14 @@ from typing import Any
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.deeplearning.aws.plugins.module_utils._aws import Aws, AwsProblem
-from ansible_collections.deeplearning.aws.plugins.module_utils._estate import Estate, Thing, counted, kept, remains
+from ansible_collections.deeplearning.aws.plugins.module_utils._estate import (
+    WORDS,
+    Estate,
+    Thing,
+    counted,
+    kept,
+    remains,
+)
 from ansible_collections.deeplearning.aws.plugins.module_utils._estate_reading import Reader
 from ansible_collections.deeplearning.aws.plugins.plugin_utils import _looking
 from ansible_collections.deeplearning.aws.plugins.plugin_utils._summary import destroy_command
@@ -114,16 +121,17 @@ def told(estate: Estate, going: list[Thing], keep: bool) -> list[str]:
     """What would go and what would stay."""
     where = f"{estate.cluster} ({estate.region}, account {estate.account})"
     lines = [f"Of the cluster {where} these would be removed:"] if going else [f"There is no cluster {where}."]
-    lines += [f"  {thing.in_words()}" for thing in going]
+    order = list(WORDS)
+    lines += [f"  {thing.in_words()}" for thing in sorted(going, key=lambda thing: order.index(thing.kind))]
     stays = kept(estate, keep)
     foreign = [thing for thing in estate.living if not thing.ours]
     held = [thing for thing in estate.of("file_system") if not keep and foreign_targets(estate, thing)]
     lines += [
-        f"{thing.in_words()} is kept: the next site.yml finds it. To remove it too: -e cluster_keep_efs=false"
+        f"The {thing.in_words()} is kept: the next site.yml finds it. To remove it too: -e cluster_keep_efs=false"
         for thing in stays
     ]
-    lines += [f"{thing.in_words()} stays, as others have mount targets on it." for thing in held]
-    lines += [f"{thing.in_words()} stays, as the cluster did not make it." for thing in foreign]
+    lines += [f"The {thing.in_words()} stays, as others have mount targets on it." for thing in held]
+    lines += [f"The {thing.in_words()} stays, as the cluster did not make it." for thing in foreign]
     return lines
 
 
@@ -131,6 +139,6 @@ def told_after(estate: Estate, teardown: Teardown) -> list[str]:
     gone = counted(teardown.removed.values())
     lines = [f"The cluster {estate.cluster} is gone" + (f": {', '.join(gone)}." if gone else ", and was before.")]
     for thing in kept(estate, teardown.keep):
-        size = f", {int(thing.facts['bytes']) / 2**30:.1f} GiB" if thing.facts.get("bytes") else ""
-        lines.append(f"{thing.in_words()}{size} is kept and goes on costing: the next site.yml finds it again.")
+        size = f", {thing.facts['bytes'] / 2**30:.1f} GiB," if thing.facts["bytes"] >= 2**28 else ""
+        lines.append(f"The {thing.in_words()}{size} is kept and goes on costing: the next site.yml finds it again.")
     return lines

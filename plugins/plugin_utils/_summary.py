@@ -138,7 +138,7 @@ def ssh_line(address: str, given: Given) -> str:
 
 def next_command(state: str, given: Given) -> str:
     if state in ("ready", "degraded") and given.next:
-        return given.next
+        return f"{given.next}{given.again}"
     playbook = "status.yml" if state in ("ready", "degraded", "creating") and not given.failure else "site.yml"
     return f"ansible-playbook {playbook}{given.again}"
 
