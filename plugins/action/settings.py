@@ -20,7 +20,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
 
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result = super().run(tmp, task_vars)
-        _, arguments = self.validate_argument_spec({"creating": {"type": "bool", "default": True}})
+        arguments = self.validate_argument_spec({"creating": {"type": "bool", "default": True}})[1]
         given, problems = self._given(task_vars or {})
         checked = _settings.check(given, arguments["creating"])
         problems += checked.problems

@@ -62,11 +62,11 @@ def misfit(image: Mapping[str, Any], kind: Mapping[str, Any]) -> str:
     family = kind["name"].partition(".")[0].partition("-")[0]
     architecture = image.get("Architecture", "x86_64")
     if architecture not in kind["architectures"]:
-        return f"it is for {architecture}, and the type is {' or '.join(kind['architectures'])}"
+        return f"that is for {architecture}, and the type is {' or '.join(kind['architectures'])}"
     if re.search(r"\bOSS Nvidia\b", name, re.IGNORECASE) and family in _TOO_OLD_FOR_OPEN:
-        return "it has NVIDIA's open driver, which is for newer GPUs: take a family with the proprietary driver"
+        return "that has NVIDIA's open driver, which is for newer GPUs"
     if re.search(r"\bProprietary Nvidia\b", name, re.IGNORECASE) and family in _TOO_NEW_FOR_PROPRIETARY:
-        return "it has NVIDIA's proprietary driver, which does not know GPUs so new: take an oss-nvidia-driver family"
+        return "that has NVIDIA's proprietary driver, which does not know GPUs so new"
     if re.search(r"\bnvidia\b", name, re.IGNORECASE) and kind["gpus"] and kind["gpu_maker"].lower() != "nvidia":
-        return f"it is for NVIDIA's GPUs, and the type has {kind['gpu_maker']}'s"
+        return f"that is for NVIDIA's GPUs, and the type has {kind['gpu_maker']}'s"
     return ""

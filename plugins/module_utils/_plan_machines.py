@@ -142,7 +142,8 @@ def _judge(ask: Ask, cluster: Cluster, found: Mapping[str, Any], kinds: Sequence
     for kind in kinds:
         why = images.misfit(found, kind)
         if why:
-            ask.wrong("image", asked, f"{kind['name']} cannot run it: {why}", _usual_family())
+            setting = "instance_type" if kind["name"] == cluster["instance_type"] else "master_instance_type"
+            ask.wrong(setting, kind["name"], f"it cannot run the image {asked}: {why}", "g5.xlarge")
     least = images.root_gib(found)
     if cluster["root_volume_gib"] < least:
         ask.wrong("root_volume_gib", cluster["root_volume_gib"], f"the image needs {least} or more", least)

@@ -158,7 +158,7 @@ def main() -> None:
     except AwsProblem as problem:
         module.fail_json(msg=str(problem))
     if problems:
-        module.fail_json(msg=told(problems, "{} things stand in the way:"), problems=problems)
+        module.fail_json(msg=told(problems, "{} things stand in the way:"))
     module.exit_json(changed=False, plan=plan)
 
 

@@ -257,7 +257,7 @@ def mount_point(value: Any) -> str:
 @_of_kind("bucket/prefix")
 def bucket(value: Any) -> str:
     given = text(value).removeprefix("s3://")
-    owner, _, prefix = given.partition("/")
+    owner, prefix = (given.split("/", 1) + [""])[:2]
     if not _BUCKET.fullmatch(owner) or ".." in owner:
         raise Wrong("give the name of a bucket, or bucket/prefix")
     if not _PREFIX.fullmatch(prefix):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 import threading
 import time
 from collections.abc import Iterator
@@ -61,6 +60,9 @@ _create_loader = botocore.loaders.create_loader
 
 @pytest.fixture
 def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[Account]:
+    # moto sets these to what it likes and puts back what it has found: then pytest takes that away.
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "nothing")
     monkeypatch.setattr("botocore.session.create_loader", _loader)
     cloud = Cloud(ManualClock(time.time()), threading.RLock(), latency_from("none"), CallLog())
     _keep_inside(cloud)
@@ -76,6 +78,4 @@ def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[Account]:
     yield Account(cloud, endpoint, environment)
     # It takes half a second to notice, which nobody needs to wait for.
     threading.Thread(target=server.stop, daemon=True).start()
-    # moto wants to find the variables that it has set, whatever a test did to them.
-    os.environ.update(environment)
     cloud.close()

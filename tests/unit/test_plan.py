@@ -58,7 +58,8 @@ def refused(ask: Callable[..., dict[str, Any]]) -> Callable[..., list[str]]:
     def plan(**settings: Any) -> list[str]:
         answer = ask(**settings)
         assert answer["failed"]
-        return list(answer.get("problems", [answer["msg"]]))
+        said = str(answer["msg"])
+        return [line.removeprefix("- ") for line in said.split("\n- ")[1:]] or [said]
 
     return plan
 
@@ -111,7 +112,7 @@ def test_all_that_is_wrong_is_told_at_once(ask: Any) -> None:
     assert answer["msg"].startswith(
         "3 things stand in the way:\n- cluster_instance_type is g5.enormous: us-east-1 has no"
     )
-    assert len(answer["problems"]) == 3
+    assert answer["msg"].count("\n- ") == 3
 
 
 @pytest.mark.parametrize(
@@ -120,7 +121,10 @@ def test_all_that_is_wrong_is_told_at_once(ask: Any) -> None:
         ({"instance_type": "g5.enormous"}, "us-east-1 has no such type, take g5.12xlarge or"),
         ({"image": "base-oss-nvidia-driver-gpu-ubuntu-20.04"}, f"ubuntu-24.04, {FAMILY}"),
         ({"image": "ami-0123456789abcdef0"}, "us-east-1 has no image ami-0123456789abcdef0 that this account may use"),
-        ({"instance_type": "p3.2xlarge"}, "p3.2xlarge cannot run it: it has NVIDIA's open driver"),
+        (
+            {"instance_type": "p3.2xlarge"},
+            "it cannot run the image base-oss-nvidia-driver-gpu-ubuntu-22.04: that has NVIDIA's open",
+        ),
         ({"instance_type": "g5g.xlarge"}, "us-east-1 has no such family for arm64"),
         (
             {"key_name": "nobody"},
@@ -395,7 +399,7 @@ KIND = {"name": "g5.xlarge", "gpus": 1, "gpu_maker": "NVIDIA", "architectures": 
         ("Deep Learning OSS Nvidia Driver AMI", {"name": "g4ad.xlarge", "gpu_maker": "AMD"}, "the type has AMD's"),
         ("Deep Learning OSS Nvidia Driver AMI", {"name": "t3.medium", "gpus": 0, "gpu_maker": ""}, ""),
         ("mine", {"name": "g2.2xlarge"}, ""),
-        ("mine", {"architectures": ["arm64"]}, "it is for x86_64, and the type is arm64"),
+        ("mine", {"architectures": ["arm64"]}, "that is for x86_64, and the type is arm64"),
     ],
 )
 def test_which_types_can_run_an_image(image: str, kind: dict[str, Any], said: str) -> None:
