@@ -105,8 +105,8 @@ def _fault_commands(parser: argparse.ArgumentParser) -> None:
     error = fault("error", "error", "answer calls with an error", ("action",))
     error.add_argument("code", metavar="CODE")
     error.add_argument("--message", default="", metavar="TEXT")
-    error.add_argument("--status", dest="http_status", type=_count, default=400, metavar="HTTP")
-    error.add_argument("--count", dest="left", type=_count, metavar="N", help="how often (until it is cleared)")
+    error.add_argument("--status", dest="http_status", type=_error_status, default=400, metavar="HTTP")
+    error.add_argument("--count", dest="left", type=_times, metavar="N", help="how often (until it is cleared)")
     late = fault("late-iam", "late-iam", "let new instance profiles and policies take effect late")
     late.add_argument("value", type=_positive, metavar="SECONDS")
     fault("slow-boot", "slow-boot", "let machines boot late", places).add_argument(
@@ -137,24 +137,41 @@ def _fault_commands(parser: argparse.ArgumentParser) -> None:
 # Values ------------------------------------------------------------------------------------------------------------
 
 
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return float("nan")  # which compares with nothing
+
+
 def _positive(text: str) -> float:
-    value = float(text)
-    if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text} is not more than 0")
-    return value
+    if not 0 < _number(text) < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
+    return float(text)
 
 
 def _count(text: str) -> int:
-    if int(text) < 0:
-        raise argparse.ArgumentTypeError(f"{text} is less than 0")
+    if not (text.isascii() and text.isdecimal()):
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number, 0 or more")
+    return int(text)
+
+
+def _times(text: str) -> int:
+    if _count(text) == 0:
+        raise argparse.ArgumentTypeError("0 times is never: give 1 or more")
+    return int(text)
+
+
+def _error_status(text: str) -> int:
+    if not 400 <= _count(text) <= 599:
+        raise argparse.ArgumentTypeError(f"{text} is not the HTTP status of an error: give one from 400 to 599")
     return int(text)
 
 
 def _share(text: str) -> float:
-    value = float(text)
-    if not 0 <= value <= 1:
-        raise argparse.ArgumentTypeError(f"{text} is not between 0 and 1")
-    return value
+    if not 0 <= _number(text) <= 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a number from 0 to 1")
+    return float(text)
 
 
 def _size(text: str) -> int:
@@ -184,8 +201,8 @@ def _since(text: str) -> float:
 
 
 def _up(given: Given) -> None:
-    latency_from(given.latency)
-    daemon.up(given.latency, given.cpus_per_instance, given.memory_per_instance, given.api_only)
+    # By its name, in which the path of a file is whole: the service runs in a folder of its own.
+    daemon.up(latency_from(given.latency).name, given.cpus_per_instance, given.memory_per_instance, given.api_only)
 
 
 def _down(_given: Given) -> None:

@@ -1,0 +1,352 @@
+"""The command line: what may be given, what is asked of the service, what is printed."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from localcloud import cli, daemon, state
+from localcloud.errors import Refusal
+
+COMMANDS = ("up", "down", "env", "status", "calls", "exec", "console", "fault", "image")
+FAULTS = (
+    "capacity", "quota", "throttle", "error", "late-iam", "slow-boot", "hang-boot", "apt-lock", "kill", "freeze", "cut",
+    "stall", "expire", "clear", "thaw", "mend", "resume",
+)  # fmt: skip
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any]]]:
+    """What was asked of the service, which answers everything with a fault."""
+    questions: list[tuple[str, dict[str, Any]]] = []
+
+    def ask(command: str, **arguments: Any) -> Any:
+        questions.append((command, arguments))
+        return {"id": "fault-1"} if command == "fault" and arguments["kind"] != "kill" else {}
+
+    monkeypatch.setattr(state, "ask", ask)
+    return questions
+
+
+def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """The sentence of argparse, or of our own, that ends a command that cannot be."""
+    try:
+        assert cli.main(words) == 2
+    except SystemExit as ended:
+        assert ended.code == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    return printed.err.strip().splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    "words", [[], *([name] for name in COMMANDS), *(["fault", name] for name in FAULTS), ["image", "build"]]
+)
+def test_help(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main([*words, "--help"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out.startswith(f"usage: {' '.join(['localcloud', *words])} ")
+
+
+def test_help_names_all_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["--help"])
+    listed = capsys.readouterr().out
+    assert [name for name in COMMANDS if f"    {name}" not in listed] == []
+    with pytest.raises(SystemExit):
+        cli.main(["fault", "--help"])
+    listed = capsys.readouterr().out
+    assert [name for name in FAULTS if f"    {name}" not in listed] == []
+
+
+# Values
+
+Value = Callable[[str], Any]
+
+
+@pytest.mark.parametrize(
+    "value, text, meant",
+    [
+        (cli._size, "1", 1),
+        (cli._size, "4096", 4096),
+        (cli._size, "1k", 1 << 10),
+        (cli._size, "512M", 512 << 20),
+        (cli._size, "512m", 512 << 20),
+        (cli._size, "2G", 2 << 30),
+        (cli._positive, "0.5", 0.5),
+        (cli._positive, "2", 2.0),
+        (cli._count, "0", 0),
+        (cli._count, "12", 12),
+        (cli._times, "1", 1),
+        (cli._error_status, "503", 503),
+        (cli._share, "0", 0.0),
+        (cli._share, "0.25", 0.25),
+        (cli._share, "1", 1.0),
+        (cli._since, "2026-11-20T10:00:00+00:00", 1795168800.0),
+        (cli._since, "2026-11-20", datetime(2026, 11, 20).timestamp()),
+    ],
+)
+def test_values(value: Value, text: str, meant: Any) -> None:
+    assert value(text) == meant
+
+
+@pytest.mark.parametrize("text, seconds", [("60", 60), ("60s", 60), ("5m", 300), ("2h", 7200), ("0.5h", 1800)])
+def test_since_so_long_ago(text: str, seconds: float) -> None:
+    assert time.time() - cli._since(text) == pytest.approx(seconds, abs=5)
+
+
+@pytest.mark.parametrize(
+    "words, sentence",
+    [
+        (["up", "--memory-per-instance", text], f"{text} is not a size: give bytes, or such as 512M or 2G")
+        for text in ("0", "0M", "M", "1.5G", "512X", "-1", "a lot", "")
+    ]
+    + [(["up", "--cpus-per-instance", text], f"{text} is not a number above 0") for text in ("0", "inf", "nan", "some")]
+    + [(["fault", "capacity", text], f"{text} is not a whole number, 0 or more") for text in ("1.5", "two", "²")]
+    + [(["fault", "throttle", text], f"{text} is not a number from 0 to 1") for text in ("2", "1.01", "nan", "half")]
+    + [
+        (["calls", "--since", text], f"{text} is not a time: give such as 60s, 5m, 2h or 2026-11-20T10:00:00")
+        for text in ("5d", "noon", "")
+    ]
+    + [
+        (["fault", "error", "Throttling", "--count", "0"], "0 times is never: give 1 or more"),
+        (["fault", "error", "Throttling", "--status", "200"], "200 is not the HTTP status of an error"),
+        (["fault", "slow-boot", "-1"], "-1 is not a number above 0"),
+        (["fault", "clear", "one", "two"], "unrecognized arguments: two"),
+        (["launch"], "invalid choice: 'launch'"),
+        ([], "the following arguments are required: COMMAND"),
+        # Ours
+        (["fault"], "localcloud: say which fault: localcloud fault --help lists them."),
+        (["image"], "localcloud: say what to do with images. Example: localcloud image build --with pytorch"),
+        (["exec", "i-1"], "localcloud: give a command to run."),
+        (["exec", "i-1", "--"], "localcloud: give a command to run."),
+        (["up", "--latency", "aws*fast"], "localcloud: latency profile aws*fast: what follows aws* must be a number"),
+        (["up", "--latency", "/no/such"], "localcloud: latency profile /no/such cannot be read"),
+    ],
+)
+def test_what_cannot_be(words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert sentence in refused(capsys, *words)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["env"], ["status"], ["status", "--json"], ["calls"], ["console", "i-1"], ["exec", "i-1", "--", "true"],
+     ["fault", "clear"], ["fault", "kill", "i-1"]],
+)  # fmt: skip
+def test_without_a_service_there_is_one_sentence(
+    words: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(state, "_PID", tmp_path / "pid")
+    assert refused(capsys, *words) == "localcloud: the local cloud is down: start it with localcloud up."
+
+
+def test_what_the_service_refuses_is_refused_here(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ask(*_given: Any, **_arguments: Any) -> Any:
+        raise Refusal("instance i-1 does not exist: localcloud status lists those that do.")
+
+    monkeypatch.setattr(state, "ask", ask)
+    said = refused(capsys, "console", "i-1")
+    assert said == "localcloud: instance i-1 does not exist: localcloud status lists those that do."
+
+
+# Commands
+
+
+@pytest.mark.parametrize(
+    "words, started",
+    [
+        ([], ("none", None, None, False)),
+        (["--latency", "aws*0.1", "--api-only"], ("aws*0.1", None, None, True)),
+        (["--cpus-per-instance", "0.5", "--memory-per-instance", "512M"], ("none", 0.5, 512 << 20, False)),
+    ],
+)
+def test_up(words: list[str], started: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[Any] = []
+    monkeypatch.setattr(daemon, "up", lambda *arguments: given.extend(arguments))
+    assert cli.main(["up", *words]) == 0
+    assert tuple(given) == started
+
+
+def test_up_hands_on_where_a_profile_is_whatever_folder_the_service_runs_in(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    given: list[Any] = []
+    monkeypatch.setattr(daemon, "up", lambda *arguments: given.extend(arguments))
+    (tmp_path / "slow.json").write_text('{"call": 1}', encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["up", "--latency", "slow.json"]) == 0
+    assert given[0] == str(tmp_path / "slow.json")
+
+
+@pytest.mark.parametrize(
+    "features, names", [("", []), ("pytorch", ["pytorch"]), (" mxnet,,pytorch ", ["mxnet", "pytorch"])]
+)
+def test_image_build(features: str, names: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[Any] = []
+    monkeypatch.setattr(daemon, "build_image", given.append)
+    assert cli.main(["image", "build", "--with", features]) == 0
+    assert given == [names]
+
+
+@pytest.mark.parametrize(
+    "words, kind, target, value, left",
+    [
+        (["capacity", "2", "--type", "t3.*", "--zone", "z-1a"], "capacity", {"type": "t3.*", "zone": "z-1a"}, 2, None),
+        (["capacity", "0"], "capacity", {}, 0, None),
+        (["quota", "8", "--code", "L-1216C47A"], "quota", {"code": "L-1216C47A"}, 8, None),
+        (["throttle", "0.2", "--action", "ec2:*"], "throttle", {"action": "ec2:*"}, 0.2, None),
+        (["late-iam", "30"], "late-iam", {}, 30.0, None),
+        (["slow-boot", "4", "--instance", "i-1"], "slow-boot", {"instance": "i-1"}, 4.0, None),
+        (["hang-boot", "--zone", "us-east-1b"], "hang-boot", {"zone": "us-east-1b"}, None, None),
+        (["apt-lock", "60"], "apt-lock", {}, 60, None),
+        (["kill", "i-1"], "kill", {"instance": "i-1"}, None, None),
+        (["freeze", "i-1"], "frozen", {"instance": "i-1"}, None, None),
+        (["cut", "i-1"], "cut", {"instance": "i-1"}, None, None),
+        (["stall", "fs-1"], "stalled", {"file_system": "fs-1"}, None, None),
+        (["expire", "worker"], "expired", {"session": "worker"}, None, None),
+        (
+            ["error", "InternalError", "--action", "ec2:RunInstances", "--count", "3", "--status", "500"],
+            "error", {"action": "ec2:RunInstances"},
+            {"code": "InternalError", "message": "InternalError was asked for.", "status": 500}, 3,
+        ),
+        (
+            ["error", "Denied", "--message", "so it is"],
+            "error", {}, {"code": "Denied", "message": "so it is", "status": 400}, None,
+        ),
+    ],
+)  # fmt: skip
+def test_faults(
+    words: list[str],
+    kind: str,
+    target: dict[str, str],
+    value: Any,
+    left: int | None,
+    asked: list[tuple[str, dict[str, Any]]],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert cli.main(["fault", *words]) == 0
+    [(command, arguments)] = asked
+    seed = 0 if kind == "throttle" else None
+    assert command == "fault"
+    assert arguments == {"kind": kind, "target": target, "value": value, "left": left, "seed": seed}
+    assert capsys.readouterr().out == ("done\n" if kind == "kill" else "fault-1 is in force\n")
+
+
+@pytest.mark.parametrize(
+    "words, which",
+    [(["clear"], None), (["clear", "fault-1"], "fault-1"), (["thaw", "i-1"], "i-1"), (["mend", "i-1"], "i-1"),
+     (["resume", "fs-1"], "fs-1")],
+)  # fmt: skip
+def test_lifting_faults(words: list[str], which: str | None, asked: list[tuple[str, dict[str, Any]]]) -> None:
+    assert cli.main(["fault", *words]) == 0
+    assert asked == [("clear", {"which": which})]
+
+
+@pytest.mark.parametrize(
+    "words, run",
+    [
+        (["--", "ls", "-l"], ["ls", "-l"]),
+        (["ls", "-l"], ["ls", "-l"]),
+        (["--", "sh", "-c", "echo -- --json"], ["sh", "-c", "echo -- --json"]),
+        (["--", "cmd", "--", "-x"], ["cmd", "--", "-x"]),
+    ],
+)
+def test_exec_joins_the_machine_and_becomes_the_command(
+    words: list[str], run: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    joined = tmp_path / "cgroup.procs"
+    became: list[Any] = []
+    monkeypatch.setattr(state, "ask", lambda *_given, **_more: {"pid": 42, "groups": [str(joined)]})
+    monkeypatch.setattr("os.execvp", lambda *given: became.extend(given))
+    cli.main(["exec", "i-1", *words])
+    program, line = became
+    assert program == "nsenter"
+    assert line[1:3] == ["--target", "42"]
+    assert line[-len(run) :] == run
+    assert "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin" in line
+    assert joined.read_text(encoding="ascii").isdecimal()
+
+
+def test_env_is_for_a_shell_to_evaluate(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(state, "ask", lambda _command: {"AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "AKIA"})
+    assert cli.main(["env"]) == 0
+    assert capsys.readouterr().out == "export AWS_REGION=us-east-1\nexport AWS_ACCESS_KEY_ID=AKIA\n"
+
+
+STATUS: dict[str, Any] = {
+    "pid": 4711,
+    "endpoint": "http://127.0.0.1:4599",
+    "started": 1.0,
+    "latency": "none",
+    "instances": [
+        {
+            "id": "i-1", "name": "", "type": "t3.micro", "region": "us-east-1", "zone": "us-east-1a",
+            "private_ip": "10.0.0.4", "public_ip": None, "state": "running", "since": 1.0, "pid": 42,
+        }
+    ],
+    "file_systems": [],
+    "faults": [{"id": "fault-1", "kind": "capacity", "target": {"type": "t3.*"}, "value": 0, "left": None}],
+}  # fmt: skip
+
+
+def test_status_as_a_table(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(state, "ask", lambda _command: STATUS)
+    assert cli.main(["status"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].endswith("API at http://127.0.0.1:4599, latency profile none, pid 4711")
+    [row] = [line.split() for line in lines if line.startswith("  i-1")]
+    assert row[:7] == ["i-1", "-", "t3.micro", "us-east-1a", "10.0.0.4", "-", "running"]
+    assert "file systems: none" in lines
+    assert [line.split() for line in lines][-1] == ["fault-1", "capacity", "type=t3.*", "0", "-"]
+
+
+def test_status_as_json(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(state, "ask", lambda _command: STATUS)
+    assert cli.main(["status", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == STATUS
+
+
+CALL = {
+    "time": 1.0,
+    "caller": "arn:aws:sts::123456789012:assumed-role/worker/i-1",
+    "service": "efs",
+    "operation": "CreateFileSystem",
+    "action": "elasticfilesystem:CreateFileSystem",
+    "required": [{"action": "elasticfilesystem:CreateFileSystem"}, {"action": "elasticfilesystem:TagResource"}] * 2,
+    "resource": "*",
+    "result": "AccessDeniedException",
+    "milliseconds": 1.5,
+}
+
+
+def test_calls(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    since: list[float] = []
+    monkeypatch.setattr(state, "ask", lambda _command, **given: since.append(given["since"]) or [CALL, CALL])
+    assert cli.main(["calls"]) == 0
+    row = capsys.readouterr().out.splitlines()[-1].split()
+    assert row[1:] == [
+        "assumed-role/worker/i-1", "efs", "CreateFileSystem", "elasticfilesystem:CreateFileSystem",
+        "elasticfilesystem:TagResource", "*", "AccessDeniedException", "1.5",
+    ]  # fmt: skip
+    assert cli.main(["calls", "--json", "--since", "1h"]) == 0
+    assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == [CALL, CALL]
+    assert since[0] == 0
+    assert time.time() - since[1] == pytest.approx(3600, abs=5)
+
+
+def test_interrupted(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def interrupt(*_given: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(daemon, "down", interrupt)
+    assert cli.main(["down"]) == 130
+    assert capsys.readouterr().err == "localcloud: interrupted\n"
