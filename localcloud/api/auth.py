@@ -180,6 +180,7 @@ def read_signature(headers: Mapping[str, str], query: str) -> Signature | None:
     scope = values.get("X-Amz-Credential", "").split("/")
     if values.get("X-Amz-Algorithm") != "AWS4-HMAC-SHA256" or len(scope) != 5:
         return None
+    expires = values.get("X-Amz-Expires", "")
     return Signature(
         access_key=scope[0],
         region=scope[2],
@@ -189,7 +190,7 @@ def read_signature(headers: Mapping[str, str], query: str) -> Signature | None:
         token=values.get("X-Amz-Security-Token"),
         timestamp=values.get("X-Amz-Date", ""),
         presigned=True,
-        expires=float(values.get("X-Amz-Expires", "0")),
+        expires=float(expires) if expires.isdecimal() else 0.0,
     )
 
 

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from moto.backends import get_backend
 from moto.core.model import OperationModel, ServiceModel
 from moto.core.parse import PROTOCOL_PARSERS
 from moto.core.request import PRESERVED_HEADER_NAMES_ENVIRON_KEY, Request, determine_request_protocol
@@ -28,7 +29,7 @@ from localcloud.api.registry import Call, handler_of
 from localcloud.calls import Record
 from localcloud.cloud import Cloud
 from localcloud.errors import AwsError
-from localcloud.settings import DEFAULT_REGION, TRANSIT_NETWORK
+from localcloud.settings import ACCOUNT, DEFAULT_REGION, TRANSIT_NETWORK
 
 log = logging.getLogger(__name__)
 
@@ -77,6 +78,12 @@ class Front:
                 name = signature.signing_name if signature else "?"
                 raise AwsError("UnknownOperationException", f"The local cloud has no service {name}.", 400)
             record.service = service
+            if signature and signature.region not in _regions():
+                raise AwsError(
+                    "SignatureDoesNotMatch",
+                    f"Credential should be scoped to a valid region, not '{signature.region}'.",
+                    403,
+                )
             record.region = signature.region if signature else DEFAULT_REGION
             caller = self._identify(signature, environ, headers, body, record)
             model, params = _understand(service, environ)
@@ -108,7 +115,7 @@ class Front:
         record: Record,
     ) -> Iterable[bytes]:
         record.result, record.status = error.code, error.status
-        return _respond(start_response, *_serialize(service or "sts", model, environ, error))
+        return _respond(start_response, *_serialize(service or _stand_in(environ), model, environ, error))
 
     def _identify(
         self, signature: Signature | None, environ: Environ, headers: Mapping[str, str], body: bytes, record: Record
@@ -165,6 +172,16 @@ class Front:
         if record.status >= 400:
             record.result = _error_code(body, record.status)
         return answer["status"], answer["headers"], body
+
+
+@functools.cache
+def _regions() -> frozenset[str]:
+    return frozenset(get_backend("ec2")[ACCOUNT].regions)
+
+
+def _stand_in(environ: Environ) -> str:
+    """A service that is here and speaks as the one does that is not."""
+    return "ssm" if "json" in environ.get("CONTENT_TYPE", "") else "sts"
 
 
 def _through_s3_endpoint(source: str) -> bool:
