@@ -11,7 +11,8 @@ up to a half more. What is not here is not known, and said so. PRIVATE to the co
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from dataclasses import asdict, dataclass
+from typing import Any
 
 DATE = "2025-12"
 REGION = "us-east-1"
@@ -95,7 +96,8 @@ MONTH = 730
 """hours"""
 
 
-class Part(NamedTuple):
+@dataclass(frozen=True)
+class Part:
     what: str
     count: int
     each: float | None
@@ -121,7 +123,7 @@ def hourly(
         "known": all(part.each is not None for part in used),
         "source": SOURCE,
         "exact_region": region == REGION,
-        "parts": [part._asdict() for part in used],
+        "parts": [asdict(part) for part in used],
     }
 
 
