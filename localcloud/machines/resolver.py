@@ -35,6 +35,9 @@ def look_up(name: str, kind: int, vpc: VpcView, zone: str | None) -> Own:
     there."""
     name = name.lower()
     if match := _MOUNT_TARGET.match(name):
+        # AWS asks for both. https://docs.aws.amazon.com/efs/latest/ug/mounting-fs-mount-cmd-dns-name.html
+        if not (vpc.dns_support and vpc.dns_hostnames):
+            return True, None
         wanted = match["zone"] or zone
         for target in vpc.mount_targets:
             same = target.file_system_id == match["fs"] and target.region == match["region"] and target.zone == wanted

@@ -139,6 +139,7 @@ class Network:
         name = f"t-{secrets.token_hex(3)}"
         ec2 = cloud.ec2
         vpc = ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
+        ec2.modify_vpc_attribute(VpcId=vpc, EnableDnsHostnames={"Value": True})  # or file systems have no names
         zone = "us-east-1a"
         public, private = (
             ec2.create_subnet(VpcId=vpc, CidrBlock=cidr, AvailabilityZone=zone)["Subnet"]["SubnetId"]

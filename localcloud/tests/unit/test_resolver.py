@@ -82,6 +82,12 @@ def test_without_dns_support_private_names_lead_nowhere() -> None:
     assert look_up("ip-10-0-0-10.ec2.internal", A, vpc(dns_support=False), None) == (True, None)
 
 
+@pytest.mark.parametrize("support, hostnames", [(True, False), (False, True), (False, False)])
+def test_file_systems_have_names_only_where_the_vpc_has_dns_hostnames(support: bool, hostnames: bool) -> None:
+    view = vpc(mount_targets=VPC.mount_targets, dns_support=support, dns_hostnames=hostnames)
+    assert look_up(f"fs-0a.{EFS}", A, view, "us-east-1a") == (True, None)
+
+
 # On the wire
 
 
