@@ -56,8 +56,7 @@ $(VENV)/.installed: requirements.txt pyproject.toml | python
 
 .PHONY: demo
 demo: setup ## a cluster on the local cloud: one master, two workers
-	localcloud up
-	if [ -e site.yml ]; then ansible-playbook site.yml -e @localcloud/demo.yml; fi
+	@localcloud/demo
 
 .PHONY: test
 test: setup ## all layers of tests, with a closing line for each

@@ -342,7 +342,7 @@ class FileSystem:
             if not self._wanted.may_extend:
                 raise AwsProblem(
                     f"Mount target {target.id} in {target.zone} has security groups ({', '.join(groups)}) that do not "
-                    f"let the cluster in on port {NFS}: let {', '.join(self._wanted.clients) or 'the cluster'} in there."
+                    f"let the cluster in on port {NFS}: let {', '.join(self._wanted.clients) or 'it'} in there."
                 )
             groups = (*groups, *missing)
             if len(groups) > MOST_GROUPS:

@@ -366,7 +366,7 @@ def test_without_room_in_the_first_zone_it_moves_to_the_next(account: Any, setti
     account.cloud.faults.add("capacity", {"type": "t3.medium", "zone": zones[0]}, value=1)
     seen = Seen(account)
     ran = play(account, "site.yml", cluster_zones=zones, cluster_worker_min=1)
-    assert f"Leave {zones[0]}" in ran.output
+    assert f"Leave the one that has no room, {zones[0]}" in ran.output
     check_everything(seen)
     assert seen.subnet("private")["AvailabilityZone"] == zones[1]
     assert {instance["Placement"]["AvailabilityZone"] for instance in seen.instances()} == {zones[1]}
