@@ -23,7 +23,6 @@ AWS: Mapping[str, float] = {
     "mount_target_deleted": 30.0,
     "iam_in_effect": 15.0,
     "autoscaling_launch": 5.0,
-    "public_name": 0.0,
 }
 
 
