@@ -1,0 +1,145 @@
+"""A shortfall, from site.yml to status.yml; and that destroy.yml leaves alone what the cluster did not make."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from typing import Any
+
+import pytest
+
+NAME, TYPE = "c-end", "t3.medium"
+
+
+@pytest.fixture(autouse=True)
+def settings(account: Any) -> None:
+    key = account.folder / "key"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
+    account.settings.update(
+        cluster_name=NAME,
+        cluster_instance_type=TYPE,
+        cluster_image="localcloud-api-only",
+        cluster_user="ubuntu",
+        cluster_root_volume_gib=30,
+        cluster_ssh_location=["198.51.100.1/32"],
+        cluster_public_key_file=f"{key}.pub",
+        provision_settle_seconds=3,
+    )
+
+
+def play(account: Any, playbook: str, **extra: Any) -> Any:
+    ran = account.play(playbook, **extra)
+    assert ran.code == 0, ran.output[-6000:]
+    return ran
+
+
+def state_of(account: Any, **extra: Any) -> dict[str, Any]:
+    """What status.yml says, as a machine reads it."""
+    started = time.time()
+    play(account, "status.yml", **extra)
+    assert account.writes(started) == []
+    found: dict[str, Any] = json.loads((account.folder / f".deeplearning/{NAME}.json").read_text())
+    return found
+
+
+def test_a_cluster_that_got_fewer_stands_says_so_and_gets_the_rest_later(account: Any) -> None:
+    assert state_of(account)["state"] == "absent"
+    shortage = account.cloud.faults.add("capacity", {"type": TYPE}, value=4)
+    wanted = {"cluster_worker_count": 5, "cluster_worker_min": 2, "cluster_zones": ["us-east-1a"]}
+    ran = play(account, "site.yml", **wanted)
+    assert "stands with fewer machines than asked for: 4 of 6 machines in service" in ran.output
+    assert "We currently do not have sufficient t3.medium capacity" in ran.output
+    found = state_of(account)
+    assert (found["state"], found["machines"]) == ("degraded", {"asked": 6, "got": 4})
+    assert "AWS has no capacity for 2 of c-end-workers" in found["why"][0]
+
+    account.cloud.faults.remove(shortage)
+    play(account, "site.yml", **wanted)
+    found = state_of(account)
+    assert (found["state"], found["machines"], found["why"]) == ("ready", {"asked": 6, "got": 6}, [])
+    assert found["ssh"].endswith(f"ubuntu@{found['master']['public_ip']}")
+    assert found["user"] == "ubuntu", "as site.yml has found it out"
+
+    ran = account.play("destroy.yml")
+    assert ran.code == 2
+    assert f"type: ansible-playbook destroy.yml -e destroy={NAME}" in " ".join(ran.output.split())
+    started = time.time()
+    ran = account.play("destroy.yml", destroy="another")
+    assert (ran.code, account.writes(started)) == (2, [])
+    ran = play(account, "destroy.yml", destroy=NAME)
+    assert "is kept and goes on costing" in ran.output
+    ran = play(account, "destroy.yml", destroy=NAME)
+    assert ran.changed == 0
+    assert state_of(account)["state"] == "absent"
+
+
+def test_what_the_cluster_did_not_make_stays(account: Any) -> None:
+    ec2, efs = account.client("ec2"), account.client("efs")
+    given = given_network(ec2)
+    system = efs.create_file_system(CreationToken="theirs")["FileSystemId"]
+    target = efs.create_mount_target(FileSystemId=system, SubnetId=given["private"], SecurityGroups=[given["group"]])[
+        "MountTargetId"
+    ]
+
+    def groups_of_target() -> list[str]:
+        found: list[str] = efs.describe_mount_target_security_groups(MountTargetId=target)["SecurityGroups"]
+        return found
+
+    settings = {
+        "cluster_vpc_id": given["vpc"],
+        "cluster_public_subnet_ids": [given["public"]],
+        "cluster_private_subnet_ids": [given["private"]],
+        "cluster_efs_id": system,
+    }
+    play(account, "site.yml", **settings)
+    assert len(groups_of_target()) == 2
+    assert state_of(account)["efs"]["file_system_id"] == system
+
+    play(account, "destroy.yml", destroy=NAME, cluster_keep_efs=False, **settings)
+    assert groups_of_target() == [given["group"]]
+    assert efs.describe_file_systems(FileSystemId=system)["FileSystems"][0]["LifeCycleState"] == "available"
+    assert len(ec2.describe_subnets(SubnetIds=[given["public"], given["private"]])["Subnets"]) == 2
+    assert ec2.describe_nat_gateways(NatGatewayIds=[given["nat"]])["NatGateways"][0]["State"] == "available"
+    assert [one["GroupName"] for one in groups_in(ec2, given["vpc"])] == ["default", "theirs"]
+
+    # Somebody has put the cluster's tag on a machine of theirs.
+    tags = [{"Key": "deeplearning:cluster", "Value": NAME}]
+    image = ec2.describe_images(Filters=[{"Name": "name", "Values": ["localcloud-api-only"]}])["Images"][0]["ImageId"]
+    theirs = ec2.run_instances(
+        ImageId=image,
+        InstanceType=TYPE,
+        MinCount=1,
+        MaxCount=1,
+        SubnetId=given["private"],
+        TagSpecifications=[{"ResourceType": "instance", "Tags": tags}],
+    )["Instances"][0]["InstanceId"]
+    ran = account.play("destroy.yml", destroy=NAME)
+    assert ran.code == 2
+    assert theirs in ran.output and "the cluster did not make it" in " ".join(ran.output.split())
+    assert ec2.describe_instances(InstanceIds=[theirs])["Reservations"][0]["Instances"][0]["State"]["Name"] == "running"
+
+
+def groups_in(ec2: Any, vpc: str) -> list[Any]:
+    found = ec2.describe_security_groups(Filters=[{"Name": "vpc-id", "Values": [vpc]}])["SecurityGroups"]
+    return sorted(found, key=lambda group: str(group["GroupName"]))
+
+
+def given_network(ec2: Any) -> dict[str, str]:
+    """A VPC with a public and a private subnet, as somebody may have one."""
+    vpc = ec2.create_vpc(CidrBlock="10.7.0.0/16")["Vpc"]["VpcId"]
+    for what in ("EnableDnsSupport", "EnableDnsHostnames"):
+        ec2.modify_vpc_attribute(VpcId=vpc, **{what: {"Value": True}})
+    zone = "us-east-1a"
+    public = ec2.create_subnet(VpcId=vpc, CidrBlock="10.7.0.0/24", AvailabilityZone=zone)["Subnet"]["SubnetId"]
+    private = ec2.create_subnet(VpcId=vpc, CidrBlock="10.7.1.0/24", AvailabilityZone=zone)["Subnet"]["SubnetId"]
+    gateway = ec2.create_internet_gateway()["InternetGateway"]["InternetGatewayId"]
+    ec2.attach_internet_gateway(InternetGatewayId=gateway, VpcId=vpc)
+    address = ec2.allocate_address(Domain="vpc")["AllocationId"]
+    nat = ec2.create_nat_gateway(SubnetId=public, AllocationId=address)["NatGateway"]["NatGatewayId"]
+    for subnet, route in ((public, {"GatewayId": gateway}), (private, {"NatGatewayId": nat})):
+        table = ec2.create_route_table(VpcId=vpc)["RouteTable"]["RouteTableId"]
+        ec2.associate_route_table(RouteTableId=table, SubnetId=subnet)
+        ec2.create_route(RouteTableId=table, DestinationCidrBlock="0.0.0.0/0", **route)
+    group = ec2.create_security_group(GroupName="theirs", Description="theirs", VpcId=vpc)["GroupId"]
+    return {"vpc": vpc, "public": public, "private": private, "nat": nat, "group": group}
