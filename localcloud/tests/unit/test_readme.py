@@ -1,0 +1,51 @@
+"""What the README has in tables is what the local cloud has."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from localcloud.image.recipe import FEATURES
+from localcloud.latency import AWS
+from localcloud.tests.unit.test_cli import COMMANDS, FAULTS
+
+README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+
+
+def section(title: str) -> str:
+    """From a heading to the next of its kind."""
+    return README.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+
+
+def first_cells(text: str) -> list[str]:
+    return re.findall(r"^\| (`.*?) \|", text.replace("\\|", "/"), re.M)
+
+
+def test_figures_of_the_latency_profile() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| ([\d.]+) \|", section("How long things take"), re.M)
+    assert {what: float(seconds) for what, seconds in rows} == AWS
+
+
+def test_faults() -> None:
+    named = {name for cell in first_cells(section("Faults")) for name in re.findall(r"`([a-z-]+)", cell)}
+    assert named | {"clear"} == set(FAULTS)
+
+
+def test_commands() -> None:
+    assert {cell.strip("`").split()[0] for cell in first_cells(section("Commands"))} == set(COMMANDS)
+
+
+def test_features_of_images() -> None:
+    assert f"`--with` takes {', '.join(FEATURES)}" in section("Images")
+
+
+def test_each_place_that_it_names_is_there() -> None:
+    package = Path(__file__).parents[2]
+    places = {
+        word
+        for cell in first_cells(section("For the next developer"))
+        for word in re.findall(r"`([^`]+)`", cell)
+        if "*" not in word
+    }
+    assert [place for place in sorted(places) if not (package / place).exists()] == []
+    assert (package / "../docs/decisions/002-local-cloud.md").exists()
