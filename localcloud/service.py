@@ -8,6 +8,7 @@ import os
 import signal
 import threading
 import time
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -99,6 +100,8 @@ def main() -> None:
     given = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(threadName)s %(name)s: %(message)s")
     logging.captureWarnings(True)
+    # Most of AWS's error codes stand in no service model, and moto's serializer finds that worth a warning each time.
+    warnings.filterwarnings("ignore", message=r"Exception\(_Refused\)")
     service = Service(RUN, latency_from(given.latency), given.base, Limits(given.cpus, given.memory))
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: service.stop())
