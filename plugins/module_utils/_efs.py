@@ -211,8 +211,8 @@ class FileSystem:
             self._create()
         elif not self._wanted.file_system_id:
             self._adjust(listed)
-        if self._wanted.subnet_id and (self._listed is not None or not self._check):
-            self._see_to_target()
+        if self._wanted.subnet_id and self._listed is not None:
+            self._see_to_target(self._listed)
         elif self._wanted.subnet_id:
             self.after["mount_target"] = {"subnet_id": self._wanted.subnet_id}
         if wait and not self._check:
@@ -287,9 +287,8 @@ class FileSystem:
             if not self._check:
                 self._aws.call("efs", "tag_resource", ResourceId=file_system_id, Tags=tag_list(missing))
 
-    def _see_to_target(self) -> None:
-        assert self._listed is not None
-        file_system_id = str(self._listed["FileSystemId"])
+    def _see_to_target(self, listed: Mapping[str, Any]) -> None:
+        file_system_id = str(listed["FileSystemId"])
         self.after = self.after or dict(self.before)
         subnet = self._subnet_or_none()
         if subnet is None:

@@ -161,7 +161,8 @@ def check_network(seen: Seen) -> None:
 
     gateway = seen.one("describe_internet_gateways", "InternetGateways", f"{seen.cluster}-igw")
     assert [one["VpcId"] for one in gateway["Attachments"]] == [vpc_id]
-    (nat,) = seen.ec2.describe_nat_gateways(Filter=seen.ours)["NatGateways"]
+    gateways = seen.ec2.describe_nat_gateways(Filter=seen.ours)["NatGateways"]
+    (nat,) = [one for one in gateways if one["State"] != "deleted"]
     seen.check_tags(nat, f"{seen.cluster}-nat")
     assert (nat["SubnetId"], nat["State"]) == (public["SubnetId"], "available")
     address = seen.one("describe_addresses", "Addresses", f"{seen.cluster}-nat")

@@ -41,5 +41,5 @@ def test_a_role_names_no_group_of_hosts_and_no_setting_of_the_collection(role: P
 
 
 def test_readmes_say_what_the_specs_say() -> None:
-    ran = subprocess.run([sys.executable, ROOT / "docs/role-readmes", "--check"], capture_output=True, text=True)
+    ran = subprocess.run([sys.executable, ROOT / "docs/role_readmes.py", "--check"], capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr

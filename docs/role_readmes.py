@@ -1,5 +1,4 @@
-#!/usr/bin/env python3
-"""Writes the table of variables in each role's README from its argument specs: docs/role-readmes [--check]
+"""Writes the table of variables in each role's README from its argument specs: docs/role_readmes.py [--check]
 
 What stands between the two marks is replaced. With --check nothing is written, and a table that differs is an error.
 """
@@ -13,7 +12,7 @@ from typing import Any
 import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
-BEGIN, END = "<!-- variables: made by docs/role-readmes -->", "<!-- end of variables -->"
+BEGIN, END = "<!-- variables: made by docs/role_readmes.py -->", "<!-- end of variables -->"
 
 
 def words(description: Any) -> str:
@@ -68,7 +67,7 @@ def main(arguments: list[str]) -> int:
         if "--check" not in arguments:
             readme.write_text(wanted, encoding="utf-8")
     if "--check" in arguments and different:
-        print(f"Not as the argument specs say: {', '.join(different)}. Run docs/role-readmes.", file=sys.stderr)
+        print(f"Not as the argument specs say: {', '.join(different)}. Run docs/role_readmes.py.", file=sys.stderr)
         return 1
     return 0
 

@@ -1,0 +1,113 @@
+"""Launch templates, Auto Scaling groups and rules for ssh: what is wanted of AWS, as tables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.deeplearning.aws.plugins.module_utils import _launch, _network, _scaling
+
+MACHINE: dict[str, Any] = {
+    "image_id": "ami-1",
+    "instance_type": "g5.xlarge",
+    "key_name": "c",
+    "instance_profile": "arn:aws:iam::1:instance-profile/c",
+    "security_groups": ["sg-1", "sg-2"],
+    "root_device": "/dev/sda1",
+    "root_volume_gib": 100,
+    "tags": {"Name": "c-worker"},
+}
+
+
+def data(**more: Any) -> dict[str, Any]:
+    return _launch.launch_data(_launch.Machine(**{**MACHINE, **more}))
+
+
+def test_an_ordinary_machine_has_its_security_groups_and_no_interfaces_of_its_own() -> None:
+    assert data()["SecurityGroupIds"] == ["sg-1", "sg-2"]
+    assert not {"NetworkInterfaces", "Placement", "InstanceMarketOptions", "UserData"} & data().keys()
+    assert {one["ResourceType"] for one in data()["TagSpecifications"]} == {"instance", "volume", "network-interface"}
+
+
+def test_efa_has_an_interface_on_each_card_and_one_device_0() -> None:
+    made = data(efa_interfaces=4)
+    assert "SecurityGroupIds" not in made
+    cards = [(one["NetworkCardIndex"], one["DeviceIndex"]) for one in made["NetworkInterfaces"]]
+    assert cards == [(0, 0), (1, 1), (2, 1), (3, 1)]
+    assert all(one["InterfaceType"] == "efa" and one["Groups"] == ["sg-1", "sg-2"] for one in made["NetworkInterfaces"])
+    assert not any("AssociatePublicIpAddress" in one for one in made["NetworkInterfaces"])
+
+
+def test_spot_and_placement_are_asked_for_and_tagged() -> None:
+    made = data(spot=True, placement_group="c")
+    assert made["InstanceMarketOptions"]["MarketType"] == "spot" and made["Placement"] == {"GroupName": "c"}
+    assert "spot-instances-request" in {one["ResourceType"] for one in made["TagSpecifications"]}
+
+
+@pytest.mark.parametrize(
+    ("have", "new"),
+    [
+        (data(), False),
+        (data(tags={"a": "1", "b": "2"}), True),
+        (data(image_id="ami-2"), True),
+        (data(spot=True), True),
+        (data(security_groups=["sg-2", "sg-1"]), True),
+        ({**data(), "MetadataOptions": {**data()["MetadataOptions"], "HttpProtocolIpv6": "disabled"}}, False),
+        ({**data(), "UserData": ""}, False),
+        ({**data(), "UserData": "IyE="}, True),
+    ],
+)
+def test_a_new_version_is_made_only_if_something_differs(have: dict[str, Any], new: bool) -> None:
+    assert _launch.needs_version(data(), have) is new
+
+
+def test_tags_in_another_order_are_no_difference() -> None:
+    one, other = data(tags={"a": "1", "b": "2"}), data(tags={"b": "2", "a": "1"})
+    assert not _launch.needs_version(one, {**other, "TagSpecifications": other["TagSpecifications"][::-1]})
+
+
+def test_tags_of_instances_are_passed_on_and_the_groups_own_are_not() -> None:
+    wanted = _scaling.Wanted("lt-1", 1, 2, tags={"Name": "c-workers"}, instance_tags={"deeplearning:role": "worker"})
+    listed = _scaling.group_tags("c-workers", wanted)
+    assert {tag["Key"]: tag["PropagateAtLaunch"] for tag in listed} == {"Name": False, "deeplearning:role": True}
+    assert _scaling.missing_tags(listed, listed) == []
+    assert _scaling.missing_tags(listed, [{**listed[0], "Value": "x"}, listed[1]]) == [listed[0]]
+
+
+def permission(source: str = "198.51.100.0/24", description: str = "") -> dict[str, Any]:
+    described = {"Description": description} if description else {}
+    return {"IpProtocol": "tcp", "FromPort": 22, "ToPort": 22, "IpRanges": [{"CidrIp": source, **described}]}
+
+
+@pytest.mark.parametrize(
+    ("permissions", "exact", "sources"),
+    [
+        ([], False, [["203.0.113.1/32"]]),
+        ([permission(description=_network.OURS)], False, [["203.0.113.1/32"]]),
+        ([permission()], False, [["203.0.113.1/32"], ["198.51.100.0/24"]]),
+        ([permission()], True, [["203.0.113.1/32"]]),
+        ([permission("203.0.113.1/32", "mine")], False, [["203.0.113.1/32"]]),
+    ],
+)
+def test_rules_for_ssh_keep_what_was_added_by_hand(
+    permissions: list[Any], exact: bool, sources: list[list[str]]
+) -> None:
+    by_hand = _network.rules_by_hand(permissions)
+    rules = _network.ssh_rules(["203.0.113.1/32"], by_hand, exact)
+    assert [rule["cidr_ip"] for rule in rules] == sources
+    assert rules[0]["rule_desc"] == _network.OURS
+
+
+def test_rules_by_hand_of_every_kind_are_understood() -> None:
+    found = _network.rules_by_hand(
+        [
+            {"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": "sg-1", "Description": "bastion"}]},
+            {"IpProtocol": "tcp", "FromPort": 80, "ToPort": 81, "Ipv6Ranges": [{"CidrIpv6": "2001:db8::/32"}]},
+            {"IpProtocol": "udp", "FromPort": 1, "ToPort": 1, "PrefixListIds": [{"PrefixListId": "pl-1"}]},
+        ]
+    )
+    assert found == [
+        {"proto": "all", "group_id": ["sg-1"], "rule_desc": "bastion"},
+        {"proto": "tcp", "from_port": 80, "to_port": 81, "cidr_ipv6": ["2001:db8::/32"]},
+        {"proto": "udp", "from_port": 1, "to_port": 1, "ip_prefix": ["pl-1"]},
+    ]
