@@ -50,9 +50,9 @@ def renewed(role: Path) -> tuple[Path, str, str]:
     """The README, its text, and what it should be."""
     readme = role / "README.md"
     text = readme.read_text(encoding="utf-8")
-    before, _, rest = text.partition(BEGIN)
-    _, found, after = rest.partition(END)
-    if not found:
+    before, begin, rest = text.partition(BEGIN)
+    after = rest.partition(END)[2]
+    if not begin or END not in rest:
         raise SystemExit(f"{readme} has no marks: put these two lines where the table belongs:\n{BEGIN}\n{END}")
     return readme, text, f"{before}{BEGIN}\n{table(role)}\n{END}{after}"
 
