@@ -127,11 +127,11 @@ def _fault_commands(parser: argparse.ArgumentParser) -> None:
     )
     clear = kinds.add_parser("clear", help="lift all faults, or one by its id, kind or target")
     clear.add_argument("which", nargs="?", metavar="FAULT")
-    clear.set_defaults(run=_clear)
+    clear.set_defaults(run=_clear, kind=None)
     for name, kind in (("thaw", "frozen"), ("mend", "cut"), ("resume", "stalled")):
         undo = kinds.add_parser(name, help=f"lift the opposite fault: as fault clear ID ({kind})")
         undo.add_argument("which", metavar="ID")
-        undo.set_defaults(run=_clear)
+        undo.set_defaults(run=_clear, kind=kind)
 
 
 # Values ------------------------------------------------------------------------------------------------------------
@@ -320,7 +320,7 @@ def _fault(given: Given) -> None:
 
 
 def _clear(given: Given) -> None:
-    print(f"lifted {state.ask('clear', which=given.which)}")
+    print(f"lifted {state.ask('clear', which=given.which, kind=given.kind)}")
 
 
 def _image_build(given: Given) -> None:

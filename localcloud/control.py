@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -136,8 +137,11 @@ class Control:
         return asdict(fault)
 
     def _stall(self, name: str) -> None:
-        if not efs.file_system_exists(self._cloud, name):
+        regions = [known["region"] for known in efs.file_systems(self._cloud) if known["id"] == name]
+        if not regions:
             raise Refusal(f"file system {name} does not exist: localcloud status lists those that do.")
+        # Also while nobody has mounted it: whoever does will wait as well.
+        self._machines().file_systems.open(name, regions[0])
         self._machines().file_systems.stall(name, True)
 
     def _expire(self, name: str) -> None:
@@ -149,14 +153,17 @@ class Control:
     def _clear(self, given: Arguments) -> int:
         """Lift faults: all, or those that are named by id, kind or what they strike."""
         wanted = given.get("which")
-        found = [fault for fault in self._cloud.faults if not wanted or _named(fault, wanted)]
+        kind = given.get("kind")
+        of_kind = [fault for fault in self._cloud.faults if kind in (None, fault.kind)]
+        found = [fault for fault in of_kind if not wanted or _named(fault, wanted)]
         if wanted and not found:
             raise Refusal(
                 f"no fault in force is called {wanted}, of that kind or on that target: localcloud status lists them."
             )
         for fault in found:
             self._cloud.faults.remove(fault)
-            self._undo(fault)
+            with contextlib.suppress(Refusal):  # what it struck may have ended meanwhile
+                self._undo(fault)
         self._cloud.network.changed()
         return len(found)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from localcloud import state
 from localcloud.errors import Refusal
-from localcloud.image.build import base_image, feature_image, remove_half_built, say
+from localcloud.image.build import base_image, feature_image, say, tidy
 from localcloud.machines import leftovers, network
 from localcloud.settings import PORT
 
@@ -74,7 +74,7 @@ def down() -> None:
 def build_image(features: list[str]) -> None:
     _check_machine(api_only=False)
     with state.only_one():
-        remove_half_built(state.IMAGES)
+        tidy(state.IMAGES)
         if not features:
             print(base_image(state.IMAGES, say))
             return
@@ -170,5 +170,5 @@ def _end_service() -> None:
 def _sweep() -> None:
     """What is left of a service that died, if anything: nothing of it may be in the way of the next one."""
     leftovers.sweep(state.RUN)
-    remove_half_built(state.IMAGES)
+    tidy(state.IMAGES)
     shutil.rmtree(state.RUN, ignore_errors=True)

@@ -54,7 +54,7 @@ class Service:
         self.machines.open()
         self.cloud.machines = self.machines
         self.cloud.network = self.machines.network
-        self._clock.afterwards = self.machines.network.changed
+        self._clock.afterwards = self.machines.follow
         self._servers.append(HttpServer(front, EDGE_ADDRESS, TLS_PORT, authority.context()))
         images.register(
             self.cloud, images.Image(images.BASE.name, path=base, owner=images.BASE.owner, family=images.BASE.family)

@@ -55,6 +55,8 @@ def _start_time(pid: int) -> str:
 
 def ask(command: str, **arguments: Any) -> Any:
     """Ask the running service; what it refuses is refused here."""
+    if os.geteuid() != 0:
+        raise Refusal("only root may speak with the local cloud. Example: sudo localcloud status")
     if service_pid() is None:
         raise Refusal("the local cloud is down: start it with localcloud up.")
     with socket.socket(socket.AF_UNIX) as connection:

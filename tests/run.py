@@ -144,9 +144,9 @@ LAYERS = {
     for layer in (
         Layer("lint", 2, lint),
         Layer("sanity", 3, sanity),
-        Layer("unit", 1, pytest("tests/unit", "localcloud/tests/unit")),
-        Layer("integration", 16, pytest("localcloud/tests/integration", "tests/integration"), root=True),
-        Layer("molecule", 16, molecule, root=True),
+        Layer("unit", 3, pytest("tests/unit", "localcloud/tests/unit")),
+        Layer("integration", 18, pytest("localcloud/tests/integration", "tests/integration"), root=True),
+        Layer("molecule", 12, molecule, root=True),
     )
 }
 

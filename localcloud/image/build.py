@@ -17,12 +17,15 @@ from localcloud.machines.host import pip_folders, write_host_settings
 
 Progress = Callable[[str], None]
 
+_UNUSED_SECONDS = 14 * 86400
+
 
 def base_image(images: Path, progress: Progress) -> Path:
     """The folder of the base image, built if it is not there."""
     folder = images / f"base-{base_hash()}"
     if not folder.is_dir():
         _in_place(folder, lambda scratch: _build_base(scratch, images / "packages", progress), progress)
+    os.utime(folder)
     return folder
 
 
@@ -74,10 +77,15 @@ def _in_place(folder: Path, build: Callable[[Path], None], progress: Progress) -
     progress(f"image {folder.name} is ready after {time.monotonic() - started:.0f} s")
 
 
-def remove_half_built(images: Path) -> None:
-    """What a build that was killed has left behind."""
+def tidy(images: Path) -> None:
+    """Remove what a build that was killed has left, and images that no recipe gives any more and nobody has used for
+    long (another checkout may still use them)."""
     for scratch in images.glob(".building-*"):
         _remove(scratch)
+    current = {base_hash(), *(path.name.rpartition("-")[2] for path in built_feature_images(images).values())}
+    for image in images.glob("*-????????????"):
+        if image.name.rpartition("-")[2] not in current and time.time() - image.stat().st_mtime > _UNUSED_SECONDS:
+            _remove(image)
 
 
 def _remove(folder: Path) -> None:

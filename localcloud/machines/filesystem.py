@@ -68,10 +68,12 @@ class FileSystems:
         if name in self._servers:
             Cgroup(_group(name)).freeze(stalled)
 
-    def remove(self, name: str) -> None:
+    def keep(self, existing: set[str]) -> None:
+        """Throw away what belongs to file systems that are no more."""
         with self._lock:
-            self._servers.pop(name, None)
-            self._end(name)
+            for name in [name for name in self._servers if name not in existing]:
+                del self._servers[name]
+                self._end(name)
 
     def close(self) -> None:
         with self._lock:

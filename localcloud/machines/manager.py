@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from localcloud.api import ec2, rules
+from localcloud.api import ec2, efs, rules
 from localcloud.api.auth import Session, service_caller
 from localcloud.api.registry import Call
 from localcloud.cloud import Cloud
@@ -73,6 +73,11 @@ class HostMachines:
 
     def open(self) -> None:
         self.network.open()
+
+    def follow(self) -> None:
+        """Make wires and folders follow the API's records; called under the cloud's lock when they may have changed."""
+        self.network.changed()
+        self.file_systems.keep({known["id"] for known in efs.file_systems(self._cloud)})
 
     def close(self) -> None:
         """End everything at once."""

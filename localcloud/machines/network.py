@@ -302,19 +302,26 @@ def check_free() -> None:
 
 def sweep(folder: Path) -> None:
     """Take away every link, route, table and namespace that bears our name, whoever left it."""
-    links = subprocess.run(["ip", "-o", "link", "show"], capture_output=True, text=True, check=False).stdout
-    for line in links.splitlines():
+    for line in _quietly("ip", "-o", "link", "show").splitlines():
         name = line.split(":")[1].strip().split("@")[0]
         if name.startswith(LINK_PREFIX):
-            subprocess.run(["ip", "link", "del", name], check=False, stderr=subprocess.DEVNULL)
+            _quietly("ip", "link", "del", name)
     for network in (PUBLIC_NETWORK, TRANSIT_NETWORK):
-        subprocess.run(["ip", "route", "del", "unreachable", network], check=False, stderr=subprocess.DEVNULL)
-    subprocess.run(["nft", "delete", "table", "ip", TABLE], check=False, stderr=subprocess.DEVNULL)
+        _quietly("ip", "route", "del", "unreachable", network)
+    _quietly("nft", "delete", "table", "ip", TABLE)
     _remove_namespaces((folder / "ns").glob("*") if (folder / "ns").is_dir() else ())
     before = folder / "ip_forward"
     if before.exists():
         _FORWARDING.write_text(before.read_text(encoding="ascii"), encoding="ascii")
         before.unlink()
+
+
+def _quietly(*command: str) -> str:
+    """What a command says that may have nothing to do; without the program there is nothing of ours either."""
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    except FileNotFoundError:
+        return ""
 
 
 def _remove_namespaces(paths: Iterable[Path]) -> None:

@@ -226,7 +226,8 @@ if not fields or not style or "csv" not in style[0]:
     sys.exit("These GPUs are made up: only -L and --query-gpu=... --format=csv[,noheader][,nounits] are answered.")
 fields = [field.strip() for field in fields[0]]
 if "noheader" not in style[0]:
-    print(", ".join(fields))
+    units = [" [MiB]" if GPUS[0].get(field, "").endswith(" MiB") else "" for field in fields]
+    print(", ".join(field + unit for field, unit in zip(fields, units)))
 for gpu in GPUS:
     values = [gpu.get(field, "[N/A]") for field in fields]
     if "nounits" in style[0]:
