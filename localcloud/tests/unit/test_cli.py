@@ -242,13 +242,20 @@ def test_faults(
 
 
 @pytest.mark.parametrize(
-    "words, which",
-    [(["clear"], None), (["clear", "fault-1"], "fault-1"), (["thaw", "i-1"], "i-1"), (["mend", "i-1"], "i-1"),
-     (["resume", "fs-1"], "fs-1")],
-)  # fmt: skip
-def test_lifting_faults(words: list[str], which: str | None, asked: list[tuple[str, dict[str, Any]]]) -> None:
+    "words, which, kind",
+    [
+        (["clear"], None, None),
+        (["clear", "fault-1"], "fault-1", None),
+        (["thaw", "i-1"], "i-1", "frozen"),
+        (["mend", "i-1"], "i-1", "cut"),
+        (["resume", "fs-1"], "fs-1", "stalled"),
+    ],
+)
+def test_lifting_faults(
+    words: list[str], which: str | None, kind: str | None, asked: list[tuple[str, dict[str, Any]]]
+) -> None:
     assert cli.main(["fault", *words]) == 0
-    assert asked == [("clear", {"which": which})]
+    assert asked == [("clear", {"which": which, "kind": kind})]
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def test_the_list(tmp_path: Path, option: str) -> None:
     "query, form, lines",
     [
         ("index,name", "csv,noheader", ["0, NVIDIA V100", "1, NVIDIA V100"]),
-        ("index, memory.total", "csv", ["index, memory.total", "0, 16384 MiB", "1, 16384 MiB"]),
+        ("index, memory.total", "csv", ["index, memory.total [MiB]", "0, 16384 MiB", "1, 16384 MiB"]),
         ("memory.total", "csv,noheader,nounits", ["16384", "16384"]),
         ("count", "csv,noheader", ["2", "2"]),
         ("index,utilization.gpu", "csv,noheader", ["0, [N/A]", "1, [N/A]"]),
