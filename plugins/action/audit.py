@@ -24,7 +24,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         super().run(tmp, task_vars)
-        _, given = self.validate_argument_spec(argument_spec=dict(_looking.SPEC))
+        given = self.validate_argument_spec(argument_spec=dict(_looking.SPEC))[1]
         try:
             aws = _looking.aws_of(given)
             names = clusters_in(aws) if given["cluster"] == ALL else [given["cluster"]]

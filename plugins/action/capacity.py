@@ -40,7 +40,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         super().run(tmp, task_vars)
-        _, given = self.validate_argument_spec(argument_spec=SPEC)
+        given = self.validate_argument_spec(argument_spec=SPEC)[1]
         wishes = [Wish(**group) for group in given["groups"]]
         if self._task.check_mode:
             names = ", ".join(f"{wish.wanted} of {wish.name}" for wish in wishes)

@@ -31,9 +31,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         super().run(tmp, task_vars)
-        _, given = self.validate_argument_spec(argument_spec=ARGUMENTS)
-        aws = _looking.aws_of(given)
+        given = self.validate_argument_spec(argument_spec=ARGUMENTS)[1]
         try:
+            aws = _looking.aws_of(given)
             estate = Reader(aws, given["cluster"]).read()
             health = _looking.health(aws, estate)
         except AwsProblem as problem:

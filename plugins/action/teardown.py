@@ -45,7 +45,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         super().run(tmp, task_vars)
-        _, given = self.validate_argument_spec(argument_spec=ARGUMENTS)
+        given = self.validate_argument_spec(argument_spec=ARGUMENTS)[1]
         try:
             return self._run(_looking.aws_of(given), given)
         except AwsProblem as problem:
@@ -103,7 +103,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             if not rest:
                 Display().display("\n" + "\n".join(told_after(estate, teardown)) + "\n")
         if rest:
-            said = {key: words for key, words in teardown.problems.items()}
+            said = teardown.problems
             reasons = [why_left(aws, thing, said.get((thing.kind, thing.id), _why_not_ours(thing))) for thing in rest]
             result |= {
                 "failed": True,
