@@ -1,0 +1,182 @@
+"""An AWS account to run playbooks against: the local cloud's API in this process, with real time and no machines."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import boto3
+from botocore.config import Config
+
+from localcloud.api.front import Front
+from localcloud.api.iam import bootstrap
+from localcloud.calls import CallLog, Record
+from localcloud.clock import RealClock
+from localcloud.cloud import Cloud
+from localcloud.latency import latency_from
+from localcloud.server import HttpServer
+
+ROOT = Path(__file__).resolve().parents[2]
+REGION = "us-east-1"
+RUN_SECONDS = 600
+
+
+class WatchedLog(CallLog):
+    """A log that tells somebody of each call, before the caller gets its answer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tell: Callable[[Record], None] = lambda _record: None
+
+    def add(self, record: Record) -> None:
+        super().add(record)
+        self.tell(record)
+
+
+@dataclass
+class Ran:
+    """An ansible-playbook that has ended, or was killed."""
+
+    code: int
+    output: str
+    tasks: list[str]
+    started: list[float]
+    """when each of the tasks began, seconds since the epoch"""
+
+    @property
+    def changed(self) -> int:
+        """How many tasks have changed something, by the recap."""
+        line = next(line for line in reversed(self.output.splitlines()) if "changed=" in line)
+        return int(line.split("changed=")[1].split()[0])
+
+
+@dataclass
+class Account:
+    cloud: Cloud
+    endpoint: str
+    folder: Path
+    environment: dict[str, str]
+    log: WatchedLog
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    def client(self, service: str, region: str = REGION) -> Any:
+        """Plain boto3, for setting up and for looking independently."""
+        session = boto3.Session(
+            self.environment["AWS_ACCESS_KEY_ID"], self.environment["AWS_SECRET_ACCESS_KEY"], region_name=region
+        )
+        return session.client(service, endpoint_url=self.endpoint, config=Config(retries={"total_max_attempts": 10}))
+
+    def play(
+        self,
+        playbook: str,
+        *arguments: str,
+        kill_at_task: int | None = None,
+        kill_at_write: int | None = None,
+        **extra: Any,
+    ) -> Ran:
+        """Run a playbook of this checkout as a person does; with `kill_at_…`, only until its n-th task begins, or until
+        AWS has carried out the n-th writing call and nobody has heard of it."""
+        command = [str(Path(sys.executable).parent / "ansible-playbook"), str(ROOT / playbook), *arguments]
+        variables = {**self.settings, **extra}
+        if variables:
+            command += ["-e", json.dumps(variables)]
+        process = subprocess.Popen(
+            command,
+            cwd=self.folder,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        watchdog = threading.Timer(RUN_SECONDS, self._kill, [process])
+        watchdog.start()
+        if kill_at_write is not None:
+            self._kill_at(process, kill_at_write)
+        lines, tasks, started = [], [], []
+        try:
+            assert process.stdout is not None
+            for line in process.stdout:
+                lines.append(line)
+                if line.startswith("TASK ["):
+                    tasks.append(line[6:].split("]")[0])
+                    started.append(time.time())
+                    if kill_at_task is not None and len(tasks) > kill_at_task:
+                        self._kill(process)
+            return Ran(process.wait(), "".join(lines), tasks, started)
+        finally:
+            self.log.tell = lambda _record: None
+            watchdog.cancel()
+            self._kill(process)
+            process.wait()
+
+    def _kill_at(self, process: subprocess.Popen[str], number: int) -> None:
+        left = [number]
+
+        def tell(record: Record) -> None:
+            if record.writes and record.caller.endswith("user/operator"):
+                left[0] -= 1
+                if left[0] <= 0:
+                    self._kill(process)
+
+        self.log.tell = tell
+
+    @staticmethod
+    def _kill(process: subprocess.Popen[str]) -> None:
+        """It and all that it has started: the whole session is ours."""
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+
+    def writes(self, since: float) -> list[str]:
+        """The writing calls of people, as service:Operation."""
+        return [
+            f"{call['service']}:{call['operation']}"
+            for call in self.cloud.calls.since(since)
+            if call["writes"] and call["caller"].endswith("user/operator")
+        ]
+
+    def as_user(self, key: str, secret: str) -> Account:
+        """The same account for somebody else: what is played there, is by them."""
+        return replace(self, environment=self.environment | {"AWS_ACCESS_KEY_ID": key, "AWS_SECRET_ACCESS_KEY": secret})
+
+
+@contextmanager
+def account_in(folder: Path, latency: str = "none") -> Iterator[Account]:
+    """A new one, with a user who may do everything."""
+    lock = threading.RLock()
+    clock, log = RealClock(lock), WatchedLog()
+    cloud = Cloud(clock, lock, latency_from(latency), log)
+    server = HttpServer(Front(cloud), "127.0.0.1", 0)
+    server.start()
+    try:
+        key, secret = bootstrap(cloud)
+        endpoint = f"http://127.0.0.1:{server.port}"
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "ANSIBLE_"))}
+        environment = kept | {
+            "AWS_ENDPOINT_URL": endpoint,
+            "AWS_ACCESS_KEY_ID": key,
+            "AWS_SECRET_ACCESS_KEY": secret,
+            "AWS_CONFIG_FILE": os.devnull,
+            "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+            "AWS_EC2_METADATA_DISABLED": "true",
+            "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
+            "ANSIBLE_FORCE_COLOR": "0",
+            "ANSIBLE_LOCAL_TEMP": str(folder / "ansible"),
+            "NO_COLOR": "1",
+        }
+        yield Account(cloud, endpoint, folder, environment, log)
+    finally:
+        server.stop()
+        clock.stop()
+        cloud.close()
