@@ -17,7 +17,8 @@ INTRODUCTION = (
     "Made from the table in `plugins/plugin_utils/_settings.py` by `tests/unit/settings_docs.py`; a test holds "
     "the two together.",
     "*Which* cluster is in `inventory/aws.deeplearning.yml`, *what* it shall be in `inventory/group_vars/all.yml`. "
-    "Both yield to extra vars: `-e cluster_worker_count=4`. Lists and maps are given in JSON and within quotes, or in a "
+    "Both yield to extra vars: `-e cluster_worker_count=4`. Lists and maps are given in JSON and within quotes,"
+    " or in a "
     "file: `-e @my-cluster.yml`. All are checked before anything is asked of AWS, and every one that is wrong is told "
     "at once.",
 )
