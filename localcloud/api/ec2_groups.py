@@ -217,6 +217,24 @@ def revoke(call: Call) -> dict[str, Any]:
     return {"Return": True, "RevokedSecurityGroupRules": shown}
 
 
+@answers("ec2", "UpdateSecurityGroupRuleDescriptionsIngress", "UpdateSecurityGroupRuleDescriptionsEgress")
+def describe_rules(call: Call) -> dict[str, Any]:
+    """Other words for rules that exist."""
+    egress = call.operation.endswith("Egress")
+    backend, group = backend_of(call.region), _group(call)
+    there = {_identity(rule): rule for rule in (group.egress_rules if egress else group.ingress_rules)}
+    asked = list(_rules(backend, group, _permissions(call.params), egress))
+    if not asked:
+        raise AwsError("MissingParameter", "Either the security group rules or the IP permissions must be specified.")
+    if any(_identity(rule) not in there for rule in asked):
+        raise AwsError("InvalidPermission.NotFound", "The specified rule does not exist in this security group.")
+    refuse_dry_run(call.params)
+    for rule in asked:
+        known = there[_identity(rule)]
+        known.ip_range, known.source_group = rule.ip_range, rule.source_group
+    return {"Return": True}
+
+
 @answers("ec2", "DeleteSecurityGroup")
 def delete_security_group(call: Call) -> dict[str, Any]:
     backend, group = backend_of(call.region), _group(call)

@@ -67,6 +67,20 @@ def test_rules_are_added_all_or_none(ec2: Ec2) -> None:
         ec2("RevokeSecurityGroupIngress", GroupId=key, IpPermissions=[SSH])
 
 
+def test_a_rule_gets_other_words_and_stays_the_same_rule(ec2: Ec2) -> None:
+    vpc, _ = ec2.subnet()
+    key = group(ec2, vpc)
+    ec2("AuthorizeSecurityGroupIngress", GroupId=key, IpPermissions=[SSH, itself(key)])
+    described = {**SSH, "IpRanges": [{"CidrIp": "10.0.0.0/8", "Description": "other words"}]}
+    asked = [described, itself(key, "members")]
+    assert ec2("UpdateSecurityGroupRuleDescriptionsIngress", GroupId=key, IpPermissions=asked)["Return"] is True
+    everything, ssh = sorted(shown(ec2, key)["IpPermissions"], key=lambda rule: rule["IpProtocol"])
+    assert ssh["IpRanges"] == described["IpRanges"]
+    assert everything["UserIdGroupPairs"][0]["Description"] == "members"
+    with ec2.refused("InvalidPermission.NotFound"):
+        ec2("UpdateSecurityGroupRuleDescriptionsIngress", GroupId=key, IpPermissions=[{**SSH, "ToPort": 23}])
+
+
 @pytest.mark.parametrize(
     ("permission", "code"),
     [
