@@ -7,13 +7,13 @@ import json
 import logging
 import os
 import socket
-import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from localcloud.accepting import Accepting
 from localcloud.api import ec2, efs
 from localcloud.errors import Refusal
 from localcloud.faults import Fault
@@ -193,34 +193,25 @@ class ControlServer:
     def __init__(self, path: Path, control: Control) -> None:
         path.unlink(missing_ok=True)
         self._control = control
-        self._listening = socket.socket(socket.AF_UNIX)
-        self._listening.bind(str(path))
+        listening = socket.socket(socket.AF_UNIX)
+        listening.bind(str(path))
         path.chmod(0o600)
-        self._listening.listen(16)
-        threading.Thread(target=self._serve, daemon=True, name="control").start()
-
-    def _serve(self) -> None:
-        while True:
-            try:
-                client, _ = self._listening.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._answer, args=(client,), daemon=True).start()
+        listening.listen(16)
+        self._accepting = Accepting(listening, self._answer, "control")
 
     def _answer(self, client: socket.socket) -> None:
-        with client:
-            try:
-                with client.makefile() as stream:
-                    wish = json.loads(stream.readline())
-                started = time.monotonic()
-                reply: dict[str, Any] = {"answer": self._control.answer(wish)}
-                log.debug("%s took %.3f s", wish.get("command"), time.monotonic() - started)
-            except Refusal as refusal:
-                reply = {"refusal": str(refusal)}
-            except Exception as error:
-                log.exception("a command failed")
-                reply = {"refusal": f"the local cloud failed ({error!r}): its log says more."}
-            try:
-                client.sendall(json.dumps(reply, default=str).encode() + b"\n")
-            except OSError:
-                log.info("whoever asked did not wait for the answer")
+        try:
+            with client.makefile() as stream:
+                wish = json.loads(stream.readline())
+            started = time.monotonic()
+            reply: dict[str, Any] = {"answer": self._control.answer(wish)}
+            log.debug("%s took %.3f s", wish.get("command"), time.monotonic() - started)
+        except Refusal as refusal:
+            reply = {"refusal": str(refusal)}
+        except Exception as error:
+            log.exception("a command failed")
+            reply = {"refusal": f"the local cloud failed ({error!r}): its log says more."}
+        try:
+            client.sendall(json.dumps(reply, default=str).encode() + b"\n")
+        except OSError:
+            log.info("whoever asked did not wait for the answer")

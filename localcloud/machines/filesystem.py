@@ -6,7 +6,6 @@ can be made to stall as NFS does when its server is gone: every access waits, an
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
 import os
@@ -19,6 +18,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
+from localcloud.accepting import Accepting
 from localcloud.machines.cgroups import Cgroup
 
 log = logging.getLogger(__name__)
@@ -110,36 +110,24 @@ class MountServer:
 
     def __init__(self, listening: socket.socket, mount: Callable[[str, str, str, str, bool], str]) -> None:
         """`mount(client address, server address, path, target, readonly)` says `mounted` or what the matter is."""
-        self._listening = listening
         self._mount = mount
-        threading.Thread(target=self._serve, daemon=True, name="nfs").start()
+        self._accepting = Accepting(listening, self._answer, "nfs")
 
     def close(self) -> None:
-        with contextlib.suppress(OSError):
-            self._listening.shutdown(socket.SHUT_RDWR)  # wakes whoever waits in accept
-        self._listening.close()
-
-    def _serve(self) -> None:
-        while True:
-            try:
-                client, _ = self._listening.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._answer, args=(client,), daemon=True).start()
+        self._accepting.close()
 
     def _answer(self, client: socket.socket) -> None:
-        with client:
-            client.settimeout(30)
-            try:
-                with client.makefile() as stream:
-                    wish = json.loads(stream.readline(65536))
-                word = self._mount(
-                    client.getpeername()[0],
-                    client.getsockname()[0],
-                    str(PurePosixPath("/", str(wish["path"]))),
-                    str(wish["target"]),
-                    bool(wish["readonly"]),
-                )
-                client.sendall(word.encode() + b"\n")
-            except (OSError, ValueError, KeyError, TypeError) as error:
-                log.info("a mount request failed: %r", error)
+        client.settimeout(30)
+        try:
+            with client.makefile() as stream:
+                wish = json.loads(stream.readline(65536))
+            word = self._mount(
+                client.getpeername()[0],
+                client.getsockname()[0],
+                str(PurePosixPath("/", str(wish["path"]))),
+                str(wish["target"]),
+                bool(wish["readonly"]),
+            )
+            client.sendall(word.encode() + b"\n")
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            log.info("a mount request failed: %r", error)

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+from localcloud.accepting import Accepting
 from localcloud.settings import EDGE_ADDRESS
 from localcloud.views import VpcView
 
@@ -112,17 +113,16 @@ class Resolver:
         zone_of: Callable[[str], str | None],
     ) -> None:
         self._udp = udp
-        self._tcp = tcp
         self._vpc = vpc
         self._zone_of = zone_of
-        for run in (self._serve_udp, self._serve_tcp):
-            threading.Thread(target=run, daemon=True, name="resolver").start()
+        self._accepting = Accepting(tcp, self._answer_tcp, "resolver-tcp")
+        threading.Thread(target=self._serve_udp, daemon=True, name="resolver").start()
 
     def close(self) -> None:
-        for listening in (self._udp, self._tcp):
-            with contextlib.suppress(OSError):
-                listening.shutdown(socket.SHUT_RDWR)  # wakes whoever waits on it
-            listening.close()
+        self._accepting.close()
+        with contextlib.suppress(OSError):
+            self._udp.shutdown(socket.SHUT_RDWR)  # wakes whoever waits on it
+        self._udp.close()
 
     def _serve_udp(self) -> None:
         while True:
@@ -142,24 +142,15 @@ class Resolver:
             except OSError as error:
                 log.debug("an answer to %s was lost: %s", sender, error)
 
-    def _serve_tcp(self) -> None:
-        while True:
-            try:
-                client, sender = self._tcp.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._answer_tcp, args=(client, sender), daemon=True).start()
-
-    def _answer_tcp(self, client: socket.socket, sender: tuple[str, int]) -> None:
-        with client:
-            client.settimeout(5)
-            try:
-                packet = _read_tcp(client)
-                answer = self._answer(packet, sender[0], _forward_tcp)
-                if answer:
-                    client.sendall(struct.pack("!H", len(answer)) + answer)
-            except OSError as error:
-                log.debug("a name server client went away: %s", error)
+    def _answer_tcp(self, client: socket.socket) -> None:
+        client.settimeout(5)
+        try:
+            packet = _read_tcp(client)
+            answer = self._answer(packet, client.getpeername()[0], _forward_tcp)
+            if answer:
+                client.sendall(struct.pack("!H", len(answer)) + answer)
+        except OSError as error:
+            log.debug("a name server client went away: %s", error)
 
     def _answer(self, packet: bytes, sender: str, forward: Callable[[bytes], bytes | None]) -> bytes | None:
         try:

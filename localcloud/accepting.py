@@ -1,0 +1,33 @@
+"""Answering whoever connects, each in a thread of its own, until told to stop."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Callable
+
+
+class Accepting:
+    def __init__(self, listening: socket.socket, answer: Callable[[socket.socket], None], name: str) -> None:
+        """`answer` is given each connection, and need not close it."""
+        self._listening = listening
+        self._answer = answer
+        threading.Thread(target=self._accept, daemon=True, name=name).start()
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self._listening.shutdown(socket.SHUT_RDWR)  # wakes whoever waits in accept
+        self._listening.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listening.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        with client:
+            self._answer(client)
