@@ -1,0 +1,431 @@
+"""The operator's policy as it is documented, and nothing else: all playbooks run with it, they need all of it, and it
+does not reach what others have."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from bisect import bisect
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+from moto.backends import get_backend
+
+from localcloud.api.images import BASE
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCUMENTS = sorted((ROOT / "docs/iam").glob("operator-*.json"))
+PERSON = "person"
+ACCOUNT, REGION, ZONE, TYPE = "123456789012", "us-east-1", "us-east-1a", "c5.large"
+MINE, OTHERS = "red", "blue"
+REFUSALS = ("AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "403")
+LONGEST_NAME = "a-name-of-33-characters-and-no-mo"
+MOST_CHARACTERS = 6144
+"""that AWS lets a managed policy have, blanks not counted"""
+
+
+def filled(document: Path, cluster: str) -> str:
+    text = document.read_text(encoding="utf-8")
+    values = {"cluster": cluster, "account": ACCOUNT, "region": REGION}
+    return re.sub(r"<(\w+)>", lambda match: values[match[1]], text)
+
+
+def listed(value: str | list[str]) -> list[str]:
+    return [value] if isinstance(value, str) else value
+
+
+def actions_of(document: Path) -> set[str]:
+    statements = json.loads(document.read_text(encoding="utf-8"))["Statement"]
+    return {action for statement in statements for action in listed(statement["Action"])}
+
+
+DOCUMENTED = {action for document in DOCUMENTS for action in actions_of(document)}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.stem)
+def test_it_fits_and_names_each_action_by_its_name(document: Path) -> None:
+    text = filled(document, LONGEST_NAME).replace(REGION, "ap-southeast-2")
+    assert len(re.sub(r"\s", "", text)) <= MOST_CHARACTERS
+    for statement in json.loads(text)["Statement"]:
+        actions = listed(statement["Action"])
+        assert actions == sorted(set(actions)) and not any("*" in action for action in actions), statement["Sid"]
+    told = (ROOT / "docs/iam.md").read_text(encoding="utf-8")
+    assert all(f"| {statement['Sid']} |" in told for statement in json.loads(text)["Statement"])
+
+
+class Log:
+    """What the person's calls needed."""
+
+    def __init__(self, account: Any) -> None:
+        self._account = account
+
+    def calls(self) -> Iterator[Mapping[str, Any]]:
+        return (one for one in self._account.cloud.calls.since() if one["caller"].endswith(f"user/{PERSON}"))
+
+    def needed(self) -> dict[str, str]:
+        """Actions, each with a call that needed it."""
+        found: dict[str, str] = {}
+        for call in self.calls():
+            for need in call["required"]:
+                found.setdefault(need["action"], f"{call['operation']} on {need['resource']}, {call['result']}")
+        return found
+
+    def refused(self) -> list[str]:
+        return [
+            f"{call['service']}:{call['operation']}: {call['result']}"
+            for call in self.calls()
+            if call["result"] in REFUSALS
+        ]
+
+
+class Roles:
+    """Which role needed what: a call is by the task that was the last to begin."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self.needed: dict[str, set[str]] = {}
+
+    def add(self, ran: Any) -> None:
+        for call in self._log.calls():
+            if call["time"] < ran.started[0]:
+                continue
+            task = ran.tasks[bisect(ran.started, call["time"]) - 1]
+            role = re.match(r"deeplearning\.aws\.(\w+) : ", task)
+            if role:
+                actions = {need["action"] for need in call["required"]}
+                self.needed.setdefault(role[1], set()).update(actions)
+
+
+def listed_in_readme(role: str) -> set[str]:
+    """The actions that a role's README lists, as `prefix:` and names after it."""
+    text = (ROOT / "roles" / role / "README.md").read_text(encoding="utf-8")
+    section = text.split("## IAM actions")[1].split("\nFor `absent`")[0]
+    found: set[str] = set()
+    for prefix, names in re.findall(r"`([a-z0-9]+):`\s+((?:[A-Z]\w+(?:,\s+)?)+)", section):
+        found |= {f"{prefix}:{name}" for name in re.findall(r"\w+", names)}
+    return found
+
+
+@pytest.fixture
+def person(account: Any) -> Any:
+    """Somebody in the account with the documented policies and nothing else, and settings for a small cluster."""
+    iam = account.client("iam")
+    iam.create_user(UserName=PERSON)
+    for document in DOCUMENTS:
+        made = iam.create_policy(PolicyName=document.stem, PolicyDocument=filled(document, MINE))
+        iam.attach_user_policy(UserName=PERSON, PolicyArn=made["Policy"]["Arn"])
+    key = iam.create_access_key(UserName=PERSON)["AccessKey"]
+    for name in ("key", "another"):
+        path = account.folder / name
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", path], check=True)
+    account.settings.update(
+        cluster_name=MINE,
+        cluster_instance_type=TYPE,
+        cluster_worker_count=3,
+        cluster_worker_min=1,
+        cluster_zones=[ZONE],
+        cluster_image="localcloud-api-only",
+        cluster_user="ubuntu",
+        cluster_root_volume_gib=30,
+        cluster_ssh_location=["198.51.100.1/32"],
+        cluster_public_key_file=f"{account.folder / 'key'}.pub",
+        cluster_spot=True,
+        provision_settle_seconds=1,
+    )
+    person = account.as_user(key["AccessKeyId"], key["SecretAccessKey"])
+    # Else a task is named only when it has ended, and its calls would be taken for those of the task before.
+    person.environment["ANSIBLE_DISPLAY_SKIPPED_HOSTS"] = "true"
+    return person
+
+
+def play(person: Any, playbook: str, *, code: int = 0, **extra: Any) -> Any:
+    ran = person.play(playbook, **extra)
+    assert ran.code == code, "\n".join([*Log(person).refused(), ran.output[-6000:]])
+    return ran
+
+
+def test_all_playbooks_run_with_it_and_need_all_of_it(account: Any, person: Any) -> None:
+    log = Log(account)
+    roles = Roles(log)
+    play(person, "plan.yml", code=2, cluster_image="base-oss-nvidia-driver-gpu-ubuntu-21.04")
+
+    # One of three workers comes.
+    shortage = account.cloud.faults.add("capacity", {"type": TYPE}, value=2)
+    roles.add(play(person, "site.yml"))
+
+    # All are wanted or none, and one more comes.
+    somebody_changes_things(account)
+    shortage.value = 1
+    person.settings.update(
+        cluster_spot=False,
+        cluster_capacity_policy="all_or_nothing",
+        cluster_worker_min=3,
+        cluster_image=BASE.id,
+        cluster_ssh_location=["203.0.113.0/24", "192.0.2.7/32"],
+        cluster_public_key_file=f"{account.folder / 'another'}.pub",
+        cluster_tags={"team": "research"},
+    )
+    roles.add(play(person, "site.yml", code=2))
+    account.cloud.faults.remove(shortage)
+
+    roles.add(play(person, "site.yml"))
+    again = play(person, "site.yml")
+    assert again.changed == 0, again.output
+    roles.add(again)
+
+    play(person, "status.yml")
+    play(person, "audit.yml")
+    play(person, "audit.yml", audit="all")
+
+    somebody_adds_things(account)
+    play(person, "destroy.yml", code=2, destroy=MINE)
+    somebody_takes_away_what_holds_the_network(account)
+    play(person, "destroy.yml", destroy=MINE)
+    play(person, "destroy.yml", destroy=MINE, cluster_keep_efs=False)
+
+    assert log.refused() == []
+    needed = log.needed()
+    said = [
+        f"needed, and not in docs/iam: {action} ({needed[action]})" for action in sorted(needed.keys() - DOCUMENTED)
+    ]
+    said += [f"in docs/iam, and never needed: {action}" for action in sorted(DOCUMENTED - needed.keys())]
+    for role, actions in sorted(roles.needed.items()):
+        listed = listed_in_readme(role)
+        said += [f"needed by {role}, and not in its README: {action}" for action in sorted(actions - listed)]
+        said += [f"in the README of {role}, and never needed: {action}" for action in sorted(listed - actions)]
+    assert not said, "\n" + "\n".join(said)
+
+
+def the_vpc(account: Any) -> Any:
+    ours = [{"Name": "tag:deeplearning:cluster", "Values": [MINE]}]
+    return account.client("ec2").describe_vpcs(Filters=ours)["Vpcs"][0]["VpcId"]
+
+
+def one(account: Any, operation: str, key: str, name: str) -> Any:
+    (found,) = getattr(account.client("ec2"), operation)(Filters=[{"Name": "tag:Name", "Values": [name]}])[key]
+    return found
+
+
+def somebody_changes_things(account: Any) -> None:
+    """Whatever site.yml repairs."""
+    ec2, iam, s3, efs = (account.client(service) for service in ("ec2", "iam", "s3", "efs"))
+    ssh = one(account, "describe_security_groups", "SecurityGroups", f"{MINE}-ssh")["GroupId"]
+    role = f"{MINE}-{REGION}-worker"
+    trust = iam.get_role(RoleName=role)["Role"]["AssumeRolePolicyDocument"]
+    trust["Statement"][0]["Principal"] = {"Service": "lambda.amazonaws.com"}
+    iam.update_assume_role_policy(RoleName=role, PolicyDocument=json.dumps(trust))
+    iam.update_role(RoleName=role, Description="Somebody's")
+
+    bucket = f"{MINE}-{ACCOUNT}-{REGION}"
+    s3.delete_public_access_block(Bucket=bucket)
+    s3.put_bucket_ownership_controls(Bucket=bucket, OwnershipControls={"Rules": [{"ObjectOwnership": "ObjectWriter"}]})
+    encryption = {"Rules": [{"ApplyServerSideEncryptionByDefault": {"SSEAlgorithm": "aws:kms"}}]}
+    s3.put_bucket_encryption(Bucket=bucket, ServerSideEncryptionConfiguration=encryption)
+
+    (system,) = efs.describe_file_systems()["FileSystems"]
+    efs.update_file_system(FileSystemId=system["FileSystemId"], ThroughputMode="bursting")
+    (target,) = efs.describe_mount_targets(FileSystemId=system["FileSystemId"])["MountTargets"]
+    efs.modify_mount_target_security_groups(MountTargetId=target["MountTargetId"], SecurityGroups=[ssh])
+
+    table = one(account, "describe_route_tables", "RouteTables", f"{MINE}-private")
+    gateway = one(account, "describe_internet_gateways", "InternetGateways", f"{MINE}-igw")["InternetGatewayId"]
+    ec2.replace_route(RouteTableId=table["RouteTableId"], DestinationCidrBlock="0.0.0.0/0", GatewayId=gateway)
+    by_hand = {"IpProtocol": "tcp", "FromPort": 22, "ToPort": 22, "IpRanges": [{"CidrIp": "192.0.2.7/32"}]}
+    ec2.authorize_security_group_ingress(GroupId=ssh, IpPermissions=[by_hand])
+    account.client("autoscaling").suspend_processes(
+        AutoScalingGroupName=f"{MINE}-workers", ScalingProcesses=["ReplaceUnhealthy"]
+    )
+
+
+def somebody_adds_things(account: Any) -> None:
+    """What bears the cluster's tag or is in what it owns, and goes with it."""
+    ec2, iam, s3 = (account.client(service) for service in ("ec2", "iam", "s3"))
+    subnet = one(account, "describe_subnets", "Subnets", f"{MINE}-private")
+
+    ec2.create_volume(AvailabilityZone=ZONE, Size=1, TagSpecifications=tagged("volume", MINE))
+    ec2.create_network_interface(SubnetId=subnet["SubnetId"], TagSpecifications=tagged("network-interface", MINE))
+    left_behind = ec2.run_instances(
+        ImageId=BASE.id, InstanceType="t3.medium", MinCount=1, MaxCount=1, TagSpecifications=tagged("instance", MINE)
+    )["Instances"][0]["InstanceId"]
+    # A person cannot say so, but Auto Scaling's machines outlive their group for a moment.
+    get_backend("ec2")[ACCOUNT][REGION].tags[left_behind]["aws:autoscaling:groupName"] = f"{MINE}-workers"
+
+    elsewhere = ec2.describe_subnets(Filters=[{"Name": "default-for-az", "Values": ["true"]}])["Subnets"][0]
+    interface = ec2.create_network_interface(SubnetId=elsewhere["SubnetId"])["NetworkInterface"]["NetworkInterfaceId"]
+    address = one(account, "describe_addresses", "Addresses", f"{MINE}-master")
+    ec2.associate_address(AllocationId=address["AllocationId"], NetworkInterfaceId=interface, AllowReassociation=True)
+
+    ec2.associate_vpc_cidr_block(VpcId=subnet["VpcId"], CidrBlock="10.9.0.0/24")
+    foreign = ec2.create_subnet(VpcId=subnet["VpcId"], CidrBlock="10.9.0.0/24", AvailabilityZone=ZONE)["Subnet"]
+    table = one(account, "describe_route_tables", "RouteTables", f"{MINE}-private")
+    ec2.associate_route_table(RouteTableId=table["RouteTableId"], SubnetId=foreign["SubnetId"])
+
+    bucket = f"{MINE}-{ACCOUNT}-{REGION}"
+    s3.put_object(Bucket=bucket, Key="report", Body=b"")
+    s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
+    s3.put_object(Bucket=bucket, Key="report", Body=b"")
+    iam.attach_role_policy(
+        RoleName=f"{MINE}-{REGION}-worker", PolicyArn="arn:aws:iam::aws:policy/AmazonS3ReadOnlyAccess"
+    )
+
+
+def somebody_takes_away_what_holds_the_network(account: Any) -> None:
+    ec2 = account.client("ec2")
+    (subnet,) = ec2.describe_subnets(Filters=[{"Name": "vpc-id", "Values": [the_vpc(account)]}])["Subnets"]
+    ec2.delete_subnet(SubnetId=subnet["SubnetId"])
+
+
+def tagged(kind: str, cluster: str) -> list[Any]:
+    return [{"ResourceType": kind, "Tags": [{"Key": "deeplearning:cluster", "Value": cluster}]}]
+
+
+def neighbour(account: Any) -> dict[str, str]:
+    """Another cluster's resources, as its own operator would have made them."""
+    ec2, iam, efs = (account.client(service) for service in ("ec2", "iam", "efs"))
+    tags = [{"Key": "deeplearning:cluster", "Value": OTHERS}]
+    vpc = ec2.create_vpc(CidrBlock="10.1.0.0/16", TagSpecifications=tagged("vpc", OTHERS))["Vpc"]["VpcId"]
+    subnet = ec2.create_subnet(
+        VpcId=vpc, CidrBlock="10.1.0.0/24", AvailabilityZone=ZONE, TagSpecifications=tagged("subnet", OTHERS)
+    )["Subnet"]["SubnetId"]
+    group = ec2.create_security_group(
+        GroupName="g", Description="g", VpcId=vpc, TagSpecifications=tagged("security-group", OTHERS)
+    )["GroupId"]
+    interface = ec2.create_network_interface(SubnetId=subnet, TagSpecifications=tagged("network-interface", OTHERS))[
+        "NetworkInterface"
+    ]["NetworkInterfaceId"]
+    instance = ec2.run_instances(
+        ImageId=BASE.id, InstanceType=TYPE, MinCount=1, MaxCount=1, SubnetId=subnet,
+        TagSpecifications=tagged("instance", OTHERS),
+    )["Instances"][0]["InstanceId"]  # fmt: skip
+    address = ec2.allocate_address(Domain="vpc", TagSpecifications=tagged("elastic-ip", OTHERS))["AllocationId"]
+    volume = ec2.create_volume(AvailabilityZone=ZONE, Size=1, TagSpecifications=tagged("volume", OTHERS))["VolumeId"]
+    template = ec2.create_launch_template(
+        LaunchTemplateName=f"{OTHERS}-workers",
+        LaunchTemplateData={"ImageId": BASE.id, "InstanceType": TYPE},
+        TagSpecifications=tagged("launch-template", OTHERS),
+    )["LaunchTemplate"]["LaunchTemplateId"]
+    key = ec2.create_key_pair(KeyName=OTHERS, TagSpecifications=tagged("key-pair", OTHERS))["KeyPairId"]
+    account.client("autoscaling").create_auto_scaling_group(
+        AutoScalingGroupName=f"{OTHERS}-workers", MinSize=0, MaxSize=0, VPCZoneIdentifier=subnet,
+        LaunchTemplate={"LaunchTemplateId": template},
+    )  # fmt: skip
+    system = efs.create_file_system(CreationToken=OTHERS, Tags=tags)["FileSystemId"]
+    target = efs.create_mount_target(FileSystemId=system, SubnetId=subnet, SecurityGroups=[group])["MountTargetId"]
+    trust = {
+        "Version": "2012-10-17",
+        "Statement": [{"Effect": "Allow", "Principal": {"Service": "ec2.amazonaws.com"}, "Action": "sts:AssumeRole"}],
+    }
+    role = f"{OTHERS}-{REGION}-worker"
+    iam.create_role(RoleName=role, AssumeRolePolicyDocument=json.dumps(trust), Tags=tags)
+    iam.create_instance_profile(InstanceProfileName=role, Tags=tags)
+    iam.add_role_to_instance_profile(InstanceProfileName=role, RoleName=role)
+    bucket = f"{OTHERS}-{ACCOUNT}-{REGION}"
+    account.client("s3").create_bucket(Bucket=bucket)
+    account.client("s3").put_object(Bucket=bucket, Key="report", Body=b"")
+    return {
+        "vpc": vpc,
+        "subnet": subnet,
+        "group": group,
+        "interface": interface,
+        "instance": instance,
+        "address": address,
+        "volume": volume,
+        "template": template,
+        "key": key,
+        "system": system,
+        "target": target,
+        "role": role,
+        "bucket": bucket,
+    }
+
+
+RED = [{"Key": "deeplearning:cluster", "Value": MINE}]
+ANYWHERE = [{"IpProtocol": "-1", "IpRanges": [{"CidrIp": "0.0.0.0/0"}]}]
+REFUSED: list[tuple[str, str, dict[str, Any]]] = [
+    # What is another cluster's is neither deleted …
+    ("ec2", "delete_vpc", {"VpcId": "{vpc}"}),
+    ("ec2", "delete_subnet", {"SubnetId": "{subnet}"}),
+    ("ec2", "delete_security_group", {"GroupId": "{group}"}),
+    ("ec2", "delete_network_interface", {"NetworkInterfaceId": "{interface}"}),
+    ("ec2", "terminate_instances", {"InstanceIds": ["{instance}"]}),
+    ("ec2", "release_address", {"AllocationId": "{address}"}),
+    ("ec2", "delete_volume", {"VolumeId": "{volume}"}),
+    ("ec2", "delete_launch_template", {"LaunchTemplateId": "{template}"}),
+    ("ec2", "delete_key_pair", {"KeyPairId": "{key}"}),
+    ("autoscaling", "delete_auto_scaling_group", {"AutoScalingGroupName": "blue-workers", "ForceDelete": True}),
+    ("efs", "delete_file_system", {"FileSystemId": "{system}"}),
+    ("efs", "delete_mount_target", {"MountTargetId": "{target}"}),
+    ("iam", "delete_instance_profile", {"InstanceProfileName": "{role}"}),
+    ("iam", "delete_role", {"RoleName": "{role}"}),
+    ("s3", "delete_bucket", {"Bucket": "{bucket}"}),
+    ("s3", "delete_object", {"Bucket": "{bucket}", "Key": "report"}),
+    # … nor changed or used.
+    ("ec2", "modify_vpc_attribute", {"VpcId": "{vpc}", "EnableDnsHostnames": {"Value": True}}),
+    ("ec2", "authorize_security_group_ingress", {"GroupId": "{group}", "IpPermissions": ANYWHERE}),
+    (
+        "ec2",
+        "create_launch_template_version",
+        {"LaunchTemplateId": "{template}", "LaunchTemplateData": {"ImageId": "ami-0"}},
+    ),
+    ("ec2", "associate_address", {"AllocationId": "{address}", "InstanceId": "{instance}"}),
+    (
+        "ec2",
+        "create_subnet",
+        {"VpcId": "{vpc}", "CidrBlock": "10.1.9.0/24", "TagSpecifications": tagged("subnet", MINE)},
+    ),
+    ("autoscaling", "update_auto_scaling_group", {"AutoScalingGroupName": "blue-workers", "MaxSize": 9}),
+    ("efs", "create_mount_target", {"FileSystemId": "{system}", "SubnetId": "{subnet}"}),
+    ("iam", "put_role_policy", {"RoleName": "{role}", "PolicyName": "p", "PolicyDocument": "{{}}"}),
+    ("s3", "put_object", {"Bucket": "{bucket}", "Key": "report", "Body": b""}),
+    ("s3", "get_object", {"Bucket": "{bucket}", "Key": "report"}),
+    # It does not become one's own by a tag.
+    ("ec2", "create_tags", {"Resources": ["{vpc}"], "Tags": RED}),
+    ("ec2", "create_tags", {"Resources": ["{key}"], "Tags": RED}),
+    ("efs", "tag_resource", {"ResourceId": "{system}", "Tags": RED}),
+    ("iam", "tag_role", {"RoleName": "{role}", "Tags": RED}),
+    # Nothing is made that is nobody's, or somebody else's.
+    ("ec2", "create_vpc", {"CidrBlock": "10.2.0.0/16"}),
+    ("ec2", "create_vpc", {"CidrBlock": "10.2.0.0/16", "TagSpecifications": tagged("vpc", OTHERS)}),
+    ("ec2", "create_volume", {"AvailabilityZone": ZONE, "Size": 1, "TagSpecifications": tagged("volume", MINE)}),
+    ("ec2", "run_instances", {"ImageId": BASE.id, "InstanceType": TYPE, "MinCount": 1, "MaxCount": 1}),
+    ("efs", "create_file_system", {"CreationToken": "t"}),
+    ("iam", "create_role", {"RoleName": "admin", "AssumeRolePolicyDocument": "{{}}"}),
+    ("iam", "create_user", {"UserName": "admin"}),
+    ("iam", "create_service_linked_role", {"AWSServiceName": "elasticmapreduce.amazonaws.com"}),
+    ("s3", "create_bucket", {"Bucket": "anything"}),
+]
+
+
+def with_names(value: Any, names: Mapping[str, str]) -> Any:
+    if isinstance(value, str):
+        return value.format_map(names)
+    if isinstance(value, list):
+        return [with_names(one, names) for one in value]
+    return {key: with_names(one, names) for key, one in value.items()} if isinstance(value, dict) else value
+
+
+def test_it_does_not_reach_what_others_have(account: Any, person: Any) -> None:
+    names = neighbour(account)
+    came_through = []
+    for service, operation, params in REFUSED:
+        try:
+            getattr(person.client(service), operation)(**with_names(params, names))
+        except ClientError as error:
+            if error.response["Error"]["Code"] in REFUSALS:
+                continue
+            came_through.append(f"{service}.{operation} {params}: {error}")
+        else:
+            came_through.append(f"{service}.{operation} {params}: done")
+    assert not came_through, "\n" + "\n".join(came_through)
+
+
+def test_it_is_for_one_region(person: Any) -> None:
+    elsewhere = person.client("ec2", "eu-west-1")
+    with pytest.raises(ClientError, match="UnauthorizedOperation"):
+        elsewhere.create_vpc(CidrBlock="10.2.0.0/16", TagSpecifications=tagged("vpc", MINE))
+    made = person.client("ec2").create_vpc(CidrBlock="10.2.0.0/16", TagSpecifications=tagged("vpc", MINE))
+    assert made["Vpc"]["VpcId"]
