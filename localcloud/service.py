@@ -102,17 +102,21 @@ def main() -> None:
     logging.captureWarnings(True)
     # Most of AWS's error codes stand in no service model, and moto's serializer finds that worth a warning each time.
     warnings.filterwarnings("ignore", message=r"Exception\(_Refused\)")
+    os.umask(0o022)
     service = Service(RUN, latency_from(given.latency), given.base, Limits(given.cpus, given.memory))
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: service.stop())
-    control = ControlServer(SOCKET, Control(service))
-    remember_service()
-    os.write(given.ready, b"up\n")
-    os.close(given.ready)
-    service.wait()
-    log.info("ending")
-    service.close()
-    del control
+    try:
+        control = ControlServer(SOCKET, Control(service))
+        remember_service()
+        os.write(given.ready, b"up\n")
+        os.close(given.ready)
+        service.wait()
+        log.info("ending")
+        del control
+    finally:
+        service.close()
+    log.info("ended")
 
 
 if __name__ == "__main__":

@@ -50,7 +50,11 @@ def service_pid() -> int | None:
 
 
 def _start_time(pid: int) -> str:
-    return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19]
+    """When a process was started; a dead one that nobody has buried yet was not."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    if fields[0] == "Z":
+        raise ProcessLookupError(pid)
+    return fields[19]
 
 
 def ask(command: str, **arguments: Any) -> Any:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from localcloud.errors import Refusal
 from localcloud.image.recipe import FEATURES, FILES, MASKED, PACKAGES, SUITE, base_hash, feature_hash
-from localcloud.machines.host import pip_folders, write_host_settings
+from localcloud.machines.host import mounts_below, pip_folders, write_host_settings
 
 Progress = Callable[[str], None]
 
@@ -89,15 +89,11 @@ def tidy(images: Path) -> None:
 
 
 def _remove(folder: Path) -> None:
-    for mounted in sorted(_mounts_below(folder), reverse=True):
+    for mounted in mounts_below(folder):
         subprocess.run(["umount", "--lazy", mounted], check=False)
+    if mounts_below(folder):
+        raise Refusal(f"something is still mounted below {folder}: it is not removed, since that would remove it too.")
     shutil.rmtree(folder, ignore_errors=True)
-
-
-def _mounts_below(folder: Path) -> list[str]:
-    lines = Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()
-    places = [line.split()[1] for line in lines]
-    return [place for place in places if place == str(folder) or place.startswith(f"{folder}/")]
 
 
 def _build_base(scratch: Path, cache: Path, progress: Progress) -> None:
@@ -107,7 +103,11 @@ def _build_base(scratch: Path, cache: Path, progress: Progress) -> None:
     progress("putting our files into it")
     shutil.copytree(FILES, scratch, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
     for path in FILES.rglob("*"):
-        os.chown(scratch / path.relative_to(FILES), 0, 0)
+        if "__pycache__" not in path.parts:
+            inside = scratch / path.relative_to(FILES)
+            os.chown(inside, 0, 0)
+            inside.chmod(0o755 if path.is_dir() or os.access(path, os.X_OK) else 0o644)
+    scratch.chmod(0o755)
     for unit in MASKED:
         link = scratch / "etc/systemd/system" / unit
         link.unlink(missing_ok=True)

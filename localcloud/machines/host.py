@@ -10,6 +10,13 @@ from pathlib import Path
 HOST_BUNDLE = Path("/etc/ssl/certs/ca-certificates.crt")
 
 
+def mounts_below(folder: Path) -> list[str]:
+    """What is mounted at a folder or below it, the innermost first."""
+    lines = Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()
+    places = [line.split()[1].encode().decode("unicode_escape") for line in lines]  # a space is written as \\040
+    return sorted((place for place in places if place == str(folder) or place.startswith(f"{folder}/")), reverse=True)
+
+
 def pip_settings() -> dict[str, str]:
     """The host's pip settings that say where packages come from, by name as in pip.conf's [global]."""
     found: dict[str, str] = {}

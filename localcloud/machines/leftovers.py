@@ -7,6 +7,7 @@ from pathlib import Path
 
 from localcloud.machines import cgroups, network
 from localcloud.machines.filesystem import sweep_one
+from localcloud.machines.host import mounts_below
 from localcloud.machines.nspawn import Limits, Machine
 
 
@@ -14,18 +15,15 @@ def sweep(folder: Path) -> None:
     """Machines, file systems, mounts, wires: all that bears our name, whoever left it."""
     cgroups.remove_all()
     for machine in _folders(folder / "machines"):
-        Machine(machine, machine.name, (), Limits()).remove()
+        left = Machine(machine, machine.name, (), Limits())
+        left.clean()
+        left.remove_disk()
     for shared in _folders(folder / "efs"):
         sweep_one(shared)
-    for mounted in _mounts_below(folder):
+    for mounted in mounts_below(folder):
         subprocess.run(["umount", "--lazy", mounted], check=False, capture_output=True)
     network.sweep(folder)
 
 
 def _folders(folder: Path) -> list[Path]:
     return [path for path in folder.iterdir() if path.is_dir()] if folder.is_dir() else []
-
-
-def _mounts_below(folder: Path) -> list[str]:
-    places = [line.split()[1] for line in Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()]
-    return sorted((place for place in places if place.startswith(f"{folder}/")), reverse=True)

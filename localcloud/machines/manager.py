@@ -81,11 +81,12 @@ class HostMachines:
 
     def close(self) -> None:
         """End everything at once."""
-        for kept in self._kept.values():
+        everything = list(self._kept.values())
+        for kept in everything:
             kept.wish = "destroy"
             kept.changed.set()
             kept.machine.kill()
-        for kept in self._kept.values():
+        for kept in everything:
             if kept.thread:
                 kept.thread.join(10)
         self.file_systems.close()
@@ -174,9 +175,13 @@ class HostMachines:
             ended = "failed"
         if kept.wish == "run":
             self._tidy(kept)
-            self._report(name, ended)
-        else:
-            self._finish(kept)
+            with self._cloud.lock:
+                # Wishes are made under the lock: one that came while we tidied up is still to be fulfilled.
+                if kept.wish == "run":
+                    kept.thread = None
+                    self._report(name, ended)
+                    return
+        self._finish(kept)
 
     def _run(self, kept: Kept) -> str:
         """Boot it and wait for its end, booting again when it reboots."""
@@ -227,7 +232,7 @@ class HostMachines:
         """What was wished for has happened, or nothing ran to begin with: clean up and say so."""
         self._tidy(kept)
         if kept.wish == "destroy":
-            kept.machine.remove()
+            kept.machine.remove_disk()
             self._kept.pop(kept.view.id, None)
         self._report(kept.view.id, "destroyed" if kept.wish == "destroy" else "stopped")
 

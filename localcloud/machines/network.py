@@ -100,7 +100,6 @@ class HostNetwork:
         cut = self._cut()
         if (views, cut) == self._last:
             return
-        self._last = (views, cut)
         wanted = {
             view.id: view for view in views if view.mount_targets or any(not i.boots_nothing for i in view.instances)
         }
@@ -108,6 +107,7 @@ class HostNetwork:
             self._remove(self._vpcs.pop(name))
         for name, view in wanted.items():
             self._follow(self._vpcs.get(name) or self._create(name), view, cut)
+        self._last = (views, cut)  # only now: what failed half-way is tried again
 
     def attach(self, machine: InstanceView, subnet_cidr: str) -> Path:
         """A network namespace for a machine, wired to its VPC; the records must show the machine already."""
@@ -142,7 +142,11 @@ class HostNetwork:
 
     def detach(self, machine_id: str) -> None:
         """Take a machine's wire away."""
-        self._attached.pop(machine_id, None)
+        vpc = self._vpcs.get(self._attached.pop(machine_id, ""))
+        if vpc is not None:
+            # At once: the next machine may get the same address before the kernel has ended the namespace.
+            wire = ["nsenter", f"--net={vpc.namespace}", "ip", "link", "del", _wire(machine_id)]
+            subprocess.run(wire, check=False, stderr=subprocess.DEVNULL)
         namespaces.remove(self._folder / "ns" / machine_id)
         self._last = ([], set())
 
@@ -292,7 +296,8 @@ def check_free() -> None:
             network = ipaddress.ip_network(text)
         except ValueError:
             continue
-        taken = [mine for mine in ours if network.version == 4 and network.prefixlen > 0 and network.overlaps(mine)]
+        # A route for half the world (a VPN's) is no claim to these addresses: ours are more specific.
+        taken = [mine for mine in ours if network.version == 4 and network.prefixlen >= 8 and network.overlaps(mine)]
         if taken:
             raise Refusal(
                 f"the address range {taken[0]} is in use on this machine (route: {line.strip()}): "

@@ -152,12 +152,13 @@ class Machine:
 
     def clean(self) -> None:
         """What is left of a run that has ended: its group and its mount. The disk stays."""
-        self.cgroup.remove()
-        _unmount(self.root)
-        _forget(self.name)
+        try:
+            self.cgroup.remove()
+        finally:
+            _forget(self.name, self.root)
+            _unmount(self.root)
 
-    def remove(self) -> None:
-        self.clean()
+    def remove_disk(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
@@ -166,9 +167,12 @@ def _unmount(root: Path) -> None:
         subprocess.run(["umount", "--lazy", str(root)], check=False, capture_output=True)
 
 
-def _forget(name: str) -> None:
-    """Folders that nspawn leaves when it is ended from outside."""
+def _forget(name: str, root: Path) -> None:
+    """Folders and the lock that nspawn leaves when it is ended from outside."""
     runtime = Path("/run/systemd/nspawn")
+    if root.exists():
+        seen = root.stat()
+        (runtime / "locks" / f"inode-{seen.st_dev}:{seen.st_ino}").unlink(missing_ok=True)
     for kind in ("propagate", "unix-export"):
         folder = runtime / kind / name
         if os.path.ismount(folder):

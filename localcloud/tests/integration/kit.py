@@ -280,5 +280,6 @@ def traces() -> dict[str, Sequence[str]]:
         "tables": command("nft", "list", "tables").stdout.splitlines(),
         "groups": sorted(groups),
         "forwarding": [Path("/proc/sys/net/ipv4/ip_forward").read_text(encoding="ascii")],
+        "nspawn": sorted(str(path) for path in Path("/run/systemd/nspawn").rglob("*")),
         "namespaces": sorted(os.listdir("/run/netns")) if Path("/run/netns").exists() else [],
     }

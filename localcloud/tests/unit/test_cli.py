@@ -357,3 +357,11 @@ def test_interrupted(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
     monkeypatch.setattr(daemon, "down", interrupt)
     assert cli.main(["down"]) == 130
     assert capsys.readouterr().err == "localcloud: interrupted\n"
+
+
+@pytest.mark.parametrize("words", [["up"], ["down"], ["status"], ["env"], ["image", "build"]])
+def test_only_root_may(words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    assert cli.main(words) == 2
+    said = capsys.readouterr().err
+    assert "root" in said and len(said.splitlines()) == 1
