@@ -145,8 +145,8 @@ LAYERS = {
         Layer("lint", 2, lint),
         Layer("sanity", 3, sanity),
         Layer("unit", 3, pytest("tests/unit", "localcloud/tests/unit")),
-        Layer("integration", 18, pytest("localcloud/tests/integration", "tests/integration"), root=True),
-        Layer("molecule", 12, molecule, root=True),
+        Layer("integration", 24, pytest("localcloud/tests/integration", "tests/integration"), root=True),
+        Layer("molecule", 6, molecule, root=True),
     )
 }
 
