@@ -58,7 +58,8 @@ def test_a_hundred_random_steps_leave_nothing(nothing_up: dict[str, object], key
         ec2.reboot_instances(InstanceIds=[name])
 
     for _ in range(100):
-        possible = ([launch] if len(alive) < 4 else []) + ([terminate, kill, reboot] if alive else [])
+        ends = [terminate, kill, terminate, kill, reboot] if alive else []
+        possible = ([launch] * 4 if len(alive) < 4 else []) + ends
         chance.choice(possible)()
     shown = localcloud("status")
     assert shown.returncode == 0
