@@ -21,7 +21,7 @@ class Row:
     """it should be no more than this; None where nothing was promised"""
 
 
-def write(name: str, title: str, rows: list[Row]) -> None:
+def write(name: str, title: str, rows: list[Row], more: str = "") -> None:
     load = os.getloadavg()[0]
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False).stdout
     conditions = (
@@ -29,8 +29,8 @@ def write(name: str, title: str, rows: list[Row]) -> None:
         f"Linux {platform.release()}, Python {platform.python_version()}, load at the end {load:.1f}."
     )
     lines = [f"# {title}", "", conditions, "", "| what | measured | target |", "| --- | --- | --- |"]
-    lines += [f"| {row.what} | {row.value:,.1f} {row.unit} | {_target(row)} |" for row in rows]
-    text = "\n".join(lines) + "\n"
+    lines += [f"| {row.what} | {_value(row.value, row.unit)} | {_target(row)} |" for row in rows]
+    text = "\n".join([*lines, *([more] if more else [])]) + "\n"
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / f"{name}.md").write_text(text, encoding="utf-8")
     print(text)
@@ -39,4 +39,9 @@ def write(name: str, title: str, rows: list[Row]) -> None:
 def _target(row: Row) -> str:
     if row.target is None:
         return "none"
-    return f"≤ {row.target:,.0f} {row.unit}{'' if row.value <= row.target else ': missed'}"
+    return f"≤ {_value(row.target, row.unit)}{'' if row.value <= row.target else ': missed'}"
+
+
+def _value(value: float, unit: str) -> str:
+    places = 0 if float(value).is_integer() else 2 if value < 10 else 1
+    return f"{value:,.{places}f} {unit}".rstrip()

@@ -23,9 +23,6 @@ PERSON = "person"
 ACCOUNT, REGION, ZONE, TYPE = "123456789012", "us-east-1", "us-east-1a", "c5.large"
 MINE, OTHERS = "red", "blue"
 REFUSALS = ("AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "403")
-LONGEST_NAME = "a-name-of-33-characters-and-no-mo"
-MOST_CHARACTERS = 6144
-"""that AWS lets a managed policy have, blanks not counted"""
 
 
 def filled(document: Path, cluster: str) -> str:
@@ -44,17 +41,6 @@ def actions_of(document: Path) -> set[str]:
 
 
 DOCUMENTED = {action for document in DOCUMENTS for action in actions_of(document)}
-
-
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.stem)
-def test_it_fits_and_names_each_action_by_its_name(document: Path) -> None:
-    text = filled(document, LONGEST_NAME).replace(REGION, "ap-southeast-2")
-    assert len(re.sub(r"\s", "", text)) <= MOST_CHARACTERS
-    for statement in json.loads(text)["Statement"]:
-        actions = listed(statement["Action"])
-        assert actions == sorted(set(actions)) and not any("*" in action for action in actions), statement["Sid"]
-    told = (ROOT / "docs/iam.md").read_text(encoding="utf-8")
-    assert all(f"| {statement['Sid']} |" in told for statement in json.loads(text)["Statement"])
 
 
 class Log:

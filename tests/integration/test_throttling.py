@@ -1,0 +1,46 @@
+"""AWS refuses three of ten calls as too many: it takes longer, and nothing else comes of it."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections import Counter
+from typing import Any
+
+import pytest
+
+NAME = "c-slow"
+RATE, SEED = 0.3, 3
+WORDS = {"RequestLimitExceeded", "Throttling", "ThrottlingException", "SlowDown"}
+
+
+@pytest.fixture(autouse=True)
+def settings(account: Any) -> None:
+    key = account.folder / "key"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
+    account.settings.update(
+        cluster_name=NAME,
+        cluster_instance_type="t3.medium",
+        cluster_image="localcloud-api-only",
+        cluster_user="ubuntu",
+        cluster_root_volume_gib=30,
+        cluster_ssh_location=["198.51.100.1/32"],
+        cluster_public_key_file=f"{key}.pub",
+    )
+
+
+def play(account: Any, playbook: str, **extra: Any) -> Any:
+    """It succeeds, though it was throttled as often as was asked for."""
+    started = time.time()
+    ran = account.play(playbook, **extra)
+    assert ran.code == 0, ran.output[-6000:]
+    results = Counter(call["result"] in WORDS for call in account.cloud.calls.since(started))
+    assert 0.2 < results[True] / results.total() < 0.4, results
+    return ran
+
+
+def test_site_and_destroy_with_three_of_ten_calls_refused(account: Any) -> None:
+    account.cloud.faults.seed(SEED)
+    account.cloud.faults.add("throttle", {}, value=RATE)
+    assert "is ready: 2 of 2 machines in service" in play(account, "site.yml").output
+    assert play(account, "destroy.yml", destroy=NAME, cluster_keep_efs=False).changed == 1
