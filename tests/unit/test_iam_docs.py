@@ -32,7 +32,7 @@ def test_a_policy_fits_and_names_each_action_in_full(document: Path) -> None:
 
 
 def test_each_statement_has_its_line() -> None:
-    assert DOCUMENTS == sorted((ROOT / "docs/iam").glob("*.json"), reverse=True)
+    assert sorted((ROOT / "docs/iam").glob("*.json"), reverse=True) == DOCUMENTS
     statements = [one["Sid"] for path in DOCUMENTS for one in json.loads(path.read_text(encoding="utf-8"))["Statement"]]
     assert re.findall(r"^\| ([A-Z]\w+) \|", TOLD, re.MULTILINE) == statements
 
