@@ -82,6 +82,7 @@ def thousand(network: Network) -> tuple[float, float]:
 
 def main() -> None:
     assert localcloud("status").returncode == 2, "a local cloud is up: end it first, it would be measured too"
+    before = memory_used_mib()
     rows = [Row("image build, warm package cache", image_build(), "s", 90)]
     up()
     localcloud("down")
@@ -95,7 +96,6 @@ def main() -> None:
     end_all(cloud)
     rows.append(Row("RunInstances to ssh, 16 machines", until_login(network, 16), "s", 25))
     rows.append(Row("down with 16 machines", seconds(lambda: localcloud("down")), "s", 5))
-    before = memory_used_mib()
     up()
     network = Network.create(Clients(environment()), key)
     until_login(network, 24)
