@@ -28,7 +28,8 @@ def seconds(action: Callable[[], Any]) -> float:
 
 
 def image_build() -> float:
-    """Built beside the one in use, with the packages of the last build at hand."""
+    """Built beside the one in use, with the packages of that build at hand."""
+    base_image(state.IMAGES, lambda _line: None)
     with tempfile.TemporaryDirectory(dir=state.HOME) as folder:
         (Path(folder) / "packages").symlink_to(state.IMAGES / "packages")
         return seconds(lambda: base_image(Path(folder), lambda _line: None))
