@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
 from report import Row, write  # noqa: E402
 
 from localcloud.latency import AWS  # noqa: E402
-from tests.integration.kit import Account, account_in  # noqa: E402
+from tests.integration.kit import CLOUD_HALF, Account, account_in  # noqa: E402
 
 EMPTY_CALLS = 10
 PROFILE = "aws"
@@ -72,7 +72,7 @@ class Cost:
     changed: int
 
 
-def measure(account: Account, playbook: str, **extra: Any) -> Cost:
+def measure(account: Account, playbooks: str | Sequence[str], **extra: Any) -> Cost:
     counted = account.folder / "module_runs.json"
     account.environment |= {
         "ANSIBLE_CALLBACK_PLUGINS": str(account.folder),
@@ -80,7 +80,7 @@ def measure(account: Account, playbook: str, **extra: Any) -> Cost:
         "MODULE_RUNS": str(counted),
     }
     since, started, before = time.time(), time.monotonic(), _processor()
-    ran = account.play(playbook, **extra)
+    ran = account.play(playbooks, **extra)
     wall, processor = time.monotonic() - started, _processor() - before
     assert ran.code == 0, ran.output[-6000:]
     calls = [call for call in account.cloud.calls.since(since) if call["caller"].endswith("user/operator")]
@@ -151,9 +151,9 @@ def main() -> None:
         prepared(account)
         # Before, between and after, as what else the machine does weighs on each.
         empties = [empty_call(account)]
-        first = measure(account, "site.yml")
+        first = measure(account, CLOUD_HALF)
         empties.append(empty_call(account))
-        second = measure(account, "site.yml")
+        second = measure(account, CLOUD_HALF)
         empties.append(empty_call(account))
         empty = statistics.median(empties)
         destroyed = measure(account, "destroy.yml", destroy="c-bench", cluster_keep_efs=False)
@@ -171,7 +171,7 @@ def main() -> None:
     waits = {name: sum(AWS[what] for what in chain) for name, chain in CHAINS.items()}
     name = max(waits, key=lambda one: waits[one])
     with tempfile.TemporaryDirectory() as folder, account_in(Path(folder), PROFILE) as account:
-        slow = measure(prepared(account), "site.yml")
+        slow = measure(prepared(account), CLOUD_HALF)
     own = waits[name] + first.wall
     rows += [
         Row(f"as slow as AWS: the longest chain of waits ({name})", waits[name], "s", None),

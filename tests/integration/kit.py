@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -29,6 +29,8 @@ from localcloud.server import HttpServer
 ROOT = Path(__file__).resolve().parents[2]
 REGION = "us-east-1"
 RUN_SECONDS = 600
+CLOUD_HALF = ("plan.yml", "provision.yml")
+"""site.yml up to where machines are configured: the machines of this account do not boot."""
 
 
 class WatchedLog(CallLog):
@@ -78,15 +80,16 @@ class Account:
 
     def play(
         self,
-        playbook: str,
+        playbooks: str | Sequence[str],
         *arguments: str,
         kill_at_task: int | None = None,
         kill_at_write: int | None = None,
         **extra: Any,
     ) -> Ran:
-        """Run a playbook of this checkout as a person does; with `kill_at_…`, only until its n-th task begins, or until
-        AWS has carried out the n-th writing call and nobody has heard of it."""
-        command = [str(Path(sys.executable).parent / "ansible-playbook"), str(ROOT / playbook), *arguments]
+        """Run playbooks of this checkout as a person does; with `kill_at_…`, only until their n-th task begins, or
+        until AWS has carried out the n-th writing call and nobody has heard of it."""
+        paths = [str(ROOT / one) for one in ([playbooks] if isinstance(playbooks, str) else playbooks)]
+        command = [str(Path(sys.executable).parent / "ansible-playbook"), *paths, *arguments]
         variables = {**self.settings, **extra}
         if variables:
             command += ["-e", json.dumps(variables)]

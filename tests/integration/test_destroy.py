@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from tests.integration.kit import CLOUD_HALF
+
 NAME, TYPE = "c-end", "t3.medium"
 
 
@@ -28,8 +30,8 @@ def settings(account: Any) -> None:
     )
 
 
-def play(account: Any, playbook: str, **extra: Any) -> Any:
-    ran = account.play(playbook, **extra)
+def play(account: Any, playbooks: Any, **extra: Any) -> Any:
+    ran = account.play(playbooks, **extra)
     assert ran.code == 0, ran.output[-6000:]
     return ran
 
@@ -47,7 +49,7 @@ def test_a_cluster_that_got_fewer_stands_says_so_and_gets_the_rest_later(account
     assert state_of(account)["state"] == "absent"
     shortage = account.cloud.faults.add("capacity", {"type": TYPE}, value=4)
     wanted = {"cluster_worker_count": 5, "cluster_worker_min": 2, "cluster_zones": ["us-east-1a"]}
-    ran = play(account, "site.yml", **wanted)
+    ran = play(account, CLOUD_HALF, **wanted)
     assert "stands with fewer machines than asked for: 4 of 6 machines in service" in ran.output
     assert "We currently do not have sufficient t3.medium capacity" in ran.output
     found = state_of(account)
@@ -55,7 +57,7 @@ def test_a_cluster_that_got_fewer_stands_says_so_and_gets_the_rest_later(account
     assert "AWS has no capacity for 2 of c-end-workers" in found["why"][0]
 
     account.cloud.faults.remove(shortage)
-    play(account, "site.yml", **wanted)
+    play(account, CLOUD_HALF, **wanted)
     found = state_of(account)
     assert (found["state"], found["machines"], found["why"]) == ("ready", {"asked": 6, "got": 6}, [])
     assert found["ssh"].endswith(f"ubuntu@{found['master']['public_ip']}")
@@ -92,7 +94,7 @@ def test_what_the_cluster_did_not_make_stays(account: Any) -> None:
         "cluster_private_subnet_ids": [given["private"]],
         "cluster_efs_id": system,
     }
-    play(account, "site.yml", **settings)
+    play(account, CLOUD_HALF, **settings)
     assert len(groups_of_target()) == 2
     assert state_of(account)["efs"]["file_system_id"] == system
 

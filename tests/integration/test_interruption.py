@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from tests.integration.kit import CLOUD_HALF
+
 CLUSTER = "c-chaos"
 KILLED = -signal.SIGKILL
 
@@ -117,8 +119,8 @@ def test_killed_and_run_again(account: Any, site: list[tuple[str, int]], destroy
     empty = census(account)
 
     for kind, number in site:
-        _expect_killed(account.play("site.yml", **{f"kill_at_{kind}": number}), "site.yml")
-    ran = account.play("site.yml")
+        _expect_killed(account.play(CLOUD_HALF, **{f"kill_at_{kind}": number}), "site.yml")
+    ran = account.play(CLOUD_HALF)
     assert ran.code == 0, ran.output[-4000:]
     assert census(account) - empty == WHOLE
 
@@ -144,7 +146,7 @@ def _expect_killed(ran: Any, playbook: str) -> None:
 @pytest.mark.usefixtures("settings")
 def test_a_half_made_cluster_goes(account: Any) -> None:
     empty = census(account)
-    _expect_killed(account.play("site.yml", kill_at_write=18), "site.yml")
+    _expect_killed(account.play(CLOUD_HALF, kill_at_write=18), "site.yml")
     assert census(account) != empty
     ran = account.play("destroy.yml", destroy=CLUSTER, cluster_keep_efs=False)
     assert ran.code == 0, ran.output[-4000:]

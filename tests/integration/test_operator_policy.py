@@ -16,6 +16,7 @@ from botocore.exceptions import ClientError
 from moto.backends import get_backend
 
 from localcloud.api.images import BASE
+from tests.integration.kit import CLOUD_HALF
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = sorted((ROOT / "docs/iam").glob("operator-*.json"))
@@ -128,8 +129,8 @@ def person(account: Any) -> Any:
     return person
 
 
-def play(person: Any, playbook: str, *, code: int = 0, **extra: Any) -> Any:
-    ran = person.play(playbook, **extra)
+def play(person: Any, playbooks: Any, *, code: int = 0, **extra: Any) -> Any:
+    ran = person.play(playbooks, **extra)
     assert ran.code == code, "\n".join([*Log(person).refused(), ran.output[-6000:]])
     return ran
 
@@ -141,7 +142,7 @@ def test_all_playbooks_run_with_it_and_need_all_of_it(account: Any, person: Any)
 
     # One of three workers comes.
     shortage = account.cloud.faults.add("capacity", {"type": TYPE}, value=2)
-    roles.add(play(person, "site.yml"))
+    roles.add(play(person, CLOUD_HALF))
 
     # All are wanted or none, and one more comes.
     somebody_changes_things(account)
@@ -155,11 +156,11 @@ def test_all_playbooks_run_with_it_and_need_all_of_it(account: Any, person: Any)
         cluster_public_key_file=f"{account.folder / 'another'}.pub",
         cluster_tags={"team": "research"},
     )
-    roles.add(play(person, "site.yml", code=2))
+    roles.add(play(person, CLOUD_HALF, code=2))
     account.cloud.faults.remove(shortage)
 
-    roles.add(play(person, "site.yml"))
-    again = play(person, "site.yml")
+    roles.add(play(person, CLOUD_HALF))
+    again = play(person, CLOUD_HALF)
     assert again.changed == 0, again.output
     roles.add(again)
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from localcloud.api.images import API_ONLY, BASE
+from tests.integration.kit import CLOUD_HALF
 
 HERE = "198.51.100.1/32"
 
@@ -133,8 +134,8 @@ def tags(thing: Any) -> dict[str, str]:
     return {tag["Key"]: tag["Value"] for tag in thing.get("Tags", ())}
 
 
-def play(account: Any, playbook: str, *arguments: str, **extra: Any) -> Any:
-    ran = account.play(playbook, *arguments, **extra)
+def play(account: Any, playbooks: Any, *arguments: str, **extra: Any) -> Any:
+    ran = account.play(playbooks, *arguments, **extra)
     assert ran.code == 0, ran.output
     return ran
 
@@ -303,11 +304,11 @@ def test_it_is_made_as_it_is_said_and_made_once(account: Any, settings: dict[str
     seen = Seen(account)
 
     started = time.time()
-    planned = play(account, "site.yml", "--check", "--diff")
+    planned = play(account, CLOUD_HALF, "--check", "--diff")
     assert account.writes(started) == [] and planned.changed > 0
     assert "+    DesiredCapacity: 2" in planned.output
 
-    made = play(account, "site.yml")
+    made = play(account, CLOUD_HALF)
     assert made.changed > 0 and "Cluster red (us-east-1, account 123456789012) is ready" in made.output
     check_everything(seen)
     summary = json.loads((account.folder / ".deeplearning" / "red.json").read_text(encoding="utf-8"))
@@ -315,7 +316,7 @@ def test_it_is_made_as_it_is_said_and_made_once(account: Any, settings: dict[str
 
     for arguments in ((), ("--check", "--diff")):
         started = time.time()
-        again = play(account, "site.yml", *arguments)
+        again = play(account, CLOUD_HALF, *arguments)
         assert again.changed == 0, again.output
         assert account.writes(started) == []
     check_everything(seen)
@@ -334,7 +335,7 @@ def follow_the_settings(account: Any, seen: Seen) -> None:
     before = {instance["InstanceId"] for instance in seen.instances()}
 
     account.settings.update(cluster_worker_count=3, cluster_image=BASE.id, cluster_ssh_location=["203.0.113.0/24"])
-    assert play(account, "site.yml").changed > 0
+    assert play(account, CLOUD_HALF).changed > 0
 
     assert rules(seen.group("ssh")["IpPermissions"]) == {("tcp", 22, "203.0.113.0/24"), ("tcp", 22, "192.0.2.7/32")}
     for kind in ("master", "workers"):
@@ -350,9 +351,9 @@ def test_in_another_region_two_clusters_do_not_touch_each_other(account: Any, se
     region = "ap-southeast-2"
     account.settings.update(cluster_region=region)
     red, blue = Seen(account, "red", region), Seen(account, "blue", region)
-    play(account, "site.yml")
+    play(account, CLOUD_HALF)
     before = red.snapshot()
-    play(account, "site.yml", cluster_name="blue")
+    play(account, CLOUD_HALF, cluster_name="blue")
     check_everything(red)
     check_everything(blue)
     assert red.snapshot() == before
@@ -366,20 +367,20 @@ def test_without_room_in_the_first_zone_it_moves_to_the_next(account: Any, setti
     zones = ["us-east-1b", "us-east-1c"]
     account.cloud.faults.add("capacity", {"type": "t3.medium", "zone": zones[0]}, value=1)
     seen = Seen(account)
-    ran = play(account, "site.yml", cluster_zones=zones, cluster_worker_min=1)
+    ran = play(account, CLOUD_HALF, cluster_zones=zones, cluster_worker_min=1)
     assert f"Leave the one that has no room, {zones[0]}" in ran.output
     check_everything(seen)
     assert seen.subnet("private")["AvailabilityZone"] == zones[1]
     assert {instance["Placement"]["AvailabilityZone"] for instance in seen.instances()} == {zones[1]}
 
     started = time.time()
-    assert play(account, "site.yml", cluster_zones=zones, cluster_worker_min=1).changed == 0
+    assert play(account, CLOUD_HALF, cluster_zones=zones, cluster_worker_min=1).changed == 0
     assert account.writes(started) == []
 
 
 def test_without_room_anywhere_it_says_what_exists_and_what_it_costs(account: Any, settings: dict[str, Any]) -> None:
     account.cloud.faults.add("capacity", {"type": "t3.medium"}, value=1)
-    ran = account.play("site.yml", cluster_zones=["us-east-1a"], cluster_worker_min=1)
+    ran = account.play(CLOUD_HALF, cluster_zones=["us-east-1a"], cluster_worker_min=1)
     assert ran.code == 2
     assert "-e destroy=red" in ran.output and "NAT gateway" in ran.output
     assert "We currently do not have sufficient t3.medium capacity" in ran.output

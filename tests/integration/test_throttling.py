@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from tests.integration.kit import CLOUD_HALF
+
 NAME = "c-slow"
 RATE, SEED = 0.3, 3
 WORDS = {"RequestLimitExceeded", "Throttling", "ThrottlingException", "SlowDown"}
@@ -29,10 +31,10 @@ def settings(account: Any) -> None:
     )
 
 
-def play(account: Any, playbook: str, **extra: Any) -> Any:
+def play(account: Any, playbooks: Any, **extra: Any) -> Any:
     """It succeeds, though it was throttled as often as was asked for."""
     started = time.time()
-    ran = account.play(playbook, **extra)
+    ran = account.play(playbooks, **extra)
     assert ran.code == 0, ran.output[-6000:]
     results = Counter(call["result"] in WORDS for call in account.cloud.calls.since(started))
     assert 0.2 < results[True] / results.total() < 0.4, results
@@ -42,5 +44,5 @@ def play(account: Any, playbook: str, **extra: Any) -> Any:
 def test_site_and_destroy_with_three_of_ten_calls_refused(account: Any) -> None:
     account.cloud.faults.seed(SEED)
     account.cloud.faults.add("throttle", {}, value=RATE)
-    assert "is ready: 2 of 2 machines in service" in play(account, "site.yml").output
+    assert "is ready: 2 of 2 machines in service" in play(account, CLOUD_HALF).output
     assert play(account, "destroy.yml", destroy=NAME, cluster_keep_efs=False).changed == 1
