@@ -1,0 +1,22 @@
+"""Where things are on a node."""
+
+from __future__ import annotations
+
+CLUSTER = "/etc/deeplearning/cluster.json"
+"""Written by the role cluster_env: which cluster this is."""
+
+STATE = "/var/lib/deeplearning"
+APPLIED = f"{STATE}/members.json"
+"""The member list that this node goes by: a copy of the published one, put here once it has been checked."""
+
+RUNTIME = "/run/deeplearning"
+"""What is forgotten at a reboot."""
+
+ENVIRONMENTS = "/opt/deeplearning/env"
+TRAINERS = "/opt/deeplearning/trainers"
+WORKERS = "/opt/deeplearning/workers"
+HOSTFILE = "/opt/deeplearning/hostfile"
+
+
+def published(efs_mount: str, cluster: str) -> str:
+    return f"{efs_mount}/.deeplearning/{cluster}/members.json"
