@@ -1,0 +1,1 @@
+"""Training runs, from the request to the result: README.md beside this file has the formats."""
