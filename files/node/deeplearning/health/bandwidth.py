@@ -1,0 +1,86 @@
+"""How many bits a second go from this node to the next: one stream of TCP, the other end started over ssh."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import time
+
+SECONDS = 1.0
+WAIT_SECONDS = 10.0
+BLOCK = bytes(1 << 18)
+
+# Half of what AWS lets such a machine send for hours, in Gbit/s, and no more than one stream can carry anywhere.
+_SUSTAINED = {
+    "g4dn.xlarge": 5.0,
+    "g5.xlarge": 2.5,
+    "g5.2xlarge": 5.0,
+    "g6.xlarge": 2.5,
+    "g6.2xlarge": 5.0,
+    "p3.2xlarge": 2.5,
+    "p3.8xlarge": 10.0,
+    "t3.medium": 0.256,
+}
+_LARGE = 2.0
+_UNKNOWN = 0.1
+
+
+def floor(instance_type: str) -> float:
+    """Types that are not in the table: large GPU machines have much more, of all others nothing is known."""
+    if instance_type in _SUSTAINED:
+        return min(_SUSTAINED[instance_type] / 2, _LARGE)
+    large = instance_type.startswith(("p3", "p4", "p5", "p6", "trn")) or instance_type.endswith("48xlarge")
+    return _LARGE if large else _UNKNOWN
+
+
+def receive(allowed: str) -> int:
+    """The far end: says its port, takes one connection from `allowed` alone, and says how much came."""
+    with socket.socket() as listening:
+        listening.bind(("", 0))
+        listening.listen(1)
+        listening.settimeout(WAIT_SECONDS)
+        print(listening.getsockname()[1], flush=True)
+        try:
+            connection, (address, _port) = listening.accept()
+        except socket.timeout:
+            return 1
+        with connection:
+            if address != allowed:
+                return 1
+            connection.settimeout(WAIT_SECONDS)
+            size = 0
+            while True:
+                part = connection.recv(1 << 20)
+                if not part:
+                    break
+                size += len(part)
+    print(size, flush=True)
+    return 0
+
+
+def measure(ssh: list[str], alias: str, address: str, own: str) -> float:
+    """Gigabits a second to the node behind `alias`, or OSError."""
+    command = [*ssh, alias, "deeplearning", "health", "receive", own]
+    far = subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    try:
+        assert far.stdout is not None
+        port = _number(far.stdout.readline())
+        if port is None:
+            raise OSError(f"{alias} did not open a port")
+        started = time.monotonic()
+        with socket.create_connection((address, port), timeout=WAIT_SECONDS) as stream:
+            while time.monotonic() - started < SECONDS:
+                stream.sendall(BLOCK)
+        received = _number(far.stdout.readline())
+        if received is None:
+            raise OSError(f"{alias} received nothing")
+        return received * 8 / (time.monotonic() - started) / 1e9
+    finally:
+        far.kill()
+        far.wait()
+
+
+def _number(line: str) -> int | None:
+    return int(line) if line.strip().isdigit() else None

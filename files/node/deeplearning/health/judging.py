@@ -1,0 +1,98 @@
+"""What is made of what was seen: pure functions, each from measurements to a check."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+MIB = 2**20
+ROOT_FREE_MIB = 2048
+MEMORY_FREE_MIB = 256
+CLOCK_SECONDS = 2.0
+SHOWN = 4
+"""So many names are told of those that fail; of 500 nobody reads all."""
+
+
+@dataclass(frozen=True)
+class Check:
+    name: str
+    ok: bool
+    detail: str
+    fix: str = ""
+    """what to do about it, if it is not"""
+
+
+def some(names: Sequence[str]) -> str:
+    more = len(names) - SHOWN
+    return ", ".join(names[:SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def disk(free: int, total: int) -> Check:
+    detail = f"{free // MIB} of {total // MIB} MiB free on /"
+    return Check(
+        "disk", free >= ROOT_FREE_MIB * MIB, detail, "remove what is not needed, or give cluster_root_volume_gib"
+    )
+
+
+def memory(available_kib: int) -> Check:
+    mib = available_kib // 1024
+    return Check(
+        "memory", mib >= MEMORY_FREE_MIB, f"{mib} MiB available", "see what uses it: ps aux --sort -rss | head"
+    )
+
+
+def clock(offset: float) -> Check:
+    """Against the file system's own clock, which all nodes share."""
+    detail = f"{abs(offset):.1f} s {'ahead of' if offset > 0 else 'behind'} the shared file system"
+    return Check("clock", abs(offset) <= CLOCK_SECONDS, detail, "let it follow AWS's clock: chronyc makestep")
+
+
+def membership(known: bool, alias: str, applied: int, timers: Mapping[str, str]) -> Check:
+    stopped = sorted(name for name, state in timers.items() if state != "active")
+    if not known:
+        return Check("member", False, "no list of members has reached it", "ansible-playbook configure.yml")
+    if stopped:
+        detail = f"not running: {', '.join(stopped)}"
+        return Check("member", False, detail, f"sudo systemctl enable --now {' '.join(stopped)}")
+    return Check("member", True, f"{alias}, list {applied}")
+
+
+def names(wrong: Mapping[str, str]) -> Check:
+    detail = some([f"{name} leads to {found or 'nothing'}" for name, found in sorted(wrong.items())])
+    return Check("names", not wrong, detail or "all resolve", "sudo deeplearning members apply")
+
+
+def ssh(failed: Mapping[str, str], asked: int) -> Check:
+    detail = some([f"{alias}: {word}" for alias, word in sorted(failed.items())])
+    return Check("ssh", not failed, detail or f"{asked} of {asked} answer", "ansible-playbook configure.yml")
+
+
+def shared(missing: Sequence[str], asked: int) -> Check:
+    """Files that the others have just written."""
+    detail = f"no file seen of {some(missing)}" if missing else f"read what {asked} wrote"
+    return Check("efs", not missing, detail, "mount | grep nfs4 there: is it the same file system?")
+
+
+def gpus(seen: int, due: int | None, others: Mapping[str, int]) -> Check:
+    fix = "replace the machine: end it in EC2, and Auto Scaling brings another"
+    if due is not None and seen != due:
+        return Check("gpus", False, f"nvidia-smi lists {seen}, the type has {due}", fix)
+    differing = sorted(alias for alias, count in others.items() if count != seen)
+    if differing:
+        return Check("gpus", False, f"{seen}, but another number on {some(differing)}", "give all nodes the same type")
+    return Check("gpus", True, str(seen))
+
+
+def driver(version: str, problem: str) -> Check:
+    return Check("driver", bool(version), version or problem, "reboot it; if that is not enough, replace the machine")
+
+
+def xid(lines: Sequence[str]) -> Check:
+    """The driver's reports of faults of a GPU, in the kernel's log since boot."""
+    detail = f"{len(lines)} since boot, the last: {lines[-1].strip()}" if lines else "none since boot"
+    return Check("xid", not lines, detail, "see NVIDIA's list of Xid errors; mostly: replace the machine")
+
+
+def bandwidth(peer: str, gigabits: float, floor: float) -> Check:
+    detail = f"{gigabits:.2f} Gbit/s to {peer}, at least {floor:g} is due"
+    return Check("bandwidth", gigabits >= floor, detail, "look for other traffic, then replace one of the two machines")

@@ -1,0 +1,139 @@
+"""The measurements behind the checks, all of this node."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from deeplearning.health.bounded import Late, within
+
+EFS_SECONDS = 20.0
+KEPT_SECONDS = 3600
+SSH_AT_ONCE = 16
+SSH_OPTIONS = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=5", "-o", "LogLevel=ERROR")
+
+
+def as_user(user: str) -> list[str]:
+    """ssh as training code uses it: root has other rights there."""
+    ours = ["runuser", "-u", user, "--"] if os.geteuid() == 0 else []
+    return [*ours, "ssh", *SSH_OPTIONS]
+
+
+def ssh_failures(ssh: Sequence[str], aliases: Sequence[str]) -> dict[str, str]:
+    """Those that cannot be logged in to, and ssh's last word on each."""
+
+    def last_word(alias: str) -> str:
+        try:
+            done = subprocess.run(
+                [*ssh, alias, "true"], capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=40
+            )
+        except subprocess.TimeoutExpired:
+            return "no answer"
+        return "" if done.returncode == 0 else (done.stderr.strip().splitlines() or ["ssh failed"])[-1]
+
+    with ThreadPoolExecutor(SSH_AT_ONCE) as pool:
+        said = dict(zip(aliases, pool.map(last_word, aliases)))
+    return {alias: word for alias, word in said.items() if word}
+
+
+def wrong_names(addresses: Mapping[str, str]) -> dict[str, str]:
+    """Names that do not lead where they should, with where they lead."""
+    wrong = {}
+    for name, address in addresses.items():
+        try:
+            found = socket.gethostbyname(name)
+        except OSError:
+            found = ""
+        if found != address:
+            wrong[name] = found
+    return wrong
+
+
+def memory_available_kib() -> int:
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
+
+
+def disk() -> tuple[int, int]:
+    usage = shutil.disk_usage("/")
+    return usage.free, usage.total
+
+
+def timer_states(names: Sequence[str]) -> dict[str, str]:
+    done = subprocess.run(["systemctl", "is-active", *names], capture_output=True, text=True, check=False)
+    return dict(zip(names, done.stdout.split("\n")))
+
+
+def leave_word(mount: str, folder: Path, name: str) -> float:
+    """Write a file for the others to see. How far this clock is ahead of the file system's.
+
+    Each time in a folder of a new name: of a name that it has never looked up, an NFS client has nothing in its cache.
+    """
+
+    def write() -> float:
+        if not os.path.ismount(mount):
+            raise OSError(0, f"nothing is mounted at {mount}")
+        folder.mkdir(parents=True, exist_ok=True)
+        for old in folder.parent.iterdir():
+            if time.time() - old.stat().st_mtime > KEPT_SECONDS:
+                shutil.rmtree(old, ignore_errors=True)
+        before = time.time()
+        with open(folder / name, "w") as file:
+            file.write(name)
+            file.flush()
+            os.fsync(file.fileno())
+        return before - (folder / name).stat().st_mtime
+
+    return float(within(EFS_SECONDS, write))
+
+
+def missing_words(folder: Path, names: Sequence[str]) -> list[str]:
+    """Those whose file is not there, or does not say what they wrote."""
+
+    def read() -> list[str]:
+        return [name for name in names if not _says(folder / name, name)]
+
+    return list(within(EFS_SECONDS, read))
+
+
+def _says(file: Path, word: str) -> bool:
+    try:
+        return file.read_text() == word
+    except FileNotFoundError:
+        return False
+
+
+def problem_of(error: Exception) -> str:
+    if isinstance(error, Late):
+        return f"it does not answer within {EFS_SECONDS:.0f} s"
+    return str(getattr(error, "strerror", "") or error)
+
+
+def gpu_count() -> int:
+    try:
+        done = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=60)
+    except (OSError, subprocess.TimeoutExpired):
+        return 0
+    return sum(line.startswith("GPU ") for line in done.stdout.splitlines())
+
+
+def driver() -> tuple[str, str]:
+    """The driver's version, or what nvidia-smi says instead."""
+    try:
+        command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return "", f"nvidia-smi: {problem_of(error)}"
+    lines = (done.stdout.strip() or done.stderr.strip() or "nvidia-smi says nothing").splitlines()
+    return (lines[0], "") if done.returncode == 0 else ("", lines[-1])
+
+
+def xid_lines() -> list[str]:
+    command = ["journalctl", "--dmesg", "--boot", "--quiet", "--no-pager", "--output=cat", "--grep=NVRM: Xid"]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.splitlines()

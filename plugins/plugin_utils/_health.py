@@ -1,0 +1,118 @@
+# Copyright: (c) 2026, the deeplearning.aws contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""From what each node says of itself to a verdict on the cluster: pure functions.
+
+PRIVATE to the collection: it may change at any time.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+SCHEMA = 1
+SHOWN_NODES = 32
+"""A table of more says nothing to a person: from there on only the nodes with a failing check are in it."""
+
+Check = dict[str, Any]
+Seen = Mapping[str, Any]
+"""What Ansible has registered of the node's own look."""
+
+
+def verdict(seen: Mapping[str, Seen], joining: Iterable[str] = ()) -> dict[str, Any]:
+    """All checks of all nodes, and whether every one passes."""
+    said = {node: _said(node, result) for node, result in seen.items()}
+    checks = [check for node in seen for check in said[node]["checks"]]
+    checks += _behind({node: int(answer["generation"]) for node, answer in said.items() if "generation" in answer})
+    checks += [_joining(machine) for machine in joining]
+    if not checks:
+        fix = "ansible-playbook site.yml makes one, ansible-playbook status.yml says which clusters there are"
+        checks = [_check("-", "cluster", "it has no machine", fix)]
+    return {"schema": SCHEMA, "ok": all(check["ok"] for check in checks), "checks": checks}
+
+
+def _said(node: str, result: Seen) -> dict[str, Any]:
+    """The node's own answer, or the one check that says why there is none."""
+    if result.get("unreachable") or not result:
+        words = str(result.get("msg", "")).strip().splitlines() or ["it was not asked"]
+        fix = "is it running, and may this address log in (cluster_ssh_location)? ansible-playbook status.yml"
+        return {"checks": [_check(node, "reachable", words[-1], fix)]}
+    try:
+        answer = json.loads(result.get("stdout", ""))
+        given = [
+            {"node": node, **{key: check[key] for key in ("name", "ok", "detail", "fix")}} for check in answer["checks"]
+        ]
+        return {"generation": answer["generation"], "checks": [_check(node, "reachable", "", ok=True), *given]}
+    except (ValueError, KeyError, TypeError):
+        words = str(result.get("stderr") or result.get("msg") or "it gave no answer").strip().splitlines()
+        return {"checks": [_check(node, "reachable", words[-1], "ansible-playbook configure.yml")]}
+
+
+def _behind(generations: Mapping[str, int]) -> list[Check]:
+    newest = max(generations.values(), default=0)
+    return [
+        _check(
+            node,
+            "members",
+            f"it knows list {number} of the members, others {newest}",
+            "sudo deeplearning members apply",
+        )
+        for node, number in generations.items()
+        if number < newest
+    ]
+
+
+def _joining(machine: str) -> Check:
+    return _check(machine, "member", "it is no member yet", "ansible-playbook configure.yml")
+
+
+def _check(node: str, name: str, detail: str, fix: str = "", ok: bool = False) -> Check:
+    return {"node": node, "name": name, "ok": ok, "detail": detail, "fix": fix}
+
+
+def lines(cluster: str, said: Mapping[str, Any]) -> list[str]:
+    """The verdict for a person: a table of nodes and checks, then each failing check and what to do about it."""
+    checks = said["checks"]
+    failing = [check for check in checks if not check["ok"]]
+    nodes = list(dict.fromkeys(check["node"] for check in checks))
+    told = (
+        nodes
+        if len(nodes) <= SHOWN_NODES
+        else [node for node in nodes if any(check["node"] == node for check in failing)]
+    )
+    left = len(nodes) - len(told)
+    return [
+        *_table(told, checks),
+        *([f"  and {left} nodes on which all is well"] if left else []),
+        *[line for check in failing for line in _told(check)],
+        _closing(cluster, len(nodes), len(failing)),
+    ]
+
+
+def _table(nodes: Sequence[str], checks: Sequence[Check]) -> list[str]:
+    names = list(dict.fromkeys(check["name"] for check in checks if check["node"] in nodes))
+    state = {(check["node"], check["name"]): "ok" if check["ok"] else "FAILS" for check in checks}
+    width = max((len(node) for node in nodes), default=0)
+    rows = [["", *names], *([node, *(state.get((node, name), "-") for name in names)] for node in nodes)]
+    return (
+        ["  " + "  ".join([row[0].ljust(width), *map(_column, row[1:], names)]).rstrip() for row in rows]
+        if nodes
+        else []
+    )
+
+
+def _column(word: str, name: str) -> str:
+    return word.ljust(max(len(name), len("FAILS")))
+
+
+def _told(check: Check) -> list[str]:
+    told = [f"{check['node']}, {check['name']}: {check['detail']}"]
+    return [*told, f"    what to do: {check['fix']}"] if check["fix"] else told
+
+
+def _closing(cluster: str, nodes: int, failing: int) -> str:
+    if failing:
+        return f"Cluster {cluster} is not well: {failing} {'check fails' if failing == 1 else 'checks fail'}."
+    return f"Cluster {cluster} is well: {nodes} {'node' if nodes == 1 else 'nodes'}, all checks pass."

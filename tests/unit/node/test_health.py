@@ -1,0 +1,143 @@
+"""A node's look at itself: what is made of measurements, and measurements that hang."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deeplearning.health import bandwidth, judging, looking
+from deeplearning.health.bounded import Late, within
+
+GIB = 2**30
+
+
+@pytest.mark.parametrize(
+    ("check", "ok", "words"),
+    [
+        (judging.disk(3 * GIB, 100 * GIB), True, "3072 of 102400 MiB free"),
+        (judging.disk(GIB, 100 * GIB), False, "1024 of"),
+        (judging.memory(2**20), True, "1024 MiB"),
+        (judging.memory(1000), False, "0 MiB"),
+        (judging.clock(1.9), True, "1.9 s ahead"),
+        (judging.clock(-7.25), False, "7.2 s behind"),
+        (judging.membership(True, "deeplearning-worker2", 4, {"a.timer": "active"}), True, "list 4"),
+        (judging.membership(True, "x", 4, {"a.timer": "active", "b.timer": "failed"}), False, "b.timer"),
+        (judging.membership(False, "", 0, {}), False, "no list"),
+        (judging.names({}), True, "all resolve"),
+        (judging.names({"a": "10.0.0.9", "b": ""}), False, "a leads to 10.0.0.9, b leads to nothing"),
+        (judging.ssh({}, 3), True, "3 of 3"),
+        (judging.ssh({"a": "Permission denied"}, 3), False, "a: Permission denied"),
+        (judging.shared([], 3), True, "what 3 wrote"),
+        (judging.shared(list("abcdef"), 9), False, "a, b, c, d and 2 more"),
+        (judging.gpus(8, 8, {"a": 8}), True, "8"),
+        (judging.gpus(8, None, {"a": 8}), True, "8"),
+        (judging.gpus(0, 8, {}), False, "lists 0, the type has 8"),
+        (judging.gpus(4, 4, {"a": 8, "b": 4}), False, "another number on a"),
+        (judging.driver("550.54", ""), True, "550.54"),
+        (judging.driver("", "couldn't communicate"), False, "couldn't communicate"),
+        (judging.xid([]), True, "none"),
+        (judging.xid(["NVRM: Xid (PCI:0000:00:1e): 79"]), False, "1 since boot"),
+        (judging.bandwidth("a", 4.0, 2.0), True, "4.00 Gbit/s to a"),
+        (judging.bandwidth("a", 0.4, 2.0), False, "at least 2 is due"),
+    ],
+)
+def test_what_is_made_of_a_measurement(check: judging.Check, ok: bool, words: str) -> None:
+    assert check.ok is ok and words in check.detail
+    assert ok or check.fix
+
+
+def test_what_hangs_is_left_behind_and_what_fails_is_told() -> None:
+    with pytest.raises(Late):
+        within(0.1, lambda: time.sleep(60))
+    with pytest.raises(FileNotFoundError):
+        within(10, lambda: Path("/nowhere").read_text())
+    with pytest.raises(Late):
+        within(10, lambda: os._exit(3))
+    assert within(10, lambda: ["x" * 200_000]) == ["x" * 200_000]
+
+
+def test_a_word_is_left_where_something_is_mounted_only(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="nothing is mounted"):
+        looking.leave_word(str(tmp_path), tmp_path / "health/token", "deeplearning-worker2")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_word_tells_the_clocks_apart_and_old_words_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os.path, "ismount", lambda _path: True)
+    old = tmp_path / "health/old"
+    old.mkdir(parents=True)
+    os.utime(old, (1, 1))
+    offset = looking.leave_word(str(tmp_path), tmp_path / "health/token", "deeplearning-worker2")
+    assert abs(offset) < judging.CLOCK_SECONDS and not old.exists()
+    folder = tmp_path / "health/token"
+    (folder / "deeplearning-worker3").write_text("half of")
+    asked = ["deeplearning-worker2", "deeplearning-worker3", "deeplearning-worker4"]
+    assert looking.missing_words(folder, asked) == asked[1:]
+
+
+def test_names_that_lead_elsewhere_or_nowhere_are_found() -> None:
+    wrong = looking.wrong_names({"localhost": "127.0.0.1", "127.0.0.2": "10.0.0.4", "no.such.invalid": "10.0.0.5"})
+    assert wrong == {"127.0.0.2": "127.0.0.2", "no.such.invalid": ""}
+
+
+def stand_in(folder: Path, text: str) -> str:
+    program = folder / "ssh"
+    program.write_text(f"#!/bin/sh\n{text}\n")
+    program.chmod(0o755)
+    return str(program)
+
+
+def test_whom_ssh_does_not_reach_is_named_with_its_last_word(tmp_path: Path) -> None:
+    ssh = stand_in(
+        tmp_path, 'case $1 in a) exit 0;; b) echo "Permission denied (hostbased)." >&2; exit 255;; esac; exit 1'
+    )
+    assert looking.ssh_failures([ssh], ["a", "b", "c"]) == {"b": "Permission denied (hostbased).", "c": "ssh failed"}
+
+
+def listening(answers: list[int], allowed: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+    ports: list[int] = []
+    printed = threading.Event()
+
+    def say(number: int, flush: bool = True) -> None:
+        ports.append(number)
+        printed.set()
+
+    monkeypatch.setattr("builtins.print", say)
+    thread = threading.Thread(target=lambda: answers.append(bandwidth.receive(allowed)))
+    thread.start()
+    assert printed.wait(10)
+    return thread, ports
+
+
+def test_the_far_end_counts_what_comes_from_whom_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers: list[int] = []
+    thread, said = listening(answers, "127.0.0.1", monkeypatch)
+    with socket.create_connection(("127.0.0.1", said[0])) as stream:
+        stream.sendall(b"x" * 1000)
+    thread.join(10)
+    assert answers == [0] and said[1] == 1000
+
+
+def test_the_far_end_takes_nothing_from_anybody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers: list[int] = []
+    thread, said = listening(answers, "10.0.0.9", monkeypatch)
+    with socket.create_connection(("127.0.0.1", said[0])):
+        thread.join(10)
+    assert answers == [1] and len(said) == 1
+
+
+def test_a_peer_that_opens_no_port_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="b did not open a port"):
+        bandwidth.measure([stand_in(tmp_path, "exit 255")], "b", "127.0.0.1", "127.0.0.1")
+
+
+@pytest.mark.parametrize(
+    ("name", "floor"), [("t3.medium", 0.128), ("g5.xlarge", 1.25), ("p4d.24xlarge", 2.0), ("m9.x", 0.1)]
+)
+def test_what_is_due_follows_from_the_type(name: str, floor: float) -> None:
+    assert bandwidth.floor(name) == floor

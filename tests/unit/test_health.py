@@ -1,0 +1,73 @@
+"""What is made of what the nodes say of themselves."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from ansible_collections.deeplearning.aws.plugins.plugin_utils._health import lines, verdict
+
+
+def said(generation: int = 3, **failing: str) -> dict[str, Any]:
+    names = ("disk", "ssh", "efs")
+    checks = [
+        {
+            "name": name,
+            "ok": name not in failing,
+            "detail": failing.get(name, "fine"),
+            "fix": "mend it" if name in failing else "",
+        }
+        for name in names
+    ]
+    return {"rc": 0, "stdout": json.dumps({"schema": 1, "node": "x", "generation": generation, "checks": checks})}
+
+
+def failing(result: dict[str, Any]) -> list[tuple[str, str]]:
+    return [(check["node"], check["name"]) for check in result["checks"] if not check["ok"]]
+
+
+def test_all_is_well_when_every_check_of_every_node_passes() -> None:
+    result = verdict({"deeplearning-master": said(), "deeplearning-worker2": said()})
+    assert result["ok"] and failing(result) == []
+    assert {check["name"] for check in result["checks"]} == {"reachable", "disk", "ssh", "efs"}
+    assert lines("red", result)[-1] == "Cluster red is well: 2 nodes, all checks pass."
+
+
+def test_one_failing_check_is_told_with_its_node_its_reason_and_what_to_do() -> None:
+    result = verdict({"deeplearning-master": said(), "deeplearning-worker2": said(efs="no file seen of a")})
+    told = lines("red", result)
+    assert not result["ok"] and failing(result) == [("deeplearning-worker2", "efs")]
+    assert "deeplearning-worker2, efs: no file seen of a" in told
+    assert "    what to do: mend it" in told
+    assert told[-1] == "Cluster red is not well: 1 check fails."
+
+
+def test_a_node_that_cannot_be_reached_is_a_failing_check_and_hides_no_other() -> None:
+    gone = {"unreachable": True, "msg": "Failed to connect:\nConnection timed out"}
+    result = verdict({"deeplearning-master": said(), "deeplearning-worker2": gone})
+    assert failing(result) == [("deeplearning-worker2", "reachable")]
+    assert "Connection timed out" in result["checks"][-1]["detail"]
+
+
+def test_a_node_that_answers_nonsense_or_was_never_asked_does_not_pass() -> None:
+    broken = {"rc": 1, "stdout": "", "stderr": "bash: deeplearning: command not found"}
+    result = verdict({"a": broken, "b": {}, "c": {"stdout": "[1]"}, "d": {"stdout": '{"checks": [{}]}'}})
+    assert failing(result) == [(node, "reachable") for node in "abcd"]
+    assert "command not found" in result["checks"][0]["detail"]
+
+
+def test_a_node_with_an_older_list_of_members_is_named() -> None:
+    result = verdict({"deeplearning-master": said(4), "deeplearning-worker2": said(3)})
+    assert failing(result) == [("deeplearning-worker2", "members")]
+
+
+def test_machines_that_are_not_yet_members_and_clusters_without_machines_are_not_well() -> None:
+    assert failing(verdict({"deeplearning-master": said()}, ["i-1"])) == [("i-1", "member")]
+    assert failing(verdict({})) == [("-", "cluster")]
+
+
+def test_of_many_nodes_only_those_with_a_failing_check_are_in_the_table() -> None:
+    seen = {f"deeplearning-worker{rank}": said() for rank in range(2, 102)}
+    told = lines("red", verdict({**seen, "deeplearning-worker50": said(disk="full")}))
+    assert [line for line in told if "deeplearning-worker50 " in line]
+    assert "  and 99 nodes on which all is well" in told and len(told) < 10
