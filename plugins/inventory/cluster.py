@@ -13,12 +13,19 @@ description:
   - Finds the machines of a cluster by their tag C(deeplearning:cluster). A machine counts only if one of the cluster's
     Auto Scaling groups has launched it, which is a tag that nobody can forge.
   - The groups are C(master), C(workers) (the machines beside it), C(cluster) (both) and C(joining) (machines that have
-    no place yet), and C(zone_...) and C(type_...) for each zone and instance type.
+    no place yet), and C(zone_...) and C(type_...) for each zone and instance type. With several clusters there is
+    C(cluster_...) for each.
   - Hosts are called by their rank, C(deeplearning-master), C(deeplearning-worker2) and so on, and by their instance
     id while they are joining. With several clusters it is C(red-master), C(red-worker2).
+  - Each host has C(deeplearning_cluster), C(deeplearning_rank) (the master's is 1; 0 means none yet),
+    C(deeplearning_role) (C(master) or C(worker)), C(deeplearning_instance_id), C(deeplearning_private_address),
+    C(deeplearning_private_name), C(deeplearning_public_address), C(deeplearning_type), C(deeplearning_zone),
+    C(deeplearning_gpus) (how many AWS says the type has, where the tag C(deeplearning:gpus) tells it),
+    C(deeplearning_state) (EC2's word, such as C(running); what Auto Scaling calls C(InService) is not asked for),
+    C(deeplearning_image) and C(deeplearning_spot). What comes from AWS is data and is never run as a template.
   - It hands on C(cluster_name), C(cluster_region), C(cluster_profile) and C(cluster_role_arn) as variables of C(all),
     so that playbooks know which cluster is meant. Extra vars of these names win over environment variables, and these
-    over the file.
+    over the file. C(deeplearning_folder) and C(deeplearning_connection) hand on O(folder) and O(connection).
   - Where there is no cluster of that name the groups are empty. Where AWS cannot be asked they are empty as well and a
     warning says why; the variable C(deeplearning_problem) of C(all) holds the sentence, and this collection's own
     playbooks say it themselves.
@@ -28,8 +35,12 @@ extends_documentation_fragment:
 requirements:
   - boto3 >= 1.35.0
 notes:
-  - It needs the permission C(ec2:DescribeInstances), and C(sts:AssumeRole) with O(role_arn).
-  - Address and credentials of AWS come from where the AWS SDK looks, C(AWS_ENDPOINT_URL) included.
+  - It needs the permission C(ec2:DescribeInstances), and C(sts:AssumeRole) with O(role_arn). It makes one call for each
+    1,000 machines; throttled calls are tried again.
+  - Credentials come from where the AWS SDK looks.
+  - An inventory plugin sees no C(group_vars). What says which cluster is meant stands in the plugin's file.
+  - Machines that are in the file that M(deeplearning.aws.members) has made (C(cluster.ssh_config) in O(folder)) are
+    reached by it, with pinned host keys.
 options:
   plugin:
     description: This plugin's name.
@@ -69,8 +80,14 @@ options:
     default: ""
     env:
       - name: DEEPLEARNING_ROLE_ARN
+  endpoint:
+    description:
+      - The address of EC2's API, where it is not AWS's own.
+      - Without it the SDK looks where it always does, C(AWS_ENDPOINT_URL) for example.
+    type: str
+    default: ""
   states:
-    description: Machines in these states are shown.
+    description: Machines in these states of EC2 are shown.
     type: list
     elements: str
     choices: [pending, running, shutting-down, stopping, stopped, terminated]
@@ -81,11 +98,21 @@ options:
     default: {}
   connection:
     description:
-      - How workers are reached.
-      - With V(jump) through the master's public address; with V(direct) at their private ones, from within the VPC.
+      - How machines are reached.
+      - With V(jump) the master at its public address, and workers through it.
+      - With V(direct) all at their private addresses, from within the VPC.
+      - With V(ssm) through AWS Systems Manager, with no open port at all. It counts as soon as
+        M(deeplearning.aws.members) has made ssh's configuration, and needs the C(aws) command with its
+        C(session-manager-plugin) here, C(ssm:StartSession) for whoever uses it, and on the machines the SSM agent with
+        AWS's policy C(AmazonSSMManagedInstanceCore) on their roles. Ansible's own connection through SSM, which has no
+        ssh in it, is set by O(compose); see the examples.
     type: str
-    choices: [jump, direct]
+    choices: [jump, direct, ssm]
     default: jump
+  folder:
+    description: Where M(deeplearning.aws.members) puts ssh's configuration; relative to the current folder.
+    type: str
+    default: .deeplearning
 """
 
 EXAMPLES = r"""
@@ -103,6 +130,23 @@ keyed_groups:
     prefix: state
 compose:
   ansible_user: "'ubuntu'"
+---
+# Answers are kept for a minute, in a folder; --flush-cache asks anew
+plugin: deeplearning.aws.cluster
+cluster: deeplearning
+cache: true
+cache_plugin: ansible.builtin.jsonfile
+cache_connection: .cache/inventory
+cache_timeout: 60
+---
+# Without ssh: Ansible's connection through SSM passes files through a bucket
+plugin: deeplearning.aws.cluster
+cluster: deeplearning
+compose:
+  ansible_connection: "'amazon.aws.aws_ssm'"
+  ansible_aws_ssm_instance_id: deeplearning_instance_id
+  ansible_aws_ssm_region: "'us-east-1'"
+  ansible_aws_ssm_bucket_name: "'a-bucket-of-yours'"
 """
 
 import os
@@ -114,6 +158,8 @@ from ansible.errors import AnsibleParserError
 from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructable
 from ansible_collections.deeplearning.aws.plugins.module_utils._aws import Aws, AwsProblem
 from ansible_collections.deeplearning.aws.plugins.plugin_utils import _inventory
+from ansible_collections.deeplearning.aws.plugins.plugin_utils._members import record_of, sort
+from ansible_collections.deeplearning.aws.plugins.plugin_utils._trust import files
 
 PAGE = 1000
 """The most that DescribeInstances gives at once."""
@@ -135,6 +181,9 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
         for option, variable in _inventory.EXTRA_VARS.items():
             value = chosen["clusters"][0] if option == "cluster" and chosen["clusters"] else chosen[option]
             self.inventory.set_variable("all", variable, value)
+        self._folder = Path(self.get_option("folder")).expanduser().absolute()
+        self.inventory.set_variable("all", "deeplearning_folder", str(self._folder))
+        self.inventory.set_variable("all", "deeplearning_connection", self.get_option("connection"))
         for group in _inventory.GROUPS:
             self.inventory.add_group(group)
         self.inventory.add_child("cluster", "master")
@@ -162,17 +211,17 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
         return records
 
     def _query(self, chosen: dict[str, Any]) -> list[dict[str, Any]]:
-        aws = Aws(chosen["region"], chosen["profile"], chosen["role_arn"])
+        aws = Aws(chosen["region"], chosen["profile"], chosen["role_arn"], self.get_option("endpoint"))
         wanted = _inventory.filters(chosen["clusters"], self.get_option("states"), self.get_option("filters"))
         reservations = aws.pages("ec2", "describe_instances", "Reservations", Filters=wanted, MaxResults=PAGE)
-        return [_inventory.record_of(instance) for found in reservations for instance in found["Instances"]]
+        return [record_of(instance) for found in reservations for instance in found["Instances"]]
 
     def _populate(self, records: list[dict[str, Any]], clusters: list[str]) -> None:
-        strict, own = (
-            self.get_option("strict"),
-            [self.get_option(name) for name in ("compose", "groups", "keyed_groups")],
-        )
-        for host in _inventory.hosts(_inventory.sort(records, clusters), self.get_option("connection") == "jump"):
+        strict = self.get_option("strict")
+        own = [self.get_option(name) for name in ("compose", "groups", "keyed_groups")]
+        connection = self.get_option("connection")
+        ways = {name: _inventory.way_of(connection, files(self._folder, name)[1]) for name in clusters}
+        for host in _inventory.hosts(sort(records, clusters), ways):
             self.inventory.add_host(host.name)
             for group in host.groups:
                 self.inventory.add_group(group)

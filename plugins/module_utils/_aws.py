@@ -222,6 +222,15 @@ class Aws:
             if not tokens:
                 return found
 
+    def text(self, bucket: str, key: str, owner: str, most: int) -> str:
+        """A file in a bucket of that account, up to so many bytes of it."""
+        answer = self.call("s3", "get_object", Bucket=bucket, Key=key, ExpectedBucketOwner=owner)
+        try:
+            body: bytes = answer["Body"].read(most)
+        except botocore.exceptions.BotoCoreError as error:
+            raise self._problem(error, "s3", "get_object") from error
+        return body.decode("utf-8", "replace")
+
     def _in_role(self, role_arn: str) -> Any:
         """A session of the role, assumed once for all services."""
         given = self.call("sts", "assume_role", RoleArn=role_arn, RoleSessionName="deeplearning")["Credentials"]

@@ -21,12 +21,16 @@ IMAGE_TAG = "deeplearning:image"
 """On launch templates: the image that was asked for (a family or an id), of which the pinned AMI came."""
 USER_TAG = "deeplearning:user"
 """On instances: the user to log in as, which follows from the image."""
+GPUS_TAG = "deeplearning:gpus"
+"""On instances: how many GPUs AWS says their type has."""
 GROUP_TAG = "aws:autoscaling:groupName"
 """AWS's own; nobody else can set it. A member counts only if this names one of the cluster's groups."""
 
 MASTER = "master"
 WORKER = "worker"
 MASTER_HOST = "deeplearning-master"
+MASTER_ALIAS = "deeplearning-worker1"
+"""What it is called beside that on the members themselves, as it trains too."""
 
 
 def host_name(rank: int) -> str:

@@ -9,23 +9,17 @@ PRIVATE to the collection: it may change at any time.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from ipaddress import ip_address
+from pathlib import Path
 from typing import Any
 
-from ansible_collections.deeplearning.aws.plugins.module_utils._names import (
-    CLUSTER_TAG,
-    GROUP_TAG,
-    MASTER,
-    RANK_TAG,
-    USER_TAG,
-    WORKER,
-    Names,
-    host_name,
-    tag_filter,
-    tags_of,
-)
+from ansible_collections.deeplearning.aws.plugins.module_utils._names import MASTER
+from ansible_collections.deeplearning.aws.plugins.plugin_utils import _members
+from ansible_collections.deeplearning.aws.plugins.plugin_utils._members import Cluster, Place, Record
+from ansible_collections.deeplearning.aws.plugins.plugin_utils._trust import JUMP
 
 PREFIX = "deeplearning_"
 GROUPS = (MASTER, "workers", "cluster", "joining")
@@ -46,11 +40,8 @@ EXTRA_VARS: Mapping[str, str] = {
 }
 """Options that extra vars can set, over both; and what they are handed on to the playbooks as."""
 
-_RANK = re.compile(r"[1-9][0-9]{0,4}\Z")
-_USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}\Z")
+_INSTANCE = re.compile(r"\bi-[0-9a-f]+\b")
 _NOT_IN_GROUPS = re.compile(r"[^A-Za-z0-9_]")
-
-Record = Mapping[str, Any]
 
 
 @dataclass
@@ -58,27 +49,6 @@ class Host:
     name: str
     groups: list[str]
     variables: dict[str, Any]
-
-
-@dataclass
-class Place:
-    """A member and where it stands; rank 0: none yet."""
-
-    record: Record
-    role: str
-    rank: int = 0
-
-
-@dataclass
-class Cluster:
-    """The members of one cluster, sorted into places."""
-
-    name: str
-    places: list[Place] = field(default_factory=list)
-
-    @property
-    def master(self) -> Record | None:
-        return next((place.record for place in self.places if place.rank == 1), None)
 
 
 def chosen(options: Mapping[str, Any], extra_vars: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:
@@ -99,86 +69,55 @@ def clusters_of(value: Any) -> list[str]:
 
 def filters(clusters: Sequence[str], states: Sequence[str], more: Mapping[str, Any]) -> list[dict[str, Any]]:
     """What the server itself is to leave out."""
-    groups = [group for cluster in clusters for group in Names(cluster).groups.values()]
     extra = [
         {"Name": name, "Values": [str(item) for item in (value if isinstance(value, list) else [value])]}
         for name, value in more.items()
     ]
-    return [
-        tag_filter(CLUSTER_TAG, *clusters),
-        tag_filter(GROUP_TAG, *groups),
-        {"Name": "instance-state-name", "Values": list(states)},
-        *extra,
-    ]
+    return [*_members.filters(clusters, states), *extra]
 
 
-def record_of(instance: Mapping[str, Any]) -> dict[str, Any]:
-    """The handful of fields of an instance that are wanted, fit for JSON."""
-    tags = tags_of(instance.get("Tags"))
-    return {
-        "id": instance["InstanceId"],
-        "cluster": tags.get(CLUSTER_TAG, ""),
-        "group": tags.get(GROUP_TAG, ""),
-        "rank": tags.get(RANK_TAG, ""),
-        "user": tags.get(USER_TAG, ""),
-        "private_address": instance.get("PrivateIpAddress", ""),
-        "private_name": instance.get("PrivateDnsName", ""),
-        "public_address": instance.get("PublicIpAddress", ""),
-        "type": instance.get("InstanceType", ""),
-        "zone": instance.get("Placement", {}).get("AvailabilityZone", ""),
-        "state": instance.get("State", {}).get("Name", ""),
-        "image": instance.get("ImageId", ""),
-        "spot": instance.get("InstanceLifecycle") == "spot",
-        "launched": str(instance.get("LaunchTime", "")),
-    }
+@dataclass(frozen=True)
+class Way:
+    """How machines are reached."""
+
+    connection: str
+    config: str = ""
+    """ssh's configuration, which `members` has made"""
+    known: frozenset[str] = frozenset()
+    """the instances that are in it"""
 
 
-def sort(records: Iterable[Record], clusters: Sequence[str]) -> list[Cluster]:
-    """Members by cluster and place. What no group of the cluster has launched is no member, whatever its tags say.
-
-    The master's place follows from its group; of two (an old one that still ends) the newer has it. A worker's place is
-    its tag; whoever claims one that is not a worker's, or is taken by an older machine, has none yet.
-    """
-    found = {name: Cluster(name) for name in clusters}
-    roles = {(name, group): role for name in clusters for role, group in Names(name).groups.items()}
-    for record in records:
-        role = roles.get((record["cluster"], record["group"]))
-        if role:
-            found[record["cluster"]].places.append(Place(record, role))
-    for cluster in found.values():
-        cluster.places.sort(key=lambda place: (place.record["launched"], place.record["id"]))
-        masters = [place for place in cluster.places if place.role == MASTER]
-        for place in masters[-1:]:
-            place.rank = 1
-        taken = {1}
-        for place in cluster.places:
-            rank = int(place.record["rank"]) if _RANK.match(place.record["rank"]) else 0
-            if place.role == WORKER and rank and rank not in taken:
-                place.rank = rank
-                taken.add(rank)
-        cluster.places.sort(key=lambda place: (place.rank or 1 << 20, place.record["id"]))
-    return list(found.values())
+def way_of(connection: str, file: Path) -> Way:
+    """By the file, if there is one."""
+    try:
+        text = file.read_text(encoding="utf-8")
+    except OSError:
+        return Way(connection)
+    return Way(connection, str(file), frozenset(_INSTANCE.findall(text)))
 
 
-def hosts(clusters: Sequence[Cluster], jump: bool = True) -> Iterator[Host]:
+def hosts(clusters: Sequence[Cluster], ways: Mapping[str, Way]) -> Iterator[Host]:
     """Hosts with their groups and variables. With several clusters the cluster's name is part of each host's."""
     for cluster in clusters:
-        master = cluster.master
-        args = _jump(master) if jump and master else ""
+        way = ways[cluster.name]
+        jump = _jump(cluster.master) if cluster.master and way.connection == JUMP else ""
         for place in cluster.places:
-            yield _host(cluster.name, place, len(clusters) > 1, args)
+            yield _host(cluster.name, place, len(clusters) > 1, way, jump)
 
 
-def _host(cluster: str, place: Place, several: bool, args: str) -> Host:
+def _host(cluster: str, place: Place, several: bool, way: Way, jump: str) -> Host:
     record = place.record
-    name = host_name(place.rank) if place.rank else str(record["id"])
+    name = place.name
     groups = [*_groups(place), f"zone_{sanitized(record['zone'])}", f"type_{sanitized(record['type'])}"]
     if several:
         groups.append(f"cluster_{sanitized(cluster)}")
         name = f"{cluster}-{name.removeprefix('deeplearning-')}" if place.rank else name
-    address = record["public_address"] if place.role == MASTER and record["public_address"] else None
+    outside = record["public_address"] if place.role == MASTER and way.connection == JUMP else ""
     variables = {
-        "ansible_host": address or record["private_address"],
+        "ansible_host": outside or record["private_address"],
+        # Two clusters may have the same addresses, and a new machine that of an old one: their connections are not
+        # each other's.
+        "ansible_control_path": f"%(directory)s/{record['id']}-%%r",
         f"{PREFIX}cluster": cluster,
         f"{PREFIX}rank": place.rank,
         f"{PREFIX}role": place.role,
@@ -188,14 +127,17 @@ def _host(cluster: str, place: Place, several: bool, args: str) -> Host:
         f"{PREFIX}public_address": record["public_address"],
         f"{PREFIX}type": record["type"],
         f"{PREFIX}zone": record["zone"],
+        f"{PREFIX}gpus": record["gpus"],
         f"{PREFIX}state": record["state"],
         f"{PREFIX}image": record["image"],
         f"{PREFIX}spot": record["spot"],
     }
-    if _USER.match(record["user"]):
+    if record["user"]:
         variables["ansible_user"] = record["user"]
-    if not address and args:
-        variables["ansible_ssh_common_args"] = args
+    if record["id"] in way.known:
+        variables["ansible_ssh_common_args"] = f"-F {shlex.quote(way.config)}"
+    elif jump and not outside:
+        variables["ansible_ssh_common_args"] = jump
     return Host(name, groups, variables)
 
 
@@ -211,7 +153,7 @@ def _jump(master: Record) -> str:
         address = str(ip_address(master["public_address"]))
     except ValueError:
         return ""
-    user = f"{master['user']}@" if _USER.match(master["user"]) else ""
+    user = f"{master['user']}@" if master["user"] else ""
     return f"-o ProxyJump={user}{address}"
 
 

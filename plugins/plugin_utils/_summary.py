@@ -9,9 +9,7 @@ PRIVATE to the collection: it may change at any time.
 from __future__ import annotations
 
 import json
-import os
 import shlex
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +22,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils._estate import (
     counted,
     remains,
 )
+from ansible_collections.deeplearning.aws.plugins.plugin_utils._writing import replaced
 
 SCHEMA = 1
 
@@ -216,20 +215,7 @@ def hourly_in_words(hourly: Mapping[str, Any]) -> str:
 
 
 def write(path: Path, data: Mapping[str, Any]) -> bool:
-    """Replace the file by a whole one; says whether it is another than before."""
-    text = json.dumps(data, indent=2, sort_keys=True) + "\n"
-    if path.exists() and path.read_text(encoding="utf-8") == text:
-        return False
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-    return True
+    return replaced(path, json.dumps(data, indent=2, sort_keys=True) + "\n")
 
 
 def read(path: Path) -> dict[str, Any]:

@@ -32,6 +32,7 @@ def instance(
         "aws:autoscaling:groupName": group,
         "deeplearning:rank": rank,
         "deeplearning:user": "ubuntu",
+        "deeplearning:gpus": "1",
     }
     return {
         "InstanceId": f"i-{number:017x}",
@@ -95,7 +96,8 @@ def read(tmp_path: Path) -> Callable[..., Any]:
 
     def read_options(flush: bool = False, **options: Any) -> Any:
         file = tmp_path / "red.deeplearning.yml"
-        file.write_text(yaml.safe_dump({"plugin": "deeplearning.aws.cluster", "cluster": "red", **options}))
+        given = {"plugin": "deeplearning.aws.cluster", "cluster": "red", "folder": str(tmp_path)}
+        file.write_text(yaml.safe_dump({**given, **options}))
         manager = InventoryManager(DataLoader(), sources=[str(file)], parse=False)
         plugin = inventory_loader.get("deeplearning.aws.cluster")
         assert plugin.verify_file(str(file))
@@ -132,10 +134,12 @@ def test_variables(answer: Any, read: Any) -> None:
     assert {
         key: str(value) for key, value in inventory.hosts["deeplearning-worker2"].vars.items() if key[0] != "i"
     } == {
+        "ansible_control_path": "%(directory)s/i-00000000000000002-%%r",
         "ansible_host": "10.0.0.2",
         "ansible_ssh_common_args": "-o ProxyJump=ubuntu@198.51.100.9",
         "ansible_user": "ubuntu",
         "deeplearning_cluster": "red",
+        "deeplearning_gpus": "1",
         "deeplearning_image": "ami-0123456789abcdef0",
         "deeplearning_instance_id": "i-00000000000000002",
         "deeplearning_private_address": "10.0.0.2",
@@ -155,7 +159,43 @@ def test_variables(answer: Any, read: Any) -> None:
 
 def test_within_the_vpc_nobody_jumps(answer: Any, read: Any) -> None:
     answer(MASTER, instance(2, rank="2"))
-    assert "ansible_ssh_common_args" not in read(connection="direct").hosts["deeplearning-worker2"].vars
+    inventory = read(connection="direct")
+    assert inventory.hosts["deeplearning-master"].vars["ansible_host"] == "10.0.0.1"
+    for name in members(inventory, "cluster"):
+        assert "ansible_ssh_common_args" not in inventory.hosts[name].vars
+    assert of_all(inventory, "deeplearning_connection") == "direct"
+
+
+def test_who_is_in_sshs_configuration_is_reached_by_it(answer: Any, read: Any, tmp_path: Path) -> None:
+    answer(MASTER, instance(2, rank="2"), instance(3, rank="3"))
+    folder = tmp_path / "a folder"
+    folder.mkdir()
+    config = folder / "red.ssh_config"
+    config.write_text(f"Host deeplearning-master {MASTER['InstanceId']}\nHost {instance(2)['InstanceId']} x\n")
+    inventory = read(folder=str(folder))
+    ways = [inventory.hosts[name].vars["ansible_ssh_common_args"] for name in members(inventory, "cluster")]
+    assert ways == [f"-F '{config}'", f"-F '{config}'", "-o ProxyJump=ubuntu@198.51.100.9"]
+    assert of_all(inventory, "deeplearning_folder") == str(folder)
+
+
+def test_an_old_configuration_of_the_same_name_counts_for_nobody(answer: Any, read: Any, tmp_path: Path) -> None:
+    answer(MASTER)
+    (tmp_path / "red.ssh_config").write_text("Host deeplearning-master i-0fffffffffffffff0 10.0.0.1 198.51.100.9\n")
+    assert "ansible_ssh_common_args" not in read(folder=str(tmp_path)).hosts["deeplearning-master"].vars
+
+
+def test_connections_of_two_machines_with_one_address_are_apart(answer: Any, read: Any) -> None:
+    answer(MASTER, instance(2, "blue-master", cluster="blue", PrivateIpAddress="10.0.0.1"))
+    inventory = read(cluster=["red", "blue"])
+    paths = {inventory.hosts[name].vars["ansible_control_path"] for name in members(inventory, "cluster")}
+    assert len(paths) == 2
+
+
+@pytest.mark.parametrize(("tag", "gpus"), [("8", 8), ("0", 0), ("", None), ("many", None), ("-1", None), (EVIL, None)])
+def test_gpus_are_what_the_tag_tells(answer: Any, read: Any, tag: str, gpus: int | None) -> None:
+    tags = [one for one in MASTER["Tags"] if one["Key"] != "deeplearning:gpus"]
+    answer({**MASTER, "Tags": [*tags, {"Key": "deeplearning:gpus", "Value": tag}]})
+    assert read().hosts["deeplearning-master"].vars["deeplearning_gpus"] == gpus
 
 
 @pytest.mark.parametrize("stranger", ["blue-workers", "red", "red-masters", ""])
@@ -236,7 +276,9 @@ def test_which_cluster_is_handed_on(answer: Any, read: Any) -> None:
     assert of_all(inventory, "cluster_region") == "eu-west-1"
     assert of_all(inventory, "cluster_profile") == "research"
     assert of_all(inventory, "cluster_role_arn") == "arn:aws:iam::123456789012:role/x"
-    assert fake.logins == [("eu-west-1", "research", "arn:aws:iam::123456789012:role/x")]
+    assert fake.logins == [("eu-west-1", "research", "arn:aws:iam::123456789012:role/x", "")]
+    read(endpoint="http://127.0.0.1:4599")
+    assert fake.logins[-1][-1] == "http://127.0.0.1:4599"
 
 
 def test_extra_vars_win_over_the_environment_and_that_over_the_file(
