@@ -1,0 +1,151 @@
+#!/usr/bin/env python3
+"""CIFAR-10 with PyTorch: DistributedDataParallel, or Horovod.
+
+By hand: torchrun --nproc-per-node 2 cifar10_pytorch.py --data-dir … --run-dir …
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import common
+import torch
+import torch.distributed
+from torch import nn
+
+
+def lenet(colours: int) -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(colours, 20, 5, padding=2),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(20, 50, 5, padding=2),
+        nn.ReLU(),
+        nn.AdaptiveMaxPool2d(7),
+        nn.Flatten(),
+        nn.Linear(50 * 7 * 7, 256),
+        nn.ReLU(),
+        nn.Linear(256, 10),
+    )
+
+
+class Block(nn.Module):
+    """Groups are normalised, not batches: there are no statistics that ranks would have to agree on."""
+
+    def __init__(self, before: int, width: int, stride: int) -> None:
+        super().__init__()
+        self.body = nn.Sequential(
+            nn.Conv2d(before, width, 3, stride, 1, bias=False),
+            nn.GroupNorm(8, width),
+            nn.ReLU(),
+            nn.Conv2d(width, width, 3, 1, 1, bias=False),
+            nn.GroupNorm(8, width),
+        )
+        self.shortcut = nn.Identity() if before == width else nn.Conv2d(before, width, 1, stride, bias=False)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return torch.relu(self.body(images) + self.shortcut(images))
+
+
+def resnet(colours: int, layers: int) -> nn.Module:
+    widths = [width for width in (16, 32, 64) for _ in range((layers - 2) // 6)]
+    blocks = [
+        Block(before, width, 1 if before == width else 2) for before, width in zip([16, *widths], widths, strict=False)
+    ]
+    first = nn.Conv2d(colours, 16, 3, padding=1, bias=False), nn.GroupNorm(8, 16), nn.ReLU()
+    return nn.Sequential(*first, *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10))
+
+
+class PyTorch(common.Learner):
+    ending = "pt"
+
+    def __init__(self, asked, colours: int) -> None:
+        torch.manual_seed(asked.seed)
+        self.device = torch.device("cpu")
+        if torch.cuda.is_available():
+            local = int(os.environ.get("LOCAL_RANK", os.environ.get("OMPI_COMM_WORLD_LOCAL_RANK", 0)))
+            self.device = torch.device("cuda", local % torch.cuda.device_count())
+            torch.cuda.set_device(self.device)
+        network = lenet(colours) if asked.network == "lenet" else resnet(colours, asked.num_layers)
+        self.network = self.exchanging = network.to(self.device)
+        self.optimizer = torch.optim.SGD(self.network.parameters(), asked.lr, momentum=0.9)
+
+    def step(self, images, labels) -> tuple[int, float, int]:
+        images, labels = self._tensors(images, labels)
+        self.optimizer.zero_grad()
+        scores = self.exchanging(images)
+        loss = nn.functional.cross_entropy(scores, labels)
+        loss.backward()
+        self.optimizer.step()
+        return len(labels), loss.item() * len(labels), int((scores.argmax(1) == labels).sum())
+
+    @torch.no_grad()
+    def right(self, images, labels) -> int:
+        images, labels = self._tensors(images, labels)
+        return int((self.network(images).argmax(1) == labels).sum())
+
+    def _tensors(self, images, labels) -> tuple[torch.Tensor, torch.Tensor]:
+        images = torch.from_numpy(common.scaled(images)).to(self.device).permute(0, 3, 1, 2).contiguous()
+        return images, torch.from_numpy(labels).to(self.device)
+
+    def save(self, path: Path) -> None:
+        torch.save({"network": self.network.state_dict(), "optimizer": self.optimizer.state_dict()}, path)
+
+    def load(self, path: Path) -> None:
+        saved = torch.load(path, map_location=self.device, weights_only=True)
+        self.network.load_state_dict(saved["network"])
+        self.optimizer.load_state_dict(saved["optimizer"])
+
+
+class DataParallel(PyTorch):
+    """Each rank has the network; their gradients are averaged while they are computed."""
+
+    def __init__(self, asked, colours: int) -> None:
+        super().__init__(asked, colours)
+        torch.distributed.init_process_group("nccl" if self.device.type == "cuda" else "gloo")
+        self.rank, self.world = torch.distributed.get_rank(), torch.distributed.get_world_size()
+        if not asked.no_exchange:
+            self.exchanging = nn.parallel.DistributedDataParallel(self.network)
+
+    def total(self, number: float) -> float:
+        summed = torch.tensor(number, dtype=torch.float64, device=self.device)
+        torch.distributed.all_reduce(summed)
+        return summed.item()
+
+
+class Horovod(PyTorch):
+    """The same with Horovod's all-reduce, within the optimizer's step."""
+
+    def __init__(self, asked, colours: int) -> None:
+        import horovod.torch as hvd
+
+        super().__init__(asked, colours)
+        hvd.init()
+        self.hvd, self.rank, self.world = hvd, hvd.rank(), hvd.size()
+        if not asked.no_exchange:
+            hvd.broadcast_parameters(self.network.state_dict(), root_rank=0)
+            self.optimizer = hvd.DistributedOptimizer(self.optimizer, self.network.named_parameters())
+
+    def total(self, number: float) -> float:
+        return self.hvd.allreduce(torch.tensor(number, dtype=torch.float64), op=self.hvd.Sum).item()
+
+
+def main() -> None:
+    together = "horovod" if "RANK" not in os.environ and "OMPI_COMM_WORLD_RANK" in os.environ else "ddp"
+    asked = common.arguments(__doc__, ("ddp", "horovod"), together)
+    data = common.load(asked.data_dir)
+    colours = data[0].images.shape[-1]
+    if asked.distribution == "horovod":
+        learner = Horovod(asked, colours)
+    elif int(os.environ.get("WORLD_SIZE", 1)) > 1:
+        learner = DataParallel(asked, colours)
+    else:
+        learner = PyTorch(asked, colours)
+    common.run(learner, asked, data)
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
