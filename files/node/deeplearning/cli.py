@@ -27,6 +27,8 @@ def main(argv: list[str]) -> int:
         return int(import_module(GROUPS[name][0]).main(rest))
     except Refusal as refusal:
         return refused(str(refusal))
+    except PermissionError as error:
+        return refused(f"{error.filename} is not for this user ({error.strerror}): use sudo.")
     except KeyboardInterrupt:
         return 130
 

@@ -1,27 +1,28 @@
-"""This machine: its instance id, from the metadata service."""
+"""What this machine is: its instance id, its host keys, its GPUs, whether the shared file system is mounted."""
 
 from __future__ import annotations
 
 import contextlib
-import os
+import glob
+import subprocess
 from http.client import HTTPConnection, HTTPException
 
-from deeplearning import Refusal, paths
+from deeplearning import Refusal, files, paths
 
 METADATA = "169.254.169.254"
+HOST_KEYS = "/etc/ssh/ssh_host_*_key.pub"
+OS_RELEASE = "/etc/os-release"
+MOUNTS = "/proc/self/mounts"
 
 
 def instance_id() -> str:
-    """Asked once in the life of a boot: an image of a configured machine must not bring another's."""
+    """Asked once a boot: an image made of a configured machine must not bring that one's."""
     kept = f"{paths.RUNTIME}/instance-id"
-    with contextlib.suppress(FileNotFoundError), open(kept, encoding="ascii") as file:
-        return file.read()
-    found = _metadata("instance-id")
-    if os.geteuid() == 0:
-        os.makedirs(paths.RUNTIME, exist_ok=True)
-        with open(f"{kept}.new", "w", encoding="ascii") as file:
-            file.write(found)
-        os.rename(f"{kept}.new", kept)
+    found = files.text_of(kept)
+    if found is None:
+        found = _metadata("instance-id")
+        with contextlib.suppress(PermissionError):
+            files.put(kept, found)
     return found
 
 
@@ -44,3 +45,29 @@ def _ask(method: str, path: str, headers: dict[str, str]) -> str:
     if answer.status != 200:
         raise HTTPException(f"HTTP {answer.status}")
     return body
+
+
+def host_keys() -> list[str]:
+    """Without the comments, which say who made them."""
+    keys = [(files.text_of(path) or "").split()[:2] for path in sorted(glob.glob(HOST_KEYS))]
+    return [" ".join(key) for key in keys if len(key) == 2]
+
+
+def gpus() -> int:
+    """As the driver counts them; 0 where there is none."""
+    try:
+        said = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=60, check=False).stdout
+    except (FileNotFoundError, subprocess.TimeoutExpired):
+        return 0
+    return sum(line.startswith("GPU ") for line in said.splitlines())
+
+
+def system() -> str:
+    """Example: debian 12"""
+    known = dict(line.partition("=")[::2] for line in (files.text_of(OS_RELEASE) or "").splitlines())
+    return " ".join(known.get(key, "").strip('"') for key in ("ID", "VERSION_ID")).strip()
+
+
+def is_mounted(place: str) -> bool:
+    """Asks the kernel's table: to look at the place itself would wait for a file system that does not answer."""
+    return any(line.split()[1] == place for line in (files.text_of(MOUNTS) or "").splitlines())

@@ -11,6 +11,8 @@ APPLIED = f"{STATE}/members.json"
 
 RUNTIME = "/run/deeplearning"
 """What is forgotten at a reboot."""
+STANDING = f"{RUNTIME}/standing"
+"""What the last `members apply` left behind, file by file."""
 
 ENVIRONMENTS = "/opt/deeplearning/env"
 TRAINERS = "/opt/deeplearning/trainers"

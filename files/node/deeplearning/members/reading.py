@@ -10,7 +10,7 @@ from typing import Any
 from deeplearning import Refusal, paths, records
 from deeplearning.machine import instance_id
 
-STATES = ("ready", "faulty")
+READY, FAULTY = STATES = ("ready", "faulty")
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ def unsettled(members: Members) -> Sequence[str]:
     reasons = []
     if len(members.members) != members.wanted:
         reasons.append(f"{members.wanted} machines are wanted and {len(members.members)} are members")
-    faulty = [member.alias for member in members.members if member.state != "ready"]
+    faulty = [member.alias for member in members.members if member.state != READY]
     if faulty:
         reasons.append(f"{', '.join(faulty)} reported a fault (`deeplearning members report` there says which)")
     counts = {member.gpus for member in members.training}

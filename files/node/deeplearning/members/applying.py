@@ -1,0 +1,100 @@
+"""Each node goes by the newest member list that it has checked."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from deeplearning import Refusal, files, machine, paths
+from deeplearning.aws import Aws
+from deeplearning.config import Config
+from deeplearning.members import checking, rendering, standing
+from deeplearning.members.reading import Members
+from deeplearning.members.rendering import MANAGER, TARGETS
+from deeplearning.members.signers import check_signature
+
+LOCK = f"{paths.RUNTIME}/apply.lock"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    generation: int
+    changed: bool
+
+
+def apply(config: Config, connect: Callable[[], Aws]) -> Outcome:
+    with files.only_one(LOCK, "deeplearning members apply"):
+        source = paths.published(config.efs_mount, config.cluster)
+        content = checking.content_of(source)
+        members = _checked(content, config, connect)
+        changed = _install(config, members)
+        # Last: who waits for a generation finds all of it in place.
+        changed |= files.put(paths.APPLIED, content.decode("utf-8"))
+        standing.remember(source, _watched())
+        return Outcome(members.generation, changed)
+
+
+def _checked(content: bytes, config: Config, connect: Callable[[], Aws]) -> Members:
+    record = checking.record_of(content)
+    members = checking.check(record, config)
+    applied = (files.text_of(paths.APPLIED) or "").encode()
+    if content == applied:
+        return members
+    generation = _generation(applied, config)
+    if members.generation <= generation:
+        raise Refusal(
+            f"the published member list has generation {members.generation}, and this node goes by {generation}: "
+            "it waits for a higher one."
+        )
+    check_signature(record, config, connect)
+    return members
+
+
+def _generation(applied: bytes, config: Config) -> int:
+    """0 for a list of another cluster, which an image or a machine may have brought along."""
+    try:
+        return checking.check(checking.record_of(applied), config).generation
+    except Refusal:
+        return 0
+
+
+def _install(config: Config, members: Members) -> bool:
+    own = machine.instance_id()
+    listed = [member.gpus for member in members.members if member.instance_id == own]
+    variables = rendering.environment(config, members, listed[0] if listed else machine.gpus())
+    written = {
+        target.path for target in TARGETS if files.put(target.path, _text(target, target.lines(members, variables)))
+    }
+    if MANAGER in written:
+        _tell_systemd()
+    return bool(written)
+
+
+def _text(target: rendering.Target, lines: str) -> str:
+    return files.with_block(files.text_of(target.path) or "", lines) if target.shared else lines
+
+
+def forget() -> bool:
+    """Takes away all that `apply` has written. Whether there was anything."""
+    with files.only_one(LOCK, "deeplearning members apply"):
+        changed = False
+        for target in TARGETS:
+            text = files.text_of(target.path)
+            if target.shared and text is not None:
+                changed |= files.put(target.path, files.with_block(text, ""))
+            elif not target.shared:
+                changed |= files.remove(target.path)
+        for path in (paths.APPLIED, paths.STANDING):
+            changed |= files.remove(path)
+        if changed:
+            _tell_systemd()
+        return changed
+
+
+def _watched() -> list[str]:
+    return [paths.CLUSTER, rendering.__file__, *(target.path for target in TARGETS)]
+
+
+def _tell_systemd() -> None:
+    subprocess.run(["systemctl", "daemon-reload"], check=False, capture_output=True)

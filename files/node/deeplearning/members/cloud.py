@@ -1,0 +1,120 @@
+"""What the AWS API says of a cluster's machines, for its master."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from deeplearning import Refusal
+from deeplearning.aws import Aws, Missing
+from deeplearning.members import report
+from deeplearning.members.ranks import Machine
+
+GROUP_TAG = "aws:autoscaling:groupName"
+RANK_TAG = "deeplearning:rank"
+
+
+@dataclass(frozen=True)
+class Groups:
+    """What the two Auto Scaling groups want, and which of their machines are in service."""
+
+    wanted: int
+    masters: tuple[str, ...]
+    workers: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a machine's report lies; the mark changes with it."""
+
+    key: str
+    mark: str
+    written: str
+
+
+class Cloud:
+    def __init__(self, aws: Aws, cluster: str, bucket: str) -> None:
+        self._aws = aws
+        self._master = f"{cluster}-master"
+        self._workers = f"{cluster}-workers"
+        self._bucket = bucket
+
+    def groups(self) -> Groups:
+        found = self._aws.pages(
+            "autoscaling",
+            "describe_auto_scaling_groups",
+            "AutoScalingGroups",
+            AutoScalingGroupNames=[self._master, self._workers],
+        )
+        named = {group["AutoScalingGroupName"]: group for group in found}
+        return Groups(
+            sum(group["DesiredCapacity"] for group in found),
+            _in_service(named.get(self._master, {})),
+            _in_service(named.get(self._workers, {})),
+        )
+
+    def machines(self, groups: Groups) -> list[Machine]:
+        """Those in service that really run. Who is in which group is said by Auto Scaling, not by tags."""
+        reservations = self._aws.pages(
+            "ec2",
+            "describe_instances",
+            "Reservations",
+            Filters=[
+                {"Name": f"tag:{GROUP_TAG}", "Values": [self._master, self._workers]},
+                {"Name": "instance-state-name", "Values": ["running"]},
+            ],
+        )
+        found = {item["InstanceId"]: item for reservation in reservations for item in reservation["Instances"]}
+        return [
+            _machine(found[instance_id], master)
+            for ids, master in ((groups.masters, True), (groups.workers, False))
+            for instance_id in ids
+            if instance_id in found
+        ]
+
+    def set_ranks(self, ranks: Mapping[str, int]) -> None:
+        for instance_id, rank in ranks.items():
+            tags = [{"Key": RANK_TAG, "Value": str(rank)}]
+            self._aws.call("ec2", "create_tags", Resources=[instance_id], Tags=tags)
+
+    def places(self) -> list[Place]:
+        """Where reports lie."""
+        found = self._aws.pages("s3", "list_objects_v2", "Contents", Bucket=self._bucket, Prefix="members/")
+        return [
+            Place(item["Key"], item["ETag"], str(item["LastModified"]))
+            for item in found
+            if item["Key"].endswith("/report.json")
+        ]
+
+    def reports(self, keys: Iterable[str]) -> dict[str, dict[str, Any] | Refusal]:
+        def read(key: str) -> dict[str, Any] | Refusal:
+            try:
+                return report.read(self._aws, self._bucket, key)
+            except Missing:
+                return Refusal(f"s3://{self._bucket}/{key} has just gone.")
+            except Refusal as refusal:
+                return refusal
+
+        asked = list(keys)
+        self._aws.client("s3")
+        with ThreadPoolExecutor(16) as pool:
+            return dict(zip(asked, pool.map(read, asked)))
+
+
+def _in_service(group: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(item["InstanceId"] for item in group.get("Instances", []) if item["LifecycleState"] == "InService")
+
+
+def _machine(found: Mapping[str, Any], master: bool) -> Machine:
+    tags = {tag["Key"]: tag["Value"] for tag in found.get("Tags", [])}
+    return Machine(
+        instance_id=found["InstanceId"],
+        master=master,
+        private_ip=found["PrivateIpAddress"],
+        private_dns=found["PrivateDnsName"],
+        instance_type=found["InstanceType"],
+        launched=str(found["LaunchTime"]),
+        rank_tag=tags.get(RANK_TAG, ""),
+    )

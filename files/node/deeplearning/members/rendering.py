@@ -1,0 +1,103 @@
+"""What a node's files say about the members: pure, from the list to the text of each file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from deeplearning import paths
+from deeplearning.config import Config
+from deeplearning.members.reading import Member, Members
+
+HOSTS = "/etc/hosts"
+PROFILE = "/etc/profile.d/deeplearning.sh"
+ENVIRONMENT = "/etc/environment"
+MANAGER = "/etc/systemd/system.conf.d/50-deeplearning.conf"
+KNOWN_HOSTS = "/etc/ssh/ssh_known_hosts"
+EQUIVALENT = "/etc/ssh/shosts.equiv"
+SSH_CONFIG = "/etc/ssh/ssh_config.d/50-deeplearning-members.conf"
+
+NOTE = "# Written by `deeplearning members apply`: what is changed here is lost.\n"
+
+
+@dataclass(frozen=True)
+class Target:
+    path: str
+    lines: Callable[[Members, dict[str, str]], str]
+    """of the list and the environment"""
+    shared: bool = False
+    """The file is others' too: ours is a block in it."""
+
+
+def environment(config: Config, members: Members, gpus: int) -> dict[str, str]:
+    return {
+        "DEEPLEARNING_WORKERS_PATH": paths.WORKERS,
+        "DEEPLEARNING_WORKERS_COUNT": str(len(members.training)),
+        "DEEPLEARNING_WORKER_GPU_COUNT": str(gpus),
+        "EFS_MOUNT": config.efs_mount,
+        # Open MPI's daemons look for X displays one by one without it, which takes seconds.
+        "HWLOC_COMPONENTS": "-gl",
+    }
+
+
+def _workers(members: Members, variables: dict[str, str]) -> str:
+    return "".join(f"{member.alias}\n" for member in members.training)
+
+
+def _hostfile(members: Members, variables: dict[str, str]) -> str:
+    return "".join(f"{member.alias} slots={member.slots}\n" for member in members.training)
+
+
+def _hosts(members: Members, variables: dict[str, str]) -> str:
+    # A look-up by address gives a line's first name, and host-based ssh goes by that.
+    return "".join(f"{member.private_ip} {' '.join(member.aliases)}\n" for member in members.members)
+
+
+def _profile(members: Members, variables: dict[str, str]) -> str:
+    return NOTE + "".join(f"export {name}={value}\n" for name, value in variables.items())
+
+
+def _environment(members: Members, variables: dict[str, str]) -> str:
+    return "".join(f"{name}={value}\n" for name, value in variables.items())
+
+
+def _manager(members: Members, variables: dict[str, str]) -> str:
+    words = " ".join(f"{name}={value}" for name, value in variables.items())
+    return f"{NOTE}[Manager]\nDefaultEnvironment={words}\n"
+
+
+def _known_hosts(members: Members, variables: dict[str, str]) -> str:
+    return "".join(f"{','.join(_names(member))} {key}\n" for member in members.members for key in member.host_keys)
+
+
+def _equivalent(members: Members, variables: dict[str, str]) -> str:
+    return "".join(f"{name}\n" for member in members.members for name in _names(member))
+
+
+def _ssh_config(members: Members, variables: dict[str, str]) -> str:
+    names = " ".join(name for member in members.members for name in _names(member))
+    options = (
+        "ForwardAgent yes",
+        "HostbasedAuthentication yes",
+        # The member list names the keys of all members. What a user once noted is of machines that may be gone.
+        "StrictHostKeyChecking yes",
+        "UserKnownHostsFile /dev/null",
+    )
+    return f"{NOTE}Host {names}\n" + "".join(f"    {option}\n" for option in options)
+
+
+def _names(member: Member) -> tuple[str, ...]:
+    return (*member.aliases, member.private_ip, member.private_dns)
+
+
+TARGETS = (
+    Target(paths.WORKERS, _workers),
+    Target(paths.HOSTFILE, _hostfile),
+    Target(HOSTS, _hosts, shared=True),
+    Target(PROFILE, _profile),
+    Target(ENVIRONMENT, _environment, shared=True),
+    Target(MANAGER, _manager),
+    Target(KNOWN_HOSTS, _known_hosts, shared=True),
+    Target(EQUIVALENT, _equivalent),
+    Target(SSH_CONFIG, _ssh_config),
+)
