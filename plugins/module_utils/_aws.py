@@ -92,15 +92,19 @@ _UNKNOWN_CALLER = frozenset(
     (
         "InvalidClientTokenId",
         "UnrecognizedClientException",
-        "AuthFailure",
         "InvalidAccessKeyId",
         "SignatureDoesNotMatch",
         "IncompleteSignature",
+        "IncompleteSignatureException",
         "InvalidSignatureException",
         "MissingAuthenticationToken",
+        "MissingAuthenticationTokenException",
         "InvalidToken",
     )
 )
+"""Each service has its own word for a key that it does not know. EC2's is AuthFailure, which it also says of what is
+somebody else's; S3 answers HEAD with nothing but the number 400."""
+_CLOCK = re.compile(r"Signature (expired|not yet current)", re.IGNORECASE)
 
 _IAM_PREFIX = {
     "efs": "elasticfilesystem",
@@ -122,21 +126,18 @@ _PERSON = re.compile(r"(?:User|user|principal):? (arn:\S+?)[\s,]")
 class AwsProblem(Exception):
     """Something AWS refused or could not be asked, in one sentence for a person."""
 
-    def __init__(self, message: str, code: str = "", action: str = "") -> None:
+    def __init__(self, message: str, code: str = "", action: str = "", of_login: bool = False) -> None:
         super().__init__(message)
         self.code = code
         """AWS's word for it, or botocore's name of the exception"""
         self.action = action
         """the IAM action that the call needed"""
+        self.of_login = of_login
+        """it concerns who asks or the way there, so that no other call would do better"""
 
     @property
     def denied(self) -> bool:
         return self.code in _DENIED
-
-    @property
-    def of_login(self) -> bool:
-        """It concerns who asks or the way there, so that no other call would do better."""
-        return self.code in _EXPIRED or self.code in _UNKNOWN_CALLER or self.code in ("Login", "Unreachable")
 
 
 class Aws:
@@ -151,7 +152,9 @@ class Aws:
         wait: Callable[[float], None] = time.sleep,
     ) -> None:
         if MISSING is not None:
-            raise AwsProblem("Python finds no boto3: install it where Ansible runs (pip install boto3).", "Login")
+            raise AwsProblem(
+                "Python finds no boto3: install it where Ansible runs (pip install boto3).", "Login", of_login=True
+            )
         self.region = region
         self.endpoint = endpoint
         self._wait = wait
@@ -285,19 +288,23 @@ def _of_answer(error: Any, action: str, profile: str) -> AwsProblem:
         person = _PERSON.search(words)
         who = person[1] if person else "these credentials"
         return AwsProblem(f"AWS does not allow {action} to {who}: give it this permission.", code, action)
+    if code == "RequestTimeTooSkewed" or _CLOCK.search(words):
+        sentence = f"This machine's clock differs too much from AWS's ({code}): set it, and run the same command again."
+        return AwsProblem(sentence, code, action, of_login=True)
     if code in _EXPIRED:
+        # EC2 has one word for both.
+        clock = ", or this machine's clock is wrong" if code == "RequestExpired" else ""
         return AwsProblem(
-            "The AWS credentials have expired: get new ones and run the same command again, it goes on from there.",
+            f"The AWS credentials have expired{clock}: get new ones and run the same command again, it goes on from "
+            "there.",
             code,
             action,
+            of_login=True,
         )
-    if code in _UNKNOWN_CALLER:
+    if _is_unknown(error, code):
         source = f" of the profile {profile}" if profile else ""
-        return AwsProblem(
-            f"AWS does not accept the credentials{source} ({code}): check key, secret and this machine's clock.",
-            code,
-            action,
-        )
+        sentence = f"AWS does not accept the credentials{source} ({code}): check key, secret and this machine's clock."
+        return AwsProblem(sentence, code, action, of_login=True)
     if code == "OptInRequired":
         return AwsProblem(
             f"This account may not use {action.split(':')[0]} in this region: enable the region.", code, action
@@ -311,12 +318,21 @@ def _of_answer(error: Any, action: str, profile: str) -> AwsProblem:
     )
 
 
+def _is_unknown(error: Any, code: str) -> bool:
+    """AWS knows no such key, or the signature is none of it."""
+    if code == "AuthFailure":
+        return bool(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode") == 401)
+    return code in _UNKNOWN_CALLER or (code == "400" and error.operation_name.startswith("Head"))
+
+
 def _of_sdk(error: Exception, service: str, action: str, profile: str) -> AwsProblem:
     kind = type(error).__name__
     known = botocore.exceptions
     if isinstance(error, known.ProfileNotFound):
         return AwsProblem(
-            f"There is no AWS profile {profile}: `aws configure list-profiles` shows which there are.", "Login"
+            f"There is no AWS profile {profile}: `aws configure list-profiles` shows which there are.",
+            "Login",
+            of_login=True,
         )
     if isinstance(error, (known.NoCredentialsError, known.PartialCredentialsError)):
         source = f"the profile {profile} has none" if profile else "none were found"
@@ -324,11 +340,14 @@ def _of_sdk(error: Exception, service: str, action: str, profile: str) -> AwsPro
             f"AWS credentials are missing ({source}): set AWS_PROFILE, or AWS_ACCESS_KEY_ID and "
             "AWS_SECRET_ACCESS_KEY, or run `aws configure`.",
             "Login",
+            of_login=True,
         )
     if "SSO" in kind or isinstance(error, known.TokenRetrievalError):
-        return AwsProblem(f"The AWS single sign-on session has ended: run `aws sso login{_option(profile)}`.", "Login")
+        return AwsProblem(
+            f"The AWS single sign-on session has ended: run `aws sso login{_option(profile)}`.", "Login", of_login=True
+        )
     if isinstance(error, known.CredentialRetrievalError):
-        return AwsProblem(f"The AWS credentials could not be fetched: {_words(error)}", "Login")
+        return AwsProblem(f"The AWS credentials could not be fetched: {_words(error)}", "Login", of_login=True)
     if isinstance(error, (known.HTTPClientError, known.EndpointConnectionError, known.ConnectionError)):
         place = getattr(error, "kwargs", {}).get("endpoint_url", "")
         where = f" at {place}" if place else ""
@@ -337,11 +356,14 @@ def _of_sdk(error: Exception, service: str, action: str, profile: str) -> AwsPro
             "AWS_ENDPOINT_URL.",
             "Unreachable",
             action,
+            of_login=True,
         )
     if isinstance(error, (known.InvalidRegionError, known.NoRegionError)):
-        return AwsProblem(f"AWS has no such region: {_words(error)}", "Login")
+        return AwsProblem(f"AWS has no such region: {_words(error)}", "Login", of_login=True)
     if isinstance(error, ValueError):
-        return AwsProblem(f"AWS cannot be reached: {_words(error)} Check AWS_ENDPOINT_URL.", "Unreachable")
+        return AwsProblem(
+            f"AWS cannot be reached: {_words(error)} Check AWS_ENDPOINT_URL.", "Unreachable", of_login=True
+        )
     return AwsProblem(f"{action or service or 'AWS'} failed: {_words(error)}", kind, action)
 
 

@@ -95,9 +95,11 @@ def test_no_url(aws: Account, monkeypatch: pytest.MonkeyPatch) -> None:
         connected().call("sts", "get_caller_identity")
 
 
-def answered(code: str, words: str = "") -> AwsProblem:
-    error = botocore.exceptions.ClientError({"Error": {"Code": code, "Message": words}}, "DescribeFileSystems")
-    return problem(error, "efs", "DescribeFileSystems")
+def answered(
+    code: str, words: str = "", status: int = 400, service: str = "efs", operation: str = "DescribeFileSystems"
+) -> AwsProblem:
+    answer = {"Error": {"Code": code, "Message": words}, "ResponseMetadata": {"HTTPStatusCode": status}}
+    return problem(botocore.exceptions.ClientError(answer, operation), service, operation)
 
 
 @pytest.mark.parametrize(
@@ -121,6 +123,51 @@ def answered(code: str, words: str = "") -> AwsProblem:
 )
 def test_an_answer_is_told_in_a_sentence(code: str, words: str, said: str) -> None:
     assert said in str(answered(code, words))
+
+
+EXPIRED, UNKNOWN, CLOCK = "credentials have expired", "does not accept the credentials", "clock differs too much"
+
+
+@pytest.mark.parametrize(
+    ("service", "code", "status", "words", "said"),
+    [
+        # A key that is not known, a session that has ended, a clock that is wrong: each service has words of its own.
+        ("ec2", "AuthFailure", 401, "AWS was not able to validate the provided access credentials", UNKNOWN),
+        ("ec2", "RequestExpired", 400, "Request has expired.", "or this machine's clock is wrong"),
+        ("ec2", "MissingAuthenticationToken", 403, "Request is missing Authentication Token", UNKNOWN),
+        ("sts", "InvalidClientTokenId", 403, "The security token included in the request is invalid.", UNKNOWN),
+        ("iam", "ExpiredToken", 403, "The security token included in the request is expired", EXPIRED),
+        ("iam", "SignatureDoesNotMatch", 403, "Signature expired: 20261121T1000Z is now earlier than …", CLOCK),
+        ("autoscaling", "SignatureDoesNotMatch", 403, "The request signature we calculated does not match", UNKNOWN),
+        ("efs", "UnrecognizedClientException", 403, "The security token included in the request is invalid.", UNKNOWN),
+        ("efs", "ExpiredTokenException", 403, "The security token included in the request is expired", EXPIRED),
+        ("efs", "InvalidSignatureException", 403, "Signature not yet current: …", CLOCK),
+        ("ssm", "UnrecognizedClientException", 400, "The security token included in the request is invalid.", UNKNOWN),
+        ("ssm", "ExpiredTokenException", 400, "The security token included in the request is expired", EXPIRED),
+        ("ssm", "MissingAuthenticationTokenException", 400, "Missing Authentication Token", UNKNOWN),
+        ("s3", "InvalidAccessKeyId", 403, "The AWS Access Key Id you provided does not exist in our records.", UNKNOWN),
+        ("s3", "ExpiredToken", 400, "The provided token has expired.", EXPIRED),
+        ("s3", "InvalidToken", 400, "The provided token is malformed or otherwise invalid.", UNKNOWN),
+        ("s3", "RequestTimeTooSkewed", 403, "The difference between the request time and the current time …", CLOCK),
+    ],
+)
+def test_bad_credentials_in_the_words_of_each_service(
+    service: str, code: str, status: int, words: str, said: str
+) -> None:
+    told = answered(code, words, status, service, "DescribeThings")
+    assert said in str(told)
+    assert told.of_login and not told.denied
+
+
+def test_s3_answers_head_with_a_number() -> None:
+    assert UNKNOWN in str(answered("400", "Bad Request", 400, "s3", "HeadBucket"))
+
+
+def test_what_is_somebody_elses_is_no_matter_of_credentials() -> None:
+    words = "You do not have permission to access the specified resource."
+    told = answered("AuthFailure", words, 403, "ec2", "AssociateAddress")
+    assert str(told) == f"ec2:AssociateAddress failed: {words} (AuthFailure)."
+    assert not told.of_login
 
 
 def test_permissions_are_called_as_iam_calls_them() -> None:
