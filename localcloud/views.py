@@ -25,6 +25,7 @@ class InstanceView:
     public_dns: str
     mac: str
     security_groups: tuple[str, ...]
+    security_group_names: tuple[str, ...]
     interface_id: str
     launch_time: str
     launch_index: int

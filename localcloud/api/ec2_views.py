@@ -74,6 +74,7 @@ def view_of(_cloud: Cloud, instance: Instance) -> InstanceView:
         public_dns=public_dns_of(instance) if interface else "",
         mac=interface.mac_address if interface else "",
         security_groups=tuple(group.id for group in interface._group_set) if interface else (),
+        security_group_names=tuple(group.name for group in interface._group_set) if interface else (),
         interface_id=interface.id if interface else "",
         launch_time=spelled(instance.launch_time),
         launch_index=instance.ami_launch_index,

@@ -123,7 +123,7 @@ class Metadata:
             "network": {"interfaces": {"macs": {machine.mac: _interface(machine)}}},
             "placement": {"availability-zone": machine.zone, "region": machine.region},
             "reservation-id": machine.reservation_id,
-            "security-groups": "\n".join(machine.security_groups),
+            "security-groups": "\n".join(machine.security_group_names),
             "services": {"domain": "amazonaws.com", "partition": "aws"},
         }
         if machine.public_ip:
@@ -180,6 +180,7 @@ def _interface(machine: InstanceView) -> Tree:
         "mac": machine.mac,
         "owner-id": ACCOUNT,
         "security-group-ids": "\n".join(machine.security_groups),
+        "security-groups": "\n".join(machine.security_group_names),
         "subnet-id": machine.subnet_id,
         "vpc-id": machine.vpc_id,
     }

@@ -41,6 +41,7 @@ def machine(number: int = 10, subnet: str = "subnet-public", **more: Any) -> Ins
         "public_dns": "",
         "mac": "02:00:00:00:00:01",
         "security_groups": ("sg-a",),
+        "security_group_names": ("red-members",),
         "interface_id": "eni-1",
         "launch_time": "2026-11-20T10:00:00Z",
         "launch_index": 0,
