@@ -1,0 +1,78 @@
+"""Recipes: what they give for train.yml's arguments, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from ansible_collections.deeplearning.aws.plugins.plugin_utils._recipes import arguments, known
+from ansible_collections.deeplearning.aws.plugins.plugin_utils._values import Wrong
+
+ALLOWED = ("framework", "distribution", "script", "script_args", "data", "env", "nodes", "recipe", "run_id", "resume")
+
+
+def written(folder: Path, text: str) -> str:
+    file = folder / "mine.yml"
+    file.write_text(text)
+    return str(file)
+
+
+def test_the_recipe_of_mask_rcnn_has_the_old_scripts_settings() -> None:
+    given = arguments("maskrcnn", {}, ALLOWED)
+    assert (given["framework"], given["distribution"], given["data"]) == ("tensorpack", "horovod", "coco2017")
+    assert given["env"] == {"HOROVOD_CYCLE_TIME": "0.5", "HOROVOD_FUSION_THRESHOLD": "67108864"}
+    assert given["script_args"][-9:] == [
+        "MODE_MASK=True",
+        "MODE_FPN=True",
+        "DATA.BASEDIR={data}",
+        "DATA.TRAIN=['coco_train2017']",
+        "DATA.VAL=['coco_val2017']",
+        "TRAIN.EVAL_PERIOD=1",
+        "TRAIN.LR_SCHEDULE=[240000,320000,360000]",
+        "BACKBONE.WEIGHTS={data}/pretrained-models/ImageNet-R50-AlignPadding.npz",
+        "BACKBONE.NORM=FreezeBN",
+    ]
+
+
+def test_any_value_of_a_recipe_can_be_changed_and_others_added() -> None:
+    changed = arguments("maskrcnn", {"BACKBONE.NORM": "GN", "TRAIN.BASE_LR": 0.02}, ALLOWED)["script_args"]
+    assert "BACKBONE.NORM=GN" in changed and "BACKBONE.NORM=FreezeBN" not in changed
+    assert changed[-1] == "TRAIN.BASE_LR=0.02"
+
+
+def test_every_recipe_of_ours_is_one() -> None:
+    assert known() == ["maskrcnn"]
+    assert all(arguments(name, {}, ALLOWED) for name in known())
+
+
+def test_a_recipe_of_ones_own_is_a_file(tmp_path: Path) -> None:
+    mine = written(tmp_path, "framework: pytorch\nscript: train.py\nscript_args: [--lr, '0.1']\n")
+    assert arguments(mine, {}, ALLOWED) == {
+        "framework": "pytorch",
+        "script": "train.py",
+        "script_args": ["--lr", "0.1"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("framwork: pytorch\n", "unknown key framwork"),
+        ("run_id: mine\n", "unknown key run_id"),
+        ("- a\n", "no map of train.yml's arguments"),
+        ("1: a\n", "no map of train.yml's arguments"),
+        ("a: [\n", "cannot be read"),
+        ("config: 3\n", "its config is no map"),
+        ("config: {A: 1}\nscript_args: --lr 1\n", "script_args are no list"),
+    ],
+)
+def test_what_is_no_recipe_is_refused(text: str, says: str, tmp_path: Path) -> None:
+    with pytest.raises(Wrong, match=says):
+        arguments(written(tmp_path, text), {}, ALLOWED)
+
+
+def test_an_unknown_recipe_and_changes_of_nothing_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(Wrong, match="there is no such recipe, give maskrcnn or"):
+        arguments("maskcnn", {}, ALLOWED)
+    with pytest.raises(Wrong, match="no config that recipe_config could change"):
+        arguments(written(tmp_path, "framework: pytorch\n"), {"A": 1}, ALLOWED)

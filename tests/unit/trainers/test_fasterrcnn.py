@@ -1,0 +1,116 @@
+"""The front of TensorPack's FasterRCNN example: its command line for any number of processes, and after a restart."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import fasterrcnn
+import pytest
+
+FRONT = fasterrcnn.__file__
+CONFIG = ["MODE_MASK=True", "TRAIN.EVAL_PERIOD=1"]
+
+
+@pytest.fixture
+def example(tmp_path: Path) -> Path:
+    """A stand-in for the example: it says how it was called."""
+    folder = tmp_path / "FasterRCNN"
+    folder.mkdir()
+    (folder / "train.py").write_text("import json, os, sys\nprint(json.dumps([os.getcwd(), *sys.argv[1:]]))\n")
+    return folder
+
+
+def words(example: Path, run: Path, world: int = 8, rank: int = 0, config: list[str] = CONFIG) -> list[str]:
+    argv = ["--example", str(example), "--run-dir", str(run), *config]
+    return fasterrcnn.prepared(argv, {"DEEPLEARNING_WORLD": str(world), "DEEPLEARNING_RANK": str(rank)})[1][2:]
+
+
+def saved(run: Path, folder: str, step: int) -> None:
+    """As TensorPack leaves it."""
+    attempt = run / "train_log" / folder
+    attempt.mkdir(parents=True, exist_ok=True)
+    (attempt / f"model-{step}.index").touch()
+    (attempt / "checkpoint").write_text(f'model_checkpoint_path: "model-{step}"\nall_model_checkpoint_paths: "x"\n')
+
+
+@pytest.mark.parametrize(("world", "steps"), [(1, 120000), (2, 60000), (4, 30000), (8, 15000), (32, 3750)])
+def test_an_epoch_is_as_many_images_for_any_number_of_processes(
+    world: int, steps: int, example: Path, tmp_path: Path
+) -> None:
+    assert f"TRAIN.STEPS_PER_EPOCH={steps}" in words(example, tmp_path, world)
+
+
+def test_a_first_attempt_is_the_documented_command(example: Path, tmp_path: Path) -> None:
+    assert words(example, tmp_path) == [
+        *("--logdir", f"{tmp_path}/train_log/from-epoch-0", "--config"),
+        *("MODE_MASK=True", "TRAIN.EVAL_PERIOD=1", "TRAINER=horovod", "TRAIN.STEPS_PER_EPOCH=15000"),
+    ]
+
+
+def test_it_goes_on_from_the_newest_checkpoint_in_a_folder_of_its_own(example: Path, tmp_path: Path) -> None:
+    words(example, tmp_path)
+    saved(tmp_path, "from-epoch-0", 45000)
+    second = words(example, tmp_path)
+    assert second[:4] == [
+        "--logdir",
+        f"{tmp_path}/train_log/from-epoch-3",
+        "--load",
+        f"{tmp_path}/train_log/from-epoch-0/model-45000",
+    ]
+    assert second[-1] == "TRAIN.STARTING_EPOCH=4"
+
+
+def test_with_fewer_processes_it_goes_on_with_the_same_epoch(example: Path, tmp_path: Path) -> None:
+    words(example, tmp_path, world=8)
+    saved(tmp_path, "from-epoch-0", 45000)
+    words(example, tmp_path, world=4)
+    saved(tmp_path, "from-epoch-3", 45000 + 30000)
+    third = words(example, tmp_path, world=4)
+    assert "TRAIN.STARTING_EPOCH=5" in third and f"{tmp_path}/train_log/from-epoch-4" in third
+
+
+def test_an_attempt_that_saved_nothing_or_half_of_it_is_begun_again(example: Path, tmp_path: Path) -> None:
+    first = words(example, tmp_path)
+    saved(tmp_path, "from-epoch-0", 15000)
+    (tmp_path / "train_log/from-epoch-0/model-15000.index").unlink()
+    assert words(example, tmp_path) == first
+
+
+def test_only_the_first_rank_writes_and_all_have_the_same_command(example: Path, tmp_path: Path) -> None:
+    other = words(example, tmp_path, rank=3)
+    assert list(tmp_path.glob("train_log/*")) == []
+    assert words(example, tmp_path, rank=0) == other
+
+
+@pytest.mark.parametrize(
+    ("world", "config", "says"),
+    [
+        (3, CONFIG, "3 processes: this example trains with"),
+        (8, ["TRAIN.EVAL_PERIOD=0"], "TRAIN.EVAL_PERIOD is 0"),
+        (8, ["TRAIN.STEPS_PER_EPOCH=5"], "follows from the run itself"),
+    ],
+)
+def test_what_would_go_wrong_hours_later_is_refused(
+    world: int, config: list[str], says: str, example: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(fasterrcnn.Refusal, match=says):
+        words(example, tmp_path, world, config=config)
+
+
+def test_the_example_is_started_in_its_own_folder(example: Path, tmp_path: Path) -> None:
+    ran = subprocess.run(
+        [sys.executable, FRONT, "--example", example, "--run-dir", tmp_path, *CONFIG], capture_output=True, text=True
+    )
+    shown, said = ran.stdout.splitlines()
+    assert shown.startswith(f"+ {sys.executable} {example}/train.py --logdir")
+    assert json.loads(said)[:2] == [str(example), "--logdir"]
+
+
+def test_sources_that_are_not_there_are_named(tmp_path: Path) -> None:
+    ran = subprocess.run(
+        [sys.executable, FRONT, "--example", tmp_path, "--run-dir", tmp_path, *CONFIG], capture_output=True, text=True
+    )
+    assert ran.returncode == 1 and f"{tmp_path} has no train.py" in ran.stderr
