@@ -19,8 +19,10 @@ from typing import Any
 from ansible_collections.deeplearning.aws.plugins.plugin_utils import _values as v
 from ansible_collections.deeplearning.aws.plugins.plugin_utils._values import Wrong
 
-DATA_SETS = ("cifar10", "mnist", "generated")
+DATA_SETS = ("cifar10", "mnist", "generated", "coco2017")
 ALL = "all"
+TRAINERS = "/opt/deeplearning/trainers"
+"""Ours, on every node."""
 
 _RUN_ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,47}")
 _MEMBER = re.compile(r"deeplearning-(master|worker[1-9][0-9]{0,4})")
@@ -125,6 +127,12 @@ def run_ids(value: Any) -> list[str]:
     return [] if value == ALL else list(v.list_of(run_id)(value))
 
 
+def settings(value: Any) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise Wrong("give a map")
+    return {str(key): content for key, content in value.items()}
+
+
 def environment(value: Any) -> dict[str, str]:
     if not isinstance(value, Mapping):
         raise Wrong("give a map")
@@ -159,7 +167,7 @@ def script_of(given: str, efs_mount: str) -> Script:
     git = _GIT.fullmatch(given)
     if git:
         return Script("git", git["path"], git["url"], git["ref"] or "HEAD")
-    inside = PurePosixPath(given).is_relative_to(efs_mount)
+    inside = any(PurePosixPath(given).is_relative_to(place) for place in (efs_mount, TRAINERS))
     file = Path(given).expanduser()
     if inside and not file.is_file():
         return Script("node", str(PurePosixPath(given)))

@@ -20,6 +20,7 @@ from typing import Any
 
 import yaml
 from ansible_collections.deeplearning.aws.plugins.plugin_utils import _argument_values as a
+from ansible_collections.deeplearning.aws.plugins.plugin_utils import _recipes
 from ansible_collections.deeplearning.aws.plugins.plugin_utils import _values as v
 from ansible_collections.deeplearning.aws.plugins.plugin_utils._values import Wrong
 
@@ -64,6 +65,20 @@ TABLE: Sequence[Argument] = (
         "train.py",
         f"Your own script: a file on this machine, a path on the nodes, or `{a.GIT_FORM}`. Without it, our CIFAR-10 "
         "trainer of the framework.",
+    ),
+    Argument(
+        "recipe",
+        v.text,
+        "maskrcnn",
+        "A recipe: these arguments in a file, ours by its name or one of your own by its path. What is given beside it "
+        "wins.",
+    ),
+    Argument(
+        "recipe_config",
+        a.settings,
+        {"BACKBONE.NORM": "GN"},
+        "Other values for single settings of the recipe's script.",
+        default={},
     ),
     Argument("sync", a.folder, "src", "A folder of this machine that is copied beside a script of this machine."),
     Argument(
@@ -171,6 +186,8 @@ def check(playbook: str, given: Mapping[str, Any], default_framework: str = "", 
     """Arguments by their names to what was given, checked; `None` is what was not given and has no default."""
     values: dict[str, Any] = {}
     problems: list[str] = []
+    if playbook == "train" and (given.get("recipe") or given.get("recipe_config")):
+        given, problems = _with_recipe(given)
     for argument in of_playbook(playbook).values():
         value = given.get(argument.name)
         if value is None or (isinstance(value, str) and not value.strip()):
@@ -189,6 +206,21 @@ def check(playbook: str, given: Mapping[str, Any], default_framework: str = "", 
             problems += rule(values)
         problems += _script(values, efs_mount)
     return Checked(values, problems)
+
+
+def _with_recipe(given: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[str]]:
+    """What the recipe says stands below what was given by hand."""
+    arguments = of_playbook("train")
+    name, changes = given.get("recipe"), given.get("recipe_config") or {}
+    if not name:
+        return given, [sentence(arguments["recipe_config"], changes, "say of which recipe, or leave it out")]
+    if not isinstance(changes, Mapping):
+        return given, []
+    try:
+        recipe = _recipes.arguments(str(name), changes, arguments)
+    except Wrong as wrong:
+        return given, [sentence(arguments["recipe"], name, str(wrong))]
+    return {**recipe, **{key: value for key, value in given.items() if value is not None}}, []
 
 
 def unknown(playbook: str, extra_vars: Mapping[str, Any], foreign: Iterable[str]) -> list[str]:

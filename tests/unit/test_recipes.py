@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
+from ansible_collections.deeplearning.aws.plugins.plugin_utils._arguments import check
 from ansible_collections.deeplearning.aws.plugins.plugin_utils._recipes import arguments, known
 from ansible_collections.deeplearning.aws.plugins.plugin_utils._values import Wrong
 
@@ -76,3 +78,25 @@ def test_an_unknown_recipe_and_changes_of_nothing_are_refused(tmp_path: Path) ->
         arguments("maskcnn", {}, ALLOWED)
     with pytest.raises(Wrong, match="no config that recipe_config could change"):
         arguments(written(tmp_path, "framework: pytorch\n"), {"A": 1}, ALLOWED)
+
+
+def test_what_is_given_by_hand_wins_over_the_recipe() -> None:
+    checked = check("train", {"recipe": "maskrcnn", "env": {"A": "1"}, "recipe_config": {"BACKBONE.NORM": "GN"}})
+    assert checked.problems == []
+    assert checked.values["env"] == {"A": "1"} and checked.values["framework"] == "tensorpack"
+    assert checked.values["script_args"][-1] == "BACKBONE.NORM=GN"
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"recipe": "maskcnn"}, "recipe is maskcnn: there is no such recipe, give maskrcnn or"),
+        ({"framework": "mxnet", "recipe_config": {"A": 1}}, "recipe_config is .*: say of which recipe"),
+        ({"recipe": "maskrcnn", "recipe_config": "A"}, "recipe_config is A: give a map"),
+    ],
+)
+def test_what_is_wrong_with_a_recipe_is_said_among_all_else(given: dict[str, object], says: str) -> None:
+    problems = check("train", {**given, "max_restarts": "x"}).problems
+    assert any(re.match(says, problem) for problem in problems) and any(
+        "max_restarts" in problem for problem in problems
+    )
