@@ -144,9 +144,6 @@ class Reader:
         tagged = tagged_resources(self._aws, self._cluster)
         for kind in (kind for kind in EC2 if kind in tagged):
             self._found[kind] = self._of_ec2(kind)
-        if self._ids("vpc"):
-            for kind in ("internet_gateway", "route_table"):
-                self._found[kind] = self._of_ec2(kind)
         for kind, ids in tagged.items():
             if kind not in EC2:
                 self._found[kind] = [Thing(kind, one) for one in ids]
@@ -174,10 +171,6 @@ class Reader:
     def _of_ec2(self, kind: str) -> list[Thing]:
         type_ = EC2[kind]
         listed = self._list(type_, [tag_filter(CLUSTER_TAG, self._cluster)])
-        if kind in _IN_VPC and self._ids("vpc"):
-            known = {one[type_.id] for one in listed}
-            inside = self._list(type_, [{"Name": _IN_VPC[kind], "Values": self._ids("vpc")}])
-            listed += [one for one in inside if one[type_.id] not in known and _is_half_made(kind, one)]
         groups = frozenset(self.names.groups.values())
         return [thing_of(kind, one, groups) for one in listed]
 
@@ -298,17 +291,6 @@ class Reader:
                 return []
             raise
         return [Thing("bucket", name, name)]
-
-
-_IN_VPC: Mapping[str, str] = {"internet_gateway": "attachment.vpc-id", "route_table": "vpc-id"}
-"""What AWS makes without tags, so that somebody who was interrupted leaves it nameless in the cluster's own VPC."""
-
-
-def _is_half_made(kind: str, listed: Listed) -> bool:
-    """Nobody has named it, and nothing uses it."""
-    if listed.get("Tags"):
-        return False
-    return kind != "route_table" or not listed.get("Associations")
 
 
 def tagged_resources(aws: Aws, cluster: str) -> dict[str, list[str]]:

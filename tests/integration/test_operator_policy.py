@@ -219,10 +219,13 @@ def somebody_changes_things(account: Any) -> None:
     efs.modify_mount_target_security_groups(MountTargetId=target["MountTargetId"], SecurityGroups=[ssh])
 
     table = one(account, "describe_route_tables", "RouteTables", f"{MINE}-private")
+    other = one(account, "describe_route_tables", "RouteTables", f"{MINE}-public")["RouteTableId"]
     gateway = one(account, "describe_internet_gateways", "InternetGateways", f"{MINE}-igw")["InternetGatewayId"]
+    endpoint = one(account, "describe_vpc_endpoints", "VpcEndpoints", f"{MINE}-s3")["VpcEndpointId"]
     ec2.replace_route(RouteTableId=table["RouteTableId"], DestinationCidrBlock="0.0.0.0/0", GatewayId=gateway)
-    by_hand = {"IpProtocol": "tcp", "FromPort": 22, "ToPort": 22, "IpRanges": [{"CidrIp": "192.0.2.7/32"}]}
-    ec2.authorize_security_group_ingress(GroupId=ssh, IpPermissions=[by_hand])
+    association = table["Associations"][0]["RouteTableAssociationId"]
+    ec2.replace_route_table_association(AssociationId=association, RouteTableId=other)
+    ec2.modify_vpc_endpoint(VpcEndpointId=endpoint, RemoveRouteTableIds=[table["RouteTableId"]])
     account.client("autoscaling").suspend_processes(
         AutoScalingGroupName=f"{MINE}-workers", ScalingProcesses=["ReplaceUnhealthy"]
     )

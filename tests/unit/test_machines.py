@@ -1,11 +1,11 @@
-"""Launch templates, Auto Scaling groups and rules for ssh: what is wanted of AWS, as tables."""
+"""Launch templates and Auto Scaling groups: what is wanted of AWS, as tables."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from ansible_collections.deeplearning.aws.plugins.module_utils import _launch, _network, _scaling
+from ansible_collections.deeplearning.aws.plugins.module_utils import _launch, _scaling
 
 MACHINE: dict[str, Any] = {
     "image_id": "ami-1",
@@ -72,42 +72,3 @@ def test_tags_of_instances_are_passed_on_and_the_groups_own_are_not() -> None:
     assert {tag["Key"]: tag["PropagateAtLaunch"] for tag in listed} == {"Name": False, "deeplearning:role": True}
     assert _scaling.missing_tags(listed, listed) == []
     assert _scaling.missing_tags(listed, [{**listed[0], "Value": "x"}, listed[1]]) == [listed[0]]
-
-
-def permission(source: str = "198.51.100.0/24", description: str = "") -> dict[str, Any]:
-    described = {"Description": description} if description else {}
-    return {"IpProtocol": "tcp", "FromPort": 22, "ToPort": 22, "IpRanges": [{"CidrIp": source, **described}]}
-
-
-@pytest.mark.parametrize(
-    ("permissions", "exact", "sources"),
-    [
-        ([], False, [["203.0.113.1/32"]]),
-        ([permission(description=_network.OURS)], False, [["203.0.113.1/32"]]),
-        ([permission()], False, [["203.0.113.1/32"], ["198.51.100.0/24"]]),
-        ([permission()], True, [["203.0.113.1/32"]]),
-        ([permission("203.0.113.1/32", "mine")], False, [["203.0.113.1/32"]]),
-    ],
-)
-def test_rules_for_ssh_keep_what_was_added_by_hand(
-    permissions: list[Any], exact: bool, sources: list[list[str]]
-) -> None:
-    by_hand = _network.rules_by_hand(permissions)
-    rules = _network.ssh_rules(["203.0.113.1/32"], by_hand, exact)
-    assert [rule["cidr_ip"] for rule in rules] == sources
-    assert rules[0]["rule_desc"] == _network.OURS
-
-
-def test_rules_by_hand_of_every_kind_are_understood() -> None:
-    found = _network.rules_by_hand(
-        [
-            {"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": "sg-1", "Description": "bastion"}]},
-            {"IpProtocol": "tcp", "FromPort": 80, "ToPort": 81, "Ipv6Ranges": [{"CidrIpv6": "2001:db8::/32"}]},
-            {"IpProtocol": "udp", "FromPort": 1, "ToPort": 1, "PrefixListIds": [{"PrefixListId": "pl-1"}]},
-        ]
-    )
-    assert found == [
-        {"proto": "all", "group_id": ["sg-1"], "rule_desc": "bastion"},
-        {"proto": "tcp", "from_port": 80, "to_port": 81, "cidr_ipv6": ["2001:db8::/32"]},
-        {"proto": "udp", "from_port": 1, "to_port": 1, "ip_prefix": ["pl-1"]},
-    ]
