@@ -1,0 +1,165 @@
+"""The inventory and the meeting of members on an account: what ansible-inventory shows, what ssh is told."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.fleet import Fleet, fleet, host_key, with_file_system
+from tests.integration.kit import REGION, ROOT, Account
+
+MEET = [
+    {
+        "hosts": "localhost",
+        "connection": "local",
+        "gather_facts": False,
+        "tasks": [
+            {
+                "deeplearning.aws.members": {
+                    "region": REGION,
+                    "cluster": "{{ cluster_name }}",
+                    "folder": "{{ folder }}",
+                    "wait_seconds": "{{ wait | default(0) }}",
+                },
+                "register": "met",
+            },
+            {"ansible.builtin.copy": {"dest": "{{ folder }}/met.json", "content": "{{ met | to_json }}"}},
+        ],
+    }
+]
+
+
+def listed(account: Account, cluster: str, **options: Any) -> dict[str, Any]:
+    """All of the inventory, as `ansible-inventory --list` has it."""
+    file = account.folder / "red.deeplearning.yml"
+    file.write_text(
+        json.dumps({"plugin": "deeplearning.aws.cluster", "cluster": cluster, "folder": str(account.folder), **options})
+    )
+    command = [str(Path(sys.executable).parent / "ansible-inventory"), "-i", str(file), "--list"]
+    ran = subprocess.run(command, cwd=ROOT, env=account.environment, capture_output=True, text=True, check=True)
+    # Ansible marks what it will not run as a template.
+    found: dict[str, Any] = json.loads(ran.stdout, object_hook=lambda one: one.get("__ansible_unsafe", one))
+    return found
+
+
+def meet(account: Account, *arguments: str, code: int = 0, cluster: str = "red", **extra: Any) -> Any:
+    playbook = account.folder / "meet.yml"
+    playbook.write_text(json.dumps(MEET))
+    ran = account.play(str(playbook), *arguments, cluster_name=cluster, folder=str(account.folder), **extra)
+    assert ran.code == code, ran.output
+    return ran
+
+
+@pytest.fixture
+def red(account: Account) -> Fleet:
+    return fleet(account, "red", 2)
+
+
+def test_members_are_met_and_then_reached_by_what_was_told_of_them(account: Account, red: Fleet) -> None:
+    system = with_file_system(red)
+    red.report(red.id(1), "master", gpus=4)
+    for worker in (2, 3):
+        red.report(red.id(worker), "worker")
+
+    # Before anybody has a rank, and in check mode nothing is written.
+    checked = meet(account, "--check")
+    assert checked.changed > 0
+    assert not (account.folder / "red.ssh_config").exists()
+    assert meet(account).changed > 0
+    joining = listed(account, "red")
+    assert joining["joining"]["hosts"] == sorted([red.id(2), red.id(3)])
+
+    red.rank()
+    meet(account)
+    met = json.loads((account.folder / "met.json").read_text())
+    assert met["cluster"] == {
+        "schema": 1,
+        "cluster": "red",
+        "cluster_id": red.groups["members"],
+        "region": REGION,
+        "bucket": red.bucket,
+        "vpc_cidrs": ["10.0.0.0/16"],
+        "master_role_id": red.role_ids["master"],
+        "efs_name": f"{system}.efs.{REGION}.amazonaws.com",
+        "user": "ubuntu",
+    }
+    named = {one["name"]: (one["instance_id"], one["rank"], one["gpus"]) for one in met["members"]}
+    assert named == {
+        "deeplearning-master": (red.id(1), 1, 4),
+        "deeplearning-worker2": (red.id(2), 2, 0),
+        "deeplearning-worker3": (red.id(3), 3, 0),
+    }
+    pinned = (account.folder / "red.known_hosts").read_text().splitlines()
+    assert [line.split(" ", 1)[1] for line in pinned] == [host_key(red.id(number)) for number in (1, 2, 3)]
+
+    inventory = listed(account, "red")
+    assert inventory["workers"]["hosts"] == ["deeplearning-worker2", "deeplearning-worker3"]
+    worker = inventory["_meta"]["hostvars"]["deeplearning-worker2"]
+    assert worker["ansible_ssh_common_args"] == f"-F {account.folder / 'red.ssh_config'}"
+    assert (worker["ansible_user"], worker["deeplearning_gpus"], worker["deeplearning_type"]) == (
+        "ubuntu",
+        1,
+        "g5.xlarge",
+    )
+    # Nothing has changed since.
+    meet(account)
+    assert json.loads((account.folder / "met.json").read_text())["changed"] is False
+
+    # A machine that reports another key is believed, and known by it alone.
+    red.report(red.id(2), "worker", host_keys=[host_key("another")])
+    meet(account)
+    (line,) = [one for one in (account.folder / "red.known_hosts").read_text().splitlines() if red.id(2) in one]
+    assert line.endswith(host_key("another"))
+
+
+def test_who_is_not_known_is_not_connected_to(account: Account, red: Fleet) -> None:
+    """One has reported nonsense, one has not reported and shows nothing on its console."""
+    with_file_system(red)
+    red.report(red.id(1), "master")
+    red.report(red.id(2), "worker", host_keys=["* ssh-ed25519 AAAA"])
+    # A report of somebody else in its place is none of its own.
+    red.report(red.id(3), "master", instance_id=red.id(3))
+    ran = meet(account, code=2)
+    ids = ", ".join(sorted([red.id(2), red.id(3)]))
+    said = " ".join(ran.output.split())
+    assert f"The host keys of {ids} are unknown after 0 s" in said
+    assert f"The report of {red.id(2)} in {red.bucket} is none of ours" in said
+    config = (account.folder / "red.ssh_config").read_text()
+    assert red.id(1) in config
+    assert red.id(2) not in config and red.id(3) not in config
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        ((), "There is no cluster green in us-east-1, there is none: give the name of one, or make it."),
+        (("red",), "There is no cluster green in us-east-1, there is red: give the name of one, or make it."),
+        (("blue", "red"), "there are blue, red: give the name of one, or make it. Example: -e cluster_name=blue"),
+        (("green",), "The cluster green has no machines in us-east-1: ansible-playbook status.yml tells what it has"),
+    ],
+)
+def test_a_cluster_that_is_not_there(account: Account, made: tuple[str, ...], said: str) -> None:
+    for name in made:
+        tags = [{"Key": "deeplearning:cluster", "Value": name}]
+        specification = [{"ResourceType": "vpc", "Tags": tags}]
+        account.client("ec2").create_vpc(CidrBlock="10.0.0.0/16", TagSpecifications=specification)
+    assert said in " ".join(meet(account, cluster="green", code=2).output.split())
+
+
+def test_a_tag_is_never_run(account: Account, red: Fleet) -> None:
+    """As Ansible itself uses the variable, in a playbook on the host."""
+    evil = "{{ lookup('pipe', 'touch " + str(account.folder / "run") + "') }}"
+    master = red.id(1)
+    for key in ("deeplearning:user", "deeplearning:rank", "Name"):
+        red.ec2.create_tags(Resources=[master], Tags=[{"Key": key, "Value": evil}])
+    red.ec2.create_tags(Resources=[red.id(2)], Tags=[{"Key": "deeplearning:rank", "Value": evil}])
+    found = listed(account, "red", compose={"told": "deeplearning_instance_id ~ deeplearning_rank"})
+    assert found["master"]["hosts"] == ["deeplearning-master"]
+    assert "ansible_user" not in found["_meta"]["hostvars"]["deeplearning-master"]
+    assert found["_meta"]["hostvars"]["deeplearning-master"]["told"] == f"{master}1"
+    assert not (account.folder / "run").exists()
