@@ -44,17 +44,15 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         if problems:
             raise AnsibleActionFail(told(problems, "{} settings are wrong:"))
         cluster = _settings.finished(cluster)
-        values = arguments.values
+        values, asked_by = arguments.values, f"{getpass.getuser()}@{socket.gethostname()}"
+        result = {"changed": False, "cluster": cluster, "asked_by": asked_by}
         if playbook == "train":
-            values = _arguments.finished(values, cluster["efs_mount"])
-        # Not shown with -v as everything else is: it may hold what is secret. Whoever needs it, reads the variable.
-        values.pop("env", None)
-        return {
-            "changed": False,
-            "cluster": cluster,
-            "arguments": values,
-            "asked_by": f"{getpass.getuser()}@{socket.gethostname()}",
-        }
+            values = _arguments.finished(arguments, cluster["efs_mount"])
+            result["request"] = _arguments.request(values, arguments.given, asked_by)
+            # Not shown with -v as everything else is: it may hold what is secret. Whoever needs it, reads the variable.
+            env = values.pop("env")
+            result["recipe_env"] = env if "env" not in given else {}
+        return {**result, "arguments": values}
 
     def _resolved(self, names: set[str], variables: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
         """Templates resolved; and what could not be."""

@@ -49,6 +49,14 @@ arguments:
   returned: success
   type: dict
   sample: {"framework": "pytorch", "nodes": 2, "script_args": ["--epochs", "2"]}
+request:
+  description: What the nodes' program is asked for. C(environment) is not in it, nor C(data) that is staged first.
+  returned: for train
+  type: dict
+recipe_env:
+  description: The environment variables of the recipe, if none were given.
+  returned: for train
+  type: dict
 cluster:
   description: The cluster's settings, as M(deeplearning.aws.settings) returns them.
   returned: success

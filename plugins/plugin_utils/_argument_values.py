@@ -19,13 +19,15 @@ from typing import Any
 from ansible_collections.deeplearning.aws.plugins.plugin_utils import _values as v
 from ansible_collections.deeplearning.aws.plugins.plugin_utils._values import Wrong
 
-DATA_SETS = ("cifar10", "mnist", "generated", "coco2017")
+DATA_SETS = ("cifar10", "mnist", "generated")
+"""Staged by whoever asks for them; others are put on the file system beforehand."""
 ALL = "all"
 TRAINERS = "/opt/deeplearning/trainers"
 """Ours, on every node."""
 
 _RUN_ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,47}")
 _MEMBER = re.compile(r"deeplearning-(master|worker[1-9][0-9]{0,4})")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _GIT = re.compile(r"git\+(?P<url>[^@\s]+(@[^@/\s]+)??)(@(?P<ref>[^@:\s]+))?:(?P<path>[^:@\s]+)")
 GIT_FORM = "git+URL@ref:path"
@@ -75,11 +77,19 @@ def data(value: Any) -> str:
     given = v.text(value)
     if given.startswith("s3://"):
         return f"s3://{v.bucket(given)}"
-    if given in DATA_SETS:
-        return given
-    if not given.startswith("/"):
-        raise Wrong(f"give {', '.join(DATA_SETS)}, a path on the nodes that begins with /, or s3://bucket/prefix")
-    return str(PurePosixPath(given))
+    if given.startswith("/"):
+        return str(PurePosixPath(given))
+    if not _NAME.fullmatch(given):
+        raise Wrong(
+            f"give {', '.join(DATA_SETS)}, a folder's name in $EFS_MOUNT/data, a path on the nodes that begins with "
+            "/, or s3://bucket/prefix"
+        )
+    return given
+
+
+def is_staged(given: str) -> bool:
+    """Whether it is brought to the nodes, and not just looked for there."""
+    return given in DATA_SETS or given.startswith("s3://")
 
 
 def data_source(value: Any) -> str:

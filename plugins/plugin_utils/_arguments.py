@@ -111,8 +111,9 @@ TABLE: Sequence[Argument] = (
         "data",
         a.data,
         "generated",
-        "What to train on: cifar10, mnist, generated (made for trying, and always labelled as such), a path on the "
-        "nodes, or s3://bucket/prefix. Staged once. Without it, cifar10 for our trainers, nothing for a script.",
+        "What to train on: cifar10, mnist, generated (made for trying, and always labelled as such) or "
+        "s3://bucket/prefix, which are staged once; a folder's name in `$EFS_MOUNT/data`, or a path on the nodes. "
+        "Without it, cifar10 for our trainers, nothing for a script.",
     ),
     Argument(
         "data_on",
@@ -175,7 +176,10 @@ _REQUIRED = {"stop": ("run_id",), "follow": ("run_id",), "evaluate": ("run_id",)
 @dataclass(frozen=True)
 class Checked:
     values: dict[str, Any]
+    """all arguments; None is what was not given and has no default"""
     problems: list[str]
+    given: frozenset[str] = frozenset()
+    """the names of those that were given, by a recipe too"""
 
 
 def of_playbook(playbook: str) -> dict[str, Argument]:
@@ -183,14 +187,15 @@ def of_playbook(playbook: str) -> dict[str, Argument]:
 
 
 def check(playbook: str, given: Mapping[str, Any], default_framework: str = "", efs_mount: str = "/efs") -> Checked:
-    """Arguments by their names to what was given, checked; `None` is what was not given and has no default."""
+    """Arguments by their names to what was given, checked."""
     values: dict[str, Any] = {}
     problems: list[str] = []
     if playbook == "train" and (given.get("recipe") or given.get("recipe_config")):
         given, problems = _with_recipe(given)
+    given = {name: value for name, value in given.items() if value is not None and str(value).strip()}
     for argument in of_playbook(playbook).values():
         value = given.get(argument.name)
-        if value is None or (isinstance(value, str) and not value.strip()):
+        if value is None:
             values[argument.name] = argument.default
             if argument.name in _REQUIRED.get(playbook, ()):
                 problems.append(f"{argument.name} is not given: say which run. Example: {as_option(argument)}")
@@ -200,12 +205,12 @@ def check(playbook: str, given: Mapping[str, Any], default_framework: str = "", 
         except Wrong as wrong:
             problems.append(sentence(argument, value, str(wrong)))
     if playbook == "train":
-        if values.get("framework", "") is None:
+        if values.get("framework", "") is None and not values.get("resume"):
             values["framework"] = default_framework or None
         for rule in _RULES:
             problems += rule(values)
         problems += _script(values, efs_mount)
-    return Checked(values, problems)
+    return Checked(values, problems, frozenset(given))
 
 
 def _with_recipe(given: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[str]]:
@@ -362,15 +367,41 @@ _RULES: Sequence[Callable[[Mapping[str, Any]], Iterable[str]]] = (
 # --- What is made of them --------------------------------------------------------------------------------------------
 
 
-def finished(values: Mapping[str, Any], efs_mount: str) -> dict[str, Any]:
+_ASKED_AS_GIVEN = (
+    *("framework", "distribution", "script_args", "processes_per_node", "servers", "max_restarts", "run_id", "resume"),
+    *("python", "busy", "runs_dir"),
+)
+
+
+def finished(checked: Checked, efs_mount: str) -> dict[str, Any]:
     """train.yml's arguments, with what follows from others."""
-    done = dict(values)
+    done = dict(checked.values)
     if done["distribution"] in ON_ONE_NODE and not done["sweep"]:
         done["nodes"] = done["nodes"] or 1
     if not done["script"] and not done["data"] and not done["resume"]:
         done["data"] = "cifar10"
+    done["stages"] = bool(done["data"]) and (a.is_staged(done["data"]) or done["data_on"] == "node")
     done["script"] = vars(a.script_of(done["script"], efs_mount)) if done["script"] else None
     return done
+
+
+def request(done: Mapping[str, Any], given: Iterable[str], asked_by: str) -> dict[str, Any]:
+    """What the nodes' program is asked for: what was given, so that a resumed run keeps what was not."""
+    found = {name: done[name] for name in _ASKED_AS_GIVEN if name in given}
+    if done["framework"]:
+        found["framework"] = done["framework"]
+    if found.get("processes_per_node") == "auto":
+        del found["processes_per_node"]
+    if done["nodes"]:
+        found["nodes"] = done["nodes"]
+    script = done["script"]
+    if script and script["kind"] == "node":
+        found["script"] = script["path"]
+    elif script and script["kind"] == "git":
+        found["script"] = f"git+{script['url']}@{script['ref']}:{script['path']}"
+    if done["data"] and not done["stages"]:
+        found["data"] = done["data"]
+    return {**found, "asked_by": asked_by}
 
 
 def repeated(options: Iterable[str], run_id: str = "") -> str:

@@ -31,7 +31,8 @@ def main(argv: list[str]) -> int:
     if asked.verb == "show":
         tell(staging.show(wanted, efs_mount, asked.key))
     elif asked.verb == "receive":
-        tell(staging.receive(wanted, efs_mount, asked.key, iter(lambda: sys.stdin.buffer.read(CHUNK), b"")))
+        chunks = iter(lambda: sys.stdin.buffer.read(CHUNK), b"")
+        tell(staging.receive(wanted, efs_mount, asked.key, chunks, tell))
     else:
         tell({"event": "end", **staging.stage(wanted, efs_mount, tell)})
     return 0

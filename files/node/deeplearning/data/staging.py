@@ -104,14 +104,18 @@ def stage(wanted: Wanted, efs_mount: str, tell: Callable[[dict[str, Any]], None]
     return {**show(wanted, efs_mount), "changed": changed}
 
 
-def receive(wanted: Wanted, efs_mount: str, key: str, chunks: Iterator[bytes]) -> dict[str, Any]:
+def receive(
+    wanted: Wanted, efs_mount: str, key: str, chunks: Iterator[bytes], tell: Callable[[dict[str, Any]], None]
+) -> dict[str, Any]:
     """The rest of a file of the operator's machine, known by its checksum."""
     place = place_of(wanted, efs_mount)
     _make_root(place.root)
     place.incoming.mkdir(exist_ok=True)
+    progress = Progress(tell)
     with open(place.incoming / key, "ab") as out:
         for chunk in chunks:
             out.write(chunk)
+            progress.add(len(chunk))
     return {"path": str(place.incoming / key)}
 
 
@@ -205,7 +209,8 @@ def _named(wanted: Wanted, place: Place, progress: Progress) -> None:
         _fetch(address, file, progress)
         found = md5_of(file)
         if found != part.md5:
-            file.unlink()
+            for wrong in filter(None, (file, sent)):
+                wrong.unlink()
             raise Refusal(
                 f"{part.name} has the checksum {found}, and its publisher says {part.md5}: it was taken away again, "
                 "give another data_source."
