@@ -9,6 +9,7 @@ PRIVATE to the collection: it may change at any time.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -26,6 +27,7 @@ def verdict(seen: Mapping[str, Seen], joining: Iterable[str] = ()) -> dict[str, 
     said = {node: _said(node, result) for node, result in seen.items()}
     checks = [check for node in seen for check in said[node]["checks"]]
     checks += _behind({node: int(answer["generation"]) for node, answer in said.items() if "generation" in answer})
+    checks += _differing({node: answer.get("environments", {}) for node, answer in said.items()})
     checks += [_joining(machine) for machine in joining]
     if not checks:
         fix = "ansible-playbook site.yml makes one, ansible-playbook status.yml says which clusters there are"
@@ -44,7 +46,11 @@ def _said(node: str, result: Seen) -> dict[str, Any]:
         given = [
             {"node": node, **{key: check[key] for key in ("name", "ok", "detail", "fix")}} for check in answer["checks"]
         ]
-        return {"generation": answer["generation"], "checks": [_check(node, "reachable", "", ok=True), *given]}
+        return {
+            "generation": answer["generation"],
+            "environments": dict(answer["environments"]),
+            "checks": [_check(node, "reachable", "", ok=True), *given],
+        }
     except (ValueError, KeyError, TypeError):
         words = str(result.get("stderr") or result.get("msg") or "it gave no answer").strip().splitlines()
         return {"checks": [_check(node, "reachable", words[-1], "ansible-playbook configure.yml")]}
@@ -62,6 +68,22 @@ def _behind(generations: Mapping[str, int]) -> list[Check]:
         for node, number in generations.items()
         if number < newest
     ]
+
+
+def _differing(environments: Mapping[str, Mapping[str, str]]) -> list[Check]:
+    """Frameworks of other versions than most nodes have them."""
+    frameworks = dict.fromkeys(name for installed in environments.values() for name in installed)
+    differing = []
+    for framework in frameworks:
+        versions = {node: installed[framework] for node, installed in environments.items() if framework in installed}
+        usual = Counter(versions.values()).most_common(1)[0][0]
+        fix = f"ansible-playbook train.yml -e framework={framework} installs the same everywhere"
+        differing += [
+            _check(node, "versions", f"its {framework} has other versions than on other nodes", fix)
+            for node, version in versions.items()
+            if version != usual
+        ]
+    return differing
 
 
 def _joining(machine: str) -> Check:

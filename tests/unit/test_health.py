@@ -8,7 +8,7 @@ from typing import Any
 from ansible_collections.deeplearning.aws.plugins.plugin_utils._health import lines, verdict
 
 
-def said(generation: int = 3, **failing: str) -> dict[str, Any]:
+def said(generation: int = 3, torch: str = "a", **failing: str) -> dict[str, Any]:
     names = ("disk", "ssh", "efs")
     checks = [
         {
@@ -19,7 +19,12 @@ def said(generation: int = 3, **failing: str) -> dict[str, Any]:
         }
         for name in names
     ]
-    return {"rc": 0, "stdout": json.dumps({"schema": 1, "node": "x", "generation": generation, "checks": checks})}
+    return {
+        "rc": 0,
+        "stdout": json.dumps(
+            {"schema": 1, "node": "x", "generation": generation, "environments": {"pytorch": torch}, "checks": checks}
+        ),
+    }
 
 
 def failing(result: dict[str, Any]) -> list[tuple[str, str]]:
@@ -71,3 +76,8 @@ def test_of_many_nodes_only_those_with_a_failing_check_are_in_the_table() -> Non
     told = lines("red", verdict({**seen, "deeplearning-worker50": said(disk="full")}))
     assert [line for line in told if "deeplearning-worker50 " in line]
     assert "  and 99 nodes on which all is well" in told and len(told) < 10
+
+
+def test_a_node_with_other_versions_of_a_framework_is_named() -> None:
+    result = verdict({"a": said(), "b": said(torch="b"), "c": said()})
+    assert failing(result) == [("b", "versions")]

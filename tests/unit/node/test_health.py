@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deeplearning import paths
 from deeplearning.health import bandwidth, judging, looking
 from deeplearning.health.bounded import Late, within
 
@@ -141,3 +142,13 @@ def test_a_peer_that_opens_no_port_is_an_error(tmp_path: Path) -> None:
 )
 def test_what_is_due_follows_from_the_type(name: str, floor: float) -> None:
     assert bandwidth.floor(name) == floor
+
+
+def test_versions_are_told_by_the_markers_of_what_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(looking, "ENVIRONMENTS", str(tmp_path))
+    monkeypatch.setattr(paths, "ENVIRONMENTS", str(tmp_path))
+    for name, marker in {"pytorch": '{"requirements_sha256": "abc"}', "mxnet": "[]"}.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / ".deeplearning.json").write_text(marker)
+    (tmp_path / "half").mkdir()
+    assert looking.environments() == {"mxnet": "unknown", "pytorch": "abc"}

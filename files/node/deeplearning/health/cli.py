@@ -72,6 +72,7 @@ def _check(given: argparse.Namespace) -> int:
         "schema": 1,
         "node": own.alias if own else "",
         "generation": members.generation if members else 0,
+        "environments": looking.environments(),
         "checks": [dataclasses.asdict(check) for check in checks],
     }
     print(json.dumps(answer))

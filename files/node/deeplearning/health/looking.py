@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import socket
@@ -11,7 +12,9 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from deeplearning.environment import installed
 from deeplearning.health.bounded import Late, within
+from deeplearning.paths import ENVIRONMENTS
 
 EFS_SECONDS = 20.0
 KEPT_SECONDS = 3600
@@ -107,6 +110,18 @@ def _says(file: Path, word: str) -> bool:
         return file.read_text() == word
     except FileNotFoundError:
         return False
+
+
+def environments() -> dict[str, str]:
+    """Each framework that is installed here, and a word that is the same wherever the very same versions are."""
+    found = {}
+    for name in installed():
+        try:
+            marker = json.loads(Path(ENVIRONMENTS, name, ".deeplearning.json").read_text())
+            found[name] = str(marker["requirements_sha256"])
+        except (OSError, ValueError, KeyError, TypeError):
+            found[name] = "unknown"
+    return found
 
 
 def problem_of(error: Exception) -> str:
