@@ -1,0 +1,83 @@
+#!/usr/bin/python
+# Copyright: (c) 2026, the deeplearning.aws contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: mount_target
+short_description: Wait until a file system can be reached, and say what is in the way
+version_added: 1.0.0
+description:
+  - Runs on the machine that is to mount it. Waits until the name of the file system is resolved and its mount target
+    answers on port 2049.
+  - If that has not come about in time, it says which of three things is wrong. There may be no mount target in the
+    machine's zone, a security group may be in the way, or DNS of the VPC may not work.
+author:
+  - The deeplearning.aws contributors (@deeplearning-aws)
+options:
+  name:
+    description: The DNS name of the file system.
+    type: str
+    required: true
+  own_name:
+    description:
+      - The machine's own private DNS name. Where that cannot be resolved either, DNS is what is wrong.
+      - Without it, what the machine calls itself.
+    type: str
+    default: ""
+  timeout:
+    description: How many seconds to wait at most.
+    type: int
+    default: 120
+attributes:
+  check_mode:
+    description: Can run in check mode; it never changes anything.
+    support: full
+"""
+
+EXAMPLES = r"""
+- name: Wait for the file system
+  deeplearning.aws.mount_target:
+    name: fs-0123456789abcdef0.efs.us-east-1.amazonaws.com
+    own_name: ip-10-0-0-4.ec2.internal
+"""
+
+RETURN = r"""
+cause:
+  description: What was in the way, C(mount_target), C(security_group) or C(dns).
+  returned: failure
+  type: str
+  sample: security_group
+"""
+
+import socket
+import time
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.deeplearning.aws.plugins.module_utils._mount_target import obstacle
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "name": {"type": "str", "required": True},
+            "own_name": {"type": "str", "default": ""},
+            "timeout": {"type": "int", "default": 120},
+        },
+        supports_check_mode=True,
+    )
+    given = module.params
+    own_name = given["own_name"] or socket.getfqdn()
+    deadline = time.monotonic() + given["timeout"]
+    while True:
+        found = obstacle(given["name"], own_name, deadline - time.monotonic())
+        if found is None:
+            module.exit_json(changed=False)
+        if time.monotonic() >= deadline:
+            module.fail_json(msg=f"After {given['timeout']} s: {found.words}", cause=found.cause)
+        time.sleep(1)
+
+
+if __name__ == "__main__":
+    main()
