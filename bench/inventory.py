@@ -69,7 +69,7 @@ print(json.dumps(spent))
 
 
 def processor(account: Account, file: Path) -> tuple[float, int]:
-    """Seconds of `ansible-inventory --list`, and how many hosts it has found. The local cloud is in this process and does
+    """Seconds of `ansible-inventory --list`, and how many hosts it has found. The local cloud, in this process, does
     not count."""
     command = [str(Path(sys.executable).parent / "ansible-inventory"), "-i", str(file), "--list"]
     environment = account.environment | {"ANSIBLE_INVENTORY_ENABLED": json.loads(file.read_text())["plugin"]}
