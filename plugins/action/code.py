@@ -34,8 +34,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         if self._task.check_mode:
             return {"changed": True, "path": place, "script": packed.script}
         # All in one: nothing is looked up on the node and no module is sent there for a few kilobytes.
-        folder = shlex.quote(place)
-        unpack = f"umask 022 && mkdir -p {folder} && tar -xzf - --no-same-owner -C {folder}"
+        into, folder = shlex.quote(given["into"]), shlex.quote(place)
+        unpack = f"umask 022 && mkdir -p -m 1777 {into} && mkdir {folder} && tar -xzf - --no-same-owner -C {folder}"
         command = f"{unpack} || {{ rm -rf {folder}; exit 1; }}"
         ran = self._low_level_execute_command(command, sudoable=False, in_data=packed.archive)
         if ran["rc"]:

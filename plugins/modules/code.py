@@ -22,7 +22,7 @@ options:
     description: A folder whose content goes along. A script within it keeps its place there, another lies beside it.
     type: path
   into:
-    description: Where the new folder is made.
+    description: Where the new folder is made. If need be it is made first, for all, like F(/tmp).
     type: str
     required: true
 attributes:
@@ -42,7 +42,7 @@ EXAMPLES = r"""
   deeplearning.aws.code:
     script: train.py
     folder: src
-    into: /efs/runs/red/.incoming
+    into: /efs/.incoming
   register: sent
 """
 
@@ -51,7 +51,7 @@ path:
   description: The new folder.
   returned: success
   type: str
-  sample: /efs/runs/red/.incoming/0f3c
+  sample: /efs/.incoming/0f3c
 script:
   description: Where the script is in it.
   returned: success

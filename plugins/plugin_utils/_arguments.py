@@ -316,7 +316,7 @@ def _sweep(values: Mapping[str, Any]) -> Iterable[str]:
 
 def _resume(values: Mapping[str, Any]) -> Iterable[str]:
     resume = values.get("resume")
-    for name in ("run_id", "script", "runs_dir"):
+    for name in ("run_id", "framework", "distribution", "script", "sync", "recipe", "runs_dir"):
         if resume and values.get(name):
             yield f"{name} is given together with resume: {resume} goes on as the run that it is, leave it out"
 
