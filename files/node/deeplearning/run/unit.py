@@ -1,0 +1,194 @@
+"""`run unit`: what deeplearning-run@ID.service on the master does, from waiting for nodes to writing the result.
+
+It ends with 0 whenever there is a result: that a training failed is no fault of the service.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from types import FrameType
+from typing import Any
+
+from deeplearning import Refusal
+from deeplearning.config import Config
+from deeplearning.run import units
+from deeplearning.run.attempt import FAILED, FINISHED, LOST, STOPPED, Attempt, Outcome
+from deeplearning.run.folder import Folder, existing, moment
+from deeplearning.run.placing import Placing, Superseded
+from deeplearning.run.record import Record
+
+RESULT_TRIES = 30
+"""Times, a second apart: a full file system may get room."""
+
+
+class Unit:
+    def __init__(self, config: Config, folder: Folder) -> None:
+        self.config, self.folder = config, folder
+        self.run = folder.run()
+        self.record = Record(folder)
+        self._told = False
+        signal.signal(signal.SIGTERM, self._tell)
+
+    def _tell(self, number: int, frame: FrameType | None) -> None:
+        self._told = True
+
+    def told(self) -> bool:
+        return self._told
+
+    def go(self) -> None:
+        self._close_what_broke_off()
+        restarts = 0
+        while True:
+            number = self.folder.attempts()
+            try:
+                outcome = self._attempt(number, first=not self.attempts)
+            except Superseded:
+                print("another machine is the master now: the run is its own", file=sys.stderr)
+                return
+            except (Refusal, OSError) as trouble:
+                self._end(FAILED, 1, None, str(trouble))
+                return
+            if self._told and outcome.cause != FINISHED and units.is_going_down() and not self._asked_to_stop():
+                return  # with the machine: it is gone on with after the boot
+            if outcome.cause != LOST:
+                self._end(outcome.cause, outcome.exit_code, outcome.first_failure, "", outcome)
+                return
+            lost = "; ".join(f"{node}: {why}" for node, why in outcome.lost.items())
+            restarts = sum(each["cause"] == LOST for each in self.attempts)
+            if restarts > self.run["max_restarts"]:
+                sentence = f"{lost}. It was started again {self.run['max_restarts']} times, which is max_restarts"
+                self._end(FAILED, outcome.exit_code, outcome.first_failure, sentence, outcome)
+                return
+            self.record.enter("recovering", f"lost {lost}")
+
+    @property
+    def attempts(self) -> list[dict[str, Any]]:
+        attempts: list[dict[str, Any]] = self.record.state["attempts"]
+        return attempts
+
+    def _asked_to_stop(self) -> bool:
+        return self.folder.read("stop.json") is not None
+
+    def _close_what_broke_off(self) -> None:
+        """A start without an end: this master went down under it, or is in another's place."""
+        for attempt in self.attempts:
+            if attempt["ended"] is None:
+                attempt.update(ended=moment(), exit_code=1, cause=LOST)
+
+    def _attempt(self, number: int, first: bool) -> Outcome:
+        waiting = "waiting" if first else "recovering"
+        if first:
+            self.record.enter(waiting)
+        placing = Placing(
+            self.config,
+            self.folder,
+            self.run,
+            first,
+            reserve=self._reserve,
+            said=lambda reason: self.record.enter(waiting, reason),
+            told=self.told,
+        )
+        place = placing.wait()
+        if place is None:
+            return Outcome(STOPPED, 0, progress=self.record.state["progress"])
+        attempt: dict[str, Any] = {
+            "started": moment(),
+            "ended": None,
+            "generation": place.generation,
+            "exit_code": None,
+            "cause": None,
+        }
+        self.attempts.append(attempt)
+        outcome = Attempt(number, self.config, self.folder, self.run, place, self.record, self.told).go()
+        attempt.update(ended=moment(), exit_code=outcome.exit_code, cause=outcome.cause)
+        self.record.save()
+        return outcome
+
+    def _reserve(self, nodes: list[str]) -> None:
+        self.record.state["nodes"] = nodes
+        self.record.save()
+
+    def _end(
+        self,
+        state: str,
+        code: int,
+        failure: dict[str, Any] | None,
+        reason: str,
+        outcome: Outcome | None = None,
+    ) -> None:
+        last = outcome.progress if outcome else None
+        result = {
+            "run_id": self.folder.id,
+            "state": state,
+            "exit_code": code,
+            "attempts": self.attempts,
+            "first_failure": failure,
+            "samples_per_second": (last or {}).get("samples_per_second"),
+            "final": last or self.record.state["progress"] or {},
+            "unanswered": sorted(outcome.lost) if outcome else [],
+            "sentence": sentence(self.folder.id, state, code, failure, reason),
+        }
+        self._keep(result)
+        self.record.state.update(nodes=[], state=state, reason=reason)
+        self.record.save()
+        keys = ("state", "exit_code", "first_failure", "sentence")
+        self.record.event("end", **{key: result[key] for key in keys})
+
+    def _keep(self, result: dict[str, Any]) -> None:
+        for _ in range(RESULT_TRIES):
+            try:
+                self.folder.write("result.json", result)
+                return
+            except OSError as error:
+                self.record.complain(error)
+                if self._told:
+                    break
+                time.sleep(1)
+        print(f"the result could not be kept: {result['sentence']}", file=sys.stderr)
+
+
+def sentence(run_id: str, state: str, code: int, failure: dict[str, Any] | None, reason: str) -> str:
+    if state == FINISHED:
+        return f"run {run_id} has finished"
+    if state == STOPPED:
+        return f"run {run_id} was stopped"
+    where = ""
+    if failure:
+        what = "rank" if failure["role"] == "worker" else failure["role"]
+        where = f" ({failure['node']}, {what} {failure['rank']})"
+    return f"run {run_id} ended with {code}{where}{f': {reason}' if reason else ''}"
+
+
+def watch_over(run_id: str, config: Config) -> int:
+    folder = existing(config, run_id)
+    if folder.result() is None:
+        Unit(config, folder).go()
+    return 0
+
+
+def clean(run_id: str, config: Config) -> int:
+    """After the unit, however it ended: nothing of the run is left on any node."""
+    from deeplearning.run.create import planned
+    from deeplearning.run.survey import still_there
+
+    folder = existing(config, run_id)
+    if folder.attempts():
+        nodes = planned(run_id, config).nodes
+        still_there([(node.name, "", node.name == "deeplearning-worker1") for node in nodes], run_id)
+    return 0
+
+
+def recover(config: Config) -> int:
+    """At boot: runs that this cluster's master, this machine or the one before it, has left without an end."""
+    from deeplearning.run.folder import all_runs
+
+    if config.role != "master":
+        return 0
+    for folder in all_runs(config):
+        state = folder.state()
+        left = state and folder.result() is None and folder.read("stop.json") is None
+        if left and folder.run()["cluster_id"] == config.cluster_id and not units.is_active(folder.id):
+            units.start(folder.id)
+    return 0

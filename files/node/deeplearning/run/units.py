@@ -1,0 +1,61 @@
+"""The systemd units of a run: one that watches over it on the master, and one for each start on each node."""
+
+from __future__ import annotations
+
+import subprocess
+
+from deeplearning import Refusal
+from deeplearning.run.identity import as_root
+
+
+def watching(run_id: str) -> str:
+    return f"deeplearning-run@{run_id}.service"
+
+
+def working(run_id: str, attempt: int) -> str:
+    """Where mpirun and its daemons, and so all processes of a start, live. No run's id has a colon."""
+    return f"deeplearning-run-{run_id}:{attempt}.service"
+
+
+def working_ones(run_id: str) -> str:
+    """A pattern for systemctl: those of any start of this run and of no other."""
+    return f"deeplearning-run-{run_id}:*.service"
+
+
+def is_active(run_id: str) -> bool:
+    done = subprocess.run(
+        ["systemctl", "is-active", watching(run_id)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    return done.stdout.strip() in ("active", "activating", "deactivating", "reloading")
+
+
+def active_runs() -> list[str]:
+    """Ids of the runs that this master watches over."""
+    done = subprocess.run(
+        ["systemctl", "list-units", "--plain", "--no-legend", "--all", "deeplearning-run@*"],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    lines = [line.split() for line in done.stdout.splitlines()]
+    going = [words[0] for words in lines if len(words) > 2 and words[2] in ("active", "activating", "deactivating")]
+    return [name[len("deeplearning-run@") : -len(".service")] for name in going]
+
+
+def start(run_id: str) -> None:
+    done = subprocess.run(as_root("systemctl", "start", watching(run_id)), stderr=subprocess.PIPE, text=True)
+    if done.returncode:
+        raise Refusal(f"systemd did not start {watching(run_id)}: {done.stderr.strip()}")
+
+
+def stop(run_id: str) -> None:
+    done = subprocess.run(as_root("systemctl", "stop", watching(run_id)), stderr=subprocess.PIPE, text=True)
+    if done.returncode:
+        raise Refusal(f"systemd did not stop {watching(run_id)}: {done.stderr.strip()}")
+
+
+def is_going_down() -> bool:
+    """This machine: then a run that is told to end is not meant to."""
+    done = subprocess.run(
+        ["systemctl", "is-system-running"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    return done.stdout.strip() == "stopping"
