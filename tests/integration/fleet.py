@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from tests.integration.kit import REGION, Account
@@ -144,6 +145,17 @@ def with_file_system(made: Fleet) -> str:
     )
     efs.create_mount_target(FileSystemId=system, SubnetId=made.subnet, SecurityGroups=[made.groups["efs"]])
     return system
+
+
+def meeting(folder: Path) -> str:
+    """A playbook that meets the members of `cluster_name`, waits for nobody, and leaves what it learned in met.json."""
+    members = {"region": REGION, "cluster": "{{ cluster_name }}", "folder": str(folder), "wait_seconds": 0}
+    met = {"dest": str(folder / "met.json"), "content": "{{ met | to_json }}"}
+    tasks = [{"deeplearning.aws.members": members, "register": "met"}, {"ansible.builtin.copy": met}]
+    play = {"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": tasks}
+    playbook = folder / "meet.yml"
+    playbook.write_text(json.dumps([play]), encoding="utf-8")
+    return str(playbook)
 
 
 def wait_until(there: Callable[[], bool]) -> None:

@@ -10,28 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.integration.fleet import Fleet, fleet, host_key, with_file_system
+from tests.integration.fleet import Fleet, fleet, host_key, meeting, with_file_system
 from tests.integration.kit import REGION, ROOT, Account
-
-MEET = [
-    {
-        "hosts": "localhost",
-        "connection": "local",
-        "gather_facts": False,
-        "tasks": [
-            {
-                "deeplearning.aws.members": {
-                    "region": REGION,
-                    "cluster": "{{ cluster_name }}",
-                    "folder": "{{ folder }}",
-                    "wait_seconds": "{{ wait | default(0) }}",
-                },
-                "register": "met",
-            },
-            {"ansible.builtin.copy": {"dest": "{{ folder }}/met.json", "content": "{{ met | to_json }}"}},
-        ],
-    }
-]
 
 
 def listed(account: Account, cluster: str, **options: Any) -> dict[str, Any]:
@@ -48,9 +28,7 @@ def listed(account: Account, cluster: str, **options: Any) -> dict[str, Any]:
 
 
 def meet(account: Account, *arguments: str, code: int = 0, cluster: str = "red", **extra: Any) -> Any:
-    playbook = account.folder / "meet.yml"
-    playbook.write_text(json.dumps(MEET))
-    ran = account.play(str(playbook), *arguments, cluster_name=cluster, folder=str(account.folder), **extra)
+    ran = account.play(meeting(account.folder), *arguments, cluster_name=cluster, **extra)
     assert ran.code == code, ran.output
     return ran
 

@@ -16,6 +16,7 @@ from botocore.exceptions import ClientError
 from moto.backends import get_backend
 
 from localcloud.api.images import BASE
+from tests.integration.fleet import meeting
 from tests.integration.kit import CLOUD_HALF
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -164,6 +165,8 @@ def test_all_playbooks_run_with_it_and_need_all_of_it(account: Any, person: Any)
     assert again.changed == 0, again.output
     roles.add(again)
 
+    # Machines that do not boot show no host keys.
+    play(person, meeting(account.folder), code=2)
     play(person, "status.yml")
     play(person, "audit.yml")
     play(person, "audit.yml", audit="all")
