@@ -124,7 +124,7 @@ class Placing:
                 members = read_applied()
                 this_member(members)
             except Refusal as refusal:
-                self.superseded_or_early(str(refusal))
+                self.wait_for_members(str(refusal))
                 continue
             if members.published_by != instance_id():
                 raise Superseded
@@ -134,8 +134,9 @@ class Placing:
             time.sleep(0.5)
         return None
 
-    def superseded_or_early(self, sentence: str) -> None:
-        if self.first or time.monotonic() - self.since > PATIENCE:
+    def wait_for_members(self, sentence: str) -> None:
+        """A master that has just booted has no list yet."""
+        if not self.patient:
             raise Refusal(sentence)
         self.said(sentence)
         time.sleep(1)
@@ -193,7 +194,8 @@ class Placing:
         unfit = [each for each in found if each.problem]
         silent = [each for each in unfit if each.node is None]
         if unfit and (self.patient and silent or self.first or len(unfit) == len(found)):
-            return self.not_yet(unfit, silent)
+            self.not_yet(unfit, silent)
+            return None
         here = this_member(members).alias
         sound = [each for each in found if not each.problem]
         self.reserve([each.member.alias for each in sound])

@@ -84,7 +84,7 @@ class Plan:
 
 def made(options: Options, nodes: Sequence[Node]) -> Plan:
     laid_out = LAYOUTS[options.distribution](options, nodes)
-    processes = []
+    processes: list[Process] = []
     for node in nodes:
         mine = [process for process in laid_out if process.node == node.name]
         if node.ports and len(mine) >= len(node.ports):
@@ -114,7 +114,7 @@ def workers(options: Options, nodes: Sequence[Node], share_gpus: bool = True) ->
     if options.processes_per_node is None and len(counts) > 1:
         each = ", ".join(f"{node.name} has {node.gpus}" for node in nodes)
         raise Refusal(f"The numbers of GPUs differ ({each}): give processes_per_node. Example: processes_per_node=1")
-    processes = []
+    processes: list[Process] = []
     for node in nodes:
         count = options.processes_per_node or node.gpus or 1
         for local in range(count):
