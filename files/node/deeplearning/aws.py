@@ -19,6 +19,8 @@ class Aws:
         from botocore.session import Session
 
         self._session = Session()
+        # Older SDKs ask a far region otherwise, which a subnet with endpoints alone does not reach.
+        self._session.set_config_variable("sts_regional_endpoints", "regional")
         self._settings = Config(
             region_name=region,
             connect_timeout=5,

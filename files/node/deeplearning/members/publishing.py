@@ -141,7 +141,11 @@ class Publisher:
             place.key: kept[place.key][1] for place in wanted.values() if kept.get(place.key, [""])[0] == place.mark
         }
         answers = self._cloud.reports(place.key for place in wanted.values() if place.key not in known)
-        left_out = [str(answer) for answer in answers.values() if isinstance(answer, Refusal)]
+        left_out = [
+            f"{answer} That machine is left out until it reports again."
+            for answer in answers.values()
+            if isinstance(answer, Refusal)
+        ]
         known.update({key: answer for key, answer in answers.items() if not isinstance(answer, Refusal)})
         if answers:
             marks = {place.key: [place.mark, known[place.key]] for place in wanted.values() if place.key in known}
