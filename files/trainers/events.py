@@ -20,8 +20,7 @@ class EventsFile:
     def __init__(self, folder: Path, first_step: int) -> None:
         """What earlier files have from this step on is no longer shown: it is done again."""
         folder.mkdir(parents=True, exist_ok=True)
-        name = f"events.out.tfevents.{time.time():.0f}.{socket.gethostname()}.{os.getpid()}"
-        self._file = open(folder / name, "ab")  # noqa: SIM115 (open as long as this is)
+        self._path = folder / f"events.out.tfevents.{time.time():.0f}.{socket.gethostname()}.{os.getpid()}"
         started = _varint_field(1, 1)
         self._write(0, _bytes_field(3, FILE_VERSION))
         self._write(first_step, _bytes_field(7, started))
@@ -36,8 +35,9 @@ class EventsFile:
     def _write(self, step: int, what: bytes) -> None:
         event = b"\x09" + struct.pack("<d", time.time()) + _varint_field(2, step) + what
         length = struct.pack("<Q", len(event))
-        self._file.write(length + _checksum(length) + event + _checksum(event))
-        self._file.flush()
+        # Closed each time: only so does a reader on another node of a network file system see it.
+        with open(self._path, "ab") as file:
+            file.write(length + _checksum(length) + event + _checksum(event))
 
 
 def _varint(number: int) -> bytes:

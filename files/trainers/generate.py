@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Makes images in the form of CIFAR-10 or MNIST that a network can learn, where the real ones cannot be had.
 
-Each class is a coarse pattern of its own; each image is its class's pattern, moved about and under noise. What comes out
-is marked by a file GENERATED: accuracies on it say that training works, and nothing about CIFAR-10.
+Each class is a coarse pattern of its own; each image is its class's pattern, moved about and under noise. What comes
+out is marked by a file GENERATED: accuracies on it say that training works, and nothing about CIFAR-10.
 """
 
 from __future__ import annotations
@@ -119,10 +119,8 @@ def main(words: list[str] | None = None) -> int:
         asking.error(f"--train is {asked.train}, --test is {asked.test}: give 1 or more. Example: --train 5000")
     write_as, side, planes = FORMATS[asked.format]
     asked.folder.mkdir(parents=True, exist_ok=True)
-    marker = (
-        f"Made by generate.py {asked.train} + {asked.test}, seed {asked.seed}, skew {asked.skew}: not real images.\n"
-    )
-    write(asked.folder / "GENERATED", [marker.encode()])
+    made = f"{asked.train} + {asked.test} images, seed {asked.seed}, skew {asked.skew}"
+    write(asked.folder / "GENERATED", [f"Made by generate.py, not real: {made}.\n".encode()])
     train = list(images(asked.train, side, planes, f"train {asked.seed}", asked.skew))
     test = list(images(asked.test, side, planes, f"test {asked.seed}", 1))
     write_as(asked.folder, train, test)
