@@ -36,7 +36,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         # All in one: nothing is looked up on the node and no module is sent there for a few kilobytes.
         into, folder = shlex.quote(given["into"]), shlex.quote(place)
         unpack = f"umask 022 && mkdir -p -m 1777 {into} && mkdir {folder} && tar -xzf - --no-same-owner -C {folder}"
-        command = f"{unpack} || {{ rm -rf {folder}; exit 1; }}"
+        # What no run has taken in was refused, long ago.
+        tidy = f"find {into} -mindepth 1 -maxdepth 1 -mmin +60 -exec rm -rf {{}} +"
+        command = f"{unpack} && {tidy} || {{ rm -rf {folder}; exit 1; }}"
         ran = self._low_level_execute_command(command, sudoable=False, in_data=packed.archive)
         if ran["rc"]:
             said = ran["stderr"].strip().splitlines()

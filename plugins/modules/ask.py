@@ -9,7 +9,7 @@ module: ask
 short_description: Ask the program on a node
 version_added: 1.0.0
 description:
-  - Runs C(deeplearning ...) on a node that is a member of a cluster, and returns the JSON object that it prints.
+  - Runs C(deeplearning ...) on a node that is a member of a cluster, and returns what it prints.
   - What the program refuses is the sentence that the task fails with.
   - Nothing is copied to the node and no Python is looked for, so it takes a fraction of what a module takes.
 author:
@@ -48,7 +48,8 @@ EXAMPLES = r"""
 
 RETURN = r"""
 answer:
-  description: What the program printed. Empty for what writes in check mode.
+  description:
+    - What the program printed, a JSON object; or C(said), if it was words for people. Empty for what writes in check mode.
   returned: success
   type: dict
 """

@@ -150,9 +150,9 @@ def environment(value: Any) -> dict[str, str]:
     for name, content in value.items():
         if not _VARIABLE.fullmatch(str(name)):
             raise Wrong(f"{v.shown(str(name))} cannot be the name of a variable, give letters, digits and underscores")
-        if isinstance(content, list | dict) or content is None:
-            raise Wrong(f"of {name}, give a text")
-        found[str(name)] = str(content).lower() if isinstance(content, bool) else str(content)
+        if isinstance(content, bool | list | dict) or content is None:
+            raise Wrong(f"of {name}, give a text, within quotes")
+        found[str(name)] = str(content)
     return found
 
 

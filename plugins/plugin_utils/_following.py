@@ -40,6 +40,7 @@ class Follower:
     done: float | None = None
     """how much of it is done, 0 to 1"""
     _ranks: int = 0
+    _began: float = 0.0
 
     def take(self, event: Mapping[str, Any]) -> list[str]:
         """What is to be said of it."""
@@ -49,6 +50,8 @@ class Follower:
         return tell(event) if tell else []
 
     def _state(self, event: Mapping[str, Any]) -> list[str]:
+        if event.get("state") == "running":
+            self._began = event.get("time", 0.0)
         what = _STATES.get(str(event.get("state")), str(event.get("state")))
         reason = event.get("reason") or ""
         return [f"{self.run_id} {what}" + (f": {reason}" if reason else "")]
@@ -69,7 +72,10 @@ class Follower:
 
     def _progress(self, event: Mapping[str, Any]) -> list[str]:
         self.status = progress(event, self._ranks)
-        self.done = _share(event)
+        self.done = None
+        if event.get("seconds_left") is not None and self._began:
+            gone = event["time"] - self._began
+            self.done = gone / ((gone + event["seconds_left"]) or 1)
         return []
 
     def _output(self, event: Mapping[str, Any]) -> list[str]:
@@ -79,9 +85,9 @@ class Follower:
         return [str(event.get("text", ""))]
 
     def _end(self, event: Mapping[str, Any]) -> list[str]:
-        self.end = dict(event)
-        failure = event.get("first_failure") or {}
-        tail = failure.get("tail") or []
+        failure = dict(event.get("first_failure") or {})
+        tail = failure.pop("tail", None) or []
+        self.end = {**event, "first_failure": failure or None}
         if not tail:
             return []
         where = f"{failure.get('node')}, {failure.get('role')} {failure.get('rank')}"
@@ -94,12 +100,10 @@ def _counted(roles: list[str]) -> str:
 
 
 def progress(event: Mapping[str, Any], ranks: int) -> str:
-    """Such as `epoch 2 of 5, step 120, loss 1.2346, accuracy 56.1 %, 812 samples/s, 0:42 left`; what nobody wrote is left
-    out."""
+    """Such as `epoch 2, step 120, loss 1.2346, accuracy 56.1 %, 812 samples/s, 0:42 left`, less what nobody wrote."""
     parts = []
     if event.get("epoch") is not None:
-        of = f" of {event['epochs']}" if event.get("epochs") else ""
-        parts.append(f"epoch {event['epoch']}{of}")
+        parts.append(f"epoch {event['epoch']}")
     if event.get("step") is not None:
         parts.append(f"step {event['step']}")
     if event.get("loss") is not None:
@@ -115,12 +119,3 @@ def progress(event: Mapping[str, Any], ranks: int) -> str:
     if event.get("seconds_left") is not None:
         parts.append(f"{clock(event['seconds_left'])} left")
     return ", ".join(parts)
-
-
-def _share(event: Mapping[str, Any]) -> float | None:
-    done, left = event.get("seconds"), event.get("seconds_left")
-    if done is not None and left is not None and done + left > 0:
-        return float(done / (done + left))
-    if event.get("epoch") is not None and event.get("epochs"):
-        return min(1.0, float(event["epoch"]) / float(event["epochs"]))
-    return None

@@ -39,16 +39,10 @@ def command(words: Sequence[str]) -> str:
 
 
 def answer(host: str, code: int, stdout: str, stderr: str) -> dict[str, Any]:
-    """The one JSON object that it prints."""
+    """The one JSON object that it prints; of words for people, these as `said`."""
     if code:
         raise trouble(host, code, stderr)
-    try:
-        found = json.loads(stdout)
-    except ValueError:
-        found = None
-    if not isinstance(found, dict):
-        raise Trouble(f"{host} answered what is no JSON object: {stdout.strip()[:200]!r}")
-    return found
+    return dict(event(stdout)) or {"said": stdout.strip()}
 
 
 def trouble(host: str, code: int, stderr: str) -> Trouble:
