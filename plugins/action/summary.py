@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.deeplearning.aws.plugins.module_utils._aws import AwsProblem
 from ansible_collections.deeplearning.aws.plugins.module_utils._estate_reading import Reader
-from ansible_collections.deeplearning.aws.plugins.plugin_utils import _looking, _summary
+from ansible_collections.deeplearning.aws.plugins.plugin_utils import _inventory, _looking, _summary, _trust
 
 ARGUMENTS: dict[str, dict[str, Any]] = {
     **_looking.SPEC,
@@ -52,6 +53,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 next=given["next"],
                 failure=given["failure"],
                 again=_looking.again(),
+                way=_inventory.way_of(_trust.JUMP, _trust.files(_folder(task_vars or {}), given["cluster"])[1]),
             ),
         )
         written = not self._task.check_mode and self._write(file, summary)
@@ -67,3 +69,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             Display().warning(f"The summary cannot be written to {file}: {error.strerror}.")
             return False
         return True
+
+
+def _folder(task_vars: Mapping[str, Any]) -> Path:
+    """Where `members` puts its files; the inventory hands it on."""
+    return Path(str(task_vars.get("deeplearning_folder", ".deeplearning"))).absolute()

@@ -22,6 +22,9 @@ from ansible_collections.deeplearning.aws.plugins.module_utils._estate import (
     counted,
     remains,
 )
+from ansible_collections.deeplearning.aws.plugins.module_utils._names import MASTER_HOST
+from ansible_collections.deeplearning.aws.plugins.plugin_utils._inventory import Way
+from ansible_collections.deeplearning.aws.plugins.plugin_utils._trust import JUMP
 from ansible_collections.deeplearning.aws.plugins.plugin_utils._writing import replaced
 
 SCHEMA = 1
@@ -38,6 +41,8 @@ class Given:
     failure: str = ""
     again: str = ""
     """options of this command line that every other one needs as well"""
+    way: Way = field(default_factory=lambda: Way(JUMP))
+    """ssh's configuration, if there is one"""
 
 
 def default_file(cluster: str) -> str:
@@ -95,7 +100,7 @@ def summary_of(estate: Estate, health: Health, given: Given) -> dict[str, Any]:
         "master": master,
         "user": given.user,
         "private_key_file": given.private_key_file,
-        "ssh": ssh_line(master.get("public_ip", ""), given),
+        "ssh": ssh_line(master, given),
         "hourly": dict(given.hourly),
         "next": next_command(state, given),
         "destroy": destroy_command(estate.cluster, given.again),
@@ -127,7 +132,11 @@ def _master(estate: Estate, groups: Mapping[str, Thing]) -> dict[str, str]:
     return {}
 
 
-def ssh_line(address: str, given: Given) -> str:
+def ssh_line(master: Mapping[str, str], given: Given) -> str:
+    """With pinned host keys, where the master has been met."""
+    if master.get("instance_id") in given.way.known:
+        return f"ssh -F {shlex.quote(given.way.config)} {MASTER_HOST}"
+    address = master.get("public_ip", "")
     if not address:
         return ""
     key = f" -i {shlex.quote(given.private_key_file)}" if given.private_key_file else ""

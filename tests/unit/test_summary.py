@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible_collections.deeplearning.aws.plugins.module_utils._estate import Estate, Health, Thing
+from ansible_collections.deeplearning.aws.plugins.plugin_utils._inventory import Way
 from ansible_collections.deeplearning.aws.plugins.plugin_utils._summary import (
     Given,
     hourly_in_words,
@@ -52,6 +54,14 @@ def test_all_that_the_next_command_needs_is_in_the_data() -> None:
     assert found["efs"] == {"file_system_id": "fs-1", "mount_target_ids": ["fsmt-1"]}
     assert found["destroy"] == "ansible-playbook destroy.yml -e destroy=c"
     json.dumps(found)
+
+
+def test_who_has_been_met_is_logged_in_to_with_pinned_keys() -> None:
+    master = summary_of(ESTATE, HEALTH, GIVEN)["master"]["instance_id"]
+    met = replace(GIVEN, way=Way("jump", "/a folder/c.ssh_config", frozenset({master})))
+    assert summary_of(ESTATE, HEALTH, met)["ssh"] == "ssh -F '/a folder/c.ssh_config' deeplearning-master"
+    old = replace(GIVEN, way=Way("jump", "/c.ssh_config", frozenset({"i-0ff"})))
+    assert summary_of(ESTATE, HEALTH, old)["ssh"].startswith("ssh -A")
 
 
 def test_it_reads_well() -> None:
