@@ -1,0 +1,90 @@
+"""What a run may be asked to be: each wrong request is one sentence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from deeplearning import Refusal
+from deeplearning.run import source
+from deeplearning.run.request import checked
+
+GOOD = {"framework": "pytorch", "asked_by": "me"}
+
+
+def test_a_request_keeps_what_was_given_and_loses_what_is_null() -> None:
+    given = {**GOOD, "script_args": ["a b", "$x", "it's", ""], "nodes": ["deeplearning-worker2"], "data": None}
+    assert checked(given) == {key: value for key, value in given.items() if value is not None}
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"framework": None}, "framework is missing"),
+        ({"framework": "caffe"}, "framework is 'caffe': give one of tensorflow, mxnet, pytorch, tensorpack"),
+        ({"distribution": "dist_sync"}, "dist_sync, which pytorch has not: give one of ddp, horovod"),
+        ({"scripts": "x"}, "no scripts: is script meant?"),
+        ({"zzz": 1}, "no zzz: it has run_id, framework"),
+        ({"nodes": 0}, "nodes is 0: give a whole number, 1 or more"),
+        ({"nodes": True}, "nodes is True"),
+        ({"nodes": []}, "a number, or a list of members' names"),
+        ({"nodes": ["a", "a"]}, "names each member once"),
+        ({"nodes": "2"}, "nodes is '2'"),
+        ({"processes_per_node": -1}, "processes_per_node is -1"),
+        ({"max_restarts": 1.5}, "max_restarts is 1.5"),
+        ({"script_args": "--lr 0.1"}, "script_args is '--lr 0.1': give a list"),
+        ({"script_args": [1]}, "script_args is [1]: give a list of strings"),
+        ({"environment": {"A": 1}}, "a map of strings"),
+        ({"environment": {"A=B": "1"}}, "a map of strings"),
+        ({"run_id": "../x"}, "run_id is '../x': give a run's id"),
+        ({"run_id": "UPPER"}, "a run's id"),
+        ({"run_id": "a:b"}, "a run's id"),
+        ({"busy": "maybe"}, "busy is 'maybe': give one of wait, refuse"),
+        ({"python": "python3"}, "an absolute path"),
+        ({"asked_by": None}, "asked_by is missing"),
+        ({"code": "/efs/x"}, "code is given without script"),
+        ({"framework": "mxnet", "distribution": "device", "nodes": 2}, "for one node, and nodes is 2: give nodes=1"),
+        ({"framework": "mxnet", "script_args": ["--data=s3://b/k"]}, "this MXNet cannot read S3"),
+        ({"resume": "r1"}, "framework cannot be changed when a run is resumed"),
+    ],
+)
+def test_what_is_wrong_is_one_sentence(changed: dict[str, Any], words: str) -> None:
+    with pytest.raises(Refusal) as refused:
+        checked({**GOOD, **changed})
+    assert words in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("request_", [None, [], "x"])
+def test_what_is_no_request_is_refused(request_: Any) -> None:
+    with pytest.raises(Refusal, match="JSON object"):
+        checked(request_)
+
+
+def test_a_run_is_resumed_with_other_arguments() -> None:
+    assert checked({"resume": "r1", "asked_by": "me", "script_args": ["--epochs", "9"]})["resume"] == "r1"
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        ("git+https://h/me/x.git@v1.2:a/train.py", ("https://h/me/x.git", "v1.2", "a/train.py")),
+        ("git+git@h:me/x.git@main:train.py", ("git@h:me/x.git", "main", "train.py")),
+        ("git+ssh://git@h:22/x@0123abc:t.py", ("ssh://git@h:22/x", "0123abc", "t.py")),
+    ],
+)
+def test_git_sources(script: str, expected: tuple[str, str, str]) -> None:
+    found = source.git_source(script)
+    assert (found.url, found.ref, found.path) == expected
+
+
+@pytest.mark.parametrize(
+    "script", ["git+https://h/x:train.py", "git+https://h/x@v1", "git+https://h/x@v1:/etc/x", "git+https://h/x@v1:../x"]
+)
+def test_a_git_source_without_its_parts_is_refused(script: str) -> None:
+    with pytest.raises(Refusal, match="git\\+URL@REF:PATH"):
+        source.git_source(script)
+
+
+def test_secrets_in_a_url_are_not_told() -> None:
+    assert source.without_secret("fatal: https://me:token@h/x failed") == "fatal: https://h/x failed"
