@@ -29,14 +29,14 @@ _RUN_ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,47}")
 _MEMBER = re.compile(r"deeplearning-(master|worker[1-9][0-9]{0,4})")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_GIT = re.compile(r"git\+(?P<url>[^@\s]+(@[^@/\s]+)??)(@(?P<ref>[^@:\s]+))?:(?P<path>[^:@\s]+)")
+_GIT = "git+"
 GIT_FORM = "git+URL@ref:path"
 
 
 def script(value: Any) -> str:
     """A file here, a path on the nodes, or a place in a git repository: which of them it is, `Script` says."""
     given = v.text(value)
-    if given.startswith("git+") and not _GIT.fullmatch(given):
+    if given.startswith(_GIT) and not git_of(given):
         raise Wrong(f"a script in a repository is given as {GIT_FORM}")
     return given
 
@@ -173,10 +173,23 @@ class Script:
     ref: str = ""
 
 
+def git_of(given: str) -> Script | None:
+    """Of git+URL@ref:path; an @ before the host is part of the URL."""
+    place, _, path = given.removeprefix(_GIT).rpartition(":")
+    if not given.startswith(_GIT) or not path or path.startswith("/") or ".." in path.split("/") or " " in given:
+        return None
+    host = place.find("://") + 3 if "://" in place else 0
+    begin = max(place.find("/", host), place.find(":", host))
+    if begin < 0:
+        return None
+    url, _, ref = place[begin:].rpartition("@") if "@" in place[begin:] else (place[begin:], "", "HEAD")
+    return Script("git", path, place[:begin] + url, ref) if url and ref else None
+
+
 def script_of(given: str, efs_mount: str) -> Script:
-    git = _GIT.fullmatch(given)
+    git = git_of(given)
     if git:
-        return Script("git", git["path"], git["url"], git["ref"] or "HEAD")
+        return git
     inside = any(PurePosixPath(given).is_relative_to(place) for place in (efs_mount, TRAINERS))
     file = Path(given).expanduser()
     if inside and not file.is_file():

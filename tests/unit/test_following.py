@@ -1,0 +1,130 @@
+"""What a person reads of a run, from its events; and how often."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.deeplearning.aws.plugins.plugin_utils._following import Follower, clock
+from ansible_collections.deeplearning.aws.plugins.plugin_utils._teller import Teller, drawn
+
+PLAN = {
+    "event": "plan",
+    "n": 2,
+    "attempt": 0,
+    "generation": 1,
+    "processes": [
+        {"node": "deeplearning-worker1", "role": "server", "rank": 0, "gpus": []},
+        {"node": "deeplearning-worker1", "role": "worker", "rank": 0, "gpus": []},
+        {"node": "deeplearning-worker2", "role": "worker", "rank": 1, "gpus": []},
+        {"node": "deeplearning-worker2", "role": "worker", "rank": 2, "gpus": []},
+    ],
+}
+PROGRESS = {
+    "event": "progress",
+    "n": 5,
+    "time": 130.0,
+    "epoch": 1,
+    "step": 120,
+    "loss": 1.23456,
+    "accuracy": 0.561,
+    "val_accuracy": None,
+    "samples_per_second": 811.7,
+    "ranks": 3,
+    "seconds_left": 90,
+}
+
+
+def test_states_and_places_are_told_once() -> None:
+    follower = Follower("mine")
+    assert follower.take({"event": "state", "n": 1, "state": "waiting", "reason": "2 of 3 members are ready"}) == [
+        "mine waits: 2 of 3 members are ready"
+    ]
+    assert follower.take(PLAN) == [
+        "  deeplearning-worker1: 1 server, 1 worker",
+        "  deeplearning-worker2: 2 workers",
+    ]
+    assert follower.seen == 2
+
+
+def test_progress_is_one_line_less_what_nobody_wrote() -> None:
+    follower = Follower("mine")
+    follower.take(PLAN)
+    follower.take({"event": "state", "n": 3, "time": 100.0, "state": "running", "reason": ""})
+    assert follower.take(PROGRESS) == []
+    assert follower.status == "epoch 1, step 120, loss 1.2346, accuracy 56.1 %, 812 samples/s, 1:30 left"
+    assert follower.done == pytest.approx(0.25)
+    follower.take({**PROGRESS, "n": 6, "ranks": 2, "loss": None, "val_accuracy": 0.5, "seconds_left": None})
+    assert follower.status == "epoch 1, step 120, accuracy 56.1 %, validated 50.0 %, 812 samples/s, 2 of 3 ranks"
+    assert follower.done is None
+
+
+def test_the_last_lines_of_what_failed_first_stand_under_its_name() -> None:
+    follower = Follower("mine")
+    failure = {"node": "deeplearning-worker2", "role": "worker", "rank": 1, "exit_code": 7, "signal": None}
+    end = {"event": "end", "n": 9, "state": "failed", "exit_code": 7, "sentence": "run mine ended with 7 (…, rank 1)"}
+    said = follower.take({**end, "first_failure": {**failure, "tail": ["Traceback", "  boom"]}})
+    assert said == ["The last lines of deeplearning-worker2, worker 1:", "  Traceback", "    boom"]
+    assert follower.end == {**end, "first_failure": failure}
+
+
+@pytest.mark.parametrize("event", [{}, {"event": "fireworks"}, {"n": "x"}, {"event": None}])
+def test_what_is_unknown_says_nothing(event: dict[str, Any]) -> None:
+    follower = Follower("mine")
+    assert follower.take(event) == []
+    assert not follower.end
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"), [(0, "0:00"), (7.4, "0:07"), (750, "12:30"), (3723, "1:02:03"), (-1, "0:00")]
+)
+def test_time_is_short(seconds: float, shown: str) -> None:
+    assert clock(seconds) == shown
+
+
+class Screen:
+    def __init__(self) -> None:
+        self.written: list[str] = []
+        self.time = 0.0
+
+    def show(self, msg: str, *, newline: bool = True) -> None:
+        self.written.append(msg + "\n" * newline)
+
+    def now(self) -> float:
+        return self.time
+
+
+def test_without_a_terminal_progress_is_a_line_every_few_seconds() -> None:
+    screen = Screen()
+    teller = Teller(screen.show, False, 80, screen.now)
+    for second in range(12):
+        screen.time = float(second)
+        teller.progress(f"step {second}", 0.5)
+    teller.close("step 11")
+    assert screen.written == ["  step 0\n", "  step 5\n", "  step 10\n", "  step 11\n"]
+
+
+def test_the_same_is_not_said_again() -> None:
+    screen = Screen()
+    teller = Teller(screen.show, False, 80, screen.now)
+    for second in (0.0, 10.0, 20.0):
+        screen.time = second
+        teller.progress("step 0")
+    teller.close("step 0")
+    assert screen.written == ["  step 0\n"]
+
+
+def test_on_a_terminal_it_is_a_bar_that_makes_room_for_what_is_said() -> None:
+    screen = Screen()
+    teller = Teller(screen.show, True, 60, screen.now)
+    teller.progress("step 1", 0.5)
+    teller.say("a node is lost")
+    teller.progress("step 2")
+    teller.close("step 2")
+    bar = f"[{'#' * 12}{'.' * 12}] step 1"
+    blank = f"\r{' ' * len(bar)}\r"
+    assert screen.written == [f"\r{bar}\r", blank, "a node is lost\n", "\rstep 2\r", "\r      \r", "  step 2\n"]
+
+
+def test_a_bar_is_no_wider_than_the_terminal() -> None:
+    assert len(drawn("x" * 200, 1.5, 80)) == 79
