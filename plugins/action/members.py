@@ -71,8 +71,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         }
         if self._task.check_mode:
             return any(not file.exists() or file.read_text(encoding="utf-8") != text for file, text in texts.items())
-        # Both, whether or not the first was another one.
-        return any([replaced(file, text) for file, text in texts.items()])
+        written = [file for file, text in texts.items() if replaced(file, text)]
+        return bool(written)
 
 
 def _login(cluster: Cluster, given: Mapping[str, Any]) -> _trust.Login:

@@ -95,7 +95,8 @@ def report_of(text: str, instance_id: str) -> Report | None:
     listed = told.get("host_keys")
     keys = [key for one in listed for key in keys_in(str(one))] if isinstance(listed, list) else []
     gpus = told.get("gpus")
-    counted = gpus if type(gpus) is int and 0 <= gpus <= _MOST_GPUS else None
+    # To Python, true is a number as well.
+    counted = gpus if isinstance(gpus, int) and not isinstance(gpus, bool) and 0 <= gpus <= _MOST_GPUS else None
     return Report(keys, counted) if keys else None
 
 
