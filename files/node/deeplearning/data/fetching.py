@@ -71,11 +71,15 @@ def _fetch_rest(address: str, file: Path, progress: Progress) -> None:
     asked = urllib.request.Request(address, headers={"Range": f"bytes={have}-"} if have else {})
     with urllib.request.urlopen(asked, timeout=60) as answer:
         goes_on = answer.status == 206
-        progress.total += int(answer.headers.get("Content-Length") or 0)
+        left = int(answer.headers.get("Content-Length") or 0)
+        progress.total = progress.done + left
         with open(file, "ab" if goes_on else "wb") as out:
             for chunk in iter(lambda: answer.read(CHUNK), b""):
                 out.write(chunk)
                 progress.add(len(chunk))
+                left -= len(chunk)
+    if left > 0:
+        raise ConnectionError("the connection ended too early")
 
 
 def fetch_s3(aws: Any, bucket: str, prefix: str, folder: Path, progress: Progress) -> None:
