@@ -1,0 +1,196 @@
+"""Clusters of booted machines in the local cloud, made and configured by the playbooks; and what is seen of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import boto3
+from botocore.config import Config
+
+from tests.integration.kit import REGION, ROOT
+
+T = TypeVar("T")
+BIN = Path(sys.executable).parent
+RUN_SECONDS = 600
+
+Done = subprocess.CompletedProcess[str]
+
+
+def command(*words: str | Path, timeout: float = 120, **more: Any) -> Done:
+    return subprocess.run(words, capture_output=True, text=True, timeout=timeout, check=False, **more)
+
+
+def localcloud(*words: str, timeout: float = 300) -> Done:
+    return command(sys.executable, "-m", "localcloud", *words, timeout=timeout, cwd=ROOT)
+
+
+def wait_for(look: Callable[[], T], seconds: float, what: str) -> T:
+    """What it finds (anything true)."""
+    deadline = time.monotonic() + seconds
+    while not (found := look()):
+        assert time.monotonic() < deadline, f"{what}: not within {seconds:.0f} s (last: {found!r})"
+        time.sleep(0.3)  # between two looks
+    return found
+
+
+@dataclass
+class Played:
+    code: int
+    output: str
+
+    @property
+    def changed(self) -> int:
+        """How many tasks have changed something, on all hosts together, by the recap."""
+        recap = self.output.rpartition("PLAY RECAP")[2]
+        return sum(int(line.split("changed=")[1].split()[0]) for line in recap.splitlines() if "changed=" in line)
+
+
+@dataclass
+class Cloud:
+    """The local cloud, and a folder that playbooks are run in."""
+
+    folder: Path
+    variables: dict[str, str]
+    """what `localcloud env` sets"""
+
+    def client(self, service: str) -> Any:
+        """Plain boto3."""
+        given = self.variables
+        session = boto3.Session(given["AWS_ACCESS_KEY_ID"], given["AWS_SECRET_ACCESS_KEY"], region_name=REGION)
+        retries = Config(retries={"total_max_attempts": 5})
+        return session.client(service, endpoint_url=given["AWS_ENDPOINT_URL"], config=retries)
+
+    def image(self, name: str = "localcloud-debian-12") -> str:
+        """Its id, or nothing if no image of this name was built."""
+        found = self.client("ec2").describe_images(Filters=[{"Name": "name", "Values": [name]}])["Images"]
+        return str(found[0]["ImageId"]) if found else ""
+
+    @contextmanager
+    def cluster(self, name: str, **settings: Any) -> Iterator[Cluster]:
+        """One that is yet to be made, by its `play("site.yml")`. Its machines end with it; records stay."""
+        made = Cluster(self, name, {f"cluster_{key}": value for key, value in settings.items()})
+        try:
+            yield made
+        finally:
+            made.end()
+
+
+@dataclass
+class Cluster:
+    cloud: Cloud
+    name: str
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    def play(self, *words: str, **extra: Any) -> Played:
+        """A playbook, as a person runs it."""
+        path = [BIN / "ansible-playbook", ROOT / words[0], *words[1:]]
+        return self.run(*path, "-e", f"@{ROOT}/localcloud/demo.yml", "-e", json.dumps(self._extra | extra))
+
+    def ask(self, host: str, module: str, **arguments: Any) -> Played:
+        """A module, run on one of the machines."""
+        words = [BIN / "ansible", host, "-m", module, "-a", json.dumps(arguments), "-b"]
+        return self.run(*words, "-e", json.dumps(self._extra))
+
+    def run(self, *words: str | Path) -> Played:
+        done = subprocess.run(
+            words,
+            cwd=self.cloud.folder,
+            env=self._environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=RUN_SECONDS,
+            check=False,
+        )
+        return Played(done.returncode, done.stdout)
+
+    @property
+    def _extra(self) -> dict[str, Any]:
+        key = self.cloud.folder / "key"
+        own = {"cluster_name": self.name, "cluster_public_key_file": f"{key}.pub", "cluster_private_key_file": str(key)}
+        return own | self.settings
+
+    def _environment(self) -> dict[str, str]:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "ANSIBLE_"))}
+        return (
+            kept
+            | self.cloud.variables
+            | {
+                "AWS_CONFIG_FILE": os.devnull,
+                "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+                "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
+                "ANSIBLE_INVENTORY": str(ROOT / "inventory/aws.deeplearning.yml"),
+                "ANSIBLE_FORCE_COLOR": "0",
+                "NO_COLOR": "1",
+            }
+        )
+
+    def ssh_words(self, host: str, *options: str) -> list[str]:
+        config = self.cloud.folder / ".deeplearning" / f"{self.name}.ssh_config"
+        return ["ssh", "-F", str(config), "-o", "BatchMode=yes", "-o", "ConnectTimeout=5", *options, host]
+
+    def ssh(self, host: str, line: str, *options: str, **more: Any) -> Done:
+        return command(*self.ssh_words(host, *options), line, **more)
+
+    def says(self, host: str, line: str, *options: str) -> str:
+        """What a command prints that has to succeed."""
+        done = self.ssh(host, line, *options)
+        assert done.returncode == 0, f"{line} on {host}: {done.returncode} {done.stdout} {done.stderr}"
+        return done.stdout.strip()
+
+    def members(self, host: str = "deeplearning-master") -> dict[str, Any]:
+        """The list that a node goes by."""
+        found: dict[str, Any] = json.loads(self.says(host, "sudo deeplearning members show --json"))
+        return found
+
+    def machines(self) -> dict[str, dict[str, Any]]:
+        """Those that live, by instance id, as AWS tells of them."""
+        wanted = {"tag:deeplearning:cluster": self.name, "instance-state-name": "running"}
+        filters = [{"Name": name, "Values": [value]} for name, value in wanted.items()]
+        found = self.cloud.client("ec2").describe_instances(Filters=filters)["Reservations"]
+        return {one["InstanceId"]: one for reservation in found for one in reservation["Instances"]}
+
+    def in_service(self, group: str) -> list[str]:
+        """Of `master` or `workers`."""
+        asked = self.cloud.client("autoscaling").describe_auto_scaling_groups(
+            AutoScalingGroupNames=[f"{self.name}-{group}"]
+        )["AutoScalingGroups"]
+        return [
+            one["InstanceId"] for found in asked for one in found["Instances"] if one["LifecycleState"] == "InService"
+        ]
+
+    def end(self) -> None:
+        scaling = self.cloud.client("autoscaling")
+        for group in scaling.describe_auto_scaling_groups()["AutoScalingGroups"]:
+            if group["AutoScalingGroupName"] in (f"{self.name}-master", f"{self.name}-workers"):
+                scaling.delete_auto_scaling_group(AutoScalingGroupName=group["AutoScalingGroupName"], ForceDelete=True)
+        left = list(self.machines())
+        if left:
+            self.cloud.client("ec2").terminate_instances(InstanceIds=left)
+
+
+@contextmanager
+def cloud_in(folder: Path) -> Iterator[Cloud]:
+    """The local cloud that is up, which stays up; or one that ends with this."""
+    ours = localcloud("status").returncode != 0
+    if ours:
+        started = localcloud("up")
+        assert started.returncode == 0, started.stderr
+    try:
+        command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "operator", "-f", folder / "key")
+        lines = localcloud("env").stdout.splitlines()
+        yield Cloud(folder, dict(line.removeprefix("export ").split("=", 1) for line in lines))
+    finally:
+        if ours:
+            ended = localcloud("down")
+            assert ended.returncode == 0, ended.stderr
