@@ -17,8 +17,8 @@ from deeplearning.run.survey import COMMAND
 from deeplearning.run.units import working
 
 AGENT = f"{os.path.dirname(__file__)}/agent.sh"
-# Beside where distributions have it: where AWS's images do.
-PLACES = f"{os.defpath}:/usr/local/bin:/opt/amazon/openmpi/bin:/usr/lib64/openmpi/bin"
+# Where distributions have it, and where AWS's images do. Not /bin: of /bin/mpirun Open MPI makes the prefix "/" and ends.
+PLACES = "/usr/bin:/usr/local/bin:/opt/amazon/openmpi/bin:/usr/lib64/openmpi/bin"
 
 SETTINGS = {
     # Each daemon is started from here, and stays in its unit: a lost node breaks no other's way.
