@@ -23,6 +23,7 @@ description:
     C(deeplearning_gpus) (how many AWS says the type has, where the tag C(deeplearning:gpus) tells it),
     C(deeplearning_state) (EC2's word, such as C(running); what Auto Scaling calls C(InService) is not asked for),
     C(deeplearning_image) and C(deeplearning_spot). What comes from AWS is data and is never run as a template.
+  - Their Python is C(/usr/bin/python3), unless C(group_vars) or O(compose) say otherwise.
   - It hands on C(cluster_name), C(cluster_region), C(cluster_profile) and C(cluster_role_arn) as variables of C(all),
     so that playbooks know which cluster is meant. Extra vars of these names win over environment variables, and these
     over the file. C(deeplearning_folder) and C(deeplearning_connection) hand on O(folder) and O(connection).
@@ -188,6 +189,9 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
             self.inventory.add_group(group)
         self.inventory.add_child("cluster", "master")
         self.inventory.add_child("cluster", "workers")
+        # To look for it costs each machine a login, and all that we know have it there.
+        for group in ("cluster", "joining"):
+            self.inventory.set_variable(group, "ansible_python_interpreter", "/usr/bin/python3")
         if not chosen["clusters"]:
             raise AnsibleParserError("cluster is empty: give the cluster's name. Example: -e cluster_name=red")
         try:

@@ -162,7 +162,7 @@ class Reader:
             "cluster_id": str(members["GroupId"]),
             "region": self._aws.region,
             "bucket": self.names.bucket,
-            "vpc_cidrs": [str(one["CidrBlock"]) for one in blocks],
+            "vpc_cidrs": [str(one["CidrBlock"]) for one in blocks if _is_in_use(one)],
             "master_role_id": self.role_id(MASTER),
             "efs_name": self._file_system(str(groups[self.names.of("efs")]["GroupId"])),
         }
@@ -185,6 +185,10 @@ class Reader:
                 f"{self.names.of('efs')}."
             )
         return f"{systems[0]}.efs.{self._aws.region}.{self._suffix}"
+
+
+def _is_in_use(block: Mapping[str, Any]) -> bool:
+    return bool(block.get("CidrBlockState", {}).get("State", "associated") == "associated")
 
 
 def no_machines(aws: Aws, cluster: str) -> str:

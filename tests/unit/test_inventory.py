@@ -157,6 +157,13 @@ def test_variables(answer: Any, read: Any) -> None:
     assert "ansible_ssh_common_args" not in master
 
 
+def test_python_is_not_looked_for(answer: Any, read: Any) -> None:
+    answer(MASTER, instance(2))
+    inventory = read()
+    for group in ("cluster", "joining"):
+        assert inventory.groups[group].get_vars()["ansible_python_interpreter"] == "/usr/bin/python3"
+
+
 def test_within_the_vpc_nobody_jumps(answer: Any, read: Any) -> None:
     answer(MASTER, instance(2, rank="2"))
     inventory = read(connection="direct")
