@@ -8,6 +8,8 @@ CLUSTER = "/etc/deeplearning/cluster.json"
 STATE = "/var/lib/deeplearning"
 APPLIED = f"{STATE}/members.json"
 """The member list that this node goes by: a copy of the published one, put here once it has been checked."""
+REPORTS = f"{STATE}/reports.json"
+"""Of all members, as the master read them last: a tick reads only those that have changed."""
 
 RUNTIME = "/run/deeplearning"
 """What is forgotten at a reboot."""

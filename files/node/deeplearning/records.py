@@ -84,10 +84,10 @@ def an_optional(inner: Check) -> Check:
     return check
 
 
-def a_list(inner: Check) -> Check:
+def a_list(inner: Check, least: int = 0) -> Check:
     def check(value: Any) -> None:
-        if not isinstance(value, list):
-            raise Wrong("a list")
+        if not isinstance(value, list) or len(value) < least:
+            raise Wrong(f"a list of {least} or more")
         for item in value:
             inner(item)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,10 +12,7 @@ from deeplearning.aws import Aws
 from deeplearning.config import Config
 from deeplearning.members import checking, rendering, standing
 from deeplearning.members.reading import Members
-from deeplearning.members.rendering import MANAGER, TARGETS
 from deeplearning.members.signers import check_signature
-
-LOCK = f"{paths.RUNTIME}/apply.lock"
 
 
 @dataclass(frozen=True)
@@ -24,7 +22,7 @@ class Outcome:
 
 
 def apply(config: Config, connect: Callable[[], Aws]) -> Outcome:
-    with files.only_one(LOCK, "deeplearning members apply"):
+    with _only_one():
         source = paths.published(config.efs_mount, config.cluster)
         content = checking.content_of(source)
         members = _checked(content, config, connect)
@@ -63,10 +61,9 @@ def _install(config: Config, members: Members) -> bool:
     own = machine.instance_id()
     listed = [member.gpus for member in members.members if member.instance_id == own]
     variables = rendering.environment(config, members, listed[0] if listed else machine.gpus())
-    written = {
-        target.path for target in TARGETS if files.put(target.path, _text(target, target.lines(members, variables)))
-    }
-    if MANAGER in written:
+    targets = rendering.TARGETS
+    written = [target for target in targets if files.put(target.path, _text(target, target.lines(members, variables)))]
+    if any(target.systemd for target in written):
         _tell_systemd()
     return bool(written)
 
@@ -77,9 +74,9 @@ def _text(target: rendering.Target, lines: str) -> str:
 
 def forget() -> bool:
     """Takes away all that `apply` has written. Whether there was anything."""
-    with files.only_one(LOCK, "deeplearning members apply"):
+    with _only_one():
         changed = False
-        for target in TARGETS:
+        for target in rendering.TARGETS:
             text = files.text_of(target.path)
             if target.shared and text is not None:
                 changed |= files.put(target.path, files.with_block(text, ""))
@@ -93,7 +90,11 @@ def forget() -> bool:
 
 
 def _watched() -> list[str]:
-    return [paths.CLUSTER, rendering.__file__, *(target.path for target in TARGETS)]
+    return [paths.CLUSTER, rendering.__file__, *(target.path for target in rendering.TARGETS)]
+
+
+def _only_one() -> contextlib.AbstractContextManager[None]:
+    return files.only_one(f"{paths.RUNTIME}/apply.lock", "deeplearning members apply")
 
 
 def _tell_systemd() -> None:

@@ -33,10 +33,6 @@ from deeplearning.members.ranks import Machine
 from deeplearning.members.reading import Members, aliases, read_applied
 from deeplearning.members.signers import check_signature
 
-LOCK = f"{paths.RUNTIME}/publish.lock"
-REPORTS = f"{paths.STATE}/reports.json"
-"""Reports as they were read last, so that a tick reads only those that have changed."""
-
 
 @dataclass(frozen=True)
 class Outcome:
@@ -49,7 +45,7 @@ class Outcome:
 def publish(config: Config, aws: Aws) -> Outcome:
     if not machine.is_mounted(config.efs_mount):
         raise Refusal(f"nothing is mounted at {config.efs_mount}, so there is nowhere to publish: mount it.")
-    with files.only_one(LOCK, "deeplearning members publish"):
+    with files.only_one(f"{paths.RUNTIME}/publish.lock", "deeplearning members publish"):
         return Publisher(config, aws, machine.instance_id()).publish()
 
 
@@ -87,7 +83,7 @@ class Publisher:
         }
         if in_force and not self._is_new(content, in_force):
             return Outcome(in_force.generation, False, left_out)
-        return Outcome(self._write(content, places), True, left_out)
+        return Outcome(self._write(content, places, found[self._own]["host_keys"]), True, left_out)
 
     def _fence(self) -> Groups:
         groups = self._cloud.groups()
@@ -149,10 +145,10 @@ class Publisher:
         known.update({key: answer for key, answer in answers.items() if not isinstance(answer, Refusal)})
         if answers:
             marks = {place.key: [place.mark, known[place.key]] for place in wanted.values() if place.key in known}
-            files.put(REPORTS, json.dumps(marks))
+            files.put(paths.REPORTS, json.dumps(marks))
         return {instance_id: known[place.key] for instance_id, place in wanted.items() if place.key in known}, left_out
 
-    def _write(self, content: Mapping[str, Any], places: Mapping[str, Place]) -> int:
+    def _write(self, content: Mapping[str, Any], places: Mapping[str, Place], keys: Sequence[str]) -> int:
         folder = os.path.dirname(self._path)
         for place in (os.path.dirname(folder), folder):
             _own_folder(place)
@@ -167,6 +163,8 @@ class Publisher:
             {**content, "generation": generation, "published_by": self._own, "published_at": report.now()}
         )
         checking.check(record, self._config)
+        if not signing.verify(record, keys):
+            raise Refusal("this master has not reported its new host key: run `deeplearning members report` first.")
         files.write(own, json.dumps(record, sort_keys=True, indent=1).encode("ascii"), 0o644)
         self._fence()
         try:
@@ -218,7 +216,7 @@ def content_of(members: Members) -> dict[str, Any]:
 
 def _read_cache() -> dict[str, list[Any]]:
     with contextlib.suppress(ValueError):
-        kept = json.loads(files.text_of(REPORTS) or "{}")
+        kept = json.loads(files.text_of(paths.REPORTS) or "{}")
         return kept if isinstance(kept, dict) else {}
     return {}
 

@@ -69,7 +69,7 @@ MEMBER = {
     "instance_type": records.instance_type,
     "gpus": records.number,
     "slots": records.number,
-    "host_keys": records.a_list(records.host_key),
+    "host_keys": records.a_list(records.host_key, least=1),
     "state": records.one_of(*STATES),
 }
 

@@ -27,6 +27,8 @@ class Target:
     """of the list and the environment"""
     shared: bool = False
     """The file is others' too: ours is a block in it."""
+    systemd: bool = False
+    """systemd goes by it once it has been told."""
 
 
 def environment(config: Config, members: Members, gpus: int) -> dict[str, str]:
@@ -96,7 +98,7 @@ TARGETS = (
     Target(HOSTS, _hosts, shared=True),
     Target(PROFILE, _profile),
     Target(ENVIRONMENT, _environment, shared=True),
-    Target(MANAGER, _manager),
+    Target(MANAGER, _manager, systemd=True),
     Target(KNOWN_HOSTS, _known_hosts, shared=True),
     Target(EQUIVALENT, _equivalent),
     Target(SSH_CONFIG, _ssh_config),

@@ -19,12 +19,12 @@ NAMESPACE = "deeplearning-members"
 _BEGIN, _END = "-----BEGIN SSH SIGNATURE-----", "-----END SSH SIGNATURE-----"
 
 
-def signed(record: Mapping[str, Any], key: str = KEY) -> dict[str, Any]:
-    command = ["ssh-keygen", "-Y", "sign", "-q", "-f", key, "-n", NAMESPACE]
+def signed(record: Mapping[str, Any]) -> dict[str, Any]:
+    command = ["ssh-keygen", "-Y", "sign", "-q", "-f", KEY, "-n", NAMESPACE]
     done = subprocess.run(command, input=canonical(record), capture_output=True, check=False)
     body = "".join(line for line in done.stdout.decode("ascii").splitlines() if line not in (_BEGIN, _END))
     if done.returncode or not body:
-        raise Refusal(f"the member list cannot be signed with {key}: {_last_line(done.stderr)}")
+        raise Refusal(f"the member list cannot be signed with {KEY}: {_last_line(done.stderr)}")
     return {**record, "signature": body}
 
 

@@ -1,0 +1,281 @@
+"""A cluster without machines: its AWS, one shared file system, and nodes that are folders."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import stat
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deeplearning import Refusal, machine, paths
+from deeplearning.aws import Aws, Missing
+from deeplearning.config import Config
+from deeplearning.members import applying, checking, publishing, rendering, report, signing
+from deeplearning.members.cloud import GROUP_TAG, RANK_TAG
+
+REAL_TARGETS = rendering.TARGETS
+REAL_PATHS = {
+    name: value
+    for name, value in vars(paths).items()
+    if not name.startswith("_") and isinstance(value, str) and value.startswith("/")
+}
+MASTER_ROLE, WORKER_ROLE = "AROAMASTER", "AROAWORKER"
+
+
+def instance(number: int) -> str:
+    return f"i-{number:017x}"
+
+
+@cache
+def host_key(number: int) -> str:
+    """Of one form, and nobody's."""
+    return "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5" + hashlib.sha256(str(number).encode()).hexdigest()[:48]
+
+
+@dataclass
+class FakeAws(Aws):
+    """As much of AWS as a master asks, with the answers in AWS's shape."""
+
+    instances: dict[str, dict[str, Any]] = field(default_factory=dict)
+    states: dict[str, str] = field(default_factory=dict)
+    """life cycle states, by instance id"""
+    wanted: dict[str, int] = field(default_factory=lambda: {"demo-master": 1, "demo-workers": 0})
+    objects: dict[str, bytes] = field(default_factory=dict)
+    calls: list[str] = field(default_factory=list)
+    user_id: str = ""
+    denied: set[str] = field(default_factory=set)
+    before: dict[str, list[Callable[[], None]]] = field(default_factory=dict)
+    """what happens before the next calls of an operation; one a call"""
+
+    def add(self, number: int, master: bool = False, tag: str = "") -> str:
+        group = "demo-master" if master else "demo-workers"
+        tags = {GROUP_TAG: group, **({RANK_TAG: tag} if tag else {})}
+        address = f"10.0.{number // 250}.{number % 250 + 4}"
+        self.instances[instance(number)] = {
+            "InstanceId": instance(number),
+            "PrivateIpAddress": address,
+            "PrivateDnsName": f"ip-{address.replace('.', '-')}.ec2.internal",
+            "InstanceType": "p3.16xlarge",
+            "LaunchTime": f"2026-11-21 10:{number // 60:02}:{number % 60:02}",
+            "Tags": [{"Key": key, "Value": value} for key, value in tags.items()],
+        }
+        self.states[instance(number)] = "InService"
+        self.wanted["demo-workers"] = sum(not self._is_master(id_) for id_ in self.instances)
+        return instance(number)
+
+    def report(self, number: int, **changed: Any) -> str:
+        instance_id = instance(number)
+        role = MASTER_ROLE if self._is_master(instance_id) else WORKER_ROLE
+        said = {
+            "schema": 1,
+            "instance_id": instance_id,
+            "host_keys": [host_key(number)],
+            "gpus": 8,
+            "state": "ready",
+            "os": "debian 12",
+            "reported_at": "2026-11-21T10:00:00Z",
+        }
+        key = report.key_of(f"{role}:{instance_id}")
+        self.objects[key] = json.dumps({**said, **changed}).encode()
+        return key
+
+    def end(self, number: int) -> None:
+        del self.instances[instance(number)], self.states[instance(number)]
+
+    def tag_of(self, number: int) -> str:
+        tags = {tag["Key"]: tag["Value"] for tag in self.instances[instance(number)]["Tags"]}
+        return str(tags.get(RANK_TAG, ""))
+
+    def _is_master(self, instance_id: str) -> bool:
+        return {"Key": GROUP_TAG, "Value": "demo-master"} in self.instances[instance_id]["Tags"]
+
+    # What the program asks
+
+    def client(self, service: str) -> None:
+        return None
+
+    def call(self, service: str, operation: str, **given: Any) -> dict[str, Any]:
+        self._happen(operation)
+        if operation == "get_object":
+            if given["Key"] not in self.objects:
+                raise Missing(operation)
+            return {"Body": io.BytesIO(self.objects[given["Key"]])}
+        if operation == "put_object":
+            self.objects[given["Key"]] = given["Body"]
+        if operation == "create_tags":
+            tags = self.instances[given["Resources"][0]]["Tags"]
+            keys = {tag["Key"] for tag in given["Tags"]}
+            tags[:] = [tag for tag in tags if tag["Key"] not in keys] + given["Tags"]
+        return {"UserId": self.user_id} if operation == "get_caller_identity" else {}
+
+    def pages(self, service: str, operation: str, key: str, **given: Any) -> list[dict[str, Any]]:
+        self._happen(operation)
+        if operation == "list_objects_v2":
+            return [
+                {"Key": name, "ETag": hashlib.md5(body).hexdigest(), "LastModified": place}
+                for place, (name, body) in enumerate(self.objects.items())
+            ]
+        if operation == "describe_instances":
+            return [{"Instances": [item]} for item in self.instances.values()]
+        return [
+            {
+                "AutoScalingGroupName": group,
+                "DesiredCapacity": wanted,
+                "Instances": [
+                    {"InstanceId": instance_id, "LifecycleState": self.states[instance_id]}
+                    for instance_id in self.instances
+                    if self._is_master(instance_id) == (group == "demo-master")
+                ],
+            }
+            for group, wanted in self.wanted.items()
+        ]
+
+    def _happen(self, operation: str) -> None:
+        self.calls.append(operation)
+        if self.before.get(operation):
+            self.before[operation].pop(0)()
+        if operation in self.denied:
+            raise Refusal(f"this machine's role is not allowed {operation}.")
+
+
+@dataclass
+class Node:
+    """One machine. What is done `with` it, is done there."""
+
+    number: int
+    root: Path
+    config: Config
+    aws: FakeAws
+    monkeypatch: pytest.MonkeyPatch
+
+    def __post_init__(self) -> None:
+        for folder in ("run/deeplearning", "var/lib/deeplearning", "etc/ssh", "opt/deeplearning"):
+            (self.root / folder).mkdir(parents=True)
+        (self.root / "run/deeplearning/instance-id").write_text(instance(self.number))
+        (self.root / "etc/deeplearning").mkdir()
+        (self.root / "etc/deeplearning/cluster.json").write_text(
+            json.dumps({"schema": 1, **vars(self.config), "vpc_cidrs": list(self.config.vpc_cidrs)})
+        )
+        (self.root / "etc/hosts").write_text("127.0.0.1 localhost\n")
+        (self.root / "etc/mounts").write_text(f"fs-1:/ {self.config.efs_mount} nfs4 rw 0 0\n")
+        (self.root / "etc/os-release").write_text('NAME=Debian\nID=debian\nVERSION_ID="12"\n')
+        command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "root@x", "-f", str(self.key)]
+        subprocess.run(command, check=True)
+
+    @property
+    def key(self) -> Path:
+        return self.root / "etc/ssh/ssh_host_ed25519_key"
+
+    @property
+    def public_key(self) -> str:
+        return " ".join(self.key.with_suffix(".pub").read_text().split()[:2])
+
+    @contextmanager
+    def here(self) -> Iterator[None]:
+        with self.monkeypatch.context() as patch:
+            for name, value in REAL_PATHS.items():
+                patch.setattr(paths, name, self._whole(value))
+            targets = tuple(replace(target, path=self._whole(target.path)) for target in REAL_TARGETS)
+            patch.setattr(rendering, "TARGETS", targets)
+            patch.setattr(signing, "KEY", str(self.key))
+            patch.setattr(machine, "HOST_KEYS", f"{self.root}/etc/ssh/ssh_host_*_key.pub")
+            patch.setattr(machine, "MOUNTS", f"{self.root}/etc/mounts")
+            patch.setattr(machine, "OS_RELEASE", f"{self.root}/etc/os-release")
+            yield
+
+    def _whole(self, path: str) -> str:
+        return f"{self.root}{path}"
+
+    def text(self, path: str) -> str:
+        return Path(self._whole(path)).read_text()
+
+    def publish(self) -> publishing.Outcome:
+        with self.here():
+            return publishing.publish(self.config, self.aws)
+
+    def apply(self) -> applying.Outcome:
+        with self.here():
+            return applying.apply(self.config, lambda: self.aws)
+
+    def signed(self, record: dict[str, Any]) -> dict[str, Any]:
+        with self.here():
+            return signing.signed({key: value for key, value in record.items() if key != "signature"})
+
+
+@dataclass
+class Cluster:
+    folder: Path
+    config: Config
+    aws: FakeAws
+    monkeypatch: pytest.MonkeyPatch
+
+    def node(self, number: int) -> Node:
+        return Node(number, self.folder / f"node{number}", self.config, self.aws, self.monkeypatch)
+
+    def master(self, number: int = 1) -> Node:
+        """In service, and it has reported its own key."""
+        self.aws.add(number, master=True)
+        node = self.node(number)
+        self.aws.report(number, host_keys=[node.public_key])
+        return node
+
+    def workers(self, *numbers: int) -> None:
+        for number in numbers:
+            self.aws.add(number)
+            self.aws.report(number)
+
+    @property
+    def path(self) -> Path:
+        return Path(paths.published(self.config.efs_mount, self.config.cluster))
+
+    @property
+    def list(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.path.read_text())
+        return found
+
+    def put(self, record: dict[str, Any]) -> None:
+        self.path.write_text(json.dumps(record))
+
+    def addresses(self) -> dict[str, str]:
+        return {member["aliases"][0]: member["private_ip"] for member in self.list["members"]}
+
+
+def cluster_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    efs, programs = folder / "efs", folder / "bin"
+    efs.mkdir(mode=0o1777)
+    programs.mkdir()
+    for name, lines in {
+        "nvidia-smi": 'for i in 0 1 2 3 4 5 6 7; do echo "GPU $i: a (UUID: GPU-$i)"; done',
+        "systemctl": f'echo "$@" >> {folder}/systemctl.log',
+    }.items():
+        program = programs / name
+        program.write_text(f"#!/bin/sh\n{lines}\n")
+        program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    # A list is root's, and tests are whoever runs them.
+    monkeypatch.setattr(checking, "OWNER", os.getuid())
+    config = Config(
+        cluster="demo",
+        cluster_id="sg-0123456789abcdef0",
+        region="us-east-1",
+        bucket="demo-123456789012-us-east-1",
+        vpc_cidrs=("10.0.0.0/16",),
+        user="ubuntu",
+        role="master",
+        master_role_id=MASTER_ROLE,
+        master_trains=True,
+        efs_mount=str(efs),
+        efs_name="fs-1.efs.us-east-1.amazonaws.com",
+        default_framework=None,
+        gpus=8,
+    )
+    return Cluster(folder, config, FakeAws(), monkeypatch)

@@ -1,0 +1,318 @@
+"""The command `deeplearning`: its groups, what it says to people, and what timers make of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError, EndpointConnectionError
+from deeplearning import Refusal, cli, environment, files, machine, paths, records
+from deeplearning import aws as aws_module
+from deeplearning.config import Config, read_config
+from deeplearning.members import commands
+
+from tests.unit.node.members_kit import Cluster, cluster_in, instance
+
+ROOT = Path(__file__).parents[3]
+NODE = ROOT / "files" / "node"
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    cluster = cluster_in(tmp_path, monkeypatch)
+    monkeypatch.setattr(aws_module, "Aws", lambda region: cluster.aws)
+    return cluster
+
+
+# The command
+
+
+def test_without_a_group_it_names_them(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([]) == 0
+    said = capsys.readouterr().out
+    assert all(name in said for name in cli.GROUPS)
+
+
+def test_an_unknown_group_is_refused_in_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["member"]) == 2
+    assert capsys.readouterr().err.startswith("deeplearning: member is no group of commands. There are: members,")
+
+
+def test_a_refusal_is_one_sentence_and_2(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(paths, "APPLIED", "/nowhere/members.json")
+    assert cli.main(["members", "show"]) == 2
+    assert capsys.readouterr().err.splitlines() == [
+        "deeplearning: this node has no member list yet: `deeplearning members wait --count 1` waits for it."
+    ]
+
+
+def test_who_may_not_is_told_to_use_sudo(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(argv: list[str]) -> int:
+        raise PermissionError(13, "Permission denied", "/etc/hosts")
+
+    monkeypatch.setattr(commands, "main", refuse)
+    assert cli.main(["members", "apply"]) == 2
+    assert capsys.readouterr().err == "deeplearning: /etc/hosts is not for this user (Permission denied): use sudo.\n"
+
+
+@pytest.mark.parametrize("group", cli.GROUPS)
+def test_each_group_has_help(group: str) -> None:
+    command = [sys.executable, "-m", "deeplearning", group, "--help"]
+    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(NODE)}, capture_output=True, text=True)
+    assert done.returncode == 0 and f"deeplearning {group}" in done.stdout, done.stderr
+
+
+def test_a_quiet_tick_starts_without_anything_heavy() -> None:
+    code = (
+        "import sys; from deeplearning import cli; from deeplearning.members import cli as members; members.stands();"
+        "print([name for name in ('json', 're', 'argparse', 'dataclasses', 'botocore') if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, {str(NODE)!r}); {code}"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "[]\n"
+
+
+# Units
+
+
+def test_every_units_command_is_one_that_there_is() -> None:
+    for unit in sorted((NODE / "units").glob("deeplearning-*.service")):
+        lines = dict(line.partition("=")[::2] for line in unit.read_text().splitlines() if "=" in line)
+        words = lines["ExecStart"].split()
+        assert words[0] == "/usr/local/bin/deeplearning" and words[1] in cli.GROUPS, unit.name
+
+
+@pytest.mark.parametrize("name", ["report", "publish", "apply"])
+def test_a_timer_starts_a_unit_that_ends(name: str) -> None:
+    service = (NODE / "units" / f"deeplearning-{name}.service").read_text()
+    assert "Type=oneshot\n" in service and "TimeoutStartSec=" in service
+    assert "OnUnitInactiveSec=" in (NODE / "units" / f"deeplearning-{name}.timer").read_text()
+
+
+# Members
+
+
+def test_publish_apply_show_and_wait(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    master = cluster.master()
+    cluster.workers(2)
+    with master.here():
+        assert commands.main(["publish", "--json"]) == 0
+        assert json.loads(capsys.readouterr().out) == {"generation": 1, "changed": True, "left_out": []}
+        assert commands.main(["apply"]) == 0
+        assert capsys.readouterr().out == "generation 1 applied\n"
+        assert commands.main(["apply"]) == 0
+        assert capsys.readouterr().out == "generation 1 is in place\n"
+        assert commands.main(["wait", "--count", "2", "--generation", "1", "--timeout", "0"]) == 0
+        assert commands.main(["show"]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert lines[1].split() == ["deeplearning-worker1", instance(1), "10.0.0.5", "p3.16xlarge", "8", "8", "ready"]
+        assert lines[-1] == "generation 1, 2 of 2 wanted machines"
+        assert commands.main(["show", "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["members"][1]["aliases"] == ["deeplearning-worker2"]
+
+
+def test_whoever_is_left_out_is_said_after_the_others_are_published(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    master = cluster.master()
+    cluster.workers(2)
+    cluster.aws.report(2, gpus=-1)
+    with master.here(), pytest.raises(Refusal, match="gpus is -1.* That machine is left out until it reports again"):
+        commands.main(["publish"])
+    assert cluster.list["generation"] == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--count", "3"], "after 0 s 2 of 3 members are there."),
+        (["--count", "2", "--generation", "2"], "after 0 s this node has generation 1 of the member list, not 2."),
+        (["--count", "1"], "after 0 s 3 machines are wanted and 2 are members."),
+    ],
+)
+def test_wait_says_what_is_lacking(cluster: Cluster, words: list[str], sentence: str) -> None:
+    master = cluster.master()
+    cluster.workers(2)
+    cluster.aws.wanted["demo-workers"] = 2
+    master.publish()
+    master.apply()
+    with master.here(), pytest.raises(Refusal) as refusal:
+        commands.main(["wait", "--timeout", "0", *words])
+    assert str(refusal.value) == sentence
+
+
+def test_wait_goes_on_until_it_is_so(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    master = cluster.master()
+    with master.here():
+        monkeypatch.setattr(time, "sleep", lambda seconds: (master.publish(), master.apply()))
+        assert commands.main(["wait", "--count", "1"]) == 0
+
+
+def test_a_timer_says_a_refusal_once_and_when_it_is_over(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    master = cluster.master()
+    cluster.workers(2)
+    tick = ["publish", "--repeated"]
+    with master.here():
+        cluster.aws.denied = {"describe_instances"}
+        assert commands.main(tick) == 0
+        assert capsys.readouterr().err == "this machine's role is not allowed describe_instances.\n"
+        assert commands.main(tick) == 0
+        cluster.aws.denied = {"create_tags"}
+        assert commands.main(tick) == 0
+        assert capsys.readouterr().err == "this machine's role is not allowed create_tags.\n"
+        cluster.aws.denied = set()
+        assert commands.main(tick) == 0
+        assert capsys.readouterr().out == "generation 1 published\nmembers publish: all is well again\n"
+        assert commands.main(tick) == 0
+        assert capsys.readouterr() == ("", "")
+
+
+# What a node knows of its cluster
+
+
+def test_the_cluster_is_read_and_checked(cluster: Cluster) -> None:
+    node = cluster.node(1)
+    with node.here():
+        assert read_config() == cluster.config
+        known = json.loads(node.text("/etc/deeplearning/cluster.json"))
+        for changed, words in (
+            ({"vpc_cidrs": ["10.0.0.1/8"]}, "not a range of IPv4 addresses"),
+            ({"efs_mount": "/mnt/a b"}, "efs_mount is '/mnt/a b', not an absolute path without blanks"),
+            ({"password": "x"}, "unknown keys: password"),
+            ({"schema": 3}, "schema 3, not 1"),
+        ):
+            Path(paths.CLUSTER).write_text(json.dumps({**known, **changed}))
+            with pytest.raises(Refusal, match=words):
+                read_config()
+        Path(paths.CLUSTER).unlink()
+        with pytest.raises(Refusal, match="configure this node"):
+            read_config()
+
+
+@pytest.mark.parametrize("value", [1.5, True, "1", -1, None])
+def test_a_number_is_a_whole_one(value: Any) -> None:
+    with pytest.raises(records.Wrong):
+        records.number(value)
+
+
+def test_env_prints_the_line_of_what_is_installed_to_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(paths, "ENVIRONMENTS", str(tmp_path))
+    (tmp_path / "mxnet").mkdir()
+    (tmp_path / "pytorch").mkdir()
+    (tmp_path / "pytorch" / ".deeplearning.json").write_text("{}")
+    assert environment.main(["pytorch"]) == 0
+    assert capsys.readouterr().out == f". {tmp_path}/pytorch/bin/activate\n"
+    with pytest.raises(Refusal, match="mxnet is not installed on this node. There is: pytorch."):
+        environment.main(["mxnet"])
+    default = Config(**{**vars(cluster_in(tmp_path / "pytorch", monkeypatch).config), "default_framework": "pytorch"})
+    monkeypatch.setattr(environment, "read_config", lambda: default)
+    assert environment.main([]) == 0
+
+
+# The machine
+
+
+def test_no_driver_is_no_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert machine.gpus() == 0
+    broken = tmp_path / "nvidia-smi"
+    broken.write_text("#!/bin/sh\necho 'Failed to initialize NVML: Driver/library version mismatch'; exit 18\n")
+    broken.chmod(0o755)
+    assert machine.gpus() == 0
+
+
+def test_the_instance_id_is_asked_once_a_boot(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    asked = []
+
+    def ask(method: str, path: str, headers: dict[str, str]) -> str:
+        asked.append(f"{method} {path}")
+        return "token" if method == "PUT" else {"X-aws-ec2-metadata-token": "i-00000000"}[next(iter(headers))]
+
+    monkeypatch.setattr(machine, "_ask", ask)
+    monkeypatch.setattr(paths, "RUNTIME", str(tmp_path))
+    assert [machine.instance_id(), machine.instance_id()] == ["i-00000000"] * 2
+    assert asked == ["PUT api/token", "GET meta-data/instance-id"]
+
+
+def test_no_metadata_service_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(paths, "RUNTIME", str(tmp_path))
+    monkeypatch.setattr(machine, "METADATA", "127.0.0.1:1")
+    with pytest.raises(Refusal, match="the metadata service does not say the instance-id"):
+        machine.instance_id()
+
+
+# AWS
+
+
+class Client:
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def __getattr__(self, name: str) -> Any:
+        def refuse(*given: Any, **named: Any) -> Any:
+            raise self._error
+
+        return refuse
+
+
+def client_error(code: str) -> ClientError:
+    return ClientError({"Error": {"Code": code, "Message": "Why."}}, "Operation")
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (client_error("AccessDenied"), r"role is not allowed s3 get_object \(Why.\): run provision.yml again"),
+        (client_error("Throttling"), r"AWS refused s3 get_object: Throttling \(Why.\)"),
+        (EndpointConnectionError(endpoint_url="https://s3"), "AWS does not answer s3 get_object"),
+    ],
+)
+def test_what_aws_refuses_is_a_sentence(monkeypatch: pytest.MonkeyPatch, error: Exception, words: str) -> None:
+    aws = aws_module.Aws("us-east-1")
+    monkeypatch.setattr(aws, "client", lambda service: Client(error))
+    with pytest.raises(Refusal, match=words):
+        aws.call("s3", "get_object")
+    with pytest.raises(Refusal):
+        aws.pages("s3", "list_objects_v2", "Contents")
+
+
+def test_what_is_not_there_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    aws = aws_module.Aws("us-east-1")
+    monkeypatch.setattr(aws, "client", lambda service: Client(client_error("NoSuchKey")))
+    with pytest.raises(aws_module.Missing):
+        aws.call("s3", "get_object")
+
+
+# Files
+
+
+def test_a_block_is_put_replaced_and_taken_out() -> None:
+    one = files.with_block("a\n", "x\n")
+    assert one == f"a\n{files.BEGIN}x\n{files.END}"
+    assert files.with_block(one + "b\n", "y\n") == f"a\n{files.BEGIN}y\n{files.END}b\n"
+    assert files.with_block(one + "b\n", "") == "a\nb\n"
+    assert files.with_block("a", "x\n").startswith("a\n# BEGIN")
+    assert files.with_block(f"a\n{files.BEGIN}half", "x\n") == one
+
+
+def test_a_file_is_replaced_whole_through_a_link_and_only_if_it_differs(tmp_path: Path) -> None:
+    (tmp_path / "real").write_text("old")
+    (tmp_path / "link").symlink_to("real")
+    assert files.put(f"{tmp_path}/link", "new") is True
+    inode = (tmp_path / "real").stat().st_ino
+    assert files.put(f"{tmp_path}/link", "new") is False
+    assert (tmp_path / "real").read_text() == "new" and (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real").stat().st_ino == inode
+    assert sorted(os.listdir(tmp_path)) == ["link", "real"]

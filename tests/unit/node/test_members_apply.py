@@ -1,0 +1,441 @@
+"""What a node takes from a published list, what it refuses, and what it makes of it."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import subprocess
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deeplearning import Refusal, files
+from deeplearning.members import applying, checking, cli, report, signing
+from deeplearning.members.applying import Outcome
+from deeplearning.members.reading import Members, read_applied, this_member, unsettled
+
+from tests.unit.node.members_kit import Cluster, Node, cluster_in, host_key, instance
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    return cluster_in(tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def master(cluster: Cluster) -> Node:
+    """With two workers, and generation 1 published."""
+    master = cluster.master()
+    cluster.workers(2, 3)
+    master.publish()
+    return master
+
+
+@pytest.fixture
+def worker(cluster: Cluster, master: Node) -> Node:
+    return cluster.node(2)
+
+
+def applied(node: Node) -> Members:
+    with node.here():
+        return read_applied()
+
+
+# What it makes of it
+
+
+def test_each_file_says_who_is_there(cluster: Cluster, worker: Node) -> None:
+    assert worker.apply() == Outcome(1, True)
+    assert worker.text("/opt/deeplearning/workers").split() == [f"deeplearning-worker{n}" for n in (1, 2, 3)]
+    assert worker.text("/opt/deeplearning/hostfile").splitlines()[1] == "deeplearning-worker2 slots=8"
+    hosts = worker.text("/etc/hosts").splitlines()
+    assert hosts[0] == "127.0.0.1 localhost"
+    assert hosts[2:4] == ["10.0.0.5 deeplearning-worker1 deeplearning-master", "10.0.0.6 deeplearning-worker2"]
+    known = worker.text("/etc/ssh/ssh_known_hosts")
+    assert f"deeplearning-worker3,10.0.0.7,ip-10-0-0-7.ec2.internal {host_key(3)}\n" in known
+    assert "deeplearning-worker2\n10.0.0.6\nip-10-0-0-6.ec2.internal\n" in worker.text("/etc/ssh/shosts.equiv")
+
+
+def test_the_variables_are_the_same_for_shells_logins_and_units(cluster: Cluster, worker: Node) -> None:
+    worker.apply()
+    expected = {
+        "DEEPLEARNING_WORKERS_PATH": f"{worker.root}/opt/deeplearning/workers",
+        "DEEPLEARNING_WORKERS_COUNT": "3",
+        "DEEPLEARNING_WORKER_GPU_COUNT": "8",
+        "EFS_MOUNT": worker.config.efs_mount,
+        "HWLOC_COMPONENTS": "-gl",
+    }
+    script = f". {worker.root}/etc/profile.d/deeplearning.sh; env -0"
+    shell = subprocess.run(["env", "-i", "sh", "-c", script], capture_output=True, text=True, check=True).stdout
+    seen = dict(item.partition("=")[::2] for item in shell.split("\0") if item)
+    assert {name: seen.get(name) for name in expected} == expected
+    logins = dict(line.partition("=")[::2] for line in worker.text("/etc/environment").splitlines())
+    assert {name: logins.get(name) for name in expected} == expected
+    words = worker.text("/etc/systemd/system.conf.d/50-deeplearning.conf").rpartition("DefaultEnvironment=")[2].split()
+    assert dict(word.partition("=")[::2] for word in words) == expected
+    assert (cluster.folder / "systemctl.log").read_text() == "daemon-reload\n"
+
+
+def test_ssh_forwards_agents_to_members_and_to_nobody_else(worker: Node) -> None:
+    worker.apply()
+
+    def asked(host: str) -> str:
+        config = f"{worker.root}/etc/ssh/ssh_config.d/50-deeplearning-members.conf"
+        return subprocess.run(["ssh", "-G", "-F", config, host], capture_output=True, text=True, check=True).stdout
+
+    for host in ("deeplearning-worker3", "deeplearning-master", "10.0.0.7", "ip-10-0-0-7.ec2.internal"):
+        assert "forwardagent yes\n" in asked(host) and "hostbasedauthentication yes\n" in asked(host)
+        assert "stricthostkeychecking true\n" in asked(host)
+    for host in ("github.com", "10.0.0.77", "deeplearning-worker33"):
+        assert "forwardagent no\n" in asked(host) and "hostbasedauthentication no\n" in asked(host)
+
+
+def test_a_master_that_does_not_train_has_a_name_and_is_no_worker(cluster: Cluster) -> None:
+    cluster.config = replace(cluster.config, master_trains=False)
+    master = cluster.master()
+    cluster.workers(2)
+    master.publish()
+    master.apply()
+    assert master.text("/opt/deeplearning/workers") == "deeplearning-worker2\n"
+    assert "DEEPLEARNING_WORKERS_COUNT=1\n" in master.text("/etc/environment")
+    assert "deeplearning-worker1 deeplearning-master" in master.text("/etc/hosts")
+
+
+def test_a_new_generation_replaces_names_and_leaves_what_is_others(
+    cluster: Cluster, master: Node, worker: Node
+) -> None:
+    worker.apply()
+    hosts = worker.root / "etc/hosts"
+    hosts.write_text(hosts.read_text() + "192.0.2.1 mine\n")
+    cluster.aws.end(3)
+    cluster.workers(9)
+    master.publish()
+    assert worker.apply() == Outcome(2, True)
+    lines = hosts.read_text().splitlines()
+    assert "10.0.0.13 deeplearning-worker3" in lines and "192.0.2.1 mine" in lines
+    assert "10.0.0.7" not in hosts.read_text()
+
+
+def test_a_second_time_changes_nothing_and_a_lost_file_comes_back(worker: Node) -> None:
+    worker.apply()
+    assert worker.apply() == Outcome(1, False)
+    (worker.root / "opt/deeplearning/workers").unlink()
+    (worker.root / "etc/hosts").write_text("127.0.0.1 localhost\n")
+    assert worker.apply() == Outcome(1, True)
+    assert "deeplearning-worker3" in worker.text("/etc/hosts")
+
+
+def test_forget_takes_away_what_apply_wrote_and_nothing_else(worker: Node) -> None:
+    worker.apply()
+    with worker.here():
+        assert applying.forget() is True
+        assert applying.forget() is False
+    left = {str(path.relative_to(worker.root)) for path in worker.root.rglob("*") if path.is_file()}
+    assert not {item for item in left if "workers" in item or "deeplearning.sh" in item or "50-deeplearning" in item}
+    assert worker.text("/etc/hosts") == "127.0.0.1 localhost\n"
+
+
+def test_a_reader_never_sees_half_a_file(cluster: Cluster, master: Node, worker: Node) -> None:
+    worker.apply()
+    done, wrong = threading.Event(), []
+
+    def read() -> None:
+        while not done.is_set():
+            json.loads(cluster.path.read_text())
+            for path in ("/etc/hosts", "/opt/deeplearning/workers"):
+                text = worker.text(path)
+                if "deeplearning-worker1" not in text or not text.endswith("\n"):
+                    wrong.append(text)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        for number in range(10, 20):
+            cluster.workers(number)
+            master.publish()
+            worker.apply()
+    finally:
+        done.set()
+        reader.join()
+    assert not wrong and applied(worker).generation == 11
+
+
+# What it refuses
+
+
+FORGED: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
+    "another address": (lambda r: r["members"][1].update(private_ip="10.0.0.99"), "is not signed by the master"),
+    "an address outside": (
+        lambda r: r["members"][1].update(private_ip="192.0.2.1"),
+        "outside of the VPC's 10.0.0.0/16",
+    ),
+    "an alias of another form": (lambda r: r["members"][1].update(aliases=["github.com"]), "calls rank 2 github.com"),
+    "an alias more": (lambda r: r["members"][1]["aliases"].append("x"), "calls rank 2 deeplearning-worker2, x"),
+    "no alias": (lambda r: r["members"][1].update(aliases=[]), "calls rank 2 nothing"),
+    "rank 0": (lambda r: r["members"][1].update(rank=0, aliases=["deeplearning-worker0"]), "calls rank 0"),
+    "two of one rank": (
+        lambda r: r["members"][1].update(rank=3, aliases=["deeplearning-worker3"]),
+        "rank 3 2 times",
+    ),
+    "two of one address": (lambda r: r["members"][1].update(private_ip="10.0.0.7"), "private_ip 10.0.0.7 2 times"),
+    "a line break in a name": (
+        lambda r: r["members"][1].update(private_dns="a\n192.0.2.1 b"),
+        "private_dns is 'a\\\\n192.0.2.1 b', not a host's name",
+    ),
+    "a line break in a key": (
+        lambda r: r["members"][1].update(host_keys=["ssh-ed25519 " + "A" * 50 + "\n* x y"]),
+        "host_keys is",
+    ),
+    "an unknown key": (lambda r: r.update(run="rm -rf /"), "unknown keys: run"),
+    "an unknown key of a member": (lambda r: r["members"][0].update(user="root"), "unknown keys: user"),
+    "a key less": (lambda r: r.pop("wanted"), "missing keys: wanted"),
+    "another schema": (lambda r: r.update(schema=2), "schema 2, not 1"),
+    "members that are none": (lambda r: r.update(members=["x"]), "a member in the list is no JSON object"),
+    "no signature": (lambda r: r.update(signature=""), "signature is '', not a signature"),
+    "a master that never was": (lambda r: r.update(published_by=instance(77)), "has never been this cluster's master"),
+    "a worker as master": (lambda r: r.update(published_by=instance(2)), "has never been this cluster's master"),
+}
+
+
+@pytest.mark.parametrize(("forge", "words"), FORGED.values(), ids=FORGED.keys())
+def test_a_forged_list_is_refused_and_the_node_stays_as_it_was(
+    cluster: Cluster, worker: Node, forge: Callable[[dict[str, Any]], Any], words: str
+) -> None:
+    worker.apply()
+    before = worker.text("/etc/hosts")
+    record = cluster.list
+    record["generation"] = 5
+    record = worker.signed(record) if words.startswith(("has never", "is not signed")) else record
+    forge(record)
+    cluster.put(record)
+    with pytest.raises(Refusal, match=words):
+        worker.apply()
+    assert applied(worker).generation == 1 and worker.text("/etc/hosts") == before
+
+
+def test_a_list_that_a_worker_has_signed_is_refused(cluster: Cluster, worker: Node) -> None:
+    worker.apply()
+    cluster.put(worker.signed({**cluster.list, "generation": 2}))
+    with pytest.raises(Refusal, match=f"is not signed by the master that it names \\({instance(1)}\\)"):
+        worker.apply()
+
+
+def test_the_masters_signature_under_something_else_does_not_count(
+    cluster: Cluster, master: Node, worker: Node
+) -> None:
+    record = cluster.list
+    command = ["ssh-keygen", "-Y", "sign", "-q", "-f", str(master.key), "-n", "git"]
+    said = subprocess.run(command, input=signing.canonical(record), capture_output=True, check=True).stdout
+    cluster.put({**record, "signature": "".join(said.decode().splitlines()[1:-1])})
+    with pytest.raises(Refusal, match="is not signed"):
+        worker.apply()
+
+
+def test_a_lower_generation_is_refused(cluster: Cluster, master: Node, worker: Node) -> None:
+    old = cluster.path.read_bytes()
+    cluster.workers(4)
+    master.publish()
+    worker.apply()
+    cluster.path.write_bytes(old)
+    with pytest.raises(Refusal, match="has generation 1, and this node goes by 2"):
+        worker.apply()
+    assert applied(worker).generation == 2
+
+
+def test_another_list_of_the_same_generation_is_refused(cluster: Cluster, master: Node, worker: Node) -> None:
+    worker.apply()
+    cluster.put(master.signed({**cluster.list, "wanted": 9}))
+    with pytest.raises(Refusal, match="has generation 1, and this node goes by 1"):
+        worker.apply()
+
+
+def test_a_list_of_an_older_cluster_on_the_same_file_system_is_never_applied(cluster: Cluster, master: Node) -> None:
+    cluster.config = replace(cluster.config, cluster_id="sg-fedcba98765432100")
+    new = cluster.node(5)
+    with pytest.raises(Refusal, match="is of cluster demo .* and this node belongs to demo"):
+        new.apply()
+    assert new.text("/etc/hosts") == "127.0.0.1 localhost\n"
+
+
+def test_what_an_image_brought_of_another_cluster_counts_for_nothing(cluster: Cluster, worker: Node) -> None:
+    worker.apply()
+    brought = {**cluster.list, "cluster_id": "sg-other", "generation": 99}
+    (worker.root / "var/lib/deeplearning/members.json").write_text(json.dumps(brought))
+    assert worker.apply() == Outcome(1, True)
+    assert applied(worker).cluster_id == worker.config.cluster_id
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff\xfe", b'{"schema": 1'])
+def test_half_a_list_is_refused(cluster: Cluster, worker: Node, content: bytes) -> None:
+    cluster.path.write_bytes(content)
+    with pytest.raises(Refusal, match="the member list is no JSON"):
+        worker.apply()
+
+
+def test_a_list_that_is_not_roots_own_file_is_refused(
+    cluster: Cluster, worker: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checking, "OWNER", os.getuid() + 1)
+    with pytest.raises(Refusal, match="is no file that only root can write"):
+        worker.apply()
+    monkeypatch.setattr(checking, "OWNER", os.getuid())
+    cluster.path.chmod(0o666)
+    with pytest.raises(Refusal, match="is no file that only root can write"):
+        worker.apply()
+    cluster.path.rename(cluster.path.with_name("other"))
+    cluster.path.symlink_to(cluster.path.with_name("other"))
+    with pytest.raises(Refusal, match="is a link"):
+        worker.apply()
+    cluster.path.unlink()
+    os.mkfifo(cluster.path, 0o600)
+    with pytest.raises(Refusal, match="is no file"):
+        worker.apply()
+
+
+def test_a_list_of_a_size_that_none_has_is_not_read(cluster: Cluster, worker: Node) -> None:
+    os.truncate(cluster.path, checking.LONGEST + 1)
+    with pytest.raises(Refusal, match="no member list has"):
+        worker.apply()
+
+
+def test_no_list_yet(cluster: Cluster, worker: Node) -> None:
+    cluster.path.unlink()
+    with pytest.raises(Refusal, match="run `deeplearning members publish` on the master"):
+        worker.apply()
+
+
+def test_a_file_that_was_replaced_while_it_was_opened_is_opened_again(
+    worker: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stale = [OSError(errno.ESTALE, "Stale file handle")]
+    really = os.open
+
+    def open_once_stale(path: str, *given: Any, **named: Any) -> int:
+        if path.endswith("/demo/members.json") and stale:
+            raise stale.pop()
+        return really(path, *given, **named)
+
+    monkeypatch.setattr(os, "open", open_once_stale)
+    assert worker.apply() == Outcome(1, True)
+
+
+# Who is asked
+
+
+def test_aws_is_asked_only_for_a_master_that_is_new(cluster: Cluster, master: Node, worker: Node) -> None:
+    cluster.aws.calls.clear()
+    worker.apply()
+    assert cluster.aws.calls == ["get_object"]
+    cluster.workers(4)
+    master.publish()
+    cluster.aws.calls.clear()
+    worker.apply()
+    assert cluster.aws.calls == []
+    cluster.aws.end(1)
+    cluster.master(8).publish()
+    cluster.aws.calls.clear()
+    assert worker.apply() == Outcome(3, True)
+    assert cluster.aws.calls == ["get_object"]
+
+
+def test_a_master_with_new_keys_is_believed_once_it_has_reported_them(
+    cluster: Cluster, master: Node, worker: Node
+) -> None:
+    worker.apply()
+    master.apply()
+    master.key.unlink()
+    shutil.copy(worker.key, master.key)
+    shutil.copy(worker.key.with_suffix(".pub"), master.key.with_suffix(".pub"))
+    cluster.aws.report(1, host_keys=[master.public_key])
+    cluster.workers(4)
+    master.publish()
+    assert worker.apply() == Outcome(2, True)
+
+
+def test_a_quiet_tick_imports_nothing_and_notices_every_change(
+    cluster: Cluster, master: Node, worker: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker.apply()
+    with worker.here():
+        assert cli.main(["apply", "--repeated"]) == 0 and cli.stands()
+        hosts = worker.root / "etc/hosts"
+        hosts.write_text(hosts.read_text() + "\n")
+        assert not cli.stands()
+    worker.apply()
+    with worker.here():
+        assert cli.stands()
+    cluster.workers(4)
+    master.publish()
+    with worker.here():
+        assert not cli.stands()
+    worker.apply()
+    cluster.path.unlink()
+    with worker.here():
+        assert not cli.stands()
+
+
+def test_a_second_process_does_not_wait_for_one_that_hangs(worker: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    patient = files.only_one
+    monkeypatch.setattr(files, "only_one", lambda path, what: patient(path, what, seconds=0))
+    with worker.here(), files.only_one(f"{worker.root}/run/deeplearning/apply.lock", "x"):  # noqa: SIM117
+        with pytest.raises(Refusal, match="another `deeplearning members apply` has been at work"):
+            worker.apply()
+
+
+# Reading
+
+
+def test_settled_is_who_is_wanted_ready_and_alike(cluster: Cluster, master: Node, worker: Node) -> None:
+    worker.apply()
+    assert unsettled(applied(worker)) == []
+    cluster.aws.wanted["demo-workers"] = 3
+    cluster.aws.report(2, state="faulty")
+    cluster.aws.report(3, gpus=4)
+    master.publish()
+    worker.apply()
+    said = "; ".join(unsettled(applied(worker)))
+    assert "4 machines are wanted and 3 are members" in said
+    assert "deeplearning-worker2 reported a fault" in said
+    assert "the numbers of GPUs differ: deeplearning-worker1 has 8, deeplearning-worker2 has 8" in said
+
+
+def test_this_member_is_found_by_its_instance(worker: Node, cluster: Cluster) -> None:
+    worker.apply()
+    with worker.here():
+        assert this_member(read_applied()).alias == "deeplearning-worker2"
+    stranger = cluster.node(55)
+    stranger.apply()
+    with stranger.here(), pytest.raises(Refusal, match="is not in the member list"):
+        this_member(read_applied())
+
+
+# Reports
+
+
+def test_only_what_has_changed_is_reported(cluster: Cluster, worker: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report, "Aws", lambda region: cluster.aws)
+    cluster.aws.user_id = f"AROAWORKER:{instance(2)}"
+    key = report.key_of(cluster.aws.user_id)
+    with worker.here():
+        assert report.report(worker.config) == (True, "")
+        said = report.read(cluster.aws, "b", key)
+        assert (said["gpus"], said["host_keys"], said["state"], said["os"]) == (
+            8,
+            [worker.public_key],
+            "ready",
+            "debian 12",
+        )
+        cluster.aws.calls.clear()
+        assert report.report(worker.config) == (False, "") and not cluster.aws.calls
+    (worker.root / "etc/mounts").write_text("")
+    with worker.here():
+        changed, fault = report.report(worker.config)
+        assert changed and f"nothing is mounted at {worker.config.efs_mount}" in fault
+        assert report.read(cluster.aws, "b", key)["state"] == "faulty"
+        assert "has 8 GPUs and its type has 4" in report.report(replace(worker.config, gpus=4))[1]
+        assert report.report(replace(worker.config, gpus=None))[1] == fault

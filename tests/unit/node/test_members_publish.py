@@ -1,0 +1,347 @@
+"""What the master publishes, when, and when it must not."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from deeplearning import Refusal
+from deeplearning.members import ranks
+from deeplearning.members.publishing import Outcome
+from deeplearning.members.ranks import Machine
+
+from tests.unit.node.members_kit import MASTER_ROLE, WORKER_ROLE, Cluster, cluster_in, instance
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    return cluster_in(tmp_path, monkeypatch)
+
+
+def machine(name: str, launched: str = "1", tag: str = "", master: bool = False) -> Machine:
+    return Machine(name, master, "10.0.0.1", "a", "t.x", launched, tag)
+
+
+@pytest.mark.parametrize(
+    ("machines", "listed", "expected"),
+    [
+        ([machine("m", master=True)], {}, {"m": 1}),
+        ([machine("b", "2"), machine("a", "3"), machine("c", "1")], {}, {"c": 2, "b": 3, "a": 4}),
+        ([machine("new"), machine("old", tag="3")], {}, {"old": 3, "new": 2}),
+        ([machine("a", tag="2"), machine("b", tag="2")], {}, {"a": 2, "b": 3}),
+        ([machine("a", "1", "2"), machine("b", "2", "2")], {"b": 2}, {"b": 2, "a": 3}),
+        ([machine("a", tag="4")], {"a": 2}, {"a": 2}),
+        ([machine("m", tag="7", master=True), machine("a", tag="1")], {}, {"m": 1, "a": 2}),
+        ([machine("a", tag="{{ x }}"), machine("b", tag="-3"), machine("c", tag="٣")], {}, {"a": 2, "b": 3, "c": 4}),
+        ([machine("new")], {"gone": 2}, {"new": 2}),
+    ],
+    ids=[
+        "the master is 1",
+        "new ones in the order of their launch",
+        "a new one takes the lowest free rank",
+        "two with one tag",
+        "the list counts for more than a tag",
+        "a tag that was changed is put right",
+        "1 is the master's alone",
+        "what is no rank",
+        "a replaced one's rank is free",
+    ],
+)
+def test_ranks(machines: list[Machine], listed: dict[str, int], expected: dict[str, int]) -> None:
+    assert ranks.assign(machines, listed) == expected
+
+
+def test_a_new_cluster_begins_with_generation_1(cluster: Cluster) -> None:
+    master = cluster.master()
+    cluster.workers(2, 3)
+    assert master.publish() == Outcome(1, True, [])
+    listed = cluster.list
+    assert [(member["rank"], member["instance_id"]) for member in listed["members"]] == [
+        (1, instance(1)),
+        (2, instance(2)),
+        (3, instance(3)),
+    ]
+    assert (listed["generation"], listed["wanted"], listed["published_by"]) == (1, 3, instance(1))
+    assert listed["members"][0]["aliases"] == ["deeplearning-worker1", "deeplearning-master"]
+    assert [cluster.aws.tag_of(number) for number in (1, 2, 3)] == ["1", "2", "3"]
+    assert [item.stat().st_mode & 0o777 for item in (cluster.path, cluster.path.parent)] == [0o644, 0o755]
+
+
+def test_nothing_is_written_when_nothing_has_changed(cluster: Cluster) -> None:
+    master = cluster.master()
+    cluster.workers(2)
+    master.publish()
+    master.apply()
+    before = cluster.path.stat()
+    cluster.aws.calls.clear()
+    assert master.publish() == Outcome(1, False, [])
+    assert cluster.path.stat() == before
+    assert os.listdir(cluster.path.parent) == ["members.json"]
+    assert sorted(cluster.aws.calls) == ["describe_auto_scaling_groups", "describe_instances", "list_objects_v2"]
+
+
+def test_a_replaced_worker_gets_the_rank_that_became_free(cluster: Cluster) -> None:
+    master = cluster.master()
+    cluster.workers(2, 3)
+    master.publish()
+    cluster.aws.end(2)
+    cluster.workers(9)
+    assert master.publish().generation == 2
+    assert cluster.addresses()["deeplearning-worker2"] == "10.0.0.13"
+    assert cluster.aws.tag_of(9) == "2"
+
+
+def test_a_machine_has_a_rank_before_it_has_reported_and_is_listed_after(cluster: Cluster) -> None:
+    master = cluster.master()
+    cluster.aws.add(2)
+    master.publish()
+    assert cluster.aws.tag_of(2) == "2"
+    assert list(cluster.addresses()) == ["deeplearning-worker1"] and cluster.list["wanted"] == 2
+    cluster.aws.report(2)
+    assert master.publish().generation == 2
+    assert list(cluster.addresses()) == ["deeplearning-worker1", "deeplearning-worker2"]
+
+
+@pytest.mark.parametrize("state", ["Pending", "Terminating:Wait", "Standby"])
+def test_only_what_is_in_service_is_a_member(cluster: Cluster, state: str) -> None:
+    master = cluster.master()
+    cluster.workers(2)
+    cluster.aws.states[instance(2)] = state
+    master.publish()
+    assert list(cluster.addresses()) == ["deeplearning-worker1"]
+
+
+def test_a_master_that_does_not_train_has_no_slots(cluster: Cluster) -> None:
+    cluster.config = replace(cluster.config, master_trains=False)
+    master = cluster.master()
+    cluster.workers(2)
+    master.publish()
+    assert [member["slots"] for member in cluster.list["members"]] == [0, 8]
+
+
+# Reports
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"private_ip": "10.0.0.99"}, "unknown keys: private_ip"),
+        ({"instance_id": instance(3)}, f"speaks of {instance(3)}"),
+        ({"schema": 2}, "schema 2"),
+        ({"gpus": "8; rm -rf /"}, "gpus is"),
+        ({"gpus": True}, "gpus is True"),
+        ({"state": "root"}, "not one of ready, faulty"),
+        ({"host_keys": ["ssh-ed25519 AAAA\n* ssh-ed25519 BBBB"]}, "not a host's public key"),
+        ({"host_keys": []}, "host_keys"),
+    ],
+)
+def test_a_report_of_another_form_leaves_its_machine_out_and_nobody_else(
+    cluster: Cluster, changed: dict[str, object], words: str
+) -> None:
+    master = cluster.master()
+    cluster.workers(2, 3)
+    cluster.aws.report(2, **changed)
+    outcome = master.publish()
+    assert words in " ".join(outcome.left_out)
+    assert list(cluster.addresses()) == ["deeplearning-worker1", "deeplearning-worker3"]
+
+
+def test_a_report_under_the_workers_role_says_nothing_of_the_master(cluster: Cluster) -> None:
+    master = cluster.master()
+    report = cluster.aws.objects[f"members/{MASTER_ROLE}:{instance(1)}/report.json"]
+    forged = json.dumps({**json.loads(report), "gpus": 1}).encode()
+    cluster.aws.objects[f"members/{WORKER_ROLE}:{instance(1)}/report.json"] = forged
+    master.publish()
+    assert cluster.list["members"][0]["gpus"] == 8
+
+
+def test_reports_are_read_once_and_again_when_they_have_changed(cluster: Cluster) -> None:
+    master = cluster.master()
+    cluster.workers(2, 3)
+    master.publish()
+    master.apply()
+    cluster.aws.report(3, state="faulty")
+    cluster.aws.calls.clear()
+    assert master.publish().generation == 2
+    assert cluster.aws.calls.count("get_object") == 1
+    assert [member["state"] for member in cluster.list["members"]] == ["ready", "ready", "faulty"]
+
+
+def test_a_master_that_has_not_reported_publishes_nothing(cluster: Cluster) -> None:
+    cluster.aws.add(1, master=True)
+    with pytest.raises(Refusal, match="has not reported itself"):
+        cluster.node(1).publish()
+    assert not cluster.path.exists()
+
+
+# Fencing
+
+
+def replaced(cluster: Cluster, number: int = 8) -> None:
+    cluster.aws.end(1)
+    cluster.aws.add(number, master=True)
+
+
+def test_a_former_master_does_not_publish(cluster: Cluster) -> None:
+    old = cluster.master()
+    cluster.workers(2)
+    old.publish()
+    before = cluster.list
+    replaced(cluster)
+    with pytest.raises(Refusal, match=f"is not the master in service of demo \\({instance(8)}\\)"):
+        old.publish()
+    assert cluster.list == before
+
+
+def test_it_is_found_out_when_it_slept_between_reading_and_writing(cluster: Cluster) -> None:
+    old = cluster.master()
+    # The first look at the groups is before all, the second just before the renaming.
+    cluster.aws.before["describe_auto_scaling_groups"] = [lambda: None, lambda: replaced(cluster)]
+    with pytest.raises(Refusal, match="is not the master in service"):
+        old.publish()
+    assert not cluster.path.exists()
+
+
+def test_it_has_nothing_to_rename_when_it_slept_just_before_the_renaming(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = cluster.master()
+    cluster.workers(2)
+    old.publish()
+    cluster.aws.add(3)
+    cluster.aws.report(3)
+    rename = os.rename
+
+    def sleep_and_rename(source: str, target: str) -> None:
+        if target == str(cluster.path):
+            monkeypatch.setattr(os, "rename", rename)
+            replaced(cluster)
+            new = cluster.node(8)
+            cluster.aws.report(8, host_keys=[new.public_key])
+            assert new.publish().generation == 2
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", sleep_and_rename)
+    with pytest.raises(Refusal, match="another master took over"):
+        old.publish()
+    assert (cluster.list["published_by"], cluster.list["generation"]) == (instance(8), 2)
+    assert os.listdir(cluster.path.parent) == ["members.json"]
+
+
+def test_nobody_publishes_while_two_masters_are_in_service(cluster: Cluster) -> None:
+    master = cluster.master()
+    cluster.aws.add(8, master=True)
+    with pytest.raises(Refusal, match="is not the master in service"):
+        master.publish()
+
+
+# Generations
+
+
+def test_a_new_master_is_rank_1_and_goes_on_counting(cluster: Cluster) -> None:
+    old = cluster.master()
+    cluster.workers(2)
+    old.publish()
+    cluster.aws.end(1)
+    new = cluster.master(8)
+    assert new.publish().generation == 2
+    assert cluster.addresses() == {"deeplearning-worker1": "10.0.0.12", "deeplearning-worker2": "10.0.0.6"}
+
+
+def test_a_new_cluster_on_an_old_file_system_begins_anew(cluster: Cluster) -> None:
+    old = cluster.master()
+    old.publish()
+    cluster.workers(2)
+    old.publish()
+    assert cluster.list["generation"] == 2
+    cluster.aws.end(1)
+    cluster.aws.objects.clear()
+    cluster.config = replace(cluster.config, cluster_id="sg-fedcba98765432100", master_role_id="AROANEW")
+    new = cluster.master(8)
+    cluster.aws.objects[f"members/AROANEW:{instance(8)}/report.json"] = cluster.aws.objects.pop(
+        f"members/{MASTER_ROLE}:{instance(8)}/report.json"
+    )
+    assert new.publish().generation == 1
+
+
+def test_a_forged_list_is_replaced_by_one_that_nodes_take(cluster: Cluster) -> None:
+    master = cluster.master()
+    master.publish()
+    master.apply()
+    cluster.put({**cluster.list, "generation": 1000})
+    assert master.publish().generation == 2
+
+
+def test_an_old_list_put_back_is_replaced_too(cluster: Cluster) -> None:
+    master = cluster.master()
+    master.publish()
+    old = cluster.list
+    cluster.workers(2)
+    master.publish()
+    cluster.aws.end(2)
+    master.publish()
+    master.apply()
+    cluster.aws.wanted["demo-workers"] = 0
+    cluster.put(old)
+    assert master.publish() == Outcome(4, True, [])
+
+
+def test_a_new_master_that_finds_no_list_begins_above_all_that_were(cluster: Cluster) -> None:
+    old = cluster.master()
+    for number in (2, 3):
+        cluster.workers(number)
+        old.publish()
+    cluster.path.unlink()
+    cluster.aws.end(1)
+    assert cluster.master(8).publish().generation > 1_000_000
+
+
+# The shared file system
+
+
+def test_nothing_is_published_beside_the_mount(cluster: Cluster) -> None:
+    master = cluster.master()
+    (master.root / "etc/mounts").write_text("")
+    with pytest.raises(Refusal, match="nothing is mounted at"):
+        master.publish()
+
+
+def test_a_folder_that_others_may_write_is_not_published_in(cluster: Cluster) -> None:
+    master = cluster.master()
+    cluster.path.parent.parent.mkdir()
+    cluster.path.parent.parent.chmod(0o777)
+    with pytest.raises(Refusal, match="is not a folder that only root can write: remove it"):
+        master.publish()
+
+
+def test_a_link_in_the_lists_place_is_replaced_and_what_it_led_to_stays(cluster: Cluster, tmp_path: Path) -> None:
+    master = cluster.master()
+    master.publish()
+    cluster.path.unlink()
+    (tmp_path / "victim").write_text("mine")
+    cluster.path.symlink_to(tmp_path / "victim")
+    assert master.publish().changed
+    assert not cluster.path.is_symlink() and (tmp_path / "victim").read_text() == "mine"
+
+
+def test_what_is_denied_is_said_and_nothing_published(cluster: Cluster) -> None:
+    master = cluster.master()
+    cluster.aws.denied = {"create_tags"}
+    with pytest.raises(Refusal, match="not allowed create_tags"):
+        master.publish()
+    assert not cluster.path.exists()
+
+
+def test_nothing_is_signed_with_a_key_that_was_never_reported(cluster: Cluster) -> None:
+    master = cluster.master()
+    master.publish()
+    master.key.unlink()
+    master.key.with_suffix(".pub").unlink()
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(master.key)], check=True)
+    cluster.workers(2)
+    with pytest.raises(Refusal, match="has not reported its new host key"):
+        master.publish()
