@@ -1,0 +1,328 @@
+"""From machines to members, and what holds while machines come and go: one cluster of a master and two workers."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shlex
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.machines import Cloud, Cluster, command, localcloud, wait_for
+
+MASTER, WORKERS = "deeplearning-master", ["deeplearning-worker2", "deeplearning-worker3"]
+NODES = [MASTER, *WORKERS]
+ALIASES = ["deeplearning-worker1", *WORKERS]
+VARIABLES = {
+    "DEEPLEARNING_WORKERS_PATH": "/opt/deeplearning/workers",
+    "DEEPLEARNING_WORKERS_COUNT": "3",
+    "DEEPLEARNING_WORKER_GPU_COUNT": "0",
+    "EFS_MOUNT": "/efs",
+}
+APPLIED_SECONDS = 60
+
+READER = """
+import json, os, re, sys
+looks = wrong = 0
+while not os.path.exists("/tmp/enough"):
+    workers = open("/opt/deeplearning/workers").read()
+    hosts = open("/etc/hosts").read()
+    published = open("/efs/.deeplearning/%s/members.json").read()
+    looks += 1
+    names = workers.splitlines()
+    wrong += not workers.endswith("\\n") or names != sorted(names) or names[0] != "deeplearning-worker1"
+    wrong += not hosts.endswith("\\n") or "localhost" not in hosts or "deeplearning-master" not in hosts
+    try:
+        wrong += not json.loads(published)["members"]
+    except ValueError:
+        wrong += 1
+print(looks, wrong)
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster(cloud_with_machines: Cloud) -> Iterator[Cluster]:
+    with cloud_with_machines.cluster(f"m-{secrets.token_hex(3)}", worker_count=2) as cluster:
+        made = cluster.play("site.yml")
+        assert made.code == 0, made.output[-6000:]
+        yield cluster
+
+
+def test_a_second_run_changes_nothing_in_check_mode_or_not(cluster: Cluster) -> None:
+    for arguments in (("--check", "--diff"), ()):
+        again = cluster.play("configure.yml", *arguments)
+        assert (again.code, again.changed) == (0, 0), again.output
+
+
+def test_all_go_by_the_same_list(cluster: Cluster) -> None:
+    lists = [cluster.members(node) for node in NODES]
+    assert lists[0] == lists[1] == lists[2]
+    assert [member["rank"] for member in lists[0]["members"]] == [1, 2, 3]
+    tags = {
+        instance: {tag["Key"]: tag["Value"] for tag in found["Tags"]} for instance, found in cluster.machines().items()
+    }
+    assert {member["instance_id"]: str(member["rank"]) for member in lists[0]["members"]} == {
+        instance: tag["deeplearning:rank"] for instance, tag in tags.items()
+    }
+
+
+def test_the_environment_is_the_same_however_one_comes(cluster: Cluster) -> None:
+    ways = (
+        "bash -lc env",
+        "env",
+        "sudo systemd-run --quiet --pipe --wait env",
+        "ssh deeplearning-worker1 env",
+        "sudo -i env",
+    )
+    for node in NODES:
+        for way in ways:
+            seen = dict(line.split("=", 1) for line in cluster.says(node, way).splitlines() if "=" in line)
+            assert {name: seen.get(name) for name in VARIABLES} == VARIABLES, (node, way)
+        assert cluster.says(node, "cat $DEEPLEARNING_WORKERS_PATH").split() == ALIASES
+        hostfile = cluster.says(node, "cat /opt/deeplearning/hostfile").splitlines()
+        assert [line.split()[0] for line in hostfile] == ALIASES
+
+
+def test_old_loops_reach_everybody_and_ask_nothing(cluster: Cluster) -> None:
+    loop = 'while read -u 10 host; do ssh -o "StrictHostKeyChecking no" $host hostname; done 10<{}'
+    for node in NODES:
+        addresses = cluster.says(node, "getent ahostsv4 " + " ".join(ALIASES) + " | awk '/STREAM/ {print $1}'")
+        cluster.says(node, f"echo {shlex.quote(addresses)} > /tmp/addresses")
+        said = [
+            cluster.says(node, loop.format(file)).split() for file in ("$DEEPLEARNING_WORKERS_PATH", "/tmp/addresses")
+        ]
+        assert said[0] == said[1] and len(set(said[0])) == 3
+        # With nobody and nothing at the other end, and with no key anywhere.
+        refused = cluster.ssh(node, loop.format("$DEEPLEARNING_WORKERS_PATH") + " 2>&1 | grep -c Permission", "-n")
+        assert refused.stdout.strip() == "0"
+
+
+@contextmanager
+def agent_of(key: Path) -> Iterator[dict[str, str]]:
+    said = command("ssh-agent", "-s").stdout
+    given = dict(part.split("=", 1) for part in said.replace("\n", ";").split(";") if "=" in part)
+    try:
+        assert command("ssh-add", "-q", key, env=os.environ | given).returncode == 0
+        yield os.environ | given
+    finally:
+        os.kill(int(given["SSH_AGENT_PID"]), 15)
+
+
+def test_the_operators_agent_comes_along_and_no_key_is_anywhere(cluster: Cluster) -> None:
+    key = cluster.cloud.folder / "key"
+    with agent_of(key) as environment:
+        seen = cluster.ssh(
+            MASTER, "ssh deeplearning-worker2 ssh deeplearning-worker3 ssh-add -l", "-A", env=environment
+        )
+        assert "operator" in seen.stdout, seen
+        # To members only: whoever is root elsewhere could use it.
+        assert "forwardagent no" in cluster.says(MASTER, "ssh -G example.com")
+    for node in NODES:
+        found = cluster.says(node, "sudo grep -rlIs 'PRIVATE KEY-----' /etc /home /root /opt /var/lib /efs || true")
+        assert {Path(path).name for path in found.splitlines()} <= {"ssh_host_ed25519_key", "ssh_host_ecdsa_key"}, node
+
+
+def test_after_a_reboot_all_is_back(cluster: Cluster) -> None:
+    node = WORKERS[0]
+    before = cluster.says(node, "systemctl show -P UserspaceTimestamp")
+    cluster.ssh(node, "sudo systemctl reboot")
+
+    def back() -> bool:
+        seen = cluster.ssh(node, "systemctl show -P UserspaceTimestamp")
+        return seen.returncode == 0 and seen.stdout.strip() != before
+
+    wait_for(back, 60, "it comes back")
+    assert cluster.says(node, "findmnt -n -o TARGET /efs") == "/efs"
+    seen = dict(line.split("=", 1) for line in cluster.says(node, "env").splitlines() if "=" in line)
+    assert seen.items() >= VARIABLES.items()
+    assert (
+        cluster.says(node, "for one in $(cat /opt/deeplearning/workers); do ssh $one id -un; done").split()
+        == ["ubuntu"] * 3
+    )
+
+
+def publish(cluster: Cluster) -> dict[str, Any]:
+    said: dict[str, Any] = json.loads(cluster.says(MASTER, "sudo deeplearning members publish --json"))
+    return said
+
+
+def test_what_root_on_a_worker_forges_is_refused(cluster: Cluster) -> None:
+    folder, node = f"/efs/.deeplearning/{cluster.name}", WORKERS[0]
+    true = cluster.members()
+
+    # A list: with another machine's address, and not signed by the master's key.
+    forge = (
+        f"import json; file = '{folder}/members.json'; found = json.load(open(file)); found['generation'] += 1; "
+        "found['members'][0]['private_ip'] = found['members'][1]['private_ip']; json.dump(found, open(file, 'w'))"
+    )
+    cluster.says(node, f"sudo python3 -c {shlex.quote(forge)}")
+    refused = cluster.ssh(WORKERS[1], "sudo deeplearning members apply")
+    assert refused.returncode == 2 and "sign" in refused.stderr, refused
+    assert cluster.members(WORKERS[1])["members"] == true["members"]
+    publish(cluster)
+    assert cluster.members()["members"] == true["members"]
+
+    # A report of another machine's: the policy of its role knows who it is.
+    other = true["members"][2]["instance_id"]
+    mine = json.loads(cluster.says(node, "curl -s -H \"X-aws-ec2-metadata-token: $(curl -s -X PUT -H "
+        "'X-aws-ec2-metadata-token-ttl-seconds: 60' http://169.254.169.254/latest/api/token)\" "
+        "http://169.254.169.254/latest/dynamic/instance-identity/document"))  # fmt: skip
+    assert mine["instanceId"] == true["members"][1]["instance_id"]
+    bucket = json.loads(cluster.says(node, "cat /etc/deeplearning/cluster.json"))["bucket"]
+    put = (
+        "import boto3; "
+        "own = boto3.client('sts', 'us-east-1').get_caller_identity()['UserId']; "
+        f"boto3.client('s3', 'us-east-1').put_object(Bucket='{bucket}', Body=b'{{}}', "
+        f"Key='members/' + own.split(':')[0] + ':{other}/report.json')"
+    )
+    denied = cluster.ssh(node, f"sudo python3 -c {shlex.quote(put)}")
+    assert denied.returncode != 0 and "AccessDenied" in denied.stderr, denied
+
+    # A tag: a worker's role may give none.
+    tag = (
+        "import boto3; boto3.client('ec2', 'us-east-1').create_tags("
+        f"Resources=['{other}'], Tags=[{{'Key': 'deeplearning:rank', 'Value': '1'}}])"
+    )
+    denied = cluster.ssh(node, f"sudo python3 -c {shlex.quote(tag)}")
+    assert denied.returncode != 0 and "UnauthorizedOperation" in denied.stderr, denied
+
+
+def test_a_host_key_that_has_changed_is_refused_until_the_machine_reports_it(cluster: Cluster) -> None:
+    node = WORKERS[1]
+    other = "-f /etc/ssh/ssh_host_ed25519_key -t ed25519 -N ''"
+    cluster.says(node, f'sudo sh -c "systemctl stop deeplearning-report.timer; echo y | ssh-keygen -q {other}"')
+    algorithm = ("-o", "HostKeyAlgorithms=ssh-ed25519")
+    refused = cluster.ssh(node, "true", *algorithm)
+    assert refused.returncode == 255 and "HOST IDENTIFICATION HAS CHANGED" in refused.stderr, refused
+    fellow = cluster.ssh(MASTER, f"ssh -o HostKeyAlgorithms=ssh-ed25519 {node} true")
+    assert fellow.returncode == 255 and "HOST IDENTIFICATION HAS CHANGED" in fellow.stderr, fellow
+
+    cluster.says(node, "sudo deeplearning members report && sudo systemctl start deeplearning-report.timer")
+    told = cluster.play("configure.yml")
+    assert told.code == 0, told.output[-6000:]
+    cluster.says(node, "true", *algorithm)
+    cluster.says(MASTER, f"ssh -o HostKeyAlgorithms=ssh-ed25519 {node} true")
+
+
+def test_machines_are_replaced_while_others_read_and_an_old_master_does_not_publish(cluster: Cluster) -> None:
+    reader_node = WORKERS[1]
+    before = cluster.members(reader_node)
+    old = {member["rank"]: member["instance_id"] for member in before["members"]}
+    reader = subprocess.Popen(
+        [*cluster.ssh_words(reader_node), f"python3 -c {shlex.quote(READER % cluster.name)}"],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    # The worker dies; the master stands still and is no longer the group's, so that another one comes.
+    cluster.cloud.client("ec2").terminate_instances(InstanceIds=[old[2]])
+    assert localcloud("fault", "freeze", old[1]).returncode == 0
+    cluster.cloud.client("autoscaling").detach_instances(
+        InstanceIds=[old[1]], AutoScalingGroupName=f"{cluster.name}-master", ShouldDecrementDesiredCapacity=False
+    )
+    for group, rank, count in (("master", 1, 1), ("workers", 2, 2)):
+        wait_for(
+            lambda group=group, rank=rank, count=count: (
+                len(new := cluster.in_service(group)) == count and old[rank] not in new
+            ),
+            60,
+            f"another machine in {group}",
+        )
+
+    made = cluster.play("site.yml")
+    configured = time.monotonic()
+    assert made.code == 0, made.output[-6000:]
+    after = cluster.members(reader_node)
+    new = {member["rank"]: member["instance_id"] for member in after["members"]}
+    assert new[3] == old[3] and not {new[1], new[2]} & set(old.values())
+    assert after["generation"] > before["generation"]
+    for node in NODES:
+        wait_for(lambda node=node: cluster.members(node) == after, APPLIED_SECONDS, f"{node} goes by the new list")
+        addresses = cluster.says(node, "getent ahostsv4 deeplearning-worker2 | awk '/STREAM/ {print $1}'")
+        assert addresses == cluster.machines()[new[2]]["PrivateIpAddress"]
+    assert time.monotonic() - configured < APPLIED_SECONDS
+
+    cluster.says(reader_node, "touch /tmp/enough")
+    looks, wrong = reader.communicate(timeout=30)[0].split()
+    assert int(looks) > 100 and int(wrong) == 0, (looks, wrong)
+
+    # The old master wakes up, and finds that it is none.
+    assert localcloud("fault", "thaw", old[1]).returncode == 0
+    published = f"/efs/.deeplearning/{cluster.name}/members.json"
+    content = cluster.says(MASTER, f"cat {published}")
+    woken = wait_for(lambda: localcloud("exec", old[1], "--", "deeplearning", "members", "publish"), 30, "it wakes up")
+    assert woken.returncode == 2 and "not the master in service" in woken.stderr, woken
+    assert cluster.says(MASTER, f"cat {published}") == content
+    cluster.cloud.client("ec2").terminate_instances(InstanceIds=[old[1]])
+
+
+def test_a_member_that_cannot_be_reached_is_named_and_the_others_go_on(cluster: Cluster) -> None:
+    lost = cluster.members()["members"][2]["instance_id"]
+    assert localcloud("fault", "cut", lost).returncode == 0
+    try:
+        ran = cluster.play("configure.yml", ansible_timeout=5)
+    finally:
+        assert localcloud("fault", "mend", lost).returncode == 0
+    assert ran.code != 0
+    assert f"{WORKERS[1]} could not be configured" in ran.output
+    assert "The others are members, 2 of them" in ran.output
+
+
+def test_an_operator_from_elsewhere_is_told_why_ssh_fails(cluster: Cluster) -> None:
+    ec2 = cluster.cloud.client("ec2")
+    found = ec2.describe_security_groups(Filters=[{"Name": "tag:Name", "Values": [f"{cluster.name}-ssh"]}])
+    (group,) = found["SecurityGroups"]
+    rule = {"IpProtocol": "tcp", "FromPort": 22, "ToPort": 22, "IpRanges": [{"CidrIp": "198.51.100.1/32"}]}
+    ec2.revoke_security_group_ingress(GroupId=group["GroupId"], IpPermissions=[rule])
+    try:
+        ran = cluster.play("configure.yml")
+    finally:
+        ec2.authorize_security_group_ingress(GroupId=group["GroupId"], IpPermissions=[rule])
+    assert ran.code != 0
+    assert "It lets 198.51.100.1/32 in (cluster_ssh_location)" in ran.output and "checkip" in ran.output
+
+
+def test_a_file_system_that_cannot_be_reached_is_explained(cluster: Cluster) -> None:
+    ec2, efs = cluster.cloud.client("ec2"), cluster.cloud.client("efs")
+    (file_system,) = [
+        one for one in efs.describe_file_systems()["FileSystems"] if one.get("Name") == f"{cluster.name}-efs"
+    ]
+    vpc = next(iter(cluster.machines().values()))["VpcId"]
+
+    def cause() -> str:
+        ran = cluster.play("configure.yml", efs_mount_wait_seconds=3)
+        assert ran.code != 0
+        return ran.output
+
+    found = ec2.describe_security_groups(Filters=[{"Name": "tag:Name", "Values": [f"{cluster.name}-efs"]}])
+    (group,) = found["SecurityGroups"]
+    ec2.revoke_security_group_ingress(GroupId=group["GroupId"], IpPermissions=group["IpPermissions"])
+    assert "does not answer on port 2049" in cause()
+    ec2.authorize_security_group_ingress(GroupId=group["GroupId"], IpPermissions=group["IpPermissions"])
+
+    ec2.modify_vpc_attribute(VpcId=vpc, EnableDnsSupport={"Value": False})
+    assert "DNS is what is wrong" in cause()
+    ec2.modify_vpc_attribute(VpcId=vpc, EnableDnsSupport={"Value": True})
+
+    for target in efs.describe_mount_targets(FileSystemId=file_system["FileSystemId"])["MountTargets"]:
+        efs.delete_mount_target(MountTargetId=target["MountTargetId"])
+    assert "no mount target in this machine's zone" in cause()
+
+
+def test_a_new_cluster_on_the_kept_file_system_does_not_go_by_the_old_list(cluster: Cluster) -> None:
+    old = cluster.members()
+    ended = cluster.play("destroy.yml", destroy=cluster.name)
+    assert ended.code == 0, ended.output[-6000:]
+    made = cluster.play("site.yml", cluster_worker_count=0)
+    assert made.code == 0, made.output[-6000:]
+    new = cluster.members()
+    assert new["cluster_id"] != old["cluster_id"]
+    assert [member["rank"] for member in new["members"]] == [1]
+    assert not {one["instance_id"] for one in new["members"]} & {one["instance_id"] for one in old["members"]}
+    assert cluster.says(MASTER, "cat /opt/deeplearning/workers") == "deeplearning-worker1"
