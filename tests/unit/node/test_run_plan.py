@@ -23,7 +23,6 @@ def nodes(count: int, gpus: int = 0) -> list[Node]:
             f"10.0.0.{n + 10}",
             gpus,
             "ens5",
-            "10.0.0.0/16",
             tuple(range(20000 + 100 * n, 20040 + 100 * n)),
         )
         for n in range(1, count + 1)

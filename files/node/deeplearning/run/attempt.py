@@ -74,7 +74,7 @@ class Attempt:
         processes = [create.public(process) for process in self.plan.processes]
         self.record.event("plan", attempt=self.number, generation=self.place.generation, processes=processes)
         self.record.enter("starting")
-        words = mpirun.command(self.plan, self.folder.id, self.number, self.config.user, self.files)
+        words = mpirun.command(self.plan, self.folder.id, self.number, self.config, self.files)
         child = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self.listen(child)
         code = child.wait()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import os
 import re
@@ -11,14 +12,16 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from deeplearning import Refusal
+from deeplearning.config import Config
 from deeplearning.run.identity import as_root
 from deeplearning.run.plan import Plan
 from deeplearning.run.survey import COMMAND
 from deeplearning.run.units import working
 
 AGENT = f"{os.path.dirname(__file__)}/agent.sh"
-# Where distributions have it, and where AWS's images do. Not /bin: of /bin/mpirun Open MPI makes the prefix "/" and ends.
-PLACES = "/usr/bin:/usr/local/bin:/opt/amazon/openmpi/bin:/usr/lib64/openmpi/bin"
+SYSTEM = "/usr/bin"
+# Debian's and Ubuntu's, that of AWS's images, Amazon Linux's.
+PLACES = f"{SYSTEM}:/usr/local/bin:/opt/amazon/openmpi/bin:/usr/lib64/openmpi/bin"
 
 SETTINGS = {
     # Each daemon is started from here, and stays in its unit: a lost node breaks no other's way.
@@ -40,16 +43,16 @@ def hostfile(plan: Plan) -> str:
     return "".join(f"{node.name} slots={len(plan.on(node.name))}\n" for node in plan.nodes if plan.on(node.name))
 
 
-def command(plan: Plan, run_id: str, attempt: int, user: str, files: str) -> Sequence[str]:
+def command(plan: Plan, run_id: str, attempt: int, config: Config, files: str) -> Sequence[str]:
     """`files` is the folder of this attempt, with its hostfile and plan.json."""
     program = shutil.which("mpirun", path=PLACES)
     if program is None:
         raise Refusal("This machine has no mpirun: install Open MPI 4 (Debian and Ubuntu: openmpi-bin).")
     unit = working(run_id, attempt)
-    networks = ",".join(sorted({node.network for node in plan.nodes}))
+    networks = members_networks(plan, config.vpc_cidrs)
     settings = {
         **SETTINGS,
-        "plm_rsh_agent": f"/bin/sh {AGENT} {unit} {user}",
+        "plm_rsh_agent": f"/bin/sh {AGENT} {run_id} {attempt} {config.user}",
         "oob_tcp_if_include": networks,
         "btl_tcp_if_include": networks,
     }
@@ -59,17 +62,28 @@ def command(plan: Plan, run_id: str, attempt: int, user: str, files: str) -> Seq
         "KillMode=mixed TimeoutStopSec=4 OOMPolicy=continue LimitNOFILE=65536 LimitMEMLOCK=infinity TasksMax=infinity"
     )
     return [
-        *as_root("systemd-run", "--quiet", f"--unit={unit}", f"--uid={user}", "--collect", "--pipe", "--wait"),
+        *as_root("systemd-run", "--quiet", f"--unit={unit}", f"--uid={config.user}", "--collect", "--pipe", "--wait"),
         *(f"--property={one}" for one in properties.split()),
         # hwloc looks for X displays one by one otherwise, which takes five seconds.
         "--setenv=HWLOC_COMPONENTS=-gl",
         "--",
-        program,
+        *named(program),
         *("--hostfile", f"{files}/hostfile", "-np", str(len(plan.processes)), "--map-by", "slot", "--bind-to", "none"),
         *("--tag-output", "--leave-session-attached"),
         *chosen,
         *(COMMAND, "run", "exec", f"{files}/plan.json"),
     ]
+
+
+def named(program: str) -> Sequence[str]:
+    """A path tells mpirun where it is on other nodes too; of the system's own it would make a prefix of libraries."""
+    return ["/usr/bin/env", "mpirun"] if os.path.dirname(program) == SYSTEM else [program]
+
+
+def members_networks(plan: Plan, ranges: Sequence[str]) -> str:
+    """Never docker0 or lo: of the VPC's ranges, those that the nodes are in."""
+    addresses = [ipaddress.ip_address(node.address) for node in plan.nodes]
+    return ",".join(text for text in ranges if any(address in ipaddress.ip_network(text) for address in addresses))
 
 
 class Sorter:

@@ -23,7 +23,6 @@ class Node:
     address: str
     gpus: int = 0
     interface: str = ""
-    network: str = ""
     ports: tuple[int, ...] = ()
     """Free ones."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import fcntl
-import ipaddress
 import json
 import os
 import random
@@ -25,8 +24,8 @@ COMMAND = "/usr/local/bin/deeplearning"
 SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=4")
 # Below those that outgoing connections take, so that nothing takes one in between.
 FIRST_PORT, LAST_PORT = 20000, 30000
-_ADDRESS, _NETMASK = 0x8915, 0x891B
-"""SIOCGIFADDR and SIOCGIFNETMASK, see netdevice(7)."""
+_SIOCGIFADDR = 0x8915
+"""See netdevice(7)."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +72,6 @@ def _asked(member: Member, wanted: Wanted, here: bool, seconds: float) -> Found:
         address=member.private_ip,
         gpus=answer["gpus"],
         interface=answer["interface"],
-        network=answer["network"],
         ports=tuple(answer["ports"]),
     )
     problem = answer["problem"]
@@ -89,12 +87,11 @@ def main(argv: list[str]) -> int:
     parser.add_argument("ports", type=int)
     given = parser.parse_args(argv)
     left_from_before(given.run_id)
-    interface, network = interface_of(given.address)
+    interface = interface_of(given.address)
     answer = {
         "boot_id": boot_id(),
         "gpus": count_gpus(),
         "interface": interface,
-        "network": network,
         "ports": free_ports(given.ports, given.run_id),
         "problem": problem(given.folder, given.python, interface, given.address),
     }
@@ -132,21 +129,17 @@ def count_gpus() -> int:
     return sum(line.startswith("GPU ") for line in done.stdout.splitlines())
 
 
-def interface_of(address: str) -> tuple[str, str]:
-    """The interface that has this address, and its network; empty if none has it."""
+def interface_of(address: str) -> str:
+    """The interface that has this address; empty if none has it."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-
-        def ask(request: int, name: str) -> str:
-            answer = fcntl.ioctl(probe, request, struct.pack("256s", name.encode()[:15]))
-            return socket.inet_ntoa(answer[20:24])
-
         for _, name in socket.if_nameindex():
             try:
-                if ask(_ADDRESS, name) == address:
-                    return name, str(ipaddress.ip_network(f"{address}/{ask(_NETMASK, name)}", strict=False))
+                answer = fcntl.ioctl(probe, _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
             except OSError:
                 continue  # an interface without an address
-    return "", ""
+            if socket.inet_ntoa(answer[20:24]) == address:
+                return name
+    return ""
 
 
 def free_ports(count: int, run_id: str) -> list[int]:

@@ -155,7 +155,9 @@ def sentence(run_id: str, state: str, code: int, failure: dict[str, Any] | None,
     if state == STOPPED:
         return f"run {run_id} was stopped"
     where = ""
-    if failure:
+    if failure and failure["role"] == "mpirun":
+        reason = reason or next(iter(failure["tail"]), "mpirun said nothing")
+    elif failure:
         what = "rank" if failure["role"] == "worker" else failure["role"]
         where = f" ({failure['node']}, {what} {failure['rank']})"
     return f"run {run_id} ended with {code}{where}{f': {reason}' if reason else ''}"
