@@ -179,6 +179,14 @@ class Aws:
         found = [self._session.get_available_regions("ec2", partition_name=name) for name in partitions]
         return sorted(region for regions in found for region in regions)
 
+    def keys(self) -> dict[str, str]:
+        """Those that calls are signed with, as the modules of amazon.aws take them."""
+        held = self._session.get_credentials()
+        if held is None:
+            raise problem(botocore.exceptions.NoCredentialsError(), profile=self._profile)
+        frozen = held.get_frozen_credentials()
+        return {"access_key": frozen.access_key, "secret_key": frozen.secret_key, "session_token": frozen.token or ""}
+
     def client(self, service: str) -> Any:
         """A boto3 client, for what `call` cannot do: its errors are the SDK's own."""
         if service not in self._clients:

@@ -30,8 +30,8 @@ def settings(account: Any) -> None:
     )
 
 
-def play(account: Any, playbooks: Any, **extra: Any) -> Any:
-    ran = account.play(playbooks, **extra)
+def play(account: Any, playbooks: Any, *arguments: str, **extra: Any) -> Any:
+    ran = account.play(playbooks, *arguments, **extra)
     assert ran.code == 0, ran.output[-6000:]
     return ran
 
@@ -76,7 +76,8 @@ def test_a_cluster_that_got_fewer_stands_says_so_and_gets_the_rest_later(account
     assert state_of(account)["state"] == "absent"
 
 
-def test_what_the_cluster_did_not_make_stays(account: Any) -> None:
+def test_in_a_network_that_is_given_clusters_leave_alone_what_they_did_not_make(account: Any) -> None:
+    """Two of them, in one VPC and on one file system. Whoever makes them may do nothing but work in a role."""
     ec2, efs = account.client("ec2"), account.client("efs")
     given = given_network(ec2)
     system = efs.create_file_system(CreationToken="theirs")["FileSystemId"]
@@ -88,21 +89,40 @@ def test_what_the_cluster_did_not_make_stays(account: Any) -> None:
         found: list[str] = efs.describe_mount_target_security_groups(MountTargetId=target)["SecurityGroups"]
         return found
 
-    settings = {
+    person = in_a_role(account)
+    person.settings |= {
         "cluster_vpc_id": given["vpc"],
         "cluster_public_subnet_ids": [given["public"]],
         "cluster_private_subnet_ids": [given["private"]],
         "cluster_efs_id": system,
     }
-    play(account, CLOUD_HALF, **settings)
+    before = network_of(ec2, given["vpc"])
+    ran = play(person, CLOUD_HALF, "-v")
+    session = account.cloud.calls.since()[-1]
+    assert session["caller"].endswith("assumed-role/worker/deeplearning"), session
+    assert "SessionToken" not in ran.output and "secret_key" not in ran.output
+    assert network_of(ec2, given["vpc"]) == before
     assert len(groups_of_target()) == 2
-    assert state_of(account)["efs"]["file_system_id"] == system
+    found = state_of(person)
+    assert (found["state"], found["efs"]["file_system_id"]) == ("ready", system)
+    (master,) = machines(ec2, NAME, "master")
+    (worker,) = machines(ec2, NAME, "worker")
+    assert (master["SubnetId"], worker["SubnetId"]) == (given["public"], given["private"])
+    assert master["PublicIpAddress"] == found["master"]["public_ip"]
+    again = play(person, CLOUD_HALF)
+    assert again.changed == 0, again.output
 
-    play(account, "destroy.yml", destroy=NAME, cluster_keep_efs=False, **settings)
+    play(person, CLOUD_HALF, cluster_name="c-beside")
+    assert len(groups_of_target()) == 3
+    assert state_of(person)["state"] == "ready"
+    play(person, "destroy.yml", cluster_name="c-beside", destroy="c-beside", cluster_keep_efs=False)
+    assert len(groups_of_target()) == 2
+    assert state_of(person)["state"] == "ready"
+
+    play(person, "destroy.yml", destroy=NAME, cluster_keep_efs=False)
     assert groups_of_target() == [given["group"]]
     assert efs.describe_file_systems(FileSystemId=system)["FileSystems"][0]["LifeCycleState"] == "available"
-    assert len(ec2.describe_subnets(SubnetIds=[given["public"], given["private"]])["Subnets"]) == 2
-    assert ec2.describe_nat_gateways(NatGatewayIds=[given["nat"]])["NatGateways"][0]["State"] == "available"
+    assert network_of(ec2, given["vpc"]) == before
     assert [one["GroupName"] for one in groups_in(ec2, given["vpc"])] == ["default", "theirs"]
 
     # Somebody has put the cluster's tag on a machine of theirs.
@@ -116,10 +136,49 @@ def test_what_the_cluster_did_not_make_stays(account: Any) -> None:
         SubnetId=given["private"],
         TagSpecifications=[{"ResourceType": "instance", "Tags": tags}],
     )["Instances"][0]["InstanceId"]
-    ran = account.play("destroy.yml", destroy=NAME)
+    ran = person.play("destroy.yml", destroy=NAME)
     assert ran.code == 2
     assert theirs in ran.output and "the cluster did not make it" in " ".join(ran.output.split())
     assert ec2.describe_instances(InstanceIds=[theirs])["Reservations"][0]["Instances"][0]["State"]["Name"] == "running"
+
+
+def in_a_role(account: Any) -> Any:
+    """Somebody with one permission: to assume a role that may do everything."""
+    iam = account.client("iam")
+    trust = {"Effect": "Allow", "Principal": {"AWS": "123456789012"}, "Action": "sts:AssumeRole"}
+    role = iam.create_role(
+        RoleName="worker", AssumeRolePolicyDocument=json.dumps({"Version": "2012-10-17", "Statement": [trust]})
+    )["Role"]["Arn"]
+    iam.attach_role_policy(RoleName="worker", PolicyArn="arn:aws:iam::aws:policy/AdministratorAccess")
+    iam.create_user(UserName="guest")
+    may = {"Effect": "Allow", "Action": "sts:AssumeRole", "Resource": role}
+    iam.put_user_policy(
+        UserName="guest", PolicyName="p", PolicyDocument=json.dumps({"Version": "2012-10-17", "Statement": [may]})
+    )
+    key = iam.create_access_key(UserName="guest")["AccessKey"]
+    account.settings["cluster_role_arn"] = role
+    return account.as_user(key["AccessKeyId"], key["SecretAccessKey"])
+
+
+def machines(ec2: Any, cluster: str, role: str) -> list[Any]:
+    wanted = {"deeplearning:cluster": cluster, "deeplearning:role": role}
+    filters = [{"Name": f"tag:{key}", "Values": [value]} for key, value in wanted.items()]
+    found = ec2.describe_instances(Filters=[*filters, {"Name": "instance-state-name", "Values": ["running"]}])
+    return [instance for reservation in found["Reservations"] for instance in reservation["Instances"]]
+
+
+def network_of(ec2: Any, vpc: str) -> str:
+    """Of a VPC whatever somebody else has made."""
+    inside = [{"Name": "vpc-id", "Values": [vpc]}]
+    things = [
+        ec2.describe_vpcs(VpcIds=[vpc])["Vpcs"],
+        [{**one, "AvailableIpAddressCount": 0} for one in ec2.describe_subnets(Filters=inside)["Subnets"]],
+        ec2.describe_route_tables(Filters=inside)["RouteTables"],
+        ec2.describe_nat_gateways(Filter=inside)["NatGateways"],
+        ec2.describe_vpc_endpoints(Filters=inside)["VpcEndpoints"],
+        [one for one in groups_in(ec2, vpc) if one["GroupName"] in ("default", "theirs")],
+    ]
+    return json.dumps(things, default=str, sort_keys=True)
 
 
 def groups_in(ec2: Any, vpc: str) -> list[Any]:

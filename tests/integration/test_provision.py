@@ -1,46 +1,31 @@
-"""What site.yml makes in AWS, looked at attribute by attribute by plain boto3; that it repeats, follows its settings,
-moves to another zone, and keeps to its own cluster."""
+"""What site.yml makes in AWS, looked at attribute by attribute by plain boto3; that it repeats, moves to another zone,
+keeps to its own cluster, and follows its settings. All of it is tried on one cluster, in another region than usual."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import time
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from localcloud.api.images import API_ONLY, BASE
-from tests.integration.kit import CLOUD_HALF
+from tests.integration.kit import CLOUD_HALF, account_in
 
 HERE = "198.51.100.1/32"
-
-
-@pytest.fixture
-def settings(account: Any) -> dict[str, Any]:
-    """Small machines that do not boot."""
-    key = account.folder / "key"
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "somebody", "-f", key], check=True)
-    account.settings.update(
-        cluster_name="red",
-        cluster_instance_type="t3.medium",
-        cluster_worker_count=2,
-        cluster_image="localcloud-api-only",
-        cluster_user="ubuntu",
-        cluster_root_volume_gib=30,
-        cluster_ssh_location=[HERE],
-        cluster_public_key_file=f"{key}.pub",
-        cluster_tags={"team": "research"},
-        cluster_s3_read=["datasets/imagenet"],
-        provision_settle_seconds=3,
-    )
-    return dict(account.settings)
+REGION = "ap-southeast-2"
+ZONES = [f"{REGION}b", f"{REGION}c"]
+"""The first one has no room for all machines."""
 
 
 class Seen:
     """What plain boto3 finds of a cluster."""
 
-    def __init__(self, account: Any, cluster: str = "red", region: str = "us-east-1") -> None:
+    def __init__(self, account: Any, cluster: str = "red", region: str = REGION) -> None:
+        self.account = account
         self.cluster = cluster
         self.region = region
         self.ec2 = account.client("ec2", region)
@@ -300,43 +285,100 @@ def check_everything(seen: Seen) -> None:
     check_machines(seen)
 
 
-def test_it_is_made_as_it_is_said_and_made_once(account: Any, settings: dict[str, Any]) -> None:
-    seen = Seen(account)
+@dataclass
+class Made:
+    """A cluster, and what was said when it was planned and made."""
 
-    started = time.time()
-    planned = play(account, CLOUD_HALF, "--check", "--diff")
-    assert account.writes(started) == [] and planned.changed > 0
-    assert "+    DesiredCapacity: 2" in planned.output
+    account: Any
+    seen: Seen
+    planned: Any
+    planned_writes: list[str]
+    made: Any
 
-    made = play(account, CLOUD_HALF)
-    assert made.changed > 0 and "Cluster red (us-east-1, account 123456789012) is ready" in made.output
-    check_everything(seen)
-    summary = json.loads((account.folder / ".deeplearning" / "red.json").read_text(encoding="utf-8"))
-    assert summary["master"]["instance_id"] == seen.master()["InstanceId"]
 
-    for arguments in ((), ("--check", "--diff")):
+@pytest.fixture(scope="module")
+def red(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
+    """Planned on an empty account, then made; small machines that do not boot."""
+    with account_in(tmp_path_factory.mktemp("red")) as account:
+        key = account.folder / "key"
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "somebody", "-f", key], check=True)
+        account.settings.update(
+            cluster_name="red",
+            cluster_region=REGION,
+            cluster_zones=ZONES,
+            cluster_instance_type="t3.medium",
+            cluster_worker_count=2,
+            cluster_image="localcloud-api-only",
+            cluster_user="ubuntu",
+            cluster_root_volume_gib=30,
+            cluster_ssh_location=[HERE],
+            cluster_public_key_file=f"{key}.pub",
+            cluster_tags={"team": "research"},
+            cluster_s3_read=["datasets/imagenet"],
+            provision_settle_seconds=1,
+        )
         started = time.time()
-        again = play(account, CLOUD_HALF, *arguments)
-        assert again.changed == 0, again.output
-        assert account.writes(started) == []
-    check_everything(seen)
-
-    follow_the_settings(account, seen)
-
-    play(account, "destroy.yml", destroy="red", cluster_keep_efs=False)
-    assert not seen.listed("describe_vpcs", "Vpcs") and not seen.listed("describe_addresses", "Addresses")
+        planned = play(account, CLOUD_HALF, "--check", "--diff")
+        planned_writes = account.writes(started)
+        account.cloud.faults.add("capacity", {"type": "t3.medium", "zone": ZONES[0]}, value=1)
+        made = play(account, CLOUD_HALF)
+        yield Made(account, Seen(account), planned, planned_writes, made)
 
 
-def follow_the_settings(account: Any, seen: Seen) -> None:
+def test_on_an_empty_account_check_mode_reads_as_a_plan(red: Made) -> None:
+    assert red.planned_writes == [] and red.planned.changed > 0
+    for line in (
+        "+    DesiredCapacity: 2",
+        "+    S3 endpoint:",
+        f"tcp 22 {HERE} (deeplearning: ssh from",
+        "+    name: red-efs",
+    ):
+        assert line in red.planned.output
+
+
+def test_it_is_made_as_it_is_said(red: Made) -> None:
+    assert red.made.changed > 0
+    assert f"Cluster red ({REGION}, account 123456789012) is ready" in red.made.output
+    check_everything(red.seen)
+    summary = json.loads((red.account.folder / ".deeplearning" / "red.json").read_text(encoding="utf-8"))
+    assert summary["master"]["instance_id"] == red.seen.master()["InstanceId"]
+
+
+def test_without_room_in_the_first_zone_it_has_moved_to_the_next(red: Made) -> None:
+    assert f"Leave the one that has no room, {ZONES[0]}" in red.made.output
+    assert red.seen.subnet("private")["AvailabilityZone"] == ZONES[1]
+    assert {instance["Placement"]["AvailabilityZone"] for instance in red.seen.instances()} == {ZONES[1]}
+
+
+@pytest.mark.parametrize("arguments", [(), ("--check", "--diff")], ids=["again", "check mode"])
+def test_a_finished_one_is_left_alone(red: Made, arguments: tuple[str, ...]) -> None:
+    before, started = red.seen.snapshot(), time.time()
+    again = play(red.account, CLOUD_HALF, *arguments)
+    assert again.changed == 0, again.output
+    assert red.account.writes(started) == []
+    assert red.seen.snapshot() == before
+
+
+def test_two_clusters_side_by_side_do_not_touch_each_other(red: Made) -> None:
+    before = red.seen.snapshot()
+    play(red.account, CLOUD_HALF, cluster_name="blue", cluster_zones=[ZONES[1]])
+    check_everything(Seen(red.account, "blue"))
+    assert red.seen.snapshot() == before
+
+    play(red.account, "destroy.yml", cluster_name="blue", destroy="blue", cluster_keep_efs=False)
+    assert red.seen.snapshot() == before
+
+
+def test_it_follows_its_settings_and_goes_without_a_trace(red: Made) -> None:
     """More workers, another image, another place to come from; what somebody has added by hand stays."""
+    account, seen = red.account, red.seen
     ssh = seen.group("ssh")["GroupId"]
     by_hand = {"IpProtocol": "tcp", "FromPort": 22, "ToPort": 22, "IpRanges": [{"CidrIp": "192.0.2.7/32"}]}
     seen.ec2.authorize_security_group_ingress(GroupId=ssh, IpPermissions=[by_hand])
     before = {instance["InstanceId"] for instance in seen.instances()}
-
     account.settings.update(cluster_worker_count=3, cluster_image=BASE.id, cluster_ssh_location=["203.0.113.0/24"])
-    assert play(account, CLOUD_HALF).changed > 0
 
+    assert play(account, CLOUD_HALF).changed > 0
     assert rules(seen.group("ssh")["IpPermissions"]) == {("tcp", 22, "203.0.113.0/24"), ("tcp", 22, "192.0.2.7/32")}
     for kind in ("master", "workers"):
         _, version = seen.template(kind)
@@ -346,42 +388,13 @@ def follow_the_settings(account: Any, seen: Seen) -> None:
     assert before < now.keys() and len(now) == 4
     assert {now[instance] for instance in before} == {API_ONLY.id}
 
+    play(account, "destroy.yml", destroy="red", cluster_keep_efs=False)
+    assert not seen.listed("describe_vpcs", "Vpcs") and not seen.listed("describe_addresses", "Addresses")
 
-def test_in_another_region_two_clusters_do_not_touch_each_other(account: Any, settings: dict[str, Any]) -> None:
-    region = "ap-southeast-2"
-    account.settings.update(cluster_region=region)
-    red, blue = Seen(account, "red", region), Seen(account, "blue", region)
-    play(account, CLOUD_HALF)
-    before = red.snapshot()
-    play(account, CLOUD_HALF, cluster_name="blue")
-    check_everything(red)
-    check_everything(blue)
-    assert red.snapshot() == before
-
-    play(account, "destroy.yml", cluster_name="blue", destroy="blue", cluster_keep_efs=False)
-    assert red.snapshot() == before
-    check_everything(red)
-
-
-def test_without_room_in_the_first_zone_it_moves_to_the_next(account: Any, settings: dict[str, Any]) -> None:
-    zones = ["us-east-1b", "us-east-1c"]
-    account.cloud.faults.add("capacity", {"type": "t3.medium", "zone": zones[0]}, value=1)
-    seen = Seen(account)
-    ran = play(account, CLOUD_HALF, cluster_zones=zones, cluster_worker_min=1)
-    assert f"Leave the one that has no room, {zones[0]}" in ran.output
-    check_everything(seen)
-    assert seen.subnet("private")["AvailabilityZone"] == zones[1]
-    assert {instance["Placement"]["AvailabilityZone"] for instance in seen.instances()} == {zones[1]}
-
-    started = time.time()
-    assert play(account, CLOUD_HALF, cluster_zones=zones, cluster_worker_min=1).changed == 0
-    assert account.writes(started) == []
-
-
-def test_without_room_anywhere_it_says_what_exists_and_what_it_costs(account: Any, settings: dict[str, Any]) -> None:
+    # Now there is no room anywhere: it says what exists and what that costs.
     account.cloud.faults.add("capacity", {"type": "t3.medium"}, value=1)
-    ran = account.play(CLOUD_HALF, cluster_zones=["us-east-1a"], cluster_worker_min=1)
+    ran = account.play(CLOUD_HALF, cluster_zones=[ZONES[1]], cluster_worker_min=1)
     assert ran.code == 2
     assert "-e destroy=red" in ran.output and "NAT gateway" in ran.output
     assert "We currently do not have sufficient t3.medium capacity" in ran.output
-    assert not Seen(account).instances()
+    assert not seen.instances()

@@ -59,6 +59,8 @@ def test_a_role_is_assumed_once(aws: Account) -> None:
     aws.client("iam").attach_role_policy(RoleName="guest", PolicyArn="arn:aws:iam::aws:policy/AdministratorAccess")
     login = connected(role_arn=role)
     assert ":assumed-role/guest/deeplearning" in login.call("sts", "get_caller_identity")["Arn"]
+    keys = login.keys()
+    assert keys["access_key"].startswith("ASIA") and keys["secret_key"] and keys["session_token"]
     login.call("ec2", "describe_vpcs")
     assert aws.calls().count("sts:AssumeRole") == 1
 
