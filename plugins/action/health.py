@@ -16,6 +16,7 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils import _health
 ARGUMENTS: dict[str, dict[str, Any]] = {
     "cluster": {"type": "str", "required": True},
     "seen": {"type": "dict", "required": True},
+    "training": {"type": "dict"},
     "joining": {"type": "list", "elements": "str", "default": []},
     "file": {"type": "str", "default": ""},
 }
@@ -28,7 +29,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         super().run(tmp, task_vars)
         given = self.validate_argument_spec(argument_spec=ARGUMENTS)[1]
-        said = _health.verdict(given["seen"], given["joining"])
+        said = _health.verdict(given["seen"], given["joining"], given["training"])
         told = _health.lines(given["cluster"], said)
         Display().display("\n" + "\n".join(told) + "\n")
         file = Path(given["file"] or f".deeplearning/{given['cluster']}.health.json").expanduser()
@@ -37,5 +38,6 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             file.write_text(json.dumps(said, indent=1) + "\n")
         except OSError as error:
             Display().warning(f"The verdict cannot be written to {file}: {error.strerror}.")
-        result = {"changed": False, "health": said}
-        return result if said["ok"] else {**result, "failed": True, "msg": told[-1]}
+        if not said["ok"]:
+            return {"failed": True, "msg": f"{told[-1]} All of it is in {file}."}
+        return {"changed": False, "health": said}

@@ -22,6 +22,9 @@ options:
         check that says so.
     type: dict
     required: true
+  training:
+    description: What was registered of the master's short run over all nodes (C(deeplearning health training)).
+    type: dict
   joining:
     description: Machines of the cluster that are no members yet.
     type: list
@@ -55,7 +58,7 @@ EXAMPLES = r"""
 RETURN = r"""
 health:
   description: The verdict, as it is written to the file.
-  returned: always
+  returned: success
   type: dict
   contains:
     ok:

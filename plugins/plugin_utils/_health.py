@@ -22,13 +22,15 @@ Seen = Mapping[str, Any]
 """What Ansible has registered of the node's own look."""
 
 
-def verdict(seen: Mapping[str, Seen], joining: Iterable[str] = ()) -> dict[str, Any]:
-    """All checks of all nodes, and whether every one passes."""
+def verdict(seen: Mapping[str, Seen], joining: Iterable[str] = (), training: Seen | None = None) -> dict[str, Any]:
+    """All checks of all nodes, and whether every one passes. `training`: what a short run over all of them gave."""
     said = {node: _said(node, result) for node, result in seen.items()}
     checks = [check for node in seen for check in said[node]["checks"]]
     checks += _behind({node: int(answer["generation"]) for node, answer in said.items() if "generation" in answer})
     checks += _differing({node: answer.get("environments", {}) for node, answer in said.items()})
     checks += [_joining(machine) for machine in joining]
+    if training is not None:
+        checks += _tried(training)
     if not checks:
         fix = "ansible-playbook site.yml makes one, ansible-playbook status.yml says which clusters there are"
         checks = [_check("-", "cluster", "it has no machine", fix)]
@@ -43,13 +45,10 @@ def _said(node: str, result: Seen) -> dict[str, Any]:
         return {"checks": [_check(node, "reachable", words[-1], fix)]}
     try:
         answer = json.loads(result.get("stdout", ""))
-        given = [
-            {"node": node, **{key: check[key] for key in ("name", "ok", "detail", "fix")}} for check in answer["checks"]
-        ]
         return {
             "generation": answer["generation"],
             "environments": dict(answer["environments"]),
-            "checks": [_check(node, "reachable", "", ok=True), *given],
+            "checks": [_check(node, "reachable", "", ok=True), *(_of_node(node, check) for check in answer["checks"])],
         }
     except (ValueError, KeyError, TypeError):
         words = str(result.get("stderr") or result.get("msg") or "it gave no answer").strip().splitlines()
@@ -84,6 +83,21 @@ def _differing(environments: Mapping[str, Mapping[str, str]]) -> list[Check]:
             if version != usual
         ]
     return differing
+
+
+def _tried(training: Seen) -> list[Check]:
+    try:
+        return [_of_node("all", check) for check in json.loads(training.get("stdout", ""))["checks"]]
+    except (ValueError, KeyError, TypeError):
+        words = str(training.get("stderr") or training.get("msg") or "it gave no answer").strip().splitlines()
+        return [_check("all", "all-reduce", words[-1], "ansible-playbook configure.yml")]
+
+
+def _of_node(node: str, check: Mapping[str, Any]) -> Check:
+    """As the node told it; what passes needs nothing to be done."""
+    return _check(
+        node, str(check["name"]), str(check["detail"]), "" if check["ok"] else str(check["fix"]), bool(check["ok"])
+    )
 
 
 def _joining(machine: str) -> Check:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from deeplearning import Refusal
 from deeplearning.config import Config, read_config
-from deeplearning.health import bandwidth, judging, looking
+from deeplearning.health import bandwidth, judging, looking, training
 from deeplearning.health.bounded import Late
 from deeplearning.health.judging import Check
 from deeplearning.members.reading import Member, Members, read_applied, this_member
@@ -29,6 +29,11 @@ def main(argv: list[str]) -> int:
     check.add_argument("token", type=_token)
     check.add_argument("--floor", type=float, default=0, help="Gbit/s to the next node (default: by the type)")
     check.set_defaults(action=_check)
+    short_run = actions.add_parser("training", help="on the master: a short run over all nodes; prints JSON")
+    short_run.add_argument("token", type=_token)
+    short_run.add_argument("--framework", required=True)
+    short_run.add_argument("--distribution", default="", help="(default: the framework's own)")
+    short_run.set_defaults(action=_training)
     receive = actions.add_parser("receive", help="be the far end of a measurement of bandwidth")
     receive.add_argument("address", help="who alone may send")
     receive.set_defaults(action=lambda given: bandwidth.receive(given.address))
@@ -76,6 +81,12 @@ def _check(given: argparse.Namespace) -> int:
         "checks": [dataclasses.asdict(check) for check in checks],
     }
     print(json.dumps(answer))
+    return 0 if all(check.ok for check in checks) else 1
+
+
+def _training(given: argparse.Namespace) -> int:
+    checks = training.checks(read_applied(), given.framework, given.distribution, given.token)
+    print(json.dumps({"schema": 1, "checks": [dataclasses.asdict(check) for check in checks]}))
     return 0 if all(check.ok for check in checks) else 1
 
 

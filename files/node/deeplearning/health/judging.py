@@ -8,6 +8,7 @@ from dataclasses import dataclass
 MIB = 2**20
 ROOT_FREE_MIB = 2048
 MEMORY_FREE_MIB = 256
+CHECKPOINTS_FREE_MIB = 10240
 CLOCK_SECONDS = 2.0
 SHOWN = 4
 """So many names are told of those that fail; of 500 nobody reads all."""
@@ -96,3 +97,16 @@ def xid(lines: Sequence[str]) -> Check:
 def bandwidth(peer: str, gigabits: float, floor: float) -> Check:
     detail = f"{gigabits:.2f} Gbit/s to {peer}, at least {floor:g} is due"
     return Check("bandwidth", gigabits >= floor, detail, "look for other traffic, then replace one of the two machines")
+
+
+def all_reduce(right: bool, ranks: int, gigabits: float, floor: float) -> Check:
+    """What ranks have added up together, by the means of the run to come."""
+    if not right:
+        return Check("all-reduce", False, f"the sum over {ranks} ranks is wrong", "see the run's logs; do not train")
+    detail = f"{ranks} ranks, {gigabits:.2f} Gbit/s each, at least {floor:g} is due"
+    return Check("all-reduce", gigabits >= floor, detail, "ansible-playbook health.yml says which way is slow")
+
+
+def space(free: int) -> Check:
+    detail = f"{free // MIB} MiB free for checkpoints"
+    return Check("space", free >= CHECKPOINTS_FREE_MIB * MIB, detail, "remove old runs, or give runs_dir")
