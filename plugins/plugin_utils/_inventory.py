@@ -16,7 +16,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.deeplearning.aws.plugins.module_utils._names import MASTER
+from ansible_collections.deeplearning.aws.plugins.module_utils._names import MASTER, MASTER_HOST
 from ansible_collections.deeplearning.aws.plugins.plugin_utils import _members
 from ansible_collections.deeplearning.aws.plugins.plugin_utils._members import Cluster, Place, Record
 from ansible_collections.deeplearning.aws.plugins.plugin_utils._trust import JUMP
@@ -41,6 +41,7 @@ EXTRA_VARS: Mapping[str, str] = {
 """Options that extra vars can set, over both; and what they are handed on to the playbooks as."""
 
 _INSTANCE = re.compile(r"\bi-[0-9a-f]+\b")
+_STRICT = "-o StrictHostKeyChecking=yes"
 _NOT_IN_GROUPS = re.compile(r"[^A-Za-z0-9_]")
 
 
@@ -100,7 +101,7 @@ def hosts(clusters: Sequence[Cluster], ways: Mapping[str, Way]) -> Iterator[Host
     """Hosts with their groups and variables. With several clusters the cluster's name is part of each host's."""
     for cluster in clusters:
         way = ways[cluster.name]
-        jump = _jump(cluster.master) if cluster.master and way.connection == JUMP else ""
+        jump = _jump(cluster.master, way) if cluster.master and way.connection == JUMP else ""
         for place in cluster.places:
             yield _host(cluster.name, place, len(clusters) > 1, way, jump)
 
@@ -136,8 +137,9 @@ def _host(cluster: str, place: Place, several: bool, way: Way, jump: str) -> Hos
         variables["ansible_user"] = record["user"]
     if record["id"] in way.known:
         variables["ansible_ssh_common_args"] = f"-F {shlex.quote(way.config)}"
-    elif jump and not outside:
-        variables["ansible_ssh_common_args"] = jump
+    else:
+        # Nobody is asked whether it is the right machine: nobody knows.
+        variables["ansible_ssh_common_args"] = " ".join([_STRICT, *([jump] if jump and not outside else [])])
     return Host(name, groups, variables)
 
 
@@ -147,8 +149,10 @@ def _groups(place: Place) -> list[str]:
     return [MASTER if place.role == MASTER else "workers"]
 
 
-def _jump(master: Record) -> str:
+def _jump(master: Record, way: Way) -> str:
     """ssh's way through the master, from nothing but an address and a user: what comes from AWS ends in a command."""
+    if master["id"] in way.known:
+        return f"-F {shlex.quote(way.config)} -o ProxyJump={MASTER_HOST}"
     try:
         address = str(ip_address(master["public_address"]))
     except ValueError:

@@ -18,6 +18,7 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils import _inventory
 
 from .conftest import Account
 
+STRICT = "-o StrictHostKeyChecking=yes"
 EVIL = "{{ lookup('pipe', 'id') }}"
 
 
@@ -135,7 +136,7 @@ def test_variables(answer: Any, read: Any) -> None:
     } == {
         "ansible_control_path": "%(directory)s/i-00000000000000002-%%r",
         "ansible_host": "10.0.0.2",
-        "ansible_ssh_common_args": "-o ProxyJump=ubuntu@198.51.100.9",
+        "ansible_ssh_common_args": f"{STRICT} -o ProxyJump=ubuntu@198.51.100.9",
         "ansible_user": "ubuntu",
         "deeplearning_cluster": "red",
         "deeplearning_gpus": "1",
@@ -153,7 +154,7 @@ def test_variables(answer: Any, read: Any) -> None:
     }
     master = inventory.hosts["deeplearning-master"].vars
     assert master["ansible_host"] == "198.51.100.9"
-    assert "ansible_ssh_common_args" not in master
+    assert master["ansible_ssh_common_args"] == STRICT
 
 
 def test_python_is_not_looked_for(answer: Any, read: Any) -> None:
@@ -168,7 +169,7 @@ def test_within_the_vpc_nobody_jumps(answer: Any, read: Any) -> None:
     inventory = read(connection="direct")
     assert inventory.hosts["deeplearning-master"].vars["ansible_host"] == "10.0.0.1"
     for name in members(inventory, "cluster"):
-        assert "ansible_ssh_common_args" not in inventory.hosts[name].vars
+        assert inventory.hosts[name].vars["ansible_ssh_common_args"] == STRICT
     assert of_all(inventory, "deeplearning_connection") == "direct"
 
 
@@ -180,14 +181,15 @@ def test_who_is_in_sshs_configuration_is_reached_by_it(answer: Any, read: Any, t
     config.write_text(f"Host deeplearning-master {MASTER['InstanceId']}\nHost {instance(2)['InstanceId']} x\n")
     inventory = read(folder=str(folder))
     ways = [inventory.hosts[name].vars["ansible_ssh_common_args"] for name in members(inventory, "cluster")]
-    assert ways == [f"-F '{config}'", f"-F '{config}'", "-o ProxyJump=ubuntu@198.51.100.9"]
+    # Who is not in it yet is reached through a master that is known, and then refused.
+    assert ways == [f"-F '{config}'", f"-F '{config}'", f"{STRICT} -F '{config}' -o ProxyJump=deeplearning-master"]
     assert of_all(inventory, "deeplearning_folder") == str(folder)
 
 
 def test_an_old_configuration_of_the_same_name_counts_for_nobody(answer: Any, read: Any, tmp_path: Path) -> None:
     answer(MASTER)
     (tmp_path / "red.ssh_config").write_text("Host deeplearning-master i-0fffffffffffffff0 10.0.0.1 198.51.100.9\n")
-    assert "ansible_ssh_common_args" not in read(folder=str(tmp_path)).hosts["deeplearning-master"].vars
+    assert read(folder=str(tmp_path)).hosts["deeplearning-master"].vars["ansible_ssh_common_args"] == STRICT
 
 
 def test_connections_of_two_machines_with_one_address_are_apart(answer: Any, read: Any) -> None:
@@ -256,10 +258,10 @@ def test_what_comes_from_aws_is_never_a_template(answer: Any, read: Any) -> None
 def test_nothing_but_an_address_and_a_user_gets_into_the_command_line(answer: Any, read: Any) -> None:
     evil = "x -o ProxyCommand=id"
     answer({**MASTER, "PublicIpAddress": evil}, instance(2, rank="2"))
-    assert "ansible_ssh_common_args" not in read().hosts["deeplearning-worker2"].vars
+    assert read().hosts["deeplearning-worker2"].vars["ansible_ssh_common_args"] == STRICT
     tags = [tag if tag["Key"] != "deeplearning:user" else {**tag, "Value": evil} for tag in MASTER["Tags"]]
     answer({**MASTER, "Tags": tags}, instance(2, rank="2"))
-    assert read().hosts["deeplearning-worker2"].vars["ansible_ssh_common_args"] == "-o ProxyJump=198.51.100.9"
+    assert read().hosts["deeplearning-worker2"].vars["ansible_ssh_common_args"] == f"{STRICT} -o ProxyJump=198.51.100.9"
 
 
 def test_the_server_filters(answer: Any, read: Any) -> None:
