@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from deeplearning import Refusal
 from deeplearning.aws import Aws, Missing
@@ -14,6 +14,9 @@ from deeplearning.members.ranks import Machine
 
 GROUP_TAG = "aws:autoscaling:groupName"
 RANK_TAG = "deeplearning:rank"
+AT_ONCE = 16
+
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True)
@@ -75,9 +78,11 @@ class Cloud:
         ]
 
     def set_ranks(self, ranks: Mapping[str, int]) -> None:
-        for instance_id, rank in ranks.items():
-            tags = [{"Key": RANK_TAG, "Value": str(rank)}]
+        def give(instance_id: str) -> None:
+            tags = [{"Key": RANK_TAG, "Value": str(ranks[instance_id])}]
             self._aws.call("ec2", "create_tags", Resources=[instance_id], Tags=tags)
+
+        self._all("ec2", give, ranks)
 
     def places(self) -> list[Place]:
         """Where reports lie."""
@@ -98,9 +103,13 @@ class Cloud:
                 return refusal
 
         asked = list(keys)
-        self._aws.client("s3")
-        with ThreadPoolExecutor(16) as pool:
-            return dict(zip(asked, pool.map(read, asked)))
+        return dict(zip(asked, self._all("s3", read, asked)))
+
+    def _all(self, service: str, ask: Callable[[str], Answer], about: Iterable[str]) -> list[Answer]:
+        """Many calls at a time. Clients may be used by several threads, and not be made by several."""
+        self._aws.client(service)
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            return list(pool.map(ask, about))
 
 
 def _in_service(group: Mapping[str, Any]) -> tuple[str, ...]:
