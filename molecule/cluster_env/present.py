@@ -15,9 +15,9 @@ assert "members" in says("deeplearning --help")
 # Neither a variable nor a module of a user's own has a say in what root runs.
 says("mkdir -p bad/deeplearning && touch bad/deeplearning/__init__.py")
 assert "members" in says("cd bad && PYTHONPATH=. deeplearning --help")
-timers = "deeplearning-apply.timer deeplearning-publish.timer deeplearning-report.timer"
-assert says(f"systemctl is-active {timers}").split() == ["active"] * 3
-assert says(f"systemctl is-enabled {timers}").split() == ["enabled"] * 3
+timers = " ".join(f"deeplearning-{name}.timer" for name in ("apply", "publish", "recover", "report"))
+assert says(f"systemctl is-active {timers}").split() == ["active"] * 4
+assert says(f"systemctl is-enabled {timers}").split() == ["enabled"] * 4
 
 # What is installed later, and by others.
 refused = ssh("python --version")

@@ -1,0 +1,90 @@
+"""What the node-side roles take for each family of systems, those included that no machine here runs.
+
+Ubuntu's family is Debian, Amazon Linux's is RedHat.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar, trust_as_template
+
+ROLES = Path(__file__).resolve().parents[2] / "roles"
+
+
+def value(role: str, expression: str, family: str, **given: Any) -> Any:
+    """Of a role's variables, on a machine of the family."""
+    loader = DataLoader()
+    variables: dict[str, Any] = {"ansible_facts": {"os_family": family}, "role_path": str(ROLES / role)}
+    for kind in ("defaults", "vars"):
+        variables |= loader.load_from_file(str(ROLES / role / kind / "main.yml"), trusted_as_template=True)
+    return Templar(loader, variables | given).template(trust_as_template("{{ " + expression + " }}"))
+
+
+@pytest.mark.parametrize(("family", "service"), [("Debian", "ssh"), ("RedHat", "sshd")])
+def test_sshd_is_reloaded_under_its_name(family: str, service: str) -> None:
+    assert value("agent_forwarding", "__agent_forwarding_system.service", family) == service
+
+
+@pytest.mark.parametrize(("family", "modes"), [("Debian", {"/usr/lib/openssh/ssh-keysign": "4755"}), ("RedHat", {})])
+def test_keysign_runs_as_root_where_it_has_no_group_for_that(family: str, modes: dict[str, str]) -> None:
+    present, absent = (
+        value("agent_forwarding", f"__agent_forwarding_files.{state}", family) for state in ("present", "absent")
+    )
+    assert {item["path"]: item["mode"] for item in present if "content" not in item} == modes
+    assert {item["path"] for item in present if "content" in item} == {item["path"] for item in absent}
+    assert {item["state"] for item in absent} == {"absent"}
+
+
+@pytest.mark.parametrize(
+    ("family", "tls", "package"),
+    [
+        ("Debian", False, "nfs-common"),
+        ("RedHat", False, "nfs-utils"),
+        ("Debian", True, ""),
+        ("RedHat", True, "amazon-efs-utils"),
+    ],
+)
+def test_what_mounts_is_installed_from_its_package(family: str, tls: bool, package: str) -> None:
+    assert value("efs_mount", "__efs_mount_package", family, efs_mount_tls=tls) == package
+
+
+def test_with_tls_the_file_system_is_mounted_by_its_id() -> None:
+    name = "fs-0123456789abcdef0.efs.us-east-1.amazonaws.com"
+    sources = {
+        tls: value("efs_mount", "__efs_mount_wanted", "RedHat", efs_mount_tls=tls, efs_mount_name=name)
+        for tls in (False, True)
+    }
+    assert (sources[False]["fstype"], sources[False]["source"]) == ("nfs4", f"{name}:/")
+    assert (sources[True]["fstype"], sources[True]["source"]) == ("efs", "fs-0123456789abcdef0:/")
+    assert "tls" in sources[True]["options"].split(",")
+
+
+@pytest.mark.parametrize(("family", "mpi"), [("Debian", "openmpi-bin"), ("RedHat", "openmpi")])
+def test_packages_are_called_as_the_system_calls_them(family: str, mpi: str) -> None:
+    packages = value("cluster_env", "__cluster_env_packages[ansible_facts.os_family]", family)
+    assert set(packages) == {"git", "wget", "rsync", "tar", "python3-boto3", mpi}
+
+
+def test_every_unit_is_installed_and_the_master_alone_publishes() -> None:
+    given = {"cluster_env_cluster": {}, "cluster_env_role": "worker"}
+    sources = {item["source"] for item in value("cluster_env", "__cluster_env_program", "Debian", **given)}
+    units = {str(path.resolve()) for path in (ROLES.parent / "files/node/units").iterdir()}
+    assert units <= {str(Path(source).resolve()) for source in sources}
+    timers = value("cluster_env", "__cluster_env_timers", "Debian", **given)
+    assert set(timers["master"]) - set(timers["worker"]) == {"deeplearning-publish.timer", "deeplearning-recover.timer"}
+    assert {timer for timer in timers["master"]} == {Path(unit).name for unit in units if unit.endswith(".timer")}
+
+
+@pytest.mark.parametrize(("framework", "state"), [(None, "absent"), ("pytorch", "present")])
+def test_python_is_the_default_frameworks_if_there_is_one(framework: str | None, state: str) -> None:
+    commands = value(
+        "cluster_env", "__cluster_env_commands", "Debian", cluster_env_cluster={"default_framework": framework}
+    )
+    assert {item["path"]: item["state"] for item in commands} == {
+        "/usr/local/bin/python": state,
+        "/usr/local/bin/tensorboard": state,
+    }
