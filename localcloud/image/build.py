@@ -7,13 +7,14 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from localcloud.errors import Refusal
-from localcloud.image.recipe import FEATURES, FILES, MASKED, PACKAGES, SUITE, base_hash, feature_hash
-from localcloud.machines.host import mounts_below, pip_folders, write_host_settings
+from localcloud.image import features
+from localcloud.image.features import FEATURES, feature_hash
+from localcloud.image.mounting import overlay, remove, run
+from localcloud.image.recipe import FILES, MASKED, PACKAGES, SUITE, base_hash
 
 Progress = Callable[[str], None]
 
@@ -38,7 +39,7 @@ def feature_image(images: Path, names: Sequence[str], progress: Progress) -> tup
     base = base_image(images, progress)
     layer = images / f"{'-'.join(chosen)}-{feature_hash(chosen)}"
     if not layer.is_dir():
-        _in_place(layer, lambda scratch: _build_features(base, scratch, chosen, progress), progress)
+        _in_place(layer, lambda scratch: _build_features(base, scratch, images / "wheels", chosen, progress), progress)
     return base, layer
 
 
@@ -73,27 +74,19 @@ def _in_place(folder: Path, build: Callable[[Path], None], progress: Progress) -
     except OSError as error:
         raise Refusal(f"image {folder.name} could not be built: {error}.") from error
     finally:
-        _remove(scratch)
+        remove(scratch)
     progress(f"image {folder.name} is ready after {time.monotonic() - started:.0f} s")
 
 
 def tidy(images: Path) -> None:
     """Remove what a build that was killed has left, and images that no recipe gives any more and nobody has used for
     long (another checkout may still use them)."""
-    for scratch in images.glob(".building-*"):
-        _remove(scratch)
+    for scratch in (*images.glob(".building-*"), *images.glob("wheels/.building-*")):
+        remove(scratch)
     current = {base_hash(), *(path.name.rpartition("-")[2] for path in built_feature_images(images).values())}
     for image in images.glob("*-????????????"):
         if image.name.rpartition("-")[2] not in current and time.time() - image.stat().st_mtime > _UNUSED_SECONDS:
-            _remove(image)
-
-
-def _remove(folder: Path) -> None:
-    for mounted in mounts_below(folder):
-        subprocess.run(["umount", "--lazy", mounted], check=False)
-    if mounts_below(folder):
-        raise Refusal(f"something is still mounted below {folder}: it is not removed, since that would remove it too.")
-    shutil.rmtree(folder, ignore_errors=True)
+            remove(image)
 
 
 def _build_base(scratch: Path, cache: Path, progress: Progress) -> None:
@@ -121,7 +114,7 @@ def _build_base(scratch: Path, cache: Path, progress: Progress) -> None:
     )
     # Without this, each start of Open MPI's daemon looks for X displays for five seconds.
     (scratch / "etc/environment").write_text("HWLOC_COMPONENTS=-gl\n", encoding="ascii")
-    _run(["chroot", str(scratch), "python3", "-m", "compileall", "-q", "/usr/lib/python3/dist-packages/cloudinit"])
+    run(["chroot", str(scratch), "python3", "-m", "compileall", "-q", "/usr/lib/python3/dist-packages/cloudinit"])
 
 
 def _mmdebstrap(scratch: Path, cache: Path, progress: Progress) -> None:
@@ -154,46 +147,9 @@ def _mmdebstrap(scratch: Path, cache: Path, progress: Progress) -> None:
         raise subprocess.CalledProcessError(process.returncode, command, stderr="".join(said).encode())
 
 
-def _build_features(base: Path, scratch: Path, names: Sequence[str], progress: Progress) -> None:
-    scratch.mkdir()
-    work = scratch.with_name(scratch.name + ".work")
-    merged = scratch.with_name(scratch.name + ".merged")
-    try:
-        work.mkdir()
-        merged.mkdir()
-        options = f"lowerdir={base},upperdir={scratch},workdir={work}"
-        _run(["mount", "-t", "overlay", "overlay", "-o", options, str(merged)])
-        write_host_settings(merged)
-        with _bound(merged):
-            for name in names:
-                progress(f"installing {name}: some minutes")
-                _run(["chroot", str(merged), "/bin/sh", "-ec", FEATURES[name].script])
-    finally:
-        _remove(merged)
-        _remove(work)
-
-
-@contextmanager
-def _bound(root: Path) -> Iterator[None]:
-    """What pip needs of the machine that builds: its devices, its resolver and its local package folders."""
-    bound = []
-    try:
-        for source in ("/dev", "/proc", *pip_folders()):
-            target = root / source.lstrip("/")
-            target.mkdir(parents=True, exist_ok=True)
-            _run(["mount", "--bind", source, str(target)])
-            bound.append(target)
-        resolver = root / "etc/resolv.conf"
-        resolver.unlink(missing_ok=True)
-        shutil.copyfile("/etc/resolv.conf", resolver)
-        yield
-    finally:
-        for target in reversed(bound):
-            subprocess.run(["umount", "--lazy", str(target)], check=False)
-
-
-def _run(command: Sequence[str]) -> None:
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+def _build_features(base: Path, scratch: Path, wheels: Path, names: Sequence[str], progress: Progress) -> None:
+    with overlay(base, scratch, beside=str(scratch)) as merged:
+        features.build(merged, base, wheels, names, progress)
 
 
 def say(line: str) -> None:

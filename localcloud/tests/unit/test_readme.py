@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from localcloud.image.recipe import FEATURES
+from localcloud.image.features import FEATURES
 from localcloud.latency import AWS
 from localcloud.tests.unit.test_cli import COMMANDS, FAULTS
 

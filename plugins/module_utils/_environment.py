@@ -1,0 +1,236 @@
+# Copyright: (c) 2026, the deeplearning.aws contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""A framework's virtual environment on this machine: is it as it shall be, and how it is made.
+
+PRIVATE to the collection: it may change at any time. It imports nothing but the standard library, so that whoever
+makes images can run it as it is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+ENVIRONMENTS = Path("/opt/deeplearning/env")
+MARKER = ".deeplearning.json"
+"""Written last: an environment with it is whole."""
+UNFINISHED = ".deeplearning-unfinished.json"
+"""Written first: what has only this is ours too, and not whole."""
+DRIVER = Path("/proc/driver/nvidia/version")
+"""There with NVIDIA's driver, which is what builds for GPUs need."""
+SYSTEM_FOLDERS = (Path("/usr/bin"), Path("/usr/local/bin"))
+
+
+class Unfit(Exception):
+    """Why an environment cannot be had: one sentence."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    framework: str
+    requirements: Mapping[str, str]
+    """the pins, for the builds `cpu` and `gpu`"""
+    pythons: Sequence[str]
+    """versions that the framework has builds for, such as 3.11"""
+    imports: Sequence[str]
+    index: Mapping[str, str] = field(default_factory=dict)
+    """by build: where else to look for what pip's own settings do not lead to"""
+    wheels: str = ""
+    """a folder to install from instead of an index"""
+    folder: Path = ENVIRONMENTS
+
+    @property
+    def place(self) -> Path:
+        return self.folder / self.framework
+
+    @property
+    def python(self) -> Path:
+        return self.place / "bin/python"
+
+    @property
+    def pins(self) -> str:
+        return self.requirements[build()]
+
+    @property
+    def digest(self) -> str:
+        return hashlib.sha256(self.pins.encode()).hexdigest()
+
+
+def build() -> str:
+    return "gpu" if DRIVER.exists() else "cpu"
+
+
+def marker(wanted: Wanted) -> dict[str, Any]:
+    """What the environment says of itself, if it is the one that is wanted; else nothing."""
+    return _read(wanted, MARKER)
+
+
+def finished_or_not(wanted: Wanted) -> dict[str, Any]:
+    """The same, if only what comes as a wheel of its own is missing."""
+    return marker(wanted) or _read(wanted, UNFINISHED)
+
+
+def _read(wanted: Wanted, name: str) -> dict[str, Any]:
+    try:
+        said = json.loads((wanted.place / name).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    fits = isinstance(said, dict) and said.get("requirements_sha256") == wanted.digest and wanted.python.exists()
+    return said if fits else {}
+
+
+def is_ours(wanted: Wanted) -> bool:
+    return any((wanted.place / name).exists() for name in (MARKER, UNFINISHED))
+
+
+def install(wanted: Wanted, extra: str = "", extra_wheel: str = "") -> dict[str, Any]:
+    """Make the environment, or finish it: what it says of itself then. `extra`, such as `horovod==0.28.1`, is what it
+    is not whole without and what comes as a wheel of its own, later if it is not given yet."""
+    if wanted.place.exists() and not is_ours(wanted):
+        raise Unfit(
+            f"{wanted.place} was made by somebody else, and stays as it is: remove it, or name its python for a run. "
+            f"Example: -e python={wanted.python}"
+        )
+    said = finished_or_not(wanted) or _fresh(wanted)
+    if extra_wheel and not has(said, extra):
+        _pip(wanted, ["--no-index", "--force-reinstall", extra_wheel])
+        said = {**said, "versions": _versions(wanted)}
+    if not has(said, extra):
+        return said
+    if marker(wanted) != said:
+        _write(wanted, MARKER, said)
+        (wanted.place / UNFINISHED).unlink(missing_ok=True)
+    return said
+
+
+def has(said: Mapping[str, Any], extra: str) -> bool:
+    """Whether an environment has this, or nothing was asked for."""
+    name, _, version = extra.partition("==")
+    return not extra or said.get("versions", {}).get(name) == version
+
+
+def remove(wanted: Wanted) -> None:
+    shutil.rmtree(wanted.place)
+
+
+def find_python(wanted: Wanted) -> str:
+    """The system's Python to make it with: the first that the framework has builds for."""
+    for folder in SYSTEM_FOLDERS:
+        for name in ("python3", *(f"python{version}" for version in reversed(wanted.pythons))):
+            if version_of(folder / name) in wanted.pythons:
+                return str(folder / name)
+    return ""
+
+
+def version_of(python: Path) -> str:
+    """Such as 3.11. Empty if it is not there."""
+    return _said(python, "import sys; print('%d.%d' % sys.version_info[:2])")
+
+
+def makes_environments(python: str) -> bool:
+    """Debian keeps what makes them in a package of its own."""
+    return _said(Path(python), "import venv, ensurepip; print('yes')") == "yes"
+
+
+def _said(python: Path, code: str) -> str:
+    try:
+        return subprocess.run([str(python), "-c", code], capture_output=True, text=True, check=False).stdout.strip()
+    except OSError:
+        return ""
+
+
+def system(release: Path = Path("/etc/os-release")) -> tuple[str, str]:
+    """What the operating system is called, in short (debian, ubuntu, amzn) and in full."""
+    found = dict(re.findall(r'^(\w+)="?(.*?)"?$', release.read_text(encoding="utf-8"), re.MULTILINE))
+    return found.get("ID", "linux"), found.get("PRETTY_NAME", "this system").partition(" (")[0]
+
+
+def _fresh(wanted: Wanted) -> dict[str, Any]:
+    python = find_python(wanted)
+    if not python:
+        raise Unfit(no_python(wanted))
+    shutil.rmtree(wanted.place, ignore_errors=True)
+    wanted.place.mkdir(parents=True)
+    said = {"schema": 1, "framework": wanted.framework, "requirements_sha256": ""}
+    _write(wanted, UNFINISHED, said)
+    _run([python, "-m", "venv", str(wanted.place)])
+    pins = wanted.place / "requirements.txt"
+    pins.write_text(wanted.pins, encoding="utf-8")
+    _install_pins(wanted, pins)
+    # Whoever trains may not write there, and would compile everything at each start.
+    _run([str(wanted.python), "-m", "compileall", "-q", "-j", "0", str(wanted.place / "lib")], may_fail=True)
+    _run([str(wanted.python), "-c", f"import {', '.join(wanted.imports)}"])
+    version = "import platform; print(platform.python_version())"
+    said = {
+        **said,
+        "python": _run([str(wanted.python), "-c", version]).strip(),
+        "requirements_sha256": wanted.digest,
+        "versions": _versions(wanted),
+    }
+    _write(wanted, UNFINISHED, said)
+    return said
+
+
+def no_python(wanted: Wanted) -> str:
+    _, name = system()
+    first, last = wanted.pythons[0], wanted.pythons[-1]
+    return (
+        f"{wanted.framework} needs Python {first}{f' to {last}' if last != first else ''}, and {name} here has none of "
+        f"these: take an image that has, such as Debian 12 or Ubuntu 22.04, or another framework."
+    )
+
+
+def _install_pins(wanted: Wanted, pins: Path) -> None:
+    if wanted.wheels:
+        if not os.path.isdir(wanted.wheels):
+            raise Unfit(f"{wanted.wheels} is no folder: give one with wheels of all that {wanted.framework} needs.")
+        _pip(wanted, ["--no-index", "--find-links", wanted.wheels, "-r", str(pins)])
+        return
+    elsewhere = wanted.index.get(build())
+    try:
+        _pip(wanted, ["-r", str(pins)])
+    except Unfit as problem:
+        if not elsewhere or "No matching distribution" not in str(problem):
+            raise
+        _pip(wanted, ["--extra-index-url", elsewhere, "-r", str(pins)])
+
+
+def _pip(wanted: Wanted, what: Sequence[str]) -> None:
+    """Pins are complete, so nothing is resolved. Compiling is done at once afterwards, on all processors."""
+    options = ["--quiet", "--disable-pip-version-check", "--no-cache-dir", "--no-deps", "--no-compile"]
+    _run([str(wanted.python), "-m", "pip", "install", *options, *what])
+
+
+def _versions(wanted: Wanted) -> dict[str, str]:
+    ask = (
+        "import importlib.metadata as m, json; "
+        "print(json.dumps({d.metadata['Name'].lower().replace('_', '-'): d.version for d in m.distributions()}))"
+    )
+    found: dict[str, str] = json.loads(_run([str(wanted.python), "-c", ask]))
+    return dict(sorted(found.items()))
+
+
+def _write(wanted: Wanted, name: str, said: Mapping[str, Any]) -> None:
+    path = wanted.place / name
+    new = path.with_suffix(".new")
+    new.write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")
+    new.replace(path)
+
+
+def _run(command: Sequence[str], may_fail: bool = False) -> str:
+    # From a folder where nothing can be imported by accident, and in no other environment than its own.
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
+    ran = subprocess.run(command, cwd="/", env=kept, capture_output=True, text=True, check=False)
+    if ran.returncode and not may_fail:
+        tail = (ran.stderr.strip() or ran.stdout.strip()).splitlines()[-12:]
+        raise Unfit(f"{' '.join(command)} failed with {ran.returncode}: " + "\n".join(tail))
+    return ran.stdout
