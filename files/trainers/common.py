@@ -33,7 +33,9 @@ def arguments(description: str, distributions: tuple[str, ...], default: str) ->
     asking.add_argument("--num-layers", type=_depth, default=20, help="of resnet: 8, 20, 50, any 6n + 2 (%(default)s)")
     asking.add_argument("--lr", type=float, default=0.05)
     asking.add_argument("--seed", type=int, default=0)
-    asking.add_argument("--distribution", choices=distributions, default=default, help="(%(default)s)")
+    asking.add_argument(
+        "--distribution", choices=distributions, default=os.environ.get("DEEPLEARNING_DISTRIBUTION", default)
+    )
     asking.add_argument("--evaluate", action="store_true", help="evaluate the newest checkpoint, and end")
     asking.add_argument("--no-exchange", action="store_true", help="each rank trains on its own shard, alone")
     asked = asking.parse_args()
