@@ -24,7 +24,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         super().run(tmp, task_vars)
         given = self.validate_argument_spec(argument_spec=SPEC)[1]
-        host = str((task_vars or {}).get("inventory_hostname", "the node"))
+        host = str(self._task.delegate_to or (task_vars or {}).get("inventory_hostname", "the node"))
         if given["writes"] and self._task.check_mode:
             return {"changed": True, "answer": {}}
         # As its input and not in its words: words can be read by all on the node.
