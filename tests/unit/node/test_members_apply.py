@@ -309,6 +309,12 @@ def test_no_list_yet(cluster: Cluster, worker: Node) -> None:
         worker.apply()
 
 
+def test_a_list_beside_the_mount_is_nobodys(worker: Node) -> None:
+    (worker.root / "etc/mounts").write_text("")
+    with pytest.raises(Refusal, match="nothing is mounted at"):
+        worker.apply()
+
+
 def test_a_file_that_was_replaced_while_it_was_opened_is_opened_again(
     worker: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:

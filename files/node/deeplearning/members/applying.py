@@ -22,6 +22,8 @@ class Outcome:
 
 
 def apply(config: Config, connect: Callable[[], Aws]) -> Outcome:
+    if not machine.is_mounted(config.efs_mount):
+        raise Refusal(f"nothing is mounted at {config.efs_mount}, where the member list is: mount it.")
     with _only_one():
         source = paths.published(config.efs_mount, config.cluster)
         content = checking.content_of(source)
