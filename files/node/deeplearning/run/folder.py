@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import calendar
 import json
 import os
 import time
@@ -102,6 +103,10 @@ def all_runs(config: Config) -> list[Folder]:
         return []
     there = [folder for folder in folders if os.path.exists(folder.file("run.json"))]
     return sorted(there, key=lambda folder: (folder.run()["asked_at"], folder.id))
+
+
+def seconds(moment: str) -> float:
+    return calendar.timegm(time.strptime(moment, "%Y-%m-%dT%H:%M:%SZ"))
 
 
 def moment(seconds: float | None = None) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import calendar
 import fcntl
 import os
 import time
@@ -16,12 +15,13 @@ from deeplearning.config import Config
 from deeplearning.machine import instance_id
 from deeplearning.members.reading import Member, Members, read_applied, this_member, unsettled
 from deeplearning.run import units
-from deeplearning.run.folder import Folder, existing, runs_root
+from deeplearning.run.folder import Folder, existing, runs_root, seconds
 from deeplearning.run.plan import Node
 from deeplearning.run.survey import Found, Wanted, surveyed
 
-PATIENCE = 60.0
-"""Seconds after which a membership that does not change any more is taken as it is."""
+LEAST_PATIENCE, MOST_PATIENCE = 30.0, 300.0
+"""Seconds after which a membership that does not change any more is taken as it is. A run of days waits longer for the
+machine in a lost one's place than one of minutes."""
 
 
 class Superseded(Exception):
@@ -90,7 +90,7 @@ def alone(config: Config) -> Iterator[None]:
 
 def age(members: Members) -> float:
     """Seconds for which the list has been as it is."""
-    return time.time() - calendar.timegm(time.strptime(members.published_at, "%Y-%m-%dT%H:%M:%SZ"))
+    return time.time() - seconds(members.published_at)
 
 
 @dataclass
@@ -115,6 +115,8 @@ class Placing:
     """Is told why it waits."""
     told: Callable[[], bool]
     """Is the run to end?"""
+    trained: float
+    """For how many seconds it has."""
     since: float = field(default_factory=time.monotonic)
 
     def wait(self) -> Place | None:
@@ -142,13 +144,17 @@ class Placing:
         time.sleep(1)
 
     @property
+    def patience(self) -> float:
+        return min(max(self.trained, LEAST_PATIENCE), MOST_PATIENCE)
+
+    @property
     def patient(self) -> bool:
-        return time.monotonic() - self.since < PATIENCE
+        return time.monotonic() - self.since < self.patience
 
     def tried(self, members: Members) -> Place | None:
         """None: not yet."""
         reasons = unsettled(members)
-        if reasons and not self.enough(members) and age(members) < PATIENCE:
+        if reasons and not self.enough(members) and age(members) < self.patience:
             self.said("; ".join(reasons))
             return None
         try:

@@ -190,13 +190,15 @@ def stopped(config: Config, which: str, by: str) -> int:
         folders = [existing(config, which)]
     code = 0
     for folder in folders:
-        if not units.is_active(folder.id):
-            print(f"run {folder.id} is not going on: {state_of(folder)}")
+        if folder.result() is not None:
+            print(f"run {folder.id} has ended already: {state_of(folder)}")
             continue
         try:
             folder.write("stop.json", {"asked_by": by, "asked_at": moment()})
         except OSError as error:
-            print(f"{folder.path} cannot be written ({error.strerror}): it is stopped all the same", file=sys.stderr)
+            print(
+                f"{folder.path} cannot be written ({error.strerror}): it may begin again after a boot", file=sys.stderr
+            )
         units.stop(folder.id)
         result = folder.result() or {}
         print(result.get("sentence") or gone(folder))

@@ -15,7 +15,7 @@ from deeplearning import Refusal
 from deeplearning.config import Config
 from deeplearning.run import units
 from deeplearning.run.attempt import FAILED, FINISHED, LOST, STOPPED, Attempt, Outcome
-from deeplearning.run.folder import Folder, existing, moment
+from deeplearning.run.folder import Folder, existing, moment, seconds
 from deeplearning.run.placing import Placing, Superseded
 from deeplearning.run.record import Record
 
@@ -50,8 +50,9 @@ class Unit:
             except (Refusal, OSError) as trouble:
                 self._end(FAILED, 1, None, str(trouble))
                 return
-            if self._told and outcome.cause != FINISHED and units.is_going_down() and not self._asked_to_stop():
-                return  # with the machine: it is gone on with after the boot
+            if outcome.cause == STOPPED and not self._asked_to_stop():
+                self._break_off()
+                return
             if outcome.cause != LOST:
                 self._end(outcome.cause, outcome.exit_code, outcome.first_failure, "", outcome)
                 return
@@ -71,6 +72,12 @@ class Unit:
     def _asked_to_stop(self) -> bool:
         return self.folder.read("stop.json") is not None
 
+    def _break_off(self) -> None:
+        """Nobody asked for the end of the run: this machine goes down, and after its boot the run is gone on with."""
+        if self.attempts:
+            self.attempts[-1]["cause"] = LOST
+        self.record.enter("recovering", "the master goes down")
+
     def _close_what_broke_off(self) -> None:
         """A start without an end: this master went down under it, or is in another's place."""
         for attempt in self.attempts:
@@ -89,6 +96,7 @@ class Unit:
             reserve=self._reserve,
             said=lambda reason: self.record.enter(waiting, reason),
             told=self.told,
+            trained=sum(lasted(attempt) for attempt in self.attempts),
         )
         place = placing.wait()
         if place is None:
@@ -147,6 +155,10 @@ class Unit:
                     break
                 time.sleep(1)
         print(f"the result could not be kept: {result['sentence']}", file=sys.stderr)
+
+
+def lasted(attempt: dict[str, Any]) -> float:
+    return seconds(attempt["ended"]) - seconds(attempt["started"])
 
 
 def sentence(run_id: str, state: str, code: int, failure: dict[str, Any] | None, reason: str) -> str:

@@ -51,11 +51,3 @@ def stop(run_id: str) -> None:
     done = subprocess.run(as_root("systemctl", "stop", watching(run_id)), stderr=subprocess.PIPE, text=True)
     if done.returncode:
         raise Refusal(f"systemd did not stop {watching(run_id)}: {done.stderr.strip()}")
-
-
-def is_going_down() -> bool:
-    """This machine: then a run that is told to end is not meant to."""
-    done = subprocess.run(
-        ["systemctl", "is-system-running"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    )
-    return done.stdout.strip() == "stopping"
