@@ -9,6 +9,8 @@ import pytest
 from ansible_collections.deeplearning.aws.plugins.plugin_utils import _arguments as arguments
 from ansible_collections.deeplearning.aws.plugins.plugin_utils._argument_values import Script, script_of
 
+from .training_docs import PAGE, renewed
+
 
 def problems(playbook: str = "train", **given: Any) -> list[str]:
     return arguments.check(playbook, {"framework": "pytorch", **given} if playbook == "train" else given).problems
@@ -231,3 +233,7 @@ def test_a_further_command_says_the_same_cluster_and_nothing_else(tmp_path: Path
     assert arguments.repeated(options, "mine") == (
         f""" -e run_id=mine -e @{cluster} -e '{{"cluster_zones": ["a"]}}' -e cluster_name=red"""
     )
+
+
+def test_the_guide_lists_them_all() -> None:
+    assert PAGE.read_text(encoding="utf-8") == renewed(), "run .venv/bin/python tests/unit/training_docs.py"
