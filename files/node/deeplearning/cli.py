@@ -11,11 +11,12 @@ GROUPS = {
     "members": ("deeplearning.members.cli", "who is in the cluster: report, publish, apply, wait, show"),
     "run": ("deeplearning.run.cli", "training runs"),
     "data": ("deeplearning.data.cli", "data sets: stage, show"),
+    "unpack": ("deeplearning.unpacking.cli", "staged data sets to the shared file system: show, share, finish"),
     "tensorboard": ("deeplearning.tensorboard", "TensorBoard on this node: start, stop, show"),
     "env": ("deeplearning.environment", "the line that activates a framework"),
     "health": ("deeplearning.health.cli", "is this node fit for work"),
 }
-HELP = "usage: deeplearning GROUP …\n\n" + "\n".join(f"  {name:<12} {what}" for name, (_, what) in GROUPS.items())
+HELP = "usage: deeplearning GROUP …\n\n" + "\n".join(f"  {name:<12} {group[1]}" for name, group in GROUPS.items())
 
 
 def main(argv: list[str]) -> int:

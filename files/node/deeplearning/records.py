@@ -45,7 +45,7 @@ host_key = matching(
 
 
 def number(value: Any) -> None:
-    if type(value) is not int or value < 0:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise Wrong("a whole number, 0 or more")
 
 
