@@ -36,10 +36,10 @@ def created(request: Any, config: Config) -> dict[str, Any]:
     try:
         fill(folder, run, given)
     except OSError as error:
-        shutil.rmtree(folder.path, ignore_errors=True)
+        undo(folder)
         raise Refusal(f"{folder.path} cannot be written: {error.strerror}.") from None
     except Refusal:
-        shutil.rmtree(folder.path, ignore_errors=True)
+        undo(folder)
         raise
     return answer(run, folder, plan, members)
 
@@ -139,6 +139,13 @@ def made(run_id: str, runs_dir: str | None, config: Config) -> Folder:
     except OSError as error:
         raise Refusal(f"{place} cannot be made: {error.strerror}. Is EFS mounted, and is there room on it?") from None
     return Folder(f"{root}/{run_id}")
+
+
+def undo(folder: Folder) -> None:
+    """Of a run that was refused nothing stays."""
+    shutil.rmtree(os.path.realpath(folder.path), ignore_errors=True)
+    if os.path.islink(folder.path):
+        os.remove(folder.path)
 
 
 def fill(folder: Folder, run: dict[str, Any], given: dict[str, Any]) -> None:

@@ -41,7 +41,7 @@ def candidates(nodes: Any, members: Members) -> list[Member]:
     unknown = [name for name in nodes if name not in known]
     if unknown:
         names = ", ".join(member.alias for member in members.training)
-        raise Refusal(f"nodes has {', '.join(unknown)}, which trains not in this cluster: there are {names}.")
+        raise Refusal(f"nodes has {', '.join(unknown)}, which no training member has: there are {names}.")
     wanted = {known[name].alias for name in nodes}
     return [member for member in sound if member.alias in wanted]
 
@@ -52,7 +52,9 @@ def chosen(
     """By rank. A number takes free ones first. After a lost member a run goes on with whoever is left."""
     count = nodes if isinstance(nodes, int) else len(nodes) if isinstance(nodes, list) else max(1, len(there))
     if len(there) < count and first or not there:
-        raise Refusal(f"nodes is {count if nodes is None else nodes}, and {len(there)} members are there to train.")
+        raise Refusal(
+            f"nodes is {count if nodes is None else nodes}, and {len(there)} members are there to train: give fewer."
+        )
     count = min(count, len(there))
     free = [member for member in there if member.alias not in used]
     if len(free) < count:

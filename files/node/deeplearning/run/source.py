@@ -44,7 +44,7 @@ def cloned(source: Git, into: str) -> dict[str, Any]:
         if done.returncode:
             said = done.stderr.strip().splitlines()
             reason = without_secret(said[-1] if said else "git failed")
-            raise Refusal(f"git {words[0]} of {without_secret(source.url)} at {source.ref} failed: {reason}")
+            raise Refusal(f"{without_secret(source.url)} at {source.ref} could not be cloned: {reason}")
         return done.stdout.strip()
 
     git("clone", "--quiet", "--no-checkout", "--", source.url, into)
