@@ -1,0 +1,214 @@
+"""Shares are written beside the place, and their sum is put there at once, by a rename."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import shutil
+import tarfile
+import zipfile
+from collections import deque
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from deeplearning import Refusal
+from deeplearning.unpacking.reading import Source
+from deeplearning.unpacking.shares import Extent, File, content, fit_together, tar_share, zip_share
+
+MARKER = ".deeplearning.json"
+LISTED = 100
+"""So many files the marker names with their sizes: the rename that put them there put all there."""
+
+WRITERS = 16
+"""A small file takes a shared file system some milliseconds, whoever waits for it: so several are written at once."""
+SMALL = 4 << 20
+"""Files up to this are held in memory meanwhile."""
+
+
+class Place:
+    def __init__(self, efs_mount: str, name: str) -> None:
+        self.root = Path(efs_mount, "data")
+        self.name = name
+
+    @property
+    def path(self) -> Path:
+        return self.root / self.name
+
+    @property
+    def partial(self) -> Path:
+        return self.root / f".{self.name}.unpacking"
+
+    def record(self, version: str, share: int, shares: int) -> Path:
+        return self.root / f".{self.name}.shares" / version / f"{share + 1}-of-{shares}.json"
+
+
+def show(place: Place, manifest: Mapping[str, Any]) -> dict[str, Any]:
+    version = _version_at(place)
+    if place.path.exists() and version != manifest["version"]:
+        raise Refusal(
+            f"{place.path} is there and is not what was staged ({version or 'nothing says what it is'}): move it away, "
+            "or stage under another name."
+        )
+    return {"there": bool(version), "path": str(place.path), "version": manifest["version"], "bytes": _bytes(manifest)}
+
+
+def unpack(place: Place, source: Source, share: int, shares: int) -> dict[str, Any]:
+    manifest = source.manifest()
+    record = place.record(manifest["version"], share, shares)
+    if show(place, manifest)["there"]:
+        return {"changed": False, "files": 0}
+    with contextlib.suppress(OSError, ValueError):
+        said: dict[str, Any] = json.loads(record.read_text(encoding="utf-8"))
+        return {"changed": False, "files": said["files"]}
+    if not place.root.exists():
+        place.root.mkdir(exist_ok=True)
+        place.root.chmod(0o1777)
+    _room(place, manifest)
+    place.partial.mkdir(exist_ok=True)
+    done: dict[str, Any] = {"files": 0, "bytes": 0, "extents": {}, "some": {}}
+    for part in manifest["parts"]:
+        extent = Extent()
+        with _Writers() as writers:
+            for file in _files(source, part, share, shares, extent):
+                target = place.partial / _inside(part, file.name)
+                writers.write(target, file)
+                done["files"] += 1
+                done["bytes"] += file.size
+                if len(done["some"]) < LISTED:
+                    done["some"][str(target.relative_to(place.partial))] = file.size
+        done["extents"][part["name"]] = asdict(extent)
+    record.parent.mkdir(parents=True, exist_ok=True)
+    new = record.with_suffix(".new")
+    new.write_text(json.dumps(done), encoding="utf-8")
+    os.replace(new, record)
+    return {"changed": True, "files": done["files"]}
+
+
+def finish(place: Place, manifest: Mapping[str, Any], shares: int) -> dict[str, Any]:
+    """Only if all shares are there, and none lies apart from the next."""
+    if show(place, manifest)["there"]:
+        return {"changed": _link(place, manifest), "path": str(place.path)}
+    done = []
+    for share in range(shares):
+        record = place.record(manifest["version"], share, shares)
+        try:
+            done.append(json.loads(record.read_text(encoding="utf-8")))
+        except OSError:
+            raise Refusal(f"share {share + 1} of {shares} of {place.name} is missing: run stage.yml again.") from None
+    for part in manifest["parts"]:
+        extents = [Extent(**one["extents"][part["name"]]) for one in done]
+        if part["kind"] == "tar" and not fit_together(extents, part["size"]):
+            shutil.rmtree(place.root / f".{place.name}.shares", ignore_errors=True)
+            raise Refusal(
+                f"the shares of {part['name']} do not fit together, as with an archive in an archive: let one node "
+                "unpack it. Example: -e stage_nodes=1"
+            )
+    listed = dict(itertools.islice(itertools.chain.from_iterable(one["some"].items() for one in done), LISTED))
+    marker = {"schema": 1, "data": place.name, "version": manifest["version"], "files": listed}
+    marker["count"] = sum(one["files"] for one in done)
+    (place.partial / MARKER).write_text(json.dumps(marker), encoding="utf-8")
+    os.chmod(place.partial, 0o755)
+    os.rename(place.partial, place.path)
+    shutil.rmtree(place.root / f".{place.name}.shares", ignore_errors=True)
+    _link(place, manifest)
+    return {"changed": True, "path": str(place.path), "files": marker["count"]}
+
+
+def _files(source: Source, part: Mapping[str, Any], share: int, shares: int, extent: Extent) -> Iterator[File]:
+    size, kind = part["size"], part["kind"]
+    opened = source.open(part["name"], size)
+    try:
+        if kind == "zip":
+            with zipfile.ZipFile(opened) as archive:
+                yield from zip_share(archive, size, share, shares)
+        elif kind == "tar":
+            yield from tar_share(opened, size, share, shares, extent)
+        elif share == 0 and kind == "tar.gz":
+            # What is packed as one can only be read from its begin.
+            with tarfile.open(fileobj=opened, mode="r|gz") as packed:
+                for member in packed:
+                    if member.isfile():
+                        yield File(member.name, member.size, partial(content, packed, member))
+        elif share == 0 and kind == "file":
+            yield File(part["name"], size, lambda: opened)
+    except (tarfile.TarError, zipfile.BadZipFile, EOFError) as error:
+        raise Refusal(f"{part['name']} is no whole archive ({error}): stage it again.") from None
+
+
+class _Writers:
+    """Small files are written by several at once, large ones as they are read. Whoever fails first is heard."""
+
+    def __enter__(self) -> _Writers:
+        self._pool = ThreadPoolExecutor(WRITERS)
+        self._waiting: deque[Future[None]] = deque()
+        return self
+
+    def write(self, target: Path, file: File) -> None:
+        if target.exists() and target.stat().st_size == file.size:
+            return
+        if file.size > SMALL:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with file.open() as packed, open(target, "wb") as out:
+                shutil.copyfileobj(packed, out, 1 << 20)
+            return
+        # An archive is read by one alone.
+        self._waiting.append(self._pool.submit(_put, target, file.open().read()))
+        while len(self._waiting) > 2 * WRITERS:
+            self._waiting.popleft().result()
+
+    def __exit__(self, kind: Any, *_: object) -> None:
+        self._pool.shutdown(wait=True)
+        if kind is None:
+            for one in self._waiting:
+                one.result()
+
+
+def _put(target: Path, content: bytes) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(content)
+
+
+def _inside(part: Mapping[str, Any], name: str) -> Path:
+    """Where it goes. Names come from whoever has packed the archive."""
+    path = Path(name)
+    if path.is_absolute() or ".." in path.parts:
+        raise Refusal(f"{part['name']} has a file {name!r}, which is no path below a folder: it is not unpacked.")
+    if path.parts[:1] == (part["strip"],):
+        path = path.relative_to(part["strip"])
+    return Path(part["to"]) / path
+
+
+def _version_at(place: Place) -> str:
+    try:
+        return str(json.loads((place.path / MARKER).read_text(encoding="utf-8"))["version"])
+    except (OSError, ValueError, KeyError):
+        return ""
+
+
+def _bytes(manifest: Mapping[str, Any]) -> int:
+    return sum(part["size"] for part in manifest["parts"])
+
+
+def _room(place: Place, manifest: Mapping[str, Any]) -> None:
+    free, needed = shutil.disk_usage(place.root).free, _bytes(manifest)
+    if needed > free:
+        raise Refusal(
+            f"{place.root} has {free / 2**30:.1f} GiB left, and {place.name} needs {needed / 2**30:.1f}: make room."
+        )
+
+
+def _link(place: Place, manifest: Mapping[str, Any]) -> bool:
+    """Where old scripts look, below the mount point."""
+    changed = False
+    for name, target in manifest["links"].items():
+        link = place.root.parent / name
+        if not link.exists() and not link.is_symlink():
+            link.symlink_to(os.path.relpath(place.path / target, link.parent))
+            changed = True
+    return changed

@@ -1,0 +1,280 @@
+"""Staged sets on the shared file system: shares that fit together, what is refused, and nothing done twice."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+import tarfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deeplearning import Refusal
+from deeplearning.unpacking import placing, shares
+from deeplearning.unpacking.placing import Place, finish, show, unpack
+from deeplearning.unpacking.reading import Pieces, Source
+from deeplearning.unpacking.shares import Extent, fit_together
+
+LONG = "train/" + "n" * 140
+"""Names like this have a header of their own in a tar archive."""
+
+
+def contents(count: int = 80) -> dict[str, bytes]:
+    """Small files, one that is as large as all others, and long names."""
+    made = random.Random(0)
+    found = {f"train/{n:04d}.jpg": made.randbytes(made.randrange(3000)) for n in range(count)}
+    found |= {f"{LONG}{n}.jpg": made.randbytes(900) for n in range(count // 4)}
+    return {**found, "train/large.bin": made.randbytes(300_000)}
+
+
+def tar(path: Path, files: dict[str, bytes], format_: int = tarfile.PAX_FORMAT, top: str = "") -> None:
+    with tarfile.open(path, "w", format=format_) as archive:
+        folder = tarfile.TarInfo("train")
+        folder.type = tarfile.DIRTYPE
+        archive.addfile(folder)
+        for name, content in files.items():
+            info = tarfile.TarInfo(f"{top}{name}")
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+
+
+def manifest(folder: Path, *parts: str, strip: str = "", to: str = "", **more: Any) -> dict[str, Any]:
+    found = {
+        "schema": 1,
+        "name": "coco",
+        "version": "v1",
+        "parts": [
+            {
+                "name": name,
+                "kind": name.partition(".")[2] if name.endswith(("tar", "zip", "tar.gz")) else "file",
+                "size": (folder / name).stat().st_size,
+                "sha256": "",
+                "to": to,
+                "strip": strip,
+            }
+            for name in parts
+        ],
+        "links": {},
+        **more,
+    }
+    (folder / "manifest.json").write_text(json.dumps(found))
+    return found
+
+
+@pytest.fixture
+def staged(tmp_path: Path) -> Path:
+    (tmp_path / "staged").mkdir()
+    return tmp_path / "staged"
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    (tmp_path / "efs").mkdir()
+    return Place(str(tmp_path / "efs"), "coco")
+
+
+def all_of(place: Place, staged: Path, count: int) -> dict[str, Any]:
+    for share in range(count):
+        unpack(place, Source(str(staged), "here"), share, count)
+    return finish(place, Source(str(staged), "here").manifest(), count)
+
+
+def files_in(folder: Path) -> dict[str, bytes]:
+    found = {str(one.relative_to(folder)): one.read_bytes() for one in folder.rglob("*") if one.is_file()}
+    del found[".deeplearning.json"]
+    return found
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 90])
+@pytest.mark.parametrize("format_", [tarfile.PAX_FORMAT, tarfile.GNU_FORMAT], ids=["pax", "gnu"])
+def test_shares_of_a_tar_are_the_whole(place: Place, staged: Path, count: int, format_: int) -> None:
+    tar(staged / "a.tar", contents(), format_)
+    manifest(staged, "a.tar")
+    done = all_of(place, staged, count)
+    assert done == {"changed": True, "path": str(place.path), "files": len(contents())}
+    assert files_in(place.path) == contents()
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_shares_of_a_zip_are_the_whole(place: Place, staged: Path, count: int) -> None:
+    with zipfile.ZipFile(staged / "a.zip", "w") as archive:
+        for name, content in contents().items():
+            archive.writestr(name, content)
+    manifest(staged, "a.zip")
+    all_of(place, staged, count)
+    assert files_in(place.path) == contents()
+
+
+def test_each_node_has_its_part_of_the_work(place: Place, staged: Path) -> None:
+    tar(staged / "a.tar", {f"{n}.jpg": b"x" * 2000 for n in range(400)})
+    manifest(staged, "a.tar")
+    done = [unpack(place, Source(str(staged), ""), share, 4)["files"] for share in range(4)]
+    assert sum(done) == 400 and min(done) >= 90
+
+
+def test_parts_go_where_they_are_said_to(place: Place, staged: Path) -> None:
+    tar(staged / "a.tar", {"train2017/1.jpg": b"1"}, top="data/")
+    with tarfile.open(staged / "b.tar.gz", "w:gz") as archive:
+        info = tarfile.TarInfo("data/val2017/2.jpg")
+        info.size = 1
+        archive.addfile(info, io.BytesIO(b"2"))
+    (staged / "weights.npz").write_bytes(b"3")
+    manifest(staged, "a.tar", "b.tar.gz", "weights.npz", strip="data", links={"data/train2017": "train2017"})
+    all_of(place, staged, 3)
+    assert files_in(place.path) == {"train2017/1.jpg": b"1", "val2017/2.jpg": b"2", "weights.npz": b"3"}
+    assert (place.root / "train2017/1.jpg").read_bytes() == b"1"
+    assert (place.root / "train2017").readlink() == Path("coco/train2017")
+
+
+def test_a_second_time_nothing_is_done(place: Place, staged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tar(staged / "a.tar", contents())
+    manifest(staged, "a.tar")
+    all_of(place, staged, 2)
+    monkeypatch.setattr(placing, "_files", None)
+    assert all_of(place, staged, 2) == {"changed": False, "path": str(place.path)}
+
+
+def test_a_share_that_was_done_is_not_done_again(place: Place, staged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tar(staged / "a.tar", contents())
+    manifest(staged, "a.tar")
+    first = unpack(place, Source(str(staged), ""), 0, 2)
+    monkeypatch.setattr(placing, "_files", None)
+    assert unpack(place, Source(str(staged), ""), 0, 2) == {"changed": False, "files": first["files"]}
+
+
+def test_what_broke_off_goes_on(place: Place, staged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files that were written are not written again; one that was cut off is."""
+    tar(staged / "a.tar", contents())
+    manifest(staged, "a.tar")
+    (place.partial / "train").mkdir(parents=True)
+    (place.partial / "train/0000.jpg").write_bytes(contents()["train/0000.jpg"])
+    (place.partial / "train/0001.jpg").write_bytes(contents()["train/0001.jpg"][:-1])
+    written: list[str] = []
+    put = placing._put
+    monkeypatch.setattr(placing, "_put", lambda target, content: (written.append(target.name), put(target, content)))
+    all_of(place, staged, 1)
+    assert "0000.jpg" not in written and "0001.jpg" in written
+    assert files_in(place.path) == contents()
+
+
+def test_a_share_that_is_missing_keeps_the_set_away(place: Place, staged: Path) -> None:
+    tar(staged / "a.tar", contents())
+    made = manifest(staged, "a.tar")
+    unpack(place, Source(str(staged), ""), 0, 2)
+    with pytest.raises(Refusal, match="share 2 of 2 of coco is missing"):
+        finish(place, made, 2)
+    assert not place.path.exists()
+
+
+def test_another_version_in_its_place_is_left_alone(place: Place, staged: Path) -> None:
+    tar(staged / "a.tar", contents(4))
+    all_of(place, staged, 1) if manifest(staged, "a.tar") else None
+    other = manifest(staged, "a.tar", version="v2")
+    with pytest.raises(Refusal, match=r"is not what was staged \(v1\): move it away"):
+        unpack(place, Source(str(staged), ""), 0, 1)
+    (place.path / ".deeplearning.json").unlink()
+    with pytest.raises(Refusal, match="nothing says what it is"):
+        show(place, other)
+
+
+def test_an_archive_in_an_archive_is_noticed(place: Place, staged: Path) -> None:
+    """A share that begins within it takes its headers for its own."""
+    tar(staged / "inner.tar", {f"inner/{n}": b"x" * 700 for n in range(300)})
+    inner = (staged / "inner.tar").read_bytes()
+    tar(staged / "a.tar", {"first": b"1", "inner.tar": inner, "last": b"2"})
+    manifest(staged, "a.tar")
+    with pytest.raises(Refusal, match="do not fit together.*-e stage_nodes=1"):
+        all_of(place, staged, 3)
+    all_of(place, staged, 1)
+    assert files_in(place.path)["inner.tar"] == inner
+
+
+@pytest.mark.parametrize("name", ["../outside", "/etc/passwd"])
+def test_a_name_that_leads_elsewhere_is_refused(place: Place, staged: Path, name: str) -> None:
+    tar(staged / "a.tar", {name: b"x"})
+    manifest(staged, "a.tar")
+    with pytest.raises(Refusal, match="is no path below a folder"):
+        unpack(place, Source(str(staged), ""), 0, 1)
+
+
+def test_links_and_devices_are_refused(place: Place, staged: Path) -> None:
+    with tarfile.open(staged / "a.tar", "w") as archive:
+        link = tarfile.TarInfo("train/link")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc"
+        archive.addfile(link)
+    manifest(staged, "a.tar")
+    with pytest.raises(Refusal, match="train/link in the archive is neither a file nor a folder"):
+        unpack(place, Source(str(staged), ""), 0, 1)
+
+
+def test_a_corrupt_archive_is_refused(place: Place, staged: Path) -> None:
+    (staged / "a.zip").write_bytes(b"no zip at all" * 100)
+    manifest(staged, "a.zip")
+    with pytest.raises(Refusal, match=r"a.zip is no whole archive \("):
+        unpack(place, Source(str(staged), ""), 0, 1)
+
+
+def test_what_is_shorter_than_it_was_is_refused(place: Place, staged: Path) -> None:
+    tar(staged / "a.tar", contents())
+    manifest(staged, "a.tar")
+    with (staged / "a.tar").open("r+b") as file:
+        file.truncate(100_000)
+    with pytest.raises(Refusal, match="is shorter than what was staged"):
+        unpack(place, Source(str(staged), ""), 0, 1)
+
+
+def test_a_place_without_a_manifest_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(Refusal, match="holds no data set that was staged whole .*: run stage.yml"):
+        Source(str(tmp_path), "").manifest()
+
+
+def test_no_room_is_said_before_anything_is_written(
+    place: Place, staged: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tar(staged / "a.tar", contents())
+    manifest(staged, "a.tar")
+    monkeypatch.setattr(placing.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 1000}))
+    with pytest.raises(Refusal, match="GiB left, and coco needs 0.0: make room"):
+        unpack(place, Source(str(staged), ""), 0, 1)
+    assert not place.partial.exists()
+
+
+@pytest.mark.parametrize(
+    ("extents", "fits"),
+    [
+        ([(0, 10)], True),
+        ([(0, 4), (4, 10)], True),
+        ([(0, 7), (-1, -1), (7, 10)], True),
+        ([(0, 4), (5, 10)], False),
+        ([(0, 5), (4, 10)], False),
+        ([(0, 4), (4, 9)], False),
+        ([(1, 10)], False),
+    ],
+)
+def test_shares_that_fit_together(extents: list[tuple[int, int]], fits: bool) -> None:
+    assert fit_together([Extent(*one) for one in extents], 10) is fits
+
+
+def test_reading_ahead_asks_for_large_pieces() -> None:
+    content, asked = bytes(range(256)) * 400_000, []
+
+    def fetch(start: int, count: int) -> bytes:
+        asked.append(count)
+        return content[start : start + count]
+
+    opened = io.BufferedReader(Pieces(fetch, len(content)))
+    while opened.read(5000):
+        pass
+    assert len(asked) == -(-len(content) // (8 << 20))
+    opened.seek(-10, io.SEEK_END)
+    assert opened.read() == content[-10:]
+
+
+def test_bounds_leave_nothing_out() -> None:
+    for size in (0, 1, 511, 10_000):
+        for count in (1, 3, 8):
+            bounds = [shares.bounds(size, share, count) for share in range(count)]
+            assert bounds[0][0] == 0 and bounds[-1][1] == size
+            assert all(a[1] == b[0] for a, b in zip(bounds, bounds[1:], strict=False))

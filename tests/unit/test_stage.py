@@ -1,0 +1,235 @@
+"""stage.yml: data sets to a bucket, checked, resumed, and not sent twice."""
+
+from __future__ import annotations
+
+import hashlib
+import http.server
+import json
+import re
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.deeplearning.aws.plugins.action.stage import bucket_of
+from ansible_collections.deeplearning.aws.plugins.module_utils._aws import Aws, AwsProblem
+from ansible_collections.deeplearning.aws.plugins.plugin_utils import _stage, _stage_sets
+from ansible_collections.deeplearning.aws.plugins.plugin_utils._stage import Bucket, stage
+from ansible_collections.deeplearning.aws.plugins.plugin_utils._stage_sets import SETS, Part, Set, Unstageable, set_of
+
+from tests.unit.conftest import Account
+
+CONTENT = bytes(range(256)) * 2000
+
+
+def quiet(what: str, done: int, total: int) -> None:
+    """Tells nobody."""
+
+
+@pytest.fixture
+def bucket(aws: Account) -> Bucket:
+    aws.client("s3").create_bucket(Bucket="mine")
+    return Bucket(Aws("us-east-1"), "mine", "data/photos", "123456789012")
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    (folder / "a.tar").write_bytes(CONTENT)
+    (folder / "weights.npz").write_bytes(b"weights")
+    return folder
+
+
+class Publisher:
+    """Serves one file, with ranges; breaks off after so many bytes, as often as it is told to."""
+
+    def __init__(self) -> None:
+        self.content, self.breaks, self.asked = CONTENT, [], []
+        publisher = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                wanted = re.match(r"bytes=(\d+)-", self.headers.get("Range", ""))
+                begin = int(wanted[1]) if wanted else 0
+                publisher.asked.append(begin)
+                self.send_response(206 if wanted else 200)
+                rest = publisher.content[begin:]
+                self.send_header("Content-Length", str(len(rest)))
+                self.end_headers()
+                self.wfile.write(rest[: publisher.breaks.pop(0)] if publisher.breaks else rest)
+
+            def log_message(self, *_: Any) -> None:
+                """Not to the test's output."""
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}/a.tar"
+
+
+@pytest.fixture
+def publisher(monkeypatch: pytest.MonkeyPatch) -> Iterator[Publisher]:
+    made = Publisher()
+    monkeypatch.setattr(_stage_sets, "SETS", {"photos": Set((Part("a.tar", made.url),), {"data/photos": "."})})
+    threading.Thread(target=made.server.serve_forever, args=(0.01,), daemon=True).start()
+    yield made
+    made.server.shutdown()
+    made.server.server_close()
+
+
+def test_a_folder_is_staged_and_written_down(bucket: Bucket, aws: Account, source: Path, tmp_path: Path) -> None:
+    done = stage(bucket, "photos", source, tmp_path / "stage", quiet, check=False)
+    assert done["changed"] and done["source"] == "s3://mine/data/photos"
+    assert done["unpublished"] == ["a.tar", "weights.npz"]
+    found = json.loads(aws.client("s3").get_object(Bucket="mine", Key="data/photos/manifest.json")["Body"].read())
+    assert found["version"] == done["version"]
+    assert [(part["name"], part["kind"], part["size"]) for part in found["parts"]] == [
+        ("a.tar", "tar", len(CONTENT)),
+        ("weights.npz", "file", 7),
+    ]
+    assert found["parts"][0]["sha256"] == hashlib.sha256(CONTENT).hexdigest()
+    assert aws.client("s3").get_object(Bucket="mine", Key="data/photos/a.tar")["Body"].read() == CONTENT
+
+
+def test_a_second_time_nothing_is_sent(bucket: Bucket, aws: Account, source: Path, tmp_path: Path) -> None:
+    first = stage(bucket, "photos", source, tmp_path / "stage", quiet, check=False)
+    before = len(aws.calls())
+    again = stage(bucket, "photos", source, tmp_path / "stage", quiet, check=False)
+    assert again == {**first, "changed": False, "unpublished": []}
+    assert not [call for call in aws.calls()[before:] if "Put" in call or "Multipart" in call]
+
+
+def test_only_what_has_changed_is_sent(bucket: Bucket, aws: Account, source: Path, tmp_path: Path) -> None:
+    first = stage(bucket, "photos", source, tmp_path / "stage", quiet, check=False)
+    (source / "weights.npz").write_bytes(b"others!")
+    before = len(aws.calls())
+    again = stage(bucket, "photos", source, tmp_path / "stage", quiet, check=False)
+    assert again["changed"] and again["version"] != first["version"]
+    # The file, and the list.
+    assert [call for call in aws.calls()[before:] if "Put" in call] == ["s3:PutObject"] * 2
+
+
+def test_in_check_mode_nothing_is_sent(bucket: Bucket, aws: Account, source: Path, tmp_path: Path) -> None:
+    assert stage(bucket, "photos", source, tmp_path / "stage", quiet, check=True)["changed"]
+    assert bucket.manifest() == {}
+
+
+def test_what_broke_off_is_fetched_from_there(bucket: Bucket, publisher: Publisher, tmp_path: Path) -> None:
+    publisher.breaks = [100_000, 50_000]
+    assert stage(bucket, "photos", None, tmp_path / "stage", quiet, check=False)["changed"]
+    assert publisher.asked == [0, 100_000, 150_000]
+    assert (tmp_path / "stage/a.tar").read_bytes() == CONTENT
+    assert not (tmp_path / "stage/a.tar.part").exists()
+
+
+def test_what_never_comes_is_half_under_another_name(bucket: Bucket, publisher: Publisher, tmp_path: Path) -> None:
+    publisher.breaks = [10] * _stage.ATTEMPTS
+    with pytest.raises(Unstageable, match="cannot be fetched .*: run the same command again, it goes on from there"):
+        stage(bucket, "photos", None, tmp_path / "stage", quiet, check=False)
+    assert [one.name for one in (tmp_path / "stage").iterdir()] == ["a.tar.part"]
+    assert bucket.manifest() == {}
+
+
+def test_what_is_in_the_bucket_is_not_fetched_again(bucket: Bucket, publisher: Publisher, tmp_path: Path) -> None:
+    first = stage(bucket, "photos", None, tmp_path / "stage", quiet, check=False)
+    assert first["unpublished"] == ["a.tar"]
+    again = stage(bucket, "photos", None, tmp_path / "elsewhere", quiet, check=False)
+    assert again == {**first, "changed": False, "unpublished": []} and len(publisher.asked) == 1
+
+
+def test_another_file_than_the_first_time_is_refused(
+    bucket: Bucket, publisher: Publisher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage(bucket, "photos", None, tmp_path / "stage", quiet, check=False)
+    parts = (Part("a.tar", publisher.url), Part("b.tar", publisher.url))
+    monkeypatch.setattr(_stage_sets, "SETS", {"photos": Set(parts)})
+    publisher.content = b"another"
+    with pytest.raises(Unstageable, match="a.tar from http.* is not the one that was staged before"):
+        stage(bucket, "photos", None, tmp_path / "elsewhere", quiet, check=False)
+
+
+def test_a_published_checksum_has_to_be_right(
+    bucket: Bucket, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    part = Part("a.tar", algorithm="sha1", digest=hashlib.sha1(CONTENT).hexdigest())
+    monkeypatch.setattr(_stage_sets, "SETS", {"photos": Set((part,))})
+    assert stage(bucket, "photos", source, tmp_path, quiet, check=False)["unpublished"] == []
+    (source / "a.tar").write_bytes(b"corrupt")
+    with pytest.raises(Unstageable, match=f"a.tar has the sha1 .*, and {part.digest} is published"):
+        stage(bucket, "photos", source, tmp_path, quiet, check=False)
+
+
+def test_no_room_is_said_before_it_is_fetched(
+    bucket: Bucket, publisher: Publisher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_stage.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 1000}))
+    with pytest.raises(Unstageable, match="make room, or name another folder"):
+        stage(bucket, "photos", None, tmp_path / "stage", quiet, check=False)
+    assert list((tmp_path / "stage").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        ("404", "the bucket mine does not exist: make the cluster first"),
+        ("301", "the bucket mine is in another region than us-east-1"),
+        ("403", "may not be used by these credentials, or it does not belong to the account 123456789012"),
+    ],
+)
+def test_a_bucket_that_cannot_be_used_is_a_sentence(
+    bucket: Bucket, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, says: str
+) -> None:
+    def refused(service: str, operation: str, **params: Any) -> None:
+        assert params["ExpectedBucketOwner"] == "123456789012"
+        raise AwsProblem("HeadBucket failed", code)
+
+    monkeypatch.setattr(bucket.aws, "call", refused)
+    with pytest.raises(Unstageable, match=says):
+        stage(bucket, "photos", source, tmp_path, quiet, check=False)
+
+
+def test_which_bucket(aws: Account) -> None:
+    given = {"region": "us-east-1", "cluster": "red", "data": "photos", "bucket": ""}
+    own = bucket_of(Aws("us-east-1"), given)
+    assert (own.url, own.owner) == ("s3://red-123456789012-us-east-1/data/photos", "123456789012")
+    assert bucket_of(Aws("us-east-1"), {**given, "bucket": "s3://other/"}).url == "s3://other/photos"
+    assert bucket_of(Aws("us-east-1"), {**given, "bucket": "s3://other/a/b"}).url == "s3://other/a/b/photos"
+    for wrong in ("other", "s3://"):
+        with pytest.raises(Unstageable, match="give s3://bucket or s3://bucket/prefix"):
+            bucket_of(Aws("us-east-1"), {**given, "bucket": wrong})
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "says"),
+    [
+        ("Photos", None, "in lower-case letters"),
+        ("photos", None, "data is photos, which nobody publishes: give coco2017, cifar10, tensorpack, or say where"),
+        ("photos", "none", "there is no such folder on this machine"),
+        ("photos", "empty", "which has no file"),
+        ("photos", "folders", "which has folders: pack them. Example: tar -cf photos.tar FOLDER"),
+        ("photos", "ours", "its manifest.json has a name that is ours"),
+        ("coco2017", "folders", "has no train2017.zip, val2017.zip, .*: put that there, or coco-2017.tar"),
+    ],
+)
+def test_what_cannot_be_staged_is_a_sentence(name: str, source: str | None, says: str, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "folders/train").mkdir(parents=True)
+    (tmp_path / "folders/a.tar").write_text("")
+    (tmp_path / "ours").mkdir()
+    (tmp_path / "ours/manifest.json").write_text("")
+    with pytest.raises(Unstageable, match=says):
+        set_of(name, tmp_path / source if source else None)
+
+
+def test_the_one_archive_of_the_old_script_is_taken(tmp_path: Path) -> None:
+    (tmp_path / "coco-2017.tar").write_text("")
+    found = set_of("coco2017", tmp_path)
+    assert found.parts == (Part("coco-2017.tar", strip="data"),)
+    assert found.links["data/train2017"] == "train2017"
+
+
+def test_every_published_checksum_has_its_form_and_every_part_an_address() -> None:
+    lengths = {"sha1": 40, "md5": 32}
+    for part in (part for one in SETS.values() for part in one.parts):
+        assert part.url.startswith("http") and part.url.endswith(part.name.removeprefix("tensorpack-0.11").lstrip("."))
+        assert not part.algorithm or re.fullmatch(f"[0-9a-f]{{{lengths[part.algorithm]}}}", part.digest)
