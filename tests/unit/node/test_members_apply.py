@@ -385,6 +385,18 @@ def test_a_quiet_tick_imports_nothing_and_notices_every_change(
         assert not cli.stands()
 
 
+def test_a_tick_waits_at_no_pipe_and_follows_no_link(cluster: Cluster, worker: Node) -> None:
+    worker.apply()
+    cluster.path.unlink()
+    os.mkfifo(cluster.path)
+    with worker.here():
+        assert not cli.stands()
+    cluster.path.unlink()
+    cluster.path.symlink_to(worker.root / "var/lib/deeplearning/members.json")
+    with worker.here():
+        assert not cli.stands()
+
+
 def test_a_second_process_does_not_wait_for_one_that_hangs(worker: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     patient = files.only_one
     monkeypatch.setattr(files, "only_one", lambda path, what: patient(path, what, seconds=0))

@@ -328,6 +328,15 @@ def test_a_link_in_the_lists_place_is_replaced_and_what_it_led_to_stays(cluster:
     assert not cluster.path.is_symlink() and (tmp_path / "victim").read_text() == "mine"
 
 
+def test_a_folder_in_the_lists_place_is_said(cluster: Cluster) -> None:
+    master = cluster.master()
+    master.publish()
+    cluster.path.unlink()
+    cluster.path.mkdir()
+    with pytest.raises(Refusal, match=r"cannot be published .*members.json"):
+        master.publish()
+
+
 def test_what_is_denied_is_said_and_nothing_published(cluster: Cluster) -> None:
     master = cluster.master()
     cluster.aws.denied = {"create_tags"}

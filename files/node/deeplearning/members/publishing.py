@@ -46,7 +46,12 @@ def publish(config: Config, aws: Aws) -> Outcome:
     if not machine.is_mounted(config.efs_mount):
         raise Refusal(f"nothing is mounted at {config.efs_mount}, so there is nowhere to publish: mount it.")
     with files.only_one(f"{paths.RUNTIME}/publish.lock", "deeplearning members publish"):
-        return Publisher(config, aws, machine.instance_id()).publish()
+        try:
+            return Publisher(config, aws, machine.instance_id()).publish()
+        except OSError as error:
+            raise Refusal(
+                f"the member list cannot be published ({error}): is there anything in its place, or is a disk full?"
+            ) from None
 
 
 class Publisher:

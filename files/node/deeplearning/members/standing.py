@@ -13,7 +13,7 @@ def stands() -> bool:
         with open(paths.STANDING, encoding="utf-8") as file:
             source, *stamps = file.read().splitlines()
         # Reading it anew is the only way to see a change in NFS at once: attributes of what is not opened are kept.
-        with open(source, "rb") as published, open(paths.APPLIED, "rb") as applied:
+        with open(source, "rb", opener=_file_alone) as published, open(paths.APPLIED, "rb") as applied:
             if os.fstat(published.fileno()).st_size != os.fstat(applied.fileno()).st_size:
                 return False
             if published.read() != applied.read():
@@ -21,6 +21,11 @@ def stands() -> bool:
         return all(stamp == stamp_of(stamp.partition(" ")[0]) for stamp in stamps)
     except OSError:
         return False
+
+
+def _file_alone(path: str, flags: int) -> int:
+    """Anybody's root may put a link or a pipe there, at which this would wait for ever."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
 
 
 def stamp_of(path: str) -> str:
