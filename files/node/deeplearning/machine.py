@@ -57,7 +57,7 @@ def gpus() -> int:
     """As the driver counts them; 0 where there is none."""
     try:
         said = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=60, check=False).stdout
-    except (FileNotFoundError, subprocess.TimeoutExpired):
+    except (OSError, subprocess.TimeoutExpired):
         return 0
     return sum(line.startswith("GPU ") for line in said.splitlines())
 

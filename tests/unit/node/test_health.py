@@ -86,6 +86,25 @@ def test_a_word_tells_the_clocks_apart_and_old_words_go(tmp_path: Path, monkeypa
     assert looking.missing_words(folder, asked) == asked[1:]
 
 
+def test_another_node_may_remove_an_old_word_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os.path, "ismount", lambda _path: True)
+    monkeypatch.setattr(Path, "iterdir", lambda folder: iter([folder / "gone"]))
+    looking.leave_word(str(tmp_path), tmp_path / "health/token", "deeplearning-worker2")
+    assert (tmp_path / "health/token/deeplearning-worker2").exists()
+
+
+def test_nothing_is_removed_or_written_behind_a_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os.path, "ismount", lambda _path: True)
+    old, mount = tmp_path / "etc/old", tmp_path / "efs"
+    old.mkdir(parents=True)
+    os.utime(old, (1, 1))
+    mount.mkdir()
+    (mount / "health").symlink_to(old.parent)
+    with pytest.raises(OSError, match="a link on the way"):
+        looking.leave_word(str(mount), mount / "health/token", "deeplearning-worker2")
+    assert list(old.parent.iterdir()) == [old]
+
+
 def test_names_that_lead_elsewhere_or_nowhere_are_found() -> None:
     wrong = looking.wrong_names({"localhost": "127.0.0.1", "127.0.0.2": "10.0.0.4", "no.such.invalid": "10.0.0.5"})
     assert wrong == {"127.0.0.2": "127.0.0.2", "no.such.invalid": ""}

@@ -8,7 +8,7 @@ import json
 import re
 from pathlib import Path
 
-from deeplearning import Refusal
+from deeplearning import Refusal, machine
 from deeplearning.config import Config, read_config
 from deeplearning.health import bandwidth, judging, looking, training
 from deeplearning.health.bounded import Late
@@ -132,7 +132,7 @@ def _bandwidth(ssh: list[str], own: Member, peer: Member, floor: float) -> Check
 
 def _gpus(config: Config, members: Members | None) -> list[Check]:
     """Nothing where there are none and none are due."""
-    seen = looking.gpu_count()
+    seen = machine.gpus()
     if not seen and not config.gpus:
         return []
     others = {member.alias: member.gpus for member in members.training} if members else {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -82,10 +83,15 @@ def leave_word(mount: str, folder: Path, name: str) -> float:
     def write() -> float:
         if not os.path.ismount(mount):
             raise OSError(0, f"nothing is mounted at {mount}")
+        # What is old is removed here: a link that some member's root has put in the way must not lead that elsewhere.
+        if folder.resolve() != Path(mount).resolve() / folder.relative_to(mount):
+            raise OSError(0, f"there is a link on the way to {folder}, which leads elsewhere")
         folder.mkdir(parents=True, exist_ok=True)
         for old in folder.parent.iterdir():
-            if time.time() - old.stat().st_mtime > KEPT_SECONDS:
-                shutil.rmtree(old, ignore_errors=True)
+            # All nodes do this at the same time.
+            with contextlib.suppress(FileNotFoundError):
+                if time.time() - old.lstat().st_mtime > KEPT_SECONDS:
+                    shutil.rmtree(old, ignore_errors=True)
         before = time.time()
         with open(folder / name, "w") as file:
             file.write(name)
@@ -128,14 +134,6 @@ def problem_of(error: Exception) -> str:
     if isinstance(error, Late):
         return f"it does not answer within {EFS_SECONDS:.0f} s"
     return str(getattr(error, "strerror", "") or error)
-
-
-def gpu_count() -> int:
-    try:
-        done = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=60)
-    except (OSError, subprocess.TimeoutExpired):
-        return 0
-    return sum(line.startswith("GPU ") for line in done.stdout.splitlines())
 
 
 def driver() -> tuple[str, str]:
