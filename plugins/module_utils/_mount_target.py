@@ -28,8 +28,8 @@ def obstacle(name: str, own_name: str, seconds: float) -> Obstacle | None:
     """What is in the way at this moment. `own_name` is one that DNS here knows if it works at all."""
     try:
         address = _address(name)
-    except OSError:
-        return _unresolved(name, own_name)
+    except OSError as error:
+        return _unresolved(name, own_name, error)
     try:
         socket.create_connection((address, PORT), timeout=max(1, min(seconds, ATTEMPT_SECONDS))).close()
     except OSError as error:
@@ -42,14 +42,17 @@ def obstacle(name: str, own_name: str, seconds: float) -> Obstacle | None:
     return None
 
 
-def _unresolved(name: str, own_name: str) -> Obstacle:
+def _unresolved(name: str, own_name: str, error: OSError) -> Obstacle:
+    mend = "Switch on both DNS resolution and DNS hostnames of the VPC, and let its machines ask its own resolver."
+    # A machine often knows its own name without DNS, from /etc/hosts for one, so that alone does not tell.
+    if error.errno == socket.EAI_AGAIN:
+        return Obstacle(DNS, f"No name server answers for {name}: DNS is what is wrong. {mend}")
     try:
         _address(own_name)
     except OSError:
         return Obstacle(
             DNS,
-            f"Neither {name} nor this machine's own name, {own_name}, can be resolved: DNS is what is wrong. Switch on "
-            "both DNS resolution and DNS hostnames of the VPC, and let its machines ask its own resolver.",
+            f"Neither {name} nor this machine's own name, {own_name}, can be resolved: DNS is what is wrong. {mend}",
         )
     return Obstacle(
         NO_TARGET,

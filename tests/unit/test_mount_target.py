@@ -44,6 +44,19 @@ def test_the_cause_is_named(
     assert found and found.cause == cause and NAME in found.words
 
 
+def test_a_name_server_that_does_not_answer_is_told_where_the_machine_knows_its_own_name_without_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def look_up(name: str, port: int, *_: Any) -> Any:
+        if name != OWN:
+            raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+        return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.1.1", port))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    found = obstacle(NAME, OWN, 60)
+    assert found and found.cause == "dns" and NAME in found.words
+
+
 def test_nothing_is_in_the_way(known: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         known |= {NAME: "127.0.0.1", "127.0.0.1": "127.0.0.1"}
