@@ -5,7 +5,10 @@ from __future__ import annotations
 import hashlib
 import http.server
 import json
+import os
 import re
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -233,3 +236,44 @@ def test_every_published_checksum_has_its_form_and_every_part_an_address() -> No
     for part in (part for one in SETS.values() for part in one.parts):
         assert part.url.startswith("http") and part.url.endswith(part.name.removeprefix("tensorpack-0.11").lstrip("."))
         assert not part.algorithm or re.fullmatch(f"[0-9a-f]{{{lengths[part.algorithm]}}}", part.digest)
+
+
+# The playbook
+
+
+def playbook(*words: str) -> tuple[int, str]:
+    done = subprocess.run(
+        [str(Path(sys.executable).parent / "ansible-playbook"), "stage.yml", "-e", "cluster_name=red", *words],
+        cwd=Path(__file__).resolve().parents[2],
+        env=os.environ | {"ANSIBLE_NOCOLOR": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_a_person_stages_a_folder_and_stages_it_again(aws: Account, source: Path) -> None:
+    aws.client("s3").create_bucket(Bucket="red-123456789012-us-east-1")
+    words = ("-e", "data=photos", "-e", f"source_dir={source}")
+    code, said = playbook(*words)
+    assert code == 0, said
+    assert "Nobody has published checksums of these" in said and "a.tar, weights.npz" in said
+    assert "changed=1" in said and "Traceback" not in said
+    code, said = playbook(*words)
+    assert code == 0 and "changed=0" in said and "Nobody" not in said
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ((), "name a data set, bucket or efs, and a number. Example: -e data=coco2017 -e to=efs"),
+        (("-e", "data=coco2017", "-e", "to=home"), "to is home"),
+        (("-e", "data=photos"), "data is photos, which nobody publishes"),
+    ],
+)
+def test_what_a_person_gets_wrong_is_a_sentence(aws: Account, words: tuple[str, ...], says: str) -> None:
+    code, said = playbook(*words)
+    assert code == 2
+    assert says in " ".join(said.split())
+    assert "Traceback" not in said
