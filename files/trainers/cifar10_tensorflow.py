@@ -208,9 +208,7 @@ def who_trains() -> tuple[list[tuple[str, int]], tuple[str, int]]:
 
 def main() -> None:
     if int(tf.__version__.split(".")[1]) >= 16 and os.environ.get("TF_USE_LEGACY_KERAS") != "1":
-        sys.exit(
-            "TF_USE_LEGACY_KERAS is not 1: this needs Keras 2, since Keras 3 has no such workers."
-        )
+        sys.exit("TF_USE_LEGACY_KERAS is not 1: this needs Keras 2, since Keras 3 has no such workers.")
     config = tf_config()
     together = "multi_worker_mirrored"
     if "ps" in config.get("cluster", {}):

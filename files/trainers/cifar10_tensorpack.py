@@ -1,0 +1,215 @@
+#!/usr/bin/env python3
+"""CIFAR-10 with TensorPack and its HorovodTrainer, as its long recipes have it: one process for each GPU, over mpirun.
+
+By hand: mpirun -np 2 python cifar10_tensorpack.py --data-dir … --run-dir …
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import common
+import horovod.tensorflow as hvd
+import numpy as np
+import tensorflow
+from tensorpack import (
+    Callback,
+    Conv2D,
+    DataFlow,
+    FullyConnected,
+    HorovodTrainer,
+    MaxPooling,
+    ModelDesc,
+    ModelSaver,
+    OfflinePredictor,
+    PredictConfig,
+    QueueInput,
+    SimpleTrainer,
+    SmartInit,
+    TrainConfig,
+    argscope,
+    launch_train_with_config,
+)
+from tensorpack.callbacks import RunUpdateOps, ScalarPrinter
+
+tf = tensorflow.compat.v1
+tensorflow.global_variables = tf.global_variables  # where TensorPack 0.11's HorovodTrainer looks for it
+
+
+class Network(ModelDesc):
+    def __init__(self, asked, image: tuple[int, ...]) -> None:
+        self.asked, self.image = asked, image
+
+    def inputs(self) -> list[tf.TensorSpec]:
+        return [tf.TensorSpec((None, *self.image), tf.uint8, "images"), tf.TensorSpec((None,), tf.int64, "labels")]
+
+    def build_graph(self, images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+        tf.get_variable("epoch", (), tf.int64, tf.zeros_initializer(), trainable=False)  # kept in checkpoints
+        values = tf.cast(images, tf.float32) / 127.5 - 1
+        with argscope([Conv2D, FullyConnected], kernel_initializer=tf.glorot_uniform_initializer()):
+            scores = lenet(values) if self.asked.network == "lenet" else resnet(values, self.asked.num_layers)
+        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=scores)
+        tf.reduce_sum(losses, name="loss")
+        tf.reduce_sum(tf.cast(tf.equal(tf.argmax(scores, 1), labels), tf.int64), name="right")
+        return tf.reduce_mean(losses)
+
+    def optimizer(self) -> tf.train.Optimizer:
+        return tf.train.MomentumOptimizer(self.asked.lr, 0.9)
+
+
+def lenet(values: tf.Tensor) -> tf.Tensor:
+    for number, width in enumerate((20, 50)):
+        values = Conv2D(f"conv{number}", values, width, 5, activation=tf.nn.relu)
+        values = MaxPooling(f"pool{number}", values, 2)
+    values = FullyConnected("full", values, 256, activation=tf.nn.relu)
+    return FullyConnected("scores", values, 10)
+
+
+def resnet(values: tf.Tensor, depth: int) -> tf.Tensor:
+    with argscope(Conv2D, use_bias=False):
+        values = tf.nn.relu(normalised("first_norm", Conv2D("first", values, 16, 3)))
+        for width in (16, 32, 64):
+            for number in range((depth - 2) // 6):
+                with tf.variable_scope(f"block{width}.{number}"):
+                    values = block(values, width)
+    return FullyConnected("scores", tf.reduce_mean(values, (1, 2)), 10)
+
+
+def block(values: tf.Tensor, width: int) -> tf.Tensor:
+    stride = 1 if values.shape[-1] == width else 2
+    body = tf.nn.relu(normalised("norm1", Conv2D("conv1", values, width, 3, strides=stride)))
+    body = normalised("norm2", Conv2D("conv2", body, width, 3))
+    shortcut = values if stride == 1 else Conv2D("shortcut", values, width, 1, strides=stride)
+    return tf.nn.relu(body + shortcut)
+
+
+def normalised(name: str, values: tf.Tensor) -> tf.Tensor:
+    """By groups, not batches: there are no statistics that ranks would have to agree on."""
+    _, rows, columns, width = values.shape
+    grouped = tf.reshape(values, (-1, rows, columns, 8, width // 8))
+    mean, variance = tf.nn.moments(grouped, (1, 2, 4), keepdims=True)
+    even = tf.reshape((grouped - mean) * tf.math.rsqrt(variance + 1e-5), (-1, rows, columns, width))
+    with tf.variable_scope(name):
+        scale = tf.get_variable("scale", (width,), initializer=tf.ones_initializer())
+        return even * scale + tf.get_variable("shift", (width,), initializer=tf.zeros_initializer())
+
+
+class Batches(DataFlow):
+    """This rank's, an epoch each time that it is gone through."""
+
+    def __init__(self, shard: common.Samples, asked, steps: int, done: int) -> None:
+        self.shard, self.asked, self.steps, self.epoch = shard, asked, steps, done
+
+    def __iter__(self) -> Iterator[list[np.ndarray]]:
+        self.epoch += 1
+        chance = np.random.default_rng((self.asked.seed, self.epoch, hvd.rank()))
+        yield from map(list, self.shard.shuffled_batches(self.asked.batch_size, self.steps, chance))
+
+    def __len__(self) -> int:
+        return self.steps
+
+
+class TensorPack(common.Learner):
+    """What is asked of a network beside its training."""
+
+    def __init__(self, predict) -> None:
+        self.rank, self.world, self.predict = hvd.rank(), hvd.size(), predict
+
+    def right(self, images, labels) -> int:
+        return int(self.predict(images, labels)[0])
+
+    def total(self, number: float) -> float:
+        return total(number)
+
+
+def total(number: float) -> float:
+    """The sum over all ranks, beside whatever graph there is."""
+    with tf.Graph().as_default(), tf.Session(config=tf.ConfigProto(device_count={"GPU": 0})) as session:
+        return float(session.run(hvd.allreduce(tf.constant(number, tf.float64), op=hvd.Sum)))
+
+
+class Watch(Callback):
+    """Metrics after each step, evaluation after each epoch, on all ranks."""
+
+    _chief_only = False
+
+    def __init__(self, metrics: common.Metrics, asked, test: common.Samples, done: int) -> None:
+        self.metrics, self.asked, self.test, self.done = metrics, asked, test, done
+
+    def _setup_graph(self) -> None:
+        self.learner = TensorPack(self.trainer.get_predictor(["images", "labels"], ["right"]))
+        if self.asked.no_exchange:
+            self.learner.total = lambda number: number
+        with tf.variable_scope("", reuse=True):
+            self.next_epoch = tf.assign_add(tf.get_variable("epoch", (), tf.int64), 1)
+        self.told = ["loss:0", "right:0"]
+
+    def _before_epoch(self) -> None:
+        self.metrics.begin_epoch()
+
+    def _before_run(self, _):
+        return self.told
+
+    def _after_run(self, _, values) -> None:
+        loss, right = values.results
+        self.metrics.add(self.asked.batch_size, float(loss), int(right))
+
+    def _trigger_epoch(self) -> None:
+        self.trainer.sess.run(self.next_epoch)
+        self.metrics.end_epoch(common.right_of(self.learner, self.asked, self.test) / len(self.test))
+
+
+def main() -> None:
+    hvd.init()
+    tf.disable_eager_execution()  # TensorPack would do it, but after the seed is set
+    asked = common.arguments(__doc__, ("horovod",), "horovod")
+    train, test = common.load(asked.data_dir)
+    model = Network(asked, train.images.shape[1:])
+    checkpoints = asked.run_dir / "checkpoints"
+    # One rank looks, since a folder on a network may not look the same to all of them.
+    newest = tensorflow.train.latest_checkpoint(str(checkpoints)) if hvd.rank() == 0 and not asked.no_exchange else None
+    done = int(total(epoch_of(newest) if newest else 0))
+    if asked.evaluate:
+        evaluate(asked, model, test, checkpoints, done)
+    elif done < asked.epochs:
+        learn(asked, model, train, test, checkpoints, newest, done)
+    total(0)  # Nobody leaves while another still needs it.
+
+
+def epoch_of(checkpoint: str) -> int:
+    return int(tensorflow.train.load_checkpoint(checkpoint).get_tensor("epoch"))
+
+
+def learn(asked, model, train, test, checkpoints: Path, newest: str | None, done: int) -> None:
+    tf.set_random_seed(asked.seed)
+    steps = max(1, len(train) // hvd.size() // asked.batch_size)
+    metrics = common.Metrics(asked.run_dir, hvd.rank(), hvd.size(), done, asked.epochs, steps)
+    watch = Watch(metrics, asked, test, done)
+    saver = [] if asked.no_exchange else [ModelSaver(common.CHECKPOINTS_KEPT, checkpoint_dir=str(checkpoints))]
+    config = TrainConfig(
+        model=model,
+        data=QueueInput(Batches(train.shard(hvd.rank(), hvd.size()), asked, steps, done)),
+        callbacks=[watch, *saver],
+        extra_callbacks=[RunUpdateOps()],
+        monitors=[ScalarPrinter()],
+        session_init=SmartInit(newest) if newest else None,  # HorovodTrainer gives it to the other ranks
+        steps_per_epoch=steps,
+        starting_epoch=done + 1,
+        max_epoch=asked.epochs,
+    )
+    launch_train_with_config(config, SimpleTrainer() if asked.no_exchange else HorovodTrainer())
+
+
+def evaluate(asked, model, test, checkpoints: Path, done: int) -> None:
+    newest = tensorflow.train.latest_checkpoint(str(checkpoints))
+    if not done or not newest:
+        sys.exit(f"{checkpoints} has no checkpoint to evaluate: train first.")
+    names = {"input_names": ["images", "labels"], "output_names": ["right"]}
+    predict = OfflinePredictor(PredictConfig(model=model, session_init=SmartInit(newest), **names))
+    common.evaluate(TensorPack(predict), asked, test, done)
+
+
+if __name__ == "__main__":
+    main()

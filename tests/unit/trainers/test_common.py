@@ -1,0 +1,309 @@
+"""What all trainers share, with a learner that is a few lines of numpy."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import common
+import generate
+import numpy as np
+import pytest
+
+
+class Together:
+    """Ranks that are threads: what they add up, they wait for each other to add up."""
+
+    def __init__(self, world: int) -> None:
+        self.world, self.given, self.barrier = world, [0.0] * world, threading.Barrier(world)
+
+    def total(self, rank: int, number: float) -> float:
+        self.given[rank] = number
+        self.barrier.wait(30)
+        summed = sum(self.given)
+        self.barrier.wait(30)
+        return summed
+
+
+class Mean(common.Learner):
+    """Learns each class's mean brightness, by gradients that are summed over all ranks."""
+
+    ending = "npy"
+
+    def __init__(self, together: Together, rank: int) -> None:
+        self.together, self.rank, self.world = together, rank, together.world
+        self.means, self.steps = np.zeros(10), 0
+
+    def step(self, images: Any, labels: Any) -> tuple[int, float, int]:
+        away = images.mean(axis=(1, 2, 3)) - self.means[labels]
+        for label in range(10):
+            self.means[label] += 0.05 * self.total(float(away[labels == label].sum())) / self.world
+        self.steps += 1
+        return len(labels), float((away**2).sum()), 0
+
+    def right(self, images: Any, labels: Any) -> int:
+        brightness = images.mean(axis=(1, 2, 3))
+        return int((abs(brightness[:, None] - self.means).argmin(1) == labels).sum())
+
+    def total(self, number: float) -> float:
+        return self.together.total(self.rank, number)
+
+    def save(self, path: Path) -> None:
+        with open(path, "wb") as file:
+            np.save(file, self.means)
+
+    def load(self, path: Path) -> None:
+        self.means = np.load(path)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    generate.main([str(tmp_path / "data"), "--train", "203", "--test", "51"])
+    return tmp_path / "data"
+
+
+def asked(data: Path, run: Path, **more: Any) -> argparse.Namespace:
+    given = {"epochs": 3, "batch_size": 20, "seed": 1, "evaluate": False, "no_exchange": False}
+    return argparse.Namespace(**(given | {"data_dir": data, "run_dir": run} | more))
+
+
+def run(ranks: int, given: argparse.Namespace) -> list[Mean]:
+    together, problems = Together(ranks), []
+    learners = [Mean(together, rank) for rank in range(ranks)]
+
+    def one(learner: Mean) -> None:
+        try:
+            common.run(learner, given, common.load(given.data_dir))
+        except BaseException as error:
+            problems.append(error)
+            together.barrier.abort()
+
+    threads = [threading.Thread(target=one, args=(learner,)) for learner in learners]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    for problem in problems:
+        if not isinstance(problem, threading.BrokenBarrierError):
+            raise problem
+    return learners
+
+
+def lines(run: Path, rank: int = 0) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (run / f"metrics/rank{rank}.jsonl").read_text().splitlines()]
+
+
+def curve(run: Path, rank: int = 0) -> list[tuple[object, ...]]:
+    names = ("epoch", "step", "loss", "accuracy", "val_accuracy")
+    return [tuple(line[name] for name in names) for line in lines(run, rank) if line["val_accuracy"] is not None]
+
+
+# Data
+
+
+@pytest.mark.parametrize("count", [1, 10, 203])
+@pytest.mark.parametrize("world", [1, 2, 3, 7])
+def test_every_sample_is_in_one_shard(count: int, world: int) -> None:
+    samples = common.Samples(np.arange(count), np.arange(count))
+    shards = [samples.shard(rank, world) for rank in range(world)]
+    assert sorted(number for shard in shards for number in shard.labels) == list(range(count))
+    assert max(map(len, shards)) - min(map(len, shards)) <= 1
+
+
+def test_batches_are_full_and_hold_no_sample_twice_while_there_are_others() -> None:
+    samples = common.Samples(np.arange(10), np.arange(10))
+    chance = np.random.default_rng(0)
+    full = [set(labels) for _, labels in samples.shuffled_batches(4, 2, chance)]
+    assert [len(batch) for batch in full] == [4, 4] and not full[0] & full[1]
+    (larger,) = samples.shuffled_batches(25, 1, chance)
+    assert len(larger[1]) == 25 and set(larger[1]) == set(range(10))
+
+
+def test_cifar10_is_read_as_rows_columns_colours(tmp_path: Path) -> None:
+    record = bytes([7]) + bytes([10]) * 1024 + bytes([20]) * 1024 + bytes([30]) * 1023 + bytes([99])
+    for name in ("data_batch_1.bin", "data_batch_2.bin", "test_batch.bin"):
+        (tmp_path / name).write_bytes(record)
+    train, test = common.load(tmp_path)
+    assert (train.images.shape, test.images.shape) == ((2, 32, 32, 3), (1, 32, 32, 3))
+    assert list(train.labels) == [7, 7]
+    assert list(train.images[0, 0, 0]) == [10, 20, 30] and list(train.images[0, 31, 31]) == [10, 20, 99]
+
+
+def test_the_published_archive_is_found_as_it_unpacks(tmp_path: Path) -> None:
+    generate.main([str(tmp_path / "cifar-10-batches-bin"), "--train", "5", "--test", "1"])
+    assert len(common.load(tmp_path)[0]) == 5
+
+
+def test_mnist_has_one_colour(tmp_path: Path) -> None:
+    generate.main([str(tmp_path), "--format", "mnist", "--train", "6", "--test", "2"])
+    train, test = common.load(tmp_path)
+    assert (train.images.shape, len(test)) == ((6, 28, 28, 1), 2)
+
+
+def test_data_that_is_not_whole_or_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match="has neither data_batch_1.bin"):
+        common.load(tmp_path)
+    generate.main([str(tmp_path), "--train", "5", "--test", "1"])
+    (tmp_path / "data_batch_3.bin").write_bytes(b"cut off")
+    with pytest.raises(SystemExit, match="data_batch_3.bin has 7 bytes, no multiple of 3073"):
+        common.load(tmp_path)
+
+
+# The command line
+
+
+def arguments(monkeypatch: pytest.MonkeyPatch, *words: str) -> argparse.Namespace:
+    monkeypatch.setattr(sys, "argv", ["trainer", *words])
+    return common.arguments("A trainer.", ("ddp", "horovod"), "ddp")
+
+
+def test_the_launcher_says_the_rest_by_its_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"DATA_DIR": "/data", "RUN_DIR": "/run/a", "DISTRIBUTION": "horovod"}.items():
+        monkeypatch.setenv(f"DEEPLEARNING_{name}", value)
+    given = arguments(monkeypatch, "--epochs", "2")
+    assert (given.data_dir, given.run_dir, given.distribution) == (Path("/data"), Path("/run/a"), "horovod")
+    assert arguments(monkeypatch, "--distribution", "ddp").distribution == "ddp"
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ([], "--data-dir is missing"),
+        (["--data-dir", "d"], "--run-dir is missing"),
+        (["--epochs", "0"], "0: give 1 or more"),
+        (["--num-layers", "21"], "21: give 6n + 2"),
+        (["--network", "vgg"], "invalid choice: 'vgg'"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(
+    words: list[str], told: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("DATA_DIR", "RUN_DIR", "DISTRIBUTION"):
+        monkeypatch.delenv(f"DEEPLEARNING_{name}", raising=False)
+    with pytest.raises(SystemExit):
+        arguments(monkeypatch, *words)
+    assert told in capsys.readouterr().err
+
+
+# What is left behind
+
+
+def test_what_fails_while_it_is_written_does_not_appear(tmp_path: Path) -> None:
+    path = tmp_path / "epoch-0001.pt"
+    path.write_text("former")
+    with pytest.raises(OSError, match="no space"), common.appearing(path) as unfinished:
+        unfinished.write_text("half")
+        raise OSError("no space")
+    assert path.read_text() == "former"
+
+
+def test_the_newest_checkpoints_are_kept_and_an_unfinished_one_is_none(tmp_path: Path, data: Path) -> None:
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints" / ".epoch-0009.npy").write_text("half")
+    run(1, asked(data, tmp_path, epochs=5))
+    assert common.Checkpoints(tmp_path, "npy").epochs() == [3, 4, 5]
+
+
+def test_a_loss_that_is_no_number_is_null(tmp_path: Path) -> None:
+    metrics = common.Metrics(tmp_path, 0, 1, 0, 1, 1)
+    metrics.begin_epoch()
+    metrics.add(10, float("nan"), 1)
+    metrics.end_epoch(0.1)
+    assert lines(tmp_path)[0]["loss"] is None
+
+
+def test_a_line_comes_while_an_epoch_takes_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = iter(range(0, 1000))
+    monkeypatch.setattr(common.time, "monotonic", lambda: float(next(now)))
+    metrics = common.Metrics(tmp_path, 3, 4, 0, 1, 5)
+    metrics.begin_epoch()
+    for _ in range(5):
+        metrics.add(10, 20.0, 5)
+    metrics.end_epoch(0.25)
+    told = [
+        (line["step"], line["seconds"], line["samples_per_second"], line["val_accuracy"]) for line in lines(tmp_path, 3)
+    ]
+    assert told == [(2, 2.0, 10.0, None), (4, 4.0, 10.0, None), (5, 5.0, 10.0, 0.25)]
+    assert {(line["loss"], line["accuracy"], line["steps"]) for line in lines(tmp_path, 3)} == {(2.0, 0.5, 5)}
+    assert not (tmp_path / "tensorboard").exists()
+
+
+# The loop
+
+
+def test_a_run_that_goes_on_has_the_curve_of_one_that_was_not_interrupted(tmp_path: Path, data: Path) -> None:
+    run(2, asked(data, tmp_path / "whole"))
+    run(2, asked(data, tmp_path / "parted", epochs=1))
+    # It was ended within the second epoch: what it told of that is told again.
+    with open(tmp_path / "parted/metrics/rank1.jsonl", "a", encoding="utf-8") as file:
+        file.write('{"epoch": 2, "step": 7, "seconds": 9, "val_accuracy": null}\n{"epoch": 2, "st')
+    run(2, asked(data, tmp_path / "parted"))
+    for rank in (0, 1):
+        assert curve(tmp_path / "parted", rank) == curve(tmp_path / "whole", rank)
+        seconds = [line["seconds"] for line in lines(tmp_path / "parted", rank)]
+        assert seconds == sorted(seconds)
+
+
+def test_it_goes_on_with_fewer_ranks(tmp_path: Path, data: Path) -> None:
+    run(3, asked(data, tmp_path, epochs=1))
+    with open(tmp_path / "metrics/rank2.jsonl", "a", encoding="utf-8") as file:
+        file.write('{"epoch": 2, "step": 4, "seconds": 9}\n')
+    run(2, asked(data, tmp_path, epochs=2))
+    assert [line["epoch"] for line in lines(tmp_path, 0)] == [1, 2]
+    assert [line["epoch"] for line in lines(tmp_path, 2)] == [1]
+
+
+def test_a_run_that_is_complete_trains_no_more(tmp_path: Path, data: Path) -> None:
+    run(1, asked(data, tmp_path))
+    before = curve(tmp_path)
+    assert run(1, asked(data, tmp_path))[0].steps == 0
+    assert curve(tmp_path) == before
+
+
+def test_ranks_with_unequal_shards_take_as_many_steps(tmp_path: Path, data: Path) -> None:
+    """203 samples on 2 ranks are 102 and 101: with batches of 102, one of them lacks a sample."""
+    for size in (20, 102, 500):
+        learners = run(2, asked(data, tmp_path / str(size), batch_size=size, epochs=2))
+        assert len({learner.steps for learner in learners}) == 1
+
+
+def test_accuracy_is_that_of_the_whole_test_set_and_the_same_on_all_ranks(tmp_path: Path, data: Path) -> None:
+    first = run(2, asked(data, tmp_path))[0]
+    assert curve(tmp_path, 0)[-1][-1] == curve(tmp_path, 1)[-1][-1]
+    test = common.load(data)[1]
+    assert curve(tmp_path)[-1][-1] == first.right(test.images, test.labels) / 51
+
+
+def test_without_exchange_each_rank_is_alone_and_leaves_no_checkpoint(tmp_path: Path) -> None:
+    generate.main([str(tmp_path / "data"), "--train", "400", "--test", "100", "--skew", "2"])
+    alone = run(2, asked(tmp_path / "data", tmp_path / "alone", no_exchange=True))
+    assert [list(learner.means > 0) for learner in alone] == [[True, False] * 5, [False, True] * 5]
+    assert not (tmp_path / "alone/checkpoints").exists()
+    together = run(2, asked(tmp_path / "data", tmp_path / "together"))
+    assert (together[0].means > 0).all() and list(together[0].means) == list(together[1].means)
+
+
+def test_the_newest_checkpoint_is_evaluated_by_any_number_of_ranks(
+    tmp_path: Path, data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(2, asked(data, tmp_path))
+    trained = curve(tmp_path)
+    run(3, asked(data, tmp_path, evaluate=True))
+    (told,) = [json.loads(line) for line in (tmp_path / "metrics/evaluation.jsonl").read_text().splitlines()]
+    assert told["val_accuracy"] == trained[-1][-1] == told["right"] / told["samples"]
+    assert told["epoch"] == 3 and f"{told['right']} of 51, after epoch 3" in capsys.readouterr().out
+    assert curve(tmp_path) == trained
+
+
+def test_there_must_be_a_checkpoint_to_evaluate(tmp_path: Path, data: Path) -> None:
+    with pytest.raises(SystemExit, match="has no checkpoint to evaluate"):
+        run(1, asked(data, tmp_path, evaluate=True))
+
+
+def test_generated_data_is_called_so(tmp_path: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(1, asked(data, tmp_path, epochs=1))
+    assert "203 + 51 samples, generated" in capsys.readouterr().out
