@@ -6,7 +6,6 @@ import json
 import os
 import secrets
 import shlex
-import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -219,11 +218,9 @@ def test_machines_are_replaced_while_others_read_and_an_old_master_does_not_publ
     reader_node = WORKERS[1]
     before = cluster.members(reader_node)
     old = {member["rank"]: member["instance_id"] for member in before["members"]}
-    reader = subprocess.Popen(
-        [*cluster.ssh_words(reader_node), f"python3 -c {shlex.quote(READER % cluster.name)}"],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    # A unit of its own: our way there is through the master.
+    cluster.ssh(reader_node, "cat > /tmp/reader.py", input=READER % cluster.name)
+    cluster.says(reader_node, "sudo systemd-run --quiet sh -c 'python3 /tmp/reader.py > /tmp/looked'")
     # The worker dies; the master is no longer the group's, so that another one comes, and stands still.
     cluster.cloud.client("ec2").terminate_instances(InstanceIds=[old[2]])
     cluster.cloud.client("autoscaling").detach_instances(
@@ -253,7 +250,7 @@ def test_machines_are_replaced_while_others_read_and_an_old_master_does_not_publ
     assert time.monotonic() - configured < APPLIED_SECONDS
 
     cluster.says(reader_node, "touch /tmp/enough")
-    looks, wrong = reader.communicate(timeout=30)[0].split()
+    looks, wrong = wait_for(lambda: cluster.says(reader_node, "cat /tmp/looked").split(), 30, "the reader ends")
     assert int(looks) > 100 and int(wrong) == 0, (looks, wrong)
 
     # The old master wakes up, and finds that it is none.
