@@ -177,6 +177,18 @@ def test_a_timer_says_a_refusal_once_and_when_it_is_over(cluster: Cluster, capsy
         assert capsys.readouterr() == ("", "")
 
 
+def test_a_timer_says_what_cannot_be_written_and_no_more(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    master = cluster.master()
+    master.publish()
+    hosts = master.root / "etc/hosts"
+    hosts.unlink()
+    hosts.mkdir()
+    with master.here():
+        assert commands.main(["apply", "--repeated"]) == 0
+    said = capsys.readouterr().err
+    assert "etc/hosts" in said and len(said.splitlines()) == 1
+
+
 # What a node knows of its cluster
 
 

@@ -58,9 +58,9 @@ def _once(name: str, action: Action, given: argparse.Namespace) -> int:
     said = f"{paths.RUNTIME}/{name}.refusal"
     try:
         code = action(given)
-    except Refusal as refusal:
-        if files.put(said, f"{refusal}\n"):
-            print(refusal, file=sys.stderr)
+    except (Refusal, OSError) as problem:
+        if files.put(said, f"{problem}\n"):
+            print(problem, file=sys.stderr)
         return 0
     if files.remove(said):
         print(f"members {name}: all is well again")
@@ -71,7 +71,7 @@ def _report(given: argparse.Namespace) -> int:
     from deeplearning.config import read_config
     from deeplearning.members.report import report
 
-    changed, fault = report(read_config())
+    changed, fault = report(read_config(), trusting=given.repeated)
     _say(given, changed, {"changed": changed, "fault": fault}, "reported" if changed else "nothing new to report")
     if fault:
         raise Refusal(f"{fault}.")
