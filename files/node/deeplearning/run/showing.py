@@ -25,7 +25,7 @@ def state_of(folder: Folder) -> str:
     if result:
         return str(result["state"])
     state = folder.state()
-    if units.is_active(folder.id):
+    if units.may_go_on(folder.id):
         return str(state.get("state", "waiting"))
     # It may have ended between the two looks.
     result = folder.result()
@@ -109,7 +109,7 @@ def followed(folder: Folder, after: int, output: bool) -> Iterator[dict[str, Any
                 return
         if printed:
             yield from printed.lines()
-        if units.is_active(folder.id):
+        if units.may_go_on(folder.id):
             missing_since = time.monotonic()
         elif time.monotonic() - missing_since > VANISHED and not list(folder.events(after)):
             yield made_up(folder)
@@ -175,7 +175,7 @@ def waited(folder: Folder) -> int:
         if result and not units.is_active(folder.id):
             print(result["sentence"])
             return int(result["exit_code"])
-        if units.is_active(folder.id):
+        if units.may_go_on(folder.id):
             missing_since = time.monotonic()
         elif time.monotonic() - missing_since > VANISHED:
             print(gone(folder), file=sys.stderr)

@@ -8,6 +8,9 @@ from deeplearning import Refusal
 from deeplearning.run.identity import as_root
 
 
+RECOVERING = "deeplearning-recover.service"
+
+
 def watching(run_id: str) -> str:
     return f"deeplearning-run@{run_id}.service"
 
@@ -27,6 +30,14 @@ def is_active(run_id: str) -> bool:
         ["systemctl", "is-active", watching(run_id)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     )
     return done.stdout.strip() in ("active", "activating", "deactivating", "reloading")
+
+
+def may_go_on(run_id: str) -> bool:
+    """It is active, or this master has booted and has not yet started again what broke off."""
+    if is_active(run_id):
+        return True
+    words = ["systemctl", "show", "--value", "--property=ExecMainExitTimestampMonotonic", RECOVERING]
+    return subprocess.run(words, stdout=subprocess.PIPE, text=True).stdout.strip() == "0"
 
 
 def active_runs() -> list[str]:
