@@ -20,6 +20,8 @@ from ansible_collections.deeplearning.aws.plugins.module_utils._environment impo
 
 from localcloud.image import features
 
+from .test_node_roles import value
+
 ROOT = Path(__file__).resolve().parents[2]
 ROLES = ("tensorflow", "mxnet", "pytorch", "tensorpack")
 PINS = {"cpu": "numpy==1.0\n", "gpu": "numpy==1.0\nnvidia-nccl-cu12==2.16.5\n"}
@@ -172,8 +174,8 @@ def test_the_python_that_makes_it(
 def test_what_a_system_cannot_run_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_environment, "system", lambda: ("ubuntu", "Ubuntu 24.04.1 LTS"))
     assert _environment.no_python(Wanted("mxnet", PINS, ["3.10", "3.11"], [])) == (
-        "mxnet needs Python 3.10 to 3.11, and Ubuntu 24.04.1 LTS here has none of these: take an image that has, such as "
-        "Debian 12 or Ubuntu 22.04, or another framework."
+        "mxnet needs Python 3.10 to 3.11, and Ubuntu 24.04.1 LTS here has none of these: take an image that has, such "
+        "as Debian 12 or Ubuntu 22.04, or another framework."
     )
 
 
@@ -332,6 +334,48 @@ def test_a_source_that_was_not_published_is_refused(
     Build(machine, wanted.python)
     with pytest.raises(Unfit, match="is not the one that was published"):
         _horovod.make(wanted, VERSIONS, str(machine / "wheels"))
+
+
+# What the roles take for each system, most of which no machine here runs
+
+
+@pytest.mark.parametrize(
+    ("framework", "system", "problem", "makes", "packages"),
+    [
+        ("pytorch", "debian", "", True, []),
+        ("pytorch", "debian", "", False, ["python3-venv"]),
+        ("mxnet", "ubuntu", "", True, ["libgomp1", "libquadmath0"]),
+        ("tensorflow", "amzn", "its Python is 3.9", False, ["python3.11"]),
+        ("mxnet", "amzn", "its Python is 3.9", False, ["libgomp", "libquadmath", "python3.11"]),
+        ("pytorch", "rocky", "", True, []),
+    ],
+)
+def test_what_an_environment_needs_before_it_is_made(
+    framework: str, system: str, problem: str, makes: bool, packages: list[str]
+) -> None:
+    found = {"system": system, "problem": problem, "makes_environments": makes}
+    given = {"framework_env_name": framework, "__framework_env_found": found}
+    assert value("framework_env", "__framework_env_first", "", **given) == packages
+
+
+@pytest.mark.parametrize(
+    ("framework", "asked", "gets"),
+    [("tensorpack", False, True), ("mxnet", True, False), ("pytorch", False, False), ("tensorflow", True, True)],
+)
+def test_who_gets_horovod(framework: str, asked: bool, gets: bool) -> None:
+    given = {"framework_env_name": framework, "framework_env_horovod": asked}
+    assert value("framework_env", "__framework_env_horovod", "", **given) is gets
+
+
+def test_the_first_node_that_lacks_horovod_builds_it() -> None:
+    nodes = {
+        "one": {"inventory_hostname": "one"},
+        "two": {"inventory_hostname": "two", "__framework_env_made": {"ready": True}},
+        "three": {"inventory_hostname": "three", "__framework_env_made": {"ready": False}},
+        "four": {"inventory_hostname": "four", "__framework_env_made": {"ready": False}},
+    }
+    given = {"ansible_play_hosts": list(nodes), "hostvars": nodes}
+    assert value("framework_env", "__framework_env_builder", "", **given) == "three"
 
 
 # Pins
