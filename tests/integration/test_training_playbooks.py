@@ -1,0 +1,185 @@
+"""Runs as the operator has them, by playbooks, on a master and two workers: each framework from start to report, awkward
+scripts of one's own, what fails, what is stopped, and what is refused before anything starts."""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.machines import Cloud, Cluster, Played, wait_for
+
+MASTER = "deeplearning-master"
+ALL_FRAMEWORKS = "localcloud-debian-12-mxnet-pytorch-tensorflow-tensorpack"
+QUICK = ["--epochs", "1"]
+TRAINED = [
+    ("mxnet", "dist_sync", 3),
+    ("mxnet", "dist_device_sync", 3),
+    ("mxnet", "dist_async", 3),
+    ("mxnet", "local", 1),
+    ("mxnet", "device", 1),
+    ("pytorch", "ddp", 3),
+    ("tensorflow", "multi_worker_mirrored", 3),
+    ("tensorflow", "parameter_server", 3),
+    ("tensorpack", "horovod", 3),
+]
+SCRIPT = """
+import json, os, sys, time
+rank, folder = os.environ["DEEPLEARNING_RANK"], os.environ["DEEPLEARNING_RUN_DIR"]
+open(f"{folder}/argv{rank}.json", "w").write(json.dumps([sys.argv[1:], os.environ.get("SECRET")]))
+if "--fail" in sys.argv and rank == "1":
+    print("this is what was wrong", file=sys.stderr)
+    raise SystemExit(7)
+if "--stay" in sys.argv:
+    time.sleep(600)
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster(cloud_with_machines: Cloud) -> Iterator[Cluster]:
+    """With all frameworks, if their image was built."""
+    image = cloud_with_machines.image(ALL_FRAMEWORKS) or cloud_with_machines.image()
+    with cloud_with_machines.cluster(f"t-{secrets.token_hex(3)}", worker_count=2, image=image) as cluster:
+        made = cluster.play("site.yml")
+        assert made.code == 0, made.output[-6000:]
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def frameworks(cluster: Cluster) -> list[str]:
+    """Those that are there, and MXNet, which is installed quickly."""
+    there = cluster.says(MASTER, "ls /opt/deeplearning/env 2>/dev/null || true").split()
+    return sorted({*there, "mxnet"})
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> str:
+    file = tmp_path / "my script.py"
+    file.write_text(SCRIPT)
+    return str(file)
+
+
+def train(cluster: Cluster, **extra: Any) -> Played:
+    return cluster.play("train.yml", **extra)
+
+
+def own(cluster: Cluster, script: str, **extra: Any) -> Played:
+    return train(cluster, framework="pytorch", python="/usr/bin/python3", script=script, **extra)
+
+
+def result(cluster: Cluster, run: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(cluster.says(MASTER, f"cat /efs/runs/{cluster.name}/{run}/result.json"))
+    return found
+
+
+def test_each_framework_and_distribution_trains_and_leaves_its_folder_complete(
+    cluster: Cluster, frameworks: list[str]
+) -> None:
+    for framework, distribution, nodes in TRAINED:
+        if framework in frameworks:
+            run = f"{framework}-{distribution}".replace("_", "-")
+            asked = {"framework": framework, "distribution": distribution, "nodes": nodes, "run_id": run}
+            ran = train(cluster, **asked, data="generated", script_args=QUICK)
+            assert ran.code == 0, ran.output[-6000:]
+            assert f"run {run} has finished" in ran.output
+            assert re.search(r"epoch 1, step \d+, loss [0-9.]+, accuracy [0-9.]+ %", ran.output), ran.output[-3000:]
+            assert result(cluster, run)["state"] == "finished"
+            left = cluster.says(MASTER, f"cd /efs/runs/{cluster.name}/{run} && ls metrics checkpoints tensorboard logs")
+            for what in ("rank0.jsonl", "epoch-0001", "events.out", "deeplearning-worker1.worker0.log"):
+                assert what in left, (run, what, left)
+
+
+def test_one_figure_is_said_of_the_newest_checkpoint_and_a_report_is_made(cluster: Cluster) -> None:
+    evaluated = cluster.play("evaluate.yml", run_id="mxnet-local")
+    assert re.search(
+        r"mxnet-local, after epoch 1: \d+ of 1000 right, accuracy 0\.\d{4} on generated data", evaluated.output
+    )
+    swept = train(cluster, framework="mxnet", data="generated", sweep=[1, 2], run_id="sweep", script_args=QUICK)
+    assert swept.code == 0, swept.output[-6000:]
+    (page,) = re.findall(r"The report: (\S+)", swept.output)
+    assert "sweep-1" in Path(page).read_text() and "sweep-2" in Path(page).read_text()
+    assert list(Path(page).parent.glob("*.png"))
+    assert "report.html" in cluster.says(MASTER, f"ls /efs/runs/{cluster.name}/reports/sweep-1-and-1-more")
+
+
+def test_a_script_of_ones_own_gets_its_arguments_and_environment_as_they_are(cluster: Cluster, script: str) -> None:
+    awkward = ["--name", "a b", "$HOME \"q\" 'p' `x` \\", "{rank} of {world}", "", "ü"]
+    ran = own(cluster, script, script_args=awkward, env={"SECRET": "s3cr3t 'x'"}, run_id="awkward", nodes=2)
+    assert ran.code == 0, ran.output[-3000:]
+    said = json.loads(cluster.says(MASTER, f"cat /efs/runs/{cluster.name}/awkward/argv1.json"))
+    assert said == [[*awkward[:3], "1 of 2", *awkward[4:]], "s3cr3t 'x'"]
+    assert "s3cr3t" not in ran.output
+
+
+def test_a_script_that_ends_with_7_on_rank_1_fails_the_playbook_with_that_sentence(
+    cluster: Cluster, script: str
+) -> None:
+    ran = own(cluster, script, script_args=["--fail"], run_id="failing")
+    assert ran.code == 2
+    assert "run failing ended with 7 (deeplearning-worker2, rank 1)" in ran.output
+    assert "The last lines of deeplearning-worker2, worker 1:\n  this is what was wrong" in ran.output
+    assert result(cluster, "failing")["exit_code"] == 7
+    assert cluster.ssh(MASTER, "deeplearning run wait failing").returncode == 7
+
+
+def test_a_run_goes_on_alone_is_looked_at_and_stopped_and_nothing_of_it_is_left(cluster: Cluster, script: str) -> None:
+    for run, node in (("first", 1), ("second", 2)):
+        nodes = [MASTER] if node == 1 else ["deeplearning-worker2", "deeplearning-worker3"]
+        ran = own(cluster, script, script_args=["--stay"], run_id=run, detach=True, nodes=nodes)
+        assert ran.code == 0, ran.output[-3000:]
+    look = "deeplearning run show second --json"
+    wait_for(lambda: '"running"' in cluster.says(MASTER, look), 60, "the second run is under way")
+    assert re.search(r"second +running", cluster.play("status.yml", run_id="all").output)
+    stopped = cluster.play("stop.yml", run_id="second")
+    assert stopped.code == 0 and "run second was stopped" in stopped.output
+    for node in ("deeplearning-worker2", "deeplearning-worker3"):
+        assert cluster.ssh(node, "pgrep -f '[m]y script'").returncode == 1
+    assert cluster.ssh(MASTER, "pgrep -f '[m]y script'").returncode == 0
+    assert "run first was stopped" in cluster.play("stop.yml", run_id="all").output
+    again = cluster.play("follow.yml", run_id="first")
+    assert again.code == 0 and "run first was stopped" in again.output
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"framework": "mxnet", "nodes": 4}, "nodes is 4: .* has 3 nodes that train"),
+        ({"framework": "mxnet", "nodes": ["deeplearning-worker9"]}, "nodes names deeplearning-worker9: the nodes that"),
+        ({"resume": "nobody"}, "There is no run nobody"),
+        (
+            {"framework": "pytorch", "data": "nothing", "python": "/usr/bin/python3"},
+            "there is no folder /efs/data/nothing",
+        ),
+        (
+            {"framework": "pytorch", "python": "/usr/bin/python3", "script": "/efs/none.py"},
+            "script is /efs/none.py, and there is no such file",
+        ),
+    ],
+)
+def test_what_only_the_cluster_knows_is_refused_in_a_sentence(
+    cluster: Cluster, asked: dict[str, Any], said: str
+) -> None:
+    before = cluster.says(MASTER, "deeplearning run list --json")
+    ran = train(cluster, **asked)
+    assert ran.code == 2 and re.search(said, ran.output), ran.output[-3000:]
+    assert cluster.says(MASTER, "deeplearning run list --json") == before
+
+
+def test_in_check_mode_nothing_starts(cluster: Cluster, script: str) -> None:
+    asked = {"framework": "pytorch", "python": "/usr/bin/python3", "script": script, "run_id": "checked"}
+    ran = cluster.play("train.yml", "--check", **asked)
+    assert ran.code == 0, ran.output[-3000:]
+    assert cluster.ssh(MASTER, "deeplearning run show checked").returncode == 2
+
+
+def test_data_comes_from_the_operators_machine_and_a_wrong_file_is_refused(cluster: Cluster, tmp_path: Path) -> None:
+    wrong = tmp_path / "cifar-10-binary.tar.gz"
+    wrong.write_bytes(b"not cifar10" * 100_000)
+    ran = train(cluster, framework="mxnet", data="cifar10", data_source=str(wrong))
+    assert ran.code == 2 and "its publisher says c32a1d4ab5d03f1284b67883e8d87530" in ran.output, ran.output[-3000:]
+    assert cluster.says(MASTER, "ls -A /efs/data/.incoming") == ""
