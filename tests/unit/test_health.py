@@ -61,6 +61,13 @@ def test_a_node_that_answers_nonsense_or_was_never_asked_does_not_pass() -> None
     assert "command not found" in result["checks"][0]["detail"]
 
 
+def test_a_node_with_another_version_of_the_program_is_told_so() -> None:
+    older = {"rc": 1, "msg": "non-zero return code", "stderr": "", "stdout": json.dumps({"schema": 1, "checks": []})}
+    silent = {"rc": 1, "stderr": "\n", "stdout": ""}
+    details = [check["detail"] for check in verdict({"a": older, "b": silent})["checks"]]
+    assert details == ["it answers, but as another version of the program does", "it gave no answer"]
+
+
 def test_a_node_with_an_older_list_of_members_is_named() -> None:
     result = verdict({"deeplearning-master": said(4), "deeplearning-worker2": said(3)})
     assert failing(result) == [("deeplearning-worker2", "members")]
