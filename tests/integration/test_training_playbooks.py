@@ -1,5 +1,5 @@
-"""Runs as the operator has them, by playbooks, on a master and two workers: each framework from start to report, awkward
-scripts of one's own, what fails, what is stopped, and what is refused before anything starts."""
+"""Runs as the operator has them, by playbooks, on a master and two workers: each framework from start to report, own
+scripts with awkward arguments, what fails, what is stopped, and what is refused before anything starts."""
 
 from __future__ import annotations
 
