@@ -7,7 +7,6 @@ import subprocess
 from deeplearning import Refusal
 from deeplearning.run.identity import as_root
 
-
 RECOVERING = "deeplearning-recover.service"
 
 
