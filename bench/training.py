@@ -104,7 +104,7 @@ def main() -> None:
         with cloud.cluster("bench-speed", worker_count=max(SWEEP) - 1, image=cloud.image(IMAGE)) as cluster:
             assert cluster.play("site.yml").code == 0
             bench = Bench(cluster)
-            generate = "python3 /opt/deeplearning/trainers/generate.py"
+            generate = "sudo python3 /opt/deeplearning/trainers/generate.py"
             cluster.says(MASTER, f"{generate} {DATA} --train 2048 --test 128")
             rows.append(launcher(bench))
             table = scaling(bench)

@@ -14,8 +14,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-WIDTH, HEIGHT = 560, 340
-LEFT, RIGHT, TOP, BOTTOM = 64, 16, 40, 84
+WIDTH, HEIGHT = 560, 310
+"""without the lines' names, which stand below"""
+LEFT, RIGHT, TOP, BOTTOM = 64, 16, 40, 54
+ROW = 15
+"""of two names"""
 COLOURS = ("#2563a8", "#d1602a", "#2f8a57", "#8a4fa3", "#b59a20", "#3c9bb3", "#a33a4c", "#6b6b6b")
 INK, FAINT = "#333333", "#dddddd"
 
@@ -63,9 +66,13 @@ class Plot:
     marks: Sequence[float] = ()
     """where the axis across is marked; found by itself if empty"""
 
+    @property
+    def height(self) -> int:
+        return HEIGHT + ROW * ((len(self.series) + 1) // 2)
+
     def svg(self) -> str:
         head = (
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" '
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {self.height}" width="{WIDTH}" height="{self.height}" '
             f'role="img" aria-label="{escape(self.title)}" font-family="sans-serif">'
         )
         return "\n".join([head, *(_svg(shape) for shape in self.shapes()), "</svg>"])
@@ -77,7 +84,7 @@ class Plot:
         except ImportError:
             return None
         scale = 4  # drawn large and made small: that is what smooths the edges
-        image = Image.new("RGB", (WIDTH * scale, HEIGHT * scale), "white")
+        image = Image.new("RGB", (WIDTH * scale, self.height * scale), "white")
         draw = ImageDraw.Draw(image)
         for shape in self.shapes():
             if isinstance(shape, Words):
@@ -91,7 +98,7 @@ class Plot:
                     scaled = [(x * scale, y * scale) for x, y in part]
                     draw.line(scaled, shape.colour, round(shape.width * scale), joint="curve")
         made = io.BytesIO()
-        image.resize((WIDTH * 2, HEIGHT * 2), Image.Resampling.LANCZOS).save(made, "PNG", optimize=True)
+        image.resize((WIDTH * 2, self.height * 2), Image.Resampling.LANCZOS).save(made, "PNG", optimize=True)
         return made.getvalue()
 
     def shapes(self) -> list[Shape]:
@@ -118,7 +125,7 @@ class Plot:
             shapes.append(Stroke(line, colour, 2, series.dashed))
             if not series.dashed:
                 shapes += [Dot(point, colour) for point in line]
-            key = LEFT + (number % 2) * 240, HEIGHT - 36 + (number // 2) * 15
+            key = LEFT + (number % 2) * 240, HEIGHT + (number // 2) * ROW
             shapes.append(Stroke(((key[0], key[1] - 4), (key[0] + 18, key[1] - 4)), colour, 2, series.dashed))
             shapes.append(Words((key[0] + 24, key[1]), series.name, "start"))
         return shapes

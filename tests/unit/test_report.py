@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.deeplearning.aws.plugins.plugin_utils import _report
-from ansible_collections.deeplearning.aws.plugins.plugin_utils._plot import HEIGHT, WIDTH, Plot, Series, ticks
+from ansible_collections.deeplearning.aws.plugins.plugin_utils._plot import HEIGHT, ROW, WIDTH, Plot, Series, ticks
 
 
 def a_run(root: Path, name: str, nodes: int, speed: float, epochs: int = 3, **more: Any) -> Path:
@@ -170,7 +170,10 @@ def test_plots_are_written_as_png(tmp_path: Path) -> None:
     for path in tmp_path.glob("*.png"):
         head = path.read_bytes()[:24]
         assert head.startswith(b"\x89PNG\r\n\x1a\n")
-        assert (int.from_bytes(head[16:20], "big"), int.from_bytes(head[20:24], "big")) == (2 * WIDTH, 2 * HEIGHT)
+        assert (int.from_bytes(head[16:20], "big"), int.from_bytes(head[20:24], "big")) == (
+            2 * WIDTH,
+            2 * HEIGHT + 2 * ROW,
+        )
 
 
 def test_without_pillow_there_is_the_page_and_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,13 +196,14 @@ def test_axes_have_round_numbers_up_to_the_highest(high: float, marks: list[floa
     assert ticks(0, high) == marks
 
 
-def test_every_point_is_within_the_axes_and_every_line_is_named() -> None:
-    plot = Plot(
-        "<t>", "x", "y", [Series("one & two", [(1, 5), (2, 7.3)]), Series("ideal", [(0, 0), (2, 9)], dashed=True)]
-    )
+@pytest.mark.parametrize("count", [1, 2, 9])
+def test_every_point_is_within_the_picture_and_every_line_is_named(count: int) -> None:
+    many = [Series(f"one & {number}", [(1, 5), (2, 7.3)]) for number in range(count)]
+    plot = Plot("<t>", "x", "y", [*many, Series("ideal", [(0, 0), (2, 9)], dashed=True)])
     svg = plot.svg()
-    assert "one &amp; two" in svg and "&lt;t&gt;" in svg and "stroke-dasharray" in svg
+    assert all(f"one &amp; {number}" in svg for number in range(count))
+    assert "&lt;t&gt;" in svg and "stroke-dasharray" in svg
     assert plot.png()
     for shape in plot.shapes():
         places = shape.points if hasattr(shape, "points") else (shape.at,)
-        assert all(0 <= x <= WIDTH and 0 <= y <= HEIGHT for x, y in places)
+        assert all(0 <= x <= WIDTH and 0 <= y <= plot.height for x, y in places)
