@@ -71,10 +71,9 @@ class Plot:
         return HEIGHT + ROW * ((len(self.series) + 1) // 2)
 
     def svg(self) -> str:
-        head = (
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {self.height}" width="{WIDTH}" height="{self.height}" '
-            f'role="img" aria-label="{escape(self.title)}" font-family="sans-serif">'
-        )
+        place = f'viewBox="0 0 {WIDTH} {self.height}" width="{WIDTH}" height="{self.height}"'
+        named = f'role="img" aria-label="{escape(self.title)}" font-family="sans-serif"'
+        head = f'<svg xmlns="http://www.w3.org/2000/svg" {place} {named}>'
         return "\n".join([head, *(_svg(shape) for shape in self.shapes()), "</svg>"])
 
     def png(self) -> bytes | None:
