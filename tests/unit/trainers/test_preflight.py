@@ -1,0 +1,50 @@
+"""What the short run before a long one takes for a right sum."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import preflight
+import pytest
+
+
+def ranks(world: int, lose: int | None = None) -> list[dict]:
+    """All ranks as threads, with a sum that lacks one of them if asked."""
+    barrier, shared, said = threading.Barrier(world), {}, {}
+
+    def exchange_of(rank: int) -> preflight.Exchange:
+        def exchange(values: np.ndarray) -> np.ndarray:
+            shared[rank] = values
+            barrier.wait(30)
+            total = sum(values for other, values in shared.items() if other != lose)
+            barrier.wait(30)
+            return total
+
+        return exchange
+
+    def run(rank: int) -> None:
+        said[rank] = preflight.tried(rank, world, exchange_of(rank))
+
+    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(world)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    return [said[rank] for rank in range(world)]
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preflight, "LENGTH", 1024)
+    monkeypatch.setattr(preflight, "SECONDS", 0.05)
+
+
+@pytest.mark.parametrize("world", [1, 2, 8, 24])
+def test_a_whole_sum_is_right_and_all_ranks_end_together(world: int) -> None:
+    assert all(said["right"] and said["ranks"] == world for said in ranks(world))
+
+
+@pytest.mark.parametrize("lost", [0, 1, 2])
+def test_a_sum_that_lacks_any_rank_is_wrong(lost: int) -> None:
+    assert not any(said["right"] for said in ranks(3, lost))
