@@ -15,6 +15,8 @@ description:
     else has made is left alone, and the system's own Python gets nothing.
   - Horovod is built into a wheel once, in a folder that all nodes share, and installed from there.
   - It runs on the node and knows nothing of AWS.
+author:
+  - The deeplearning.aws contributors (@deeplearning)
 options:
   state:
     description:
@@ -160,9 +162,9 @@ def present(wanted: Wanted, params: dict[str, Any], check: bool) -> dict[str, An
     before = _standing(wanted, params, _environment.marker(wanted))
     if before["ready"] or check:
         return {**before, "changed": not before["ready"]}
-    wheel = before.get("wheel", "")
-    said = _environment.install(wanted, _extra(params), wheel)
-    return {**_standing(wanted, params, said), "changed": True}
+    _environment.install(wanted, _extra(params), before.get("wheel", ""))
+    after = _standing(wanted, params, _environment.marker(wanted))
+    return {**after, "changed": after != before}
 
 
 def absent(wanted: Wanted, params: dict[str, Any], check: bool) -> dict[str, Any]:
