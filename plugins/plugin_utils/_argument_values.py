@@ -175,14 +175,21 @@ class Script:
 
 def git_of(given: str) -> Script | None:
     """Of git+URL@ref:path; an @ before the host is part of the URL."""
-    place, _, path = given.removeprefix(_GIT).rpartition(":")
-    if not given.startswith(_GIT) or not path or path.startswith("/") or ".." in path.split("/") or " " in given:
+    place, colon, path = given.removeprefix(_GIT).rpartition(":")
+    if (
+        not given.startswith(_GIT)
+        or not colon
+        or not path
+        or path.startswith("/")
+        or ".." in path.split("/")
+        or " " in given
+    ):
         return None
     host = place.find("://") + 3 if "://" in place else 0
     begin = max(place.find("/", host), place.find(":", host))
     if begin < 0:
         return None
-    url, _, ref = place[begin:].rpartition("@") if "@" in place[begin:] else (place[begin:], "", "HEAD")
+    url, ref = place[begin:].rsplit("@", 1) if "@" in place[begin:] else (place[begin:], "HEAD")
     return Script("git", path, place[:begin] + url, ref) if url and ref else None
 
 

@@ -100,12 +100,14 @@ def _counted(roles: list[str]) -> str:
 
 
 def progress(event: Mapping[str, Any], ranks: int) -> str:
-    """Such as `epoch 2, step 120, loss 1.2346, accuracy 56.1 %, 812 samples/s, 0:42 left`, less what nobody wrote."""
+    """Such as `epoch 2, step 120, 0:42 left, loss 1.2346, accuracy 56.1 %, 812 samples/s`, less what nobody wrote."""
     parts = []
     if event.get("epoch") is not None:
         parts.append(f"epoch {event['epoch']}")
     if event.get("step") is not None:
         parts.append(f"step {event['step']}")
+    if event.get("seconds_left") is not None:
+        parts.append(f"{clock(event['seconds_left'])} left")
     if event.get("loss") is not None:
         parts.append(f"loss {event['loss']:.4f}")
     for key, name in (("accuracy", "accuracy"), ("val_accuracy", "validated")):
@@ -116,6 +118,4 @@ def progress(event: Mapping[str, Any], ranks: int) -> str:
     wrote = event.get("ranks")
     if wrote is not None and wrote < ranks:
         parts.append(f"{wrote} of {ranks} ranks")
-    if event.get("seconds_left") is not None:
-        parts.append(f"{clock(event['seconds_left'])} left")
     return ", ".join(parts)

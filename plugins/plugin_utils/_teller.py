@@ -61,7 +61,7 @@ class Teller:
             self._bar = ""
 
 
-BAR = 24
+BAR = 10
 
 
 def drawn(text: str, done: float | None, width: int) -> str:

@@ -87,7 +87,9 @@ def test_each_framework_and_distribution_trains_and_leaves_its_folder_complete(
             ran = train(cluster, **asked, data="generated", script_args=QUICK)
             assert ran.code == 0, ran.output[-6000:]
             assert f"run {run} has finished" in ran.output
-            assert re.search(r"epoch 1, step \d+, loss [0-9.]+, accuracy [0-9.]+ %", ran.output), ran.output[-3000:]
+            assert re.search(r"epoch 1, step \d+, [0-9:]+ left, loss [0-9.]+, accuracy [0-9.]+ %", ran.output), (
+                ran.output[-3000:]
+            )
             assert result(cluster, run)["state"] == "finished"
             left = cluster.says(MASTER, f"cd /efs/runs/{cluster.name}/{run} && ls metrics checkpoints tensorboard logs")
             for what in ("rank0.jsonl", "epoch-0001", "events.out", "deeplearning-worker1.worker0.log"):

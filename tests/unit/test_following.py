@@ -52,7 +52,7 @@ def test_progress_is_one_line_less_what_nobody_wrote() -> None:
     follower.take(PLAN)
     follower.take({"event": "state", "n": 3, "time": 100.0, "state": "running", "reason": ""})
     assert follower.take(PROGRESS) == []
-    assert follower.status == "epoch 1, step 120, loss 1.2346, accuracy 56.1 %, 812 samples/s, 1:30 left"
+    assert follower.status == "epoch 1, step 120, 1:30 left, loss 1.2346, accuracy 56.1 %, 812 samples/s"
     assert follower.done == pytest.approx(0.25)
     follower.take({**PROGRESS, "n": 6, "ranks": 2, "loss": None, "val_accuracy": 0.5, "seconds_left": None})
     assert follower.status == "epoch 1, step 120, accuracy 56.1 %, validated 50.0 %, 812 samples/s, 2 of 3 ranks"
@@ -121,7 +121,7 @@ def test_on_a_terminal_it_is_a_bar_that_makes_room_for_what_is_said() -> None:
     teller.say("a node is lost")
     teller.progress("step 2")
     teller.close("step 2")
-    bar = f"[{'#' * 12}{'.' * 12}] step 1"
+    bar = f"[{'#' * 5}{'.' * 5}] step 1"
     blank = f"\r{' ' * len(bar)}\r"
     assert screen.written == [f"\r{bar}\r", blank, "a node is lost\n", "\rstep 2\r", "\r      \r", "  step 2\n"]
 
