@@ -165,6 +165,10 @@ def test_all_playbooks_run_with_it_and_need_all_of_it(account: Any, person: Any)
     play(person, "status.yml")
     play(person, "audit.yml")
     play(person, "audit.yml", audit="all")
+    photos = account.folder / "photos"
+    photos.mkdir()
+    (photos / "photos.tar").write_bytes(b"")
+    play(person, "stage.yml", data="photos", source_dir=str(photos))
 
     somebody_adds_things(account)
     play(person, "destroy.yml", code=2, destroy=MINE)
