@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -29,6 +31,8 @@ from localcloud.server import HttpServer
 ROOT = Path(__file__).resolve().parents[2]
 REGION = "us-east-1"
 RUN_SECONDS = 600
+RUN = "INTEGRATION_RUN"
+"""In the environment of each process of a run: which one it belongs to."""
 CLOUD_HALF = ("plan.yml", "provision.yml")
 """site.yml up to where machines are configured: the machines of this account do not boot."""
 
@@ -93,20 +97,21 @@ class Account:
         variables = {**self.settings, **extra}
         if variables:
             command += ["-e", json.dumps(variables)]
+        run = uuid.uuid4().hex
         process = subprocess.Popen(
             command,
             cwd=self.folder,
-            env=self.environment,
+            env=self.environment | {RUN: run},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
             start_new_session=True,
         )
-        watchdog = threading.Timer(RUN_SECONDS, self._kill, [process])
+        watchdog = threading.Timer(RUN_SECONDS, self._kill, [run])
         watchdog.start()
         if kill_at_write is not None:
-            self._kill_at(process, kill_at_write)
+            self._kill_at(run, kill_at_write)
         lines, tasks, started = [], [], []
         try:
             assert process.stdout is not None
@@ -116,30 +121,33 @@ class Account:
                     tasks.append(line[6:].split("]")[0])
                     started.append(time.time())
                     if kill_at_task is not None and len(tasks) > kill_at_task:
-                        self._kill(process)
+                        self._kill(run)
             return Ran(process.wait(), "".join(lines), tasks, started)
         finally:
             self.log.tell = lambda _record: None
             watchdog.cancel()
-            self._kill(process)
+            self._kill(run)
             process.wait()
 
-    def _kill_at(self, process: subprocess.Popen[str], number: int) -> None:
+    def _kill_at(self, run: str, number: int) -> None:
         left = [number]
 
         def tell(record: Record) -> None:
             if record.writes and record.caller.endswith("user/operator"):
                 left[0] -= 1
                 if left[0] <= 0:
-                    self._kill(process)
+                    self._kill(run)
 
         self.log.tell = tell
 
     @staticmethod
-    def _kill(process: subprocess.Popen[str]) -> None:
-        """It and all that it has started: the whole session is ours."""
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
+    def _kill(run: str) -> None:
+        """All processes of a run, Ansible's workers too, which are in sessions of their own."""
+        while victims := _processes(f"{RUN}={run}".encode()):
+            for pid in victims:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(0.01)
 
     def writes(self, since: float) -> list[str]:
         """The writing calls of people, as service:Operation."""
@@ -152,6 +160,16 @@ class Account:
     def as_user(self, key: str, secret: str) -> Account:
         """The same account for somebody else: what is played there, is by them."""
         return replace(self, environment=self.environment | {"AWS_ACCESS_KEY_ID": key, "AWS_SECRET_ACCESS_KEY": secret})
+
+
+def _processes(mark: bytes) -> list[int]:
+    """Those with this in their environment, but for the dead that nobody has asked about yet: they have none."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):
+            if mark in place.read_bytes().split(b"\0"):
+                found.append(int(place.parent.name))
+    return found
 
 
 @contextmanager

@@ -5,15 +5,11 @@ Here it is a seeded sample of places; `make chaos` goes through all of them.
 
 from __future__ import annotations
 
-import os
 import random
 import signal
 import subprocess
 from collections import Counter
-from pathlib import Path
 from typing import Any
-
-import pytest
 
 from tests.integration.kit import CLOUD_HALF
 
@@ -21,18 +17,11 @@ CLUSTER = "c-chaos"
 KILLED = -signal.SIGKILL
 
 _RANDOM = random.Random(3)
-SAMPLE = [
-    (
-        [("task", _RANDOM.randint(8, 30)), ("write", _RANDOM.randint(2, 12))],
-        [_RANDOM.randint(1, 12), _RANDOM.randint(2, 15)],
-    )
-]
+SITE = [("task", _RANDOM.randint(8, 30)), ("write", _RANDOM.randint(2, 12))]
+DESTROY = [_RANDOM.randint(1, 12), _RANDOM.randint(2, 15)]
 """Where site.yml is killed, one run after the other: after so many tasks, or when AWS has carried out so many writing
 calls, the last of them before anybody hears of it. And at which writing calls destroy.yml is."""
-
-if "CHAOS" in os.environ:
-    kind, site, destroy = os.environ["CHAOS"].split(":")
-    SAMPLE = [([(kind, int(site))], [int(destroy)])]
+CONSENT = {"destroy": CLUSTER, "cluster_keep_efs": False}
 
 
 def census(account: Any) -> Counter[str]:
@@ -100,9 +89,9 @@ WHOLE = Counter(
 )
 
 
-@pytest.fixture
-def settings(account: Any, tmp_path: Path) -> None:
-    key = tmp_path / "key"
+def prepare(account: Any) -> None:
+    """Settings for a small cluster."""
+    key = account.folder / "key"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
     account.settings = {
         "cluster_name": CLUSTER,
@@ -113,41 +102,33 @@ def settings(account: Any, tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.usefixtures("settings")
-@pytest.mark.parametrize(("site", "destroy"), SAMPLE)
-def test_killed_and_run_again(account: Any, site: list[tuple[str, int]], destroy: list[int]) -> None:
+def test_killed_and_run_again(account: Any) -> None:
+    prepare(account)
     empty = census(account)
 
-    for kind, number in site:
-        _expect_killed(account.play(CLOUD_HALF, **{f"kill_at_{kind}": number}), "site.yml")
+    for kind, number in SITE:
+        ran = account.play(CLOUD_HALF, **{f"kill_at_{kind}": number})
+        assert ran.code == KILLED, ran.output[-4000:]
     ran = account.play(CLOUD_HALF)
     assert ran.code == 0, ran.output[-4000:]
     assert census(account) - empty == WHOLE
 
-    consent = {"destroy": CLUSTER, "cluster_keep_efs": False}
-    for number in destroy:
-        _expect_killed(account.play("destroy.yml", kill_at_write=number, **consent), "destroy.yml")
-    ran = account.play("destroy.yml", **consent)
+    for number in DESTROY:
+        ran = account.play("destroy.yml", kill_at_write=number, **CONSENT)
+        assert ran.code == KILLED, ran.output[-4000:]
+    ran = account.play("destroy.yml", **CONSENT)
     assert ran.code == 0, ran.output[-4000:]
     assert census(account) == empty
-    ran = account.play("destroy.yml", **consent)
+    ran = account.play("destroy.yml", **CONSENT)
     assert (ran.code, ran.changed) == (0, 0)
 
 
-def _expect_killed(ran: Any, playbook: str) -> None:
-    if ran.code == 0 and "CHAOS_END" in os.environ:
-        # It had come to its end before: so had whoever goes through all places.
-        with Path(os.environ["CHAOS_END"]).open("a") as file:
-            file.write(f"{playbook}\n")
-        return
-    assert ran.code == KILLED, ran.output[-4000:]
-
-
-@pytest.mark.usefixtures("settings")
 def test_a_half_made_cluster_goes(account: Any) -> None:
+    prepare(account)
     empty = census(account)
-    _expect_killed(account.play(CLOUD_HALF, kill_at_write=18), "site.yml")
+    ran = account.play(CLOUD_HALF, kill_at_write=18)
+    assert ran.code == KILLED, ran.output[-4000:]
     assert census(account) != empty
-    ran = account.play("destroy.yml", destroy=CLUSTER, cluster_keep_efs=False)
+    ran = account.play("destroy.yml", **CONSENT)
     assert ran.code == 0, ran.output[-4000:]
     assert census(account) == empty
