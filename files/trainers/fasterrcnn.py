@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Starts TensorPack's FasterRCNN example, by the command line that it has, with what a cluster adds to it.
 
     fasterrcnn.py --example DIR --run-dir DIR --images-per-epoch 120000 KEY=VALUE …

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """A run of half a minute before one of days: do all ranks add up the same numbers, and how fast?
 
 It exchanges what a training run would, by the very means of the run's framework and distribution, and says in
