@@ -5,6 +5,8 @@ Ubuntu's family is Debian, Amazon Linux's is RedHat.
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -88,3 +90,33 @@ def test_python_is_the_default_frameworks_if_there_is_one(framework: str | None,
         "/usr/local/bin/python": state,
         "/usr/local/bin/tensorboard": state,
     }
+
+
+def outcome(left_out: Sequence[str] = (), **groups: list[str]) -> tuple[bool, str]:
+    """Whether configure.yml goes on, and what it says if not: the last that it does."""
+    loader = DataLoader()
+    play = loader.load_from_file(str(ROLES.parent / "playbooks/configure.yml"), trusted_as_template=True)[-1]
+    (task,) = play["tasks"]
+    master = {"configure_published": {"stdout": json.dumps({"left_out": left_out})}}
+    given = {"groups": {"master": ["m"], "joining": [], **groups}, "hostvars": {"m": master}}
+    templar = Templar(loader, given | task["vars"])
+    asserted = task["ansible.builtin.assert"]
+    goes_on = templar.evaluate_conditional(trust_as_template(asserted["that"]))
+    return goes_on, "" if goes_on else str(templar.template(asserted["fail_msg"]))
+
+
+def test_who_is_behind_and_who_is_not_in_the_list_is_named() -> None:
+    assert outcome(cluster=["m", "a"], configured=["m", "a"]) == (True, "")
+    end = "The others are members, 1 of them. When that is mended: ansible-playbook configure.yml"
+    assert outcome(cluster=["m", "a"], joining=["b"], configured=["m"]) == (
+        False,
+        f"a, b could not be configured: see above why. {end}",
+    )
+    assert outcome(cluster=["m", "a"], configured=["m"], unlisted=["a"], left_out=["Its report is no good."]) == (
+        False,
+        f"a is not in the member list: Its report is no good. {end}",
+    )
+    assert outcome(cluster=["m"], joining=["b"], configured=["m"], unlisted=["b"]) == (
+        False,
+        "b is not in the member list: it has not reported, or is not in service in its Auto Scaling group. " + end,
+    )

@@ -50,7 +50,7 @@ def applied(node: Node) -> Members:
 
 
 def test_each_file_says_who_is_there(cluster: Cluster, worker: Node) -> None:
-    assert worker.apply() == Outcome(1, True)
+    assert worker.apply() == Outcome(1, True, listed=True)
     assert worker.text("/opt/deeplearning/workers").split() == [f"deeplearning-worker{n}" for n in (1, 2, 3)]
     assert worker.text("/opt/deeplearning/hostfile").splitlines()[1] == "deeplearning-worker2 slots=8"
     hosts = worker.text("/etc/hosts").splitlines()
@@ -115,7 +115,7 @@ def test_a_new_generation_replaces_names_and_leaves_what_is_others(
     cluster.aws.end(3)
     cluster.workers(9)
     master.publish()
-    assert worker.apply() == Outcome(2, True)
+    assert worker.apply() == Outcome(2, True, listed=True)
     lines = hosts.read_text().splitlines()
     assert "10.0.0.13 deeplearning-worker3" in lines and "192.0.2.1 mine" in lines
     assert "10.0.0.7" not in hosts.read_text()
@@ -123,10 +123,10 @@ def test_a_new_generation_replaces_names_and_leaves_what_is_others(
 
 def test_a_second_time_changes_nothing_and_a_lost_file_comes_back(worker: Node) -> None:
     worker.apply()
-    assert worker.apply() == Outcome(1, False)
+    assert worker.apply() == Outcome(1, False, listed=True)
     (worker.root / "opt/deeplearning/workers").unlink()
     (worker.root / "etc/hosts").write_text("127.0.0.1 localhost\n")
-    assert worker.apply() == Outcome(1, True)
+    assert worker.apply() == Outcome(1, True, listed=True)
     assert "deeplearning-worker3" in worker.text("/etc/hosts")
 
 
@@ -266,7 +266,7 @@ def test_what_an_image_brought_of_another_cluster_counts_for_nothing(cluster: Cl
     worker.apply()
     brought = {**cluster.list, "cluster_id": "sg-other", "generation": 99}
     (worker.root / "var/lib/deeplearning/members.json").write_text(json.dumps(brought))
-    assert worker.apply() == Outcome(1, True)
+    assert worker.apply() == Outcome(1, True, listed=True)
     assert applied(worker).cluster_id == worker.config.cluster_id
 
 
@@ -327,7 +327,7 @@ def test_a_file_that_was_replaced_while_it_was_opened_is_opened_again(
         return really(path, *given, **named)
 
     monkeypatch.setattr(os, "open", open_once_stale)
-    assert worker.apply() == Outcome(1, True)
+    assert worker.apply() == Outcome(1, True, listed=True)
 
 
 # Who is asked
@@ -345,7 +345,7 @@ def test_aws_is_asked_only_for_a_master_that_is_new(cluster: Cluster, master: No
     cluster.aws.end(1)
     cluster.master(8).publish()
     cluster.aws.calls.clear()
-    assert worker.apply() == Outcome(3, True)
+    assert worker.apply() == Outcome(3, True, listed=True)
     assert cluster.aws.calls == ["get_object"]
 
 
@@ -360,7 +360,7 @@ def test_a_master_with_new_keys_is_believed_once_it_has_reported_them(
     cluster.aws.report(1, host_keys=[master.public_key])
     cluster.workers(4)
     master.publish()
-    assert worker.apply() == Outcome(2, True)
+    assert worker.apply() == Outcome(2, True, listed=True)
 
 
 def test_a_quiet_tick_imports_nothing_and_notices_every_change(
@@ -427,7 +427,7 @@ def test_this_member_is_found_by_its_instance(worker: Node, cluster: Cluster) ->
     with worker.here():
         assert this_member(read_applied()).alias == "deeplearning-worker2"
     stranger = cluster.node(55)
-    stranger.apply()
+    assert stranger.apply() == Outcome(1, True, listed=False)
     with stranger.here(), pytest.raises(Refusal, match="is not in the member list"):
         this_member(read_applied())
 

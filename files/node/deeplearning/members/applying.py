@@ -11,7 +11,7 @@ from deeplearning import Refusal, files, machine, paths
 from deeplearning.aws import Aws
 from deeplearning.config import Config
 from deeplearning.members import checking, rendering, standing
-from deeplearning.members.reading import Members
+from deeplearning.members.reading import Members, this_member
 from deeplearning.members.signers import check_signature
 
 
@@ -19,6 +19,8 @@ from deeplearning.members.signers import check_signature
 class Outcome:
     generation: int
     changed: bool
+    listed: bool
+    """Whether this machine is one of the members."""
 
 
 def apply(config: Config, connect: Callable[[], Aws]) -> Outcome:
@@ -32,7 +34,7 @@ def apply(config: Config, connect: Callable[[], Aws]) -> Outcome:
         # Last: who waits for a generation finds all of it in place.
         changed |= files.put(paths.APPLIED, content.decode("utf-8"))
         standing.remember(source, _watched())
-        return Outcome(members.generation, changed)
+        return Outcome(members.generation, changed, _listed(members))
 
 
 def _checked(content: bytes, config: Config, connect: Callable[[], Aws]) -> Members:
@@ -60,14 +62,19 @@ def _generation(applied: bytes, config: Config) -> int:
 
 
 def _install(config: Config, members: Members) -> bool:
-    own = machine.instance_id()
-    listed = [member.gpus for member in members.members if member.instance_id == own]
-    variables = rendering.environment(config, members, listed[0] if listed else machine.gpus())
+    variables = rendering.environment(
+        config, members, this_member(members).gpus if _listed(members) else machine.gpus()
+    )
     targets = rendering.TARGETS
     written = [target for target in targets if files.put(target.path, _text(target, target.lines(members, variables)))]
     if any(target.systemd for target in written):
         _tell_systemd()
     return bool(written)
+
+
+def _listed(members: Members) -> bool:
+    own = machine.instance_id()
+    return any(member.instance_id == own for member in members.members)
 
 
 def _text(target: rendering.Target, lines: str) -> str:
