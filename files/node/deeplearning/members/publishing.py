@@ -182,10 +182,11 @@ class Publisher:
         in_force = self._in_force()
         newest = max(in_force.generation if in_force else 0, self._applied())
         masters = {instance_id for instance_id, place in places.items() if self._is_a_masters(place)}
-        if not newest and masters != {self._own}:
-            # A former master's list is lost. Nodes take no lower generation than they have, and nobody else knows it.
-            return int(time.time())
-        return newest + 1
+        if masters == {self._own}:
+            return newest + 1
+        # A former master's list may be lost, or an older one of his may lie in its place. Nodes take no lower number than
+        # they have, and nobody else knows it: the time is above any count.
+        return max(newest + 1, int(time.time()))
 
 
 def member_record(item: Machine, rank: int, said: Mapping[str, Any], master_trains: bool) -> dict[str, Any]:
