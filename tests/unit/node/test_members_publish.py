@@ -236,6 +236,13 @@ def test_it_has_nothing_to_rename_when_it_slept_just_before_the_renaming(
     assert os.listdir(cluster.path.parent) == ["members.json"]
 
 
+def test_a_worker_is_told_that_only_the_master_publishes(cluster: Cluster) -> None:
+    cluster.config = replace(cluster.config, role="worker")
+    with pytest.raises(Refusal, match="only the master publishes, and this node is a worker"):
+        cluster.node(2).publish()
+    assert not cluster.aws.calls
+
+
 def test_nobody_publishes_while_two_masters_are_in_service(cluster: Cluster) -> None:
     master = cluster.master()
     cluster.aws.add(8, master=True)

@@ -43,6 +43,8 @@ class Outcome:
 
 
 def publish(config: Config, aws: Aws) -> Outcome:
+    if config.role != "master":
+        raise Refusal("only the master publishes, and this node is a worker: run this on deeplearning-master.")
     if not machine.is_mounted(config.efs_mount):
         raise Refusal(f"nothing is mounted at {config.efs_mount}, so there is nowhere to publish: mount it.")
     with files.only_one(f"{paths.RUNTIME}/publish.lock", "deeplearning members publish"):
@@ -184,8 +186,8 @@ class Publisher:
         masters = {instance_id for instance_id, place in places.items() if self._is_a_masters(place)}
         if masters == {self._own}:
             return newest + 1
-        # A former master's list may be lost, or an older one of his may lie in its place. Nodes take no lower number than
-        # they have, and nobody else knows it: the time is above any count.
+        # A former master's list may be lost, or an older one of his may lie in its place, and nobody else knows the last
+        # number. Nodes take none below theirs: the time is above any count.
         return max(newest + 1, int(time.time()))
 
 
