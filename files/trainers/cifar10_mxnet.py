@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """CIFAR-10 with MXNet, each of its key-value stores.
 
 By hand: start it with DMLC_ROLE=scheduler, server and worker; the first two serve as soon as mxnet is imported.

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """CIFAR-10 with PyTorch: DistributedDataParallel, or Horovod.
 
 By hand: torchrun --nproc-per-node 2 cifar10_pytorch.py --data-dir … --run-dir …

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """CIFAR-10 with TensorFlow: tf.distribute's workers that mirror each other, its parameter servers, or Horovod.
 
 By hand: set TF_USE_LEGACY_KERAS=1 (Keras is version 2), and TF_CONFIG, which says who is there and who this is.

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """CIFAR-10 with TensorPack and its HorovodTrainer, as its long recipes have it: one process for each GPU, over mpirun.
 
 By hand: mpirun -np 2 python cifar10_tensorpack.py --data-dir … --run-dir …

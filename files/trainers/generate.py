@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Makes images in the form of CIFAR-10 or MNIST that a network can learn, where the real ones cannot be had.
 
 Each class is a coarse pattern of its own; each image is its class's pattern, moved about and under noise. What comes
