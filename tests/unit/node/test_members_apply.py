@@ -254,6 +254,15 @@ def test_another_list_of_the_same_generation_is_refused(cluster: Cluster, master
         worker.apply()
 
 
+def test_the_same_list_in_another_form_is_the_same_list(cluster: Cluster, worker: Node) -> None:
+    worker.apply()
+    cluster.path.write_text(json.dumps(cluster.list, indent=4) + "\n")
+    assert worker.apply().generation == 1
+    assert worker.apply() == Outcome(1, False, listed=True)
+    with worker.here():
+        assert cli.stands()
+
+
 def test_a_list_of_an_older_cluster_on_the_same_file_system_is_never_applied(cluster: Cluster, master: Node) -> None:
     cluster.config = replace(cluster.config, cluster_id="sg-fedcba98765432100")
     new = cluster.node(5)
@@ -270,7 +279,7 @@ def test_what_an_image_brought_of_another_cluster_counts_for_nothing(cluster: Cl
     assert applied(worker).cluster_id == worker.config.cluster_id
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff\xfe", b'{"schema": 1'])
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff\xfe", b'{"schema": 1', "{}".encode("utf-16")])
 def test_half_a_list_is_refused(cluster: Cluster, worker: Node, content: bytes) -> None:
     cluster.path.write_bytes(content)
     with pytest.raises(Refusal, match="the member list is no JSON"):

@@ -6,6 +6,7 @@ import contextlib
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from deeplearning import Refusal, files, machine, paths
 from deeplearning.aws import Aws
@@ -40,10 +41,10 @@ def apply(config: Config, connect: Callable[[], Aws]) -> Outcome:
 def _checked(content: bytes, config: Config, connect: Callable[[], Aws]) -> Members:
     record = checking.record_of(content)
     members = checking.check(record, config)
-    applied = (files.text_of(paths.APPLIED) or "").encode()
-    if content == applied:
+    applied = _applied(config)
+    if record == applied:
         return members
-    generation = _generation(applied, config)
+    generation = applied["generation"] if applied else 0
     if members.generation <= generation:
         raise Refusal(
             f"the published member list has generation {members.generation}, and this node goes by {generation}: "
@@ -53,12 +54,13 @@ def _checked(content: bytes, config: Config, connect: Callable[[], Aws]) -> Memb
     return members
 
 
-def _generation(applied: bytes, config: Config) -> int:
-    """0 for a list of another cluster, which an image or a machine may have brought along."""
-    try:
-        return checking.check(checking.record_of(applied), config).generation
-    except Refusal:
-        return 0
+def _applied(config: Config) -> dict[str, Any] | None:
+    """None for a list of another cluster, which an image or a machine may have brought along."""
+    with contextlib.suppress(Refusal):
+        record = checking.record_of((files.text_of(paths.APPLIED) or "").encode())
+        checking.check(record, config)
+        return record
+    return None
 
 
 def _install(config: Config, members: Members) -> bool:

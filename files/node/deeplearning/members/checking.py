@@ -48,7 +48,7 @@ def _content_of(path: str) -> bytes:
 
 def record_of(content: bytes) -> dict[str, Any]:
     try:
-        record = json.loads(content)
+        record = json.loads(content.decode("utf-8"))
     except ValueError as error:
         raise Refusal(f"the member list is no JSON ({error}).") from None
     if not isinstance(record, dict):

@@ -186,8 +186,8 @@ class Publisher:
         masters = {instance_id for instance_id, place in places.items() if self._is_a_masters(place)}
         if masters == {self._own}:
             return newest + 1
-        # A former master's list may be lost, or an older one of his may lie in its place, and nobody else knows the last
-        # number. Nodes take none below theirs: the time is above any count.
+        # A former master's list may be lost, or an older one of his may lie in its place. Nobody else knows the last
+        # number, and nodes take none below theirs: the time is above any count.
         return max(newest + 1, int(time.time()))
 
 
