@@ -13,6 +13,10 @@ class Missing(Exception):
     """What was asked for is not there."""
 
 
+class Unanswered(Refusal):
+    """AWS said nothing, neither yes nor no."""
+
+
 class Aws:
     def __init__(self, region: str) -> None:
         from botocore.config import Config
@@ -44,8 +48,21 @@ class Aws:
         except ClientError as error:
             raise _problem(service, operation, error.response.get("Error", {})) from None
         except BotoCoreError as error:
-            raise Refusal(f"AWS does not answer {service} {operation} ({error}).") from None
+            raise Unanswered(f"AWS does not answer {service} {operation} ({error}).") from None
         return answer
+
+    def beginning(self, bucket: str, key: str, most: int) -> bytes:
+        """Of an object: up to so many bytes."""
+        from botocore.exceptions import BotoCoreError
+        from urllib3.exceptions import HTTPError
+
+        body = self.call("s3", "get_object", Bucket=bucket, Key=key)["Body"]
+        try:
+            read: bytes = body.read(most)
+        # Older SDKs let through what the library below says.
+        except (BotoCoreError, HTTPError, OSError) as error:
+            raise Unanswered(f"s3://{bucket}/{key} broke off while it was read ({error}).") from None
+        return read
 
     def pages(self, service: str, operation: str, key: str, **given: Any) -> list[dict[str, Any]]:
         """All that the pages of an answer hold under `key`."""
@@ -57,7 +74,7 @@ class Aws:
         except ClientError as error:
             raise _problem(service, operation, error.response.get("Error", {})) from None
         except BotoCoreError as error:
-            raise Refusal(f"AWS does not answer {service} {operation} ({error}).") from None
+            raise Unanswered(f"AWS does not answer {service} {operation} ({error}).") from None
 
 
 def _problem(service: str, operation: str, error: dict[str, str]) -> Exception:

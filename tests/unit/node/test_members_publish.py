@@ -8,12 +8,15 @@ import subprocess
 import time
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
+from botocore.exceptions import IncompleteReadError
 from deeplearning import Refusal
 from deeplearning.members import ranks
 from deeplearning.members.publishing import Outcome
 from deeplearning.members.ranks import Machine
+from urllib3.exceptions import ProtocolError
 
 from tests.unit.node.members_kit import MASTER_ROLE, WORKER_ROLE, Cluster, cluster_in, instance
 
@@ -152,6 +155,34 @@ def test_a_report_of_another_form_leaves_its_machine_out_and_nobody_else(
     outcome = master.publish()
     assert words in " ".join(outcome.left_out)
     assert list(cluster.addresses()) == ["deeplearning-worker1", "deeplearning-worker3"]
+
+
+def test_a_report_of_another_make_leaves_its_machine_out_too(cluster: Cluster) -> None:
+    master = cluster.master()
+    cluster.workers(2, 3)
+    cluster.aws.objects[cluster.aws.report(2)] = b"[" * 60_000
+    assert "is no JSON" in " ".join(master.publish().left_out)
+    assert list(cluster.addresses()) == ["deeplearning-worker1", "deeplearning-worker3"]
+
+
+@pytest.mark.parametrize(
+    "error", [IncompleteReadError(actual_bytes=1, expected_bytes=9), ProtocolError("reset"), TimeoutError("slow")]
+)
+def test_a_report_that_breaks_off_while_read_leaves_nobody_out(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    master = cluster.master()
+    cluster.workers(2)
+    master.publish()
+    before = cluster.list
+    cluster.aws.report(2, state="faulty")
+
+    body = Mock()
+    body.read.side_effect = error
+    monkeypatch.setattr(cluster.aws, "call", lambda *_given, **_named: {"Body": body})
+    with pytest.raises(Refusal, match=r"report.json broke off while it was read"):
+        master.publish()
+    assert cluster.list == before
 
 
 def test_a_report_under_the_workers_role_says_nothing_of_the_master(cluster: Cluster) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from deeplearning import Refusal
-from deeplearning.aws import Aws, Missing
+from deeplearning.aws import Aws, Missing, Unanswered
 from deeplearning.members import report
 from deeplearning.members.ranks import Machine
 
@@ -99,6 +99,9 @@ class Cloud:
                 return report.read(self._aws, self._bucket, key)
             except Missing:
                 return Refusal(f"s3://{self._bucket}/{key} has just gone.")
+            except Unanswered:
+                # Not its machine's fault, which is to stay in the list.
+                raise
             except Refusal as refusal:
                 return refusal
 

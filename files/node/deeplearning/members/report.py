@@ -85,11 +85,11 @@ def fault_of(config: Config, gpus: int) -> str:
 
 def read(aws: Aws, bucket: str, key: str) -> dict[str, Any]:
     """A report, checked: the machine that it speaks of is the one whose place it lies in."""
-    body = aws.call("s3", "get_object", Bucket=bucket, Key=key)["Body"].read(LONGEST + 1)
+    body = aws.beginning(bucket, key, LONGEST + 1)
     what = f"s3://{bucket}/{key}"
     try:
         record = json.loads(body if len(body) <= LONGEST else b"")
-    except ValueError:
+    except (ValueError, RecursionError):
         raise Refusal(f"{what} is no JSON of up to {LONGEST} bytes.") from None
     found = records.checked(record, FIELDS, what)
     if found["instance_id"] != instance_of(key):
