@@ -8,11 +8,13 @@ import subprocess
 from http.client import HTTPConnection, HTTPException
 
 from deeplearning import Refusal, files, paths
+from deeplearning.bounded import Late, within
 
 METADATA = "169.254.169.254"
 HOST_KEYS = "/etc/ssh/ssh_host_*_key.pub"
 OS_RELEASE = "/etc/os-release"
 MOUNTS = "/proc/self/mounts"
+DRIVER_SECONDS = 60.0
 
 
 def instance_id() -> str:
@@ -56,10 +58,22 @@ def host_keys() -> list[str]:
 def gpus() -> int:
     """As the driver counts them; 0 where there is none."""
     try:
-        said = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=60, check=False).stdout
-    except (OSError, subprocess.TimeoutExpired):
+        _code, said, _errors = ask_driver("-L")
+    except (OSError, Late):
         return 0
     return sum(line.startswith("GPU ") for line in said.splitlines())
+
+
+def ask_driver(*arguments: str) -> tuple[int, str, str]:
+    """How nvidia-smi ended and what it said. About a GPU that fell off the bus it never ends, nor can it be killed."""
+
+    def ask() -> tuple[int, str, str]:
+        command = ["nvidia-smi", *arguments]
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout, done.stderr
+
+    code, said, errors = within(DRIVER_SECONDS, ask)
+    return code, said, errors
 
 
 def system() -> str:

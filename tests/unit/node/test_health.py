@@ -6,13 +6,14 @@ import os
 import socket
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from deeplearning import paths
+from deeplearning import machine, paths
+from deeplearning.bounded import Late, within
 from deeplearning.health import bandwidth, judging, looking
-from deeplearning.health.bounded import Late, within
 
 GIB = 2**30
 
@@ -65,6 +66,38 @@ def test_what_hangs_is_left_behind_and_what_fails_is_told() -> None:
     with pytest.raises(Late):
         within(10, lambda: os._exit(3))
     assert within(10, lambda: ["x" * 200_000]) == ["x" * 200_000]
+
+
+@pytest.fixture
+def hanging_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What it has started outlives it and holds its output open, as it does itself where it cannot be killed."""
+    os.mkfifo(tmp_path / "never")
+    program = tmp_path / "nvidia-smi"
+    program.write_text(f"#!/bin/sh\ncat {tmp_path}/never\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(machine, "DRIVER_SECONDS", 0.5)
+    handle = os.open(tmp_path / "never", os.O_RDWR)
+    yield
+    os.close(handle)
+
+
+@pytest.mark.usefixtures("hanging_driver")
+def test_nobody_waits_for_a_driver_that_hangs() -> None:
+    assert machine.gpus() == 0
+    version, problem = looking.driver()
+    assert version == "" and "nvidia-smi does not end within 0.5 s" in problem
+
+
+def test_the_driver_tells_its_version_or_why_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert looking.driver() == ("", "nvidia-smi: No such file or directory")
+    program = tmp_path / "nvidia-smi"
+    program.write_text("#!/bin/sh\necho 550.54; echo 550.54\n")
+    program.chmod(0o755)
+    assert looking.driver() == ("550.54", "")
+    program.write_text("#!/bin/sh\necho NVML is >&2; echo another version >&2; exit 18\n")
+    assert looking.driver() == ("", "another version")
 
 
 def test_a_word_is_left_where_something_is_mounted_only(tmp_path: Path) -> None:

@@ -9,9 +9,9 @@ import re
 from pathlib import Path
 
 from deeplearning import Refusal, machine
+from deeplearning.bounded import Late
 from deeplearning.config import Config, read_config
 from deeplearning.health import bandwidth, judging, looking, training
-from deeplearning.health.bounded import Late
 from deeplearning.health.judging import Check
 from deeplearning.members.reading import Member, Members, read_applied, this_member
 

@@ -13,8 +13,9 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from deeplearning import machine
+from deeplearning.bounded import Late, within
 from deeplearning.environment import installed
-from deeplearning.health.bounded import Late, within
 from deeplearning.paths import ENVIRONMENTS
 
 EFS_SECONDS = 20.0
@@ -139,12 +140,13 @@ def problem_of(error: Exception) -> str:
 def driver() -> tuple[str, str]:
     """The driver's version, or what nvidia-smi says instead."""
     try:
-        command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    except (OSError, subprocess.TimeoutExpired) as error:
+        code, said, errors = machine.ask_driver("--query-gpu=driver_version", "--format=csv,noheader")
+    except OSError as error:
         return "", f"nvidia-smi: {problem_of(error)}"
-    lines = (done.stdout.strip() or done.stderr.strip() or "nvidia-smi says nothing").splitlines()
-    return (lines[0], "") if done.returncode == 0 else ("", lines[-1])
+    except Late:
+        return "", f"nvidia-smi does not end within {machine.DRIVER_SECONDS:g} s: has a GPU fallen off the bus (dmesg)?"
+    lines = (said.strip() or errors.strip() or "nvidia-smi says nothing").splitlines()
+    return (lines[0], "") if code == 0 else ("", lines[-1])
 
 
 def xid_lines() -> list[str]:

@@ -1,4 +1,4 @@
-"""Something that may hang for ever, such as a shared file system that does not answer, within a deadline."""
+"""Something that may hang for ever, such as a shared file system or a GPU that does not answer, within a deadline."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Late(Exception):
 def within(seconds: float, action: Callable[[], Any]) -> Any:
     """What `action` gives (fit for JSON), from a process of its own; its OSError is ours.
 
-    A process that the kernel does not let die (it waits for the file system) is left to itself, and nobody waits for
+    A process that the kernel does not let die (it waits for the device) is left to itself, and nobody waits for
     it: a thread could not be left like that.
     """
     reading, writing = os.pipe()
