@@ -138,6 +138,21 @@ def test_nothing_is_removed_or_written_behind_a_link(tmp_path: Path, monkeypatch
     assert list(old.parent.iterdir()) == [old]
 
 
+def test_a_link_in_the_place_of_a_word_is_replaced_and_what_it_led_to_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os.path, "ismount", lambda _path: True)
+    victim, folder = tmp_path / "victim", tmp_path / "efs/health/token"
+    victim.write_text("mine")
+    folder.mkdir(parents=True)
+    for name in ("deeplearning-worker2", "deeplearning-worker2.new"):
+        (folder / name).symlink_to(victim)
+    looking.leave_word(str(tmp_path / "efs"), folder, "deeplearning-worker2")
+    assert victim.read_text() == "mine"
+    assert looking.missing_words(folder, ["deeplearning-worker2"]) == []
+    assert [path.name for path in folder.iterdir()] == ["deeplearning-worker2"]
+
+
 def test_names_that_lead_elsewhere_or_nowhere_are_found() -> None:
     wrong = looking.wrong_names({"localhost": "127.0.0.1", "127.0.0.2": "10.0.0.4", "no.such.invalid": "10.0.0.5"})
     assert wrong == {"127.0.0.2": "127.0.0.2", "no.such.invalid": ""}

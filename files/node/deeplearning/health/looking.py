@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from deeplearning import machine
+from deeplearning import files, machine
 from deeplearning.bounded import Late, within
 from deeplearning.environment import installed
 from deeplearning.paths import ENVIRONMENTS
@@ -94,11 +94,11 @@ def leave_word(mount: str, folder: Path, name: str) -> float:
                 if time.time() - old.lstat().st_mtime > KEPT_SECONDS:
                     shutil.rmtree(old, ignore_errors=True)
         before = time.time()
-        with open(folder / name, "w") as file:
-            file.write(name)
-            file.flush()
-            os.fsync(file.fileno())
-        return before - (folder / name).stat().st_mtime
+        # Written beside and renamed: a link in the file's place is replaced, and no reader finds half of it.
+        new = folder / f"{name}.new"
+        files.write(str(new), name.encode(), 0o644)
+        os.rename(new, folder / name)
+        return before - (folder / name).lstat().st_mtime
 
     return float(within(EFS_SECONDS, write))
 
