@@ -82,6 +82,11 @@ def system() -> str:
     return " ".join(known.get(key, "").strip('"') for key in ("ID", "VERSION_ID")).strip()
 
 
+def mount(place: str) -> None:
+    """By systemd, which tries by itself once a boot. Nobody waits for it: it may take minutes."""
+    subprocess.run(["systemctl", "start", "--no-block", place], check=False, capture_output=True)
+
+
 def is_mounted(place: str) -> bool:
     """Asks the kernel's table: to look at the place itself would wait for a file system that does not answer."""
     return any(line.split()[1] == place for line in (files.text_of(MOUNTS) or "").splitlines())

@@ -463,10 +463,13 @@ def test_only_what_has_changed_is_reported(cluster: Cluster, worker: Node, monke
         assert report.report(worker.config) == (False, "")
         del cluster.aws.objects[key]
         assert report.report(worker.config) == (True, "") and key in cluster.aws.objects
+    assert not (cluster.folder / "systemctl.log").exists()
     (worker.root / "etc/mounts").write_text("")
     with worker.here():
         changed, fault = report.report(worker.config)
         assert changed and f"nothing is mounted at {worker.config.efs_mount}" in fault
         assert report.read(cluster.aws, "b", key)["state"] == "faulty"
+        tried = f"start --no-block {worker.config.efs_mount}\n"
+        assert (cluster.folder / "systemctl.log").read_text() == tried
         assert "has 8 GPUs and its type has 4" in report.report(replace(worker.config, gpus=4))[1]
         assert report.report(replace(worker.config, gpus=None))[1] == fault

@@ -37,6 +37,8 @@ def report(config: Config, trusting: bool = False) -> tuple[bool, str]:
 
     `trusting`: what was reported once is taken to lie there still. A timer would ask AWS every minute otherwise.
     """
+    if not machine.is_mounted(config.efs_mount):
+        machine.mount(config.efs_mount)
     said, fault = look(config)
     mark = hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
     kept = f"{paths.RUNTIME}/reported"
