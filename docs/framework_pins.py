@@ -26,6 +26,7 @@ def pinned(source: Path) -> str:
         input=wanted,
         capture_output=True,
         text=True,
+        check=False,
     )
     if made.returncode:
         raise SystemExit(f"{source}: {made.stderr.strip()}")

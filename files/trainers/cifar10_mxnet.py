@@ -44,7 +44,7 @@ def resnet(layers: int) -> nn.HybridSequential:
     network.add(nn.Conv2D(16, 3, 1, 1, use_bias=False), nn.GroupNorm(8), nn.Activation("relu"))
     before = 16
     for width in (16, 32, 64):
-        for _ in range((layers - 2) // 6):
+        for _unused in range((layers - 2) // 6):
             network.add(Block(before, width, 1 if before == width else 2))
             before = width
     network.add(nn.GlobalAvgPool2D(), nn.Flatten(), nn.Dense(10))
@@ -81,12 +81,12 @@ class MXNet(common.Learner):
     def step(self, images, labels) -> tuple[int, float, int]:
         parts = self._parts(images, labels)
         with autograd.record():
-            scores = [self.network(part) for part, _ in parts]
-            losses = [self.loss(score, classes) for score, (_, classes) in zip(scores, parts, strict=True)]
+            scores = [self.network(part) for part, _unused in parts]
+            losses = [self.loss(score, classes) for score, (_unused, classes) in zip(scores, parts, strict=True)]
         autograd.backward(losses)
         self.update(len(labels))
         loss = sum(loss.sum().asscalar() for loss in losses)
-        return len(labels), float(loss), sum(map(_right, scores, (classes for _, classes in parts)))
+        return len(labels), float(loss), sum(map(_right, scores, (classes for _unused, classes in parts)))
 
     def update(self, samples: int) -> None:
         # Not by Gluon's own trainer: its `pushpull` in 1.9.1 loses gradients where machines are busy, so that dist_sync

@@ -48,7 +48,7 @@ class Block(nn.Module):
 
 
 def resnet(colours: int, layers: int) -> nn.Module:
-    widths = [width for width in (16, 32, 64) for _ in range((layers - 2) // 6)]
+    widths = [width for width in (16, 32, 64) for _unused in range((layers - 2) // 6)]
     blocks = [
         Block(before, width, 1 if before == width else 2) for before, width in zip([16, *widths], widths, strict=False)
     ]

@@ -39,7 +39,7 @@ def resnet(image: tuple[int, ...], depth: int) -> tf.keras.Model:
     given = layers.Input(image)
     values = layers.ReLU()(convolved(given, 16))
     for width in (16, 32, 64):
-        for _ in range((depth - 2) // 6):
+        for _unused in range((depth - 2) // 6):
             stride = 1 if values.shape[-1] == width else 2
             body = convolved(layers.ReLU()(convolved(values, width, stride)), width)
             shortcut = values if stride == 1 else layers.Conv2D(width, 1, stride, use_bias=False)(values)
@@ -139,7 +139,7 @@ class Servers(TensorFlow):
         return self._ended() if len(self.running) > self.ahead else (0, 0.0, 0)
 
     def rest(self) -> tuple[int, float, int]:
-        ended = [self._ended() for _ in range(len(self.running))]
+        ended = [self._ended() for _unused in range(len(self.running))]
         return tuple(map(sum, zip(*ended, strict=True))) if ended else (0, 0.0, 0)
 
     def _ended(self) -> tuple[int, float, int]:
@@ -180,7 +180,7 @@ def serve(cluster: dict[str, list[str]], job: str, index: int) -> None:
     """A parameter server or its worker: does what the chief says, and ends when the chief has gone."""
     tf.distribute.Server(tf.train.ClusterSpec(cluster), job_name=job, task_index=index)
     print(f"{job} {index} serves", flush=True)
-    host, _, port = cluster["chief"][0].rpartition(":")
+    host, _unused, port = cluster["chief"][0].rpartition(":")
     was_there, missed = False, 0
     while missed < 3:
         time.sleep(1)

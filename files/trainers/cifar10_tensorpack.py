@@ -86,7 +86,7 @@ def block(values: tf.Tensor, width: int) -> tf.Tensor:
 
 def normalised(name: str, values: tf.Tensor) -> tf.Tensor:
     """By groups, not batches: there are no statistics that ranks would have to agree on."""
-    _, rows, columns, width = values.shape
+    _unused, rows, columns, width = values.shape
     grouped = tf.reshape(values, (-1, rows, columns, 8, width // 8))
     mean, variance = tf.nn.moments(grouped, (1, 2, 4), keepdims=True)
     even = tf.reshape((grouped - mean) * tf.math.rsqrt(variance + 1e-5), (-1, rows, columns, width))
@@ -148,10 +148,10 @@ class Watch(Callback):
     def _before_epoch(self) -> None:
         self.metrics.begin_epoch()
 
-    def _before_run(self, _):
+    def _before_run(self, _unused):
         return self.told
 
-    def _after_run(self, _, values) -> None:
+    def _after_run(self, _unused, values) -> None:
         loss, right = values.results
         self.metrics.add(self.asked.batch_size, float(loss), int(right))
 

@@ -57,7 +57,7 @@ def _bytes_field(field: int, value: bytes) -> bytes:
 
 
 def _crc_of_byte(byte: int) -> int:
-    for _ in range(8):
+    for _unused in range(8):
         byte = byte >> 1 ^ (0x82F63B78 if byte & 1 else 0)
     return byte
 

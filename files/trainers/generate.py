@@ -39,8 +39,8 @@ def _pattern(side: int, planes: int, chance: random.Random) -> list[bytes]:
     """Squares of four pixels, each of one brightness."""
     squares = (side + 3) // 4
     found = []
-    for _ in range(planes):
-        rows = [bytes(chance.randrange(SIGNAL + 1) for _ in range(squares)) for _ in range(squares)]
+    for _unused in range(planes):
+        rows = [bytes(chance.randrange(SIGNAL + 1) for _unused in range(squares)) for _unused in range(squares)]
         wide = [bytes(row[column // 4] for column in range(side)) for row in rows]
         found.append(b"".join(wide[row // 4] for row in range(side)))
     return found
@@ -72,8 +72,8 @@ def mnist(folder: Path, train: list[tuple[int, bytes]], test: list[tuple[int, by
     """Images and classes in files of their own, each with a head that says how many there are."""
     for name, samples in (("train", train), ("t10k", test)):
         head = struct.pack(">iiii", 2051, len(samples), 28, 28)
-        write(folder / f"{name}-images-idx3-ubyte", [head, *(pixels for _, pixels in samples)])
-        labels = bytes(label for label, _ in samples)
+        write(folder / f"{name}-images-idx3-ubyte", [head, *(pixels for _unused, pixels in samples)])
+        labels = bytes(label for label, _unused in samples)
         write(folder / f"{name}-labels-idx1-ubyte", [struct.pack(">ii", 2049, len(samples)), labels])
 
 

@@ -108,7 +108,7 @@ def tried(rank: int, world: int, exchange: Exchange) -> dict:
     right = bool(np.all(exchange(mine) == due))
     times = []
     deadline = time.monotonic() + SECONDS
-    for _ in range(50):
+    for _unused in range(50):
         started = time.monotonic()
         exchange(mine)
         times.append(time.monotonic() - started)

@@ -57,7 +57,7 @@ def bucket_of(aws: Aws, given: dict[str, Any]) -> Bucket:
         account = str(aws.call("sts", "get_caller_identity")["Account"])
         name = Names(given["cluster"], account, given["region"]).bucket
         return Bucket(aws, name, f"data/{given['data']}", account)
-    name, _, prefix = given["bucket"].removeprefix("s3://").strip("/").partition("/")
+    name, _unused, prefix = given["bucket"].removeprefix("s3://").strip("/").partition("/")
     if not given["bucket"].startswith("s3://") or not name:
         raise Unstageable(f"bucket is {given['bucket']}: give s3://bucket or s3://bucket/prefix.")
     return Bucket(aws, name, f"{prefix}/{given['data']}".strip("/"))

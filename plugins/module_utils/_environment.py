@@ -114,7 +114,7 @@ def install(wanted: Wanted, extra: str = "", extra_wheel: str = "") -> dict[str,
 
 def has(said: Mapping[str, Any], extra: str) -> bool:
     """Whether an environment has this, or nothing was asked for."""
-    name, _, version = extra.partition("==")
+    name, _unused, version = extra.partition("==")
     return not extra or said.get("versions", {}).get(name) == version
 
 
@@ -181,7 +181,7 @@ def _fresh(wanted: Wanted) -> dict[str, Any]:
 
 
 def no_python(wanted: Wanted) -> str:
-    _, name = system()
+    _unused, name = system()
     first, last = wanted.pythons[0], wanted.pythons[-1]
     return (
         f"{wanted.framework} needs Python {first}{f' to {last}' if last != first else ''}, and {name} here has none of "

@@ -9,8 +9,8 @@ module: arguments
 short_description: Check what train.yml and its like were given
 version_added: 1.0.0
 description:
-  - Takes the variables that a playbook of training runs knows (and the settings of the cluster with them), gives each its
-    type, and fails with a sentence for each that is wrong, all of them at once.
+  - Takes the variables that a playbook of training runs knows (and the settings of the cluster with them), gives each
+    its type, and fails with a sentence for each that is wrong, all of them at once.
   - Names on the command line that the playbook does not know are refused, and so are words that the command line lost.
   - Nothing is asked of AWS or of the cluster.
   - The arguments are listed in the collection's F(docs/training.md).

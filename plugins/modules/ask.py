@@ -49,7 +49,8 @@ EXAMPLES = r"""
 RETURN = r"""
 answer:
   description:
-    - What the program printed, a JSON object; or C(said), if it was words for people. Empty for what writes in check mode.
+    - What the program printed, a JSON object; or C(said), if it was words for people. Empty for what writes in check
+      mode.
   returned: success
   type: dict
 """

@@ -43,7 +43,8 @@ EXAMPLES = r"""
 
 RETURN = r"""
 end:
-  description: How the run has ended, as its last event tells. Its state is V(finished), V(failed), V(stopped) or V(lost).
+  description:
+    - How the run has ended, as its last event tells. Its state is V(finished), V(failed), V(stopped) or V(lost).
   returned: when the run has ended
   type: dict
   sample: {"state": "failed", "exit_code": 7, "sentence": "run lenet-1 ended with 7 (deeplearning-worker2, rank 1)"}

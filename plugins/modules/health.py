@@ -9,8 +9,8 @@ module: health
 short_description: Say how well a cluster is
 version_added: 1.0.0
 description:
-  - Makes one verdict of what each node has said of itself (C(deeplearning health check)), shows it as a table, writes it
-    to a file as JSON, and fails if any check does. Every failing check says what to do.
+  - Makes one verdict of what each node has said of itself (C(deeplearning health check)), shows it as a table, writes
+    it to a file as JSON, and fails if any check does. Every failing check says what to do.
 options:
   cluster:
     description: The cluster's name.

@@ -102,8 +102,8 @@ class Plot:
 
     def shapes(self) -> list[Shape]:
         points = [point for series in self.series for point in series.points]
-        columns = list(self.marks) or ticks(0, max((x for x, _ in points), default=1))
-        rows = ticks(0, max((y for _, y in points), default=1))
+        columns = list(self.marks) or ticks(0, max((x for x, _unused in points), default=1))
+        rows = ticks(0, max((y for _unused, y in points), default=1))
         right, top = max(columns[-1], 1e-9), max(rows[-1], 1e-9)
 
         def placed(x: float, y: float) -> Point:

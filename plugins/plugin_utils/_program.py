@@ -99,7 +99,8 @@ def _process(words: Sequence[str], host: str, stdin: IO[bytes] | int) -> Iterato
 
 def _lines(process: subprocess.Popen[bytes], stderr: IO[bytes], host: str) -> Iterator[str]:
     """Until it ends; raises Trouble if it did not end well."""
-    assert process.stdout is not None
+    if process.stdout is None:
+        raise ValueError("the process was started without a pipe for its output")
     parent, rest = os.getppid(), b""
     with selectors.DefaultSelector() as selector:
         selector.register(process.stdout, selectors.EVENT_READ)

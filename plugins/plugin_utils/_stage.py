@@ -13,17 +13,21 @@ import http.client
 import json
 import shutil
 import urllib.error
-import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import boto3.exceptions
+from ansible.module_utils.urls import open_url
 from ansible_collections.deeplearning.aws.plugins.module_utils._aws import Aws, AwsProblem, problem
 from ansible_collections.deeplearning.aws.plugins.plugin_utils._stage_sets import Part, Set, Unstageable, set_of
-from boto3.s3.transfer import TransferConfig
-from botocore.exceptions import BotoCoreError
+
+try:
+    from boto3.exceptions import S3UploadFailedError
+    from boto3.s3.transfer import TransferConfig
+    from botocore.exceptions import BotoCoreError
+except ImportError:
+    pass  # _aws.py says so
 
 CHUNK = 1 << 20
 ATTEMPTS = 5
@@ -91,7 +95,7 @@ class Bucket:
                 Config=TransferConfig(multipart_chunksize=64 << 20, max_concurrency=8),
                 Callback=told,
             )
-        except boto3.exceptions.S3UploadFailedError as error:
+        except S3UploadFailedError as error:
             raise Unstageable(f"{file.name} could not be sent: {error}.") from None
         except BotoCoreError as error:
             raise problem(error, "s3", "PutObject") from error
@@ -135,7 +139,7 @@ def stage(bucket: Bucket, name: str, source: Path | None, folder: Path, tell: Te
     if manifest != before:
         bucket.put_manifest(manifest)
         changed = True
-    unpublished = [part.name for part, _, _ in parts if not part.digest and part.name not in recorded]
+    unpublished = [part.name for part, *_rest in parts if not part.digest and part.name not in recorded]
     return {"changed": changed, "source": bucket.url, "version": manifest["version"], "unpublished": unpublished}
 
 
@@ -216,8 +220,7 @@ def _unfetched(part: Part, why: str) -> str:
 
 def _fetch(part: Part, coming: Path, tell: Tell) -> None:
     have = coming.stat().st_size if coming.exists() else 0
-    asked = urllib.request.Request(part.url, headers={"Range": f"bytes={have}-"} if have else {})
-    with urllib.request.urlopen(asked, timeout=60) as answer:
+    with open_url(part.url, headers={"Range": f"bytes={have}-"} if have else {}, timeout=60) as answer:
         if answer.status != 206:
             have = 0
         total = have + int(answer.headers.get("Content-Length") or 0)

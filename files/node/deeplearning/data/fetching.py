@@ -103,7 +103,7 @@ def fetch_s3(aws: Any, bucket: str, prefix: str, folder: Path, progress: Progres
 
     aws.client("s3")
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        for _ in pool.map(fetch, left):
+        for _unused in pool.map(fetch, left):
             pass
 
 
@@ -131,7 +131,7 @@ def _fetch_object(aws: Any, bucket: str, listed: dict[str, Any], file: Path, pro
 
 
 def copy_folder(source: Path, folder: Path, progress: Progress) -> None:
-    files = [file for file in _files(source)]
+    files = list(_files(source))
     left = []
     for file in files:
         there, size = folder / file.relative_to(source), file.stat().st_size
@@ -148,7 +148,7 @@ def copy_folder(source: Path, folder: Path, progress: Progress) -> None:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    for place, _, names in os.walk(folder):
+    for place, _unused, names in os.walk(folder):
         yield from (Path(place, name) for name in names)
 
 

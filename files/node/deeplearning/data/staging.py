@@ -180,7 +180,7 @@ def _stage(wanted: Wanted, place: Place, progress: Progress) -> None:
     elif wanted.data in SETS:
         _named(wanted, place, progress)
     elif wanted.data.startswith("s3://"):
-        bucket, _, prefix = wanted.data[5:].partition("/")
+        bucket, _unused, prefix = wanted.data[5:].partition("/")
         fetch_s3(_aws(), bucket, prefix, partial, progress)
     else:
         copy_folder(Path(wanted.data), partial, progress)
@@ -232,7 +232,7 @@ def _address(wanted: Wanted, part: Part) -> str:
 
 def _fetch(address: str, file: Path, progress: Progress) -> None:
     if address.startswith("s3://"):
-        bucket, _, key = address[5:].partition("/")
+        bucket, _unused, key = address[5:].partition("/")
         folder = file.with_name(f"{file.name}.object")
         folder.mkdir(exist_ok=True)
         fetch_s3(_aws(), bucket, key, folder, progress)

@@ -116,7 +116,7 @@ class Attempt:
                 assert pipe is not None
                 selector.register(pipe, selectors.EVENT_READ)
             while selector.get_map():
-                for key, _ in selector.select(TICK):
+                for key, _unused in selector.select(TICK):
                     data = os.read(key.fd, 65536)
                     if key.fileobj is child.stdout:
                         for rank, message in sorter.feed(data, last=not data):

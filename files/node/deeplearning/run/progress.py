@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import json
+import math
 import os
 from typing import Any
 
@@ -98,4 +99,4 @@ def _numbers(records: list[dict[str, Any]], key: str) -> list[float]:
 
 
 def _number(value: Any) -> float | None:
-    return value if isinstance(value, (int, float)) and not isinstance(value, bool) and value == value else None
+    return value if isinstance(value, (int, float)) and not isinstance(value, bool) and not math.isnan(value) else None

@@ -19,7 +19,7 @@ TAIL = 30
 class Record:
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
-        self._numbered = sum(1 for _ in folder.events())
+        self._numbered = sum(1 for _unused in folder.events())
         self._complained = False
         self._reason = ""
         self.state: dict[str, Any] = folder.state() or {

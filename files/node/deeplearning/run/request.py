@@ -23,7 +23,7 @@ def an_argument(value: Any) -> None:
 
 
 def count(value: Any) -> None:
-    if type(value) is not int or value < 1:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise Wrong("a whole number, 1 or more")
 
 

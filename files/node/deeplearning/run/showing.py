@@ -80,8 +80,9 @@ def shown(folder: Folder) -> str:
         values = [one[key] for key in ("node", "role", "rank", "pid", "state", "exit_code")]
         rows.append(["-" if value is None else str(value) for value in values])
     run, result = all_of_it["run"], all_of_it["result"]
+    reason = f", {all_of_it['reason']}" if all_of_it["reason"] else ""
     lines = [
-        f"run {folder.id}: {all_of_it['state']}{f', {reason}' if (reason := all_of_it['reason']) else ''}",
+        f"run {folder.id}: {all_of_it['state']}{reason}",
         f"{run['framework']} {run['distribution']}, {run['script']}, asked by {run['asked_by']} at {run['asked_at']}",
         f"start {all_of_it['attempt'] + 1}, {folder.path}",
     ]

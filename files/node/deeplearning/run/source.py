@@ -23,8 +23,8 @@ class Git:
 
 def git_source(script: str) -> Git:
     """Of git+URL@ref:path."""
-    rest, _, path = script[len(GIT) :].rpartition(":")
-    url, _, ref = rest.rpartition("@")
+    rest, _unused, path = script[len(GIT) :].rpartition(":")
+    url, _unused, ref = rest.rpartition("@")
     if not (url and ref and path) or "/" not in url or path.startswith(("/", "..")):
         raise Refusal(
             f"script is {script}: give git+URL@REF:PATH. Example: git+https://github.com/me/models.git@v1.2:train.py"
@@ -39,7 +39,12 @@ def cloned(source: Git, into: str) -> dict[str, Any]:
 
     def git(*words: str) -> str:
         done = subprocess.run(
-            ["git", *words], env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True
+            ["git", *words],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         if done.returncode:
             said = done.stderr.strip().splitlines()

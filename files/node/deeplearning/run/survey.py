@@ -60,7 +60,9 @@ def _asked(member: Member, wanted: Wanted, here: bool, seconds: float) -> Found:
     question.append(str(wanted.ports))
     words = question if here else [*SSH, member.alias, shlex.join(question)]
     try:
-        done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=seconds)
+        done = subprocess.run(
+            words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=seconds, check=False
+        )
     except subprocess.TimeoutExpired:
         return Found(member, problem=f"{member.alias} does not answer within {seconds:g} s.")
     if done.returncode:
@@ -103,7 +105,7 @@ def left_from_before(run_id: str) -> None:
     """What an earlier start left on this node while it was out of reach is ended before the next one."""
     from deeplearning.run.units import working_ones
 
-    subprocess.run(as_root("systemctl", "stop", working_ones(run_id)), stderr=subprocess.DEVNULL)
+    subprocess.run(as_root("systemctl", "stop", working_ones(run_id)), stderr=subprocess.DEVNULL, check=False)
 
 
 def problem(folder: str, python: str, interface: str, address: str) -> str:
@@ -123,7 +125,7 @@ def boot_id() -> str:
 
 def count_gpus() -> int:
     try:
-        done = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=8)
+        done = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=8, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return 0
     return sum(line.startswith("GPU ") for line in done.stdout.splitlines())
@@ -132,7 +134,7 @@ def count_gpus() -> int:
 def interface_of(address: str) -> str:
     """The interface that has this address; empty if none has it."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        for _, name in socket.if_nameindex():
+        for _unused, name in socket.if_nameindex():
             try:
                 answer = fcntl.ioctl(probe, _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
             except OSError:
@@ -176,7 +178,9 @@ def still_there(nodes: Sequence[tuple[str, str, bool]], run_id: str, seconds: fl
         script = f"cat /proc/sys/kernel/random/boot_id; {end} 2>/dev/null; true"
         words = ["/bin/sh", "-c", script] if here else [*SSH, name, script]
         try:
-            done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=seconds)
+            done = subprocess.run(
+                words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=seconds, check=False
+            )
         except subprocess.TimeoutExpired:
             return f"it does not answer within {seconds:g} s"
         if done.returncode:
@@ -188,4 +192,4 @@ def still_there(nodes: Sequence[tuple[str, str, bool]], run_id: str, seconds: fl
         return {}
     with ThreadPoolExecutor(len(nodes)) as pool:
         answers = list(pool.map(look, nodes))
-    return {name: why for (name, _, _), why in zip(nodes, answers) if why}
+    return {name: why for (name, *_rest), why in zip(nodes, answers) if why}

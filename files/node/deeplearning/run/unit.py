@@ -145,7 +145,7 @@ class Unit:
         self.record.event("end", **{key: result[key] for key in keys})
 
     def _keep(self, result: dict[str, Any]) -> None:
-        for _ in range(RESULT_TRIES):
+        for _unused in range(RESULT_TRIES):
             try:
                 self.folder.write("result.json", result)
                 return

@@ -26,7 +26,11 @@ def working_ones(run_id: str) -> str:
 
 def is_active(run_id: str) -> bool:
     done = subprocess.run(
-        ["systemctl", "is-active", watching(run_id)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        ["systemctl", "is-active", watching(run_id)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        check=False,
     )
     return done.stdout.strip() in ("active", "activating", "deactivating", "reloading")
 
@@ -36,7 +40,7 @@ def may_go_on(run_id: str) -> bool:
     if is_active(run_id):
         return True
     words = ["systemctl", "show", "--value", "--property=ExecMainExitTimestampMonotonic", RECOVERING]
-    return subprocess.run(words, stdout=subprocess.PIPE, text=True).stdout.strip() == "0"
+    return subprocess.run(words, stdout=subprocess.PIPE, text=True, check=False).stdout.strip() == "0"
 
 
 def active_runs() -> list[str]:
@@ -45,6 +49,7 @@ def active_runs() -> list[str]:
         ["systemctl", "list-units", "--plain", "--no-legend", "--all", "deeplearning-run@*"],
         stdout=subprocess.PIPE,
         text=True,
+        check=False,
     )
     lines = [line.split() for line in done.stdout.splitlines()]
     going = [words[0] for words in lines if len(words) > 2 and words[2] in ("active", "activating", "deactivating")]
@@ -52,12 +57,16 @@ def active_runs() -> list[str]:
 
 
 def start(run_id: str) -> None:
-    done = subprocess.run(as_root("systemctl", "start", watching(run_id)), stderr=subprocess.PIPE, text=True)
+    done = subprocess.run(
+        as_root("systemctl", "start", watching(run_id)), stderr=subprocess.PIPE, text=True, check=False
+    )
     if done.returncode:
         raise Refusal(f"systemd did not start {watching(run_id)}: {done.stderr.strip()}")
 
 
 def stop(run_id: str) -> None:
-    done = subprocess.run(as_root("systemctl", "stop", watching(run_id)), stderr=subprocess.PIPE, text=True)
+    done = subprocess.run(
+        as_root("systemctl", "stop", watching(run_id)), stderr=subprocess.PIPE, text=True, check=False
+    )
     if done.returncode:
         raise Refusal(f"systemd did not stop {watching(run_id)}: {done.stderr.strip()}")

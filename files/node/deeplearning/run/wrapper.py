@@ -122,7 +122,7 @@ class Child:
         """Its exit code, as a shell would say it; all that it printed has been told by then."""
         ended_at = None
         while True:
-            ready, _, _ = select.select([self._output], [], [], QUIET)
+            ready, _unused, _unused = select.select([self._output], [], [], QUIET)
             if ready:
                 data = os.read(self._output, 65536)
                 if not data:

@@ -63,7 +63,7 @@ class Source:
             from deeplearning.aws import Aws
 
             self._aws = Aws(region)
-            self._bucket, _, self._prefix = self.place[5:].partition("/")
+            self._bucket, _unused, self._prefix = self.place[5:].partition("/")
 
     def manifest(self) -> dict[str, Any]:
         try:
