@@ -253,7 +253,10 @@ def test_machines_are_replaced_while_others_read_and_an_old_master_does_not_publ
     looks, wrong = wait_for(lambda: cluster.says(reader_node, "cat /tmp/looked").split(), 30, "the reader ends")
     assert int(looks) > 100 and int(wrong) == 0, (looks, wrong)
 
-    # The old master wakes up, and finds that it is none.
+    # The old master wakes up, and finds that it is none. Its address is its successor's: without one it could ask nobody.
+    ec2 = cluster.cloud.client("ec2")
+    address = ec2.allocate_address(Domain="vpc")["AllocationId"]
+    association = ec2.associate_address(InstanceId=old[1], AllocationId=address)["AssociationId"]
     assert localcloud("fault", "thaw", old[1]).returncode == 0
     published = f"/efs/.deeplearning/{cluster.name}/members.json"
     content = cluster.says(MASTER, f"cat {published}")
@@ -265,7 +268,9 @@ def test_machines_are_replaced_while_others_read_and_an_old_master_does_not_publ
 
     wait_for(refused, 120, "the old master finds that it is none")
     assert cluster.says(MASTER, f"cat {published}") == content
-    cluster.cloud.client("ec2").terminate_instances(InstanceIds=[old[1]])
+    ec2.disassociate_address(AssociationId=association)
+    ec2.release_address(AllocationId=address)
+    ec2.terminate_instances(InstanceIds=[old[1]])
 
 
 def test_a_member_that_cannot_be_reached_is_named_and_the_others_go_on(cluster: Cluster) -> None:
