@@ -61,7 +61,7 @@ def _read(reading: int, seconds: float) -> str | None:
     deadline = time.monotonic() + seconds
     parts: list[bytes] = []
     while True:
-        ready, _, _ = select.select([reading], [], [], max(0.0, deadline - time.monotonic()))
+        ready, *_rest = select.select([reading], [], [], max(0.0, deadline - time.monotonic()))
         if not ready:
             return None
         part = os.read(reading, 65536)

@@ -36,7 +36,7 @@ def ssh_failures(ssh: Sequence[str], aliases: Sequence[str]) -> dict[str, str]:
     def last_word(alias: str) -> str:
         try:
             done = subprocess.run(
-                [*ssh, alias, "true"], capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=40
+                [*ssh, alias, "true"], capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=40, check=False
             )
         except subprocess.TimeoutExpired:
             return "no answer"

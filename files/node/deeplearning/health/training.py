@@ -57,7 +57,9 @@ def _all_reduce(folder: Path, run_id: str, members: Members) -> Check:
 
 
 def _run(words: list[str], given: str = "") -> subprocess.CompletedProcess[str]:
-    return subprocess.run(["deeplearning", "run", *words], input=given, capture_output=True, text=True, timeout=SECONDS)
+    return subprocess.run(
+        ["deeplearning", "run", *words], input=given, capture_output=True, text=True, timeout=SECONDS, check=False
+    )
 
 
 def _last(done: subprocess.CompletedProcess[str]) -> str:
