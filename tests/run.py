@@ -143,9 +143,9 @@ LAYERS = {
     layer.name: layer
     for layer in (
         Layer("lint", 2, lint),
-        Layer("sanity", 3, sanity),
+        Layer("sanity", 1, sanity),
         Layer("unit", 3, pytest("tests/unit", "localcloud/tests/unit")),
-        Layer("integration", 24, pytest("localcloud/tests/integration", "tests/integration"), root=True),
+        Layer("integration", 26, pytest("localcloud/tests/integration", "tests/integration"), root=True),
         Layer("molecule", 6, molecule, root=True),
     )
 }
