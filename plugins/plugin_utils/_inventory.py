@@ -103,10 +103,11 @@ def hosts(clusters: Sequence[Cluster], ways: Mapping[str, Way]) -> Iterator[Host
         way = ways[cluster.name]
         jump = _jump(cluster.master, way) if cluster.master and way.connection == JUMP else ""
         for place in cluster.places:
-            yield _host(cluster.name, place, len(clusters) > 1, way, jump)
+            through = str(cluster.master["id"]) if jump and cluster.master and place.role != MASTER else ""
+            yield _host(cluster.name, place, len(clusters) > 1, way, jump, through)
 
 
-def _host(cluster: str, place: Place, several: bool, way: Way, jump: str) -> Host:
+def _host(cluster: str, place: Place, several: bool, way: Way, jump: str, through: str) -> Host:
     record = place.record
     name = place.name
     groups = [*_groups(place), f"zone_{sanitized(record['zone'])}", f"type_{sanitized(record['type'])}"]
@@ -117,8 +118,8 @@ def _host(cluster: str, place: Place, several: bool, way: Way, jump: str) -> Hos
     variables = {
         "ansible_host": outside or record["private_address"],
         # Two clusters may have the same addresses, and a new machine that of an old one: their connections are not
-        # each other's.
-        "ansible_control_path": f"%(directory)s/{record['id']}-%%r",
+        # each other's. One that leads through a master which was replaced leads nowhere. (Paths of sockets are short.)
+        "ansible_control_path": "-".join(filter(None, [f"%(directory)s/{record['id']}", through[-8:], "%%r"])),
         f"{PREFIX}cluster": cluster,
         f"{PREFIX}rank": place.rank,
         f"{PREFIX}role": place.role,

@@ -134,7 +134,7 @@ def test_variables(answer: Any, read: Any) -> None:
     assert {
         key: str(value) for key, value in inventory.hosts["deeplearning-worker2"].vars.items() if key[0] != "i"
     } == {
-        "ansible_control_path": "%(directory)s/i-00000000000000002-%%r",
+        "ansible_control_path": "%(directory)s/i-00000000000000002-00000001-%%r",
         "ansible_host": "10.0.0.2",
         "ansible_ssh_common_args": f"{STRICT} -o ProxyJump=ubuntu@198.51.100.9",
         "ansible_user": "ubuntu",
@@ -197,6 +197,14 @@ def test_connections_of_two_machines_with_one_address_are_apart(answer: Any, rea
     inventory = read(cluster=["red", "blue"])
     paths = {inventory.hosts[name].vars["ansible_control_path"] for name in members(inventory, "cluster")}
     assert len(paths) == 2
+
+
+def test_a_connection_through_a_master_is_not_taken_when_another_is_in_its_place(answer: Any, read: Any) -> None:
+    paths = []
+    for number in (1, 3):
+        answer(instance(number, "red-master"), instance(2, rank="2"))
+        paths.append(read().hosts["deeplearning-worker2"].vars["ansible_control_path"])
+    assert paths[0] != paths[1]
 
 
 @pytest.mark.parametrize(("tag", "gpus"), [("8", 8), ("0", 0), ("", None), ("many", None), ("-1", None), (EVIL, None)])
