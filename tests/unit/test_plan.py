@@ -229,7 +229,7 @@ def network_of(aws: Account, zones: tuple[str, str] = ("us-east-1b", "us-east-1b
     ec2.attach_internet_gateway(VpcId=vpc, InternetGatewayId=gateway)
     address = ec2.allocate_address(Domain="vpc")["AllocationId"]
     nat = ec2.create_nat_gateway(SubnetId=subnets[0], AllocationId=address)["NatGateway"]["NatGatewayId"]
-    aws.cloud.clock.advance(300)
+    aws.cloud.clock.advance(100)
     for subnet, way in zip(subnets, ({"GatewayId": gateway}, {"NatGatewayId": nat}), strict=True):
         table = ec2.create_route_table(VpcId=vpc)["RouteTable"]["RouteTableId"]
         ec2.create_route(RouteTableId=table, DestinationCidrBlock="0.0.0.0/0", **way)
