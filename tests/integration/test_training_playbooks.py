@@ -85,7 +85,9 @@ def test_each_framework_and_distribution_trains_and_leaves_its_folder_complete(
     assert re.search(progress, ran.output), ran.output[-3000:]
     assert result(cluster, run)["state"] == "finished"
     left = cluster.says(MASTER, f"cd /efs/runs/{cluster.name}/{run} && ls metrics checkpoints tensorboard logs")
-    for what in ("rank0.jsonl", "epoch-0001", "events.out", "deeplearning-worker1.worker0.log"):
+    # TensorPack names its checkpoints itself.
+    checkpoint = "model-" if framework == "tensorpack" else "epoch-0001"
+    for what in ("rank0.jsonl", checkpoint, "events.out", "deeplearning-worker1.worker0.log"):
         assert what in left, (run, what, left)
 
 
