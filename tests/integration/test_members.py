@@ -27,19 +27,27 @@ VARIABLES = {
 }
 APPLIED_SECONDS = 60
 
+# What is replaced on a shared file system may be away for a moment: who renames over an open file moves it aside first.
 READER = """
-import json, os
+import json, os, time
 looks, wrong = 0, []
+def published():
+    for _ in range(20):
+        try:
+            return open("/efs/.deeplearning/%s/members.json").read()
+        except FileNotFoundError:
+            time.sleep(0.05)
+    return ""
 while not os.path.exists("/tmp/enough"):
     looks += 1
     try:
         workers = open("/opt/deeplearning/workers").read()
         hosts = open("/etc/hosts").read()
-        published = json.load(open("/efs/.deeplearning/%s/members.json"))
+        listed = json.loads(published())
         names = workers.splitlines()
         assert workers.endswith("\\n") and names == sorted(names) and names[0] == "deeplearning-worker1", workers
         assert hosts.endswith("\\n") and "localhost" in hosts and "deeplearning-master" in hosts, hosts
-        assert published["members"] and published["signature"], published
+        assert listed["members"] and listed["signature"], listed
     except Exception as error:
         wrong.append(repr(error))
 print(json.dumps([looks, wrong]))

@@ -324,19 +324,33 @@ def test_a_list_beside_the_mount_is_nobodys(worker: Node) -> None:
         worker.apply()
 
 
-def test_a_file_that_was_replaced_while_it_was_opened_is_opened_again(
-    worker: Node, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("says", [errno.ESTALE, errno.ENOENT])
+def test_a_file_that_is_being_replaced_is_opened_again(
+    worker: Node, monkeypatch: pytest.MonkeyPatch, says: int
 ) -> None:
-    stale = [OSError(errno.ESTALE, "Stale file handle")]
+    once = [OSError(says, os.strerror(says))]
     really = os.open
 
-    def open_once_stale(path: str, *given: Any, **named: Any) -> int:
-        if path.endswith("/demo/members.json") and stale:
-            raise stale.pop()
+    def open_being_replaced(path: str, *given: Any, **named: Any) -> int:
+        if path.endswith("/demo/members.json") and once:
+            raise once.pop()
         return really(path, *given, **named)
 
-    monkeypatch.setattr(os, "open", open_once_stale)
+    monkeypatch.setattr(os, "open", open_being_replaced)
     assert worker.apply() == Outcome(1, True, listed=True)
+
+
+def test_a_file_that_stays_stale_is_no_traceback(worker: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    really = os.open
+
+    def open_stale(path: str, *given: Any, **named: Any) -> int:
+        if path.endswith("/demo/members.json"):
+            raise OSError(errno.ESTALE, "Stale file handle")
+        return really(path, *given, **named)
+
+    monkeypatch.setattr(os, "open", open_stale)
+    with pytest.raises(Refusal, match=r"cannot be read \(Stale file handle\)"):
+        worker.apply()
 
 
 # Who is asked
