@@ -10,6 +10,7 @@ import shlex
 import socket
 import subprocess
 import time
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ansible.plugins.action import ActionBase
@@ -35,14 +36,30 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         if not given["open"] or self._task.check_mode:
             Display().display(f"\nOpen a tunnel and leave it open, then look at {address}\n  {line}\n")
             return {"changed": False, "command": line, "url": address}
-        Display().display(f"\nThe tunnel is open: look at {address}. Ctrl-C closes it.\n")
-        parent = os.getppid()
-        with subprocess.Popen(words, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as tunnel:
-            while tunnel.poll() is None and os.getppid() == parent:
-                time.sleep(0.5)
-            tunnel.terminate()
-            said = tunnel.communicate()[1].strip().splitlines()
-        return {"failed": True, "msg": f"The tunnel has ended: {(said or ['ssh said nothing'])[-1]}", "command": line}
+        said = held(
+            words, here, lambda: Display().display(f"\nThe tunnel is open: look at {address}. Ctrl-C closes it.\n")
+        )
+        return {"failed": True, "msg": f"The tunnel has ended: {said}", "command": line}
+
+
+def held(words: Sequence[str], port: int, opened: Callable[[], object]) -> str:
+    """Until it ends, or Ansible has gone: workers have a session of their own and would outlive a closed terminal.
+
+    Returns what ssh said last."""
+    parent, told = os.getppid(), False
+    with subprocess.Popen(words, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as tunnel:
+        while tunnel.poll() is None and os.getppid() == parent:
+            if not told and _answers(port):
+                told = True
+                opened()
+            time.sleep(0.3)
+        tunnel.terminate()
+        return (tunnel.communicate()[1].strip().splitlines() or ["ssh said nothing"])[-1]
+
+
+def _answers(port: int) -> bool:
+    with socket.socket() as tried:
+        return tried.connect_ex(("127.0.0.1", port)) == 0
 
 
 def _free_port(first: int) -> int:
