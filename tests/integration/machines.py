@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -92,8 +92,28 @@ class Cluster:
 
     def play(self, *words: str, **extra: Any) -> Played:
         """A playbook, as a person runs it."""
+        return self.run(*self._playbook(words, extra))
+
+    @contextmanager
+    def playing(self, *words: str, **extra: Any) -> Iterator[subprocess.Popen[str]]:
+        """A playbook, while it runs. It does not outlive this."""
+        with subprocess.Popen(
+            self._playbook(words, extra),
+            cwd=self.cloud.folder,
+            env=self._environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        ) as playing:
+            try:
+                yield playing
+            finally:
+                playing.terminate()
+
+    def _playbook(self, words: Sequence[str], extra: dict[str, Any]) -> list[str | Path]:
         path = [BIN / "ansible-playbook", ROOT / words[0], *words[1:]]
-        return self.run(*path, "-e", f"@{ROOT}/localcloud/demo.yml", "-e", json.dumps(self._extra | extra))
+        return [*path, "-e", f"@{ROOT}/localcloud/demo.yml", "-e", json.dumps(self._extra | extra)]
 
     def ask(self, host: str, module: str, **arguments: Any) -> Played:
         """A module, run on one of the machines."""
