@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from typing import TypeVar
 
 from deeplearning import Refusal
+
+T = TypeVar("T")
+BEING_REPLACED = (errno.ENOENT, errno.ESTALE)
+"""What a shared file system may say for a moment while a file is replaced: who replaces it moves an open one aside."""
+MORE_LOOKS = 3
+BETWEEN_LOOKS = 0.05
 
 BEGIN = "# BEGIN deeplearning (written by `deeplearning members apply`)\n"
 END = "# END deeplearning\n"
@@ -20,6 +28,18 @@ def text_of(path: str) -> str | None:
             return file.read()
     except FileNotFoundError:
         return None
+
+
+def settled(look: Callable[[], T]) -> T:
+    """Of a file that is replaced now and then: it is looked for again before it counts as missing."""
+    for _unused in range(MORE_LOOKS):
+        try:
+            return look()
+        except OSError as error:
+            if error.errno not in BEING_REPLACED:
+                raise
+        time.sleep(BETWEEN_LOOKS)
+    return look()
 
 
 def put(path: str, text: str, mode: int = 0o644) -> bool:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import errno
+import functools
 import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from deeplearning import Refusal
+from deeplearning import Refusal, files
 from deeplearning.config import Config
 from deeplearning.members.reading import Member, Members
 from deeplearning.run import attempt as attempts
@@ -213,6 +216,39 @@ def test_a_state_is_told_once_and_again_with_another_reason(run: Folder) -> None
     assert [(event["n"], event["reason"]) for event in run.events()] == [(1, ""), (2, "busy"), (3, "unsettled")]
     assert [event["n"] for event in run.events(after=2)] == [3]
     assert (run.read("state.json") or {})["state"] == "waiting"
+
+
+@pytest.fixture
+def replacing(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    """How often a file is still said to be away, by its name: by turns not there and stale."""
+    left: dict[str, int] = {}
+
+    def away(really: Any, path: Any, *given: Any, **named: Any) -> Any:
+        name = os.path.basename(path) if isinstance(path, str) else ""
+        if left.get(name, 0) > 0:
+            left[name] -= 1
+            number = (errno.ENOENT, errno.ESTALE)[left[name] % 2]
+            raise OSError(number, os.strerror(number), path)
+        return really(path, *given, **named)
+
+    monkeypatch.setattr("builtins.open", functools.partial(away, open))
+    monkeypatch.setattr(os, "stat", functools.partial(away, os.stat))
+    monkeypatch.setattr(files, "BETWEEN_LOOKS", 0.0)
+    return left
+
+
+def test_what_is_being_replaced_is_looked_for_again(run: Folder, tmp_path: Path, replacing: dict[str, int]) -> None:
+    Record(run).enter("running")
+    config = replace(CONFIG, efs_mount=str(tmp_path))
+    replacing.update({"run.json": 2, "state.json": 2})
+    assert Record(run).state["state"] == "running" and run.run()["asked_by"] == "me"
+    replacing["run.json"] = 2
+    assert placing.existing(config, "r1").id == "r1"
+    replacing["run.json"] = 2
+    assert survey.problem(run.path, sys.executable, "lo", "127.0.0.1") == ""
+    # That there is no result yet is seen at once.
+    replacing["result.json"] = 3
+    assert run.result() is None and replacing["result.json"] == 2
 
 
 @pytest.fixture

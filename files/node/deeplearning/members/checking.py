@@ -7,18 +7,13 @@ import ipaddress
 import json
 import os
 import stat
-import time
 from collections import Counter
 from typing import Any
 
-from deeplearning import Refusal
+from deeplearning import Refusal, files
 from deeplearning.config import Config
 from deeplearning.members.reading import Members, aliases, members_of
 
-BEING_REPLACED = (errno.ENOENT, errno.ESTALE)
-"""What a shared file system may say for a moment while a file is replaced: who replaces it moves an open one aside."""
-MORE_LOOKS = 3
-BETWEEN_LOOKS = 0.05
 LONGEST = 8 * 1024 * 1024
 OWNER = 0
 
@@ -29,24 +24,13 @@ class OfAnotherCluster(Refusal):
 
 def content_of(path: str) -> bytes:
     try:
-        return _settled(path)
+        return files.settled(lambda: _content_of(path))
     except FileNotFoundError:
         raise Refusal(f"there is no member list at {path}: run `deeplearning members publish` on the master.") from None
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise Refusal(f"{path} is a link, and a member list is a file: remove it.") from None
         raise Refusal(f"{path} cannot be read ({error.strerror}): is the shared file system well?") from None
-
-
-def _settled(path: str) -> bytes:
-    for _ in range(MORE_LOOKS):
-        try:
-            return _content_of(path)
-        except OSError as error:
-            if error.errno not in BEING_REPLACED:
-                raise
-        time.sleep(BETWEEN_LOOKS)
-    return _content_of(path)
 
 
 def _content_of(path: str) -> bytes:

@@ -9,10 +9,12 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from deeplearning import Refusal
+from deeplearning import Refusal, files
 from deeplearning.config import Config
 
 SCHEMA = 1
+REPLACED = ("run.json", "environment.json", "state.json")
+"""Written again while others read them. Other files appear once."""
 
 
 def runs_root(config: Config) -> str:
@@ -30,8 +32,7 @@ class Folder:
     def read(self, name: str) -> dict[str, Any] | None:
         """None if there is no such file."""
         try:
-            with open(self.file(name), encoding="utf-8") as file:
-                record = json.load(file)
+            record = files.settled(lambda: self._loaded(name)) if name in REPLACED else self._loaded(name)
         except FileNotFoundError:
             return None
         except ValueError as error:
@@ -39,6 +40,10 @@ class Folder:
         if not isinstance(record, dict) or record.get("schema") != SCHEMA:
             raise Refusal(f"{self.file(name)} was written by another version: it has not schema {SCHEMA}.")
         return record
+
+    def _loaded(self, name: str) -> Any:
+        with open(self.file(name), encoding="utf-8") as file:
+            return json.load(file)
 
     def write(self, name: str, record: dict[str, Any], mode: int = 0o644) -> None:
         """Whole or not at all, for readers on other nodes too."""
@@ -49,6 +54,13 @@ class Folder:
             file.flush()
             os.fsync(file.fileno())
         os.rename(new, self.file(name))
+
+    def is_there(self) -> bool:
+        try:
+            files.settled(lambda: os.stat(self.file("run.json")))
+        except OSError:
+            return False
+        return True
 
     def run(self) -> dict[str, Any]:
         record = self.read("run.json")
@@ -88,7 +100,7 @@ class Folder:
 
 def existing(config: Config, run_id: str) -> Folder:
     folder = Folder(f"{runs_root(config)}/{run_id}")
-    if "/" in run_id or not os.path.exists(folder.file("run.json")):
+    if "/" in run_id or not folder.is_there():
         known = ", ".join(each.id for each in all_runs(config)[-5:])
         raise Refusal(f"There is no run {run_id}. {f'The latest are {known}.' if known else 'There is none at all.'}")
     return folder
@@ -101,7 +113,7 @@ def all_runs(config: Config) -> list[Folder]:
         folders = [Folder(f"{root}/{name}") for name in os.listdir(root) if not name.startswith(".")]
     except FileNotFoundError:
         return []
-    there = [folder for folder in folders if os.path.exists(folder.file("run.json"))]
+    there = [folder for folder in folders if folder.is_there()]
     return sorted(there, key=lambda folder: (folder.run()["asked_at"], folder.id))
 
 

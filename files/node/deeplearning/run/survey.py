@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from deeplearning.members.reading import Member
+from deeplearning.run.folder import Folder
 from deeplearning.run.identity import as_root
 from deeplearning.run.plan import Node
 
@@ -109,7 +110,7 @@ def left_from_before(run_id: str) -> None:
 
 
 def problem(folder: str, python: str, interface: str, address: str) -> str:
-    if not os.path.exists(f"{folder}/run.json"):
+    if not Folder(folder).is_there():
         return f"{folder} is not to be seen there: is EFS mounted?"
     if not os.access(python, os.X_OK):
         return f"{python} is not there: install the framework on all members, or give python a path that all have."
