@@ -104,3 +104,15 @@ def test_only_what_was_written_since_the_start_counts_and_half_a_line_waits(tmp_
         more.write(json.dumps(metric(step=3))[9:] + "\nnonsense\n")
     news = progress.news() or {}
     assert (news["step"], news["val_accuracy"]) == (3, 0.75)
+
+
+def test_a_trainer_that_leaves_out_what_it_does_again_is_heard_at_once(tmp_path: Path) -> None:
+    (tmp_path / "metrics").mkdir()
+    file = tmp_path / "metrics" / "rank0.jsonl"
+    file.write_text("".join(json.dumps(metric(step=step)) + "\n" for step in range(1, 20)))
+    progress = Progress(str(tmp_path))
+    file.write_text(json.dumps(metric(step=10)) + "\n")
+    assert (progress.news() or {})["step"] == 10
+    with file.open("a") as more:
+        more.write(json.dumps(metric(step=11)) + "\n")
+    assert (progress.news() or {})["step"] == 11

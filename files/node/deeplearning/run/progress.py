@@ -41,6 +41,9 @@ class Progress:
     def _look(self, path: str) -> None:
         try:
             with open(path, "rb") as file:
+                if os.fstat(file.fileno()).st_size < self._read.get(path, 0):
+                    # A trainer has begun by leaving out what it does again.
+                    self._read[path] = 0
                 file.seek(self._read.get(path, 0))
                 data = file.read()
         except OSError:
