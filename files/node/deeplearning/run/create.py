@@ -149,15 +149,19 @@ def undo(folder: Folder) -> None:
 
 
 def fill(folder: Folder, run: dict[str, Any], given: dict[str, Any]) -> None:
-    left = os.statvfs(folder.path)
-    if left.f_bavail * left.f_frsize < LEAST_ROOM:
-        raise Refusal(f"There is no room on {folder.path} for a run: {LEAST_ROOM >> 20} MiB are the least.")
+    look_for_room(folder)
     run["script"], run["code"] = code(folder, run["framework"], given)
     run["environment_file"] = folder.file("environment.json")
     folder.write("environment.json", {"environment": run.pop("environment")}, mode=0o600)
     for key in ("resume", "runs_dir"):
         run.pop(key, None)
     folder.write("run.json", run)
+
+
+def look_for_room(folder: Folder) -> None:
+    left = os.statvfs(folder.path)
+    if left.f_bavail * left.f_frsize < LEAST_ROOM:
+        raise Refusal(f"There is no room on {folder.path} for a run: {LEAST_ROOM >> 20} MiB are the least.")
 
 
 def code(folder: Folder, framework: str, given: dict[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -210,6 +214,7 @@ def resumed(given: dict[str, Any], config: Config, members: Members) -> dict[str
     run.update(cluster=config.cluster, cluster_id=config.cluster_id, asked_at=moment())
     plan = preview(run, members)
     refuse_if_busy(run, config, members)
+    look_for_room(folder)
     try:
         folder.write("environment.json", {"environment": run.pop("environment")}, mode=0o600)
         folder.write("run.json", run)

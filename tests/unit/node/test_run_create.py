@@ -1,0 +1,214 @@
+"""`run create`: a request becomes a folder, or is refused in one sentence and leaves nothing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deeplearning import Refusal
+from deeplearning.config import Config
+from deeplearning.members.reading import Member, Members
+from deeplearning.run import create, units
+from deeplearning.run.folder import Folder, existing
+
+Create = Callable[..., dict[str, Any]]
+GIT_SETTINGS = {
+    "user.name": "me",
+    "user.email": "me@example.com",
+    # Submodules by a path are refused otherwise.
+    "protocol.file.allow": "always",
+    "init.defaultBranch": "main",
+}
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Config:
+    networks = ("10.0.0.0/16",)
+    return Config(
+        "c", "sg-1", "us-east-1", "b", networks, "me", "master", "AROA", True, str(tmp_path / "efs"), "fs", None, 0
+    )
+
+
+@pytest.fixture
+def create_run(tmp_path: Path, config: Config, monkeypatch: pytest.MonkeyPatch) -> Create:
+    (tmp_path / "efs").mkdir()
+    (tmp_path / "efs/train.py").write_text("print('hello')")
+    member = Member(1, ("deeplearning-worker1",), "i-1", "10.0.0.1", "h", "t3.micro", 0, 1, (), "ready")
+    members = Members("c", "sg-1", 1, 1, "i-1", "2026-01-01T00:00:00Z", (member,))
+    monkeypatch.setattr(create, "read_applied", lambda: members)
+    monkeypatch.setattr(units, "is_active", lambda run_id: False)
+    monkeypatch.setattr(units, "active_runs", list)
+    given = {"framework": "pytorch", "python": sys.executable, "script": f"{config.efs_mount}/train.py"}
+
+    def create_run(**more: Any) -> dict[str, Any]:
+        request = {"asked_by": "me", **({} if "resume" in more else {**given, "run_id": "r1"}), **more}
+        return create.created(request, config)
+
+    return create_run
+
+
+@pytest.fixture
+def git(monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    monkeypatch.setenv("GIT_CONFIG_COUNT", str(len(GIT_SETTINGS)))
+    for number, (key, value) in enumerate(GIT_SETTINGS.items()):
+        monkeypatch.setenv(f"GIT_CONFIG_KEY_{number}", key)
+        monkeypatch.setenv(f"GIT_CONFIG_VALUE_{number}", value)
+
+    def git(*words: str | Path) -> str:
+        return subprocess.run(["git", *words], capture_output=True, text=True, check=True).stdout.strip()
+
+    return git
+
+
+def committed(git: Callable[..., str], folder: Path, name: str, text: str) -> None:
+    if not folder.exists():
+        git("init", "--quiet", folder)
+    (folder / name).parent.mkdir(exist_ok=True)
+    (folder / name).write_text(text)
+    git("-C", folder, "add", ".")
+    git("-C", folder, "commit", "--quiet", "-m", name)
+
+
+def with_checkpoint(config: Config) -> Folder:
+    folder = existing(config, "r1")
+    Path(folder.file("checkpoints/1")).touch()
+    return folder
+
+
+def runs(config: Config) -> list[str]:
+    root = Path(config.efs_mount, "runs", config.cluster)
+    return sorted(path.name for path in root.iterdir() if not path.name.startswith(".")) if root.exists() else []
+
+
+def test_a_request_becomes_a_folder_and_the_environment_is_for_its_user_alone(
+    create_run: Create, config: Config
+) -> None:
+    answer = create_run(environment={"SECRET": "s"})
+    folder = existing(config, "r1")
+    assert (answer["run_id"], answer["run_dir"]) == ("r1", folder.path)
+    assert "SECRET" not in Path(folder.file("run.json")).read_text()
+    assert os.stat(folder.file("environment.json")).st_mode & 0o777 == 0o600
+    assert {"logs", "metrics", "checkpoints", "tensorboard", "attempts"} < set(os.listdir(folder.path))
+
+
+def test_a_run_elsewhere_has_a_link_in_its_usual_place(create_run: Create, config: Config) -> None:
+    elsewhere = f"{config.efs_mount}/mine"
+    create_run(runs_dir=elsewhere)
+    assert os.path.realpath(existing(config, "r1").path) == f"{elsewhere}/r1"
+    with pytest.raises(Refusal, match="There is a run r1 already"):
+        create_run()
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"script": "/nowhere/train.py"}, "script is /nowhere/train.py, and there is no such file on the master"),
+        ({"script": "/etc/passwd"}, "neither .py nor .sh, and cannot be executed: chmod"),
+        ({"script": "train.py"}, "give an absolute path, or git"),
+        ({"python": "/nowhere/python"}, "python is /nowhere/python, and there is no such program on the master"),
+        ({"python": None, "framework": "mxnet"}, "mxnet is not installed on the master"),
+        ({"data": "nothing"}, "data is nothing, and there is no folder .*/data/nothing: stage it first"),
+        ({"nodes": 2}, "nodes is 2, and 1 members are there to train: give fewer"),
+        ({"nodes": ["deeplearning-worker2"]}, "nodes has deeplearning-worker2, which no training member has"),
+        ({"runs_dir": "/proc/mine"}, "/proc/mine/r1 cannot be made: .*Is EFS mounted, and is there room on it"),
+        ({"resume": "r9"}, "There is no run r9. There is none at all"),
+    ],
+)
+def test_what_cannot_be_is_one_sentence_and_leaves_nothing(
+    create_run: Create, config: Config, given: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(Refusal, match=said) as refused:
+        create_run(**given)
+    assert "\n" not in str(refused.value)
+    assert runs(config) == []
+
+
+def test_an_id_that_is_taken_is_refused_and_its_run_stays_as_it_is(create_run: Create, config: Config) -> None:
+    create_run(script_args=["first"])
+    with pytest.raises(Refusal, match=r"There is a run r1 already: .* Example: -e resume=r1"):
+        create_run(script_args=["second"])
+    assert existing(config, "r1").run()["script_args"] == ["first"]
+
+
+def test_a_run_without_a_checkpoint_cannot_be_gone_on_with(create_run: Create, config: Config) -> None:
+    create_run()
+    Path(existing(config, "r1").file("checkpoints/.new")).touch()
+    with pytest.raises(Refusal, match="Run r1 has no checkpoint in .*/checkpoints, so nothing can be gone on with"):
+        create_run(resume="r1")
+
+
+def test_a_run_is_gone_on_with_as_it_was_but_for_what_is_given(create_run: Create, config: Config) -> None:
+    create_run(script_args=["--epochs", "2"], environment={"A": "1"}, max_restarts=0)
+    folder = with_checkpoint(config)
+    create_run(resume="r1", script_args=["--epochs", "4"])
+    assert (folder.run()["script_args"], folder.run()["max_restarts"]) == (["--epochs", "4"], 0)
+    assert (folder.read("environment.json") or {})["environment"] == {"A": "1"}
+
+
+def test_a_run_of_an_older_cluster_is_gone_on_with_as_this_ones(
+    create_run: Create, config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create_run()
+    folder = with_checkpoint(config)
+    folder.write("run.json", {**folder.run(), "cluster_id": "sg-older"})
+    create_run(resume="r1")
+    assert folder.run()["cluster_id"] == config.cluster_id
+
+
+def test_a_full_file_system_is_said_before_anything_starts(
+    create_run: Create, config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create_run()
+    with_checkpoint(config)
+    really = os.statvfs
+
+    def full(path: str) -> Any:
+        seen = really(path)
+        return os.statvfs_result((*seen[:4], 1, *seen[5:]))
+
+    monkeypatch.setattr(os, "statvfs", full)
+    for given in ({"run_id": "r2"}, {"resume": "r1"}):
+        with pytest.raises(Refusal, match="There is no room on .* for a run: 64 MiB are the least"):
+            create_run(**given)
+    assert runs(config) == ["r1"]
+
+
+def test_a_script_in_a_repository_comes_with_its_submodules_and_its_commit_is_kept(
+    create_run: Create, config: Config, tmp_path: Path, git: Callable[..., str]
+) -> None:
+    committed(git, tmp_path / "shared", "layers.py", "")
+    committed(git, tmp_path / "models", "cifar/train.py", "")
+    git("-C", tmp_path / "models", "submodule", "--quiet", "add", tmp_path / "shared", "shared")
+    git("-C", tmp_path / "models", "commit", "--quiet", "-m", "shared")
+    git("-C", tmp_path / "models", "tag", "v1")
+    wanted = git("-C", tmp_path / "models", "rev-parse", "HEAD")
+    committed(git, tmp_path / "models", "later.py", "")
+
+    answer = create_run(script=f"git+{tmp_path}/models@v1:cifar/train.py")
+    code = existing(config, "r1").file("code")
+    assert answer["script"] == f"{code}/cifar/train.py"
+    assert existing(config, "r1").run()["code"] == {"url": f"{tmp_path}/models", "ref": "v1", "commit": wanted}
+    assert os.path.exists(f"{code}/shared/layers.py") and not os.path.exists(f"{code}/later.py")
+
+
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        ("models@v9:train.py", "models at v9 could not be cloned: "),
+        ("nowhere@main:train.py", "nowhere at main could not be cloned: .*(does not exist|not found)"),
+        ("models@main:none.py", "code/none.py, and there is no such file"),
+    ],
+)
+def test_what_git_cannot_bring_is_a_sentence_and_leaves_nothing(
+    create_run: Create, config: Config, tmp_path: Path, git: Callable[..., str], place: str, said: str
+) -> None:
+    committed(git, tmp_path / "models", "train.py", "")
+    with pytest.raises(Refusal, match=said) as refused:
+        create_run(script=f"git+{tmp_path}/{place}")
+    assert "\n" not in str(refused.value)
+    assert runs(config) == []
