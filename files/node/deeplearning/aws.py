@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 from deeplearning import Refusal
 
+ATTEMPTS = 3
 DENIED = ("AccessDenied", "UnauthorizedOperation", "AccessDeniedException", "403")
 
 
@@ -51,12 +53,22 @@ class Aws:
             raise Unanswered(f"AWS does not answer {service} {operation} ({error}).") from None
         return answer
 
+    def object(self, bucket: str, key: str, **asked: str) -> bytes:
+        """All of it, or the piece that is asked for. Of thousands of pieces one may break off."""
+        for _unused in range(ATTEMPTS - 1):
+            with contextlib.suppress(Unanswered):
+                return self._read(bucket, key, None, **asked)
+        return self._read(bucket, key, None, **asked)
+
     def beginning(self, bucket: str, key: str, most: int) -> bytes:
         """Of an object: up to so many bytes."""
+        return self._read(bucket, key, most)
+
+    def _read(self, bucket: str, key: str, most: int | None, **asked: str) -> bytes:
         from botocore.exceptions import BotoCoreError
         from urllib3.exceptions import HTTPError
 
-        body = self.call("s3", "get_object", Bucket=bucket, Key=key)["Body"]
+        body = self.call("s3", "get_object", Bucket=bucket, Key=key, **asked)["Body"]
         try:
             read: bytes = body.read(most)
         # Older SDKs let through what the library below says.

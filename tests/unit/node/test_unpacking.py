@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import random
 import tarfile
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from deeplearning import Refusal
-from deeplearning.unpacking import placing, shares
+from deeplearning.aws import Aws
+from deeplearning.unpacking import cli, placing, shares
 from deeplearning.unpacking.placing import Place, finish, show, unpack
 from deeplearning.unpacking.reading import Pieces, Source
 from deeplearning.unpacking.shares import Extent, fit_together
@@ -27,6 +30,10 @@ def contents(count: int = 80) -> dict[str, bytes]:
     found = {f"train/{n:04d}.jpg": made.randbytes(made.randrange(3000)) for n in range(count)}
     found |= {f"{LONG}{n}.jpg": made.randbytes(900) for n in range(count // 4)}
     return {**found, "train/large.bin": made.randbytes(300_000)}
+
+
+def quiet(event: dict[str, Any]) -> None:
+    """Tells nobody."""
 
 
 def tar(path: Path, files: dict[str, bytes], format_: int = tarfile.PAX_FORMAT, top: str = "") -> None:
@@ -77,7 +84,7 @@ def place(tmp_path: Path) -> Place:
 
 def all_of(place: Place, staged: Path, count: int) -> dict[str, Any]:
     for share in range(count):
-        unpack(place, Source(str(staged), "here"), share, count)
+        unpack(place, Source(str(staged), "here"), share, count, quiet)
     return finish(place, Source(str(staged), "here").manifest(), count)
 
 
@@ -110,7 +117,7 @@ def test_shares_of_a_zip_are_the_whole(place: Place, staged: Path, count: int) -
 def test_each_node_has_its_part_of_the_work(place: Place, staged: Path) -> None:
     tar(staged / "a.tar", {f"{n}.jpg": b"x" * 2000 for n in range(400)})
     manifest(staged, "a.tar")
-    done = [unpack(place, Source(str(staged), ""), share, 4)["files"] for share in range(4)]
+    done = [unpack(place, Source(str(staged), ""), share, 4, quiet)["files"] for share in range(4)]
     assert sum(done) == 400 and min(done) >= 90
 
 
@@ -139,9 +146,9 @@ def test_a_second_time_nothing_is_done(place: Place, staged: Path, monkeypatch: 
 def test_a_share_that_was_done_is_not_done_again(place: Place, staged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tar(staged / "a.tar", contents())
     manifest(staged, "a.tar")
-    first = unpack(place, Source(str(staged), ""), 0, 2)
+    first = unpack(place, Source(str(staged), ""), 0, 2, quiet)
     monkeypatch.setattr(placing, "_files", None)
-    assert unpack(place, Source(str(staged), ""), 0, 2) == {"changed": False, "files": first["files"]}
+    assert unpack(place, Source(str(staged), ""), 0, 2, quiet) == {"changed": False, "files": first["files"]}
 
 
 def test_what_broke_off_goes_on(place: Place, staged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,7 +169,7 @@ def test_what_broke_off_goes_on(place: Place, staged: Path, monkeypatch: pytest.
 def test_a_share_that_is_missing_keeps_the_set_away(place: Place, staged: Path) -> None:
     tar(staged / "a.tar", contents())
     made = manifest(staged, "a.tar")
-    unpack(place, Source(str(staged), ""), 0, 2)
+    unpack(place, Source(str(staged), ""), 0, 2, quiet)
     with pytest.raises(Refusal, match="share 2 of 2 of coco is missing"):
         finish(place, made, 2)
     assert not place.path.exists()
@@ -173,7 +180,7 @@ def test_another_version_in_its_place_is_left_alone(place: Place, staged: Path) 
     all_of(place, staged, 1) if manifest(staged, "a.tar") else None
     other = manifest(staged, "a.tar", version="v2")
     with pytest.raises(Refusal, match=r"is not what was staged \(v1\): move it away"):
-        unpack(place, Source(str(staged), ""), 0, 1)
+        unpack(place, Source(str(staged), ""), 0, 1, quiet)
     (place.path / ".deeplearning.json").unlink()
     with pytest.raises(Refusal, match="nothing says what it is"):
         show(place, other)
@@ -196,7 +203,7 @@ def test_a_name_that_leads_elsewhere_is_refused(place: Place, staged: Path, name
     tar(staged / "a.tar", {name: b"x"})
     manifest(staged, "a.tar")
     with pytest.raises(Refusal, match="is no path below a folder"):
-        unpack(place, Source(str(staged), ""), 0, 1)
+        unpack(place, Source(str(staged), ""), 0, 1, quiet)
 
 
 def test_links_and_devices_are_refused(place: Place, staged: Path) -> None:
@@ -206,14 +213,113 @@ def test_links_and_devices_are_refused(place: Place, staged: Path) -> None:
         archive.addfile(link)
     manifest(staged, "a.tar")
     with pytest.raises(Refusal, match="train/link in the archive is neither a file nor a folder"):
-        unpack(place, Source(str(staged), ""), 0, 1)
+        unpack(place, Source(str(staged), ""), 0, 1, quiet)
 
 
-def test_a_corrupt_archive_is_refused(place: Place, staged: Path) -> None:
-    (staged / "a.zip").write_bytes(b"no zip at all" * 100)
-    manifest(staged, "a.zip")
-    with pytest.raises(Refusal, match=r"a.zip is no whole archive \("):
-        unpack(place, Source(str(staged), ""), 0, 1)
+def damaged(file: Path, place: int) -> None:
+    with file.open("r+b") as opened:
+        opened.seek(place)
+        opened.write(b"\xff" * 64)
+
+
+def zipped(file: Path) -> None:
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("1.jpg", b"1" * 1000)
+
+
+def gzipped(file: Path) -> None:
+    with tarfile.open(file, "w:gz") as archive:
+        for name, content in contents().items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+
+
+@pytest.mark.parametrize(
+    ("name", "make", "where"),
+    [
+        ("a.zip", zipped, 900),
+        ("a.zip", zipped, 1020),
+        ("a.tar", lambda file: tar(file, {f"{n}.jpg": b"x" for n in range(100)}), 50 * 1024 + 512),
+        ("a.tar.gz", gzipped, 0),
+        ("a.tar.gz", gzipped, 50_000),
+    ],
+    ids=["what a zip holds", "a zip's list", "a header in a tar", "no gz at all", "what a gz holds"],
+)
+def test_a_corrupt_archive_is_refused(place: Place, staged: Path, name: str, make: Any, where: int) -> None:
+    make(staged / name)
+    damaged(staged / name, where)
+    manifest(staged, name)
+    with pytest.raises(Refusal, match=f"{name} is no whole archive \\("):
+        all_of(place, staged, 1)
+    assert not place.path.exists()
+
+
+def test_a_disk_that_fills_up_is_a_sentence_and_what_is_written_is_used(
+    place: Place, staged: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tar(staged / "a.tar", contents())
+    manifest(staged, "a.tar")
+    with (
+        monkeypatch.context() as full,
+        pytest.raises(Refusal, match="data is full: make room, and run stage.yml again"),
+    ):
+
+        def put(target: Path, content: bytes) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        full.setattr(placing, "_put", put)
+        unpack(place, Source(str(staged), ""), 0, 1, quiet)
+    all_of(place, staged, 1)
+    assert files_in(place.path) == contents()
+
+
+def test_how_far_it_is_is_told_a_line_each(
+    place: Place, staged: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tar(staged / "a.tar", contents())
+    (staged / "weights.npz").write_bytes(b"w" * 1000)
+    manifest(staged, "a.tar", "weights.npz")
+    monkeypatch.setattr(placing, "SECONDS_OF_EACH", 0)
+    monkeypatch.setattr(cli, "read_config", lambda: SimpleNamespace(efs_mount=str(place.root.parent), region=""))
+    size = (staged / "a.tar").stat().st_size + 1000
+    for share, total in (("1/2", (size - 1000) // 2 + 1000), ("2/2", size - 1000 - (size - 1000) // 2)):
+        assert cli.main(["share", "coco", "--from", str(staged), "--share", share]) == 0
+        *progress, end = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        assert end["event"] == "end" and end["changed"]
+        assert {one["event"] for one in progress} == {"progress"}
+        # It is read some way beyond a share's end, in pieces.
+        assert all(one["done"] <= one["total"] for one in progress) and progress[-1]["done"] >= total
+
+
+class Breaking:
+    """S3, which breaks off so often while an object is read."""
+
+    def __init__(self, breaks: int) -> None:
+        self.breaks, self.asked = breaks, 0
+
+    def get_object(self, **asked: str) -> dict[str, Any]:
+        self.asked += 1
+        return {"Body": self}
+
+    def read(self, most: int | None) -> bytes:
+        if self.asked <= self.breaks:
+            raise ConnectionResetError("reset")
+        return b"whole"
+
+
+@pytest.mark.parametrize("breaks", [0, 2])
+def test_a_piece_that_breaks_off_is_asked_for_again(breaks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    s3 = Breaking(breaks)
+    monkeypatch.setattr(Aws, "client", lambda *_: s3)
+    assert Aws("us-east-1").object("mine", "a.tar", Range="bytes=0-4") == b"whole"
+    assert s3.asked == breaks + 1
+
+
+def test_what_always_breaks_off_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Aws, "client", lambda *_: Breaking(9))
+    with pytest.raises(Refusal, match="s3://mine/a.tar broke off while it was read"):
+        Aws("us-east-1").object("mine", "a.tar")
 
 
 def test_what_is_shorter_than_it_was_is_refused(place: Place, staged: Path) -> None:
@@ -222,7 +328,7 @@ def test_what_is_shorter_than_it_was_is_refused(place: Place, staged: Path) -> N
     with (staged / "a.tar").open("r+b") as file:
         file.truncate(100_000)
     with pytest.raises(Refusal, match="is shorter than what was staged"):
-        unpack(place, Source(str(staged), ""), 0, 1)
+        unpack(place, Source(str(staged), ""), 0, 1, quiet)
 
 
 def test_a_place_without_a_manifest_is_refused(tmp_path: Path) -> None:
@@ -237,7 +343,7 @@ def test_no_room_is_said_before_anything_is_written(
     manifest(staged, "a.tar")
     monkeypatch.setattr(placing.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 1000}))
     with pytest.raises(Refusal, match="GiB left, and coco needs 0.0: make room"):
-        unpack(place, Source(str(staged), ""), 0, 1)
+        unpack(place, Source(str(staged), ""), 0, 1, quiet)
     assert not place.partial.exists()
 
 

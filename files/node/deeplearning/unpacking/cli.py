@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+from typing import Any
 
 from deeplearning import Refusal
 from deeplearning.config import read_config
@@ -14,7 +15,9 @@ from deeplearning.unpacking.reading import Source
 
 def main(argv: list[str]) -> int:
     asking = argparse.ArgumentParser(prog="deeplearning unpack", description="Data sets that stage.yml has staged.")
-    asking.add_argument("verb", choices=["show", "share", "finish"], help="JSON is printed")
+    asking.add_argument(
+        "verb", choices=["show", "share", "finish"], help="JSON is printed, a line each")
+    )
     asking.add_argument("name", help="the data set")
     asking.add_argument("--from", dest="source", required=True, help="s3://bucket/prefix, or a folder")
     asking.add_argument("--share", default="1/1", help="which share of how many, such as 2/4")
@@ -30,8 +33,12 @@ def main(argv: list[str]) -> int:
     if asked.verb == "show":
         answer = show(place, source.manifest())
     elif asked.verb == "share":
-        answer = unpack(place, source, share, shares)
+        answer = {"event": "end", **unpack(place, source, share, shares, tell)}
     else:
         answer = finish(place, source.manifest(), shares)
-    print(json.dumps(answer))
+    tell(answer)
     return 0
+
+
+def tell(event: dict[str, Any]) -> None:
+    print(json.dumps(event), flush=True)

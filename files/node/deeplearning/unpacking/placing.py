@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import gzip
 import itertools
 import json
 import os
 import shutil
 import tarfile
 import zipfile
+import zlib
 from collections import deque
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Callable
 
 from deeplearning import Refusal
+from deeplearning.data.fetching import Progress
 from deeplearning.unpacking.reading import Source
-from deeplearning.unpacking.shares import Extent, File, content, fit_together, tar_share, zip_share
+from deeplearning.unpacking.shares import Extent, File, Member, bounds, content, fit_together, tar_share, zip_share
 
 MARKER = ".deeplearning.json"
 LISTED = 100
@@ -29,6 +33,8 @@ WRITERS = 16
 """A small file takes a shared file system some milliseconds, whoever waits for it: so several are written at once."""
 SMALL = 4 << 20
 """Files up to this are held in memory meanwhile."""
+SECONDS_OF_EACH = 1.25
+"""Nodes tell how far they are side by side: the more of them, the rarer each."""
 
 
 class Place:
@@ -58,7 +64,9 @@ def show(place: Place, manifest: Mapping[str, Any]) -> dict[str, Any]:
     return {"there": bool(version), "path": str(place.path), "version": manifest["version"], "bytes": _bytes(manifest)}
 
 
-def unpack(place: Place, source: Source, share: int, shares: int) -> dict[str, Any]:
+def unpack(
+    place: Place, source: Source, share: int, shares: int, tell: Callable[[dict[str, Any]], None]
+) -> dict[str, Any]:
     manifest = source.manifest()
     record = place.record(manifest["version"], share, shares)
     if show(place, manifest)["there"]:
@@ -71,11 +79,13 @@ def unpack(place: Place, source: Source, share: int, shares: int) -> dict[str, A
         place.root.chmod(0o1777)
     _room(place, manifest)
     place.partial.mkdir(exist_ok=True)
+    progress = Progress(tell, SECONDS_OF_EACH * shares)
+    progress.total = sum(_share_of(part, share, shares) for part in manifest["parts"])
     done: dict[str, Any] = {"files": 0, "bytes": 0, "extents": {}, "some": {}}
     for part in manifest["parts"]:
         extent = Extent()
-        with _Writers() as writers:
-            for file in _files(source, part, share, shares, extent):
+        with _whole(place, part), _Writers() as writers:
+            for file in _files(source, part, share, shares, extent, progress.add):
                 target = place.partial / _inside(part, file.name)
                 writers.write(target, file)
                 done["files"] += 1
@@ -120,25 +130,45 @@ def finish(place: Place, manifest: Mapping[str, Any], shares: int) -> dict[str, 
     return {"changed": True, "path": str(place.path), "files": marker["count"]}
 
 
-def _files(source: Source, part: Mapping[str, Any], share: int, shares: int, extent: Extent) -> Iterator[File]:
-    size, kind = part["size"], part["kind"]
-    opened = source.open(part["name"], size)
+def _share_of(part: Mapping[str, Any], share: int, shares: int) -> int:
+    """About so many bytes of it are read for a share."""
+    if part["kind"] in ("tar", "zip"):
+        begin, end = bounds(part["size"], share, shares)
+        return end - begin
+    return int(part["size"]) if share == 0 else 0
+
+
+@contextlib.contextmanager
+def _whole(place: Place, part: Mapping[str, Any]) -> Iterator[None]:
+    """Says in a sentence what an archive that is not whole and a full disk say otherwise."""
     try:
-        if kind == "zip":
-            with zipfile.ZipFile(opened) as archive:
-                yield from zip_share(archive, size, share, shares)
-        elif kind == "tar":
-            yield from tar_share(opened, size, share, shares, extent)
-        elif share == 0 and kind == "tar.gz":
-            # What is packed as one can only be read from its begin.
-            with tarfile.open(fileobj=opened, mode="r|gz") as packed:
-                for member in packed:
-                    if member.isfile():
-                        yield File(member.name, member.size, partial(content, packed, member))
-        elif share == 0 and kind == "file":
-            yield File(part["name"], size, lambda: opened)
-    except (tarfile.TarError, zipfile.BadZipFile, EOFError) as error:
+        yield
+    except (tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, EOFError) as error:
         raise Refusal(f"{part['name']} is no whole archive ({error}): stage it again.") from None
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise Refusal(f"{place.root} is full: make room, and run stage.yml again. It goes on from there.") from None
+        raise
+
+
+def _files(
+    source: Source, part: Mapping[str, Any], share: int, shares: int, extent: Extent, told: Callable[[int], None]
+) -> Iterator[File]:
+    size, kind = part["size"], part["kind"]
+    opened = source.open(part["name"], size, told)
+    if kind == "zip":
+        with zipfile.ZipFile(opened) as archive:
+            yield from zip_share(archive, size, share, shares)
+    elif kind == "tar":
+        yield from tar_share(opened, size, share, shares, extent)
+    elif share == 0 and kind == "tar.gz":
+        # What is packed as one can only be read from its begin.
+        with tarfile.open(fileobj=opened, mode="r|gz", tarinfo=Member) as packed:
+            for member in packed:
+                if member.isfile():
+                    yield File(member.name, member.size, partial(content, packed, member))
+    elif share == 0 and kind == "file":
+        yield File(part["name"], size, lambda: opened)
 
 
 class _Writers:

@@ -72,11 +72,14 @@ class Source:
             raise Refusal(f"{self.place} holds no data set that was staged whole ({error}): run stage.yml.") from None
         return found
 
-    def open(self, name: str, size: int) -> io.BufferedReader:
+    def open(self, name: str, size: int, told: Callable[[int], None]) -> io.BufferedReader:
+        """`told` of how much was read, whenever something was."""
+
         def fetch(start: int, count: int) -> bytes:
             piece = self._bytes(name, start, count)
             if len(piece) != count:
                 raise Refusal(f"{self.place}/{name} is shorter than what was staged: run stage.yml again.")
+            told(count)
             return piece
 
         return io.BufferedReader(Pieces(fetch, size))
@@ -90,8 +93,7 @@ class Source:
 
         asked = {} if count is None else {"Range": f"bytes={start}-{start + count - 1}"}
         try:
-            answer = self._aws.call("s3", "get_object", Bucket=self._bucket, Key=f"{self._prefix}/{name}", **asked)
+            piece: bytes = self._aws.object(self._bucket, f"{self._prefix}/{name}", **asked)
         except Missing:
             raise LookupError(f"there is no {name}") from None
-        body: bytes = answer["Body"].read()
-        return body
+        return piece

@@ -32,6 +32,19 @@ class Extent:
     end: int = -1
 
 
+class Member(tarfile.TarInfo):
+    """tarfile takes a header that is damaged, or missing, for the archive's end."""
+
+    @classmethod
+    def fromtarfile(cls, archive: tarfile.TarFile) -> Member:
+        try:
+            return super().fromtarfile(archive)
+        except tarfile.HeaderError as error:
+            if type(error).__name__ == "EOFHeaderError":
+                raise
+            raise tarfile.ReadError(f"no header at {archive.offset}: {error}") from None
+
+
 def fit_together(extents: Sequence[Extent], size: int) -> bool:
     """Whether nothing lies between shares, and nothing in two."""
     ends = [0]
@@ -62,7 +75,7 @@ def tar_share(opened: io.BufferedReader, size: int, share: int, shares: int, ext
     if start is None:
         return
     opened.seek(start)
-    with tarfile.open(fileobj=_From(opened, start), mode="r:") as archive:
+    with tarfile.open(fileobj=_From(opened, start), mode="r:", tarinfo=Member) as archive:
         for member in archive:
             # Its first header, the one with a long name included.
             place = start + member.offset
