@@ -15,9 +15,7 @@ from deeplearning.unpacking.reading import Source
 
 def main(argv: list[str]) -> int:
     asking = argparse.ArgumentParser(prog="deeplearning unpack", description="Data sets that stage.yml has staged.")
-    asking.add_argument(
-        "verb", choices=["show", "share", "finish"], help="JSON is printed, a line each")
-    )
+    asking.add_argument("verb", choices=["show", "share", "finish"], help="JSON is printed, a line each")
     asking.add_argument("name", help="the data set")
     asking.add_argument("--from", dest="source", required=True, help="s3://bucket/prefix, or a folder")
     asking.add_argument("--share", default="1/1", help="which share of how many, such as 2/4")
