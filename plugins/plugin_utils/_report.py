@@ -206,6 +206,8 @@ def _shown(value: object, places: int) -> str:
 def plots(runs: Sequence[Run]) -> dict[str, Plot]:
     """By the name of their file; none that would be empty."""
     with_lines = [run for run in runs if run.epochs]
+    names = [run.name for run in with_lines]
+    named = {run.id: run.name if names.count(run.name) == 1 else run.id for run in with_lines}
     curves = {
         "accuracy": ("Accuracy on the test set", "epoch", "accuracy", "epoch", "val_accuracy"),
         "accuracy-by-time": ("Accuracy by time", "seconds of training", "accuracy", "seconds", "val_accuracy"),
@@ -213,7 +215,7 @@ def plots(runs: Sequence[Run]) -> dict[str, Plot]:
     }
     found = {}
     for name, (title, across, up, x, y) in curves.items():
-        series = [Series(run.name, points) for run in with_lines if (points := _points(run, x, y))]
+        series = [Series(named[run.id], points) for run in with_lines if (points := _points(run, x, y))]
         if series:
             found[name] = Plot(title, across, up, series)
     return found | _scaling(runs)

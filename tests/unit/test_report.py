@@ -163,6 +163,12 @@ def test_data_that_is_real_is_not_called_generated(tmp_path: Path) -> None:
     assert _report.GENERATED not in _report.page([_report.read(folder)])
 
 
+def test_runs_that_would_be_called_alike_are_called_by_their_ids(tmp_path: Path) -> None:
+    runs = [_report.read(a_run(tmp_path, name, nodes, 10)) for name, nodes in (("a", 1), ("b", 1), ("c", 2))]
+    names = [series.name for series in _report.plots(runs)["loss"].series]
+    assert names == ["a", "b", "pytorch ddp, 2 nodes"]
+
+
 def test_plots_are_written_as_png(tmp_path: Path) -> None:
     _report.written([a_run(tmp_path, f"on-{n}", n, 100) for n in (1, 2)], tmp_path)
     names = sorted(path.stem for path in tmp_path.glob("*.png"))
