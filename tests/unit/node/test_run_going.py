@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from deeplearning import Refusal, files
 from deeplearning.config import Config
+from deeplearning.members import checking
 from deeplearning.members.reading import Member, Members
 from deeplearning.run import attempt as attempts
 from deeplearning.run import create, placing, showing, survey, unit, units
@@ -83,6 +84,55 @@ def test_faulty_members_and_a_master_that_does_not_train_get_nothing() -> None:
     assert names(placing.candidates(None, mixed)) == [3]
 
 
+@pytest.fixture
+def published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the list is published; this machine is i-00000001."""
+    monkeypatch.setattr(placing, "instance_id", lambda: "i-00000001")
+    monkeypatch.setattr(checking, "OWNER", os.getuid())
+    monkeypatch.setattr(files, "BETWEEN_LOOKS", 0.0)
+    file = tmp_path / ".deeplearning/c/members.json"
+    file.parent.mkdir(parents=True)
+    return file
+
+
+def published_by(file: Path, instance: str, cluster_id: str = "sg-1") -> None:
+    file.write_text(json.dumps({"cluster_id": cluster_id, "published_by": instance}))
+
+
+def in_place(efs: Path, said: list[str]) -> placing.Placing:
+    run: dict[str, Any] = {"nodes": None, "busy": "wait"}
+    config = replace(CONFIG, efs_mount=str(efs))
+    return placing.Placing(config, Folder("/r1"), run, False, lambda nodes: None, said.append, lambda: False, 0.0)
+
+
+def test_a_list_of_another_master_says_that_this_one_is_superseded(published: Path, tmp_path: Path) -> None:
+    config = replace(CONFIG, efs_mount=str(tmp_path))
+    assert not placing.superseded(config)
+    for instance, cluster_id, expected in (
+        ("i-00000001", "sg-1", False),
+        ("i-00000009", "sg-1", True),
+        ("i-00000009", "sg-older", False),
+    ):
+        published_by(published, instance, cluster_id)
+        assert placing.superseded(config) == expected
+
+
+def test_a_new_master_waits_until_it_has_published_and_an_old_one_leaves_the_run_alone(
+    published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unlisted() -> Members:
+        raise Refusal("this node has no member list yet")
+
+    said: list[str] = []
+    monkeypatch.setattr(placing, "read_applied", unlisted)
+    publishers = iter(["i-00000009", "i-00000001", "i-00000009"])
+    monkeypatch.setattr(placing.time, "sleep", lambda seconds: published_by(published, next(publishers)))
+    published_by(published, "i-00000009")
+    with pytest.raises(placing.Superseded):
+        in_place(tmp_path, said).wait()
+    assert len(said) == 3 and not list(publishers)
+
+
 CONFIG = Config("c", "sg-1", "us-east-1", "b", ("10.0.0.0/16",), "me", "master", "AROA", True, "", "fs", None, 0)
 
 
@@ -104,10 +154,20 @@ def run(tmp_path: Path) -> Folder:
     return made
 
 
-def started(run: Folder, told: bool = False) -> attempts.Attempt:
+def test_a_master_that_is_replaced_while_a_run_goes_on_writes_nothing_more_and_ends_what_runs_here(
+    run: Folder, published: Path, tmp_path: Path
+) -> None:
+    going = started(run, config=replace(CONFIG, efs_mount=str(tmp_path)))
+    published_by(published, "i-00000009")
+    Path(run.file("metrics/rank0.jsonl")).write_text('{"epoch": 1}\n')
+    going.look()
+    assert going.ending and list(run.events()) == []
+
+
+def started(run: Folder, told: bool = False, config: Config = CONFIG) -> attempts.Attempt:
     nodes = [Node(f"deeplearning-worker{n}", f"10.0.0.{n}", ports=(20000, 20001, 20002, 20003)) for n in (1, 2)]
     place = Place(nodes, 3, {node.name: "boot" for node in nodes}, "deeplearning-worker1")
-    made = attempts.Attempt(0, CONFIG, run, run.run(), place, Record(run), lambda: told)
+    made = attempts.Attempt(0, config, run, run.run(), place, Record(run), lambda: told)
     made.end = lambda: setattr(made, "ending", True)  # type: ignore[assignment,method-assign]
     return made
 

@@ -17,7 +17,7 @@ from deeplearning.run import create, mpirun
 from deeplearning.run import plan as plans
 from deeplearning.run.folder import Folder
 from deeplearning.run.identity import as_root
-from deeplearning.run.placing import Place
+from deeplearning.run.placing import Place, Superseded, superseded
 from deeplearning.run.progress import Progress
 from deeplearning.run.record import Log, Record
 from deeplearning.run.survey import still_there
@@ -82,6 +82,8 @@ class Attempt:
             self.ending.wait()
         for log in (*self.logs, self.own):
             log.close()
+        if superseded(self.config):
+            raise Superseded
         return self.outcome(code)
 
     @property
@@ -184,6 +186,11 @@ class Attempt:
         self.ending = subprocess.Popen(words, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def look(self) -> None:
+        if superseded(self.config):
+            # The run's folder and its nodes are another master's: here is an old one that had stood still.
+            if not self.ending:
+                self.end()
+            return
         for log in (*self.logs, self.own):
             log.flush()
         news = self.progress.news()

@@ -10,9 +10,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from deeplearning import Refusal
+from deeplearning import Refusal, paths
 from deeplearning.config import Config
 from deeplearning.machine import instance_id
+from deeplearning.members import checking
 from deeplearning.members.reading import Member, Members, read_applied, this_member, unsettled
 from deeplearning.run import units
 from deeplearning.run.folder import Folder, existing, runs_root, seconds
@@ -26,6 +27,17 @@ machine in a lost one's place than one of minutes."""
 
 class Superseded(Exception):
     """This machine is the master no more: what it would do is another's now."""
+
+
+def superseded(config: Config) -> bool:
+    """Whether another machine publishes the members now. One that has stood still finds out by what all can see, since
+    its own copy may be an old one."""
+    try:
+        published = checking.record_of(checking.content_of(paths.published(config.efs_mount, config.cluster)))
+    except Refusal:
+        return False
+    ours = published.get("cluster_id") == config.cluster_id
+    return ours and published.get("published_by") != instance_id()
 
 
 class Busy(Refusal):
@@ -120,10 +132,13 @@ class Placing:
     trained: float
     """For how many seconds it has."""
     since: float = field(default_factory=time.monotonic)
+    published: bool = False
+    """Has this master?"""
 
     def wait(self) -> Place | None:
         """None if the run was told to end while it waited."""
         while not self.told():
+            self.look_whose_it_is()
             try:
                 members = read_applied()
                 this_member(members)
@@ -138,9 +153,18 @@ class Placing:
             time.sleep(0.5)
         return None
 
+    def look_whose_it_is(self) -> None:
+        """A new master has yet to publish; one that had, and finds another's list, is replaced."""
+        if not superseded(self.config):
+            self.published = True
+        elif self.published:
+            raise Superseded
+
     def wait_for_members(self, sentence: str) -> None:
         """A master that has just booted has no list yet."""
         if not self.patient:
+            if superseded(self.config):
+                raise Superseded
             raise Refusal(sentence)
         self.said(sentence)
         time.sleep(1)

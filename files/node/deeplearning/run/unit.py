@@ -16,7 +16,7 @@ from deeplearning.config import Config
 from deeplearning.run import units
 from deeplearning.run.attempt import FAILED, FINISHED, LOST, STOPPED, Attempt, Outcome
 from deeplearning.run.folder import Folder, existing, moment, seconds
-from deeplearning.run.placing import Placing, Superseded
+from deeplearning.run.placing import Placing, Superseded, superseded
 from deeplearning.run.record import Record
 
 RESULT_TRIES = 30
@@ -188,7 +188,7 @@ def clean(run_id: str, config: Config) -> int:
     from deeplearning.run.survey import still_there
 
     folder = existing(config, run_id)
-    if folder.attempts():
+    if folder.attempts() and not superseded(config):
         nodes = planned(run_id, config).nodes
         still_there([(node.name, "", node.name == "deeplearning-worker1") for node in nodes], run_id)
     return 0
