@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.deeplearning.aws.plugins.module_utils._aws import AwsProblem
@@ -20,6 +20,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils._names import (
     CLUSTER_TAG,
     GROUP_TAG,
     MASTER,
+    TEMPLATE_TAG,
     WORKER,
     Names,
     tag_filter,
@@ -161,7 +162,8 @@ class Reader:
     @property
     def estate(self) -> Estate:
         things = [thing for found in self._found.values() for thing in found]
-        return Estate(self._cluster, self.names.account, self._aws.region, things)
+        claimed = with_detached(things, frozenset(self.names.groups.values()))
+        return Estate(self._cluster, self.names.account, self._aws.region, claimed)
 
     def _ids(self, kind: str) -> list[str]:
         return [thing.id for thing in self._found.get(kind, ()) if thing.phase != DEAD]
@@ -355,6 +357,13 @@ def thing_of(kind: str, listed: Listed, groups: frozenset[str]) -> Thing:
     )
 
 
+def with_detached(things: Sequence[Thing], groups: frozenset[str]) -> list[Thing]:
+    """The same things, of which machines that were detached from their group are the cluster's still: its launch
+    templates, which are called like its groups, have made them."""
+    templates = {thing.id for thing in things if thing.kind == "launch_template" and thing.name in groups}
+    return [replace(thing, ours=True) if thing.facts.get("template") in templates else thing for thing in things]
+
+
 def facts_of(kind: str, listed: Listed) -> dict[str, Any]:
     if kind == "instance":
         return {
@@ -365,6 +374,7 @@ def facts_of(kind: str, listed: Listed) -> dict[str, Any]:
             "zone": str((listed.get("Placement") or {}).get("AvailabilityZone", "")),
             "spot": listed.get("InstanceLifecycle") == "spot",
             "group": tags_of(listed.get("Tags")).get(GROUP_TAG, ""),
+            "template": tags_of(listed.get("Tags")).get(TEMPLATE_TAG, ""),
         }
     if kind == "address":
         return {

@@ -25,6 +25,8 @@ GPUS_TAG = "deeplearning:gpus"
 """On instances: how many GPUs AWS says their type has."""
 GROUP_TAG = "aws:autoscaling:groupName"
 """AWS's own; nobody else can set it. A member counts only if this names one of the cluster's groups."""
+TEMPLATE_TAG = "aws:ec2launchtemplate:id"
+"""AWS's own as well: what a machine was launched by. Unlike the group's name it stays when a machine is detached."""
 
 MASTER = "master"
 WORKER = "worker"

@@ -34,7 +34,8 @@ AFTER: Mapping[str, frozenset[str]] = {
     "nat_gateway": frozenset(),
     "endpoint": frozenset(),
     "instance": frozenset({"auto_scaling_group"}),
-    "launch_template": frozenset({"auto_scaling_group"}),
+    # By its template a machine that was detached from its group is known.
+    "launch_template": _MACHINES,
     "key_pair": frozenset({"auto_scaling_group"}),
     "placement_group": _MACHINES,
     "instance_profile": _MACHINES,

@@ -18,6 +18,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils._estate_reading i
     group_of,
     mount_target_of,
     thing_of,
+    with_detached,
 )
 from ansible_collections.deeplearning.aws.plugins.plugin_utils._teardown import AFTER, PARTS, doomed, ready
 
@@ -63,8 +64,8 @@ def order(whole: Estate, keep: bool = True) -> list[set[str]]:
 def test_everything_goes_in_order_and_slow_things_at_once() -> None:
     assert order(WHOLE) == [
         {"c-workers", "nat-1", "vpce-1"},
-        {"i-1", "lt-1", "key-1"},
-        {"pg-1", "p", "b", "fsmt-1", "eipalloc-1"},
+        {"i-1", "key-1"},
+        {"lt-1", "pg-1", "p", "b", "fsmt-1", "eipalloc-1"},
         {"r", "subnet-1", "igw-1", "sg-efs"},
         {"sg-members", "rtb-1"},
         {"vpc-1"},
@@ -129,15 +130,39 @@ def test_whose_a_mount_target_is(on: list[str], subnet: str, kind: str, ours: bo
     assert (found.kind, found.ours) == (kind, ours)
 
 
-def test_a_machine_with_our_tag_that_no_group_of_ours_launched_is_somebody_elses() -> None:
-    def instance(*tags: tuple[str, str]) -> Thing:
-        listed = {"InstanceId": "i-1", "State": {"Name": "running"}, "Tags": [{"Key": k, "Value": v} for k, v in tags]}
-        return thing_of("instance", listed, frozenset({"c-master", "c-workers"}))
+GROUPS, TAGGED = frozenset({"c-master", "c-workers"}), ("deeplearning:cluster", "c")
 
-    ours = ("deeplearning:cluster", "c")
-    assert not instance(ours).ours
-    assert not instance(ours, ("aws:autoscaling:groupName", "others")).ours
-    assert instance(ours, ("aws:autoscaling:groupName", "c-workers")).ours
+
+def instance(*tags: tuple[str, str]) -> Thing:
+    listed = {"InstanceId": "i-1", "State": {"Name": "running"}, "Tags": [{"Key": k, "Value": v} for k, v in tags]}
+    return thing_of("instance", listed, GROUPS)
+
+
+def test_a_machine_with_our_tag_that_no_group_of_ours_launched_is_somebody_elses() -> None:
+    assert not instance(TAGGED).ours
+    assert not instance(TAGGED, ("aws:autoscaling:groupName", "others")).ours
+    assert instance(TAGGED, ("aws:autoscaling:groupName", "c-workers")).ours
+
+
+@pytest.mark.parametrize(
+    ("made_by", "template", "ours"),
+    [
+        ("lt-1", ("lt-1", "c-workers"), True),
+        ("lt-2", ("lt-1", "c-workers"), False),
+        # Anybody may put our tag on a template; only one of a name can be.
+        ("lt-1", ("lt-1", "c-others"), False),
+        ("", ("lt-1", "c-workers"), False),
+    ],
+)
+def test_a_machine_that_was_detached_from_its_group_goes_with_the_cluster(
+    made_by: str, template: tuple[str, str], ours: bool
+) -> None:
+    machine = instance(TAGGED, ("aws:ec2launchtemplate:id", made_by)) if made_by else instance(TAGGED)
+    detached, kept = with_detached([machine, Thing("launch_template", *template)], GROUPS)
+    assert (detached.ours, kept.ours) == (ours, True)
+    # While it is there its template stays, so that an interrupted run can be gone on with.
+    going = ready(doomed(estate(detached, kept), keep=True))
+    assert [thing.id for thing in going] == (["i-1"] if ours else [template[0]])
 
 
 def group(what: str, most: int, serving: int, desired: int | None = None, coming: int = 0, **more: Any) -> Thing:
