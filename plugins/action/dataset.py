@@ -12,6 +12,7 @@ from typing import Any
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.deeplearning.aws.plugins.plugin_utils import _program
+from ansible_collections.deeplearning.aws.plugins.plugin_utils._progress import shown
 from ansible_collections.deeplearning.aws.plugins.plugin_utils._teller import Teller, on_terminal
 
 SPEC: dict[str, dict[str, Any]] = {
@@ -68,17 +69,5 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         return _program.answer(self._host, ran["rc"], ran["stdout"], ran["stderr"])
 
     def _listen(self, words: list[str], stdin: Any = None, before: int = 0, total: int = 0) -> dict[str, Any]:
-        """The last thing that it tells."""
-        event: dict[str, Any] = {}
         with _program.listening(self._connection, words, self._host, *([stdin] if stdin else [])) as lines:
-            for line in lines:
-                event = dict(_program.event(line))
-                if event.get("event") == "note":
-                    self._teller.say(f"{self._host}: {event['text']}")
-                elif event.get("event") == "progress":
-                    self._teller.progress(*_told(self._host, before + event["done"], total or event["total"]))
-        return event
-
-
-def _told(host: str, done: int, total: int) -> tuple[str, float | None]:
-    return f"{host}: {done / 2**20:.0f} of {total / 2**20:.0f} MiB", done / total if total else None
+            return shown(lines, self._host, self._teller, before, total)

@@ -47,6 +47,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             return stage(bucket, given["data"], source, folder, tell, bool(self._task.check_mode))
         except (AwsProblem, Unstageable) as trouble:
             return {"failed": True, "msg": str(trouble)}
+        except OSError as trouble:
+            what = f"{trouble.filename or folder}: {trouble.strerror}"
+            return {"failed": True, "msg": f"{what}. Mend that and run the same command again: it goes on from there."}
         finally:
             teller.close()
 

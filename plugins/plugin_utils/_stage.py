@@ -15,11 +15,13 @@ import shutil
 import urllib.error
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from ansible.module_utils.urls import open_url
 from ansible_collections.deeplearning.aws.plugins.module_utils._aws import Aws, AwsProblem, problem
+from ansible_collections.deeplearning.aws.plugins.plugin_utils._stage_archives import look_into
 from ansible_collections.deeplearning.aws.plugins.plugin_utils._stage_sets import Part, Set, Unstageable, set_of
 
 try:
@@ -34,8 +36,11 @@ ATTEMPTS = 5
 MANIFEST = "manifest.json"
 """Written last: a set with it is whole."""
 
-Tell = Callable[[str, int, int], None]
-"""what is being done, how far, of how much"""
+
+class Tell(Protocol):
+    """Of what is being done, how far, of how much."""
+
+    def __call__(self, what: str, done: int, total: int) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -52,7 +57,7 @@ class Bucket:
 
     def look(self) -> None:
         try:
-            self.aws.call("s3", "head_bucket", Bucket=self.name, **self._owned)
+            found = self.aws.call("s3", "head_bucket", Bucket=self.name, **self._owned)
         except AwsProblem as error:
             if error.code in ("404", "NoSuchBucket"):
                 raise Unstageable(
@@ -64,6 +69,13 @@ class Bucket:
                 whose = f", or it does not belong to the account {self.owner}" if self.owner else ""
                 raise Unstageable(f"the bucket {self.name} may not be used by these credentials{whose}.") from None
             raise
+        # Where nobody has set an endpoint, the SDK follows a bucket to where it is.
+        region = found.get("BucketRegion", self.aws.region)
+        if region != self.aws.region:
+            raise Unstageable(
+                f"the bucket {self.name} is in {region}, and the cluster in {self.aws.region}: nodes would read it "
+                "from afar and at a price, so name one of the cluster's own region."
+            )
 
     def manifest(self) -> dict[str, Any]:
         try:
@@ -129,12 +141,13 @@ def stage(bucket: Bucket, name: str, source: Path | None, folder: Path, tell: Te
                 f"{recorded[part.name]} was written down. Remove {bucket.url}/{MANIFEST} to take the new one."
             )
         parts.append((part, file, digest))
-    changed = False
-    for part, file, digest in parts:
-        size = file.stat().st_size
-        if not bucket.has(part.name, size, digest):
-            _send(bucket, part, file, digest, tell)
-            changed = True
+    left = [one for one in parts if not bucket.has(one[0].name, one[1].stat().st_size, one[2])]
+    for part, file, _digest in left:
+        if not part.digest:
+            look_into(part, file, partial(tell, f"looking into {part.name}", total=file.stat().st_size))
+    for part, file, digest in left:
+        _send(bucket, part, file, digest, tell)
+    changed = bool(left)
     manifest = _manifest(name, wanted, {part.name: (file.stat().st_size, digest) for part, file, digest in parts})
     if manifest != before:
         bucket.put_manifest(manifest)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import http.server
+import io
 import json
 import os
 import re
 import subprocess
 import sys
+import tarfile
 import threading
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,12 +21,26 @@ import pytest
 from ansible_collections.deeplearning.aws.plugins.action.stage import bucket_of
 from ansible_collections.deeplearning.aws.plugins.module_utils._aws import Aws, AwsProblem
 from ansible_collections.deeplearning.aws.plugins.plugin_utils import _stage, _stage_sets
+from ansible_collections.deeplearning.aws.plugins.plugin_utils._progress import shown
 from ansible_collections.deeplearning.aws.plugins.plugin_utils._stage import Bucket, stage
 from ansible_collections.deeplearning.aws.plugins.plugin_utils._stage_sets import SETS, Part, Set, Unstageable, set_of
+from ansible_collections.deeplearning.aws.plugins.plugin_utils._teller import Teller
 
 from tests.unit.conftest import Account
 
 CONTENT = bytes(range(256)) * 2000
+
+
+def packed(content: bytes = CONTENT, name: str = "1.jpg", mode: str = "w") -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode=mode) as archive:
+        info = tarfile.TarInfo(name)
+        info.size = len(content)
+        archive.addfile(info, io.BytesIO(content))
+    return out.getvalue()
+
+
+ARCHIVE = packed()
 
 
 def quiet(what: str, done: int, total: int) -> None:
@@ -40,7 +57,7 @@ def bucket(aws: Account) -> Bucket:
 def source(tmp_path: Path) -> Path:
     folder = tmp_path / "photos"
     folder.mkdir()
-    (folder / "a.tar").write_bytes(CONTENT)
+    (folder / "a.tar").write_bytes(ARCHIVE)
     (folder / "weights.npz").write_bytes(b"weights")
     return folder
 
@@ -49,7 +66,7 @@ class Publisher:
     """Serves one file, with ranges; breaks off after so many bytes, as often as it is told to."""
 
     def __init__(self) -> None:
-        self.content, self.breaks, self.asked = CONTENT, [], []
+        self.content, self.breaks, self.asked = ARCHIVE, [], []
         publisher = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -87,11 +104,11 @@ def test_a_folder_is_staged_and_written_down(bucket: Bucket, aws: Account, sourc
     found = json.loads(aws.client("s3").get_object(Bucket="mine", Key="data/photos/manifest.json")["Body"].read())
     assert found["version"] == done["version"]
     assert [(part["name"], part["kind"], part["size"]) for part in found["parts"]] == [
-        ("a.tar", "tar", len(CONTENT)),
+        ("a.tar", "tar", len(ARCHIVE)),
         ("weights.npz", "file", 7),
     ]
-    assert found["parts"][0]["sha256"] == hashlib.sha256(CONTENT).hexdigest()
-    assert aws.client("s3").get_object(Bucket="mine", Key="data/photos/a.tar")["Body"].read() == CONTENT
+    assert found["parts"][0]["sha256"] == hashlib.sha256(ARCHIVE).hexdigest()
+    assert aws.client("s3").get_object(Bucket="mine", Key="data/photos/a.tar")["Body"].read() == ARCHIVE
 
 
 def test_a_second_time_nothing_is_sent(bucket: Bucket, aws: Account, source: Path, tmp_path: Path) -> None:
@@ -121,7 +138,7 @@ def test_what_broke_off_is_fetched_from_there(bucket: Bucket, publisher: Publish
     publisher.breaks = [100_000, 50_000]
     assert stage(bucket, "photos", None, tmp_path / "stage", quiet, check=False)["changed"]
     assert publisher.asked == [0, 100_000, 150_000]
-    assert (tmp_path / "stage/a.tar").read_bytes() == CONTENT
+    assert (tmp_path / "stage/a.tar").read_bytes() == ARCHIVE
     assert not (tmp_path / "stage/a.tar.part").exists()
 
 
@@ -154,7 +171,7 @@ def test_another_file_than_the_first_time_is_refused(
 def test_a_published_checksum_has_to_be_right(
     bucket: Bucket, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    part = Part("a.tar", algorithm="sha1", digest=hashlib.sha1(CONTENT).hexdigest())
+    part = Part("a.tar", algorithm="sha1", digest=hashlib.sha1(ARCHIVE).hexdigest())
     monkeypatch.setattr(_stage_sets, "SETS", {"photos": Set((part,))})
     assert stage(bucket, "photos", source, tmp_path, quiet, check=False)["unpublished"] == []
     (source / "a.tar").write_bytes(b"corrupt")
@@ -238,6 +255,97 @@ def test_every_published_checksum_has_its_form_and_every_part_an_address() -> No
         assert not part.algorithm or re.fullmatch(f"[0-9a-f]{{{lengths[part.algorithm]}}}", part.digest)
 
 
+def test_a_bucket_of_another_region_is_refused(bucket: Bucket, source: Path, aws: Account, tmp_path: Path) -> None:
+    elsewhere = {"LocationConstraint": "eu-west-1"}
+    aws.client("s3").create_bucket(Bucket="far", CreateBucketConfiguration=elsewhere)
+    far = Bucket(bucket.aws, "far", "data/photos")
+    with pytest.raises(Unstageable, match="the bucket far is in eu-west-1, and the cluster in us-east-1"):
+        stage(far, "photos", source, tmp_path, quiet, check=False)
+
+
+def zipped(name: str = "1.jpg") -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(name, CONTENT)
+    return out.getvalue()
+
+
+def spoiled(content: bytes, place: int) -> bytes:
+    return content[:place] + b"\xff" * 64 + content[place + 64 :]
+
+
+TWO = packed(b"x" * 100)[:1024] + packed(b"y")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("b.tar", b"", r"b.tar is no whole archive \("),
+        ("b.tar", b"corrupt" * 1000, r"b.tar is no whole archive \("),
+        ("b.tar", ARCHIVE[:-20_000], r"b.tar is no whole archive \("),
+        ("b.tar", spoiled(TWO, 1024), r"b.tar is no whole archive \(no header at 1024"),
+        ("b.tar", TWO[:1024], r"b.tar is no whole archive \(no header at 1024"),
+        ("b.tar", packed(name="../1.jpg"), "b.tar has a file '../1.jpg', which is no path below a folder"),
+        ("b.tar.gz", packed(mode="w:gz")[:-1], r"b.tar.gz is no whole archive \("),
+        ("b.tar.gz", spoiled(packed(mode="w:gz"), 60), r"b.tar.gz is no whole archive \("),
+        ("b.tar.gz", ARCHIVE, r"b.tar.gz is no whole archive \("),
+        ("b.zip", zipped()[:-1], r"b.zip is no whole archive \("),
+        ("b.zip", spoiled(zipped(), 100), r"b.zip is no whole archive \("),
+        ("b.zip", zipped("/1.jpg"), "b.zip has a file '/1.jpg'"),
+    ],
+)
+def test_an_archive_that_nodes_could_not_unpack_is_not_sent(
+    bucket: Bucket, aws: Account, source: Path, tmp_path: Path, name: str, content: bytes, says: str
+) -> None:
+    (source / name).write_bytes(content)
+    with pytest.raises(Unstageable, match=says):
+        stage(bucket, "photos", source, tmp_path, quiet, check=False)
+    assert "Contents" not in aws.client("s3").list_objects_v2(Bucket="mine")
+
+
+def test_links_in_an_archive_are_refused(bucket: Bucket, source: Path, tmp_path: Path) -> None:
+    with tarfile.open(source / "b.tar", "w") as archive:
+        link = tarfile.TarInfo("train/link")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc"
+        archive.addfile(link)
+    with pytest.raises(Unstageable, match="train/link, .* Example: tar --dereference -cf b.tar FOLDER"):
+        stage(bucket, "photos", source, tmp_path, quiet, check=False)
+
+
+def test_an_encrypted_archive_is_refused(bucket: Bucket, source: Path, tmp_path: Path) -> None:
+    content = bytearray(zipped())
+    for header in (content.find(b"PK\x03\x04") + 6, content.find(b"PK\x01\x02") + 8):
+        content[header] |= 1
+    (source / "b.zip").write_bytes(content)
+    with pytest.raises(Unstageable, match="b.zip cannot be unpacked .*encrypted.*: pack it otherwise"):
+        stage(bucket, "photos", source, tmp_path, quiet, check=False)
+
+
+def test_all_kinds_of_archives_are_taken(bucket: Bucket, source: Path, tmp_path: Path) -> None:
+    (source / "b.tar.gz").write_bytes(packed(mode="w:gz"))
+    (source / "c.zip").write_bytes(zipped())
+    assert stage(bucket, "photos", source, tmp_path, quiet, check=False)["changed"]
+
+
+# On the nodes
+
+
+def test_how_far_a_node_is_is_shown_as_it_comes() -> None:
+    said: list[str] = []
+
+    def show(line: str, newline: bool = True) -> None:
+        said.append(line)
+
+    lines = [
+        '{"event": "note", "text": "Somebody else is at it"}',
+        '{"event": "progress", "done": 1048576, "total": 4194304}',
+        "no event",
+        '{"event": "end", "changed": true, "files": 3}',
+    ]
+    assert shown(lines, "node", Teller(show, False, 80)) == {"event": "end", "changed": True, "files": 3}
+    assert said == ["node: Somebody else is at it", "  node: 1 of 4 MiB"]
+
+
 # The playbook
 
 
@@ -277,3 +385,10 @@ def test_what_a_person_gets_wrong_is_a_sentence(aws: Account, words: tuple[str, 
     assert code == 2
     assert says in " ".join(said.split())
     assert "Traceback" not in said
+
+
+def test_a_folder_that_cannot_be_written_is_a_sentence(aws: Account) -> None:
+    aws.client("s3").create_bucket(Bucket="red-123456789012-us-east-1")
+    code, said = playbook("-e", "data=coco2017", "-e", "stage_folder=/dev/null")
+    assert code == 2 and "Traceback" not in said
+    assert "/dev/null/coco2017: Not a directory. Mend that and run the same command again" in " ".join(said.split())
