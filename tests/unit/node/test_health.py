@@ -119,6 +119,19 @@ def test_a_word_tells_the_clocks_apart_and_old_words_go(tmp_path: Path, monkeypa
     assert looking.missing_words(folder, asked) == asked[1:]
 
 
+def test_a_word_that_is_being_replaced_is_looked_for_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "deeplearning-worker2").write_text("deeplearning-worker2")
+    really, once = Path.read_text, [FileNotFoundError(errno.ENOENT, "No such file or directory")]
+
+    def read_being_replaced(path: Path) -> str:
+        if once:
+            raise once.pop()
+        return really(path)
+
+    monkeypatch.setattr(Path, "read_text", read_being_replaced)
+    assert looking.missing_words(tmp_path, ["deeplearning-worker2"]) == []
+
+
 def test_another_node_may_remove_an_old_word_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os.path, "ismount", lambda _path: True)
     monkeypatch.setattr(Path, "iterdir", lambda folder: iter([folder / "gone"]))

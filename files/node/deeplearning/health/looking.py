@@ -104,7 +104,7 @@ def leave_word(mount: str, folder: Path, name: str) -> float:
 
 
 def missing_words(folder: Path, names: Sequence[str]) -> list[str]:
-    """Those whose file is not there, or does not say what they wrote."""
+    """Those whose file is not there, or does not say what they wrote. Each writes its own again while others look."""
 
     def read() -> list[str]:
         return [name for name in names if not _says(folder / name, name)]
@@ -114,7 +114,7 @@ def missing_words(folder: Path, names: Sequence[str]) -> list[str]:
 
 def _says(file: Path, word: str) -> bool:
     try:
-        return file.read_text() == word
+        return files.settled(file.read_text) == word
     except FileNotFoundError:
         return False
 
