@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -24,13 +26,17 @@ def example(tmp_path: Path) -> Path:
 
 
 def words(example: Path, run: Path, world: int = 8, rank: int = 0, config: list[str] = CONFIG) -> list[str]:
-    argv = ["--example", str(example), "--run-dir", str(run), *config]
-    return fasterrcnn.prepared(argv, {"DEEPLEARNING_WORLD": str(world), "DEEPLEARNING_RANK": str(rank)})[1][2:]
+    argv = [*given(example, run), *config]
+    return fasterrcnn.prepared(argv, {"DEEPLEARNING_WORLD": str(world), "DEEPLEARNING_RANK": str(rank)})[1][1:]
+
+
+def given(example: Path, run: Path) -> list[str]:
+    return ["--data-dir", "/efs/data/coco2017", "--run-dir", str(run), "--example", str(example)]
 
 
 def saved(run: Path, folder: str, step: int) -> None:
     """As TensorPack leaves it."""
-    attempt = run / "train_log" / folder
+    attempt = run / "checkpoints" / folder
     attempt.mkdir(parents=True, exist_ok=True)
     (attempt / f"model-{step}.index").touch()
     (attempt / "checkpoint").write_text(f'model_checkpoint_path: "model-{step}"\nall_model_checkpoint_paths: "x"\n')
@@ -45,8 +51,9 @@ def test_an_epoch_is_as_many_images_for_any_number_of_processes(
 
 def test_a_first_attempt_is_the_documented_command(example: Path, tmp_path: Path) -> None:
     assert words(example, tmp_path) == [
-        *("--logdir", f"{tmp_path}/train_log/from-epoch-0", "--config"),
-        *("MODE_MASK=True", "TRAIN.EVAL_PERIOD=1", "TRAINER=horovod", "TRAIN.STEPS_PER_EPOCH=15000"),
+        *("--logdir", f"{tmp_path}/checkpoints/from-epoch-0", "--config"),
+        *("MODE_MASK=True", "TRAIN.EVAL_PERIOD=1", "DATA.BASEDIR=/efs/data/coco2017"),
+        *("TRAINER=horovod", "TRAIN.STEPS_PER_EPOCH=15000"),
     ]
 
 
@@ -56,9 +63,9 @@ def test_it_goes_on_from_the_newest_checkpoint_in_a_folder_of_its_own(example: P
     second = words(example, tmp_path)
     assert second[:4] == [
         "--logdir",
-        f"{tmp_path}/train_log/from-epoch-3",
+        f"{tmp_path}/checkpoints/from-epoch-3",
         "--load",
-        f"{tmp_path}/train_log/from-epoch-0/model-45000",
+        f"{tmp_path}/checkpoints/from-epoch-0/model-45000",
     ]
     assert second[-1] == "TRAIN.STARTING_EPOCH=4"
 
@@ -69,20 +76,28 @@ def test_with_fewer_processes_it_goes_on_with_the_same_epoch(example: Path, tmp_
     words(example, tmp_path, world=4)
     saved(tmp_path, "from-epoch-3", 45000 + 30000)
     third = words(example, tmp_path, world=4)
-    assert "TRAIN.STARTING_EPOCH=5" in third and f"{tmp_path}/train_log/from-epoch-4" in third
+    assert "TRAIN.STARTING_EPOCH=5" in third and f"{tmp_path}/checkpoints/from-epoch-4" in third
 
 
 def test_an_attempt_that_saved_nothing_or_half_of_it_is_begun_again(example: Path, tmp_path: Path) -> None:
     first = words(example, tmp_path)
     saved(tmp_path, "from-epoch-0", 15000)
-    (tmp_path / "train_log/from-epoch-0/model-15000.index").unlink()
+    (tmp_path / "checkpoints/from-epoch-0/model-15000.index").unlink()
     assert words(example, tmp_path) == first
 
 
 def test_only_the_first_rank_writes_and_all_have_the_same_command(example: Path, tmp_path: Path) -> None:
     other = words(example, tmp_path, rank=3)
-    assert list(tmp_path.glob("train_log/*")) == []
+    assert not (tmp_path / "checkpoints").exists()
     assert words(example, tmp_path, rank=0) == other
+
+
+def test_what_was_begun_is_no_checkpoint_and_its_curves_are_found(example: Path, tmp_path: Path) -> None:
+    words(example, tmp_path)
+    assert [one.name for one in (tmp_path / "checkpoints").iterdir() if not one.name.startswith(".")] == []
+    saved(tmp_path, "from-epoch-0", 15000)
+    words(example, tmp_path)
+    assert (tmp_path / "tensorboard/from-epoch-0/checkpoint").exists()
 
 
 @pytest.mark.parametrize(
@@ -90,7 +105,8 @@ def test_only_the_first_rank_writes_and_all_have_the_same_command(example: Path,
     [
         (3, CONFIG, "3 processes: this example trains with"),
         (8, ["TRAIN.EVAL_PERIOD=0"], "TRAIN.EVAL_PERIOD is 0"),
-        (8, ["TRAIN.STEPS_PER_EPOCH=5"], "follows from the run itself"),
+        (8, ["TRAIN.STEPS_PER_EPOCH=5"], "TRAIN.STEPS_PER_EPOCH: this follows from the run"),
+        (8, ["DATA.BASEDIR=/efs/mine"], "DATA.BASEDIR: this follows from the run"),
     ],
 )
 def test_what_would_go_wrong_hours_later_is_refused(
@@ -100,17 +116,38 @@ def test_what_would_go_wrong_hours_later_is_refused(
         words(example, tmp_path, world, config=config)
 
 
-def test_the_example_is_started_in_its_own_folder(example: Path, tmp_path: Path) -> None:
-    ran = subprocess.run(
-        [sys.executable, FRONT, "--example", example, "--run-dir", tmp_path, *CONFIG], capture_output=True, text=True
+def started(example: Path, run: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, FRONT, *given(example, run), *CONFIG]
+    return subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environment})
+
+
+def test_the_example_is_started_in_its_own_folder_as_by_python_itself(example: Path, tmp_path: Path) -> None:
+    """With modules of its own, which may be called as one of ours."""
+    (example / "common.py").write_text("whose = 'its own'\n")
+    (example / "train.py").write_text(
+        "import json, os, sys\nimport common\n"
+        "print(json.dumps([__name__, __file__, os.getcwd(), common.whose, sys.argv]))\n"
     )
-    shown, said = ran.stdout.splitlines()
+    shown, said = started(example, tmp_path).stdout.splitlines()
     assert shown.startswith(f"+ {sys.executable} {example}/train.py --logdir")
-    assert json.loads(said)[:2] == [str(example), "--logdir"]
+    program = f"{example}/train.py"
+    name, file, folder, whose, argv = json.loads(said)
+    assert (name, file, folder, whose) == ("__main__", program, str(example), "its own")
+    assert argv[:2] == [program, "--logdir"] and shown == f"+ {sys.executable} {shlex.join(argv)}"
+
+
+def test_what_tensorpack_looks_for_in_tensorflow_is_there(example: Path, tmp_path: Path) -> None:
+    (example / "train.py").write_text("import tensorflow\nprint(tensorflow.global_variables())\n")
+    (tmp_path / "tensorflow.py").write_text("class compat:\n    class v1:\n        global_variables = lambda: 'all'\n")
+    ran = started(example, tmp_path, PYTHONPATH=str(tmp_path))
+    assert ran.stdout.splitlines()[-1] == "all", ran.stderr
+
+
+def test_how_the_example_ends_is_how_it_ends(example: Path, tmp_path: Path) -> None:
+    (example / "train.py").write_text("import sys\nsys.exit(7)\n")
+    assert started(example, tmp_path).returncode == 7
 
 
 def test_sources_that_are_not_there_are_named(tmp_path: Path) -> None:
-    ran = subprocess.run(
-        [sys.executable, FRONT, "--example", tmp_path, "--run-dir", tmp_path, *CONFIG], capture_output=True, text=True
-    )
+    ran = started(tmp_path, tmp_path)
     assert ran.returncode == 1 and f"{tmp_path} has no train.py" in ran.stderr
