@@ -95,14 +95,16 @@ def main() -> None:
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as folder, cloud_in(Path(folder)) as cloud:
         with cloud.cluster("bench-starts", worker_count=max(STARTS) - 1, image=cloud.image(IMAGE)) as cluster:
-            assert cluster.play("site.yml").code == 0
+            made = cluster.play("site.yml")
+            assert made.code == 0, made.output[-6000:]
             bench = Bench(cluster)
             for nodes, target in STARTS.items():
                 first, spread = zip(*(starts(bench, nodes) for _ in range(ROUNDS)), strict=True)
                 rows.append(Row(f"train.yml to the first rank, {nodes} nodes", statistics.median(first), "s", target))
                 rows.append(Row(f"first rank to the last, {nodes} nodes", statistics.median(spread), "s", 2))
         with cloud.cluster("bench-speed", worker_count=max(SWEEP) - 1, image=cloud.image(IMAGE)) as cluster:
-            assert cluster.play("site.yml").code == 0
+            made = cluster.play("site.yml")
+            assert made.code == 0, made.output[-6000:]
             bench = Bench(cluster)
             generate = "sudo python3 /opt/deeplearning/trainers/generate.py"
             cluster.says(MASTER, f"{generate} {DATA} --train 2048 --test 128")
