@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 HOST_BUNDLE = Path("/etc/ssl/certs/ca-certificates.crt")
@@ -17,8 +19,12 @@ def mounts_below(folder: Path) -> list[str]:
     return sorted((place for place in places if place == str(folder) or place.startswith(f"{folder}/")), reverse=True)
 
 
-def pip_settings() -> dict[str, str]:
-    """The host's pip settings that say where packages come from, by name as in pip.conf's [global]."""
+@functools.cache
+def pip_settings() -> Mapping[str, str]:
+    """The host's pip settings that say where packages come from, by name as in pip.conf's [global].
+
+    Asked once: pip needs a third of a second to say them, and each machine that boots wants them.
+    """
     found: dict[str, str] = {}
     try:
         listed = subprocess.run(
