@@ -20,9 +20,9 @@ from deeplearning.run.folder import Folder, existing, runs_root, seconds
 from deeplearning.run.plan import Node
 from deeplearning.run.survey import Found, Wanted, surveyed
 
-LEAST_PATIENCE, MOST_PATIENCE = 30.0, 300.0
-"""Seconds after which a membership that does not change any more is taken as it is. A run of days waits longer for the
-machine in a lost one's place than one of minutes."""
+LEAST_PATIENCE, MOST_PATIENCE = 90.0, 300.0
+"""Seconds after which a membership that does not change any more is taken as it is. The machine in a lost one's place
+has to boot and to be configured; a run of days waits longer for it than one of minutes."""
 
 
 class Superseded(Exception):
