@@ -13,7 +13,7 @@ from typing import Any
 
 from deeplearning import Refusal
 from deeplearning.config import Config
-from deeplearning.run import create, mpirun
+from deeplearning.run import create, efa, mpirun
 from deeplearning.run import plan as plans
 from deeplearning.run.folder import Folder
 from deeplearning.run.identity import as_root
@@ -38,6 +38,8 @@ class Outcome:
     lost: dict[str, str] = field(default_factory=dict)
     """Node to what is known of it."""
     progress: dict[str, Any] | None = None
+    reason: str = ""
+    """of a failure, if a sentence says more than an exit code"""
 
 
 class Attempt:
@@ -64,6 +66,9 @@ class Attempt:
         self.ends: dict[int, int] = {}
         """Process to exit code."""
         self.failure: dict[str, Any] | None = None
+        self.reason = ""
+        environment = (folder.read("environment.json") or {}).get("environment", {})
+        self.on_efa = efa.promised(self.plan, environment)
         self.progress = Progress(folder.path)
         self.ending: subprocess.Popen[bytes] | None = None
         self.done_since: float | None = None
@@ -139,6 +144,7 @@ class Attempt:
         now, seen = message.get("time", time.time()), self.seen[rank]
         if "line" in message:
             self.logs[rank].line(now, message["line"])
+            self.look_for_efa(rank, message["line"])
         elif "pid" in message:
             seen.update(pid=message["pid"], state="started")
             self.record.event("process", **seen_as_event(seen))
@@ -150,10 +156,19 @@ class Attempt:
             seen.update(state="ended", exit_code=code)
             self.record.event("process", **seen_as_event(seen))
             if code and self.failure is None and not self.ending:
-                self.failure = {**seen_as_event(seen), "tail": list(self.logs[rank].tail)}
-                for key in ("pid", "state"):
-                    del self.failure[key]
+                self.fail(rank)
             self.record.save()
+
+    def fail(self, rank: int, **more: Any) -> None:
+        told = {**seen_as_event(self.seen[rank]), **more, "tail": list(self.logs[rank].tail)}
+        self.failure = {key: value for key, value in told.items() if key not in ("pid", "state")}
+
+    def look_for_efa(self, rank: int, line: str) -> None:
+        """A run that would be slow for days is better ended in its first minute."""
+        taken = efa.fallback(line) if self.on_efa and self.failure is None else ""
+        if taken:
+            self.fail(rank, exit_code=1)
+            self.reason = efa.sentence(taken)
 
     def complain(self, data: bytes) -> None:
         for line in data.decode(errors="replace").splitlines():
@@ -210,7 +225,7 @@ class Attempt:
         if lost:
             return Outcome(LOST, self.failure["exit_code"] if self.failure else code or 1, self.failure, lost, progress)
         if self.failure:
-            return Outcome(FAILED, self.failure["exit_code"], self.failure, progress=progress)
+            return Outcome(FAILED, self.failure["exit_code"], self.failure, progress=progress, reason=self.reason)
         if not code:
             raise Refusal("mpirun ended well before all processes had told how they ended: see logs/mpirun.log.")
         return Outcome(FAILED, code, self.unheard(), progress=progress)

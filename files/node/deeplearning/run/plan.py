@@ -25,6 +25,8 @@ class Node:
     interface: str = ""
     ports: tuple[int, ...] = ()
     """Free ones."""
+    efa: int = 0
+    """Devices of AWS's fast network."""
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from deeplearning.members.reading import Member
+from deeplearning.run import efa
 from deeplearning.run.folder import Folder
 from deeplearning.run.identity import as_root
 from deeplearning.run.plan import Node
@@ -76,6 +77,7 @@ def _asked(member: Member, wanted: Wanted, here: bool, seconds: float) -> Found:
         gpus=answer["gpus"],
         interface=answer["interface"],
         ports=tuple(answer["ports"]),
+        efa=answer["efa"],
     )
     problem = answer["problem"]
     if not problem and answer["gpus"] < member.gpus:
@@ -94,6 +96,7 @@ def main(argv: list[str]) -> int:
     answer = {
         "boot_id": boot_id(),
         "gpus": count_gpus(),
+        "efa": efa.count(),
         "interface": interface,
         "ports": free_ports(given.ports, given.run_id),
         "problem": problem(given.folder, given.python, interface, given.address),

@@ -54,7 +54,7 @@ class Unit:
                 self._break_off()
                 return
             if outcome.cause != LOST:
-                self._end(outcome.cause, outcome.exit_code, outcome.first_failure, "", outcome)
+                self._end(outcome.cause, outcome.exit_code, outcome.first_failure, outcome.reason, outcome)
                 return
             lost = "; ".join(f"{node}: {why}" for node, why in outcome.lost.items())
             restarts = sum(each["cause"] == LOST for each in self.attempts)

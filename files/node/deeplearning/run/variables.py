@@ -6,6 +6,7 @@ import json
 import re
 from dataclasses import dataclass
 
+from deeplearning.run import efa
 from deeplearning.run.plan import CHIEF, PS, SCHEDULER, SERVER, WORKER, Node, Plan, Process
 
 
@@ -77,6 +78,7 @@ def pytorch(plan: Plan, process: Process) -> dict[str, str]:
         "MASTER_ADDR": first.address,
         "MASTER_PORT": str(first.ports[-1] if first.ports else 0),
         **interfaces(plan.node(process.node)),
+        **efa.variables(plan),
     }
 
 
@@ -88,6 +90,7 @@ def horovod(plan: Plan, process: Process) -> dict[str, str]:
         # and small ones are summed together, up to 64 MiB, as a network likes large messages.
         "HOROVOD_FUSION_THRESHOLD": str(64 * 1024 * 1024),
         **interfaces(plan.node(process.node)),
+        **efa.variables(plan),
     }
 
 

@@ -1,0 +1,132 @@
+"""EFA: who has it, what a run is told of it, and that one which goes by TCP instead is ended with a sentence."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deeplearning.config import Config
+from deeplearning.run import attempt as attempts
+from deeplearning.run import efa, mpirun, unit
+from deeplearning.run import plan as plans
+from deeplearning.run.folder import Folder
+from deeplearning.run.placing import Place
+from deeplearning.run.plan import Node, Options, Plan
+from deeplearning.run.record import Record
+from deeplearning.run.variables import Run, variables
+
+
+def nodes(*efa: int, gpus: int = 1) -> list[Node]:
+    return [Node(f"deeplearning-worker{n}", f"10.0.0.{n}", gpus, efa=each) for n, each in enumerate(efa, 1)]
+
+
+def plan(*efa: int, gpus: int = 1, distribution: str = "horovod") -> Plan:
+    framework = next(name for name, known in plans.DISTRIBUTIONS.items() if distribution in known)
+    return plans.made(Options(framework, distribution), nodes(*efa, gpus=gpus))
+
+
+@pytest.mark.parametrize(
+    ("made", "environment", "promised"),
+    [
+        (plan(4, 4), {}, True),
+        (plan(1, 1, distribution="ddp"), {}, True),
+        (plan(4, 0), {}, False),
+        (plan(4), {}, False),
+        (plan(4, 4, gpus=0), {}, False),
+        (plan(4, 4, distribution="dist_sync"), {}, False),
+        (plan(4, 4), {"NCCL_NET": "Socket"}, False),
+    ],
+)
+def test_efa_is_promised_where_all_nodes_of_a_run_on_several_have_it(
+    made: Plan, environment: dict[str, str], promised: bool
+) -> None:
+    assert efa.promised(made, environment) == promised
+
+
+@pytest.mark.parametrize("distribution", ["horovod", "ddp"])
+def test_its_settings_are_there_where_it_is_and_nowhere_else(distribution: str) -> None:
+    def told(made: Plan) -> set[str]:
+        return set(variables(Run("r", "/r", "", 0), made, made.processes[0]))
+
+    with_it, without = told(plan(4, 4, distribution=distribution)), told(plan(0, 0, distribution=distribution))
+    assert with_it - without == {"FI_EFA_USE_HUGE_PAGE", "NCCL_DEBUG"}
+    assert not [name for name in without if name.startswith(("FI_", "RDMAV_", "NCCL_DEBUG"))]
+
+
+@pytest.mark.parametrize(
+    ("line", "taken"),
+    [
+        ("host:77:91 [0] NCCL INFO Using network Socket", "Socket"),
+        ("host:1:1 [7] NCCL INFO NET/OFI Selected Provider is tcp (found 1 nics)", "tcp"),
+        ("host:1:1 [7] NCCL INFO NET/OFI Selected provider is tcp;ofi_rxm, fabric is 10.0.0.0/17", "tcp;ofi_rxm"),
+        ("host:1:1 [0] NCCL INFO NET/OFI Selected Provider is efa (found 4 nics)", ""),
+        ("host:1:1 [0] NCCL INFO NET/OFI Selected provider is efa, fabric is efa-direct (found 16 nics)", ""),
+        ("host:1:1 [0] NCCL INFO Using network AWS Libfabric", ""),
+        ("host:1:1 [0] NCCL INFO Using network Libfabric", ""),
+        ("host:1:1 [0] NCCL INFO Bootstrap : Using ens32:10.0.0.2<0>", ""),
+        ("epoch 1, using network Socket as an example", ""),
+    ],
+)
+def test_what_was_taken_is_read_from_nccls_own_lines(line: str, taken: str) -> None:
+    assert efa.fallback(line) == taken
+
+
+def test_devices_are_counted_on_the_bus_with_or_without_a_driver(tmp_path: Path) -> None:
+    for name, vendor, device in (("0", "0x1d0f", "0xefa1"), ("1", "0x1d0f", "0xec20"), ("2", "0x10de", "0xefa0")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "vendor").write_text(f"{vendor}\n")
+        (tmp_path / name / "device").write_text(f"{device}\n")
+    assert efa.count(str(tmp_path)) == 1
+    assert efa.count(str(tmp_path / "none")) == 0
+
+
+CONFIG = Config("c", "sg-1", "us-east-1", "b", ("10.0.0.0/16",), "me", "master", "AROA", True, "", "fs", None, 0)
+STAND_IN = """
+import json, os, sys, time
+with open(sys.argv[1], "w") as file:
+    file.write(str(os.getpid()))
+for said in ("NET/Plugin: No plugin found (libnccl-net.so)", "Using network Socket"):
+    print("[1,1]<stdout>:" + json.dumps({"time": time.time(), "line": f"host:1:1 [0] NCCL INFO {said}"}), flush=True)
+time.sleep(600)
+"""
+"""for mpirun: a process of rank 1 says what NCCL says without its plugin, and would go on for ever"""
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Folder:
+    folder = Folder(str(tmp_path / "r1"))
+    for name in ("logs", "metrics", "attempts", "checkpoints"):
+        (tmp_path / "r1" / name).mkdir(parents=True)
+    request: dict[str, Any] = {"framework": "tensorpack", "distribution": "horovod", "script": "/efs/train.py"}
+    request |= {"nodes": None, "processes_per_node": None, "servers": None, "script_args": [], "python": "/p/python"}
+    request |= {"max_restarts": 3, "asked_at": "2026-01-01T00:00:00Z", "asked_by": "me", "data": "", "busy": "wait"}
+    folder.write("run.json", request)
+    folder.write("environment.json", {"environment": {}})
+    return folder
+
+
+def test_a_run_that_falls_back_to_tcp_is_ended_with_a_sentence(
+    run: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = [replace(node, ports=(20000, 20001, 20002)) for node in nodes(4, 4)]
+    place = Place(there, 3, {node.name: "boot" for node in there}, "deeplearning-worker1")
+    going = attempts.Attempt(0, CONFIG, run, run.run(), place, Record(run), lambda: False)
+    words = [sys.executable, "-c", STAND_IN, str(tmp_path / "pid")]
+    monkeypatch.setattr(mpirun, "command", lambda *_unused: words)
+    monkeypatch.setattr(attempts, "superseded", lambda config: False)
+    monkeypatch.setattr(going, "left_behind", dict)
+
+    def end() -> None:
+        going.ending = subprocess.Popen(["kill", (tmp_path / "pid").read_text()])
+
+    monkeypatch.setattr(going, "end", end)
+    outcome = going.go()
+    assert (outcome.cause, outcome.exit_code) == ("failed", 1)
+    assert outcome.first_failure and outcome.first_failure["tail"][-1].endswith("Using network Socket")
+    told = unit.sentence("r1", outcome.cause, 1, outcome.first_failure, outcome.reason)
+    assert told.startswith("run r1 ended with 1 (deeplearning-worker2, rank 1): all its nodes have EFA, and NCCL has")
+    assert "taken Socket: look for libnccl-net.so" in told
