@@ -56,6 +56,12 @@ options:
     description: A folder of wheels to install from instead of an index.
     type: str
     default: ""
+  source:
+    description:
+      - A folder with the framework's own sources, used as they are there in place of the release that is pinned. All
+        that they need is installed as pinned.
+    type: str
+    default: ""
   horovod:
     description: Whether the environment shall have Horovod.
     type: bool
@@ -117,7 +123,7 @@ wheel:
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.deeplearning.aws.plugins.module_utils import _environment, _horovod
+from ansible_collections.deeplearning.aws.plugins.module_utils import _environment, _horovod, _sources
 from ansible_collections.deeplearning.aws.plugins.module_utils._environment import Unfit, Wanted
 
 
@@ -135,6 +141,7 @@ def main() -> None:
             "imports": {"type": "list", "elements": "str", "required": True},
             "index": {"type": "dict", "default": {}},
             "wheels": {"type": "str", "default": ""},
+            "source": {"type": "str", "default": ""},
             "horovod": {"type": "bool", "default": False},
             "horovod_wheels": {"type": "str", "default": ""},
         },
@@ -162,7 +169,9 @@ def present(wanted: Wanted, params: dict[str, Any], check: bool) -> dict[str, An
     before = _standing(wanted, params, _environment.marker(wanted))
     if before["ready"] or check:
         return {**before, "changed": not before["ready"]}
-    _environment.install(wanted, _extra(params), before.get("wheel", ""))
+    said = _environment.install(wanted, _extra(params), before.get("wheel", ""))
+    if _sources.used(wanted) != params["source"] and _environment.has(said, _extra(params)):
+        _sources.use(wanted, params["source"], said)
     after = _standing(wanted, params, _environment.marker(wanted))
     return {**after, "changed": after != before}
 
@@ -192,12 +201,13 @@ def _standing(wanted: Wanted, params: dict[str, Any], marker: dict[str, Any]) ->
     """`made` also when only Horovod is missing."""
     said = marker or _environment.finished_or_not(wanted)
     made = bool(said)
+    whole = _environment.has(marker, _extra(params))
     answer: dict[str, Any] = {
         "made": made,
-        "ready": bool(marker) and _environment.has(marker, _extra(params)),
+        "ready": bool(marker) and whole and _sources.used(wanted) == params["source"],
         "versions": said.get("versions", {}),
     }
-    if made and params["horovod"] and not answer["ready"]:
+    if made and params["horovod"] and not whole:
         answer["wheel"] = _horovod.wheel_in(params["horovod_wheels"], _horovod.key(wanted, said["versions"]))
     return answer
 

@@ -17,6 +17,7 @@ import pytest
 import yaml
 from ansible_collections.deeplearning.aws.plugins.module_utils import _environment, _horovod
 from ansible_collections.deeplearning.aws.plugins.module_utils._environment import Unfit, Wanted
+from ansible_collections.deeplearning.aws.plugins.modules import framework_env
 
 from localcloud.image import features
 
@@ -50,6 +51,7 @@ class Commands:
         self.ran: list[str] = []
         self.installed = {"numpy": "1.0"}
         self.refused: list[str] = []
+        self.version = ""
 
     def __call__(self, command: Sequence[str], may_fail: bool = False) -> str:
         line = " ".join(command)
@@ -63,6 +65,8 @@ class Commands:
             self.installed["horovod"] = _horovod.VERSION
         if "importlib.metadata" in line:
             return json.dumps(self.installed)
+        if "__version__" in line:
+            return f"some words first\n{self.version}\n"
         return "3.11.2\n" if "python_version" in line else ""
 
     def pip(self) -> list[str]:
@@ -183,6 +187,61 @@ def test_the_system_tells_its_name(tmp_path: Path) -> None:
     release = tmp_path / "os-release"
     release.write_text('PRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\nNAME="Debian GNU/Linux"\nID=debian\n')
     assert _environment.system(release) == ("debian", "Debian GNU/Linux 12")
+
+
+# Sources
+
+
+SOURCED = {"framework": "pytorch", "horovod": False, "horovod_wheels": ""}
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> str:
+    (tmp_path / "sources/pytorch").mkdir(parents=True)
+    (tmp_path / "sources/pytorch/__init__.py").write_text("")
+    return str(tmp_path / "sources")
+
+
+@pytest.fixture
+def released(wanted: Wanted, commands: Commands, monkeypatch: pytest.MonkeyPatch) -> Wanted:
+    """An environment that has the release which is pinned."""
+    pinned = Wanted(**{**vars(wanted), "requirements": {"cpu": "numpy==1.0\npytorch==0.11\n"}})
+    _environment.install(pinned)
+    (pinned.place / "lib/python3.11/site-packages").mkdir(parents=True)
+    commands.ran.clear()
+    commands.version = "0.11"
+    return pinned
+
+
+def present(wanted: Wanted, source: str, check: bool = False) -> dict[str, Any]:
+    return framework_env.present(wanted, {**SOURCED, "source": source}, check)
+
+
+def test_sources_are_used_in_place_of_the_release(released: Wanted, commands: Commands, sources: str) -> None:
+    assert present(released, sources, check=True)["changed"] and commands.ran == []
+    done = present(released, sources)
+    assert done["changed"] and done["ready"]
+    assert _environment.marker(released)["versions"]["pytorch"] == f"0.11 from {sources}"
+    pth = released.place / "lib/python3.11/site-packages/deeplearning-sources.pth"
+    assert pth.read_text() == f"{sources}\n"
+    assert any(line.endswith("-m pip uninstall --quiet --yes pytorch") for line in commands.ran)
+    commands.ran.clear()
+    assert not present(released, sources)["changed"] and commands.ran == []
+
+
+def test_the_release_comes_back(released: Wanted, commands: Commands, sources: str) -> None:
+    present(released, sources)
+    commands.ran.clear()
+    done = present(released, "")
+    assert done["changed"] and done["ready"] and done["versions"]["pytorch"] == "0.11"
+    assert [line.split(" -r ")[1] for line in commands.pip()] == [f"{released.place}/release.txt"]
+    assert (released.place / "release.txt").read_text() == "pytorch==0.11\n"
+
+
+def test_a_folder_without_the_sources_is_refused(released: Wanted, commands: Commands, tmp_path: Path) -> None:
+    with pytest.raises(Unfit, match="has no pytorch/__init__.py: give the folder with the sources of pytorch"):
+        present(released, str(tmp_path / "none"))
+    assert commands.ran == [] and _environment.marker(released)
 
 
 # Horovod

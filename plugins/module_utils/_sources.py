@@ -1,0 +1,51 @@
+# Copyright: (c) 2026, the deeplearning.aws contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""A framework's own sources in a folder, used as they are there, in place of the release that is pinned.
+
+It is what an editable installation comes to, without writing to the folder, which all nodes share.
+
+PRIVATE to the collection: it may change at any time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.deeplearning.aws.plugins.module_utils import _environment
+from ansible_collections.deeplearning.aws.plugins.module_utils._environment import Unfit, Wanted
+
+FILE = "deeplearning-sources.pth"
+"""Python reads it at its start, and looks where it says after it has looked at what is installed."""
+
+
+def used(wanted: Wanted) -> str:
+    """The folder that the environment takes its framework from. Empty: it has the release."""
+    for file in wanted.place.glob(f"lib/python3.*/site-packages/{FILE}"):
+        return file.read_text(encoding="utf-8").strip()
+    return ""
+
+
+def use(wanted: Wanted, folder: str, said: Mapping[str, Any]) -> None:
+    """From now on, or the release again; and have the environment say so, which has said this so far."""
+    name = wanted.framework
+    (site,) = wanted.place.glob("lib/python3.*/site-packages")
+    if folder:
+        if not Path(folder, name, "__init__.py").is_file():
+            raise Unfit(
+                f"{folder} has no {name}/__init__.py: give the folder with the sources of {name}, as stage.yml brings "
+                f"it to the shared file system. Example: -e data={name} -e to=efs"
+            )
+        _environment._run([str(wanted.python), "-m", "pip", "uninstall", "--quiet", "--yes", name])
+        (site / FILE).write_text(f"{folder}\n", encoding="utf-8")
+    else:
+        (site / FILE).unlink(missing_ok=True)
+        release = wanted.place / "release.txt"
+        pin = next(line for line in wanted.pins.splitlines() if line.startswith(f"{name}=="))
+        release.write_text(f"{pin}\n", encoding="utf-8")
+        _environment._install_pins(wanted, release)
+    version = _environment._run([str(wanted.python), "-c", f"import {name}; print({name}.__version__)"]).split()[-1]
+    versions = {**said["versions"], name: f"{version} from {folder}" if folder else version}
+    _environment._write(wanted, _environment.MARKER, {**said, "versions": versions})
