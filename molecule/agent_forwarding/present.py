@@ -23,6 +23,14 @@ finally:
     subprocess.run(["kill", agent["SSH_AGENT_PID"]], check=True)
 assert ssh("ssh-add -l").returncode != 0
 
+# Fellow members come all at once: of many that have yet to log in, sshd turns none away.
+crowd = """
+import socket
+callers = [socket.create_connection(("localhost", 22), timeout=20) for _ in range(60)]
+assert all(caller.recv(4) == b"SSH-" for caller in callers)
+"""
+says(f"python3 -c '{crowd}'")
+
 # The machine as its own fellow member: it knows its key and its name, and believes it.
 name = "echo $(hostname -I) fellow | sudo tee -a /etc/hosts"
 key = "echo \"fellow $(cut -d' ' -f1,2 /etc/ssh/ssh_host_ed25519_key.pub)\" | sudo tee /etc/ssh/ssh_known_hosts"
