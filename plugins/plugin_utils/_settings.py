@@ -328,6 +328,15 @@ SECTIONS: Sequence[tuple[str, str, Sequence[Setting]]] = (
                 "S3 buckets, or bucket/prefix, that the machines may read and write.",
                 blank=True,
             ),
+            Setting(
+                "wheels",
+                v.bucket,
+                "",
+                "my-tools/deeplearning",
+                "A bucket, or bucket/prefix, for the wheels of Horovod that a cluster has built, so that others need "
+                "not build them. It is used with your own login. Empty: the cluster's bucket, which goes with it.",
+                blank=True,
+            ),
         ),
     ),
     (
