@@ -95,7 +95,8 @@ def _problem(service: str, operation: str, error: dict[str, str]) -> Exception:
         return Missing(f"{service} {operation}")
     message = error.get("Message", "")
     if code in DENIED:
+        named = ", with cluster_s3_read if the bucket is another one" if service == "s3" else ""
         return Refusal(
-            f"this machine's role is not allowed {service} {operation} ({message}): run provision.yml again."
+            f"this machine's role is not allowed {service} {operation} ({message}): run provision.yml again{named}."
         )
     return Refusal(f"AWS refused {service} {operation}: {code} ({message}).")

@@ -1,0 +1,141 @@
+"""How long a set of many small files takes to unpack with 1, 2 and 4 nodes, and a built wheel of Horovod to install on
+16. Needs a quiet machine.
+
+Nodes share the processors of this machine, and the file system is a folder of it: where one processor is all that a node
+has, several help; where the disk is what is slow, or all of AWS's shared file system, this says nothing.
+
+The second part needs the image with all frameworks (localcloud image build …).
+"""
+
+from __future__ import annotations
+
+import io
+import random
+import statistics
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
+
+from report import Row, write  # noqa: E402
+
+from tests.integration.kit import REGION  # noqa: E402
+from tests.integration.machines import Cloud, Cluster, cloud_in  # noqa: E402
+
+IMAGE = "localcloud-debian-12-mxnet-pytorch-tensorflow-tensorpack"
+MASTER = "deeplearning-master"
+FILES, LARGEST = 20_000, 4000
+NODES = (1, 2, 4)
+ROUNDS = 3
+MACHINES = 16
+INSTALL = """
+- name: Install Horovod
+  hosts: cluster
+  become: true
+  gather_facts: false
+  any_errors_fatal: true
+  vars:
+    ansible_python_interpreter: /usr/bin/python3
+  tasks:
+    - name: Have PyTorch with it
+      ansible.builtin.include_role:
+        name: deeplearning.aws.pytorch
+      vars:
+        pytorch_horovod: true
+"""
+
+
+def pack(folder: Path) -> Path:
+    made = random.Random(0)
+    folder.mkdir()
+    with tarfile.open(folder / "small.tar", "w") as archive:
+        for number in range(FILES):
+            info = tarfile.TarInfo(f"{number % 100:02}/{number:06}.jpg")
+            info.size = made.randrange(LARGEST)
+            archive.addfile(info, io.BytesIO(made.randbytes(info.size)))
+    return folder
+
+
+def played(cluster: Cluster, *words: str, **extra: Any) -> tuple[float, int]:
+    """Seconds, and how many tasks changed something."""
+    started = time.monotonic()
+    done = cluster.play(*words, **extra)
+    assert done.code == 0, done.output[-6000:]
+    return time.monotonic() - started, done.changed
+
+
+def unpacked(cluster: Cluster, source: str, nodes: int) -> float:
+    """As stage.yml has it done, without the time of Ansible: seconds from the first share's begin to the whole set."""
+    cluster.says(MASTER, "sudo rm -rf /efs/data/small /efs/data/.small.*")
+    names = [MASTER, *(f"deeplearning-worker{rank}" for rank in range(2, nodes + 1))]
+    for name in names:
+        cluster.says(name, "true")
+    started = time.monotonic()
+    line = f"deeplearning unpack {{}} small --from {source} --share {{}}/{nodes}"
+    shares = [
+        subprocess.Popen(cluster.ssh_words(name) + [line.format("share", number)], stdout=subprocess.DEVNULL)
+        for number, name in enumerate(names, 1)
+    ]
+    assert [share.wait() for share in shares] == [0] * nodes
+    cluster.says(MASTER, line.format("finish", 1))
+    took = time.monotonic() - started
+    assert cluster.says(MASTER, "find /efs/data/small -name '*.jpg' | wc -l") == str(FILES)
+    return took
+
+
+def unpacking(cloud: Cloud, folder: Path) -> tuple[list[Row], str]:
+    with cloud.cluster("bench-unpack", worker_count=max(NODES) - 1) as cluster:
+        played(cluster, "site.yml")
+        staged = cluster.play("stage.yml", data="small", source_dir=str(pack(folder / "small")))
+        assert staged.code == 0, staged.output[-6000:]
+        account = cloud.client("sts").get_caller_identity()["Account"]
+        source = f"s3://{cluster.name}-{account}-{REGION}/data/small"
+        rounds: dict[int, list[float]] = {nodes: [] for nodes in NODES}
+        for _unused in range(ROUNDS):
+            for nodes, found in rounds.items():
+                found.append(unpacked(cluster, source, nodes))
+        seconds = {nodes: statistics.median(found) for nodes, found in rounds.items()}
+        stages = [played(cluster, "stage.yml", data="small", source_dir=str(folder / "small"), to="efs") for _ in "ab"]
+    rows = [
+        Row(f"seconds with {more} nodes, over those with {fewer}", seconds[more] / seconds[fewer], "×", 1)
+        for fewer, more in zip(NODES, NODES[1:], strict=False)
+    ]
+    rows.append(Row("stage.yml, when all is there", stages[1][0], "s", None))
+    rows.append(Row("stage.yml, when all is there: tasks that changed something", stages[1][1], "", 0))
+    lines = ["", f"Unpacking {FILES:,} files of up to {LARGEST:,} bytes, by nodes:", ""]
+    lines += ["| nodes | seconds | files a second |", "| --- | --- | --- |"]
+    lines += [f"| {nodes} | {took:.1f} | {FILES / took:,.0f} |" for nodes, took in seconds.items()]
+    return rows, "\n".join(lines)
+
+
+def wheel(cloud: Cloud, folder: Path) -> list[Row]:
+    playbook = folder / "install.yml"
+    playbook.write_text(INSTALL, encoding="utf-8")
+    with cloud.cluster("bench-wheel", worker_count=MACHINES - 1, image=cloud.image(IMAGE)) as cluster:
+        played(cluster, "site.yml")
+        built, _unused = played(cluster, str(playbook), "--limit", MASTER)
+        installed, _unused = played(cluster, str(playbook))
+        again, changed = played(cluster, str(playbook))
+    return [
+        Row("the wheel of Horovod for PyTorch, built and installed on one node", built, "s", None),
+        Row(f"installed on the other {MACHINES - 1} of {MACHINES} nodes, all in all", installed, "s", 30),
+        Row("when all have it", again, "s", None),
+        Row("when all have it: tasks that changed something", changed, "", 0),
+    ]
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as scratch, cloud_in(Path(scratch)) as cloud:
+        rows, table = unpacking(cloud, Path(scratch))
+        rows += wheel(cloud, Path(scratch))
+    write("staging", "Staging data, and Horovod's wheel", rows, table)
+
+
+if __name__ == "__main__":
+    main()
