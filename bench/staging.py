@@ -1,8 +1,8 @@
 """How long a set of many small files takes to unpack with 1, 2 and 4 nodes, and a built wheel of Horovod to install on
 16. Needs a quiet machine.
 
-Nodes share the processors of this machine, and the file system is a folder of it: nothing waits for a network here, which
-is what several nodes are good for on AWS. `localcloud up --cpus-per-instance 0.4` gives each node a share of its own.
+Nodes share the processors of this machine, and the file system is a folder of it: nothing waits for a network here,
+which is what several nodes are good for on AWS. `localcloud up --cpus-per-instance 0.4` gives each node its own share.
 
 The second part needs the image with all frameworks (localcloud image build …).
 """
