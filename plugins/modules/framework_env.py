@@ -190,7 +190,10 @@ def built(wanted: Wanted, params: dict[str, Any], check: bool) -> dict[str, Any]
     wheel = _horovod.wheel_in(params["horovod_wheels"], _horovod.key(wanted, said["versions"]))
     if wheel or check:
         return {"changed": not wheel, "wheel": wheel}
-    return {"changed": True, "wheel": _horovod.make(wanted, said["versions"], params["horovod_wheels"])}
+    try:
+        return {"changed": True, "wheel": _horovod.make(wanted, said["versions"], params["horovod_wheels"])}
+    except Unfit as problem:
+        raise Unfit(f"{problem}\nTrain without Horovod, or take the pins that it was built with before.") from None
 
 
 def _extra(params: dict[str, Any]) -> str:

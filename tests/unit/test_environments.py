@@ -387,6 +387,20 @@ def test_a_build_that_fails_tells_its_errors(wanted: Wanted, machine: Path, monk
         make(machine, wanted, monkeypatch, fails=True)
 
 
+def test_a_framework_that_it_cannot_be_built_for_is_said_with_what_else_to_do(
+    wanted: Wanted, machine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def make(*_: object) -> str:
+        raise Unfit("horovod==0.28.1 could not be built for horovod-0.28.1_torch-9: x.h:1: error: C++26 is needed")
+
+    monkeypatch.setattr(_horovod, "make", make)
+    monkeypatch.setattr(_environment, "finished_or_not", lambda _: {"versions": VERSIONS})
+    given = {"horovod_wheels": str(machine / "wheels")}
+    with pytest.raises(Unfit, match="error: C.* is needed\nTrain without Horovod, or take the pins"):
+        framework_env.built(wanted, given, check=False)
+    assert framework_env.built(wanted, given, check=True)["changed"]
+
+
 def test_a_source_that_was_not_published_is_refused(
     wanted: Wanted, machine: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
