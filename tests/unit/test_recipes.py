@@ -5,10 +5,18 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import fasterrcnn
 import pytest
 from ansible_collections.deeplearning.aws.plugins.plugin_utils._arguments import check
 from ansible_collections.deeplearning.aws.plugins.plugin_utils._recipes import arguments, known
 from ansible_collections.deeplearning.aws.plugins.plugin_utils._values import Wrong
+from deeplearning.run import attempt
+from deeplearning.run import plan as plans
+from deeplearning.run.folder import Folder
+from deeplearning.run.mpirun import hostfile
+from deeplearning.run.variables import Run, filled, variables
+
+from tests.unit.recipe_docs import FOUR_NODES, ONE_NODE, documented
 
 ALLOWED = ("framework", "distribution", "script", "script_args", "data", "env", "nodes", "recipe", "run_id", "resume")
 
@@ -33,6 +41,31 @@ def test_the_recipe_of_mask_rcnn_has_the_old_scripts_settings() -> None:
         "BACKBONE.WEIGHTS={data}/pretrained-models/ImageNet-R50-AlignPadding.npz",
         "BACKBONE.NORM=FreezeBN",
     ]
+
+
+@pytest.mark.parametrize(("nodes", "column"), [(1, ONE_NODE), (4, FOUR_NODES)])
+def test_every_rank_of_8_gpus_a_node_is_started_as_docs_say(nodes: int, column: int, tmp_path: Path) -> None:
+    checked = check("train", {"recipe": "maskrcnn"}).values
+    there = [plans.Node(f"deeplearning-worker{n}", f"10.0.0.{n}", 8, "ens5") for n in range(1, nodes + 1)]
+    plan = plans.made(plans.Options(checked["framework"], checked["distribution"]), there)
+    assert hostfile(plan).splitlines() == [f"deeplearning-worker{n} slots=8" for n in range(1, nodes + 1)]
+    run, data = tmp_path / "run", tmp_path / "data/coco2017"
+    example = tmp_path / "data/tensorpack/examples/FasterRCNN"
+    for folder in (run, data, example):
+        folder.mkdir(parents=True)
+    (example / "train.py").touch()
+    asked = {"script": checked["script"], "script_args": checked["script_args"]}
+    started = []
+    for process in plan.processes:
+        on = Run("r", str(run), str(data), 0)
+        words = filled(attempt.arguments(asked, Folder(str(run))), on, plan, process)
+        environment = {**variables(on, plan, process), **checked["env"]}
+        folder, (program, *argv) = fasterrcnn.prepared(words, environment)
+        assert folder.resolve() == example and program == f"{folder}/train.py"
+        said = [word.replace(str(run), "$RUN").replace(str(data), "$DATA") for word in argv]
+        started.append((said, {name: environment[name] for name in documented(column)[1]}))
+    assert started == [documented(column)] * (8 * nodes)
+    assert not {"TF_CONFIG", "TF_USE_LEGACY_KERAS"} & set(environment)
 
 
 def test_any_value_of_a_recipe_can_be_changed_and_others_added() -> None:
