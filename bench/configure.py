@@ -47,7 +47,7 @@ def _processor() -> float:
 
 
 def costs(cluster: Cluster) -> list[Cost]:
-    made = cluster.play("plan.yml", str(ROOT / "provision.yml"))
+    made = cluster.play("provision.yml")
     assert made.code == 0, made.output[-6000:]
     found = []
     for settings in ({}, {}, ANSIBLES_OWN):

@@ -33,7 +33,7 @@ REGION = "us-east-1"
 RUN_SECONDS = 600
 RUN = "INTEGRATION_RUN"
 """In the environment of each process of a run: which one it belongs to."""
-CLOUD_HALF = ("plan.yml", "provision.yml")
+CLOUD_HALF = "provision.yml"
 """site.yml up to where machines are configured: the machines of this account do not boot."""
 
 

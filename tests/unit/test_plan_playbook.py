@@ -74,3 +74,13 @@ def test_an_inventory_file_that_is_wrong_ends_everything(tmp_path: Path) -> None
     assert code != 0
     assert "PLAY [" not in said
     assert "sleeping" in said
+
+
+def test_provision_by_itself_begins_with_the_plan_and_node_by_itself_names_configure() -> None:
+    code, said = run("ansible-playbook", "provision.yml", *LEAST, "-e", "cluster_worker_count=-1")
+    assert code == 2
+    assert "cluster_worker_count is -1: give 0 or more." in said
+    code, said = run("ansible-playbook", "node.yml", "-e", "node_hosts=localhost")
+    assert code == 2
+    assert "run that. Example: ansible-playbook configure.yml" in said
+    assert "undefined" not in said
