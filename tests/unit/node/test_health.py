@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import socket
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -14,7 +16,8 @@ from typing import Any
 import pytest
 from deeplearning import machine, paths
 from deeplearning.bounded import Late, within
-from deeplearning.health import bandwidth, judging, looking
+from deeplearning.health import bandwidth, judging, looking, training
+from deeplearning.members.reading import Member, Members
 
 GIB = 2**30
 
@@ -238,3 +241,41 @@ def test_versions_are_told_by_the_markers_of_what_is_installed(tmp_path: Path, m
         (tmp_path / name / ".deeplearning.json").write_text(marker)
     (tmp_path / "half").mkdir()
     assert looking.environments() == {"mxnet": "unknown", "pytorch": "abc"}
+
+
+@pytest.mark.parametrize(
+    ("written", "code", "ok", "words"),
+    [
+        ({"preflight": {"right": True, "ranks": 3, "gbits": 4.0}}, 0, True, "3 ranks, 4.00 Gbit/s"),
+        ({"preflight": {"right": True, "ranks": 3, "gbits": 0.01}}, 0, False, "at least 0.128 is due"),
+        ({"preflight": {"right": False, "ranks": 3, "gbits": 4.0}}, 1, False, "the sum over 3 ranks is wrong"),
+        ({"preflight": {"right": True, "ranks": 1, "gbits": 0}}, 0, True, "1 ranks"),
+        ({"result": {"sentence": "run p ended with 7 (deeplearning-worker2, rank 1)"}}, 7, False, "ended with 7"),
+        (
+            {"preflight": {"right": True, "ranks": 3, "gbits": 4.0}, "result": {"sentence": "run p ended with 9"}},
+            9,
+            False,
+            "ended with 9",
+        ),
+        ({}, 2, False, "it did not start"),
+    ],
+)
+def test_what_is_made_of_a_short_run_over_all_nodes(
+    written: dict[str, Any], code: int, ok: bool, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, content in written.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(content))
+    asked: list[list[str]] = []
+
+    def run(words: list[str], given: str = "") -> subprocess.CompletedProcess[str]:
+        asked.append(words[:1])
+        answer = json.dumps({"run_dir": str(tmp_path)}) if words == ["create"] else ""
+        return subprocess.CompletedProcess(words, code if words[0] == "start" else 0, answer, "")
+
+    monkeypatch.setattr(training, "_run", run)
+    monkeypatch.setattr(judging, "CHECKPOINTS_FREE_MIB", 0)
+    member = Member(1, ("deeplearning-worker1",), "i-1", "10.0.0.4", "ip-10-0-0-4", "t3.medium", 0, 1, (), "ready")
+    members = Members("red", "sg-1", 1, 1, "i-1", "", (member,))
+    summed, space = training.checks(members, "pytorch", "", "20261121T150000Z")
+    assert (summed.ok, space.ok) == (ok, True) and words in summed.detail
+    assert asked[-1] == ["stop"] and tmp_path.exists() is not ok

@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 from deeplearning.health import bandwidth, judging
 from deeplearning.health.judging import Check
@@ -44,16 +45,24 @@ def checks(members: Members, framework: str, distribution: str, token: str) -> l
 
 def _all_reduce(folder: Path, run_id: str, members: Members) -> Check:
     due = min((bandwidth.floor(member.instance_type) for member in members.training), default=0.0)
+    fix = f"see the logs on the master, in {folder}/logs"
     try:
         ended = _run(["start", run_id]).returncode or _run(["wait", run_id]).returncode
-        said = json.loads((folder / "preflight.json").read_text())
     except subprocess.TimeoutExpired:
-        return Check("all-reduce", False, f"it had not ended after {SECONDS} s", f"the logs in {folder}/logs")
+        return Check("all-reduce", False, f"it had not ended after {SECONDS} s", fix)
+    said = _record(folder / "preflight.json")
+    if not said or (ended and said["right"]):
+        return Check("all-reduce", False, _record(folder / "result.json").get("sentence", "it did not start"), fix)
+    return judging.all_reduce(said["right"], said["ranks"], said["gbits"], due if said["ranks"] > 1 else 0)
+
+
+def _record(file: Path) -> dict[str, Any]:
+    """What is there, if it is there."""
+    try:
+        found: dict[str, Any] = json.loads(file.read_text())
     except (OSError, ValueError):
-        return Check("all-reduce", False, "it ended without a result", f"the logs in {folder}/logs")
-    return judging.all_reduce(
-        said["right"] and not ended, said["ranks"], said["gbits"], due if len(members.training) > 1 else 0
-    )
+        return {}
+    return found
 
 
 def _run(words: list[str], given: str = "") -> subprocess.CompletedProcess[str]:
