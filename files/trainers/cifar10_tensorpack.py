@@ -6,7 +6,7 @@ By hand: mpirun -np 2 python cifar10_tensorpack.py --data-dir … --run-dir …
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import common
@@ -38,24 +38,36 @@ tensorflow.global_variables = tf.global_variables  # where TensorPack 0.11's Hor
 
 
 class Network(ModelDesc):
-    def __init__(self, asked, image: tuple[int, ...]) -> None:
-        self.asked, self.image = asked, image
+    """Whatever tells of each sample its loss, and whether it is right about it."""
+
+    def __init__(self, asked, samples: common.Samples) -> None:
+        self.asked, self.samples = asked, samples
+
+    def judged(self, values: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        raise NotImplementedError
 
     def inputs(self) -> list[tf.TensorSpec]:
-        return [tf.TensorSpec((None, *self.image), tf.uint8, "images"), tf.TensorSpec((None,), tf.int64, "labels")]
+        given = {"images": self.samples.images, "labels": self.samples.labels}
+        return [tf.TensorSpec((None, *array.shape[1:]), array.dtype, name) for name, array in given.items()]
 
     def build_graph(self, images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
         tf.get_variable("epoch", (), tf.int64, tf.zeros_initializer(), trainable=False)  # kept in checkpoints
         values = tf.cast(images, tf.float32) / 127.5 - 1
         with argscope([Conv2D, FullyConnected], kernel_initializer=tf.glorot_uniform_initializer()):
-            scores = lenet(values) if self.asked.network == "lenet" else resnet(values, self.asked.num_layers)
-        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=scores)
+            losses, right = self.judged(values, labels)
         tf.reduce_sum(losses, name="loss")
-        tf.reduce_sum(tf.cast(tf.equal(tf.argmax(scores, 1), labels), tf.int64), name="right")
+        tf.reduce_sum(tf.cast(right, tf.int64), name="right")
         return tf.reduce_mean(losses)
 
     def optimizer(self) -> tf.train.Optimizer:
         return tf.train.MomentumOptimizer(self.asked.lr, 0.9)
+
+
+class Classifier(Network):
+    def judged(self, values: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        scores = lenet(values) if self.asked.network == "lenet" else resnet(values, self.asked.num_layers)
+        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=scores)
+        return losses, tf.equal(tf.argmax(scores, 1), labels)
 
 
 def lenet(values: tf.Tensor) -> tf.Tensor:
@@ -161,19 +173,33 @@ class Watch(Callback):
 
 
 def main() -> None:
+    run(__doc__, common.load, Classifier)
+
+
+def run(
+    description: str,
+    load: Callable[[Path], tuple[common.Samples, common.Samples]],
+    network: Callable[..., Network],
+    at_the_end: Callable[..., None] = lambda *_unused: None,
+) -> None:
+    """Train or evaluate, as asked. `at_the_end`, rank 0 looks at the newest checkpoint."""
     hvd.init()
     tf.disable_eager_execution()  # TensorPack would do it, but after the seed is set
-    asked = common.arguments(__doc__, ("horovod",), "horovod")
-    train, test = common.load(asked.data_dir)
-    model = Network(asked, train.images.shape[1:])
+    asked = common.arguments(description, ("horovod",), "horovod")
+    train, test = load(asked.data_dir)
+    model = network(asked, train)
     checkpoints = asked.run_dir / "checkpoints"
     # One rank looks, since a folder on a network may not look the same to all of them.
     newest = tensorflow.train.latest_checkpoint(str(checkpoints)) if hvd.rank() == 0 and not asked.no_exchange else None
     done = int(total(epoch_of(newest) if newest else 0))
+    if newest:
+        print(f"goes on from {Path(newest).name}, after epoch {done}", flush=True)
     if asked.evaluate:
         evaluate(asked, model, test, checkpoints, done)
     elif done < asked.epochs:
         learn(asked, model, train, test, checkpoints, newest, done)
+    if hvd.rank() == 0 and not asked.no_exchange:
+        at_the_end(asked, model, test, tensorflow.train.latest_checkpoint(str(checkpoints)))
     total(0)  # Nobody leaves while another still needs it.
 
 
@@ -205,9 +231,12 @@ def evaluate(asked, model, test, checkpoints: Path, done: int) -> None:
     newest = tensorflow.train.latest_checkpoint(str(checkpoints))
     if not done or not newest:
         sys.exit(f"{checkpoints} has no checkpoint to evaluate: train first.")
-    names = {"input_names": ["images", "labels"], "output_names": ["right"]}
-    predict = OfflinePredictor(PredictConfig(model=model, session_init=SmartInit(newest), **names))
-    common.evaluate(TensorPack(predict), asked, test, done)
+    common.evaluate(TensorPack(predictor(model, newest, ["images", "labels"], "right")), asked, test, done)
+
+
+def predictor(model: Network, checkpoint: str, inputs: list[str], output: str) -> OfflinePredictor:
+    names = {"input_names": inputs, "output_names": [output]}
+    return OfflinePredictor(PredictConfig(model=model, session_init=SmartInit(checkpoint), **names))
 
 
 if __name__ == "__main__":

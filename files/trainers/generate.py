@@ -1,12 +1,13 @@
-"""Makes images in the form of CIFAR-10 or MNIST that a network can learn, where the real ones cannot be had.
+"""Makes images in the form of CIFAR-10, MNIST or COCO that a network can learn, where the real ones cannot be had.
 
 Each class is a coarse pattern of its own; each image is its class's pattern, moved about and under noise. What comes
-out is marked by a file GENERATED: accuracies on it say that training works, and nothing about CIFAR-10.
+out is marked by a file GENERATED: accuracies on it say that training works, and nothing about real images.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import random
 import struct
@@ -82,23 +83,59 @@ def recordio(folder: Path, train: list[tuple[int, bytes]], test: list[tuple[int,
     for name, samples in (("train", train), ("val", test)):
         records = []
         for number, (label, pixels) in enumerate(samples):
-            record = struct.pack("<IfQQ", 0, label, number, 0) + _png(pixels)
+            record = struct.pack("<IfQQ", 0, label, number, 0) + _png(_mixed(pixels), 32)
             records.append(struct.pack("<II", 0xCED7230A, len(record)) + record + b"\0" * (-len(record) % 4))
         write(folder / f"cifar10_{name}.rec", records)
 
 
-def _png(pixels: bytes) -> bytes:
+def coco(folder: Path, train: list[tuple[int, bytes]], test: list[tuple[int, bytes]]) -> None:
+    """Images of twice the side with one object, or two of one class, and annotations as COCO 2017 has them."""
+    (folder / "annotations").mkdir(exist_ok=True)
+    categories = [{"id": number + 1, "name": f"pattern {number}"} for number in range(CLASSES)]
+    for name, samples in (("train2017", train), ("val2017", test)):
+        (folder / name).mkdir(exist_ok=True)
+        chance = random.Random(name)
+        images, objects = [], []
+        for number, (label, pixels) in enumerate(samples, 1):
+            canvas = bytearray(byte & SIGNAL for byte in chance.randbytes(3 * 64 * 64))
+            # One in each half, so that none hides another.
+            for half in range(chance.randrange(1, 3)):
+                width, height = chance.randrange(20, 33), chance.randrange(20, 33)
+                x, y = 32 * half + chance.randrange(33 - width), chance.randrange(65 - height)
+                for row in range(height):
+                    for plane in range(3):
+                        start = 1024 * plane + 32 * row
+                        into = 3 * (64 * (y + row) + x) + plane
+                        canvas[into : into + 3 * width : 3] = pixels[start : start + width]
+                corners = [x, y, x + width, y, x + width, y + height, x, y + height]
+                told = {"id": len(objects) + 1, "image_id": number, "category_id": label + 1, "iscrowd": 0}
+                told |= {"bbox": [x, y, width, height], "area": width * height, "segmentation": [corners]}
+                objects.append(told)
+            file = f"{number:012}.png"
+            write(folder / name / file, [_png(bytes(canvas), 64)])
+            images.append({"id": number, "file_name": file, "width": 64, "height": 64})
+        told_of = {"images": images, "annotations": objects, "categories": categories}
+        write(folder / "annotations" / f"instances_{name}.json", [json.dumps(told_of).encode()])
+
+
+def _mixed(pixels: bytes) -> bytes:
+    """Pixel after pixel, not plane after plane."""
     mixed = bytearray(len(pixels))
     for plane in range(3):
         mixed[plane::3] = pixels[1024 * plane : 1024 * (plane + 1)]
-    rows = b"".join(b"\0" + mixed[start : start + 96] for start in range(0, len(mixed), 96))
-    parts = [(b"IHDR", struct.pack(">IIBBBBB", 32, 32, 8, 2, 0, 0, 0)), (b"IDAT", zlib.compress(rows)), (b"IEND", b"")]
+    return bytes(mixed)
+
+
+def _png(mixed: bytes, side: int) -> bytes:
+    rows = b"".join(b"\0" + mixed[start : start + 3 * side] for start in range(0, len(mixed), 3 * side))
+    head = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
+    parts = [(b"IHDR", head), (b"IDAT", zlib.compress(rows)), (b"IEND", b"")]
     return b"\x89PNG\r\n\x1a\n" + b"".join(
         struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body)) for kind, body in parts
     )
 
 
-FORMATS = {"cifar10": (cifar10, 32, 3), "mnist": (mnist, 28, 1), "recordio": (recordio, 32, 3)}
+FORMATS = {"cifar10": (cifar10, 32, 3), "mnist": (mnist, 28, 1), "recordio": (recordio, 32, 3), "coco": (coco, 32, 3)}
 
 
 def main(words: list[str] | None = None) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import struct
 import zlib
 from pathlib import Path
@@ -95,3 +96,31 @@ def test_what_cannot_be_made_is_refused(tmp_path: Path, option: list[str], capsy
         generate.main([str(tmp_path / "new"), *option])
     assert ended.value.code == 2 and option[0] in capsys.readouterr().err
     assert not (tmp_path / "new").exists()
+
+
+def test_coco_is_images_and_boxes_around_what_is_in_them(tmp_path: Path) -> None:
+    assert generate.main([str(tmp_path), "--format", "coco", "--train", "30", "--test", "7"]) == 0
+    for name, count in (("train2017", 30), ("val2017", 7)):
+        told = json.loads((tmp_path / "annotations" / f"instances_{name}.json").read_text())
+        assert [image["id"] for image in told["images"]] == list(range(1, count + 1))
+        assert {thing["image_id"] for thing in told["annotations"]} == set(range(1, count + 1))
+        assert len({thing["id"] for thing in told["annotations"]}) == len(told["annotations"]) > count
+        assert {thing["category_id"] for thing in told["annotations"]} <= {one["id"] for one in told["categories"]}
+        for image in told["images"]:
+            bright = pixels(tmp_path / name / image["file_name"])
+            boxes = [thing["bbox"] for thing in told["annotations"] if thing["image_id"] == image["id"]]
+            inside = {(row, column) for x, y, w, h in boxes for row in range(y, y + h) for column in range(x, x + w)}
+            assert bright and bright <= inside
+
+
+def pixels(png: Path) -> set[tuple[int, int]]:
+    """Those that are brighter than what is behind."""
+    data = png.read_bytes()
+    assert data.startswith(b"\x89PNG") and struct.unpack(">II", data[16:24]) == (64, 64)
+    size = struct.unpack(">I", data[33:37])[0]
+    rows = zlib.decompress(data[41 : 41 + size])
+    found = set()
+    for row in range(64):
+        line = rows[193 * row + 1 : 193 * (row + 1)]
+        found |= {(row, place // 3) for place, byte in enumerate(line) if byte > generate.SIGNAL}
+    return found
