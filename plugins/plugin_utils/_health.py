@@ -17,6 +17,9 @@ SCHEMA = 1
 SHOWN_NODES = 32
 """A table of more says nothing to a person: from there on only the nodes with a failing check are in it."""
 
+ALL = "all"
+"""In the place of a node: what concerns all of them together."""
+
 Check = dict[str, Any]
 Seen = Mapping[str, Any]
 """What Ansible has registered of the node's own look."""
@@ -27,10 +30,11 @@ def verdict(seen: Mapping[str, Seen], joining: Iterable[str] = (), training: See
     said = {node: _said(node, result) for node, result in seen.items()}
     checks = [check for node in seen for check in said[node]["checks"]]
     checks += _behind({node: int(answer["generation"]) for node, answer in said.items() if "generation" in answer})
-    checks += _differing({node: answer.get("environments", {}) for node, answer in said.items()})
+    tried = _of_training(training) if training is not None else {}
+    environments = {node: answer["environments"] for node, answer in said.items() if "environments" in answer}
+    checks += _versions(environments, tried.get("framework", ""))
     checks += [_joining(machine) for machine in joining]
-    if training is not None:
-        checks += _tried(training)
+    checks += tried.get("checks", [])
     if not checks:
         fix = "ansible-playbook site.yml makes one, ansible-playbook status.yml says which clusters there are"
         checks = [_check("-", "cluster", "it has no machine", fix)]
@@ -76,27 +80,34 @@ def _behind(generations: Mapping[str, int]) -> list[Check]:
     ]
 
 
-def _differing(environments: Mapping[str, Mapping[str, str]]) -> list[Check]:
-    """Frameworks of other versions than most nodes have them."""
-    frameworks = dict.fromkeys(name for installed in environments.values() for name in installed)
-    differing = []
-    for framework in frameworks:
-        versions = {node: installed[framework] for node, installed in environments.items() if framework in installed}
-        usual = Counter(versions.values()).most_common(1)[0][0]
-        fix = f"ansible-playbook train.yml -e framework={framework} installs the same everywhere"
-        differing += [
-            _check(node, "versions", f"its {framework} has other versions than on other nodes", fix)
-            for node, version in versions.items()
-            if version != usual
-        ]
-    return differing
+def _versions(environments: Mapping[str, Mapping[str, str]], wanted: str) -> list[Check]:
+    """Nodes whose frameworks are of other versions than on most nodes; and all nodes, where one is `wanted`."""
+    frameworks = {name for installed in environments.values() for name in installed}
+    usual = {
+        name: Counter(installed[name] for installed in environments.values() if name in installed).most_common(1)[0][0]
+        for name in frameworks
+    }
+    checks = []
+    for node, installed in environments.items():
+        wrong = [name for name, version in sorted(installed.items()) if version != usual[name]]
+        if wrong:
+            words = f"its {' and '.join(wrong)} {'is' if len(wrong) == 1 else 'are'} of other versions than elsewhere"
+        else:
+            wrong = [wanted] if wanted and wanted not in installed else []
+            words = f"it has no {wanted}" if wrong else f"{wanted} as on all nodes"
+        fix = f"ansible-playbook train.yml -e framework={wrong[0]} installs the same everywhere" if wrong else ""
+        if wrong or wanted:
+            checks.append(_check(node, "versions", words, fix, ok=not wrong))
+    return checks
 
 
-def _tried(training: Seen) -> list[Check]:
+def _of_training(training: Seen) -> dict[str, Any]:
+    """What the short run was of, and what came of it."""
     try:
-        return [_of_node("all", check) for check in json.loads(training.get("stdout", ""))["checks"]]
+        answer = json.loads(training.get("stdout", ""))
+        return {"framework": answer["framework"], "checks": [_of_node(ALL, check) for check in answer["checks"]]}
     except (ValueError, KeyError, TypeError):
-        return [_check("all", "all-reduce", _last_word(training), "ansible-playbook configure.yml")]
+        return {"checks": [_check(ALL, "all-reduce", _last_word(training), "ansible-playbook configure.yml")]}
 
 
 def _of_node(node: str, check: Mapping[str, Any]) -> Check:
@@ -125,11 +136,13 @@ def lines(cluster: str, said: Mapping[str, Any]) -> list[str]:
         else [node for node in nodes if any(check["node"] == node for check in failing)]
     )
     left = len(nodes) - len(told)
+    together = [check for check in checks if check["node"] == ALL and check["ok"]]
     return [
         *_table(told, checks),
         *([f"  and {left} nodes on which all is well"] if left else []),
+        *[f"{check['name']}: {check['detail']}" for check in together],
         *[line for check in failing for line in _told(check)],
-        _closing(cluster, len(nodes), len(failing)),
+        _closing(cluster, len([node for node in nodes if node != ALL]), len(failing)),
     ]
 
 

@@ -88,3 +88,31 @@ def test_of_many_nodes_only_those_with_a_failing_check_are_in_the_table() -> Non
 def test_a_node_with_other_versions_of_a_framework_is_named() -> None:
     result = verdict({"a": said(), "b": said(torch="b"), "c": said()})
     assert failing(result) == [("b", "versions")]
+
+
+def tried(**failing: str) -> dict[str, Any]:
+    checks = [
+        {"name": name, "ok": name not in failing, "detail": failing.get(name, "4.00 Gbit/s"), "fix": "mend it"}
+        for name in ("all-reduce", "space")
+    ]
+    return {"rc": 0, "stdout": json.dumps({"schema": 1, "framework": "pytorch", "checks": checks})}
+
+
+def test_before_a_training_its_framework_and_the_exchange_between_all_are_told_too() -> None:
+    result = verdict({"a": said(), "b": said()}, training=tried())
+    assert result["ok"]
+    versions = [check["detail"] for check in result["checks"] if check["name"] == "versions"]
+    assert versions == ["pytorch as on all nodes"] * 2
+    told = lines("red", result)
+    assert "all-reduce: 4.00 Gbit/s" in told
+    assert told[-1] == "Cluster red is well: 2 nodes, all checks pass."
+
+
+def test_nobody_trains_with_a_node_that_lacks_the_framework_or_with_sums_that_are_wrong() -> None:
+    without = said()
+    without["stdout"] = without["stdout"].replace("pytorch", "mxnet")
+    result = verdict({"a": said(), "b": without}, training=tried(**{"all-reduce": "the sum is wrong"}))
+    assert failing(result) == [("b", "versions"), ("all", "all-reduce")]
+    broken = verdict({"a": said()}, training={"rc": 2, "stdout": "", "stderr": "this node has no list"})
+    assert failing(broken) == [("all", "all-reduce")]
+    assert broken["checks"][-1]["detail"] == "this node has no list"

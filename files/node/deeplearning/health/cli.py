@@ -86,7 +86,8 @@ def _check(given: argparse.Namespace) -> int:
 
 def _training(given: argparse.Namespace) -> int:
     checks = training.checks(read_applied(), given.framework, given.distribution, given.token)
-    print(json.dumps({"schema": 1, "checks": [dataclasses.asdict(check) for check in checks]}))
+    answer = {"schema": 1, "framework": given.framework, "checks": [dataclasses.asdict(check) for check in checks]}
+    print(json.dumps(answer))
     return 0 if all(check.ok for check in checks) else 1
 
 
