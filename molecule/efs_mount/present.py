@@ -10,7 +10,7 @@ name = json.loads((FOLDER / "machine.json").read_text(encoding="utf-8"))["efs_na
 (line,) = [line.split() for line in says("cat /etc/fstab").splitlines() if " /efs " in line]
 assert line[:3] == [f"{name}:/", "/efs", "nfs4"]
 advised = "nfsvers=4.1 rsize=1048576 wsize=1048576 hard timeo=600 retrans=2 noresvport"
-assert set(line[3].split(",")) == {*advised.split(), "_netdev"}
+assert set(line[3].split(",")) == {*advised.split(), "_netdev", "x-deeplearning.efs"}
 
 assert says("findmnt -n -o TARGET /efs") == "/efs"
 assert says("stat -c %U:%G:%a /efs") == "root:root:1777"

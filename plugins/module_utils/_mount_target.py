@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the deeplearning.aws contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 
-"""Whether a file system can be reached from here, and what is in the way if not.
+"""Whether a file system can be reached from here, what is in the way if not, and where else it has been mounted.
 
 PRIVATE to the collection: it may change at any time.
 """
@@ -9,18 +9,23 @@ PRIVATE to the collection: it may change at any time.
 from __future__ import annotations
 
 import socket
+import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 PORT = 2049
 ATTEMPT_SECONDS = 5
+LOOK = ("stat", "--file-system")
 
-DNS, NO_TARGET, SECURITY_GROUP = "dns", "mount_target", "security_group"
+DNS, NO_TARGET, SECURITY_GROUP, STALLED = "dns", "mount_target", "security_group", "stalled"
+ENCRYPTED = "127.0.0.1:/"
+"""What mount.efs mounts instead of the file system: the near end of a tunnel to it."""
 
 
 @dataclass(frozen=True)
 class Obstacle:
     cause: str
-    """one of the three above"""
+    """one of the four above"""
     words: str
 
 
@@ -63,3 +68,54 @@ def _unresolved(name: str, own_name: str, error: OSError) -> Obstacle:
 
 def _address(name: str) -> str:
     return str(socket.getaddrinfo(name, PORT, socket.AF_INET, socket.SOCK_STREAM)[0][4][0])
+
+
+def stalled(name: str, path: str, seconds: float) -> Obstacle | None:
+    """Where it is mounted, and whoever looks at it waits without end."""
+    if answers(path, seconds):
+        return None
+    return Obstacle(
+        STALLED,
+        f"{name} is mounted at {path} and does not answer, though its mount target does: the file system stands still. "
+        "What uses it goes on by itself as soon as it is back; AWS's health dashboard may tell when. Run this again "
+        "then.",
+    )
+
+
+def answers(path: str, seconds: float) -> bool:
+    """Whether a look at it comes back: another process looks, as one that waits for a file system cannot be left."""
+    looking = subprocess.Popen(
+        [*LOOK, path], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        looking.wait(seconds)
+    except subprocess.TimeoutExpired:
+        # It may not even die before the file system is back, so nobody waits for that.
+        looking.kill()
+        return False
+    return True
+
+
+@dataclass(frozen=True)
+class Place:
+    path: str
+    mounted: bool
+    """the very file system of its line is mounted there, and not somebody else's"""
+
+
+def former(fstab: str, mounts: str, mark: str, path: str) -> list[Place]:
+    """The places other than `path` where lines that bear our mark mount something."""
+    lines = [line.split() for line in fstab.splitlines() if not line.lstrip().startswith("#")]
+    ours = [line for line in lines if len(line) > 3 and mark in line[3].split(",") and line[1] != path]
+    return [Place(line[1], _is_of(line[0], mounted_at(mounts, line[1]))) for line in ours]
+
+
+def _is_of(source: str, mounted: str) -> bool:
+    """Whether what is mounted is the file system that a line names: by its id, which both ways to mount begin with."""
+    return mounted == ENCRYPTED or source.partition(":")[0].partition(".")[0] in mounted
+
+
+def mounted_at(mounts: str, path: str) -> str:
+    """What is mounted there, by the kernel's list: the last is on top. Asking the place itself may take for ever."""
+    found: Sequence[str] = [line.split()[0] for line in mounts.splitlines() if line.split()[1] == path]
+    return found[-1] if found else ""

@@ -13,6 +13,9 @@ description:
     answers on port 2049.
   - If that has not come about in time, it says which of three things is wrong. There may be no mount target in the
     machine's zone, a security group may be in the way, or DNS of the VPC may not work.
+  - Where the file system is mounted already, it must answer in that time as well. One that stands still would be waited
+    for without end by whatever looks at it.
+  - It also tells where else the collection has mounted a file system before.
 author:
   - The deeplearning.aws contributors (@deeplearning-aws)
 options:
@@ -26,6 +29,18 @@ options:
       - Without it, what the machine calls itself.
     type: str
     default: ""
+  path:
+    description: Where it is mounted, or is to be.
+    type: path
+    required: true
+  mark:
+    description: The option by which lines of C(/etc/fstab) are known as those of the collection.
+    type: str
+    required: true
+  node:
+    description: What the machine is called in messages.
+    type: str
+    required: true
   timeout:
     description: How many seconds to wait at most.
     type: int
@@ -41,21 +56,41 @@ EXAMPLES = r"""
   deeplearning.aws.mount_target:
     name: fs-0123456789abcdef0.efs.us-east-1.amazonaws.com
     own_name: ip-10-0-0-4.ec2.internal
+    path: /efs
+    mark: x-deeplearning.efs
+    node: deeplearning-worker2
 """
 
 RETURN = r"""
 cause:
-  description: What was in the way, C(mount_target), C(security_group) or C(dns).
+  description: What was in the way, C(mount_target), C(security_group), C(dns) or C(stalled).
   returned: failure
   type: str
   sample: security_group
+former:
+  description:
+    - The places other than C(path) where the collection has mounted a file system by C(/etc/fstab), and whether it is
+      mounted there now.
+  returned: success
+  type: list
+  elements: dict
+  sample: [{"path": "/efs", "mounted": true}]
 """
 
 import socket
 import time
+from dataclasses import asdict
+from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.deeplearning.aws.plugins.module_utils._mount_target import obstacle
+from ansible_collections.deeplearning.aws.plugins.module_utils._mount_target import (
+    former,
+    mounted_at,
+    obstacle,
+    stalled,
+)
+
+FSTAB, MOUNTS = Path("/etc/fstab"), Path("/proc/self/mounts")
 
 
 def main() -> None:
@@ -63,19 +98,28 @@ def main() -> None:
         argument_spec={
             "name": {"type": "str", "required": True},
             "own_name": {"type": "str", "default": ""},
+            "path": {"type": "path", "required": True},
+            "mark": {"type": "str", "required": True},
+            "node": {"type": "str", "required": True},
             "timeout": {"type": "int", "default": 120},
         },
         supports_check_mode=True,
     )
     given = module.params
+    name, path = given["name"], given["path"]
     own_name = given["own_name"] or socket.getfqdn()
     deadline = time.monotonic() + given["timeout"]
     while True:
-        found = obstacle(given["name"], own_name, deadline - time.monotonic())
+        found = obstacle(name, own_name, deadline - time.monotonic())
+        mounts = MOUNTS.read_text()
+        if found is None and mounted_at(mounts, path):
+            found = stalled(name, path, max(1.0, deadline - time.monotonic()))
         if found is None:
-            module.exit_json(changed=False)
+            fstab = FSTAB.read_text() if FSTAB.exists() else ""
+            places = former(fstab, mounts, given["mark"], path)
+            module.exit_json(changed=False, former=[asdict(place) for place in places])
         if time.monotonic() >= deadline:
-            module.fail_json(msg=f"After {given['timeout']} s: {found.words}", cause=found.cause)
+            module.fail_json(msg=f"{given['node']}, after {given['timeout']} s: {found.words}", cause=found.cause)
         time.sleep(1)
 
 

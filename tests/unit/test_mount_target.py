@@ -1,13 +1,19 @@
-"""Which of three things is in the way of a file system."""
+"""What is in the way of a file system, and where it was mounted before."""
 
 from __future__ import annotations
 
 import socket
+from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible_collections.deeplearning.aws.plugins.module_utils import _mount_target
-from ansible_collections.deeplearning.aws.plugins.module_utils._mount_target import obstacle
+from ansible_collections.deeplearning.aws.plugins.module_utils._mount_target import (
+    Place,
+    former,
+    obstacle,
+    stalled,
+)
 
 NAME, OWN = "fs-1.efs.us-east-1.amazonaws.com", "ip-10-0-0-4.ec2.internal"
 
@@ -62,3 +68,35 @@ def test_nothing_is_in_the_way(known: dict[str, str], monkeypatch: pytest.Monkey
         known |= {NAME: "127.0.0.1", "127.0.0.1": "127.0.0.1"}
         monkeypatch.setattr(_mount_target, "PORT", server.getsockname()[1])
         assert obstacle(NAME, OWN, 60) is None
+
+
+def test_one_that_is_mounted_and_stands_still_is_not_waited_for_beyond_the_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert stalled(NAME, str(tmp_path), 60) is None
+    monkeypatch.setattr(_mount_target, "LOOK", ("sleep",))
+    found = stalled(NAME, "600", 0.1)
+    assert found and found.cause == "stalled" and f"{NAME} is mounted at 600 and does not answer" in found.words
+
+
+FSTAB = """
+# /old is nobody's any more: fs-1:/ /old nfs4 hard,mark 0 0
+fs-1.efs.us-east-1.amazonaws.com:/ /efs nfs4 hard,_netdev,mark 0 0
+fs-1:/ /theirs nfs4 hard,_netdev 0 0
+fs-1:/ /shared nfs4 hard,_netdev,mark 0 0
+"""
+
+
+@pytest.mark.parametrize(
+    ("mounts", "places"),
+    [
+        ("fs-1.efs.us-east-1.amazonaws.com:/ /efs nfs4 rw 0 0\nfs-1:/ /theirs nfs4 rw 0 0", [Place("/efs", True)]),
+        # mount.efs, with TLS
+        ("127.0.0.1:/ /efs nfs4 rw 0 0", [Place("/efs", True)]),
+        ("fs-1:/ /theirs nfs4 rw 0 0", [Place("/efs", False)]),
+        # Somebody has mounted something of theirs over it, or in its place.
+        ("fs-1:/ /efs nfs4 rw 0 0\n/dev/sdb /efs ext4 rw 0 0", [Place("/efs", False)]),
+    ],
+)
+def test_the_role_knows_what_it_has_mounted_elsewhere_by_its_mark(mounts: str, places: list[Place]) -> None:
+    assert former(FSTAB, mounts, "mark", "/shared") == places
