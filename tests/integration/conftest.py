@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.integration.kit import Account, account_in
-from tests.integration.machines import Cloud, cloud_in
+from tests.integration.machines import Cloud, Cluster, cloud_in, localcloud
+
+ALL_FRAMEWORKS = "localcloud-debian-12-mxnet-pytorch-tensorflow-tensorpack"
 
 
 @pytest.fixture
@@ -27,3 +30,16 @@ def cloud_with_machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cl
     """For clusters of booted machines. Tests give each a name of its own: the local cloud may be others' as well."""
     with cloud_in(tmp_path_factory.mktemp("operator")) as cloud:
         yield cloud
+
+
+@pytest.fixture(scope="session")
+def training_cluster(cloud_with_machines: Cloud) -> Iterator[Cluster]:
+    """A master and two workers that all tests of training share. Their image has all frameworks: it is built once and
+    kept; with nothing kept that takes some minutes."""
+    built = localcloud("image", "build", "--with", "mxnet,pytorch,tensorflow,tensorpack", timeout=1500)
+    assert built.returncode == 0, built.stderr
+    image = cloud_with_machines.image(ALL_FRAMEWORKS)
+    with cloud_with_machines.cluster(f"t-{secrets.token_hex(3)}", worker_count=2, image=image) as cluster:
+        made = cluster.play("site.yml")
+        assert made.code == 0, made.output[-6000:]
+        yield cluster
