@@ -32,16 +32,18 @@ class Detector(base.Network):
 
     def judged(self, values: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         for number, (width, stride) in enumerate(((16, 2), (32, 2), (64, 2), (64, 1))):
-            values = Conv2D(f"conv{number}", values, width, 3, strides=stride, activation=tf.nn.relu)
+            values = Conv2D(f"conv{number}", values, width, 3, strides=stride, use_bias=False)
+            values = tf.nn.relu(base.normalised(f"norm{number}", values))
         values = Conv2D("cells", values, self.classes + 4, 1)
         scores, boxes = values[..., : self.classes], tf.sigmoid(values[..., self.classes :])
         tf.concat([tf.nn.softmax(scores), boxes], -1, name="found")
         classes, true = tf.cast(labels[..., 0], tf.int64), labels[..., 1:]
         there = tf.cast(classes > 0, tf.float32)
         wrong = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=classes, logits=scores)
-        # Most cells have nothing: each of the others counts for as much as all of them.
-        apart = there * (wrong + 5 * tf.reduce_sum(tf.abs(boxes - true), -1))
-        losses = tf.reduce_mean((1 - there) * wrong, (1, 2)) + tf.reduce_sum(apart, (1, 2))
+        # Most cells have nothing: the others together count for as much.
+        apart = there * (wrong + tf.reduce_sum(tf.abs(boxes - true), -1))
+        things = tf.maximum(tf.reduce_sum(there, (1, 2)), 1.0)
+        losses = tf.reduce_mean((1 - there) * wrong, (1, 2)) + tf.reduce_sum(apart, (1, 2)) / things
         found = tf.equal(tf.argmax(scores, -1), classes) & (overlap(boxes, true) > 0.5)
         return losses, tf.reduce_all(found | tf.equal(classes, 0), (1, 2))
 
