@@ -167,7 +167,12 @@ def test_all_playbooks_run_with_it_and_need_all_of_it(account: Any, person: Any)
     play(person, "audit.yml", audit="all")
     photos = account.folder / "photos"
     photos.mkdir()
-    (photos / "photos.tar").write_bytes(b"")
+    # Sent in parts, which are taken back when one of them fails.
+    (photos / "photos.bin").write_bytes(bytes(9 << 20))
+    broken = {"code": "InternalError", "message": "We encountered an internal error.", "status": 500}
+    fault = account.cloud.faults.add("error", {"action": "s3:UploadPart"}, value=broken)
+    play(person, "stage.yml", code=2, data="photos", source_dir=str(photos))
+    account.cloud.faults.remove(fault)
     play(person, "stage.yml", data="photos", source_dir=str(photos))
 
     somebody_adds_things(account)
