@@ -1,0 +1,112 @@
+"""Ranks of our trainers on a master and two workers: that they work together, go on where they were, and are seen."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import urllib.request
+from typing import Any
+
+import pytest
+
+from tests.integration.machines import Cluster, wait_for
+
+MASTER = "deeplearning-master"
+LEARNS = ["--epochs", "2", "--batch-size", "16"]
+GENERATE = "sudo python3 /opt/deeplearning/trainers/generate.py"
+
+
+@pytest.fixture(scope="module")
+def cluster(training_cluster: Cluster) -> Cluster:
+    return training_cluster
+
+
+@pytest.fixture(scope="module")
+def skewed(cluster: Cluster) -> str:
+    """Three ranks each get classes that no other sees: alone, none can tell more than four of ten."""
+    cluster.says(MASTER, f"{GENERATE} /efs/data/skewed --skew 3 --train 1500 --test 300")
+    return "/efs/data/skewed"
+
+
+@pytest.fixture(scope="module")
+def trained(cluster: Cluster, skewed: str) -> str:
+    train(cluster, "whole", framework="pytorch", data=skewed, script_args=LEARNS)
+    return "whole"
+
+
+def train(cluster: Cluster, run: str, **request: Any) -> None:
+    """To its end, by the master's own command: the playbook around it is tested enough."""
+    asked = request if "resume" in request else {"run_id": run, **request}
+    created = cluster.ssh(MASTER, "deeplearning run create", input=json.dumps(asked))
+    assert created.returncode == 0, created.stderr
+    ended = cluster.ssh(MASTER, f"deeplearning run start {run} && deeplearning run wait {run}")
+    assert ended.returncode == 0, cluster.says(MASTER, f"cat /efs/runs/{cluster.name}/{run}/result.json")
+
+
+def curve(cluster: Cluster, run: str, rank: int = 0) -> list[dict[str, Any]]:
+    """What a rank has told at the end of each epoch."""
+    lines = cluster.says(MASTER, f"cat /efs/runs/{cluster.name}/{run}/metrics/rank{rank}.jsonl").splitlines()
+    return [told for line in lines if (told := json.loads(line))["val_accuracy"] is not None]
+
+
+@pytest.mark.parametrize(
+    ("framework", "distribution"),
+    [("pytorch", "ddp"), ("mxnet", "dist_sync")],
+)
+def test_all_classes_are_learned_together_and_not_without_the_exchange(
+    cluster: Cluster, skewed: str, trained: str, framework: str, distribution: str
+) -> None:
+    asked = {"framework": framework, "distribution": distribution, "data": skewed}
+    if framework != "pytorch":
+        train(cluster, f"{framework}-together", **asked, script_args=LEARNS)
+    train(cluster, f"{framework}-alone", **asked, script_args=[*LEARNS, "--no-exchange"])
+    together = trained if framework == "pytorch" else f"{framework}-together"
+    for rank in range(3):
+        assert curve(cluster, together, rank)[-1]["val_accuracy"] > 0.8
+        assert curve(cluster, f"{framework}-alone", rank)[-1]["val_accuracy"] < 0.5
+
+
+def test_a_run_that_goes_on_has_the_curve_of_one_that_was_not_interrupted(
+    cluster: Cluster, skewed: str, trained: str
+) -> None:
+    train(cluster, "parted", framework="pytorch", data=skewed, script_args=[*LEARNS, "--epochs", "1"])
+    train(cluster, "parted", resume="parted", script_args=LEARNS)
+    for rank in range(3):
+        for parted, whole in zip(curve(cluster, "parted", rank), curve(cluster, trained, rank), strict=True):
+            assert (parted["epoch"], parted["step"]) == (whole["epoch"], whole["step"])
+            for what in ("loss", "accuracy", "val_accuracy"):
+                assert parted[what] == pytest.approx(whole[what], abs=1e-3)
+
+
+def test_mxnets_own_files_of_records_are_read(cluster: Cluster) -> None:
+    cluster.says(MASTER, f"{GENERATE} /efs/data/records --format recordio --train 600 --test 100")
+    asked = {"framework": "mxnet", "distribution": "local", "nodes": 1, "data": "/efs/data/records"}
+    train(cluster, "records", **asked, script_args=LEARNS)
+    assert curve(cluster, "records")[-1]["val_accuracy"] > 0.5
+
+
+def test_tensorboard_shows_the_curves_through_a_tunnel_that_ctrl_c_closes(cluster: Cluster, trained: str) -> None:
+    with cluster.playing("tensorboard.yml", run_id=trained, tunnel=True) as playing:
+        assert playing.stdout is not None
+        said = ""
+        while "The tunnel is open" not in said:
+            line = playing.stdout.readline()
+            assert line, said
+            said += line
+        (address,) = re.findall(r"look at (http://localhost:[0-9]+)", said)
+        query = f"{address}/data/plugin/scalars/scalars?run=.&tag=val_accuracy"
+        points = json.loads(wait_for(lambda: page(query), 30, "TensorBoard has read the run's events"))
+        playing.send_signal(signal.SIGINT)
+        assert playing.wait(20) != 0
+    told = [(told["step"], pytest.approx(told["val_accuracy"])) for told in curve(cluster, trained)]
+    assert [(step, value) for _time, step, value in points] == told
+    assert page(address) == ""
+
+
+def page(address: str) -> str:
+    try:
+        with urllib.request.urlopen(address, timeout=5) as answer:
+            return str(answer.read().decode())
+    except OSError:
+        return ""
