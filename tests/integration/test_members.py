@@ -316,7 +316,19 @@ def test_a_file_system_that_cannot_be_reached_is_explained(cluster: Cluster) -> 
     def cause() -> str:
         ran = cluster.play("configure.yml", efs_mount_wait_seconds=3)
         assert ran.code != 0
-        return ran.output
+        return " ".join(ran.output.split())
+
+    # It stands still: whoever looks at it waits, and goes on when it is back.
+    assert localcloud("fault", "stall", file_system["FileSystemId"]).returncode == 0
+    try:
+        said = cause()
+    finally:
+        assert localcloud("fault", "resume", file_system["FileSystemId"]).returncode == 0
+    for node in NODES:
+        assert f"{node}, after 3 s: {file_system['FileSystemId']}" in said
+    assert "is mounted at /efs and does not answer" in said
+    again = cluster.play("configure.yml")
+    assert (again.code, again.changed) == (0, 0), again.output[-6000:]
 
     found = ec2.describe_security_groups(Filters=[{"Name": "tag:Name", "Values": [f"{cluster.name}-efs"]}])
     (group,) = found["SecurityGroups"]
@@ -329,11 +341,17 @@ def test_a_file_system_that_cannot_be_reached_is_explained(cluster: Cluster) -> 
     ec2.modify_vpc_attribute(VpcId=vpc, EnableDnsSupport={"Value": True})
 
     # Of its own mount target the operator's side knows by itself; of one in another zone only the machine.
-    name = f"{file_system['FileSystemId']}.efs.us-east-1.amazonaws.com"
-    own = cluster.says(MASTER, "hostname -f")
+    asking = {
+        "name": f"{file_system['FileSystemId']}.efs.us-east-1.amazonaws.com",
+        "own_name": cluster.says(MASTER, "hostname -f"),
+        "path": "/efs",
+        "mark": "none",
+        "node": MASTER,
+        "timeout": 2,
+    }
     for target in efs.describe_mount_targets(FileSystemId=file_system["FileSystemId"])["MountTargets"]:
         efs.delete_mount_target(MountTargetId=target["MountTargetId"])
-    asked = cluster.ask(MASTER, "deeplearning.aws.mount_target", name=name, own_name=own, timeout=2)
+    asked = cluster.ask(MASTER, "deeplearning.aws.mount_target", **asking)
     assert asked.code != 0 and "no mount target in this machine's zone" in asked.output, asked.output
     assert "has no mount target" in cause()
 
