@@ -1,0 +1,154 @@
+"""TensorPack and Horovod on a master and two workers: the recipe's command on every rank, what ranks exchange, and a
+detector."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.integration.machines import Cluster
+from tests.integration.runs import MASTER, NODES, PYTHON, Runs
+from tests.unit.recipe_docs import ONE_NODE, documented
+
+TRAINERS = "/opt/deeplearning/trainers"
+EXAMPLE = "/efs/data/tensorpack/examples/FasterRCNN"
+# For the example's own: it writes down what it was started with.
+STAND_IN = """
+import json, os, sys
+told = {"argv": sys.argv, "folder": os.getcwd(), "environment": dict(os.environ)}
+with open(f"{os.environ['DEEPLEARNING_RUN_DIR']}/told{os.environ['DEEPLEARNING_RANK']}.json", "w") as file:
+    json.dump(told, file)
+"""
+# Eight GPUs, as the driver's own program lists them.
+NVIDIA_SMI = """#!/bin/sh
+for gpu in 0 1 2 3 4 5 6 7; do echo "GPU $gpu: a pretended one (UUID: GPU-$gpu)"; done
+"""
+# An example as TensorPack's own are: only the recipe's front lets its trainer find in TensorFlow 2 what it looks for.
+# The gradient of a weight times x is x, whatever the weight is: each step takes off the mean of all ranks' x. Weights
+# are not broadcast after the start: nothing but gradients can make them alike.
+AVERAGES = """
+import json, os
+import horovod.tensorflow as hvd
+import tensorflow
+from tensorpack import *
+
+tf = tensorflow.compat.v1
+weights = []
+
+
+class Line(ModelDesc):
+    def inputs(self):
+        return [tf.TensorSpec((), tf.float32, "x")]
+
+    def build_graph(self, x):
+        return tf.get_variable("weight", (), initializer=tf.zeros_initializer()) * x
+
+    def optimizer(self):
+        return tf.train.GradientDescentOptimizer(1.0)
+
+
+class Watch(Callback):
+    _chief_only = False
+
+    def _setup_graph(self):
+        self.weight = next(one for one in tf.global_variables() if one.name == "weight:0")
+
+    def _trigger_step(self):
+        weights.append(float(self.trainer.sess.run(self.weight)))
+
+
+trainer = HorovodTrainer()
+trainer.BROADCAST_EVERY_EPOCH = False
+# In the second step rank 1 has other data than the rest.
+data = [[1.0], [301.0 if hvd.rank() == 1 else 1.0]]
+config = TrainConfig(
+    model=Line(),
+    data=QueueInput(DataFromList(data, shuffle=False)),
+    callbacks=[Watch()],
+    extra_callbacks=[],
+    monitors=[],
+    steps_per_epoch=2,
+    max_epoch=1,
+)
+launch_train_with_config(config, trainer)
+with open(f"{os.environ['DEEPLEARNING_RUN_DIR']}/weights{hvd.rank()}.json", "w") as file:
+    json.dump(weights, file)
+"""
+
+
+@pytest.fixture(scope="module")
+def runs(training_cluster: Cluster) -> Runs:
+    return Runs(training_cluster)
+
+
+@pytest.fixture
+def eight_gpus(training_cluster: Cluster) -> Iterator[None]:
+    """Pretended, on each node, as far as runs look for them. Reports would say that machines have changed."""
+    program = "/usr/local/bin/nvidia-smi"
+    for node in NODES:
+        line = f"sudo systemctl stop deeplearning-report.timer && sudo sh -c 'cat > {program} && chmod +x {program}'"
+        assert training_cluster.ssh(node, line, input=NVIDIA_SMI).returncode == 0
+    yield
+    for node in NODES:
+        training_cluster.says(node, f"sudo rm {program}; sudo systemctl start deeplearning-report.timer")
+
+
+def told(cluster: Cluster, run: str, name: str, count: int) -> list[dict[str, Any]]:
+    """What each rank has written down."""
+    said = cluster.says(
+        MASTER, f"cd /efs/runs/{cluster.name}/{run} && for n in $(seq 0 {count - 1}); do cat {name}$n.json; echo; done"
+    )
+    return [json.loads(line) for line in said.splitlines() if line]
+
+
+def test_the_recipe_starts_the_documented_command_on_every_rank(training_cluster: Cluster, eight_gpus: None) -> None:
+    cluster = training_cluster
+    cluster.says(MASTER, f"sudo mkdir -p -m 1777 /efs/data && mkdir -p /efs/data/coco2017 {EXAMPLE}")
+    assert cluster.ssh(MASTER, f"cat > {EXAMPLE}/train.py", input=STAND_IN).returncode == 0
+    ran = cluster.play("train.yml", recipe="maskrcnn", run_id="recipe", sweep=[1, 3], python=PYTHON)
+    assert ran.code == 0, ran.output[-6000:]
+    words, expected = documented(ONE_NODE)
+    for nodes, steps in ((1, 15000), (3, 5000)):
+        run, world = f"recipe-{nodes}", 8 * nodes
+        names = {
+            "$RUN": f"/efs/runs/{cluster.name}/{run}",
+            "$DATA": "/efs/data/coco2017",
+            "EPOCH=15000": f"EPOCH={steps}",
+        }
+        command = [f"{EXAMPLE}/train.py", *words]
+        for name, value in names.items():
+            command = [word.replace(name, value) for word in command]
+        for rank, one in enumerate(told(cluster, run, "told", world)):
+            said = one["environment"]
+            assert [word.replace("/coco2017/../", "/") for word in one["argv"]] == command
+            assert one["folder"] == EXAMPLE
+            assert {name: said[name] for name in expected} == {
+                **expected,
+                "NCCL_SOCKET_IFNAME": said["GLOO_SOCKET_IFNAME"],
+            }
+            places = ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK")
+            assert [int(said[name]) for name in places] == [rank, world, rank % 8]
+            assert said["NCCL_SOCKET_IFNAME"] not in ("", "lo", "docker0")
+            assert "TF_USE_LEGACY_KERAS" not in said
+
+
+def test_gradients_are_averaged_so_that_one_ranks_data_changes_all_ranks_weights_alike(runs: Runs) -> None:
+    runs.cluster.ssh(MASTER, "mkdir -p /efs/averages && cat > /efs/averages/train.py", input=AVERAGES)
+    given = {"framework": "tensorpack", "python": None, "data": "/efs/averages", "nodes": 2}
+    run_id = runs.start(f"{TRAINERS}/fasterrcnn.py", "--example", "/efs/averages", "MODE_MASK=True", **given)
+    assert runs.wait(run_id) == 0, runs.log(run_id, "worker1")
+    # The mean of 1 and 1, and then that of 1 and 301.
+    assert told(runs.cluster, run_id, "weights", 2) == [[-1.0, -152.0]] * 2
+
+
+def test_a_detector_is_trained_on_data_of_cocos_form(runs: Runs) -> None:
+    runs.cluster.says(MASTER, f"python3 {TRAINERS}/generate.py /efs/shapes --format coco --train 48 --test 12")
+    given = {"framework": "tensorpack", "python": None, "data": "/efs/shapes", "nodes": 2}
+    run_id = runs.start(f"{TRAINERS}/coco_tensorpack.py", "--epochs", "2", "--batch-size", "8", **given)
+    assert runs.wait(run_id) == 0, runs.log(run_id, "worker1")
+    assert re.search(r"average precision [01]\.\d{4} on 12 images", runs.log(run_id, "worker0"))
+    assert runs.show(run_id)["result"]["final"]["epoch"] == 2
