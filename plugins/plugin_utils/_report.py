@@ -256,6 +256,7 @@ body { font-family: sans-serif; color: #333; max-width: 74rem; margin: 2rem auto
 table { border-collapse: collapse; }
 th, td { padding: .3rem .7rem; border-bottom: 1px solid #ddd; text-align: right; }
 th:first-child, td:first-child { text-align: left; }
+td { white-space: nowrap; }
 .plots { display: flex; flex-wrap: wrap; gap: 1rem; margin: 2rem 0; }
 """
 
