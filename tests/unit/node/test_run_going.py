@@ -99,10 +99,10 @@ def published_by(file: Path, instance: str, cluster_id: str = "sg-1") -> None:
     file.write_text(json.dumps({"cluster_id": cluster_id, "published_by": instance}))
 
 
-def in_place(efs: Path, said: list[str]) -> placing.Placing:
+def in_place(efs: Path, said: list[str], published: bool = False) -> placing.Placing:
     run: dict[str, Any] = {"nodes": None, "busy": "wait"}
-    config = replace(CONFIG, efs_mount=str(efs))
-    return placing.Placing(config, Folder("/r1"), run, False, lambda nodes: None, said.append, lambda: False, 0.0)
+    config, folder = replace(CONFIG, efs_mount=str(efs)), Folder("/r1")
+    return placing.Placing(config, folder, run, False, lambda nodes: None, said.append, lambda: False, 0.0, published)
 
 
 def test_a_list_of_another_master_says_that_this_one_is_superseded(published: Path, tmp_path: Path) -> None:
@@ -120,9 +120,6 @@ def test_a_list_of_another_master_says_that_this_one_is_superseded(published: Pa
 def test_a_new_master_waits_until_it_has_published_and_an_old_one_leaves_the_run_alone(
     published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def unlisted() -> Members:
-        raise Refusal("this node has no member list yet")
-
     said: list[str] = []
     monkeypatch.setattr(placing, "read_applied", unlisted)
     publishers = iter(["i-00000009", "i-00000001", "i-00000009"])
@@ -152,6 +149,24 @@ def run(tmp_path: Path) -> Folder:
     request |= {"max_restarts": 3, "asked_at": "2026-01-01T00:00:00Z", "asked_by": "me", "data": "", "busy": "wait"}
     made.write("run.json", request)
     return made
+
+
+def test_a_master_that_stood_still_through_its_replacement_leaves_the_run_alone_at_once(
+    published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    published_by(published, "i-00000009")
+    said: list[str] = []
+    # Its own copy is still the list that it published, or by now the one that has it no more.
+    for published_before, applied in ((False, members(2)), (True, None)):
+        monkeypatch.setattr(placing, "read_applied", lambda applied=applied: applied or unlisted())
+        monkeypatch.setattr(placing, "this_member", lambda listed: None)
+        with pytest.raises(placing.Superseded):
+            in_place(tmp_path, said, published_before).wait()
+    assert said == []
+
+
+def unlisted() -> Members:
+    raise Refusal("this node has no member list yet")
 
 
 def test_a_master_that_is_replaced_while_a_run_goes_on_writes_nothing_more_and_ends_what_runs_here(

@@ -89,7 +89,11 @@ class Attempt:
             log.close()
         if superseded(self.config):
             raise Superseded
-        return self.outcome(code)
+        outcome = self.outcome(code)
+        # It may have stood still while it asked the nodes.
+        if superseded(self.config):
+            raise Superseded
+        return outcome
 
     @property
     def files(self) -> str:

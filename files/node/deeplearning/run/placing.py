@@ -131,9 +131,9 @@ class Placing:
     """Is the run to end?"""
     trained: float
     """For how many seconds it has."""
-    since: float = field(default_factory=time.monotonic)
     published: bool = False
-    """Has this master?"""
+    """Has this machine? Then another's list says that it is replaced."""
+    since: float = field(default_factory=time.monotonic)
 
     def wait(self) -> Place | None:
         """None if the run was told to end while it waited."""
@@ -145,7 +145,7 @@ class Placing:
             except Refusal as refusal:
                 self.wait_for_members(str(refusal))
                 continue
-            if members.published_by != instance_id():
+            if members.published_by != instance_id() or superseded(self.config):
                 raise Superseded
             place = self.tried(members)
             if place:

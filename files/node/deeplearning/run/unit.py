@@ -29,6 +29,8 @@ class Unit:
         self.run = folder.run()
         self.record = Record(folder)
         self._told = False
+        self._placed = False
+        """Whether this machine has started it, not only one before it."""
         signal.signal(signal.SIGTERM, self._tell)
 
     def _tell(self, number: int, frame: FrameType | None) -> None:
@@ -97,10 +99,12 @@ class Unit:
             said=lambda reason: self.record.enter(waiting, reason),
             told=self.told,
             trained=sum(lasted(attempt) for attempt in self.attempts),
+            published=self._placed,
         )
         place = placing.wait()
         if place is None:
             return Outcome(STOPPED, 0, progress=self.record.state["progress"])
+        self._placed = True
         attempt: dict[str, Any] = {
             "started": moment(),
             "ended": None,
