@@ -92,6 +92,33 @@ def test_python_is_the_default_frameworks_if_there_is_one(framework: str | None,
     }
 
 
+def counted(due: int, **said: object) -> tuple[bool, str]:
+    """Whether the role goes on with what nvidia-smi has said, and what it says if not."""
+    loader = DataLoader()
+    task = loader.load_from_file(str(ROLES / "cluster_env/tasks/gpus.yml"), trusted_as_template=True)[1]
+    given = {"inventory_hostname": "deeplearning-worker2", "cluster_env_gpus": due, "__cluster_env_gpus": said}
+    templar = Templar(loader, given | task["vars"])
+    asserted = task["ansible.builtin.assert"]
+    goes_on = templar.evaluate_conditional(trust_as_template(asserted["that"]))
+    return goes_on, "" if goes_on else str(templar.template(asserted["fail_msg"]))
+
+
+def test_a_node_with_another_number_of_gpus_than_its_type_has_is_named() -> None:
+    eight = [f"GPU {number}: NVIDIA A100 (UUID: GPU-{number})" for number in range(8)]
+    assert counted(8, rc=0, stdout="\n".join(eight), stdout_lines=eight, stderr="") == (True, "")
+    seven = eight[:7]
+    goes_on, words = counted(8, rc=0, stdout="\n".join(seven), stdout_lines=seven, stderr="")
+    assert not goes_on and words.startswith(
+        "deeplearning-worker2 has 7 GPUs where its type has 8. nvidia-smi -L says: GPU"
+    )
+    # No driver at all, and one that sees none.
+    missing = "[Errno 2] No such file or directory: b'nvidia-smi'"
+    for said in ({"rc": 2, "msg": missing}, {"rc": 9, "stdout": "", "stdout_lines": [], "stderr": "No devices found"}):
+        goes_on, words = counted(1, **said)
+        assert not goes_on and words.startswith("deeplearning-worker2 has 0 GPUs where its type has 1. nvidia-smi -L")
+        assert str(said.get("stderr") or missing) in words
+
+
 def outcome(left_out: Sequence[str] = (), **groups: list[str]) -> tuple[bool, str]:
     """Whether configure.yml goes on, and what it says if not: the last that it does."""
     loader = DataLoader()
