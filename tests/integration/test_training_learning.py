@@ -103,6 +103,9 @@ def test_tensorboard_shows_the_curves_through_a_tunnel_that_ctrl_c_closes(cluste
     told = [(told["step"], pytest.approx(told["val_accuracy"])) for told in curve(cluster, trained)]
     assert [(step, value) for _time, step, value in points] == told
     assert page(address) == ""
+    # Whoever looks may come again: TensorBoard goes on until it is ended.
+    unit = f"deeplearning-tensorboard-{trained}.service"
+    assert json.loads(cluster.says(MASTER, "deeplearning tensorboard stop all"))["stopped"] == [unit]
 
 
 def page(address: str) -> str:
