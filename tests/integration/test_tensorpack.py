@@ -145,10 +145,18 @@ def test_gradients_are_averaged_so_that_one_ranks_data_changes_all_ranks_weights
     assert told(runs.cluster, run_id, "weights", 2) == [[-1.0, -152.0]] * 2
 
 
-def test_a_detector_is_trained_on_data_of_cocos_form(runs: Runs) -> None:
+def test_a_detector_is_trained_on_data_of_cocos_form_and_goes_on_from_tensorpacks_own_checkpoint(runs: Runs) -> None:
     runs.cluster.says(MASTER, f"python3 {TRAINERS}/generate.py /efs/shapes --format coco --train 48 --test 12")
     given = {"framework": "tensorpack", "python": None, "data": "/efs/shapes", "nodes": 2}
     run_id = runs.start(f"{TRAINERS}/coco_tensorpack.py", "--epochs", "2", "--batch-size", "8", **given)
     assert runs.wait(run_id) == 0, runs.log(run_id, "worker1")
     assert re.search(r"average precision [01]\.\d{4} on 12 images", runs.log(run_id, "worker0"))
     assert runs.show(run_id)["result"]["final"]["epoch"] == 2
+
+    # With another number of processes.
+    again = {"resume": run_id, "nodes": 1, "script_args": ["--epochs", "3", "--batch-size", "8"]}
+    assert runs.ask("create", stdin=json.dumps(again)).returncode == 0
+    assert runs.ask("start", run_id).returncode == 0
+    assert runs.wait(run_id) == 0, runs.log(run_id, "worker0")
+    assert "goes on from model-6, after epoch 2" in runs.log(run_id, "worker0")
+    assert runs.show(run_id)["result"]["final"]["epoch"] == 3
