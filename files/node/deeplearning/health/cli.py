@@ -113,6 +113,8 @@ def _shared(config: Config, folder: Path, own: str, all_of_them: list[str]) -> l
         missing = looking.missing_words(folder, all_of_them)
     except (OSError, Late) as error:
         fix = f"ls {config.efs_mount} there; is there a mount target in its zone? ansible-playbook configure.yml"
+        if isinstance(error, Late):
+            fix = "wait: what uses it goes on as soon as it answers again; AWS's health dashboard may tell when"
         return [Check("efs", False, f"{config.efs_mount}: {looking.problem_of(error)}", fix)]
     return [judging.shared(missing, len(all_of_them)), judging.clock(offset)]
 
