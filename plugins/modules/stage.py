@@ -39,7 +39,7 @@ author:
   - The deeplearning.aws contributors (@deeplearning)
 attributes:
   check_mode:
-    description: In check mode it says whether anything would be fetched or sent, and reads no file.
+    description: In check mode it says whether anything would be fetched or sent. It reads no file and goes by sizes.
     support: full
   diff_mode:
     description: Shows differences.

@@ -130,7 +130,11 @@ def stage(bucket: Bucket, name: str, source: Path | None, folder: Path, tell: Te
     if source is None and set(recorded) == {part.name for part in wanted.parts}:
         return {"changed": False, "source": bucket.url, "version": before["version"], "unpublished": []}
     if check:
-        return {"changed": True, "source": bucket.url, "version": "", "unpublished": []}
+        there = {part["name"]: part["size"] for part in before.get("parts", [])}
+        given = {part.name: (source / part.name).stat().st_size for part in wanted.parts} if source else None
+        same = there == given
+        version = before["version"] if same else ""
+        return {"changed": not same, "source": bucket.url, "version": version, "unpublished": []}
     parts = []
     for part in wanted.parts:
         file = source / part.name if source else fetched(part, folder, tell)

@@ -132,6 +132,11 @@ def test_only_what_has_changed_is_sent(bucket: Bucket, aws: Account, source: Pat
 def test_in_check_mode_nothing_is_sent(bucket: Bucket, aws: Account, source: Path, tmp_path: Path) -> None:
     assert stage(bucket, "photos", source, tmp_path / "stage", quiet, check=True)["changed"]
     assert bucket.manifest() == {}
+    done = stage(bucket, "photos", source, tmp_path / "stage", quiet, check=False)
+    again = stage(bucket, "photos", source, tmp_path / "stage", quiet, check=True)
+    assert (again["changed"], again["version"]) == (False, done["version"])
+    (source / "weights.npz").write_bytes(b"more weights")
+    assert stage(bucket, "photos", source, tmp_path / "stage", quiet, check=True)["changed"]
 
 
 def test_what_broke_off_is_fetched_from_there(bucket: Bucket, publisher: Publisher, tmp_path: Path) -> None:
