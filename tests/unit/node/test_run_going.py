@@ -176,6 +176,7 @@ def test_a_master_that_is_replaced_while_a_run_goes_on_writes_nothing_more_and_e
     published_by(published, "i-00000009")
     Path(run.file("metrics/rank0.jsonl")).write_text('{"epoch": 1}\n')
     going.look()
+    hear(going, (1, {"time": 2.0, "end": 143}))
     assert going.ending and list(run.events()) == []
 
 

@@ -72,6 +72,7 @@ class Attempt:
         self.progress = Progress(folder.path)
         self.ending: subprocess.Popen[bytes] | None = None
         self.done_since: float | None = None
+        self.superseded = False
 
     def go(self) -> Outcome:
         self.write_plan()
@@ -127,7 +128,12 @@ class Attempt:
                 assert pipe is not None
                 selector.register(pipe, selectors.EVENT_READ)
             while selector.get_map():
-                for key, _unused in selector.select(TICK):
+                ready = selector.select(TICK)
+                # First: this machine may have stood still, and what it hears now may be long ago.
+                if time.monotonic() - looked > PROGRESS_EVERY:
+                    looked = time.monotonic()
+                    self.look()
+                for key, _unused in ready:
                     data = os.read(key.fd, 65536)
                     if key.fileobj is child.stdout:
                         for rank, message in sorter.feed(data, last=not data):
@@ -137,13 +143,10 @@ class Attempt:
                     if not data:
                         selector.unregister(key.fileobj)
                 self.decide()
-                if time.monotonic() - looked > PROGRESS_EVERY:
-                    looked = time.monotonic()
-                    self.look()
         self.look()
 
     def hear(self, rank: int, message: dict[str, Any]) -> None:
-        if not 0 <= rank < len(self.logs):
+        if self.superseded or not 0 <= rank < len(self.logs):
             return
         now, seen = message.get("time", time.time()), self.seen[rank]
         if "line" in message:
@@ -207,6 +210,7 @@ class Attempt:
     def look(self) -> None:
         if superseded(self.config):
             # The run's folder and its nodes are another master's: here is an old one that had stood still.
+            self.superseded = True
             if not self.ending:
                 self.end()
             return
