@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.integration.machines import Cloud, Cluster, command, localcloud, wait_for
+from tests.integration.runs import Runs
 
 MASTER, WORKERS = "deeplearning-master", ["deeplearning-worker2", "deeplearning-worker3"]
 NODES = [MASTER, *WORKERS]
@@ -231,13 +232,18 @@ def test_a_host_key_that_has_changed_is_refused_until_the_machine_reports_it(clu
     cluster.says(MASTER, f"ssh -o HostKeyAlgorithms=ssh-ed25519 {node} true")
 
 
-def test_machines_are_replaced_while_others_read_and_an_old_master_does_not_publish(cluster: Cluster) -> None:
+def test_machines_are_replaced_while_others_read_and_train_and_an_old_master_does_not_publish(
+    cluster: Cluster,
+) -> None:
     reader_node = WORKERS[1]
     before = cluster.members(reader_node)
     old = {member["rank"]: member["instance_id"] for member in before["members"]}
     # A unit of its own: our way there is through the master.
     cluster.ssh(reader_node, "cat > /tmp/reader.py", input=READER % cluster.name)
     cluster.says(reader_node, "sudo systemd-run --quiet sh -c 'python3 /tmp/reader.py > /tmp/looked'")
+    runs = Runs(cluster)
+    run_id = runs.start("counts.py", "100000")
+    runs.counting(run_id)
     # The worker dies; the master is no longer the group's, so that another one comes, and stands still.
     cluster.cloud.client("ec2").terminate_instances(InstanceIds=[old[2]])
     cluster.cloud.client("autoscaling").detach_instances(
@@ -270,6 +276,12 @@ def test_machines_are_replaced_while_others_read_and_an_old_master_does_not_publ
     looks, wrong = json.loads(wait_for(lambda: cluster.says(reader_node, "cat /tmp/looked"), 60, "the reader ends"))
     assert looks > 100 and not wrong, (looks, wrong[:3])
 
+    # The new master goes on with what the old one has left.
+    wait_for(lambda: runs.show(run_id)["attempt"] == 1, APPLIED_SECONDS, "the run starts again")
+    runs.running(run_id)
+    (begun, ranks), (gone_on, ranks_again) = runs.counted(run_id)
+    assert (begun, ranks, ranks_again) == (0, 3, 3) and gone_on > 0
+
     # The old master wakes up, and finds that it is none. Its address is its successor's: without one it asks nobody.
     ec2 = cluster.cloud.client("ec2")
     address = ec2.allocate_address(Domain="vpc")["AllocationId"]
@@ -285,6 +297,12 @@ def test_machines_are_replaced_while_others_read_and_an_old_master_does_not_publ
 
     wait_for(refused, 120, "the old master finds that it is none")
     assert cluster.says(MASTER, f"cat {published}") == content
+    # Its own part of the run ends, and the new master's goes on.
+    part = f"deeplearning-run-{run_id}:0.service"
+    wait_for(lambda: localcloud("exec", old[1], "--", "systemctl", "is-active", part).returncode, 60, "its part ends")
+    assert runs.show(run_id)["state"] == "running"
+    assert runs.ask("stop", run_id).returncode == 0
+    assert runs.causes(run_id) == ["lost", "stopped"]
     ec2.disassociate_address(AssociationId=association)
     ec2.release_address(AllocationId=address)
 
@@ -368,6 +386,9 @@ def test_a_file_system_that_cannot_be_reached_is_explained(cluster: Cluster) -> 
 def test_a_new_cluster_on_the_kept_file_system_does_not_go_by_the_old_list(cluster: Cluster) -> None:
     old = cluster.members()
     detached = set(cluster.machines()) - {one["instance_id"] for one in old["members"]}
+    runs = Runs(cluster)
+    run_id = runs.start("counts.py", "4")
+    assert runs.wait(run_id) == 0
     ended = cluster.play("destroy.yml", destroy=cluster.name)
     assert ended.code == 0, ended.output[-6000:]
     assert detached and not cluster.machines(), "the former master is in no group any more, and the cluster's still"
@@ -378,3 +399,7 @@ def test_a_new_cluster_on_the_kept_file_system_does_not_go_by_the_old_list(clust
     assert [member["rank"] for member in new["members"]] == [1]
     assert not {one["instance_id"] for one in new["members"]} & {one["instance_id"] for one in old["members"]}
     assert cluster.says(MASTER, "cat /opt/deeplearning/workers") == "deeplearning-worker1"
+    # What was trained is gone on with.
+    resumed = cluster.play("train.yml", resume=run_id, script_args=["8"])
+    assert resumed.code == 0, resumed.output[-3000:]
+    assert runs.counted(run_id) == [(0, 3), (4, 1)]
