@@ -85,9 +85,7 @@ def test_the_tarball_works_when_it_is_installed_elsewhere(tarball: Path, tmp_pat
 
 @pytest.mark.parametrize("name", pinned())
 def test_pinned_collection_is_the_one_in_the_environment(name: str) -> None:
-    (folder,) = [
-        folder for place in ansible_collections.__path__ if (folder := Path(place, *name.split("."))).is_dir()
-    ]
+    (folder,) = [folder for place in ansible_collections.__path__ if (folder := Path(place, *name.split("."))).is_dir()]
     manifest = json.loads((folder / "MANIFEST.json").read_text())
     assert manifest["collection_info"]["version"] == pinned()[name]
 

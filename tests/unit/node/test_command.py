@@ -153,8 +153,14 @@ def test_wait_says_what_is_lacking(cluster: Cluster, words: list[str], sentence:
 
 def test_wait_goes_on_until_it_is_so(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     master = cluster.master()
-    with master.here():
-        monkeypatch.setattr(time, "sleep", lambda seconds: (master.publish(), master.apply()))
+    with master.here(), monkeypatch.context() as once:
+
+        def meanwhile(_seconds: float) -> None:
+            once.undo()
+            master.publish()
+            master.apply()
+
+        once.setattr(time, "sleep", meanwhile)
         assert commands.main(["wait", "--count", "1"]) == 0
 
 
