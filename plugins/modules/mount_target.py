@@ -90,7 +90,8 @@ from ansible_collections.deeplearning.aws.plugins.module_utils._mount_target imp
     stalled,
 )
 
-FSTAB, MOUNTS = Path("/etc/fstab"), Path("/proc/self/mounts")
+FSTAB = Path("/etc/fstab")
+MOUNTS = Path("/proc/self/mounts")
 
 
 def main() -> None:

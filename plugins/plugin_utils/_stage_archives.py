@@ -15,6 +15,7 @@ import zipfile
 import zlib
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
+from tarfile import HeaderError, ReadError, TarFile
 from typing import IO, cast
 
 from ansible_collections.deeplearning.aws.plugins.plugin_utils._stage_sets import Part, Unstageable
@@ -27,13 +28,13 @@ class _Member(tarfile.TarInfo):
     """tarfile takes a header that is damaged, or missing, for the archive's end."""
 
     @classmethod
-    def fromtarfile(cls, archive: tarfile.TarFile) -> _Member:
+    def fromtarfile(cls, tarfile: TarFile) -> _Member:
         try:
-            return super().fromtarfile(archive)
-        except tarfile.HeaderError as error:
+            return super().fromtarfile(tarfile)
+        except HeaderError as error:
             if type(error).__name__ == "EOFHeaderError":
                 raise
-            raise tarfile.ReadError(f"no header at {archive.offset}: {error}") from None
+            raise ReadError(f"no header at {tarfile.offset}: {error}") from None
 
 
 def look_into(part: Part, file: Path, told: Told) -> None:

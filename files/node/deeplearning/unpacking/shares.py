@@ -8,6 +8,7 @@ import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from tarfile import HeaderError, ReadError, TarFile
 from typing import IO, Callable
 
 from deeplearning import Refusal
@@ -36,13 +37,13 @@ class Member(tarfile.TarInfo):
     """tarfile takes a header that is damaged, or missing, for the archive's end."""
 
     @classmethod
-    def fromtarfile(cls, archive: tarfile.TarFile) -> Member:
+    def fromtarfile(cls, tarfile: TarFile) -> Member:
         try:
-            return super().fromtarfile(archive)
-        except tarfile.HeaderError as error:
+            return super().fromtarfile(tarfile)
+        except HeaderError as error:
             if type(error).__name__ == "EOFHeaderError":
                 raise
-            raise tarfile.ReadError(f"no header at {archive.offset}: {error}") from None
+            raise ReadError(f"no header at {tarfile.offset}: {error}") from None
 
 
 def fit_together(extents: Sequence[Extent], size: int) -> bool:
