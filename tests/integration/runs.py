@@ -90,10 +90,11 @@ class Runs:
     def running(self, run_id: str) -> None:
         wait_for(lambda: self.show(run_id)["state"] == "running", 40, f"{run_id} runs")
 
-    def counting(self, run_id: str) -> None:
-        """It has a checkpoint."""
+    def counting(self, run_id: str, starts: int = 1, process: str = "worker0") -> None:
+        """It has a checkpoint, and its log, which is written every few seconds, tells of so many starts."""
         look = f"ls {self.root}/{run_id}/checkpoints"
         wait_for(lambda: "1" in self.cluster.says(MASTER, look).split(), 40, f"{run_id} has a checkpoint")
+        wait_for(lambda: len(self.counted(run_id, process)) >= starts, 40, f"start {starts} of {run_id} is in its log")
 
     def wait(self, run_id: str) -> int:
         return self.ask("wait", run_id).returncode
@@ -103,7 +104,8 @@ class Runs:
         return [attempt["cause"] for attempt in self.show(run_id)["result"]["attempts"]]
 
     def log(self, run_id: str, process: str) -> str:
-        return self.cluster.says(MASTER, f"cat {self.root}/{run_id}/logs/*.{process}.log")
+        """Nothing, as long as it has printed nothing."""
+        return self.cluster.says(MASTER, f"cat {self.root}/{run_id}/logs/*.{process}.log || true")
 
     def counted(self, run_id: str, process: str = "worker0") -> list[tuple[int, int]]:
         """Of each start of counts.py, from where it went on and with how many."""

@@ -278,7 +278,7 @@ def test_machines_are_replaced_while_others_read_and_train_and_an_old_master_doe
 
     # The new master goes on with what the old one has left.
     wait_for(lambda: runs.show(run_id)["attempt"] == 1, APPLIED_SECONDS, "the run starts again")
-    runs.running(run_id)
+    runs.counting(run_id, starts=2)
     (begun, ranks), (gone_on, ranks_again) = runs.counted(run_id)
     assert (begun, ranks, ranks_again) == (0, 3, 3) and gone_on > 0
 

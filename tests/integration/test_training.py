@@ -98,7 +98,7 @@ def test_a_run_does_not_need_whoever_follows_it_nor_that_the_master_stays_up(run
     with following:
         next(line for line in following.stdout if '"running"' in line)
         following.kill()
-    runs.counting(run_id)
+    runs.counting(run_id, process="worker1")
     runs.cluster.ssh(MASTER, "sudo systemctl reboot --force")
     wait_for(lambda: runs.cluster.ssh(MASTER, "test -e /efs/runs").returncode == 0, 60, "the master is back")
     assert wait_for(lambda: runs.show(run_id)["result"], 90, "the run ends")["state"] == "finished"

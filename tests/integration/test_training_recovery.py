@@ -49,7 +49,7 @@ def test_a_run_goes_on_with_a_machine_in_a_killed_ones_place_and_then_without_on
     )
     assert (made := cluster.play("configure.yml")).code == 0, made.output[-6000:]
     wait_for(lambda: runs.show(run_id)["attempt"] == 1, 40, "it starts again")
-    runs.running(run_id)
+    runs.counting(run_id, starts=2)
     assert {process["node"] for process in runs.show(run_id)["processes"]} == {"deeplearning-worker1", *NODES[1:]}
 
     # It is not wanted any more, so nobody waits for another.
@@ -57,7 +57,7 @@ def test_a_run_goes_on_with_a_machine_in_a_killed_ones_place_and_then_without_on
         InstanceId=instance_of(runs, NODES[2]), ShouldDecrementDesiredCapacity=True
     )
     wait_for(lambda: runs.show(run_id)["attempt"] == 2, 60, "it starts once more")
-    runs.running(run_id)
+    runs.counting(run_id, starts=3)
     assert runs.ask("stop", run_id).returncode == 0
     assert runs.causes(run_id) == ["lost", "lost", "stopped"]
     begun, ranks = zip(*runs.counted(run_id), strict=True)
