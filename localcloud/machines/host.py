@@ -20,19 +20,20 @@ def mounts_below(folder: Path) -> list[str]:
 
 
 @functools.cache
-def pip_settings() -> Mapping[str, str]:
-    """The host's pip settings that say where packages come from, by name as in pip.conf's [global].
+def _pip_says() -> str:
+    """Asked once: pip needs a third of a second to say it, and each machine that boots wants it."""
+    words = ["python3", "-m", "pip", "config", "list"]
+    return subprocess.run(words, capture_output=True, text=True, timeout=60, check=True).stdout
 
-    Asked once: pip needs a third of a second to say them, and each machine that boots wants them.
-    """
+
+def pip_settings() -> Mapping[str, str]:
+    """The host's pip settings that say where packages come from, by name as in pip.conf's [global]."""
     found: dict[str, str] = {}
     try:
-        listed = subprocess.run(
-            ["python3", "-m", "pip", "config", "list"], capture_output=True, text=True, timeout=60, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return found
-    for line in listed.stdout.splitlines():
+        listed = _pip_says()
+    except (OSError, subprocess.SubprocessError):
+        return found  # as it is without pip
+    for line in listed.splitlines():
         match = re.match(r"(?:global|:env:)\.([a-z-]+)='(.*)'$", line)
         if match and match[1] in ("index-url", "extra-index-url", "find-links", "trusted-host", "default-timeout"):
             found[match[1]] = match[2].replace("\\n", " ").strip()

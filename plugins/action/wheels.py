@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible_collections.deeplearning.aws.plugins.module_utils._aws import ARGUMENTS, Aws, AwsProblem
 from ansible_collections.deeplearning.aws.plugins.module_utils._names import Names
@@ -36,7 +37,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         act = self._bring if given["state"] == "brought" else self._keep
         try:
             return {"changed": bool(done := act(given, given["folder"].rstrip("/"))), "wheels": sorted(done)}
-        except (AwsProblem, Unstageable) as trouble:
+        except AnsibleConnectionFailure:
+            raise
+        except (AwsProblem, Unstageable, AnsibleError, OSError) as trouble:
             # It costs a build at most.
             said = f"No wheel of Horovod could be {given['state']}: {trouble}"
             return {"changed": False, "wheels": [], "warnings": [said]}
@@ -48,7 +51,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         bucket = bucket_of(_looking.aws_of(given), given)
         missing = _wheels.stored(bucket, given["framework"]) - _wheels.seen(folder, lines)
         for wheel in missing if not self._task.check_mode else ():
-            content = _wheels.fetch(bucket, wheel)
+            content = bucket.read(wheel)
             ran = self._low_level_execute_command(_wheels.put(folder, wheel), in_data=content)
             if ran["rc"]:
                 raise Unstageable(f"{folder}/{wheel} cannot be written: {ran['stderr'].strip()}")

@@ -358,10 +358,14 @@ def thing_of(kind: str, listed: Listed, groups: frozenset[str]) -> Thing:
 
 
 def with_detached(things: Sequence[Thing], groups: frozenset[str]) -> list[Thing]:
-    """The same things, of which machines that were detached from their group are the cluster's still: its launch
-    templates, which are called like its groups, have made them."""
+    """The same things, of which machines that were detached from their group are the cluster's still, unless another
+    group has taken them: its launch templates, which are called like its groups, have made them."""
     templates = {thing.id for thing in things if thing.kind == "launch_template" and thing.name in groups}
-    return [replace(thing, ours=True) if thing.facts.get("template") in templates else thing for thing in things]
+
+    def detached(thing: Thing) -> bool:
+        return thing.facts.get("template") in templates and not thing.facts.get("group")
+
+    return [replace(thing, ours=True) if detached(thing) else thing for thing in things]
 
 
 def facts_of(kind: str, listed: Listed) -> dict[str, Any]:

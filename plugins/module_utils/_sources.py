@@ -46,6 +46,8 @@ def use(wanted: Wanted, folder: str, said: Mapping[str, Any]) -> None:
         pin = next(line for line in wanted.pins.splitlines() if line.startswith(f"{name}=="))
         release.write_text(f"{pin}\n", encoding="utf-8")
         _environment._install_pins(wanted, release)
-    version = _environment._run([str(wanted.python), "-c", f"import {name}; print({name}.__version__)"]).split()[-1]
+    # The sources are on the shared file system: no node writes what it has compiled there.
+    asking = [str(wanted.python), "-B", "-c", f"import {name}; print({name}.__version__)"]
+    version = _environment._run(asking).split()[-1]
     versions = {**said["versions"], name: f"{version} from {folder}" if folder else version}
     _environment._write(wanted, _environment.MARKER, {**said, "versions": versions})

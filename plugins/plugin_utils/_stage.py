@@ -57,7 +57,7 @@ class Bucket:
 
     def look(self) -> None:
         try:
-            found = self.aws.call("s3", "head_bucket", Bucket=self.name, **self._owned)
+            found = self.aws.call("s3", "head_bucket", Bucket=self.name, **self.owned)
         except AwsProblem as error:
             if error.code in ("404", "NoSuchBucket"):
                 raise Unstageable(
@@ -79,17 +79,24 @@ class Bucket:
 
     def manifest(self) -> dict[str, Any]:
         try:
-            answer = self.aws.call("s3", "get_object", Bucket=self.name, Key=f"{self.prefix}/{MANIFEST}", **self._owned)
+            found: dict[str, Any] = json.loads(self.read(MANIFEST))
         except AwsProblem as error:
             if error.code in ("404", "NoSuchKey"):
                 return {}
             raise
-        found: dict[str, Any] = json.loads(answer["Body"].read())
         return found
+
+    def read(self, name: str) -> bytes:
+        answer = self.aws.call("s3", "get_object", Bucket=self.name, Key=f"{self.prefix}/{name}", **self.owned)
+        try:
+            content: bytes = answer["Body"].read()
+        except BotoCoreError as error:
+            raise problem(error, "s3", "GetObject") from error
+        return content
 
     def has(self, name: str, size: int, sha256: str) -> bool:
         try:
-            found = self.aws.call("s3", "head_object", Bucket=self.name, Key=f"{self.prefix}/{name}", **self._owned)
+            found = self.aws.call("s3", "head_object", Bucket=self.name, Key=f"{self.prefix}/{name}", **self.owned)
         except AwsProblem as error:
             if error.code in ("404", "NoSuchKey"):
                 return False
@@ -103,7 +110,7 @@ class Bucket:
                 str(file),
                 self.name,
                 f"{self.prefix}/{name}",
-                ExtraArgs={"Metadata": {"sha256": sha256}, **self._owned},
+                ExtraArgs={"Metadata": {"sha256": sha256}, **self.owned},
                 Config=TransferConfig(multipart_chunksize=64 << 20, max_concurrency=8),
                 Callback=told,
             )
@@ -114,10 +121,10 @@ class Bucket:
 
     def put_manifest(self, manifest: Mapping[str, Any]) -> None:
         body = json.dumps(manifest, indent=1).encode()
-        self.aws.call("s3", "put_object", Bucket=self.name, Key=f"{self.prefix}/{MANIFEST}", Body=body, **self._owned)
+        self.aws.call("s3", "put_object", Bucket=self.name, Key=f"{self.prefix}/{MANIFEST}", Body=body, **self.owned)
 
     @property
-    def _owned(self) -> dict[str, str]:
+    def owned(self) -> dict[str, str]:
         return {"ExpectedBucketOwner": self.owner} if self.owner else {}
 
 

@@ -66,11 +66,7 @@ def _zip(part: Part, file: Path, told: Told) -> None:
 def _tar(part: Part, archive: tarfile.TarFile, opened: IO[bytes], told: Told) -> None:
     for member in archive:
         _leads_inside(part, member.name)
-        if not (member.isfile() or member.isdir()):
-            raise Unstageable(
-                f"{part.name} has {member.name}, which is neither a file nor a folder: pack what it stands for. "
-                f"Example: {_tar_of(part, '--dereference ')}"
-            )
+        _stands_for_itself(part, member)
         archive.members = []  # type: ignore[attr-defined]  # of what was seen: there may be millions
         told(opened.tell())
 
@@ -80,6 +76,9 @@ def _tar_gz(part: Part, opened: IO[bytes], told: Told) -> None:
     with tarfile.open(fileobj=plain, mode="r|", tarinfo=_Member) as archive:
         for member in archive:
             _leads_inside(part, member.name)
+            if not part.url:
+                # In what others publish nodes leave it out: whoever packed it is not asked to do so otherwise.
+                _stands_for_itself(part, member)
             archive.members = []  # type: ignore[attr-defined]
             told(opened.tell())
     # The checksum of all is at the end.
@@ -91,6 +90,14 @@ def _leads_inside(part: Part, name: str) -> None:
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts:
         raise Unstageable(f"{part.name} has a file {name!r}, which is no path below a folder: pack it without.")
+
+
+def _stands_for_itself(part: Part, member: tarfile.TarInfo) -> None:
+    if not (member.isfile() or member.isdir()):
+        raise Unstageable(
+            f"{part.name} has {member.name}, which is neither a file nor a folder: pack what it stands for. "
+            f"Example: {_tar_of(part, '--dereference ')}"
+        )
 
 
 def _tar_of(part: Part, option: str = "") -> str:

@@ -40,17 +40,9 @@ def seen(folder: str, said: Iterable[str]) -> set[str]:
 
 def stored(bucket: Bucket, framework: str) -> set[str]:
     begin = f"{bucket.prefix}/"
-    found = bucket.aws.pages(
-        "s3", "list_objects_v2", "Contents", Bucket=bucket.name, Prefix=begin + beginning(framework)
-    )
+    where = {"Bucket": bucket.name, "Prefix": begin + beginning(framework), **bucket.owned}
+    found = bucket.aws.pages("s3", "list_objects_v2", "Contents", **where)
     return _wheels(one["Key"].removeprefix(begin) for one in found)
-
-
-def fetch(bucket: Bucket, wheel: str) -> bytes:
-    content: bytes = bucket.aws.call("s3", "get_object", Bucket=bucket.name, Key=f"{bucket.prefix}/{wheel}")[
-        "Body"
-    ].read()
-    return content
 
 
 def put(folder: str, wheel: str) -> str:

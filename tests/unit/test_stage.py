@@ -15,7 +15,7 @@ import threading
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from ansible_collections.deeplearning.aws.plugins.action.stage import bucket_of
@@ -308,8 +308,11 @@ def test_an_archive_that_nodes_could_not_unpack_is_not_sent(
     assert "Contents" not in aws.client("s3").list_objects_v2(Bucket="mine")
 
 
-def test_links_in_an_archive_are_refused(bucket: Bucket, source: Path, tmp_path: Path) -> None:
-    with tarfile.open(source / "b.tar", "w") as archive:
+@pytest.mark.parametrize(("name", "mode"), [("b.tar", "w"), ("b.tar.gz", "w:gz")])
+def test_links_in_an_archive_are_refused(
+    bucket: Bucket, source: Path, tmp_path: Path, name: str, mode: Literal["w", "w:gz"]
+) -> None:
+    with tarfile.open(source / name, mode) as archive:
         link = tarfile.TarInfo("train/link")
         link.type, link.linkname = tarfile.SYMTYPE, "/etc"
         archive.addfile(link)

@@ -165,6 +165,12 @@ def test_a_machine_that_was_detached_from_its_group_goes_with_the_cluster(
     assert [thing.id for thing in going] == (["i-1"] if ours else [template[0]])
 
 
+def test_a_detached_machine_that_another_group_has_taken_is_that_ones() -> None:
+    machine = instance(TAGGED, ("aws:ec2launchtemplate:id", "lt-1"), ("aws:autoscaling:groupName", "others"))
+    taken, _unused = with_detached([machine, Thing("launch_template", "lt-1", "c-workers")], GROUPS)
+    assert not taken.ours
+
+
 def group(what: str, most: int, serving: int, desired: int | None = None, coming: int = 0, **more: Any) -> Thing:
     machines = [
         {"InstanceId": f"i-{n}", "LifecycleState": "InService", "HealthStatus": "Healthy"} for n in range(serving)

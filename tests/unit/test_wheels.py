@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from ansible_collections.deeplearning.aws.plugins.module_utils._aws import Aws
 from ansible_collections.deeplearning.aws.plugins.plugin_utils import _wheels
@@ -94,6 +96,23 @@ def test_a_bucket_that_cannot_be_used_costs_a_build_and_no_run(aws: Account, tmp
     told = played(tmp_path, wheels(tmp_path, "kept"), wheels(tmp_path, "brought"))
     for one, state in zip(told, ("kept", "brought"), strict=True):
         assert not one["changed"] and f"No wheel of Horovod could be {state}: " in one["warnings"][0], one
+
+
+def test_a_wheel_that_cannot_be_read_costs_no_run_either(aws: Account, tmp_path: Path) -> None:
+    (tmp_path / KEY).mkdir()
+    (tmp_path / WHEEL).symlink_to("nowhere")
+    aws.client("s3").create_bucket(Bucket="red-123456789012-us-east-1")
+    (told,) = played(tmp_path, wheels(tmp_path, "kept"))
+    assert not told["changed"] and "No wheel of Horovod could be kept: " in told["warnings"][0], told
+
+
+def test_the_clusters_own_bucket_has_to_be_of_its_account(aws: Account) -> None:
+    bucket = Bucket(Aws("us-east-1"), "red", "wheels", "210987654321")
+    with mock.patch.object(Aws, "call", return_value={"Body": io.BytesIO(CONTENT)}) as call:
+        assert bucket.read(WHEEL) == CONTENT
+    with mock.patch.object(Aws, "pages", return_value=[]) as pages:
+        _wheels.stored(bucket, "pytorch")
+    assert {one.call_args.kwargs["ExpectedBucketOwner"] for one in (call, pages)} == {"210987654321"}
 
 
 def test_a_node_that_has_horovod_already_is_brought_nothing(tmp_path: Path) -> None:
