@@ -173,11 +173,48 @@ def test_a_master_that_is_replaced_while_a_run_goes_on_writes_nothing_more_and_e
     run: Folder, published: Path, tmp_path: Path
 ) -> None:
     going = started(run, config=replace(CONFIG, efs_mount=str(tmp_path)))
+    hear(going, (1, {"time": 1.0, "line": "not written yet"}))
     published_by(published, "i-00000009")
     Path(run.file("metrics/rank0.jsonl")).write_text('{"epoch": 1}\n')
     going.look()
-    hear(going, (1, {"time": 2.0, "end": 143}))
+    hear(going, (1, {"time": 2.0, "line": "late"}), (1, {"time": 2.0, "end": 143}))
+    going.complain(b"a process has ended\n")
+    for log in (*going.logs, going.own):
+        log.close()
     assert going.ending and list(run.events()) == []
+    assert [file.read_text() for file in Path(run.file("logs")).iterdir()] == [""]
+
+
+def test_a_master_that_is_replaced_while_it_asks_the_nodes_neither_starts_the_run_nor_ends_it(
+    run: Folder, published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def surveyed(*asked: Any) -> list[survey.Found]:
+        published_by(published, "i-00000009")
+        return [survey.Found(one, problem=f"{one.alias} does not answer within 8 s.") for one in members(2).members]
+
+    published_by(published, "i-00000001")
+    monkeypatch.setattr(placing, "read_applied", lambda: members(2))
+    monkeypatch.setattr(placing, "this_member", lambda listed: member(1))
+    monkeypatch.setattr(placing, "surveyed", surveyed)
+    monkeypatch.setattr(unit.signal, "signal", lambda *given: None)
+    monkeypatch.setattr(placing, "in_use", lambda config, but: {})
+    monkeypatch.setattr(placing, "runs_root", lambda config: tmp_path)
+    unit.Unit(replace(CONFIG, efs_mount=str(tmp_path)), run).go()
+    assert run.result() is None and run.attempts() == 0
+    assert "another machine is the master now" in capsys.readouterr().err
+
+    # Whatever else goes wrong with one that is replaced is not the run's end either.
+    monkeypatch.setattr(unit.Placing, "wait", lambda self: unlisted())
+    unit.Unit(replace(CONFIG, efs_mount=str(tmp_path)), run).go()
+    assert run.result() is None
+
+
+def test_a_node_with_an_older_program_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = json.dumps({"boot_id": "b", "gpus": 0, "interface": "lo", "ports": [1], "problem": ""})
+    done = subprocess.CompletedProcess("ssh", 0, said, "")
+    monkeypatch.setattr(survey.subprocess, "run", lambda *words, **more: done)
+    (found,) = survey.surveyed([member(2)], survey.Wanted("r1", "/r1", "/p", 1), "i-00000001")
+    assert found.node is None and "deeplearning-worker2 has another version of our programs" in found.problem
 
 
 def started(run: Folder, told: bool = False, config: Config = CONFIG) -> attempts.Attempt:

@@ -178,6 +178,8 @@ class Attempt:
             self.reason = efa.sentence(taken)
 
     def complain(self, data: bytes) -> None:
+        if self.superseded:
+            return
         for line in data.decode(errors="replace").splitlines():
             if line.strip(" -"):
                 self.own.line(time.time(), line)
@@ -211,6 +213,8 @@ class Attempt:
         if superseded(self.config):
             # The run's folder and its nodes are another master's: here is an old one that had stood still.
             self.superseded = True
+            for log in (*self.logs, self.own):
+                log.drop()
             if not self.ending:
                 self.end()
             return

@@ -223,6 +223,9 @@ class Placing:
         ports += self.run["servers"] or len(picked)
         wanted = Wanted(self.folder.id, self.folder.path, self.run["python"], ports)
         found = surveyed(picked, wanted, own)
+        # It may have stood still while it asked.
+        if superseded(self.config):
+            raise Superseded
         unfit = [each for each in found if each.problem]
         silent = [each for each in unfit if each.node is None]
         if unfit and (self.patient and silent or self.first or len(unfit) == len(found)):

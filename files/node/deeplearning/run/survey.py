@@ -70,19 +70,22 @@ def _asked(member: Member, wanted: Wanted, here: bool, seconds: float) -> Found:
     if done.returncode:
         said = done.stderr.strip().splitlines()
         return Found(member, problem=f"{member.alias} does not answer: {said[-1] if said else 'ssh failed'}")
-    answer = json.loads(done.stdout)
-    node = Node(
-        name=member.alias,
-        address=member.private_ip,
-        gpus=answer["gpus"],
-        interface=answer["interface"],
-        ports=tuple(answer["ports"]),
-        efa=answer["efa"],
-    )
-    problem = answer["problem"]
-    if not problem and answer["gpus"] < member.gpus:
-        problem = f"{answer['gpus']} of its {member.gpus} GPUs answer (`nvidia-smi -L` there)"
-    return Found(member, node, answer["boot_id"], f"{member.alias}: {problem}" if problem else "")
+    try:
+        answer = json.loads(done.stdout)
+        node = Node(
+            name=member.alias,
+            address=member.private_ip,
+            gpus=answer["gpus"],
+            interface=answer["interface"],
+            ports=tuple(answer["ports"]),
+            efa=answer["efa"],
+        )
+        problem, booted = answer["problem"], answer["boot_id"]
+    except (ValueError, KeyError):
+        return Found(member, problem=f"{member.alias} has another version of our programs: run configure.yml.")
+    if not problem and node.gpus < member.gpus:
+        problem = f"{node.gpus} of its {member.gpus} GPUs answer (`nvidia-smi -L` there)"
+    return Found(member, node, booted, f"{member.alias}: {problem}" if problem else "")
 
 
 def main(argv: list[str]) -> int:

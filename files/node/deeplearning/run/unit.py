@@ -43,14 +43,14 @@ class Unit:
         self._close_what_broke_off()
         restarts = 0
         while True:
-            number = self.folder.attempts()
             try:
-                outcome = self._attempt(number, first=not self.attempts)
-            except Superseded:
-                print("another machine is the master now: the run is its own", file=sys.stderr)
-                return
-            except (Refusal, OSError) as trouble:
-                self._end(FAILED, 1, None, str(trouble))
+                outcome = self._attempt(first=not self.attempts)
+            except (Superseded, Refusal, OSError) as trouble:
+                # What went wrong may be what one meets that has stood still.
+                if isinstance(trouble, Superseded) or superseded(self.config):
+                    print("another machine is the master now: the run is its own", file=sys.stderr)
+                else:
+                    self._end(FAILED, 1, None, str(trouble))
                 return
             if outcome.cause == STOPPED and not self._asked_to_stop():
                 self._break_off()
@@ -86,7 +86,7 @@ class Unit:
             if attempt["ended"] is None:
                 attempt.update(ended=moment(), exit_code=1, cause=LOST)
 
-    def _attempt(self, number: int, first: bool) -> Outcome:
+    def _attempt(self, first: bool) -> Outcome:
         waiting = "waiting" if first else "recovering"
         if first:
             self.record.enter(waiting)
@@ -105,6 +105,7 @@ class Unit:
         if place is None:
             return Outcome(STOPPED, 0, progress=self.record.state["progress"])
         self._placed = True
+        number = self.folder.attempts()
         attempt: dict[str, Any] = {
             "started": moment(),
             "ended": None,
