@@ -146,6 +146,8 @@ class Cluster:
             kept
             | self.cloud.variables
             | {
+                # Into a pipe Ansible writes when a buffer is full.
+                "PYTHONUNBUFFERED": "1",
                 "AWS_CONFIG_FILE": os.devnull,
                 "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
                 "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
