@@ -68,8 +68,8 @@ unit: venv ## the quick tests, which need no root
 lint unit:
 	@$(BIN)/python tests/run.py $@
 
-.PHONY: sanity integration molecule
-sanity integration molecule: setup ## this layer alone
+.PHONY: sanity account integration molecule
+sanity account integration molecule: setup ## this layer alone
 	@$(BIN)/python tests/run.py $@
 
 .PHONY: bench chaos

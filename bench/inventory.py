@@ -17,8 +17,8 @@ sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
 
 from report import Row, write  # noqa: E402
 
-from tests.integration.fleet import fleet  # noqa: E402
-from tests.integration.kit import REGION, Account, account_in  # noqa: E402
+from tests.account.fleet import fleet  # noqa: E402
+from tests.account.kit import REGION, Account, account_in  # noqa: E402
 
 MACHINES = 1024
 RUNS = 3

@@ -25,7 +25,7 @@ sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
 
 from report import Row, write  # noqa: E402
 
-from tests.integration.kit import REGION  # noqa: E402
+from tests.account.kit import REGION  # noqa: E402
 from tests.integration.machines import Cloud, Cluster, cloud_in  # noqa: E402
 
 IMAGE = "localcloud-debian-12-mxnet-pytorch-tensorflow-tensorpack"

@@ -103,14 +103,15 @@ def sanity(deadline: float) -> Result:
     return Result(command("tests/sanity/run", deadline=deadline) == 0, "ansible-test")
 
 
-def pytest(*places: str) -> Callable[[float], Result]:
+def pytest(*places: str, processes: int = 1) -> Callable[[float], Result]:
+    """More than one, where tests share nothing but what is in their file."""
+    several = ["-n", str(processes), "--dist", "loadfile"] if processes > 1 else []
+
     def run(deadline: float) -> Result:
         with tempfile.TemporaryDirectory() as folder:
             report = Path(folder) / "report.xml"
-            code = command(
-                "pytest", "-q", "--durations=5", f"--junit-xml={report}", *existing(*places), deadline=deadline
-            )
-            return counted(code, report)
+            words = ["pytest", "-q", "--durations=5", f"--junit-xml={report}", *several]
+            return counted(command(*words, *existing(*places), deadline=deadline), report)
 
     return run
 
@@ -144,8 +145,9 @@ LAYERS = {
     for layer in (
         Layer("lint", 2, lint),
         Layer("sanity", 1, sanity),
-        Layer("unit", 3, pytest("tests/unit", "localcloud/tests/unit")),
-        Layer("integration", 26, pytest("localcloud/tests/integration", "tests/integration"), root=True),
+        Layer("unit", 2, pytest("tests/unit", "localcloud/tests/unit", processes=2)),
+        Layer("account", 6, pytest("tests/account", processes=2)),
+        Layer("integration", 21, pytest("localcloud/tests/integration", "tests/integration"), root=True),
         Layer("molecule", 6, molecule, root=True),
     )
 }

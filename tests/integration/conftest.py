@@ -1,28 +1,15 @@
-"""An AWS account of its own for each test (see the kit), and booted machines for those that need them."""
+"""Booted machines, in the local cloud."""
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from tests.integration.kit import Account, account_in
 from tests.integration.machines import Cloud, Cluster, cloud_in, localcloud
 
 ALL_FRAMEWORKS = "localcloud-debian-12-mxnet-pytorch-tensorflow-tensorpack"
-
-
-@pytest.fixture
-def latency() -> str:
-    return "none"
-
-
-@pytest.fixture
-def account(tmp_path: Path, latency: str) -> Iterator[Account]:
-    with account_in(tmp_path, latency) as account:
-        yield account
 
 
 @pytest.fixture(scope="session")

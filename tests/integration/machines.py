@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import boto3
 from botocore.config import Config
 
-from tests.integration.kit import REGION, ROOT
+from tests.account.kit import REGION, ROOT
 
 T = TypeVar("T")
 BIN = Path(sys.executable).parent

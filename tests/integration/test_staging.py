@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.kit import REGION
+from tests.account.kit import REGION
 from tests.integration.machines import Cluster, Played, localcloud
 
 MASTER = "deeplearning-master"

@@ -81,7 +81,9 @@ def test_only_the_layers_that_are_named_run(runner: ModuleType, monkeypatch: pyt
 
 def test_an_unknown_layer_is_refused(runner: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
     assert runner.main(["units"]) == 2
-    assert "units: no such layer. There are: lint, sanity, unit, integration, molecule" in capsys.readouterr().err
+    assert (
+        "units: no such layer. There are: lint, sanity, unit, account, integration, molecule" in capsys.readouterr().err
+    )
 
 
 def test_without_root_a_layer_that_needs_it_fails(

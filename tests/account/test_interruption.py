@@ -11,7 +11,7 @@ import subprocess
 from collections import Counter
 from typing import Any
 
-from tests.integration.kit import CLOUD_HALF
+from tests.account.kit import CLOUD_HALF
 
 CLUSTER = "c-chaos"
 KILLED = -signal.SIGKILL

@@ -16,8 +16,8 @@ from botocore.exceptions import ClientError
 from moto.backends import get_backend
 
 from localcloud.api.images import BASE
-from tests.integration.fleet import meeting
-from tests.integration.kit import CLOUD_HALF
+from tests.account.fleet import meeting
+from tests.account.kit import CLOUD_HALF
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = sorted((ROOT / "docs/iam").glob("operator-*.json"))

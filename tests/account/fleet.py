@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from tests.integration.kit import REGION, Account
+from tests.account.kit import REGION, Account
 
 ACCOUNT = "123456789012"
 TRUST = json.dumps(

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from localcloud.api.images import API_ONLY, BASE
-from tests.integration.kit import CLOUD_HALF, account_in
+from tests.account.kit import CLOUD_HALF, account_in
 
 HERE = "198.51.100.1/32"
 REGION = "ap-southeast-2"

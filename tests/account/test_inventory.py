@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.integration.fleet import Fleet, fleet, host_key, meeting, with_file_system
-from tests.integration.kit import REGION, ROOT, Account
+from tests.account.fleet import Fleet, fleet, host_key, meeting, with_file_system
+from tests.account.kit import REGION, ROOT, Account
 
 
 def listed(account: Account, cluster: str, **options: Any) -> dict[str, Any]:

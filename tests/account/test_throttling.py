@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.kit import CLOUD_HALF
+from tests.account.kit import CLOUD_HALF
 
 NAME = "c-slow"
 RATE, SEED = 0.3, 3
