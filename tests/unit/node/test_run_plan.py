@@ -178,8 +178,16 @@ def test_tensorflow_is_told_everybodys_place() -> None:
         "cluster": {"worker": ["10.0.0.11:20100", "10.0.0.12:20200"]},
         "task": {"type": "worker", "index": 1},
     }
-    assert told["TF_USE_LEGACY_KERAS"] == "1"
     assert told["CUDA_VISIBLE_DEVICES"] == "0"
+
+
+@pytest.mark.parametrize(
+    ("framework", "distribution"), [(name, one) for name, known in plans.DISTRIBUTIONS.items() for one in known]
+)
+def test_tensorflow_has_keras_2_however_it_is_distributed(framework: str, distribution: str) -> None:
+    made = plans.made(Options(framework, distribution), nodes(1, 0))
+    told = variables(RUN, made, made.of("worker")[0])
+    assert told.get("TF_USE_LEGACY_KERAS") == ("1" if framework == "tensorflow" else None)
 
 
 def test_servers_see_no_gpu() -> None:

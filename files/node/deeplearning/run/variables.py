@@ -35,6 +35,9 @@ def variables(run: Run, plan: Plan, process: Process) -> dict[str, str]:
         # Lines are worth having when they are printed, not when a buffer is full.
         "PYTHONUNBUFFERED": "1",
     }
+    if plan.framework == "tensorflow":
+        # Keras 3 cannot train under MultiWorkerMirroredStrategy, and Horovod is older than it.
+        common["TF_USE_LEGACY_KERAS"] = "1"
     if process.gpus is not None:
         common["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, process.gpus))
     return {**common, **MAKERS[plan.distribution](plan, process)}
@@ -46,8 +49,7 @@ def tensorflow(plan: Plan, process: Process) -> dict[str, str]:
         "cluster": {role: hosts for role, hosts in cluster.items() if hosts},
         "task": {"type": process.role, "index": process.rank},
     }
-    # Keras 3 cannot train under MultiWorkerMirroredStrategy.
-    return {"TF_CONFIG": json.dumps(config), "TF_USE_LEGACY_KERAS": "1"}
+    return {"TF_CONFIG": json.dumps(config)}
 
 
 def alone(plan: Plan, process: Process) -> dict[str, str]:
