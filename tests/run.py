@@ -143,12 +143,12 @@ def molecule(deadline: float) -> Result:
 LAYERS = {
     layer.name: layer
     for layer in (
-        Layer("lint", 2, lint),
+        Layer("lint", 1.5, lint),
         Layer("sanity", 1, sanity),
         Layer("unit", 2, pytest("tests/unit", "localcloud/tests/unit", processes=2)),
-        Layer("account", 6, pytest("tests/account", processes=2)),
-        Layer("integration", 21, pytest("localcloud/tests/integration", "tests/integration"), root=True),
-        Layer("molecule", 6, molecule, root=True),
+        Layer("account", 5.5, pytest("tests/account", processes=2)),
+        Layer("integration", 22.5, pytest("localcloud/tests/integration", "tests/integration"), root=True),
+        Layer("molecule", 5.5, molecule, root=True),
     )
 }
 
@@ -181,7 +181,7 @@ def main(names: list[str]) -> int:
     print()
     for layer, (result, minutes) in results.items():
         verdict = "ok" if result.ok else "FAILED"
-        print(f"{layer.name:<12} {verdict:<7} {minutes:5.1f} min of {layer.minutes:<3g} {result.detail}")
+        print(f"{layer.name:<12} {verdict:<7} {minutes:5.1f} min of {layer.minutes:<4g} {result.detail}")
     for layer in nothing:
         print(f"{layer.name:<12} there is none yet")
     failures = sum(not result.ok for result, _ in results.values())
