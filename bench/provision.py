@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import resource
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -117,8 +116,6 @@ def empty_call(account: Account) -> float:
 
 def prepared(account: Account) -> Account:
     (account.folder / "module_runs.py").write_text(COUNTER, encoding="utf-8")
-    key = account.folder / "key"
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
     account.settings.update(
         cluster_name="c-bench",
         cluster_instance_type="c5.large",
@@ -126,7 +123,7 @@ def prepared(account: Account) -> Account:
         cluster_image="localcloud-api-only",
         cluster_user="ubuntu",
         cluster_ssh_location=["198.51.100.1/32"],
-        cluster_public_key_file=f"{key}.pub",
+        cluster_public_key_file=f"{account.key()}.pub",
     )
     return account
 

@@ -235,12 +235,17 @@ class Aws:
 
     def text(self, bucket: str, key: str, owner: str, most: int) -> str:
         """A file in a bucket of that account, up to so many bytes of it."""
-        answer = self.call("s3", "get_object", Bucket=bucket, Key=key, ExpectedBucketOwner=owner)
+        return self.content(bucket, key, owner, most).decode("utf-8", "replace")
+
+    def content(self, bucket: str, key: str, owner: str = "", most: int | None = None) -> bytes:
+        """A file in a bucket, which has to be that account's if one is named: all of it, or up to so many bytes."""
+        owned = {"ExpectedBucketOwner": owner} if owner else {}
+        answer = self.call("s3", "get_object", Bucket=bucket, Key=key, **owned)
         try:
             body: bytes = answer["Body"].read(most)
         except botocore.exceptions.BotoCoreError as error:
             raise self._problem(error, "s3", "get_object") from error
-        return body.decode("utf-8", "replace")
+        return body
 
     def _in_role(self, role_arn: str) -> Any:
         """A session of the role, assumed once for all services."""

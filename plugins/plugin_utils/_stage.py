@@ -57,7 +57,7 @@ class Bucket:
 
     def look(self) -> None:
         try:
-            found = self.aws.call("s3", "head_bucket", Bucket=self.name, **self.owned)
+            found = self.aws.call("s3", "head_bucket", Bucket=self.name, **self._owned)
         except AwsProblem as error:
             if error.code in ("404", "NoSuchBucket"):
                 raise Unstageable(
@@ -87,16 +87,17 @@ class Bucket:
         return found
 
     def read(self, name: str) -> bytes:
-        answer = self.aws.call("s3", "get_object", Bucket=self.name, Key=f"{self.prefix}/{name}", **self.owned)
-        try:
-            content: bytes = answer["Body"].read()
-        except BotoCoreError as error:
-            raise problem(error, "s3", "GetObject") from error
-        return content
+        return self.aws.content(self.name, f"{self.prefix}/{name}", self.owner)
+
+    def names(self, beginning: str) -> list[str]:
+        """Of what is there, as far as it begins like that."""
+        where = {"Bucket": self.name, "Prefix": f"{self.prefix}/{beginning}", **self._owned}
+        found = self.aws.pages("s3", "list_objects_v2", "Contents", **where)
+        return [one["Key"].removeprefix(f"{self.prefix}/") for one in found]
 
     def has(self, name: str, size: int, sha256: str) -> bool:
         try:
-            found = self.aws.call("s3", "head_object", Bucket=self.name, Key=f"{self.prefix}/{name}", **self.owned)
+            found = self.aws.call("s3", "head_object", Bucket=self.name, Key=f"{self.prefix}/{name}", **self._owned)
         except AwsProblem as error:
             if error.code in ("404", "NoSuchKey"):
                 return False
@@ -110,7 +111,7 @@ class Bucket:
                 str(file),
                 self.name,
                 f"{self.prefix}/{name}",
-                ExtraArgs={"Metadata": {"sha256": sha256}, **self.owned},
+                ExtraArgs={"Metadata": {"sha256": sha256}, **self._owned},
                 Config=TransferConfig(multipart_chunksize=64 << 20, max_concurrency=8),
                 Callback=told,
             )
@@ -121,10 +122,10 @@ class Bucket:
 
     def put_manifest(self, manifest: Mapping[str, Any]) -> None:
         body = json.dumps(manifest, indent=1).encode()
-        self.aws.call("s3", "put_object", Bucket=self.name, Key=f"{self.prefix}/{MANIFEST}", Body=body, **self.owned)
+        self.aws.call("s3", "put_object", Bucket=self.name, Key=f"{self.prefix}/{MANIFEST}", Body=body, **self._owned)
 
     @property
-    def owned(self) -> dict[str, str]:
+    def _owned(self) -> dict[str, str]:
         return {"ExpectedBucketOwner": self.owner} if self.owner else {}
 
 

@@ -39,10 +39,7 @@ def seen(folder: str, said: Iterable[str]) -> set[str]:
 
 
 def stored(bucket: Bucket, framework: str) -> set[str]:
-    begin = f"{bucket.prefix}/"
-    where = {"Bucket": bucket.name, "Prefix": begin + beginning(framework), **bucket.owned}
-    found = bucket.aws.pages("s3", "list_objects_v2", "Contents", **where)
-    return _wheels(one["Key"].removeprefix(begin) for one in found)
+    return _wheels(bucket.names(beginning(framework)))
 
 
 def put(folder: str, wheel: str) -> str:

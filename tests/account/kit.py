@@ -82,6 +82,25 @@ class Account:
         )
         return session.client(service, endpoint_url=self.endpoint, config=Config(retries={"total_max_attempts": 10}))
 
+    def key(self, name: str = "key") -> Path:
+        """A new one of somebody's, in the folder."""
+        path = self.folder / name
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "somebody", "-f", path], check=True)
+        return path
+
+    def wants(self, cluster: str, **more: Any) -> None:
+        """Settings for small machines that do not boot, and a key to log in with; and others, which win over them."""
+        self.settings.update(
+            cluster_name=cluster,
+            cluster_instance_type="t3.medium",
+            cluster_image="localcloud-api-only",
+            cluster_user="ubuntu",
+            cluster_root_volume_gib=30,
+            cluster_ssh_location=["198.51.100.1/32"],
+            cluster_public_key_file=f"{self.key()}.pub",
+        )
+        self.settings.update(more)
+
     def play(
         self,
         playbooks: str | Sequence[str],

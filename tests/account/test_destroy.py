@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import time
 from typing import Any
 
@@ -16,18 +15,7 @@ NAME, TYPE = "c-end", "t3.medium"
 
 @pytest.fixture(autouse=True)
 def settings(account: Any) -> None:
-    key = account.folder / "key"
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
-    account.settings.update(
-        cluster_name=NAME,
-        cluster_instance_type=TYPE,
-        cluster_image="localcloud-api-only",
-        cluster_user="ubuntu",
-        cluster_root_volume_gib=30,
-        cluster_ssh_location=["198.51.100.1/32"],
-        cluster_public_key_file=f"{key}.pub",
-        provision_settle_seconds=3,
-    )
+    account.wants(NAME, cluster_instance_type=TYPE, provision_settle_seconds=3)
 
 
 def play(account: Any, playbooks: Any, *arguments: str, **extra: Any) -> Any:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import random
 import signal
-import subprocess
 from collections import Counter
 from typing import Any
 
@@ -91,13 +90,11 @@ WHOLE = Counter(
 
 def prepare(account: Any) -> None:
     """Settings for a small cluster."""
-    key = account.folder / "key"
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
     account.settings = {
         "cluster_name": CLUSTER,
         "cluster_region": "us-east-1",
         "cluster_ssh_location": ["198.51.100.0/24"],
-        "cluster_public_key_file": f"{key}.pub",
+        "cluster_public_key_file": f"{account.key()}.pub",
         "cluster_worker_count": WORKERS,
     }
 

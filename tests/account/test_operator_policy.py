@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 from bisect import bisect
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -107,20 +106,13 @@ def person(account: Any) -> Any:
         made = iam.create_policy(PolicyName=document.stem, PolicyDocument=filled(document, MINE))
         iam.attach_user_policy(UserName=PERSON, PolicyArn=made["Policy"]["Arn"])
     key = iam.create_access_key(UserName=PERSON)["AccessKey"]
-    for name in ("key", "another"):
-        path = account.folder / name
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", path], check=True)
-    account.settings.update(
-        cluster_name=MINE,
+    account.key("another")
+    account.wants(
+        MINE,
         cluster_instance_type=TYPE,
         cluster_worker_count=3,
         cluster_worker_min=1,
         cluster_zones=[ZONE],
-        cluster_image="localcloud-api-only",
-        cluster_user="ubuntu",
-        cluster_root_volume_gib=30,
-        cluster_ssh_location=["198.51.100.1/32"],
-        cluster_public_key_file=f"{account.folder / 'key'}.pub",
         cluster_spot=True,
         provision_settle_seconds=1,
         destroy_stuck_seconds=5,

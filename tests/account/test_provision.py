@@ -4,7 +4,6 @@ keeps to its own cluster, and follows its settings. All of it is tried on one cl
 from __future__ import annotations
 
 import json
-import subprocess
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -300,19 +299,12 @@ class Made:
 def red(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
     """Planned on an empty account, then made; small machines that do not boot."""
     with account_in(tmp_path_factory.mktemp("red")) as account:
-        key = account.folder / "key"
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "somebody", "-f", key], check=True)
-        account.settings.update(
-            cluster_name="red",
+        account.wants(
+            "red",
             cluster_region=REGION,
             cluster_zones=ZONES,
-            cluster_instance_type="t3.medium",
             cluster_worker_count=2,
-            cluster_image="localcloud-api-only",
-            cluster_user="ubuntu",
-            cluster_root_volume_gib=30,
             cluster_ssh_location=[HERE],
-            cluster_public_key_file=f"{key}.pub",
             cluster_tags={"team": "research"},
             cluster_s3_read=["datasets/imagenet"],
             provision_settle_seconds=1,

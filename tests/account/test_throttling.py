@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import time
 from collections import Counter
 from typing import Any
@@ -18,17 +17,7 @@ WORDS = {"RequestLimitExceeded", "Throttling", "ThrottlingException", "SlowDown"
 
 @pytest.fixture(autouse=True)
 def settings(account: Any) -> None:
-    key = account.folder / "key"
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
-    account.settings.update(
-        cluster_name=NAME,
-        cluster_instance_type="t3.medium",
-        cluster_image="localcloud-api-only",
-        cluster_user="ubuntu",
-        cluster_root_volume_gib=30,
-        cluster_ssh_location=["198.51.100.1/32"],
-        cluster_public_key_file=f"{key}.pub",
-    )
+    account.wants(NAME)
 
 
 def play(account: Any, playbooks: Any, **extra: Any) -> Any:

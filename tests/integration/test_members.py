@@ -158,6 +158,7 @@ def test_after_a_reboot_all_is_back(cluster: Cluster) -> None:
 
 def test_the_old_habit_of_ending_all_of_python_breaks_nothing(cluster: Cluster) -> None:
     node = WORKERS[0]
+    # As it was typed on nodes. A machine sees its own processes alone.
     cluster.ssh(node, "sudo rm /opt/deeplearning/workers; sudo pkill -f '[p]ython'")
     workers = "cat /opt/deeplearning/workers"
     wait_for(lambda: cluster.ssh(node, workers).stdout.split() == ALIASES, APPLIED_SECONDS, "the next tick repairs it")
