@@ -12,8 +12,9 @@ export PATH := $(BIN):$(PATH):/usr/sbin:/sbin
 # What the local cloud boots and connects its machines with, and how it is reached.
 PACKAGES := systemd-container mmdebstrap debian-archive-keyring nftables bindfs iproute2 openssh-client
 
-# The first Python that ansible-core 2.19 runs on. Debian keeps what makes virtual environments in a package of its own.
-python := $(shell for python in python3 python3.13 python3.12 python3.11; do \
+# Debian's own Python where it is new enough: that is what users have. Otherwise the first that ansible-core 2.19 runs on.
+# Debian keeps what makes virtual environments in a package of its own.
+python := $(shell for python in /usr/bin/python3 python3 python3.13 python3.12 python3.11; do \
     $$python -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && echo $$python && break; done)
 python_version = $(shell $(python) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 
