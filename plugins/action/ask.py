@@ -15,6 +15,7 @@ SPEC: dict[str, dict[str, Any]] = {
     "words": {"type": "list", "elements": "str", "required": True},
     "request": {"type": "dict"},
     "writes": {"type": "bool", "default": False},
+    "forward_agent": {"type": "bool", "default": False},
 }
 
 
@@ -28,10 +29,17 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         if given["writes"] and self._task.check_mode:
             return {"changed": True, "answer": {}}
         # As its input and not in its words: words can be read by all on the node.
-        request = None if given["request"] is None else json.dumps(given["request"]).encode()
-        ran = self._low_level_execute_command(_program.command(given["words"]), sudoable=False, in_data=request)
+        request = b"" if given["request"] is None else json.dumps(given["request"]).encode()
         try:
-            answer = _program.answer(host, ran["rc"], ran["stdout"], ran["stderr"])
+            if given["forward_agent"]:
+                answer = _program.ask(self._connection, given["words"], host, request, forward_agent=True)
+            else:
+                answer = self._ask(given["words"], host, request)
         except _program.Trouble as trouble:
-            return {"failed": True, "msg": str(trouble), "rc": ran["rc"]}
+            return {"failed": True, "msg": str(trouble)}
         return {"changed": given["writes"] and bool(answer.get("changed", True)), "answer": answer}
+
+    def _ask(self, words: list[str], host: str, request: bytes) -> dict[str, Any]:
+        """Over Ansible's own connection, which is open already."""
+        ran = self._low_level_execute_command(_program.command(words), sudoable=False, in_data=request or None)
+        return _program.answer(host, words, ran["rc"], ran["stdout"], ran["stderr"])

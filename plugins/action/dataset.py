@@ -66,8 +66,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
 
     def _ask(self, words: list[str]) -> dict[str, Any]:
         ran = self._low_level_execute_command(_program.command(words), sudoable=False)
-        return _program.answer(self._host, ran["rc"], ran["stdout"], ran["stderr"])
+        return _program.answer(self._host, words, ran["rc"], ran["stdout"], ran["stderr"])
 
     def _listen(self, words: list[str], stdin: Any = None, before: int = 0, total: int = 0) -> dict[str, Any]:
         with _program.listening(self._connection, words, self._host, *([stdin] if stdin else [])) as lines:
-            return shown(lines, self._host, self._teller, before, total)
+            return shown(lines, self._host, words, self._teller, before, total)

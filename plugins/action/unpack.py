@@ -37,7 +37,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 return {"changed": not self._ask(host, ["unpack", "show", *set_])["there"], "files": 0}
             words = ["unpack", "share", *set_, "--share", share]
             with _program.listening(self._connection, words, host) as lines:
-                end = shown(lines, host, teller)
+                end = shown(lines, host, words, teller)
         except _program.Trouble as trouble:
             return {"failed": True, "msg": str(trouble)}
         finally:
@@ -46,4 +46,4 @@ class ActionModule(ActionBase):  # type: ignore[misc]
 
     def _ask(self, host: str, words: list[str]) -> dict[str, Any]:
         ran = self._low_level_execute_command(_program.command(words), sudoable=False)
-        return _program.answer(host, ran["rc"], ran["stdout"], ran["stderr"])
+        return _program.answer(host, words, ran["rc"], ran["stdout"], ran["stderr"])

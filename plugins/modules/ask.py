@@ -27,6 +27,12 @@ options:
     description: Whether it may change something. In check mode it is not asked then.
     type: bool
     default: false
+  forward_agent:
+    description:
+      - Forward the operator's ssh agent to the node while it answers, over a connection of its own. Whoever is root on
+        the node can use the agent meanwhile, so this is for cloning by ssh and for nothing else.
+    type: bool
+    default: false
 attributes:
   check_mode:
     description: What writes is left out in check mode.
@@ -49,8 +55,9 @@ EXAMPLES = r"""
 RETURN = r"""
 answer:
   description:
-    - What the program printed, a JSON object; or C(said), if it was words for people. Empty for what writes in check
-      mode.
+    - What the program answered. Values have the types that the collection expects of this command; a node that answers
+      otherwise fails the task. Words for people are returned as C(said), without control characters.
+    - Empty for what writes in check mode.
   returned: success
   type: dict
 """

@@ -25,7 +25,7 @@ ALL = "all"
 TRAINERS = "/opt/deeplearning/trainers"
 """Ours, on every node."""
 
-_RUN_ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,47}")
+RUN_ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,47}")
 _MEMBER = re.compile(r"deeplearning-(master|worker[1-9][0-9]{0,4})")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -121,7 +121,7 @@ def node_folder(value: Any) -> str:
 
 def run_id(value: Any) -> str:
     given = v.text(value)
-    if not _RUN_ID.fullmatch(given) or given == ALL:
+    if not RUN_ID.fullmatch(given) or given == ALL:
         raise Wrong(
             "give at most 48 lower-case letters, digits, points, hyphens and underscores, a letter or digit first"
         )
@@ -171,6 +171,8 @@ class Script:
     path: str
     url: str = ""
     ref: str = ""
+    over_ssh: bool = False
+    """cloning it logs in with ssh, by the operator's agent perhaps"""
 
 
 def git_of(given: str) -> Script | None:
@@ -190,7 +192,11 @@ def git_of(given: str) -> Script | None:
     if begin < 0:
         return None
     url, ref = place[begin:].rsplit("@", 1) if "@" in place[begin:] else (place[begin:], "HEAD")
-    return Script("git", path, place[:begin] + url, ref) if url and ref else None
+    if not url or not ref:
+        return None
+    # user@host:path is ssh's as well.
+    over_ssh = place.startswith("ssh://") or "://" not in place
+    return Script("git", path, place[:begin] + url, ref, over_ssh)
 
 
 def script_of(given: str, efs_mount: str) -> Script:

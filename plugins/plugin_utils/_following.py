@@ -8,9 +8,12 @@ PRIVATE to the collection: it may change at any time.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+from ansible_collections.deeplearning.aws.plugins.plugin_utils import _answers
+from ansible_collections.deeplearning.aws.plugins.plugin_utils import _untrusted as u
 
 _STATES = {
     "waiting": "waits",
@@ -43,55 +46,116 @@ class Follower:
     _began: float = 0.0
 
     def take(self, event: Mapping[str, Any]) -> list[str]:
-        """What is to be said of it."""
-        if isinstance(event.get("n"), int):
-            self.seen = max(self.seen, event["n"])
-        tell = getattr(self, f"_{event.get('event')}", None)
-        return tell(event) if tell else []
+        """The lines to print for it. An event of another form is left out: a node may send anything."""
+        kind = event.get("event")
+        if not isinstance(kind, str) or kind not in _EVENTS:
+            return []
+        parse, handle = _EVENTS[kind]
+        try:
+            lines = handle(self, parse(event))
+            self.seen = max(self.seen, u.lenient(u.count)(event.get("n")) or 0)
+        except u.Malformed:
+            return []
+        return lines
 
     def _state(self, event: Mapping[str, Any]) -> list[str]:
-        if event.get("state") == "running":
-            self._began = event.get("time", 0.0)
-        what = _STATES.get(str(event.get("state")), str(event.get("state")))
-        reason = event.get("reason") or ""
-        return [f"{self.run_id} {what}" + (f": {reason}" if reason else "")]
+        if event["state"] == "running":
+            self._began = event["time"] or 0.0
+        what = _STATES.get(event["state"], event["state"])
+        return [f"{self.run_id} {what}" + (f": {event['reason']}" if event["reason"] else "")]
 
     def _plan(self, event: Mapping[str, Any]) -> list[str]:
-        processes = event.get("processes") or []
+        processes = event["processes"]
         self._ranks = sum(one["role"] == "worker" for one in processes)
         nodes: dict[str, list[str]] = {}
         for one in processes:
-            nodes.setdefault(str(one["node"]), []).append(str(one["role"]))
+            nodes.setdefault(one["node"], []).append(one["role"])
         return [f"  {node}: {_counted(roles)}" for node, roles in nodes.items()]
 
     def _process(self, event: Mapping[str, Any]) -> list[str]:
-        if event.get("state") != "ended" or not event.get("exit_code"):
+        if event["state"] != "ended" or not event["exit_code"]:
             return []
-        how = event.get("signal") or event["exit_code"]
+        how = event["signal"] or event["exit_code"]
         return [f"{event['role']} {event['rank']} on {event['node']} ended with {how}"]
 
     def _progress(self, event: Mapping[str, Any]) -> list[str]:
         self.status = progress(event, self._ranks)
         self.done = None
-        if event.get("seconds_left") is not None and self._began:
+        if event["seconds_left"] is not None and event["time"] is not None and self._began:
             gone = event["time"] - self._began
             self.done = gone / ((gone + event["seconds_left"]) or 1)
         return []
 
     def _output(self, event: Mapping[str, Any]) -> list[str]:
-        return [f"  {event.get('line', '')}"]
+        return [f"  {event['line']}"]
 
     def _note(self, event: Mapping[str, Any]) -> list[str]:
-        return [str(event.get("text", ""))]
+        return [event["text"]]
 
     def _end(self, event: Mapping[str, Any]) -> list[str]:
-        failure = dict(event.get("first_failure") or {})
-        tail = failure.pop("tail", None) or []
-        self.end = {**event, "first_failure": failure or None}
-        if not tail:
+        failure = event["first_failure"]
+        tail = failure.pop("tail") or [] if failure else []
+        self.end = dict(event)
+        if not failure or not tail:
             return []
-        where = f"{failure.get('node')}, {failure.get('role')} {failure.get('rank')}"
+        where = f"{failure['node']}, {failure['role']} {failure['rank']}"
         return [f"The last lines of {where}:", *(f"  {line}" for line in tail)]
+
+
+_ROLE = u.choice("worker", "chief", "ps", "evaluator", "server", "scheduler", "mpirun")
+_SECONDS = u.optional(u.number)
+_FAILURE = u.record(
+    node=u.node,
+    role=_ROLE,
+    rank=u.count,
+    exit_code=u.optional(u.number),
+    signal=u.optional(u.words),
+    tail=u.optional(u.list_of(u.words, 100)),
+)
+_EVENTS: Mapping[str, tuple[Callable[[Any], dict[str, Any]], Callable[[Follower, Mapping[str, Any]], list[str]]]] = {
+    "state": (
+        u.record(state=u.choice(*_answers.STATES), reason=u.optional(u.words), time=_SECONDS),
+        Follower._state,
+    ),
+    "plan": (u.record(processes=u.list_of(u.record(node=u.node, role=_ROLE))), Follower._plan),
+    "process": (
+        u.record(
+            node=u.node,
+            role=_ROLE,
+            rank=u.count,
+            state=u.words,
+            exit_code=u.optional(u.number),
+            signal=u.optional(u.words),
+        ),
+        Follower._process,
+    ),
+    "progress": (
+        u.record(
+            time=_SECONDS,
+            epoch=u.lenient(u.count),
+            step=u.lenient(u.count),
+            loss=u.lenient(u.number),
+            accuracy=u.lenient(u.number),
+            val_accuracy=u.lenient(u.number),
+            samples_per_second=u.lenient(u.number),
+            ranks=u.lenient(u.count),
+            seconds_left=u.lenient(u.number),
+        ),
+        Follower._progress,
+    ),
+    "output": (u.record(line=u.words), Follower._output),
+    "note": (u.record(text=u.words), Follower._note),
+    "end": (
+        u.record(
+            state=u.choice("finished", "failed", "stopped", "lost"),
+            exit_code=u.number,
+            first_failure=u.optional(_FAILURE),
+            sentence=u.words,
+        ),
+        Follower._end,
+    ),
+}
+"""What each event has in it, and who takes it. A table, so that no event can name a method."""
 
 
 def _counted(roles: list[str]) -> str:

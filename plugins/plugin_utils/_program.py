@@ -9,20 +9,25 @@ PRIVATE to the collection: it may change at any time.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import selectors
 import shlex
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any
+
+from ansible_collections.deeplearning.aws.plugins.plugin_utils import _answers
+from ansible_collections.deeplearning.aws.plugins.plugin_utils._untrusted import Malformed, from_json, one_line
 
 PROGRAM = "/usr/local/bin/deeplearning"
 NOT_THERE = 127
 LOST = 255
 """ssh's own exit code: it says nothing of what it ran."""
+LONGEST_LINE = 1 << 20
+"""A node that sends more without a newline is not one of ours."""
+LONGEST_ANSWER = 1 << 24
 
 
 class Trouble(Exception):
@@ -38,16 +43,23 @@ def command(words: Sequence[str]) -> str:
     return shlex.join([PROGRAM, *words])
 
 
-def answer(host: str, code: int, stdout: str, stderr: str) -> dict[str, Any]:
-    """The one JSON object that it prints; of words for people, these as `said`."""
+def answer(host: str, words: Sequence[str], code: int, stdout: str, stderr: str) -> dict[str, Any]:
+    """What `deeplearning WORDS` answered, in the form that _answers has for it."""
     if code:
         raise trouble(host, code, stderr)
-    return dict(event(stdout)) or {"said": stdout.strip()}
+    return parsed(host, words, stdout)
+
+
+def parsed(host: str, words: Sequence[str], text: str) -> dict[str, Any]:
+    try:
+        return _answers.parse(words, text)
+    except Malformed as malformed:
+        raise Trouble(_answers.unexpected(host, words, malformed)) from None
 
 
 def trouble(host: str, code: int, stderr: str) -> Trouble:
     lines = [line for line in stderr.strip().splitlines() if line.strip()]
-    said = lines[-1] if lines else f"it ended with {code} and said nothing"
+    said = one_line(lines[-1]) if lines else f"it ended with {code} and said nothing"
     if code == NOT_THERE:
         return Trouble(f"{host} has no command deeplearning: run configure.yml, which makes it a member.")
     if code == LOST:
@@ -57,15 +69,18 @@ def trouble(host: str, code: int, stderr: str) -> Trouble:
     return Trouble(said.removeprefix("deeplearning: ") if refused else f"{host}: {said}")
 
 
-def ssh(connection: Any) -> list[str]:
+def ssh(connection: Any, forward_agent: bool = False) -> list[str]:
     """The ssh command by which Ansible's own connection reaches its host; of another connection, no words.
 
-    Ansible's ssh gives what a command has said when it has ended. Listening needs one of our own.
+    Ansible's ssh gives what a command has said when it has ended. Listening needs one of our own. With
+    `forward_agent` the operator's agent can be used on the node while the command runs, and over this connection alone.
     """
     if connection.transport != "ssh":
         return []
     option = connection.get_option
-    found = ["ssh", *shlex.split(option("ssh_common_args") or ""), "-o", "BatchMode=yes"]
+    # Of an option that is there twice, ssh takes the first.
+    agent = ["ForwardAgent=yes", "-o", "ControlPath=none"] if forward_agent else ["ForwardAgent=no"]
+    found = ["ssh", "-o", *agent, *shlex.split(option("ssh_common_args") or ""), "-o", "BatchMode=yes"]
     # A cut that nobody tells of is noticed.
     found += ["-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=4"]
     if option("private_key_file"):
@@ -80,43 +95,81 @@ def listening(
 ) -> Iterator[Iterator[str]]:
     """The lines of `deeplearning …` on a connection's host, as they come."""
     way = ssh(connection)
-    with _process([*way, command(words)] if way else [PROGRAM, *words], host, stdin) as lines:
-        yield lines
+    with _output([*way, command(words)] if way else [PROGRAM, *words], host, stdin) as parts:
+        yield _lines(parts, host)
+
+
+def read_bytes(
+    connection: Any, shell_command: str, host: str, limit: int, stdin: bytes = b"", forward_agent: bool = False
+) -> bytes:
+    """What a shell command on a connection's host prints. Raises Trouble if that is more than `limit` bytes."""
+    way = ssh(connection, forward_agent)
+    content = bytearray()
+    with tempfile.TemporaryFile() as given:
+        given.write(stdin)
+        given.seek(0)
+        with _output([*way, shell_command] if way else ["/bin/sh", "-c", shell_command], host, given) as parts:
+            for part in parts:
+                content += part
+                if len(content) > limit:
+                    raise _too_much(host, limit)
+    return bytes(content)
+
+
+def ask(connection: Any, words: Sequence[str], host: str, stdin: bytes, forward_agent: bool) -> dict[str, Any]:
+    """The answer to `deeplearning WORDS`, over a connection of its own."""
+    content = read_bytes(connection, command(words), host, LONGEST_ANSWER, stdin, forward_agent)
+    return parsed(host, words, content.decode(errors="replace"))
 
 
 @contextlib.contextmanager
-def _process(words: Sequence[str], host: str, stdin: IO[bytes] | int) -> Iterator[Iterator[str]]:
-    """It is ended when nobody listens any more. What ssh runs on the node ends by itself when it next writes."""
+def _output(words: Sequence[str], host: str, stdin: IO[bytes] | int) -> Iterator[Iterator[bytes]]:
+    """What a process prints. It is ended when nobody listens any more; what ssh runs on the node ends by itself when it
+    next writes."""
     with (
         tempfile.TemporaryFile() as stderr,
         subprocess.Popen(words, stdin=stdin, stdout=subprocess.PIPE, stderr=stderr) as process,
     ):
         try:
-            yield _lines(process, stderr, host)
+            yield _parts(process, stderr, host)
         finally:
             process.terminate()
 
 
-def _lines(process: subprocess.Popen[bytes], stderr: IO[bytes], host: str) -> Iterator[str]:
+def _parts(process: subprocess.Popen[bytes], stderr: IO[bytes], host: str) -> Iterator[bytes]:
     """Until it ends; raises Trouble if it did not end well."""
     if process.stdout is None:
         raise ValueError("the process was started without a pipe for its output")
-    parent, rest = os.getppid(), b""
+    parent = os.getppid()
     with selectors.DefaultSelector() as selector:
         selector.register(process.stdout, selectors.EVENT_READ)
         while True:
+            if os.fstat(stderr.fileno()).st_size > LONGEST_ANSWER:
+                raise _too_much(host, LONGEST_ANSWER)
             if not selector.select(1.0):
                 _stay_with(parent)
                 continue
             part = os.read(process.stdout.fileno(), 1 << 16)
             if not part:
                 break
-            *whole, rest = (rest + part).split(b"\n")
-            yield from (line.decode(errors="replace") for line in whole)
+            yield part
     code = process.wait()
     if code:
         stderr.seek(0)
         raise trouble(host, code, stderr.read().decode(errors="replace"))
+
+
+def _lines(parts: Iterable[bytes], host: str) -> Iterator[str]:
+    rest = b""
+    for part in parts:
+        *whole, rest = (rest + part).split(b"\n")
+        yield from (line.decode(errors="replace") for line in whole)
+        if len(rest) > LONGEST_LINE:
+            raise _too_much(host, LONGEST_LINE)
+
+
+def _too_much(host: str, limit: int) -> Trouble:
+    return Trouble(f"{host} sends more than {limit >> 20} MiB where far less is expected: nothing of it is used.")
 
 
 def _stay_with(parent: int) -> None:
@@ -126,9 +179,9 @@ def _stay_with(parent: int) -> None:
 
 
 def event(line: str) -> Mapping[str, Any]:
-    """A line that tells of something; nothing of what is no JSON object."""
+    """The JSON object of a line; an empty one of any other line."""
     try:
-        found = json.loads(line)
-    except ValueError:
+        value = from_json(line)
+    except Malformed:
         return {}
-    return found if isinstance(found, dict) else {}
+    return value if isinstance(value, dict) else {}

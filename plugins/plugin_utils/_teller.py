@@ -14,6 +14,7 @@ from typing import Protocol
 
 from ansible import constants
 from ansible.utils import color
+from ansible_collections.deeplearning.aws.plugins.plugin_utils._untrusted import one_line, printable
 
 EVERY = 5.0
 
@@ -29,6 +30,8 @@ def on_terminal() -> bool:
 
 
 class Teller:
+    """Most of what it shows comes from nodes, so nothing in it reaches the terminal that a terminal obeys."""
+
     def __init__(self, show: Show, terminal: bool, width: int, now: Callable[[], float] = time.monotonic) -> None:
         self._show, self._terminal, self._width, self._now = show, terminal, width, now
         self._bar = ""
@@ -36,10 +39,11 @@ class Teller:
 
     def say(self, line: str) -> None:
         self._clear()
-        self._show(line)
+        self._show(printable(line))
 
     def progress(self, text: str, done: float | None = None) -> None:
         """How far it is now; said as often as is good to read."""
+        text = one_line(text)
         if self._terminal:
             line = drawn(text, done, self._width)
             # The carriage return comes first and last: it makes the terminal show what was written.
@@ -52,8 +56,8 @@ class Teller:
     def close(self, text: str = "") -> None:
         """The last word on it, once and for all: what a bar showed is gone from the terminal, a line stays."""
         self._clear()
-        if text and text != self._said:
-            self._show(f"  {text}")
+        if text and one_line(text) != self._said:
+            self._show(f"  {one_line(text)}")
 
     def _clear(self) -> None:
         if self._bar:

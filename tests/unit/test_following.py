@@ -65,7 +65,12 @@ def test_the_last_lines_of_what_failed_first_stand_under_its_name() -> None:
     end = {"event": "end", "n": 9, "state": "failed", "exit_code": 7, "sentence": "run mine ended with 7 (…, rank 1)"}
     said = follower.take({**end, "first_failure": {**failure, "tail": ["Traceback", "  boom"]}})
     assert said == ["The last lines of deeplearning-worker2, worker 1:", "  Traceback", "    boom"]
-    assert follower.end == {**end, "first_failure": failure}
+    assert follower.end["first_failure"] == failure
+    assert (follower.end["state"], follower.end["exit_code"], follower.end["sentence"]) == (
+        "failed",
+        7,
+        "run mine ended with 7 (…, rank 1)",
+    )
 
 
 @pytest.mark.parametrize("event", [{}, {"event": "fireworks"}, {"n": "x"}, {"event": None}])
@@ -73,6 +78,64 @@ def test_what_is_unknown_says_nothing(event: dict[str, Any]) -> None:
     follower = Follower("mine")
     assert follower.take(event) == []
     assert not follower.end
+
+
+EVIL = "\x1b]52;c;ZXZpbA==\x07"
+HOSTILE: list[dict[str, Any]] = [
+    {"event": "_init__"},
+    {"event": "_class__"},
+    {"event": "_reduce__"},
+    {"event": ["state"]},
+    {"event": "state", "state": {"a": 1}},
+    {"event": "state", "state": "running", "time": "now"},
+    {"event": "plan", "processes": [{}]},
+    {"event": "plan", "processes": "x"},
+    {"event": "plan", "processes": [{"node": "a b", "role": "worker"}]},
+    {"event": "process", "state": "ended", "exit_code": 7},
+    {"event": "process", "state": "ended", "exit_code": 7, "node": "n", "role": "../x", "rank": 0},
+    {"event": "output", "line": 7},
+    {"event": "note"},
+    {"event": "end", "state": "finished"},
+    {"event": "end", "state": "won", "exit_code": 0, "sentence": "x"},
+    {"event": "end", "state": "failed", "exit_code": 1, "sentence": "x", "first_failure": {"tail": "x"}},
+    {"event": "end", "state": "failed", "exit_code": 1, "sentence": "x", "first_failure": {"node": "n", "role": "r"}},
+]
+
+
+@pytest.mark.parametrize("event", HOSTILE)
+def test_an_event_of_another_form_says_nothing_and_ends_nothing(event: dict[str, Any]) -> None:
+    follower = Follower("mine")
+    assert follower.take({**event, "n": 10**30}) == []
+    assert not follower.end and follower.seen == 0
+
+
+@pytest.mark.parametrize(
+    "figures",
+    [
+        {"loss": "x"},
+        {"epoch": 10**400, "step": "1"},
+        {"seconds_left": float("nan"), "samples_per_second": 1e300},
+        {"ranks": [3], "accuracy": True},
+    ],
+)
+def test_a_figure_that_is_none_is_left_out_of_the_line(figures: dict[str, Any]) -> None:
+    follower = Follower("mine")
+    follower.take({"event": "state", "state": "running", "time": 100.0})
+    assert follower.take({"event": "progress", "time": 130.0, "val_accuracy": 0.5, **figures}) == []
+    assert follower.status == "validated 50.0 %"
+
+
+def test_what_a_run_prints_drives_no_terminal() -> None:
+    screen, follower = Screen(), Follower("mine")
+    teller = Teller(screen.show, False, 80, screen.now)
+    for line in follower.take({"event": "output", "line": f"a{EVIL}\nb"}):
+        teller.say(line)
+    teller.say(f"from elsewhere {EVIL}")
+    teller.progress(f"epoch 1 {EVIL}\x1b[2J")
+    teller.close(f"epoch 1 {EVIL}\x1b[2J")
+    assert len(screen.written) == 3
+    assert all(character not in "".join(screen.written) for character in "\x1b\x07")
+    assert "  a\ufffd]52;c;ZXZpbA==\ufffd b\n" in screen.written
 
 
 @pytest.mark.parametrize(

@@ -23,9 +23,10 @@ class Connection:
 
 
 def test_an_answer_is_json_or_words_for_people() -> None:
-    assert _program.answer("n", 0, '{"run_id": "a"}\n', "") == {"run_id": "a"}
-    assert _program.answer("n", 0, "run a ended with 0\n", "") == {"said": "run a ended with 0"}
-    assert _program.answer("n", 0, "", "") == {"said": ""}
+    made = '{"run_id": "a", "warnings": [], "script": "/x"}\n'
+    assert _program.answer("n", ["run", "create"], 0, made, "") == {"run_id": "a", "warnings": []}
+    assert _program.answer("n", ["run", "stop", "a"], 0, "run a ended with 0\n", "") == {"said": "run a ended with 0"}
+    assert _program.answer("n", ["run", "start", "a"], 0, "", "") == {"said": ""}
 
 
 @pytest.mark.parametrize(
@@ -40,7 +41,7 @@ def test_an_answer_is_json_or_words_for_people() -> None:
 )
 def test_a_refusal_is_its_sentence(code: int, stderr: str, said: str) -> None:
     with pytest.raises(_program.Trouble) as trouble:
-        _program.answer("n", code, "", stderr)
+        _program.answer("n", ["run", "create"], code, "", stderr)
     assert str(trouble.value) == said
     assert isinstance(trouble.value, _program.Lost) == (code == 255)
 
@@ -51,7 +52,7 @@ def test_ssh_goes_the_way_of_ansibles_connection() -> None:
             ssh_common_args="-F '/a b/c.ssh_config'", private_key_file="/k", remote_user="ubuntu", host="10.0.0.5"
         )
     )
-    assert way[:3] == ["ssh", "-F", "/a b/c.ssh_config"]
+    assert way[:5] == ["ssh", "-o", "ForwardAgent=no", "-F", "/a b/c.ssh_config"]
     assert way[-5:] == ["-i", "/k", "-l", "ubuntu", "10.0.0.5"]
     assert _program.ssh(Connection("local")) == []
 

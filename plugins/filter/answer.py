@@ -1,0 +1,58 @@
+# Copyright: (c) 2026, the deeplearning.aws contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: answer
+short_description: Parse what the program on a node printed
+version_added: 1.0.0
+author:
+  - The deeplearning.aws contributors (@deeplearning)
+description:
+  - Turns JSON that a node has printed into values of the types that the collection expects.
+  - Training code may be root on a node, so the text may hold anything. What has another form fails the task, and texts
+    lose their control characters.
+positional: name
+options:
+  _input:
+    description: What was printed.
+    type: str
+    required: true
+  name:
+    description: What the text answers, the first two words of the command such as V(members publish), or V(evaluation).
+    type: str
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Print the generation of the member list
+  ansible.builtin.debug:
+    msg: "{{ (published['stdout'] | deeplearning.aws.answer('members publish'))['generation'] }}"
+"""
+
+RETURN = r"""
+_value:
+  description: The answer.
+  type: dict
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from ansible.errors import AnsibleFilterError
+from ansible_collections.deeplearning.aws.plugins.plugin_utils import _answers, _untrusted
+
+FORMS = {**_answers.ANSWERS, "evaluation": _answers.EVALUATION}
+
+
+def answer(text: Any, name: str) -> dict[str, Any]:
+    try:
+        return FORMS[name](_untrusted.from_json(str(text)))
+    except _untrusted.Malformed as malformed:
+        raise AnsibleFilterError(_answers.unexpected("A node", name.split(), malformed)) from None
+
+
+class FilterModule:
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {"answer": answer}
