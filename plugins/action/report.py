@@ -6,24 +6,22 @@
 from __future__ import annotations
 
 import shlex
-from base64 import b64decode
 from io import BytesIO
 from pathlib import Path
-from tarfile import TarError
 from tarfile import open as open_tar
 from typing import Any
 
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
-from ansible_collections.deeplearning.aws.plugins.plugin_utils import _program
+from ansible_collections.deeplearning.aws.plugins.plugin_utils import _answers, _program, _report_files
 from ansible_collections.deeplearning.aws.plugins.plugin_utils._report import Unreportable, written
+from ansible_collections.deeplearning.aws.plugins.plugin_utils._untrusted import Malformed
 
 SPEC: dict[str, dict[str, Any]] = {
     "runs": {"type": "list", "elements": "str", "default": []},
     "root": {"type": "str", "required": True},
     "folder": {"type": "path", "required": True},
 }
-PARTS = ("run.json", "result.json", "events.jsonl", "metrics", "attempts")
 ENDED = ("finished", "failed", "stopped", "lost")
 
 
@@ -32,54 +30,61 @@ class ActionModule(ActionBase):  # type: ignore[misc]
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         super().run(tmp, task_vars)
-        given = self.validate_argument_spec(argument_spec=SPEC)[1]
+        arguments = self.validate_argument_spec(argument_spec=SPEC)[1]
         self._host = str((task_vars or {}).get("inventory_hostname", "the master"))
         try:
-            runs = given["runs"] or self._ended()
+            runs = self._runs(arguments["runs"])
             if not runs:
                 return {"failed": True, "msg": "No run has ended yet, so there is nothing to report on."}
             if self._task.check_mode:
                 return {"changed": True, "runs": runs}
             # What was fetched stays: a report can be looked into.
-            fetched = Path(given["folder"], "runs")
-            self._fetch(runs, given["root"], fetched)
+            fetched = Path(arguments["folder"], "runs")
+            for run in runs:
+                self._fetch(run, arguments["root"], fetched / run)
             name = runs[0] if len(runs) == 1 else f"{runs[0]}-and-{len(runs) - 1}-more"
-            made = Path(given["folder"], name)
-            made.mkdir(parents=True, exist_ok=True)
-            lines = written([fetched / run for run in runs], made)
-            kept = f"{given['root']}/reports/{name}"
-            self._keep(made, kept)
+            folder = Path(arguments["folder"], name)
+            folder.mkdir(parents=True, exist_ok=True)
+            lines, files = written([fetched / run for run in runs], folder)
+            kept = f"{arguments['root']}/reports/{name}"
+            self._keep(files, kept)
         except (_program.Trouble, Unreportable) as problem:
             return {"failed": True, "msg": str(problem)}
-        page = str(made / "report.html")
+        except OSError as error:
+            return {"failed": True, "msg": f"{error.filename} cannot be written: {error.strerror}."}
+        page = str(folder / "report.html")
         Display().display("\n" + "\n".join([*lines, "", f"The report: {page}", f"on the nodes: {kept}"]) + "\n")
         return {"changed": True, "page": page, "kept": kept, "runs": runs}
 
-    def _ended(self) -> list[str]:
-        listed = _program.event(self._shell(_program.command(["run", "list", "--json"])))
-        return [run["run_id"] for run in listed.get("runs", []) if run["state"] in ENDED]
-
-    def _fetch(self, runs: list[str], root: str, folder: Path) -> None:
-        """In one piece. Of a run in another place there is a link, which is followed."""
-        wanted = " ".join(shlex.quote(f"{run}/{part}") for run in runs for part in PARTS)
-        there = '[ -e "$run/run.json" ] || { echo There is no run $run. >&2; exit 2; }'
-        missing = f"for run in {shlex.join(runs)}; do {there}; done"
-        packed = f"tar -chzf - --ignore-failed-read {wanted} 2>/dev/null | base64 -w0"
-        said = self._shell(f"cd {shlex.quote(root)} && {missing} && {packed}")
-        folder.mkdir(parents=True, exist_ok=True)
+    def _runs(self, named: list[str]) -> list[str]:
+        """Those that were named, or all that have ended. A sweep names what the master answered, so all are checked."""
+        if not named:
+            answer = self._answer(["run", "list", "--json"])
+            return [run["run_id"] for run in answer["runs"] if run["state"] in ENDED]
         try:
-            with open_tar(fileobj=BytesIO(b64decode(said)), mode="r:gz") as archive:
-                archive.extractall(folder, filter="data")
-        except (TarError, ValueError, OSError) as error:
-            raise _program.Trouble(f"What came of the runs from {self._host} cannot be unpacked: {error}") from error
+            return [_answers.run_id(run) for run in named]
+        except Malformed as malformed:
+            raise Unreportable(f"{malformed} is what a report is made of, and this is none: {named!r:.200}") from None
 
-    def _keep(self, made: Path, kept: str) -> None:
-        """Beside the runs as well."""
+    def _fetch(self, run: str, root: str, folder: Path) -> None:
+        command = _report_files.packing(f"{root}/{run}")
+        packed = _program.read_bytes(self._connection, command, self._host, _report_files.MOST_PACKED)
+        try:
+            _report_files.unpack(packed, folder)
+        except Malformed as malformed:
+            raise _program.Trouble(f"What {self._host} sends as run {run} is not one: {malformed}.") from None
+
+    def _keep(self, files: list[Path], kept: str) -> None:
+        """Next to the runs as well: the files that were made here, by name."""
         packed = BytesIO()
         with open_tar(fileobj=packed, mode="w:gz") as archive:
-            archive.add(made, ".")
+            for file in files:
+                archive.add(file, file.name, recursive=False)
         folder = shlex.quote(kept)
         self._shell(f"mkdir -p {folder} && tar -xzf - --no-same-owner -C {folder}", packed.getvalue())
+
+    def _answer(self, words: list[str]) -> dict[str, Any]:
+        return _program.parsed(self._host, words, self._shell(_program.command(words)))
 
     def _shell(self, command: str, stdin: bytes | None = None) -> str:
         ran = self._low_level_execute_command(command, sudoable=False, in_data=stdin)

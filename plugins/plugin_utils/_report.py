@@ -8,7 +8,6 @@ PRIVATE to the collection: it may change at any time.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
@@ -16,6 +15,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from ansible_collections.deeplearning.aws.plugins.plugin_utils import _answers
+from ansible_collections.deeplearning.aws.plugins.plugin_utils import _untrusted as u
 from ansible_collections.deeplearning.aws.plugins.plugin_utils._plot import Plot, Series
 
 DEFAULT_BATCH = 128
@@ -100,53 +101,75 @@ def _speed(lines: Sequence[Mapping[str, Any]]) -> float | None:
 
 
 def _number(value: object) -> float | None:
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+    return float(value) if isinstance(value, (int, float)) else None
+
+
+# What a node has written into a run's folder, in the types that a report needs.
+_REQUEST = u.record(
+    run_id=_answers.run_id,
+    framework=_answers.framework,
+    distribution=_answers.distribution,
+    script=u.optional(u.words),
+    script_args=u.optional(u.list_of(u.words)),
+    data=u.optional(u.words),
+    generated=u.optional(u.flag),
+)
+_RESULT = u.record(state=u.choice(*_answers.STATES))
+_PLAN = u.record(processes=u.list_of(u.record(node=u.node, role=u.words)))
+_LINE = u.record(
+    epoch=u.lenient(u.count),
+    step=u.lenient(u.count),
+    loss=u.lenient(u.number),
+    seconds=u.lenient(u.number),
+    samples_per_second=u.lenient(u.number),
+    val_accuracy=u.lenient(u.number),
+)
 
 
 def read(folder: Path) -> Run:
     """A user's own script may have written no metrics: that is a run without figures."""
     try:
-        run = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+        run = _REQUEST(u.from_json((folder / "run.json").read_bytes()))
         result_file = folder / "result.json"
-        result = json.loads(result_file.read_text(encoding="utf-8")) if result_file.exists() else {}
+        state = _RESULT(u.from_json(result_file.read_bytes()))["state"] if result_file.exists() else "running"
         plan = _last_plan(folder / "events.jsonl")
-        trains = [process for process in plan if process.get("role") == "worker"]
-        nodes = {process["node"] for process in plan}
-        return Run(
-            id=run["run_id"],
-            framework=run["framework"],
-            distribution=run["distribution"],
-            arguments=tuple(run.get("script_args") or ()),
-            example=Path(str(run.get("script") or "")).parent.name == "trainers" or not run.get("script"),
-            data=str(run.get("data") or ""),
-            generated=bool(run.get("generated")),
-            nodes=len(nodes),
-            processes=len(trains),
-            state=str(result.get("state", "running")),
-            ranks=_metrics(folder / "metrics"),
-        )
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise Unreportable(f"{folder} is no folder of a run: {error!r}. Give runs that `status.yml` shows.") from error
+    except (OSError, u.Malformed) as error:
+        raise Unreportable(f"{folder} is no folder of a run: {error}. Give runs that `status.yml` shows.") from error
+    return Run(
+        id=run["run_id"],
+        framework=run["framework"],
+        distribution=run["distribution"],
+        arguments=tuple(run["script_args"] or ()),
+        example=Path(run["script"] or "").parent.name == "trainers" or not run["script"],
+        data=run["data"] or "",
+        generated=bool(run["generated"]),
+        nodes=len({process["node"] for process in plan}),
+        processes=sum(process["role"] == "worker" for process in plan),
+        state=state,
+        ranks=_metrics(folder / "metrics"),
+    )
 
 
 def _last_plan(events: Path) -> list[Mapping[str, Any]]:
     plans = [line for line in _lines(events) if line.get("event") == "plan"]
-    return list(plans[-1]["processes"]) if plans else []
+    return list(_PLAN(plans[-1])["processes"]) if plans else []
 
 
 def _metrics(folder: Path) -> dict[int, list[Mapping[str, Any]]]:
     files = {path.stem.removeprefix("rank"): path for path in folder.glob("rank*.jsonl")}
-    found = {int(rank): _lines(path) for rank, path in sorted(files.items()) if rank.isdecimal()}
+    found: dict[int, list[Mapping[str, Any]]] = {
+        int(rank): [_LINE(line) for line in _lines(path)] for rank, path in files.items() if rank.isdecimal()
+    }
     return {rank: lines for rank, lines in found.items() if lines}
 
 
 def _lines(path: Path) -> list[Mapping[str, Any]]:
     """A line that was not written to its end is left out."""
     found: list[Mapping[str, Any]] = []
-    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+    for line in path.read_bytes().splitlines() if path.exists() else ():
         try:
-            value = json.loads(line)
-        except ValueError:
+            value = u.from_json(line)
+        except u.Malformed:
             continue
         if isinstance(value, dict):
             found.append(value)
@@ -301,14 +324,16 @@ def text(runs: Sequence[Run]) -> list[str]:
     return named + ([GENERATED] if any(run.generated for run in runs) else [])
 
 
-def written(folders: Sequence[Path], folder: Path) -> list[str]:
-    """Makes report.html and the plots as PNG in a folder; returns what is told of them."""
+def written(folders: Sequence[Path], folder: Path) -> tuple[list[str], list[Path]]:
+    """Makes report.html and the plots as PNG in a folder; returns lines for a terminal, and the files."""
     runs = sorted((read(one) for one in folders), key=lambda run: (run.framework, run.nodes, run.id))
-    (folder / "report.html").write_text(page(runs), encoding="utf-8")
+    files = [folder / "report.html"]
+    files[0].write_text(page(runs), encoding="utf-8")
     lines = text(runs)
     for name, plot in plots(runs).items():
         image = plot.png()
         if image is None:
-            return [*lines, "No PNG was made, since Pillow is missing: pip install pillow."]
-        (folder / f"{name}.png").write_bytes(image)
-    return lines
+            return [*lines, "No PNG was made, since Pillow is missing: pip install pillow."], files
+        files.append(folder / f"{name}.png")
+        files[-1].write_bytes(image)
+    return lines, files

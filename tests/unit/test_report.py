@@ -148,7 +148,8 @@ class Reader(HTMLParser):
 
 def test_the_page_stands_alone_and_says_that_data_was_generated(tmp_path: Path) -> None:
     folders = [a_run(tmp_path, f"on-{n}", n, 100, script_args=["<b>&"]) for n in (1, 2)]
-    lines = _report.written(folders, tmp_path)
+    lines, files = _report.written(folders, tmp_path)
+    assert set(files) == {tmp_path / "report.html", *tmp_path.glob("*.png")}
     reader = Reader()
     reader.feed((tmp_path / "report.html").read_text(encoding="utf-8"))
     assert not reader.links and not reader.open and "script" not in reader.tags and "b" not in reader.tags
@@ -184,7 +185,7 @@ def test_plots_are_written_as_png(tmp_path: Path) -> None:
 
 def test_without_pillow_there_is_the_page_and_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Plot, "png", lambda plot: None)
-    lines = _report.written([a_run(tmp_path, "one", 1, 100)], tmp_path)
+    lines, _files = _report.written([a_run(tmp_path, "one", 1, 100)], tmp_path)
     assert "Pillow is missing" in lines[-1]
     assert (tmp_path / "report.html").exists() and not list(tmp_path.glob("*.png"))
 
