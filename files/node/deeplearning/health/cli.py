@@ -112,10 +112,8 @@ def _shared(config: Config, folder: Path, own: str, all_of_them: list[str]) -> l
         offset = looking.leave_word(config.efs_mount, folder, own)
         missing = looking.missing_words(folder, all_of_them)
     except (OSError, Late) as error:
-        fix = f"ls {config.efs_mount} there; is there a mount target in its zone? ansible-playbook configure.yml"
-        if isinstance(error, Late):
-            fix = "wait: what uses it goes on as soon as it answers again; AWS's health dashboard may tell when"
-        return [Check("efs", False, f"{config.efs_mount}: {looking.problem_of(error)}", fix)]
+        problem = "silent" if isinstance(error, Late) else ""
+        return [Check("efs", False, f"{config.efs_mount}: {looking.problem_of(error)}", problem)]
     return [judging.shared(missing, len(all_of_them)), judging.clock(offset)]
 
 
@@ -129,8 +127,7 @@ def _bandwidth(ssh: list[str], own: Member, peer: Member, floor: float) -> Check
     try:
         return judging.bandwidth(peer.alias, bandwidth.measure(ssh, peer.alias, peer.private_ip, own.private_ip), due)
     except OSError as error:
-        fix = "do the security groups let members reach each other on all ports?"
-        return Check("bandwidth", False, f"to {peer.alias}: {looking.problem_of(error)}", fix)
+        return Check("bandwidth", False, f"to {peer.alias}: {looking.problem_of(error)}", "unreachable")
 
 
 def _gpus(config: Config, members: Members | None) -> list[Check]:

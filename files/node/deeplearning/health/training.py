@@ -31,7 +31,7 @@ def checks(members: Members, framework: str, distribution: str, token: str) -> l
     }
     created = _run(["create"], json.dumps(request))
     if created.returncode:
-        return [Check("all-reduce", False, _last(created), f"ansible-playbook train.yml -e framework={framework}")]
+        return [Check("all-reduce", False, _last(created), "refused")]
     folder = Path(json.loads(created.stdout)["run_dir"])
     space = judging.space(shutil.disk_usage(folder).free)
     try:
@@ -45,14 +45,14 @@ def checks(members: Members, framework: str, distribution: str, token: str) -> l
 
 def _all_reduce(folder: Path, run_id: str, members: Members) -> Check:
     due = min((bandwidth.floor(member.instance_type) for member in members.training), default=0.0)
-    fix = f"see the logs on the master, in {folder}/logs"
     try:
         ended = _run(["start", run_id]).returncode or _run(["wait", run_id]).returncode
     except subprocess.TimeoutExpired:
-        return Check("all-reduce", False, f"it had not ended after {SECONDS} s", fix)
+        return Check("all-reduce", False, f"it had not ended after {SECONDS} s: see {folder}/logs", "failed")
     said = _record(folder / "preflight.json")
     if not said or (ended and said["right"]):
-        return Check("all-reduce", False, _record(folder / "result.json").get("sentence", "it did not start"), fix)
+        sentence = _record(folder / "result.json").get("sentence", "it did not start")
+        return Check("all-reduce", False, f"{sentence}: see {folder}/logs", "failed")
     return judging.all_reduce(said["right"], said["ranks"], said["gbits"], due if said["ranks"] > 1 else 0)
 
 
