@@ -42,6 +42,9 @@ EXTRA_VARS: Mapping[str, str] = {
 
 _INSTANCE = re.compile(r"\bi-[0-9a-f]+\b")
 _STRICT = "-o StrictHostKeyChecking=yes"
+_NO_AGENT = "-o ForwardAgent=no"
+"""Whoever is root on a node can use an agent that is forwarded to it. The command line wins over ssh's configuration,
+which forwards it for people who log in."""
 _NOT_IN_GROUPS = re.compile(r"[^A-Za-z0-9_]")
 
 
@@ -137,10 +140,11 @@ def _host(cluster: str, place: Place, several: bool, way: Way, jump: str, throug
     if record["user"]:
         variables["ansible_user"] = record["user"]
     if record["id"] in way.known:
-        variables["ansible_ssh_common_args"] = f"-F {shlex.quote(way.config)}"
+        variables["ansible_ssh_common_args"] = f"{_NO_AGENT} -F {shlex.quote(way.config)}"
     else:
         # Nobody is asked whether it is the right machine: nobody knows.
-        variables["ansible_ssh_common_args"] = " ".join([_STRICT, *([jump] if jump and not outside else [])])
+        way_there = [jump] if jump and not outside else []
+        variables["ansible_ssh_common_args"] = " ".join([_NO_AGENT, _STRICT, *way_there])
     return Host(name, groups, variables)
 
 

@@ -78,7 +78,7 @@ def test_members_are_met_and_then_reached_by_what_was_told_of_them(account: Acco
     inventory = listed(account, "red")
     assert inventory["workers"]["hosts"] == ["deeplearning-worker2", "deeplearning-worker3"]
     worker = inventory["_meta"]["hostvars"]["deeplearning-worker2"]
-    assert worker["ansible_ssh_common_args"] == f"-F {account.folder / 'red.ssh_config'}"
+    assert worker["ansible_ssh_common_args"] == f"-o ForwardAgent=no -F {account.folder / 'red.ssh_config'}"
     assert (worker["ansible_user"], worker["deeplearning_gpus"], worker["deeplearning_type"]) == (
         "ubuntu",
         1,

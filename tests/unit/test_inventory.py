@@ -18,7 +18,7 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils import _inventory
 
 from .conftest import Account
 
-STRICT = "-o StrictHostKeyChecking=yes"
+STRICT = "-o ForwardAgent=no -o StrictHostKeyChecking=yes"
 EVIL = "{{ lookup('pipe', 'id') }}"
 
 
@@ -182,7 +182,8 @@ def test_who_is_in_sshs_configuration_is_reached_by_it(answer: Any, read: Any, t
     inventory = read(folder=str(folder))
     ways = [inventory.hosts[name].vars["ansible_ssh_common_args"] for name in members(inventory, "cluster")]
     # Who is not in it yet is reached through a master that is known, and then refused.
-    assert ways == [f"-F '{config}'", f"-F '{config}'", f"{STRICT} -F '{config}' -o ProxyJump=deeplearning-master"]
+    known = f"-o ForwardAgent=no -F '{config}'"
+    assert ways == [known, known, f"{STRICT} -F '{config}' -o ProxyJump=deeplearning-master"]
     assert of_all(inventory, "deeplearning_folder") == str(folder)
 
 
