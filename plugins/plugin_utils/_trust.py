@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
+
+from ansible_collections.deeplearning.aws.plugins.plugin_utils._untrusted import Malformed, from_json
 
 JUMP, DIRECT, SSM = "jump", "direct", "ssm"
 CONNECTIONS = (JUMP, DIRECT, SSM)
@@ -87,8 +88,8 @@ def keys_in_console(text: str) -> list[str]:
 def report_of(text: str, instance_id: str) -> Report | None:
     """A machine's own report, if it is one: what is in it is the word of whoever is root there."""
     try:
-        told = json.loads(text)
-    except ValueError:
+        told = from_json(text)
+    except Malformed:
         return None
     if not isinstance(told, Mapping) or told.get("schema") != 1 or told.get("instance_id") != instance_id:
         return None
