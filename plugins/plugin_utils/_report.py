@@ -8,6 +8,7 @@ PRIVATE to the collection: it may change at any time.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
@@ -79,7 +80,7 @@ class Run:
             value for name, value in zip(self.arguments, self.arguments[1:], strict=False) if name == "--batch-size"
         ]
         sizes += [word.partition("=")[2] for word in self.arguments if word.startswith("--batch-size=")]
-        size = int(sizes[-1]) if sizes and sizes[-1].isdecimal() else DEFAULT_BATCH
+        size = int(sizes[-1]) if sizes and re.fullmatch("[0-9]{1,9}", sizes[-1]) else DEFAULT_BATCH
         alone = self.distribution in ("parameter_server", "dist_async") or "--no-exchange" in self.arguments
         return size if alone else size * max(self.processes, 1)
 

@@ -85,6 +85,8 @@ def test_a_run_with_other_arguments_is_compared_with_none(tmp_path: Path) -> Non
         ({"distribution": "dist_async"}, "64"),
         ({"script_args": ["--no-exchange", "--batch-size", "8"]}, "8"),
         ({"script": "/efs/mine/train.py"}, ""),
+        ({"script_args": ["--batch-size", "9" * 5000]}, "256"),
+        ({"script_args": ["--batch-size=²"]}, "256"),
     ],
 )
 def test_global_batch(tmp_path: Path, more: dict[str, Any], batch: str) -> None:
@@ -120,6 +122,21 @@ def test_what_is_no_run_is_refused_in_a_sentence(tmp_path: Path, text: str) -> N
 def test_a_folder_that_is_not_there_is_refused_in_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(_report.Unreportable, match="is no folder of a run"):
         _report.written([tmp_path / "none"], tmp_path)
+
+
+ODD = [10**400, float("nan"), 1e300, -(10**15), 10**15, "x", True, [], {}, "\x1b[2J"]
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_figures_that_are_none_make_a_report_that_lacks_them(tmp_path: Path, odd: Any) -> None:
+    folder = a_run(tmp_path, "odd", 2, 10)
+    keys = ("epoch", "step", "loss", "seconds", "samples_per_second", "val_accuracy")
+    lines = [dict.fromkeys(keys, odd), {**dict.fromkeys(keys, odd), "epoch": 2, "val_accuracy": 0.5}]
+    for rank in (0, 1):
+        (folder / f"metrics/rank{rank}.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    told, _files = _report.written([folder], tmp_path)
+    assert not any(character in "".join(told) for character in "\x1b\n")
+    assert "odd" in told[1] and "0.500" in told[1]
 
 
 class Reader(HTMLParser):
