@@ -31,14 +31,17 @@ assert all(caller.recv(4) == b"SSH-" for caller in callers)
 """
 says(f"python3 -c '{crowd}'")
 
-# The machine as its own fellow member: it knows its key and its name, and believes it.
+# The machine as its own fellow member: its address and its key are known.
 name = "echo $(hostname -I) fellow | sudo tee -a /etc/hosts"
-key = "echo \"fellow $(cut -d' ' -f1,2 /etc/ssh/ssh_host_ed25519_key.pub)\" | sudo tee /etc/ssh/ssh_known_hosts"
+hosts = "$(hostname -I | tr -d ' '),fellow"
+key = f"echo \"{hosts} $(cut -d' ' -f1,2 /etc/ssh/ssh_host_ed25519_key.pub)\" | sudo tee /etc/ssh/ssh_known_hosts"
 login = "ssh -o BatchMode=yes -o HostbasedAuthentication=yes -o PreferredAuthentications=hostbased fellow id -un"
 says(f"{name} && {key}")
 assert ssh(login).returncode != 0, "nobody has said yet that it is a fellow member"
 says("echo fellow | sudo tee /etc/ssh/shosts.equiv")
+assert ssh(login).returncode != 0, "a name that the client sends says nothing about where it is"
+says("hostname -I | sudo tee /etc/ssh/shosts.equiv")
 assert says(login) == "ubuntu"
 # What a user believes is no matter.
-says("sudo rm /etc/ssh/shosts.equiv && echo fellow > .shosts")
+says("sudo rm /etc/ssh/shosts.equiv && hostname -I > .shosts")
 assert ssh(login).returncode != 0

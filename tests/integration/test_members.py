@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.machines import Cloud, Cluster, command, localcloud, wait_for
+from tests.integration.machines import Cloud, Cluster, Done, command, localcloud, wait_for
 from tests.integration.runs import Runs
 
 MASTER, WORKERS = "deeplearning-master", ["deeplearning-worker2", "deeplearning-worker3"]
@@ -27,6 +27,8 @@ VARIABLES = {
     "EFS_MOUNT": "/efs",
 }
 APPLIED_SECONDS = 60
+OPERATOR = "198.51.100.1"
+"""The operator's address, as machines see it."""
 
 # What is replaced on a shared file system may be away for a moment: who renames over an open file moves it aside first.
 READER = """
@@ -223,14 +225,66 @@ def test_a_host_key_that_has_changed_is_refused_until_the_machine_reports_it(clu
     fellow = cluster.ssh(MASTER, f"ssh -o HostKeyAlgorithms=ssh-ed25519 {node} true")
     assert fellow.returncode == 255 and "HOST IDENTIFICATION HAS CHANGED" in fellow.stderr, fellow
 
+    # It is not let in either, although it has a member's address.
+    own = ("-o", "HostbasedAcceptedAlgorithms=ssh-ed25519", "-o", "PreferredAuthentications=hostbased")
+    log_in = ("runuser", "-u", "ubuntu", "--", "ssh", "-o", "BatchMode=yes", *own, MASTER, "true")
+    turned_away = localcloud("exec", changed, "--", *log_in)
+    assert turned_away.returncode == 255 and "Permission denied" in turned_away.stderr, turned_away
+
     # Nobody can ask it over ssh now: the machine itself tells, by its timer.
     start = localcloud("exec", changed, "--", "systemctl", "start", "deeplearning-report.timer")
     assert start.returncode == 0, start.stderr
     wait_for(lambda: cluster.ssh(MASTER, f"ssh {node} true").returncode == 0, APPLIED_SECONDS, "its fellows know it")
+    assert localcloud("exec", changed, "--", *log_in).returncode == 0
     told = cluster.play("configure.yml")
     assert told.code == 0, told.output[-6000:]
     cluster.says(node, "true", *algorithm)
     cluster.says(MASTER, f"ssh -o HostKeyAlgorithms=ssh-ed25519 {node} true")
+
+
+def log_in_with_the_host_key_of(cluster: Cluster, member: str, folder: Path) -> Done:
+    """Log in to the master from the operator's machine, with a member's name, user and host key.
+
+    ssh-keysign reads fixed paths: they are replaced in a mount namespace.
+    """
+    (folder / "ssh").mkdir()
+    for name in ("ssh_host_ed25519_key", "ssh_host_ed25519_key.pub"):
+        file = folder / "ssh" / name
+        file.write_text(cluster.says(member, f"sudo cat /etc/ssh/{name}") + "\n")
+        file.chmod(0o600)
+    (folder / "ssh/ssh_config").write_text("EnableSSHKeysign yes\n")
+    (folder / "hosts").write_text(f"{OPERATOR} {member}\n")
+    (folder / "passwd").write_text("ubuntu:x:0:0::/root:/bin/sh\n")
+    replace = "".join(f"mount --bind {folder / name} /etc/{name} && " for name in ("ssh", "hosts", "passwd"))
+    master = cluster.members()["members"][0]["instance_id"]
+    options = {
+        "BatchMode": "yes",
+        "ConnectTimeout": "5",
+        "GlobalKnownHostsFile": "none",
+        "HostbasedAuthentication": "yes",
+        "PreferredAuthentications": "hostbased",
+        "StrictHostKeyChecking": "no",
+        "UserKnownHostsFile": os.devnull,
+    }
+    words = ["ssh", "-v", "-F", os.devnull, *(f"-o{name}={value}" for name, value in options.items())]
+    words += [f"ubuntu@{cluster.machines()[master]['PublicIpAddress']}", "id -un"]
+    return command("unshare", "--mount", "sh", "-c", f"{replace}exec {shlex.join(words)}")
+
+
+def test_host_keys_let_members_in_and_nobody_else(cluster: Cluster, tmp_path: Path) -> None:
+    names = [
+        name
+        for member in cluster.members()["members"]
+        for name in (*member["aliases"], member["private_ip"], member["private_dns"])
+    ]
+    log_in = "ssh -o PreferredAuthentications=hostbased"
+    for node in NODES:
+        users = cluster.says(node, f"for name in {' '.join(names)}; do {log_in} $name id -un; done").split()
+        assert users == ["ubuntu"] * len(names), node
+
+    refused = log_in_with_the_host_key_of(cluster, WORKERS[0], tmp_path)
+    assert "userauth_hostbased: trying hostkey" in refused.stderr, refused.stderr
+    assert refused.returncode == 255 and "Permission denied" in refused.stderr, refused
 
 
 def test_machines_are_replaced_while_others_read_and_train_and_an_old_master_does_not_publish(

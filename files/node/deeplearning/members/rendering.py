@@ -51,7 +51,7 @@ def _hostfile(members: Members, variables: dict[str, str]) -> str:
 
 
 def _hosts(members: Members, variables: dict[str, str]) -> str:
-    # A look-up by address gives a line's first name, and host-based ssh goes by that.
+    # A look-up by address gives a line's first name.
     return "".join(f"{member.private_ip} {' '.join(member.aliases)}\n" for member in members.members)
 
 
@@ -73,7 +73,8 @@ def _known_hosts(members: Members, variables: dict[str, str]) -> str:
 
 
 def _equivalent(members: Members, variables: dict[str, str]) -> str:
-    return "".join(f"{name}\n" for member in members.members for name in _names(member))
+    # sshd compares addresses (UseDNS no): names would never match.
+    return "".join(f"{member.private_ip}\n" for member in members.members)
 
 
 def _ssh_config(members: Members, variables: dict[str, str]) -> str:
