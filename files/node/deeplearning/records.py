@@ -10,6 +10,8 @@ from typing import Any
 from deeplearning import Refusal
 
 SCHEMA = 1
+HIDDEN = ("environment",)
+"""Keys whose values may be secrets."""
 
 
 class Wrong(ValueError):
@@ -94,6 +96,11 @@ def a_list(inner: Check, least: int = 0) -> Check:
     return check
 
 
+def quoted(key: str, value: Any) -> str:
+    """Return a value as a refusal quotes it: what may be a secret is not shown."""
+    return "<hidden>" if key in HIDDEN else f"{value!r:.200}"
+
+
 def checked(record: Any, fields: Mapping[str, Check], what: str) -> dict[str, Any]:
     """A whole file's record, without its schema, once all of it is as it should be."""
     if not isinstance(record, dict):
@@ -117,5 +124,5 @@ def checked_part(record: Any, fields: Mapping[str, Check], what: str) -> dict[st
         try:
             check(record[key])
         except Wrong as wrong:
-            raise Refusal(f"{what}: {key} is {record[key]!r:.200}, not {wrong}.") from None
+            raise Refusal(f"{what}: {key} is {quoted(key, record[key])}, not {wrong}.") from None
     return record

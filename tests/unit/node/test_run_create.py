@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import base64
+import contextlib
+import functools
+import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -194,6 +201,144 @@ def test_a_script_in_a_repository_comes_with_its_submodules_and_its_commit_is_ke
     assert answer["script"] == f"{code}/cifar/train.py"
     assert existing(config, "r1").run()["code"] == {"url": f"{tmp_path}/models", "ref": "v1", "commit": wanted}
     assert os.path.exists(f"{code}/shared/layers.py") and not os.path.exists(f"{code}/later.py")
+
+
+def command_lines() -> bytes:
+    """Those of all processes."""
+    lines = []
+    for place in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            lines.append(place.read_bytes())
+    return b"".join(lines)
+
+
+@dataclass
+class GitServer:
+    """Repositories below a folder, for whoever gives a user and a password."""
+
+    address: str
+    logins: set[str]
+    """that came along with requests"""
+    command_lines: list[bytes]
+    """of all processes, at each request"""
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Callable[[str, str], GitServer]]:
+    servers: list[ThreadingHTTPServer] = []
+
+    def serve(folder: str, login: str) -> GitServer:
+        expected = "Basic " + base64.b64encode(login.encode()).decode()
+
+        class Handler(SimpleHTTPRequestHandler):
+            def do_GET(self) -> None:
+                seen.command_lines.append(command_lines())
+                came = self.headers["Authorization"]
+                if came == expected:
+                    super().do_GET()
+                    return
+                self.send_response(401)
+                self.send_header("WWW-Authenticate", 'Basic realm="models"')
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def parse_request(self) -> bool:
+                parsed = super().parse_request()
+                if parsed and self.headers["Authorization"]:
+                    seen.logins.add(base64.b64decode(self.headers["Authorization"].split()[1]).decode())
+                return parsed
+
+            def log_message(self, *_words: Any) -> None:
+                pass
+
+        server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Handler, directory=str(tmp_path / folder)))
+        seen = GitServer(f"127.0.0.1:{server.server_port}", set(), [])
+        threading.Thread(target=server.serve_forever).start()
+        servers.append(server)
+        return seen
+
+    yield serve
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+def served(git: Callable[..., str], folder: Path, into: Path) -> None:
+    """A repository as a plain web server can give it away."""
+    git("clone", "--quiet", "--bare", folder, into)
+    git("-C", into, "update-server-info")
+
+
+@pytest.mark.parametrize(
+    ("login", "in_url"),
+    [("me:S3cr3t@T0ken", "me:S3cr3t@T0ken"), ("me:S3cr3t/T0ken", "me:S3cr3t%2FT0ken"), ("S3cr3t:", "S3cr3t")],
+)
+def test_the_password_of_a_url_is_in_no_file_and_no_command_line(
+    create_run: Create,
+    config: Config,
+    tmp_path: Path,
+    git: Callable[..., str],
+    serve: Callable[[str, str], GitServer],
+    monkeypatch: pytest.MonkeyPatch,
+    login: str,
+    in_url: str,
+) -> None:
+    # Whoever configures such a helper, and for this server too, does not mean the passwords of others.
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    server = serve("served", login)
+    (home / ".gitconfig").write_text(
+        f'[credential]\nhelper = store\n[credential "http://{server.address}"]\nhelper = store\n'
+    )
+    committed(git, tmp_path / "shared", "layers.py", "")
+    served(git, tmp_path / "shared", tmp_path / "served/shared.git")
+    committed(git, tmp_path / "models", "train.py", "")
+    (tmp_path / "models/.gitmodules").write_text('[submodule "shared"]\npath = shared\nurl = ../shared.git\n')
+    git("-C", tmp_path / "models", "add", ".gitmodules")
+    commit = git("-C", tmp_path / "shared", "rev-parse", "HEAD")
+    git("-C", tmp_path / "models", "update-index", "--add", "--cacheinfo", f"160000,{commit},shared")
+    git("-C", tmp_path / "models", "commit", "--quiet", "-m", "shared")
+    served(git, tmp_path / "models", tmp_path / "served/models.git")
+
+    answer = create_run(script=f"git+http://{in_url}@{server.address}/models.git@main:train.py")
+    folder = existing(config, "r1")
+    assert folder.run()["code"]["url"] == f"http://{server.address}/models.git"
+    assert os.path.exists(folder.file("code/shared/layers.py"))
+    assert server.logins == {login} and server.command_lines
+    assert "S3cr3t" not in json.dumps(answer)
+    assert b"S3cr3t" not in b"".join(server.command_lines)
+    kept = [path for place in (Path(folder.path), home) for path in place.rglob("*") if path.is_file()]
+    assert len(kept) > 10 and [path for path in kept if b"S3cr3t" in path.read_bytes()] == []
+    # Nor may others read what may not be theirs.
+    code = Path(folder.file("code"))
+    assert {path.stat().st_mode & 0o077 for path in (code, code / ".git/config", code / "train.py")} == {0}
+
+
+def test_a_submodule_elsewhere_does_not_get_the_password(
+    create_run: Create,
+    config: Config,
+    tmp_path: Path,
+    git: Callable[..., str],
+    serve: Callable[[str, str], GitServer],
+) -> None:
+    own, other = serve("served", "me:S3cr3t"), serve("other", "me:S3cr3t")
+    committed(git, tmp_path / "shared", "layers.py", "")
+    served(git, tmp_path / "shared", tmp_path / "other/shared.git")
+    committed(git, tmp_path / "models", "train.py", "")
+    url = f"http://{other.address}/shared.git"
+    (tmp_path / "models/.gitmodules").write_text(f'[submodule "shared"]\npath = shared\nurl = {url}\n')
+    commit = git("-C", tmp_path / "shared", "rev-parse", "HEAD")
+    git("-C", tmp_path / "models", "add", ".gitmodules")
+    git("-C", tmp_path / "models", "update-index", "--add", "--cacheinfo", f"160000,{commit},shared")
+    git("-C", tmp_path / "models", "commit", "--quiet", "-m", "shared")
+    served(git, tmp_path / "models", tmp_path / "served/models.git")
+
+    with pytest.raises(Refusal, match=r"models\.git at main could not be cloned") as refused:
+        create_run(script=f"git+http://me:S3cr3t@{own.address}/models.git@main:train.py")
+    assert "S3cr3t" not in str(refused.value)
+    assert own.logins == {"me:S3cr3t"} and other.command_lines and other.logins == set()
+    assert runs(config) == []
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from deeplearning import Refusal
+from deeplearning import Refusal, records
 from deeplearning.run import source
 from deeplearning.run.request import checked
 
@@ -86,5 +86,61 @@ def test_a_git_source_without_its_parts_is_refused(script: str) -> None:
         source.git_source(script)
 
 
-def test_secrets_in_a_url_are_not_told() -> None:
-    assert source.without_secret("fatal: https://me:token@h/x failed") == "fatal: https://h/x failed"
+@pytest.mark.parametrize("login", ["me:token", "token", "me:to@ken", "me:to:k@en@"])
+def test_secrets_in_a_url_are_not_told(login: str) -> None:
+    assert source.without_secret(f"fatal: https://{login}@h/x@v1 failed") == "fatal: https://h/x@v1 failed"
+
+
+@pytest.mark.parametrize(
+    ("login", "user", "password"),
+    [
+        ("me:token", "me", "token"),
+        ("token", "token", ""),
+        ("me:to@ken", "me", "to@ken"),
+        ("m%40e:to%2Fken:2", "m@e", "to/ken:2"),
+    ],
+)
+def test_a_url_is_taken_apart_into_what_may_be_shown_and_the_rest(login: str, user: str, password: str) -> None:
+    url, given = source.split_login(f"HTTPS://{login}@h:8443/x.git")
+    assert url == "HTTPS://h:8443/x.git"
+    assert (given["DEEPLEARNING_GIT_USER"], given["DEEPLEARNING_GIT_PASSWORD"]) == (user, password)
+
+
+@pytest.mark.parametrize(
+    "url", ["https://h/x.git", "https://[2001:db8::1]:8443/x@y", "git@h:me/x.git", "ssh://git@h:22/x", "/efs/models"]
+)
+def test_a_url_without_a_password_stays_as_it_is(url: str) -> None:
+    assert source.split_login(url) == (url, {})
+
+
+@pytest.mark.parametrize("url", ["https://me:to/ken@h/x", "ssh://me:token@h/x", "http://me:t@h:port/x"])
+def test_a_password_that_git_cannot_be_given_is_refused_and_not_shown(url: str) -> None:
+    with pytest.raises(Refusal, match="write special characters as %XX") as refused:
+        source.split_login(url)
+    assert "token" not in str(refused.value) and "to/ken" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"environment": {"A": "s3cret", "B": 1}},
+        {"environment": "s3cret"},
+        {"script": "git+https://me:s3cret@h/x@v1:t.py\0"},
+    ],
+)
+def test_a_refusal_shows_no_secret(changed: dict[str, Any]) -> None:
+    with pytest.raises(Refusal, match=f"^{next(iter(changed))} is ") as refused:
+        checked({**GOOD, **changed})
+    assert "s3cret" not in str(refused.value)
+
+
+def test_a_wrong_record_shows_no_environment() -> None:
+    with pytest.raises(Refusal, match="^run.json: environment is <hidden>, not ") as refused:
+        records.checked_part({"environment": "s3cret"}, {"environment": records.flag}, "run.json")
+    assert "s3cret" not in str(refused.value)
+
+
+def test_a_wrong_git_source_is_refused_without_its_password() -> None:
+    with pytest.raises(Refusal, match=r"script is git\+https://h/x:t.py: give") as refused:
+        source.git_source("git+https://me:s3cr@et@h/x:t.py")
+    assert "s3cr" not in str(refused.value)

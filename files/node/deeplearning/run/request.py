@@ -8,6 +8,7 @@ from typing import Any
 from deeplearning import Refusal, records
 from deeplearning.records import Check, Wrong, matching
 from deeplearning.run.plan import DISTRIBUTIONS, ON_ONE_NODE
+from deeplearning.run.source import without_secret
 
 RUN_ID = r"[a-z0-9][a-z0-9._-]{0,47}"
 
@@ -95,7 +96,7 @@ def checked(request: Any) -> dict[str, Any]:
         try:
             FIELDS[key](value)
         except Wrong as wrong:
-            raise Refusal(f"{key} is {value!r:.200}: give {wrong}.") from None
+            raise Refusal(f"{key} is {without_secret(records.quoted(key, value))}: give {wrong}.") from None
     if "asked_by" not in given:
         raise Refusal("asked_by is missing: say who asks for the run.")
     if "resume" in given:

@@ -8,10 +8,17 @@ import re
 import subprocess
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import unquote
 
 from deeplearning import Refusal
 
 GIT = "git+"
+_WEB_URL = re.compile(
+    r"(?P<scheme>https?://)(?:(?P<login>[^/]*)@)?(?P<host>(?:[^/@:\[\]]+|\[[^/@\[\]]+\])(?::\d+)?)(?P<path>(?:/.*)?)",
+    re.IGNORECASE,
+)
+_HELPER = '!f() { printf "username=%s\\npassword=%s\\n" "$DEEPLEARNING_GIT_USER" "$DEEPLEARNING_GIT_PASSWORD"; }; f'
+"""A credential helper of git, see gitcredentials(7). The shell's own printf: no process has the values as arguments."""
 
 
 @dataclass(frozen=True)
@@ -23,18 +30,26 @@ class Git:
 
 def git_source(script: str) -> Git:
     """Of git+URL@ref:path."""
-    rest, _unused, path = script[len(GIT) :].rpartition(":")
-    url, _unused, ref = rest.rpartition("@")
-    if not (url and ref and path) or "/" not in url or path.startswith(("/", "..")):
+    place, _colon, path = script[len(GIT) :].rpartition(":")
+    # An @ before the URL's path belongs to its user or password.
+    begin = place.find("/", place.find("://") + 3 if "://" in place else 0)
+    url_path, _at, ref = place[max(begin, 0) :].rpartition("@")
+    if begin < 0 or not (url_path and ref and path) or path.startswith(("/", "..")):
         raise Refusal(
-            f"script is {script}: give git+URL@REF:PATH. Example: git+https://github.com/me/models.git@v1.2:train.py"
+            f"script is {without_secret(script)}: give git+URL@REF:PATH. "
+            "Example: git+https://github.com/me/models.git@v1.2:train.py"
         )
-    return Git(url, ref, path)
+    return Git(place[:begin] + url_path, ref, path)
 
 
 def cloned(source: Git, into: str) -> dict[str, Any]:
-    """Submodules too. The answer says exactly what was taken."""
-    environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0"}
+    """Clone a repository with its submodules, and return exactly what was taken.
+
+    git gets the user and password of a URL through its environment, for that URL's host alone. So they are in no file
+    and in no command line.
+    """
+    url, login = split_login(source.url)
+    environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0", **login}
     environment.setdefault("GIT_SSH_COMMAND", "ssh -o BatchMode=yes")
 
     def git(*words: str) -> str:
@@ -45,21 +60,49 @@ def cloned(source: Git, into: str) -> dict[str, Any]:
             capture_output=True,
             text=True,
             check=False,
+            umask=0o077,
         )
         if done.returncode:
             said = done.stderr.strip().splitlines()
             reason = without_secret(said[-1] if said else "git failed")
-            raise Refusal(f"{without_secret(source.url)} at {source.ref} could not be cloned: {reason}")
+            raise Refusal(f"{without_secret(url)} at {source.ref} could not be cloned: {reason}")
         return done.stdout.strip()
 
-    git("clone", "--quiet", "--no-checkout", "--", source.url, into)
+    git("clone", "--quiet", "--no-checkout", "--", url, into)
     git("-C", into, "checkout", "--quiet", source.ref, "--")
     git("-C", into, "submodule", "--quiet", "update", "--init", "--recursive")
-    return {"url": without_secret(source.url), "ref": source.ref, "commit": git("-C", into, "rev-parse", "HEAD")}
+    return {"url": without_secret(url), "ref": source.ref, "commit": git("-C", into, "rev-parse", "HEAD")}
+
+
+def split_login(url: str) -> tuple[str, dict[str, str]]:
+    """Return a URL without user and password, and the environment that gives them to git."""
+    parts = _WEB_URL.fullmatch(url)
+    if not parts:
+        if url.lower().startswith(("http://", "https://")) or re.match(r"\w+://[^/]*:[^/]*@", url):
+            raise Refusal(
+                "script is a URL whose user or password cannot be read: write special characters as %XX, and give "
+                "passwords to http and https alone. Example: git+https://me:a%2Fb@example.com/models.git@v1.2:train.py"
+            )
+        return url, {}
+    if parts["login"] is None:
+        return url, {}
+    user, _colon, password = parts["login"].partition(":")
+    setting = f"credential.{parts['scheme']}{parts['host']}.helper"
+    first = int(os.environ.get("GIT_CONFIG_COUNT", "0"))
+    environment = {
+        "DEEPLEARNING_GIT_USER": unquote(user),
+        "DEEPLEARNING_GIT_PASSWORD": unquote(password),
+        "GIT_CONFIG_COUNT": str(first + 2),
+    }
+    # The empty one removes the helpers of git's own files: one of them might keep the password.
+    for number, helper in enumerate(("", _HELPER), first):
+        environment.update({f"GIT_CONFIG_KEY_{number}": setting, f"GIT_CONFIG_VALUE_{number}": helper})
+    return f"{parts['scheme']}{parts['host']}{parts['path']}", environment
 
 
 def without_secret(text: str) -> str:
-    return re.sub(r"://[^/@\s]*@", "://", text)
+    """Remove user and password from the URLs in a text. A password may contain an `@`."""
+    return re.sub(r"://[^/\s]*@", "://", text)
 
 
 def hashed(path: str) -> dict[str, Any]:
