@@ -8,12 +8,15 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from deeplearning import Refusal, files
+from deeplearning.aws import Unanswered
 from deeplearning.config import Config
 from deeplearning.members import checking
 from deeplearning.members.reading import Member, Members
@@ -23,6 +26,9 @@ from deeplearning.run.folder import Folder
 from deeplearning.run.placing import Busy, Place
 from deeplearning.run.plan import Node
 from deeplearning.run.record import Log, Record
+
+from tests.unit.node.members_kit import Cluster, cluster_in, instance
+from tests.unit.node.members_kit import Node as MemberNode
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -86,8 +92,9 @@ def test_faulty_members_and_a_master_that_does_not_train_get_nothing() -> None:
 
 @pytest.fixture
 def published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the list is published; this machine is i-00000001."""
+    """Where the list is published; this machine is i-00000001. Each list counts as one that is signed."""
     monkeypatch.setattr(placing, "instance_id", lambda: "i-00000001")
+    monkeypatch.setattr(placing.applying, "checked", lambda content, config, connect: None)
     monkeypatch.setattr(checking, "OWNER", os.getuid())
     monkeypatch.setattr(files, "BETWEEN_LOOKS", 0.0)
     file = tmp_path / ".deeplearning/c/members.json"
@@ -95,8 +102,8 @@ def published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return file
 
 
-def published_by(file: Path, instance: str, cluster_id: str = "sg-1") -> None:
-    file.write_text(json.dumps({"cluster_id": cluster_id, "published_by": instance}))
+def published_by(file: Path, instance: str) -> None:
+    file.write_text(json.dumps({"cluster_id": "sg-1", "published_by": instance}))
 
 
 def in_place(efs: Path, said: list[str], published: bool = False) -> placing.Placing:
@@ -105,16 +112,91 @@ def in_place(efs: Path, said: list[str], published: bool = False) -> placing.Pla
     return placing.Placing(config, folder, run, False, lambda nodes: None, said.append, lambda: False, 0.0, published)
 
 
-def test_a_list_of_another_master_says_that_this_one_is_superseded(published: Path, tmp_path: Path) -> None:
-    config = replace(CONFIG, efs_mount=str(tmp_path))
-    assert not placing.superseded(config)
-    for instance, cluster_id, expected in (
-        ("i-00000001", "sg-1", False),
-        ("i-00000009", "sg-1", True),
-        ("i-00000009", "sg-older", False),
-    ):
-        published_by(published, instance, cluster_id)
-        assert placing.superseded(config) == expected
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    cluster = cluster_in(tmp_path, monkeypatch)
+    monkeypatch.setattr(placing, "Aws", lambda region: cluster.aws)
+    return cluster
+
+
+def is_superseded(node: MemberNode) -> bool:
+    with node.here():
+        return placing.superseded(node.config)
+
+
+def replaced(cluster: Cluster) -> MemberNode:
+    """Another machine is the master, and has published."""
+    cluster.aws.end(1)
+    new = cluster.master(8)
+    new.publish()
+    return new
+
+
+def published_once(cluster: Cluster) -> MemberNode:
+    master = cluster.master()
+    assert not is_superseded(master)
+    master.publish()
+    master.apply()
+    return master
+
+
+@pytest.mark.parametrize("may_write", [True, False])
+def test_a_list_of_another_master_says_that_this_one_is_superseded(
+    cluster: Cluster, may_write: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = published_once(cluster)
+    assert not is_superseded(old)
+    new = replaced(cluster)
+    if not may_write:
+        # Runs are the cluster's user's, who can note no keys.
+        monkeypatch.setattr(files, "put", Mock(side_effect=PermissionError))
+    assert is_superseded(old) and not is_superseded(new)
+
+
+def test_a_signed_list_is_believed_by_a_master_that_cannot_ask_aws(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = published_once(cluster)
+    replaced(cluster)
+    monkeypatch.setattr(cluster.aws, "call", Mock(side_effect=Unanswered("AWS does not answer.")))
+    assert is_superseded(old)
+
+
+FORGED: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    "two keys": lambda true: {"cluster_id": true["cluster_id"], "published_by": instance(2)},
+    "not signed": lambda true: {**true, "published_by": instance(2), "generation": 9, "signature": ""},
+    "signed by another master": lambda true: {**true, "published_by": instance(8), "generation": 9},
+    "signed by a worker": lambda true: {**true, "published_by": instance(2), "generation": 9},
+    "by a path": lambda true: {**true, "published_by": "../../../etc/x", "generation": 9},
+    "of another cluster": lambda true: {**true, "published_by": instance(8), "cluster_id": "sg-older"},
+}
+
+
+@pytest.mark.parametrize("forge", FORGED.values(), ids=FORGED)
+def test_a_run_goes_on_when_a_list_is_forged(
+    cluster: Cluster, run: Folder, forge: Callable[[dict[str, Any]], dict[str, Any]]
+) -> None:
+    cluster.workers(2)
+    master = published_once(cluster)
+    # A machine that has been a master, but has signed nothing of this.
+    cluster.aws.add(8, master=True)
+    cluster.aws.report(8)
+    cluster.aws.end(8)
+    cluster.put(forge(cluster.list))
+    assert not is_superseded(master)
+    going = started(run, config=cluster.config)
+    with master.here():
+        going.look()
+    assert not going.superseded and going.ending is None
+
+
+def test_a_run_goes_on_when_a_former_masters_list_is_put_back(cluster: Cluster) -> None:
+    published_once(cluster)
+    former = cluster.list
+    new = replaced(cluster)
+    new.apply()
+    cluster.put(former)
+    assert not is_superseded(new)
 
 
 def test_a_new_master_waits_until_it_has_published_and_an_old_one_leaves_the_run_alone(

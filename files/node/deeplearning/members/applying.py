@@ -30,7 +30,7 @@ def apply(config: Config, connect: Callable[[], Aws]) -> Outcome:
     with _only_one():
         source = paths.published(config.efs_mount, config.cluster)
         content = checking.content_of(source)
-        members = _checked(content, config, connect)
+        members = checked(content, config, connect)
         changed = _install(config, members)
         # Last: who waits for a generation finds all of it in place.
         changed |= files.put(paths.APPLIED, content.decode("utf-8"))
@@ -38,7 +38,8 @@ def apply(config: Config, connect: Callable[[], Aws]) -> Outcome:
         return Outcome(members.generation, changed, _listed(members))
 
 
-def _checked(content: bytes, config: Config, connect: Callable[[], Aws]) -> Members:
+def checked(content: bytes, config: Config, connect: Callable[[], Aws]) -> Members:
+    """Return the members of a published list, if it is one that this node may go by."""
     record = checking.record_of(content)
     members = checking.check(record, config)
     applied = _applied(config)

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from deeplearning import Refusal, paths
+from deeplearning.aws import Aws, Unanswered
 from deeplearning.config import Config
 from deeplearning.machine import instance_id
-from deeplearning.members import checking
+from deeplearning.members import applying, checking
 from deeplearning.members.reading import Member, Members, read_applied, this_member, unsettled
 from deeplearning.run import units
 from deeplearning.run.folder import Folder, existing, runs_root, seconds
@@ -31,13 +32,22 @@ class Superseded(Exception):
 
 def superseded(config: Config) -> bool:
     """Whether another machine publishes the members now. One that has stood still finds out by what all can see, since
-    its own copy may be an old one."""
+    its own copy may be an old one.
+
+    Any member's root can write a list, so one by another machine counts only if it is signed by a master and not older
+    than this node's own.
+    """
     try:
-        published = checking.record_of(checking.content_of(paths.published(config.efs_mount, config.cluster)))
+        content = checking.content_of(paths.published(config.efs_mount, config.cluster))
+        if checking.record_of(content).get("published_by") == instance_id():
+            return False
+        applying.checked(content, config, lambda: Aws(config.region))
+    except Unanswered:
+        # A replaced master has lost its public address, and with it the way to AWS.
+        return True
     except Refusal:
         return False
-    ours = published.get("cluster_id") == config.cluster_id
-    return ours and published.get("published_by") != instance_id()
+    return True
 
 
 class Busy(Refusal):
