@@ -393,6 +393,38 @@ def test_what_is_written_for_the_wrappers_is_what_they_need(run: Folder) -> None
     )
 
 
+@pytest.fixture
+def ending(run: Folder, monkeypatch: pytest.MonkeyPatch) -> unit.Unit:
+    monkeypatch.setattr(unit.signal, "signal", lambda *given: None)
+    run.write("environment.json", {"environment": {"SECRET": "s"}})
+    return unit.Unit(CONFIG, run)
+
+
+@pytest.mark.parametrize("state", ["finished", "failed", "stopped"])
+def test_the_environment_goes_with_the_end_of_a_run_that_cannot_be_resumed(
+    run: Folder, ending: unit.Unit, state: str
+) -> None:
+    Path(run.file("checkpoints/.begun")).touch()
+    ending._end(state, 0, None, "")
+    assert run.result() and not os.path.exists(run.file("environment.json"))
+
+
+def test_a_run_that_can_be_resumed_keeps_its_environment(run: Folder, ending: unit.Unit) -> None:
+    Path(run.file("checkpoints/1")).touch()
+    ending._end("failed", 1, None, "")
+    assert run.result() and (run.read("environment.json") or {})["environment"] == {"SECRET": "s"}
+
+
+def test_a_run_whose_end_could_not_be_written_keeps_its_environment(
+    run: Folder, ending: unit.Unit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unit, "RESULT_TRIES", 1)
+    monkeypatch.setattr(unit.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(run, "write", Mock(side_effect=OSError(errno.ENOSPC, "No space left on device")))
+    ending._end("failed", 1, None, "")
+    assert run.result() is None and os.path.exists(run.file("environment.json"))
+
+
 def test_a_full_file_system_is_said_once_and_ends_nothing(run: Folder, capsys: pytest.CaptureFixture[str]) -> None:
     record = Record(run)
     full = Log(record, run, "x", 0)

@@ -11,7 +11,7 @@ import time
 from types import FrameType
 from typing import Any
 
-from deeplearning import Refusal
+from deeplearning import Refusal, files
 from deeplearning.config import Config
 from deeplearning.run import units
 from deeplearning.run.attempt import FAILED, FINISHED, LOST, STOPPED, Attempt, Outcome
@@ -143,23 +143,35 @@ class Unit:
             "unanswered": sorted(outcome.lost) if outcome else [],
             "sentence": sentence(self.folder.id, state, code, failure, reason),
         }
-        self._keep(result)
+        if self._keep(result):
+            self._remove_environment()
         self.record.state.update(nodes=[], state=state, reason=reason)
         self.record.save()
         keys = ("state", "exit_code", "first_failure", "sentence")
         self.record.event("end", **{key: result[key] for key in keys})
 
-    def _keep(self, result: dict[str, Any]) -> None:
+    def _keep(self, result: dict[str, Any]) -> bool:
+        """Write the result, and return whether that was possible."""
         for _unused in range(RESULT_TRIES):
             try:
                 self.folder.write("result.json", result)
-                return
+                return True
             except OSError as error:
                 self.record.complain(error)
                 if self._told:
                     break
                 time.sleep(1)
         print(f"the result could not be kept: {result['sentence']}", file=sys.stderr)
+        return False
+
+    def _remove_environment(self) -> None:
+        """It may hold secrets. Only a run with a checkpoint can be resumed, and needs it for that."""
+        if self.folder.checkpoints():
+            return
+        try:
+            files.remove(self.folder.file("environment.json"))
+        except OSError as error:
+            self.record.complain(error)
 
 
 def lasted(attempt: dict[str, Any]) -> float:
