@@ -22,6 +22,7 @@ import yaml
 from ansible_collections.deeplearning.aws.plugins.plugin_utils import _argument_values as a
 from ansible_collections.deeplearning.aws.plugins.plugin_utils import _recipes
 from ansible_collections.deeplearning.aws.plugins.plugin_utils import _values as v
+from ansible_collections.deeplearning.aws.plugins.plugin_utils._settings import settings_in
 from ansible_collections.deeplearning.aws.plugins.plugin_utils._values import Wrong
 
 DISTRIBUTIONS: Mapping[str, Sequence[str]] = {
@@ -410,13 +411,9 @@ def repeated(options: Iterable[str], run_id: str = "") -> str:
     for option in map(str, options):
         if option.startswith("@"):
             kept += [option] if _says_which_cluster(option[1:]) else []
-        elif option.lstrip().startswith("{"):
-            given = yaml.safe_load(option)
-            ours = {name: value for name, value in given.items() if name.startswith(_CLUSTER)}
-            kept += [json.dumps(ours)] if ours else []
         else:
-            kept += [word for word in option.split() if word.startswith(_CLUSTER)]
-    return "".join(f" -e {shlex.quote(option)}" for option in kept)
+            kept.append(settings_in(option))
+    return "".join(f" -e {shlex.quote(option)}" for option in kept if option)
 
 
 _CLUSTER = ("cluster_", "ansible_")

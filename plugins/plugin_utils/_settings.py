@@ -16,6 +16,9 @@ from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
+import yaml
+from ansible.errors import AnsibleError
+from ansible.parsing.splitter import split_args
 from ansible_collections.deeplearning.aws.plugins.plugin_utils import _values as v
 from ansible_collections.deeplearning.aws.plugins.plugin_utils._values import Wrong
 
@@ -435,6 +438,20 @@ def as_option(setting: Setting, value: Any = None) -> str:
         return f"-e '{json.dumps({setting.full_name: value})}'"
     text = str(value).lower() if isinstance(value, bool) else str(value)
     return f"-e {setting.full_name}={text}"
+
+
+def settings_in(option: str) -> str:
+    """Return what an -e option of the command line sets of TABLE, as an option again; empty if that is nothing.
+
+    So it can be printed and kept: no setting holds a secret (keys are given by their paths), but other variables may.
+    """
+    try:
+        if option.lstrip().startswith("{"):
+            settings = {name: value for name, value in yaml.safe_load(option).items() if name in TABLE}
+            return json.dumps(settings, default=str) if settings else ""
+        return " ".join(word for word in split_args(option) if word.partition("=")[0] in TABLE)
+    except (AnsibleError, yaml.YAMLError):
+        return ""
 
 
 def _is_blank(value: Any) -> bool:

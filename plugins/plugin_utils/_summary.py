@@ -24,6 +24,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils._estate import (
 )
 from ansible_collections.deeplearning.aws.plugins.module_utils._names import MASTER_HOST
 from ansible_collections.deeplearning.aws.plugins.plugin_utils._inventory import Way
+from ansible_collections.deeplearning.aws.plugins.plugin_utils._settings import settings_in
 from ansible_collections.deeplearning.aws.plugins.plugin_utils._trust import JUMP
 from ansible_collections.deeplearning.aws.plugins.plugin_utils._writing import replaced
 
@@ -49,27 +50,13 @@ def default_file(cluster: str) -> str:
     return f".deeplearning/{cluster}.json"
 
 
-_OF_ONE_COMMAND = ("destroy", "audit")
-
-
 def repeated(options: Iterable[str]) -> str:
-    """The -e of a command line as they are typed again for another one of the same cluster."""
-    kept = [left for option in options if (left := _less_consent(option))]
-    return "".join(f" -e {shlex.quote(option)}" for option in kept)
+    """Return the -e options of a command line as another command for the same cluster needs them.
 
-
-def _less_consent(option: str) -> str:
-    """Without what is meant for this command alone: consent is typed by a person, each time."""
-    if option.lstrip().startswith("{"):
-        try:
-            given = json.loads(option)
-        except ValueError:
-            return option
-        left = {key: value for key, value in given.items() if key not in _OF_ONE_COMMAND}
-        return json.dumps(left) if left else ""
-    if option.startswith("@"):
-        return option
-    return " ".join(word for word in option.split() if word.partition("=")[0] not in _OF_ONE_COMMAND)
+    Consent (destroy, audit) is no setting, so it is left out: a person types it each time.
+    """
+    kept = [option if option.startswith("@") else settings_in(option) for option in options]
+    return "".join(f" -e {shlex.quote(option)}" for option in kept if option)
 
 
 def destroy_command(cluster: str, again: str = "") -> str:

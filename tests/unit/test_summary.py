@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible_collections.deeplearning.aws.plugins.module_utils._estate import Estate, Health, Thing
+from ansible_collections.deeplearning.aws.plugins.plugin_utils import _arguments as arguments
 from ansible_collections.deeplearning.aws.plugins.plugin_utils._inventory import Way
 from ansible_collections.deeplearning.aws.plugins.plugin_utils._summary import (
     Given,
@@ -107,6 +109,26 @@ def test_commands_repeat_what_says_which_cluster_is_meant() -> None:
     options = ["cluster_name=red", "@my file.yml", "destroy=red", '{"destroy": "red", "cluster_region": "x"}']
     assert repeated(options) == """ -e cluster_name=red -e '@my file.yml' -e '{"cluster_region": "x"}'"""
     assert repeated(["destroy=red cluster_name=red", '{"destroy": "red"}']) == " -e cluster_name=red"
+    assert repeated(['cluster_summary_file="my file.json" x=1']) == """ -e 'cluster_summary_file="my file.json"'"""
+
+
+@pytest.mark.parametrize("again", [repeated, arguments.repeated])
+def test_commands_repeat_no_secrets(again: Callable[[list[str]], str]) -> None:
+    options = [
+        "ansible_become_password=S3cr3t",
+        "cluster_registry_token=S3cr3t cluster_name=red",
+        "password='S3cr3t cluster_region=S3cr3t'",
+        '{"env": {"API_KEY": "S3cr3t"}, "cluster_zones": ["a"], "ansible_password": "S3cr3t"}',
+        "{api_secret: S3cr3t, cluster_worker_count: 2}",
+        '{"api_key": "S3cr3t"',
+        "password='S3cr3t",
+        "- S3cr3t",
+    ]
+    files = "cluster_public_key_file=~/k.pub cluster_private_key_file=~/k cluster_key_name=mine"
+    assert again([*options, files]) == (
+        """ -e cluster_name=red -e '{"cluster_zones": ["a"]}' -e '{"cluster_worker_count": 2}'"""
+        f" -e '{files}'"
+    )
 
 
 def test_the_file_is_whole_or_the_old_one(tmp_path: Path) -> None:
