@@ -27,7 +27,8 @@ CONNECTIONS = (JUMP, DIRECT, SSM)
 _BEGIN, _END = "-----BEGIN SSH HOST KEY KEYS-----", "-----END SSH HOST KEY KEYS-----"
 _KEY = re.compile(r"(ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp(?:256|384|521)) ([A-Za-z0-9+/]{64,2048}={0,2})(?![^\s])")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,252}\Z")
-_MOST_GPUS = 999
+MOST_GPUS = 64
+"""No machine of AWS has more. The nodes' program has the same bound (files/node/deeplearning/records.py)."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ def report_of(text: str, instance_id: str) -> Report | None:
     keys = [key for one in listed for key in keys_in(str(one))] if isinstance(listed, list) else []
     gpus = told.get("gpus")
     # To Python, true is a number as well.
-    counted = gpus if isinstance(gpus, int) and not isinstance(gpus, bool) and 0 <= gpus <= _MOST_GPUS else None
+    counted = gpus if isinstance(gpus, int) and not isinstance(gpus, bool) and 0 <= gpus <= MOST_GPUS else None
     return Report(keys, counted) if keys else None
 
 

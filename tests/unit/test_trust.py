@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from ansible_collections.deeplearning.aws.plugins.plugin_utils import _trust
 from ansible_collections.deeplearning.aws.plugins.plugin_utils._trust import DIRECT, JUMP, SSM, Known, Login
+from deeplearning import records
 
 MASTER_ID, WORKER_ID = "i-00000000000000001", "i-00000000000000002"
 
@@ -74,7 +75,12 @@ def test_what_is_no_report(text: str) -> None:
     assert _trust.report_of(text, MASTER_ID) is None
 
 
-@pytest.mark.parametrize("gpus", ["4", -1, True, 10**9, [4], 0.5])
+def test_both_sides_believe_in_the_same_number_of_gpus() -> None:
+    assert _trust.MOST_GPUS == records.MOST_GPUS
+    assert _trust.report_of(report(gpus=records.MOST_GPUS), MASTER_ID) == _trust.Report([ED], records.MOST_GPUS)
+
+
+@pytest.mark.parametrize("gpus", ["4", -1, True, 65, 10**9, [4], 0.5])
 def test_a_number_of_gpus_that_is_none(gpus: Any) -> None:
     assert _trust.report_of(report(gpus=gpus), MASTER_ID) == _trust.Report([ED])
 

@@ -42,7 +42,7 @@ FIELDS = {
     "efs_mount": records.path,
     "efs_name": records.word,
     "default_framework": records.an_optional(records.word),
-    "gpus": records.an_optional(records.number),
+    "gpus": records.an_optional(records.gpus),
 }
 
 

@@ -18,6 +18,9 @@ class Wrong(ValueError):
     """A value of another form; the text says which is wanted."""
 
 
+MOST_GPUS = 64
+"""No machine of AWS has more. Each may become a process, so a number that a machine reports is not just believed."""
+
 Check = Callable[[Any], None]
 """Raises Wrong."""
 
@@ -46,9 +49,16 @@ host_key = matching(
 )
 
 
-def number(value: Any) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise Wrong("a whole number, 0 or more")
+def between(least: int, most: int) -> Check:
+    def check(value: Any) -> None:
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+            raise Wrong(f"a whole number from {least} to {most}")
+
+    return check
+
+
+number = between(0, 2**32 - 1)
+gpus = between(0, MOST_GPUS)
 
 
 def flag(value: Any) -> None:

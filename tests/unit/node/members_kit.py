@@ -51,6 +51,8 @@ class FakeAws(Aws):
     wanted: dict[str, int] = field(default_factory=lambda: {"demo-master": 1, "demo-workers": 0})
     objects: dict[str, bytes] = field(default_factory=dict)
     calls: list[str] = field(default_factory=list)
+    listed: int = 0
+    """how many objects the last listing had"""
     user_id: str = ""
     denied: set[str] = field(default_factory=set)
     before: dict[str, list[Callable[[], None]]] = field(default_factory=dict)
@@ -120,10 +122,12 @@ class FakeAws(Aws):
     def pages(self, service: str, operation: str, key: str, **given: Any) -> list[dict[str, Any]]:
         self._happen(operation)
         if operation == "list_objects_v2":
-            return [
+            listed = [
                 {"Key": name, "ETag": hashlib.md5(body).hexdigest(), "LastModified": place}
                 for place, (name, body) in enumerate(self.objects.items())
-            ]
+            ][: given["PaginationConfig"]["MaxItems"]]
+            self.listed = len(listed)
+            return listed
         if operation == "describe_instances":
             return [{"Instances": [item]} for item in self.instances.values()]
         return [

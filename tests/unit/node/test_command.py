@@ -217,7 +217,7 @@ def test_the_cluster_is_read_and_checked(cluster: Cluster) -> None:
             read_config()
 
 
-@pytest.mark.parametrize("value", [1.5, True, "1", -1, None])
+@pytest.mark.parametrize("value", [1.5, True, "1", -1, None, 10**12])
 def test_a_number_is_a_whole_one(value: Any) -> None:
     with pytest.raises(records.Wrong):
         records.number(value)

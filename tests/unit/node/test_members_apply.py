@@ -195,6 +195,8 @@ FORGED: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "an unknown key of a member": (lambda r: r["members"][0].update(user="root"), "unknown keys: user"),
     "a key less": (lambda r: r.pop("wanted"), "missing keys: wanted"),
     "another schema": (lambda r: r.update(schema=2), "schema 2, not 1"),
+    "more processes than a machine has GPUs": (lambda r: r["members"][1].update(slots=65), "slots is 65, not a whole"),
+    "a generation without end": (lambda r: r.update(generation=10**12), "generation is 1000000000000, not a whole"),
     "members that are none": (lambda r: r.update(members=["x"]), "a member in the list is no JSON object"),
     "no signature": (lambda r: r.update(signature=""), "signature is '', not a signature"),
     "a master that never was": (lambda r: r.update(published_by=instance(77)), "has never been this cluster's master"),
@@ -279,7 +281,9 @@ def test_what_an_image_brought_of_another_cluster_counts_for_nothing(cluster: Cl
     assert applied(worker).cluster_id == worker.config.cluster_id
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff\xfe", b'{"schema": 1', "{}".encode("utf-16")])
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"[]", b"\xff\xfe", b'{"schema": 1', "{}".encode("utf-16"), b"[" * 60_000]
+)
 def test_half_a_list_is_refused(cluster: Cluster, worker: Node, content: bytes) -> None:
     cluster.path.write_bytes(content)
     with pytest.raises(Refusal, match="the member list is no JSON"):

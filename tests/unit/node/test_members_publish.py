@@ -13,7 +13,7 @@ from unittest.mock import Mock
 import pytest
 from botocore.exceptions import IncompleteReadError
 from deeplearning import Refusal
-from deeplearning.members import ranks
+from deeplearning.members import cloud, ranks
 from deeplearning.members.publishing import Outcome
 from deeplearning.members.ranks import Machine
 from urllib3.exceptions import ProtocolError
@@ -141,6 +141,8 @@ def test_a_master_that_does_not_train_has_no_slots(cluster: Cluster) -> None:
         ({"schema": 2}, "schema 2"),
         ({"gpus": "8; rm -rf /"}, "gpus is"),
         ({"gpus": True}, "gpus is True"),
+        ({"gpus": 65}, "gpus is 65, not a whole number from 0 to 64"),
+        ({"gpus": 10**12}, "gpus is 1000000000000"),
         ({"state": "root"}, "not one of ready, faulty"),
         ({"host_keys": ["ssh-ed25519 AAAA\n* ssh-ed25519 BBBB"]}, "not a host's public key"),
         ({"host_keys": []}, "host_keys"),
@@ -183,6 +185,20 @@ def test_a_report_that_breaks_off_while_read_leaves_nobody_out(
     with pytest.raises(Refusal, match=r"report.json broke off while it was read"):
         master.publish()
     assert cluster.list == before
+
+
+def test_a_machine_that_fills_the_bucket_is_named(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cloud, "MOST_OBJECTS", 4)
+    master = cluster.master()
+    cluster.workers(2)
+    master.publish()
+    before = cluster.list
+    for number in range(4):
+        cluster.aws.objects[f"members/{WORKER_ROLE}:{instance(2)}/{number}"] = b""
+    cluster.workers(3)
+    with pytest.raises(Refusal, match=f"more than 4 objects, 4 of the first ones below {WORKER_ROLE}:{instance(2)}/"):
+        master.publish()
+    assert cluster.list == before and cluster.aws.listed <= 5
 
 
 def test_a_report_under_the_workers_role_says_nothing_of_the_master(cluster: Cluster) -> None:

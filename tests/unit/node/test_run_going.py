@@ -291,12 +291,49 @@ def test_a_master_that_is_replaced_while_it_asks_the_nodes_neither_starts_the_ru
     assert run.result() is None
 
 
-def test_a_node_with_an_older_program_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    said = json.dumps({"boot_id": "b", "gpus": 0, "interface": "lo", "ports": [1], "problem": ""})
-    done = subprocess.CompletedProcess("ssh", 0, said, "")
+SURVEY = {"boot_id": "0f-1", "gpus": 8, "efa": 4, "interface": "ens5", "ports": [20000, 20001], "problem": ""}
+
+
+def survey_of(monkeypatch: pytest.MonkeyPatch, answer: Any, ports: int = 2) -> survey.Found:
+    done = subprocess.CompletedProcess("ssh", 0, json.dumps(answer), "")
     monkeypatch.setattr(survey.subprocess, "run", lambda *words, **more: done)
-    (found,) = survey.surveyed([member(2)], survey.Wanted("r1", "/r1", "/p", 1), "i-00000001")
+    (found,) = survey.surveyed([member(2)], survey.Wanted("r1", "/r1", "/p", ports), "i-00000001")
+    return found
+
+
+def test_a_survey_describes_a_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = survey_of(monkeypatch, SURVEY)
+    assert found.node == Node("deeplearning-worker2", "10.0.0.2", 8, "ens5", (20000, 20001), 4)
+    assert (found.boot_id, found.problem) == ("0f-1", "")
+    found = survey_of(monkeypatch, {**SURVEY, "ports": list(range(1, 60000))})
+    assert found.node and found.node.ports == (1, 2)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {key: value for key, value in SURVEY.items() if key != "efa"},
+        [],
+        {**SURVEY, "gpus": 10**12},
+        {**SURVEY, "gpus": 65},
+        {**SURVEY, "gpus": True},
+        {**SURVEY, "efa": 65},
+        {**SURVEY, "efa": -1},
+        {**SURVEY, "ports": [0]},
+        {**SURVEY, "ports": [65536]},
+        {**SURVEY, "ports": "20000"},
+        {**SURVEY, "interface": "ens5 --mca x"},
+        {**SURVEY, "interface": "a" * 16},
+        {**SURVEY, "interface": "../x"},
+        {**SURVEY, "interface": None},
+        {**SURVEY, "boot_id": ["b"]},
+        {**SURVEY, "problem": "\x1b]52;c;x"},
+    ],
+)
+def test_a_node_that_answers_something_else_takes_no_part(monkeypatch: pytest.MonkeyPatch, answer: Any) -> None:
+    found = survey_of(monkeypatch, answer)
     assert found.node is None and "deeplearning-worker2 has another version of our programs" in found.problem
+    assert "\x1b" not in found.problem
 
 
 def started(run: Folder, told: bool = False, config: Config = CONFIG) -> attempts.Attempt:

@@ -46,7 +46,7 @@ def _content_of(path: str) -> bytes:
 def record_of(content: bytes) -> dict[str, Any]:
     try:
         record = json.loads(content.decode("utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise Refusal(f"the member list is no JSON ({error}).") from None
     if not isinstance(record, dict):
         raise Refusal("the member list is no JSON object.")

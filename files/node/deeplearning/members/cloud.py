@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ from deeplearning.members.ranks import Machine
 GROUP_TAG = "aws:autoscaling:groupName"
 RANK_TAG = "deeplearning:rank"
 AT_ONCE = 16
+MOST_OBJECTS = 20_000
+"""Below members/. Each machine has one, also those that were replaced; but a machine may write any number."""
 
 Answer = TypeVar("Answer")
 
@@ -86,7 +89,20 @@ class Cloud:
 
     def places(self) -> list[Place]:
         """Where reports lie."""
-        found = self._aws.pages("s3", "list_objects_v2", "Contents", Bucket=self._bucket, Prefix="members/")
+        found = self._aws.pages(
+            "s3",
+            "list_objects_v2",
+            "Contents",
+            Bucket=self._bucket,
+            Prefix="members/",
+            PaginationConfig={"MaxItems": MOST_OBJECTS + 1},
+        )
+        if len(found) > MOST_OBJECTS:
+            ((folder, count),) = Counter(item["Key"].split("/")[1] for item in found).most_common(1)
+            raise Refusal(
+                f"s3://{self._bucket}/members/ has more than {MOST_OBJECTS} objects, {count} of the first ones below "
+                f"{folder}/: remove what is no report.json."
+            )
         return [
             Place(item["Key"], item["ETag"], str(item["LastModified"]))
             for item in found

@@ -10,6 +10,7 @@ from typing import Any
 from deeplearning import Refusal, paths, records
 from deeplearning.machine import instance_id
 
+MOST_MACHINES = 99_999
 READY, FAULTY = STATES = ("ready", "faulty")
 
 
@@ -54,21 +55,21 @@ LIST = {
     "cluster": records.name,
     "cluster_id": records.word,
     "generation": records.number,
-    "wanted": records.number,
+    "wanted": records.between(0, MOST_MACHINES),
     "published_by": records.instance,
     "published_at": records.moment,
     "members": records.a_list(lambda value: None),
     "signature": records.signature,
 }
 MEMBER = {
-    "rank": records.number,
+    "rank": records.between(0, MOST_MACHINES),
     "aliases": records.a_list(records.host_name),
     "instance_id": records.instance,
     "private_ip": records.an_address,
     "private_dns": records.host_name,
     "instance_type": records.instance_type,
-    "gpus": records.number,
-    "slots": records.number,
+    "gpus": records.gpus,
+    "slots": records.gpus,
     "host_keys": records.a_list(records.host_key, least=1),
     "state": records.one_of(*STATES),
 }

@@ -21,7 +21,7 @@ LONGEST = 64 * 1024
 FIELDS = {
     "instance_id": records.instance,
     "host_keys": records.a_list(records.host_key, least=1),
-    "gpus": records.number,
+    "gpus": records.gpus,
     "state": records.one_of(*STATES),
     "os": records.matching(r"[\w .+-]{0,80}", "a system's name and version"),
     "reported_at": records.moment,

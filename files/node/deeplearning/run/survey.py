@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+from deeplearning import Refusal, records
 from deeplearning.members.reading import Member
 from deeplearning.run import efa
 from deeplearning.run.folder import Folder
@@ -28,6 +29,16 @@ SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=4")
 FIRST_PORT, LAST_PORT = 20000, 30000
 _SIOCGIFADDR = 0x8915
 """See netdevice(7)."""
+ANSWER = {
+    "boot_id": records.matching(r"[0-9a-f-]{1,64}", "a boot id"),
+    "gpus": records.gpus,
+    "efa": records.between(0, 64),
+    # See dev_valid_name() in Linux; empty with a problem.
+    "interface": records.matching(r"[A-Za-z0-9_.-]{0,15}", "the name of a network interface"),
+    "ports": records.a_list(records.between(1, 65535)),
+    "problem": records.matching(r"[^\x00-\x1f\x7f]{0,5000}", "a line of text"),
+}
+"""Training code may be root on its node, so what a survey answers is checked."""
 
 
 @dataclass(frozen=True)
@@ -71,18 +82,20 @@ def _asked(member: Member, wanted: Wanted, here: bool, seconds: float) -> Found:
         said = done.stderr.strip().splitlines()
         return Found(member, problem=f"{member.alias} does not answer: {said[-1] if said else 'ssh failed'}")
     try:
-        answer = json.loads(done.stdout)
-        node = Node(
-            name=member.alias,
-            address=member.private_ip,
-            gpus=answer["gpus"],
-            interface=answer["interface"],
-            ports=tuple(answer["ports"]),
-            efa=answer["efa"],
-        )
-        problem, booted = answer["problem"], answer["boot_id"]
-    except (ValueError, KeyError):
-        return Found(member, problem=f"{member.alias} has another version of our programs: run configure.yml.")
+        answer = records.checked_part(json.loads(done.stdout), ANSWER, f"the survey of {member.alias}")
+    except (ValueError, RecursionError, Refusal) as error:
+        said = f"{member.alias} has another version of our programs, or is out of order: run configure.yml. ({error})"
+        return Found(member, problem=said)
+    node = Node(
+        name=member.alias,
+        address=member.private_ip,
+        gpus=answer["gpus"],
+        interface=answer["interface"],
+        # No more than were asked for.
+        ports=tuple(answer["ports"][: wanted.ports]),
+        efa=answer["efa"],
+    )
+    problem, booted = answer["problem"], answer["boot_id"]
     if not problem and node.gpus < member.gpus:
         problem = f"{node.gpus} of its {member.gpus} GPUs answer (`nvidia-smi -L` there)"
     return Found(member, node, booted, f"{member.alias}: {problem}" if problem else "")
