@@ -84,8 +84,8 @@ def _asked(member: Member, wanted: Wanted, here: bool, seconds: float) -> Found:
     try:
         answer = records.checked_part(json.loads(done.stdout), ANSWER, f"the survey of {member.alias}")
     except (ValueError, RecursionError, Refusal) as error:
-        said = f"{member.alias} has another version of our programs, or is out of order: run configure.yml. ({error})"
-        return Found(member, problem=said)
+        reason = f"{member.alias} has another version of our programs, or is out of order: run configure.yml. ({error})"
+        return Found(member, problem=reason)
     node = Node(
         name=member.alias,
         address=member.private_ip,
