@@ -18,7 +18,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import stat
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -158,7 +157,7 @@ class Publisher:
     def _write(self, content: Mapping[str, Any], places: Mapping[str, Place], keys: Sequence[str]) -> int:
         folder = os.path.dirname(self._path)
         for place in (os.path.dirname(folder), folder):
-            _own_folder(place)
+            files.own_folder(place, checking.OWNER)
         own = f"{self._path}.{self._own}"
         for name in os.listdir(folder):
             other = os.path.join(folder, name)
@@ -227,13 +226,3 @@ def _read_cache() -> dict[str, list[Any]]:
         kept = json.loads(files.text_of(paths.REPORTS) or "{}")
         return kept if isinstance(kept, dict) else {}
     return {}
-
-
-def _own_folder(path: str) -> None:
-    """Everybody may make folders in the file system's root, so whose this is must be looked at."""
-    with contextlib.suppress(FileExistsError):
-        os.mkdir(path)
-        os.chmod(path, 0o755)
-    seen = os.lstat(path)
-    if not stat.S_ISDIR(seen.st_mode) or seen.st_uid != checking.OWNER or seen.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise Refusal(f"{path} is not a folder that only root can write: remove it, and publish again.")
