@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import io
 import json
+import os
 import random
 import tarfile
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,6 +23,9 @@ from deeplearning.unpacking.placing import Place, finish, show, unpack
 from deeplearning.unpacking.reading import Pieces, Source
 from deeplearning.unpacking.shares import Extent, fit_together
 
+from tests.unit.node.users_kit import as_nobody, open_folder
+
+V1, V2 = "1" * 16, "2" * 16
 LONG = "train/" + "n" * 140
 """Names like this have a header of their own in a tar archive."""
 
@@ -51,13 +57,13 @@ def manifest(folder: Path, *parts: str, strip: str = "", to: str = "", **more: A
     found = {
         "schema": 1,
         "name": "coco",
-        "version": "v1",
+        "version": V1,
         "parts": [
             {
                 "name": name,
                 "kind": name.partition(".")[2] if name.endswith(("tar", "zip", "tar.gz")) else "file",
                 "size": (folder / name).stat().st_size,
-                "sha256": "",
+                "sha256": hashlib.sha256((folder / name).read_bytes()).hexdigest(),
                 "to": to,
                 "strip": strip,
             }
@@ -151,19 +157,25 @@ def test_a_share_that_was_done_is_not_done_again(place: Place, staged: Path, mon
     assert unpack(place, Source(str(staged), ""), 0, 2, quiet) == {"changed": False, "files": first["files"]}
 
 
-def test_what_broke_off_goes_on(place: Place, staged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files that were written are not written again; one that was cut off is."""
+def test_what_broke_off_goes_on(place: Place, staged: Path) -> None:
+    """Files that are right are not written again. Their content says that, and not their size."""
     tar(staged / "a.tar", contents())
     manifest(staged, "a.tar")
+    left = {name: contents()[f"train/{name}"] for name in ("0000.jpg", "0001.jpg", "0002.jpg", "0003.jpg", "large.bin")}
+    changed = {
+        "0001.jpg": left["0001.jpg"][:-1],
+        "0002.jpg": left["0002.jpg"] + b"more",
+        "0003.jpg": bytes(len(left["0003.jpg"])),
+        "large.bin": left["large.bin"][:200_000] + bytes(100_000),
+    }
     (place.partial / "train").mkdir(parents=True)
-    (place.partial / "train/0000.jpg").write_bytes(contents()["train/0000.jpg"])
-    (place.partial / "train/0001.jpg").write_bytes(contents()["train/0001.jpg"][:-1])
-    written: list[str] = []
-    put = placing._put
-    monkeypatch.setattr(placing, "_put", lambda target, content: (written.append(target.name), put(target, content)))
+    for name, content in (left | changed).items():
+        (place.partial / "train" / name).write_bytes(content)
+        os.utime(place.partial / "train" / name, ns=(1, 1))
     all_of(place, staged, 1)
-    assert "0000.jpg" not in written and "0001.jpg" in written
     assert files_in(place.path) == contents()
+    assert (place.path / "train/0000.jpg").stat().st_mtime_ns == 1
+    assert all((place.path / "train" / name).stat().st_mtime_ns > 1 for name in changed)
 
 
 def test_a_share_that_is_missing_keeps_the_set_away(place: Place, staged: Path) -> None:
@@ -178,8 +190,8 @@ def test_a_share_that_is_missing_keeps_the_set_away(place: Place, staged: Path) 
 def test_another_version_in_its_place_is_left_alone(place: Place, staged: Path) -> None:
     tar(staged / "a.tar", contents(4))
     all_of(place, staged, 1) if manifest(staged, "a.tar") else None
-    other = manifest(staged, "a.tar", version="v2")
-    with pytest.raises(Refusal, match=r"is not what was staged \(v1\): move it away"):
+    other = manifest(staged, "a.tar", version=V2)
+    with pytest.raises(Refusal, match=rf"is not what was staged \({V1}\): move it away"):
         unpack(place, Source(str(staged), ""), 0, 1, quiet)
     (place.path / ".deeplearning.json").unlink()
     with pytest.raises(Refusal, match="nothing says what it is"):
@@ -265,7 +277,7 @@ def test_a_disk_that_fills_up_is_a_sentence_and_what_is_written_is_used(
         pytest.raises(Refusal, match="data is full: make room, and run stage.yml again"),
     ):
 
-        def put(target: Path, content: bytes) -> None:
+        def put(target: Path, content: io.BytesIO) -> None:
             raise OSError(errno.ENOSPC, "No space left on device")
 
         full.setattr(placing, "_put", put)
@@ -281,7 +293,10 @@ def test_how_far_it_is_is_told_a_line_each(
     (staged / "weights.npz").write_bytes(b"w" * 1000)
     manifest(staged, "a.tar", "weights.npz")
     monkeypatch.setattr(placing, "SECONDS_OF_EACH", 0)
-    monkeypatch.setattr(cli, "read_config", lambda: SimpleNamespace(efs_mount=str(place.root.parent), region=""))
+    monkeypatch.setattr(cli, "become", lambda user: None)
+    monkeypatch.setattr(
+        cli, "read_config", lambda: SimpleNamespace(efs_mount=str(place.root.parent), region="", user="me")
+    )
     size = (staged / "a.tar").stat().st_size + 1000
     for share, total in (("1/2", (size - 1000) // 2 + 1000), ("2/2", size - 1000 - (size - 1000) // 2)):
         assert cli.main(["share", "coco", "--from", str(staged), "--share", share]) == 0
@@ -384,3 +399,227 @@ def test_bounds_leave_nothing_out() -> None:
             bounds = [shares.bounds(size, share, count) for share in range(count)]
             assert bounds[0][0] == 0 and bounds[-1][1] == size
             assert all(a[1] == b[0] for a, b in zip(bounds, bounds[1:], strict=False))
+
+
+# What a bucket that others may write to can say
+
+
+EVIL_PATHS = ("../outside", "/etc", "a/../../b", "..", "a\n", 7, None, ["a"])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *({"to": value} for value in EVIL_PATHS),
+        *({"strip": value} for value in (*EVIL_PATHS, "a/b")),
+        *({"name": value} for value in (*EVIL_PATHS, "", ".", "a/b", "x" * 256)),
+        *({"kind": value} for value in ("exe", "", None, ["tar"])),
+        *({"size": value} for value in (-1, 1.5, True, "7", 10**30, None)),
+        *({"sha256": value} for value in ("", "0" * 63, "G" * 64, "../" + "0" * 61, 0)),
+        {"more": 1},
+    ],
+    ids=str,
+)
+def test_a_part_of_another_form_is_refused(place: Place, staged: Path, change: dict[str, Any]) -> None:
+    tar(staged / "a.tar", {"a": b"1"})
+    made = manifest(staged, "a.tar")
+    made["parts"][0].update(change)
+    refused(place, staged, made)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *({"version": value} for value in ("v1", "../../../outside0", "1" * 15, "1" * 17, "G" * 16, 1, None)),
+        *({"name": value} for value in ("../outside", "Photos", "", 7)),
+        *({"links": {name: "."}} for name in ("../link", "/etc/link", ".deeplearning", "runs", "data/photos", "")),
+        *({"links": {"data/train2017": target}} for target in ("..", "../../etc", "/etc", "a\0b", None)),
+        {"links": ["data/train2017"]},
+        {"parts": []},
+        {"parts": {"a.tar": {}}},
+        {"parts": ["a.tar"]},
+        {"schema": 2},
+        {"more": 1},
+    ],
+    ids=str,
+)
+def test_a_manifest_of_another_form_is_refused(place: Place, staged: Path, change: dict[str, Any]) -> None:
+    tar(staged / "a.tar", {"a": b"1"})
+    refused(place, staged, {**manifest(staged, "a.tar"), **change})
+
+
+def test_a_part_that_is_named_twice_is_refused(place: Place, staged: Path) -> None:
+    tar(staged / "a.tar", {"a": b"1"})
+    refused(place, staged, manifest(staged, "a.tar", "a.tar"))
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff", b"[]", b"[" * 100_000, b'{"schema": 1}', b'{"schema": 1'])
+def test_what_is_no_manifest_is_a_sentence(place: Place, staged: Path, content: bytes) -> None:
+    refused(place, staged, content)
+
+
+def refused(place: Place, staged: Path, made: dict[str, Any] | bytes) -> None:
+    """In one sentence, with nothing written beside the manifest."""
+    (staged / "manifest.json").write_bytes(made if isinstance(made, bytes) else json.dumps(made).encode())
+    before = everything(place.root.parent.parent)
+    with pytest.raises(Refusal, match="remove .*/manifest.json|run stage.yml") as error:
+        all_of(place, staged, 1)
+    assert "\n" not in str(error.value)
+    assert everything(place.root.parent.parent) == before
+
+
+def everything(folder: Path) -> list[str]:
+    return sorted(str(one) for one in folder.rglob("*"))
+
+
+def test_each_link_that_an_operator_writes_is_known_here() -> None:
+    from ansible_collections.deeplearning.aws.plugins.plugin_utils._stage_sets import SETS
+    from deeplearning.unpacking.manifest import LINKS
+
+    assert {name for one in SETS.values() for name in one.links} == set(LINKS)
+
+
+def exchanged(file: Path) -> None:
+    """What another one has put there: as large, and as whole."""
+    size = file.stat().st_size
+    if file.name.endswith(".tar"):
+        tar(file, {name: bytes(len(content)) for name, content in contents().items()})
+    elif file.name.endswith(".zip"):
+        with zipfile.ZipFile(file, "w") as archive:
+            for name, content in contents().items():
+                archive.writestr(name, bytes(len(content)))
+    else:
+        file.write_bytes(bytes(size))
+    assert file.stat().st_size == size
+
+
+@pytest.mark.parametrize(("name", "count"), [("a.tar", 1), ("a.zip", 1), ("weights.npz", 1), ("weights.npz", 3)])
+def test_a_part_that_was_exchanged_in_the_bucket_is_refused(place: Place, staged: Path, name: str, count: int) -> None:
+    tar(staged / "a.tar", contents())
+    with zipfile.ZipFile(staged / "a.zip", "w") as archive:
+        for one, content in contents().items():
+            archive.writestr(one, content)
+    (staged / "weights.npz").write_bytes(b"w" * 1000)
+    manifest(staged, name)
+    exchanged(staged / name)
+    with pytest.raises(Refusal, match=f"{name} has the SHA-256 .*: somebody has exchanged it. Stage it again"):
+        all_of(place, staged, count)
+    assert not place.path.exists()
+
+
+def test_a_packed_archive_is_compared_to_its_last_byte(place: Place, staged: Path) -> None:
+    """What follows the archive's own end is not read to unpack it."""
+    gzipped(staged / "a.tar.gz")
+    content = (staged / "a.tar.gz").read_bytes()
+    (staged / "a.tar.gz").write_bytes(content + bytes(20 << 20))
+    manifest(staged, "a.tar.gz")
+    all_of(place, staged, 2)
+    assert files_in(place.path) == contents()
+
+
+def test_a_large_archive_is_compared_although_it_is_read_in_pieces(
+    place: Place, staged: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("deeplearning.unpacking.reading.AHEAD", 10_000)
+    with zipfile.ZipFile(staged / "a.zip", "w") as archive:
+        for one, content in contents().items():
+            archive.writestr(one, content)
+    tar(staged / "a.tar", contents())
+    manifest(staged, "a.zip", "a.tar")
+    all_of(place, staged, 1)
+    assert files_in(place.path) == contents()
+
+
+# What another user of the file system can prepare
+
+
+@pytest.fixture
+def shared(staged: Path) -> Iterator[Place]:
+    """A file system on which everybody may make folders, and a staged set that is to come there."""
+    tar(staged / "a.tar", {"a/authorized_keys": b"attacker"})
+    manifest(staged, "a.tar")
+    with open_folder() as mount:
+        place = Place(str(mount), "coco")
+        place.root.mkdir()
+        place.root.chmod(0o1777)
+        outside(place).mkdir()
+        yield place
+
+
+def outside(place: Place) -> Path:
+    return place.root.parent.parent / "home"
+
+
+def linked(folder: Path, place: Place) -> None:
+    folder.mkdir(parents=True)
+    (folder / "a").symlink_to(outside(place))
+
+
+PREPARED = {
+    "a folder with a link": lambda place: linked(place.partial, place),
+    "a link": lambda place: place.partial.symlink_to(outside(place)),
+    "a file": lambda place: place.partial.write_text(""),
+    "a folder that all may write": lambda place: (place.partial.mkdir(), place.partial.chmod(0o777)),
+    "shares": lambda place: (place.shares / V1).mkdir(parents=True),
+    "shares that are a link": lambda place: place.shares.symlink_to(outside(place)),
+    "the set": lambda place: (
+        place.path.mkdir(),
+        (place.path / ".deeplearning.json").write_text(f'{{"version": "{V1}"}}'),
+    ),
+}
+
+
+@pytest.mark.parametrize("prepare", PREPARED.values(), ids=PREPARED.keys())
+def test_what_another_user_has_prepared_is_not_used(shared: Place, staged: Path, prepare: Any) -> None:
+    as_nobody(lambda: prepare(shared))
+    with pytest.raises(Refusal, match="(is a link|is a file|belongs to nobody) .*Example: sudo mv .*/data/") as refused:
+        all_of(shared, staged, 1)
+    assert "\n" not in str(refused.value)
+    assert os.listdir(outside(shared)) == []
+
+
+@pytest.mark.parametrize("prepare", PREPARED.values(), ids=PREPARED.keys())
+def test_nor_is_it_used_when_a_share_was_done_before(shared: Place, staged: Path, prepare: Any) -> None:
+    made = manifest(staged, "a.tar")
+    as_nobody(lambda: prepare(shared))
+    with pytest.raises(Refusal):
+        finish(shared, made, 1)
+    assert os.listdir(outside(shared)) == []
+
+
+def test_a_root_that_another_user_could_exchange_is_not_used(shared: Place, staged: Path) -> None:
+    shared.root.rmdir()
+    as_nobody(shared.root.mkdir)
+    with pytest.raises(Refusal, match="data belongs to nobody and has to be a folder of root"):
+        all_of(shared, staged, 1)
+    shared.root.rmdir()
+    shared.root.mkdir()
+    shared.root.chmod(0o777)
+    with pytest.raises(Refusal, match="has mode 0777.*Example: sudo chmod .t .*/data$"):
+        all_of(shared, staged, 1)
+
+
+@pytest.mark.parametrize("below", ["a", "a/authorized_keys"])
+def test_what_lies_in_an_own_folder_since_it_was_open_is_not_followed(shared: Place, staged: Path, below: str) -> None:
+    victim = outside(shared) / "authorized_keys"
+    victim.write_text("mine")
+    (shared.partial / below).parent.mkdir(parents=True)
+    (shared.partial / below).symlink_to(outside(shared) if below == "a" else victim)
+    with pytest.raises(Refusal, match=f"{below} is a link"):
+        all_of(shared, staged, 1)
+    (shared.partial / below).unlink()
+    (shared.partial / "a").mkdir(exist_ok=True)
+    os.link(victim, shared.partial / "a/authorized_keys")
+    with pytest.raises(Refusal, match="authorized_keys has a second name"):
+        all_of(shared, staged, 1)
+    assert victim.read_text() == "mine"
+
+
+def test_nobody_else_can_write_in_what_was_unpacked(shared: Place, staged: Path) -> None:
+    before = os.umask(0o002)
+    try:
+        unpack(shared, Source(str(staged), ""), 0, 1, quiet)
+    finally:
+        os.umask(before)
+    folders = [shared.partial, shared.partial / "a", shared.shares, shared.shares / V1]
+    assert [folder.stat().st_mode & 0o7777 for folder in folders] == [0o755] * 4

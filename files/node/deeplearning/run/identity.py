@@ -10,6 +10,8 @@ from deeplearning import Refusal
 
 
 def become(user: str) -> None:
+    # Ubuntu's own umask lets a group write.
+    os.umask(0o022)
     if os.geteuid() != 0:
         return
     try:
@@ -20,7 +22,6 @@ def become(user: str) -> None:
     os.setgid(entry.pw_gid)
     os.setuid(entry.pw_uid)
     os.environ.update(HOME=entry.pw_dir, USER=user, LOGNAME=user)
-    os.umask(0o022)
 
 
 def as_root(*words: str) -> Sequence[str]:

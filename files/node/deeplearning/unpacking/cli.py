@@ -9,6 +9,7 @@ from typing import Any
 
 from deeplearning import Refusal
 from deeplearning.config import read_config
+from deeplearning.run.identity import become
 from deeplearning.unpacking.placing import Place, finish, show, unpack
 from deeplearning.unpacking.reading import Source
 
@@ -26,6 +27,7 @@ def main(argv: list[str]) -> int:
     if not re.fullmatch(r"[a-z0-9][a-z0-9._-]{0,47}", asked.name):
         raise Refusal(f"{asked.name!r} cannot be a folder's name: give lower-case letters, digits, dots and hyphens.")
     config = read_config()
+    become(config.user)
     source, place = Source(asked.source, config.region), Place(config.efs_mount, asked.name)
     share, shares = int(found[1]) - 1, int(found[2])
     if asked.verb == "show":

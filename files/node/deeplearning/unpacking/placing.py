@@ -1,10 +1,16 @@
-"""Shares are written beside the place, and their sum is put there at once, by a rename."""
+"""Shares are written beside the place, and their sum is put there at once, by a rename.
+
+Other users of the file system can make folders beside the place too. So nothing is written into, continued from or
+taken for the set that is not in a folder of our own which nobody else can write in. What an interrupted attempt has
+left there is compared with the archive, byte by byte, and not believed because of its size.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import gzip
+import io
 import itertools
 import json
 import os
@@ -18,11 +24,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any, Callable
+from typing import IO, Any, Callable
 
-from deeplearning import Refusal
+from deeplearning import Refusal, files
 from deeplearning.data.fetching import Progress
-from deeplearning.unpacking.reading import Source
+from deeplearning.unpacking.reading import Checksum, Source
 from deeplearning.unpacking.shares import Extent, File, Member, bounds, content, fit_together, tar_share, zip_share
 
 MARKER = ".deeplearning.json"
@@ -33,6 +39,9 @@ WRITERS = 16
 """A small file takes a shared file system some milliseconds, whoever waits for it: so several are written at once."""
 SMALL = 4 << 20
 """Files up to this are held in memory meanwhile."""
+CHUNK = 1 << 20
+ONE_NODES = ("tar.gz", "file")
+"""What can only be read from its beginning is unpacked by one node."""
 SECONDS_OF_EACH = 1.25
 """Nodes tell how far they are side by side: the more of them, the rarer each."""
 
@@ -50,11 +59,17 @@ class Place:
     def partial(self) -> Path:
         return self.root / f".{self.name}.unpacking"
 
+    @property
+    def shares(self) -> Path:
+        return self.root / f".{self.name}.shares"
+
     def record(self, version: str, share: int, shares: int) -> Path:
-        return self.root / f".{self.name}.shares" / version / f"{share + 1}-of-{shares}.json"
+        return self.shares / version / f"{share + 1}-of-{shares}.json"
 
 
 def show(place: Place, manifest: Mapping[str, Any]) -> dict[str, Any]:
+    if os.path.lexists(place.path):
+        files.check_folder(str(place.path), os.geteuid(), 0)
     version = _version_at(place)
     if place.path.exists() and version != manifest["version"]:
         raise Refusal(
@@ -71,29 +86,30 @@ def unpack(
     record = place.record(manifest["version"], share, shares)
     if show(place, manifest)["there"]:
         return {"changed": False, "files": 0}
+    files.shared_folder(str(place.root))
+    for folder in (place.shares, record.parent):
+        files.own_folder(str(folder))
     with contextlib.suppress(OSError, ValueError):
         said: dict[str, Any] = json.loads(record.read_text(encoding="utf-8"))
         return {"changed": False, "files": said["files"]}
-    if not place.root.exists():
-        place.root.mkdir(exist_ok=True)
-        place.root.chmod(0o1777)
     _room(place, manifest)
-    place.partial.mkdir(exist_ok=True)
+    files.own_folder(str(place.partial))
     progress = Progress(tell, SECONDS_OF_EACH * shares)
     progress.total = sum(_share_of(part, share, shares) for part in manifest["parts"])
     done: dict[str, Any] = {"files": 0, "bytes": 0, "extents": {}, "some": {}}
     for part in manifest["parts"]:
-        extent = Extent()
-        with _whole(place, part), _Writers() as writers:
-            for file in _files(source, part, share, shares, extent, progress.add):
-                target = place.partial / _inside(part, file.name)
-                writers.write(target, file)
+        extent, checksum = Extent(), Checksum()
+        with _whole(place, part), _Writers(place.partial) as writers:
+            for file in _files(source, part, share, shares, extent, progress.add, checksum):
+                name = _inside(part, file.name)
+                writers.write(name, file)
                 done["files"] += 1
                 done["bytes"] += file.size
                 if len(done["some"]) < LISTED:
-                    done["some"][str(target.relative_to(place.partial))] = file.size
+                    done["some"][str(name)] = file.size
+        if shares == 1 or (share == 0 and part["kind"] in ONE_NODES):
+            _compare(source, part, checksum, progress.add)
         done["extents"][part["name"]] = asdict(extent)
-    record.parent.mkdir(parents=True, exist_ok=True)
     new = record.with_suffix(".new")
     new.write_text(json.dumps(done), encoding="utf-8")
     os.replace(new, record)
@@ -104,6 +120,8 @@ def finish(place: Place, manifest: Mapping[str, Any], shares: int) -> dict[str, 
     """Only if all shares are there, and none lies apart from the next."""
     if show(place, manifest)["there"]:
         return {"changed": _link(place, manifest), "path": str(place.path)}
+    for folder in filter(os.path.lexists, (place.shares, place.partial)):
+        files.check_folder(str(folder), os.geteuid())
     done = []
     for share in range(shares):
         record = place.record(manifest["version"], share, shares)
@@ -111,10 +129,13 @@ def finish(place: Place, manifest: Mapping[str, Any], shares: int) -> dict[str, 
             done.append(json.loads(record.read_text(encoding="utf-8")))
         except OSError:
             raise Refusal(f"share {share + 1} of {shares} of {place.name} is missing: run stage.yml again.") from None
+    if not place.partial.exists():
+        shutil.rmtree(place.shares, ignore_errors=True)
+        raise Refusal(f"{place.partial} is missing: run stage.yml again, which unpacks all of it.")
     for part in manifest["parts"]:
         extents = [Extent(**one["extents"][part["name"]]) for one in done]
         if part["kind"] == "tar" and not fit_together(extents, part["size"]):
-            shutil.rmtree(place.root / f".{place.name}.shares", ignore_errors=True)
+            shutil.rmtree(place.shares, ignore_errors=True)
             raise Refusal(
                 f"the shares of {part['name']} do not fit together, as with an archive in an archive: let one node "
                 "unpack it. Example: -e stage_nodes=1"
@@ -123,11 +144,19 @@ def finish(place: Place, manifest: Mapping[str, Any], shares: int) -> dict[str, 
     marker = {"schema": 1, "data": place.name, "version": manifest["version"], "files": listed}
     marker["count"] = sum(one["files"] for one in done)
     (place.partial / MARKER).write_text(json.dumps(marker), encoding="utf-8")
-    os.chmod(place.partial, 0o755)
     os.rename(place.partial, place.path)
-    shutil.rmtree(place.root / f".{place.name}.shares", ignore_errors=True)
+    shutil.rmtree(place.shares, ignore_errors=True)
     _link(place, manifest)
     return {"changed": True, "path": str(place.path), "files": marker["count"]}
+
+
+def _compare(source: Source, part: Mapping[str, Any], checksum: Checksum, told: Callable[[int], None]) -> None:
+    found = checksum.complete(source.open(part["name"], part["size"], told, checksum))
+    if found != part["sha256"]:
+        raise Refusal(
+            f"{source.place}/{part['name']} has the SHA-256 {found}, and {part['sha256']} was written down when it was "
+            "staged: somebody has exchanged it. Stage it again."
+        )
 
 
 def _share_of(part: Mapping[str, Any], share: int, shares: int) -> int:
@@ -152,10 +181,16 @@ def _whole(place: Place, part: Mapping[str, Any]) -> Iterator[None]:
 
 
 def _files(
-    source: Source, part: Mapping[str, Any], share: int, shares: int, extent: Extent, told: Callable[[int], None]
+    source: Source,
+    part: Mapping[str, Any],
+    share: int,
+    shares: int,
+    extent: Extent,
+    told: Callable[[int], None],
+    checksum: Checksum,
 ) -> Iterator[File]:
     size, kind = part["size"], part["kind"]
-    opened = source.open(part["name"], size, told)
+    opened = source.open(part["name"], size, told, checksum)
     if kind == "zip":
         with zipfile.ZipFile(opened) as archive:
             yield from zip_share(archive, size, share, shares)
@@ -174,21 +209,27 @@ def _files(
 class _Writers:
     """Small files are written by several at once, large ones as they are read. Whoever fails first is heard."""
 
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._own: set[Path] = set()
+
     def __enter__(self) -> _Writers:
         self._pool = ThreadPoolExecutor(WRITERS)
         self._waiting: deque[Future[None]] = deque()
         return self
 
-    def write(self, target: Path, file: File) -> None:
-        if target.exists() and target.stat().st_size == file.size:
-            return
+    def write(self, name: Path, file: File) -> None:
+        if name.parent not in self._own:
+            for folder in reversed(name.parents):
+                files.own_folder(str(self._folder / folder))
+            self._own.add(name.parent)
+        target = self._folder / name
         if file.size > SMALL:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with file.open() as packed, open(target, "wb") as out:
-                shutil.copyfileobj(packed, out, 1 << 20)
+            with file.open() as packed:
+                _put(target, packed)
             return
         # An archive is read by one alone.
-        self._waiting.append(self._pool.submit(_put, target, file.open().read()))
+        self._waiting.append(self._pool.submit(_put, target, io.BytesIO(file.open().read())))
         while len(self._waiting) > 2 * WRITERS:
             self._waiting.popleft().result()
 
@@ -199,9 +240,16 @@ class _Writers:
                 one.result()
 
 
-def _put(target: Path, content: bytes) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_bytes(content)
+def _put(target: Path, content: IO[bytes]) -> None:
+    """Write what differs from what an earlier attempt has left there."""
+    with open(files.own_file(str(target)), "r+b") as file:
+        for chunk in iter(lambda: content.read(CHUNK), b""):
+            place = file.tell()
+            if file.read(len(chunk)) != chunk:
+                file.seek(place)
+                file.write(chunk)
+        if os.fstat(file.fileno()).st_size > file.tell():
+            file.truncate()
 
 
 def _inside(part: Mapping[str, Any], name: str) -> Path:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
-import json
 import os
 from pathlib import Path
 from typing import Any, Callable
 
 from deeplearning import Refusal
+from deeplearning.unpacking import manifest
 
 AHEAD = 8 << 20
 """So much is read at once: archives of many small files are read from one end of a share to the other."""
@@ -53,6 +54,25 @@ class Pieces(io.RawIOBase):
         return len(given)
 
 
+class Checksum:
+    """The SHA-256 of a file that is read in pieces, taken while an archive is read from its beginning to its end."""
+
+    def __init__(self) -> None:
+        self._sha256, self._done = hashlib.sha256(), 0
+
+    def add(self, start: int, piece: bytes) -> None:
+        if start <= self._done:
+            self._sha256.update(piece[self._done - start :])
+            self._done = max(self._done, start + len(piece))
+
+    def complete(self, opened: io.BufferedReader) -> str:
+        """Read what the archive had no use for, with a reader of its own that adds to this, and return the sum."""
+        opened.seek(self._done)
+        while opened.read(AHEAD):
+            pass
+        return self._sha256.hexdigest()
+
+
 class Source:
     """A staged set: a manifest and its parts."""
 
@@ -67,12 +87,13 @@ class Source:
 
     def manifest(self) -> dict[str, Any]:
         try:
-            found: dict[str, Any] = json.loads(self._bytes("manifest.json"))
-        except (OSError, ValueError, LookupError) as error:
+            return manifest.read(self._bytes(manifest.FILE, 0, manifest.LONGEST), self.place)
+        except (OSError, ValueError, LookupError, RecursionError) as error:
             raise Refusal(f"{self.place} holds no data set that was staged whole ({error}): run stage.yml.") from None
-        return found
 
-    def open(self, name: str, size: int, told: Callable[[int], None]) -> io.BufferedReader:
+    def open(
+        self, name: str, size: int, told: Callable[[int], None], checksum: Checksum | None = None
+    ) -> io.BufferedReader:
         """`told` of how much was read, whenever something was."""
 
         def fetch(start: int, count: int) -> bytes:
@@ -80,6 +101,8 @@ class Source:
             if len(piece) != count:
                 raise Refusal(f"{self.place}/{name} is shorter than what was staged: run stage.yml again.")
             told(count)
+            if checksum:
+                checksum.add(start, piece)
             return piece
 
         return io.BufferedReader(Pieces(fetch, size))
