@@ -21,6 +21,8 @@ from deeplearning.data.catalog import SETS, Part, Set
 from deeplearning.data.fetching import Progress
 from deeplearning.data.staging import Wanted, receive, show, stage
 
+from tests.unit.node.users_kit import as_nobody, open_folder
+
 ROOT = Path(__file__).resolve().parents[3]
 
 
@@ -295,3 +297,62 @@ def test_progress_is_told_now_and_then() -> None:
     progress.add(4)
     progress.add(6)
     assert told == [{"event": "progress", "done": 4, "total": 10}, {"event": "progress", "done": 10, "total": 10}]
+
+
+# What another user of the file system can prepare
+
+
+@pytest.fixture
+def shared(efs: Path) -> Iterator[Path]:
+    """A file system on which everybody may make folders, below `data` too."""
+    with open_folder() as mount:
+        (mount / "data").mkdir()
+        (mount / "data").chmod(0o1777)
+        (mount / "victim").mkdir()
+        yield mount
+
+
+@pytest.mark.parametrize("name", [".tiny.partial", ".tiny.lock", ".incoming", "tiny"])
+@pytest.mark.parametrize("kind", ["a folder", "a file", "a link"])
+def test_what_another_user_has_prepared_is_not_used(shared: Path, name: str, kind: str) -> None:
+    def prepare() -> None:
+        os.umask(0)
+        if kind == "a folder":
+            (shared / "data" / name).mkdir()
+        elif kind == "a file":
+            (shared / "data" / name).touch()
+        else:
+            (shared / "data" / name).symlink_to(shared / "victim/new")
+
+    as_nobody(prepare)
+    with pytest.raises(Refusal, match=r"(is a link|is a file|is a folder|belongs to nobody) .*Example: sudo (mv|rm) "):
+        path = receive(Wanted("tiny"), str(shared), md5(WHOLE), iter([WHOLE]), lambda _event: None)["path"]
+        staged(shared, "tiny", path)
+    assert os.listdir(shared / "victim") == []
+
+
+def test_a_root_that_belongs_to_another_user_is_not_used(shared: Path) -> None:
+    (shared / "data").rmdir()
+    as_nobody((shared / "data").mkdir)
+    for begin in (
+        lambda: staged(shared, "tiny"),
+        lambda: receive(Wanted("tiny"), str(shared), "0" * 32, iter([]), print),
+    ):
+        with pytest.raises(Refusal, match="data belongs to nobody and has to be a folder of root"):
+            begin()
+
+
+def test_a_set_that_others_may_change_does_not_count(shared: Path) -> None:
+    as_nobody(lambda: ((shared / "data/tiny").mkdir(), (shared / "data/tiny/one.bin").write_bytes(b"?" * 5000)))
+    with pytest.raises(Refusal, match="data/tiny belongs to nobody"):
+        show(Wanted("tiny"), str(shared))
+    os.chown(shared / "data/tiny", os.geteuid(), -1)
+    (shared / "data/tiny").chmod(0o777)
+    with pytest.raises(Refusal, match="data/tiny has mode 0777, .* Example: sudo chmod go-w "):
+        show(Wanted("tiny"), str(shared))
+
+
+def test_an_object_that_has_changed_since_the_first_attempt_comes_again(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"old!")
+    fetching.fetch_s3(Bucket(set__a=b"new!"), "bucket", "set", tmp_path, Progress(lambda _event: None))
+    assert (tmp_path / "a").read_bytes() == b"new!"

@@ -12,6 +12,7 @@ from deeplearning import Refusal
 from deeplearning.config import read_config
 from deeplearning.data import staging
 from deeplearning.data.fetching import CHUNK
+from deeplearning.run.identity import become
 
 KEY = re.compile(r"[0-9a-f]{32}")
 
@@ -27,7 +28,9 @@ def main(argv: list[str]) -> int:
     if asked.key and not KEY.fullmatch(asked.key):
         raise Refusal(f"--key is {asked.key}: give the file's MD5.")
     wanted = staging.Wanted(asked.data, asked.source, asked.on == "node")
-    efs_mount = read_config().efs_mount
+    config = read_config()
+    become(config.user)
+    efs_mount = config.efs_mount
     if asked.verb == "show":
         tell(staging.show(wanted, efs_mount, asked.key))
     elif asked.verb == "receive":

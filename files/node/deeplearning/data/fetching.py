@@ -94,7 +94,7 @@ def fetch_s3(aws: Any, bucket: str, prefix: str, folder: Path, progress: Progres
             wanted[_inside(folder, name)] = one
     if not wanted:
         raise Refusal(f"s3://{bucket}/{prefix} holds nothing: look at its name, and whether cluster_s3_read has it.")
-    left = {file: one for file, one in wanted.items() if not (file.exists() and file.stat().st_size == one["Size"])}
+    left = {file: one for file, one in wanted.items() if not (file.exists() and _is_as_listed(file, one))}
     progress.total = sum(one["Size"] for one in left.values())
     room(folder, progress.total)
 
@@ -121,13 +121,18 @@ def _fetch_object(aws: Any, bucket: str, listed: dict[str, Any], file: Path, pro
             for chunk in iter(lambda: body.read(CHUNK), b""):
                 out.write(chunk)
                 progress.add(len(chunk))
-    tag = listed["ETag"].strip('"')
-    # Of what was uploaded in parts or is encrypted with a key of KMS the tag is no checksum.
-    whole = coming.stat().st_size == listed["Size"] and ("-" in tag or len(tag) != 32 or md5_of(coming) == tag)
-    if not whole:
+    if not _is_as_listed(coming, listed):
         coming.unlink()
         raise Refusal(f"s3://{bucket}/{listed['Key']} came otherwise than S3 lists it: run the same command again.")
     os.replace(coming, file)
+
+
+def _is_as_listed(file: Path, listed: dict[str, Any]) -> bool:
+    if file.stat().st_size != listed["Size"]:
+        return False
+    tag = listed["ETag"].strip('"')
+    # Of what was uploaded in parts or is encrypted with a key of KMS the tag is no checksum.
+    return "-" in tag or len(tag) != 32 or md5_of(file) == tag
 
 
 def copy_folder(source: Path, folder: Path, progress: Progress) -> None:

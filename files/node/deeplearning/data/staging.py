@@ -1,4 +1,8 @@
-"""One data set to its place: fetched and unpacked beside it, checked, and then there at once, by a rename."""
+"""One data set to its place: fetched and unpacked beside it, checked, and then there at once, by a rename.
+
+Other users of the file system can make folders and files beside the place too. What an interrupted attempt has left is
+continued only in a folder of our own that nobody else can write in.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable
 
-from deeplearning import Refusal, paths
+from deeplearning import Refusal, files, paths
 from deeplearning.data.catalog import GENERATED, SETS, Part
 from deeplearning.data.fetching import Progress, copy_folder, fetch_s3, fetch_url, md5_of
 
@@ -110,7 +114,7 @@ def receive(
     """The rest of a file of the operator's machine, known by its checksum."""
     place = place_of(wanted, efs_mount)
     _make_root(place.root)
-    place.incoming.mkdir(exist_ok=True)
+    files.own_folder(str(place.incoming))
     progress = Progress(tell)
     with open(place.incoming / key, "ab") as out:
         for chunk in chunks:
@@ -128,6 +132,8 @@ def _generated(path: Path) -> bool:
 
 
 def _is_whole(place: Place) -> bool:
+    if os.path.lexists(place.path):
+        files.check_folder(str(place.path), os.geteuid(), 0)
     try:
         listed = json.loads((place.path / MARKER).read_text(encoding="utf-8"))["files"]
     except (OSError, ValueError, KeyError):
@@ -147,19 +153,17 @@ def _has(file: Path, size: int) -> bool:
 
 def _make_root(root: Path) -> None:
     """Like /tmp: whoever trains may stage, and nobody can take away what is another's."""
-    if root.is_dir():
-        return
     try:
-        root.mkdir(parents=True, exist_ok=True)
-        os.chmod(root, 0o1777)
+        files.shared_folder(str(root))
     except PermissionError:
         subprocess.run(["sudo", "-n", "install", "-d", "-m", "1777", str(root)], check=True)
+        files.shared_folder(str(root))
 
 
 @contextmanager
 def _alone(place: Place, tell: Callable[[dict[str, Any]], None]) -> Iterator[None]:
     """Two runs may want the same set at once. The lock is gone with whoever held it."""
-    with open(place.root / f".{place.name}.lock", "a", encoding="utf-8") as lock:
+    with open(files.own_file(str(place.root / f".{place.name}.lock"), 0o600), "r+b") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -174,7 +178,7 @@ def _stage(wanted: Wanted, place: Place, progress: Progress) -> None:
             f"{place.path} is there and is not the whole of {wanted.data}: move it away, or give its path as data."
         )
     partial = place.partial
-    partial.mkdir(exist_ok=True)
+    files.own_folder(str(partial))
     if wanted.data == GENERATED:
         _generate(partial)
     elif wanted.data in SETS:
@@ -184,12 +188,11 @@ def _stage(wanted: Wanted, place: Place, progress: Progress) -> None:
         fetch_s3(_aws(), bucket, prefix, partial, progress)
     else:
         copy_folder(Path(wanted.data), partial, progress)
-    files = {
+    sizes = {
         str(file.relative_to(partial)): file.stat().st_size for file in sorted(partial.rglob("*")) if file.is_file()
     }
-    record = {"schema": SCHEMA, "data": wanted.data, "source": wanted.source or wanted.data, "files": files}
+    record = {"schema": SCHEMA, "data": wanted.data, "source": wanted.source or wanted.data, "files": sizes}
     (partial / MARKER).write_text(json.dumps(record), encoding="utf-8")
-    os.chmod(partial, 0o755)
     os.rename(partial, place.path)
 
 
@@ -205,7 +208,7 @@ def _named(wanted: Wanted, place: Place, progress: Progress) -> None:
     known = SETS[wanted.data]
     for part in known.parts:
         address, file = _address(wanted, part), place.partial / f".{part.name}"
-        sent = Path(address) if address.startswith(str(place.incoming)) else None
+        sent = Path(address) if Path(address).parent == place.incoming else None
         _fetch(address, file, progress)
         found = md5_of(file)
         if found != part.md5:
