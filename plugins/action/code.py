@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible.plugins.action import ActionBase
-from ansible_collections.deeplearning.aws.plugins.plugin_utils import _code
+from ansible_collections.deeplearning.aws.plugins.plugin_utils import _code, _program
 
 SPEC: dict[str, dict[str, Any]] = {
     "script": {"type": "path", "required": True},
@@ -35,15 +35,16 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             return {"changed": True, "path": place, "script": packed.script}
         # All in one: nothing is looked up on the node and no module is sent there for a few kilobytes.
         into, folder = shlex.quote(given["into"]), shlex.quote(place)
-        unpack = f"umask 022 && mkdir -p -m 1777 {into} && mkdir {folder} && tar -xzf - --no-same-owner -C {folder}"
+        # On a shared file system the node checks first that nobody else can put anything there.
+        prepare = f"{_program.command(['run', 'incoming', given['into']])} </dev/null"
+        unpack = f"tar -xzf - --no-same-owner -C {folder}"
         # What no run has taken in was refused, long ago.
         tidy = f"find {into} -mindepth 1 -maxdepth 1 -mmin +60 -exec rm -rf {{}} +"
-        command = f"{unpack} && {tidy} || {{ rm -rf {folder}; exit 1; }}"
+        undo = f"{{ code=$?; rm -rf {folder}; exit $code; }}"
+        command = f"umask 022 && {prepare} && mkdir {folder} && {{ {unpack} && {tidy} || {undo}; }}"
         ran = self._low_level_execute_command(command, sudoable=False, in_data=packed.archive)
         if ran["rc"]:
-            said = ran["stderr"].strip().splitlines()
-            return {
-                "failed": True,
-                "msg": f"{given['script']} cannot be sent to {place}: {(said or ['tar failed'])[-1]}",
-            }
+            host = str((task_vars or {}).get("inventory_hostname", "the node"))
+            reason = _program.trouble(host, ran["rc"], ran["stderr"])
+            return {"failed": True, "msg": f"{given['script']} cannot be sent to {place}: {reason}"}
         return {"changed": True, "path": place, "script": packed.script}

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,10 @@ from deeplearning.config import Config
 from deeplearning.members.reading import Member, Members
 from deeplearning.run import create, units
 from deeplearning.run.folder import Folder, existing
+from deeplearning.run.identity import become
+from deeplearning.run.unit import watch_over
+
+from tests.unit.node.users_kit import as_nobody, open_folder
 
 Create = Callable[..., dict[str, Any]]
 GIT_SETTINGS = {
@@ -357,3 +361,88 @@ def test_what_git_cannot_bring_is_a_sentence_and_leaves_nothing(
         create_run(script=f"git+{tmp_path}/{place}")
     assert "\n" not in str(refused.value)
     assert runs(config) == []
+
+
+# What another user of the file system can prepare
+
+
+@pytest.fixture
+def shared(config: Config) -> Iterator[Config]:
+    """A file system on which everybody may make folders."""
+    with open_folder() as mount:
+        yield replace(config, efs_mount=str(mount))
+
+
+def folder_of_all(path: str) -> None:
+    os.umask(0)
+    os.makedirs(path)
+
+
+@pytest.mark.parametrize("prepared", ["runs", "runs/c", "runs/c/.incoming"])
+def test_folders_that_another_user_has_made_are_refused(shared: Config, prepared: str) -> None:
+    as_nobody(lambda: folder_of_all(f"{shared.efs_mount}/{prepared}"))
+    top = f"{shared.efs_mount}/runs"
+    for make in (
+        lambda: create.made("r1", None, shared),
+        lambda: create.made("r1", f"{shared.efs_mount}/mine", shared),
+        lambda: create.incoming(f"{top}/c/.incoming", shared),
+        lambda: watch_over("r1", shared),
+    ):
+        with pytest.raises(Refusal, match=f"{top} belongs to nobody .* Example: sudo mv {top} {top}.old"):
+            make()
+
+
+def test_a_cluster_s_folder_of_another_user_beside_ours_is_refused(shared: Config) -> None:
+    create.made("r1", None, replace(shared, cluster="other"))
+    root = f"{shared.efs_mount}/runs/c"
+    as_nobody(lambda: folder_of_all(f"{root}/r2"))
+    for make in (lambda: create.made("r1", None, shared), lambda: create.incoming(f"{root}/.incoming", shared)):
+        with pytest.raises(Refusal, match=f"{root} belongs to nobody"):
+            make()
+    assert os.listdir(root) == ["r2"]
+
+
+def test_a_link_in_place_of_the_runs_is_refused(shared: Config) -> None:
+    os.mkdir(f"{shared.efs_mount}/victim")
+    as_nobody(lambda: os.symlink(f"{shared.efs_mount}/victim", f"{shared.efs_mount}/runs"))
+    with pytest.raises(Refusal, match="runs is a link"):
+        create.made("r1", None, shared)
+    assert os.listdir(f"{shared.efs_mount}/victim") == []
+
+
+@pytest.mark.parametrize(("mode", "fits"), [(0o777, False), (0o775, False), (0o1777, True), (0o755, True)])
+def test_a_place_of_its_own_is_refused_if_others_could_exchange_the_run(shared: Config, mode: int, fits: bool) -> None:
+    mine = f"{shared.efs_mount}/mine"
+    os.mkdir(mine)
+    os.chmod(mine, mode)
+    for make in (lambda: create.made("r1", mine, shared), lambda: create.incoming(f"{mine}/.incoming", shared)):
+        if fits:
+            make()
+        else:
+            with pytest.raises(Refusal, match=f"{mine} has mode 0{mode:o}"):
+                make()
+
+
+def test_what_is_made_for_runs_is_closed_to_others_whatever_the_umask(shared: Config) -> None:
+    before = os.umask(0)
+    try:
+        create.incoming(f"{shared.efs_mount}/runs/c/.incoming", shared)
+        create.incoming(f"{shared.efs_mount}/mine/.incoming", shared)
+    finally:
+        os.umask(before)
+    modes = {name: os.stat(f"{shared.efs_mount}/{name}").st_mode & 0o7777 for name in ("runs", "runs/c", "mine")}
+    assert modes == {"runs": 0o1777, "runs/c": 0o755, "mine": 0o755}
+    assert os.stat(f"{shared.efs_mount}/runs/c/.incoming").st_mode & 0o7777 == 0o700
+    assert os.stat(f"{shared.efs_mount}/mine/.incoming").st_mode & 0o7777 == 0o700
+
+
+def test_whoever_calls_makes_nothing_that_a_group_may_write(tmp_path: Path) -> None:
+    with open_folder() as folder:
+
+        def work() -> None:
+            os.umask(0o002)
+            become("me")
+            (folder / "run").mkdir()
+
+        as_nobody(work)
+        assert (folder / "run").stat().st_mode & 0o7777 == 0o755

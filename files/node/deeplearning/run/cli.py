@@ -45,6 +45,7 @@ def _parser() -> argparse.ArgumentParser:
         return made
 
     action("create", _create, "check the request (JSON) on standard input and make the run's folder", run="")
+    action("incoming", _incoming, "make or check the folder that scripts are sent into", run="FOLDER")
     action("start", _start, "start a run that was created")
     follow = action("follow", _follow, "print the run's events, a JSON object a line, until it has ended")
     follow.add_argument("--from-line", type=int, default=0, metavar="N", help="leave out the first N events")
@@ -80,9 +81,18 @@ def _create(given: argparse.Namespace, config: Any, asked_by: str) -> int:
     return 0
 
 
+def _incoming(given: argparse.Namespace, config: Any, asked_by: str) -> int:
+    from deeplearning.run.create import incoming
+
+    incoming(given.run_id, config)
+    return 0
+
+
 def _start(given: argparse.Namespace, config: Any, asked_by: str) -> int:
     from deeplearning.run import showing, units
+    from deeplearning.run.folder import own_root
 
+    own_root(config)
     folder = _folder(config, given.run_id)
     showing.startable(folder)
     units.start(folder.id)

@@ -9,13 +9,13 @@ import shutil
 import time
 from typing import Any
 
-from deeplearning import Refusal, paths
+from deeplearning import Refusal, files, paths
 from deeplearning.config import Config
 from deeplearning.members.reading import Members, read_applied
 from deeplearning.run import plan as plans
 from deeplearning.run import request as requests
 from deeplearning.run import source, units
-from deeplearning.run.folder import Folder, existing, moment, runs_root
+from deeplearning.run.folder import Folder, existing, moment, own_root, runs_root
 from deeplearning.run.placing import candidates, chosen, in_use
 from deeplearning.run.survey import count_gpus
 
@@ -118,15 +118,11 @@ def made(run_id: str, runs_dir: str | None, config: Config) -> Folder:
     root = runs_root(config)
     place = f"{runs_dir or root}/{run_id}"
     try:
-        shared = os.path.dirname(root)
-        if not os.path.isdir(shared):
-            os.mkdir(shared)
-            # Like /tmp: another cluster's user has folders beside ours.
-            os.chmod(shared, 0o1777)
-        os.makedirs(root, exist_ok=True)
-        if runs_dir and (os.path.lexists(f"{root}/{run_id}") or os.path.lexists(place)):
-            raise FileExistsError
-        os.makedirs(os.path.dirname(place), exist_ok=True)
+        own_root(config)
+        if runs_dir:
+            files.shared_folder(runs_dir, 0o755)
+            if os.path.lexists(f"{root}/{run_id}") or os.path.lexists(place):
+                raise FileExistsError
         os.mkdir(place)
         if runs_dir:
             os.symlink(place, f"{root}/{run_id}")
@@ -137,8 +133,24 @@ def made(run_id: str, runs_dir: str | None, config: Config) -> Folder:
             f"There is a run {run_id} already: give another run_id, or go on with it. Example: -e resume={run_id}"
         ) from None
     except OSError as error:
-        raise Refusal(f"{place} cannot be made: {error.strerror}. Is EFS mounted, and is there room on it?") from None
+        raise cannot_be_made(place, error) from None
     return Folder(f"{root}/{run_id}")
+
+
+def incoming(folder: str, config: Config) -> None:
+    """Create or check the folder that scripts are sent into, below the folder that runs are made in."""
+    parent = os.path.dirname(folder)
+    try:
+        own_root(config)
+        if parent != runs_root(config):
+            files.shared_folder(parent, 0o755)
+        files.own_folder(folder, mode=0o700)
+    except OSError as error:
+        raise cannot_be_made(folder, error) from None
+
+
+def cannot_be_made(place: str, error: OSError) -> Refusal:
+    return Refusal(f"{place} cannot be made: {error.strerror}. Is EFS mounted, and is there room on it?")
 
 
 def undo(folder: Folder) -> None:

@@ -21,6 +21,13 @@ def runs_root(config: Config) -> str:
     return f"{config.efs_mount}/runs/{config.cluster}"
 
 
+def own_root(config: Config) -> None:
+    """Create or check the folder of this cluster's runs. Other clusters have theirs next to it, as in /tmp."""
+    root = runs_root(config)
+    files.shared_folder(os.path.dirname(root))
+    files.own_folder(root)
+
+
 class Folder:
     def __init__(self, path: str) -> None:
         self.path = path

@@ -15,7 +15,7 @@ from deeplearning import Refusal, files
 from deeplearning.config import Config
 from deeplearning.run import units
 from deeplearning.run.attempt import FAILED, FINISHED, LOST, STOPPED, Attempt, Outcome
-from deeplearning.run.folder import Folder, existing, moment, seconds
+from deeplearning.run.folder import Folder, existing, moment, own_root, seconds
 from deeplearning.run.placing import Placing, Superseded, superseded
 from deeplearning.run.record import Record
 
@@ -193,6 +193,7 @@ def sentence(run_id: str, state: str, code: int, failure: dict[str, Any] | None,
 
 
 def watch_over(run_id: str, config: Config) -> int:
+    own_root(config)
     folder = existing(config, run_id)
     if folder.result() is None:
         Unit(config, folder).go()
