@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import http.client
 import json
+import re
 import shutil
 import urllib.error
 from collections.abc import Callable, Mapping
@@ -33,6 +34,7 @@ except ImportError:
 
 CHUNK = 1 << 20
 ATTEMPTS = 5
+SHA256 = re.compile(r"[0-9a-f]{64}")
 MANIFEST = "manifest.json"
 """Written last: a set with it is whole."""
 
@@ -78,13 +80,16 @@ class Bucket:
             )
 
     def manifest(self) -> dict[str, Any]:
+        """The list of the set's parts, or nothing if there is none that can be read."""
         try:
-            found: dict[str, Any] = json.loads(self.read(MANIFEST))
+            found = json.loads(self.read(MANIFEST))
         except AwsProblem as error:
             if error.code in ("404", "NoSuchKey"):
                 return {}
             raise
-        return found
+        except (ValueError, RecursionError):
+            return {}
+        return found if isinstance(found, dict) else {}
 
     def read(self, name: str) -> bytes:
         return self.aws.content(self.name, f"{self.prefix}/{name}", self.owner)
@@ -134,23 +139,22 @@ def stage(bucket: Bucket, name: str, source: Path | None, folder: Path, tell: Te
     wanted = set_of(name, source)
     bucket.look()
     before = bucket.manifest()
-    recorded = {part["name"]: part["sha256"] for part in before.get("parts", [])}
-    if source is None and set(recorded) == {part.name for part in wanted.parts}:
-        return {"changed": False, "source": bucket.url, "version": before["version"], "unpublished": []}
-    if check:
-        there = {part["name"]: part["size"] for part in before.get("parts", [])}
-        given = {part.name: (source / part.name).stat().st_size for part in wanted.parts} if source else None
-        same = there == given
-        version = before["version"] if same else ""
-        return {"changed": not same, "source": bucket.url, "version": version, "unpublished": []}
+    recorded = _recorded(before)
+    # Others may write to the bucket too. Sizes and digests are taken from there; all else has to be as we write it.
+    kept = recorded.keys() == {part.name for part in wanted.parts} and before == _manifest(name, wanted, recorded)
+    if kept and source and check:
+        kept = all(recorded[part.name][0] == (source / part.name).stat().st_size for part in wanted.parts)
+    if check or (kept and source is None):
+        version = before["version"] if kept else ""
+        return {"changed": not kept, "source": bucket.url, "version": version, "unpublished": []}
     parts = []
     for part in wanted.parts:
         file = source / part.name if source else fetched(part, folder, tell)
         digest = checked(part, file, tell)
-        if source is None and recorded.get(part.name, digest) != digest:
+        if source is None and part.name in recorded and recorded[part.name][1] != digest:
             raise Unstageable(
                 f"{part.name} from {part.url} is not the one that was staged before: its SHA-256 is {digest}, and "
-                f"{recorded[part.name]} was written down. Remove {bucket.url}/{MANIFEST} to take the new one."
+                f"{recorded[part.name][1]} was written down. Remove {bucket.url}/{MANIFEST} to take the new one."
             )
         parts.append((part, file, digest))
     left = [one for one in parts if not bucket.has(one[0].name, one[1].stat().st_size, one[2])]
@@ -166,6 +170,18 @@ def stage(bucket: Bucket, name: str, source: Path | None, folder: Path, tell: Te
         changed = True
     unpublished = [part.name for part, *_rest in parts if not part.digest and part.name not in recorded]
     return {"changed": changed, "source": bucket.url, "version": manifest["version"], "unpublished": unpublished}
+
+
+def _recorded(manifest: Mapping[str, Any]) -> dict[str, tuple[int, str]]:
+    """Size and SHA-256 of each part, as far as an existing manifest has them in their form."""
+    try:
+        return {
+            part["name"]: (part["size"], part["sha256"])
+            for part in manifest["parts"]
+            if SHA256.fullmatch(part["sha256"]) and part["size"] >= 0
+        }
+    except (KeyError, TypeError):
+        return {}
 
 
 def _manifest(name: str, wanted: Set, found: Mapping[str, tuple[int, str]]) -> dict[str, Any]:

@@ -48,7 +48,9 @@ class Set:
     """one archive that is taken instead of the parts, if a folder of one's own has it"""
 
 
-_COCO = "http://images.cocodataset.org"
+# The bucket's own name has no certificate: S3's does.
+_COCO = "https://s3.amazonaws.com/images.cocodataset.org"
+# Not known to answer by https.
 _WEIGHTS = "http://models.tensorpack.com/FasterRCNN"
 
 SETS: Mapping[str, Set] = {

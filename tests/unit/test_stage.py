@@ -13,7 +13,7 @@ import sys
 import tarfile
 import threading
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -171,6 +171,52 @@ def test_another_file_than_the_first_time_is_refused(
     publisher.content = b"another"
     with pytest.raises(Unstageable, match="a.tar from http.* is not the one that was staged before"):
         stage(bucket, "photos", None, tmp_path / "elsewhere", quiet, check=False)
+
+
+EVIL: list[Callable[[dict[str, Any]], Any]] = [
+    lambda manifest: manifest["parts"][0].update(to="../../../home/ubuntu/.ssh"),
+    lambda manifest: manifest["parts"][0].update(strip="data"),
+    lambda manifest: manifest["parts"][0].update(kind="file"),
+    lambda manifest: manifest["parts"][0].update(sha256="0"),
+    lambda manifest: manifest["parts"][0].update(size="7"),
+    lambda manifest: manifest["parts"][0].update(size=-1),
+    lambda manifest: manifest["parts"].append(manifest["parts"][0]),
+    lambda manifest: manifest["links"].update({".deeplearning": "."}),
+    lambda manifest: manifest.update(links={}),
+    lambda manifest: manifest.update(version="../../home"),
+    lambda manifest: manifest.update(name="others"),
+    lambda manifest: manifest.update(schema=2),
+    lambda manifest: manifest.update(more=1),
+]
+
+
+@pytest.mark.parametrize("change", EVIL)
+def test_a_list_that_somebody_has_changed_is_written_anew(
+    bucket: Bucket, publisher: Publisher, tmp_path: Path, change: Callable[[dict[str, Any]], Any]
+) -> None:
+    first = stage(bucket, "photos", None, tmp_path / "stage", quiet, check=False)
+    right = bucket.manifest()
+    wrong = bucket.manifest()
+    change(wrong)
+    bucket.put_manifest(wrong)
+    assert stage(bucket, "photos", None, tmp_path / "stage", quiet, check=True)["changed"]
+    assert bucket.manifest() == wrong
+    again = stage(bucket, "photos", None, tmp_path / "stage", quiet, check=False)
+    assert (again["changed"], again["version"]) == (True, first["version"])
+    assert bucket.manifest() == right
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"no JSON", b"[]", b'"parts"', b'{"parts": 1}', b'{"parts": [1, {"name": []}]}']
+)
+def test_a_list_that_is_none_is_written_anew(
+    bucket: Bucket, aws: Account, publisher: Publisher, tmp_path: Path, content: bytes
+) -> None:
+    first = stage(bucket, "photos", None, tmp_path / "stage", quiet, check=False)
+    right = bucket.manifest()
+    aws.client("s3").put_object(Bucket="mine", Key="data/photos/manifest.json", Body=content)
+    again = stage(bucket, "photos", None, tmp_path / "stage", quiet, check=False)
+    assert (again["changed"], again["version"], bucket.manifest()) == (True, first["version"], right)
 
 
 def test_a_published_checksum_has_to_be_right(
