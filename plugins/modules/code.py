@@ -22,7 +22,9 @@ options:
     description: A folder whose content goes along. A script within it keeps its place there, another lies beside it.
     type: path
   into:
-    description: Where the new folder is made. If need be it is made first, for all, like F(/tmp).
+    description:
+      - Where the new folder is made, in the folder of the cluster's runs or another that runs are made in.
+      - If need be it is made first. It has to belong to the user of the connection, and nobody else may write in it.
     type: str
     required: true
 attributes:
@@ -42,7 +44,7 @@ EXAMPLES = r"""
   deeplearning.aws.code:
     script: train.py
     folder: src
-    into: /efs/.incoming
+    into: /efs/runs/red/.incoming
   register: sent
 """
 
@@ -51,7 +53,7 @@ path:
   description: The new folder.
   returned: success
   type: str
-  sample: /efs/.incoming/0f3c
+  sample: /efs/runs/red/.incoming/0f3c
 script:
   description: Where the script is in it.
   returned: success

@@ -89,8 +89,8 @@ def test_what_is_wrong_with_a_file_is_said_before_anything_is_sent(training_clus
 def test_what_is_wrong_in_a_bucket_is_said_by_the_nodes(training_cluster: Cluster) -> None:
     cluster, s3 = training_cluster, training_cluster.cloud.client("s3")
     bucket, others = bucket_of(cluster), f"{cluster.name}-others"
-    part = {"name": "a.tar", "kind": "tar", "size": 7000, "sha256": "", "to": "", "strip": ""}
-    manifest = {"schema": 1, "name": "rotten", "version": "v1", "parts": [part], "links": {}}
+    part = {"name": "a.tar", "kind": "tar", "size": 7000, "sha256": "0" * 64, "to": "", "strip": ""}
+    manifest = {"schema": 1, "name": "rotten", "version": "0" * 16, "parts": [part], "links": {}}
     s3.create_bucket(Bucket=others)
     for name in (bucket, others):
         s3.put_object(Bucket=name, Key="data/rotten/manifest.json", Body=json.dumps(manifest).encode())
