@@ -65,7 +65,7 @@ test: setup ## all layers of tests, with a closing line for each
 
 .PHONY: lint unit
 lint: venv ## ansible-lint, yamllint, ruff, mypy
-unit: venv ## the quick tests, which need no root
+unit: venv ## the quick tests; those with a second user need root
 lint unit:
 	@$(BIN)/python tests/run.py $@
 

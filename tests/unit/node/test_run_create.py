@@ -20,7 +20,7 @@ import pytest
 from deeplearning import Refusal
 from deeplearning.config import Config
 from deeplearning.members.reading import Member, Members
-from deeplearning.run import create, units
+from deeplearning.run import cli, create, units
 from deeplearning.run.folder import Folder, existing
 from deeplearning.run.identity import become
 from deeplearning.run.unit import watch_over
@@ -434,6 +434,18 @@ def test_what_is_made_for_runs_is_closed_to_others_whatever_the_umask(shared: Co
     assert modes == {"runs": 0o1777, "runs/c": 0o755, "mine": 0o755}
     assert os.stat(f"{shared.efs_mount}/runs/c/.incoming").st_mode & 0o7777 == 0o700
     assert os.stat(f"{shared.efs_mount}/mine/.incoming").st_mode & 0o7777 == 0o700
+
+
+def test_the_command_makes_the_folder_that_scripts_are_sent_into(
+    shared: Config, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(cli, "read_config", lambda: shared)
+    monkeypatch.setattr(cli, "become", lambda user: None)
+    into = f"{shared.efs_mount}/runs/c/.incoming"
+    assert cli.main(["incoming", into]) == 0
+    assert os.path.isdir(into) and capsys.readouterr().out == ""
+    with pytest.raises(Refusal, match="/proc/mine/.incoming cannot be made: .*Is EFS mounted"):
+        cli.main(["incoming", "/proc/mine/.incoming"])
 
 
 def test_whoever_calls_makes_nothing_that_a_group_may_write(tmp_path: Path) -> None:
