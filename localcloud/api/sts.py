@@ -58,7 +58,9 @@ def assume_role(call: Call) -> Result:
 
 
 def _duration(call: Call, role: Any) -> int:
-    asked = int(call.params.get("DurationSeconds") or DEFAULT)
+    if not call.params.get("DurationSeconds"):
+        return DEFAULT
+    asked = int(call.params["DurationSeconds"])
     if asked < SHORTEST:
         raise _invalid(str(asked), "durationSeconds", f"Member must have value greater than or equal to {SHORTEST}")
     if asked > int(role.max_session_duration or DEFAULT):

@@ -8,17 +8,20 @@ PRIVATE to the collection: it may change at any time.
 
 from __future__ import annotations
 
+import functools
 import os
 import random
 import re
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Callable
+from typing import TYPE_CHECKING, Any, Callable, TypeVar
 
 try:
     import boto3
     import botocore.config
+    import botocore.credentials
     import botocore.exceptions
+    import botocore.session
 
     MISSING: ImportError | None = None
 except ImportError as _error:
@@ -34,6 +37,8 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
 }
 """What each of our modules takes. Endpoint and keys come from where the SDK itself looks, its environment variables
 included."""
+
+Answer = TypeVar("Answer")
 
 PATIENCE = 10
 """Attempts of ours for a call that is throttled, each of up to ATTEMPTS by botocore: a third of all calls being refused
@@ -184,32 +189,37 @@ class Aws:
         held = self._session.get_credentials()
         if held is None:
             raise problem(botocore.exceptions.NoCredentialsError(), profile=self._profile)
-        frozen = held.get_frozen_credentials()
+        frozen = self._retried(held.get_frozen_credentials, "sts", "get_caller_identity")
         return {"access_key": frozen.access_key, "secret_key": frozen.secret_key, "session_token": frozen.token or ""}
 
     def client(self, service: str) -> Any:
         """A boto3 client, for what `call` cannot do: its errors are the SDK's own."""
         if service not in self._clients:
-            # What the person has set for the SDK counts; ours is meant for those who have not.
-            settings: dict[str, Any] = {"connect_timeout": 10, "read_timeout": 60, "max_pool_connections": 32}
-            if "AWS_RETRY_MODE" not in os.environ and "AWS_MAX_ATTEMPTS" not in os.environ:
-                settings["retries"] = {"mode": "standard", "total_max_attempts": ATTEMPTS}
-            config = botocore.config.Config(**settings)
             try:
-                self._clients[service] = self._session.client(
-                    service, region_name=self.region, endpoint_url=self.endpoint or None, config=config
-                )
+                self._clients[service] = self._session.client(service, **self._client_options())
             except (botocore.exceptions.BotoCoreError, ValueError) as error:
                 raise problem(error, service, profile=self._profile) from error
         return self._clients[service]
 
+    def _client_options(self) -> dict[str, Any]:
+        # What the person has set for the SDK counts; ours is meant for those who have not.
+        settings: dict[str, Any] = {"connect_timeout": 10, "read_timeout": 60, "max_pool_connections": 32}
+        if "AWS_RETRY_MODE" not in os.environ and "AWS_MAX_ATTEMPTS" not in os.environ:
+            settings["retries"] = {"mode": "standard", "total_max_attempts": ATTEMPTS}
+        config = botocore.config.Config(**settings)
+        return {"region_name": self.region, "endpoint_url": self.endpoint or None, "config": config}
+
     def call(self, service: str, operation: str, **params: Any) -> dict[str, Any]:
         """One call by its boto3 name, such as ("ec2", "describe_vpcs"). What fails in passing is tried again."""
-        client = self.client(service)
-        method = getattr(client, operation)
+        method = getattr(self.client(service), operation)
+        answer: dict[str, Any] = self._retried(functools.partial(method, **params), service, operation)
+        answer.pop("ResponseMetadata", None)
+        return answer
+
+    def _retried(self, request: Callable[[], Answer], service: str, operation: str) -> Answer:
         for attempt in range(PATIENCE):
             try:
-                answer: dict[str, Any] = method(**params)
+                return request()
             except botocore.exceptions.ClientError as error:
                 if attempt + 1 < PATIENCE and _passes(error):
                     self._wait(random.uniform(0, min(SLOWEST, 0.25 * 2**attempt)))
@@ -217,8 +227,6 @@ class Aws:
                 raise self._problem(error, service, operation) from error
             except botocore.exceptions.BotoCoreError as error:
                 raise self._problem(error, service, operation) from error
-            answer.pop("ResponseMetadata", None)
-            return answer
         raise AssertionError("unreachable")
 
     def pages(self, service: str, operation: str, key: str, **params: Any) -> list[Any]:
@@ -248,14 +256,28 @@ class Aws:
         return body
 
     def _in_role(self, role_arn: str) -> Any:
-        """A session of the role, assumed once for all services."""
-        given = self.call("sts", "assume_role", RoleArn=role_arn, RoleSessionName="deeplearning")["Credentials"]
-        self._clients.clear()
-        return boto3.Session(
-            given["AccessKeyId"], given["SecretAccessKey"], given["SessionToken"], region_name=self.region
+        """Return a session of the role. It replaces its credentials before they expire, so it outlives the hour that
+        AWS gives to one set of them; with credentials that cannot renew themselves, it lasts as long as those."""
+        source = self._session.get_credentials()
+        if source is None:
+            raise botocore.exceptions.NoCredentialsError()
+        fetcher = botocore.credentials.AssumeRoleCredentialFetcher(
+            client_creator=functools.partial(self._session.client, **self._client_options()),
+            source_credentials=source,
+            role_arn=role_arn,
+            extra_args={"RoleSessionName": "deeplearning"},
         )
+        session = botocore.session.Session()
+        # botocore has no public way to give a session refreshable credentials.
+        session._credentials = botocore.credentials.DeferredRefreshableCredentials(
+            fetcher.fetch_credentials, "assume-role"
+        )
+        return boto3.Session(botocore_session=session, region_name=self.region)
 
     def _problem(self, error: Exception, service: str, operation: str) -> AwsProblem:
+        # Any call may have to assume the role first.
+        if getattr(error, "operation_name", "") == "AssumeRole":
+            service, operation = "sts", "assume_role"
         name = self.client(service).meta.method_to_api_mapping.get(operation, operation)
         return problem(error, service, name, self._profile)
 

@@ -176,6 +176,15 @@ class Account:
             if call["writes"] and call["caller"].endswith("user/operator")
         ]
 
+    def role(self, name: str) -> str:
+        """The ARN of a new role that everybody in the account may assume, and that may do everything."""
+        iam = self.client("iam")
+        trust = {"Effect": "Allow", "Principal": {"AWS": "123456789012"}, "Action": "sts:AssumeRole"}
+        document = json.dumps({"Version": "2012-10-17", "Statement": [trust]})
+        made = iam.create_role(RoleName=name, AssumeRolePolicyDocument=document)["Role"]
+        iam.attach_role_policy(RoleName=name, PolicyArn="arn:aws:iam::aws:policy/AdministratorAccess")
+        return str(made["Arn"])
+
     def as_user(self, key: str, secret: str) -> Account:
         """The same account for somebody else: what is played there, is by them."""
         return replace(self, environment=self.environment | {"AWS_ACCESS_KEY_ID": key, "AWS_SECRET_ACCESS_KEY": secret})

@@ -45,9 +45,9 @@ class Groups:
             )
 
     def wait(
-        self, *wishes: Wish, policy: Policy = Policy.AT_LEAST, seconds: float = 60, since: float = 5
+        self, *wishes: Wish, policy: Policy = Policy.AT_LEAST, seconds: float = 60, since: float = 5, role_arn: str = ""
     ) -> dict[str, Any]:
-        api = AutoScaling(Aws("us-east-1", endpoint=self.account.endpoint))
+        api = AutoScaling(Aws("us-east-1", role_arn=role_arn, endpoint=self.account.endpoint))
         rules = Rules(policy, time.time() + seconds, settle=3)
         return Watch(api, wishes, rules, time.time() - since, self.said.append).run()
 
@@ -101,6 +101,19 @@ def test_too_few_leave_no_machine_running(groups: Groups, policy: Policy) -> Non
     assert groups.running() == 0
     assert "no machine is left running" in result["msg"]
     assert [groups.group(what)["DesiredCapacity"] for what in ("master", "workers")] == [0, 0]
+
+
+def test_a_session_that_ends_while_all_are_waited_for_leaves_no_machine_running(
+    groups: Groups, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A session lasts 2 s here, and the wait is over after 5."""
+    monkeypatch.setattr("localcloud.api.sts.DEFAULT", 2)
+    groups.account.cloud.faults.add("capacity", {"type": TYPE, "zone": ZONE}, value=4)
+    groups.make(groups.template(), master=1, workers=5)
+    workers = Wish("c-workers", 5, 5)
+    result = groups.wait(MASTER, workers, policy=Policy.ALL_OR_NOTHING, seconds=5, role_arn=groups.account.role("operator"))
+    assert (result["outcome"], groups.running()) == ("failed", 0)
+    assert "no machine is left running" in result["msg"]
 
 
 def test_machines_of_an_earlier_run_outlive_a_failure(groups: Groups) -> None:

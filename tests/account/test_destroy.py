@@ -133,11 +133,7 @@ def test_in_a_network_that_is_given_clusters_leave_alone_what_they_did_not_make(
 def in_a_role(account: Any) -> Any:
     """Somebody with one permission: to assume a role that may do everything."""
     iam = account.client("iam")
-    trust = {"Effect": "Allow", "Principal": {"AWS": "123456789012"}, "Action": "sts:AssumeRole"}
-    role = iam.create_role(
-        RoleName="worker", AssumeRolePolicyDocument=json.dumps({"Version": "2012-10-17", "Statement": [trust]})
-    )["Role"]["Arn"]
-    iam.attach_role_policy(RoleName="worker", PolicyArn="arn:aws:iam::aws:policy/AdministratorAccess")
+    role = account.role("worker")
     iam.create_user(UserName="guest")
     may = {"Effect": "Allow", "Action": "sts:AssumeRole", "Resource": role}
     iam.put_user_policy(

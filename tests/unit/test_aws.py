@@ -52,17 +52,50 @@ def test_what_has_no_pages_is_asked_once(aws: Account) -> None:
     assert aws.calls().count("ec2:DescribeAvailabilityZones") == 1
 
 
-def test_a_role_is_assumed_once(aws: Account) -> None:
+@pytest.fixture
+def role(aws: Account) -> str:
+    """The ARN of a role that may do everything."""
     trust = {"Effect": "Allow", "Principal": {"AWS": "123456789012"}, "Action": "sts:AssumeRole"}
     document = json.dumps({"Version": "2012-10-17", "Statement": [trust]})
-    role = aws.client("iam").create_role(RoleName="guest", AssumeRolePolicyDocument=document)["Role"]["Arn"]
+    arn = aws.client("iam").create_role(RoleName="guest", AssumeRolePolicyDocument=document)["Role"]["Arn"]
     aws.client("iam").attach_role_policy(RoleName="guest", PolicyArn="arn:aws:iam::aws:policy/AdministratorAccess")
+    return str(arn)
+
+
+def test_a_role_is_assumed_once(aws: Account, role: str) -> None:
     login = connected(role_arn=role)
     assert ":assumed-role/guest/deeplearning" in login.call("sts", "get_caller_identity")["Arn"]
     keys = login.keys()
     assert keys["access_key"].startswith("ASIA") and keys["secret_key"] and keys["session_token"]
     login.call("ec2", "describe_vpcs")
     assert aws.calls().count("sts:AssumeRole") == 1
+
+
+def test_a_session_of_a_role_is_replaced_when_it_ends(
+    aws: Account, role: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("localcloud.api.sts.DEFAULT", 60)
+    login = connected(role_arn=role)
+    login.call("ec2", "describe_vpcs")
+    first = login.keys()["access_key"]
+    aws.cloud.clock.advance(61)  # type: ignore[attr-defined]
+    login.call("ec2", "describe_vpcs")
+    assert login.keys()["access_key"] != first
+
+
+@pytest.mark.parametrize("ask", [lambda login: login.keys(), lambda login: login.call("ec2", "describe_vpcs")])
+def test_a_role_that_may_not_be_assumed_is_named_as_such(aws: Account, ask: Any) -> None:
+    with pytest.raises(AwsProblem, match="does not allow sts:AssumeRole") as caught:
+        ask(connected(role_arn="arn:aws:iam::123456789012:role/nobody"))
+    assert caught.value.action == "sts:AssumeRole"
+
+
+def test_throttling_of_a_role_session_breaks_nothing(aws: Account, role: str) -> None:
+    aws.cloud.faults.seed(1)
+    aws.cloud.faults.add("throttle", {"action": "sts:AssumeRole"}, 0.5)
+    for _ in range(5):
+        assert connected(role_arn=role).keys()["session_token"]
+        assert connected(role_arn=role).call("ec2", "describe_vpcs")["Vpcs"]
 
 
 def test_missing_credentials(aws: Account, monkeypatch: pytest.MonkeyPatch) -> None:
