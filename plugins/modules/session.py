@@ -10,6 +10,8 @@ short_description: Keys to work in a role for an hour
 version_added: 1.0.0
 description:
   - Assumes a role, and returns keys for modules that cannot do that by themselves, such as those of C(amazon.aws).
+  - The keys end after an hour and are not replaced, unlike those that the modules of this collection use with
+    O(role_arn).
   - What it returns is secret, so its task needs C(no_log).
 extends_documentation_fragment: [deeplearning.aws._aws]
 attributes:
