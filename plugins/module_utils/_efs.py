@@ -9,11 +9,13 @@ PRIVATE to the collection: it may change at any time.
 from __future__ import annotations
 
 import ipaddress
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.deeplearning.aws.plugins.module_utils._aws import AwsProblem
+from ansible_collections.deeplearning.aws.plugins.module_utils._launch import same
 from ansible_collections.deeplearning.aws.plugins.module_utils._names import CLUSTER_TAG, tag_list, tags_of
 from ansible_collections.deeplearning.aws.plugins.module_utils._waiting import until
 
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 NFS = 2049
 MOST_GROUPS = 5
 """that AWS lets a network interface have"""
+TLS_POLICY_ID = "deeplearning-require-tls"
+"""Marks the policies that this collection made: others are neither replaced nor removed."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,8 @@ class Wanted:
     clients: Sequence[str] = ()
     """security groups of those who will mount it"""
     may_extend: bool = True
+    require_tls: bool = False
+    """by a policy of the file system, unless it is somebody's own"""
 
 
 @dataclass(frozen=True)
@@ -142,6 +148,26 @@ def lets_in(rules: Iterable[Mapping[str, Any]], clients: Sequence[str], cidr: st
     return False
 
 
+def tls_policy(file_system_arn: str) -> dict[str, Any]:
+    """Return the policy that lets clients do what they may without one, provided that they use TLS."""
+    clients = {
+        "Principal": {"AWS": "*"},
+        "Action": [f"elasticfilesystem:Client{what}" for what in ("Mount", "RootAccess", "Write")],
+        "Resource": file_system_arn,
+    }
+    # A policy without this condition would count as public, and EFS refuses those.
+    by_mount_target = {"Bool": {"elasticfilesystem:AccessedViaMountTarget": "true"}}
+    without_tls = {"Bool": {"aws:SecureTransport": "false"}}
+    return {
+        "Version": "2012-10-17",
+        "Id": TLS_POLICY_ID,
+        "Statement": [
+            {"Sid": "AllowClients", "Effect": "Allow", **clients, "Condition": by_mount_target},
+            {"Sid": "DenyWithoutTls", "Effect": "Deny", **clients, "Condition": without_tls},
+        ],
+    }
+
+
 class FileSystem:
     """One file system and what was done about it. In check mode nothing is, and `after` says what would be."""
 
@@ -211,6 +237,9 @@ class FileSystem:
             self._create()
         elif not self._wanted.file_system_id:
             self._adjust(listed)
+        # Before there is a mount target, so that nobody can mount a new one without TLS.
+        if self._listed is not None and not self._wanted.file_system_id:
+            self._apply_policy(self._listed)
         if self._wanted.subnet_id and self._listed is not None:
             self._see_to_target(self._listed)
         elif self._wanted.subnet_id:
@@ -241,6 +270,7 @@ class FileSystem:
             "performance_mode": wanted.performance_mode,
             "throughput_mode": wanted.throughput_mode,
             "tags": tags,
+            "requires_tls": wanted.require_tls,
         }
         if self._check:
             return
@@ -286,6 +316,46 @@ class FileSystem:
             self.after["tags"] = {**have, **missing}
             if not self._check:
                 self._aws.call("efs", "tag_resource", ResourceId=file_system_id, Tags=tag_list(missing))
+
+    def _apply_policy(self, listed: Mapping[str, Any]) -> None:
+        """Put the policy that requires TLS on a file system of this cluster, or remove it, as the setting says."""
+        file_system_id, required = str(listed["FileSystemId"]), self._wanted.require_tls
+        if self.created and not required:
+            return
+        current = self._policy(file_system_id)
+        if current and current.get("Id") != TLS_POLICY_ID:
+            if required:
+                raise AwsProblem(
+                    f"File system {file_system_id} has a policy that this cluster did not make, so TLS cannot be "
+                    "required of its clients: require it in that policy and set cluster_efs_tls to false, or remove "
+                    f"the policy. Example: aws efs delete-file-system-policy --file-system-id {file_system_id}"
+                )
+            return
+        desired = tls_policy(str(listed["FileSystemArn"])) if required else {}
+        unchanged = same(desired, current) if required else not current
+        self.before["requires_tls"] = required if unchanged else not required
+        self.after["requires_tls"] = required
+        if unchanged:
+            return
+        self.changed = True
+        if self._check:
+            return
+        self._until_state(file_system_id)
+        if required:
+            policy = json.dumps(desired)
+            self._aws.call("efs", "put_file_system_policy", FileSystemId=file_system_id, Policy=policy)
+        else:
+            self._aws.call("efs", "delete_file_system_policy", FileSystemId=file_system_id)
+
+    def _policy(self, file_system_id: str) -> dict[str, Any]:
+        try:
+            answer = self._aws.call("efs", "describe_file_system_policy", FileSystemId=file_system_id)
+        except AwsProblem as problem:
+            if problem.code == "PolicyNotFound":
+                return {}
+            raise
+        policy: dict[str, Any] = json.loads(answer["Policy"])
+        return policy
 
     def _see_to_target(self, listed: Mapping[str, Any]) -> None:
         file_system_id = str(listed["FileSystemId"])

@@ -103,10 +103,10 @@ class Place:
     """the very file system of its line is mounted there, and not somebody else's"""
 
 
-def former(fstab: str, mounts: str, mark: str, path: str) -> list[Place]:
-    """The places other than `path` where lines that bear our mark mount something."""
+def former(fstab: str, mounts: str, mark: str, source: str, path: str) -> list[Place]:
+    """The places where lines that bear our mark mount anything but `source` at `path`."""
     lines = [line.split() for line in fstab.splitlines() if not line.lstrip().startswith("#")]
-    ours = [line for line in lines if len(line) > 3 and mark in line[3].split(",") and line[1] != path]
+    ours = [line for line in lines if len(line) > 3 and mark in line[3].split(",") and line[:2] != [source, path]]
     return [Place(line[1], _is_of(line[0], mounted_at(mounts, line[1]))) for line in ours]
 
 

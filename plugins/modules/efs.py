@@ -75,6 +75,14 @@ options:
       - Whether O(security_groups) may be added to a mount target that exists and does not let the O(clients) in.
     type: bool
     default: true
+  require_tls:
+    description:
+      - Whether the file system refuses clients that do not use TLS. A policy of the file system does this. It requires
+        nothing else, and is removed when this is false.
+      - A policy that this collection did not make is never changed; if there is one, O(require_tls=true) is refused.
+      - With O(file_system_id) no policy is read or changed.
+    type: bool
+    default: false
   keep:
     description: Whether the file system stays when O(state=absent).
     type: bool
@@ -203,6 +211,7 @@ def main() -> None:
             "security_groups": {"type": "list", "elements": "str", "default": []},
             "clients": {"type": "list", "elements": "str", "default": []},
             "extend_security_groups": {"type": "bool", "default": True},
+            "require_tls": {"type": "bool", "default": False},
             "keep": {"type": "bool", "default": True},
             "wait": {"type": "bool", "default": True},
             "wait_timeout": {"type": "int", "default": 600},
@@ -224,6 +233,7 @@ def main() -> None:
         security_groups=tuple(given["security_groups"]),
         clients=tuple(given["clients"]),
         may_extend=given["extend_security_groups"],
+        require_tls=given["require_tls"],
     )
     try:
         system = FileSystem(Aws.of(module), wanted, module.check_mode, given["wait_timeout"])

@@ -15,7 +15,8 @@ description:
     machine's zone, a security group may be in the way, or DNS of the VPC may not work.
   - Where the file system is mounted already, it must answer in that time as well. One that stands still would be waited
     for without end by whatever looks at it.
-  - It also tells where else the collection has mounted a file system before.
+  - It also tells where the collection has mounted another file system before, or the same one elsewhere or in another
+    way.
 author:
   - The deeplearning.aws contributors (@deeplearning-aws)
 options:
@@ -32,6 +33,11 @@ options:
   path:
     description: Where it is mounted, or is to be.
     type: path
+    required: true
+  source:
+    description:
+      - What is mounted there, as C(/etc/fstab) names it. With TLS it is named otherwise than without.
+    type: str
     required: true
   mark:
     description: The option by which lines of C(/etc/fstab) are known as those of the collection.
@@ -57,6 +63,7 @@ EXAMPLES = r"""
     name: fs-0123456789abcdef0.efs.us-east-1.amazonaws.com
     own_name: ip-10-0-0-4.ec2.internal
     path: /efs
+    source: fs-0123456789abcdef0.efs.us-east-1.amazonaws.com:/
     mark: x-deeplearning.efs
     node: deeplearning-worker2
 """
@@ -69,7 +76,7 @@ cause:
   sample: security_group
 former:
   description:
-    - The places other than C(path) where the collection has mounted a file system by C(/etc/fstab), and whether it is
+    - The places where the collection has mounted anything but O(source) at O(path) by C(/etc/fstab), and whether it is
       mounted there now.
   returned: success
   type: list
@@ -100,6 +107,7 @@ def main() -> None:
             "name": {"type": "str", "required": True},
             "own_name": {"type": "str", "default": ""},
             "path": {"type": "path", "required": True},
+            "source": {"type": "str", "required": True},
             "mark": {"type": "str", "required": True},
             "node": {"type": "str", "required": True},
             "timeout": {"type": "int", "default": 120},
@@ -117,7 +125,7 @@ def main() -> None:
             found = stalled(name, path, max(1.0, deadline - time.monotonic()))
         if found is None:
             fstab = FSTAB.read_text() if FSTAB.exists() else ""
-            places = former(fstab, mounts, given["mark"], path)
+            places = former(fstab, mounts, given["mark"], given["source"], path)
             module.exit_json(changed=False, former=[asdict(place) for place in places])
         if time.monotonic() >= deadline:
             module.fail_json(msg=f"{given['node']}, after {given['timeout']} s: {found.words}", cause=found.cause)

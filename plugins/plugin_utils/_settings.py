@@ -309,6 +309,15 @@ SECTIONS: Sequence[tuple[str, str, Sequence[Setting]]] = (
             ),
             Setting("efs_mount", v.mount_point, "/efs", "/efs", "Where it is mounted."),
             Setting(
+                "efs_tls",
+                v.boolean,
+                False,
+                True,
+                "Whether nodes mount it with TLS, which needs amazon-efs-utils: Amazon Linux has a package of it, other "
+                "images must contain it. A file system that the cluster made then refuses clients without TLS; one "
+                "given with efs_id keeps the policy that it has.",
+            ),
+            Setting(
                 "keep_efs",
                 v.boolean,
                 True,

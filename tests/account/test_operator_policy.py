@@ -114,6 +114,7 @@ def person(account: Any) -> Any:
         cluster_worker_min=1,
         cluster_zones=[ZONE],
         cluster_spot=True,
+        cluster_efs_tls=True,
         provision_settle_seconds=1,
         destroy_stuck_seconds=5,
     )
@@ -143,6 +144,7 @@ def test_all_playbooks_run_with_it_and_need_all_of_it(account: Any, person: Any)
     shortage.value = 1
     person.settings.update(
         cluster_spot=False,
+        cluster_efs_tls=False,
         cluster_capacity_policy="all_or_nothing",
         cluster_worker_min=3,
         cluster_image=BASE.id,
@@ -368,6 +370,8 @@ REFUSED: list[tuple[str, str, dict[str, Any]]] = [
     ),
     ("autoscaling", "update_auto_scaling_group", {"AutoScalingGroupName": "blue-workers", "MaxSize": 9}),
     ("efs", "create_mount_target", {"FileSystemId": "{system}", "SubnetId": "{subnet}"}),
+    ("efs", "put_file_system_policy", {"FileSystemId": "{system}", "Policy": "{{}}"}),
+    ("efs", "delete_file_system_policy", {"FileSystemId": "{system}"}),
     ("iam", "put_role_policy", {"RoleName": "{role}", "PolicyName": "p", "PolicyDocument": "{{}}"}),
     ("s3", "put_object", {"Bucket": "{bucket}", "Key": "report", "Body": b""}),
     ("s3", "get_object", {"Bucket": "{bucket}", "Key": "report"}),

@@ -427,6 +427,7 @@ def test_a_file_system_that_cannot_be_reached_is_explained(cluster: Cluster) -> 
         "name": f"{file_system['FileSystemId']}.efs.us-east-1.amazonaws.com",
         "own_name": cluster.says(MASTER, "hostname -f"),
         "path": "/efs",
+        "source": f"{file_system['FileSystemId']}.efs.us-east-1.amazonaws.com:/",
         "mark": "none",
         "node": MASTER,
         "timeout": 2,

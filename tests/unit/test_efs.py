@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -74,6 +75,14 @@ class Place:
 
     def targets(self, file_system_id: str) -> list[Any]:
         return list(self.efs.describe_mount_targets(FileSystemId=file_system_id)["MountTargets"])
+
+    def policy(self, file_system_id: str) -> dict[str, Any] | None:
+        try:
+            answer = self.efs.describe_file_system_policy(FileSystemId=file_system_id)
+        except self.efs.exceptions.PolicyNotFound:
+            return None
+        policy: dict[str, Any] = json.loads(answer["Policy"])
+        return policy
 
     def groups_of(self, target_id: str) -> set[str]:
         return set(self.efs.describe_mount_target_security_groups(MountTargetId=target_id)["SecurityGroups"])
@@ -218,6 +227,85 @@ def test_in_check_mode_the_subnet_may_be_yet_to_come(run: Run, place: Place) -> 
     )
     planned = run(**place.wanted(subnet_id="subnet-00000000000000000"), check=True)
     assert planned["changed"] and planned["diff"]["after"]["mount_target"]
+
+
+CLIENTS = [f"elasticfilesystem:Client{what}" for what in ("Mount", "RootAccess", "Write")]
+THEIRS = {
+    "Version": "2012-10-17",
+    "Statement": [{"Effect": "Allow", "Principal": {"AWS": "*"}, "Action": "elasticfilesystem:*", "Resource": "*"}],
+}
+
+
+def writes(aws: Any) -> list[str]:
+    return [record["operation"] for record in aws.cloud.calls.since() if record["writes"]]
+
+
+def test_tls_is_required_from_before_it_can_be_mounted(aws: Any, run: Run, place: Place) -> None:
+    planned = run(**place.wanted(require_tls=True), check=True)
+    assert planned["diff"]["after"]["requires_tls"] and not place.systems()
+    system = run(**place.wanted(require_tls=True))["file_system"]["id"]
+    assert writes(aws)[-3:] == ["CreateFileSystem", "PutFileSystemPolicy", "CreateMountTarget"]
+    policy = place.policy(system)
+    assert policy
+    allow, deny = policy["Statement"]
+    arn = place.systems()[0]["FileSystemArn"]
+    for statement in (allow, deny):
+        assert (statement["Principal"], statement["Action"], statement["Resource"]) == ({"AWS": "*"}, CLIENTS, arn)
+    # Whoever reaches a mount target may do what an NFS client may without a policy; no condition names an identity.
+    assert (allow["Effect"], allow["Condition"]) == (
+        "Allow",
+        {"Bool": {"elasticfilesystem:AccessedViaMountTarget": "true"}},
+    )
+    assert (deny["Effect"], deny["Condition"]) == ("Deny", {"Bool": {"aws:SecureTransport": "false"}})
+
+
+def test_tls_is_required_exactly_as_long_as_that_is_set(aws: Any, run: Run, place: Place) -> None:
+    system = run(**place.wanted())["file_system"]["id"]
+    for required in (True, False):
+        before = writes(aws)
+        planned = run(**place.wanted(require_tls=required), check=True)
+        assert planned["changed"] and writes(aws) == before
+        assert (planned["diff"]["before"]["requires_tls"], planned["diff"]["after"]["requires_tls"]) == (
+            not required,
+            required,
+        )
+        assert run(**place.wanted(require_tls=required))["changed"]
+        assert bool(place.policy(system)) == required
+        before = writes(aws)
+        for check in (False, True):
+            assert not run(**place.wanted(require_tls=required), check=check)["changed"]
+        assert writes(aws) == before
+
+
+def test_a_changed_policy_of_ours_is_repaired_and_removed(run: Run, place: Place) -> None:
+    system = run(**place.wanted(require_tls=True))["file_system"]["id"]
+    ours = place.policy(system)
+    assert ours
+    for required in (True, False):
+        weaker = json.dumps({**ours, "Statement": ours["Statement"][:1]})
+        place.efs.put_file_system_policy(FileSystemId=system, Policy=weaker)
+        assert run(**place.wanted(require_tls=required))["changed"]
+        assert place.policy(system) == (ours if required else None)
+
+
+def test_a_policy_of_somebody_else_is_neither_replaced_nor_removed(run: Run, place: Place) -> None:
+    system = run(**place.wanted())["file_system"]["id"]
+    place.efs.put_file_system_policy(FileSystemId=system, Policy=json.dumps(THEIRS))
+    refused = run(**place.wanted(require_tls=True))
+    assert refused["failed"] and f"{system} has a policy that this cluster did not make" in refused["msg"]
+    assert not run(**place.wanted())["changed"]
+    assert place.policy(system) == THEIRS
+
+
+@pytest.mark.parametrize("required", [True, False])
+def test_a_given_file_system_keeps_its_policy(run: Run, place: Place, required: bool) -> None:
+    system, _ = place.foreign(subnet=1)
+    run(**place.wanted(file_system_id=system, require_tls=required))
+    assert place.policy(system) is None
+    # Even one that this cluster made, and required TLS of, before it was given by its id.
+    own = run(**place.wanted(require_tls=True))["file_system"]["id"]
+    run(**place.wanted(file_system_id=own, require_tls=required))
+    assert place.policy(own)
 
 
 def test_info_lists_with_mount_targets_and_waits(run: Run, place: Place) -> None:

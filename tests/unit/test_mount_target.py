@@ -99,4 +99,19 @@ fs-1:/ /shared nfs4 hard,_netdev,mark 0 0
     ],
 )
 def test_the_role_knows_what_it_has_mounted_elsewhere_by_its_mark(mounts: str, places: list[Place]) -> None:
-    assert former(FSTAB, mounts, "mark", "/shared") == places
+    assert former(FSTAB, mounts, "mark", "fs-1:/", "/shared") == places
+
+
+@pytest.mark.parametrize(
+    ("source", "mounted"),
+    [
+        ("fs-1.efs.us-east-1.amazonaws.com:/", "fs-1.efs.us-east-1.amazonaws.com:/"),
+        # as the kernel shows what mount.efs mounts with TLS
+        ("fs-1:/", "127.0.0.1:/"),
+    ],
+)
+def test_what_is_mounted_in_the_other_way_at_the_same_place_is_former(source: str, mounted: str) -> None:
+    fstab, mounts = f"{source} /efs any hard,_netdev,mark 0 0", f"{mounted} /efs nfs4 rw 0 0"
+    other = {"fs-1:/": "fs-1.efs.us-east-1.amazonaws.com:/"}.get(source, "fs-1:/")
+    assert former(fstab, mounts, "mark", source, "/efs") == []
+    assert former(fstab, mounts, "mark", other, "/efs") == [Place("/efs", True)]

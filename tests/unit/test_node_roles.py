@@ -42,16 +42,42 @@ def test_keysign_runs_as_root_where_it_has_no_group_for_that(family: str, modes:
 
 
 @pytest.mark.parametrize(
-    ("family", "tls", "package"),
+    ("family", "distribution", "tls", "package"),
     [
-        ("Debian", False, "nfs-common"),
-        ("RedHat", False, "nfs-utils"),
-        ("Debian", True, ""),
-        ("RedHat", True, "amazon-efs-utils"),
+        ("Debian", "Ubuntu", False, "nfs-common"),
+        ("RedHat", "Amazon", False, "nfs-utils"),
+        ("Debian", "Ubuntu", True, ""),
+        ("RedHat", "Rocky", True, ""),
+        ("RedHat", "Amazon", True, "amazon-efs-utils"),
     ],
 )
-def test_what_mounts_is_installed_from_its_package(family: str, tls: bool, package: str) -> None:
-    assert value("efs_mount", "__efs_mount_package", family, efs_mount_tls=tls) == package
+def test_what_mounts_is_installed_from_its_package(family: str, distribution: str, tls: bool, package: str) -> None:
+    facts = {"os_family": family, "distribution": distribution}
+    assert value("efs_mount", "__efs_mount_package", family, ansible_facts=facts, efs_mount_tls=tls) == package
+
+
+@pytest.mark.parametrize(("distribution", "refused"), [("Ubuntu", True), ("Amazon", False)])
+def test_tls_is_refused_in_one_sentence_where_nothing_can_mount_with_it(distribution: str, refused: bool) -> None:
+    facts = {"os_family": "Debian", "distribution": distribution}
+    loader = DataLoader()
+    refusal = loader.load_from_file(str(ROLES / "efs_mount/tasks/program.yml"), trusted_as_template=True)[0]
+    given = {"ansible_facts": facts, "efs_mount_tls": True, "inventory_hostname": "deeplearning-worker2"}
+    assert value("efs_mount", refusal["when"], "Debian", **given) == refused
+    message = Templar(loader, given | {"__efs_mount_wanted": {"program": "/sbin/mount.efs"}}).template(
+        refusal["ansible.builtin.fail"]["msg"]
+    )
+    assert message.startswith(
+        f"deeplearning-worker2: /sbin/mount.efs is missing and {distribution} has no package of it: boot an image that "
+        "contains amazon-efs-utils"
+    )
+
+
+@pytest.mark.parametrize(("given", "tls"), [({}, False), ({"node_store": {"efs_tls": True}}, True)])
+def test_nodes_mount_with_tls_if_the_settings_say_so(given: dict[str, Any], tls: bool) -> None:
+    loader = DataLoader()
+    (play,) = loader.load_from_file(str(ROLES.parent / "playbooks/node.yml"), trusted_as_template=True)
+    (task,) = [one for one in play["tasks"] if one["name"] == "Mount the shared file system"]
+    assert Templar(loader, given).template(task["vars"]["efs_mount_tls"]) is tls
 
 
 def test_with_tls_the_file_system_is_mounted_by_its_id() -> None:
