@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from moto.backends import get_backend
 from moto.s3.models import FakeDeleteMarker
 
 from localcloud import iam
 from localcloud.api import ec2_records, efs
 from localcloud.api.iam_history import boundary_in_effect, policies_in_effect, trust_policy
 from localcloud.api.registry import Call
-from localcloud.api.world import Account
+from localcloud.api.world import Account, bucket_named
 from localcloud.cloud import arn
+from localcloud.errors import AwsError
 from localcloud.iam.authorize import TRUST_ACTIONS
 from localcloud.iam.patterns import Value
 from localcloud.iam.policy import Kind
@@ -68,6 +68,7 @@ def enforce(call: Call, needs: Needs, source: str) -> None:
         needs = Needs(needs.action, needs.resource, tuple(need for need in needs.each if need.action in _TRUSTED))
     if not needs.known:
         raise iam.unknown(call.service, call.operation)
+    _check_bucket_owner(call)
     if not needs.each:
         return
     boundary = boundary_in_effect(call.cloud, call.caller)
@@ -80,6 +81,17 @@ def enforce(call: Call, needs: Needs, source: str) -> None:
     )
     if refused:
         raise iam.denied(call.service, refused[0], call.caller.arn)
+
+
+def _check_bucket_owner(call: Call) -> None:
+    """Refuse a call that expects its bucket to belong to another account.
+
+    https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucket-owner-condition.html
+    """
+    expected = call.params.get("ExpectedBucketOwner") if call.service == "s3" else None
+    bucket = bucket_named(str(call.params.get("Bucket"))) if expected else None
+    if bucket and bucket.account_id != expected:
+        raise AwsError("AccessDenied", "Access Denied", 403)
 
 
 # What the table cannot know -------------------------------------------------------------------------------------------
@@ -102,10 +114,10 @@ def _to_be_told_that_it_is_not_there(call: Call) -> list[iam.Need]:
     """
     if call.service != "s3" or call.operation not in _READS_OBJECT:
         return []
-    bucket = get_backend("s3")[ACCOUNT]["aws"].buckets.get(str(call.params.get("Bucket")))
+    bucket = bucket_named(str(call.params.get("Bucket")))
     if bucket is None or not isinstance(bucket.keys.get(str(call.params.get("Key"))), FakeDeleteMarker | None):
         return []
-    context: dict[str, Value] = {"aws:RequestedRegion": call.region, "aws:ResourceAccount": ACCOUNT}
+    context: dict[str, Value] = {"aws:RequestedRegion": call.region, "aws:ResourceAccount": bucket.account_id}
     return [iam.Need("s3:ListBucket", f"arn:aws:s3:::{bucket.name}", context, "the object does not exist")]
 
 
@@ -201,7 +213,7 @@ def _resource_policies(call: Call, needs: Iterable[iam.Need]) -> Iterable[tuple[
         kind: Kind = "resource"
         document: str | None = None
         if service == "s3":
-            bucket = get_backend("s3")[ACCOUNT]["aws"].buckets.get(about.rpartition(":")[2])
+            bucket = bucket_named(about.rpartition(":")[2])
             document = bucket.policy.decode() if bucket and bucket.policy else None
         elif service == "elasticfilesystem":
             document = efs.file_system_policy(call.cloud, about)

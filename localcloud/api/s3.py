@@ -15,6 +15,7 @@ from moto.s3.models import FakeBucket
 
 from localcloud.api.iam_documents import check_document, is_public
 from localcloud.api.registry import Call, Result, answers
+from localcloud.api.world import bucket_named
 from localcloud.errors import AwsError
 from localcloud.settings import ACCOUNT
 
@@ -66,6 +67,12 @@ def _set_defaults(call: Call, name: str) -> None:
         ("PutBucketOwnershipControls", "OwnershipControls", ownership),
     ):
         call.cloud.moto("s3", operation, call.region, {"Bucket": name, member: value})
+
+
+@answers("s3", "ListBuckets")
+def list_buckets(call: Call) -> Result:
+    answer = call.moto()
+    return answer | {"Buckets": [one for one in answer["Buckets"] if bucket_named(one["Name"]).account_id == ACCOUNT]}
 
 
 @answers("s3", "PutBucketPolicy")

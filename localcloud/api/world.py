@@ -57,6 +57,8 @@ class Account:
         elif service == "iam" and kind == "role":
             role = _by_arn(iam_backend().roles, arn)
             known = {"iam:PermissionsBoundary": role.permissions_boundary_arn} if role else {}
+        elif service == "s3" and (bucket := bucket_named(kind)):
+            known = {"aws:ResourceAccount": bucket.account_id}
         return {key: text_of(value) for key, value in known.items() if value not in (None, "")}
 
     def launch_template(self, name_or_id: str, version: str, region: str) -> Mapping[str, Any] | None:
@@ -74,6 +76,11 @@ class Account:
 
     def has_service_linked_role(self, service: str) -> bool:
         return has_service_linked_role(self._cloud, service)
+
+
+def bucket_named(name: str) -> Any:
+    """moto's record of a bucket, whose account_id is its owner; None if there is no such bucket."""
+    return get_backend("s3")[ACCOUNT]["aws"].buckets.get(name)
 
 
 def _parts(arn: str) -> tuple[str, str, str]:

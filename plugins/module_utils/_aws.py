@@ -184,6 +184,11 @@ class Aws:
         found = [self._session.get_available_regions("ec2", partition_name=name) for name in partitions]
         return sorted(region for regions in found for region in regions)
 
+    @property
+    def partition(self) -> str:
+        """What ARNs in this region begin with, after `arn:`."""
+        return str(self._session.get_partition_for_region(self.region))
+
     def keys(self) -> dict[str, str]:
         """Those that calls are signed with, as the modules of amazon.aws take them."""
         held = self._session.get_credentials()

@@ -291,8 +291,11 @@ class Reader:
         except AwsProblem as problem:
             if problem.code in ("404", "NoSuchBucket", "NotFound"):
                 return []
+            # It may belong to another account, which has taken the name.
+            if problem.denied and name not in _own_buckets(self._aws):
+                return []
             raise
-        return [Thing("bucket", name, name)]
+        return [Thing("bucket", name, name, facts={"account": self.names.account})]
 
 
 def tagged_resources(aws: Aws, cluster: str) -> dict[str, list[str]]:
@@ -329,10 +332,14 @@ def _clusters_by_name(aws: Aws) -> list[str]:
     profiles = [
         str(one["InstanceProfileName"]) for one in aws.pages("iam", "list_instance_profiles", "InstanceProfiles")
     ]
-    buckets = [str(one["Name"]) for one in aws.pages("s3", "list_buckets", "Buckets")]
+    buckets = _own_buckets(aws)
     found = [name[: -len(end)] for name in (*roles, *profiles) for end in endings if name.endswith(end)]
     end = f"-{account}-{aws.region}"
     return [name for name in [*found, *(one[: -len(end)] for one in buckets if one.endswith(end))] if name]
+
+
+def _own_buckets(aws: Aws) -> list[str]:
+    return [str(one["Name"]) for one in aws.pages("s3", "list_buckets", "Buckets")]
 
 
 # From what AWS lists to things

@@ -9,12 +9,17 @@ module: bucket
 short_description: A bucket of a cluster's own
 version_added: 1.0.0
 description:
-  - Keeps a bucket that is encrypted at rest, with all public access blocked and without access lists.
+  - Keeps a bucket that is encrypted at rest, with all public access blocked and without access lists, and that refuses
+    requests without TLS.
   - There is this module because M(amazon.aws.s3_bucket) knows no check mode, and asks for a dozen things that are
     nobody's concern here.
 options:
   name:
     description: Its name.
+    type: str
+    required: true
+  account:
+    description: The account that it has to belong to. A bucket of another account is refused.
     type: str
     required: true
   tags:
@@ -36,6 +41,7 @@ EXAMPLES = r"""
   deeplearning.aws.bucket:
     region: us-east-1
     name: deeplearning-123456789012-us-east-1
+    account: "123456789012"
     tags: {"deeplearning:cluster": deeplearning}
 """
 
@@ -51,13 +57,14 @@ def main() -> None:
         argument_spec={
             **ARGUMENTS,
             "name": {"type": "str", "required": True},
+            "account": {"type": "str", "required": True},
             "tags": {"type": "dict", "default": {}},
         },
         supports_check_mode=True,
     )
     given = module.params
     try:
-        bucket = Bucket(Aws.of(module), given["name"], module.check_mode)
+        bucket = Bucket(Aws.of(module), given["name"], given["account"], module.check_mode)
         bucket.present({key: str(value) for key, value in given["tags"].items()})
     except AwsProblem as problem:
         module.fail_json(msg=str(problem))

@@ -245,20 +245,21 @@ class Deleting:
         self._aws.call("iam", "delete_role", RoleName=thing.id)
 
     def _bucket(self, thing: Thing) -> None:
+        bucket = {"Bucket": thing.id, "ExpectedBucketOwner": thing.facts["account"]}
         while True:
-            page = self._aws.call("s3", "list_object_versions", Bucket=thing.id)
+            page = self._aws.call("s3", "list_object_versions", **bucket)
             found = [*(page.get("Versions") or ()), *(page.get("DeleteMarkers") or ())]
             if not found:
                 break
             objects = [{"Key": one["Key"], "VersionId": one["VersionId"]} for one in found]
-            answer = self._aws.call("s3", "delete_objects", Bucket=thing.id, Delete={"Objects": objects, "Quiet": True})
+            answer = self._aws.call("s3", "delete_objects", **bucket, Delete={"Objects": objects, "Quiet": True})
             for refused in answer.get("Errors") or ():
                 raise AwsProblem(
                     f"s3:DeleteObject failed for {refused.get('Key')}: {refused.get('Message')}",
                     str(refused.get("Code", "")),
                     "s3:DeleteObject",
                 )
-        self._aws.call("s3", "delete_bucket", Bucket=thing.id)
+        self._aws.call("s3", "delete_bucket", **bucket)
 
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 5.0

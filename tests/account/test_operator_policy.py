@@ -373,6 +373,7 @@ REFUSED: list[tuple[str, str, dict[str, Any]]] = [
     ("efs", "put_file_system_policy", {"FileSystemId": "{system}", "Policy": "{{}}"}),
     ("efs", "delete_file_system_policy", {"FileSystemId": "{system}"}),
     ("iam", "put_role_policy", {"RoleName": "{role}", "PolicyName": "p", "PolicyDocument": "{{}}"}),
+    ("s3", "put_bucket_policy", {"Bucket": "{bucket}", "Policy": "{{}}"}),
     ("s3", "put_object", {"Bucket": "{bucket}", "Key": "report", "Body": b""}),
     ("s3", "get_object", {"Bucket": "{bucket}", "Key": "report"}),
     # It does not become one's own by a tag.

@@ -13,6 +13,7 @@ import pytest
 
 from localcloud.api import sts
 from localcloud.api.images import API_ONLY, BASE
+from localcloud.api.world import bucket_named
 from tests.account.kit import CLOUD_HALF, account_in
 
 HERE = "198.51.100.1/32"
@@ -421,3 +422,15 @@ def test_it_outlives_the_sessions_of_its_role(account: Any, monkeypatch: pytest.
     seen = Seen(account, region="us-east-1")
     assert {one["Placement"]["AvailabilityZone"] for one in seen.instances()} == {"us-east-1b"}
     assert len(seen.instances()) == 3
+
+
+def test_a_bucket_that_another_account_has_under_its_name_ends_it_before_any_machine_starts(account: Any) -> None:
+    """Names of buckets can be foreseen, and the other account may let everybody in."""
+    account.wants("red")
+    seen = Seen(account, region="us-east-1")
+    seen.s3.create_bucket(Bucket=seen.bucket())
+    bucket_named(seen.bucket()).account_id = "210987654321"
+    ran = account.play(CLOUD_HALF)
+    assert ran.code == 2
+    assert f"The bucket {seen.bucket()} is somebody else's" in " ".join(ran.output.split())
+    assert not seen.instances() and not seen.listed("describe_launch_templates", "LaunchTemplates")

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.deeplearning.aws.plugins.module_utils._aws import Aws
 from ansible_collections.deeplearning.aws.plugins.module_utils._bucket import ASPECTS
 from botocore.exceptions import ClientError
+
+from localcloud.api.world import bucket_named
 
 sys.path.insert(0, str(Path(__file__).parent))
 from modules import run_module  # noqa: E402
 
 Run = Callable[..., dict[str, Any]]
-NAME = "c-123456789012-us-east-1"
+ACCOUNT = "123456789012"
+NAME = f"c-{ACCOUNT}-us-east-1"
 TAGS = {"deeplearning:cluster": "c"}
 
 
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    return lambda **given: run_module(capsys, "bucket", **{"name": NAME, "tags": TAGS} | given)
+    return lambda **given: run_module(capsys, "bucket", **{"name": NAME, "account": ACCOUNT, "tags": TAGS} | given)
 
 
 @pytest.fixture
@@ -40,6 +45,10 @@ def check_it(s3: Any, name: str = NAME) -> None:
     assert len(blocked) == 4 and all(blocked.values())
     (rule,) = s3.get_bucket_ownership_controls(Bucket=name)["OwnershipControls"]["Rules"]
     assert rule["ObjectOwnership"] == "BucketOwnerEnforced"
+    statement = json.loads(s3.get_bucket_policy(Bucket=name)["Policy"])["Statement"][-1]
+    assert (statement["Effect"], statement["Principal"], statement["Action"]) == ("Deny", "*", "s3:*")
+    assert statement["Resource"] == [f"arn:aws:s3:::{name}", f"arn:aws:s3:::{name}/*"]
+    assert statement["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
 
 
 def test_check_do_and_again(aws: Any, run: Run, s3: Any) -> None:
@@ -84,6 +93,40 @@ def test_a_name_that_somebody_else_has_is_refused_in_a_sentence(aws: Any, run: R
     aws.cloud.faults.add("error", {"action": "s3:HeadBucket"}, value=error)
     refused = run()
     assert refused["failed"] and "is somebody else's" in refused["msg"] and not writes(aws)
+
+
+def test_a_bucket_of_another_account_that_lets_us_in_is_refused_and_left_alone(aws: Any, run: Run, s3: Any) -> None:
+    s3.create_bucket(Bucket=NAME)
+    bucket_named(NAME).account_id = "210987654321"
+    before = writes(aws)
+    refused = run()
+    assert refused["failed"] and f"The bucket {NAME} is somebody else's" in refused["msg"]
+    assert writes(aws) == before
+
+
+def test_each_call_but_the_creating_one_names_the_owner(aws: Any, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, str]] = []
+    call = Aws.call
+
+    def noted(self: Aws, service: str, operation: str, **params: Any) -> Any:
+        asked.append((operation, params.get("ExpectedBucketOwner", "")))
+        return call(self, service, operation, **params)
+
+    monkeypatch.setattr(Aws, "call", noted)
+    assert run()["changed"]
+    assert {operation for operation, owner in asked if owner != ACCOUNT} == {"create_bucket"}
+
+
+def test_further_statements_of_its_policy_stay(run: Run, s3: Any) -> None:
+    run()
+    ours = json.loads(s3.get_bucket_policy(Bucket=NAME)["Policy"])["Statement"]
+    theirs = {"Effect": "Deny", "Principal": "*", "Action": "s3:PutObjectAcl", "Resource": f"arn:aws:s3:::{NAME}/*"}
+    for statements in ([theirs], theirs, [{**ours[0], "Resource": f"arn:aws:s3:::{NAME}/x"}, theirs]):
+        policy = json.dumps({"Version": "2012-10-17", "Statement": statements})
+        s3.put_bucket_policy(Bucket=NAME, Policy=policy)
+        assert run(check=True)["changed"] and run()["changed"]
+        assert json.loads(s3.get_bucket_policy(Bucket=NAME)["Policy"])["Statement"] == [theirs, *ours]
+        assert not run()["changed"]
 
 
 def test_each_aspect_is_called_as_s3_calls_it(s3: Any) -> None:

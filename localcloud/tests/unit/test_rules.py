@@ -13,6 +13,7 @@ from localcloud.api.auth import Caller, Session, service_caller
 from localcloud.api.iam_history import backend
 from localcloud.api.images import API_ONLY
 from localcloud.api.registry import Call
+from localcloud.api.world import bucket_named
 from localcloud.clock import ManualClock
 from localcloud.cloud import Cloud
 from localcloud.errors import AwsError
@@ -281,6 +282,23 @@ def test_an_instance_writes_its_own_prefix_and_no_others(aws: Aws) -> None:
     aws("s3", other).put_object(Bucket="bucket-1", Key=f"members/{role_id}:{two}/report.json", Body=b"{}")
     assert [call["result"] for call in aws.calls("PutObject")] == ["ok", *["AccessDenied"] * 3, "ok"]
     assert aws.calls("PutObject")[0]["resource"] == f"{BUCKET}/members/{role_id}:{one}/report.json"
+
+
+@pytest.mark.parametrize("owner", ["123456789012", "210987654321"])
+def test_the_owner_of_a_bucket_can_be_named_in_a_call_and_in_a_policy(aws: Aws, owner: str) -> None:
+    aws("s3").create_bucket(Bucket="bucket-1")
+    bucket_named("bucket-1").account_id = owner
+    mine = when("StringEquals", "aws:ResourceAccount", "123456789012")
+    asking = (
+        (aws("s3", aws.role("worker", allow("s3:PutObject", f"{BUCKET}/*", **mine))), {}),
+        (aws("s3"), {"ExpectedBucketOwner": "123456789012"}),
+    )
+    for client, expected in asking:
+        if owner == "123456789012":
+            client.put_object(Bucket="bucket-1", Key="key", Body=b"", **expected)
+        else:
+            with refused("AccessDenied"):
+                client.put_object(Bucket="bucket-1", Key="key", Body=b"", **expected)
 
 
 def test_an_instance_can_be_bound_to_itself(aws: Aws) -> None:
