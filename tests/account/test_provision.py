@@ -211,6 +211,8 @@ def check_identity(seen: Seen) -> None:
         document = seen.iam.get_role_policy(RoleName=name, PolicyName=policy)["PolicyDocument"]
         said = {one["Sid"]: one for one in document["Statement"]}
         assert said["ReportItself"]["Resource"] == bucket + "/members/${aws:userid}/*"
+        for statement in ("ReadTheClustersBucket", "ListTheClustersBucket", "ReportItself"):
+            assert said[statement]["Condition"] == {"StringEquals": {"aws:ResourceAccount": "123456789012"}}
         assert said["ReadFurtherData"]["Resource"] == ["arn:aws:s3:::datasets/imagenet/*"]
         assert said["ListFurtherBuckets"]["Condition"] == {"StringLike": {"s3:prefix": ["imagenet*"]}}
         assert "WriteFurtherData" not in said
