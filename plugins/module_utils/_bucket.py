@@ -78,8 +78,8 @@ class Bucket:
         if not self._exists():
             self._create()
             if self._check:
-                self.after = {aspect.name: dict(aspect.wanted) for aspect in ASPECTS} | {"tags": dict(tags)}
-                self.after["policy"] = [self._tls_statement()]
+                self.after = {aspect.name: dict(aspect.wanted) for aspect in ASPECTS}
+                self.after |= {"policy": [self._tls_statement()], "tags": dict(tags)}
                 return
         for aspect in ASPECTS:
             self._see_to(aspect)

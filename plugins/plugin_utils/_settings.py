@@ -313,9 +313,9 @@ SECTIONS: Sequence[tuple[str, str, Sequence[Setting]]] = (
                 v.boolean,
                 False,
                 True,
-                "Whether nodes mount it with TLS, which needs amazon-efs-utils: Amazon Linux has a package of it, other "
+                "Whether nodes mount it with TLS. This needs amazon-efs-utils: Amazon Linux has a package of it, other "
                 "images must contain it. A file system that the cluster made then refuses clients without TLS; one "
-                "given with efs_id keeps the policy that it has.",
+                "given with efs_id keeps the policy that it has. Mounting with TLS was never tried on AWS.",
             ),
             Setting(
                 "keep_efs",

@@ -111,7 +111,9 @@ def test_a_session_that_ends_while_all_are_waited_for_leaves_no_machine_running(
     groups.account.cloud.faults.add("capacity", {"type": TYPE, "zone": ZONE}, value=4)
     groups.make(groups.template(), master=1, workers=5)
     workers = Wish("c-workers", 5, 5)
-    result = groups.wait(MASTER, workers, policy=Policy.ALL_OR_NOTHING, seconds=5, role_arn=groups.account.role("operator"))
+    result = groups.wait(
+        MASTER, workers, policy=Policy.ALL_OR_NOTHING, seconds=5, role_arn=groups.account.role("operator")
+    )
     assert (result["outcome"], groups.running()) == ("failed", 0)
     assert "no machine is left running" in result["msg"]
 
