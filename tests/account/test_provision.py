@@ -11,9 +11,7 @@ from typing import Any
 
 import pytest
 
-from localcloud.api import sts
 from localcloud.api.images import API_ONLY, BASE
-from localcloud.api.world import bucket_named
 from tests.account.kit import CLOUD_HALF, account_in
 
 HERE = "198.51.100.1/32"
@@ -394,45 +392,3 @@ def test_it_follows_its_settings_and_goes_without_a_trace(red: Made) -> None:
     assert "-e destroy=red" in ran.output and "NAT gateway" in ran.output
     assert "We currently do not have sufficient t3.medium capacity" in ran.output
     assert not seen.instances()
-
-
-def test_it_outlives_the_sessions_of_its_role(account: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each wait for machines is longer than a session: the first zone is left, and the second one is finished."""
-    started: list[str] = []
-
-    def end_sessions(record: Any) -> None:
-        # Sessions that the wait begins with are short, and all that there are end with its first look.
-        if record.operation == "CreateAutoScalingGroup":
-            monkeypatch.setattr("localcloud.api.sts.DEFAULT", 3)
-        elif record.operation == "DescribeScalingActivities" and sts.DEFAULT == 3:
-            monkeypatch.setattr("localcloud.api.sts.DEFAULT", 3600)
-            account.cloud.credentials.expire("deeplearning")
-            started.append(record.caller)
-
-    account.wants(
-        "red",
-        cluster_zones=["us-east-1a", "us-east-1b"],
-        cluster_worker_count=2,
-        cluster_capacity_policy="all_or_nothing",
-        cluster_role_arn=account.role("operator"),
-        provision_settle_seconds=1,
-    )
-    account.cloud.faults.add("capacity", {"type": "t3.medium", "zone": "us-east-1a"}, value=2)
-    account.log.tell = end_sessions
-    ran = play(account, CLOUD_HALF)
-    assert len(started) == 2 and "Leave the one that has no room, us-east-1a" in ran.output
-    seen = Seen(account, region="us-east-1")
-    assert {one["Placement"]["AvailabilityZone"] for one in seen.instances()} == {"us-east-1b"}
-    assert len(seen.instances()) == 3
-
-
-def test_a_bucket_that_another_account_has_under_its_name_ends_it_before_any_machine_starts(account: Any) -> None:
-    """Names of buckets can be foreseen, and the other account may let everybody in."""
-    account.wants("red")
-    seen = Seen(account, region="us-east-1")
-    seen.s3.create_bucket(Bucket=seen.bucket())
-    bucket_named(seen.bucket()).account_id = "210987654321"
-    ran = account.play(CLOUD_HALF)
-    assert ran.code == 2
-    assert f"The bucket {seen.bucket()} is somebody else's" in " ".join(ran.output.split())
-    assert not seen.instances() and not seen.listed("describe_launch_templates", "LaunchTemplates")
