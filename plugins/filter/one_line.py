@@ -10,8 +10,8 @@ version_added: 1.0.0
 author:
   - The deeplearning.aws contributors (@deeplearning)
 description:
-  - Replaces what a terminal obeys, and line breaks. Training code may be root on a node, so a text that comes from there
-    may hold anything; and Ansible prints the message of a failed task as it is.
+  - Replaces what a terminal obeys, and line breaks. Training code may be root on a node, so a text that comes from
+    there may hold anything; and Ansible prints the message of a failed task as it is.
 options:
   _input:
     description: The text.

@@ -166,9 +166,10 @@ def test_where_a_script_is(tmp_path: Path) -> None:
     assert script_of("/efsmine/train.py", "/efs").kind == "file"
     assert script_of("git+https://h/r.git@v1:a/b.py", "/efs") == Script("git", "a/b.py", "https://h/r.git", "v1")
     assert script_of("git+https://h/r.git:b.py", "/efs") == Script("git", "b.py", "https://h/r.git", "HEAD")
-    assert script_of("git+ssh://git@h/r.git@v1:b.py", "/efs") == Script("git", "b.py", "ssh://git@h/r.git", "v1")
-    assert script_of("git+git@h:me/r.git@a/b:c.py", "/efs") == Script("git", "c.py", "git@h:me/r.git", "a/b")
-    assert script_of("git+ssh://git@h/r.git:b.py", "/efs") == Script("git", "b.py", "ssh://git@h/r.git", "HEAD")
+    assert script_of("git+ssh://git@h/r.git@v1:b.py", "/efs") == Script("git", "b.py", "ssh://git@h/r.git", "v1", True)
+    assert not script_of("git+/home/me/models@v1:a.py", "/efs").over_ssh
+    assert script_of("git+git@h:me/r.git@a/b:c.py", "/efs") == Script("git", "c.py", "git@h:me/r.git", "a/b", True)
+    assert script_of("git+ssh://git@h/r.git:b.py", "/efs") == Script("git", "b.py", "ssh://git@h/r.git", "HEAD", True)
 
 
 def test_our_trainers_have_cifar10_to_train_on_and_scripts_what_they_ask_for(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ import pytest
 from ansible_collections.deeplearning.aws.plugins.action.stage import bucket_of
 from ansible_collections.deeplearning.aws.plugins.module_utils._aws import Aws, AwsProblem
 from ansible_collections.deeplearning.aws.plugins.plugin_utils import _stage, _stage_sets
+from ansible_collections.deeplearning.aws.plugins.plugin_utils._program import Trouble
 from ansible_collections.deeplearning.aws.plugins.plugin_utils._progress import shown
 from ansible_collections.deeplearning.aws.plugins.plugin_utils._stage import Bucket, stage
 from ansible_collections.deeplearning.aws.plugins.plugin_utils._stage_sets import SETS, Part, Set, Unstageable, set_of
@@ -394,10 +395,14 @@ def test_how_far_a_node_is_is_shown_as_it_comes() -> None:
         '{"event": "note", "text": "Somebody else is at it"}',
         '{"event": "progress", "done": 1048576, "total": 4194304}',
         "no event",
+        '{"event": "progress", "done": "all of it"}',
+        '{"event": "note", "text": ["x"]}',
         '{"event": "end", "changed": true, "files": 3}',
     ]
-    assert shown(lines, "node", Teller(show, False, 80)) == {"event": "end", "changed": True, "files": 3}
+    assert shown(lines, "node", ["unpack", "share"], Teller(show, False, 80)) == {"changed": True, "files": 3}
     assert said == ["node: Somebody else is at it", "  node: 1 of 4 MiB"]
+    with pytest.raises(Trouble, match="node answered `deeplearning unpack share` with something else"):
+        shown(lines[:3], "node", ["unpack", "share"], Teller(show, False, 80))
 
 
 # The playbook
