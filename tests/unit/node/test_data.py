@@ -236,10 +236,12 @@ class Bucket:
     def __init__(self, **objects: bytes) -> None:
         self.objects = {name.replace("__", "/"): content for name, content in objects.items()}
         self.asked: list[tuple[str, str]] = []
+        self.listed: list[str] = []
 
     def client(self, _service: str) -> None: ...
 
     def pages(self, _service: str, _operation: str, _key: str, Bucket: str, Prefix: str) -> list[dict[str, Any]]:
+        self.listed.append(Prefix)
         return [
             {"Key": name, "Size": len(content), "ETag": f'"{md5(content)}"'}
             for name, content in self.objects.items()
@@ -261,6 +263,17 @@ def test_all_objects_below_a_prefix_come_and_what_is_there_does_not_come_again(t
     assert bucket.asked == [("set/a", "bytes=2-")]
     assert (tmp_path / "a").read_bytes() == b"aaaa"
     assert sorted(os.listdir(tmp_path)) == ["a", "deep"]
+
+
+def test_only_names_below_the_prefix_are_listed(tmp_path: Path) -> None:
+    bucket = Bucket(set__a=b"aaaa", set_secret=b"no")
+    fetching.fetch_s3(bucket, "bucket", "set", tmp_path, Progress(lambda _event: None))
+    assert bucket.listed == ["set/"]
+
+
+def test_a_prefix_may_be_the_name_of_one_object(tmp_path: Path) -> None:
+    fetching.fetch_s3(Bucket(set__a=b"aaaa", set__ab=b"no"), "bucket", "set/a", tmp_path, Progress(lambda _event: None))
+    assert os.listdir(tmp_path) == ["a"]
 
 
 def test_an_object_that_came_otherwise_is_refused(tmp_path: Path) -> None:

@@ -84,9 +84,13 @@ def _fetch_rest(address: str, file: Path, progress: Progress) -> None:
 
 def fetch_s3(aws: Any, bucket: str, prefix: str, folder: Path, progress: Progress) -> None:
     """All objects below a prefix, or the one of that name."""
-    listed = aws.pages("s3", "list_objects_v2", "Contents", Bucket=bucket, Prefix=prefix)
+    def listed(start: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = aws.pages("s3", "list_objects_v2", "Contents", Bucket=bucket, Prefix=start)
+        return found
+
     base = prefix if prefix.endswith("/") or not prefix else f"{prefix}/"
-    below = [one for one in listed if one["Key"].startswith(base)] or [one for one in listed if one["Key"] == prefix]
+    # With the slash first: members may list `imagenet/`, and not all that begins with `imagenet`.
+    below = listed(base) or [one for one in listed(prefix) if one["Key"] == prefix]
     wanted = {}
     for one in below:
         name = one["Key"][len(base) :] or one["Key"].rsplit("/", 1)[-1]
