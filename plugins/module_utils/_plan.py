@@ -16,6 +16,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils import _plan_mach
 from ansible_collections.deeplearning.aws.plugins.module_utils import _plan_network as network
 from ansible_collections.deeplearning.aws.plugins.module_utils import _prices
 from ansible_collections.deeplearning.aws.plugins.module_utils._aws import Aws, AwsProblem
+from ansible_collections.deeplearning.aws.plugins.module_utils._member_policy import RESULTS, outside_results
 from ansible_collections.deeplearning.aws.plugins.module_utils._names import Names
 from ansible_collections.deeplearning.aws.plugins.module_utils._plan_ask import Ask
 from ansible_collections.deeplearning.aws.plugins.module_utils._telling import listed
@@ -45,6 +46,15 @@ def make(aws: Aws, cluster: Cluster) -> tuple[Facts, list[str]]:
     account, partition = str(caller["Account"]), str(caller["Arn"]).split(":")[1]
     names = Names(cluster["name"], account, aws.region)
 
+    if outside_results(names.bucket, cluster["s3_write"]):
+        results = f"{names.bucket}/{RESULTS}"
+        ask.wrong(
+            "s3_write",
+            cluster["s3_write"],
+            f"{names.bucket} is the cluster's own bucket, where members report themselves and data sets lie; give "
+            f"{results} or a place below it, or another bucket",
+            [results],
+        )
     groups = network.groups(ask, cluster["name"]) or []
     types = machines.types(ask, cluster)
     master, worker = types.get(cluster["master_instance_type"]), types.get(cluster["instance_type"])

@@ -337,7 +337,8 @@ SECTIONS: Sequence[tuple[str, str, Sequence[Setting]]] = (
                 v.list_of(v.bucket),
                 [],
                 ["my-results/run1"],
-                "S3 buckets, or bucket/prefix, that the machines may read and write.",
+                "S3 buckets, or bucket/prefix, that the machines may read and write. In the cluster's own bucket: its "
+                "prefix `results`, or below it.",
                 blank=True,
             ),
             Setting(

@@ -64,6 +64,15 @@ def refused(ask: Callable[..., dict[str, Any]]) -> Callable[..., list[str]]:
     return plan
 
 
+def test_members_are_not_given_the_clusters_own_bucket(refused: Any, planned: Any, aws: Account) -> None:
+    own = "red-123456789012-us-east-1"
+    for place in (own, f"{own}/members", f"s3://{own}/data/coco/", f"{own}/results-old"):
+        (sentence,) = refused(s3_write=["other", place])
+        assert sentence.startswith(f'cluster_s3_write is ["other", "{place.removeprefix("s3://").rstrip("/")}"]: ')
+        assert sentence.endswith(f"""Example: -e '{{"cluster_s3_write": ["{own}/results"]}}'""")
+    planned(s3_write=[f"{own}/results", f"{own}/results/run1", "other", f"{own}-2"], s3_read=[own])
+
+
 def test_an_empty_account(planned: Any, aws: Account) -> None:
     plan = planned()
     assert plan["account"] == "123456789012"
