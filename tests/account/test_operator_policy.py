@@ -202,11 +202,7 @@ def somebody_changes_things(account: Any) -> None:
     """Whatever site.yml repairs."""
     ec2, iam, s3, efs = (account.client(service) for service in ("ec2", "iam", "s3", "efs"))
     ssh = one(account, "describe_security_groups", "SecurityGroups", f"{MINE}-ssh")["GroupId"]
-    role = f"{MINE}-{REGION}-worker"
-    trust = iam.get_role(RoleName=role)["Role"]["AssumeRolePolicyDocument"]
-    trust["Statement"][0]["Principal"] = {"Service": "lambda.amazonaws.com"}
-    iam.update_assume_role_policy(RoleName=role, PolicyDocument=json.dumps(trust))
-    iam.update_role(RoleName=role, Description="Somebody's")
+    iam.update_role(RoleName=f"{MINE}-{REGION}-worker", Description="Somebody's")
 
     bucket = f"{MINE}-{ACCOUNT}-{REGION}"
     s3.delete_public_access_block(Bucket=bucket)
@@ -270,60 +266,92 @@ def somebody_takes_away_what_holds_the_network(account: Any) -> None:
     ec2.delete_subnet(SubnetId=subnet["SubnetId"])
 
 
-def tagged(kind: str, cluster: str) -> list[Any]:
-    return [{"ResourceType": kind, "Tags": [{"Key": "deeplearning:cluster", "Value": cluster}]}]
+def tagged(kind: str, cluster: str | None) -> list[Any]:
+    """TagSpecifications with the cluster's tag, or none at all."""
+    return [{"ResourceType": kind, "Tags": cluster_tag(cluster)}] if cluster else []
 
 
-def neighbour(account: Any) -> dict[str, str]:
-    """Another cluster's resources, as its own operator would have made them."""
+def cluster_tag(cluster: str | None) -> list[dict[str, str]]:
+    return [{"Key": "deeplearning:cluster", "Value": cluster}] if cluster else []
+
+
+def resources_of(account: Any, name: str, cluster: str | None) -> dict[str, str]:
+    """Create one resource of each kind, as its owner would, and return their ids. They bear the tag of `cluster`, or no
+    tag, which is what most of an account looks like."""
     ec2, iam, efs = (account.client(service) for service in ("ec2", "iam", "efs"))
-    tags = [{"Key": "deeplearning:cluster", "Value": OTHERS}]
-    vpc = ec2.create_vpc(CidrBlock="10.1.0.0/16", TagSpecifications=tagged("vpc", OTHERS))["Vpc"]["VpcId"]
+    tags = cluster_tag(cluster)
+    vpc = ec2.create_vpc(CidrBlock="10.1.0.0/16", TagSpecifications=tagged("vpc", cluster))["Vpc"]["VpcId"]
     subnet = ec2.create_subnet(
-        VpcId=vpc, CidrBlock="10.1.0.0/24", AvailabilityZone=ZONE, TagSpecifications=tagged("subnet", OTHERS)
+        VpcId=vpc, CidrBlock="10.1.0.0/24", AvailabilityZone=ZONE, TagSpecifications=tagged("subnet", cluster)
     )["Subnet"]["SubnetId"]
+    gateway = ec2.create_internet_gateway(TagSpecifications=tagged("internet-gateway", cluster))["InternetGateway"][
+        "InternetGatewayId"
+    ]
+    ec2.attach_internet_gateway(InternetGatewayId=gateway, VpcId=vpc)
+    table = ec2.create_route_table(VpcId=vpc, TagSpecifications=tagged("route-table", cluster))["RouteTable"][
+        "RouteTableId"
+    ]
+    ec2.create_route(RouteTableId=table, DestinationCidrBlock="0.0.0.0/0", GatewayId=gateway)
+    association = ec2.associate_route_table(RouteTableId=table, SubnetId=subnet)["AssociationId"]
+    endpoint = ec2.create_vpc_endpoint(
+        VpcId=vpc, ServiceName=S3_SERVICE, RouteTableIds=[table], TagSpecifications=tagged("vpc-endpoint", cluster)
+    )["VpcEndpoint"]["VpcEndpointId"]
     group = ec2.create_security_group(
-        GroupName="g", Description="g", VpcId=vpc, TagSpecifications=tagged("security-group", OTHERS)
+        GroupName="g", Description="g", VpcId=vpc, TagSpecifications=tagged("security-group", cluster)
     )["GroupId"]
-    interface = ec2.create_network_interface(SubnetId=subnet, TagSpecifications=tagged("network-interface", OTHERS))[
+    interface = ec2.create_network_interface(SubnetId=subnet, TagSpecifications=tagged("network-interface", cluster))[
         "NetworkInterface"
     ]["NetworkInterfaceId"]
     instance = ec2.run_instances(
         ImageId=BASE.id, InstanceType=TYPE, MinCount=1, MaxCount=1, SubnetId=subnet,
-        TagSpecifications=tagged("instance", OTHERS),
+        TagSpecifications=tagged("instance", cluster),
     )["Instances"][0]["InstanceId"]  # fmt: skip
-    address = ec2.allocate_address(Domain="vpc", TagSpecifications=tagged("elastic-ip", OTHERS))["AllocationId"]
-    volume = ec2.create_volume(AvailabilityZone=ZONE, Size=1, TagSpecifications=tagged("volume", OTHERS))["VolumeId"]
+    address = ec2.allocate_address(Domain="vpc", TagSpecifications=tagged("elastic-ip", cluster))["AllocationId"]
+    nat = ec2.create_nat_gateway(
+        SubnetId=subnet,
+        AllocationId=ec2.allocate_address(Domain="vpc")["AllocationId"],
+        TagSpecifications=tagged("natgateway", cluster),
+    )["NatGateway"]["NatGatewayId"]
+    use = ec2.associate_address(AllocationId=address, NetworkInterfaceId=interface)["AssociationId"]
+    volume = ec2.create_volume(AvailabilityZone=ZONE, Size=1, TagSpecifications=tagged("volume", cluster))["VolumeId"]
     template = ec2.create_launch_template(
-        LaunchTemplateName=f"{OTHERS}-workers",
+        LaunchTemplateName=f"{name}-workers",
         LaunchTemplateData={"ImageId": BASE.id, "InstanceType": TYPE},
-        TagSpecifications=tagged("launch-template", OTHERS),
+        TagSpecifications=tagged("launch-template", cluster),
     )["LaunchTemplate"]["LaunchTemplateId"]
-    key = ec2.create_key_pair(KeyName=OTHERS, TagSpecifications=tagged("key-pair", OTHERS))["KeyPairId"]
+    key = ec2.create_key_pair(KeyName=name, TagSpecifications=tagged("key-pair", cluster))["KeyPairId"]
+    ec2.create_placement_group(GroupName=name, Strategy="cluster", TagSpecifications=tagged("placement-group", cluster))
     account.client("autoscaling").create_auto_scaling_group(
-        AutoScalingGroupName=f"{OTHERS}-workers", MinSize=0, MaxSize=0, VPCZoneIdentifier=subnet,
+        AutoScalingGroupName=f"{name}-workers", MinSize=0, MaxSize=0, VPCZoneIdentifier=subnet,
         LaunchTemplate={"LaunchTemplateId": template},
     )  # fmt: skip
-    system = efs.create_file_system(CreationToken=OTHERS, Tags=tags)["FileSystemId"]
+    system = efs.create_file_system(CreationToken=name, Tags=tags)["FileSystemId"]
     target = efs.create_mount_target(FileSystemId=system, SubnetId=subnet, SecurityGroups=[group])["MountTargetId"]
     trust = {
         "Version": "2012-10-17",
         "Statement": [{"Effect": "Allow", "Principal": {"Service": "ec2.amazonaws.com"}, "Action": "sts:AssumeRole"}],
     }
-    role = f"{OTHERS}-{REGION}-worker"
+    role = f"{name}-{REGION}-worker"
     iam.create_role(RoleName=role, AssumeRolePolicyDocument=json.dumps(trust), Tags=tags)
     iam.create_instance_profile(InstanceProfileName=role, Tags=tags)
     iam.add_role_to_instance_profile(InstanceProfileName=role, RoleName=role)
-    bucket = f"{OTHERS}-{ACCOUNT}-{REGION}"
+    bucket = f"{name}-{ACCOUNT}-{REGION}"
     account.client("s3").create_bucket(Bucket=bucket)
     account.client("s3").put_object(Bucket=bucket, Key="report", Body=b"")
     return {
+        "name": name,
         "vpc": vpc,
         "subnet": subnet,
+        "gateway": gateway,
+        "table": table,
+        "association": association,
+        "endpoint": endpoint,
         "group": group,
         "interface": interface,
         "instance": instance,
         "address": address,
+        "use": use,
+        "nat": nat,
         "volume": volume,
         "template": template,
         "key": key,
@@ -334,12 +362,21 @@ def neighbour(account: Any) -> dict[str, str]:
     }
 
 
-RED = [{"Key": "deeplearning:cluster", "Value": MINE}]
+S3_SERVICE = f"com.amazonaws.{REGION}.s3"
+RED, BLUE = cluster_tag(MINE), cluster_tag(OTHERS)
 ANYWHERE = [{"IpProtocol": "-1", "IpRanges": [{"CidrIp": "0.0.0.0/0"}]}]
-REFUSED: list[tuple[str, str, dict[str, Any]]] = [
-    # What is another cluster's is neither deleted …
+ROUTE = {"RouteTableId": "{table}", "DestinationCidrBlock": "0.0.0.0/0", "GatewayId": "{gateway}"}
+GROUP = {"AutoScalingGroupName": "{name}-workers"}
+Refused = list[tuple[str, str, dict[str, Any]]]
+
+ON_OTHERS: Refused = [
+    # What somebody else owns is neither deleted …
     ("ec2", "delete_vpc", {"VpcId": "{vpc}"}),
     ("ec2", "delete_subnet", {"SubnetId": "{subnet}"}),
+    ("ec2", "delete_internet_gateway", {"InternetGatewayId": "{gateway}"}),
+    ("ec2", "delete_route_table", {"RouteTableId": "{table}"}),
+    ("ec2", "delete_vpc_endpoints", {"VpcEndpointIds": ["{endpoint}"]}),
+    ("ec2", "delete_nat_gateway", {"NatGatewayId": "{nat}"}),
     ("ec2", "delete_security_group", {"GroupId": "{group}"}),
     ("ec2", "delete_network_interface", {"NetworkInterfaceId": "{interface}"}),
     ("ec2", "terminate_instances", {"InstanceIds": ["{instance}"]}),
@@ -347,51 +384,203 @@ REFUSED: list[tuple[str, str, dict[str, Any]]] = [
     ("ec2", "delete_volume", {"VolumeId": "{volume}"}),
     ("ec2", "delete_launch_template", {"LaunchTemplateId": "{template}"}),
     ("ec2", "delete_key_pair", {"KeyPairId": "{key}"}),
-    ("autoscaling", "delete_auto_scaling_group", {"AutoScalingGroupName": "blue-workers", "ForceDelete": True}),
+    ("ec2", "delete_placement_group", {"GroupName": "{name}"}),
+    ("autoscaling", "delete_auto_scaling_group", GROUP | {"ForceDelete": True}),
+    (
+        "autoscaling",
+        "terminate_instance_in_auto_scaling_group",
+        {"InstanceId": "{instance}", "ShouldDecrementDesiredCapacity": True},
+    ),
     ("efs", "delete_file_system", {"FileSystemId": "{system}"}),
     ("efs", "delete_mount_target", {"MountTargetId": "{target}"}),
     ("iam", "delete_instance_profile", {"InstanceProfileName": "{role}"}),
+    ("iam", "remove_role_from_instance_profile", {"InstanceProfileName": "{role}", "RoleName": "{role}"}),
+    ("iam", "delete_role_policy", {"RoleName": "{role}", "PolicyName": "p"}),
+    ("iam", "detach_role_policy", {"RoleName": "{role}", "PolicyArn": "arn:aws:iam::aws:policy/ReadOnlyAccess"}),
     ("iam", "delete_role", {"RoleName": "{role}"}),
     ("s3", "delete_bucket", {"Bucket": "{bucket}"}),
     ("s3", "delete_object", {"Bucket": "{bucket}", "Key": "report"}),
+    ("s3", "delete_object", {"Bucket": "{bucket}", "Key": "report", "VersionId": "null"}),
     # … nor changed or used.
     ("ec2", "modify_vpc_attribute", {"VpcId": "{vpc}", "EnableDnsHostnames": {"Value": True}}),
+    ("ec2", "attach_internet_gateway", {"InternetGatewayId": "{gateway}", "VpcId": "{own_vpc}"}),
+    ("ec2", "attach_internet_gateway", {"InternetGatewayId": "{own_gateway}", "VpcId": "{vpc}"}),
+    ("ec2", "detach_internet_gateway", {"InternetGatewayId": "{gateway}", "VpcId": "{vpc}"}),
+    ("ec2", "create_route", ROUTE | {"DestinationCidrBlock": "10.9.0.0/16"}),
+    ("ec2", "replace_route", ROUTE),
+    ("ec2", "associate_route_table", {"RouteTableId": "{own_table}", "SubnetId": "{subnet}"}),
+    ("ec2", "disassociate_route_table", {"AssociationId": "{association}"}),
+    ("ec2", "modify_vpc_endpoint", {"VpcEndpointId": "{endpoint}", "RemoveRouteTableIds": ["{table}"]}),
     ("ec2", "authorize_security_group_ingress", {"GroupId": "{group}", "IpPermissions": ANYWHERE}),
+    ("ec2", "authorize_security_group_egress", {"GroupId": "{group}", "IpPermissions": ANYWHERE}),
+    ("ec2", "revoke_security_group_ingress", {"GroupId": "{group}", "IpPermissions": ANYWHERE}),
+    ("ec2", "revoke_security_group_egress", {"GroupId": "{group}", "IpPermissions": ANYWHERE}),
+    ("ec2", "modify_network_interface_attribute", {"NetworkInterfaceId": "{interface}", "Groups": ["{own_group}"]}),
+    (
+        "ec2",
+        "modify_network_interface_attribute",
+        {"NetworkInterfaceId": "{interface}", "SourceDestCheck": {"Value": False}},
+    ),
+    ("ec2", "get_console_output", {"InstanceId": "{instance}"}),
     (
         "ec2",
         "create_launch_template_version",
         {"LaunchTemplateId": "{template}", "LaunchTemplateData": {"ImageId": "ami-0"}},
     ),
+    ("ec2", "modify_launch_template", {"LaunchTemplateId": "{template}", "DefaultVersion": "1"}),
     ("ec2", "associate_address", {"AllocationId": "{address}", "InstanceId": "{instance}"}),
+    ("ec2", "disassociate_address", {"AssociationId": "{use}"}),
     (
         "ec2",
         "create_subnet",
         {"VpcId": "{vpc}", "CidrBlock": "10.1.9.0/24", "TagSpecifications": tagged("subnet", MINE)},
     ),
-    ("autoscaling", "update_auto_scaling_group", {"AutoScalingGroupName": "blue-workers", "MaxSize": 9}),
-    ("efs", "create_mount_target", {"FileSystemId": "{system}", "SubnetId": "{subnet}"}),
+    ("ec2", "create_route_table", {"VpcId": "{vpc}", "TagSpecifications": tagged("route-table", MINE)}),
+    (
+        "ec2",
+        "create_security_group",
+        {
+            "VpcId": "{vpc}",
+            "GroupName": "h",
+            "Description": "h",
+            "TagSpecifications": tagged("security-group", MINE),
+        },
+    ),
+    (
+        "ec2",
+        "create_vpc_endpoint",
+        {"VpcId": "{vpc}", "ServiceName": S3_SERVICE, "TagSpecifications": tagged("vpc-endpoint", MINE)},
+    ),
+    (
+        "ec2",
+        "create_nat_gateway",
+        {
+            "SubnetId": "{subnet}",
+            "AllocationId": "{own_address}",
+            "TagSpecifications": tagged("natgateway", MINE),
+        },
+    ),
+    ("ec2", "create_network_interface", {"SubnetId": "{subnet}"}),
+    ("ec2", "create_network_interface", {"SubnetId": "{own_subnet}", "Groups": ["{group}"]}),
+    (
+        "ec2",
+        "run_instances",
+        {
+            "ImageId": BASE.id,
+            "InstanceType": TYPE,
+            "MinCount": 1,
+            "MaxCount": 1,
+            "SubnetId": "{subnet}",
+            "IamInstanceProfile": {"Name": "{role}"},
+            "TagSpecifications": tagged("instance", MINE),
+        },
+    ),
+    ("autoscaling", "update_auto_scaling_group", GROUP | {"MaxSize": 9}),
+    ("autoscaling", "set_desired_capacity", GROUP | {"DesiredCapacity": 0}),
+    ("autoscaling", "suspend_processes", GROUP),
+    ("autoscaling", "resume_processes", GROUP),
+    (
+        "autoscaling",
+        "create_or_update_tags",
+        {
+            "Tags": [
+                {
+                    "ResourceId": "{name}-workers",
+                    "ResourceType": "auto-scaling-group",
+                    "Key": "team",
+                    "Value": "red",
+                    "PropagateAtLaunch": True,
+                }
+            ]
+        },
+    ),
+    ("efs", "create_mount_target", {"FileSystemId": "{system}", "SubnetId": "{own_subnet}"}),
+    ("efs", "create_mount_target", {"FileSystemId": "{own_system}", "SubnetId": "{subnet}"}),
+    ("efs", "modify_mount_target_security_groups", {"MountTargetId": "{target}", "SecurityGroups": ["{own_group}"]}),
+    ("efs", "update_file_system", {"FileSystemId": "{system}", "ThroughputMode": "elastic"}),
+    ("iam", "put_role_policy", {"RoleName": "{role}", "PolicyName": "p", "PolicyDocument": "{{}}"}),
+    ("iam", "update_role", {"RoleName": "{role}", "Description": "d"}),
+    ("iam", "update_assume_role_policy", {"RoleName": "{role}", "PolicyDocument": "{{}}"}),
+    ("iam", "add_role_to_instance_profile", {"InstanceProfileName": "{role}", "RoleName": "{role}"}),
     ("efs", "put_file_system_policy", {"FileSystemId": "{system}", "Policy": "{{}}"}),
     ("efs", "delete_file_system_policy", {"FileSystemId": "{system}"}),
-    ("iam", "put_role_policy", {"RoleName": "{role}", "PolicyName": "p", "PolicyDocument": "{{}}"}),
     ("s3", "put_bucket_policy", {"Bucket": "{bucket}", "Policy": "{{}}"}),
     ("s3", "put_object", {"Bucket": "{bucket}", "Key": "report", "Body": b""}),
     ("s3", "get_object", {"Bucket": "{bucket}", "Key": "report"}),
+    ("s3", "abort_multipart_upload", {"Bucket": "{bucket}", "Key": "report", "UploadId": "u"}),
+    ("s3", "put_bucket_tagging", {"Bucket": "{bucket}", "Tagging": {"TagSet": RED}}),
+    ("s3", "put_bucket_encryption", {"Bucket": "{bucket}", "ServerSideEncryptionConfiguration": {"Rules": []}}),
+    ("s3", "put_bucket_ownership_controls", {"Bucket": "{bucket}", "OwnershipControls": {"Rules": []}}),
+    ("s3", "put_public_access_block", {"Bucket": "{bucket}", "PublicAccessBlockConfiguration": {}}),
     # It does not become one's own by a tag.
     ("ec2", "create_tags", {"Resources": ["{vpc}"], "Tags": RED}),
+    ("ec2", "create_tags", {"Resources": ["{interface}"], "Tags": RED}),
+    ("ec2", "create_tags", {"Resources": ["{instance}"], "Tags": RED}),
+    ("ec2", "create_tags", {"Resources": ["{volume}"], "Tags": RED}),
     ("ec2", "create_tags", {"Resources": ["{key}"], "Tags": RED}),
     ("efs", "tag_resource", {"ResourceId": "{system}", "Tags": RED}),
     ("iam", "tag_role", {"RoleName": "{role}", "Tags": RED}),
-    # Nothing is made that is nobody's, or somebody else's.
+    ("iam", "tag_instance_profile", {"InstanceProfileName": "{role}", "Tags": RED}),
+]
+ELSEWHERE: Refused = [
+    # Nothing is created that is nobody's, or somebody else's.
     ("ec2", "create_vpc", {"CidrBlock": "10.2.0.0/16"}),
     ("ec2", "create_vpc", {"CidrBlock": "10.2.0.0/16", "TagSpecifications": tagged("vpc", OTHERS)}),
     ("ec2", "create_volume", {"AvailabilityZone": ZONE, "Size": 1, "TagSpecifications": tagged("volume", MINE)}),
+    ("ec2", "create_internet_gateway", {}),
+    ("ec2", "create_launch_template", {"LaunchTemplateName": "t", "LaunchTemplateData": {"ImageId": BASE.id}}),
+    ("ec2", "create_placement_group", {"GroupName": "p", "Strategy": "cluster"}),
+    ("ec2", "import_key_pair", {"KeyName": "k", "PublicKeyMaterial": b"ssh-ed25519 AAAA"}),
+    ("ec2", "allocate_address", {"Domain": "vpc"}),
     ("ec2", "run_instances", {"ImageId": BASE.id, "InstanceType": TYPE, "MinCount": 1, "MaxCount": 1}),
+    (
+        "autoscaling",
+        "create_auto_scaling_group",
+        {
+            "AutoScalingGroupName": "extra",
+            "MinSize": 0,
+            "MaxSize": 0,
+            "VPCZoneIdentifier": "{own_subnet}",
+            "LaunchTemplate": {"LaunchTemplateId": "{own_template}"},
+        },
+    ),
     ("efs", "create_file_system", {"CreationToken": "t"}),
     ("iam", "create_role", {"RoleName": "admin", "AssumeRolePolicyDocument": "{{}}"}),
+    ("iam", "create_instance_profile", {"InstanceProfileName": "admin"}),
     ("iam", "create_user", {"UserName": "admin"}),
     ("iam", "create_service_linked_role", {"AWSServiceName": "elasticmapreduce.amazonaws.com"}),
     ("s3", "create_bucket", {"Bucket": "anything"}),
+    # What belongs to the account stays unread, secrets first of all.
+    ("ssm", "get_parameter", {"Name": "/prod/database/password"}),
+    ("ssm", "get_parameters", {"Names": ["/prod/database/password"], "WithDecryption": True}),
+    ("ssm", "get_parameters", {"Names": ["aws-service-password"]}),
+    ("ssm", "get_parameters_by_path", {"Path": "/", "Recursive": True, "WithDecryption": True}),
+    ("ssm", "get_parameters_by_path", {"Path": "/prod"}),
 ]
+GIVEN_AWAY: Refused = [
+    # One's own does not become the neighbour's by a tag: the neighbour's playbooks find their network by it.
+    ("ec2", "create_tags", {"Resources": ["{own_vpc}"], "Tags": BLUE}),
+    ("ec2", "create_tags", {"Resources": ["{own_subnet}", "{own_gateway}"], "Tags": BLUE}),
+    ("ec2", "create_tags", {"Resources": ["{own_instance}"], "Tags": [*BLUE, {"Key": "team", "Value": "x"}]}),
+    ("efs", "tag_resource", {"ResourceId": "{own_system}", "Tags": BLUE}),
+    ("iam", "tag_role", {"RoleName": "{own_role}", "Tags": BLUE}),
+    ("iam", "tag_instance_profile", {"InstanceProfileName": "{own_role}", "Tags": BLUE}),
+    (
+        "autoscaling",
+        "create_or_update_tags",
+        {
+            "Tags": [
+                {
+                    "ResourceId": "{own_name}-workers",
+                    "ResourceType": "auto-scaling-group",
+                    **BLUE[0],
+                    "PropagateAtLaunch": True,
+                }
+            ]
+        },
+    ),
+]
+READING = re.compile(r"\w+:(Describe|List|GetBucket|GetEncryption|GetInstanceProfile|GetRole|GetServiceQuota)")
 
 
 def with_names(value: Any, names: Mapping[str, str]) -> Any:
@@ -402,10 +591,10 @@ def with_names(value: Any, names: Mapping[str, str]) -> Any:
     return {key: with_names(one, names) for key, one in value.items()} if isinstance(value, dict) else value
 
 
-def test_it_does_not_reach_what_others_have(account: Any, person: Any) -> None:
-    names = neighbour(account)
+def allowed(person: Any, calls: Refused, names: Mapping[str, str]) -> list[str]:
+    """The calls that were not refused, with what came of them."""
     came_through = []
-    for service, operation, params in REFUSED:
+    for service, operation, params in calls:
         try:
             getattr(person.client(service), operation)(**with_names(params, names))
         except ClientError as error:
@@ -414,7 +603,31 @@ def test_it_does_not_reach_what_others_have(account: Any, person: Any) -> None:
             came_through.append(f"{service}.{operation} {params}: {error}")
         else:
             came_through.append(f"{service}.{operation} {params}: done")
+    return came_through
+
+
+def own_resources(account: Any) -> dict[str, str]:
+    return {f"own_{kind}": found for kind, found in resources_of(account, MINE, MINE).items()}
+
+
+@pytest.mark.parametrize("cluster", [OTHERS, None], ids=["another cluster's", "without any tag"])
+def test_it_does_not_reach_what_others_have(account: Any, person: Any, cluster: str | None) -> None:
+    names = own_resources(account) | resources_of(account, OTHERS, cluster)
+    came_through = allowed(person, ON_OTHERS + ELSEWHERE, names)
     assert not came_through, "\n" + "\n".join(came_through)
+    # Every action that changes something was among what these calls needed.
+    untried = {action for action in DOCUMENTED if not READING.match(action)} - Log(account).needed().keys()
+    assert untried == set()
+
+
+def test_it_does_not_give_away_what_is_its_own(account: Any, person: Any) -> None:
+    names = own_resources(account)
+    came_through = allowed(person, GIVEN_AWAY, names)
+    assert not came_through, "\n" + "\n".join(came_through)
+    ours = [*RED, {"Key": "team", "Value": "research"}]
+    person.client("ec2").create_tags(Resources=[names["own_vpc"], names["own_instance"]], Tags=ours)
+    person.client("efs").tag_resource(ResourceId=names["own_system"], Tags=ours)
+    person.client("iam").tag_role(RoleName=names["own_role"], Tags=ours)
 
 
 def test_it_is_for_one_region(person: Any) -> None:

@@ -5,6 +5,7 @@ network interface behind it with ec2's actions: AWS makes, changes and deletes t
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from ..rules import Call, Need, Rule, Service, pass_role, rule, service_linked_role, tags_of
 from .ec2 import ec2
@@ -68,7 +69,18 @@ def passes_replication_role(call: Call) -> Iterator[Need]:
 
 
 def _interface(action: str, targets: str, page: str) -> Rule:
-    return ec2.on(targets, action=action, page=page, reason="a mount target is a network interface", consulted=True)
+    """What EFS asks of EC2 in the caller's name, by a forward access session: hence aws:ViaAWSService.
+
+    EFS's pages say which permissions the caller needs, and that these calls come from EFS's own address. That they
+    carry the key is how AWS describes such sessions; it has not been seen on AWS.
+    """
+    asked = ec2.on(targets, action=action, page=page, reason="a mount target is a network interface", consulted=True)
+
+    def needs(call: Call) -> Iterator[Need]:
+        for need in asked.needs(call):
+            yield replace(need, context={**need.context, "aws:ViaAWSService": "true"})
+
+    return replace(asked, needs=needs)
 
 
 # fmt: off

@@ -441,6 +441,11 @@ def test_launching_without_a_template() -> None:
     assert pairs(found) == [f"ec2:RunInstances {kind}" for kind in kinds]
 
 
+def test_what_efs_asks_of_ec2_in_the_callers_name_says_so() -> None:
+    found = needs("efs", "DeleteMountTarget", MountTargetId="fsmt-1")
+    assert [need.context.get("aws:ViaAWSService") for need in found] == [None, "true"]
+
+
 def test_spot_needs_its_role_once() -> None:
     world = FakeWorld(linked=())
     asked = {"ImageId": "ami-1", "InstanceMarketOptions": {"MarketType": "spot"}}
