@@ -167,9 +167,22 @@ class Network:
         self._unmade += 1
         return f"{prefix}-{self._unmade:017d}"
 
-    def _named(self, listed: Iterable[Listed], what: str) -> Listed | None:
+    def _named(self, listed: Iterable[Listed], what: str, id_key: str, kinds: str) -> Listed | None:
         name = f"{self._wanted.cluster}-{what}"
-        return next((one for one in listed if self._is_ours(one) and tags_of(one["Tags"]).get("Name") == name), None)
+        named = [one for one in listed if self._is_ours(one) and tags_of(one["Tags"]).get("Name") == name]
+        return self._only(named, id_key, kinds)
+
+    def _only(self, listed: Sequence[Listed], id_key: str, kinds: str) -> Listed | None:
+        """Return the one resource that bears the cluster's tag, if any. Refuse to choose: the tag does not say who put
+        it there, so the wrong one may be somebody else's network."""
+        if len(listed) < 2:
+            return listed[0] if listed else None
+        ids = ", ".join(sorted(str(one[id_key]) for one in listed))
+        raise AwsProblem(
+            f"{len(listed)} {kinds} bear the tag {CLUSTER_TAG}={self._wanted.cluster} ({ids}): keep it on the one that "
+            f"the cluster uses, and remove it from the others. Example: aws ec2 delete-tags --region "
+            f"{self._aws.region} --resources <id> --tags Key={CLUSTER_TAG}"
+        )
 
     def _is_ours(self, listed: Listed) -> bool:
         return tags_of(listed.get("Tags")).get(CLUSTER_TAG) == self._wanted.cluster
@@ -199,7 +212,7 @@ class Network:
         return {what: self._address(listed, what) for what in whats}
 
     def _address(self, listed: Sequence[Listed], what: str) -> dict[str, str]:
-        found = self._named(listed, what)
+        found = self._named(listed, what, "AllocationId", "addresses")
         if found:
             self._keep(found, "AllocationId", what)
         made = found or self._create("allocate_address", "elastic-ip", what, Domain="vpc")
@@ -213,7 +226,7 @@ class Network:
     # The VPC and what is in it
 
     def _vpc(self) -> str:
-        found = next(iter(self._list("describe_vpcs", "Vpcs", self._ours)), None)
+        found = self._only(self._list("describe_vpcs", "Vpcs", self._ours), "VpcId", "VPCs")
         self._tell("vpc", found and found["CidrBlock"], self._wanted.cidr)
         if found:
             vpc_id = self._keep(found, "VpcId", "vpc")
@@ -233,7 +246,8 @@ class Network:
             self._change("modify_vpc_attribute", VpcId=vpc_id, **{name: {"Value": True}})
 
     def _internet_gateway(self, vpc_id: str) -> str:
-        found = next(iter(self._list("describe_internet_gateways", "InternetGateways", self._ours)), None)
+        listed = self._list("describe_internet_gateways", "InternetGateways", self._ours)
+        found = self._only(listed, "InternetGatewayId", "internet gateways")
         attached = [str(one["VpcId"]) for one in (found or {}).get("Attachments") or ()]
         self._tell("internet gateway", found and {"attached": bool(attached)}, {"attached": True})
         if found:
@@ -255,7 +269,7 @@ class Network:
         return zone, public, private
 
     def _subnet(self, listed: Sequence[Listed], what: str, vpc_id: str, zone: str, cidr: str) -> str:
-        found = self._named(listed, what)
+        found = self._named(listed, what, "SubnetId", "subnets")
         if found:
             there = {"zone": found["AvailabilityZone"], "cidr": found["CidrBlock"]}
             self._tell(f"subnet {what}", there, there)
@@ -267,10 +281,11 @@ class Network:
     def _nat_gateway(self, subnet_id: str, allocation_id: str) -> str:
         listed = self._list("describe_nat_gateways", "NatGateways", self._ours, by="Filter")
         living = [one for one in listed if one["State"] in ("pending", "available") and one["SubnetId"] == subnet_id]
+        found = self._only(living, "NatGatewayId", "NAT gateways")
         there = {"subnet": "public"}
-        self._tell("NAT gateway", there if living else None, there)
-        if living:
-            return self._keep(living[0], "NatGatewayId", "nat")
+        self._tell("NAT gateway", there if found else None, there)
+        if found:
+            return self._keep(found, "NatGatewayId", "nat")
         if not self._check:
             self._until_address_is_free()
         made = self._create("create_nat_gateway", "natgateway", "nat", SubnetId=subnet_id, AllocationId=allocation_id)
@@ -294,7 +309,7 @@ class Network:
     ) -> str:
         """It leads by this way to anywhere. Other routes stay as they are: the endpoint's, or one that somebody has
         added."""
-        found = self._named(listed, what)
+        found = self._named(listed, what, "RouteTableId", "route tables")
         if found:
             table_id = self._keep(found, "RouteTableId", what)
         else:
@@ -324,8 +339,9 @@ class Network:
     def _endpoint(self, vpc_id: str, table_id: str) -> None:
         listed = self._list("describe_vpc_endpoints", "VpcEndpoints", self._ours)
         living = [one for one in listed if str(one.get("State", "available")).lower() in ("pending", "available")]
+        found = self._only(living, "VpcEndpointId", "S3 endpoints")
         there = {"routes": "private"}
-        if not living:
+        if not found:
             self._tell("S3 endpoint", None, there)
             self._create(
                 "create_vpc_endpoint",
@@ -337,8 +353,8 @@ class Network:
                 RouteTableIds=[table_id],
             )
             return
-        endpoint_id = self._keep(living[0], "VpcEndpointId", "s3")
-        known = table_id in (living[0].get("RouteTableIds") or ())
+        endpoint_id = self._keep(found, "VpcEndpointId", "s3")
+        known = table_id in (found.get("RouteTableIds") or ())
         self._tell("S3 endpoint", there if known else {"routes": "none"}, there)
         if not known:
             self._change("modify_vpc_endpoint", VpcEndpointId=endpoint_id, AddRouteTableIds=[table_id])

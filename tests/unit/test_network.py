@@ -205,6 +205,41 @@ def test_a_nat_gateway_that_is_going_is_waited_for_as_it_holds_the_address(run: 
     assert new["nat_gateway_id"] != old["nat_gateway_id"] and new["nat_address"] == old["nat_address"]
 
 
+def tags_of_cluster(kind: str, what: str) -> dict[str, Any]:
+    tags = [{"Key": "deeplearning:cluster", "Value": "c"}, {"Key": "Name", "Value": f"c-{what}"}]
+    return {"TagSpecifications": [{"ResourceType": kind, "Tags": tags}]}
+
+
+@pytest.mark.parametrize("what", ["VPCs", "internet gateways", "subnets", "route tables", "S3 endpoints", "addresses"])
+def test_of_two_that_bear_the_clusters_tag_it_takes_neither(run: Run, ec2: Any, what: str) -> None:
+    run()
+    vpc = ec2.create_vpc(CidrBlock="10.9.0.0/16", **tags_of_cluster("vpc", "vpc") if what == "VPCs" else {})
+    vpc_id = vpc["Vpc"]["VpcId"]
+    if what == "VPCs":
+        planted = vpc_id
+    elif what == "internet gateways":
+        made = ec2.create_internet_gateway(**tags_of_cluster("internet-gateway", "igw"))
+        planted = made["InternetGateway"]["InternetGatewayId"]
+    elif what == "subnets":
+        made = ec2.create_subnet(VpcId=vpc_id, CidrBlock="10.9.0.0/24", **tags_of_cluster("subnet", "private"))
+        planted = made["Subnet"]["SubnetId"]
+    elif what == "route tables":
+        (own,) = ec2.describe_vpcs(Filters=OURS)["Vpcs"]
+        made = ec2.create_route_table(VpcId=own["VpcId"], **tags_of_cluster("route-table", "private"))
+        planted = made["RouteTable"]["RouteTableId"]
+    elif what == "S3 endpoints":
+        service = "com.amazonaws.us-east-1.s3"
+        made = ec2.create_vpc_endpoint(VpcId=vpc_id, ServiceName=service, **tags_of_cluster("vpc-endpoint", "s3"))
+        planted = made["VpcEndpoint"]["VpcEndpointId"]
+    else:
+        planted = ec2.allocate_address(Domain="vpc", **tags_of_cluster("elastic-ip", "nat"))["AllocationId"]
+    answer = run()
+    assert answer.get("failed"), answer
+    assert answer["msg"].startswith(f"2 {what} bear the tag deeplearning:cluster=c")
+    assert planted in answer["msg"] and "\n" not in answer["msg"]
+    assert "aws ec2 delete-tags --region us-east-1 --resources" in answer["msg"]
+
+
 def test_a_refusal_is_one_sentence(aws: Any, run: Run) -> None:
     assert run(cidr="10.0.0.0/8")["failed"]
     assert "ec2:CreateVpc failed" in run(cidr="10.0.0.0/8")["msg"]
