@@ -357,6 +357,15 @@ SECTIONS: Sequence[tuple[str, str, Sequence[Setting]]] = (
         "",
         (
             Setting(
+                "permissions_boundary",
+                v.policy_arn,
+                "",
+                "arn:aws:iam::123456789012:policy/cluster-members",
+                "An IAM policy that limits what the machines may do, whatever their roles say: the permissions "
+                "boundary of these roles. Empty: none is set, and one that somebody has set stays.",
+                blank=True,
+            ),
+            Setting(
                 "tags",
                 v.tags,
                 {},

@@ -103,6 +103,7 @@ def name(value: Any) -> str:
 
 region = _matching("region", r"[a-z]{2,4}(-[a-z]+)+-\d{1,2}", "give the name of a region")
 role_arn = _matching("ARN", r"arn:aws[a-z-]*:iam::\d{12}:role/[\w+=,.@/-]+", "give the ARN of an IAM role")
+policy_arn = _matching("ARN", r"arn:aws[a-z-]*:iam::(\d{12}|aws):policy/[\w+=,.@/-]+", "give the ARN of an IAM policy")
 instance_type = _matching("type", r"[a-z][a-z0-9-]*\.[a-z0-9-]+", "give the name of an EC2 instance type")
 zone = _matching("zone", r"[a-z]{2,4}(-[a-z]+)+-\d{1,2}(-[a-z]{3}-\d)?[a-z]", "give the name of an availability zone")
 user = _matching("user", r"(?!root$)[a-z_][a-z0-9_-]{0,31}", "give the name of the image's ordinary user")

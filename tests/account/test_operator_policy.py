@@ -630,6 +630,37 @@ def test_it_does_not_give_away_what_is_its_own(account: Any, person: Any) -> Non
     person.client("iam").tag_role(RoleName=names["own_role"], Tags=ours)
 
 
+def test_a_boundary_holds_the_operator_to_it(account: Any, person: Any) -> None:
+    iam, own = account.client("iam"), person.client("iam")
+    text = (ROOT / "docs/iam.md").read_text(encoding="utf-8")
+    (denial,) = [found for found in re.findall(r"```json\n(.*?)```", text, re.DOTALL) if '"Deny"' in found]
+    boundary = f"arn:aws:iam::{ACCOUNT}:policy/cluster-members"
+    granted = {"Effect": "Allow", "Action": ["s3:*", "ec2:*", "autoscaling:*"], "Resource": "*"}
+    most = json.dumps({"Version": "2012-10-17", "Statement": [granted]})
+    iam.create_policy(PolicyName="cluster-members", PolicyDocument=most)
+    document = denial.replace("<the ARN of the boundary>", boundary)
+    made = iam.create_policy(PolicyName="held-to-the-boundary", PolicyDocument=document)
+    iam.attach_user_policy(UserName=PERSON, PolicyArn=made["Policy"]["Arn"])
+
+    refused = person.play(CLOUD_HALF)
+    assert refused.code == 2 and "iam:CreateRole" in refused.output
+    play(person, CLOUD_HALF, cluster_permissions_boundary=boundary)
+    role = f"{MINE}-{REGION}-master"
+    assert iam.get_role(RoleName=role)["Role"]["PermissionsBoundary"]["PermissionsBoundaryArn"] == boundary
+
+    for service, operation, params in (
+        ("iam", "delete_role_permissions_boundary", {"RoleName": role}),
+        ("iam", "put_role_permissions_boundary", {"RoleName": role, "PermissionsBoundary": made["Policy"]["Arn"]}),
+        ("iam", "create_policy_version", {"PolicyArn": boundary, "PolicyDocument": "{{}}"}),
+        ("iam", "delete_user_policy", {"UserName": PERSON, "PolicyName": "held-to-the-boundary"}),
+        ("iam", "detach_user_policy", {"UserName": PERSON, "PolicyArn": made["Policy"]["Arn"]}),
+    ):
+        assert allowed(person, [(service, operation, params)], {}) == []
+    iam.delete_role_permissions_boundary(RoleName=role)
+    with pytest.raises(ClientError, match="AccessDenied"):
+        own.put_role_policy(RoleName=role, PolicyName="p", PolicyDocument=most)
+
+
 def test_it_is_for_one_region(person: Any) -> None:
     elsewhere = person.client("ec2", "eu-west-1")
     with pytest.raises(ClientError, match="UnauthorizedOperation"):

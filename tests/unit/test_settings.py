@@ -116,6 +116,7 @@ def test_what_is_right_gets_its_type_once(name: str, given: Any, read: Any) -> N
         ("name", "r" * 60, "it has 60 characters"),
         ("region", "Virginia", "give the name of a region"),
         ("role_arn", "operator", "give the ARN of an IAM role"),
+        ("permissions_boundary", "arn:aws:iam::123456789012:role/x", "give the ARN of an IAM policy"),
         ("instance_type", "g5", "give the name of an EC2 instance type"),
         ("image", "ami-123", "give an id, ami- with 17"),
         ("image", "a family", "give the id of an AMI or a family"),
