@@ -84,6 +84,7 @@ def _fetch_rest(address: str, file: Path, progress: Progress) -> None:
 
 def fetch_s3(aws: Any, bucket: str, prefix: str, folder: Path, progress: Progress) -> None:
     """All objects below a prefix, or the one of that name."""
+
     def listed(start: str) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = aws.pages("s3", "list_objects_v2", "Contents", Bucket=bucket, Prefix=start)
         return found
