@@ -208,11 +208,12 @@ def check_identity(seen: Seen) -> None:
         (policy,) = seen.iam.list_role_policies(RoleName=name)["PolicyNames"]
         document = seen.iam.get_role_policy(RoleName=name, PolicyName=policy)["PolicyDocument"]
         said = {one["Sid"]: one for one in document["Statement"]}
-        assert said["ReportItself"]["Resource"] == bucket + "/members/${aws:userid}/*"
+        assert said["ReportItself"]["Resource"] == [bucket + "/members/${aws:userid}/*"]
+        assert said["WriteNothingElse"]["NotResource"] == said["ReportItself"]["Resource"]
         for statement in ("ReadTheClustersBucket", "ListTheClustersBucket", "ReportItself"):
             assert said[statement]["Condition"] == {"StringEquals": {"aws:ResourceAccount": "123456789012"}}
         assert said["ReadFurtherData"]["Resource"] == ["arn:aws:s3:::datasets/imagenet/*"]
-        assert said["ListFurtherBuckets"]["Condition"] == {"StringLike": {"s3:prefix": ["imagenet*"]}}
+        assert said["ListFurtherBucket1"]["Condition"] == {"StringLike": {"s3:prefix": ["imagenet/*"]}}
         assert "WriteFurtherData" not in said
         assert ("GiveRanks" in said) == (role == "master")
     assert said.keys() == {
@@ -220,7 +221,8 @@ def check_identity(seen: Seen) -> None:
         "ListTheClustersBucket",
         "ReportItself",
         "ReadFurtherData",
-        "ListFurtherBuckets",
+        "ListFurtherBucket1",
+        "WriteNothingElse",
     }
     name = f"{seen.cluster}-{seen.region}-master"
     document = seen.iam.get_role_policy(RoleName=name, PolicyName=policy)["PolicyDocument"]
