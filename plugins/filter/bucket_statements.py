@@ -14,10 +14,14 @@ description:
     and use further places.
   - Members may write in the cluster's own bucket below C(results) at most. Other places in it are left out of what is
     allowed, and everything that is not allowed is denied, whatever other policies the role has.
-positional: _input
+positional: account
 options:
   _input:
     description: The cluster's own bucket.
+    type: str
+    required: true
+  account:
+    description: The account that the cluster's bucket has to belong to.
     type: str
     required: true
   read:
@@ -39,7 +43,7 @@ options:
 EXAMPLES = r"""
 - name: Show what members may do in S3
   ansible.builtin.debug:
-    msg: "{{ 'red-123456789012-us-east-1' | deeplearning.aws.bucket_statements(read=['datasets/imagenet']) }}"
+    msg: "{{ 'red-123456789012-us-east-1' | deeplearning.aws.bucket_statements('123456789012') }}"
 """
 
 RETURN = r"""
@@ -55,8 +59,10 @@ from typing import Any
 from ansible_collections.deeplearning.aws.plugins.module_utils._member_policy import bucket_statements
 
 
-def _rendered(bucket: str, read: Any = (), write: Any = (), partition: str = "aws") -> list[dict[str, Any]]:
-    return bucket_statements(bucket, _places(read), _places(write), partition)
+def _rendered(
+    bucket: str, account: str, read: Any = (), write: Any = (), partition: str = "aws"
+) -> list[dict[str, Any]]:
+    return bucket_statements(bucket, account, _places(read), _places(write), partition)
 
 
 def _places(given: Any) -> list[str]:

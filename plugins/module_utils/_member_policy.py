@@ -32,24 +32,26 @@ def outside_results(bucket: str, places: Iterable[str]) -> list[str]:
 
 
 def bucket_statements(
-    bucket: str, read: Sequence[str], write: Sequence[str], partition: str = "aws"
+    bucket: str, account: str, read: Sequence[str], write: Sequence[str], partition: str = "aws"
 ) -> list[Statement]:
     """Return the statements for the cluster's own bucket, and for the further places to read and to write.
 
-    The last one denies all other writing, whatever else the role is given: a report is trusted because only its own
-    member can write to where it lies.
+    Names of buckets can be foreseen, so one that another account has taken is neither read nor written. The last one
+    denies all other writing, whatever else the role is given: a report is trusted because only its own member can write
+    to where it lies.
     """
     s3 = f"arn:{partition}:s3:::"
     # The role's id and the instance's: no two members have the same.
-    own_report = f"{s3}{bucket}/members/${{aws:userid}}/*"
+    own_report = f"{s3}{bucket}/members/${{aws:userid}}/report.json"
     forbidden = outside_results(bucket, write)
     writable = [place for place in write if place not in forbidden]
     readable = list(dict.fromkeys([*read, *writable]))
     objects = [f"{s3}{place}/*" for place in writable]
+    of_account = {"Condition": {"StringEquals": {"aws:ResourceAccount": account}}}
     statements = [
-        _statement("ReadTheClustersBucket", ["s3:GetObject"], [f"{s3}{bucket}/*"]),
-        _statement("ListTheClustersBucket", ["s3:ListBucket"], [f"{s3}{bucket}"]),
-        _statement("ReportItself", ["s3:PutObject"], [own_report]),
+        _statement("ReadTheClustersBucket", ["s3:GetObject"], [f"{s3}{bucket}/*"]) | of_account,
+        _statement("ListTheClustersBucket", ["s3:ListBucket"], [f"{s3}{bucket}"]) | of_account,
+        _statement("ReportItself", ["s3:PutObject"], [own_report]) | of_account,
     ]
     if readable:
         statements.append(_statement("ReadFurtherData", ["s3:GetObject"], [f"{s3}{place}/*" for place in readable]))

@@ -208,7 +208,7 @@ def check_identity(seen: Seen) -> None:
         (policy,) = seen.iam.list_role_policies(RoleName=name)["PolicyNames"]
         document = seen.iam.get_role_policy(RoleName=name, PolicyName=policy)["PolicyDocument"]
         said = {one["Sid"]: one for one in document["Statement"]}
-        assert said["ReportItself"]["Resource"] == [bucket + "/members/${aws:userid}/*"]
+        assert said["ReportItself"]["Resource"] == [bucket + "/members/${aws:userid}/report.json"]
         assert said["WriteNothingElse"]["NotResource"] == said["ReportItself"]["Resource"]
         for statement in ("ReadTheClustersBucket", "ListTheClustersBucket", "ReportItself"):
             assert said[statement]["Condition"] == {"StringEquals": {"aws:ResourceAccount": "123456789012"}}

@@ -41,7 +41,7 @@ def test_each_statement_has_its_line() -> None:
 def test_what_members_may_do_is_what_their_roles_hold() -> None:
     variables = yaml.safe_load((ROOT / "roles/identity/vars/main.yml").read_text(encoding="utf-8"))
     kinds = {
-        "on master and workers": bucket_statements("own", ["further"], ["results"]),
+        "on master and workers": bucket_statements("own", "123456789012", ["further"], ["results"]),
         "on the master alone": variables["__identity_master_only"],
     }
     for title, statements in kinds.items():

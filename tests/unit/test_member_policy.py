@@ -17,17 +17,19 @@ from localcloud.iam.patterns import context_of
 from localcloud.iam.policy import Policy, decide, parse_policy
 
 ROOT = Path(__file__).resolve().parents[2]
-BUCKET = "red-123456789012-us-east-1"
+ACCOUNT = "123456789012"
+BUCKET = f"red-{ACCOUNT}-us-east-1"
 ME, OTHER = "AROAWORKER:i-01", "AROAMASTER:i-02"
 FULL_ACCESS = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "s3:*", "Resource": "*"}]}
 
 
 def policy(read: Sequence[str] = (), write: Sequence[str] = ()) -> Policy:
-    return parse_policy({"Version": "2012-10-17", "Statement": bucket_statements(BUCKET, read, write)})
+    return parse_policy({"Version": "2012-10-17", "Statement": bucket_statements(BUCKET, ACCOUNT, read, write)})
 
 
-def decided(policies: Policy | list[Policy], action: str, place: str, **keys: str) -> str:
-    context = context_of({"aws:userid": ME}, {f"s3:{key}": value for key, value in keys.items()})
+def decided(policies: Policy | list[Policy], action: str, place: str, account: str = ACCOUNT, **keys: str) -> str:
+    principal = {"aws:userid": ME, "aws:ResourceAccount": account}
+    context = context_of(principal, {f"s3:{key}": value for key, value in keys.items()})
     listed = policies if isinstance(policies, list) else [policies]
     return decide(listed, f"s3:{action}", f"arn:aws:s3:::{place}", context).outcome
 
@@ -41,10 +43,22 @@ def decided(policies: Policy | list[Policy], action: str, place: str, **keys: st
 def test_a_member_writes_no_report_but_its_own(action: str, write: list[str]) -> None:
     granted = policy(write=write)
     assert decided(granted, "PutObject", f"{BUCKET}/members/{ME}/report.json") == "allowed"
-    for place in (f"members/{OTHER}/report.json", "members/report.json", "wheels/horovod.whl", "data/coco/a.tar"):
+    other_places = (f"members/{ME}/one-of-many", f"members/{OTHER}/report.json", "members/report.json")
+    for place in (*other_places, "wheels/horovod.whl", "data/coco/a.tar"):
         assert decided(granted, action, f"{BUCKET}/{place}") == "explicitly denied"
         # Nor when somebody gives the role another policy.
         assert decided([granted, parse_policy(FULL_ACCESS)], action, f"{BUCKET}/{place}") == "explicitly denied"
+
+
+def test_a_bucket_of_that_name_in_another_account_is_neither_read_nor_written() -> None:
+    granted, squatter = policy(), "999999999999"
+    for action, place in (
+        ("GetObject", f"{BUCKET}/members/{OTHER}/report.json"),
+        ("PutObject", f"{BUCKET}/members/{ME}/report.json"),
+        ("ListBucket", BUCKET),
+    ):
+        assert decided(granted, action, place) == "allowed"
+        assert decided(granted, action, place, account=squatter) != "allowed"
 
 
 def test_results_and_other_buckets_are_written_where_they_are_named() -> None:
@@ -133,7 +147,7 @@ def test_the_role_renders_it(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=ROOT, env=dict(os.environ), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     rendered = json.loads((tmp_path / "policies.json").read_text(encoding="utf-8"))
-    expected = bucket_statements(BUCKET, ["datasets/imagenet"], [BUCKET, "results"], "aws-cn")
+    expected = bucket_statements(BUCKET, ACCOUNT, ["datasets/imagenet"], [BUCKET, "results"], "aws-cn")
     assert rendered["worker"] == expected
     assert rendered["master"][: len(expected)] == expected
     assert [one["Sid"] for one in rendered["master"][len(expected) :]] == ["SeeWhoIsThere", "GiveRanks"]
