@@ -28,6 +28,7 @@ _ANSWER_SECONDS = 120
 def only_one() -> Iterator[None]:
     """One `up` or `down` at a time."""
     HOME.mkdir(parents=True, exist_ok=True)
+    HOME.chmod(0o700)  # images hold setuid programs, as old as the image: nobody but root may run them
     with (HOME / "lock").open("w") as handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -15,21 +15,13 @@ from pathlib import Path
 
 from localcloud.errors import Refusal
 from localcloud.machines import namespaces
-from localcloud.machines.ruleset import TABLE, UPLINK, ruleset
-from localcloud.settings import (
-    EDGE_ADDRESS,
-    METADATA_ADDRESS,
-    PUBLIC_NETWORK,
-    RESOLVER_ADDRESS,
-    TLS_PORT,
-    TRANSIT_NETWORK,
-)
+from localcloud.machines.ruleset import LINK_PREFIX, TABLE, UPLINK, host_rules, ruleset
+from localcloud.settings import EDGE_ADDRESS, METADATA_ADDRESS, PUBLIC_NETWORK, RESOLVER_ADDRESS, TRANSIT_NETWORK
 from localcloud.views import InstanceView, VpcView
 
 log = logging.getLogger(__name__)
 
 EDGE = "lc-edge"
-LINK_PREFIX = "lc-"
 MACHINE_LINK = "ens5"
 """as on Amazon's own machines"""
 
@@ -82,8 +74,8 @@ class HostNetwork:
 
     def open(self) -> None:
         """The host's side: an address from which the operator reaches machines, and a way out for them."""
-        (self._folder / "ip_forward").write_text(_FORWARDING.read_text(encoding="ascii"), encoding="ascii")
-        _FORWARDING.write_text("1", encoding="ascii")
+        before = _FORWARDING.read_text(encoding="ascii")
+        (self._folder / "ip_forward").write_text(before, encoding="ascii")
         namespaces.run(
             None,
             ["ip", "-batch", "-"],
@@ -93,7 +85,10 @@ class HostNetwork:
             f"route add unreachable {PUBLIC_NETWORK}\n"
             f"route add unreachable {TRANSIT_NETWORK}\n",
         )
-        namespaces.run(None, ["nft", "-f", "-"], _host_rules())
+        # The rules first: at no moment does the host route for its neighbours.
+        rules = host_rules(machines_only=before.strip() == "0", bridges=_bridges())
+        namespaces.run(None, ["nft", "-f", "-"], rules)
+        _FORWARDING.write_text("1", encoding="ascii")
 
     def changed(self) -> None:
         views = self._views()
@@ -261,26 +256,10 @@ def _public_addresses(view: VpcView) -> set[str]:
     return machines | {nat.public_ip for nat in view.nat_gateways if nat.state == "available" and nat.public_ip}
 
 
-def _host_rules() -> str:
-    """Machines may reach the API on the host, and the world through it; nothing else of the host."""
-    return f"""\
-add table ip {TABLE}
-delete table ip {TABLE}
-table ip {TABLE} {{
-  chain input {{
-    type filter hook input priority 0; policy accept;
-    iifname != "{LINK_PREFIX}*" accept
-    ct state established,related accept
-    ip daddr {EDGE_ADDRESS} tcp dport {TLS_PORT} accept
-    ip daddr {EDGE_ADDRESS} icmp type echo-request accept
-    drop
-  }}
-  chain postrouting {{
-    type nat hook postrouting priority 100;
-    ip saddr {PUBLIC_NETWORK} oifname != "{LINK_PREFIX}*" masquerade
-  }}
-}}
-"""
+def _bridges() -> list[str]:
+    """The host's bridges that are not ours."""
+    names = sorted(path.parent.name for path in Path("/sys/class/net").glob("*/bridge"))
+    return [name for name in names if not name.startswith(LINK_PREFIX)]
 
 
 def check_free() -> None:
@@ -313,12 +292,13 @@ def sweep(folder: Path) -> None:
             _quietly("ip", "link", "del", name)
     for network in (PUBLIC_NETWORK, TRANSIT_NETWORK):
         _quietly("ip", "route", "del", "unreachable", network)
-    _quietly("nft", "delete", "table", "ip", TABLE)
-    _remove_namespaces((folder / "ns").glob("*") if (folder / "ns").is_dir() else ())
     before = folder / "ip_forward"
     if before.exists():
         _FORWARDING.write_text(before.read_text(encoding="ascii"), encoding="ascii")
         before.unlink()
+    # After that: what the rules kept from being routed is routed no more.
+    _quietly("nft", "delete", "table", "ip", TABLE)
+    _remove_namespaces((folder / "ns").glob("*") if (folder / "ns").is_dir() else ())
 
 
 def _quietly(*command: str) -> str:

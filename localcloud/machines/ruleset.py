@@ -1,7 +1,7 @@
 """A VPC's rules as one nftables table: security groups, routes to the internet, translated addresses.
 
 Pure: from what the API shows to the text that `nft -f` reads. The table lives in the VPC's own network namespace, which
-every packet between two machines passes, since each machine hangs on a wire of its own.
+every packet between two machines passes, since each machine hangs on a wire of its own. The host has a table too.
 """
 
 from __future__ import annotations
@@ -9,11 +9,13 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterable, Iterator
 
-from localcloud.settings import EDGE_ADDRESS, METADATA_ADDRESS, RESOLVER_ADDRESS, TLS_PORT
+from localcloud.settings import EDGE_ADDRESS, METADATA_ADDRESS, PUBLIC_NETWORK, RESOLVER_ADDRESS, TLS_PORT
 from localcloud.views import InstanceView, MountTargetView, Permission, SecurityGroupView, SubnetView, VpcView
 
 TABLE = "localcloud"
 UPLINK = "up0"
+LINK_PREFIX = "lc-"
+"""Begins the names of the host's links to VPCs."""
 NFS = 2049
 
 _PROTOCOLS = {"6": "tcp", "17": "udp", "1": "icmp"}
@@ -213,3 +215,43 @@ def _input(vpc: VpcView, machines: list[InstanceView]) -> Iterator[str]:
         yield f"tcp dport != {NFS} drop"
         yield f"ip saddr vmap {leaving}"
         yield f"ip daddr vmap {arriving}"
+
+
+# The host ----------------------------------------------------------------------------------------------------------
+
+
+def host_rules(machines_only: bool, bridges: Iterable[str] = ()) -> str:
+    """Return the host's table: machines may reach the API on the host, and the world through it; nothing else of it.
+
+    `machines_only` limits what the host routes to the traffic of machines, for a host that routed nothing before.
+    `bridges` are the host's other bridges. br_netfilter shows frames within one as forwarded, although nobody routes
+    them.
+    """
+    hook = "type filter hook {} priority 0; policy accept;"
+    nat = "type nat hook postrouting priority 100;"
+    lines = [
+        f"add table ip {TABLE}",
+        f"delete table ip {TABLE}",
+        f"table ip {TABLE} {{",
+        _chain("input", _host_input(), hook.format("input")),
+        *([_chain("forward", _host_forward(bridges), hook.format("forward"))] if machines_only else []),
+        _chain("postrouting", [f'ip saddr {PUBLIC_NETWORK} oifname != "{LINK_PREFIX}*" masquerade'], nat),
+        "}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _host_input() -> Iterator[str]:
+    yield f'iifname != "{LINK_PREFIX}*" accept'
+    yield "ct state established,related accept"
+    yield f"ip daddr {EDGE_ADDRESS} tcp dport {TLS_PORT} accept"
+    yield f"ip daddr {EDGE_ADDRESS} icmp type echo-request accept"
+    yield "drop"
+
+
+def _host_forward(bridges: Iterable[str]) -> Iterator[str]:
+    yield f'iifname "{LINK_PREFIX}*" accept'
+    yield f'oifname "{LINK_PREFIX}*" ct state established,related accept'
+    for bridge in bridges:
+        yield f'iifname "{bridge}" oifname "{bridge}" accept'
+    yield "drop"

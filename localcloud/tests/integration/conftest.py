@@ -7,13 +7,34 @@ from pathlib import Path
 
 import pytest
 
-from localcloud.tests.integration.kit import Clients, Network, command, environment, localcloud, remove_everything
+from localcloud.tests.integration.kit import (
+    Clients,
+    Network,
+    command,
+    environment,
+    localcloud,
+    remove_everything,
+    traces,
+)
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests that bring a local cloud up and down go before those that share one."""
     items.sort(key=lambda item: "nothing_up" not in getattr(item, "fixturenames", ()))
+
+
+@pytest.fixture
+def nothing_up() -> Iterator[dict[str, object]]:
+    """What this machine looks like without a local cloud; afterwards it looks like that again."""
+    assert localcloud("status").returncode == 2, "a local cloud is up on this machine: end it with localcloud down"
+    localcloud("down")
+    before = traces()
+    try:
+        yield dict(before)
+    finally:
+        localcloud("down")
+    assert traces() == before
 
 
 @pytest.fixture(scope="session")

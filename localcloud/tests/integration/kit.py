@@ -121,6 +121,12 @@ class Clients:
         self.iam.put_role_policy(RoleName=role, PolicyName="test", PolicyDocument=json.dumps(document))
 
 
+def up(*words: str) -> Clients:
+    done = localcloud("up", *words)
+    assert done.returncode == 0, done.stderr
+    return Clients(environment())
+
+
 @dataclass
 class Network:
     cloud: Clients
@@ -280,6 +286,6 @@ def traces() -> dict[str, Sequence[str]]:
         "tables": command("nft", "list", "tables").stdout.splitlines(),
         "groups": sorted(groups),
         "forwarding": [Path("/proc/sys/net/ipv4/ip_forward").read_text(encoding="ascii")],
-        "nspawn": sorted(str(path) for path in Path("/run/systemd/nspawn").rglob("*")),
+        "nspawn": sorted(str(path) for path in Path("/run/systemd/nspawn").rglob("*/*")),
         "namespaces": sorted(os.listdir("/run/netns")) if Path("/run/netns").exists() else [],
     }

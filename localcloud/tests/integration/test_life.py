@@ -8,32 +8,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from localcloud import state
-from localcloud.tests.integration.kit import Clients, Network, command, environment, localcloud, traces, wait_for
-
-
-@pytest.fixture
-def nothing_up() -> Iterator[dict[str, object]]:
-    """What this machine looks like without a local cloud; afterwards it looks like that again."""
-    assert localcloud("status").returncode == 2, "a local cloud is up on this machine: end it with localcloud down"
-    localcloud("down")
-    before = traces()
-    try:
-        yield dict(before)
-    finally:
-        localcloud("down")
-    assert traces() == before
-
-
-def up(*words: str) -> Clients:
-    done = localcloud("up", *words)
-    assert done.returncode == 0, done.stderr
-    return Clients(environment())
+from localcloud.tests.integration.kit import Network, command, localcloud, traces, up, wait_for
 
 
 def test_a_hundred_random_steps_leave_nothing(nothing_up: dict[str, object], key: Path) -> None:
@@ -163,3 +141,11 @@ def test_limits_of_an_instance_are_those_that_were_asked_for(nothing_up: dict[st
     assert 1.0 < sum(used) < 3.0
     greedy = "python3 -c \"print(len(b'x' * (600 << 20)))\" || echo ended"
     assert wait_for(lambda: network.ssh(machine, greedy).stdout, 40, "an answer") == "ended\n"
+
+
+def test_nobody_else_gets_into_its_folder(nothing_up: dict[str, object], key: Path) -> None:
+    state.HOME.mkdir(parents=True, exist_ok=True)
+    state.HOME.chmod(0o755)  # as older versions left it
+    network = Network.create(up(), key)
+    assert state.HOME.stat().st_mode & 0o777 == 0o700
+    network.launch()  # it boots, and answers

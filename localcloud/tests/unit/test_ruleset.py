@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from localcloud.machines.ruleset import ruleset
+from localcloud.machines.ruleset import host_rules, ruleset
 from localcloud.tests.unit.views_kit import (
     EVERYTHING,
     GATEWAY,
@@ -28,8 +28,11 @@ SSH = Permission("tcp", 22, 22, cidrs=("0.0.0.0/0",))
 
 
 def chains(view: VpcView, cut: tuple[str, ...] = ()) -> dict[str, list[str]]:
+    return chains_of(ruleset(view, TRANSIT, cut))
+
+
+def chains_of(text: str) -> dict[str, list[str]]:
     """The rules of each chain, in order."""
-    text = ruleset(view, TRANSIT, cut)
     found = re.findall(r"^  chain (\S+) \{\n(.*?)^  \}", text, re.M | re.S)
     return {name: [line.strip() for line in body.splitlines()] for name, body in found}
 
@@ -237,6 +240,33 @@ def test_metadata_and_names_are_there_whatever_the_groups_say_and_nothing_else_i
     assert 'iifname "up0" drop' in rules[: rules.index("ip daddr 169.254.169.254 tcp dport 80 accept")]
 
 
+# The host
+
+
+def test_a_host_that_routed_nothing_routes_for_machines_alone() -> None:
+    assert chains_of(host_rules(machines_only=True))["forward"] == [
+        "type filter hook forward priority 0; policy accept;",
+        'iifname "lc-*" accept',
+        'oifname "lc-*" ct state established,related accept',
+        "drop",
+    ]
+
+
+def test_frames_within_a_bridge_of_the_host_are_not_routed_and_pass() -> None:
+    rules = chains_of(host_rules(machines_only=True, bridges=("virbr0", "br-lan")))["forward"]
+    assert rules[-3:] == [
+        'iifname "virbr0" oifname "virbr0" accept',
+        'iifname "br-lan" oifname "br-lan" accept',
+        "drop",
+    ]
+
+
+def test_a_host_that_routed_already_goes_on_for_everybody() -> None:
+    limited = chains_of(host_rules(machines_only=True))
+    del limited["forward"]
+    assert chains_of(host_rules(machines_only=False)) == limited
+
+
 # nft itself
 
 
@@ -268,4 +298,9 @@ if shutil.which("nft") and shutil.which("unshare") and nft("list", "tables").ret
         )
         text = ruleset(view, TRANSIT, cut=("10.0.0.10",)) if full else ruleset(vpc(), TRANSIT)
         done = nft("--check", "--file", "-", text=text)
+        assert done.returncode == 0, done.stderr
+
+    @pytest.mark.parametrize("machines_only", [False, True])
+    def test_nft_takes_the_rules_of_the_host(machines_only: bool) -> None:
+        done = nft("--check", "--file", "-", text=host_rules(machines_only, bridges=("virbr0",)))
         assert done.returncode == 0, done.stderr
