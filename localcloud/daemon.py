@@ -15,6 +15,7 @@ from localcloud import state
 from localcloud.errors import Refusal
 from localcloud.image.build import base_image, feature_image, say, tidy
 from localcloud.machines import leftovers, network
+from localcloud.machines.host import withheld_credentials
 from localcloud.settings import PORT
 
 _START_SECONDS = 60
@@ -45,6 +46,7 @@ def up(latency: str, cpus: float | None, memory: int | None, api_only: bool) -> 
         try:
             if not api_only:
                 network.check_free()
+                report_withheld_credentials()
             _check_port()
             base = None if api_only else base_image(state.IMAGES, say)
             _start(latency, cpus, memory, base)
@@ -78,12 +80,23 @@ def build_image(features: list[str]) -> None:
         if not features:
             print(base_image(state.IMAGES, say))
             return
+        report_withheld_credentials()
         _, layer = feature_image(state.IMAGES, features, say)
     name = f"localcloud-debian-12-{'-'.join(sorted(set(features)))}"
     if state.service_pid() is not None:
         print(f"{name} is {state.ask('image', features=sorted(set(features)), path=str(layer))}")
     else:
         print(f"{name} will be there with the next localcloud up")
+
+
+def report_withheld_credentials() -> None:
+    settings = withheld_credentials()
+    if settings:
+        say(
+            f"a user or password is part of pip's {' and '.join(settings)} on this machine. Machines and images get "
+            "the address without it: an index that requires it gives pip nothing (No matching distribution found). "
+            "Use an index or a folder of wheels that requires none. Example: PIP_FIND_LINKS=/srv/wheels localcloud up"
+        )
 
 
 def _check_root() -> None:

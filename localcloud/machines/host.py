@@ -9,6 +9,8 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
+_CREDENTIALS = re.compile(r"(?<=://)[^/\s]*@")
+
 HOST_BUNDLE = Path("/etc/ssl/certs/ca-certificates.crt")
 
 
@@ -27,7 +29,17 @@ def _pip_says() -> str:
 
 
 def pip_settings() -> Mapping[str, str]:
-    """The host's pip settings that say where packages come from, by name as in pip.conf's [global]."""
+    """The host's pip settings that say where packages come from, by name as in pip.conf's [global]. Users and passwords
+    are not in them: whoever is in a machine can read its pip.conf, and images keep it."""
+    return {name: _CREDENTIALS.sub("", value) for name, value in _host_pip_settings().items()}
+
+
+def withheld_credentials() -> list[str]:
+    """Return the names of the pip settings that machines get without the user and password in them."""
+    return sorted(name for name, value in _host_pip_settings().items() if _CREDENTIALS.search(value))
+
+
+def _host_pip_settings() -> dict[str, str]:
     found: dict[str, str] = {}
     try:
         listed = _pip_says()
@@ -55,7 +67,12 @@ def write_host_settings(root: Path, authority: str = "") -> None:
     if HOST_BUNDLE.is_file():
         bundle.parent.mkdir(parents=True, exist_ok=True)
         bundle.write_text(HOST_BUNDLE.read_text(encoding="ascii", errors="ignore") + authority, encoding="ascii")
-    settings = {**pip_settings(), "cert": "/etc/ssl/certs/ca-certificates.crt", "disable-pip-version-check": "1"}
+    settings = {
+        **pip_settings(),
+        "cert": "/etc/ssl/certs/ca-certificates.crt",
+        "disable-pip-version-check": "1",
+        "no-input": "1",  # an index that requires a password is an error, not a question that nobody answers
+    }
     lines = ["[global]", *(f"{name} = {value}" for name, value in sorted(settings.items()))]
     (root / "etc").mkdir(parents=True, exist_ok=True)
     (root / "etc/pip.conf").write_text("\n".join(lines) + "\n", encoding="utf-8")
