@@ -64,7 +64,7 @@ test: setup ## all layers of tests, with a closing line for each
 	@$(BIN)/python tests/run.py
 
 .PHONY: lint unit
-lint: venv ## ansible-lint, yamllint, ruff, mypy
+lint: venv ## ansible-lint, yamllint, ruff, mypy, scans of IAM policies
 unit: venv ## the quick tests; those with a second user need root
 lint unit:
 	@$(BIN)/python tests/run.py $@

@@ -93,7 +93,8 @@ def lint(deadline: float) -> Result:
         "ansible-lint": ["ansible-lint", "--offline"],
         "yamllint": ["yamllint", "--strict", "."],
         "ruff": ["ruff", "check"],
-        "mypy": ["mypy", "tests/run.py", "conftest.py", *existing(*TYPED)],
+        "mypy": ["mypy", "tests/run.py", "conftest.py", "tests/lint", *existing(*TYPED)],
+        "policies": ["python", "-m", "tests.lint.policies"],
     }
     failed = [name for name, words in checks.items() if command(*words, deadline=deadline)]
     return Result(not failed, f"failed: {', '.join(failed)}" if failed else f"{len(checks)} checks passed")

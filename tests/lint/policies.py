@@ -1,0 +1,163 @@
+"""Scan all IAM policies with parliament and cloudsplaining: python -m tests.lint.policies
+
+A finding that is not in accepted_findings.yml fails, and so does an accepted one that does not occur any more.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import yaml
+from ansible.parsing.dataloader import DataLoader
+from ansible.plugins.loader import init_plugin_loader
+from ansible.template import Templar, trust_as_template
+from cloudsplaining.command.scan_policy_file import scan_policy
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # parliament imports pkg_resources, which is deprecated
+    import parliament
+
+ROOT = Path(__file__).resolve().parents[2]
+ACCEPTED = Path(__file__).with_name("accepted_findings.yml")
+
+Policy = dict[str, Any]
+
+CLUSTER = {"cluster": "red", "account": "123456789012", "region": "us-east-1"}
+ROLES = ("master", "worker")
+BUCKETS = {
+    "": {},
+    "-with-buckets": {
+        "identity_s3_read": ["datasets/imagenet", "public"],
+        "identity_s3_write": ["results/red"],
+    },
+}
+"""Which further buckets a cluster names, by what is added to the names of its policies."""
+
+
+@dataclass(frozen=True, order=True)
+class Finding:
+    tool: str
+    policy: str
+    statement: str
+    """its Sid, or nothing when the tool judges the policy as a whole"""
+    finding: str
+    detail: str
+    """an action, or what else the tool says"""
+
+    def __str__(self) -> str:
+        place = f"{self.policy}, {self.statement}" if self.statement else self.policy
+        return f"{self.tool}: {place}: {self.finding}: {self.detail}"
+
+
+# The policies
+
+
+def operator_policies() -> dict[str, Policy]:
+    """Return the documented policies of operators, filled in for a cluster."""
+    documents = sorted((ROOT / "docs/iam").glob("operator-*.json"))
+    texts = {document.stem: document.read_text(encoding="utf-8") for document in documents}
+    return {name: json.loads(re.sub(r"<(\w+)>", lambda word: CLUSTER[word[1]], text)) for name, text in texts.items()}
+
+
+def member_policies() -> dict[str, Policy]:
+    """Return the policies of members as Ansible renders them from the role, with and without further buckets.
+
+    The plugin loader must know the collection.
+    """
+    loader = DataLoader()
+    role = [f"{ROOT}/roles/identity/{part}/main.yml" for part in ("defaults", "vars")]
+    defaults, variables = (loader.load_from_file(path, trusted_as_template=True) for path in role)
+    cluster = {f"identity_{name}": value for name, value in CLUSTER.items()} | {"identity_bucket": "red-bucket"}
+    statements = trust_as_template("{{ __identity_statements }}")
+    rendered = {
+        suffix: Templar(loader, {**defaults, **cluster, **buckets, **variables}).template(statements)
+        for suffix, buckets in BUCKETS.items()
+    }
+    return {
+        f"{role}{suffix}": {"Version": "2012-10-17", "Statement": rendered[suffix][role]}
+        for role, suffix in product(ROLES, BUCKETS)
+    }
+
+
+# The tools
+
+
+def scan(policies: Mapping[str, Policy]) -> set[Finding]:
+    tools = {"parliament": _parliament, "cloudsplaining": _cloudsplaining}
+    return {
+        Finding(tool, name, *found)
+        for (tool, findings), (name, policy) in product(tools.items(), policies.items())
+        for found in findings(policy)
+    }
+
+
+def _parliament(policy: Policy) -> Iterator[tuple[str, str, str]]:
+    text = json.dumps(policy, indent=1)
+    for found in parliament.analyze_policy_string(text, include_community_auditors=True).findings:
+        line = found.location.get("line") or found.location.get("lineno")
+        details = found.detail or found.location.get("actions") or [""]
+        for detail in details if isinstance(details, list) else [details]:
+            yield _sid(text, line), found.issue, " ".join(detail.values()) if isinstance(detail, dict) else str(detail)
+
+
+def _sid(text: str, line: int | None) -> str:
+    """Return the Sid of the statement in which a line of the text is."""
+    if line is None:
+        return ""
+    for statement in re.finditer(r"^  \{$.*?^  \}", text, re.MULTILINE | re.DOTALL):
+        if line <= text.count("\n", 0, statement.end()) + 1:
+            return str(json.loads(statement[0]).get("Sid", ""))
+    return ""
+
+
+def _cloudsplaining(policy: Policy) -> Iterator[tuple[str, str, str]]:
+    for name, risk in scan_policy(policy).items():
+        for detail in risk["findings"] if isinstance(risk, dict) else ():
+            yield "", name, detail if isinstance(detail, str) else f"{detail['type']} {' '.join(detail['actions'])}"
+
+
+# What is accepted
+
+
+def read_accepted(text: str) -> set[Finding]:
+    """Return the accepted findings. Each entry needs a reason."""
+    findings: set[Finding] = set()
+    for entry in yaml.safe_load(text) or ():
+        keys = {"tool", "policy", "finding", "details", "reason"}
+        if not keys <= set(entry) <= keys | {"statement"} or not entry["reason"] or not entry["details"]:
+            raise ValueError(f"{entry}: an accepted finding has {', '.join(sorted(keys))}, and may have a statement")
+        place = entry["tool"], entry["policy"], entry.get("statement", ""), entry["finding"]
+        findings |= {Finding(*place, detail) for detail in entry["details"]}
+    return findings
+
+
+def differences(found: Iterable[Finding], accepted: Iterable[Finding]) -> list[str]:
+    """Return a line for each finding that is not accepted, and for each accepted one that is not found."""
+    found, accepted = set(found), set(accepted)
+    new = [f"{one}: new. Correct the policy, or accept it with its reason" for one in sorted(found - accepted)]
+    gone = [f"{one}: does not occur any more. Remove it from the accepted ones" for one in sorted(accepted - found)]
+    return new + gone
+
+
+def main() -> int:
+    init_plugin_loader([str(ROOT / "collections")])
+    policies = operator_policies() | member_policies()
+    accepted = read_accepted(ACCEPTED.read_text(encoding="utf-8"))
+    lines = differences(scan(policies), accepted)
+    if lines:
+        print("\n".join(lines), f"See {ACCEPTED.relative_to(ROOT)}.", sep="\n")
+        return 1
+    print(f"{len(policies)} policies scanned: {len(accepted)} findings, all accepted")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,84 @@
+"""The scan of IAM policies: it sees all of them, a new finding fails, and so does an accepted one that is gone."""
+
+from __future__ import annotations
+
+import copy
+import json
+
+import pytest
+import yaml
+
+from tests.lint import policies
+from tests.lint.policies import Policy
+
+ACCEPTED = policies.read_accepted(policies.ACCEPTED.read_text(encoding="utf-8"))
+ENTRY = {"tool": "parliament", "policy": "p", "finding": "RESOURCE_STAR", "details": ["s3:GetObject"], "reason": "r"}
+
+
+def with_statement(policy: Policy, action: str, resource: str = "*") -> Policy:
+    changed = copy.deepcopy(policy)
+    changed["Statement"].append({"Sid": "Added", "Effect": "Allow", "Action": [action], "Resource": resource})
+    return changed
+
+
+def reported(name: str, policy: Policy) -> list[str]:
+    """The differences of one policy."""
+    accepted = {finding for finding in ACCEPTED if finding.policy == name}
+    return policies.differences(policies.scan({name: policy}), accepted)
+
+
+@pytest.mark.parametrize("name", ["operator-identity", "master", "worker-with-buckets"])
+def test_reading_all_parameters_of_the_account_is_reported(name: str) -> None:
+    policy = (policies.operator_policies() | policies.member_policies())[name]
+    assert reported(name, policy) == []
+    lines = reported(name, with_statement(policy, "ssm:GetParameters"))
+    assert f"parliament: {name}, Added: RESOURCE_STAR: ssm:GetParameters: new" in " ".join(lines)
+    assert f"cloudsplaining: {name}: DataExfiltration: ssm:GetParameters: new" in " ".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("action", "resource", "finding"),
+    [
+        ("ssm:GetParamters", "*", "parliament: master, Added: UNKNOWN_ACTION"),
+        ("s3:GetObject", "arn:aws:s3:::bucket", "parliament: master, Added: RESOURCE_MISMATCH"),
+        ("s3:*", "*", "cloudsplaining: master: ServiceWildcard: s3"),
+        ("iam:CreateAccessKey", "*", "cloudsplaining: master: PrivilegeEscalation: CreateAccessKey"),
+    ],
+)
+def test_what_else_is_reported(action: str, resource: str, finding: str) -> None:
+    lines = reported("master", with_statement(policies.member_policies()["master"], action, resource))
+    assert [line for line in lines if line.startswith(finding)], lines
+
+
+def test_an_accepted_finding_that_is_gone_is_to_be_removed() -> None:
+    policy = policies.operator_policies()["operator-machines"]
+    policy["Statement"] = [one for one in policy["Statement"] if one["Sid"] != "LaunchWithAnyImageAndKey"]
+    lines = reported("operator-machines", policy)
+    assert lines
+    for line in lines:
+        assert line.startswith("parliament: operator-machines, LaunchWithAnyImageAndKey: RESOURCE_MISMATCH: ec2:")
+        assert line.endswith("does not occur any more. Remove it from the accepted ones")
+
+
+def test_members_policies_are_rendered_with_and_without_buckets() -> None:
+    rendered = policies.member_policies()
+    assert sorted(rendered) == ["master", "master-with-buckets", "worker", "worker-with-buckets"]
+    for name, policy in rendered.items():
+        text = json.dumps(policy)
+        assert "{{" not in text
+        assert ("arn:aws:s3:::datasets" in text) == ("arn:aws:s3:::results/red" in text) == ("buckets" in name)
+        assert ("ec2:CreateTags" in text) == name.startswith("master")
+
+
+def test_policies_of_operators_are_filled_in() -> None:
+    documents = {path.stem for path in (policies.ROOT / "docs/iam").glob("operator-*.json")}
+    assert set(policies.operator_policies()) == documents != set()
+    assert "<" not in json.dumps(policies.operator_policies())
+
+
+@pytest.mark.parametrize(
+    "entry", [{**ENTRY, "reason": ""}, {**ENTRY, "details": []}, {**ENTRY, "sid": "See"}, {"tool": "parliament"}]
+)
+def test_an_entry_that_is_not_whole_is_refused(entry: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match="an accepted finding has details, finding, policy, reason, tool"):
+        policies.read_accepted(yaml.safe_dump([entry]))
