@@ -70,7 +70,8 @@ class Service:
         return image.id
 
     def _layers_of(self, image_id: str) -> Sequence[Path]:
-        assert self._base is not None
+        if self._base is None:
+            raise RuntimeError("a service without a base image boots no machines")
         found = images.path_of(self.cloud, image_id)
         return [self._base] if found is None or found == self._base else [found, self._base]
 

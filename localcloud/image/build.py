@@ -137,9 +137,8 @@ def _mmdebstrap(scratch: Path, cache: Path, progress: Progress) -> None:
         str(scratch),
     ]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
         said = []
-        for line in process.stderr:
+        for line in process.stderr or ():
             said.append(line)
             if line.startswith("I: ") and "..." in line:
                 progress(line[3:].strip())

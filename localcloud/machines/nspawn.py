@@ -94,7 +94,8 @@ class Machine:
 
     def wait(self) -> str:
         """How it ended: poweroff, reboot or killed."""
-        assert self._process is not None
+        if self._process is None:
+            raise RuntimeError(f"{self.name} was never booted")
         status = self._process.wait()
         if status == _REBOOT_WANTED:
             return "reboot"

@@ -65,7 +65,8 @@ def measure(ssh: list[str], alias: str, address: str, own: str) -> float:
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     )
     try:
-        assert far.stdout is not None
+        if far.stdout is None:
+            raise OSError(f"ssh to {alias} was started without a pipe for its output")
         port = _number(far.stdout.readline())
         if port is None:
             raise OSError(f"{alias} did not open a port")

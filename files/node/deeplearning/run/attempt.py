@@ -125,7 +125,8 @@ class Attempt:
         looked = time.monotonic()
         with selectors.DefaultSelector() as selector:
             for pipe in (child.stdout, child.stderr):
-                assert pipe is not None
+                if pipe is None:
+                    raise ValueError("mpirun was started without a pipe for its output")
                 selector.register(pipe, selectors.EVENT_READ)
             while selector.get_map():
                 ready = selector.select(TICK)

@@ -98,7 +98,8 @@ def tar_share(opened: io.BufferedReader, size: int, share: int, shares: int, ext
 
 def content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes]:
     found = archive.extractfile(member)
-    assert found is not None
+    if found is None:
+        raise Refusal(f"{member.name} in the archive is no file: pack it without.")
     return found
 
 
