@@ -45,13 +45,14 @@ packages: python
 .PHONY: venv
 venv: $(VENV)/.installed
 
-# uv, where there is one, needs seconds; pip needs a minute.
+# uv, where there is one, needs seconds; pip needs a minute. Packages come as wheels with the pinned checksums; the project
+# itself, which has none, is installed on its own.
 $(VENV)/.installed: requirements.txt pyproject.toml | python
 	@$(BIN)/python -c '' 2>/dev/null || $(python) -m venv --clear $(VENV)
 	@echo "Installing requirements.txt into $(VENV)"; \
 	install="$(BIN)/python -m pip install -q --disable-pip-version-check"; \
 	if command -v uv >/dev/null; then install="uv pip install -q --python $(BIN)/python"; fi; \
-	$$install -r requirements.txt; \
+	$$install --require-hashes --only-binary :all: -r requirements.txt; \
 	$$install --no-deps --no-build-isolation -e .
 	@touch $@
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import hashlib
+import shlex
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,8 @@ from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible_collections.deeplearning.aws.plugins.module_utils._aws import ARGUMENTS, Aws, AwsProblem
 from ansible_collections.deeplearning.aws.plugins.module_utils._names import Names
-from ansible_collections.deeplearning.aws.plugins.plugin_utils import _looking, _wheels
+from ansible_collections.deeplearning.aws.plugins.plugin_utils import _looking, _program, _wheels
+from ansible_collections.deeplearning.aws.plugins.plugin_utils._program import Trouble
 from ansible_collections.deeplearning.aws.plugins.plugin_utils._stage import Bucket
 from ansible_collections.deeplearning.aws.plugins.plugin_utils._stage_sets import Unstageable
 
@@ -24,6 +26,7 @@ SPEC: dict[str, dict[str, Any]] = {
     "bucket": {"type": "str", "default": ""},
     "folder": {"type": "str", "required": True},
     "framework": {"type": "str", "required": True, "choices": list(_wheels.KITS)},
+    "built": {"type": "dict", "default": {}},
     "state": {"type": "str", "required": True, "choices": ["brought", "kept"]},
 }
 
@@ -33,46 +36,58 @@ class ActionModule(ActionBase):  # type: ignore[misc]
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         super().run(tmp, task_vars)
+        self._host = str((task_vars or {})["inventory_hostname"])
         given = self.validate_argument_spec(argument_spec=SPEC)[1]
         act = self._bring if given["state"] == "brought" else self._keep
         try:
-            return {"changed": bool(done := act(given, given["folder"].rstrip("/"))), "wheels": sorted(done)}
+            return act(given, given["folder"].rstrip("/"))
         except AnsibleConnectionFailure:
             raise
-        except (AwsProblem, Unstageable, AnsibleError, OSError) as trouble:
+        except (AwsProblem, Unstageable, AnsibleError, OSError, Trouble, ValueError) as trouble:
             # It costs a build at most.
             said = f"No wheel of Horovod could be {given['state']}: {trouble}"
-            return {"changed": False, "wheels": [], "warnings": [said]}
+            return {"changed": False, "wheels": {}, "warnings": [said]}
 
-    def _bring(self, given: dict[str, Any], folder: str) -> set[str]:
-        lines = self._look(given, folder)
-        if _wheels.READY in lines:
-            return set()
+    def _bring(self, given: dict[str, Any], folder: str) -> dict[str, Any]:
         bucket = bucket_of(_looking.aws_of(given), given)
-        missing = _wheels.stored(bucket, given["framework"]) - _wheels.seen(folder, lines)
-        for wheel in missing if not self._task.check_mode else ():
+        checksums = _wheels.stored(bucket, given["framework"])
+        missing = checksums.keys() - self._intact(folder, checksums) if checksums else set()
+        for wheel in sorted(missing) if not self._task.check_mode else ():
             content = bucket.read(wheel)
+            if hashlib.sha256(content).hexdigest() != checksums[wheel]:
+                raise Unstageable(
+                    f"{bucket.url}/{wheel} is not the wheel that was kept there: its SHA-256 is not the one in its "
+                    f"metadata. Remove it, and the next cluster that builds it keeps its own."
+                )
             ran = self._low_level_execute_command(_wheels.put(folder, wheel), in_data=content)
             if ran["rc"]:
                 raise Unstageable(f"{folder}/{wheel} cannot be written: {ran['stderr'].strip()}")
-        return missing
+        return {"changed": bool(missing), "wheels": checksums}
 
-    def _keep(self, given: dict[str, Any], folder: str) -> set[str]:
-        there = _wheels.seen(folder, self._look(given, folder))
-        if not there:
-            return set()
+    def _keep(self, given: dict[str, Any], folder: str) -> dict[str, Any]:
+        built = _wheels.built_wheels(given["framework"], given["built"])
+        if not built:
+            return {"changed": False, "wheels": {}}
         bucket = bucket_of(_looking.aws_of(given), given)
-        new = there - _wheels.stored(bucket, given["framework"])
-        for wheel in new if not self._task.check_mode else ():
-            with tempfile.TemporaryDirectory() as scratch:
-                file = Path(scratch, Path(wheel).name)
-                self._connection.fetch_file(f"{folder}/{wheel}", str(file))
-                bucket.send(file, wheel, hashlib.sha256(file.read_bytes()).hexdigest(), lambda _: None)
-        return new
+        # None is ever replaced: a cluster could replace what others install.
+        new = {name: built[name] for name in built.keys() - _wheels.stored_names(bucket, given["framework"])}
+        for name, sha256 in new.items() if not self._task.check_mode else ():
+            self._send(bucket, folder, name, sha256)
+        return {"changed": bool(new), "wheels": new}
 
-    def _look(self, given: dict[str, Any], folder: str) -> list[str]:
-        ran = self._low_level_execute_command(_wheels.look(folder, given["framework"]))
-        return [line.strip() for line in ran["stdout"].splitlines()]
+    def _send(self, bucket: Bucket, folder: str, name: str, sha256: str) -> None:
+        command = shlex.join(["cat", f"{folder}/{name}"])
+        content = _program.read_bytes(self._connection, command, self._host, _wheels.LIMIT)
+        if hashlib.sha256(content).hexdigest() != sha256:
+            raise Unstageable(f"{folder}/{name} is no longer the wheel that was built: its SHA-256 is another.")
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(content)
+            file.flush()
+            bucket.send(Path(file.name), name, sha256, lambda _: None)
+
+    def _intact(self, folder: str, checksums: dict[str, str]) -> set[str]:
+        ran = self._low_level_execute_command(_wheels.check(folder, checksums))
+        return _wheels.intact(folder, checksums, ran["stdout"].splitlines())
 
 
 def bucket_of(aws: Aws, given: dict[str, Any]) -> Bucket:

@@ -15,6 +15,7 @@ import os
 import re
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,10 +29,16 @@ UNFINISHED = ".deeplearning-unfinished.json"
 DRIVER = Path("/proc/driver/nvidia/version")
 """There with NVIDIA's driver, which is what builds for GPUs need."""
 SYSTEM_FOLDERS = (Path("/usr/bin"), Path("/usr/local/bin"))
+VERIFIED = ("--require-hashes", "--only-binary", ":all:")
+"""pip's options for pins: a file is compared with the pinned checksums first, and nothing runs to install it."""
 
 
 class Unfit(Exception):
     """Why an environment cannot be had: one sentence."""
+
+
+class NotInIndex(Unfit):
+    """The package indexes in use have no file for a pinned version."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +49,8 @@ class Wanted:
     pythons: Sequence[str]
     """versions that the framework has builds for, such as 3.11"""
     imports: Sequence[str]
-    index: Mapping[str, str] = field(default_factory=dict)
-    """by build: where else to look for what pip's own settings do not lead to"""
+    index: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """by build and package: the package's own index, asked when pip's own settings do not lead to it"""
     wheels: str = ""
     """a folder to install from instead of an index"""
     folder: Path = ENVIRONMENTS
@@ -163,9 +170,7 @@ def _fresh(wanted: Wanted) -> dict[str, Any]:
     said = {"schema": 1, "framework": wanted.framework, "requirements_sha256": ""}
     _write(wanted, UNFINISHED, said)
     _run([python, "-m", "venv", str(wanted.place)])
-    pins = wanted.place / "requirements.txt"
-    pins.write_text(wanted.pins, encoding="utf-8")
-    _install_pins(wanted, pins)
+    install_pins(wanted, split_pins(wanted.pins))
     # Whoever trains may not write there, and would compile everything at each start.
     _run([str(wanted.python), "-m", "compileall", "-q", "-j", "0", str(wanted.place / "lib")], may_fail=True)
     _run([str(wanted.python), "-c", f"import {', '.join(wanted.imports)}"])
@@ -189,25 +194,72 @@ def no_python(wanted: Wanted) -> str:
     )
 
 
-def _install_pins(wanted: Wanted, pins: Path) -> None:
-    if wanted.wheels:
-        if not os.path.isdir(wanted.wheels):
-            raise Unfit(f"{wanted.wheels} is no folder: give one with wheels of all that {wanted.framework} needs.")
-        _pip(wanted, ["--no-index", "--find-links", wanted.wheels, "-r", str(pins)])
-        return
-    elsewhere = wanted.index.get(build())
+def split_pins(text: str) -> list[str]:
+    """Return the pins of a requirements file, each with its checksums in one line."""
+    lines = text.replace("\\\n", " ").splitlines()
+    return [line for line in lines if line and not line.lstrip().startswith("#")]
+
+
+def package_of(pin: str) -> str:
+    return pin.partition("==")[0]
+
+
+def install_pins(wanted: Wanted, pins: Sequence[str]) -> None:
+    """Install pins as wheels that have one of their checksums. A package with its own index comes from there alone if
+    pip's own settings do not lead to it."""
+    if wanted.wheels and not os.path.isdir(wanted.wheels):
+        raise Unfit(f"{wanted.wheels} is no folder: give one with wheels of all that {wanted.framework} needs.")
+    where = ["--no-index", "--find-links", wanted.wheels] if wanted.wheels else []
+    indexes = {} if wanted.wheels else wanted.index.get(build(), {})
+    common = [pin for pin in pins if package_of(pin) not in indexes]
+    if common:
+        _install_verified(wanted, common, where)
+    for pin in pins:
+        if package_of(pin) in indexes:
+            _install_from_own_index(wanted, pin, indexes[package_of(pin)])
+
+
+def _install_from_own_index(wanted: Wanted, pin: str, index: str) -> None:
     try:
-        _pip(wanted, ["-r", str(pins)])
-    except Unfit as problem:
-        if not elsewhere or "No matching distribution" not in str(problem):
-            raise
-        _pip(wanted, ["--extra-index-url", elsewhere, "-r", str(pins)])
+        _install_verified(wanted, [pin], [])
+    except NotInIndex:
+        try:
+            _install_verified(wanted, [pin], ["--index-url", index])
+        except NotInIndex:
+            raise Unfit(
+                f"{pin.split()[0]} is neither where pip on this machine looks nor in {index}: make that index "
+                f"reachable, or name a folder with its wheel. Example: -e {wanted.framework}_wheels=/efs/data/wheels"
+            ) from None
+
+
+def _install_verified(wanted: Wanted, pins: Sequence[str], options: Sequence[str]) -> None:
+    with tempfile.NamedTemporaryFile("w", suffix=".txt", encoding="utf-8") as file:
+        file.write("\n".join(pins) + "\n")
+        file.flush()
+        _pip(wanted, [*options, *VERIFIED, "-r", file.name])
 
 
 def _pip(wanted: Wanted, what: Sequence[str]) -> None:
     """Pins are complete, so nothing is resolved. Compiling is done at once afterwards, on all processors."""
     options = ["--quiet", "--disable-pip-version-check", "--no-cache-dir", "--no-deps", "--no-compile"]
     _run([str(wanted.python), "-m", "pip", "install", *options, *what])
+
+
+def pip_problem(output: str) -> Unfit | None:
+    """Return why pip refused a pin, as a sentence, if it did so."""
+    wrong = re.search(r"^ +(\S+?)(?: from [^\n]*)?:\n +Expected sha256.*?^ +Got +([0-9a-f]{64})", output, re.M | re.S)
+    if wrong:
+        return Unfit(
+            f"{wrong[1]} is not what was published, and was not installed: its SHA-256 is {wrong[2]}, which is none of "
+            f"the pinned checksums. Check the package index, or the folder of wheels, that pip uses on this machine."
+        )
+    absent = re.search(r"No matching distribution found for (\S+)", output)
+    if absent:
+        return NotInIndex(
+            f"{absent[1]} cannot be found as a wheel for this machine: pip reaches no package index that has it. Make "
+            f"one reachable, or name a folder with wheels (docs/staging.md)."
+        )
+    return None
 
 
 def _versions(wanted: Wanted) -> dict[str, str]:
@@ -231,6 +283,9 @@ def _run(command: Sequence[str], may_fail: bool = False) -> str:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
     ran = subprocess.run(command, cwd="/", env=kept, capture_output=True, text=True, check=False)
     if ran.returncode and not may_fail:
+        problem = pip_problem(ran.stderr) if "pip" in command else None
+        if problem:
+            raise problem
         tail = (ran.stderr.strip() or ran.stdout.strip()).splitlines()[-12:]
         raise Unfit(f"{' '.join(command)} failed with {ran.returncode}: " + "\n".join(tail))
     return ran.stdout

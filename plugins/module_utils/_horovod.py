@@ -9,7 +9,6 @@ that whoever makes images can run it as it is.
 
 from __future__ import annotations
 
-import glob
 import hashlib
 import json
 import os
@@ -19,18 +18,37 @@ import shutil
 import subprocess
 import tarfile
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
-from ansible_collections.deeplearning.aws.plugins.module_utils._environment import Unfit, Wanted, build
+from ansible_collections.deeplearning.aws.plugins.module_utils._environment import (
+    VERIFIED,
+    Unfit,
+    Wanted,
+    build,
+    pip_problem,
+)
 
 VERSION = "0.28.1"
 SPEC = f"horovod=={VERSION}"
-# Of horovod-0.28.1.tar.gz, as PyPI gave it on 2026-11-21.
-SHA256 = "92a43f5a94c43907a56805bad15f19700c62ffc83b7ca483f9e104e229f67ef0"
+# The archive horovod-0.28.1.tar.gz, as PyPI has it since 2023.
+SOURCE = f"{SPEC} --hash=sha256:92a43f5a94c43907a56805bad15f19700c62ffc83b7ca483f9e104e229f67ef0"
 
-# Its last release is from 2023, and is built with tools of its time.
-TOOLS = ("cmake==3.27.9", "setuptools==69.5.1", "wheel==0.43.0", "packaging==24.0")
+# Its last release is from 2023, and is built with tools of its time. CMake's wheels for x86_64 and aarch64.
+TOOLS = """\
+cmake==3.27.9 \\
+    --hash=sha256:434714990d82e3c3936a726c1706c6a1d5a34964a7415d1433af0904a994e414 \\
+    --hash=sha256:d8306b6e4442496dc1d87e3e64394ebbf02c04f1c6324a1a37cad3695f7d835a
+packaging==24.0 --hash=sha256:2ddfb553fdf02fb784c234c7ba6ccc288296ceabec964ad2eae3777778130bc5
+setuptools==69.5.1 --hash=sha256:c636ac361bc47580504644275c9ad802c50415c7522212252c033bd15f301f32
+wheel==0.43.0 --hash=sha256:55c570405f142630c6b9f72fe09d9b67cf1477fcf543ae5b8dcb1f5b7377da81
+"""
+
+WHEEL = re.compile(r"horovod-[A-Za-z0-9.+_-]+/horovod-[A-Za-z0-9.+_-]+\.whl")
+"""A wheel in the folder that is named by all that it fits."""
+SHA256 = re.compile(r"[0-9a-f]{64}")
 
 MPI_FOLDERS = ("/opt/amazon/openmpi/bin", "/usr/lib64/openmpi/bin", "/usr/bin")
 """EFA's own Open MPI goes first, as on AWS's images."""
@@ -67,10 +85,33 @@ def key(wanted: Wanted, versions: Mapping[str, str]) -> str:
     return "_".join([*parts, platform.machine()])
 
 
-def wheel_in(folder: str, name: str) -> str:
-    """The path of the wheel that was built for this. Empty: there is none."""
-    found = glob.glob(f"{glob.escape(folder)}/{glob.escape(name)}/horovod-*.whl")
-    return found[0] if found else ""
+class Wheel(NamedTuple):
+    """A wheel that was built: its path below the folder of wheels, and its checksum."""
+
+    name: str
+    sha256: str
+
+
+def known_wheel(folder: str, key: str, checksums: Mapping[str, str]) -> str:
+    """Return the name of the wheel that fits and whose checksum is known; empty if there is none. Others may write to
+    the folder, so what else is in it does not count."""
+    names = (name for name in checksums if WHEEL.fullmatch(name) and name.startswith(f"{key}/"))
+    return next((name for name in names if Path(folder, name).is_file()), "")
+
+
+@contextmanager
+def verified(wheel: Path, sha256: str) -> Iterator[str]:
+    """Yield the path of a copy that nobody else can change and that has this checksum."""
+    with tempfile.TemporaryDirectory(prefix="horovod-") as scratch:
+        copy = Path(scratch, wheel.name)
+        shutil.copyfile(wheel, copy)
+        digest = hashlib.sha256(copy.read_bytes()).hexdigest()
+        if digest != sha256:
+            raise Unfit(
+                f"{wheel} is not the wheel that was built, and was not installed: its SHA-256 is {digest}, and should "
+                f"be {sha256}. Find out who wrote it, remove it, and run the same command again."
+            )
+        yield str(copy)
 
 
 def mpi_folder() -> str:
@@ -105,8 +146,8 @@ def nccl_version(versions: Mapping[str, str]) -> str:
     raise Unfit("this machine has GPUs, and the framework's environment has no NCCL: Horovod would be slow without.")
 
 
-def make(wanted: Wanted, versions: Mapping[str, str], folder: str) -> str:
-    """Build the wheel, see that it has what is needed, and only then put it into the folder: its path."""
+def make(wanted: Wanted, versions: Mapping[str, str], folder: str) -> Wheel:
+    """Build the wheel, see that it has what is needed, and only then put it into the folder."""
     kit = KITS[wanted.framework]
     name = key(wanted, versions)
     with tempfile.TemporaryDirectory(prefix="horovod-") as scratch:
@@ -127,25 +168,28 @@ def make(wanted: Wanted, versions: Mapping[str, str], folder: str) -> str:
             raise Unfit(_why(f"{SPEC} could not be built for {name}", ran.stdout + ran.stderr))
         made = next(out.glob("*.whl"))
         _look_at(wanted, kit, made, work)
-        return _put(made, Path(folder) / name)
+        _put(made, Path(folder) / name)
+        return Wheel(f"{name}/{made.name}", hashlib.sha256(made.read_bytes()).hexdigest())
 
 
 def _tools(wanted: Wanted, work: Path) -> Path:
-    tools = work / "tools"
-    _must([str(wanted.python), "-m", "pip", "install", "-q", "--target", str(tools), *_from(wanted), *TOOLS])
+    tools, pins = work / "tools", work / "tools.txt"
+    pins.write_text(TOOLS, encoding="ascii")
+    pip = [str(wanted.python), "-m", "pip", "install", "-q", "--no-deps", "--target", str(tools), *_from(wanted)]
+    _must([*pip, *VERIFIED, "-r", str(pins)])
     return tools
 
 
 def _source(wanted: Wanted, work: Path, tools: Path) -> Path:
+    """Download the archive and unpack it. pip runs its setup.py for metadata, after it has compared the checksum."""
+    pin = work / "source.txt"
+    pin.write_text(SOURCE, encoding="ascii")
     _must(
-        [str(wanted.python), "-m", "pip", "download", "-q", "--no-deps", "--no-build-isolation"]
-        + ["--no-binary", "horovod", *_from(wanted), "-d", str(work), SPEC],
+        [str(wanted.python), "-m", "pip", "download", "-q", "--no-deps", "--no-build-isolation", "--no-cache-dir"]
+        + ["--no-binary", "horovod", *_from(wanted), "-d", str(work), "--require-hashes", "-r", str(pin)],
         env={**os.environ, "PYTHONPATH": str(tools)},
     )
-    archive = work / f"horovod-{VERSION}.tar.gz"
-    if hashlib.sha256(archive.read_bytes()).hexdigest() != SHA256:
-        raise Unfit(f"{archive.name} is not the one that was published: its SHA-256 is another than {SHA256}.")
-    with tarfile.open(archive) as file:
+    with tarfile.open(work / f"horovod-{VERSION}.tar.gz") as file:
         file.extractall(work)
     return work / f"horovod-{VERSION}"
 
@@ -216,7 +260,7 @@ def _look_at(wanted: Wanted, kit: Kit, wheel: Path, work: Path) -> None:
         raise Unfit(f"{SPEC} was built without {' and '.join(missing)}: it is not used.")
 
 
-def _put(wheel: Path, place: Path) -> str:
+def _put(wheel: Path, place: Path) -> None:
     """By a rename: other nodes see all of it or nothing."""
     place.mkdir(parents=True, exist_ok=True)
     new = place / f".{wheel.name}.{os.uname().nodename}"
@@ -224,7 +268,6 @@ def _put(wheel: Path, place: Path) -> str:
     with new.open("rb") as file:
         os.fsync(file.fileno())
     new.replace(place / wheel.name)
-    return str(place / wheel.name)
 
 
 def _asked(wanted: Wanted, code: str, env: Mapping[str, str] | None = None) -> str:
@@ -238,6 +281,8 @@ def _output(command: Sequence[str]) -> str:
 def _must(command: Sequence[str], env: Mapping[str, str] | None = None) -> str:
     ran = subprocess.run(command, cwd="/", env=env, capture_output=True, text=True, check=False)
     if ran.returncode:
+        if problem := pip_problem(ran.stderr):
+            raise problem
         raise Unfit(_why(f"{' '.join(command)} failed with {ran.returncode}", ran.stderr or ran.stdout))
     return ran.stdout
 

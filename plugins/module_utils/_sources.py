@@ -42,10 +42,8 @@ def use(wanted: Wanted, folder: str, said: Mapping[str, Any]) -> None:
         (site / FILE).write_text(f"{folder}\n", encoding="utf-8")
     else:
         (site / FILE).unlink(missing_ok=True)
-        release = wanted.place / "release.txt"
-        pin = next(line for line in wanted.pins.splitlines() if line.startswith(f"{name}=="))
-        release.write_text(f"{pin}\n", encoding="utf-8")
-        _environment._install_pins(wanted, release)
+        pins = _environment.split_pins(wanted.pins)
+        _environment.install_pins(wanted, [pin for pin in pins if _environment.package_of(pin) == name])
     # The sources are on the shared file system: no node writes what it has compiled there.
     asking = [str(wanted.python), "-B", "-c", f"import {name}; print({name}.__version__)"]
     version = _environment._run(asking).split()[-1]

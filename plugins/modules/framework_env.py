@@ -22,7 +22,7 @@ options:
     description:
       - Whether the environment shall exist.
       - V(looked_at) says what there is and changes nothing.
-      - V(built) builds the wheel of Horovod in O(horovod_wheels), if it is not there.
+      - V(built) builds the wheel of Horovod in O(horovod_wheels), unless O(horovod_checksums) has one that is there.
     type: str
     choices: [present, absent, looked_at, built]
     default: present
@@ -49,7 +49,7 @@ options:
     elements: str
     required: true
   index:
-    description: By build, a package index to ask also when pip's own settings do not lead to all packages.
+    description: By build and package, the package's own index, used alone when pip's own settings do not lead to it.
     type: dict
     default: {}
   wheels:
@@ -70,6 +70,13 @@ options:
     description: The folder, shared by all nodes, in which wheels of Horovod are kept.
     type: str
     default: ""
+  horovod_checksums:
+    description:
+      - The SHA-256 of the wheels of Horovod that may be installed, by their path in O(horovod_wheels).
+      - Every node can write to that folder, so a wheel that is not named here does not count, and one with another
+        checksum is refused.
+    type: dict
+    default: {}
 attributes:
   check_mode:
     description: Can run in check mode and say what it would change.
@@ -115,11 +122,18 @@ versions:
   returned: O(state=present) or O(state=looked_at)
   type: dict
 wheel:
-  description: The wheel of Horovod that fits; empty if there is none yet.
+  description: The wheel of Horovod that fits, of those in O(horovod_checksums); empty if there is none yet.
   returned: when O(horovod) is asked for and the environment is made
   type: str
+built:
+  description: The SHA-256 of the wheel that was built now, by its path in O(horovod_wheels).
+  returned: O(state=built)
+  type: dict
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
@@ -144,6 +158,7 @@ def main() -> None:
             "source": {"type": "str", "default": ""},
             "horovod": {"type": "bool", "default": False},
             "horovod_wheels": {"type": "str", "default": ""},
+            "horovod_checksums": {"type": "dict", "default": {}},
         },
         supports_check_mode=True,
     )
@@ -169,7 +184,8 @@ def present(wanted: Wanted, params: dict[str, Any], check: bool) -> dict[str, An
     before = _standing(wanted, params, _environment.marker(wanted))
     if before["ready"] or check:
         return {**before, "changed": not before["ready"]}
-    said = _environment.install(wanted, _extra(params), before.get("wheel", ""))
+    with _wheel(params, before.get("wheel", "")) as wheel:
+        said = _environment.install(wanted, _extra(params), wheel)
     if _sources.used(wanted) != params["source"] and _environment.has(said, _extra(params)):
         _sources.use(wanted, params["source"], said)
     after = _standing(wanted, params, _environment.marker(wanted))
@@ -186,14 +202,26 @@ def absent(wanted: Wanted, params: dict[str, Any], check: bool) -> dict[str, Any
 def built(wanted: Wanted, params: dict[str, Any], check: bool) -> dict[str, Any]:
     said = _environment.finished_or_not(wanted)
     if check and not said:
-        return {"changed": True}
-    wheel = _horovod.wheel_in(params["horovod_wheels"], _horovod.key(wanted, said["versions"]))
-    if wheel or check:
-        return {"changed": not wheel, "wheel": wheel}
+        return {"changed": True, "built": {}}
+    key = _horovod.key(wanted, said["versions"])
+    known = _horovod.known_wheel(params["horovod_wheels"], key, params["horovod_checksums"])
+    if known or check:
+        return {"changed": not known, "built": {}}
     try:
-        return {"changed": True, "wheel": _horovod.make(wanted, said["versions"], params["horovod_wheels"])}
+        wheel = _horovod.make(wanted, said["versions"], params["horovod_wheels"])
+        return {"changed": True, "built": {wheel.name: wheel.sha256}}
     except Unfit as problem:
         raise Unfit(f"{problem}\nTrain without Horovod, or take the pins that it was built with before.") from None
+
+
+@contextmanager
+def _wheel(params: dict[str, Any], name: str) -> Iterator[str]:
+    """Yield the path of a verified copy of a wheel; of no wheel, nothing."""
+    if not name:
+        yield ""
+        return
+    with _horovod.verified(Path(params["horovod_wheels"], name), params["horovod_checksums"][name]) as wheel:
+        yield wheel
 
 
 def _extra(params: dict[str, Any]) -> str:
@@ -211,7 +239,8 @@ def _standing(wanted: Wanted, params: dict[str, Any], marker: dict[str, Any]) ->
         "versions": said.get("versions", {}),
     }
     if made and params["horovod"] and not whole:
-        answer["wheel"] = _horovod.wheel_in(params["horovod_wheels"], _horovod.key(wanted, said["versions"]))
+        key = _horovod.key(wanted, said["versions"])
+        answer["wheel"] = _horovod.known_wheel(params["horovod_wheels"], key, params["horovod_checksums"])
     return answer
 
 

@@ -11,7 +11,10 @@ version_added: 1.0.0
 description:
   - Brings the wheels of Horovod that were built before from a bucket to a folder that all nodes share, and what was
     built now from there to the bucket.
-  - A wheel is known by all that it fits, so none is ever replaced. What is there is not brought or kept again.
+  - A wheel is known by all that it fits, and in the bucket none is ever replaced. What is there is not brought or kept
+    again.
+  - Each wheel is kept with its SHA-256, and nothing is brought that has another. In the folder, one that has another is
+    replaced, as any node can write there. Nodes compare it again before they install a wheel.
   - When the bucket cannot be used it warns and goes on, as this costs no more than a build.
   - The bucket is used with the login of whoever runs Ansible. Nodes need no right to it.
 options:
@@ -32,10 +35,14 @@ options:
     type: str
     choices: [tensorflow, tensorpack, pytorch]
     required: true
+  built:
+    description: The wheel that a node has built in this play, as M(deeplearning.aws.framework_env) returns it.
+    type: dict
+    default: {}
   state:
     description:
-      - With V(brought), the folder has what the bucket has. Where the node's environment has Horovod, none is sought.
-      - With V(kept), the bucket has what the folder has.
+      - With V(brought), the folder has what the bucket has.
+      - With V(kept), the bucket has what was built now (O(built)). What else is in the folder is not kept.
     type: str
     choices: [brought, kept]
     required: true
@@ -66,9 +73,13 @@ EXAMPLES = r"""
 
 RETURN = r"""
 wheels:
-  description: Which were brought or kept.
+  description:
+    - The SHA-256 of wheels, by their path in O(folder).
+    - With O(state=brought), of all that the bucket has, for O(deeplearning.aws.framework_env#module:horovod_checksums).
+      With O(state=kept), of those that were kept now.
   returned: success
-  type: list
-  elements: str
-  sample: [horovod-0.28.1_torch-2.13.0+cpu_cp311_openmpi-4.1.4_x86_64/horovod-0.28.1-cp311-cp311-linux_x86_64.whl]
+  type: dict
+  sample:
+    horovod-0.28.1_torch-2.13.0+cpu_cp311_openmpi-4.1.4_x86_64/horovod-0.28.1-cp311-cp311-linux_x86_64.whl:
+      6746dbcbeb526eb61330b76b41ff1b4eb848951103a892eeb080dfa2b264667b
 """

@@ -94,6 +94,11 @@ class Bucket:
     def read(self, name: str) -> bytes:
         return self.aws.content(self.name, f"{self.prefix}/{name}", self.owner)
 
+    def sha256(self, name: str) -> str:
+        """Return the checksum that an object was sent with; empty if it was sent without one."""
+        found = self.aws.call("s3", "head_object", Bucket=self.name, Key=f"{self.prefix}/{name}", **self._owned)
+        return str(found["Metadata"].get("sha256", ""))
+
     def names(self, beginning: str) -> list[str]:
         """Of what is there, as far as it begins like that."""
         where = {"Bucket": self.name, "Prefix": f"{self.prefix}/{beginning}", **self._owned}

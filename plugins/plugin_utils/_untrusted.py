@@ -84,7 +84,6 @@ def argument(value: Any) -> str:
     return value
 
 
-
 def choice(*known: Any) -> Parser:
     def parse(value: Any) -> Any:
         if value not in known:

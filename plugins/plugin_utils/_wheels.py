@@ -8,48 +8,57 @@ PRIVATE to the collection: it may change at any time.
 
 from __future__ import annotations
 
-import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from ansible_collections.deeplearning.aws.plugins.module_utils._environment import ENVIRONMENTS, MARKER
-from ansible_collections.deeplearning.aws.plugins.module_utils._horovod import KITS, VERSION
+from ansible_collections.deeplearning.aws.plugins.module_utils._horovod import KITS, SHA256, VERSION, WHEEL
 from ansible_collections.deeplearning.aws.plugins.plugin_utils._stage import Bucket
 
-READY = "ready"
-_WHEEL = re.compile(r"horovod-[A-Za-z0-9.+_-]+/horovod-[A-Za-z0-9.+_-]+\.whl")
-"""A wheel in the folder that is named by all that it fits."""
+LIMIT = 256 << 20
+"""In bytes: a wheel of Horovod has a few MiB."""
 
 
 def beginning(framework: str) -> str:
     return f"horovod-{VERSION}_{KITS[framework].package}-"
 
 
-def look(folder: str, framework: str) -> str:
-    """A command that says which wheels are in a folder, and whether the node's environment needs none any more."""
-    marker = shlex.quote(f"{ENVIRONMENTS}/{framework}/{MARKER}")
-    has = shlex.quote(f'"horovod": "{VERSION}"')
-    there = f"{shlex.quote(f'{folder}/{beginning(framework)}')}*/horovod-*.whl"
-    return f"if grep -qs {has} {marker}; then echo {READY}; fi; ls -1 {there} 2>/dev/null || true"
+def built_wheels(framework: str, reported: Mapping[str, str]) -> dict[str, str]:
+    """Return what a node reports to have built for a framework: checksums by name. Raises ValueError if it is no such
+    thing."""
+    for name, sha256 in reported.items():
+        named = WHEEL.fullmatch(name) and name.startswith(beginning(framework))
+        if not (named and isinstance(sha256, str) and SHA256.fullmatch(sha256)):
+            raise ValueError("the node that built Horovod reported no name and checksum of a wheel.")
+    return dict(reported)
 
 
-def seen(folder: str, said: Iterable[str]) -> set[str]:
-    return _wheels(line.removeprefix(f"{folder}/") for line in said)
+def check(folder: str, checksums: Mapping[str, str]) -> str:
+    """Return a command that prints which wheels in a folder have these checksums."""
+    lines = [f"{sha256}  {folder}/{name}" for name, sha256 in checksums.items()]
+    return f"printf '%s\\n' {shlex.join(lines)} | LC_ALL=C sha256sum -c 2>/dev/null || true"
 
 
-def stored(bucket: Bucket, framework: str) -> set[str]:
-    return _wheels(bucket.names(beginning(framework)))
+def intact(folder: str, checksums: Mapping[str, str], printed: Iterable[str]) -> set[str]:
+    """Return the wheels that are in a folder, of those that were checked."""
+    lines = {line.strip() for line in printed}
+    return {name for name in checksums if f"{folder}/{name}: OK" in lines}
+
+
+def stored_names(bucket: Bucket, framework: str) -> set[str]:
+    """Others may have left anything there."""
+    return {name for name in bucket.names(beginning(framework)) if WHEEL.fullmatch(name)}
+
+
+def stored(bucket: Bucket, framework: str) -> dict[str, str]:
+    """Return the checksums that wheels were kept with, by name. What was kept without one is of no use."""
+    checksums = {name: bucket.sha256(name) for name in stored_names(bucket, framework)}
+    return {name: sha256 for name, sha256 in sorted(checksums.items()) if SHA256.fullmatch(sha256)}
 
 
 def put(folder: str, wheel: str) -> str:
-    """A command that puts what it reads there, whole or not at all."""
+    """Return a command that puts what it reads there, whole or not at all."""
     target = Path(folder, wheel)
     coming = target.with_name(f".{target.name}.coming")
     parent, coming_, target_ = (shlex.quote(str(path)) for path in (target.parent, coming, target))
     return f"umask 022 && mkdir -p {parent} && cat > {coming_} && mv {coming_} {target_}"
-
-
-def _wheels(names: Iterable[str]) -> set[str]:
-    """Whoever may write there may have left anything."""
-    return {name for name in names if _WHEEL.fullmatch(name)}

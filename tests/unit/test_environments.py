@@ -8,13 +8,18 @@ import os
 import re
 import shutil
 import stat
+import sys
+import sysconfig
 import tarfile
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar, trust_as_template
 from ansible_collections.deeplearning.aws.plugins.module_utils import _environment, _horovod
 from ansible_collections.deeplearning.aws.plugins.module_utils._environment import Unfit, Wanted
 from ansible_collections.deeplearning.aws.plugins.modules import framework_env
@@ -25,7 +30,8 @@ from .test_node_roles import value
 
 ROOT = Path(__file__).resolve().parents[2]
 ROLES = ("tensorflow", "mxnet", "pytorch", "tensorpack")
-PINS = {"cpu": "numpy==1.0\n", "gpu": "numpy==1.0\nnvidia-nccl-cu12==2.16.5\n"}
+HASH = f"--hash=sha256:{'0' * 64}"
+PINS = {"cpu": f"# Made.\nnumpy==1.0 \\\n    {HASH}\n", "gpu": f"numpy==1.0 {HASH}\nnvidia-nccl-cu12==2.16.5 {HASH}\n"}
 
 
 @pytest.fixture
@@ -50,8 +56,10 @@ class Commands:
         self.wanted = wanted
         self.ran: list[str] = []
         self.installed = {"numpy": "1.0"}
-        self.refused: list[str] = []
+        self.refused: list[tuple[str, Unfit]] = []
+        """by the package that pip is asked for"""
         self.version = ""
+        self.pins: list[str] = []
 
     def __call__(self, command: Sequence[str], may_fail: bool = False) -> str:
         line = " ".join(command)
@@ -59,8 +67,10 @@ class Commands:
         if " -m venv " in line:
             (self.wanted.place / "bin").mkdir(parents=True)
             self.wanted.python.write_text("")
-        if " -m pip install " in line and self.refused:
-            raise Unfit(self.refused.pop(0))
+        if " -r " in line:
+            self.pins.append(" ".join(Path(command[-1]).read_text().split()))
+            if self.refused and self.pins[-1].startswith(self.refused[0][0]):
+                raise self.refused.pop(0)[1]
         if "horovod-" in line:
             self.installed["horovod"] = _horovod.VERSION
         if "importlib.metadata" in line:
@@ -102,7 +112,9 @@ def test_what_is_ready_is_not_touched_again(wanted: Wanted, commands: Commands) 
 
 def test_changed_pins_make_it_anew(wanted: Wanted, commands: Commands) -> None:
     _environment.install(wanted)
-    changed = Wanted("pytorch", {**PINS, "cpu": "numpy==2.0\n"}, wanted.pythons, wanted.imports, folder=wanted.folder)
+    changed = Wanted(
+        "pytorch", {**PINS, "cpu": f"numpy==2.0 {HASH}\n"}, wanted.pythons, wanted.imports, folder=wanted.folder
+    )
     assert _environment.marker(changed) == {}
     (wanted.place / "old").write_text("")
     _environment.install(changed)
@@ -110,7 +122,7 @@ def test_changed_pins_make_it_anew(wanted: Wanted, commands: Commands) -> None:
 
 
 def test_what_broke_off_is_ours_and_made_anew(wanted: Wanted, commands: Commands) -> None:
-    commands.refused = ["the index does not answer"]
+    commands.refused = [("numpy", Unfit("the index does not answer"))]
     with pytest.raises(Unfit, match="does not answer"):
         _environment.install(wanted)
     assert _environment.marker(wanted) == {} and _environment.is_ours(wanted)
@@ -136,7 +148,7 @@ def test_staged_wheels_stand_in_for_the_index(wanted: Wanted, commands: Commands
     staged = Wanted(**{**vars(wanted), "wheels": str(tmp_path)})
     _environment.install(staged)
     assert [line.split(" -r ")[0].split("--no-compile ")[1] for line in commands.pip()] == [
-        f"--no-index --find-links {tmp_path}"
+        f"--no-index --find-links {tmp_path} --require-hashes --only-binary :all:"
     ]
 
 
@@ -146,12 +158,102 @@ def test_a_folder_of_wheels_that_is_none_is_refused(wanted: Wanted, commands: Co
         _environment.install(absent)
 
 
-def test_another_index_is_asked_only_when_pip_does_not_find_all(wanted: Wanted, commands: Commands) -> None:
-    indexed = Wanted(**{**vars(wanted), "index": {"cpu": "https://else"}})
-    commands.refused = ["ERROR: No matching distribution found for torch==2.13.0+cpu"]
-    _environment.install(indexed)
-    first, second = commands.pip()
-    assert "--extra-index-url" not in first and "--extra-index-url https://else" in second
+def with_torch(wanted: Wanted) -> Wanted:
+    pins = {"cpu": f"{PINS['cpu']}torch==2.13.0+cpu {HASH}\n"}
+    return Wanted(**{**vars(wanted), "requirements": pins, "index": {"cpu": {"torch": "https://else"}}})
+
+
+NO_TORCH = ("torch", _environment.NotInIndex("torch cannot be found"))
+
+
+def test_a_package_comes_from_its_own_index_alone_when_pip_does_not_find_it(wanted: Wanted, commands: Commands) -> None:
+    """What one index has and what another has never compete."""
+    commands.refused = [NO_TORCH]
+    _environment.install(with_torch(wanted))
+    assert commands.pins == [f"numpy==1.0 {HASH}", *[f"torch==2.13.0+cpu {HASH}"] * 2]
+    assert ["https://else" in line for line in commands.pip()] == [False, False, True]
+    assert "--index-url https://else --require-hashes --only-binary :all:" in commands.pip()[2]
+    assert not any("--extra-index-url" in line for line in commands.pip())
+
+
+def test_a_package_that_no_index_has_is_a_sentence(wanted: Wanted, commands: Commands) -> None:
+    commands.refused = [NO_TORCH, NO_TORCH]
+    with pytest.raises(Unfit) as refused:
+        _environment.install(with_torch(wanted))
+    assert str(refused.value) == (
+        "torch==2.13.0+cpu is neither where pip on this machine looks nor in https://else: make that index reachable, "
+        "or name a folder with its wheel. Example: -e pytorch_wheels=/efs/data/wheels"
+    )
+
+
+# What pip itself does with a package that is not the pinned one
+
+
+@pytest.fixture
+def real(wanted: Wanted, tmp_path: Path) -> Wanted:
+    """An environment whose Python is this one, and installs into tmp_path/site from tmp_path/wheels."""
+    for folder in ("wheels", "env/pytorch/bin", "site"):
+        (tmp_path / folder).mkdir(parents=True)
+    program(wanted.python, f'PIP_TARGET={tmp_path}/site exec {sys.executable} "$@"')
+    return Wanted(**{**vars(wanted), "wheels": str(tmp_path / "wheels")})
+
+
+def archive(folder: Path, name: str, version: str, trace: Path) -> None:
+    """A source archive that leaves a trace as soon as any of it runs."""
+    source = folder / f"{name}-{version}"
+    source.mkdir()
+    setup = f"open({str(trace)!r}, 'w'); import setuptools; setuptools.setup(name={name!r}, version={version!r})"
+    (source / "setup.py").write_text(setup)
+    with tarfile.open(folder / f"{name}-{version}.tar.gz", "w:gz") as made:
+        made.add(source, source.name)
+
+
+def wheel(folder: Path, name: str, version: str) -> Path:
+    path = folder / f"{name}-{version}-py3-none-any.whl"
+    info = f"{name}-{version}.dist-info"
+    with zipfile.ZipFile(path, "w") as made:
+        made.writestr(f"{name}/__init__.py", "")
+        made.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+        made.writestr(
+            f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: none\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        made.writestr(f"{info}/RECORD", "")
+    return path
+
+
+def test_a_wheel_with_a_pinned_checksum_is_installed(real: Wanted, tmp_path: Path) -> None:
+    digest = hashlib.sha256(wheel(tmp_path / "wheels", "numpy", "1.0").read_bytes()).hexdigest()
+    _environment.install_pins(real, [f"numpy==1.0 {HASH} --hash=sha256:{digest}"])
+    assert (tmp_path / "site/numpy/__init__.py").exists()
+
+
+def test_a_foreign_wheel_is_not_installed(real: Wanted, tmp_path: Path) -> None:
+    digest = hashlib.sha256(wheel(tmp_path / "wheels", "numpy", "1.0").read_bytes()).hexdigest()
+    with pytest.raises(Unfit, match=rf"^numpy==1.0 is not what was published.* its SHA-256 is {digest}, which is none"):
+        _environment.install_pins(real, _environment.split_pins(PINS["cpu"]))
+    assert not list((tmp_path / "site").iterdir())
+
+
+def test_a_source_archive_in_place_of_a_wheel_leaves_no_trace(real: Wanted, tmp_path: Path) -> None:
+    archive(tmp_path / "wheels", "numpy", "1.0", tmp_path / "trace")
+    with pytest.raises(_environment.NotInIndex, match="^numpy==1.0 cannot be found as a wheel for this machine: "):
+        _environment.install_pins(real, _environment.split_pins(PINS["cpu"]))
+    assert not (tmp_path / "trace").exists()
+
+
+def test_a_foreign_archive_of_horovod_leaves_no_trace(real: Wanted, tmp_path: Path) -> None:
+    archive(tmp_path / "wheels", "horovod", "0.28.1", tmp_path / "trace")
+    with pytest.raises(Unfit, match="^horovod==0.28.1 is not what was published, and was not installed: "):
+        _horovod._source(real, tmp_path, Path(sysconfig.get_path("purelib")))
+    assert not (tmp_path / "trace").exists()
+
+
+def test_a_foreign_build_tool_is_not_installed(real: Wanted, tmp_path: Path) -> None:
+    for tool in ("cmake-3.27.9", "packaging-24.0", "setuptools-69.5.1", "wheel-0.43.0"):
+        wheel(tmp_path / "wheels", *tool.split("-"))
+    with pytest.raises(Unfit, match="is not what was published"):
+        _horovod._tools(real, tmp_path)
+    assert not list(tmp_path.glob("tools/*"))
 
 
 @pytest.mark.parametrize(
@@ -205,7 +307,7 @@ def sources(tmp_path: Path) -> str:
 @pytest.fixture
 def released(wanted: Wanted, commands: Commands, monkeypatch: pytest.MonkeyPatch) -> Wanted:
     """An environment that has the release which is pinned."""
-    pinned = Wanted(**{**vars(wanted), "requirements": {"cpu": "numpy==1.0\npytorch==0.11\n"}})
+    pinned = Wanted(**{**vars(wanted), "requirements": {"cpu": f"{PINS['cpu']}pytorch==0.11 \\\n {HASH}\n"}})
     _environment.install(pinned)
     (pinned.place / "lib/python3.11/site-packages").mkdir(parents=True)
     commands.ran.clear()
@@ -234,8 +336,7 @@ def test_the_release_comes_back(released: Wanted, commands: Commands, sources: s
     commands.ran.clear()
     done = present(released, "")
     assert done["changed"] and done["ready"] and done["versions"]["pytorch"] == "0.11"
-    assert [line.split(" -r ")[1] for line in commands.pip()] == [f"{released.place}/release.txt"]
-    assert (released.place / "release.txt").read_text() == "pytorch==0.11\n"
+    assert len(commands.pip()) == 1 and commands.pins[-1] == f"pytorch==0.11 {HASH}"
 
 
 def test_a_folder_without_the_sources_is_refused(released: Wanted, commands: Commands, tmp_path: Path) -> None:
@@ -310,15 +411,6 @@ def test_without_open_mpi_nothing_is_built(wanted: Wanted, machine: Path) -> Non
         _horovod.key(wanted, VERSIONS)
 
 
-def test_a_wheel_that_is_there_is_found_and_no_other(tmp_path: Path) -> None:
-    assert _horovod.wheel_in(str(tmp_path), "a+b") == ""
-    (tmp_path / "a+b").mkdir()
-    (tmp_path / "a+b/.horovod-0.28.1-cp311.whl.node").write_text("half")
-    assert _horovod.wheel_in(str(tmp_path), "a+b") == ""
-    (tmp_path / "a+b/horovod-0.28.1-cp311.whl").write_text("")
-    assert _horovod.wheel_in(str(tmp_path), "a+b") == str(tmp_path / "a+b/horovod-0.28.1-cp311.whl")
-
-
 class Build:
     """An environment's Python that downloads a source, builds a wheel and tells what is in it."""
 
@@ -342,19 +434,16 @@ class Build:
         )
 
 
-def make(machine: Path, wanted: Wanted, monkeypatch: pytest.MonkeyPatch, **build: Any) -> str:
+def make(machine: Path, wanted: Wanted, **build: Any) -> _horovod.Wheel:
     Build(machine, wanted.python, **build)
-    monkeypatch.setattr(
-        _horovod, "SHA256", hashlib.sha256((machine / "horovod-0.28.1.tar.gz").read_bytes()).hexdigest()
-    )
     return _horovod.make(wanted, VERSIONS, str(machine / "wheels"))
 
 
-def test_the_wheel_is_built_for_mpi_and_put_where_all_find_it(
-    wanted: Wanted, machine: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    wheel = make(machine, wanted, monkeypatch)
-    assert wheel == _horovod.wheel_in(str(machine / "wheels"), _horovod.key(wanted, VERSIONS))
+def test_the_wheel_is_built_for_mpi_and_put_where_all_find_it(wanted: Wanted, machine: Path) -> None:
+    built = make(machine, wanted)
+    key = _horovod.key(wanted, VERSIONS)
+    assert built.name == _horovod.known_wheel(str(machine / "wheels"), key, {built.name: built.sha256})
+    assert built.sha256 == hashlib.sha256((machine / "wheels" / built.name).read_bytes()).hexdigest()
     said = dict(line.split("=", 1) for line in (machine / "environment").read_text().splitlines() if "=" in line)
     assert {name: value for name, value in said.items() if name.startswith("HOROVOD_WITH")} == {
         "HOROVOD_WITH_MPI": "1",
@@ -367,24 +456,22 @@ def test_the_wheel_is_built_for_mpi_and_put_where_all_find_it(
 
 
 @pytest.mark.usefixtures("gpus")
-def test_on_gpus_a_build_without_nccl_is_an_error(
-    wanted: Wanted, machine: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_on_gpus_a_build_without_nccl_is_an_error(wanted: Wanted, machine: Path) -> None:
     (wanted.place / "lib/python3.11/site-packages/nvidia/nccl").mkdir(parents=True)
     with pytest.raises(Unfit, match="built without NCCL: it is not used"):
-        make(machine, wanted, monkeypatch)
+        make(machine, wanted)
     assert not list((machine / "wheels").rglob("*.whl"))
     assert "HOROVOD_GPU_OPERATIONS=NCCL" in (machine / "environment").read_text()
 
 
-def test_a_build_without_mpi_is_an_error(wanted: Wanted, machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_build_without_mpi_is_an_error(wanted: Wanted, machine: Path) -> None:
     with pytest.raises(Unfit, match="built without MPI"):
-        make(machine, wanted, monkeypatch, mpi=False)
+        make(machine, wanted, mpi=False)
 
 
-def test_a_build_that_fails_tells_its_errors(wanted: Wanted, machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_build_that_fails_tells_its_errors(wanted: Wanted, machine: Path) -> None:
     with pytest.raises(Unfit, match=r"could not be built for horovod-0.28.1_torch.*: x.cc:1: error: no such type"):
-        make(machine, wanted, monkeypatch, fails=True)
+        make(machine, wanted, fails=True)
 
 
 def test_a_framework_that_it_cannot_be_built_for_is_said_with_what_else_to_do(
@@ -395,18 +482,75 @@ def test_a_framework_that_it_cannot_be_built_for_is_said_with_what_else_to_do(
 
     monkeypatch.setattr(_horovod, "make", make)
     monkeypatch.setattr(_environment, "finished_or_not", lambda _: {"versions": VERSIONS})
-    given = {"horovod_wheels": str(machine / "wheels")}
+    given = {"horovod_wheels": str(machine / "wheels"), "horovod_checksums": {}}
     with pytest.raises(Unfit, match="error: C.* is needed\nTrain without Horovod, or take the pins"):
         framework_env.built(wanted, given, check=False)
     assert framework_env.built(wanted, given, check=True)["changed"]
 
 
-def test_a_source_that_was_not_published_is_refused(
-    wanted: Wanted, machine: Path, monkeypatch: pytest.MonkeyPatch
+NUMBERED = "horovod-0.28.1_torch-2.13.0+cpu_cp311_openmpi-4.1.4_x86_64"
+
+
+def test_only_a_wheel_with_a_known_checksum_counts(tmp_path: Path) -> None:
+    """Any node can write to the folder."""
+    (tmp_path / NUMBERED).mkdir()
+    for name in ("horovod-0-planted.whl", "horovod-0.28.1-cp311.whl"):
+        (tmp_path / NUMBERED / name).write_text("")
+    known = f"{NUMBERED}/horovod-0.28.1-cp311.whl"
+    assert _horovod.known_wheel(str(tmp_path), NUMBERED, {}) == ""
+    assert _horovod.known_wheel(str(tmp_path), NUMBERED, {known: "0" * 64}) == known
+    assert _horovod.known_wheel(str(tmp_path), NUMBERED.replace("2.13", "2.14"), {known: "0" * 64}) == ""
+    assert _horovod.known_wheel(str(tmp_path), NUMBERED, {f"{NUMBERED}/horovod-0.28.1-cp312.whl": "0" * 64}) == ""
+    assert _horovod.known_wheel(str(tmp_path), NUMBERED, {f"{NUMBERED}/../horovod-0.28.1.whl": "0" * 64}) == ""
+
+
+@pytest.fixture
+def lacking(wanted: Wanted, commands: Commands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The arguments on a machine whose environment lacks Horovod, and where its wheel is."""
+    _environment.install(wanted, _horovod.SPEC)
+    commands.ran.clear()
+    monkeypatch.setattr(_horovod, "key", lambda *_: NUMBERED)
+    (tmp_path / "wheels" / NUMBERED).mkdir(parents=True)
+    name = f"{NUMBERED}/horovod-0.28.1-cp311.whl"
+    (tmp_path / "wheels" / name).write_bytes(b"wheel")
+    digest = hashlib.sha256(b"wheel").hexdigest()
+    return {
+        "source": "",
+        "horovod": True,
+        "horovod_wheels": str(tmp_path / "wheels"),
+        "horovod_checksums": {name: digest},
+    }
+
+
+def test_a_wheel_is_compared_before_it_is_installed(
+    wanted: Wanted, commands: Commands, lacking: dict[str, Any], tmp_path: Path
 ) -> None:
-    Build(machine, wanted.python)
-    with pytest.raises(Unfit, match="is not the one that was published"):
-        _horovod.make(wanted, VERSIONS, str(machine / "wheels"))
+    done = framework_env.present(wanted, lacking, check=False)
+    assert done["changed"] and done["ready"]
+    # A copy, which nobody can change between the two.
+    (installed,) = (Path(line.split()[-1]) for line in commands.pip())
+    assert installed.name == "horovod-0.28.1-cp311.whl" and tmp_path / "wheels" not in installed.parents
+
+
+def test_a_wheel_that_another_has_changed_is_refused(
+    wanted: Wanted, commands: Commands, lacking: dict[str, Any], tmp_path: Path
+) -> None:
+    (name,) = lacking["horovod_checksums"]
+    (tmp_path / "wheels" / name).write_bytes(b"another")
+    with pytest.raises(Unfit, match=rf"{re.escape(name)} is not the wheel that was built, and was not installed"):
+        framework_env.present(wanted, lacking, check=False)
+    assert commands.pip() == []
+
+
+def test_a_wheel_without_a_known_checksum_is_built_again(
+    wanted: Wanted, lacking: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built = _horovod.Wheel(f"{NUMBERED}/horovod-0.28.1-cp311.whl", "1" * 64)
+    monkeypatch.setattr(_horovod, "make", lambda *_: built)
+    assert framework_env.built(wanted, lacking, check=False) == {"changed": False, "built": {}}
+    unknown = {**lacking, "horovod_checksums": {}}
+    assert not framework_env.present(wanted, unknown, check=False)["ready"]
+    assert framework_env.built(wanted, unknown, check=False) == {"changed": True, "built": {built.name: built.sha256}}
 
 
 # What the roles take for each system, most of which no machine here runs
@@ -451,6 +595,20 @@ def test_the_first_node_that_lacks_horovod_builds_it() -> None:
     assert value("framework_env", "__framework_env_builder", "", **given) == "three"
 
 
+def test_all_nodes_are_handed_the_checksum_of_what_was_built() -> None:
+    tasks = yaml.safe_load((ROOT / "roles/framework_env/tasks/horovod.yml").read_text())
+    (fact,) = (task["ansible.builtin.set_fact"] for task in tasks if "ansible.builtin.set_fact" in task)
+    nodes = {
+        "one": {"__framework_env_build": {"skipped": True}},
+        "two": {"__framework_env_build": {"built": {"wheel": "sum"}}},
+        "three": {},
+    }
+    template = Templar(DataLoader(), variables={"ansible_play_hosts": list(nodes), "hostvars": nodes})
+    assert template.template(trust_as_template(fact["framework_env_built"])) == {"wheel": "sum"}
+    given = {"framework_env_horovod_checksums": {"other": "sum"}, "framework_env_built": {"wheel": "sum"}}
+    assert value("framework_env", "__framework_env_checksums", "", **given) == {"other": "sum", "wheel": "sum"}
+
+
 # Pins
 
 
@@ -458,11 +616,9 @@ def test_the_first_node_that_lacks_horovod_builds_it() -> None:
 @pytest.mark.parametrize("role", ROLES)
 def test_all_is_pinned_and_what_is_named_is_among_it(role: str, build: str) -> None:
     files = ROOT / "roles" / role / "files"
-    pins = [
-        line.partition(" ;")[0]
-        for line in (files / f"requirements-{build}.txt").read_text().splitlines()
-        if not line.startswith("#")
-    ]
+    lines = _environment.split_pins((files / f"requirements-{build}.txt").read_text())
+    assert all(re.search(r"^\S+ .*--hash=sha256:[0-9a-f]{64}$", line) for line in lines)
+    pins = [line.split()[0] for line in lines]
     assert all(re.fullmatch(r"[a-z0-9-]+==[0-9a-z.+]+", pin) for pin in pins)
     named = [
         re.split(r"[\[=<]", line)[0].lower().replace("_", "-")
@@ -472,6 +628,14 @@ def test_all_is_pinned_and_what_is_named_is_among_it(role: str, build: str) -> N
     assert set(named) <= {pin.partition("==")[0] for pin in pins}
     cuda = [pin for pin in pins if pin.startswith(("nvidia-", "cuda-", "triton"))]
     assert bool(cuda) == (build == "gpu" and role != "mxnet")
+
+
+def test_what_has_an_index_of_its_own_is_marked_as_no_package_of_the_usual_one() -> None:
+    for role in ROLES:
+        needs = features.needs(role)
+        for build, pins in needs["requirements"].items():
+            local = {_environment.package_of(pin) for pin in _environment.split_pins(pins) if "+" in pin.split()[0]}
+            assert local == set(needs.get("index", {}).get(build, {}))
 
 
 @pytest.mark.parametrize("role", ROLES)

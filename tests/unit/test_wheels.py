@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import os
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import pytest
 from ansible_collections.deeplearning.aws.plugins.module_utils._aws import Aws
 from ansible_collections.deeplearning.aws.plugins.plugin_utils import _wheels
 from ansible_collections.deeplearning.aws.plugins.plugin_utils._stage import Bucket
@@ -21,6 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 KEY = "horovod-0.28.1_torch-2.13.0+cpu_cp311_openmpi-4.1.4_x86_64"
 WHEEL = f"{KEY}/horovod-0.28.1-cp311-cp311-linux_x86_64.whl"
 OTHER = "horovod-0.28.1_tensorflow-2.15.1_cp311_openmpi-4.1.4_x86_64/horovod-0.28.1-cp311-cp311-linux_x86_64.whl"
+BUCKET = "red-123456789012-us-east-1"
 CONTENT = bytes(range(256)) * 3000
 
 
@@ -53,6 +56,11 @@ def played(folder: Path, *tasks: dict[str, Any], check: bool = False) -> list[di
     return found
 
 
+def built(name: str, content: bytes) -> dict[str, str]:
+    """As the node that has built a wheel reports it."""
+    return {name: hashlib.sha256(content).hexdigest()}
+
+
 def test_what_one_cluster_has_built_another_takes_from_the_bucket(aws: Account, tmp_path: Path) -> None:
     s3 = aws.client("s3")
     s3.create_bucket(Bucket="tools")
@@ -61,48 +69,127 @@ def test_what_one_cluster_has_built_another_takes_from_the_bucket(aws: Account, 
     red, blue = tmp_path / "red's", tmp_path / "blue's"
     (red / KEY).mkdir(parents=True)
     (red / WHEEL).write_bytes(CONTENT)
-    (red / KEY / ".horovod-0.28.1.whl.half").write_bytes(b"half")
+    (red / KEY / "horovod-0-planted.whl").write_bytes(b"another")
     shared = {"bucket": "tools/shared"}
     kept, again, brought, again_brought = played(
         tmp_path,
-        wheels(red, "kept", **shared),
-        wheels(red, "kept", **shared),
+        wheels(red, "kept", built=built(WHEEL, CONTENT), **shared),
+        wheels(red, "kept", built=built(WHEEL, CONTENT), **shared),
         wheels(blue, "brought", cluster="blue", **shared),
         wheels(blue, "brought", cluster="blue", **shared),
     )
-    assert (kept["changed"], kept["wheels"]) == (True, [WHEEL]) and not again["changed"]
-    assert (brought["changed"], brought["wheels"]) == (True, [WHEEL]) and not again_brought["changed"]
+    assert (kept["changed"], kept["wheels"]) == (True, built(WHEEL, CONTENT)) and not again["changed"]
+    assert (brought["changed"], brought["wheels"]) == (True, built(WHEEL, CONTENT))
+    assert (again_brought["changed"], again_brought["wheels"]) == (False, built(WHEEL, CONTENT))
     assert [str(one.relative_to(blue)) for one in blue.rglob("*") if one.is_file()] == [WHEEL]
     assert (blue / WHEEL).read_bytes() == CONTENT
     calls = aws.calls()
     assert calls.count("s3:PutObject") == 3 and calls.count("s3:GetObject") == 1
+    found = s3.head_object(Bucket="tools", Key=f"shared/wheels/{WHEEL}")
+    assert found["Metadata"] == {"sha256": built(WHEEL, CONTENT)[WHEEL]}
 
 
-def test_without_a_shared_bucket_it_is_the_clusters_own(aws: Account, tmp_path: Path) -> None:
+@pytest.fixture
+def bucket(aws: Account, tmp_path: Path) -> Account:
+    """The cluster's own, beside a folder with a wheel."""
     (tmp_path / KEY).mkdir()
-    (tmp_path / WHEEL).write_bytes(b"wheel")
-    aws.client("s3").create_bucket(Bucket="red-123456789012-us-east-1")
-    (checked,) = played(tmp_path, wheels(tmp_path, "kept"), check=True)
-    assert checked["changed"] and "s3:PutObject" not in aws.calls()[1:]
+    (tmp_path / WHEEL).write_bytes(CONTENT)
+    aws.client("s3").create_bucket(Bucket=BUCKET)
+    return aws
+
+
+def listed(aws: Account) -> list[str]:
+    return [one["Key"] for one in aws.client("s3").list_objects_v2(Bucket=BUCKET).get("Contents", [])]
+
+
+def test_without_a_shared_bucket_it_is_the_clusters_own(bucket: Account, tmp_path: Path) -> None:
+    (checked,) = played(tmp_path, wheels(tmp_path, "kept", built=built(WHEEL, CONTENT)), check=True)
+    assert checked["changed"] and listed(bucket) == []
+    (kept,) = played(tmp_path, wheels(tmp_path, "kept", built=built(WHEEL, CONTENT)))
+    assert kept["changed"] and listed(bucket) == [f"wheels/{WHEEL}"]
+
+
+def test_what_nobody_has_built_in_this_play_is_not_kept(bucket: Account, tmp_path: Path) -> None:
     (kept,) = played(tmp_path, wheels(tmp_path, "kept"))
-    assert kept["changed"]
-    listed = aws.client("s3").list_objects_v2(Bucket="red-123456789012-us-east-1")["Contents"]
-    assert [one["Key"] for one in listed] == [f"wheels/{WHEEL}"]
+    assert not kept["changed"] and "warnings" not in kept and listed(bucket) == []
+
+
+def test_a_wheel_that_another_has_changed_since_is_not_kept(bucket: Account, tmp_path: Path) -> None:
+    (kept,) = played(tmp_path, wheels(tmp_path, "kept", built=built(WHEEL, b"what was built")))
+    assert not kept["changed"] and "is no longer the wheel that was built" in kept["warnings"][0]
+    assert listed(bucket) == []
+
+
+def test_a_wheel_that_is_kept_is_never_replaced(bucket: Account, tmp_path: Path) -> None:
+    key = f"wheels/{WHEEL}"
+    bucket.client("s3").put_object(Bucket=BUCKET, Key=key, Body=b"kept before")
+    (kept,) = played(tmp_path, wheels(tmp_path, "kept", built=built(WHEEL, CONTENT)))
+    assert not kept["changed"] and "warnings" not in kept
+    assert bucket.client("s3").get_object(Bucket=BUCKET, Key=key)["Body"].read() == b"kept before"
+
+
+@pytest.mark.parametrize(
+    "reported",
+    [
+        {"../../../etc/passwd": "0" * 64},
+        {f"{KEY}/../../horovod-0.28.1.whl": "0" * 64},
+        {OTHER: "0" * 64},
+        {WHEEL: "$(reboot)"},
+        {WHEEL: ["0" * 64]},
+    ],
+)
+def test_what_is_no_wheel_is_not_kept(reported: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="reported no name and checksum of a wheel"):
+        _wheels.built_wheels("pytorch", reported)
+
+
+def test_a_node_that_reports_nonsense_costs_a_warning(tmp_path: Path) -> None:
+    (kept,) = played(tmp_path, wheels(tmp_path, "kept", built={WHEEL: "\x1b[2J"}))
+    assert not kept["changed"] and "No wheel of Horovod could be kept: the node that built" in kept["warnings"][0]
+
+
+def test_what_a_node_sends_is_bounded(bucket: Account, tmp_path: Path) -> None:
+    (tmp_path / WHEEL).write_bytes(b"")
+    os.truncate(tmp_path / WHEEL, _wheels.LIMIT + 1)
+    (kept,) = played(tmp_path, wheels(tmp_path, "kept", built=built(WHEEL, CONTENT)))
+    assert not kept["changed"] and "No wheel of Horovod could be kept: " in kept["warnings"][0]
+    assert listed(bucket) == []
+
+
+def test_a_wheel_in_the_folder_that_another_has_changed_is_replaced(bucket: Account, tmp_path: Path) -> None:
+    blue = tmp_path / "blue"
+    (blue / KEY).mkdir(parents=True)
+    (blue / WHEEL).write_bytes(b"another")
+    _kept, brought = played(tmp_path, wheels(tmp_path, "kept", built=built(WHEEL, CONTENT)), wheels(blue, "brought"))
+    assert brought["changed"] and (blue / WHEEL).read_bytes() == CONTENT
+
+
+def test_what_the_bucket_has_is_compared_too(bucket: Account, tmp_path: Path) -> None:
+    s3 = bucket.client("s3")
+    blue = tmp_path / "blue"
+    s3.put_object(Bucket=BUCKET, Key=f"wheels/{WHEEL}", Body=b"without a checksum")
+    (unmarked,) = played(tmp_path, wheels(blue, "brought"))
+    assert (unmarked["changed"], unmarked["wheels"]) == (False, {}) and "warnings" not in unmarked
+    wrong = {"sha256": "0" * 64}
+    s3.put_object(Bucket=BUCKET, Key=f"wheels/{WHEEL}", Body=b"with another", Metadata=wrong)
+    (refused,) = played(tmp_path, wheels(blue, "brought"))
+    assert (refused["changed"], refused["wheels"]) == (False, {})
+    assert f"{WHEEL} is not the wheel that was kept there" in refused["warnings"][0]
+    assert not blue.exists()
 
 
 def test_a_bucket_that_cannot_be_used_costs_a_build_and_no_run(aws: Account, tmp_path: Path) -> None:
     (tmp_path / KEY).mkdir()
-    (tmp_path / WHEEL).write_bytes(b"wheel")
-    told = played(tmp_path, wheels(tmp_path, "kept"), wheels(tmp_path, "brought"))
+    (tmp_path / WHEEL).write_bytes(CONTENT)
+    told = played(tmp_path, wheels(tmp_path, "kept", built=built(WHEEL, CONTENT)), wheels(tmp_path, "brought"))
     for one, state in zip(told, ("kept", "brought"), strict=True):
         assert not one["changed"] and f"No wheel of Horovod could be {state}: " in one["warnings"][0], one
 
 
-def test_a_wheel_that_cannot_be_read_costs_no_run_either(aws: Account, tmp_path: Path) -> None:
-    (tmp_path / KEY).mkdir()
+def test_a_wheel_that_cannot_be_read_costs_no_run_either(bucket: Account, tmp_path: Path) -> None:
+    (tmp_path / WHEEL).unlink()
     (tmp_path / WHEEL).symlink_to("nowhere")
-    aws.client("s3").create_bucket(Bucket="red-123456789012-us-east-1")
-    (told,) = played(tmp_path, wheels(tmp_path, "kept"))
+    (told,) = played(tmp_path, wheels(tmp_path, "kept", built=built(WHEEL, CONTENT)))
     assert not told["changed"] and "No wheel of Horovod could be kept: " in told["warnings"][0], told
 
 
@@ -111,18 +198,8 @@ def test_the_clusters_own_bucket_has_to_be_of_its_account(aws: Account) -> None:
     with mock.patch.object(Aws, "call", return_value={"Body": io.BytesIO(CONTENT)}) as call:
         assert bucket.read(WHEEL) == CONTENT
     with mock.patch.object(Aws, "pages", return_value=[]) as pages:
-        _wheels.stored(bucket, "pytorch")
+        _wheels.stored_names(bucket, "pytorch")
     assert {one.call_args.kwargs["ExpectedBucketOwner"] for one in (call, pages)} == {"210987654321"}
-
-
-def test_a_node_that_has_horovod_already_is_brought_nothing(tmp_path: Path) -> None:
-    command = _wheels.look(str(tmp_path), "pytorch").replace("/opt/deeplearning", str(tmp_path))
-    assert subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True).stdout == ""
-    marker = tmp_path / "env/pytorch/.deeplearning.json"
-    marker.parent.mkdir(parents=True)
-    marker.write_text(json.dumps({"versions": {"horovod": "0.28.1"}}, indent=1))
-    said = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True)
-    assert said.stdout.split() == [_wheels.READY]
 
 
 def test_many_wheels_are_all_seen(aws: Account) -> None:
@@ -130,5 +207,5 @@ def test_many_wheels_are_all_seen(aws: Account) -> None:
     s3.create_bucket(Bucket="tools")
     for number in range(3):
         s3.put_object(Bucket="tools", Key="wheels/" + WHEEL.replace("2.13.0", f"2.{number}.0"), Body=b"")
-    assert len(_wheels.stored(Bucket(Aws("us-east-1"), "tools", "wheels"), "pytorch")) == 3
-    assert _wheels.stored(Bucket(Aws("us-east-1"), "tools", "wheels"), "tensorpack") == set()
+    assert len(_wheels.stored_names(Bucket(Aws("us-east-1"), "tools", "wheels"), "pytorch")) == 3
+    assert _wheels.stored_names(Bucket(Aws("us-east-1"), "tools", "wheels"), "tensorpack") == set()
