@@ -27,7 +27,7 @@ def reported(name: str, policy: Policy) -> list[str]:
     return policies.differences(policies.scan({name: policy}), accepted)
 
 
-@pytest.mark.parametrize("name", ["operator-identity", "master", "worker-with-buckets"])
+@pytest.mark.parametrize("name", ["operator-identity", "operator-machines", "master", "worker-with-buckets"])
 def test_reading_all_parameters_of_the_account_is_reported(name: str) -> None:
     policy = (policies.operator_policies() | policies.member_policies())[name]
     assert reported(name, policy) == []
