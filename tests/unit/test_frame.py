@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 LINK = ROOT / "collections/ansible_collections/deeplearning/aws"
 
 SHIPPED = {
-    *("FILES.json", "MANIFEST.json", "LICENSE", "README.md", "requirements.yml"),
+    *("FILES.json", "MANIFEST.json", "LICENSE", "README.md", "SECURITY.md", "requirements.yml"),
     *("changelogs", "docs", "files", "meta", "playbooks", "plugins", "roles", "tests"),
 }
 """What a collection may hold at its top. Anything else in the root is named in galaxy.yml, build_ignore."""
