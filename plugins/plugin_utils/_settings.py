@@ -304,7 +304,8 @@ SECTIONS: Sequence[tuple[str, str, Sequence[Setting]]] = (
                 v.resource_id("fs"),
                 "",
                 "fs-0123456789abcdef0",
-                "An existing EFS file system to use. Empty: the one that this cluster kept, or a new one.",
+                "An existing EFS file system to use. Empty: the one that this cluster kept, or a new one. Clusters that "
+                "share one can run code on each other: docs/security.md.",
                 blank=True,
             ),
             Setting("efs_mount", v.mount_point, "/efs", "/efs", "Where it is mounted."),
@@ -347,7 +348,8 @@ SECTIONS: Sequence[tuple[str, str, Sequence[Setting]]] = (
                 "",
                 "my-tools/deeplearning",
                 "A bucket, or bucket/prefix, for the wheels of Horovod that a cluster has built, so that others need "
-                "not build them. It is used with your own login. Empty: the cluster's bucket, which goes with it.",
+                "not build them. It is used with your own login. Clusters that share one trust each other's root: "
+                "docs/security.md. Empty: the cluster's bucket, which goes with it.",
                 blank=True,
             ),
         ),
