@@ -25,7 +25,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         super().run(tmp, task_vars)
         given = self.validate_argument_spec(argument_spec=SPEC)[1]
-        # With display_args_to_stdout Ansible prints a task's arguments when it has ended, and this one may hold secrets.
+        # With display_args_to_stdout Ansible prints a task's arguments when it has ended: this one may hold secrets.
         self._task.args = {**self._task.args, "request": "<hidden>"}
         host = str(self._task.delegate_to or (task_vars or {}).get("inventory_hostname", "the node"))
         if given["writes"] and self._task.check_mode:

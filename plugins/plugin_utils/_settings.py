@@ -304,8 +304,8 @@ SECTIONS: Sequence[tuple[str, str, Sequence[Setting]]] = (
                 v.resource_id("fs"),
                 "",
                 "fs-0123456789abcdef0",
-                "An existing EFS file system to use. Empty: the one that this cluster kept, or a new one. Clusters that "
-                "share one can run code on each other: docs/security.md.",
+                "An existing EFS file system to use. Empty: the one that this cluster kept, or a new one. Clusters "
+                "that share one can run code on each other: docs/security.md.",
                 blank=True,
             ),
             Setting("efs_mount", v.mount_point, "/efs", "/efs", "Where it is mounted."),
