@@ -19,7 +19,7 @@ from typing import Any
 from ansible_collections.deeplearning.aws.plugins.module_utils._names import MASTER, MASTER_HOST
 from ansible_collections.deeplearning.aws.plugins.plugin_utils import _members
 from ansible_collections.deeplearning.aws.plugins.plugin_utils._members import Cluster, Place, Record
-from ansible_collections.deeplearning.aws.plugins.plugin_utils._trust import JUMP
+from ansible_collections.deeplearning.aws.plugins.plugin_utils._trust import JUMP, jump_command
 
 PREFIX = "deeplearning_"
 GROUPS = (MASTER, "workers", "cluster", "joining")
@@ -157,13 +157,17 @@ def _groups(place: Place) -> list[str]:
 def _jump(master: Record, way: Way) -> str:
     """ssh's way through the master, from nothing but an address and a user: what comes from AWS ends in a command."""
     if master["id"] in way.known:
-        return f"-F {shlex.quote(way.config)} -o ProxyJump={MASTER_HOST}"
+        return f"-F {shlex.quote(way.config)} {_proxy(jump_command(MASTER_HOST, way.config))}"
     try:
         address = str(ip_address(master["public_address"]))
     except ValueError:
         return ""
     user = f"{master['user']}@" if master["user"] else ""
-    return f"-o ProxyJump={user}{address}"
+    return _proxy(jump_command(f"{user}{address}"))
+
+
+def _proxy(command: str) -> str:
+    return f"-o {shlex.quote(f'ProxyCommand={command}')}"
 
 
 def sanitized(text: str) -> str:

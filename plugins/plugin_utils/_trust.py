@@ -13,6 +13,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
@@ -134,7 +135,8 @@ def ssh_config(cluster: str, machines: Sequence[Known], login: Login, hosts_file
     open_to_us = (machine for machine in machines if _is_address(machine.public_address))
     jump = next(open_to_us, None) if login.connection == JUMP else None
     for machine in machines:
-        lines += ["", f"Host {' '.join(machine.patterns)}", *(f"    {line}" for line in _way(machine, jump, login))]
+        way = _way(machine, jump, login, own_file)
+        lines += ["", f"Host {' '.join(machine.patterns)}", *(f"    {line}" for line in way)]
     common = [f"User {login.user}"] if login.user else []
     if login.private_key_file:
         common += [f"IdentityFile {_quoted(login.private_key_file)}", "IdentitiesOnly yes"]
@@ -153,7 +155,7 @@ def ssh_config(cluster: str, machines: Sequence[Known], login: Login, hosts_file
     return "\n".join(lines) + "\n"
 
 
-def _way(machine: Known, jump: Known | None, login: Login) -> list[str]:
+def _way(machine: Known, jump: Known | None, login: Login, own_file: str) -> list[str]:
     if login.connection == SSM:
         profile = f" --profile {login.profile}" if login.profile else ""
         return [
@@ -164,7 +166,17 @@ def _way(machine: Known, jump: Known | None, login: Login) -> list[str]:
     if machine is jump:
         return [f"HostName {machine.public_address}"]
     address = [f"HostName {machine.private_address}"] if _is_address(machine.private_address) else []
-    return [*address, f"ProxyJump {jump.names[0]}"] if jump else address
+    return [*address, f"ProxyCommand {jump_command(jump.names[0], own_file)}"] if jump else address
+
+
+def jump_command(master: str, config: str = "") -> str:
+    """Return the command with which ssh reaches a machine through the master.
+
+    Not ProxyJump: that starts an ssh which follows the configuration alone. Where this says `ForwardAgent yes`, the
+    master's server may open a channel to the agent, on a connection that is meant to pass on another one.
+    """
+    ours = ["-F", shlex.quote(config).replace("%", "%%")] if config else ["-o", "StrictHostKeyChecking=yes"]
+    return " ".join(["ssh", *ours, "-o", "ForwardAgent=no", "-W", "%h:%p", master])
 
 
 def _is_address(text: str) -> bool:

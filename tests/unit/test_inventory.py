@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils import _inventory
 from .conftest import Account
 
 STRICT = "-o ForwardAgent=no -o StrictHostKeyChecking=yes"
+THROUGH = "-o 'ProxyCommand=ssh -o StrictHostKeyChecking=yes -o ForwardAgent=no -W %h:%p"
 EVIL = "{{ lookup('pipe', 'id') }}"
 
 
@@ -136,7 +138,7 @@ def test_variables(answer: Any, read: Any) -> None:
     } == {
         "ansible_control_path": "%(directory)s/i-00000000000000002-00000001-%%r",
         "ansible_host": "10.0.0.2",
-        "ansible_ssh_common_args": f"{STRICT} -o ProxyJump=ubuntu@198.51.100.9",
+        "ansible_ssh_common_args": f"{STRICT} {THROUGH} ubuntu@198.51.100.9'",
         "ansible_user": "ubuntu",
         "deeplearning_cluster": "red",
         "deeplearning_gpus": "1",
@@ -183,7 +185,9 @@ def test_who_is_in_sshs_configuration_is_reached_by_it(answer: Any, read: Any, t
     ways = [inventory.hosts[name].vars["ansible_ssh_common_args"] for name in members(inventory, "cluster")]
     # Who is not in it yet is reached through a master that is known, and then refused.
     known = f"-o ForwardAgent=no -F '{config}'"
-    assert ways == [known, known, f"{STRICT} -F '{config}' -o ProxyJump=deeplearning-master"]
+    assert ways[:2] == [known, known]
+    words = shlex.split(ways[2].removeprefix(f"{STRICT} -F '{config}' -o "))
+    assert words == [f"ProxyCommand=ssh -F '{config}' -o ForwardAgent=no -W %h:%p deeplearning-master"]
     assert of_all(inventory, "deeplearning_folder") == str(folder)
 
 
@@ -270,7 +274,7 @@ def test_nothing_but_an_address_and_a_user_gets_into_the_command_line(answer: An
     assert read().hosts["deeplearning-worker2"].vars["ansible_ssh_common_args"] == STRICT
     tags = [tag if tag["Key"] != "deeplearning:user" else {**tag, "Value": evil} for tag in MASTER["Tags"]]
     answer({**MASTER, "Tags": tags}, instance(2, rank="2"))
-    assert read().hosts["deeplearning-worker2"].vars["ansible_ssh_common_args"] == f"{STRICT} -o ProxyJump=198.51.100.9"
+    assert read().hosts["deeplearning-worker2"].vars["ansible_ssh_common_args"] == f"{STRICT} {THROUGH} 198.51.100.9'"
 
 
 def test_the_server_filters(answer: Any, read: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import shlex
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -124,14 +125,28 @@ def asked(tmp_path: Path, host: str, *machines: Known, **login: Any) -> dict[str
     hosts, config = _trust.files(tmp_path, "red")
     given = {"user": "ubuntu", "private_key_file": str(tmp_path / "a key"), **login}
     config.write_text(_trust.ssh_config("red", machines, Login(**given), str(hosts), str(config)))
-    shown = subprocess.run(["ssh", "-G", "-F", config, host], capture_output=True, text=True, check=True).stdout
+    return settings(["ssh", "-F", str(config), host])
+
+
+def settings(command: list[str]) -> dict[str, str]:
+    """What an ssh command would go by."""
+    shown = subprocess.run([command[0], "-G", *command[1:]], capture_output=True, text=True, check=True).stdout
     return dict(line.split(" ", 1) for line in shown.splitlines() if " " in line)
 
 
 @pytest.mark.parametrize("host", ["deeplearning-worker2", WORKER_ID, "10.0.128.5", "ip-10-0-128-5.ec2.internal"])
 def test_a_worker_is_reached_through_the_master(tmp_path: Path, host: str) -> None:
     told = asked(tmp_path, host, MASTER, WORKER)
-    assert (told["hostname"], told["proxyjump"], told["user"]) == ("10.0.128.5", "deeplearning-master", "ubuntu")
+    assert (told["hostname"], told["user"]) == ("10.0.128.5", "ubuntu")
+    jump = shlex.split(told["proxycommand"].replace("%h", told["hostname"]).replace("%p", "22"))
+    assert jump[-3:] == ["-W", "10.0.128.5:22", "deeplearning-master"]
+    # Its server could open a channel to the agent of any ssh that allows one, and this ssh only passes bytes on.
+    through = settings([*jump[:-3], jump[-1]])
+    assert (through["hostname"], through["forwardagent"], through["stricthostkeychecking"]) == (
+        "198.51.100.9",
+        "no",
+        "true",
+    )
     assert told["identityfile"] == str(tmp_path / "a key")
     assert told["userknownhostsfile"] == str(tmp_path / "red.known_hosts")
     assert (told["stricthostkeychecking"], told["forwardagent"]) == ("true", "yes")
@@ -141,7 +156,7 @@ def test_a_worker_is_reached_through_the_master(tmp_path: Path, host: str) -> No
 def test_the_master_is_reached_from_outside(tmp_path: Path, host: str) -> None:
     told = asked(tmp_path, host, MASTER, WORKER)
     assert told["hostname"] == "198.51.100.9"
-    assert "proxyjump" not in told
+    assert "proxycommand" not in told
 
 
 def test_agents_are_forwarded_to_members_alone(tmp_path: Path) -> None:
@@ -152,7 +167,7 @@ def test_from_within_the_vpc_nobody_jumps(tmp_path: Path) -> None:
     for host, address in (("deeplearning-master", "10.0.0.5"), ("deeplearning-worker2", "10.0.128.5")):
         told = asked(tmp_path, host, MASTER, WORKER, connection=DIRECT)
         assert told["hostname"] == address
-        assert "proxyjump" not in told
+        assert "proxycommand" not in told
 
 
 def test_through_systems_manager_by_the_instance_id(tmp_path: Path) -> None:
@@ -164,7 +179,7 @@ def test_through_systems_manager_by_the_instance_id(tmp_path: Path) -> None:
 
 
 def test_without_a_known_master_nobody_is_jumped_through(tmp_path: Path) -> None:
-    assert "proxyjump" not in asked(tmp_path, "deeplearning-worker2", WORKER)
+    assert "proxycommand" not in asked(tmp_path, "deeplearning-worker2", WORKER)
 
 
 def test_without_machines_the_file_is_good_for_nothing_and_right(tmp_path: Path) -> None:
