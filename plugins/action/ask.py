@@ -43,5 +43,5 @@ class ActionModule(ActionBase):  # type: ignore[misc]
 
     def _ask(self, words: list[str], host: str, request: bytes) -> dict[str, Any]:
         """Over Ansible's own connection, which is open already."""
-        ran = self._low_level_execute_command(_program.command(words), sudoable=False, in_data=request or None)
+        ran = _program.execute(self, _program.command(words), stdin=request or None)
         return _program.answer(host, words, ran["rc"], ran["stdout"], ran["stderr"])

@@ -42,7 +42,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         tidy = f"find {into} -mindepth 1 -maxdepth 1 -mmin +60 -exec rm -rf {{}} +"
         undo = f"{{ code=$?; rm -rf {folder}; exit $code; }}"
         command = f"umask 022 && {prepare} && mkdir {folder} && {{ {unpack} && {tidy} || {undo}; }}"
-        ran = self._low_level_execute_command(command, sudoable=False, in_data=packed.archive)
+        ran = _program.execute(self, command, stdin=packed.archive)
         if ran["rc"]:
             host = str((task_vars or {}).get("inventory_hostname", "the node"))
             reason = _program.trouble(host, ran["rc"], ran["stderr"])

@@ -65,7 +65,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             return str(self._listen(["data", "receive", *words], opened, before, file.stat().st_size)["path"])
 
     def _ask(self, words: list[str]) -> dict[str, Any]:
-        ran = self._low_level_execute_command(_program.command(words), sudoable=False)
+        ran = _program.execute(self, _program.command(words))
         return _program.answer(self._host, words, ran["rc"], ran["stdout"], ran["stderr"])
 
     def _listen(self, words: list[str], stdin: Any = None, before: int = 0, total: int = 0) -> dict[str, Any]:

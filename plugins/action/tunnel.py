@@ -9,6 +9,7 @@ import os
 import shlex
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -16,11 +17,15 @@ from typing import Any
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.deeplearning.aws.plugins.plugin_utils import _program
+from ansible_collections.deeplearning.aws.plugins.plugin_utils._untrusted import one_line
 
 SPEC: dict[str, dict[str, Any]] = {
     "port": {"type": "int", "required": True},
     "open": {"type": "bool", "default": False},
 }
+
+MOST, LAST = 1 << 20, 4096
+"""Bytes that ssh may say, and how many of them are looked at for its last line."""
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]
@@ -47,14 +52,19 @@ def held(words: Sequence[str], port: int, opened: Callable[[], object]) -> str:
 
     Returns what ssh said last."""
     parent, told = os.getppid(), False
-    with subprocess.Popen(words, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as tunnel:
-        while tunnel.poll() is None and os.getppid() == parent:
+    with (
+        tempfile.TemporaryFile() as said,
+        subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=said) as tunnel,
+    ):
+        while tunnel.poll() is None and os.getppid() == parent and os.fstat(said.fileno()).st_size < MOST:
             if not told and _answers(port):
                 told = True
                 opened()
             time.sleep(0.3)
         tunnel.terminate()
-        return (tunnel.communicate()[1].strip().splitlines() or ["ssh said nothing"])[-1]
+        tunnel.wait()
+        said.seek(max(0, os.fstat(said.fileno()).st_size - LAST))
+        return one_line((said.read().decode(errors="replace").strip().splitlines() or ["ssh said nothing"])[-1])
 
 
 def _answers(port: int) -> bool:
@@ -64,7 +74,7 @@ def _answers(port: int) -> bool:
 
 def _free_port(first: int) -> int:
     """On this machine: the same, or the next one that nobody has."""
-    for port in range(first, first + 100):
+    for port in range(first, min(first + 100, 1 << 16)):
         with socket.socket() as tried:
             tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:

@@ -45,5 +45,5 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         return {"changed": end["changed"], "files": end["files"]}
 
     def _ask(self, host: str, words: list[str]) -> dict[str, Any]:
-        ran = self._low_level_execute_command(_program.command(words), sudoable=False)
+        ran = _program.execute(self, _program.command(words))
         return _program.answer(host, words, ran["rc"], ran["stdout"], ran["stderr"])

@@ -19,6 +19,7 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils import _looking, 
 from ansible_collections.deeplearning.aws.plugins.plugin_utils._program import Trouble
 from ansible_collections.deeplearning.aws.plugins.plugin_utils._stage import Bucket
 from ansible_collections.deeplearning.aws.plugins.plugin_utils._stage_sets import Unstageable
+from ansible_collections.deeplearning.aws.plugins.plugin_utils._untrusted import one_line
 
 SPEC: dict[str, dict[str, Any]] = {
     **ARGUMENTS,
@@ -45,7 +46,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             raise
         except (AwsProblem, Unstageable, AnsibleError, OSError, Trouble, ValueError) as trouble:
             # It costs a build at most.
-            said = f"No wheel of Horovod could be {given['state']}: {trouble}"
+            said = one_line(f"No wheel of Horovod could be {given['state']}: {trouble}")
             return {"changed": False, "wheels": {}, "warnings": [said]}
 
     def _bring(self, given: dict[str, Any], folder: str) -> dict[str, Any]:
@@ -59,7 +60,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                     f"{bucket.url}/{wheel} is not the wheel that was kept there: its SHA-256 is not the one in its "
                     f"metadata. Remove it, and the next cluster that builds it keeps its own."
                 )
-            ran = self._low_level_execute_command(_wheels.put(folder, wheel), in_data=content)
+            ran = _program.execute(self, _wheels.put(folder, wheel), become=True, stdin=content)
             if ran["rc"]:
                 raise Unstageable(f"{folder}/{wheel} cannot be written: {ran['stderr'].strip()}")
         return {"changed": bool(missing), "wheels": checksums}
@@ -86,7 +87,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             bucket.send(Path(file.name), name, sha256, lambda _: None)
 
     def _intact(self, folder: str, checksums: dict[str, str]) -> set[str]:
-        ran = self._low_level_execute_command(_wheels.check(folder, checksums))
+        ran = _program.execute(self, _wheels.check(folder, checksums), become=True)
         return _wheels.intact(folder, checksums, ran["stdout"].splitlines())
 
 

@@ -90,7 +90,8 @@ class Follower:
         return [f"  {event['line']}"]
 
     def _note(self, event: Mapping[str, Any]) -> list[str]:
-        return [event["text"]]
+        # Set in, so that a node's words are not taken for the playbook's.
+        return [f"  {event['text']}"]
 
     def _end(self, event: Mapping[str, Any]) -> list[str]:
         failure = event["first_failure"]
@@ -102,11 +103,10 @@ class Follower:
         return [f"The last lines of {where}:", *(f"  {line}" for line in tail)]
 
 
-_ROLE = u.choice("worker", "chief", "ps", "evaluator", "server", "scheduler", "mpirun")
 _SECONDS = u.optional(u.number)
 _FAILURE = u.record(
     node=u.node,
-    role=_ROLE,
+    role=_answers.role,
     rank=u.count,
     exit_code=u.optional(u.number),
     signal=u.optional(u.words),
@@ -117,11 +117,11 @@ _EVENTS: Mapping[str, tuple[Callable[[Any], dict[str, Any]], Callable[[Follower,
         u.record(state=u.choice(*_answers.STATES), reason=u.optional(u.words), time=_SECONDS),
         Follower._state,
     ),
-    "plan": (u.record(processes=u.list_of(u.record(node=u.node, role=_ROLE))), Follower._plan),
+    "plan": (u.record(processes=_answers.processes), Follower._plan),
     "process": (
         u.record(
             node=u.node,
-            role=_ROLE,
+            role=_answers.role,
             rank=u.count,
             state=u.words,
             exit_code=u.optional(u.number),
@@ -132,8 +132,8 @@ _EVENTS: Mapping[str, tuple[Callable[[Any], dict[str, Any]], Callable[[Follower,
     "progress": (
         u.record(
             time=_SECONDS,
-            epoch=u.lenient(u.count),
-            step=u.lenient(u.count),
+            epoch=u.lenient(u.number),
+            step=u.lenient(u.number),
             loss=u.lenient(u.number),
             accuracy=u.lenient(u.number),
             val_accuracy=u.lenient(u.number),

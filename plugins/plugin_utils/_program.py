@@ -18,6 +18,8 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any
 
+from ansible.errors import AnsibleConnectionFailure
+from ansible.plugins.action import ActionBase
 from ansible_collections.deeplearning.aws.plugins.plugin_utils import _answers
 from ansible_collections.deeplearning.aws.plugins.plugin_utils._untrusted import Malformed, from_json, one_line
 
@@ -25,7 +27,7 @@ PROGRAM = "/usr/local/bin/deeplearning"
 NOT_THERE = 127
 LOST = 255
 """ssh's own exit code: it says nothing of what it ran."""
-LONGEST_LINE = 1 << 20
+LONGEST_LINE = 1 << 24
 """A node that sends more without a newline is not one of ours."""
 LONGEST_ANSWER = 1 << 24
 
@@ -41,6 +43,18 @@ class Lost(Trouble):
 def command(words: Sequence[str]) -> str:
     """A command line for the node's shell."""
     return shlex.join([PROGRAM, *words])
+
+
+def execute(action: ActionBase, shell_command: str, become: bool = False, stdin: bytes | None = None) -> dict[str, Any]:
+    """Run a command over Ansible's own connection, which is open already; as it returns it, with rc, stdout and stderr.
+
+    A node may end any command as if the connection were lost, and Ansible prints why as it is.
+    """
+    try:
+        ran: dict[str, Any] = action._low_level_execute_command(shell_command, sudoable=become, in_data=stdin)
+    except AnsibleConnectionFailure as failure:
+        raise AnsibleConnectionFailure(one_line(str(failure))) from None
+    return ran
 
 
 def answer(host: str, words: Sequence[str], code: int, stdout: str, stderr: str) -> dict[str, Any]:
@@ -143,20 +157,23 @@ def _parts(process: subprocess.Popen[bytes], stderr: IO[bytes], host: str) -> It
     parent = os.getppid()
     with selectors.DefaultSelector() as selector:
         selector.register(process.stdout, selectors.EVENT_READ)
-        while True:
+        while process.poll() is None or selector.get_map():
             if os.fstat(stderr.fileno()).st_size > LONGEST_ANSWER:
                 raise _too_much(host, LONGEST_ANSWER)
-            if not selector.select(1.0):
-                _stay_with(parent)
-                continue
-            part = os.read(process.stdout.fileno(), 1 << 16)
-            if not part:
-                break
-            yield part
-    code = process.wait()
-    if code:
+            _stay_with(parent)
+            # A process may close its output long before it ends.
+            if not selector.get_map():
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(1.0)
+            elif selector.select(1.0):
+                part = os.read(process.stdout.fileno(), 1 << 16)
+                if part:
+                    yield part
+                else:
+                    selector.unregister(process.stdout)
+    if process.returncode:
         stderr.seek(0)
-        raise trouble(host, code, stderr.read().decode(errors="replace"))
+        raise trouble(host, process.returncode, stderr.read().decode(errors="replace"))
 
 
 def _lines(parts: Iterable[bytes], host: str) -> Iterator[str]:
