@@ -7,6 +7,7 @@ What stands here is read and not run: each place that could break the rule is on
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,10 +22,12 @@ TASK_FILES = sorted(
     for path in ROOT.glob(pattern)
     if path.parent != ROOT or not path.name.startswith((".", "galaxy", "requirements"))
 )
+VARIABLE_FILES = sorted([*ROOT.glob("roles/*/vars/*.yml"), *ROOT.glob("roles/*/defaults/*.yml")])
 
+ROLE = ("name", "role", "tasks_from", "vars_from", "defaults_from", "handlers_from")
 CHOOSES: dict[str, tuple[str, ...]] = {
-    "include_role": ("name", "tasks_from", "vars_from", "defaults_from"),
-    "import_role": ("name", "tasks_from", "vars_from", "defaults_from"),
+    "include_role": ROLE,
+    "import_role": ROLE,
     "include_tasks": ("", "file"),
     "import_tasks": ("", "file"),
     "include_vars": ("", "file", "dir", "name"),
@@ -33,11 +36,31 @@ CHOOSES: dict[str, tuple[str, ...]] = {
     "group_by": ("key",),
 }
 """What modules choose a role, a task file, a playbook, a host or a group by."""
-KEYWORDS = ("delegate_to", "hosts", "connection", "become_user", "environment", "collections")
+OURS = "deeplearning.aws."
+FILES_HERE: dict[str, tuple[str, ...]] = {
+    "code": ("script", "folder"),
+    "report": ("folder",),
+    "members": ("folder",),
+    "health": ("file",),
+    "summary": ("file",),
+    "stage": ("folder", "source_dir"),
+}
+"""What our own actions choose files and folders of this machine by."""
+KEYWORDS = (
+    *("hosts", "vars_files", "action", "local_action", "delegate_to", "connection", "collections"),
+    *("remote_user", "become_user", "become_method", "become_exe", "become_flags", "environment"),
+)
 """Keywords of plays and tasks that say where something runs, and as what."""
-FROM_NODES = ("fetch", "slurp", "script", "raw", "synchronize", "known_hosts", "template", "assemble", "unarchive")
+CONNECTION = re.compile(
+    r"ansible_(connection|host|port|user|ssh_\w+|\w*shell\w*|\w*executable|python_interpreter|become_\w+)"
+)
+"""Variables that say the same."""
+FROM_NODES = (
+    *("fetch", "slurp", "script", "raw", "synchronize", "known_hosts", "template", "copy", "assemble", "unarchive"),
+)
 """Modules that move files between nodes and this machine, or run what they find: none is needed."""
 
+CONTROLLER = "{{ ansible_playbook_python }}"
 ALLOWED = {
     # Roles by the state that their caller wants: argument_specs has the choices.
     *((f"roles/{name}/tasks/main.yml", f"{{{{ {name}_state }}}}.yml") for name in
@@ -54,13 +77,29 @@ ALLOWED = {
     ("playbooks/node.yml", "{{ node_hosts | default('cluster:joining') }}"),
     # One of two words.
     ("playbooks/configure.yml", "{{ 'configured' if __applied['listed'] else 'unlisted' }}"),
+    # The folder that the inventory's file names, with the cluster's name; a script and a folder of the command line.
+    ("playbooks/configure/meet.yml", "{{ deeplearning_folder }}"),
+    ("playbooks/configure/ranks.yml", "{{ deeplearning_folder }}"),
+    ("playbooks/runs/meet.yml", "{{ deeplearning_folder }}"),
+    ("playbooks/runs/report.yml", "{{ deeplearning_folder }}/reports/{{ __cluster['name'] }}"),
+    ("playbooks/stage.yml", "{{ stage_folder | default(deeplearning_folder ~ '/stage') }}"),
+    ("playbooks/stage.yml", "{{ source_dir | default('') }}"),
+    ("roles/training_run/tasks/start.yml", "{{ training_run_script_file }}"),
+    ("roles/training_run/tasks/start.yml", "{{ training_run_sync | default(omit, true) }}"),
+    # The settings of the cluster.
+    ("playbooks/provision.yml", "{{ cluster['summary_file'] }}"),
+    ("playbooks/status.yml", "{{ __status_settings['cluster']['summary_file'] }}"),
+    # The Python that runs Ansible.
+    *((f"playbooks/{name}.yml", CONTROLLER) for name in
+      ("configure", "evaluate", "follow", "health", "plan", "provision", "report", "stage", "status", "stop",
+       "tensorboard", "train")),
 }  # fmt: skip
 
 
 def mappings(value: Any) -> Iterator[dict[str, Any]]:
-    """All maps in a file, the innermost too: plays, blocks, tasks."""
+    """All maps in a file, the innermost too: plays, blocks, tasks, variables."""
     if isinstance(value, dict):
-        yield value
+        yield {str(key): inner for key, inner in value.items()}
         for inner in value.values():
             yield from mappings(inner)
     elif isinstance(value, list):
@@ -68,46 +107,110 @@ def mappings(value: Any) -> Iterator[dict[str, Any]]:
             yield from mappings(inner)
 
 
-def chosen(task: dict[str, Any]) -> Iterator[str]:
-    """The templates in what a play or a task chooses roles, files, hosts and users by."""
-    if not any("." in str(key) or key in ("hosts", "block") for key in task):
-        return
-    for key, value in task.items():
-        name = str(key).rpartition(".")[2]
-        if name in CHOOSES:
+def templates(value: Any) -> Iterator[str]:
+    """All templates in a value, however deep."""
+    if isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from templates(inner)
+    elif "{{" in str(value):
+        yield str(value)
+
+
+def chosen(mapping: dict[str, Any]) -> Iterator[str]:
+    """The templates in what a map chooses roles, files, hosts and users by."""
+    task = any("." in key or key in CHOOSES or key in ("hosts", "block", "action", "local_action") for key in mapping)
+    for key, value in mapping.items():
+        name = key.rpartition(".")[2]
+        options = FILES_HERE.get(name, ()) if key.startswith(OURS) else CHOOSES.get(name, ())
+        if options:
             arguments = value if isinstance(value, dict) else {"": value}
-            yield from (str(arguments[option]) for option in CHOOSES[name] if "{{" in str(arguments.get(option, "")))
-        elif key in KEYWORDS and "{{" in str(value):
-            yield str(value)
+            for option in options:
+                yield from templates(arguments.get(option, ""))
+        elif key == "roles":
+            yield from templates([one.get("role", one.get("name")) if isinstance(one, dict) else one for one in value])
+        elif (task and key in KEYWORDS) or CONNECTION.fullmatch(key):
+            yield from templates(value)
 
 
-def test_roles_tasks_and_hosts_are_chosen_by_nothing_but_what_is_listed_here() -> None:
-    found = {
-        (str(path.relative_to(ROOT)), template)
-        for path in TASK_FILES
-        for mapping in mappings(yaml.safe_load(path.read_text()))
-        for template in chosen(mapping)
-    }
+def in_files() -> Iterator[tuple[str, dict[str, Any]]]:
+    for path in TASK_FILES:
+        for mapping in mappings(yaml.safe_load(path.read_text())):
+            yield str(path.relative_to(ROOT)), mapping
+
+
+def test_roles_tasks_hosts_and_files_are_chosen_by_nothing_but_what_is_listed_here() -> None:
+    found = {(path, template) for path, mapping in in_files() for template in chosen(mapping)}
     assert found == ALLOWED
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        {"include_role": {"name": "{{ x }}"}},
+        {"ansible.builtin.include_role": {"role": "{{ x }}"}},
+        {"hosts": "all", "roles": ["a", {"role": "{{ x }}"}]},
+        {"hosts": "all", "vars_files": ["{{ x }}"]},
+        {"action": {"module": "{{ x }}"}},
+        {"local_action": "command {{ x }}"},
+        {"ansible.builtin.command": "true", "remote_user": "{{ x }}"},
+        {"ansible_connection": "{{ x }}"},
+        {"ansible_ssh_common_args": "{{ x }}"},
+        {"deeplearning.aws.report": {"folder": "{{ x }}"}},
+        {"block": [], "delegate_to": "{{ x }}"},
+    ],
+)
+def test_what_chooses_is_found(task: dict[str, Any]) -> None:
+    assert [template for mapping in mappings([task]) for template in chosen(mapping)] == [
+        "command {{ x }}" if "local_action" in task else "{{ x }}"
+    ]
 
 
 def test_no_module_is_used_that_brings_files_from_nodes_or_runs_what_it_finds() -> None:
     used = {
-        (str(path.relative_to(ROOT)), str(key))
-        for path in TASK_FILES
-        for mapping in mappings(yaml.safe_load(path.read_text()))
+        (path, str(key))
+        for path, mapping in in_files()
         for key in mapping
         if str(key).startswith(("ansible.builtin.", "ansible.posix.")) and str(key).rpartition(".")[2] in FROM_NODES
     }
     assert not used
 
 
+# With the file that `members` has written.
+COMMANDS_HERE = {("playbooks/configure/meet.yml", "ssh")}
+
+
+def test_commands_of_playbooks_are_the_nodes_own_or_listed() -> None:
+    here = set()
+    for path, mapping in in_files():
+        command = mapping.get("ansible.builtin.command")
+        if command and command.get("argv", [""])[0] not in ("deeplearning", "tail") and path.startswith("playbooks/"):
+            here.add((path, command["argv"][0]))
+    assert here == COMMANDS_HERE
+
+
+LOOKUP = re.compile(r"(?:lookup|query|q)\(\s*'([\w.]+)'\s*,\s*([^)]*)\)")
+LOOKED_UP = {
+    "ansible.builtin.file": ("__framework_env_files",),
+    "ansible.builtin.fileglob": ("__cluster_env_sources",),
+    "vars": ("'for'",),
+}
+"""What lookups read: files of this repository, and a variable whose name is a word of Python."""
+
+
+def test_lookups_read_files_of_this_repository_alone() -> None:
+    for path in [*TASK_FILES, *VARIABLE_FILES]:
+        for name, argument in LOOKUP.findall(path.read_text()):
+            assert argument.startswith(LOOKED_UP.get(name, ())), (path, name, argument)
+
+
 PLUGINS = sorted(
-    path for part in ("action", "plugin_utils", "inventory", "filter") for path in ROOT.glob(f"plugins/{part}/*.py")
+    path
+    for part in ("action", "plugin_utils", "inventory", "filter", "callback")
+    for path in ROOT.glob(f"plugins/{part}/*.py")
 )
 READS_JSON = {
     "_untrusted.py": "the one reader of what nodes send",
-    "_summary.py": "options of the command line, and a file that this machine has written",
+    "_summary.py": "a file that this machine has written",
     "_values.py": "settings",
     "_stage.py": "a manifest in the operator's bucket, which is compared with the operator's own",
 }
@@ -118,6 +221,11 @@ LOOKS_UP_METHODS = {
     "_stage.py": "of an error",
     "_watching.py": "of an answer of AWS",
 }
+STARTS_PROCESSES = {
+    "_program.py": "ssh, with Ansible's own options for the host; or a node's program where the connection is local",
+    "tunnel.py": "the same, with a port that was parsed",
+}
+ON_NODES = {"_program.py": "the one way on which actions run commands on nodes, whose words are cleaned there"}
 
 
 def calls(path: Path) -> Iterator[str]:
@@ -131,10 +239,12 @@ def calls(path: Path) -> Iterator[str]:
     [
         (("json.loads", "json.load"), READS_JSON),
         (("getattr",), LOOKS_UP_METHODS),
-        (("extractall", ".extract", "unpack_archive", "pickle.loads", "eval", "exec", "os.system"), {}),
+        (("extractall", ".extract", "unpack_archive", "pickle.loads", "os.system", "os.popen"), {}),
+        (("subprocess.run", "subprocess.Popen", "check_output", "check_call", "os.execvp"), STARTS_PROCESSES),
+        (("_low_level_execute_command",), ON_NODES),
     ],
 )
-def test_plugins_that_read_what_may_come_from_nodes_are_listed(ends: tuple[str, ...], allowed: dict[str, str]) -> None:
+def test_plugins_that_could_break_the_rule_are_listed(ends: tuple[str, ...], allowed: dict[str, str]) -> None:
     found = {path.name for path in PLUGINS for call in calls(path) if call.endswith(ends)}
     assert found <= set(allowed), found - set(allowed)
 
@@ -143,7 +253,7 @@ def test_all_that_playbooks_print_of_nodes_was_parsed_before() -> None:
     """`from_json` is only for files of this repository."""
     found = [
         f"{path.relative_to(ROOT)}: {line.strip()}"
-        for path in [*TASK_FILES, *ROOT.glob("roles/*/vars/*.yml")]
+        for path in [*TASK_FILES, *VARIABLE_FILES]
         for line in path.read_text().splitlines()
         if "from_json" in line and "lookup('ansible.builtin.file'" not in line
     ]
