@@ -14,6 +14,7 @@ from typing import Any
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.deeplearning.aws.plugins.plugin_utils import _answers, _program, _report_files
+from ansible_collections.deeplearning.aws.plugins.plugin_utils._code import nobodys
 from ansible_collections.deeplearning.aws.plugins.plugin_utils._report import Unreportable, written
 from ansible_collections.deeplearning.aws.plugins.plugin_utils._untrusted import Malformed
 
@@ -22,6 +23,8 @@ SPEC: dict[str, dict[str, Any]] = {
     "root": {"type": "str", "required": True},
     "folder": {"type": "path", "required": True},
 }
+MOST_RUNS = 100
+"""In a report of all runs. A page of more says nothing, and takes long to make."""
 ENDED = ("finished", "failed", "stopped", "lost")
 
 
@@ -39,7 +42,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             if self._task.check_mode:
                 return {"changed": True, "runs": runs}
             # What was fetched stays: a report can be looked into.
-            fetched = Path(arguments["folder"], "runs")
+            # No run has such a name.
+            fetched = Path(arguments["folder"], ".runs")
             for run in runs:
                 self._fetch(run, arguments["root"], fetched / run)
             name = runs[0] if len(runs) == 1 else f"{runs[0]}-and-{len(runs) - 1}-more"
@@ -52,15 +56,18 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             return {"failed": True, "msg": str(problem)}
         except OSError as error:
             return {"failed": True, "msg": f"{error.filename} cannot be written: {error.strerror}."}
+        except ArithmeticError as error:
+            return {"failed": True, "msg": f"The figures of {', '.join(runs)} cannot be plotted: {error}."}
         page = str(folder / "report.html")
         Display().display("\n" + "\n".join([*lines, "", f"The report: {page}", f"on the nodes: {kept}"]) + "\n")
         return {"changed": True, "page": page, "kept": kept, "runs": runs}
 
     def _runs(self, named: list[str]) -> list[str]:
-        """Those that were named, or all that have ended. A sweep names what the master answered, so all are checked."""
+        """Those that were named, or the last ones that have ended. A sweep names what the master answered, so all are
+        checked."""
         if not named:
             answer = self._answer(["run", "list", "--json"])
-            return [run["run_id"] for run in answer["runs"] if run["state"] in ENDED]
+            return [run["run_id"] for run in answer["runs"] if run["state"] in ENDED][-MOST_RUNS:]
         try:
             return [_answers.run_id(run) for run in named]
         except Malformed as malformed:
@@ -79,7 +86,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         packed = BytesIO()
         with open_tar(fileobj=packed, mode="w:gz") as archive:
             for file in files:
-                archive.add(file, file.name, recursive=False)
+                archive.add(file, file.name, recursive=False, filter=nobodys)
         folder = shlex.quote(kept)
         self._shell(f"mkdir -p {folder} && tar -xzf - --no-same-owner -C {folder}", packed.getvalue())
 
@@ -87,7 +94,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         return _program.parsed(self._host, words, self._shell(_program.command(words)))
 
     def _shell(self, command: str, stdin: bytes | None = None) -> str:
-        ran = self._low_level_execute_command(command, sudoable=False, in_data=stdin)
+        ran = _program.execute(self, command, stdin=stdin)
         if ran["rc"]:
             raise _program.trouble(self._host, ran["rc"], ran["stderr"])
         return str(ran["stdout"])

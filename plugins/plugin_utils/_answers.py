@@ -37,6 +37,10 @@ def nodes(value: Any) -> int | list[str]:
     return u.list_of(u.node)(value) if isinstance(value, list) else int(u.whole(1, u.MOST_ITEMS)(value))
 
 
+role = u.choice("worker", "chief", "ps", "evaluator", "server", "scheduler", "mpirun")
+processes = u.list_of(u.record(node=u.node, role=role), 200_000)
+"""Of a run, on all its nodes."""
+
 _STAGED = u.record(changed=u.flag, path=u.path, generated=u.flag)
 
 ANSWERS: Mapping[str, Form] = {
@@ -56,7 +60,7 @@ ANSWERS: Mapping[str, Form] = {
         )
     ),
     "run create": u.record(run_id=run_id, warnings=u.list_of(u.words)),
-    "tensorboard start": u.record(changed=u.flag, port=u.whole(1, 65535)),
+    "tensorboard start": u.record(changed=u.flag, port=u.whole(6006, 6105)),
     "tensorboard stop": u.record(changed=u.flag),
     "unpack show": u.record(there=u.flag),
     "unpack share": u.record(changed=u.flag, files=u.count),

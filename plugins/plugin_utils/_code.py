@@ -45,7 +45,7 @@ def pack(script: Path, folder: Path | None) -> Packed:
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz", compresslevel=1) as archive:
         for place, path in sorted(files.items()):
-            archive.add(path, place, recursive=False, filter=_nobodys)
+            archive.add(path, place, recursive=False, filter=nobodys)
     return Packed(packed.getvalue(), name)
 
 
@@ -56,7 +56,7 @@ def _files(folder: Path) -> Iterator[Path]:
         yield from (Path(place, name) for name in [*names, *links])
 
 
-def _nobodys(member: tarfile.TarInfo) -> tarfile.TarInfo:
+def nobodys(member: tarfile.TarInfo) -> tarfile.TarInfo:
     """On the nodes it is the cluster's user's, who may read all of it."""
     member.uid = member.gid = 0
     member.uname = member.gname = ""

@@ -9,9 +9,10 @@ PRIVATE to the collection: it may change at any time.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
+from itertools import islice
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -116,26 +117,23 @@ _REQUEST = u.record(
     generated=u.optional(u.flag),
 )
 _RESULT = u.record(state=u.choice(*_answers.STATES))
-_PLAN = u.record(processes=u.list_of(u.record(node=u.node, role=u.words)))
-_LINE = u.record(
-    epoch=u.lenient(u.count),
-    step=u.lenient(u.count),
-    loss=u.lenient(u.number),
-    seconds=u.lenient(u.number),
-    samples_per_second=u.lenient(u.number),
-    val_accuracy=u.lenient(u.number),
-)
+_STATE = u.record(processes=_answers.processes)
+_FIGURES = ("epoch", "loss", "seconds", "samples_per_second", "val_accuracy")
+_LINE = u.record(**dict.fromkeys(_FIGURES, u.lenient(u.number)))
+MOST_LINES = 2_000_000
+"""Of metrics, of one run: each takes memory here."""
 
 
 def read(folder: Path) -> Run:
     """A user's own script may have written no metrics: that is a run without figures."""
     try:
         run = _REQUEST(u.from_json((folder / "run.json").read_bytes()))
-        result_file = folder / "result.json"
-        state = _RESULT(u.from_json(result_file.read_bytes()))["state"] if result_file.exists() else "running"
-        plan = _last_plan(folder / "events.jsonl")
+        result = _if_there(folder / "result.json", _RESULT)
+        processes = _if_there(folder / "state.json", _STATE).get("processes", [])
     except (OSError, u.Malformed) as error:
         raise Unreportable(f"{folder} is no folder of a run: {error}. Give runs that `status.yml` shows.") from error
+    if run["run_id"] != folder.name:
+        raise Unreportable(f"{folder} holds another run, {run['run_id']}. Give runs that `status.yml` shows.")
     return Run(
         id=run["run_id"],
         framework=run["framework"],
@@ -144,37 +142,41 @@ def read(folder: Path) -> Run:
         example=Path(run["script"] or "").parent.name == "trainers" or not run["script"],
         data=run["data"] or "",
         generated=bool(run["generated"]),
-        nodes=len({process["node"] for process in plan}),
-        processes=sum(process["role"] == "worker" for process in plan),
-        state=state,
+        nodes=len({process["node"] for process in processes}),
+        processes=sum(process["role"] == "worker" for process in processes),
+        state=result.get("state", "running"),
         ranks=_metrics(folder / "metrics"),
     )
 
 
-def _last_plan(events: Path) -> list[Mapping[str, Any]]:
-    plans = [line for line in _lines(events) if line.get("event") == "plan"]
-    return list(_PLAN(plans[-1])["processes"]) if plans else []
+def _if_there(file: Path, parse: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
+    return parse(u.from_json(file.read_bytes())) if file.exists() else {}
 
 
 def _metrics(folder: Path) -> dict[int, list[Mapping[str, Any]]]:
     files = {path.stem.removeprefix("rank"): path for path in folder.glob("rank*.jsonl")}
-    found: dict[int, list[Mapping[str, Any]]] = {
-        int(rank): [_LINE(line) for line in _lines(path)] for rank, path in files.items() if rank.isdecimal()
-    }
-    return {rank: lines for rank, lines in found.items() if lines}
-
-
-def _lines(path: Path) -> list[Mapping[str, Any]]:
-    """A line that was not written to its end is left out."""
-    found: list[Mapping[str, Any]] = []
-    for line in path.read_bytes().splitlines() if path.exists() else ():
-        try:
-            value = u.from_json(line)
-        except u.Malformed:
-            continue
-        if isinstance(value, dict):
-            found.append(value)
+    found: dict[int, list[Mapping[str, Any]]] = {}
+    count = 0
+    for rank, path in files.items():
+        lines = [] if not rank.isdecimal() else list(islice(_lines(path), MOST_LINES + 1 - count))
+        count += len(lines)
+        if count > MOST_LINES:
+            raise Unreportable(f"{folder} has more than {MOST_LINES} lines of metrics: let the script write fewer.")
+        if lines:
+            found[int(rank)] = lines
     return found
+
+
+def _lines(path: Path) -> Iterator[Mapping[str, Any]]:
+    """Those with a figure. A line that was not written to its end is left out."""
+    with path.open("rb") as file:
+        for line in file:
+            try:
+                figures = _LINE(u.from_json(line))
+            except u.Malformed:
+                continue
+            if any(value is not None for value in figures.values()):
+                yield figures
 
 
 COLUMNS = (

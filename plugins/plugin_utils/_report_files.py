@@ -17,17 +17,18 @@ import shlex
 import shutil
 import tarfile
 import zlib
+from collections.abc import Iterator
 from io import BytesIO, RawIOBase
 from pathlib import Path
 from typing import IO, Any
 
 from ansible_collections.deeplearning.aws.plugins.plugin_utils._untrusted import Malformed, one_line
 
-FILES = ("run.json", "result.json", "events.jsonl")
+FILES = ("run.json", "result.json", "state.json")
 METRICS = re.compile(r"metrics/rank[0-9]{1,5}\.jsonl")
 
-MOST_PACKED = 64 << 20
-MOST_UNPACKED = 256 << 20
+MOST_PACKED = 128 << 20
+MOST_UNPACKED = 1 << 30
 LARGEST_FILE = 64 << 20
 
 
@@ -35,49 +36,68 @@ def packing(folder: str) -> str:
     """The shell command with which a node packs a run."""
     quoted = shlex.quote(folder)
     missing = f"{{ echo There is no run in {quoted}. >&2; exit 2; }}"
-    names = f"ls -d {' '.join(FILES)} metrics/rank*.jsonl 2>/dev/null"
+    metrics = f"-regextype posix-extended -regex {shlex.quote(METRICS.pattern)}"
+    names = f"{{ ls -d {' '.join(FILES)}; find -L metrics -maxdepth 1 -type f {metrics}; }} 2>/dev/null"
     # 1 says that a file has grown meanwhile.
-    return f"cd {quoted} 2>/dev/null && [ -e run.json ] || {missing}; {names} | tar -chzf - -T - || [ $? = 1 ]"
+    return (
+        f"cd {quoted} 2>/dev/null && [ -e run.json ] || {missing}; "
+        f"{names} | tar -chzf - --hard-dereference -T - || [ $? = 1 ]"
+    )
 
 
 def unpack(packed: bytes, folder: Path) -> None:
-    """In place of what the folder has held. Raises Malformed, and leaves the folder as it was."""
+    """Replace the folder. Raises Malformed, and leaves it as it was, if a node sends anything else."""
     new = folder.with_name(f".{folder.name}.new")
     if new.exists():
         shutil.rmtree(new)
     (new / "metrics").mkdir(parents=True)
     try:
-        with gzip.open(BytesIO(packed)) as plain, tarfile.open(fileobj=_Bounded(plain), mode="r|") as archive:
-            for member in archive:
-                (new / _name(member)).write_bytes(_content(archive, member))
-    except (tarfile.TarError, OSError, EOFError, zlib.error, ValueError, RecursionError) as error:
+        for name, content in _files(packed):
+            (new / name).write_bytes(content)
+    except Malformed:
         shutil.rmtree(new)
-        raise error if isinstance(error, Malformed) else Malformed(f"an archive, {one_line(str(error))}") from None
+        raise
     if folder.exists():
         shutil.rmtree(folder)
     new.rename(folder)
 
 
-def _name(member: tarfile.TarInfo) -> str:
+def _files(packed: bytes) -> Iterator[tuple[str, bytes]]:
+    """The files in an archive, each with its content."""
+    seen, left = set(), MOST_UNPACKED
+    try:
+        with gzip.open(BytesIO(packed)) as plain, tarfile.open(fileobj=_Bounded(plain), mode="r|") as archive:
+            for member in archive:
+                _check(member)
+                left -= member.size
+                if member.name in seen or left < 0:
+                    raise Malformed(f"it has more than {MOST_UNPACKED >> 20} MiB, or a file twice")
+                seen.add(member.name)
+                opened: IO[bytes] | None = archive.extractfile(member)
+                content = opened.read() if opened else b""
+                yield member.name, content
+    except Malformed:
+        raise
+    except (tarfile.TarError, OSError, EOFError, zlib.error, ValueError, RecursionError) as error:
+        raise Malformed(f"its archive cannot be read, {one_line(str(error))}") from None
+
+
+def _check(member: tarfile.TarInfo) -> None:
     if member.name not in FILES and not METRICS.fullmatch(member.name):
         raise Malformed(f"it holds {one_line(member.name)[:100]!r}")
-    if member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE):
+    # A sparse file is small in the archive, and as large on the disk as it says.
+    if member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) or member.sparse is not None:
         raise Malformed(f"its {member.name} is no regular file")
     if member.size > LARGEST_FILE:
         raise Malformed(f"its {member.name} has {member.size} bytes, and the largest has {LARGEST_FILE >> 20} MiB")
-    return member.name
-
-
-def _content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
-    opened: IO[bytes] | None = archive.extractfile(member)
-    return opened.read() if opened else b""
 
 
 class _Bounded(RawIOBase):
     """Ends an archive that unpacks to more than anything of ours."""
 
     def __init__(self, plain: Any) -> None:
-        self._plain, self._left = plain, MOST_UNPACKED
+        # As much again for what is not content.
+        self._plain, self._left = plain, 2 * MOST_UNPACKED
 
     def readable(self) -> bool:
         return True
@@ -86,5 +106,5 @@ class _Bounded(RawIOBase):
         content: bytes = self._plain.read(min(size, self._left + 1) if size >= 0 else self._left + 1)
         self._left -= len(content)
         if self._left < 0:
-            raise Malformed(f"it unpacks to more than {MOST_UNPACKED >> 20} MiB")
+            raise Malformed(f"it unpacks to more than {2 * MOST_UNPACKED >> 20} MiB")
         return content

@@ -112,9 +112,10 @@ count = whole(0, 2**53)
 
 
 def number(value: Any) -> float:
-    if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= 1e15:
-        return value
-    raise Malformed("a number")
+    """One that can be multiplied and divided by another without leaving what a float can hold."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) <= 1e15:
+        raise Malformed("a number")
+    return value if abs(value) >= 1e-15 else 0
 
 
 def optional(parse: Parser) -> Parser:

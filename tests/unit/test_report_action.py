@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 from ansible_collections.deeplearning.aws.plugins.action.report import ActionModule
 from ansible_collections.deeplearning.aws.plugins.plugin_utils import _program, _report_files
@@ -86,7 +87,7 @@ def test_a_report_is_made_and_only_its_own_files_are_sent(report: Any, master: P
     assert names == {"report.html", *(path.name for path in secret.parent.glob("*.png"))} and len(names) > 3
     kept = {path.name for path in (master / "reports/mine").iterdir()}
     assert kept == names
-    assert "reports/runs/mine/metrics/rank1.jsonl" in here(tmp_path)
+    assert "reports/.runs/mine/metrics/rank1.jsonl" in here(tmp_path)
 
 
 @pytest.mark.parametrize("evil", EVIL_IDS)
@@ -110,6 +111,40 @@ def test_a_list_that_is_none_is_refused(report: Any, tmp_path: Path, listed: Any
     result, made = report(listed=listed)
     assert "run list" in result["msg"]
     refused(tmp_path, result, made)
+
+
+def test_of_a_run_the_files_that_a_report_needs_are_packed_whatever_lies_next_to_them(
+    report: Any, master: Path, tmp_path: Path
+) -> None:
+    metrics = master / "mine/metrics"
+    (metrics / "rank0.eval.jsonl").write_text("{}")
+    (metrics / "rank7.jsonl").mkdir()
+    (metrics / "rank8.jsonl").hardlink_to(metrics / "rank0.jsonl")
+    (master / "mine/events.jsonl").write_text("{}")
+    elsewhere = master.parent / "elsewhere"
+    (master / "mine").rename(elsewhere)
+    (master / "mine").symlink_to(elsewhere)
+    result, _made = report("mine")
+    assert result["runs"] == ["mine"], result
+    fetched = tmp_path / "here/reports/.runs/mine"
+    names = {str(path.relative_to(fetched)) for path in fetched.rglob("*") if path.is_file()}
+    assert names == {"run.json", "result.json", "state.json", *(f"metrics/rank{n}.jsonl" for n in (0, 1, 8))}
+
+
+def test_a_run_under_anothers_name_is_refused(report: Any, master: Path) -> None:
+    (master / "mine").rename(master / "other")
+    result, made = report("other")
+    assert result["failed"] and "holds another run" in result["msg"] and made.sent == []
+
+
+def test_a_connection_that_the_node_ends_says_why_in_one_clean_line() -> None:
+    class Ends(Report):
+        def _low_level_execute_command(self, *_: Any, **__: Any) -> Any:
+            raise AnsibleConnectionFailure("Failed to connect: \x1b]52;c;ZXZpbA==\x07\n\x1b[2J")
+
+    with pytest.raises(AnsibleConnectionFailure) as failure:
+        _program.execute(Ends({}), "true")
+    assert not any(character in str(failure.value) for character in "\x1b\x07\n")
 
 
 def test_a_run_that_is_not_there_is_a_sentence(report: Any) -> None:
@@ -153,6 +188,18 @@ def recursive() -> bytes:
     return gzip.compress(plain + bytes(1024))
 
 
+def sparse() -> bytes:
+    """Small in the archive, and as large as allowed on the disk."""
+    member = tarfile.TarInfo("metrics/rank0.jsonl")
+    member.pax_headers = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.realsize": str(64 << 20)}
+    holes = b"1\n0\n1\n".ljust(512, b"\0") + b"{"
+    member.size = len(holes)
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w:gz", format=tarfile.PAX_FORMAT) as made:
+        made.addfile(member, io.BytesIO(holes))
+    return out.getvalue()
+
+
 EVIL_ARCHIVES = {
     "no archive": b"nonsense",
     "cut off": archive(("run.json", b"{}" * 5000))[:-40],
@@ -168,6 +215,8 @@ EVIL_ARCHIVES = {
     "a rank that is none": archive(("metrics/rank../../../x.jsonl", b"evil")),
     "a chain of links": beyond_path_max(),
     "headers without end": recursive(),
+    "a file with holes": sparse(),
+    "a file twice": archive(("run.json", b"{}"), ("run.json", b"{}")),
 }
 
 
@@ -193,7 +242,7 @@ def zeros(parts: int, size: int, written: int) -> bytes:
     return out.getvalue()
 
 
-@pytest.mark.parametrize(("parts", "size", "written"), [(1, 1 << 30, 0), (300, 1 << 20, 1 << 20)])
+@pytest.mark.parametrize(("parts", "size", "written"), [(1, 1 << 31, 0), (300, 1 << 20, 1 << 20)])
 def test_an_archive_that_unpacks_to_too_much_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, parts: int, size: int, written: int
 ) -> None:
@@ -206,14 +255,16 @@ def test_an_archive_that_unpacks_to_too_much_is_refused(
 def test_a_node_that_never_ends_is_not_read_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(_program.Trouble, match="sends more than 1 MiB"):
         _program.read_bytes(Connection(), "cat /dev/zero", "n", 1 << 20)
-    with pytest.raises(_program.Trouble, match="sends more than 16 MiB"):
-        _program.read_bytes(Connection(), "cat /dev/zero >&2", "n", 1 << 20)
+    # With its output closed, too.
+    for command in ("cat /dev/zero >&2", "exec 1>&-; cat /dev/zero >&2"):
+        with pytest.raises(_program.Trouble, match="sends more than 16 MiB"):
+            _program.read_bytes(Connection(), command, "n", 1 << 20)
     program = tmp_path / "deeplearning"
     program.write_text("#!/bin/sh\nexec cat /dev/zero\n")
     program.chmod(0o755)
     monkeypatch.setattr(_program, "PROGRAM", str(program))
     with (
-        pytest.raises(_program.Trouble, match="sends more than 1 MiB"),
+        pytest.raises(_program.Trouble, match="sends more than 16 MiB"),
         _program.listening(Connection(), ["run", "follow", "mine"], "n") as lines,
     ):
         assert not list(lines)

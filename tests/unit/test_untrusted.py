@@ -39,6 +39,10 @@ def test_a_number_that_no_figure_of_ours_reaches_is_none(value: Any) -> None:
         u.number(value)
 
 
+def test_a_number_that_is_as_good_as_none_is_none() -> None:
+    assert [u.number(value) for value in (5e-324, -1e-300, 0.25, 7)] == [0, 0, 0.25, 7]
+
+
 @pytest.mark.parametrize("value", [10**12, -1, 1.5, "3", True, None, [3]])
 def test_counts_have_bounds(value: Any) -> None:
     with pytest.raises(u.Malformed, match="from 0 to 1024"):

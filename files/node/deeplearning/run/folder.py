@@ -5,6 +5,7 @@ from __future__ import annotations
 import calendar
 import json
 import os
+import re
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -13,6 +14,7 @@ from deeplearning import Refusal, files
 from deeplearning.config import Config
 
 SCHEMA = 1
+RUN_ID = r"[a-z0-9][a-z0-9._-]{0,47}"
 REPLACED = ("run.json", "environment.json", "state.json")
 """Written again while others read them. Other files appear once."""
 
@@ -117,7 +119,7 @@ def all_runs(config: Config) -> list[Folder]:
     """Oldest first."""
     root = runs_root(config)
     try:
-        folders = [Folder(f"{root}/{name}") for name in os.listdir(root) if not name.startswith(".")]
+        folders = [Folder(f"{root}/{name}") for name in os.listdir(root) if re.fullmatch(RUN_ID, name)]
     except FileNotFoundError:
         return []
     there = [folder for folder in folders if folder.is_there()]

@@ -15,6 +15,8 @@ from typing import IO, Any
 from deeplearning.run.folder import Folder, moment
 
 TAIL = 30
+LONGEST_TAIL = 4096
+"""Characters of a line that are told with the end; the log has all of it."""
 
 
 class Record:
@@ -76,7 +78,7 @@ class Log:
             self._write(f"{stamp(time.time())} ==== start {attempt + 1} ====\n")
 
     def line(self, seconds: float, text: str) -> None:
-        self.tail.append(text)
+        self.tail.append(text[:LONGEST_TAIL])
         self._write(f"{stamp(seconds)} {text}\n")
 
     def _write(self, text: str) -> None:

@@ -7,10 +7,9 @@ from typing import Any
 
 from deeplearning import Refusal, records
 from deeplearning.records import Check, Wrong, matching
+from deeplearning.run.folder import RUN_ID
 from deeplearning.run.plan import DISTRIBUTIONS, ON_ONE_NODE
 from deeplearning.run.source import without_secret
-
-RUN_ID = r"[a-z0-9][a-z0-9._-]{0,47}"
 
 
 def a_text(value: Any) -> None:
