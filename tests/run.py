@@ -145,10 +145,10 @@ LAYERS = {
     layer.name: layer
     for layer in (
         Layer("lint", 1.5, lint),
-        Layer("sanity", 1, sanity),
-        Layer("unit", 2, pytest("tests/unit", "localcloud/tests/unit", processes=2)),
-        Layer("account", 5.5, pytest("tests/account", processes=2)),
-        Layer("integration", 22.5, pytest("localcloud/tests/integration", "tests/integration"), root=True),
+        Layer("sanity", 1.5, sanity),
+        Layer("unit", 3, pytest("tests/unit", "localcloud/tests/unit", processes=2)),
+        Layer("account", 6, pytest("tests/account", processes=2)),
+        Layer("integration", 24, pytest("localcloud/tests/integration", "tests/integration"), root=True),
         Layer("molecule", 5.5, molecule, root=True),
     )
 }
