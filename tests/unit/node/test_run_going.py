@@ -116,6 +116,7 @@ def in_place(efs: Path, said: list[str], published: bool = False) -> placing.Pla
 def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
     cluster = cluster_in(tmp_path, monkeypatch)
     monkeypatch.setattr(placing, "Aws", lambda region: cluster.aws)
+    monkeypatch.setattr(placing, "signatures", placing.SignatureChecks())
     return cluster
 
 
@@ -188,6 +189,42 @@ def test_a_run_goes_on_when_a_list_is_forged(
     with master.here():
         going.look()
     assert not going.superseded and going.ending is None
+
+
+def forged_by(cluster: Cluster, number: int) -> Mock:
+    """Publish a list that no master has signed, and count the calls to AWS from here on."""
+    cluster.put({**cluster.list, "published_by": instance(number), "generation": 9})
+    return Mock(side_effect=cluster.aws.call)
+
+
+def test_a_refused_list_is_not_checked_with_every_look(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    master = published_once(cluster)
+    connect = Mock(return_value=cluster.aws)
+    monkeypatch.setattr(placing, "Aws", connect)
+    now = [1000.0]
+    monkeypatch.setattr(placing.time, "monotonic", lambda: now[0])
+    calls = forged_by(cluster, 8)
+    monkeypatch.setattr(cluster.aws, "call", calls)
+    for _look in range(5):
+        assert not is_superseded(master)
+    assert calls.call_count == 1
+    # AWS may allow later what it has refused.
+    now[0] += placing.REFUSED_FOR
+    assert not is_superseded(master) and calls.call_count == 2
+    # Another list is checked at once, by the same connection.
+    forged_by(cluster, 7)
+    assert not is_superseded(master) and calls.call_count == 3
+    assert connect.call_count == 1
+
+
+def test_a_true_list_after_a_forged_one_is_believed_at_once(cluster: Cluster) -> None:
+    old = published_once(cluster)
+    true = cluster.list
+    forged_by(cluster, 8)
+    assert not is_superseded(old)
+    cluster.put(true)
+    replaced(cluster)
+    assert is_superseded(old)
 
 
 def test_a_run_goes_on_when_a_former_masters_list_is_put_back(cluster: Cluster) -> None:

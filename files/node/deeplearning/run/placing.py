@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -26,6 +27,44 @@ LEAST_PATIENCE, MOST_PATIENCE = 90.0, 300.0
 has to boot and to be configured; a run of days waits longer for it than one of minutes."""
 
 
+REFUSED_FOR = 120.0
+"""Seconds for which a refused list is not checked again. Not for ever: AWS may refuse a call that it allows later."""
+
+
+@dataclass
+class SignatureChecks:
+    """Checks lists that another machine has published, with one connection to AWS for the life of this process.
+
+    A run compares the list every few seconds. Without a memory, a forged list would cost a call to AWS each time.
+    """
+
+    aws: Aws | None = None
+    refused: bytes = b""
+    """The SHA-256 of the list that was refused last."""
+    refused_until: float = 0.0
+
+    def check(self, content: bytes, config: Config) -> None:
+        """Raise Refusal if this node may not go by the list, Unanswered if AWS cannot be asked about it."""
+        digest = hashlib.sha256(content).digest()
+        if digest == self.refused and time.monotonic() < self.refused_until:
+            raise Refusal("the published member list was refused before.")
+        try:
+            applying.checked(content, config, lambda: self._connect(config.region))
+        except Unanswered:
+            raise
+        except Refusal:
+            self.refused, self.refused_until = digest, time.monotonic() + REFUSED_FOR
+            raise
+
+    def _connect(self, region: str) -> Aws:
+        self.aws = self.aws or Aws(region)
+        return self.aws
+
+
+signatures = SignatureChecks()
+"""Of this process."""
+
+
 class Superseded(Exception):
     """This machine is the master no more: what it would do is another's now."""
 
@@ -41,7 +80,7 @@ def superseded(config: Config) -> bool:
         content = checking.content_of(paths.published(config.efs_mount, config.cluster))
         if checking.record_of(content).get("published_by") == instance_id():
             return False
-        applying.checked(content, config, lambda: Aws(config.region))
+        signatures.check(content, config)
     except Unanswered:
         # A replaced master has lost its public address, and with it the way to AWS.
         return True
