@@ -50,20 +50,35 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             return {"changed": False, "wheels": {}, "warnings": [said]}
 
     def _bring(self, given: dict[str, Any], folder: str) -> dict[str, Any]:
-        bucket = bucket_of(_looking.aws_of(given), given)
-        checksums = _wheels.stored(bucket, given["framework"])
+        bucket, framework = bucket_of(_looking.aws_of(given), given), given["framework"]
+        names = _wheels.usable(framework, _wheels.stored_names(bucket, framework), self._machine())
+        checksums = _wheels.stored_checksums(bucket, names)
         missing = checksums.keys() - self._intact(folder, checksums) if checksums else set()
+        warnings = []
         for wheel in sorted(missing) if not self._task.check_mode else ():
-            content = bucket.read(wheel)
-            if hashlib.sha256(content).hexdigest() != checksums[wheel]:
-                raise Unstageable(
-                    f"{bucket.url}/{wheel} is not the wheel that was kept there: its SHA-256 is not the one in its "
-                    f"metadata. Remove it, and the next cluster that builds it keeps its own."
-                )
-            ran = _program.execute(self, _wheels.put(folder, wheel), become=True, stdin=content)
-            if ran["rc"]:
-                raise Unstageable(f"{folder}/{wheel} cannot be written: {ran['stderr'].strip()}")
-        return {"changed": bool(missing), "wheels": checksums}
+            try:
+                self._fetch(bucket, folder, wheel, checksums[wheel])
+            except (AwsProblem, Unstageable) as problem:
+                missing.remove(wheel)
+                del checksums[wheel]
+                warnings.append(one_line(f"A wheel of Horovod is not used: {problem}"))
+        result = {"changed": bool(missing), "wheels": checksums}
+        return {**result, "warnings": warnings} if warnings else result
+
+    def _machine(self) -> str:
+        """Only compared with the names of wheels, as a node may print anything."""
+        return str(_program.execute(self, _wheels.MACHINE)["stdout"]).strip()
+
+    def _fetch(self, bucket: Bucket, folder: str, wheel: str, sha256: str) -> None:
+        content = bucket.read(wheel)
+        if hashlib.sha256(content).hexdigest() != sha256:
+            raise Unstageable(
+                f"{bucket.url}/{wheel} is not the wheel that was kept there: its SHA-256 is not the one in its "
+                f"metadata. Remove it, and the next cluster that builds it keeps its own."
+            )
+        ran = _program.execute(self, _wheels.put(folder, wheel), become=True, stdin=content)
+        if ran["rc"]:
+            raise Unstageable(f"{folder}/{wheel} cannot be written: {ran['stderr'].strip()}")
 
     def _keep(self, given: dict[str, Any], folder: str) -> dict[str, Any]:
         built = _wheels.built_wheels(given["framework"], given["built"])

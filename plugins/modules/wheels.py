@@ -13,8 +13,11 @@ description:
     built now from there to the bucket.
   - A wheel is known by all that it fits, and in the bucket none is ever replaced. What is there is not brought or kept
     again.
-  - Each wheel is kept with its SHA-256, and nothing is brought that has another. In the folder, one that has another is
-    replaced, as any node can write there. Nodes compare it again before they install a wheel.
+  - Of the wheels in the bucket it brings those that the nodes can use, that is, for the pinned version of the
+    framework and the nodes' kind of machine.
+  - Each wheel is kept with its SHA-256, and nothing is brought that has another; such a wheel is a warning, and is
+    skipped. In the folder, one that has another is replaced, as any node can write there. Nodes compare it again before
+    they install a wheel.
   - When the bucket cannot be used it warns and goes on, as this costs no more than a build.
   - The bucket is used with the login of whoever runs Ansible. Nodes need no right to it.
 options:
@@ -41,7 +44,7 @@ options:
     default: {}
   state:
     description:
-      - With V(brought), the folder has what the bucket has.
+      - With V(brought), the folder has what the bucket has for these nodes.
       - With V(kept), the bucket has what was built now (O(built)). What else is in the folder is not kept.
     type: str
     choices: [brought, kept]
@@ -75,8 +78,8 @@ RETURN = r"""
 wheels:
   description:
     - The SHA-256 of wheels, by their path in O(folder).
-    - With O(state=brought), of all that the bucket has, for O(deeplearning.aws.framework_env#module:horovod_checksums).
-      With O(state=kept), of those that were kept now.
+    - With O(state=brought), of what the bucket has for these nodes, for
+      O(deeplearning.aws.framework_env#module:horovod_checksums). With O(state=kept), of those that were kept now.
   returned: success
   type: dict
   sample:

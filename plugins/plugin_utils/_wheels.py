@@ -8,6 +8,7 @@ PRIVATE to the collection: it may change at any time.
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -15,6 +16,9 @@ from pathlib import Path
 from ansible_collections.deeplearning.aws.plugins.module_utils._horovod import KITS, SHA256, VERSION, WHEEL
 from ansible_collections.deeplearning.aws.plugins.plugin_utils._stage import Bucket
 
+ROLES = Path(__file__).resolve().parents[2] / "roles"
+MACHINE = "uname -m"
+"""The command that prints what a key calls a node's kind of machine."""
 LIMIT = 256 << 20
 """In bytes: a wheel of Horovod has a few MiB."""
 
@@ -50,10 +54,20 @@ def stored_names(bucket: Bucket, framework: str) -> set[str]:
     return {name for name in bucket.names(beginning(framework)) if WHEEL.fullmatch(name)}
 
 
-def stored(bucket: Bucket, framework: str) -> dict[str, str]:
+def usable(framework: str, names: Iterable[str], machine: str) -> set[str]:
+    """Return the wheels for the pins of the framework's role and this kind of machine. A cluster cannot use others."""
+    files = (ROLES / framework / "files" / f"requirements-{build}.txt" for build in ("cpu", "gpu"))
+    pins = "".join(file.read_text(encoding="utf-8") for file in files)
+    package = KITS[framework].package
+    versions = set(re.findall(rf"^{package}(?:-cpu)?==(\S+)", pins, re.MULTILINE))
+    beginnings = tuple(f"{beginning(framework)}{version}_" for version in versions)
+    return {name for name in names if name.startswith(beginnings) and name.partition("/")[0].endswith(f"_{machine}")}
+
+
+def stored_checksums(bucket: Bucket, names: Iterable[str]) -> dict[str, str]:
     """Return the checksums that wheels were kept with, by name. What was kept without one is of no use."""
-    checksums = {name: bucket.sha256(name) for name in stored_names(bucket, framework)}
-    return {name: sha256 for name, sha256 in sorted(checksums.items()) if SHA256.fullmatch(sha256)}
+    checksums = {name: bucket.sha256(name) for name in sorted(names)}
+    return {name: sha256 for name, sha256 in checksums.items() if SHA256.fullmatch(sha256)}
 
 
 def put(folder: str, wheel: str) -> str:

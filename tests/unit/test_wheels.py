@@ -6,6 +6,8 @@ import hashlib
 import io
 import json
 import os
+import platform
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -20,7 +22,10 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils._stage import Buc
 from tests.unit.conftest import Account
 
 ROOT = Path(__file__).resolve().parents[2]
-KEY = "horovod-0.28.1_torch-2.13.0+cpu_cp311_openmpi-4.1.4_x86_64"
+PINS = (ROOT / "roles/pytorch/files/requirements-cpu.txt").read_text()
+PINNED = re.findall(r"^torch==(\S+)", PINS, re.MULTILINE)[0]
+MACHINE = platform.machine()
+KEY = f"horovod-0.28.1_torch-{PINNED}_cp311_openmpi-4.1.4_{MACHINE}"
 WHEEL = f"{KEY}/horovod-0.28.1-cp311-cp311-linux_x86_64.whl"
 OTHER = "horovod-0.28.1_tensorflow-2.15.1_cp311_openmpi-4.1.4_x86_64/horovod-0.28.1-cp311-cp311-linux_x86_64.whl"
 BUCKET = "red-123456789012-us-east-1"
@@ -178,6 +183,55 @@ def test_what_the_bucket_has_is_compared_too(bucket: Account, tmp_path: Path) ->
     assert not blue.exists()
 
 
+UNUSABLE = [WHEEL.replace(PINNED, "1.13.0+cpu"), WHEEL.replace(f"_{MACHINE}/", "_s390x/")]
+
+
+def stored(aws: Account, names: list[str], content: bytes, checksum: str = "") -> None:
+    for name in names:
+        metadata = {"sha256": checksum or hashlib.sha256(content).hexdigest()}
+        aws.client("s3").put_object(Bucket=BUCKET, Key=f"wheels/{name}", Body=content, Metadata=metadata)
+
+
+def test_only_what_this_cluster_can_use_is_asked_for_and_brought(bucket: Account, tmp_path: Path) -> None:
+    stored(bucket, [WHEEL], CONTENT)
+    stored(bucket, UNUSABLE, b"of another key, and bad", checksum="0" * 64)
+    blue = tmp_path / "blue"
+    (brought,) = played(tmp_path, wheels(blue, "brought"))
+    assert (brought["changed"], brought["wheels"]) == (True, built(WHEEL, CONTENT)) and "warnings" not in brought
+    assert [str(one.relative_to(blue)) for one in blue.rglob("*") if one.is_file()] == [WHEEL]
+    assert (bucket.calls().count("s3:HeadObject"), bucket.calls().count("s3:GetObject")) == (1, 1)
+
+
+def test_a_bad_wheel_is_skipped_and_keeps_no_other_away(bucket: Account, tmp_path: Path) -> None:
+    bad = WHEEL.replace("4.1.4", "4.1.1")
+    stored(bucket, [bad], b"bad", checksum="0" * 64)
+    stored(bucket, [WHEEL], CONTENT)
+    blue = tmp_path / "blue"
+    (brought,) = played(tmp_path, wheels(blue, "brought"))
+    assert (brought["changed"], brought["wheels"]) == (True, built(WHEEL, CONTENT))
+    assert len(brought["warnings"]) == 1 and f"{bad} is not the wheel that was kept there" in brought["warnings"][0]
+    assert not (blue / bad).exists()
+
+
+def test_what_is_kept_does_not_replace_the_checksums_of_what_was_brought(bucket: Account, tmp_path: Path) -> None:
+    stored(bucket, [WHEEL], CONTENT)
+    variables = {
+        "__cluster": {"name": "red", "region": "us-east-1", "profile": "", "role_arn": "", "wheels": ""},
+        "__wheels": str(tmp_path),
+        "__framework": "pytorch",
+        "ansible_become": False,
+    }
+    seen = [
+        {
+            "ansible.builtin.include_tasks": str(ROOT / "playbooks/runs/wheels.yml"),
+            "vars": {**variables, "wheels_state": s},
+        }
+        for s in ("brought", "kept")
+    ]
+    told = played(tmp_path, *seen, {"ansible.builtin.debug": {"var": "runs_wheels"}})
+    assert told[-1]["runs_wheels"] == built(WHEEL, CONTENT)
+
+
 def test_a_bucket_that_cannot_be_used_costs_a_build_and_no_run(aws: Account, tmp_path: Path) -> None:
     (tmp_path / KEY).mkdir()
     (tmp_path / WHEEL).write_bytes(CONTENT)
@@ -206,6 +260,6 @@ def test_many_wheels_are_all_seen(aws: Account) -> None:
     s3 = aws.client("s3")
     s3.create_bucket(Bucket="tools")
     for number in range(3):
-        s3.put_object(Bucket="tools", Key="wheels/" + WHEEL.replace("2.13.0", f"2.{number}.0"), Body=b"")
+        s3.put_object(Bucket="tools", Key="wheels/" + WHEEL.replace(PINNED, f"2.{number}.0"), Body=b"")
     assert len(_wheels.stored_names(Bucket(Aws("us-east-1"), "tools", "wheels"), "pytorch")) == 3
     assert _wheels.stored_names(Bucket(Aws("us-east-1"), "tools", "wheels"), "tensorpack") == set()
