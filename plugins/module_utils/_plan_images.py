@@ -15,9 +15,10 @@ from typing import Any
 PATH = "/aws/service/deeplearning/ami"
 """AWS's public parameters: PATH/<architecture>/<family>/latest/ami-id"""
 
+_AMAZON_LINUX = r"amazon ?linux|\bal20\d\d|amzn"
 _USERS: Sequence[tuple[str, str]] = (
     (r"ubuntu", "ubuntu"),
-    (r"amazon ?linux|\bal20\d\d|amzn", "ec2-user"),
+    (_AMAZON_LINUX, "ec2-user"),
     (r"debian", "admin"),
     (r"rocky", "rocky"),
     (r"\balma", "ec2-user"),
@@ -44,8 +45,16 @@ def families(names: Sequence[str]) -> list[str]:
 
 def user_of(image: Mapping[str, Any]) -> str:
     """The user that an image's system makes; empty where its name does not tell."""
-    text = f"{image.get('Name', '')} {image.get('Description', '')}".lower()
-    return next((user for pattern, user in _USERS if re.search(pattern, text)), "")
+    return next((user for pattern, user in _USERS if re.search(pattern, _text(image))), "")
+
+
+def can_install_efs_utils(image: Mapping[str, Any]) -> bool:
+    """Return whether the image's system has a package of amazon-efs-utils: Amazon Linux alone has one."""
+    return re.search(_AMAZON_LINUX, _text(image)) is not None
+
+
+def _text(image: Mapping[str, Any]) -> str:
+    return f"{image.get('Name', '')} {image.get('Description', '')}".lower()
 
 
 def root_gib(image: Mapping[str, Any]) -> int:

@@ -144,11 +144,32 @@ def _judge(ask: Ask, cluster: Cluster, found: Mapping[str, Any], kinds: Sequence
         if why:
             setting = "instance_type" if kind["name"] == cluster["instance_type"] else "master_instance_type"
             ask.wrong(setting, kind["name"], f"it cannot run the image {asked}: {why}", "g5.xlarge")
+    if cluster["efs_tls"] and not images.can_install_efs_utils(found):
+        _judge_efs_utils(ask, asked, found)
     least = images.root_gib(found)
     if cluster["root_volume_gib"] < least:
         ask.wrong("root_volume_gib", cluster["root_volume_gib"], f"the image needs {least} or more", least)
     if not cluster["user"] and not images.user_of(found):
         ask.wrong("user", '""', f"it does not follow from the image {found.get('Name') or found['ImageId']}", "ubuntu")
+
+
+def _judge_efs_utils(ask: Ask, asked: str, found: Mapping[str, Any]) -> None:
+    """Refuse families of AWS's images that have no package of it; an image of somebody's own may contain it."""
+    image = found.get("Name") or found["ImageId"]
+    if asked.startswith("ami-"):
+        ask.notes.append(
+            f"cluster_efs_tls is true, so {image} must contain amazon-efs-utils, as only Amazon Linux has a package of "
+            "it. If configure.yml cannot mount the file system, run site.yml with -e cluster_efs_tls=false."
+        )
+    else:
+        ask.wrong(
+            "efs_tls",
+            True,
+            f"the image {image} is not Amazon Linux, the only system with a package of amazon-efs-utils: take an image "
+            "of it (-e cluster_image=base-oss-nvidia-driver-gpu-amazon-linux-2023), give the id of an image of your "
+            "own that contains amazon-efs-utils, or mount without TLS",
+            False,
+        )
 
 
 def _pinned(ask: Ask, cluster: str, asked: str) -> str:

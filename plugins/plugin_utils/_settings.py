@@ -314,9 +314,12 @@ SECTIONS: Sequence[tuple[str, str, Sequence[Setting]]] = (
                 v.boolean,
                 False,
                 True,
-                "Whether nodes mount it with TLS. This needs amazon-efs-utils: Amazon Linux has a package of it, other "
-                "images must contain it. A file system that the cluster made then refuses clients without TLS; one "
-                "given with efs_id keeps the policy that it has. Mounting with TLS was never tried on AWS.",
+                "Whether nodes mount it with TLS. This needs an image with amazon-efs-utils: Amazon Linux has a "
+                "package of it, other families are refused, and an image of your own must contain it. A file system "
+                "that the cluster made then refuses clients without TLS; one given with efs_id keeps the policy that "
+                "it has. Set it for a new cluster, or for one whose machines have such an image, when all runs have "
+                "ended (stop.yml -e run_id=all): site.yml requires TLS before it has mounted the file system anew on "
+                "the nodes. Mounting with TLS was never tried on AWS.",
             ),
             Setting(
                 "keep_efs",

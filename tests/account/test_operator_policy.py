@@ -115,6 +115,8 @@ def person(account: Any) -> Any:
         cluster_zones=[ZONE],
         cluster_spot=True,
         cluster_efs_tls=True,
+        # Amazon Linux has a package of what mounts with TLS.
+        cluster_image="base-oss-nvidia-driver-gpu-amazon-linux-2023",
         provision_settle_seconds=1,
         destroy_stuck_seconds=5,
     )

@@ -204,6 +204,21 @@ def test_an_image_that_is_gone_is_replaced_by_the_newest(planned: Any, aws: Acco
     assert planned()["image"]["id"] == newest
 
 
+AMAZON_LINUX = "base-oss-nvidia-driver-gpu-amazon-linux-2023"
+
+
+def test_tls_needs_an_image_that_can_have_the_program(refused: Any, planned: Any, aws: Account) -> None:
+    (sentence,) = refused(efs_tls=True)
+    assert sentence.startswith("cluster_efs_tls is true: the image Deep Learning Base OSS Nvidia")
+    assert f"-e cluster_image={AMAZON_LINUX}" in sentence and sentence.endswith("Example: -e cluster_efs_tls=false")
+    assert planned(efs_tls=True, image=AMAZON_LINUX)["notes"] == planned()["notes"]
+    # An image of one's own may have it, whatever it is called.
+    ubuntu = planned()["image"]["id"]
+    assert planned(image=ubuntu)["notes"] == planned()["notes"]
+    (note,) = [note for note in planned(efs_tls=True, image=ubuntu)["notes"] if note not in planned()["notes"]]
+    assert "must contain amazon-efs-utils" in note
+
+
 def test_a_quota_too_small_for_the_least(refused: Any, aws: Account) -> None:
     aws.cloud.faults.add("quota", {"code": "L-DB2E81BA"}, 4)
     (problem,) = refused(worker_count=2)
