@@ -11,14 +11,18 @@ import random
 import tarfile
 import zipfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from ansible_collections.deeplearning.aws.plugins.plugin_utils._stage import _manifest
+from ansible_collections.deeplearning.aws.plugins.plugin_utils._stage_sets import SETS
 from deeplearning import Refusal
 from deeplearning.aws import Aws
 from deeplearning.unpacking import cli, placing, shares
+from deeplearning.unpacking.manifest import LINKS, read
 from deeplearning.unpacking.placing import Place, finish, show, unpack
 from deeplearning.unpacking.reading import Pieces, Source
 from deeplearning.unpacking.shares import Extent, fit_together
@@ -472,10 +476,23 @@ def everything(folder: Path) -> list[str]:
     return sorted(str(one) for one in folder.rglob("*"))
 
 
-def test_each_link_that_an_operator_writes_is_known_here() -> None:
-    from ansible_collections.deeplearning.aws.plugins.plugin_utils._stage_sets import SETS
-    from deeplearning.unpacking.manifest import LINKS
+@pytest.mark.parametrize("size", [0, 2**32, 19_336_861_798, 50 << 40])
+def test_a_part_may_be_as_large_as_an_object_of_s3(staged: Path, size: int) -> None:
+    (staged / "a.tar").touch()
+    made = manifest(staged, "a.tar")
+    made["parts"][0]["size"] = size
+    assert read(json.dumps(made).encode(), "s3://mine/coco")["parts"][0]["size"] == size
 
+
+@pytest.mark.parametrize("name", SETS)
+def test_each_manifest_that_an_operator_writes_is_read(name: str) -> None:
+    known = SETS[name]
+    for one in (known, replace(known, parts=(known.whole,))) if known.whole else (known,):
+        made = _manifest(name, one, {part.name: (19 << 30, "0" * 64) for part in one.parts})
+        assert read(json.dumps(made).encode(), f"s3://mine/{name}") == made
+
+
+def test_each_link_that_an_operator_writes_is_known_here() -> None:
     assert {name for one in SETS.values() for name in one.links} == set(LINKS)
 
 

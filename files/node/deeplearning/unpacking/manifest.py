@@ -53,12 +53,6 @@ def a_name_or_nothing(value: Any) -> None:
         a_name(value)
 
 
-def a_size(value: Any) -> None:
-    records.number(value)
-    if value > LARGEST_PART:
-        raise Wrong(f"a number of bytes up to {LARGEST_PART}")
-
-
 def a_part(value: Any) -> None:
     records.checked_part(value, PART, "a part of the manifest")
 
@@ -74,7 +68,7 @@ def links(value: Any) -> None:
 PART: dict[str, Check] = {
     "name": a_name,
     "kind": records.one_of(*KINDS),
-    "size": a_size,
+    "size": records.between(0, LARGEST_PART),
     "sha256": matching(r"[0-9a-f]{64}", "a SHA-256 in hexadecimal"),
     "to": a_path_inside,
     "strip": a_name_or_nothing,
