@@ -19,6 +19,10 @@ class Unanswered(Refusal):
     """AWS said nothing, neither yes nor no."""
 
 
+class Denied(Refusal):
+    """This machine's role is not allowed the call."""
+
+
 class Aws:
     def __init__(self, region: str) -> None:
         from botocore.config import Config
@@ -96,7 +100,7 @@ def _problem(service: str, operation: str, error: dict[str, str]) -> Exception:
     message = error.get("Message", "")
     if code in DENIED:
         named = ", with cluster_s3_read if the bucket is another one" if service == "s3" else ""
-        return Refusal(
+        return Denied(
             f"this machine's role is not allowed {service} {operation} ({message}): run provision.yml again{named}."
         )
     return Refusal(f"AWS refused {service} {operation}: {code} ({message}).")

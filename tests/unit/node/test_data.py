@@ -12,10 +12,13 @@ import tarfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 from deeplearning import Refusal
+from deeplearning.aws import Aws
 from deeplearning.data import fetching, staging
 from deeplearning.data.catalog import SETS, Part, Set
 from deeplearning.data.fetching import Progress
@@ -274,6 +277,26 @@ def test_only_names_below_the_prefix_are_listed(tmp_path: Path) -> None:
 def test_a_prefix_may_be_the_name_of_one_object(tmp_path: Path) -> None:
     fetching.fetch_s3(Bucket(set__a=b"aaaa", set__ab=b"no"), "bucket", "set/a", tmp_path, Progress(lambda _event: None))
     assert os.listdir(tmp_path) == ["a"]
+
+
+def test_a_listing_that_members_are_denied_after_an_empty_one_means_that_nothing_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their policy has `imagenet/*`, so they may list `imagenet/`, and not `imagenet`."""
+    real = Aws("us-east-1")
+    allowed = ["imagenet/"]
+
+    def paginate(Bucket: str, Prefix: str) -> list[dict[str, Any]]:
+        if Prefix not in allowed:
+            raise ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "ListObjectsV2")
+        return [{}]
+
+    client = SimpleNamespace(get_paginator=lambda _operation: SimpleNamespace(paginate=paginate))
+    monkeypatch.setattr(real, "client", lambda _service: client)
+    for said in ("s3://bucket/imagenet holds nothing", "is not allowed s3 list_objects_v2"):
+        with pytest.raises(Refusal, match=said):
+            fetching.fetch_s3(real, "bucket", "imagenet", tmp_path, Progress(lambda _event: None))
+        allowed.clear()
 
 
 def test_an_object_that_came_otherwise_is_refused(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import http.client
 import os
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any, Callable
 
 from deeplearning import Refusal
+from deeplearning.aws import Denied
 
 CHUNK = 1 << 20
 AT_ONCE = 8
@@ -91,7 +93,10 @@ def fetch_s3(aws: Any, bucket: str, prefix: str, folder: Path, progress: Progres
 
     base = prefix if prefix.endswith("/") or not prefix else f"{prefix}/"
     # With the slash first: members may list `imagenet/`, and not all that begins with `imagenet`.
-    below = listed(base) or [one for one in listed(prefix) if one["Key"] == prefix]
+    below = listed(base)
+    # They may not list the second: then nothing is there for them.
+    with contextlib.suppress(Denied):
+        below = below or [one for one in listed(prefix) if one["Key"] == prefix]
     wanted = {}
     for one in below:
         name = one["Key"][len(base) :] or one["Key"].rsplit("/", 1)[-1]
