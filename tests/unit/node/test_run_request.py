@@ -88,7 +88,16 @@ def test_a_git_source_without_its_parts_is_refused(script: str) -> None:
 
 @pytest.mark.parametrize("login", ["me:token", "token", "me:to@ken", "me:to:k@en@"])
 def test_secrets_in_a_url_are_not_told(login: str) -> None:
-    assert source.without_secret(f"fatal: https://{login}@h/x@v1 failed") == "fatal: https://h/x@v1 failed"
+    assert source.without_secret(f"fatal: https://{login}@h/x failed") == "fatal: https://h/x failed"
+
+
+@pytest.mark.parametrize("script", ["https://me:12/s3cret@h", "https://me:12/s3c@ret@h/x", "HTTPS://me:a@b/s3cret@h/x"])
+def test_a_password_that_looks_like_a_path_is_not_shown(script: str) -> None:
+    with pytest.raises(Refusal, match=r"script is git\+https://<hidden>: give git\+URL@REF:PATH") as refused:
+        source.git_source(f"git+{script}:/t.py".replace("HTTPS", "https"))
+    said = source.without_secret(f"fatal: unable to access '{script}/': Could not resolve host: me")
+    assert said.lower() == "fatal: unable to access 'https://<hidden>': could not resolve host: me"
+    assert "s3c" not in str(refused.value) and "ret@" not in str(refused.value)
 
 
 @pytest.mark.parametrize(

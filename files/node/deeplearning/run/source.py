@@ -71,7 +71,7 @@ def cloned(source: Git, into: str) -> dict[str, Any]:
     git("clone", "--quiet", "--no-checkout", "--", url, into)
     git("-C", into, "checkout", "--quiet", source.ref, "--")
     git("-C", into, "submodule", "--quiet", "update", "--init", "--recursive")
-    return {"url": without_secret(url), "ref": source.ref, "commit": git("-C", into, "rev-parse", "HEAD")}
+    return {"url": without_login(url), "ref": source.ref, "commit": git("-C", into, "rev-parse", "HEAD")}
 
 
 def split_login(url: str) -> tuple[str, dict[str, str]]:
@@ -101,7 +101,15 @@ def split_login(url: str) -> tuple[str, dict[str, str]]:
 
 
 def without_secret(text: str) -> str:
-    """Remove user and password from the URLs in a text. A password may contain an `@`."""
+    """Remove user and password from the URLs in a text, and hide the rest of a URL that may contain more of them.
+
+    A password may contain an `@`. One with a `/` cannot be told from a path, so a web URL with an `@` behind its first
+    `/` is hidden.
+    """
+    return re.sub(r"(https?://)[^\s'\"]*@[^\s'\"]*", r"\1<hidden>", without_login(text), flags=re.IGNORECASE)
+
+
+def without_login(text: str) -> str:
     return re.sub(r"://[^/\s]*@", "://", text)
 
 
