@@ -81,7 +81,7 @@ def test_what_no_run_has_taken_is_removed_after_an_hour(send: Send, efs: Path) -
 
 @pytest.mark.parametrize("prepared", ["runs", "runs/red", "runs/red/.incoming"])
 def test_a_folder_that_others_may_write_is_refused_and_nothing_is_sent(send: Send, efs: Path, prepared: str) -> None:
-    (efs / prepared).mkdir(parents=True)
+    (efs / prepared / "theirs").mkdir(parents=True)
     (efs / prepared).chmod(0o777)
     sent = send()
     assert sent["failed"] and f"{efs}/{prepared} has mode 0777" in sent["msg"] and "Example: sudo chmod" in sent["msg"]

@@ -10,6 +10,7 @@ import pwd
 import stat
 import time
 from collections.abc import Callable, Generator, Sequence
+from pathlib import Path
 from typing import TypeVar
 
 from deeplearning import Refusal
@@ -24,6 +25,10 @@ OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 BEGIN = "# BEGIN deeplearning (written by `deeplearning members apply`)\n"
 END = "# END deeplearning\n"
+
+
+class OtherKind(Refusal):
+    """A file of our own is where a folder has to be, or a folder where a file has to be."""
 
 
 def text_of(path: str) -> str | None:
@@ -84,33 +89,140 @@ def own_folder(path: str, owner: int | None = None, mode: int = 0o755) -> None:
     Every user of the shared file system can make folders there, and so prepare links and files for somebody else. The
     folder above has to be one that passes here or in `shared_folder`: then nobody can exchange this one afterwards.
     """
-    with contextlib.suppress(FileExistsError):
-        os.mkdir(path, 0o700)
-        os.chmod(path, mode)
+    _create(path, mode)
     check_folder(path, os.geteuid() if owner is None else owner)
 
 
-def shared_folder(path: str, mode: int = 0o1777) -> None:
+def shared_folder(path: str) -> None:
     """Create the folder, or check that in an existing one nobody can replace what belongs to us."""
-    if not os.path.lexists(path):
-        os.makedirs(path, exist_ok=True)
-        os.chmod(path, mode)
+    _create(path, 0o1777)
     check_folder(path, 0, os.geteuid(), shared=True)
 
 
+def folder_for_all(path: str) -> None:
+    """As root, create the folder or take it over, so that no user of the file system can lock others out of it."""
+    _create(path, 0o1777)
+    with _opened(path) as handle:
+        os.fchown(handle, 0, 0)
+        os.fchmod(handle, 0o1777)
+
+
+def create_path(path: str) -> None:
+    """Create the folder and those above it, if need be; refuse a path on which another user can exchange a folder."""
+    for folder in _on_the_way(path):
+        _create(folder, 0o755)
+        _check_on_the_way(folder, path)
+
+
+def check_path(path: str) -> None:
+    for folder in _on_the_way(path):
+        _check_on_the_way(folder, path)
+
+
+def _on_the_way(path: str) -> list[str]:
+    return [*map(str, reversed(Path(path).parents)), path]
+
+
+def _check_on_the_way(folder: str, path: str) -> None:
+    seen = os.lstat(folder.rstrip("/") or "/")
+    problem = _problem(seen, (0, os.geteuid()), stat.S_ISDIR)
+    if problem or not _is_closed(folder, seen, shared=True):
+        raise Refusal(
+            f"{path} is no safe place for runs, as {folder} {problem or _mode(seen)}: give a path without links, whose "
+            f"folders all belong to root or {_user(os.geteuid())}, and are sticky, like /tmp, where others can write. "
+            "Example: -e runs_dir=/efs/mine"
+        )
+
+
 def check_folder(path: str, *owners: int, shared: bool = False) -> None:
-    """Refuse a link, another owner, and a mode that lets others write. If `shared`, as in /tmp, they may add files."""
+    """Refuse a link, another owner, and a mode that lets others write. If `shared`, as in /tmp, they may add files.
+
+    A folder of our own that others can write in, but have not, is closed instead: Ubuntu's umask leaves folders open to
+    their group.
+    """
     seen = os.lstat(path.rstrip("/") or "/")
     if problem := _problem(seen, owners, stat.S_ISDIR):
-        raise Refusal(
+        if shared and stat.S_ISDIR(seen.st_mode):
+            # It may be in use: it stays where it is.
+            remedy = f"Give it to root, and run the same command again. Example: sudo chown root: {path} && "
+            remedy += f"sudo chmod 1777 {path}"
+        elif shared:
+            remedy = f"Remove it, and run the same command again. Example: sudo rm {path}"
+        else:
+            remedy = f"Move it away, and run the same command again. Example: sudo mv {path} {path}.old"
+        raise _refusal(seen, stat.S_ISREG)(
             f"{path} {problem} and has to be a folder of {' or '.join(map(_user, owners))}: somebody else may have "
-            f"prepared it. Move it away, and run the same command again. Example: sudo mv {path} {path}.old"
+            f"prepared it. {remedy}"
         )
-    if seen.st_mode & OTHERS_WRITE and not (shared and seen.st_mode & stat.S_ISVTX):
+    if not _is_closed(path, seen, shared):
         raise Refusal(
-            f"{path} has mode {stat.S_IMODE(seen.st_mode):04o}, so other users can put links and files into it: look "
-            f"at what is in it, and close it. Example: sudo chmod {'+t' if shared else 'go-w'} {path}"
+            f"{path} {_mode(seen)}, so other users can put links and files into it: look at what is in it, and close "
+            f"it. Example: sudo chmod {'+t' if shared else 'go-w'} {path}"
         )
+
+
+def _create(path: str, mode: int) -> None:
+    """Create a folder if nothing is there, with this mode whatever the umask."""
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        return
+    # Where others could put a link in its place, nothing is changed.
+    with contextlib.suppress(NotADirectoryError), _opened(path) as handle:
+        os.fchmod(handle, mode)
+
+
+@contextlib.contextmanager
+def held_folder(path: str) -> Generator[str, None, None]:
+    """Open a folder of our own that is closed to others, and return a path to it that stays whoever renames it."""
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        seen = os.fstat(handle)
+        if seen.st_uid != os.geteuid() or seen.st_mode & OTHERS_WRITE:
+            raise PermissionError(errno.EACCES, "Not closed to other users", path)
+        yield f"/proc/self/fd/{handle}"
+    finally:
+        os.close(handle)
+
+
+@contextlib.contextmanager
+def _opened(path: str) -> Generator[int, None, None]:
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def _is_closed(path: str, seen: os.stat_result, shared: bool) -> bool:
+    """Whether nobody else can write in a folder. Close it if it is our own, and others have put nothing into it."""
+    if not seen.st_mode & OTHERS_WRITE or (shared and seen.st_mode & stat.S_ISVTX):
+        return True
+    try:
+        with _opened(path) as handle:
+            if not os.path.samestat(os.fstat(handle), seen):
+                return False
+            os.fchmod(handle, stat.S_IMODE(seen.st_mode) & ~OTHERS_WRITE)
+            if _is_untouched(handle, seen):
+                return True
+            os.fchmod(handle, stat.S_IMODE(seen.st_mode))
+    except OSError:
+        # It is another user's: whoever may change it has to.
+        return False
+    return False
+
+
+def _is_untouched(handle: int, folder: os.stat_result) -> bool:
+    """Whether all in a folder is its owner's; one that all could rename in, as it was not sticky, has to be empty."""
+    if not folder.st_mode & stat.S_IWOTH:
+        return True
+    with os.scandir(handle) as entries:
+        owners = {entry.stat(follow_symlinks=False).st_uid for entry in entries}
+    return owners <= ({folder.st_uid} if folder.st_mode & stat.S_ISVTX else set())
+
+
+def _mode(seen: os.stat_result) -> str:
+    return f"has mode {stat.S_IMODE(seen.st_mode):04o}"
 
 
 def own_file(path: str, mode: int = 0o644) -> int:
@@ -129,7 +241,7 @@ def own_file(path: str, mode: int = 0o644) -> int:
     if handle is not None:
         os.close(handle)
     problem = problem or "cannot be opened"
-    raise Refusal(
+    raise _refusal(seen, stat.S_ISDIR)(
         f"{path} {problem} and has to be a file of {_user(os.geteuid())} alone: somebody else may have prepared it. "
         f"Remove it, and run the same command again. Example: sudo rm {path}"
     )
@@ -141,6 +253,10 @@ def _problem(seen: os.stat_result, owners: Sequence[int], is_kind: Callable[[int
     if not is_kind(seen.st_mode):
         return f"is a {'folder' if stat.S_ISDIR(seen.st_mode) else 'file'}"
     return "" if seen.st_uid in owners else f"belongs to {_user(seen.st_uid)}"
+
+
+def _refusal(seen: os.stat_result, is_other_kind: Callable[[int], bool]) -> type[Refusal]:
+    return OtherKind if is_other_kind(seen.st_mode) and seen.st_uid == os.geteuid() else Refusal
 
 
 def _user(uid: int) -> str:

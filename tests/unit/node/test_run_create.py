@@ -20,8 +20,8 @@ import pytest
 from deeplearning import Refusal
 from deeplearning.config import Config
 from deeplearning.members.reading import Member, Members
-from deeplearning.run import cli, create, units
-from deeplearning.run.folder import Folder, existing
+from deeplearning.run import cli, create, unit, units
+from deeplearning.run.folder import Folder, check_place, existing
 from deeplearning.run.identity import become
 from deeplearning.run.unit import watch_over
 
@@ -388,7 +388,7 @@ def test_folders_that_another_user_has_made_are_refused(shared: Config, prepared
         lambda: create.incoming(f"{top}/c/.incoming", shared),
         lambda: watch_over("r1", shared),
     ):
-        with pytest.raises(Refusal, match=f"{top} belongs to nobody .* Example: sudo mv {top} {top}.old"):
+        with pytest.raises(Refusal, match=f"{top} belongs to .*: sudo chown root: {top} && sudo chmod 1777 {top}$"):
             make()
 
 
@@ -410,10 +410,104 @@ def test_a_link_in_place_of_the_runs_is_refused(shared: Config) -> None:
     assert os.listdir(f"{shared.efs_mount}/victim") == []
 
 
-@pytest.mark.parametrize(("mode", "fits"), [(0o777, False), (0o775, False), (0o1777, True), (0o755, True)])
+@pytest.mark.parametrize("name", ["runs", "mine"])
+def test_a_link_that_another_user_puts_there_in_between_changes_nothing_where_it_leads(
+    shared: Config, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    victim, planted = f"{shared.efs_mount}/victim", f"{shared.efs_mount}/{name}"
+    os.mkdir(victim, 0o700)
+    real = os.mkdir
+
+    def mkdir(path: str, mode: int = 0o777) -> None:
+        if path == planted and not os.path.lexists(planted):
+            as_nobody(lambda: os.symlink(victim, planted))
+        real(path, mode)
+
+    monkeypatch.setattr(os, "mkdir", mkdir)
+    with pytest.raises(Refusal, match=f"{name} is a link"):
+        create.made("r1", f"{shared.efs_mount}/mine", shared)
+    assert os.stat(victim).st_mode & 0o7777 == 0o700 and os.listdir(victim) == []
+
+
+@pytest.mark.parametrize("name", ["runs", "runs/c", "runs/c/.incoming", "mine", "mine/.incoming"])
+def test_folders_of_an_older_release_are_closed(shared: Config, name: str) -> None:
+    """Their group could write in them, by Ubuntu's umask. Scripts were sent into one like /tmp."""
+    for older in (0o775, 0o1777):
+        folder = f"{shared.efs_mount}/{name}"
+        os.makedirs(folder, exist_ok=True)
+        os.chmod(folder, older)
+        mount = shared.efs_mount
+        create.made(f"r{older}", f"{mount}/mine", shared)
+        for parent in (f"{mount}/runs/c", f"{mount}/mine"):
+            create.incoming(f"{parent}/.incoming", shared)
+        seen = os.stat(folder).st_mode
+        assert not seen & 0o022 or (seen & 0o1000 and name in ("runs", "mine"))
+
+
+def test_a_folder_of_ours_that_others_have_used_is_refused(shared: Config) -> None:
+    incoming = f"{shared.efs_mount}/runs/c/.incoming"
+    create.incoming(incoming, shared)
+    os.chmod(incoming, 0o1777)
+    as_nobody(lambda: folder_of_all(f"{incoming}/theirs"))
+    for _unused in range(2):
+        with pytest.raises(Refusal, match="incoming has mode 1777, .* Example: sudo chmod go-w "):
+            create.incoming(incoming, shared)
+
+
+def test_a_path_on_which_others_could_exchange_a_folder_is_refused(shared: Config) -> None:
+    mount = shared.efs_mount
+    as_nobody(lambda: folder_of_all(f"{mount}/theirs"))
+    for path in ("theirs/mine", "theirs/deep/mine"):
+        with pytest.raises(Refusal, match=f"{path} is no safe place for runs, as {mount}/theirs belongs to nobody"):
+            create.made("r1", f"{mount}/{path}", shared)
+    assert os.listdir(f"{mount}/theirs") == []
+    os.symlink(mount, f"{mount}/link")
+    with pytest.raises(Refusal, match="link is a link: give a path without links"):
+        create.made("r1", f"{mount}/link/mine", shared)
+    assert create.made("r1", f"{mount}/deep/mine", shared).path == f"{mount}/runs/c/r1"
+
+
+def exchangeable(config: Config, runs_dir: str | None) -> str:
+    """Make a run, and then others able to exchange it. Return the folder that they can write in."""
+    folder = create.made("r1", runs_dir, config)
+    folder.write("run.json", {"run_id": "r1", "max_restarts": 0})
+    opened = f"{config.efs_mount}/{'mine' if runs_dir else 'runs'}"
+    os.chmod(opened, 0o777)
+    return opened
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_a_run_that_others_could_exchange_ends_with_a_sentence(
+    shared: Config, monkeypatch: pytest.MonkeyPatch, elsewhere: bool
+) -> None:
+    monkeypatch.setattr(unit, "superseded", lambda config: False)
+    monkeypatch.setattr(unit.signal, "signal", lambda *_: None)
+    opened = exchangeable(shared, f"{shared.efs_mount}/mine/deep" if elsewhere else None)
+    with pytest.raises(Refusal, match=f"{opened} has mode 0777"):
+        check_place(shared, "r1")
+    assert watch_over("r1", shared) == 0
+    result = existing(shared, "r1").result()
+    assert result and (result["state"], result["exit_code"]) == ("failed", 1)
+    assert f"{opened} has mode 0777" in result["sentence"]
+
+
+def test_a_folder_of_another_user_in_a_run_s_place_is_not_written_to(
+    shared: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unit, "superseded", lambda config: False)
+    monkeypatch.setattr(unit.signal, "signal", lambda *_: None)
+    opened = exchangeable(shared, None)
+    os.rename(f"{opened}/c", f"{opened}/d")
+    as_nobody(lambda: (folder_of_all(f"{opened}/c/r1"), Path(f"{opened}/c/r1/run.json").write_text("{}")))
+    with pytest.raises(Refusal, match=f"{opened} has mode 0777"):
+        watch_over("r1", shared)
+    assert os.listdir(f"{opened}/c/r1") == ["run.json"]
+
+
+@pytest.mark.parametrize(("mode", "fits"), [(0o777, False), (0o775, True), (0o1777, True), (0o755, True)])
 def test_a_place_of_its_own_is_refused_if_others_could_exchange_the_run(shared: Config, mode: int, fits: bool) -> None:
     mine = f"{shared.efs_mount}/mine"
-    os.mkdir(mine)
+    os.makedirs(f"{mine}/theirs")
     os.chmod(mine, mode)
     for make in (lambda: create.made("r1", mine, shared), lambda: create.incoming(f"{mine}/.incoming", shared)):
         if fits:

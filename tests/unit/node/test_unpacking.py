@@ -611,6 +611,7 @@ def test_a_root_that_another_user_could_exchange_is_not_used(shared: Place, stag
         all_of(shared, staged, 1)
     shared.root.rmdir()
     shared.root.mkdir()
+    (shared.root / "theirs").mkdir()
     shared.root.chmod(0o777)
     with pytest.raises(Refusal, match="has mode 0777.*Example: sudo chmod .t .*/data$"):
         all_of(shared, staged, 1)

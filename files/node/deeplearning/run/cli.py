@@ -90,9 +90,9 @@ def _incoming(given: argparse.Namespace, config: Any, asked_by: str) -> int:
 
 def _start(given: argparse.Namespace, config: Any, asked_by: str) -> int:
     from deeplearning.run import showing, units
-    from deeplearning.run.folder import own_root
+    from deeplearning.run.folder import check_place
 
-    own_root(config)
+    check_place(config, given.run_id)
     folder = _folder(config, given.run_id)
     showing.startable(folder)
     units.start(folder.id)

@@ -15,7 +15,7 @@ from deeplearning.members.reading import Members, read_applied
 from deeplearning.run import plan as plans
 from deeplearning.run import request as requests
 from deeplearning.run import source, units
-from deeplearning.run.folder import Folder, existing, moment, own_root, runs_root
+from deeplearning.run.folder import Folder, check_place, existing, moment, own_root, runs_root
 from deeplearning.run.placing import candidates, chosen, in_use
 from deeplearning.run.survey import count_gpus
 
@@ -120,7 +120,7 @@ def made(run_id: str, runs_dir: str | None, config: Config) -> Folder:
     try:
         own_root(config)
         if runs_dir:
-            files.shared_folder(runs_dir, 0o755)
+            files.create_path(runs_dir)
             if os.path.lexists(f"{root}/{run_id}") or os.path.lexists(place):
                 raise FileExistsError
         os.mkdir(place)
@@ -143,7 +143,7 @@ def incoming(folder: str, config: Config) -> None:
     try:
         own_root(config)
         if parent != runs_root(config):
-            files.shared_folder(parent, 0o755)
+            files.create_path(parent)
         files.own_folder(folder, mode=0o700)
     except OSError as error:
         raise cannot_be_made(folder, error) from None
@@ -209,6 +209,7 @@ def checked_script(path: str) -> tuple[str, dict[str, Any]]:
 def resumed(given: dict[str, Any], config: Config, members: Members) -> dict[str, Any]:
     """In its own folder: logs, metrics and checkpoints go on where they were."""
     folder = existing(config, given["resume"])
+    check_place(config, folder.id)
     if units.is_active(folder.id):
         raise Refusal(f"Run {folder.id} is going on: stop it first, or follow it.")
     if not folder.checkpoints():

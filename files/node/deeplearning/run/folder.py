@@ -30,10 +30,18 @@ def own_root(config: Config) -> None:
     files.own_folder(root)
 
 
+def check_place(config: Config, run_id: str) -> None:
+    """Refuse folders in which another user could exchange the run, also those of its `runs_dir`."""
+    own_root(config)
+    link = f"{runs_root(config)}/{run_id}"
+    if os.path.islink(link) and os.path.isdir(link):
+        files.check_path(os.readlink(link))
+
+
 class Folder:
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, run_id: str = "") -> None:
         self.path = path
-        self.id = os.path.basename(path)
+        self.id = run_id or os.path.basename(path)
 
     def file(self, name: str) -> str:
         return f"{self.path}/{name}"

@@ -15,7 +15,7 @@ from deeplearning import Refusal, files
 from deeplearning.config import Config
 from deeplearning.run import units
 from deeplearning.run.attempt import FAILED, FINISHED, LOST, STOPPED, Attempt, Outcome
-from deeplearning.run.folder import Folder, existing, moment, own_root, seconds
+from deeplearning.run.folder import Folder, check_place, existing, moment, runs_root, seconds
 from deeplearning.run.placing import Placing, Superseded, superseded
 from deeplearning.run.record import Record
 
@@ -46,11 +46,7 @@ class Unit:
             try:
                 outcome = self._attempt(first=not self.attempts)
             except (Superseded, Refusal, OSError) as trouble:
-                # What went wrong may be what one meets that has stood still.
-                if isinstance(trouble, Superseded) or superseded(self.config):
-                    print("another machine is the master now: the run is its own", file=sys.stderr)
-                else:
-                    self._end(FAILED, 1, None, str(trouble))
+                self.fail(trouble)
                 return
             if outcome.cause == STOPPED and not self._asked_to_stop():
                 self._break_off()
@@ -65,6 +61,13 @@ class Unit:
                 self._end(FAILED, outcome.exit_code, outcome.first_failure, sentence, outcome)
                 return
             self.record.enter("recovering", f"lost {lost}")
+
+    def fail(self, trouble: Exception) -> None:
+        # What went wrong may be what one meets that has stood still.
+        if isinstance(trouble, Superseded) or superseded(self.config):
+            print("another machine is the master now: the run is its own", file=sys.stderr)
+        else:
+            self._end(FAILED, 1, None, str(trouble))
 
     @property
     def attempts(self) -> list[dict[str, Any]]:
@@ -193,11 +196,28 @@ def sentence(run_id: str, state: str, code: int, failure: dict[str, Any] | None,
 
 
 def watch_over(run_id: str, config: Config) -> int:
-    own_root(config)
+    try:
+        check_place(config, run_id)
+    except Refusal as refusal:
+        refuse(run_id, config, refusal)
+        return 0
     folder = existing(config, run_id)
     if folder.result() is None:
         Unit(config, folder).go()
     return 0
+
+
+def refuse(run_id: str, config: Config, refusal: Refusal) -> None:
+    """End a run that others could exchange, if its own folder is sound: nobody would hear of the reason otherwise."""
+    try:
+        with files.held_folder(f"{runs_root(config)}/{run_id}") as path:
+            folder = Folder(path, run_id)
+            if folder.run()["run_id"] != run_id:
+                raise refusal
+            if folder.result() is None:
+                Unit(config, folder).fail(refusal)
+    except OSError:
+        raise refusal from None
 
 
 def clean(run_id: str, config: Config) -> int:
