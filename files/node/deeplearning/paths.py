@@ -21,6 +21,9 @@ TRAINERS = "/opt/deeplearning/trainers"
 WORKERS = "/opt/deeplearning/workers"
 HOSTFILE = "/opt/deeplearning/hostfile"
 
+SHARED = ("data", "runs")
+"""On the shared file system, for the users of all clusters: they belong to root and are sticky, like /tmp."""
+
 
 def published(efs_mount: str, cluster: str) -> str:
     return f"{efs_mount}/.deeplearning/{cluster}/members.json"

@@ -121,6 +121,23 @@ def test_a_new_generation_replaces_names_and_leaves_what_is_others(
     assert "10.0.0.7" not in hosts.read_text()
 
 
+def test_folders_that_clusters_share_belong_to_root_whoever_came_first(cluster: Cluster, worker: Node) -> None:
+    """The user of another cluster may have another uid."""
+    mount = Path(cluster.config.efs_mount)
+    shared, victim = [mount / "data", mount / "runs"], mount / "victim"
+    shared[0].mkdir(mode=0o755)
+    os.chown(shared[0], 1234, 1234)
+    worker.apply()
+    for folder in shared:
+        seen = folder.stat()
+        assert (seen.st_uid, seen.st_gid, seen.st_mode & 0o7777) == (0, 0, 0o1777)
+    victim.mkdir(mode=0o700)
+    shared[1].rmdir()
+    shared[1].symlink_to(victim)
+    assert worker.apply() == Outcome(1, False, listed=True)
+    assert victim.stat().st_mode & 0o7777 == 0o700
+
+
 def test_a_second_time_changes_nothing_and_a_lost_file_comes_back(worker: Node) -> None:
     worker.apply()
     assert worker.apply() == Outcome(1, False, listed=True)

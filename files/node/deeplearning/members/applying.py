@@ -28,6 +28,7 @@ def apply(config: Config, connect: Callable[[], Aws]) -> Outcome:
     if not machine.is_mounted(config.efs_mount):
         raise Refusal(f"nothing is mounted at {config.efs_mount}, where the member list is: mount it.")
     with _only_one():
+        _open_shared_folders(config.efs_mount)
         source = paths.published(config.efs_mount, config.cluster)
         content = checking.content_of(source)
         members = checked(content, config, connect)
@@ -36,6 +37,14 @@ def apply(config: Config, connect: Callable[[], Aws]) -> Outcome:
         changed |= files.put(paths.APPLIED, content.decode("utf-8"))
         standing.remember(source, _watched())
         return Outcome(members.generation, changed, _listed(members))
+
+
+def _open_shared_folders(efs_mount: str) -> None:
+    """Give the folders that all clusters on the file system share to root, so that none locks out another's user."""
+    for name in paths.SHARED:
+        # A link is left alone: who needs the folder refuses it in a sentence.
+        with contextlib.suppress(OSError):
+            files.folder_for_all(f"{efs_mount}/{name}")
 
 
 def checked(content: bytes, config: Config, connect: Callable[[], Aws]) -> Members:
