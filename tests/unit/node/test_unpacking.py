@@ -172,10 +172,10 @@ def test_what_broke_off_goes_on(place: Place, staged: Path) -> None:
         "0003.jpg": bytes(len(left["0003.jpg"])),
         "large.bin": left["large.bin"][:200_000] + bytes(100_000),
     }
-    (place.partial / "train").mkdir(parents=True)
+    (place.partial(V1) / "train").mkdir(parents=True)
     for name, content in (left | changed).items():
-        (place.partial / "train" / name).write_bytes(content)
-        os.utime(place.partial / "train" / name, ns=(1, 1))
+        (place.partial(V1) / "train" / name).write_bytes(content)
+        os.utime(place.partial(V1) / "train" / name, ns=(1, 1))
     all_of(place, staged, 1)
     assert files_in(place.path) == contents()
     assert (place.path / "train/0000.jpg").stat().st_mtime_ns == 1
@@ -211,7 +211,7 @@ def test_an_archive_in_an_archive_is_noticed(place: Place, staged: Path) -> None
     with pytest.raises(Refusal, match="do not fit together.*-e stage_nodes=1"):
         all_of(place, staged, 3)
     all_of(place, staged, 1)
-    assert files_in(place.path)["inner.tar"] == inner
+    assert files_in(place.path) == {"first": b"1", "inner.tar": inner, "last": b"2"}
 
 
 @pytest.mark.parametrize("name", ["../outside", "/etc/passwd"])
@@ -363,7 +363,7 @@ def test_no_room_is_said_before_anything_is_written(
     monkeypatch.setattr(placing.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 1000}))
     with pytest.raises(Refusal, match="GiB left, and coco needs 0.0: make room"):
         unpack(place, Source(str(staged), ""), 0, 1, quiet)
-    assert not place.partial.exists()
+    assert not place.partial(V1).exists()
 
 
 @pytest.mark.parametrize(
@@ -524,6 +524,72 @@ def test_a_part_that_was_exchanged_in_the_bucket_is_refused(place: Place, staged
     assert not place.path.exists()
 
 
+@pytest.mark.parametrize("broken", [False, True])
+def test_nothing_of_an_exchanged_archive_comes_into_the_set(place: Place, staged: Path, broken: bool) -> None:
+    tar(staged / "a.tar", {"sitecustomize.py": b"theirs", **contents()})
+    if broken:
+        damaged(staged / "a.tar", (staged / "a.tar").stat().st_size - 300_000)
+    foreign = (staged / "a.tar").read_bytes()
+    tar(staged / "a.tar", contents())
+    manifest(staged, "a.tar")
+    right = (staged / "a.tar").read_bytes()
+    (staged / "a.tar").write_bytes((foreign + bytes(len(right)))[: len(right)])
+    with pytest.raises(Refusal, match="a.tar"):
+        all_of(place, staged, 1)
+    (staged / "a.tar").write_bytes(right)
+    all_of(place, staged, 1)
+    assert files_in(place.path) == contents()
+    assert os.listdir(place.root) == ["coco"]
+
+
+def test_nothing_of_another_version_comes_into_the_set(place: Place, staged: Path) -> None:
+    tar(staged / "a.tar", {"old": b"1"})
+    manifest(staged, "a.tar", version=V2)
+    unpack(place, Source(str(staged), ""), 0, 2, quiet)
+    for older in (".coco.unpacking", ".coco.shares", ".coco.x.unpacking"):
+        (place.root / older).mkdir()
+    tar(staged / "a.tar", {"new": b"2"})
+    manifest(staged, "a.tar")
+    all_of(place, staged, 1)
+    assert files_in(place.path) == {"new": b"2"}
+    assert sorted(os.listdir(place.root)) == [".coco.x.unpacking", "coco"]
+
+
+def test_what_another_user_has_left_of_another_version_stays(shared: Place, staged: Path) -> None:
+    as_nobody(lambda: shared.partial(V2).mkdir())
+    as_nobody(lambda: shared.shares(V2).symlink_to(outside(shared)))
+    (outside(shared) / "mine").touch()
+    all_of(shared, staged, 1)
+    assert sorted(os.listdir(shared.root)) == sorted([shared.partial(V2).name, shared.shares(V2).name, "coco"])
+    assert os.listdir(outside(shared)) == ["mine"]
+
+
+def zip_of(path: Path, *names: str) -> None:
+    with zipfile.ZipFile(path, "w") as archive:
+        for name in names:
+            archive.writestr(name, name)
+
+
+def tar_of(path: Path, *names: str) -> None:
+    tar(path, {name: name.encode() for name in names})
+
+
+@pytest.mark.parametrize("pack", [zip_of, tar_of])
+@pytest.mark.parametrize(
+    ("names", "named"), [(("b", "b/c"), "'b(/c)?'"), (("b/c", "b"), "'b'"), ((".",), "'.'"), (("strip",), "'strip'")]
+)
+def test_names_that_do_not_go_together_are_the_archives_fault(
+    place: Place, staged: Path, pack: Any, names: tuple[str, ...], named: str
+) -> None:
+    name = "a.zip" if pack is zip_of else "a.tar"
+    pack(staged / name, *names)
+    manifest(staged, name, strip="strip")
+    with pytest.raises(Refusal, match=f"{name} has a file {named}, ") as refused:
+        all_of(place, staged, 1)
+    assert "sudo" not in str(refused.value) and "somebody" not in str(refused.value)
+    assert os.listdir(place.root) == []
+
+
 def test_a_packed_archive_is_compared_to_its_last_byte(place: Place, staged: Path) -> None:
     """What follows the archive's own end is not read to unpack it."""
     gzipped(staged / "a.tar.gz")
@@ -573,12 +639,12 @@ def linked(folder: Path, place: Place) -> None:
 
 
 PREPARED = {
-    "a folder with a link": lambda place: linked(place.partial, place),
-    "a link": lambda place: place.partial.symlink_to(outside(place)),
-    "a file": lambda place: place.partial.write_text(""),
-    "a folder that all may write": lambda place: (place.partial.mkdir(), place.partial.chmod(0o777)),
-    "shares": lambda place: (place.shares / V1).mkdir(parents=True),
-    "shares that are a link": lambda place: place.shares.symlink_to(outside(place)),
+    "a folder with a link": lambda place: linked(place.partial(V1), place),
+    "a link": lambda place: place.partial(V1).symlink_to(outside(place)),
+    "a file": lambda place: place.partial(V1).write_text(""),
+    "a folder that all may write": lambda place: (place.partial(V1).mkdir(), place.partial(V1).chmod(0o777)),
+    "shares": lambda place: place.shares(V1).mkdir(parents=True),
+    "shares that are a link": lambda place: place.shares(V1).symlink_to(outside(place)),
     "the set": lambda place: (
         place.path.mkdir(),
         (place.path / ".deeplearning.json").write_text(f'{{"version": "{V1}"}}'),
@@ -621,13 +687,13 @@ def test_a_root_that_another_user_could_exchange_is_not_used(shared: Place, stag
 def test_what_lies_in_an_own_folder_since_it_was_open_is_not_followed(shared: Place, staged: Path, below: str) -> None:
     victim = outside(shared) / "authorized_keys"
     victim.write_text("mine")
-    (shared.partial / below).parent.mkdir(parents=True)
-    (shared.partial / below).symlink_to(outside(shared) if below == "a" else victim)
+    (shared.partial(V1) / below).parent.mkdir(parents=True)
+    (shared.partial(V1) / below).symlink_to(outside(shared) if below == "a" else victim)
     with pytest.raises(Refusal, match=f"{below} is a link"):
         all_of(shared, staged, 1)
-    (shared.partial / below).unlink()
-    (shared.partial / "a").mkdir(exist_ok=True)
-    os.link(victim, shared.partial / "a/authorized_keys")
+    (shared.partial(V1) / below).unlink()
+    (shared.partial(V1) / "a").mkdir(exist_ok=True)
+    os.link(victim, shared.partial(V1) / "a/authorized_keys")
     with pytest.raises(Refusal, match="authorized_keys has a second name"):
         all_of(shared, staged, 1)
     assert victim.read_text() == "mine"
@@ -639,5 +705,5 @@ def test_nobody_else_can_write_in_what_was_unpacked(shared: Place, staged: Path)
         unpack(shared, Source(str(staged), ""), 0, 1, quiet)
     finally:
         os.umask(before)
-    folders = [shared.partial, shared.partial / "a", shared.shares, shared.shares / V1]
-    assert [folder.stat().st_mode & 0o7777 for folder in folders] == [0o755] * 4
+    folders = [shared.partial(V1), shared.partial(V1) / "a", shared.shares(V1)]
+    assert [folder.stat().st_mode & 0o7777 for folder in folders] == [0o755] * 3

@@ -1,8 +1,9 @@
 """Shares are written beside the place, and their sum is put there at once, by a rename.
 
 Other users of the file system can make folders beside the place too. So nothing is written into, continued from or
-taken for the set that is not in a folder of our own which nobody else can write in. What an interrupted attempt has
-left there is compared with the archive, byte by byte, and not believed because of its size.
+taken for the set that is not in a folder of our own which nobody else can write in. Each version of a set has folders
+of its own. What an interrupted attempt at the same version has left there is compared with the archive, byte by byte,
+and not believed because of its size. What came of an archive that is refused is removed, and so are other versions.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import io
 import itertools
 import json
 import os
+import re
 import shutil
 import tarfile
 import zipfile
@@ -29,7 +31,17 @@ from typing import IO, Any, Callable
 from deeplearning import Refusal, files
 from deeplearning.data.fetching import Progress
 from deeplearning.unpacking.reading import Checksum, Source
-from deeplearning.unpacking.shares import Extent, File, Member, bounds, content, fit_together, tar_share, zip_share
+from deeplearning.unpacking.shares import (
+    BadArchive,
+    Extent,
+    File,
+    Member,
+    bounds,
+    content,
+    fit_together,
+    tar_share,
+    zip_share,
+)
 
 MARKER = ".deeplearning.json"
 LISTED = 100
@@ -55,16 +67,30 @@ class Place:
     def path(self) -> Path:
         return self.root / self.name
 
-    @property
-    def partial(self) -> Path:
-        return self.root / f".{self.name}.unpacking"
+    def partial(self, version: str) -> Path:
+        return self.root / f".{self.name}.{version}.unpacking"
 
-    @property
-    def shares(self) -> Path:
-        return self.root / f".{self.name}.shares"
+    def shares(self, version: str) -> Path:
+        return self.root / f".{self.name}.{version}.shares"
 
     def record(self, version: str, share: int, shares: int) -> Path:
-        return self.shares / version / f"{share + 1}-of-{shares}.json"
+        return self.shares(version) / f"{share + 1}-of-{shares}.json"
+
+    def remove(self, version: str) -> None:
+        """Remove what has been unpacked of a version. Shares go last: none counts as done whose files are gone."""
+        for folder in (self.partial(version), self.shares(version)):
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def remove_others(self, version: str) -> None:
+        """Remove what earlier attempts at other versions have left, also those of older releases without a version."""
+        ours = {self.partial(version).name, self.shares(version).name}
+        left = re.compile(rf"\.{re.escape(self.name)}(\.[0-9a-f]{{16}})?\.(unpacking|shares)")
+        for name in os.listdir(self.root):
+            folder = self.root / name
+            # Several nodes do this at once.
+            with contextlib.suppress(FileNotFoundError):
+                if left.fullmatch(name) and name not in ours and folder.lstat().st_uid == os.geteuid():
+                    shutil.rmtree(folder, ignore_errors=True)
 
 
 def show(place: Place, manifest: Mapping[str, Any]) -> dict[str, Any]:
@@ -83,23 +109,44 @@ def unpack(
     place: Place, source: Source, share: int, shares: int, tell: Callable[[dict[str, Any]], None]
 ) -> dict[str, Any]:
     manifest = source.manifest()
-    record = place.record(manifest["version"], share, shares)
+    version = manifest["version"]
+    record = place.record(version, share, shares)
     if show(place, manifest)["there"]:
         return {"changed": False, "files": 0}
     files.shared_folder(str(place.root))
-    for folder in (place.shares, record.parent):
-        files.own_folder(str(folder))
+    place.remove_others(version)
+    files.own_folder(str(record.parent))
     with contextlib.suppress(OSError, ValueError):
         said: dict[str, Any] = json.loads(record.read_text(encoding="utf-8"))
         return {"changed": False, "files": said["files"]}
     _room(place, manifest)
-    files.own_folder(str(place.partial))
+    files.own_folder(str(place.partial(version)))
+    try:
+        done = _unpacked(place, source, manifest, share, shares, tell)
+    except BadArchive:
+        place.remove(version)
+        raise
+    new = record.with_suffix(".new")
+    new.write_text(json.dumps(done), encoding="utf-8")
+    os.replace(new, record)
+    return {"changed": True, "files": done["files"]}
+
+
+def _unpacked(
+    place: Place,
+    source: Source,
+    manifest: Mapping[str, Any],
+    share: int,
+    shares: int,
+    tell: Callable[[dict[str, Any]], None],
+) -> dict[str, Any]:
+    """Unpack a share of each part, and return its record."""
     progress = Progress(tell, SECONDS_OF_EACH * shares)
     progress.total = sum(_share_of(part, share, shares) for part in manifest["parts"])
     done: dict[str, Any] = {"files": 0, "bytes": 0, "extents": {}, "some": {}}
     for part in manifest["parts"]:
         extent, checksum = Extent(), Checksum()
-        with _whole(place, part), _Writers(place.partial) as writers:
+        with _whole(place, part), _Writers(place.partial(manifest["version"]), part["name"]) as writers:
             for file in _files(source, part, share, shares, extent, progress.add, checksum):
                 name = _inside(part, file.name)
                 writers.write(name, file)
@@ -110,42 +157,41 @@ def unpack(
         if shares == 1 or (share == 0 and part["kind"] in ONE_NODES):
             _compare(source, part, checksum, progress.add)
         done["extents"][part["name"]] = asdict(extent)
-    new = record.with_suffix(".new")
-    new.write_text(json.dumps(done), encoding="utf-8")
-    os.replace(new, record)
-    return {"changed": True, "files": done["files"]}
+    return done
 
 
 def finish(place: Place, manifest: Mapping[str, Any], shares: int) -> dict[str, Any]:
     """Only if all shares are there, and none lies apart from the next."""
     if show(place, manifest)["there"]:
         return {"changed": _link(place, manifest), "path": str(place.path)}
-    for folder in filter(os.path.lexists, (place.shares, place.partial)):
+    version = manifest["version"]
+    unpacked = place.partial(version)
+    for folder in filter(os.path.lexists, (place.shares(version), unpacked)):
         files.check_folder(str(folder), os.geteuid())
     done = []
     for share in range(shares):
-        record = place.record(manifest["version"], share, shares)
+        record = place.record(version, share, shares)
         try:
             done.append(json.loads(record.read_text(encoding="utf-8")))
         except OSError:
             raise Refusal(f"share {share + 1} of {shares} of {place.name} is missing: run stage.yml again.") from None
-    if not place.partial.exists():
-        shutil.rmtree(place.shares, ignore_errors=True)
-        raise Refusal(f"{place.partial} is missing: run stage.yml again, which unpacks all of it.")
+    if not unpacked.exists():
+        place.remove(version)
+        raise Refusal(f"{unpacked} is missing: run stage.yml again, which unpacks all of it.")
     for part in manifest["parts"]:
         extents = [Extent(**one["extents"][part["name"]]) for one in done]
         if part["kind"] == "tar" and not fit_together(extents, part["size"]):
-            shutil.rmtree(place.shares, ignore_errors=True)
-            raise Refusal(
+            place.remove(version)
+            raise BadArchive(
                 f"the shares of {part['name']} do not fit together, as with an archive in an archive: let one node "
                 "unpack it. Example: -e stage_nodes=1"
             )
     listed = dict(itertools.islice(itertools.chain.from_iterable(one["some"].items() for one in done), LISTED))
-    marker = {"schema": 1, "data": place.name, "version": manifest["version"], "files": listed}
+    marker = {"schema": 1, "data": place.name, "version": version, "files": listed}
     marker["count"] = sum(one["files"] for one in done)
-    (place.partial / MARKER).write_text(json.dumps(marker), encoding="utf-8")
-    os.rename(place.partial, place.path)
-    shutil.rmtree(place.shares, ignore_errors=True)
+    (unpacked / MARKER).write_text(json.dumps(marker), encoding="utf-8")
+    os.rename(unpacked, place.path)
+    place.remove(version)
     _link(place, manifest)
     return {"changed": True, "path": str(place.path), "files": marker["count"]}
 
@@ -153,7 +199,7 @@ def finish(place: Place, manifest: Mapping[str, Any], shares: int) -> dict[str, 
 def _compare(source: Source, part: Mapping[str, Any], checksum: Checksum, told: Callable[[int], None]) -> None:
     found = checksum.complete(source.open(part["name"], part["size"], told, checksum))
     if found != part["sha256"]:
-        raise Refusal(
+        raise BadArchive(
             f"{source.place}/{part['name']} has the SHA-256 {found}, and {part['sha256']} was written down when it was "
             "staged: somebody has exchanged it. Stage it again."
         )
@@ -173,7 +219,7 @@ def _whole(place: Place, part: Mapping[str, Any]) -> Iterator[None]:
     try:
         yield
     except (tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, EOFError) as error:
-        raise Refusal(f"{part['name']} is no whole archive ({error}): stage it again.") from None
+        raise BadArchive(f"{part['name']} is no whole archive ({error}): stage it again.") from None
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise Refusal(f"{place.root} is full: make room, and run stage.yml again. It goes on from there.") from None
@@ -209,8 +255,8 @@ def _files(
 class _Writers:
     """Small files are written by several at once, large ones as they are read. Whoever fails first is heard."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, part: str) -> None:
+        self._folder, self._part = folder, part
         self._own: set[Path] = set()
 
     def __enter__(self) -> _Writers:
@@ -220,18 +266,33 @@ class _Writers:
 
     def write(self, name: Path, file: File) -> None:
         if name.parent not in self._own:
-            for folder in reversed(name.parents):
-                files.own_folder(str(self._folder / folder))
+            with self._naming(file):
+                for folder in reversed(name.parents):
+                    files.own_folder(str(self._folder / folder))
             self._own.add(name.parent)
-        target = self._folder / name
         if file.size > SMALL:
             with file.open() as packed:
-                _put(target, packed)
+                self._put(name, file, packed)
             return
         # An archive is read by one alone.
-        self._waiting.append(self._pool.submit(_put, target, io.BytesIO(file.open().read())))
+        self._waiting.append(self._pool.submit(self._put, name, file, io.BytesIO(file.open().read())))
         while len(self._waiting) > 2 * WRITERS:
             self._waiting.popleft().result()
+
+    def _put(self, name: Path, file: File, content: IO[bytes]) -> None:
+        with self._naming(file):
+            _put(self._folder / name, content)
+
+    @contextlib.contextmanager
+    def _naming(self, file: File) -> Iterator[None]:
+        """Nobody else can write here: what is in the way of a file comes from the set itself."""
+        try:
+            yield
+        except files.OtherKind:
+            raise BadArchive(
+                f"{self._part} has a file {file.name!r}, whose path collides with another file of the set: pack it "
+                "without one of them, and stage it again."
+            ) from None
 
     def __exit__(self, kind: Any, *_: object) -> None:
         self._pool.shutdown(wait=True)
@@ -255,10 +316,10 @@ def _put(target: Path, content: IO[bytes]) -> None:
 def _inside(part: Mapping[str, Any], name: str) -> Path:
     """Where it goes. Names come from whoever has packed the archive."""
     path = Path(name)
-    if path.is_absolute() or ".." in path.parts:
-        raise Refusal(f"{part['name']} has a file {name!r}, which is no path below a folder: it is not unpacked.")
     if path.parts[:1] == (part["strip"],):
         path = path.relative_to(part["strip"])
+    if path.is_absolute() or ".." in path.parts or not path.parts or "\0" in name:
+        raise BadArchive(f"{part['name']} has a file {name!r}, which is no path below a folder: it is not unpacked.")
     return Path(part["to"]) / path
 
 

@@ -10,6 +10,7 @@ from typing import Any, Callable
 
 from deeplearning import Refusal
 from deeplearning.unpacking import manifest
+from deeplearning.unpacking.shares import BadArchive
 
 AHEAD = 8 << 20
 """So much is read at once: archives of many small files are read from one end of a share to the other."""
@@ -99,7 +100,7 @@ class Source:
         def fetch(start: int, count: int) -> bytes:
             piece = self._bytes(name, start, count)
             if len(piece) != count:
-                raise Refusal(f"{self.place}/{name} is shorter than what was staged: run stage.yml again.")
+                raise BadArchive(f"{self.place}/{name} is shorter than what was staged: run stage.yml again.")
             told(count)
             if checksum:
                 checksum.add(start, piece)

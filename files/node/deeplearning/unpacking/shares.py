@@ -18,6 +18,10 @@ LOOK_BACK = 64 * BLOCK
 """Long names stand in headers of their own before the file's: whoever begins in between has to begin earlier."""
 
 
+class BadArchive(Refusal):
+    """What a part holds cannot be used, so nothing that came of it is kept."""
+
+
 @dataclass(frozen=True)
 class File:
     name: str
@@ -92,14 +96,14 @@ def tar_share(opened: io.BufferedReader, size: int, share: int, shares: int, ext
             if member.isfile():
                 yield File(member.name, member.size, partial(content, archive, member))
             elif not member.isdir():
-                raise Refusal(f"{member.name} in the archive is neither a file nor a folder: pack it without.")
+                raise BadArchive(f"{member.name} in the archive is neither a file nor a folder: pack it without.")
     extent.end = size
 
 
 def content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes]:
     found = archive.extractfile(member)
     if found is None:
-        raise Refusal(f"{member.name} in the archive is no file: pack it without.")
+        raise BadArchive(f"{member.name} in the archive is no file: pack it without.")
     return found
 
 
