@@ -400,7 +400,7 @@ def test_nothing_is_published_beside_the_mount(cluster: Cluster) -> None:
 
 def test_a_folder_that_others_may_write_is_not_published_in(cluster: Cluster) -> None:
     master = cluster.master()
-    cluster.path.parent.parent.mkdir()
+    (cluster.path.parent.parent / "theirs").mkdir(parents=True)
     cluster.path.parent.parent.chmod(0o777)
     with pytest.raises(Refusal, match="has mode 0777, so other users can put links and files into it"):
         master.publish()
