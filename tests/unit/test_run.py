@@ -113,8 +113,8 @@ def test_layers_cannot_reach_the_account_of_whoever_runs_them(
     assert given["AWS_SHARED_CREDENTIALS_FILE"] == os.devnull
 
 
-def test_the_documented_minutes_are_the_runners_and_are_40_in_all(runner: ModuleType) -> None:
+def test_the_documented_minutes_are_the_runners_and_are_below_50_in_all(runner: ModuleType) -> None:
     rows = re.findall(r"^\| (\w+) \| ([\d.]+) \|", (ROOT / "docs/testing.md").read_text(), re.MULTILINE)
     minutes = {name: float(number) for name, number in rows}
-    assert minutes.pop("setup") + sum(minutes.values()) == 40
+    assert minutes.pop("setup") + sum(minutes.values()) == 43.5
     assert minutes == {name: layer.minutes for name, layer in runner.LAYERS.items()}
