@@ -33,15 +33,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         # As its input and not in its words: words can be read by all on the node.
         request = b"" if given["request"] is None else json.dumps(given["request"]).encode()
         try:
-            if given["forward_agent"]:
-                answer = _program.ask(self._connection, given["words"], host, request, forward_agent=True)
-            else:
-                answer = self._ask(given["words"], host, request)
+            answer = _program.ask(self, given["words"], host, request, given["forward_agent"])
         except _program.Trouble as trouble:
             return {"failed": True, "msg": str(trouble)}
         return {"changed": given["writes"] and bool(answer.get("changed", True)), "answer": answer}
-
-    def _ask(self, words: list[str], host: str, request: bytes) -> dict[str, Any]:
-        """Over Ansible's own connection, which is open already."""
-        ran = _program.execute(self, _program.command(words), stdin=request or None)
-        return _program.answer(host, words, ran["rc"], ran["stdout"], ran["stderr"])

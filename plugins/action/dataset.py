@@ -44,7 +44,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         on = ["--on", given["where"]]
         # What has no scheme is a file of this machine: it is known on the node by its checksum.
         file = Path(given["source"]) if given["source"] and "://" not in given["source"] else None
-        found = self._ask(["data", "show", given["data"], *on])
+        found = _program.ask(self, ["data", "show", given["data"], *on], self._host)
         if found["there"]:
             return {"changed": False, "path": found["path"], "generated": found["generated"]}
         if self._task.check_mode:
@@ -60,13 +60,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         with open(file, "rb", buffering=0) as opened:
             key = hashlib.file_digest(opened, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
             words = [data, *on, "--key", key]
-            before = opened.seek(self._ask(["data", "show", *words])["received"])
+            before = opened.seek(_program.ask(self, ["data", "show", *words], self._host)["received"])
             self._teller.say(f"Sending {file} to {self._host}")
             return str(self._listen(["data", "receive", *words], opened, before, file.stat().st_size)["path"])
-
-    def _ask(self, words: list[str]) -> dict[str, Any]:
-        ran = _program.execute(self, _program.command(words))
-        return _program.answer(self._host, words, ran["rc"], ran["stdout"], ran["stderr"])
 
     def _listen(self, words: list[str], stdin: Any = None, before: int = 0, total: int = 0) -> dict[str, Any]:
         with _program.listening(self._connection, words, self._host, *([stdin] if stdin else [])) as lines:

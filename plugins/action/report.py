@@ -66,7 +66,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         """Those that were named, or the last ones that have ended. A sweep names what the master answered, so all are
         checked."""
         if not named:
-            answer = self._answer(["run", "list", "--json"])
+            answer = _program.ask(self, ["run", "list", "--json"], self._host)
             return [run["run_id"] for run in answer["runs"] if run["state"] in ENDED][-MOST_RUNS:]
         try:
             return [_answers.run_id(run) for run in named]
@@ -88,13 +88,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             for file in files:
                 archive.add(file, file.name, recursive=False, filter=nobodys)
         folder = shlex.quote(kept)
-        self._shell(f"mkdir -p {folder} && tar -xzf - --no-same-owner -C {folder}", packed.getvalue())
-
-    def _answer(self, words: list[str]) -> dict[str, Any]:
-        return _program.parsed(self._host, words, self._shell(_program.command(words)))
-
-    def _shell(self, command: str, stdin: bytes | None = None) -> str:
-        ran = _program.execute(self, command, stdin=stdin)
+        unpack = f"mkdir -p {folder} && tar -xzf - --no-same-owner -C {folder}"
+        ran = _program.execute(self, unpack, stdin=packed.getvalue())
         if ran["rc"]:
             raise _program.trouble(self._host, ran["rc"], ran["stderr"])
-        return str(ran["stdout"])

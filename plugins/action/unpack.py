@@ -34,7 +34,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         teller = Teller(display.display, on_terminal() and given["shares"] == 1, display.columns)
         try:
             if self._task.check_mode:
-                return {"changed": not self._ask(host, ["unpack", "show", *set_])["there"], "files": 0}
+                return {"changed": not _program.ask(self, ["unpack", "show", *set_], host)["there"], "files": 0}
             words = ["unpack", "share", *set_, "--share", share]
             with _program.listening(self._connection, words, host) as lines:
                 end = shown(lines, host, words, teller)
@@ -43,7 +43,3 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         finally:
             teller.close()
         return {"changed": end["changed"], "files": end["files"]}
-
-    def _ask(self, host: str, words: list[str]) -> dict[str, Any]:
-        ran = _program.execute(self, _program.command(words))
-        return _program.answer(host, words, ran["rc"], ran["stdout"], ran["stderr"])

@@ -130,10 +130,15 @@ def read_bytes(
     return bytes(content)
 
 
-def ask(connection: Any, words: Sequence[str], host: str, stdin: bytes, forward_agent: bool) -> dict[str, Any]:
-    """The answer to `deeplearning WORDS`, over a connection of its own."""
-    content = read_bytes(connection, command(words), host, LONGEST_ANSWER, stdin, forward_agent)
-    return parsed(host, words, content.decode(errors="replace"))
+def ask(
+    action: ActionBase, words: Sequence[str], host: str, stdin: bytes = b"", forward_agent: bool = False
+) -> dict[str, Any]:
+    """The answer to `deeplearning WORDS` on an action's host; with the agent, over a connection of its own."""
+    if forward_agent:
+        content = read_bytes(action._connection, command(words), host, LONGEST_ANSWER, stdin, forward_agent)
+        return parsed(host, words, content.decode(errors="replace"))
+    ran = execute(action, command(words), stdin=stdin or None)
+    return answer(host, words, ran["rc"], ran["stdout"], ran["stderr"])
 
 
 @contextlib.contextmanager
