@@ -19,6 +19,7 @@ from typing import Any
 
 from deeplearning import Refusal, paths
 from deeplearning.config import Config, read_config
+from deeplearning.run.folder import RUN_ID
 
 ALL = "all"
 ADDRESS = "127.0.0.1"
@@ -26,7 +27,6 @@ FIRST_PORT, LAST_PORT = 6006, 6105
 SECONDS = 90.0
 """TensorBoard imports for long on a small machine."""
 UNIT = "deeplearning-tensorboard"
-RUN_ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,47}")
 
 
 def main(argv: list[str]) -> int:
@@ -34,7 +34,7 @@ def main(argv: list[str]) -> int:
     asking.add_argument("verb", choices=["start", "stop"], help="JSON is printed")
     asking.add_argument("run", help="the run's id, or all")
     asked = asking.parse_args(argv)
-    if not RUN_ID.fullmatch(asked.run):
+    if not re.fullmatch(RUN_ID, asked.run):
         raise Refusal(f"{asked.run!r} is no run's id: deeplearning run list shows them.")
     print(json.dumps(start(asked.run, read_config()) if asked.verb == "start" else stop(asked.run)))
     return 0
