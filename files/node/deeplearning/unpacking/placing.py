@@ -77,7 +77,10 @@ class Place:
         return self.shares(version) / f"{share + 1}-of-{shares}.json"
 
     def remove(self, version: str) -> None:
-        """Remove what has been unpacked of a version. Shares go last: none counts as done whose files are gone."""
+        """Remove what has been unpacked of a version. Shares go last: none counts as done whose files are gone.
+
+        Several nodes may do this at once, so a file that is gone already is no error.
+        """
         for folder in (self.partial(version), self.shares(version)):
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -268,8 +271,9 @@ class _Writers:
         if name.parent not in self._own:
             with self._naming(file):
                 for folder in reversed(name.parents):
-                    files.own_folder(str(self._folder / folder))
-            self._own.add(name.parent)
+                    if folder not in self._own:
+                        files.own_folder(str(self._folder / folder))
+                        self._own.add(folder)
         if file.size > SMALL:
             with file.open() as packed:
                 self._put(name, file, packed)
