@@ -13,6 +13,7 @@
 | networks | what is shown of network interfaces |
 | views | what machines, network and metadata service need |
 | tags, groups, guards | tags, security groups, what cannot be deleted and why |
+| refusals | mistakes in a network that moto accepts |
 | addresses, nat, placement, profiles, types | Elastic IPs, NAT gateways, placement groups … |
 """
 
@@ -45,6 +46,7 @@ _TOPICS = (
     "networks",
     "placement",
     "profiles",
+    "refusals",
     "tags",
     "templates",
     "types",

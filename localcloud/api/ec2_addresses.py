@@ -9,7 +9,16 @@ from moto.ec2.models.elastic_ip_addresses import ElasticAddress
 
 from localcloud.api.ec2_filters import Values, chosen, refuse_dry_run, tag_list, tags_of
 from localcloud.api.ec2_moto import public_dns
-from localcloud.api.ec2_records import backend_of, instance_of, interface_named, new_id, records_of, set_tags, tags_in
+from localcloud.api.ec2_records import (
+    backend_of,
+    instance_of,
+    interface_named,
+    internet_gateway_of,
+    new_id,
+    records_of,
+    set_tags,
+    tags_in,
+)
 from localcloud.api.ec2_states import give_automatic_address, release_automatic_address
 from localcloud.api.registry import Call, answers
 from localcloud.cloud import Cloud
@@ -73,6 +82,10 @@ def associate_address(call: Call) -> dict[str, Any]:
         )
     if _holds_gateway(address):
         raise AwsError("AuthFailure", "You do not have permission to access the specified resource.", 403)
+    backend, vpc_id = interface.ec2_backend, interface.subnet.vpc_id
+    # A default VPC has a gateway in AWS, and none in moto.
+    if internet_gateway_of(backend, vpc_id) is None and not backend.vpcs[vpc_id].is_default:
+        raise AwsError("Gateway.NotAttached", f"Network {vpc_id} is not attached to any internet gateway")
     refuse_dry_run(params)
     if address.eni is not None:
         unbind(call.cloud, address)

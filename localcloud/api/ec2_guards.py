@@ -3,10 +3,11 @@ operations is moto's."""
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Mapping
 from typing import Any
 
-from localcloud.api.ec2_records import backend_of, subnets_in, zones_of
+from localcloud.api.ec2_records import backend_of, internet_gateway_of, subnets_in, zones_of
 from localcloud.api.registry import Call, answers
 from localcloud.errors import AwsError
 
@@ -15,7 +16,6 @@ _DELETED_BY: Mapping[str, str] = {
     "DeleteDhcpOptions": "DhcpOptionsId",
     "DeleteInternetGateway": "InternetGatewayId",
     "DeleteNetworkAcl": "NetworkAclId",
-    "DeleteRouteTable": "RouteTableId",
     "DeleteSnapshot": "SnapshotId",
     "DeleteVolume": "VolumeId",
 }
@@ -25,6 +25,20 @@ _DELETED_BY: Mapping[str, str] = {
 def delete(call: Call) -> dict[str, Any]:
     answer = call.moto()
     backend_of(call.region).tags.pop(str(call.params.get(_DELETED_BY[call.operation])), None)
+    return answer
+
+
+@answers("ec2", "DeleteRouteTable")
+def delete_route_table(call: Call) -> dict[str, Any]:
+    table_id, backend = str(call.params.get("RouteTableId")), backend_of(call.region)
+    table = backend.route_tables.get(table_id)
+    if table is not None and table.main_association_id:
+        raise AwsError("DependencyViolation", f"The routeTable '{table_id}' has dependencies and cannot be deleted.")
+    answer = call.moto()
+    for endpoint in backend.vpc_end_points.values():
+        # moto would look for the endpoint's route in this table when the endpoint is deleted, and fail.
+        endpoint.route_table_ids = [key for key in endpoint.route_table_ids if key != table_id]
+    backend.tags.pop(table_id, None)
     return answer
 
 
@@ -53,12 +67,22 @@ def create_subnet(call: Call) -> dict[str, Any]:
             f"Value ({asked}) for parameter availabilityZone is invalid. Subnets can currently only be created in the "
             f"following availability zones: {names}.",
         )
+    if not 16 <= _prefix_length(params) <= 28:
+        raise AwsError("InvalidSubnet.Range", f"The CIDR '{params['CidrBlock']}' is invalid.")
     if asked is None and params.get("AvailabilityZoneId") is None:
         params["AvailabilityZone"] = zones[0].name
     answer = call.moto(**params)
     made = next(subnet for subnet in subnets_in(backend_of(call.region)) if subnet.id == answer["Subnet"]["SubnetId"])
     made.default_for_az = made.map_public_ip_on_launch = False
     return {"Subnet": answer["Subnet"] | {"DefaultForAz": False, "MapPublicIpOnLaunch": False}}
+
+
+def _prefix_length(params: Mapping[str, Any]) -> int:
+    """Of the block; 16 if it is not one, which moto refuses."""
+    try:
+        return ipaddress.IPv4Network(str(params.get("CidrBlock")), strict=False).prefixlen
+    except ValueError:
+        return 16
 
 
 @answers("ec2", "DeleteSubnet")
@@ -94,7 +118,7 @@ def delete_vpc(call: Call) -> dict[str, Any]:
 def _has_dependencies(backend: Any, vpc_id: str) -> bool:
     return (
         any(subnet.vpc_id == vpc_id for subnet in subnets_in(backend))
-        or any(gateway.vpc and gateway.vpc.id == vpc_id for gateway in backend.internet_gateways.values())
+        or internet_gateway_of(backend, vpc_id) is not None
         or any(not group.is_default for group in backend.groups.get(vpc_id, {}).values())
         or any(table.vpc_id == vpc_id and not table.main_association_id for table in backend.route_tables.values())
         or any(
@@ -107,7 +131,9 @@ def _has_dependencies(backend: Any, vpc_id: str) -> bool:
 def detach_internet_gateway(call: Call) -> dict[str, Any]:
     vpc_id = str(call.params.get("VpcId"))
     backend = backend_of(call.region)
-    if any(interface.public_ip and interface.subnet.vpc_id == vpc_id for interface in backend.enis.values()):
+    gateway = internet_gateway_of(backend, vpc_id)
+    attached = gateway is not None and gateway.id == call.params.get("InternetGatewayId")
+    if attached and any(one.public_ip and one.subnet.vpc_id == vpc_id for one in backend.enis.values()):
         raise AwsError(
             "DependencyViolation",
             f"Network {vpc_id} has some mapped public address(es). Please unmap those public address(es) before "

@@ -14,6 +14,7 @@ from localcloud.api.ec2_moto import check_free
 from localcloud.api.ec2_records import (
     SHOWN_AFTER_DEATH,
     backend_of,
+    internet_gateway_of,
     new_id,
     now,
     records_of,
@@ -96,7 +97,7 @@ def _failure(backend: Any, subnet: Any, address: Any) -> tuple[str, str] | None:
         return None
     if address.eni is not None:
         return "Resource.AlreadyAssociated", f"Elastic IP address [{address.allocation_id}] is already associated"
-    if not any(one.vpc is not None and one.vpc.id == subnet.vpc_id for one in backend.internet_gateways.values()):
+    if internet_gateway_of(backend, subnet.vpc_id) is None:
         return "Gateway.NotAttached", f"Network {subnet.vpc_id} has no Internet gateway attached"
     return None
 

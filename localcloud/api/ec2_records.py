@@ -140,6 +140,12 @@ def subnet_named(backend: Any, subnet_id: str) -> Any:
     raise AwsError("InvalidSubnetID.NotFound", f"The subnet ID '{subnet_id}' does not exist")
 
 
+def internet_gateway_of(backend: Any, vpc_id: str) -> Any:
+    """The internet gateway that is attached to a VPC, or None."""
+    gateways = backend.internet_gateways.values()
+    return next((gateway for gateway in gateways if gateway.vpc is not None and gateway.vpc.id == vpc_id), None)
+
+
 def interface_named(backend: Any, interface_id: str) -> Any:
     if interface_id not in backend.enis:
         raise AwsError("InvalidNetworkInterfaceID.NotFound", f"The networkInterface ID '{interface_id}' does not exist")

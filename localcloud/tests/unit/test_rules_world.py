@@ -73,6 +73,8 @@ class Site:
         self.profile_association = associations[0]["AssociationId"]
         address = ask("ec2", "AllocateAddress", Domain="vpc", TagSpecifications=tagged("elastic-ip", n="a"))
         self.address, self.ip = address["AllocationId"], address["PublicIp"]
+        gateway = ask("ec2", "CreateInternetGateway")["InternetGateway"]["InternetGatewayId"]
+        ask("ec2", "AttachInternetGateway", InternetGatewayId=gateway, VpcId=self.vpc)
         self.address_association = ask(
             "ec2", "AssociateAddress", AllocationId=self.address, NetworkInterfaceId=self.interface
         )["AssociationId"]
