@@ -99,8 +99,8 @@ def _fault_commands(parser: argparse.ArgumentParser) -> None:
     fault("capacity", "capacity", "let only so many more instances be launched", places[1:]).add_argument(
         "value", type=_count, metavar="N"
     )
-    quota = fault("quota", "quota", "set a quota of vCPUs", ("code",))
-    quota.add_argument("value", type=_count, metavar="VCPUS")
+    quota = fault("quota", "quota", "set a quota: all those of vCPUs, or the one of a code", ("code",))
+    quota.add_argument("value", type=_count, metavar="N")
     throttle = fault("throttle", "throttle", "refuse this share of calls as too many", ("action",))
     throttle.add_argument("value", type=_share, metavar="RATE")
     throttle.add_argument("--seed", type=int, default=0, metavar="N", help="which calls, repeatably (0)")

@@ -83,9 +83,10 @@ class Faults:
         for fault in self.of_kind("capacity", type=instance_type, zone=zone):
             fault.value -= count
 
-    def quota(self, code: str) -> int | None:
-        """The vCPUs that a quota is set to for now; None: its usual value."""
-        return min((fault.value for fault in self.of_kind("quota", code=code)), default=None)
+    def quota(self, code: str, named: bool = False) -> int | None:
+        """What a quota is set to for now; None: its usual value. With `named`, only faults count that name a code."""
+        found = self.of_kind("quota", code=code)
+        return min((fault.value for fault in found if "code" in fault.target or not named), default=None)
 
     def iam_delay(self) -> float | None:
         """Seconds until a new policy or instance profile takes effect; None: as the latency profile says."""

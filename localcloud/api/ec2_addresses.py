@@ -20,6 +20,7 @@ from localcloud.api.ec2_records import (
     tags_in,
 )
 from localcloud.api.ec2_states import give_automatic_address, release_automatic_address
+from localcloud.api.quotas import ADDRESSES, check_limit
 from localcloud.api.registry import Call, answers
 from localcloud.cloud import Cloud
 from localcloud.errors import AwsError
@@ -32,6 +33,7 @@ def allocate_address(call: Call) -> dict[str, Any]:
     if params.get("Domain") not in (None, "", "vpc", "standard"):
         raise AwsError("InvalidParameterValue", f"Invalid value '{params['Domain']}' for domain.")
     refuse_dry_run(params)
+    check_limit(call.cloud, ADDRESSES, len(backend_of(call.region).addresses))
     given = records_of(call.cloud).public.take()
     if given is None:
         raise AwsError("AddressLimitExceeded", "The maximum number of addresses has been reached.")

@@ -23,6 +23,7 @@ from localcloud.api.ec2_records import (
     subnet_named,
     tags_in,
 )
+from localcloud.api.quotas import NAT_GATEWAYS, check_limit
 from localcloud.api.registry import Call, answers
 from localcloud.cloud import Cloud
 from localcloud.errors import AwsError
@@ -66,6 +67,9 @@ def create_nat_gateway(call: Call) -> dict[str, Any]:
     address = address_named(region, str(params["AllocationId"])) if public else None
     if params.get("PrivateIpAddress"):
         check_free(subnet, str(params["PrivateIpAddress"]))
+    zone = subnet.availability_zone
+    existing = [one for one in backend.nat_gateways.values() if one.state not in ("deleted", "failed")]
+    check_limit(cloud, NAT_GATEWAYS, sum(one._eni.subnet.availability_zone == zone for one in existing))
     refuse_dry_run(params)
     failure = _failure(backend, subnet, address)
     interface = backend.create_network_interface(subnet, params.get("PrivateIpAddress"))

@@ -13,6 +13,7 @@ from typing import Any
 from moto.ec2.models.vpcs import AWS_ENDPOINT_SERVICES
 
 from localcloud.api.ec2_records import backend_of, internet_gateway_of, subnet_named
+from localcloud.api.quotas import INTERNET_GATEWAYS, VPCS, check_limit
 from localcloud.api.registry import Call, answers
 from localcloud.errors import AwsError
 
@@ -195,6 +196,18 @@ _CHECKS: Mapping[str, Callable[[Any, Params], None]] = {
 @answers("ec2", *_CHECKS)
 def check_and_ask_moto(call: Call) -> dict[str, Any]:
     _CHECKS[call.operation](backend_of(call.region), call.params)
+    return call.moto()
+
+
+@answers("ec2", "CreateVpc")
+def create_vpc(call: Call) -> dict[str, Any]:
+    check_limit(call.cloud, VPCS, len(backend_of(call.region).vpcs))
+    return call.moto()
+
+
+@answers("ec2", "CreateInternetGateway")
+def create_internet_gateway(call: Call) -> dict[str, Any]:
+    check_limit(call.cloud, INTERNET_GATEWAYS, len(backend_of(call.region).internet_gateways))
     return call.moto()
 
 

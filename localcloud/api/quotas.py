@@ -1,4 +1,5 @@
-"""Service quotas: how many vCPUs of which kind of instance an account may run at once.
+"""Service quotas: how many vCPUs of which kind of instance an account may run at once, and how many resources of some
+kinds it may have in a region.
 
 The values are higher than those of a new AWS account (often 0 for GPUs), so that nobody meets them by accident; the
 fault `quota` sets one to what a test needs.
@@ -7,7 +8,6 @@ fault `quota` sets one to what a test needs.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,15 +43,49 @@ FAMILIES = (
 )
 _STANDARD = FAMILIES[0]
 
-_OTHERS: Mapping[str, Mapping[str, tuple[str, float]]] = {
-    "ec2": {"L-0263D0A3": ("EC2-VPC Elastic IPs", 250.0)},
-    "vpc": {
-        "L-F678F1CE": ("VPCs per Region", 50.0),
-        "L-A4707A72": ("Internet gateways per Region", 50.0),
-        "L-FE5A380F": ("NAT gateways per Availability Zone", 50.0),
-    },
-    "elasticfilesystem": {"L-848C634D": ("File systems per account", 1000.0)},
-}
+_FILE_SYSTEMS = ("File systems per account", 1000.0)
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A quota of resources. Creating one more than it allows is refused with this error."""
+
+    service: str
+    code: str
+    name: str
+    usual: float
+    error: str
+    message: str
+
+
+ADDRESSES = Limit(
+    "ec2",
+    "L-0263D0A3",
+    "EC2-VPC Elastic IPs",
+    250.0,
+    "AddressLimitExceeded",
+    "The maximum number of addresses has been reached.",
+)
+VPCS = Limit(
+    "vpc", "L-F678F1CE", "VPCs per Region", 50.0, "VpcLimitExceeded", "The maximum number of VPCs has been reached."
+)
+INTERNET_GATEWAYS = Limit(
+    "vpc",
+    "L-A4707A72",
+    "Internet gateways per Region",
+    50.0,
+    "InternetGatewayLimitExceeded",
+    "The maximum number of internet gateways has been reached.",
+)
+NAT_GATEWAYS = Limit(
+    "vpc",
+    "L-FE5A380F",
+    "NAT gateways per Availability Zone",
+    50.0,
+    "NatGatewayLimitExceeded",
+    "Performing this operation would exceed the limit of {} NAT gateways.",
+)
+LIMITS = (ADDRESSES, VPCS, INTERNET_GATEWAYS, NAT_GATEWAYS)
 _NAMES = {
     "ec2": "Amazon Elastic Compute Cloud (Amazon EC2)",
     "elasticfilesystem": "Amazon Elastic File System (EFS)",
@@ -73,8 +107,15 @@ def vcpu_limit(cloud: Cloud, instance_type: str, spot: bool = False) -> float:
     return _value(cloud, family.spot_code if spot and family.spot_code else family.code, DEFAULT)
 
 
+def check_limit(cloud: Cloud, limit: Limit, existing: int) -> None:
+    """Refuse one more resource where the quota is used up."""
+    value = int(_value(cloud, limit.code, limit.usual))
+    if existing >= value:
+        raise AwsError(limit.error, limit.message.format(value))
+
+
 def _value(cloud: Cloud, code: str, usual: float) -> float:
-    limit = cloud.faults.quota(code)
+    limit = cloud.faults.quota(code, named=any(code == other.code for other in LIMITS))
     return usual if limit is None else float(limit)
 
 
@@ -86,8 +127,13 @@ def _usual() -> dict[str, dict[str, tuple[str, float]]]:
         for family in FAMILIES
         if family.spot_code
     }
-    listed = {service: dict(quotas) for service, quotas in _OTHERS.items()}
-    listed["ec2"] |= on_demand | spot
+    listed: dict[str, dict[str, tuple[str, float]]] = {
+        "ec2": on_demand | spot,
+        "elasticfilesystem": {"L-848C634D": _FILE_SYSTEMS},
+        "vpc": {},
+    }
+    for limit in LIMITS:
+        listed[limit.service][limit.code] = (limit.name, limit.usual)
     return listed
 
 

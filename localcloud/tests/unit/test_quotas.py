@@ -8,6 +8,7 @@ import pytest
 
 from localcloud.api.ec2 import find_instance
 from localcloud.api.quotas import DEFAULT, family_of
+from localcloud.clock import ManualClock
 from localcloud.cloud import Cloud
 from localcloud.tests.unit.ec2_kit import Ec2
 
@@ -43,6 +44,46 @@ def test_a_fault_lowers_a_quota(ec2: Ec2, cloud: Cloud) -> None:
     quota = ec2("GetServiceQuota", QuotaCode="L-417A185B", **QUOTAS)["Quota"]
     assert (quota["Value"], quota["QuotaName"]) == (96.0, "Running On-Demand P instances")
     assert ec2("GetAWSDefaultServiceQuota", QuotaCode="L-417A185B", **QUOTAS)["Quota"]["Value"] == DEFAULT
+
+
+@pytest.mark.parametrize(
+    ("service", "code", "value", "operation", "params", "error"),
+    [
+        ("ec2", "L-0263D0A3", 2, "AllocateAddress", {}, "AddressLimitExceeded"),
+        # The default VPC counts.
+        ("vpc", "L-F678F1CE", 3, "CreateVpc", {"CidrBlock": "10.0.0.0/16"}, "VpcLimitExceeded"),
+        ("vpc", "L-A4707A72", 2, "CreateInternetGateway", {}, "InternetGatewayLimitExceeded"),
+    ],
+)
+def test_resources_are_refused_above_their_quota(
+    ec2: Ec2, cloud: Cloud, service: str, code: str, value: int, operation: str, params: dict[str, str], error: str
+) -> None:
+    usual = ec2("GetServiceQuota", service="service-quotas", ServiceCode=service, QuotaCode=code)["Quota"]["Value"]
+    cloud.faults.add("quota", {}, 0)
+    fault = cloud.faults.add("quota", {"code": code}, value)
+    shown = ec2("GetServiceQuota", service="service-quotas", ServiceCode=service, QuotaCode=code)["Quota"]["Value"]
+    assert (shown, usual > 5) == (value, True)
+    for _ in range(2):
+        ec2(operation, **params)
+    with ec2.refused(error, "The maximum number of"):
+        ec2(operation, **params)
+    ec2(operation, region="eu-west-1", **params)
+    cloud.faults.remove(fault)
+    # A fault without a code strikes vCPUs alone.
+    ec2(operation, **params)
+
+
+def test_nat_gateways_have_a_quota_in_each_zone(ec2: Ec2, cloud: Cloud, clock: ManualClock) -> None:
+    cloud.faults.add("quota", {"code": "L-FE5A380F"}, 1)
+    vpc, subnet = ec2.subnet()
+    _, elsewhere = ec2.subnet("10.0.1.0/24", zone="us-east-1b", vpc=vpc)
+    first = ec2("CreateNatGateway", SubnetId=subnet, ConnectivityType="private")["NatGateway"]
+    with ec2.refused("NatGatewayLimitExceeded", "Performing this operation would exceed the limit of 1 NAT gateways."):
+        ec2("CreateNatGateway", SubnetId=subnet, ConnectivityType="private")
+    ec2("CreateNatGateway", SubnetId=elsewhere, ConnectivityType="private")
+    ec2("DeleteNatGateway", NatGatewayId=first["NatGatewayId"])
+    clock.advance(0)
+    ec2("CreateNatGateway", SubnetId=subnet, ConnectivityType="private")
 
 
 def test_quotas_that_are_none(ec2: Ec2) -> None:
