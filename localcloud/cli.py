@@ -111,6 +111,10 @@ def _fault_commands(parser: argparse.ArgumentParser) -> None:
     error.add_argument("--count", dest="left", type=_times, metavar="N", help="how often (until it is cleared)")
     late = fault("late-iam", "late-iam", "let new instance profiles and policies take effect late")
     late.add_argument("value", type=_positive, metavar="SECONDS")
+    reads = fault("late-reads", "late-reads", "let EC2 show new resources late")
+    reads.add_argument("value", type=_positive, metavar="SECONDS")
+    nat = fault("fail-nat", "fail-nat", "let the next NAT gateway fail")
+    nat.add_argument("--count", dest="left", type=_times, default=1, metavar="N", help="how many of them (1)")
     fault("slow-boot", "slow-boot", "let machines boot late", places).add_argument(
         "value", type=_positive, metavar="SECONDS"
     )

@@ -21,7 +21,8 @@ from localcloud.errors import AwsError
 class Fault:
     id: str
     kind: str
-    """capacity, quota, throttle, error, late-iam, slow-boot, hang-boot, apt-lock, frozen, cut, stalled, expired"""
+    """capacity, quota, throttle, error, late-iam, late-reads, fail-nat, slow-boot, hang-boot, apt-lock, frozen, cut,
+    stalled, expired"""
     target: Mapping[str, Any]
     """what it strikes, such as {"type": "t3.micro", "zone": "us-east-1a"}; an absent key means any"""
     value: Any = None
@@ -67,11 +68,14 @@ class Faults:
             if self._random.random() < fault.value:
                 raise throttled(service)
         for fault in self.of_kind("error", action=action):
-            if fault.left is not None:
-                fault.left -= 1
-                if fault.left <= 0:
-                    self.remove(fault)
+            self._use(fault)
             raise AwsError(fault.value["code"], fault.value["message"], fault.value["status"])
+
+    def _use(self, fault: Fault) -> None:
+        if fault.left is not None:
+            fault.left -= 1
+            if fault.left <= 0:
+                self.remove(fault)
 
     def capacity_left(self, instance_type: str, zone: str) -> int | None:
         """How many more instances of a type a zone can take; None: as many as you like."""
@@ -87,6 +91,17 @@ class Faults:
         """What a quota is set to for now; None: its usual value. With `named`, only faults count that name a code."""
         found = self.of_kind("quota", code=code)
         return min((fault.value for fault in found if "code" in fault.target or not named), default=None)
+
+    def nat_gateway_fails(self) -> bool:
+        """Whether a NAT gateway that is created now ends as failed."""
+        found = self.of_kind("fail-nat")
+        for fault in found[:1]:
+            self._use(fault)
+        return bool(found)
+
+    def read_delay(self) -> float | None:
+        """Seconds for which a new resource is not seen; None: it is seen at once."""
+        return max((fault.value for fault in self.of_kind("late-reads")), default=None)
 
     def iam_delay(self) -> float | None:
         """Seconds until a new policy or instance profile takes effect; None: as the latency profile says."""

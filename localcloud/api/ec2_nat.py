@@ -90,6 +90,9 @@ def create_nat_gateway(call: Call) -> dict[str, Any]:
     described = _described(region, gateway)
     if failure:
         cloud.clock.later(0, lambda: _fail(cloud, gateway, failure))
+    elif cloud.faults.nat_gateway_fails():
+        internal = _INTERNAL_ERROR[0], _INTERNAL_ERROR[1].format(interface.id)
+        cloud.clock.later(cloud.latency.of("nat_gateway_available"), lambda: _fail(cloud, gateway, internal))
     else:
         cloud.clock.later(cloud.latency.of("nat_gateway_available"), lambda: _available(cloud, gateway))
     return {"NatGateway": described} | ({"ClientToken": token[2]} if params.get("ClientToken") else {})
@@ -106,6 +109,12 @@ def _failure(backend: Any, subnet: Any, address: Any) -> tuple[str, str] | None:
     return None
 
 
+_INTERNAL_ERROR = (
+    "InternalError",
+    "Network interface {}, created and used internally by this NAT gateway is in an invalid state. Please try again.",
+)
+
+
 def _available(cloud: Cloud, gateway: Gateway) -> None:
     if gateway.state == "pending":
         gateway.state = "available"
@@ -113,6 +122,8 @@ def _available(cloud: Cloud, gateway: Gateway) -> None:
 
 
 def _fail(cloud: Cloud, gateway: Gateway, failure: tuple[str, str]) -> None:
+    if gateway.state != "pending":
+        return
     gateway.failure = failure
     gateway.allocation_id = gateway.association_id = gateway.public_ip = None
     _gone(cloud, gateway, "failed")

@@ -25,6 +25,7 @@ from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_ba
 from localcloud.api import rules
 from localcloud.api.auth import Caller, Signature, check_signature, read_signature
 from localcloud.api.ec2_xml import render
+from localcloud.api.late_reads import answer_late
 from localcloud.api.registry import Call, handler_of
 from localcloud.calls import Record
 from localcloud.cloud import Cloud
@@ -146,7 +147,10 @@ class Front:
             cloud.faults.refuse_call(call.service, call.operation)
             rules.enforce(call, needs, record.source)
             handler = handler_of(call.service, call.operation)
-            if handler is None:
+            read_delay = cloud.faults.read_delay() if call.service == "ec2" else None
+            if read_delay is not None:
+                answer = _serialize("ec2", model, environ, answer_late(call, handler, read_delay))
+            elif handler is None:
                 answer = self._from_moto(environ, record)
             else:
                 result = handler(call)

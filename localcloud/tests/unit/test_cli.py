@@ -17,7 +17,7 @@ from localcloud.errors import Refusal
 COMMANDS = ("up", "down", "env", "status", "calls", "exec", "console", "fault", "image")
 FAULTS = (
     "capacity", "quota", "throttle", "error", "late-iam", "slow-boot", "hang-boot", "apt-lock", "kill", "freeze", "cut",
-    "stall", "expire", "clear", "thaw", "mend", "resume",
+    "stall", "expire", "late-reads", "fail-nat", "clear", "thaw", "mend", "resume",
 )  # fmt: skip
 
 
@@ -205,6 +205,9 @@ def test_image_build(features: str, names: list[str], monkeypatch: pytest.Monkey
         (["quota", "8", "--code", "L-1216C47A"], "quota", {"code": "L-1216C47A"}, 8, None),
         (["throttle", "0.2", "--action", "ec2:*"], "throttle", {"action": "ec2:*"}, 0.2, None),
         (["late-iam", "30"], "late-iam", {}, 30.0, None),
+        (["late-reads", "5"], "late-reads", {}, 5.0, None),
+        (["fail-nat"], "fail-nat", {}, None, 1),
+        (["fail-nat", "--count", "2"], "fail-nat", {}, None, 2),
         (["slow-boot", "4", "--instance", "i-1"], "slow-boot", {"instance": "i-1"}, 4.0, None),
         (["hang-boot", "--zone", "us-east-1b"], "hang-boot", {"zone": "us-east-1b"}, None, None),
         (["apt-lock", "60"], "apt-lock", {}, 60, None),

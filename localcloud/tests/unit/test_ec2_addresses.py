@@ -180,6 +180,33 @@ def test_the_life_of_a_nat_gateway(ec2: Ec2, clock: ManualClock) -> None:
         gateway_shown(ec2, key)
 
 
+def test_the_next_nat_gateway_fails(ec2: Ec2, cloud: Cloud, clock: ManualClock) -> None:
+    _, subnet = network(ec2)
+    cloud.faults.add("fail-nat", {}, left=1)
+    states, reasons = [], []
+    for _ in range(2):
+        allocation, _ = allocate(ec2)
+        key = ec2("CreateNatGateway", SubnetId=subnet, AllocationId=allocation)["NatGateway"]["NatGatewayId"]
+        clock.advance(94)
+        assert (gateway_shown(ec2, key)["State"], "AssociationId" in shown(ec2, allocation)) == ("pending", True)
+        clock.advance(1)
+        found = gateway_shown(ec2, key)
+        states.append((found["State"], "AssociationId" in shown(ec2, allocation)))
+        reasons.append((found.get("FailureCode"), "is in an invalid state" in found.get("FailureMessage", "")))
+    assert states == [("failed", False), ("available", True)]
+    assert reasons == [("InternalError", True), (None, False)]
+
+
+def test_a_nat_gateway_that_is_deleted_in_time_does_not_fail(ec2: Ec2, cloud: Cloud, clock: ManualClock) -> None:
+    _, subnet = network(ec2)
+    cloud.faults.add("fail-nat", {}, left=1)
+    made = ec2("CreateNatGateway", SubnetId=subnet, AllocationId=allocate(ec2)[0])["NatGateway"]
+    clock.advance(90)
+    ec2("DeleteNatGateway", NatGatewayId=made["NatGatewayId"])
+    clock.advance(5)
+    assert gateway_shown(ec2, made["NatGatewayId"])["State"] == "deleting"
+
+
 @pytest.mark.parametrize("why", ["Gateway.NotAttached", "Resource.AlreadyAssociated"])
 def test_a_nat_gateway_that_fails_says_so_after_the_call(ec2: Ec2, clock: ManualClock, why: str) -> None:
     if why == "Gateway.NotAttached":
