@@ -57,7 +57,8 @@ def check_new_association(backend: Any, params: Params) -> None:
     table, association = _table_named(backend, params.get("RouteTableId")), params.get("AssociationId")
     for other in backend.route_tables.values():
         if association in other.all_associations_ids and other.vpc_id != table.vpc_id:
-            raise _different_networks(table, f"subnet {other._associations.get(association, '')}".rstrip())
+            subnet_id = other._associations.get(association)
+            raise _different_networks(table, f"subnet {subnet_id}" if subnet_id else f"network {other.vpc_id}")
 
 
 def check_disassociation(backend: Any, params: Params) -> None:
@@ -199,15 +200,13 @@ def check_and_ask_moto(call: Call) -> dict[str, Any]:
     return call.moto()
 
 
-@answers("ec2", "CreateVpc")
-def create_vpc(call: Call) -> dict[str, Any]:
-    check_limit(call.cloud, VPCS, len(backend_of(call.region).vpcs))
-    return call.moto()
-
-
-@answers("ec2", "CreateInternetGateway")
-def create_internet_gateway(call: Call) -> dict[str, Any]:
-    check_limit(call.cloud, INTERNET_GATEWAYS, len(backend_of(call.region).internet_gateways))
+@answers("ec2", "CreateVpc", "CreateInternetGateway")
+def create_within_quota(call: Call) -> dict[str, Any]:
+    backend = backend_of(call.region)
+    if call.operation == "CreateVpc":
+        check_limit(call.cloud, VPCS, len(backend.vpcs))
+    else:
+        check_limit(call.cloud, INTERNET_GATEWAYS, len(backend.internet_gateways))
     return call.moto()
 
 

@@ -22,51 +22,22 @@ class Kind:
     listed_in: str
     id_in: str
     code: str
-    message: str
+    name: str
 
 
-KINDS = (
-    Kind("CreateVpc", "Vpcs", "VpcId", "InvalidVpcID.NotFound", "The vpc ID '{}' does not exist"),
-    Kind("CreateSubnet", "Subnets", "SubnetId", "InvalidSubnetID.NotFound", "The subnet ID '{}' does not exist"),
-    Kind(
-        "CreateInternetGateway",
-        "InternetGateways",
-        "InternetGatewayId",
-        "InvalidInternetGatewayID.NotFound",
-        "The internetGateway ID '{}' does not exist",
-    ),
-    Kind(
-        "AllocateAddress",
-        "Addresses",
-        "AllocationId",
-        "InvalidAllocationID.NotFound",
-        "The allocation ID '{}' does not exist",
-    ),
-    Kind("CreateNatGateway", "NatGateways", "NatGatewayId", "NatGatewayNotFound", "The Nat Gateway {} was not found"),
-    Kind(
-        "CreateRouteTable",
-        "RouteTables",
-        "RouteTableId",
-        "InvalidRouteTableID.NotFound",
-        "The routeTable ID '{}' does not exist",
-    ),
-    Kind(
-        "CreateVpcEndpoint",
-        "VpcEndpoints",
-        "VpcEndpointId",
-        "InvalidVpcEndpointId.NotFound",
-        "The Vpc Endpoint Id '{}' does not exist",
-    ),
-    Kind(
-        "CreateSecurityGroup",
-        "SecurityGroups",
-        "GroupId",
-        "InvalidGroup.NotFound",
-        "The security group '{}' does not exist",
-    ),
-)
-
-
+# fmt: off
+KINDS = tuple(Kind(*row) for row in (
+    ("CreateVpc", "Vpcs", "VpcId", "InvalidVpcID.NotFound", "The vpc ID '{}'"),
+    ("CreateSubnet", "Subnets", "SubnetId", "InvalidSubnetID.NotFound", "The subnet ID '{}'"),
+    ("CreateInternetGateway", "InternetGateways", "InternetGatewayId", "InvalidInternetGatewayID.NotFound",
+     "The internetGateway ID '{}'"),
+    ("AllocateAddress", "Addresses", "AllocationId", "InvalidAllocationID.NotFound", "The allocation ID '{}'"),
+    ("CreateNatGateway", "NatGateways", "NatGatewayId", "NatGatewayNotFound", "The NAT gateway '{}'"),
+    ("CreateRouteTable", "RouteTables", "RouteTableId", "InvalidRouteTableID.NotFound", "The routeTable ID '{}'"),
+    ("CreateVpcEndpoint", "VpcEndpoints", "VpcEndpointId", "InvalidVpcEndpointId.NotFound", "The Vpc Endpoint Id '{}'"),
+    ("CreateSecurityGroup", "SecurityGroups", "GroupId", "InvalidGroup.NotFound", "The security group '{}'"),
+))
+# fmt: on
 _CODES_OF_ROUTES = {"InternetGatewayId": "InvalidGatewayID.NotFound", "NatGatewayId": "InvalidNatGatewayID.NotFound"}
 
 
@@ -85,7 +56,7 @@ def answer_late(call: Call, handler: Handler | None, seconds: float) -> dict[str
         if name in unseen:
             kind = unseen[name]
             code = _CODES_OF_ROUTES.get(kind.id_in, kind.code) if call.operation.endswith("Route") else kind.code
-            raise AwsError(code, kind.message.format(name))
+            raise AwsError(code, f"{kind.name.format(name)} does not exist")
     answer = dict((handler(call) if handler else call.moto()) or {})
     for kind in KINDS:
         if call.operation == kind.created_by:

@@ -58,33 +58,16 @@ class Limit:
     message: str
 
 
-ADDRESSES = Limit(
-    "ec2",
-    "L-0263D0A3",
-    "EC2-VPC Elastic IPs",
-    250.0,
-    "AddressLimitExceeded",
-    "The maximum number of addresses has been reached.",
-)
-VPCS = Limit(
-    "vpc", "L-F678F1CE", "VPCs per Region", 50.0, "VpcLimitExceeded", "The maximum number of VPCs has been reached."
-)
-INTERNET_GATEWAYS = Limit(
-    "vpc",
-    "L-A4707A72",
-    "Internet gateways per Region",
-    50.0,
-    "InternetGatewayLimitExceeded",
-    "The maximum number of internet gateways has been reached.",
-)
-NAT_GATEWAYS = Limit(
-    "vpc",
-    "L-FE5A380F",
-    "NAT gateways per Availability Zone",
-    50.0,
-    "NatGatewayLimitExceeded",
-    "Performing this operation would exceed the limit of {} NAT gateways.",
-)
+# fmt: off
+ADDRESSES = Limit("ec2", "L-0263D0A3", "EC2-VPC Elastic IPs", 250.0, "AddressLimitExceeded",
+                  "The maximum number of addresses has been reached.")
+VPCS = Limit("vpc", "L-F678F1CE", "VPCs per Region", 50.0, "VpcLimitExceeded",
+             "The maximum number of VPCs has been reached.")
+INTERNET_GATEWAYS = Limit("vpc", "L-A4707A72", "Internet gateways per Region", 50.0, "InternetGatewayLimitExceeded",
+                          "The maximum number of internet gateways has been reached.")
+NAT_GATEWAYS = Limit("vpc", "L-FE5A380F", "NAT gateways per Availability Zone", 50.0, "NatGatewayLimitExceeded",
+                     "Performing this operation would exceed the limit of {} NAT gateways.")
+# fmt: on
 LIMITS = (ADDRESSES, VPCS, INTERNET_GATEWAYS, NAT_GATEWAYS)
 _NAMES = {
     "ec2": "Amazon Elastic Compute Cloud (Amazon EC2)",
