@@ -126,6 +126,7 @@ _IAM_ACTION = {
 }
 _ACTION = re.compile(r"not authorized to perform:? ([a-z0-9-]+:[A-Za-z0-9]+)")
 _PERSON = re.compile(r"(?:User|user|principal):? (arn:\S+?)[\s,]")
+_RESOURCE = re.compile(r"on resource:? \"?(arn:[^\s\"]+)")
 
 
 class AwsProblem(Exception):
@@ -188,14 +189,6 @@ class Aws:
     def partition(self) -> str:
         """What ARNs in this region begin with, after `arn:`."""
         return str(self._session.get_partition_for_region(self.region))
-
-    def keys(self) -> dict[str, str]:
-        """Those that calls are signed with, as the modules of amazon.aws take them."""
-        held = self._session.get_credentials()
-        if held is None:
-            raise problem(botocore.exceptions.NoCredentialsError(), profile=self._profile)
-        frozen = self._retried(held.get_frozen_credentials, "sts", "get_caller_identity")
-        return {"access_key": frozen.access_key, "secret_key": frozen.secret_key, "session_token": frozen.token or ""}
 
     def client(self, service: str) -> Any:
         """A boto3 client, for what `call` cannot do: its errors are the SDK's own."""
@@ -322,12 +315,24 @@ def problem(error: Exception, service: str = "", operation: str = "", profile: s
 def _of_answer(error: Any, action: str, profile: str) -> AwsProblem:
     answer = error.response.get("Error", {})
     code, words = str(answer.get("Code", "")), str(answer.get("Message", "")).strip()
+    if _is_unknown(error, code):
+        source = f" of the profile {profile}" if profile else ""
+        sentence = f"AWS does not accept the credentials{source} ({code}): check key, secret and this machine's clock."
+        return AwsProblem(sentence, code, action, of_login=True)
+    return refusal(code, words, action)
+
+
+def refusal(code: str, words: str, action: str) -> AwsProblem:
+    """Explain an error code of AWS. `words` is AWS's message, `action` the IAM action of the call."""
     if code in _DENIED:
         named = _ACTION.search(words)
         action = named[1] if named else action
-        person = _PERSON.search(words)
+        person, resource = _PERSON.search(words), _RESOURCE.search(words)
         who = person[1] if person else "these credentials"
-        return AwsProblem(f"AWS does not allow {action} to {who}: give it this permission.", code, action)
+        where = f" on {resource[1]}" if resource else ""
+        return AwsProblem(
+            f"AWS does not allow {action}{where} to {who}: give it this permission (see docs/iam.md).", code, action
+        )
     if code == "RequestTimeTooSkewed" or _CLOCK.search(words):
         sentence = f"This machine's clock differs too much from AWS's ({code}): set it, and run the same command again."
         return AwsProblem(sentence, code, action, of_login=True)
@@ -341,10 +346,6 @@ def _of_answer(error: Any, action: str, profile: str) -> AwsProblem:
             action,
             of_login=True,
         )
-    if _is_unknown(error, code):
-        source = f" of the profile {profile}" if profile else ""
-        sentence = f"AWS does not accept the credentials{source} ({code}): check key, secret and this machine's clock."
-        return AwsProblem(sentence, code, action, of_login=True)
     if code == "OptInRequired":
         return AwsProblem(
             f"This account may not use {action.split(':')[0]} in this region: enable the region.", code, action
@@ -352,6 +353,13 @@ def _of_answer(error: Any, action: str, profile: str) -> AwsProblem:
     if code in _THROTTLED:
         return AwsProblem(
             f"AWS kept refusing {action} as too many calls ({code}): try again in some minutes.", code, action
+        )
+    if code.endswith("LimitExceeded"):
+        return AwsProblem(
+            f"{action} failed: {words} ({code}) Delete what is not needed, or request a higher limit in Service Quotas, "
+            "and run the same command again.",
+            code,
+            action,
         )
     return AwsProblem(
         f"{action} failed: {words or code} ({code})." if words else f"{action} failed: {code}.", code, action

@@ -1,0 +1,62 @@
+# Copyright: (c) 2026, the deeplearning.aws contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""Explains why a task failed, also where a module of amazon.aws passes on AWS's own text."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: failure_reason
+short_description: Explain in one sentence why a task failed
+version_added: 1.0.0
+description:
+  - Returns the message of a failed task. If AWS refused a call of a module of C(amazon.aws), the sentence names the
+    action, the resource and what to do.
+  - Of a loop it is the first item that failed.
+positional: action
+options:
+  _input:
+    description: The result of the task, such as C(ansible_failed_result).
+    type: dict
+    required: true
+  action:
+    description: The module, such as C(ansible_failed_task['action']).
+    type: str
+    default: ""
+"""
+
+EXAMPLES = r"""
+- name: Fail for the same reason
+  ansible.builtin.fail:
+    msg: "{{ ansible_failed_result | deeplearning.aws.failure_reason(ansible_failed_task['action']) }}"
+"""
+
+RETURN = r"""
+_value:
+  description: The sentence.
+  type: str
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ansible_collections.deeplearning.aws.plugins.module_utils._aws import iam_action, refusal
+
+_ERROR = re.compile(r"An error occurred \(([\w.]+)\) when calling the (\w+) operation[^:]*: ?(.*)", re.DOTALL)
+
+
+def failure_reason(result: Mapping[str, Any], action: str = "") -> str:
+    failed = next((one for one in result.get("results") or () if one.get("failed")), result)
+    message = str(failed.get("msg") or "The task failed without a message: see above.")
+    error = _ERROR.search(message)
+    if not error or not action.startswith("amazon.aws."):
+        return message
+    code, operation, words = error.groups()
+    service = action.removeprefix("amazon.aws.").split("_")[0]
+    return str(refusal(code, " ".join(words.split()), iam_action(service, operation)))
+
+
+class FilterModule:
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {"failure_reason": failure_reason}

@@ -1,0 +1,101 @@
+# Copyright: (c) 2026, the deeplearning.aws contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""Decides which rules the security group for ssh has."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: ssh_rules
+short_description: The rules of the security group for ssh
+version_added: 1.0.0
+description:
+  - Returns the ingress rules for M(amazon.aws.ec2_security_group), one for each block of addresses that may reach the
+    master by ssh, and one for each rule that was added by hand.
+  - Rules of earlier settings are known by their description, and are left out.
+positional: locations, exact
+options:
+  _input:
+    description: The existing rules, C(ip_permissions) as M(amazon.aws.ec2_security_group_info) returns them.
+    type: list
+    elements: dict
+    required: true
+  locations:
+    description: Blocks of addresses, IPv4 or IPv6.
+    type: list
+    elements: str
+    required: true
+  exact:
+    description: Leave out rules that were added by hand.
+    type: bool
+    default: false
+"""
+
+EXAMPLES = r"""
+- name: Show the rules for a new security group
+  ansible.builtin.debug:
+    msg: "{{ [] | deeplearning.aws.ssh_rules(['198.51.100.7/32']) }}"
+"""
+
+RETURN = r"""
+_value:
+  description: The rules.
+  type: list
+  elements: dict
+"""
+
+import ipaddress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+DESCRIPTION = "deeplearning: ssh from cluster_ssh_location"
+"""Marks the rules that the settings made."""
+_SSH = 22
+# Where ec2_security_group_info lists the peers of a rule, its key for them, and ec2_security_group's option.
+_PEERS = (
+    ("ip_ranges", "cidr_ip", "cidr_ip"),
+    ("ipv6_ranges", "cidr_ipv6", "cidr_ipv6"),
+    ("user_id_group_pairs", "group_id", "group_id"),
+    ("prefix_list_ids", "prefix_list_id", "ip_prefix"),
+)
+
+
+def ssh_rules(
+    permissions: Iterable[Mapping[str, Any]], locations: Iterable[str], exact: bool = False
+) -> list[dict[str, Any]]:
+    own = list(dict.fromkeys(_location(block) for block in locations))
+    rules = [{"proto": "tcp", "ports": [_SSH], option: block, "rule_desc": DESCRIPTION} for option, block in own]
+    if exact:
+        return rules
+    for rule in _existing(permissions):
+        same = any(
+            rule.get(option) == block and (rule["proto"], rule.get("from_port"), rule.get("to_port")) == ("tcp", 22, 22)
+            for option, block in own
+        )
+        if rule.get("rule_desc") != DESCRIPTION and not same:
+            rules.append(rule)
+    return rules
+
+
+def _location(block: str) -> tuple[str, str]:
+    """Return the option of ec2_security_group for a block, and the block as EC2 writes it."""
+    network = ipaddress.ip_network(block, strict=False)
+    return "cidr_ip" if network.version == 4 else "cidr_ipv6", str(network)
+
+
+def _existing(permissions: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    for permission in permissions:
+        rule = {
+            "proto": permission["ip_protocol"],
+            "from_port": permission.get("from_port"),
+            "to_port": permission.get("to_port"),
+        }
+        for peers, key, option in _PEERS:
+            for peer in permission.get(peers) or ():
+                described = {**rule, option: peer[key], "rule_desc": peer.get("description")}
+                yield {name: value for name, value in described.items() if value is not None}
+
+
+class FilterModule:
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {"ssh_rules": ssh_rules}
