@@ -315,15 +315,12 @@ def problem(error: Exception, service: str = "", operation: str = "", profile: s
 def _of_answer(error: Any, action: str, profile: str) -> AwsProblem:
     answer = error.response.get("Error", {})
     code, words = str(answer.get("Code", "")), str(answer.get("Message", "")).strip()
-    if _is_unknown(error, code):
-        source = f" of the profile {profile}" if profile else ""
-        sentence = f"AWS does not accept the credentials{source} ({code}): check key, secret and this machine's clock."
-        return AwsProblem(sentence, code, action, of_login=True)
-    return refusal(code, words, action)
+    return refusal(code, words, action, profile, unknown=_is_unknown(error, code))
 
 
-def refusal(code: str, words: str, action: str) -> AwsProblem:
-    """Explain an error code of AWS. `words` is AWS's message, `action` the IAM action of the call."""
+def refusal(code: str, words: str, action: str, profile: str = "", unknown: bool = False) -> AwsProblem:
+    """Explain an error code of AWS. `words` is AWS's message, `action` the IAM action of the call; `unknown` says that
+    AWS does not know the caller where the code alone does not."""
     if code in _DENIED:
         named = _ACTION.search(words)
         action = named[1] if named else action
@@ -346,6 +343,10 @@ def refusal(code: str, words: str, action: str) -> AwsProblem:
             action,
             of_login=True,
         )
+    if unknown or code in _UNKNOWN_CALLER:
+        source = f" of the profile {profile}" if profile else ""
+        sentence = f"AWS does not accept the credentials{source} ({code}): check key, secret and this machine's clock."
+        return AwsProblem(sentence, code, action, of_login=True)
     if code == "OptInRequired":
         return AwsProblem(
             f"This account may not use {action.split(':')[0]} in this region: enable the region.", code, action
@@ -356,8 +357,8 @@ def refusal(code: str, words: str, action: str) -> AwsProblem:
         )
     if code.endswith("LimitExceeded"):
         return AwsProblem(
-            f"{action} failed: {words} ({code}) Delete what is not needed, or request a higher limit in Service Quotas, "
-            "and run the same command again.",
+            f"{action} failed: {words} ({code}) Delete what is not needed, or request a higher limit in Service "
+            "Quotas, and run the same command again.",
             code,
             action,
         )
@@ -367,10 +368,10 @@ def refusal(code: str, words: str, action: str) -> AwsProblem:
 
 
 def _is_unknown(error: Any, code: str) -> bool:
-    """AWS knows no such key, or the signature is none of it."""
+    """Whether AWS does not know the caller, for codes that have other meanings too."""
     if code == "AuthFailure":
         return bool(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode") == 401)
-    return code in _UNKNOWN_CALLER or (code == "400" and error.operation_name.startswith("Head"))
+    return code == "400" and bool(error.operation_name.startswith("Head"))
 
 
 def _of_sdk(error: Exception, service: str, action: str, profile: str) -> AwsProblem:

@@ -50,5 +50,5 @@ def test_a_bucket_that_another_account_has_under_its_name_ends_it_before_any_mac
     bucket_named(seen.bucket()).account_id = "210987654321"
     ran = account.play(CLOUD_HALF)
     assert ran.code == 2
-    assert f"The bucket {seen.bucket()} is somebody else's" in " ".join(ran.output.split())
+    assert f"The bucket {seen.bucket()} belongs to another account" in " ".join(ran.output.split())
     assert not seen.instances() and not seen.listed("describe_launch_templates", "LaunchTemplates")

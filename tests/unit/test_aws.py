@@ -65,8 +65,6 @@ def role(aws: Account) -> str:
 def test_a_role_is_assumed_once(aws: Account, role: str) -> None:
     login = connected(role_arn=role)
     assert ":assumed-role/guest/deeplearning" in login.call("sts", "get_caller_identity")["Arn"]
-    keys = login.keys()
-    assert keys["access_key"].startswith("ASIA") and keys["secret_key"] and keys["session_token"]
     login.call("ec2", "describe_vpcs")
     assert aws.calls().count("sts:AssumeRole") == 1
 
@@ -75,16 +73,14 @@ def test_a_session_of_a_role_is_replaced_when_it_ends(aws: Account, role: str, m
     monkeypatch.setattr("localcloud.api.sts.DEFAULT", 60)
     login = connected(role_arn=role)
     login.call("ec2", "describe_vpcs")
-    first = login.keys()["access_key"]
     aws.cloud.clock.advance(61)  # type: ignore[attr-defined]
     login.call("ec2", "describe_vpcs")
-    assert login.keys()["access_key"] != first
+    assert aws.calls().count("sts:AssumeRole") == 2
 
 
-@pytest.mark.parametrize("ask", [lambda login: login.keys(), lambda login: login.call("ec2", "describe_vpcs")])
-def test_a_role_that_may_not_be_assumed_is_named_as_such(aws: Account, ask: Any) -> None:
+def test_a_role_that_may_not_be_assumed_is_named_as_such(aws: Account) -> None:
     with pytest.raises(AwsProblem, match="does not allow sts:AssumeRole") as caught:
-        ask(connected(role_arn="arn:aws:iam::123456789012:role/nobody"))
+        connected(role_arn="arn:aws:iam::123456789012:role/nobody").call("ec2", "describe_vpcs")
     assert caught.value.action == "sts:AssumeRole"
 
 
@@ -92,7 +88,6 @@ def test_throttling_of_a_role_session_breaks_nothing(aws: Account, role: str) ->
     aws.cloud.faults.seed(1)
     aws.cloud.faults.add("throttle", {"action": "sts:AssumeRole"}, 0.5)
     for _ in range(5):
-        assert connected(role_arn=role).keys()["session_token"]
         assert connected(role_arn=role).call("ec2", "describe_vpcs")["Vpcs"]
 
 
@@ -146,10 +141,13 @@ def answered(
         ("403", "Forbidden", "does not allow elasticfilesystem:DescribeFileSystems to these credentials"),
         (
             "AccessDenied",
-            "User: arn:aws:iam::1:user/eve is not authorized to perform: elasticfilesystem:TagResource on resource: x",
-            "does not allow elasticfilesystem:TagResource to arn:aws:iam::1:user/eve: give it this permission.",
+            "User: arn:aws:iam::1:user/eve is not authorized to perform: elasticfilesystem:TagResource on resource: "
+            "arn:aws:elasticfilesystem:::x because no identity-based policy allows it",
+            "does not allow elasticfilesystem:TagResource on arn:aws:elasticfilesystem:::x to arn:aws:iam::1:user/eve: "
+            "give it this permission (see docs/iam.md).",
         ),
         ("ExpiredToken", "The security token included in the request is expired", "credentials have expired"),
+        ("VpcLimitExceeded", "The maximum number of VPCs has been reached.", "request a higher limit in Service"),
         ("BadThing", "It was bad.", "elasticfilesystem:DescribeFileSystems failed: It was bad. (BadThing)."),
         ("BadThing", "", "elasticfilesystem:DescribeFileSystems failed: BadThing."),
     ],

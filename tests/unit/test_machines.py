@@ -1,11 +1,11 @@
-"""Launch templates and Auto Scaling groups: what is wanted of AWS, as tables."""
+"""What stands in a launch template, as tables."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from ansible_collections.deeplearning.aws.plugins.module_utils import _launch, _scaling
+from ansible_collections.deeplearning.aws.plugins.module_utils import _launch
 
 MACHINE: dict[str, Any] = {
     "image_id": "ami-1",
@@ -64,11 +64,3 @@ def test_a_new_version_is_made_only_if_something_differs(have: dict[str, Any], n
 def test_tags_in_another_order_are_no_difference() -> None:
     one, other = data(tags={"a": "1", "b": "2"}), data(tags={"b": "2", "a": "1"})
     assert not _launch.needs_version(one, {**other, "TagSpecifications": other["TagSpecifications"][::-1]})
-
-
-def test_tags_of_instances_are_passed_on_and_the_groups_own_are_not() -> None:
-    wanted = _scaling.Wanted("lt-1", 1, 2, tags={"Name": "c-workers"}, instance_tags={"deeplearning:role": "worker"})
-    listed = _scaling.group_tags("c-workers", wanted)
-    assert {tag["Key"]: tag["PropagateAtLaunch"] for tag in listed} == {"Name": False, "deeplearning:role": True}
-    assert _scaling.missing_tags(listed, listed) == []
-    assert _scaling.missing_tags(listed, [{**listed[0], "Value": "x"}, listed[1]]) == [listed[0]]

@@ -1,0 +1,195 @@
+"""The role network, played alone: what it repairs, what it leaves alone, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import pytest
+
+from tests.account.kit import Account, Ran
+
+CLUSTER, ZONE = "red", "us-east-1b"
+HERE, OTHER = "198.51.100.7/32", "203.0.113.0/24"
+OURS = [{"Name": "tag:deeplearning:cluster", "Values": [CLUSTER]}]
+PLAY = """\
+- name: Play the role alone
+  hosts: localhost
+  gather_facts: false
+  module_defaults:
+    group/amazon.aws.aws: {region: us-east-1}
+    group/deeplearning.aws.aws: {region: us-east-1}
+  tasks:
+    - name: Create the network
+      ansible.builtin.include_role:
+        name: deeplearning.aws.network
+    - name: Print the result
+      ansible.builtin.debug:
+        msg: "network={{ network | to_json }}"
+"""
+
+
+class Network:
+    """One cluster's network, by the role and by plain boto3."""
+
+    def __init__(self, account: Account) -> None:
+        self.account = account
+        self.ec2 = account.client("ec2")
+        self.play_file = account.folder / "network.yml"
+        self.play_file.write_text(PLAY, encoding="utf-8")
+        self.settings: dict[str, Any] = {
+            "network_cluster": CLUSTER,
+            "network_region": "us-east-1",
+            "network_zone": ZONE,
+            "network_cidr": "10.0.0.0/16",
+            "network_public_cidr": "10.0.0.0/17",
+            "network_private_cidr": "10.0.128.0/17",
+            "network_ssh_locations": [HERE],
+        }
+
+    def play(self, *arguments: str, code: int = 0, **settings: Any) -> Ran:
+        ran = self.account.play(str(self.play_file), *arguments, **self.settings, **settings)
+        assert ran.code == code, ran.output[-6000:]
+        return ran
+
+    def result(self, ran: Ran) -> dict[str, Any]:
+        text = ran.output.split("network=")[1].split("\n\n")[0]
+        found: dict[str, Any] = json.loads("".join(line.strip() for line in text.splitlines()).strip("'\""))
+        return found
+
+    def one(self, operation: str, key: str, name: str) -> Any:
+        by_name = [*OURS, {"Name": "tag:Name", "Values": [f"{CLUSTER}-{name}"]}]
+        (found,) = getattr(self.ec2, operation)(Filters=by_name)[key]
+        return found
+
+    def table(self, name: str) -> Any:
+        return self.one("describe_route_tables", "RouteTables", name)
+
+    def group(self, name: str) -> Any:
+        return self.one("describe_security_groups", "SecurityGroups", name)
+
+    def ssh(self) -> set[str]:
+        permissions = self.group("ssh")["IpPermissions"]
+        return {peer["CidrIp"] for permission in permissions for peer in permission["IpRanges"]}
+
+    def state(self) -> str:
+        reads = (
+            ("describe_vpcs", "Vpcs"),
+            ("describe_subnets", "Subnets"),
+            ("describe_route_tables", "RouteTables"),
+            ("describe_security_groups", "SecurityGroups"),
+            ("describe_addresses", "Addresses"),
+            ("describe_internet_gateways", "InternetGateways"),
+        )
+        found = {key: getattr(self.ec2, operation)(Filters=OURS)[key] for operation, key in reads}
+        return json.dumps(found, default=str, sort_keys=True)
+
+
+@pytest.fixture
+def network(account: Any) -> Network:
+    return Network(account)
+
+
+def test_what_somebody_changed_is_repaired_in_one_run(network: Network) -> None:
+    ec2 = network.ec2
+    tags = [{"Key": "Name", "Value": f"{CLUSTER}-vpc"}]
+    foreign = ec2.create_vpc(
+        CidrBlock="10.0.0.0/16", TagSpecifications=[{"ResourceType": "vpc", "Tags": tags}]
+    )["Vpc"]["VpcId"]  # fmt: skip
+    network.play()
+    vpc = network.one("describe_vpcs", "Vpcs", "vpc")["VpcId"]
+    assert vpc != foreign
+    (untouched,) = ec2.describe_vpcs(VpcIds=[foreign])["Vpcs"]
+    assert untouched["Tags"] == tags
+    before = json.loads(network.state())
+
+    public, private = network.table("public"), network.table("private")
+    igw = network.one("describe_internet_gateways", "InternetGateways", "igw")["InternetGatewayId"]
+    ec2.replace_route(RouteTableId=private["RouteTableId"], DestinationCidrBlock="0.0.0.0/0", GatewayId=igw)
+    ec2.create_route(RouteTableId=private["RouteTableId"], DestinationCidrBlock="192.168.0.0/16", GatewayId=igw)
+    ec2.replace_route_table_association(
+        AssociationId=private["Associations"][0]["RouteTableAssociationId"], RouteTableId=public["RouteTableId"]
+    )
+    endpoint = network.one("describe_vpc_endpoints", "VpcEndpoints", "s3")["VpcEndpointId"]
+    ec2.modify_vpc_endpoint(VpcEndpointId=endpoint, RemoveRouteTableIds=[private["RouteTableId"]])
+    ec2.modify_vpc_attribute(VpcId=vpc, EnableDnsHostnames={"Value": False})
+    ec2.detach_internet_gateway(InternetGatewayId=igw, VpcId=vpc)
+    ssh = network.group("ssh")["GroupId"]
+    by_hand = {"IpProtocol": "tcp", "FromPort": 22, "ToPort": 22, "IpRanges": [{"CidrIp": "192.0.2.7/32"}]}
+    ec2.authorize_security_group_ingress(GroupId=ssh, IpPermissions=[by_hand])
+
+    # Other blocks in the settings concern new networks only.
+    network.settings.update(
+        network_ssh_locations=[OTHER],
+        network_cidr="10.7.0.0/16",
+        network_public_cidr="10.7.0.0/17",
+        network_private_cidr="10.7.128.0/17",
+        network_zone="us-east-1c",
+    )
+    network.play()
+    after = json.loads(network.state())
+    for key in ("Vpcs", "Subnets", "Addresses", "InternetGateways"):
+        assert after[key] == before[key]
+    private = network.table("private")
+    routes = {one.get("DestinationCidrBlock"): one for one in private["Routes"]}
+    assert routes["0.0.0.0/0"]["NatGatewayId"] and "192.168.0.0/16" in routes
+    subnet = network.one("describe_subnets", "Subnets", "private")["SubnetId"]
+    assert [one["SubnetId"] for one in private["Associations"]] == [subnet]
+    endpoint = network.one("describe_vpc_endpoints", "VpcEndpoints", "s3")
+    assert set(endpoint["RouteTableIds"]) == {private["RouteTableId"], network.table("public")["RouteTableId"]}
+    assert ec2.describe_vpc_attribute(VpcId=vpc, Attribute="enableDnsHostnames")["EnableDnsHostnames"]["Value"]
+    assert network.ssh() == {OTHER, "192.0.2.7/32"}
+
+    started = time.time()
+    assert network.play().changed == 0
+    assert network.account.writes(started) == []
+    network.play(network_ssh_exact=True)
+    assert network.ssh() == {OTHER}
+
+
+def test_a_second_resource_with_the_tag_is_refused(network: Network) -> None:
+    ec2 = network.ec2
+    tags = [{"ResourceType": "vpc", "Tags": [{"Key": "deeplearning:cluster", "Value": CLUSTER}]}]
+    ids = sorted(ec2.create_vpc(CidrBlock=block, TagSpecifications=tags)["Vpc"]["VpcId"]
+                 for block in ("10.1.0.0/16", "10.2.0.0/16"))  # fmt: skip
+    started = time.time()
+    output = " ".join(network.play(code=2).output.split())
+    assert f"2 resources of the kind vpc bear the tag deeplearning:cluster={CLUSTER} ({ids[0]}, {ids[1]})" in output
+    assert network.account.writes(started) == []
+
+
+def test_a_vpc_of_somebody_else_gets_security_groups_and_nothing_else(network: Network) -> None:
+    ec2 = network.ec2
+    vpc = ec2.create_vpc(CidrBlock="10.9.0.0/16")["Vpc"]["VpcId"]
+    subnets = [
+        ec2.create_subnet(VpcId=vpc, CidrBlock=block, AvailabilityZone=ZONE)["Subnet"]["SubnetId"]
+        for block in ("10.9.0.0/24", "10.9.1.0/24")
+    ]
+    theirs = ec2.create_security_group(GroupName=f"{CLUSTER}-efs", Description="Theirs", VpcId=vpc)["GroupId"]
+    network.settings.update(
+        network_vpc_id=vpc, network_public_subnet_id=subnets[0], network_private_subnet_id=subnets[1]
+    )
+    refused = " ".join(network.play(code=2).output.split())
+    assert f"The security group {CLUSTER}-efs ({theirs}) exists in {vpc} but does not bear the tag" in refused
+    ec2.delete_security_group(GroupId=theirs)
+
+    started = time.time()
+    found = network.result(network.play())
+    assert (found["vpc_id"], found["zone"], found["nat_gateway_id"]) == (vpc, ZONE, "")
+    made = {call.removeprefix("ec2:") for call in network.account.writes(started)}
+    assert made == {
+        "AllocateAddress",
+        "AuthorizeSecurityGroupEgress",
+        "AuthorizeSecurityGroupIngress",
+        "CreateSecurityGroup",
+        "RevokeSecurityGroupEgress",
+    }
+    assert found["efs_security_group_id"] == network.group("efs")["GroupId"]
+    assert network.play().changed == 0
+
+
+def test_in_check_mode_nothing_is_written(network: Network) -> None:
+    planned = network.play("--check")
+    assert planned.changed > 0 and network.account.writes(0) == []
+    assert network.result(planned)["vpc_id"] == "vpc-00000000000000000"

@@ -1,0 +1,76 @@
+"""Failed modules of amazon.aws: which are repeated, and how the others are explained."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.deeplearning.aws.plugins.filter.failure_reason import failure_reason
+from ansible_collections.deeplearning.aws.plugins.test.failed_not_found import failed_not_found
+
+
+def failed(code: str, words: str = "It does not exist", operation: str = "CreateSubnet") -> dict[str, Any]:
+    message = f"Failed to do it: An error occurred ({code}) when calling the {operation} operation: {words}"
+    return {"failed": True, "msg": message, "error": {"code": code, "message": words}}
+
+
+def without_error(result: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in result.items() if key != "error"}
+
+
+@pytest.mark.parametrize(
+    ("result", "repeats"),
+    [
+        (failed("InvalidVpcID.NotFound"), True),
+        (without_error(failed("InvalidVpcID.NotFound")), True),
+        (failed("NatGatewayNotFound"), True),
+        (failed("VpcLimitExceeded"), False),
+        (without_error(failed("VpcLimitExceeded", "no VPC: NotFound")), False),
+        ({"failed": True, "msg": "It is late"}, False),
+        ({"changed": True, "msg": "An error occurred (InvalidVpcID.NotFound)"}, False),
+    ],
+)
+def test_only_what_is_not_found_is_repeated(result: dict[str, Any], repeats: bool) -> None:
+    assert failed_not_found(result) is repeats
+
+
+DENIED = (
+    "You are not authorized to perform this operation. User: arn:aws:iam::1:user/eve is not authorized to perform: "
+    "ec2:CreateVpc on resource: arn:aws:ec2:us-east-1:1:vpc/* because no identity-based policy allows it"
+)
+
+
+@pytest.mark.parametrize(
+    ("result", "action", "reason"),
+    [
+        (
+            failed("UnauthorizedOperation", DENIED, "CreateVpc"),
+            "amazon.aws.ec2_vpc_net",
+            "AWS does not allow ec2:CreateVpc on arn:aws:ec2:us-east-1:1:vpc/* to arn:aws:iam::1:user/eve: give it "
+            "this permission (see docs/iam.md).",
+        ),
+        # AWS may name neither the action nor who asks.
+        (
+            failed("UnauthorizedOperation", "You are not authorized to perform this operation.", "CreateVpc"),
+            "amazon.aws.ec2_vpc_net",
+            "AWS does not allow ec2:CreateVpc to these credentials: give it this permission (see docs/iam.md).",
+        ),
+        (
+            failed("AccessDenied", "Access Denied", "HeadBucket"),
+            "amazon.aws.s3_bucket",
+            "AWS does not allow s3:ListBucket to these credentials: give it this permission (see docs/iam.md).",
+        ),
+        (
+            failed("AddressLimitExceeded", "The maximum number of addresses has been reached.", "AllocateAddress"),
+            "amazon.aws.ec2_eip",
+            "ec2:AllocateAddress failed: The maximum number of addresses has been reached. (AddressLimitExceeded) "
+            "Delete what is not needed, or request a higher limit in Service Quotas, and run the same command again.",
+        ),
+        ({"msg": "The subnet is full"}, "amazon.aws.ec2_vpc_subnet", "The subnet is full"),
+        ({"msg": "One or more items failed", "results": [{"msg": "fine"}, {"failed": True, "msg": "no room"}]},
+         "deeplearning.aws.launch_template", "no room"),
+        ({}, "ansible.builtin.fail", "The task failed without a message: see above."),
+    ],
+)  # fmt: skip
+def test_a_failure_is_one_sentence(result: dict[str, Any], action: str, reason: str) -> None:
+    assert failure_reason(result, action) == reason
