@@ -114,7 +114,6 @@ def test_what_somebody_changed_is_repaired_in_one_run(network: Network) -> None:
     endpoint = network.one("describe_vpc_endpoints", "VpcEndpoints", "s3")["VpcEndpointId"]
     ec2.modify_vpc_endpoint(VpcEndpointId=endpoint, RemoveRouteTableIds=[private["RouteTableId"]])
     ec2.modify_vpc_attribute(VpcId=vpc, EnableDnsHostnames={"Value": False})
-    ec2.detach_internet_gateway(InternetGatewayId=igw, VpcId=vpc)
     ssh = network.group("ssh")["GroupId"]
     by_hand = {"IpProtocol": "tcp", "FromPort": 22, "ToPort": 22, "IpRanges": [{"CidrIp": "192.0.2.7/32"}]}
     ec2.authorize_security_group_ingress(GroupId=ssh, IpPermissions=[by_hand])

@@ -590,7 +590,9 @@ GIVEN_AWAY: Refused = [
         },
     ),
 ]
-READING = re.compile(r"\w+:(Describe|List|GetBucket|GetEncryption|GetInstanceProfile|GetRole|GetServiceQuota)")
+READING = re.compile(
+    r"\w+:(Describe|List|GetAccelerate|GetBucket|GetEncryption|GetInstanceProfile|GetInventory|GetRole|GetServiceQuota)"
+)
 
 
 def with_names(value: Any, names: Mapping[str, str]) -> Any:
