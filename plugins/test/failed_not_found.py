@@ -25,7 +25,7 @@ EXAMPLES = r"""
     cidr: 10.0.0.0/24
   register: subnet
   until: subnet is not deeplearning.aws.failed_not_found
-  retries: 12
+  retries: 10
 """
 
 RETURN = r"""
