@@ -10,7 +10,8 @@ name: failed_not_found
 short_description: Did a module of amazon.aws fail because AWS does not find a resource?
 version_added: 1.0.0
 description:
-  - AWS does not show a new resource everywhere at once. A task that names one repeats while this test is true.
+  - AWS does not show a new resource everywhere at once, so a task that names one may fail with this error at first.
+  - Of a loop it is the first item that failed.
 options:
   _input:
     description: The registered result of the task.
@@ -30,7 +31,9 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: True if the task failed and AWS's error code ends with C(NotFound).
+  description:
+    - True if the task failed and AWS's error code ends with C(NotFound), or if the module indexed an empty list, as
+      M(amazon.aws.ec2_security_group) and M(amazon.aws.ec2_vpc_endpoint) do with a resource that they just created.
   type: bool
 """
 
@@ -38,16 +41,18 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+_NOT_LISTED = "list index out of range"
 _CODE = re.compile(r"An error occurred \(([\w.]+)\)")
 
 
 def failed_not_found(result: Mapping[str, Any]) -> bool:
     if not result.get("failed"):
         return False
-    error = result.get("error") or {}
-    written = _CODE.search(str(result.get("msg", "")))
+    failed = next((one for one in result.get("results") or () if one.get("failed")), result)
+    error = failed.get("error") or {}
+    written = _CODE.search(str(failed.get("msg", "")))
     code = str(error.get("code") or (written[1] if written else ""))
-    return code.endswith("NotFound")
+    return code.endswith("NotFound") or _NOT_LISTED in str(failed.get("msg", ""))
 
 
 class TestModule:

@@ -26,11 +26,14 @@ def without_error(result: dict[str, Any]) -> dict[str, Any]:
         (failed("NatGatewayNotFound"), True),
         (failed("VpcLimitExceeded"), False),
         (without_error(failed("VpcLimitExceeded", "no VPC: NotFound")), False),
+        ({"failed": True, "results": [{"msg": "fine"}, failed("InvalidVpcID.NotFound")]}, True),
+        ({"failed": True, "results": [failed("VpcLimitExceeded"), failed("InvalidVpcID.NotFound")]}, False),
+        ({"failed": True, "msg": "Task failed: Module failed: list index out of range"}, True),
         ({"failed": True, "msg": "It is late"}, False),
         ({"changed": True, "msg": "An error occurred (InvalidVpcID.NotFound)"}, False),
     ],
 )
-def test_only_what_is_not_found_is_repeated(result: dict[str, Any], repeats: bool) -> None:
+def test_only_what_is_not_found_counts(result: dict[str, Any], repeats: bool) -> None:
     assert failed_not_found(result) is repeats
 
 
