@@ -8,6 +8,8 @@ PRIVATE to the collection: it may change at any time.
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import stat
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -15,12 +17,22 @@ from dataclasses import dataclass
 from typing import Any
 
 FOLDER_MODE = 0o755
+LOCK = "/run/deeplearning/files.lock"
 COMPILED = "__pycache__"
 """Python makes these itself: they are nobody's wish and in nobody's way."""
 
 
 class Unfit(Exception):
     """What is at a path cannot become what is wanted: one sentence."""
+
+
+@contextlib.contextmanager
+def alone() -> Iterator[None]:
+    """Wait for another process that writes, such as one that has outlived the playbook that started it."""
+    os.makedirs(os.path.dirname(LOCK), exist_ok=True)
+    with open(LOCK, "w", encoding="ascii") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 @dataclass(frozen=True)

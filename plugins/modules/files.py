@@ -51,8 +51,21 @@ options:
         choices: [present, absent]
         default: present
   validate:
-    description: A command that must succeed when something was written. If it fails, all is put back as it was.
+    description:
+      - A command that must succeed when something was written, and before O(service) is reloaded. If it fails, all is
+        put back as it was.
     type: str
+  service:
+    description:
+      - A service that reads the files. It is reloaded if it runs and has not read them as they are now, also when an
+        earlier run was killed before it could do that.
+      - Once after each boot this is unknown, so that it is reloaded.
+    type: str
+    default: ""
+  daemon_reload:
+    description: Have systemd read its unit files again, if it goes by others of O(files) than there are now.
+    type: bool
+    default: false
 attributes:
   check_mode:
     description: Runs in check mode and changes nothing.
@@ -75,6 +88,7 @@ EXAMPLES = r"""
       - {path: /usr/local/lib/tools, source: tools}
       - {path: /usr/local/lib/old-tools, state: absent}
     validate: sshd -t
+    service: ssh
 """
 
 RETURN = r"""
@@ -84,10 +98,20 @@ paths:
   type: list
   elements: str
   sample: [/etc/ssh/sshd_config.d/50-deeplearning.conf]
+reloaded:
+  description: What was reloaded, or would be in check mode. V(systemd) is systemd itself.
+  returned: success
+  type: list
+  elements: str
+  sample: [ssh]
 """
 
+import contextlib
+from collections.abc import Sequence
+
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.deeplearning.aws.plugins.module_utils._files import Unfit, changes
+from ansible_collections.deeplearning.aws.plugins.module_utils import _services
+from ansible_collections.deeplearning.aws.plugins.module_utils._files import Change, Unfit, alone, changes
 
 ITEM = {
     "path": {"type": "path", "required": True},
@@ -110,27 +134,65 @@ def main() -> None:
                 "mutually_exclusive": [["content", "contents", "source"]],
             },
             "validate": {"type": "str"},
+            "service": {"type": "str", "default": ""},
+            "daemon_reload": {"type": "bool", "default": False},
         },
         supports_check_mode=True,
     )
     try:
-        needed = changes(module.params["files"])
-    except Unfit as unfit:
-        module.fail_json(msg=str(unfit), invocation={})
-    if needed and not module.check_mode:
-        for change in needed:
-            change.apply()
-        command = module.params["validate"]
-        if command:
-            code, output, errors = module.run_command(command)
-            if code != 0:
-                for change in reversed(needed):
-                    change.undo()
-                said = (errors or output).strip()
-                module.fail_json(msg=f"{command} fails, so that all was put back as it was: {said}", invocation={})
+        with contextlib.nullcontext() if module.check_mode else alone():
+            needed = changes(module.params["files"])
+            if needed and not module.check_mode:
+                write(module, needed)
+            reloaded = reload(module, needed)
+    except (Unfit, _services.ServiceError) as problem:
+        module.fail_json(msg=str(problem), invocation={})
     diff = [change.as_diff() for change in needed] if module._diff else []
     # Without what it was given: whole programs, which need not come back.
-    module.exit_json(changed=bool(needed), paths=[change.path for change in needed], diff=diff, invocation={})
+    module.exit_json(
+        changed=bool(needed or reloaded),
+        paths=[change.path for change in needed],
+        reloaded=reloaded,
+        diff=diff,
+        invocation={},
+    )
+
+
+def write(module: AnsibleModule, needed: Sequence[Change]) -> None:
+    if module.params["service"]:
+        _services.forget(module.params["service"])
+    for change in needed:
+        change.apply()
+    problem = refusal(module)
+    if problem:
+        for change in reversed(needed):
+            change.undo()
+        raise Unfit(f"{module.params['validate']} fails, so that all was put back as it was: {problem}")
+
+
+def reload(module: AnsibleModule, needed: Sequence[Change]) -> list[str]:
+    """Reload what does not follow the files, and return the names."""
+    service, reloaded = module.params["service"], []
+    if module.params["daemon_reload"] and not _services.units_follow(item["path"] for item in module.params["files"]):
+        reloaded.append("systemd")
+        if not module.check_mode:
+            _services.reload_units()
+    if service and ((needed and module.check_mode) or not _services.follows(service)):
+        reloaded.append(service)
+        if not module.check_mode:
+            problem = "" if needed else refusal(module)
+            if problem:
+                raise Unfit(f"{module.params['validate']} fails, so that {service} is not reloaded: {problem}")
+            _services.reload(service)
+    return reloaded
+
+
+def refusal(module: AnsibleModule) -> str:
+    """Return what the validating command says if it fails."""
+    if not module.params["validate"]:
+        return ""
+    code, output, errors = module.run_command(module.params["validate"])
+    return (errors or output).strip() or f"it ended with {code}" if code else ""
 
 
 if __name__ == "__main__":

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,9 +14,17 @@ from typing import Any
 import pytest
 from ansible.module_utils.testing import patch_module_args
 from ansible.plugins.loader import action_loader
+from ansible_collections.deeplearning.aws.plugins.module_utils import _files, _services
 from ansible_collections.deeplearning.aws.plugins.modules.files import main
 
 Run = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture(autouse=True)
+def lock(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path_factory.mktemp("run") / "files.lock"
+    monkeypatch.setattr(_files, "LOCK", str(path))
+    return path
 
 
 @pytest.fixture
@@ -132,3 +143,169 @@ def test_sources_are_read_where_ansible_runs(tmp_path: Path) -> None:
         "mode": "0755",
     }
     assert reads(action, {"path": "/x", "source": str(source), "state": "absent"}) == {"path": "/x", "state": "absent"}
+
+
+# Holds the lock until somebody waits for it, which the kernel shows by an arrow.
+HOLDER = """
+import fcntl, os, pathlib, sys
+lock = open(sys.argv[1], "w")
+fcntl.flock(lock, fcntl.LOCK_EX)
+print("held", flush=True)
+waits = f":{os.fstat(lock.fileno()).st_ino} "
+while not any("->" in line and waits in line for line in open("/proc/locks")):
+    pass
+pathlib.Path(sys.argv[2]).touch()
+"""
+
+
+def test_two_do_not_write_at_the_same_time(run: Run, tmp_path: Path, lock: Path) -> None:
+    """As when a module has outlived the playbook that started it."""
+    wanted, released = {"path": str(tmp_path / "file"), "content": "new"}, tmp_path / "released"
+    with subprocess.Popen([sys.executable, "-c", HOLDER, lock, released], stdout=subprocess.PIPE, text=True) as other:
+        try:
+            assert other.stdout and other.stdout.readline() == "held\n"
+            assert run(wanted, validate=f"test -e {released}")["changed"]
+        finally:
+            other.kill()
+
+
+# What reads the files
+
+
+class Systemd:
+    """Stands in for systemctl: it notes what is reloaded, and knows one service and the units of a folder."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder = folder
+        folder.mkdir()
+        self.units = folder / "units"
+        self.units.mkdir()
+        program = folder / "bin/systemctl"
+        program.parent.mkdir()
+        program.write_text(SYSTEMCTL.format(folder=folder))
+        program.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+        monkeypatch.setattr(_services, "RECORDS", str(folder / "reloaded"))
+        monkeypatch.setattr(_services, "UNITS", str(self.units))
+        (folder / "read").touch()
+        os.utime(folder / "read", (0, 0))
+        self.start("first")
+
+    def start(self, invocation: str, state: str = "active") -> None:
+        (self.folder / "service").write_text(f"LoadState=loaded\nActiveState={state}\nInvocationID={invocation}\n")
+
+    @property
+    def did(self) -> list[str]:
+        """What was reloaded since the last look."""
+        log = self.folder / "log"
+        lines = log.read_text().splitlines() if log.exists() else []
+        log.unlink(missing_ok=True)
+        return lines
+
+
+# A unit file that is newer than the last daemon-reload was not read; of a template only instances are known.
+SYSTEMCTL = """#!/bin/sh
+cd {folder}
+case "$*" in
+    *NeedDaemonReload*) shift 3; for unit; do
+        case $unit in *@.*) echo "$unit has no instance" >&2; exit 1 ;; esac
+        if [ units/$unit -nt read ]; then echo yes; else echo no; fi; done ;;
+    show*\\ gone.service) printf 'LoadState=not-found\\nActiveState=inactive\\nInvocationID=\\n' ;;
+    show*) cat service ;;
+    *) [ ! -e broken ] || {{ echo "Job failed." >&2; exit 1; }}; echo "$@" >> log; touch -d '+1 sec' read ;;
+esac
+"""
+
+
+@pytest.fixture
+def systemd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Systemd:
+    return Systemd(tmp_path / "systemd", monkeypatch)
+
+
+class Killed(BaseException):
+    pass
+
+
+def killed(*_: object) -> None:
+    raise Killed
+
+
+def test_a_service_is_reloaded_when_its_files_change_and_not_again(run: Run, systemd: Systemd, tmp_path: Path) -> None:
+    wanted = {"path": str(tmp_path / "file"), "content": "new"}
+    planned = run(wanted, service="ssh", check=True)
+    assert planned["reloaded"] == ["ssh"] and systemd.did == []
+    made = run(wanted, service="ssh", validate="true")
+    assert made["reloaded"] == ["ssh"] and systemd.did == ["reload ssh"]
+    assert not run(wanted, service="ssh")["changed"] and not run(wanted, service="ssh", check=True)["changed"]
+    assert systemd.did == []
+
+
+@pytest.mark.parametrize("place", ["_services.reload", "Change.apply"])
+def test_a_reload_that_was_lost_is_repeated(
+    run: Run, systemd: Systemd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    wanted = [{"path": str(tmp_path / name), "content": "new"} for name in ("one", "two")]
+    assert run(*wanted, service="ssh")["changed"] and systemd.did == ["reload ssh"]
+    for item in wanted:
+        item["content"] = "newer"
+    module = "ansible_collections.deeplearning.aws.plugins.modules.files"
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(f"{module}.{place}", killed)
+        given = {"files": wanted, "service": "ssh"}
+        with patch_module_args(given):
+            main()
+    # Whether or not it wrote anything, it may have.
+    for item in wanted:
+        Path(item["path"]).write_text("newer")
+    assert systemd.did == []
+    assert run(*wanted, service="ssh", check=True)["reloaded"] == ["ssh"] and systemd.did == []
+    again = run(*wanted, service="ssh")
+    assert (again["changed"], again["paths"], systemd.did) == (True, [], ["reload ssh"])
+    assert not run(*wanted, service="ssh")["changed"]
+
+
+def test_a_service_that_was_started_anew_is_reloaded_once_and_one_that_stands_still_never(
+    run: Run, systemd: Systemd, tmp_path: Path
+) -> None:
+    wanted = {"path": str(tmp_path / "file"), "content": "new"}
+    systemd.start("", state="inactive")
+    assert run(wanted, service="ssh")["reloaded"] == [] and not run(wanted, service="ssh")["changed"]
+    systemd.start("second")
+    assert run(wanted, service="ssh")["reloaded"] == ["ssh"] and systemd.did == ["reload ssh"]
+    assert not run(wanted, service="ssh")["changed"]
+
+
+def test_a_service_is_not_reloaded_with_files_that_are_not_liked(run: Run, systemd: Systemd, tmp_path: Path) -> None:
+    wanted = {"path": str(tmp_path / "file"), "content": "new"}
+    refused = run(wanted, service="ssh", validate="sh -c 'echo bad >&2; exit 1'")
+    assert refused["failed"] and "put back" in refused["msg"] and systemd.did == []
+    # Left by a run that was killed before it could put them back.
+    (tmp_path / "file").write_text("new")
+    refused = run(wanted, service="ssh", validate="sh -c 'echo bad >&2; exit 1'")
+    assert refused["failed"] and refused["msg"].endswith("so that ssh is not reloaded: bad") and systemd.did == []
+
+
+def test_a_reload_that_fails_is_said_and_tried_again(run: Run, systemd: Systemd, tmp_path: Path) -> None:
+    wanted = {"path": str(tmp_path / "file"), "content": "new"}
+    (systemd.folder / "broken").touch()
+    for _unused in range(2):
+        refused = run(wanted, service="ssh")
+        assert refused["failed"] and refused["msg"].startswith("systemctl reload ssh fails: Job failed.")
+    (systemd.folder / "broken").unlink()
+    assert run(wanted, service="ssh")["reloaded"] == ["ssh"]
+    refused = run(wanted, service="gone")
+    assert refused["failed"] and refused["msg"].startswith("gone is no service that systemd knows here (not-found)")
+
+
+def test_systemd_reads_units_again_that_were_changed_by_whomever(run: Run, systemd: Systemd, tmp_path: Path) -> None:
+    names = ("our.timer", "our@.service")
+    wanted = [{"path": str(systemd.units / name), "content": "new"} for name in names]
+    other = {"path": str(tmp_path / "file"), "content": "new"}
+    assert run(*wanted, other, daemon_reload=True)["reloaded"] == ["systemd"] and systemd.did == ["daemon-reload"]
+    assert not run(*wanted, other, daemon_reload=True)["changed"]
+    # As if it had been written by a run that was killed right after that.
+    os.utime(systemd.units / "our.timer", (time.time() + 5, time.time() + 5))
+    assert run(*wanted, daemon_reload=True, check=True)["reloaded"] == ["systemd"] and systemd.did == []
+    assert run(*wanted, daemon_reload=True)["reloaded"] == ["systemd"] and systemd.did == ["daemon-reload"]
+    # Without units among the files nobody asks.
+    assert run(other, daemon_reload=True)["reloaded"] == []

@@ -28,6 +28,16 @@ REAL_PATHS = {
     for name, value in vars(paths).items()
     if not name.startswith("_") and isinstance(value, str) and value.startswith("/")
 }
+# It has the default environment that it read last.
+SYSTEMCTL = """\
+cd $NODE_ROOT
+case $1 in
+    show-environment) cat run/manager-environment; exit ;;
+    daemon-reload)
+        sed -n 's/^DefaultEnvironment=//p' etc/systemd/system.conf.d/* | tr ' ' '\\n' > run/manager-environment ;;
+esac
+echo "$@" >> {folder}/systemctl.log
+"""
 MASTER_ROLE, WORKER_ROLE = "AROAMASTER", "AROAWORKER"
 
 
@@ -190,6 +200,7 @@ class Node:
                 patch.setattr(paths, name, self._whole(value))
             targets = tuple(replace(target, path=self._whole(target.path)) for target in REAL_TARGETS)
             patch.setattr(rendering, "TARGETS", targets)
+            patch.setenv("NODE_ROOT", str(self.root))
             patch.setattr(signing, "KEY", str(self.key))
             patch.setattr(machine, "HOST_KEYS", f"{self.root}/etc/ssh/ssh_host_*_key.pub")
             patch.setattr(machine, "MOUNTS", f"{self.root}/etc/mounts")
@@ -259,7 +270,7 @@ def cluster_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
     programs.mkdir()
     for name, lines in {
         "nvidia-smi": 'for i in 0 1 2 3 4 5 6 7; do echo "GPU $i: a (UUID: GPU-$i)"; done',
-        "systemctl": f'echo "$@" >> {folder}/systemctl.log',
+        "systemctl": SYSTEMCTL.format(folder=folder),
     }.items():
         program = programs / name
         program.write_text(f"#!/bin/sh\n{lines}\n")

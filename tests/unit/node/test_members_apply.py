@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from deeplearning import Refusal, files
-from deeplearning.members import applying, checking, cli, report, signing
+from deeplearning.members import applying, checking, cli, rendering, report, signing
 from deeplearning.members.applying import Outcome
 from deeplearning.members.reading import Members, read_applied, this_member, unsettled
 
@@ -78,7 +78,30 @@ def test_the_variables_are_the_same_for_shells_logins_and_units(cluster: Cluster
     assert {name: logins.get(name) for name in expected} == expected
     words = worker.text("/etc/systemd/system.conf.d/50-deeplearning.conf").rpartition("DefaultEnvironment=")[2].split()
     assert dict(word.partition("=")[::2] for word in words) == expected
+    assert set(rendering.VARIABLES) == set(expected)
     assert (cluster.folder / "systemctl.log").read_text() == "daemon-reload\n"
+
+
+def test_systemd_is_told_what_it_was_not_told_when_a_process_was_killed(
+    cluster: Cluster, worker: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Killed(BaseException):
+        pass
+
+    def kill(*_: object) -> None:
+        raise Killed
+
+    environment, log = worker.root / "run/manager-environment", cluster.folder / "systemctl.log"
+    for act, follows in ((applying.apply, True), (lambda *_: applying.forget(), False)):
+        with worker.here():
+            with monkeypatch.context() as patch, pytest.raises(Killed):
+                patch.setattr(applying, "_tell_systemd", kill)
+                act(worker.config, lambda: cluster.aws)
+            assert ("EFS_MOUNT" in environment.read_text() if environment.exists() else False) is not follows
+            act(worker.config, lambda: cluster.aws)
+            assert ("EFS_MOUNT" in environment.read_text()) is follows
+            act(worker.config, lambda: cluster.aws)
+    assert log.read_text() == "daemon-reload\n" * 2
 
 
 def test_ssh_forwards_agents_to_members_and_to_nobody_else(worker: Node) -> None:

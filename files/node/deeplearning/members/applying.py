@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,8 +79,7 @@ def _install(config: Config, members: Members) -> bool:
     )
     targets = rendering.TARGETS
     written = [target for target in targets if files.put(target.path, _text(target, target.lines(members, variables)))]
-    if any(target.systemd for target in written):
-        _tell_systemd()
+    _tell_systemd(variables)
     return bool(written)
 
 
@@ -105,8 +104,7 @@ def forget() -> bool:
                 changed |= files.remove(target.path)
         for path in (paths.APPLIED, paths.STANDING):
             changed |= files.remove(path)
-        if changed:
-            _tell_systemd()
+        _tell_systemd({})
         return changed
 
 
@@ -118,5 +116,12 @@ def _only_one() -> contextlib.AbstractContextManager[None]:
     return files.only_one(f"{paths.RUNTIME}/apply.lock", "deeplearning members apply")
 
 
-def _tell_systemd() -> None:
-    subprocess.run(["systemctl", "daemon-reload"], check=False, capture_output=True)
+def _tell_systemd(variables: Mapping[str, str]) -> None:
+    """Have systemd read its default environment again, unless it has these variables of ours and no others.
+
+    What it has is asked of systemd itself: the process that wrote the file may have been killed before it got here.
+    """
+    shown = subprocess.run(["systemctl", "show-environment"], check=False, capture_output=True, text=True).stdout
+    current = {line for line in shown.splitlines() if line.partition("=")[0] in rendering.VARIABLES}
+    if current != {f"{name}={value}" for name, value in variables.items()}:
+        subprocess.run(["systemctl", "daemon-reload"], check=False, capture_output=True)

@@ -27,8 +27,15 @@ class Target:
     """of the list and the environment"""
     shared: bool = False
     """The file is others' too: ours is a block in it."""
-    systemd: bool = False
-    """systemd goes by it once it has been told."""
+
+
+VARIABLES = (
+    "DEEPLEARNING_WORKERS_PATH",
+    "DEEPLEARNING_WORKERS_COUNT",
+    "DEEPLEARNING_WORKER_GPU_COUNT",
+    "EFS_MOUNT",
+    "HWLOC_COMPONENTS",
+)
 
 
 def environment(config: Config, members: Members, gpus: int) -> dict[str, str]:
@@ -99,7 +106,7 @@ TARGETS = (
     Target(HOSTS, _hosts, shared=True),
     Target(PROFILE, _profile),
     Target(ENVIRONMENT, _environment, shared=True),
-    Target(MANAGER, _manager, systemd=True),
+    Target(MANAGER, _manager),
     Target(KNOWN_HOSTS, _known_hosts, shared=True),
     Target(EQUIVALENT, _equivalent),
     Target(SSH_CONFIG, _ssh_config),
