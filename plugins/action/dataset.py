@@ -62,7 +62,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             words = [data, *on, "--key", key]
             before = opened.seek(_program.ask(self, ["data", "show", *words], self._host)["received"])
             self._teller.say(f"Sending {file} to {self._host}")
-            return str(self._listen(["data", "receive", *words], opened, before, file.stat().st_size)["path"])
+            words = ["data", "receive", *words, "--at", str(before)]
+            return str(self._listen(words, opened, before, file.stat().st_size)["path"])
 
     def _listen(self, words: list[str], stdin: Any = None, before: int = 0, total: int = 0) -> dict[str, Any]:
         with _program.listening(self._connection, words, self._host, *([stdin] if stdin else [])) as lines:

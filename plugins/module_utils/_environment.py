@@ -9,6 +9,7 @@ makes images can run it as it is.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
@@ -16,7 +17,8 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,7 +27,7 @@ ENVIRONMENTS = Path("/opt/deeplearning/env")
 MARKER = ".deeplearning.json"
 """Written last: an environment with it is whole."""
 UNFINISHED = ".deeplearning-unfinished.json"
-"""Written first: what has only this is ours too, and not whole."""
+"""What has only this is ours too, and not whole. The folder appears with it, by a rename."""
 DRIVER = Path("/proc/driver/nvidia/version")
 """There with NVIDIA's driver, which is what builds for GPUs need."""
 SYSTEM_FOLDERS = (Path("/usr/bin"), Path("/usr/local/bin"))
@@ -99,9 +101,18 @@ def is_ours(wanted: Wanted) -> bool:
     return any((wanted.place / name).exists() for name in (MARKER, UNFINISHED))
 
 
+@contextmanager
+def alone(wanted: Wanted) -> Iterator[None]:
+    """Wait for another process that makes it, such as one that has outlived the playbook that started it."""
+    wanted.folder.mkdir(parents=True, exist_ok=True)
+    with open(_hidden(wanted, "lock"), "w", encoding="ascii") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
 def install(wanted: Wanted, extra: str = "", extra_wheel: str = "") -> dict[str, Any]:
     """Make the environment, or finish it: what it says of itself then. `extra`, such as `horovod==0.28.1`, is what it
-    is not whole without and what comes as a wheel of its own, later if it is not given yet."""
+    is not whole without and what comes as a wheel of its own, later if it is not given yet. Call it `alone`."""
     if wanted.place.exists() and not is_ours(wanted):
         raise Unfit(
             f"{wanted.place} was made by somebody else, and stays as it is: remove it, or name its python for a run. "
@@ -114,7 +125,7 @@ def install(wanted: Wanted, extra: str = "", extra_wheel: str = "") -> dict[str,
     if not has(said, extra):
         return said
     if marker(wanted) != said:
-        _write(wanted, MARKER, said)
+        _write(wanted.place, MARKER, said)
         (wanted.place / UNFINISHED).unlink(missing_ok=True)
     return said
 
@@ -126,7 +137,25 @@ def has(said: Mapping[str, Any], extra: str) -> bool:
 
 
 def remove(wanted: Wanted) -> None:
-    shutil.rmtree(wanted.place)
+    """Remove the environment if it is ours, and what interrupted attempts have left.
+
+    It is renamed first: half of one has no marker, and would be taken for somebody else's.
+    """
+    old, new = _hidden(wanted, "old"), _hidden(wanted, "new")
+    shutil.rmtree(old, ignore_errors=True)
+    if is_ours(wanted):
+        wanted.place.rename(old)
+    for left in (old, new):
+        shutil.rmtree(left, ignore_errors=True)
+
+
+def has_leftovers(wanted: Wanted) -> bool:
+    """Return whether an interrupted attempt has left anything."""
+    return any(_hidden(wanted, what).exists() for what in ("old", "new"))
+
+
+def _hidden(wanted: Wanted, what: str) -> Path:
+    return wanted.folder / f".{wanted.framework}.{what}"
 
 
 def find_python(wanted: Wanted) -> str:
@@ -165,10 +194,12 @@ def _fresh(wanted: Wanted) -> dict[str, Any]:
     python = find_python(wanted)
     if not python:
         raise Unfit(no_python(wanted))
-    shutil.rmtree(wanted.place, ignore_errors=True)
-    wanted.place.mkdir(parents=True)
+    remove(wanted)
     said = {"schema": 1, "framework": wanted.framework, "requirements_sha256": ""}
-    _write(wanted, UNFINISHED, said)
+    new = _hidden(wanted, "new")
+    new.mkdir(parents=True)
+    _write(new, UNFINISHED, said)
+    new.rename(wanted.place)
     _run([python, "-m", "venv", str(wanted.place)])
     install_pins(wanted, split_pins(wanted.pins))
     # Whoever trains may not write there, and would compile everything at each start.
@@ -181,7 +212,7 @@ def _fresh(wanted: Wanted) -> dict[str, Any]:
         "requirements_sha256": wanted.digest,
         "versions": _versions(wanted),
     }
-    _write(wanted, UNFINISHED, said)
+    _write(wanted.place, UNFINISHED, said)
     return said
 
 
@@ -271,8 +302,8 @@ def _versions(wanted: Wanted) -> dict[str, str]:
     return dict(sorted(found.items()))
 
 
-def _write(wanted: Wanted, name: str, said: Mapping[str, Any]) -> None:
-    path = wanted.place / name
+def _write(place: Path, name: str, said: Mapping[str, Any]) -> None:
+    path = place / name
     new = path.with_suffix(".new")
     new.write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")
     new.replace(path)

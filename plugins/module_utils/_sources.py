@@ -20,6 +20,9 @@ from ansible_collections.deeplearning.aws.plugins.module_utils._environment impo
 FILE = "deeplearning-sources.pth"
 """Python reads it at its start, and looks where it says after it has looked at what is installed."""
 
+SWITCHING = "switching"
+"""In the marker while one is exchanged for the other."""
+
 
 def used(wanted: Wanted) -> str:
     """The folder that the environment takes its framework from. Empty: it has the release."""
@@ -28,16 +31,23 @@ def used(wanted: Wanted) -> str:
     return ""
 
 
+def in_use(wanted: Wanted, folder: str, said: Mapping[str, Any]) -> bool:
+    """Return whether the environment uses this folder, or the release if it is empty."""
+    return used(wanted) == folder and not said.get(SWITCHING)
+
+
 def use(wanted: Wanted, folder: str, said: Mapping[str, Any]) -> None:
-    """From now on, or the release again; and have the environment say so, which has said this so far."""
+    """Switch between sources and the pinned release, and update the marker."""
     name = wanted.framework
+    if folder and not Path(folder, name, "__init__.py").is_file():
+        raise Unfit(
+            f"{folder} has no {name}/__init__.py: give the folder with the sources of {name}, as stage.yml brings "
+            f"it to the shared file system. Example: -e data={name} -e to=efs"
+        )
+    # A run that is killed leaves this mark, and either of the two.
+    _environment._write(wanted.place, _environment.MARKER, {**said, SWITCHING: True})
     (site,) = wanted.place.glob("lib/python3.*/site-packages")
     if folder:
-        if not Path(folder, name, "__init__.py").is_file():
-            raise Unfit(
-                f"{folder} has no {name}/__init__.py: give the folder with the sources of {name}, as stage.yml brings "
-                f"it to the shared file system. Example: -e data={name} -e to=efs"
-            )
         _environment._run([str(wanted.python), "-m", "pip", "uninstall", "--quiet", "--yes", name])
         (site / FILE).write_text(f"{folder}\n", encoding="utf-8")
     else:
@@ -48,4 +58,5 @@ def use(wanted: Wanted, folder: str, said: Mapping[str, Any]) -> None:
     asking = [str(wanted.python), "-B", "-c", f"import {name}; print({name}.__version__)"]
     version = _environment._run(asking).split()[-1]
     versions = {**said["versions"], name: f"{version} from {folder}" if folder else version}
-    _environment._write(wanted, _environment.MARKER, {**said, "versions": versions})
+    done = {key: value for key, value in said.items() if key != SWITCHING}
+    _environment._write(wanted.place, _environment.MARKER, {**done, "versions": versions})

@@ -184,18 +184,19 @@ def present(wanted: Wanted, params: dict[str, Any], check: bool) -> dict[str, An
     before = _standing(wanted, params, _environment.marker(wanted))
     if before["ready"] or check:
         return {**before, "changed": not before["ready"]}
-    with _wheel(params, before.get("wheel", "")) as wheel:
+    with _environment.alone(wanted), _wheel(params, before.get("wheel", "")) as wheel:
         said = _environment.install(wanted, _extra(params), wheel)
-    if _sources.used(wanted) != params["source"] and _environment.has(said, _extra(params)):
-        _sources.use(wanted, params["source"], said)
+        if not _sources.in_use(wanted, params["source"], said) and _environment.has(said, _extra(params)):
+            _sources.use(wanted, params["source"], said)
     after = _standing(wanted, params, _environment.marker(wanted))
     return {**after, "changed": after != before}
 
 
 def absent(wanted: Wanted, params: dict[str, Any], check: bool) -> dict[str, Any]:
-    there = _environment.is_ours(wanted)
+    there = _environment.is_ours(wanted) or _environment.has_leftovers(wanted)
     if there and not check:
-        _environment.remove(wanted)
+        with _environment.alone(wanted):
+            _environment.remove(wanted)
     return {"changed": there}
 
 
@@ -235,7 +236,7 @@ def _standing(wanted: Wanted, params: dict[str, Any], marker: dict[str, Any]) ->
     whole = _environment.has(marker, _extra(params))
     answer: dict[str, Any] = {
         "made": made,
-        "ready": bool(marker) and whole and _sources.used(wanted) == params["source"],
+        "ready": bool(marker) and whole and _sources.in_use(wanted, params["source"], marker),
         "versions": said.get("versions", {}),
     }
     if made and params["horovod"] and not whole:

@@ -11,8 +11,9 @@ import stat
 import sys
 import sysconfig
 import tarfile
+import threading
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -64,13 +65,19 @@ class Commands:
     def __call__(self, command: Sequence[str], may_fail: bool = False) -> str:
         line = " ".join(command)
         self.ran.append(line)
+        site = self.wanted.place / "lib/python3.11/site-packages"
         if " -m venv " in line:
             (self.wanted.place / "bin").mkdir(parents=True)
             self.wanted.python.write_text("")
+            site.mkdir(parents=True)
         if " -r " in line:
             self.pins.append(" ".join(Path(command[-1]).read_text().split()))
             if self.refused and self.pins[-1].startswith(self.refused[0][0]):
                 raise self.refused.pop(0)[1]
+            for name in re.findall(r"(\w+)==", self.pins[-1]):
+                (site / f"{name}.installed").touch()
+        if " uninstall " in line:
+            (site / f"{command[-1]}.installed").unlink(missing_ok=True)
         if "horovod-" in line:
             self.installed["horovod"] = _horovod.VERSION
         if "importlib.metadata" in line:
@@ -309,7 +316,6 @@ def released(wanted: Wanted, commands: Commands, monkeypatch: pytest.MonkeyPatch
     """An environment that has the release which is pinned."""
     pinned = Wanted(**{**vars(wanted), "requirements": {"cpu": f"{PINS['cpu']}pytorch==0.11 \\\n {HASH}\n"}})
     _environment.install(pinned)
-    (pinned.place / "lib/python3.11/site-packages").mkdir(parents=True)
     commands.ran.clear()
     commands.version = "0.11"
     return pinned
@@ -343,6 +349,103 @@ def test_a_folder_without_the_sources_is_refused(released: Wanted, commands: Com
     with pytest.raises(Unfit, match="has no pytorch/__init__.py: give the folder with the sources of pytorch"):
         present(released, str(tmp_path / "none"))
     assert commands.ran == [] and _environment.marker(released)
+
+
+# Killed
+
+
+class Killed(BaseException):
+    pass
+
+
+class Steps:
+    """Counts what changes an environment, and kills whoever does it before a certain step."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, left: int) -> None:
+        self.left = left
+        for owner, name in ((_environment, "_run"), (_environment, "_write"), (shutil, "rmtree"), (Path, "rename")):
+            patch.setattr(owner, name, self._counted(getattr(owner, name)))
+
+    def _counted(self, real: Callable[..., Any]) -> Callable[..., Any]:
+        def step(*arguments: Any, **more: Any) -> Any:
+            self.left -= 1
+            if self.left < 0:
+                if real is REAL_RMTREE:
+                    # It may have come to the markers.
+                    for file in Path(arguments[0]).glob(".*"):
+                        file.unlink()
+                raise Killed
+            return real(*arguments, **more)
+
+        return step
+
+
+REAL_RMTREE = shutil.rmtree
+RELEASE = {"cpu": f"numpy==1.0 {HASH}\npytorch==0.11 {HASH}\n"}
+NEWER = {"cpu": f"numpy==2.0 {HASH}\npytorch==0.12 {HASH}\n"}
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [(None, RELEASE), (RELEASE, NEWER), (RELEASE, "sources"), ("sources", RELEASE), (RELEASE, None)],
+    ids=["made", "renewed", "to sources", "from sources", "removed"],
+)
+def test_killed_at_any_step_and_run_again_all_is_as_it_shall_be(
+    wanted: Wanted, commands: Commands, sources: str, monkeypatch: pytest.MonkeyPatch, before: Any, after: Any
+) -> None:
+    def converge(state: Any) -> dict[str, Any]:
+        pins = state if isinstance(state, dict) else RELEASE
+        commands.wanted = Wanted(**{**vars(wanted), "folder": folder, "requirements": pins})
+        if state is None:
+            return framework_env.absent(commands.wanted, {}, False)
+        return present(commands.wanted, sources if state == "sources" else "")
+
+    for steps in range(100):
+        folder = wanted.folder / str(steps)
+        if before is not None:
+            converge(before)
+        with monkeypatch.context() as patch:
+            Steps(patch, steps)
+            try:
+                converge(after)
+                break
+            except Killed:
+                pass
+        done = converge(after)
+        place = folder / "pytorch"
+        if after is None:
+            assert not place.exists()
+        else:
+            assert done["ready"] and _environment.marker(commands.wanted)
+            site = place / "lib/python3.11/site-packages"
+            release = {"numpy.installed", *({"pytorch.installed"} if after != "sources" else ())}
+            assert {file.name for file in site.glob("*.installed")} == release
+            assert (site / "deeplearning-sources.pth").exists() == (after == "sources")
+            assert not converge(after)["changed"]
+        assert not list(folder.glob(".*.new")) and not list(folder.glob(".*.old")), "what was left is gone"
+    assert steps > 1
+
+
+def test_another_process_that_makes_it_is_waited_for(
+    wanted: Wanted, commands: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A module may outlive the playbook that started it."""
+    real, second = _environment._versions, []
+
+    def versions(of: Wanted) -> dict[str, str]:
+        if not second:
+            second.append(threading.Thread(target=lambda: second.append(present(wanted, ""))))
+            second[0].start()
+            waits = f":{(wanted.folder / '.pytorch.lock').stat().st_ino} "
+            while not any("->" in line and waits in line for line in Path("/proc/locks").read_text().splitlines()):
+                assert second[0].is_alive(), "it did not wait"
+        return real(of)
+
+    monkeypatch.setattr(_environment, "_versions", versions)
+    assert present(wanted, "")["changed"]
+    second[0].join()
+    assert second[1]["ready"]
+    assert sum(" -m venv " in line for line in commands.ran) == 1
 
 
 # Horovod

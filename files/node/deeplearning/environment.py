@@ -39,4 +39,6 @@ def installed() -> list[str]:
         names = sorted(os.listdir(paths.ENVIRONMENTS))
     except FileNotFoundError:
         return []
-    return [name for name in names if os.path.exists(f"{paths.ENVIRONMENTS}/{name}/.deeplearning.json")]
+    whole = [name for name in names if os.path.exists(f"{paths.ENVIRONMENTS}/{name}/.deeplearning.json")]
+    # What begins with a dot is on its way out.
+    return [name for name in whole if not name.startswith(".")]

@@ -114,7 +114,7 @@ def _start(run: str, folder: Path, config: Config) -> int:
 
 
 def _program() -> Path:
-    found = sorted(Path(paths.ENVIRONMENTS).glob("*/bin/tensorboard"))
+    found = sorted(Path(paths.ENVIRONMENTS).glob("[!.]*/bin/tensorboard"))
     if not found:
         raise Refusal("TensorBoard is not on this node: the environment of tensorflow brings it (tensorboard.yml).")
     return found[0]

@@ -163,15 +163,31 @@ def test_files_that_are_compressed_one_by_one(efs: Path, web: Any) -> None:
 def test_a_file_of_the_operators_machine_comes_in_parts_and_is_gone_when_it_was_used(efs: Path) -> None:
     key, tell = md5(WHOLE), lambda _event: None
     wanted = Wanted("tiny")
-    receive(wanted, str(efs), key, iter([WHOLE[:30]]), tell)
+    receive(wanted, str(efs), key, 0, iter([WHOLE[:30]]), tell)
     assert show(wanted, str(efs), key)["received"] == 30
-    path = receive(wanted, str(efs), key, iter([WHOLE[30:]]), tell)["path"]
+    path = receive(wanted, str(efs), key, 30, iter([WHOLE[30:]]), tell)["path"]
     assert staged(efs, "tiny", path)["changed"]
     assert not Path(path).exists()
 
 
+def test_two_that_send_the_same_file_do_not_spoil_it(efs: Path) -> None:
+    """What a playbook that was killed has started may send on while the next run does."""
+    key, tell = md5(WHOLE), lambda _event: None
+    wanted = Wanted("tiny")
+
+    def rest() -> Iterator[bytes]:
+        yield WHOLE[30:40]
+        at = show(wanted, str(efs), key)["received"]
+        receive(wanted, str(efs), key, at, iter([WHOLE[at:]]), tell)
+        yield WHOLE[40:50]
+
+    receive(wanted, str(efs), key, 0, iter([WHOLE[:30]]), tell)
+    path = receive(wanted, str(efs), key, 30, rest(), tell)["path"]
+    assert md5(Path(path).read_bytes()) == key
+
+
 def test_a_sent_file_with_a_wrong_checksum_does_not_stay(efs: Path) -> None:
-    path = receive(Wanted("tiny"), str(efs), "0" * 32, iter([archive(one=b"?")]), lambda _event: None)["path"]
+    path = receive(Wanted("tiny"), str(efs), "0" * 32, 0, iter([archive(one=b"?")]), lambda _event: None)["path"]
     with pytest.raises(Refusal, match="another data_source"):
         staged(efs, "tiny", path)
     assert not Path(path).exists()
@@ -362,7 +378,7 @@ def test_what_another_user_has_prepared_is_not_used(shared: Path, name: str, kin
 
     as_nobody(prepare)
     with pytest.raises(Refusal, match=r"(is a link|is a file|is a folder|belongs to nobody) .*Example: sudo (mv|rm) "):
-        path = receive(Wanted("tiny"), str(shared), md5(WHOLE), iter([WHOLE]), lambda _event: None)["path"]
+        path = receive(Wanted("tiny"), str(shared), md5(WHOLE), 0, iter([WHOLE]), lambda _event: None)["path"]
         staged(shared, "tiny", path)
     assert os.listdir(shared / "victim") == []
 
@@ -372,7 +388,7 @@ def test_a_root_that_belongs_to_another_user_is_not_used(shared: Path) -> None:
     as_nobody((shared / "data").mkdir)
     for begin in (
         lambda: staged(shared, "tiny"),
-        lambda: receive(Wanted("tiny"), str(shared), "0" * 32, iter([]), print),
+        lambda: receive(Wanted("tiny"), str(shared), "0" * 32, 0, iter([]), print),
     ):
         with pytest.raises(Refusal, match="data belongs to nobody and has to be a folder of root"):
             begin()

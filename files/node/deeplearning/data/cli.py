@@ -24,6 +24,7 @@ def main(argv: list[str]) -> int:
     asking.add_argument("--from", dest="source", default="", help="an address, or a file of this node")
     asking.add_argument("--on", choices=["efs", "node"], default="efs")
     asking.add_argument("--key", default="", help="the MD5 of a file that is sent here, for show and receive")
+    asking.add_argument("--at", type=int, default=0, help="the position in that file to receive from")
     asked = asking.parse_args(argv)
     if asked.key and not KEY.fullmatch(asked.key):
         raise Refusal(f"--key is {asked.key}: give the file's MD5.")
@@ -35,7 +36,7 @@ def main(argv: list[str]) -> int:
         tell(staging.show(wanted, efs_mount, asked.key))
     elif asked.verb == "receive":
         chunks = iter(lambda: sys.stdin.buffer.read(CHUNK), b"")
-        tell(staging.receive(wanted, efs_mount, asked.key, chunks, tell))
+        tell(staging.receive(wanted, efs_mount, asked.key, asked.at, chunks, tell))
     else:
         tell({"event": "end", **staging.stage(wanted, efs_mount, tell)})
     return 0

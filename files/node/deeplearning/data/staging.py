@@ -109,14 +109,18 @@ def stage(wanted: Wanted, efs_mount: str, tell: Callable[[dict[str, Any]], None]
 
 
 def receive(
-    wanted: Wanted, efs_mount: str, key: str, chunks: Iterator[bytes], tell: Callable[[dict[str, Any]], None]
+    wanted: Wanted, efs_mount: str, key: str, at: int, chunks: Iterator[bytes], tell: Callable[[dict[str, Any]], None]
 ) -> dict[str, Any]:
-    """The rest of a file of the operator's machine, known by its checksum."""
+    """Write a file of the operator's machine, known by its checksum, from a position on.
+
+    A process of an attempt that was killed may write still. It writes the same bytes at the same positions.
+    """
     place = place_of(wanted, efs_mount)
     _make_root(place.root)
     files.own_folder(str(place.incoming))
     progress = Progress(tell)
-    with open(place.incoming / key, "ab") as out:
+    with open(os.open(place.incoming / key, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644), "wb") as out:
+        out.seek(at)
         for chunk in chunks:
             out.write(chunk)
             progress.add(len(chunk))
