@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 PORT = 2049
+FSTAB = "/etc/fstab"
 ATTEMPT_SECONDS = 5
 LOOK = ("stat", "--file-system")
 
@@ -101,13 +102,39 @@ class Place:
     path: str
     mounted: bool
     """the very file system of its line is mounted there, and not somebody else's"""
+    taken: bool = False
+    """something else is mounted there"""
 
 
 def former(fstab: str, mounts: str, mark: str, source: str, path: str) -> list[Place]:
-    """The places where lines that bear our mark mount anything but `source` at `path`."""
-    lines = [line.split() for line in fstab.splitlines() if not line.lstrip().startswith("#")]
-    ours = [line for line in lines if len(line) > 3 and mark in line[3].split(",") and line[:2] != [source, path]]
-    return [Place(line[1], _is_of(line[0], mounted_at(mounts, line[1]))) for line in ours]
+    """The places where lines that bear our mark mount anything but `source` at `path`.
+
+    A line that was taken out of use is kept as a comment until all is done that follows from it.
+    """
+    unused = f"#{mark} "
+    lines = [line.removeprefix(unused).split() for line in fstab.splitlines()]
+    lines = [line for line in lines if len(line) > 3 and not line[0].startswith("#")]
+    ours = [line for line in lines if mark in line[3].split(",") and line[:2] != [source, path]]
+    return [_place(line[0], line[1], mounted_at(mounts, line[1])) for line in ours]
+
+
+def _place(source: str, path: str, mounted: str) -> Place:
+    own = _is_of(source, mounted)
+    return Place(path, own, bool(mounted) and not own)
+
+
+def systemd_follows(fstab: str, source: str, path: str) -> bool:
+    """Return whether systemd has read /etc/fstab since it was changed, so that it mounts by it what is missing."""
+    if "yes" in _shown("NeedDaemonReload", "*.mount"):
+        return False
+    listed = any(line.split()[:2] == [source, path] for line in fstab.splitlines())
+    return not listed or FSTAB in _shown("SourcePath", path)
+
+
+def _shown(name: str, units: str) -> Sequence[str]:
+    """Return a property of units. A path stands for the unit that mounts there."""
+    command = ["systemctl", "show", f"--property={name}", "--value", units]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
 
 
 def _is_of(source: str, mounted: str) -> bool:

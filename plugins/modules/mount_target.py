@@ -76,12 +76,16 @@ cause:
   sample: security_group
 former:
   description:
-    - The places where the collection has mounted anything but O(source) at O(path) by C(/etc/fstab), and whether it is
-      mounted there now.
+    - The places where the collection has mounted anything but O(source) at O(path) by C(/etc/fstab), whether it is
+      mounted there now, and whether something else is.
   returned: success
   type: list
   elements: dict
-  sample: [{"path": "/efs", "mounted": true}]
+  sample: [{"path": "/efs", "mounted": true, "taken": false}]
+systemd_follows:
+  description: Whether systemd has read C(/etc/fstab) since it was changed.
+  returned: success
+  type: bool
 """
 
 import socket
@@ -91,13 +95,14 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deeplearning.aws.plugins.module_utils._mount_target import (
+    FSTAB,
     former,
     mounted_at,
     obstacle,
     stalled,
+    systemd_follows,
 )
 
-FSTAB = Path("/etc/fstab")
 MOUNTS = Path("/proc/self/mounts")
 
 
@@ -124,9 +129,13 @@ def main() -> None:
         if found is None and mounted_at(mounts, path):
             found = stalled(name, path, max(1.0, deadline - time.monotonic()))
         if found is None:
-            fstab = FSTAB.read_text() if FSTAB.exists() else ""
+            fstab = Path(FSTAB).read_text() if Path(FSTAB).exists() else ""
             places = former(fstab, mounts, given["mark"], given["source"], path)
-            module.exit_json(changed=False, former=[asdict(place) for place in places])
+            module.exit_json(
+                changed=False,
+                former=[asdict(place) for place in places],
+                systemd_follows=systemd_follows(fstab, given["source"], path),
+            )
         if time.monotonic() >= deadline:
             module.fail_json(msg=f"{given['node']}, after {given['timeout']} s: {found.words}", cause=found.cause)
         time.sleep(1)

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import json
+import os
 import socket
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar, trust_as_template
 from ansible_collections.deeplearning.aws.plugins.module_utils import _mount_target
 from ansible_collections.deeplearning.aws.plugins.module_utils._mount_target import (
     Place,
     former,
     obstacle,
     stalled,
+    systemd_follows,
 )
 
+ROLE = Path(__file__).resolve().parents[2] / "roles/efs_mount"
 NAME, OWN = "fs-1.efs.us-east-1.amazonaws.com", "ip-10-0-0-4.ec2.internal"
 
 
@@ -95,11 +104,59 @@ fs-1:/ /shared nfs4 hard,_netdev,mark 0 0
         ("127.0.0.1:/ /efs nfs4 rw 0 0", [Place("/efs", True)]),
         ("fs-1:/ /theirs nfs4 rw 0 0", [Place("/efs", False)]),
         # Somebody has mounted something of theirs over it, or in its place.
-        ("fs-1:/ /efs nfs4 rw 0 0\n/dev/sdb /efs ext4 rw 0 0", [Place("/efs", False)]),
+        ("fs-1:/ /efs nfs4 rw 0 0\n/dev/sdb /efs ext4 rw 0 0", [Place("/efs", False, taken=True)]),
     ],
 )
 def test_the_role_knows_what_it_has_mounted_elsewhere_by_its_mark(mounts: str, places: list[Place]) -> None:
     assert former(FSTAB, mounts, "mark", "fs-1:/", "/shared") == places
+
+
+def line_of(task: str, fstab: Path) -> list[str]:
+    """The lines of fstab after a task of the role that takes a line out of use, or removes it."""
+    tasks = yaml.safe_load((ROLE / "tasks/former.yml").read_text())
+    (given,) = [one["ansible.builtin.lineinfile"] for one in tasks if one["name"] == f"former | {task}"]
+    variables = {"__efs_mount_mark": "x-deeplearning.efs", "item": {"path": "/efs"}}
+    templar = Templar(DataLoader(), variables)
+    module = {name: templar.template(trust_as_template(value)) for name, value in given.items() if name != "backrefs"}
+    ran = subprocess.run(
+        [sys.executable, "-m", "ansible.modules.lineinfile"],
+        input=json.dumps({"ANSIBLE_MODULE_ARGS": {**module, "backrefs": "backrefs" in given, "path": str(fstab)}}),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert json.loads(ran.stdout)["changed"]
+    return fstab.read_text().splitlines()
+
+
+def test_a_line_out_of_use_is_known_until_all_is_done_that_follows_from_it(tmp_path: Path) -> None:
+    mark, fstab = "x-deeplearning.efs", tmp_path / "fstab"
+    theirs, ours = "fs-1:/ /efs nfs4 hard,_netdev 0 0", f"fs-1:/ /efs nfs4 hard,_netdev,{mark} 0 0"
+    fstab.write_text(f"# {ours}\n{theirs}\n{ours}\n")
+    assert line_of("Take the lines out of use", fstab) == [f"# {ours}", theirs, f"#{mark} {ours}"]
+    for mounts, place in (("", Place("/efs", False)), ("fs-1:/ /efs nfs4 rw 0 0", Place("/efs", True))):
+        assert former(fstab.read_text(), mounts, mark, "fs-1:/", "/shared") == [place]
+    assert line_of("Remove the lines", fstab) == [f"# {ours}", theirs]
+
+
+@pytest.mark.parametrize(
+    ("reload", "source", "follows"),
+    [("no\n\nno", "/etc/fstab", True), ("no\n\nyes", "/etc/fstab", False), ("no", "/proc/self/mountinfo", False)],
+)
+def test_whether_systemd_has_read_fstab(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reload: str, source: str, follows: bool
+) -> None:
+    program = tmp_path / "systemctl"
+    program.write_text(
+        "#!/bin/sh\n"
+        f'case "$*" in "show --property=NeedDaemonReload --value *.mount") echo "{reload}";;\n'
+        f'"show --property=SourcePath --value /shared") echo {source};; *) exit 1;; esac\n'
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert systemd_follows(FSTAB, "fs-1:/", "/shared") is follows
+    # What is not listed yet cannot be known.
+    assert systemd_follows(FSTAB, "fs-1:/", "/new") is ("yes" not in reload)
 
 
 @pytest.mark.parametrize(
