@@ -266,7 +266,17 @@ def _unfetched(part: Part, why: str) -> str:
 
 def _fetch(part: Part, coming: Path, tell: Tell) -> None:
     have = coming.stat().st_size if coming.exists() else 0
-    with open_url(part.url, headers={"Range": f"bytes={have}-"} if have else {}, timeout=60) as answer:
+    try:
+        answering = open_url(part.url, headers={"Range": f"bytes={have}-"} if have else {}, timeout=60)
+    except urllib.error.HTTPError as error:
+        if error.code != 416 or not have:
+            raise
+        # All of it has come: who fetched it was killed before it had its name. Or it is of another file.
+        if error.headers.get("Content-Range") == f"bytes */{have}":
+            return
+        coming.unlink()
+        raise ConnectionError("it is another file than before") from None
+    with answering as answer:
         if answer.status != 206:
             have = 0
         total = have + int(answer.headers.get("Content-Length") or 0)

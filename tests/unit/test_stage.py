@@ -75,6 +75,12 @@ class Publisher:
                 wanted = re.match(r"bytes=(\d+)-", self.headers.get("Range", ""))
                 begin = int(wanted[1]) if wanted else 0
                 publisher.asked.append(begin)
+                if wanted and begin >= len(publisher.content):
+                    self.send_response(416)
+                    self.send_header("Content-Range", f"bytes */{len(publisher.content)}")
+                    self.send_header("Content-Length", "0")
+                    self.end_headers()
+                    return
                 self.send_response(206 if wanted else 200)
                 rest = publisher.content[begin:]
                 self.send_header("Content-Length", str(len(rest)))
@@ -146,6 +152,17 @@ def test_what_broke_off_is_fetched_from_there(bucket: Bucket, publisher: Publish
     assert publisher.asked == [0, 100_000, 150_000]
     assert (tmp_path / "stage/a.tar").read_bytes() == ARCHIVE
     assert not (tmp_path / "stage/a.tar.part").exists()
+
+
+@pytest.mark.parametrize(("left", "asked"), [(ARCHIVE, [len(ARCHIVE)]), (ARCHIVE + b"x", [len(ARCHIVE) + 1, 0])])
+def test_what_has_come_before_a_kill_is_taken_if_it_is_all_of_it(
+    bucket: Bucket, publisher: Publisher, tmp_path: Path, left: bytes, asked: list[int]
+) -> None:
+    (tmp_path / "stage").mkdir()
+    (tmp_path / "stage/a.tar.part").write_bytes(left)
+    assert stage(bucket, "photos", None, tmp_path / "stage", quiet, check=False)["changed"]
+    assert publisher.asked == asked
+    assert (tmp_path / "stage/a.tar").read_bytes() == ARCHIVE
 
 
 def test_what_never_comes_is_half_under_another_name(bucket: Bucket, publisher: Publisher, tmp_path: Path) -> None:
