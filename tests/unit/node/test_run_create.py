@@ -7,6 +7,7 @@ import contextlib
 import functools
 import json
 import os
+import secrets
 import subprocess
 import sys
 import threading
@@ -144,6 +145,57 @@ def test_an_id_that_is_taken_is_refused_and_its_run_stays_as_it_is(create_run: C
     with pytest.raises(Refusal, match=r"There is a run r1 already: .* Example: -e resume=r1"):
         create_run(script_args=["second"])
     assert existing(config, "r1").run()["script_args"] == ["first"]
+
+
+def test_asked_again_for_the_same_it_is_the_same_run_until_that_has_ended(create_run: Create, config: Config) -> None:
+    """Whoever asked first may have been killed before they heard of it."""
+    request = {"script_args": ["--epochs", "2"], "environment": {"A": "1"}}
+    first = create_run(**request)
+    assert create_run(**request) == first
+    others: list[dict[str, Any]] = [
+        {"environment": {"A": "2"}},
+        {"asked_by": "you"},
+        {"runs_dir": f"{config.efs_mount}/mine"},
+        {"script": f"git+{config.efs_mount}/train.git@main:train.py"},
+    ]
+    for other in others:
+        with pytest.raises(Refusal, match="There is a run r1 already"):
+            create_run(**{**request, **other})
+    Path(config.efs_mount, "train.py").write_text("print('goodbye')")
+    with pytest.raises(Refusal, match="There is a run r1 already"):
+        create_run(**request)
+    Path(config.efs_mount, "train.py").write_text("print('hello')")
+    assert create_run(**request) == first
+    existing(config, "r1").write("result.json", {"state": "finished"})
+    with pytest.raises(Refusal, match="There is a run r1 already"):
+        create_run(**request)
+
+
+@pytest.mark.parametrize("kind", ["sent", "git"])
+def test_asked_again_with_the_same_code_it_is_the_same_run(
+    create_run: Create, config: Config, tmp_path: Path, git: Callable[..., str], kind: str
+) -> None:
+    def sent(text: str) -> dict[str, Any]:
+        if kind == "git":
+            committed(git, tmp_path / text, "train.py", text)
+            return {"script": f"git+{tmp_path / text}@main:train.py"}
+        folder = Path(config.efs_mount, "runs", config.cluster, ".incoming", text + secrets.token_hex(4))
+        folder.mkdir(parents=True)
+        (folder / "train.py").write_text(text)
+        return {"code": str(folder), "script": "train.py"}
+
+    first = create_run(**sent("one"))
+    again = sent("one") if kind == "sent" else {"script": f"git+{tmp_path / 'one'}@main:train.py"}
+    assert create_run(**again) == first
+    with pytest.raises(Refusal, match="There is a run r1 already"):
+        create_run(**sent("two"))
+
+
+def test_what_an_interrupted_request_has_left_is_said(create_run: Create, config: Config) -> None:
+    left = Path(config.efs_mount, "runs", config.cluster, "r1")
+    left.mkdir(parents=True)
+    with pytest.raises(Refusal, match=f"{left} is there without a run.json: .* Example: rm -r {left}"):
+        create_run()
 
 
 def test_a_run_without_a_checkpoint_cannot_be_gone_on_with(create_run: Create, config: Config) -> None:

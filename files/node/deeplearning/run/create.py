@@ -20,6 +20,11 @@ from deeplearning.run.placing import candidates, chosen, in_use
 from deeplearning.run.survey import count_gpus
 
 LEAST_ROOM = 64 * 2**20
+COMPARED = (
+    *("framework", "distribution", "nodes", "data", "processes_per_node", "servers", "script_args", "max_restarts"),
+    *("python", "cluster_id", "asked_by"),
+)
+"""What has to be the same in two requests for one run, in addition to the code, the environment and the folder."""
 
 
 def created(request: Any, config: Config) -> dict[str, Any]:
@@ -31,6 +36,9 @@ def created(request: Any, config: Config) -> dict[str, Any]:
         return resumed(given, config, members)
     run = complete(given, config, members)
     plan = preview(run, members)
+    begun = same_run(run, given, config)
+    if begun:
+        return answer(begun.run(), begun, plan, members)
     refuse_if_busy(run, config, members)
     folder = made(run["run_id"], given.get("runs_dir"), config)
     try:
@@ -59,6 +67,42 @@ def complete(given: dict[str, Any], config: Config, members: Members) -> dict[st
     run["generated"] = bool(run["data"]) and os.path.exists(f"{run['data']}/GENERATED")
     run.update(cluster=config.cluster, cluster_id=config.cluster_id, launcher="mpirun", asked_at=moment())
     return run
+
+
+def same_run(run: dict[str, Any], given: dict[str, Any], config: Config) -> Folder | None:
+    """Return the run of this id if it has not ended and the same was asked for before.
+
+    Whoever asked may have been killed since, and does not know how far it came: asked again, the run is theirs.
+    """
+    folder = Folder(f"{runs_root(config)}/{run['run_id']}")
+    if "run_id" not in given or not folder.is_there() or folder.result() is not None:
+        return None
+    check_place(config, folder.id)
+    before = folder.run()
+    same = (
+        all(before.get(key) == run[key] for key in COMPARED)
+        and os.path.realpath(folder.path) == f"{given.get('runs_dir') or runs_root(config)}/{folder.id}"
+        and (folder.read("environment.json") or {}).get("environment") == run["environment"]
+        and same_code(folder, before, given)
+    )
+    return folder if same else None
+
+
+def same_code(folder: Folder, before: dict[str, Any], given: dict[str, Any]) -> bool:
+    script = given.get("script") or own_trainer(given["framework"])
+    if script.startswith(source.GIT):
+        wanted = source.git_source(script)
+        place = {"url": source.without_login(source.split_login(wanted.url)[0]), "ref": wanted.ref}
+        script, code = folder.file(f"code/{wanted.path}"), {**place, "commit": before["code"].get("commit")}
+    elif "code" in given:
+        script, code = folder.file(f"code/{script}"), source.hashed(given["code"])
+    else:
+        code = source.hashed(script)
+    return bool(before["script"] == script and before["code"] == code)
+
+
+def own_trainer(framework: str) -> str:
+    return f"{paths.TRAINERS}/cifar10_{framework}.py"
 
 
 def default_distribution(run: dict[str, Any], members: Members) -> str:
@@ -129,6 +173,11 @@ def made(run_id: str, runs_dir: str | None, config: Config) -> Folder:
         for name in ("logs", "metrics", "checkpoints", "tensorboard", "attempts"):
             os.mkdir(f"{place}/{name}")
     except FileExistsError:
+        if not Folder(f"{root}/{run_id}").is_there():
+            raise Refusal(
+                f"{place} is there without a run.json: somebody makes a run of this id now, or was interrupted. Give "
+                f"another run_id, or remove what is left. Example: rm -r {place}"
+            ) from None
         raise Refusal(
             f"There is a run {run_id} already: give another run_id, or go on with it. Example: -e resume={run_id}"
         ) from None
@@ -180,7 +229,7 @@ def code(folder: Folder, framework: str, given: dict[str, Any]) -> tuple[str, di
     """The script's path, and what exactly it is."""
     script = given.get("script")
     if script is None:
-        return checked_script(f"{paths.TRAINERS}/cifar10_{framework}.py")
+        return checked_script(own_trainer(framework))
     if script.startswith(source.GIT):
         wanted = source.git_source(script)
         came = source.cloned(wanted, folder.file("code"))
