@@ -21,19 +21,30 @@ class Row:
     """it should be no more than this; None where nothing was promised"""
 
 
-def write(name: str, title: str, rows: list[Row], more: str = "") -> None:
+def write(name: str, title: str, rows: list[Row], more: str = "", part: str = "") -> None:
+    """Write the file of a measurement. With `part`, replace the section of that heading, and keep the others."""
     load = os.getloadavg()[0]
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False).stdout
     conditions = (
         f"Measured on {date.today()} at {commit.strip() or 'no commit'}: {os.cpu_count()} cores, "
         f"Linux {platform.release()}, Python {platform.python_version()}, load at the end {load:.1f}."
     )
-    lines = [f"# {title}", "", conditions, "", "| what | measured | target |", "| --- | --- | --- |"]
+    lines = [conditions, "", "| what | measured | target |", "| --- | --- | --- |"]
     lines += [f"| {row.what} | {_value(row.value, row.unit)} | {_target(row)} |" for row in rows]
     text = "\n".join([*lines, *([more] if more else [])]) + "\n"
     RESULTS.mkdir(exist_ok=True)
-    (RESULTS / f"{name}.md").write_text(text, encoding="utf-8")
-    print(text)
+    path = RESULTS / f"{name}.md"
+    if part:
+        sections = _sections(path.read_text(encoding="utf-8") if path.exists() else "")
+        text = "\n".join(f"## {heading}\n\n{content}" for heading, content in sorted((sections | {part: text}).items()))
+    path.write_text(f"# {title}\n\n{text}", encoding="utf-8")
+    print(path.read_text(encoding="utf-8"))
+
+
+def _sections(text: str) -> dict[str, str]:
+    """The sections of a file by their headings."""
+    found = (section.partition("\n\n") for section in f"\n{text}".split("\n## ")[1:])
+    return {heading: content.rstrip("\n") + "\n" for heading, _blank, content in found}
 
 
 def _target(row: Row) -> str:

@@ -44,6 +44,7 @@ ADVICE: Mapping[str, str] = {
     "driver": "reboot the node; if that is not enough, replace the machine",
     "xid": "see NVIDIA's list of Xid errors; mostly: replace the machine",
     "bandwidth": "look for other traffic, then replace one of the two machines",
+    "bandwidth.ssh": _CONFIGURE,
     "bandwidth.unreachable": "do the security groups let members reach each other on all ports?",
     "all-reduce": "ansible-playbook health.yml shows which connection is slow",
     "all-reduce.refused": "ansible-playbook train.yml -e framework={} installs the same everywhere",

@@ -101,8 +101,11 @@ def _among(members: Members, own: Member, config: Config, token: str, floor: flo
     checks.append(judging.names(looking.wrong_names(addresses)))
     if others:
         ssh = looking.as_user(config.user)
-        checks.append(judging.ssh(looking.ssh_failures(ssh, [member.alias for member in others]), len(others)))
-        checks.append(_bandwidth(ssh, own, _next(own, others), floor))
+        failed = looking.ssh_failures(ssh, [member.alias for member in others])
+        checks.append(judging.ssh(failed, len(others)))
+        peer = _next(own, others)
+        no_ssh = Check("bandwidth", False, f"not measured, as ssh to {peer.alias} fails", "ssh")
+        checks.append(no_ssh if peer.alias in failed else _bandwidth(ssh, own, peer, floor))
     return checks
 
 

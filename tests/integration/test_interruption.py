@@ -1,0 +1,91 @@
+"""What a kill leaves on nodes is seen by health.yml, and put right by what that advises.
+
+`make chaos` kills at many more places.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import pytest
+
+from tests.integration.kills import kill_when, marked
+from tests.integration.machines import Cluster
+
+MASTER, WORKER, OTHER = "deeplearning-master", "deeplearning-worker2", "deeplearning-worker3"
+FILE = "/etc/ssh/sshd_config.d/50-deeplearning.conf"
+# As after a kill between the new file and the reload: sshd has not read what is there.
+LOSE_RELOAD = f"""
+mv {FILE} /run/kept
+rm /run/sshd.pid
+systemctl reload ssh
+until [ -s /run/sshd.pid ]; do :; done
+mv /run/kept {FILE}
+rm /run/deeplearning/reloaded/ssh
+"""
+# As after a machine went down while packages were installed.
+INTERRUPT_DPKG = """
+dpkg --remove wget
+cp /var/lib/dpkg/status /var/lib/dpkg/updates/0000
+"""
+# As while an apt still runs whose playbook was killed.
+LOCK_DPKG = """
+systemd-run --quiet python3 -c '
+import fcntl, time
+lock = open("/var/lib/dpkg/lock-frontend", "w")
+fcntl.lockf(lock, fcntl.LOCK_EX)
+open("/run/locked", "w").close()
+time.sleep(20)
+'
+until [ -e /run/locked ]; do :; done
+"""
+TASKS = random.Random(7).randint(12, 30)
+"""After so many of its tasks configure.yml is killed."""
+CURE = "ansible-playbook configure.yml"
+
+
+def failing(cluster: Cluster) -> dict[tuple[str, str], str]:
+    """What health.yml advises, by the node and the check that fails."""
+    ran = cluster.play("health.yml")
+    checks: list[dict[str, Any]] = json.loads(
+        (cluster.cloud.folder / ".deeplearning" / f"{cluster.name}.health.json").read_text()
+    )["checks"]
+    found = {(check["node"], check["name"]): check["fix"] for check in checks if not check["ok"]}
+    assert (ran.code == 0) is (not found), ran.output[-6000:]
+    return found
+
+
+def as_root(cluster: Cluster, node: str, script: str) -> None:
+    done = cluster.ssh(node, "sudo sh -e", input=script)
+    assert done.returncode == 0, done
+
+
+def test_what_health_names_is_cured_by_what_it_advises_also_after_a_kill(training_cluster: Cluster) -> None:
+    cluster = training_cluster
+    assert failing(cluster) == {}
+    as_root(cluster, MASTER, LOSE_RELOAD)
+    as_root(cluster, OTHER, "systemctl disable --quiet --now deeplearning-apply.timer")
+    found = failing(cluster)
+    assert found.keys() == {(WORKER, "ssh"), (OTHER, "ssh"), (OTHER, "bandwidth"), (OTHER, "member")}
+    assert all(CURE in advice for advice in found.values()), found
+    with marked(cluster.cloud):
+        kill_when(lambda progress: len(progress.tasks) >= TASKS, cluster, "configure.yml")
+        cured = cluster.play("configure.yml")
+    assert cured.code == 0, cured.output[-6000:]
+    assert failing(cluster) == {}
+    again = cluster.play("configure.yml")
+    assert (again.code, again.changed) == (0, 0), again.output[-6000:]
+
+
+@pytest.mark.long
+def test_packages_are_installed_after_an_interruption_of_dpkg(training_cluster: Cluster) -> None:
+    cluster = training_cluster
+    as_root(cluster, OTHER, INTERRUPT_DPKG)
+    refused = cluster.ssh(OTHER, "sudo apt-get install -q -y wget")
+    assert refused.returncode and "dpkg was interrupted" in refused.stderr, refused
+    as_root(cluster, OTHER, LOCK_DPKG)
+    cured = cluster.play("configure.yml")
+    assert cured.code == 0, cured.output[-6000:]
+    cluster.says(OTHER, "wget --version")
