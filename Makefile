@@ -5,6 +5,12 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 
+# Scripts of virtual environments, ssh's options and make's own lists are split at spaces.
+ifneq ($(words $(CURDIR)),1)
+$(error The path of this checkout, "$(CURDIR)", has a space: move it to a path without spaces. Example: /opt/deeplearning)
+endif
+
+# tests/run.py --python 3.13 uses .venv-3.13, which the same recipe makes.
 VENV := .venv
 BIN := $(CURDIR)/$(VENV)/bin
 export PATH := $(BIN):$(PATH):/usr/sbin:/sbin
@@ -42,30 +48,46 @@ packages: python
 	apt-get update -q; \
 	DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $$missing
 
+# Fill the virtual environment $(1) from the lock file $(2): wheels only, with the pinned checksums.
+# uv, where it is installed, needs seconds; pip needs a minute.
+define install
+$(1)/bin/python -c '' 2>/dev/null || $(python) -m venv --clear $(1); \
+echo "Installing $(2) into $(1)"; \
+install="$(1)/bin/python -m pip install -q --disable-pip-version-check"; \
+if command -v uv >/dev/null; then install="uv pip install -q --python $(1)/bin/python"; fi; \
+$$install --require-hashes --only-binary :all: -r $(2)
+endef
+
 .PHONY: venv
 venv: $(VENV)/.installed
 
-# uv, where there is one, needs seconds; pip needs a minute. Packages come as wheels with the pinned checksums; the project
-# itself, which has none, is installed on its own.
+# The project itself has no checksum, so it is installed on its own.
 $(VENV)/.installed: requirements.txt pyproject.toml | python
-	@$(BIN)/python -c '' 2>/dev/null || $(python) -m venv --clear $(VENV)
-	@echo "Installing requirements.txt into $(VENV)"; \
-	install="$(BIN)/python -m pip install -q --disable-pip-version-check"; \
-	if command -v uv >/dev/null; then install="uv pip install -q --python $(BIN)/python"; fi; \
-	$$install --require-hashes --only-binary :all: -r requirements.txt; \
+	@$(call install,$(VENV),requirements.txt); \
 	$$install --no-deps --no-build-isolation -e .
+	@touch $@
+
+# The tools that check the built collection, whose versions conflict with ours.
+.PHONY: packaging
+packaging: $(VENV)-packaging/.installed
+
+$(VENV)-packaging/.installed: python := $(VENV)/bin/python
+$(VENV)-packaging/.installed: tests/lint/packaging.txt | $(VENV)/.installed
+	@$(call install,$(@D),$<)
 	@touch $@
 
 .PHONY: demo
 demo: setup ## a cluster on the local cloud: one master, two workers
 	@localcloud/demo
 
-.PHONY: test
+.PHONY: test test-long
 test: setup ## all layers of tests, with a closing line for each
 	@$(BIN)/python tests/run.py
+test-long: setup ## what takes longer: the newest Python, chaos, builds; kept in bench/results/test-long.md
+	@$(BIN)/python tests/run.py --long
 
 .PHONY: lint unit
-lint: venv ## ansible-lint, yamllint, ruff, mypy, scans of IAM policies
+lint: venv ## ansible-lint, yamllint, ruff, mypy, scans of IAM policies, checks of the built collection
 unit: venv ## the quick tests; those with a second user need root
 lint unit:
 	@$(BIN)/python tests/run.py $@
@@ -83,5 +105,5 @@ bench chaos:
 .PHONY: clean
 clean: ## back to a fresh clone: the local cloud taken down, .venv and caches removed
 	@[ ! -x $(BIN)/localcloud ] || $(BIN)/localcloud down
-	rm -rf $(VENV) build dist .ansible .cache .mypy_cache .pytest_cache .ruff_cache *.egg-info *.tar.gz
+	rm -rf .venv .venv-* build dist .ansible .cache .mypy_cache .pytest_cache .ruff_cache *.egg-info *.tar.gz
 	find . -name __pycache__ -prune -exec rm -rf {} +

@@ -1,6 +1,7 @@
-"""Writes the table of variables in each role's README from its argument specs: docs/role_readmes.py [--check]
+"""Writes the table of variables in each role's README, and meta/main.yml with the description that Ansible Galaxy shows,
+from its argument specs: docs/role_readmes.py [--check]
 
-What stands between the two marks is replaced. With --check nothing is written, and a table that differs is an error.
+What stands between the two marks is replaced. With --check nothing is written, and a file that differs is an error.
 """
 
 from __future__ import annotations
@@ -57,15 +58,24 @@ def renewed(role: Path) -> tuple[Path, str, str]:
     return readme, text, f"{before}{BEGIN}\n{table(role)}\n{END}{after}"
 
 
+def galaxy_info(role: Path) -> tuple[Path, str, str]:
+    """Return the path of meta/main.yml, its text, and what the text should be."""
+    path = role / "meta" / "main.yml"
+    specs = yaml.safe_load((role / "meta" / "argument_specs.yml").read_text(encoding="utf-8"))
+    info = {"galaxy_info": {"description": specs["argument_specs"]["main"]["short_description"]}}
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    return path, text, yaml.safe_dump(info, explicit_start=True, width=120)
+
+
 def main(arguments: list[str]) -> int:
     different = []
-    for role in sorted(path.parent.parent for path in ROOT.glob("roles/*/meta/argument_specs.yml")):
-        readme, text, wanted = renewed(role)
+    roles = sorted(path.parent.parent for path in ROOT.glob("roles/*/meta/argument_specs.yml"))
+    for path, text, wanted in [made(role) for role in roles for made in (renewed, galaxy_info)]:
         if text == wanted:
             continue
-        different.append(str(readme.relative_to(ROOT)))
+        different.append(str(path.relative_to(ROOT)))
         if "--check" not in arguments:
-            readme.write_text(wanted, encoding="utf-8")
+            path.write_text(wanted, encoding="utf-8")
     if "--check" in arguments and different:
         print(f"Not as the argument specs say: {', '.join(different)}. Run docs/role_readmes.py.", file=sys.stderr)
         return 1

@@ -190,6 +190,8 @@ def _source(wanted: Wanted, work: Path, tools: Path) -> Path:
         env={**os.environ, "PYTHONPATH": str(tools)},
     )
     with tarfile.open(work / f"horovod-{VERSION}.tar.gz") as file:
+        # Python 3.12 wants a filter to be chosen; Debian 12's 3.11.2 has none.
+        file.extraction_filter = getattr(tarfile, "data_filter", None)
         file.extractall(work)
     return work / f"horovod-{VERSION}"
 

@@ -16,13 +16,15 @@ import ansible_collections
 import pytest
 import yaml
 from ansible_collections.deeplearning.aws.plugins.module_utils._environment import split_pins
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 
 ROOT = Path(__file__).resolve().parents[2]
 LINK = ROOT / "collections/ansible_collections/deeplearning/aws"
 
 SHIPPED = {
     *("FILES.json", "MANIFEST.json", "LICENSE", "README.md", "SECURITY.md", "requirements.yml"),
-    *("changelogs", "docs", "files", "meta", "playbooks", "plugins", "roles", "tests"),
+    *("changelogs", "docs", "files", "meta", "playbooks", "plugins", "roles"),
 }
 """What a collection may hold at its top. Anything else in the root is named in galaxy.yml, build_ignore."""
 
@@ -31,8 +33,16 @@ def load(name: str) -> Any:
     return yaml.safe_load((ROOT / name).read_text())
 
 
-def pinned() -> dict[str, str]:
+def ranges() -> dict[str, str]:
+    """Return the versions of each collection that ours works with."""
     return {entry["name"]: entry["version"] for entry in load("requirements.yml")["collections"]}
+
+
+def requested() -> dict[str, Requirement]:
+    """Return what requirements.in asks for on this Python, by name."""
+    lines = (ROOT / "requirements.in").read_text().splitlines()
+    requirements = [Requirement(line) for line in lines if line and not line.startswith("#")]
+    return {entry.name: entry for entry in requirements if entry.marker is None or entry.marker.evaluate()}
 
 
 def ansible(*words: str, folder: Path = ROOT, collections: Path | None = None) -> str:
@@ -84,26 +94,43 @@ def test_the_tarball_works_when_it_is_installed_elsewhere(tarball: Path, tmp_pat
     assert json.loads(listed)[str(tmp_path / "ansible_collections")]["deeplearning.aws"]
 
 
-@pytest.mark.parametrize("name", pinned())
-def test_pinned_collection_is_the_one_in_the_environment(name: str) -> None:
+@pytest.mark.parametrize("name", ranges())
+def test_the_installed_collection_is_in_the_supported_range(name: str) -> None:
     (folder,) = [folder for place in ansible_collections.__path__ if (folder := Path(place, *name.split("."))).is_dir()]
-    manifest = json.loads((folder / "MANIFEST.json").read_text())
-    assert manifest["collection_info"]["version"] == pinned()[name]
+    installed = json.loads((folder / "MANIFEST.json").read_text())["collection_info"]["version"]
+    supported = SpecifierSet(ranges()[name])
+    assert installed in supported
+    if sys.version_info < (3, 12):
+        assert f">={installed}" in str(supported).split(","), "the oldest supported version is the tested one"
 
 
-def test_the_collection_depends_on_what_is_pinned() -> None:
-    assert load("galaxy.yml")["dependencies"] == {name: f">={number}" for name, number in pinned().items()}
+def test_the_collection_depends_on_the_same_ranges() -> None:
+    assert load("galaxy.yml")["dependencies"] == ranges()
 
 
-def test_what_requirements_in_asks_for_is_pinned_and_installed() -> None:
-    entry = re.compile(r"^([A-Za-z0-9_.-]+)(?:\[[a-z]+\])?==([^\s;]+)", re.MULTILINE)
-    asked = dict(entry.findall((ROOT / "requirements.in").read_text()))
-    given = dict(entry.findall((ROOT / "requirements.txt").read_text()))
-    assert {name.lower(): number for name, number in asked.items()}.items() <= given.items()
-    assert {name: version(name) for name in asked} == asked
+def test_ansible_core_is_one_that_the_collection_supports() -> None:
+    assert version("ansible-core") in SpecifierSet(load("meta/runtime.yml")["requires_ansible"])
 
 
-def test_nothing_in_requirements_txt_is_left_open() -> None:
+@pytest.mark.parametrize(("python", "ansible"), [("3.11", "12.3.0"), ("3.12", "14.5.0"), ("3.13", "14.5.0")])
+def test_each_python_has_its_version_of_ansible(python: str, ansible: str) -> None:
+    pins = [Requirement(line.split("--hash")[0]) for line in split_pins((ROOT / "requirements.txt").read_text())]
+    here = {"python_version": python, "python_full_version": f"{python}.0"}
+    found = [str(pin.specifier) for pin in pins if pin.name == "ansible" and pin.marker and pin.marker.evaluate(here)]
+    assert found == [f"=={ansible}"]
+
+
+def test_what_requirements_in_asks_for_is_locked_and_installed() -> None:
     lines = split_pins((ROOT / "requirements.txt").read_text())
+    locked = {(pin.name, str(pin.specifier)) for pin in (Requirement(line.split("--hash")[0]) for line in lines)}
+    assert {(name.lower(), str(entry.specifier)) for name, entry in requested().items()} <= locked
+    assert {name: f"=={version(name)}" for name in requested()} == {
+        name: str(entry.specifier) for name, entry in requested().items()
+    }
+
+
+@pytest.mark.parametrize("name", ["requirements.txt", "tests/lint/packaging.txt"])
+def test_each_locked_package_has_its_checksums(name: str) -> None:
+    lines = split_pins((ROOT / name).read_text())
     assert lines
     assert [line for line in lines if not re.match(r"\S+==\S+ .*--hash=sha256:[0-9a-f]{64}", line)] == []
