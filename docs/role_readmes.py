@@ -1,5 +1,5 @@
-"""Writes the table of variables in each role's README, and meta/main.yml with the description that Ansible Galaxy shows,
-from its argument specs: docs/role_readmes.py [--check]
+"""Writes each role's table of variables (README.md) and its description for Ansible Galaxy (meta/main.yml) from its
+argument specs: docs/role_readmes.py [--check]
 
 What stands between the two marks is replaced. With --check nothing is written, and a file that differs is an error.
 """

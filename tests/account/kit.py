@@ -27,6 +27,7 @@ from localcloud.clock import RealClock
 from localcloud.cloud import Cloud
 from localcloud.latency import latency_from
 from localcloud.server import HttpServer
+from tests.deprecations import SHOW_DEPRECATIONS, our_deprecations
 
 ROOT = Path(__file__).resolve().parents[2]
 REGION = "us-east-1"
@@ -141,7 +142,9 @@ class Account:
                     started.append(time.time())
                     if kill_at_task is not None and len(tasks) > kill_at_task:
                         self._kill(run)
-            return Ran(process.wait(), "".join(lines), tasks, started)
+            output = "".join(lines)
+            assert not our_deprecations(output), our_deprecations(output)
+            return Ran(process.wait(), output, tasks, started)
         finally:
             self.log.tell = lambda _record: None
             watchdog.cancel()
@@ -223,6 +226,7 @@ def account_in(folder: Path, latency: str = "none") -> Iterator[Account]:
             "ANSIBLE_FORCE_COLOR": "0",
             "ANSIBLE_LOCAL_TEMP": str(folder / "ansible"),
             "NO_COLOR": "1",
+            **SHOW_DEPRECATIONS,
         }
         yield Account(cloud, endpoint, folder, environment, log)
     finally:

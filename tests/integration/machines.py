@@ -17,6 +17,7 @@ import boto3
 from botocore.config import Config
 
 from tests.account.kit import REGION, ROOT
+from tests.deprecations import SHOW_DEPRECATIONS, our_deprecations
 
 T = TypeVar("T")
 BIN = Path(sys.executable).parent
@@ -132,6 +133,7 @@ class Cluster:
             timeout=RUN_SECONDS,
             check=False,
         )
+        assert not our_deprecations(done.stdout), our_deprecations(done.stdout)
         return Played(done.returncode, done.stdout)
 
     @property
@@ -154,6 +156,7 @@ class Cluster:
                 "ANSIBLE_INVENTORY": str(ROOT / "inventory/aws.deeplearning.yml"),
                 "ANSIBLE_FORCE_COLOR": "0",
                 "NO_COLOR": "1",
+                **SHOW_DEPRECATIONS,
             }
         )
 

@@ -21,7 +21,7 @@ MASTER = "deeplearning-master"
 CLIPBOARD = "\x1b]52;c;ZXZpbA==\x07"
 
 # It answers each question with paths, names of roles, what a terminal obeys, and numbers without end.
-HOSTILE = r'''#!/usr/bin/python3
+HOSTILE = r"""#!/usr/bin/python3
 import json, sys
 words = sys.argv[1:]
 verb, as_json = " ".join(words[:2]), "--json" in words
@@ -45,7 +45,7 @@ elif verb == "run stop":
     sys.exit("deeplearning: " + escape)
 else:
     print(escape, path)
-'''
+"""
 # In place of tar: what it is asked to pack it replaces, and what it is sent it keeps.
 HOSTILE_TAR = """#!/bin/sh
 case "$1" in -c*) exec cat /opt/hostile.tar.gz;; *) exec cat > /opt/sent;; esac
