@@ -62,7 +62,8 @@ def galaxy_info(role: Path) -> tuple[Path, str, str]:
     """Return the path of meta/main.yml, its text, and what the text should be."""
     path = role / "meta" / "main.yml"
     specs = yaml.safe_load((role / "meta" / "argument_specs.yml").read_text(encoding="utf-8"))
-    info = {"galaxy_info": {"description": specs["argument_specs"]["main"]["short_description"]}}
+    description = specs["argument_specs"]["main"]["short_description"]
+    info = {"galaxy_info": {"description": description, "standalone": False}}
     text = path.read_text(encoding="utf-8") if path.exists() else ""
     return path, text, yaml.safe_dump(info, explicit_start=True, width=120)
 

@@ -25,7 +25,7 @@ TRAINED = [
     ("tensorflow", "parameter_server", 3),
     ("tensorpack", "horovod", 3),
     # Its wheel is built, which takes a minute or two; tensorpack's comes with the image.
-    ("tensorflow", "horovod", 3),
+    pytest.param("tensorflow", "horovod", 3, marks=pytest.mark.long),
 ]
 SCRIPT = """
 import json, os, sys, time

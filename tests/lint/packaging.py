@@ -1,0 +1,119 @@
+"""Check the built collection as Ansible Galaxy and the documentation site do: python -m tests.lint.packaging
+
+The tools have an environment of their own, made by `make packaging`, because their versions conflict with ours.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import ansible_collections
+
+ROOT = Path(__file__).resolve().parents[2]
+VENV = Path(sys.prefix)
+TOOLS = VENV.with_name(f"{VENV.name}-packaging") / "bin"
+
+EXPECTED = "ERROR: The import failed for the following reason: Invalid collection metadata. 'repository' is required"
+"""Only the customer knows the address of the repository. The importer stops here, so a copy with an address follows."""
+REPOSITORY = "https://git.example.com/deeplearning.aws"
+
+
+def built(folder: Path) -> Path:
+    """Return the tarball of this checkout."""
+    words: list[str | Path] = [VENV / "bin/ansible-galaxy", "collection", "build", "--output-path", folder]
+    subprocess.run(words, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    return next(folder.glob("*.tar.gz"))
+
+
+def with_repository(tarball: Path, folder: Path) -> Path:
+    """Return a copy of the tarball whose metadata names a repository."""
+    copy = folder / tarball.name
+    with tarfile.open(tarball) as source, tarfile.open(copy, "w:gz") as target:
+        for member in source:
+            file = source.extractfile(member)
+            content = file.read() if file else b""
+            if member.name == "MANIFEST.json":
+                manifest = json.loads(content)
+                manifest["collection_info"]["repository"] = REPOSITORY
+                content = json.dumps(manifest).encode()
+            member.size = len(content)
+            target.addfile(member, io.BytesIO(content))
+    return copy
+
+
+def unpacked(tarball: Path, folder: Path) -> Path:
+    """Return the collection's folder, where ansible-doc finds it."""
+    collection = folder / "ansible_collections/deeplearning/aws"
+    collection.mkdir(parents=True)
+    subprocess.run(["tar", "-xzf", tarball, "-C", collection], check=True)
+    return collection
+
+
+def run(words: Sequence[str | Path], folder: Path) -> tuple[int, list[str]]:
+    """Return the exit code and the lines of a tool that sees the collections that we use."""
+    path = folder / "path"
+    path.mkdir(exist_ok=True)
+    link = path / "ansible_collections"
+    if not link.is_symlink():
+        link.symlink_to(next(place for place in ansible_collections.__path__ if Path(place, "amazon").is_dir()))
+    environment = os.environ | {
+        "PATH": f"{TOOLS}:{os.environ['PATH']}",
+        "PYTHONPATH": str(path),
+        "ANSIBLE_COLLECTIONS_PATH": str(folder),
+        "NO_COLOR": "1",
+        # It ends ansible-lint after three minutes, which a busy machine needs. The layer runs ansible-lint itself.
+        "GALAXY_IMPORTER_RUN_ANSIBLE_LINT": "false",
+    }
+    done = subprocess.run(
+        words, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
+    return done.returncode, done.stdout.splitlines()
+
+
+def complaints(lines: Sequence[str]) -> list[str]:
+    """Return what galaxy-importer finds wrong. It reports progress in lines without a level."""
+    return [line for line in lines if line.startswith(("WARNING: ", "ERROR: ", "CRITICAL: "))]
+
+
+def problems_for_galaxy(tarball: Path, folder: Path) -> list[str]:
+    """Return what the importer finds wrong, and its expected complaint if it is missing."""
+    importer: list[str | Path] = [TOOLS / "python", "-m", "galaxy_importer.main"]
+    code, lines = run([*importer, tarball], folder)
+    if code == 0 or complaints(lines) != [EXPECTED]:
+        return ["galaxy-importer should complain of the missing repository, and of nothing else:", *lines[-20:]]
+    code, lines = run([*importer, with_repository(tarball, folder)], folder)
+    return complaints(lines) or ([f"galaxy-importer ended with {code}:", *lines[-20:]] if code else [])
+
+
+def problems_in_documentation(collection: Path, folder: Path) -> list[str]:
+    """Return what antsibull-docs finds wrong in the documentation of plugins and roles."""
+    code, lines = run([TOOLS / "antsibull-docs", "lint-collection-docs", "--plugin-docs", collection], folder)
+    return lines or ([f"antsibull-docs ended with {code}"] if code else [])
+
+
+def main() -> int:
+    subprocess.run(["make", "-s", "-C", ROOT, "packaging", f"VENV={VENV.relative_to(ROOT)}"], check=True)
+    with tempfile.TemporaryDirectory() as scratch:
+        built_in, copied_to = Path(scratch, "built"), Path(scratch, "copy")
+        built_in.mkdir()
+        copied_to.mkdir()
+        tarball = built(built_in)
+        collection = unpacked(tarball, copied_to)
+        problems = problems_for_galaxy(tarball, copied_to) + problems_in_documentation(collection, copied_to)
+    if problems:
+        print("\n".join(problems))
+        return 1
+    print("galaxy-importer complains only of the missing repository; antsibull-docs finds nothing")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
