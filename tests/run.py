@@ -256,8 +256,11 @@ def molecule(names: Callable[[], Sequence[str]]) -> Callable[[Path], Result]:
     return run
 
 
-def chaos(venv: Path) -> Result:
-    return Result(command("python", "bench/chaos", venv=venv).ok, "bench/results/chaos.md")
+def chaos(*parts: str) -> Callable[[Path], Result]:
+    def run(venv: Path) -> Result:
+        return Result(command("python", "bench/chaos", *parts, venv=venv).ok, "bench/results/chaos.md")
+
+    return run
 
 
 UNIT = ("tests/unit", "localcloud/tests/unit")
@@ -267,33 +270,27 @@ INTEGRATION = ("localcloud/tests/integration", "tests/integration")
 LAYERS = {
     layer.name: layer
     for layer in (
-        Layer("lint", 3, lint),
+        Layer("lint", 2.5, lint),
         Layer("sanity", 1.5, sanity),
         Layer("unit", 3, pytest(*UNIT, processes=2)),
         Layer("account", 6, pytest(*ACCOUNT, processes=2)),
-        Layer("integration", 24, pytest(*INTEGRATION), root=True),
+        Layer("integration", 22.5, pytest(*INTEGRATION), root=True),
         Layer("molecule", 5.5, molecule(scenarios), root=True),
     )
 }
 """What `make test` runs."""
 
-
-def marked(*places: str) -> bool:
-    """True if any of these tests has the marker `long`."""
-    files = (file for place in places for file in (ROOT / place).rglob("*.py"))
-    return any("pytest.mark.long" in file.read_text(encoding="utf-8") for file in files)
-
-
 PARTS = {
     part.name: part
     for part in (
-        Layer("newest-lint", 3, lint, newest=True),
+        Layer("newest-lint", 2.5, lint, newest=True),
         Layer("newest-sanity", 1.5, sanity, newest=True),
         Layer("newest-unit", 4, pytest(*UNIT, processes=2), newest=True),
         Layer("newest-account", 8, pytest(*ACCOUNT, processes=2), newest=True),
-        Layer("chaos", 60, chaos, root=True),
-        *([Layer("account", 6, pytest(*ACCOUNT, long=True))] if marked(*ACCOUNT) else []),
-        *([Layer("integration", 10, pytest(*INTEGRATION, long=True), root=True)] if marked(*INTEGRATION) else []),
+        Layer("chaos-calls", 30, chaos("task", "write")),
+        Layer("chaos-machines", 60, chaos("machines"), root=True),
+        Layer("account", 5, pytest(*ACCOUNT, long=True)),
+        Layer("integration", 8, pytest(*INTEGRATION, long=True), root=True),
         Layer("molecule", 12, molecule(lambda: LONG_SCENARIOS), root=True),
     )
 }
