@@ -96,8 +96,9 @@ class Cgroup:
             except ProcessLookupError:
                 continue
 
-    def remove(self, deadline: float = 5.0) -> None:
+    def remove(self, deadline: float = 60.0) -> None:
         """End what is in it, and take the folders away."""
+        # A killed process that writes to a busy disk ends when the disk has answered.
         end = time.monotonic() + deadline
         while any(folder.exists() for folder in self._folders.values()):
             self.kill()
