@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from seen import says, ssh
+from remote import output, run
 
-assert "hostbasedauthentication no" in says("sudo /usr/sbin/sshd -T")
-assert ssh("ls /etc/ssh/*.d/*deeplearning*").returncode != 0
+assert "hostbasedauthentication no" in output("sudo /usr/sbin/sshd -T")
+assert run("ls /etc/ssh/*.d/*deeplearning*").returncode != 0

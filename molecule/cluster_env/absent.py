@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from seen import says, ssh
+from remote import output, run
 
-assert says("systemctl list-units --all --plain --no-legend 'deeplearning-*'") == ""
-assert ssh("ls /usr/local/bin/* /etc/systemd/system/deeplearning-* /etc/deeplearning").stdout == ""
-assert says("ls /opt/deeplearning") == "env"
+assert output("systemctl list-units --all --plain --no-legend 'deeplearning-*'") == ""
+assert run("ls /usr/local/bin/* /etc/systemd/system/deeplearning-* /etc/deeplearning").stdout == ""
+assert output("ls /opt/deeplearning") == "env"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from seen import says, ssh
+from remote import output, run
 
-assert ssh("findmnt /efs || findmnt /shared").returncode != 0
-assert "efs" not in says("cat /etc/fstab")
-assert ssh("ls /efs || ls /shared").returncode != 0
+assert run("findmnt /efs || findmnt /shared").returncode != 0
+assert "efs" not in output("cat /etc/fstab")
+assert run("ls /efs || ls /shared").returncode != 0

@@ -1,11 +1,11 @@
-"""It is at its new place and no more at the old one; what somebody else has mounted stays."""
+"""It is mounted at the new path and no longer at the old one. The user's mount and line are as they were."""
 
 from __future__ import annotations
 
-from seen import says, ssh
+from remote import output, run
 
-assert ssh("ls /efs").returncode != 0
-assert says("cat /shared/mine/file") == "word" == says("cat /theirs/mine/file")
-lines = [line.split() for line in says("cat /etc/fstab").splitlines() if "efs" in line]
-places = {line[1]: "x-deeplearning.efs" in line[3].split(",") for line in lines}
-assert places == {"/shared": True, "/theirs": False, "/efs": False}
+assert run("ls /efs").returncode != 0
+assert output("cat /shared/mine/file") == "word" == output("cat /theirs/mine/file")
+lines = [line.split() for line in output("cat /etc/fstab").splitlines() if "efs" in line]
+managed = {line[1]: "x-deeplearning.efs" in line[3].split(",") for line in lines}
+assert managed == {"/shared": True, "/theirs": False, "/efs": False}

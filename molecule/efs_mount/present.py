@@ -1,20 +1,20 @@
-"""It is mounted as AWS advises, anybody may write, and it is there again after a reboot."""
+"""It is mounted as AWS advises, every user may write, and it is mounted again after a reboot."""
 
 from __future__ import annotations
 
 import json
 
-from seen import FOLDER, reboot, says, ssh
+from remote import FOLDER, output, reboot, run
 
 name = json.loads((FOLDER / "machine.json").read_text(encoding="utf-8"))["efs_name"]
-(line,) = [line.split() for line in says("cat /etc/fstab").splitlines() if " /efs " in line]
+(line,) = [line.split() for line in output("cat /etc/fstab").splitlines() if " /efs " in line]
 assert line[:3] == [f"{name}:/", "/efs", "nfs4"]
 advised = "nfsvers=4.1 rsize=1048576 wsize=1048576 hard timeo=600 retrans=2 noresvport"
 assert set(line[3].split(",")) == {*advised.split(), "_netdev", "x-deeplearning.efs"}
 
-assert says("findmnt -n -o TARGET /efs") == "/efs"
-assert says("stat -c %U:%G:%a /efs") == "root:root:1777"
-says("mkdir /efs/mine && echo word > /efs/mine/file")
-assert ssh("sudo -u nobody mv /efs/mine /efs/stolen").returncode != 0
+assert output("findmnt -n -o TARGET /efs") == "/efs"
+assert output("stat -c %U:%G:%a /efs") == "root:root:1777"
+output("mkdir /efs/mine && echo word > /efs/mine/file")
+assert run("sudo -u nobody mv /efs/mine /efs/stolen").returncode != 0
 reboot()
-assert says("cat /efs/mine/file") == "word"
+assert output("cat /efs/mine/file") == "word"

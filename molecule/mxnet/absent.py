@@ -1,8 +1,8 @@
-"""Nothing is left of it. Then somebody else makes an environment there, for the next try."""
+"""Nothing of it is left. Then another user creates an environment there, for the next play."""
 
 from __future__ import annotations
 
-from seen import says
+from remote import output
 
-assert says("ls /opt/deeplearning/env") == ""
-says("sudo python3 -m venv --without-pip /opt/deeplearning/env/mxnet")
+assert output("ls /opt/deeplearning/env") == ""
+output("sudo python3 -m venv --without-pip /opt/deeplearning/env/mxnet")

@@ -1,16 +1,16 @@
-"""It can be imported by whoever logs in, says what it is, and has left the system's own Python alone."""
+"""Every user can import it, it records what it is, and the system's own Python has nothing of it."""
 
 from __future__ import annotations
 
 import json
 
-from seen import says, ssh
+from remote import output, run
 
 ENVIRONMENT = "/opt/deeplearning/env/mxnet"
 
-assert says(f"{ENVIRONMENT}/bin/python -c 'import mxnet; print(mxnet.nd.ones(3).sum().asscalar())'") == "3.0"
-assert "--logdir" in says(f"{ENVIRONMENT}/bin/tensorboard --helpfull")
-marker = json.loads(says(f"cat {ENVIRONMENT}/.deeplearning.json"))
+assert output(f"{ENVIRONMENT}/bin/python -c 'import mxnet; print(mxnet.nd.ones(3).sum().asscalar())'") == "3.0"
+assert "--logdir" in output(f"{ENVIRONMENT}/bin/tensorboard --helpfull")
+marker = json.loads(output(f"cat {ENVIRONMENT}/.deeplearning.json"))
 assert (marker["schema"], marker["framework"], marker["versions"]["mxnet"]) == (1, "mxnet", "1.9.1")
-assert ssh("/usr/bin/python3 -c 'import mxnet'").returncode == 1
-assert ssh(f"touch {ENVIRONMENT}/lib/mine").returncode == 1
+assert run("/usr/bin/python3 -c 'import mxnet'").returncode == 1
+assert run(f"touch {ENVIRONMENT}/lib/mine").returncode == 1

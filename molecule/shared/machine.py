@@ -1,12 +1,13 @@
-"""One machine in the local cloud, by plain boto3: machine.py make|end FOLDER
+"""Launch a machine for this scenario in the local cloud, unless it runs: machine.py [--file-system]
 
-In FOLDER: `machine.json` says what it is, `ssh_config` how it is reached (its host key comes from its console), and
-`ours` is there if the local cloud was started for it.
+In its folder in MOLECULE_EPHEMERAL_DIRECTORY, ssh_config says how to log in, with the host key from the console, and
+machine.json what the machine is.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import secrets
 import subprocess
@@ -19,40 +20,53 @@ from typing import Any, TypeVar
 import boto3
 
 T = TypeVar("T")
+SCENARIO = os.environ["MOLECULE_SCENARIO_NAME"]
+FOLDER = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"], "machines", SCENARIO)
 ZONE, REGION = "us-east-1a", "us-east-1"
 OPERATOR = "198.51.100.1/32"
+"""The address from which machines see whoever tests come."""
 SECONDS = 60
 
-
-def localcloud(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "localcloud", *words], capture_output=True, text=True, check=False)
+ec2, efs = boto3.client("ec2", REGION), boto3.client("efs", REGION)
 
 
-def up(ours: Path) -> boto3.Session:
-    """One that is up already is used, and stays."""
-    if localcloud("status").returncode != 0:
-        ours.touch()
-        started = localcloud("up")
-        assert started.returncode == 0, started.stderr
-    lines = localcloud("env").stdout.splitlines()
-    given = dict(line.removeprefix("export ").split("=", 1) for line in lines)
-    return boto3.Session(given["AWS_ACCESS_KEY_ID"], given["AWS_SECRET_ACCESS_KEY"], region_name=REGION)
-
-
-def wait_for(look: Callable[[], T], what: str) -> T:
+def wait_for(condition: Callable[[], T], what: str) -> T:
+    """Return what the condition returns when that is true."""
     deadline = time.monotonic() + SECONDS
-    while not (found := look()):
+    while not (value := condition()):
         assert time.monotonic() < deadline, f"{what}: not within {SECONDS} s"
-        time.sleep(0.3)  # between two looks
-    return found
+        time.sleep(0.3)  # between two checks
+    return value
 
 
-def make(folder: Path) -> None:
-    session = up(folder / "ours")
-    clients = {name: session.client(name, endpoint_url="http://127.0.0.1:4599") for name in ("ec2", "efs")}
-    ec2 = clients["ec2"]
-    name = f"{folder.name}-{secrets.token_hex(4)}"
+def running(instance_id: str) -> dict[str, Any] | None:
+    reservations = ec2.describe_instances(InstanceIds=[instance_id])["Reservations"]
+    (instance,) = (instance for reservation in reservations for instance in reservation["Instances"])
+    return dict(instance) if instance["State"]["Name"] == "running" else None
+
+
+def main() -> None:
+    record = FOLDER / "machine.json"
+    if record.exists():
+        print("runs already")
+        return
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    name = f"{SCENARIO}-{secrets.token_hex(4)}"
+    subnet, group = create_network(name)
+    file_system = create_file_system(name, subnet, group) if "--file-system" in sys.argv else None
+    instance = launch(name, subnet, group)
+    write_ssh_config(instance)
+    about = {"instance_id": instance["InstanceId"], "private_name": instance["PrivateDnsName"]}
+    if file_system:
+        about["efs_name"] = f"{file_system}.efs.{REGION}.amazonaws.com"
+    record.write_text(json.dumps(about))
+    print("launched")
+
+
+def create_network(name: str) -> tuple[str, str]:
+    """Create a public subnet, and a security group that lets the operator in by ssh."""
     vpc = ec2.create_vpc(CidrBlock="10.0.0.0/24")["Vpc"]["VpcId"]
+    # Without this, file systems have no names.
     ec2.modify_vpc_attribute(VpcId=vpc, EnableDnsHostnames={"Value": True})
     subnet = ec2.create_subnet(VpcId=vpc, CidrBlock="10.0.0.0/24", AvailabilityZone=ZONE)["Subnet"]["SubnetId"]
     gateway = ec2.create_internet_gateway()["InternetGateway"]["InternetGatewayId"]
@@ -63,82 +77,57 @@ def make(folder: Path) -> None:
     ssh = {"IpProtocol": "tcp", "FromPort": 22, "ToPort": 22, "IpRanges": [{"CidrIp": OPERATOR}]}
     inside = {"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": group}]}
     ec2.authorize_security_group_ingress(GroupId=group, IpPermissions=[ssh, inside])
-    file_system = share(clients["efs"], name, subnet, group)
-    machine = launch(ec2, folder, name, subnet, group)
-    reach(ec2, folder, machine)
-    (folder / "machine.json").write_text(
-        json.dumps(
-            {
-                "instance_id": machine["InstanceId"],
-                "private_name": machine["PrivateDnsName"],
-                "efs_name": f"{file_system}.efs.{REGION}.amazonaws.com",
-            }
-        )
-    )
+    return subnet, group
 
 
-def share(efs: Any, name: str, subnet: str, group: str) -> str:
-    made: str = efs.create_file_system(CreationToken=name, Encrypted=True)["FileSystemId"]
+def create_file_system(name: str, subnet: str, group: str) -> str:
+    created: str = efs.create_file_system(CreationToken=name, Encrypted=True)["FileSystemId"]
 
     def available() -> bool:
-        return bool(efs.describe_file_systems(FileSystemId=made)["FileSystems"][0]["LifeCycleState"] == "available")
+        (file_system,) = efs.describe_file_systems(FileSystemId=created)["FileSystems"]
+        return bool(file_system["LifeCycleState"] == "available")
 
     wait_for(available, "the file system")
-    efs.create_mount_target(FileSystemId=made, SubnetId=subnet, SecurityGroups=[group])
-    return made
+    efs.create_mount_target(FileSystemId=created, SubnetId=subnet, SecurityGroups=[group])
+    return created
 
 
-def launch(ec2: Any, folder: Path, name: str, subnet: str, group: str) -> dict[str, Any]:
-    key = folder / "key"
+def launch(name: str, subnet: str, group: str) -> dict[str, Any]:
+    key = FOLDER / "key"
     key.unlink(missing_ok=True)
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
     ec2.import_key_pair(KeyName=name, PublicKeyMaterial=key.with_suffix(".pub").read_bytes())
     image = ec2.describe_images(Filters=[{"Name": "name", "Values": ["localcloud-debian-12"]}])["Images"][0]["ImageId"]
     interface = {"DeviceIndex": 0, "SubnetId": subnet, "Groups": [group], "AssociatePublicIpAddress": True}
-    made = ec2.run_instances(
+    (launched,) = ec2.run_instances(
         ImageId=image, InstanceType="t3.micro", KeyName=name, MinCount=1, MaxCount=1, NetworkInterfaces=[interface]
-    )["Instances"][0]["InstanceId"]
-
-    def running() -> dict[str, Any] | None:
-        found: dict[str, Any] = ec2.describe_instances(InstanceIds=[made])["Reservations"][0]["Instances"][0]
-        return found if found["State"]["Name"] == "running" else None
-
-    return wait_for(running, "the machine")
+    )["Instances"]
+    return wait_for(lambda: running(launched["InstanceId"]), "the machine") or {}
 
 
-def reach(ec2: Any, folder: Path, machine: dict[str, Any]) -> None:
-    def key() -> str:
-        console = ec2.get_console_output(InstanceId=machine["InstanceId"], Latest=True).get("Output", "")
+def write_ssh_config(instance: dict[str, Any]) -> None:
+    """Write how to log in, and wait until that works."""
+
+    def host_key() -> str:
+        console = ec2.get_console_output(InstanceId=instance["InstanceId"], Latest=True).get("Output", "")
         found = re.search(r"-----BEGIN SSH HOST KEY KEYS-----.*?(ssh-ed25519 \S+)", console, re.S)
         return found[1] if found else ""
 
-    address = machine["PublicIpAddress"]
-    (folder / "known_hosts").write_text(f"{address} {wait_for(key, 'its host key')}\n")
-    settings = {
+    address = instance["PublicIpAddress"]
+    (FOLDER / "known_hosts").write_text(f"{address} {wait_for(host_key, 'its host key')}\n")
+    options = {
         "HostName": address,
         "User": "ubuntu",
-        "IdentityFile": folder / "key",
+        "IdentityFile": f'"{FOLDER}/key"',
         "IdentitiesOnly": "yes",
-        "UserKnownHostsFile": folder / "known_hosts",
+        "UserKnownHostsFile": f'"{FOLDER}/known_hosts"',
         "StrictHostKeyChecking": "yes",
     }
-    lines = ["Host machine", *(f"    {name} {value}" for name, value in settings.items())]
-    (folder / "ssh_config").write_text("\n".join(lines) + "\n")
-    login = ["ssh", "-F", str(folder / "ssh_config"), "-o", "ConnectTimeout=5", "machine", "true"]
+    lines = ["Host machine", *(f"    {name} {value}" for name, value in options.items())]
+    (FOLDER / "ssh_config").write_text("\n".join(lines) + "\n")
+    login = ["ssh", "-F", str(FOLDER / "ssh_config"), "-o", "ConnectTimeout=5", "machine", "true"]
     wait_for(lambda: subprocess.run(login, capture_output=True, check=False).returncode == 0, "ssh")
 
 
-def end(folder: Path) -> None:
-    """Only the machine costs anything: the rest goes with the local cloud."""
-    made, ours = folder / "machine.json", folder / "ours"
-    if ours.exists():
-        assert localcloud("down").returncode == 0
-        ours.unlink()
-    elif made.exists() and localcloud("status").returncode == 0:
-        ec2 = up(ours).client("ec2", endpoint_url="http://127.0.0.1:4599")
-        ec2.terminate_instances(InstanceIds=[json.loads(made.read_text())["instance_id"]])
-    made.unlink(missing_ok=True)
-
-
 if __name__ == "__main__":
-    {"make": make, "end": end}[sys.argv[1]](Path(sys.argv[2]))
+    main()
