@@ -1,0 +1,100 @@
+"""Molecule leaves nothing of the local cloud on this machine when a scenario fails or the run is interrupted."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from localcloud.tests.integration.kit import localcloud, traces, wait_for
+
+ROOT = Path(__file__).resolve().parents[2]
+SCENARIO = "agent_forwarding"
+
+
+@pytest.fixture(autouse=True)
+def clean_machine() -> Iterator[None]:
+    """Compare the machine with what it was before. A guard that still works is waited for."""
+    assert localcloud("status").returncode == 2, "a local cloud is up on this machine: end it with localcloud down"
+    before = traces()
+    try:
+        yield
+        wait_for(lambda: not guards(), 90, "the guard ends")
+        assert traces() == before
+    finally:
+        localcloud("down")
+
+
+def guards() -> list[str]:
+    commands = []
+    for process in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            commands.append(process.read_text().replace("\0", " "))
+        except OSError:
+            continue  # it ended meanwhile
+    return [command for command in commands if "shared/cloud.py guard" in command]
+
+
+@contextmanager
+def molecule(*words: str) -> Iterator[subprocess.Popen[str]]:
+    """A run of molecule, in a process group of its own."""
+    tools = Path(sys.executable).parent
+    with subprocess.Popen(
+        [tools / "molecule", *words],
+        cwd=ROOT,
+        env=os.environ | {"PATH": f"{tools}:{os.environ['PATH']}"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def starting() -> bool:
+    """Whether the local cloud's service runs, and before `localcloud up` has returned if that is slow."""
+    return bool(traces()["processes"])
+
+
+def launched() -> bool:
+    return "running" in localcloud("status").stdout
+
+
+def interrupt(process: subprocess.Popen[str]) -> None:
+    """As Ctrl-C in a terminal does: to the whole group."""
+    os.killpg(process.pid, signal.SIGINT)
+
+
+def kill(process: subprocess.Popen[str]) -> None:
+    process.kill()
+
+
+@pytest.mark.parametrize(("moment", "end"), [(launched, interrupt), (starting, kill)])
+def test_an_interrupted_run_is_cleaned_up(
+    moment: Callable[[], bool], end: Callable[[subprocess.Popen[str]], None]
+) -> None:
+    with molecule("test", "-s", SCENARIO) as process:
+        wait_for(moment, 60, "the local cloud comes up")
+        end(process)
+        output, _ = process.communicate(timeout=60)
+    assert process.returncode != 0
+    # The run before was cleaned up in molecule's own records, too.
+    assert "instances already created" not in output
+
+
+def test_a_failing_scenario_leaves_nothing() -> None:
+    with molecule("test", "-s", SCENARIO, "--", "--extra-vars=agent_forwarding_state=unknown") as process:
+        output, _ = process.communicate(timeout=120)
+    assert process.returncode != 0
+    assert "value of agent_forwarding_state must be one of" in output
+    assert "[default > destroy] Executed: Successful" in output
