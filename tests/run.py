@@ -219,7 +219,10 @@ def pytest(*places: str, processes: int = 1, long: bool = False) -> Callable[[Pa
             report = Path(folder) / "report.xml"
             chosen = ["-m", "long" if long else "not long"]
             words = ["pytest", "-q", *chosen, "--durations=5", f"--junit-xml={report}", *several]
-            ended = command(*words, *existing(*places), venv=venv)
+            found = existing(*places)
+            if not found:
+                return Result(False, f"no tests in {', '.join(places)}")
+            ended = command(*words, *found, venv=venv)
             return counted(ended.code or len(ended.deprecations), report)
 
     return run
@@ -250,7 +253,7 @@ def molecule(names: Callable[[], Sequence[str]], *tests: str) -> Callable[[Path]
     def run(venv: Path) -> Result:
         chosen = [word for name in names() for word in ("-s", name)]
         passed = command("molecule", "test", *chosen, venv=venv).ok
-        result = Result(passed, f"{len(names())} scenarios" if passed else "a scenario failed")
+        result = Result(passed, f"{len(names())} passed" if passed else "a scenario failed")
         if not tests:
             return result
         left = pytest(*tests)(venv)

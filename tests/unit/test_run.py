@@ -180,6 +180,30 @@ def test_the_marker_chooses_the_size(runner: ModuleType, monkeypatch: pytest.Mon
     assert chosen == ["not long", "long"]
 
 
+@pytest.mark.parametrize(("codes", "ok"), [((0, 0), True), ((1, 0), False), ((0, 1), False)])
+def test_all_scenarios_are_one_call_of_molecule_and_its_tests_follow(
+    runner: ModuleType, monkeypatch: pytest.MonkeyPatch, codes: tuple[int, int], ok: bool
+) -> None:
+    started: list[str] = []
+
+    def command(*words: str, venv: Path) -> object:
+        started.append(" ".join(words))
+        return runner.Ended(codes[0])
+
+    monkeypatch.setattr(runner, "command", command)
+    monkeypatch.setattr(runner, "pytest", lambda *places: lambda venv: runner.Result(not codes[1], f"in {places}"))
+    result = runner.molecule(lambda: ["a", "b"], "tests/molecule")(VENV)
+    assert started == ["molecule test -s a -s b"]
+    assert result.ok == ok and result.detail.endswith(", in ('tests/molecule',)")
+    alone = runner.molecule(lambda: ["c"])(VENV)
+    assert alone == runner.Result(not codes[0], "a scenario failed" if codes[0] else "1 passed")
+
+
+def test_a_folder_without_tests_has_failed(runner: ModuleType) -> None:
+    """pytest would run the unit tests in its place."""
+    assert runner.pytest("tests/nothing")(VENV) == runner.Result(False, "no tests in tests/nothing")
+
+
 def test_each_marked_test_is_in_a_folder_of_the_long_size(runner: ModuleType) -> None:
     files = [*ROOT.glob("tests/**/test_*.py"), *ROOT.glob("localcloud/tests/**/test_*.py")]
     marked = {str(file.relative_to(ROOT)) for file in files if "pytest.mark.long" in file.read_text()}
