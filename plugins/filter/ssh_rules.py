@@ -13,7 +13,7 @@ description:
   - Returns the ingress rules for M(amazon.aws.ec2_security_group), one for each block of addresses that may reach the
     master by ssh, and one for each rule that was added by hand.
   - Rules of earlier settings are known by their description, and are left out.
-positional: locations, exact
+positional: locations, exact, owner
 options:
   _input:
     description: The existing rules, C(ip_permissions) as M(amazon.aws.ec2_security_group_info) returns them.
@@ -29,6 +29,10 @@ options:
     description: Leave out rules that were added by hand.
     type: bool
     default: false
+  owner:
+    description: The account of the security group. Peers of other accounts are named with theirs.
+    type: str
+    default: ""
 """
 
 EXAMPLES = r"""
@@ -61,13 +65,13 @@ _PEERS = (
 
 
 def ssh_rules(
-    permissions: Iterable[Mapping[str, Any]], locations: Iterable[str], exact: bool = False
+    permissions: Iterable[Mapping[str, Any]], locations: Iterable[str], exact: bool = False, owner: str = ""
 ) -> list[dict[str, Any]]:
     own = list(dict.fromkeys(_location(block) for block in locations))
     rules = [{"proto": "tcp", "ports": [_SSH], option: block, "rule_desc": DESCRIPTION} for option, block in own]
     if exact:
         return rules
-    for rule in _existing(permissions):
+    for rule in _existing(permissions, owner):
         same = any(
             rule.get(option) == block and (rule["proto"], rule.get("from_port"), rule.get("to_port")) == ("tcp", 22, 22)
             for option, block in own
@@ -83,7 +87,7 @@ def _location(block: str) -> tuple[str, str]:
     return "cidr_ip" if network.version == 4 else "cidr_ipv6", str(network)
 
 
-def _existing(permissions: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+def _existing(permissions: Iterable[Mapping[str, Any]], owner: str) -> Iterator[dict[str, Any]]:
     for permission in permissions:
         rule = {
             "proto": permission["ip_protocol"],
@@ -92,8 +96,14 @@ def _existing(permissions: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, An
         }
         for peers, key, option in _PEERS:
             for peer in permission.get(peers) or ():
-                described = {**rule, option: peer[key], "rule_desc": peer.get("description")}
+                name = _foreign(peer) if option == "group_id" and peer.get("user_id", owner) != owner else peer[key]
+                described = {**rule, option: name, "rule_desc": peer.get("description")}
                 yield {name: value for name, value in described.items() if value is not None}
+
+
+def _foreign(peer: Mapping[str, Any]) -> str:
+    """Return how ec2_security_group names a security group of another account."""
+    return f"{peer['user_id']}/{peer['group_id']}/{peer.get('group_name') or 'peer'}"
 
 
 class FilterModule:

@@ -32,8 +32,9 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description:
-    - True if the task failed and AWS's error code ends with C(NotFound), or if the module indexed an empty list, as
-      M(amazon.aws.ec2_security_group) and M(amazon.aws.ec2_vpc_endpoint) do with a resource that they just created.
+    - True if the task failed and AWS's error code ends with C(NotFound).
+    - True as well if the module stumbled over an empty answer, as M(amazon.aws.ec2_security_group),
+      M(amazon.aws.ec2_vpc_endpoint) and M(amazon.aws.ec2_launch_template) do when they read a new resource back.
   type: bool
 """
 
@@ -41,7 +42,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-_NOT_LISTED = "list index out of range"
+_NOT_LISTED = ("list index out of range", "'NoneType' object")
 _CODE = re.compile(r"An error occurred \(([\w.]+)\)")
 
 
@@ -52,7 +53,8 @@ def failed_not_found(result: Mapping[str, Any]) -> bool:
     error = failed.get("error") or {}
     written = _CODE.search(str(failed.get("msg", "")))
     code = str(error.get("code") or (written[1] if written else ""))
-    return code.endswith("NotFound") or _NOT_LISTED in str(failed.get("msg", ""))
+    message = str(failed.get("msg", ""))
+    return code.endswith(("NotFound", "NotFoundException")) or any(text in message for text in _NOT_LISTED)
 
 
 class TestModule:

@@ -29,6 +29,8 @@ def without_error(result: dict[str, Any]) -> dict[str, Any]:
         ({"failed": True, "results": [{"msg": "fine"}, failed("InvalidVpcID.NotFound")]}, True),
         ({"failed": True, "results": [failed("VpcLimitExceeded"), failed("InvalidVpcID.NotFound")]}, False),
         ({"failed": True, "msg": "Task failed: Module failed: list index out of range"}, True),
+        ({"failed": True, "msg": "Task failed: Module failed: 'NoneType' object has no attribute 'items'"}, True),
+        (failed("InvalidLaunchTemplateName.NotFoundException"), True),
         ({"failed": True, "msg": "It is late"}, False),
         ({"changed": True, "msg": "An error occurred (InvalidVpcID.NotFound)"}, False),
     ],

@@ -20,6 +20,7 @@ RESOURCES = {
     "Create the NAT gateway": "amazon.aws.ec2_vpc_nat_gateway",
     "Create the S3 endpoint": "amazon.aws.ec2_vpc_endpoint",
     "Create the VPC": "amazon.aws.ec2_vpc_net",
+    "Configure the bucket": "amazon.aws.s3_bucket",
     "Create the bucket": "amazon.aws.s3_bucket",
     "Create the instance profiles": "amazon.aws.iam_instance_profile",
     "Create the internet gateway": "amazon.aws.ec2_vpc_igw",
@@ -39,6 +40,7 @@ RESOURCES = {
     "Delete an S3 endpoint that lacks a route table": "amazon.aws.ec2_vpc_endpoint",
     "Delete another key of that name": "amazon.aws.ec2_key",
     "Import the public key": "amazon.aws.ec2_key",
+    "Resume launching": "amazon.aws.autoscaling_group",
     "Assume the role": "amazon.aws.sts_assume_role",
 }
 EXCEPTIONS = {

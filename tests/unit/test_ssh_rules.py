@@ -44,7 +44,7 @@ def test_rules_of_earlier_settings_go() -> None:
             {"proto": "tcp", "from_port": 22, "to_port": 22, "cidr_ipv6": "2001:db8::/32"},
         ),
         (
-            existing("-1", None, user_id_group_pairs=[{"group_id": "sg-1", "user_id": "1"}]),
+            existing("-1", None, user_id_group_pairs=[{"group_id": "sg-1", "user_id": ""}]),
             {"proto": "-1", "group_id": "sg-1"},
         ),
         (
@@ -61,6 +61,12 @@ def test_rules_that_were_added_by_hand_stay_unless_the_settings_are_exact(
 ) -> None:
     assert ssh_rules([rule], [HERE]) == [OWN, kept]
     assert ssh_rules([rule], [HERE], exact=True) == [OWN]
+
+
+def test_a_group_of_another_account_keeps_its_account() -> None:
+    pairs = [{"group_id": "sg-1", "user_id": "1"}, {"group_id": "sg-2", "user_id": "2"}]
+    rules = ssh_rules([existing(user_id_group_pairs=pairs)], [], owner="1")
+    assert [rule["group_id"] for rule in rules] == ["sg-1", "2/sg-2/peer"]
 
 
 def test_a_rule_by_hand_that_equals_a_location_is_not_listed_twice() -> None:
