@@ -49,6 +49,16 @@ def test_a_nat_gateway_that_fails_is_replaced_by_the_next_run(account: Any) -> N
 
 
 @pytest.mark.long
+def test_an_instance_profile_that_takes_effect_late_is_waited_for(account: Any) -> None:
+    prepare(account)
+    account.cloud.faults.add("late-iam", {}, 150.0)
+    ran = account.play(CLOUD_HALF)
+    assert ran.code == 0, ran.output[-4000:]
+    refused = [call for call in account.cloud.calls.since() if call["operation"] == "CreateAutoScalingGroup"]
+    assert len(refused) > 2
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("seconds", [2.0, 6.0])
 def test_reads_that_lag_behind_writes_double_nothing(account: Any, seconds: float) -> None:
     prepare(account)

@@ -118,8 +118,12 @@ def test_what_somebody_changed_is_repaired_in_one_run(network: Network) -> None:
     by_hand = {"IpProtocol": "tcp", "FromPort": 22, "ToPort": 22, "IpRanges": [{"CidrIp": "192.0.2.7/32"}]}
     ec2.authorize_security_group_ingress(GroupId=ssh, IpPermissions=[by_hand])
 
+    address = network.one("describe_addresses", "Addresses", "nat")["AllocationId"]
+    ec2.create_tags(Resources=[address], Tags=[{"Key": "Name", "Value": "renamed"}])
+
     # Other blocks in the settings concern new networks only.
     network.settings.update(
+        network_tags={"team": "research"},
         network_ssh_locations=[OTHER],
         network_cidr="10.7.0.0/16",
         network_public_cidr="10.7.0.0/17",
@@ -128,8 +132,15 @@ def test_what_somebody_changed_is_repaired_in_one_run(network: Network) -> None:
     )
     network.play()
     after = json.loads(network.state())
-    for key in ("Vpcs", "Subnets", "Addresses", "InternetGateways"):
-        assert after[key] == before[key]
+    for key, name in (
+        ("Vpcs", "VpcId"),
+        ("Subnets", "SubnetId"),
+        ("Addresses", "AllocationId"),
+        ("InternetGateways", "InternetGatewayId"),
+    ):
+        assert [one[name] for one in after[key]] == [one[name] for one in before[key]]
+        assert all({"Key": "team", "Value": "research"} in one["Tags"] for one in after[key])
+    assert network.one("describe_addresses", "Addresses", "nat")["AllocationId"] == address
     private = network.table("private")
     routes = {one.get("DestinationCidrBlock"): one for one in private["Routes"]}
     assert routes["0.0.0.0/0"]["NatGatewayId"] and "192.168.0.0/16" in routes

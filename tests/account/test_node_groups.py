@@ -53,7 +53,7 @@ def settings(account: Any) -> dict[str, Any]:
     }
 
 
-def test_each_type_gets_its_launch_template(account: Any) -> None:
+def test_each_type_gets_its_launch_template_and_what_others_have_is_refused(account: Any) -> None:
     play = account.folder / "node_groups.yml"
     play.write_text(PLAY, encoding="utf-8")
     account.settings = settings(account)
@@ -83,3 +83,11 @@ def test_each_type_gets_its_launch_template(account: Any) -> None:
     ran = account.play(str(play))
     assert ran.code == 2
     assert f"The Auto Scaling group {CLUSTER}-workers exists but does not bear the tag" in " ".join(ran.output.split())
+
+    (template,) = ec2.describe_launch_templates(LaunchTemplateNames=[f"{CLUSTER}-workers"])["LaunchTemplates"]
+    ec2.delete_tags(Resources=[template["LaunchTemplateId"]], Tags=[{"Key": "deeplearning:cluster"}])
+    started = time.time()
+    ran = account.play(str(play))
+    assert ran.code == 2
+    assert f"The launch template {CLUSTER}-workers exists but does not bear the tag" in " ".join(ran.output.split())
+    assert account.writes(started) == []
