@@ -48,7 +48,7 @@ def molecule(*words: str) -> Iterator[subprocess.Popen[str]]:
     with subprocess.Popen(
         [tools / "molecule", *words],
         cwd=ROOT,
-        env=os.environ | {"PATH": f"{tools}:{os.environ['PATH']}"},
+        env=os.environ | {"PATH": f"{tools}:{os.environ['PATH']}", "NO_COLOR": "1"},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
