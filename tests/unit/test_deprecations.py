@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -34,6 +35,7 @@ OTHERS = (
         "/x/.venv/lib/python3.13/site-packages/moto/a.py:3: DeprecationWarning: old",
         f"{ROOT}/.venv/lib/python3.13/site-packages/moto/a.py:3: DeprecationWarning: old",
         "[WARNING]: nothing is deprecated",
+        "[DEPRECATION WARNING]: Passing `warnings` to `exit_json` or `fail_json` is deprecated. Use `AnsibleModule.warn`.",
     ],
 )
 def test_other_peoples_warnings_are_not_ours(output: str) -> None:
@@ -54,6 +56,11 @@ def test_other_peoples_warnings_are_not_ours(output: str) -> None:
 )
 def test_our_own_warnings_are_found_once(output: str) -> None:
     assert len(our_deprecations(f"ok\n{output}\nok\n{output}\n")) == 1
+
+
+def test_no_module_of_ours_passes_warnings_as_a_result() -> None:
+    modules = list((ROOT / "plugins/modules").glob("*.py"))
+    assert modules and not [path for path in modules if re.search(r"\bwarnings\b", path.read_text(encoding="utf-8"))]
 
 
 def test_a_playbook_with_an_old_construct_is_found(tmp_path: Path) -> None:
