@@ -35,7 +35,7 @@ OTHERS = (
         "/x/.venv/lib/python3.13/site-packages/moto/a.py:3: DeprecationWarning: old",
         f"{ROOT}/.venv/lib/python3.13/site-packages/moto/a.py:3: DeprecationWarning: old",
         "[WARNING]: nothing is deprecated",
-        "[DEPRECATION WARNING]: Passing `warnings` to `exit_json` or `fail_json` is deprecated. Use `AnsibleModule.warn`.",
+        "[DEPRECATION WARNING]: Passing `warnings` to `exit_json` or `fail_json` is deprecated. Use warn.",
     ],
 )
 def test_other_peoples_warnings_are_not_ours(output: str) -> None:
