@@ -279,7 +279,7 @@ LAYERS = {
         Layer("lint", 2.5, lint),
         Layer("sanity", 1.5, sanity),
         Layer("unit", 3, pytest(*UNIT, processes=2)),
-        Layer("account", 6, pytest(*ACCOUNT, processes=2)),
+        Layer("account", 9, pytest(*ACCOUNT, processes=2)),
         Layer("integration", 22.5, pytest(*INTEGRATION), root=True),
         Layer("molecule", 6.5, molecule(scenarios, "tests/molecule"), root=True),
     )
@@ -292,7 +292,7 @@ PARTS = {
         Layer("newest-lint", 2.5, lint, newest=True),
         Layer("newest-sanity", 1.5, sanity, newest=True),
         Layer("newest-unit", 4, pytest(*UNIT, processes=2), newest=True),
-        Layer("newest-account", 8, pytest(*ACCOUNT, processes=2), newest=True),
+        Layer("newest-account", 10, pytest(*ACCOUNT, processes=2), newest=True),
         Layer("chaos-calls", 30, chaos("task", "write")),
         Layer("chaos-machines", 60, chaos("machines"), root=True),
         Layer("account", 5, pytest(*ACCOUNT, long=True)),
