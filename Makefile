@@ -98,7 +98,7 @@ sanity account integration molecule: setup ## this layer alone
 
 .PHONY: bench chaos
 bench: setup ## the measurements
-chaos: setup ## playbooks killed at each task in turn, and run again
+chaos: setup ## playbooks killed at each task, call and random moment, and run again
 bench chaos:
 	@[ -x bench/$@ ] || { echo "There is no bench/$@ yet."; exit 1; }; bench/$@
 
