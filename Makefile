@@ -15,21 +15,21 @@ VENV := .venv
 BIN := $(CURDIR)/$(VENV)/bin
 export PATH := $(BIN):$(PATH):/usr/sbin:/sbin
 
-# What the local cloud boots and connects its machines with, and how it is reached.
+# The local cloud boots and connects its machines with these.
 PACKAGES := systemd-container mmdebstrap debian-archive-keyring nftables bindfs iproute2 openssh-client
 
-# Debian's own Python where it is new enough: that is what users have. Otherwise the first that ansible-core 2.19 runs on.
-# Debian keeps what makes virtual environments in a package of its own.
+# Debian's own Python if it is new enough, as users have it. Otherwise the first that ansible-core 2.19 supports.
+# Debian packages the module venv separately.
 python := $(shell for python in /usr/bin/python3 python3 python3.13 python3.12 python3.11; do \
     $$python -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && echo $$python && break; done)
 python_version = $(shell $(python) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 
 .PHONY: help
 help: ## this list
-	@sed -En 's/^([a-z ]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 28
+	@sed -En 's/^([a-z -]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 28
 
 .PHONY: setup
-setup: packages venv ## all that is needed: Debian packages and .venv (quick when it is there)
+setup: packages venv ## install what is needed: Debian packages and .venv (quick if they exist)
 
 .PHONY: python
 python:
@@ -83,7 +83,7 @@ demo: setup ## a cluster on the local cloud: one master, two workers
 .PHONY: test test-long
 test: setup ## all layers of tests, with a closing line for each
 	@$(BIN)/python tests/run.py
-test-long: setup ## what takes longer: the newest Python, chaos, builds; kept in bench/results/test-long.md
+test-long: setup ## the slow tests: newest Python, chaos, builds; results in bench/results/test-long.md
 	@$(BIN)/python tests/run.py --long
 
 .PHONY: lint unit
@@ -98,12 +98,12 @@ sanity account integration molecule: setup ## this layer alone
 
 .PHONY: bench chaos
 bench: setup ## the measurements
-chaos: setup ## playbooks killed at each task, call and random moment, and run again
+chaos: setup ## kill playbooks at each task, call and at random moments, and run them again
 bench chaos:
 	@[ -x bench/$@ ] || { echo "There is no bench/$@ yet."; exit 1; }; bench/$@
 
 .PHONY: clean
-clean: ## back to a fresh clone: the local cloud taken down, .venv and caches removed
+clean: ## stop the local cloud, and remove .venv and caches
 	@[ ! -x $(BIN)/localcloud ] || $(BIN)/localcloud down
 	rm -rf .venv .venv-* build dist .ansible .cache .mypy_cache .pytest_cache .ruff_cache *.egg-info *.tar.gz
 	find . -name __pycache__ -prune -exec rm -rf {} +

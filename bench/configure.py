@@ -47,13 +47,13 @@ def _processor() -> float:
 
 
 def costs(cluster: Cluster) -> list[Cost]:
-    made = cluster.play("provision.yml")
+    made = cluster.play("playbooks/provision.yml")
     assert made.code == 0, made.output[-6000:]
     found = []
     for settings in ({}, {}, ANSIBLES_OWN):
         cluster.cloud.variables |= settings
         started, before = time.monotonic(), _processor()
-        found.append(measured(cluster.play("configure.yml"), started, before))
+        found.append(measured(cluster.play("playbooks/configure.yml"), started, before))
     for name in ANSIBLES_OWN:
         del cluster.cloud.variables[name]
     return found

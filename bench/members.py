@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "files" / "node"), str(Path(__file__).parent)]
 
 import pytest  # noqa: E402
-from deeplearning import paths  # noqa: E402
+from deeplearning.contract import paths  # noqa: E402
 from report import Row, write  # noqa: E402
 
 from tests.unit.node.members_kit import Cluster, Node, cluster_in  # noqa: E402
@@ -51,7 +51,7 @@ def cpu_of(node: Node, *words: str) -> float:
     redirect = {name: f"{node.root}{value}" for name, value in vars(paths).items() if str(value).startswith("/")}
     code = (
         f"import sys; sys.path.insert(0, {str(ROOT / 'files' / 'node')!r})\n"
-        f"from deeplearning import paths\nvars(paths).update({redirect!r})\n"
+        f"from deeplearning.contract import paths\nvars(paths).update({redirect!r})\n"
         f"from deeplearning.cli import main\nsys.exit(main({list(words)!r}))"
     )
     before = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -19,7 +19,7 @@ sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
 
 from report import Row, write  # noqa: E402
 
-from localcloud.latency import AWS  # noqa: E402
+from localcloud.core.latency import AWS  # noqa: E402
 from tests.account.kit import CLOUD_HALF, Account, account_in  # noqa: E402
 
 EMPTY_CALLS = 10
@@ -121,8 +121,8 @@ def prepared(account: Account) -> Account:
         cluster_instance_type="c5.large",
         cluster_worker_count=2,
         cluster_image="localcloud-api-only",
-        cluster_user="ubuntu",
-        cluster_ssh_location=["198.51.100.1/32"],
+        cluster_login_user="ubuntu",
+        cluster_ssh_allowed_cidrs=["198.51.100.1/32"],
         cluster_public_key_file=f"{account.key()}.pub",
     )
     return account

@@ -53,12 +53,13 @@ INSTALL = """
       register: built
       run_once: true
 
-    - name: Have PyTorch with it
+    - name: Install PyTorch with it
       ansible.builtin.include_role:
-        name: deeplearning.aws.pytorch
+        name: deeplearning.aws.framework
       vars:
-        pytorch_horovod: true
-        pytorch_horovod_checksums: "{{ dict(built.files | map(attribute='path')
+        framework_name: pytorch
+        framework_horovod: true
+        framework_horovod_checksums: "{{ dict(built.files | map(attribute='path')
           | map('regex_replace', '^/efs/.deeplearning/wheels/', '') | zip(built.files | map(attribute='checksum'))) }}"
 """
 
@@ -104,7 +105,7 @@ def unpacked(cluster: Cluster, source: str, nodes: int) -> float:
 def unpacking(cloud: Cloud, folder: Path) -> tuple[list[Row], str]:
     with cloud.cluster("bench-unpack", worker_count=max(NODES) - 1) as cluster:
         played(cluster, "site.yml")
-        staged = cluster.play("stage.yml", data="small", source_dir=str(pack(folder / "small")))
+        staged = cluster.play("stage.yml", dataset="small", source_dir=str(pack(folder / "small")))
         assert staged.code == 0, staged.output[-6000:]
         account = cloud.client("sts").get_caller_identity()["Account"]
         source = f"s3://{cluster.name}-{account}-{REGION}/data/small"
@@ -113,7 +114,10 @@ def unpacking(cloud: Cloud, folder: Path) -> tuple[list[Row], str]:
             for nodes, found in rounds.items():
                 found.append(unpacked(cluster, source, nodes))
         seconds = {nodes: statistics.median(found) for nodes, found in rounds.items()}
-        stages = [played(cluster, "stage.yml", data="small", source_dir=str(folder / "small"), to="efs") for _ in "ab"]
+        stages = [
+            played(cluster, "stage.yml", dataset="small", source_dir=str(folder / "small"), stage_target="efs")
+            for _ in "ab"
+        ]
     rows = [
         Row(f"seconds with {more} nodes, over those with {fewer}", seconds[more] / seconds[fewer], "×", 1)
         for fewer, more in zip(NODES, NODES[1:], strict=False)

@@ -118,7 +118,7 @@ def launcher(bench: Bench) -> Row:
     """In turn, so that both meet the same machine."""
     ours, theirs = [], []
     for number in range(ROUNDS):
-        bench.train(f"ours-{number}", framework="pytorch", data=DATA, nodes=2, script_args=ARGUMENTS)
+        bench.train(f"ours-{number}", framework="pytorch", dataset=DATA, nodes=2, script_args=ARGUMENTS)
         ours.append(bench.speed(f"ours-{number}"))
         theirs.append(by_hand(bench, f"hand-{number}", 2))
     # Rows are met by being small: so it is by hand over ours, which may be 1 / 0.98.
@@ -134,7 +134,7 @@ def scaling(bench: Bench) -> str:
         found = []
         for nodes in SWEEP:
             run = f"{framework}-{nodes}"
-            bench.train(run, framework=framework, data=DATA, nodes=nodes, script_args=ARGUMENTS)
+            bench.train(run, framework=framework, dataset=DATA, nodes=nodes, script_args=ARGUMENTS)
             found.append(bench.speed(run))
         lines.append(f"| {framework} | {' | '.join(f'{speed:,.0f} ({speed / found[0]:.2f})' for speed in found)} |")
     return "\n".join(lines)
@@ -144,7 +144,7 @@ def resumed(bench: Bench) -> list[Row]:
     """A worker's machine is killed while it trains; counted from when members have settled to the next progress."""
     run = f"killed-{time.time():.0f}"
     long = ["--epochs", "40", "--batch-size", "32"]
-    bench.train(run, framework="pytorch", data=DATA, nodes=2, script_args=long, detach=True)
+    bench.train(run, framework="pytorch", dataset=DATA, nodes=2, script_args=long, detach=True)
     wait_for(lambda: [event for event in bench.events(run, "progress") if event["epoch"] > 2], 300, "training")
     victim = next(member["instance_id"] for member in bench.cluster.members()["members"] if member["rank"] == 2)
     bench.cluster.cloud.client("ec2").terminate_instances(InstanceIds=[victim])

@@ -13,18 +13,18 @@ from datetime import datetime
 from typing import Any
 
 from localcloud import daemon, state
-from localcloud.errors import Refusal
-from localcloud.latency import latency_from
+from localcloud.core.errors import Refusal
+from localcloud.core.latency import latency_from
 
-Given = argparse.Namespace
+Arguments = argparse.Namespace
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     os.umask(0o022)  # what is made here becomes a machine's root folder: others must be able to read it
     parser = _parser()
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     try:
-        given.run(given)
+        options.run(options)
     except Refusal as refusal:
         print(f"localcloud: {refusal}", file=sys.stderr)
         return 2
@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
-    return int(getattr(given, "status", 0))
+    return int(getattr(options, "status", 0))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -43,7 +43,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    def command(name: str, run: Callable[[Given], None], text: str) -> argparse.ArgumentParser:
+    def command(name: str, run: Callable[[Arguments], None], text: str) -> argparse.ArgumentParser:
         made = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
         made.set_defaults(run=run)
         return made
@@ -56,14 +56,12 @@ def _parser() -> argparse.ArgumentParser:
     up.add_argument(
         "--memory-per-instance", type=_size, metavar="M", help="memory that an instance may use, such as 512M"
     )
-    up.add_argument(
-        "--api-only", action="store_true", help="boot nothing: instances exist in the API alone; needs no machines"
-    )
-    command("down", _down, "end everything; images are kept")
+    up.add_argument("--api-only", action="store_true", help="boot no machines: instances exist in the API only")
+    command("down", _down, "stop the local cloud; images are kept")
     command("env", _env, 'print shell lines that make AWS clients use it: eval "$(localcloud env)"')
     status = command("status", _status, "show instances, file systems and faults in force")
     status.add_argument("--json", action="store_true")
-    calls = command("calls", _calls, "show the API calls: who asked for what, what it needed, what came of it")
+    calls = command("calls", _calls, "show the API calls with caller, permissions needed and result")
     calls.add_argument("--json", action="store_true", help="a JSON object a line")
     calls.add_argument(
         "--since", type=_since, default=0.0, metavar="T", help="seconds ago (60s, 5m, 2h), or an ISO time"
@@ -71,9 +69,9 @@ def _parser() -> argparse.ArgumentParser:
     execute = command("exec", _exec, "run a command in an instance's machine, as root")
     execute.add_argument("instance", metavar="ID")
     execute.add_argument("words", nargs=argparse.REMAINDER, metavar="-- CMD")
-    console = command("console", _console, "print what an instance's machine wrote to its console")
+    console = command("console", _console, "print the console output of an instance's machine")
     console.add_argument("instance", metavar="ID")
-    _fault_commands(command("fault", _no_fault, "make something go wrong, or lift it again"))
+    _fault_commands(command("fault", _no_fault, "inject a fault, or lift it"))
     image = command("image", _no_image, "build machine images")
     build = image.add_subparsers(metavar="COMMAND").add_parser(
         "build", help="build the base image, or one with frameworks inside"
@@ -92,16 +90,16 @@ def _fault_commands(parser: argparse.ArgumentParser) -> None:
         made = kinds.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
         made.set_defaults(run=_fault, kind=kind, targets=targets, value=None, left=None, seed=None)
         for target in targets:
-            made.add_argument(f"--{target}", metavar=target.upper(), help="any, if it is not given; * and ? match")
+            made.add_argument(f"--{target}", metavar=target.upper(), help="default: any; * and ? match")
         return made
 
     places = ("instance", "type", "zone")
-    fault("capacity", "capacity", "let only so many more instances be launched", places[1:]).add_argument(
+    fault("capacity", "capacity", "limit how many more instances can be launched", places[1:]).add_argument(
         "value", type=_count, metavar="N"
     )
-    quota = fault("quota", "quota", "set a quota: all those of vCPUs, or the one of a code", ("code",))
+    quota = fault("quota", "quota", "set all quotas of vCPUs, or the quota with a code", ("code",))
     quota.add_argument("value", type=_count, metavar="N")
-    throttle = fault("throttle", "throttle", "refuse this share of calls as too many", ("action",))
+    throttle = fault("throttle", "throttle", "throttle this share of calls", ("action",))
     throttle.add_argument("value", type=_share, metavar="RATE")
     throttle.add_argument("--seed", type=int, default=0, metavar="N", help="which calls, repeatably (0)")
     error = fault("error", "error", "answer calls with an error", ("action",))
@@ -109,28 +107,28 @@ def _fault_commands(parser: argparse.ArgumentParser) -> None:
     error.add_argument("--message", default="", metavar="TEXT")
     error.add_argument("--status", dest="http_status", type=_error_status, default=400, metavar="HTTP")
     error.add_argument("--count", dest="left", type=_times, metavar="N", help="how often (until it is cleared)")
-    late = fault("late-iam", "late-iam", "let new instance profiles and policies take effect late")
+    late = fault("late-iam", "late-iam", "delay the effect of new instance profiles and changes of policies")
     late.add_argument("value", type=_positive, metavar="SECONDS")
-    reads = fault("late-reads", "late-reads", "let EC2 show new resources late")
+    reads = fault("late-reads", "late-reads", "hide new resources of EC2 for a while")
     reads.add_argument("value", type=_positive, metavar="SECONDS")
-    nat = fault("fail-nat", "fail-nat", "let the next NAT gateway fail")
+    foreign = fault("foreign-bucket", "foreign-bucket", "make another account the owner of a bucket, existing or not")
+    foreign.add_argument("bucket", metavar="NAME")
+    nat = fault("fail-nat", "fail-nat", "make the next NAT gateway fail")
     nat.add_argument("--count", dest="left", type=_times, default=1, metavar="N", help="how many of them (1)")
-    fault("slow-boot", "slow-boot", "let machines boot late", places).add_argument(
+    fault("slow-boot", "slow-boot", "delay the boot of machines", places).add_argument(
         "value", type=_positive, metavar="SECONDS"
     )
-    fault("hang-boot", "hang-boot", "let machines not come up at all", places)
-    apt = fault("apt-lock", "apt-lock", "let apt be busy when a machine has booted", places)
+    fault("hang-boot", "hang-boot", "keep machines from booting", places)
+    apt = fault("apt-lock", "apt-lock", "hold apt's lock after a boot", places)
     apt.add_argument("value", type=_count, metavar="SECONDS")
     for name, kind, text in (
-        ("kill", "kill", "let a machine die at once"),
-        ("freeze", "frozen", "let a machine stand still"),
-        ("cut", "cut", "cut a machine off the network"),
+        ("kill", "kill", "kill a machine"),
+        ("freeze", "frozen", "freeze a machine"),
+        ("cut", "cut", "disconnect a machine from the network"),
     ):
         fault(name, kind, text).add_argument("instance", metavar="ID")
-    fault("stall", "stalled", "let every access to a file system wait").add_argument("file_system", metavar="FS-ID")
-    fault("expire", "expired", "let temporary credentials expire").add_argument(
-        "session", metavar="INSTANCE|ROLE|SESSION"
-    )
+    fault("stall", "stalled", "stall every access to a file system").add_argument("file_system", metavar="FS-ID")
+    fault("expire", "expired", "expire temporary credentials").add_argument("session", metavar="INSTANCE|ROLE|SESSION")
     clear = kinds.add_parser("clear", help="lift all faults, or one by its id, kind or target")
     clear.add_argument("which", nargs="?", metavar="FAULT")
     clear.set_defaults(run=_clear, kind=None)
@@ -206,33 +204,38 @@ def _since(text: str) -> float:
 # Commands ----------------------------------------------------------------------------------------------------------
 
 
-def _up(given: Given) -> None:
+def _up(arguments: Arguments) -> None:
     # By its name, in which the path of a file is whole: the service runs in a folder of its own.
-    daemon.up(latency_from(given.latency).name, given.cpus_per_instance, given.memory_per_instance, given.api_only)
+    daemon.up(
+        latency_from(arguments.latency).name,
+        arguments.cpus_per_instance,
+        arguments.memory_per_instance,
+        arguments.api_only,
+    )
 
 
-def _down(_given: Given) -> None:
+def _down(_arguments: Arguments) -> None:
     daemon.down()
 
 
-def _env(_given: Given) -> None:
+def _env(_arguments: Arguments) -> None:
     for name, value in state.ask("env").items():
         print(f"export {name}={value}")
 
 
-def _status(given: Given) -> None:
-    shown = state.ask("status")
-    if given.json:
-        print(json.dumps(shown, indent=2))
+def _status(arguments: Arguments) -> None:
+    response = state.ask("status")
+    if arguments.json:
+        print(json.dumps(response, indent=2))
         return
     print(
-        f"up since {_clock(shown['started'])}, API at {shown['endpoint']}, "
-        f"latency profile {shown['latency']}, pid {shown['pid']}"
+        f"up since {_clock(response['started'])}, API at {response['endpoint']}, "
+        f"latency profile {response['latency']}, pid {response['pid']}"
     )
     columns = ("id", "name", "type", "zone", "private_ip", "public_ip", "state", "since", "pid")
-    _table("instances", columns, [{**row, "since": _clock(row["since"])} for row in shown["instances"]])
-    _table("file systems", ("id", "name", "region", "state", "mount_targets"), shown["file_systems"])
-    _table("faults in force", ("id", "kind", "target", "value", "left"), shown["faults"])
+    _table("instances", columns, [{**row, "since": _clock(row["since"])} for row in response["instances"]])
+    _table("file systems", ("id", "name", "region", "state", "mount_targets"), response["file_systems"])
+    _table("faults in force", ("id", "kind", "target", "value", "left"), response["faults"])
 
 
 def _table(title: str, columns: Sequence[str], rows: Sequence[dict[str, Any]]) -> None:
@@ -259,9 +262,9 @@ def _clock(seconds: float | None) -> str:
     return datetime.fromtimestamp(seconds).strftime("%H:%M:%S") if seconds else "-"
 
 
-def _calls(given: Given) -> None:
-    records = state.ask("calls", since=given.since)
-    if given.json:
+def _calls(arguments: Arguments) -> None:
+    records = state.ask("calls", since=arguments.since)
+    if arguments.json:
         for record in records:
             print(json.dumps(record))
         return
@@ -278,11 +281,11 @@ def _calls(given: Given) -> None:
     _table("calls", ("time", "caller", "service", "operation", "required", "resource", "result", "ms"), rows)
 
 
-def _exec(given: Given) -> None:
-    words = given.words[1:] if given.words[:1] == ["--"] else given.words
+def _exec(arguments: Arguments) -> None:
+    words = arguments.words[1:] if arguments.words[:1] == ["--"] else arguments.words
     if not words:
         raise Refusal("give a command to run. Example: localcloud exec i-0123456789abcdef0 -- systemctl status ssh")
-    where = state.ask("process", instance=given.instance)
+    where = state.ask("process", instance=arguments.instance)
     for group in where["groups"]:
         # With version 2 alone a group that hands on controllers takes no processes: then the command is outside of it.
         with contextlib.suppress(OSError), open(group, "w", encoding="ascii") as joining:
@@ -299,39 +302,41 @@ def _exec(given: Given) -> None:
     os.execvp(inside[0], [*inside, "env", "-i", *settings, *words])
 
 
-def _console(given: Given) -> None:
-    sys.stdout.write(state.ask("console", instance=given.instance))
+def _console(arguments: Arguments) -> None:
+    sys.stdout.write(state.ask("console", instance=arguments.instance))
 
 
-def _no_fault(_given: Given) -> None:
+def _no_fault(_arguments: Arguments) -> None:
     raise Refusal("say which fault: localcloud fault --help lists them.")
 
 
-def _no_image(_given: Given) -> None:
+def _no_image(_arguments: Arguments) -> None:
     raise Refusal("say what to do with images. Example: localcloud image build --with pytorch")
 
 
-def _fault(given: Given) -> None:
-    names = ("instance", "type", "zone", "code", "action", "file_system", "session")
-    target = {name: getattr(given, name) for name in names if getattr(given, name, None) is not None}
-    value = given.value
-    if given.kind == "error":
+def _fault(arguments: Arguments) -> None:
+    names = ("instance", "type", "zone", "code", "action", "file_system", "session", "bucket")
+    target = {name: getattr(arguments, name) for name in names if getattr(arguments, name, None) is not None}
+    value = arguments.value
+    if arguments.kind == "error":
         target.pop("code", None)
         value = {
-            "code": given.code,
-            "message": given.message or f"{given.code} was asked for.",
-            "status": given.http_status,
+            "code": arguments.code,
+            "message": arguments.message or f"{arguments.code} was asked for.",
+            "status": arguments.http_status,
         }
-    fault = state.ask("fault", kind=given.kind, target=target, value=value, left=given.left, seed=given.seed)
+    fault = state.ask(
+        "fault", kind=arguments.kind, target=target, value=value, left=arguments.left, seed=arguments.seed
+    )
     print(f"{fault['id']} is in force" if fault else "done")
 
 
-def _clear(given: Given) -> None:
-    print(f"lifted {state.ask('clear', which=given.which, kind=given.kind)}")
+def _clear(arguments: Arguments) -> None:
+    print(f"lifted {state.ask('clear', which=arguments.which, kind=arguments.kind)}")
 
 
-def _image_build(given: Given) -> None:
-    daemon.build_image([name.strip() for name in given.features.split(",") if name.strip()])
+def _image_build(arguments: Arguments) -> None:
+    daemon.build_image([name.strip() for name in arguments.features.split(",") if name.strip()])
 
 
 if __name__ == "__main__":

@@ -11,16 +11,15 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from localcloud.accepting import Accepting
-from localcloud.api import ec2, efs
-from localcloud.errors import Refusal
-from localcloud.faults import Fault
-from localcloud.settings import DEFAULT_REGION, PORT
-
-if TYPE_CHECKING:
-    from localcloud.service import Service
+from localcloud.api.ec2 import views as ec2
+from localcloud.api.efs import file_systems as efs
+from localcloud.core.accepting import Accepting
+from localcloud.core.errors import Refusal
+from localcloud.core.faults import Fault
+from localcloud.core.settings import DEFAULT_REGION, PORT
+from localcloud.service import Service
 
 log = logging.getLogger(__name__)
 
@@ -36,8 +35,8 @@ class Control:
         self._commands: Mapping[str, Callable[[Arguments], Any]] = {
             "env": self._env,
             "status": self._status,
-            "calls": lambda given: self._cloud.calls.since(given["since"]),
-            "console": lambda given: self._cloud.machines.console(self._instance(given["instance"]).id),
+            "calls": lambda arguments: self._cloud.calls.since(arguments["since"]),
+            "console": self._console,
             "process": self._process,
             "fault": self._fault,
             "clear": self._clear,
@@ -45,18 +44,18 @@ class Control:
             "down": self._down,
         }
 
-    def answer(self, wish: Arguments) -> Any:
-        command = self._commands.get(str(wish.get("command")))
+    def answer(self, request: Arguments) -> Any:
+        command = self._commands.get(str(request.get("command")))
         if command is None:
             raise Refusal(
-                f"the running service knows no {wish.get('command')}: it may be older than this command line."
+                f"the running service knows no {request.get('command')}: it may be older than this command line."
             )
-        if wish["command"] in ("process", "down"):
-            return command(wish)
+        if request["command"] in ("process", "down"):
+            return command(request)
         with self._cloud.lock:
-            return command(wish)
+            return command(request)
 
-    def _env(self, _given: Arguments) -> dict[str, str]:
+    def _env(self, _arguments: Arguments) -> dict[str, str]:
         access_key, secret = self._service.operator
         return {
             "AWS_ENDPOINT_URL": f"http://127.0.0.1:{PORT}",
@@ -66,7 +65,7 @@ class Control:
             "AWS_REGION": DEFAULT_REGION,
         }
 
-    def _status(self, _given: Arguments) -> dict[str, Any]:
+    def _status(self, _arguments: Arguments) -> dict[str, Any]:
         machines = self._service.machines
         return {
             "pid": os.getpid(),
@@ -98,10 +97,14 @@ class Control:
             raise Refusal(f"instance {name} does not exist: localcloud status lists those that do.")
         return view
 
-    def _process(self, given: Arguments) -> dict[str, Any]:
+    def _console(self, arguments: Arguments) -> str:
+        instance_id = self._instance(arguments["instance"]).id
+        return self._cloud.machines.console(instance_id) if self._cloud.machines else ""
+
+    def _process(self, arguments: Arguments) -> dict[str, Any]:
         """Where a command can enter a machine."""
         with self._cloud.lock:
-            name = self._instance(given["instance"]).id
+            name = self._instance(arguments["instance"]).id
         machines = self._machines()
         pid = machines.pid_of(name)
         if pid is None:
@@ -115,9 +118,9 @@ class Control:
 
     # Faults --------------------------------------------------------------------------------------------------------
 
-    def _fault(self, given: Arguments) -> dict[str, Any]:
+    def _fault(self, arguments: Arguments) -> dict[str, Any]:
         """Put a fault into force; what strikes an instance or a file system strikes now."""
-        kind, target = given["kind"], dict(given["target"])
+        kind, target = arguments["kind"], dict(arguments["target"])
         if "instance" in target:
             target["instance"] = self._instance(target["instance"]).id
         strikes: dict[str, Callable[[], None]] = {
@@ -130,42 +133,37 @@ class Control:
             strikes[kind]()
         if kind == "kill":
             return {}
-        if given.get("seed") is not None:
-            self._cloud.faults.seed(given["seed"])
-        fault = self._cloud.faults.add(kind, target, given.get("value"), given.get("left"))
+        if arguments.get("seed") is not None:
+            self._cloud.faults.seed(arguments["seed"])
+        fault = self._cloud.faults.add(kind, target, arguments.get("value"), arguments.get("left"))
         self._cloud.network.changed()
         return asdict(fault)
 
     def _stall(self, name: str) -> None:
-        regions = [known["region"] for known in efs.file_systems(self._cloud) if known["id"] == name]
-        if not regions:
+        if all(existing["id"] != name for existing in efs.file_systems(self._cloud)):
             raise Refusal(f"file system {name} does not exist: localcloud status lists those that do.")
-        # Also while nobody has mounted it: whoever does will wait as well.
-        self._machines().file_systems.open(name, regions[0])
         self._machines().file_systems.stall(name, True)
 
     def _expire(self, name: str) -> None:
         if not self._cloud.credentials.expire(name):
             raise Refusal(
-                f"nobody holds credentials of {name}: give an instance id, a role's name or a session's name."
+                f"there are no credentials of {name}: use the id of an instance, or the name of a role or a session."
             )
 
-    def _clear(self, given: Arguments) -> int:
-        """Lift faults: all, or those that are named by id, kind or what they strike."""
-        wanted = given.get("which")
-        kind = given.get("kind")
+    def _clear(self, arguments: Arguments) -> int:
+        """Lift faults: all, or those with that id, kind or target."""
+        which = arguments.get("which")
+        kind = arguments.get("kind")
         of_kind = [fault for fault in self._cloud.faults if kind in (None, fault.kind)]
-        found = [fault for fault in of_kind if not wanted or _named(fault, wanted)]
-        if wanted and not found:
-            raise Refusal(
-                f"no fault in force is called {wanted}, of that kind or on that target: localcloud status lists them."
-            )
-        for fault in found:
+        matches = [fault for fault in of_kind if not which or _named(fault, which)]
+        if which and not matches:
+            raise Refusal(f"no fault in force has the id, kind or target {which}: localcloud status lists them.")
+        for fault in matches:
             self._cloud.faults.remove(fault)
-            with contextlib.suppress(Refusal):  # what it struck may have ended meanwhile
+            with contextlib.suppress(Refusal):  # its target may be gone
                 self._undo(fault)
         self._cloud.network.changed()
-        return len(found)
+        return len(matches)
 
     def _undo(self, fault: Fault) -> None:
         if fault.kind == "frozen":
@@ -175,20 +173,20 @@ class Control:
         elif fault.kind == "expired":
             self._cloud.credentials.renew(fault.target["session"])
 
-    def _image(self, given: Arguments) -> str:
-        return self._service.add_image(tuple(given["features"]), Path(given["path"]))
+    def _image(self, arguments: Arguments) -> str:
+        return self._service.add_image(tuple(arguments["features"]), Path(arguments["path"]))
 
-    def _down(self, _given: Arguments) -> bool:
+    def _down(self, _arguments: Arguments) -> bool:
         self._service.stop()
         return True
 
 
-def _named(fault: Fault, wanted: str) -> bool:
-    return wanted in (fault.id, fault.kind) or wanted in fault.target.values()
+def _named(fault: Fault, which: str) -> bool:
+    return which in (fault.id, fault.kind) or which in fault.target.values()
 
 
 class ControlServer:
-    """One line of JSON asks, one answers."""
+    """Answers requests: one line of JSON each way."""
 
     def __init__(self, path: Path, control: Control) -> None:
         path.unlink(missing_ok=True)
@@ -197,15 +195,21 @@ class ControlServer:
         listening.bind(str(path))
         path.chmod(0o600)
         listening.listen(16)
+        self._path = path
         self._accepting = Accepting(listening, self._answer, "control")
+
+    def close(self) -> None:
+        """Stop answering, and remove the socket."""
+        self._accepting.close()
+        self._path.unlink(missing_ok=True)
 
     def _answer(self, client: socket.socket) -> None:
         try:
             with client.makefile() as stream:
-                wish = json.loads(stream.readline())
+                request = json.loads(stream.readline())
             started = time.monotonic()
-            reply: dict[str, Any] = {"answer": self._control.answer(wish)}
-            log.debug("%s took %.3f s", wish.get("command"), time.monotonic() - started)
+            reply: dict[str, Any] = {"answer": self._control.answer(request)}
+            log.debug("%s took %.3f s", request.get("command"), time.monotonic() - started)
         except Refusal as refusal:
             reply = {"refusal": str(refusal)}
         except Exception as error:
@@ -214,4 +218,4 @@ class ControlServer:
         try:
             client.sendall(json.dumps(reply, default=str).encode() + b"\n")
         except OSError:
-            log.info("whoever asked did not wait for the answer")
+            log.info("the command line did not wait for the answer")

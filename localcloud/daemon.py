@@ -12,13 +12,16 @@ import sys
 from pathlib import Path
 
 from localcloud import state
-from localcloud.errors import Refusal
+from localcloud.core.errors import Refusal
+from localcloud.core.settings import PORT
 from localcloud.image.build import base_image, feature_image, say, tidy
-from localcloud.machines import leftovers, network
+from localcloud.machines import cgroups, leftovers, network
+from localcloud.machines.filesystem import can_cache
 from localcloud.machines.host import withheld_credentials
-from localcloud.settings import PORT
 
 _START_SECONDS = 60
+SERVICE_ENVIRONMENT = {"MALLOC_MMAP_THRESHOLD_": str(1024 * 1024)}
+"""Memory of large bodies goes back to the system at once, instead of fragmenting the heap of each thread."""
 _END_SECONDS = 60
 
 # Programs and the Debian packages that have them.
@@ -35,8 +38,10 @@ _NEEDED = {
 
 
 def up(latency: str, cpus: float | None, memory: int | None, api_only: bool) -> None:
-    _check_machine(api_only)
-    with state.only_one():
+    _check_linux()
+    if not api_only:
+        _check_machine()
+    with state.only_one_service():
         pid = state.service_pid()
         if pid is not None:
             state.ask("env")
@@ -47,6 +52,7 @@ def up(latency: str, cpus: float | None, memory: int | None, api_only: bool) -> 
             if not api_only:
                 network.check_free()
                 report_withheld_credentials()
+                _report_missing_cache()
             _check_port()
             base = None if api_only else base_image(state.IMAGES, say)
             _start(latency, cpus, memory, base)
@@ -59,8 +65,8 @@ def up(latency: str, cpus: float | None, memory: int | None, api_only: bool) -> 
 
 
 def down() -> None:
-    _check_root()
-    with state.only_one():
+    _check_linux()
+    with state.only_one_service():
         was_up = state.service_pid() is not None
         left_over = state.RUN.exists()
         _end_service()
@@ -74,7 +80,7 @@ def down() -> None:
 
 
 def build_image(features: list[str]) -> None:
-    _check_machine(api_only=False)
+    _check_machine()
     with state.only_one():
         tidy(state.IMAGES)
         if not features:
@@ -99,20 +105,38 @@ def report_withheld_credentials() -> None:
         )
 
 
-def _check_root() -> None:
+def _report_missing_cache() -> None:
+    if not can_cache():
+        say("bindfs on this machine is built with FUSE 3: shared file systems do not cache here as NFS does.")
+
+
+def _check_linux() -> None:
     if sys.platform != "linux":
         raise Refusal(f"the local cloud needs Linux, and this is {sys.platform}.")
+
+
+def _check_machine() -> None:
+    """Raise Refusal if machines cannot be booted on this one."""
+    _check_linux()
+    problem = _problem_of_machine()
+    if problem:
+        raise Refusal(f"{problem}. Without machines it works: localcloud up --api-only")
+
+
+def _problem_of_machine() -> str:
     if os.geteuid() != 0:
-        raise Refusal("the local cloud needs root, to boot machines and to wire them. Example: sudo localcloud up")
-
-
-def _check_machine(api_only: bool) -> None:
-    _check_root()
-    if api_only:
-        return
+        return "the local cloud needs root to boot machines (sudo localcloud up)"
     missing = {package for program, package in _NEEDED.items() if shutil.which(program) is None}
     if missing:
-        raise Refusal(f"programs are missing on this machine: apt-get install {' '.join(sorted(missing))}")
+        return f"programs are missing on this machine (apt-get install {' '.join(sorted(missing))})"
+    done = subprocess.run(["unshare", "--mount", "--net", "true"], capture_output=True, text=True, check=False)
+    if done.returncode:
+        return f"the local cloud needs namespaces of its own, and this machine refuses them ({done.stderr.strip()})"
+    if not cgroups.are_writable():
+        return "the local cloud needs control groups, and those below /sys/fs/cgroup cannot be written on this machine"
+    if not Path("/dev/fuse").exists():
+        return "the local cloud needs FUSE for shared file systems, and this machine has no /dev/fuse"
+    return ""
 
 
 def _check_port() -> None:
@@ -128,11 +152,11 @@ def _start(latency: str, cpus: float | None, memory: int | None, base: Path | No
     state.RUN.mkdir(parents=True, exist_ok=True)
     state.RUN.chmod(0o700)
     reading, writing = os.pipe()
-    command = [sys.executable, "-m", "localcloud.service", f"--latency={latency}", f"--ready={writing}"]
+    command = [sys.executable, "-m", "localcloud.serve", f"--latency={latency}", f"--ready={writing}"]
     command += [f"--base={base}"] if base else []
     command += [f"--cpus={cpus}"] if cpus else []
     command += [f"--memory={memory}"] if memory else []
-    # Nothing of whoever starts it: its own credentials, and a temporary folder that nobody removes under it.
+    # The service inherits no credentials of the caller, and no temporary folder that the caller may remove.
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "MOTO_"))}
     with state.LOG.open("ab") as output:
         process = subprocess.Popen(
@@ -143,7 +167,7 @@ def _start(latency: str, cpus: float | None, memory: int | None, base: Path | No
             start_new_session=True,
             pass_fds=[writing],
             cwd=state.RUN,
-            env={**inherited, "PYTHONPATH": str(Path(__file__).parent.parent)},
+            env={**inherited, **SERVICE_ENVIRONMENT, "PYTHONPATH": str(Path(__file__).parent.parent)},
         )
     os.close(writing)
     try:
@@ -164,7 +188,7 @@ def _last_words(path: Path) -> str:
 
 
 def _end_service() -> None:
-    """In good order if it answers, by force if not."""
+    """End the service: by a request, or by force if it does not answer."""
     pid = state.service_pid()
     if pid is None:
         return
@@ -181,7 +205,9 @@ def _end_service() -> None:
 
 
 def _sweep() -> None:
-    """What is left of a service that died, if anything: nothing of it may be in the way of the next one."""
-    leftovers.sweep(state.RUN)
+    """Remove what a dead service left behind, so that the next one can start."""
+    if os.geteuid() == 0:
+        leftovers.sweep(state.RUN)
+    state.forget_service()
     tidy(state.IMAGES)
     shutil.rmtree(state.RUN, ignore_errors=True)

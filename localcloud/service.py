@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-import argparse
 import logging
-import os
-import signal
 import threading
 import time
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
-from localcloud.api import iam, images
-from localcloud.api.front import Front
-from localcloud.calls import CallLog
-from localcloud.clock import RealClock
-from localcloud.cloud import Cloud
-from localcloud.control import Control, ControlServer
+from localcloud.api.ec2 import images
+from localcloud.api.iam import identities as iam
+from localcloud.core.calls import CallLog
+from localcloud.core.clock import RealClock
+from localcloud.core.cloud import Cloud
+from localcloud.core.latency import Latency
+from localcloud.core.settings import EDGE_ADDRESS, PORT, TLS_PORT
+from localcloud.endpoint.front import Front
+from localcloud.endpoint.server import HttpServer
+from localcloud.endpoint.tls import Authority
 from localcloud.image.build import built_feature_images
-from localcloud.latency import Latency, latency_from
 from localcloud.machines.manager import HostMachines
 from localcloud.machines.nspawn import Limits
-from localcloud.server import HttpServer
-from localcloud.settings import EDGE_ADDRESS, PORT, TLS_PORT
-from localcloud.state import CALLS, IMAGES, RUN, SOCKET, remember_service
-from localcloud.tls import Authority
+from localcloud.state import CALLS, IMAGES
 
 log = logging.getLogger(__name__)
 
@@ -72,8 +68,8 @@ class Service:
     def _layers_of(self, image_id: str) -> Sequence[Path]:
         if self._base is None:
             raise RuntimeError("a service without a base image boots no machines")
-        found = images.path_of(self.cloud, image_id)
-        return [self._base] if found is None or found == self._base else [found, self._base]
+        result = images.path_of(self.cloud, image_id)
+        return [self._base] if result is None or result == self._base else [result, self._base]
 
     def wait(self) -> None:
         self._ended.wait()
@@ -88,37 +84,3 @@ class Service:
         for server in self._servers:
             server.stop()
         self.cloud.calls.close()
-
-
-def main() -> None:
-    """Started by `localcloud up`, which waits for a line on the given file descriptor."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--latency", default="none")
-    parser.add_argument("--base", type=Path)
-    parser.add_argument("--cpus", type=float)
-    parser.add_argument("--memory", type=int)
-    parser.add_argument("--ready", type=int, required=True)
-    given = parser.parse_args()
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(threadName)s %(name)s: %(message)s")
-    logging.captureWarnings(True)
-    # Most of AWS's error codes stand in no service model, and moto's serializer finds that worth a warning each time.
-    warnings.filterwarnings("ignore", message=r"Exception\(_Refused\)")
-    os.umask(0o022)
-    service = Service(RUN, latency_from(given.latency), given.base, Limits(given.cpus, given.memory))
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: service.stop())
-    try:
-        control = ControlServer(SOCKET, Control(service))
-        remember_service()
-        os.write(given.ready, b"up\n")
-        os.close(given.ready)
-        service.wait()
-        log.info("ending")
-        del control
-    finally:
-        service.close()
-    log.info("ended")
-
-
-if __name__ == "__main__":
-    main()

@@ -11,25 +11,54 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from localcloud.errors import Refusal
-from localcloud.settings import HOME
+from localcloud.core.errors import Refusal
+from localcloud.core.settings import HOME
 
 RUN = HOME / "run"
 IMAGES = HOME / "images"
 LOG = RUN / "log"
 CALLS = RUN / "calls.jsonl"
 SOCKET = RUN / "control.sock"
-_PID = RUN / "pid"
+_ROOTS_MACHINE = Path("/run/localcloud")
+_MACHINE = _ROOTS_MACHINE if os.geteuid() == 0 else HOME
+"""Holds what concerns the whole machine, whatever the HOME. A service without root changes nothing outside its HOME."""
 
+_SERVICE = "service.json"
 _ANSWER_SECONDS = 120
 
 
 @contextmanager
 def only_one() -> Iterator[None]:
-    """One `up` or `down` at a time."""
-    HOME.mkdir(parents=True, exist_ok=True)
-    HOME.chmod(0o700)  # images hold setuid programs, as old as the image: nobody but root may run them
-    with (HOME / "lock").open("w") as handle:
+    """Let one `up`, `down` or image build work at a time."""
+    with _locked(HOME / "lock"):
+        yield
+
+
+@contextmanager
+def only_one_service() -> Iterator[None]:
+    """Let one `up` or `down` work at a time, and refuse if the service of another HOME is up on this machine."""
+    with _locked(_MACHINE / "service.lock"), only_one():
+        service = _running_service(_MACHINE)
+        if service is not None and service["home"] != str(HOME.resolve()):
+            home = service["home"]
+            raise Refusal(
+                f"a local cloud with LOCALCLOUD_HOME={home} is up, and a machine can have only one: "
+                f"use it, or end it with LOCALCLOUD_HOME={home} localcloud down."
+            )
+        yield
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        HOME.mkdir(parents=True, exist_ok=True)
+        HOME.chmod(0o700)  # Images hold setuid programs, as old as the image: only root may run them.
+        handle = path.open("w")
+    except OSError as error:
+        problem = f"{path} cannot be written ({error.strerror})"
+        raise Refusal(f"{problem}: set LOCALCLOUD_HOME to a folder of yours.") from error
+    with handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
@@ -38,20 +67,31 @@ def only_one() -> Iterator[None]:
 
 
 def remember_service() -> None:
-    _PID.write_text(json.dumps({"pid": os.getpid(), "started": _start_time(os.getpid())}), encoding="ascii")
+    service = {"pid": os.getpid(), "started": _start_time(os.getpid()), "home": str(HOME.resolve())}
+    (_MACHINE / _SERVICE).write_text(json.dumps(service), encoding="utf-8")
+
+
+def forget_service() -> None:
+    (_MACHINE / _SERVICE).unlink(missing_ok=True)
 
 
 def service_pid() -> int | None:
-    """The service's process, if it lives: a number that the kernel has given to another one does not count."""
+    """Return the process of this HOME's service, if it lives."""
+    service = _running_service(_MACHINE)
+    return int(service["pid"]) if service is not None and service["home"] == str(HOME.resolve()) else None
+
+
+def _running_service(folder: Path) -> dict[str, Any] | None:
+    """Return the service that is registered in a folder, if it lives: its number may belong to another process now."""
     try:
-        known = json.loads(_PID.read_text(encoding="ascii"))
-        return int(known["pid"]) if _start_time(known["pid"]) == known["started"] else None
+        service: dict[str, Any] = json.loads((folder / _SERVICE).read_text(encoding="utf-8"))
+        return service if _start_time(service["pid"]) == service["started"] else None
     except (OSError, ValueError, KeyError):
         return None
 
 
 def _start_time(pid: int) -> str:
-    """When a process was started; a dead one that nobody has buried yet was not."""
+    """When a process was started; raise ProcessLookupError if it is a zombie."""
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     if fields[0] == "Z":
         raise ProcessLookupError(pid)
@@ -60,9 +100,9 @@ def _start_time(pid: int) -> str:
 
 def ask(command: str, **arguments: Any) -> Any:
     """Ask the running service; what it refuses is refused here."""
-    if os.geteuid() != 0:
-        raise Refusal("only root may speak with the local cloud. Example: sudo localcloud status")
     if service_pid() is None:
+        if os.geteuid() != 0 and _running_service(_ROOTS_MACHINE):
+            raise Refusal("the local cloud that is up on this machine is root's. Example: sudo localcloud status")
         raise Refusal("the local cloud is down: start it with localcloud up.")
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(_ANSWER_SECONDS)

@@ -16,7 +16,7 @@ SHOW_DEPRECATIONS = {
 
 _ANSIBLE = "[DEPRECATION WARNING]: "
 _UNNAMED = "Passing `warnings` to `exit_json` or `fail_json` is deprecated"
-"""Ansible does not name the module that does this. None of ours does (tests/unit/test_deprecations.py)."""
+"""Ansible does not name the module that does this. None of ours does (tests/unit/project/test_deprecations.py)."""
 _LINES = 4
 """An Ansible warning in a narrow terminal takes no more lines before it names the collection and the origin."""
 _COLLECTION = re.compile(r"from collection '([a-z0-9_.]+)'")

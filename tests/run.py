@@ -34,8 +34,8 @@ sys.path.insert(0, str(ROOT))
 from tests.deprecations import our_deprecations  # noqa: E402
 
 COLLECTION = "collections/ansible_collections/deeplearning/aws"
-TYPED = ("localcloud", f"{COLLECTION}/plugins/module_utils", f"{COLLECTION}/plugins/plugin_utils", "files/node")
-"""Where the thinking is: mypy is strict there. Plugins are reached through the link, by which they have full names."""
+TYPED = ("localcloud", f"{COLLECTION}/plugins", "files/node")
+"""mypy is strict there. Plugins are reached through the link, by which they have full names."""
 
 SILENCE_SECONDS = 30 * 60
 """A command that prints nothing for this long is ended. Slowness alone never fails a layer."""
@@ -210,7 +210,9 @@ def sanity(venv: Path) -> Result:
     return Result(command("tests/sanity/run", venv=venv).ok, "ansible-test")
 
 
-def pytest(*places: str, processes: int = 1, long: bool = False) -> Callable[[Path], Result]:
+def pytest(
+    *places: str, processes: int = 1, long: bool = False, options: Sequence[str] = ()
+) -> Callable[[Path], Result]:
     """Choose tests by the marker `long`. More than one process is for tests that share nothing outside their file."""
     several = ["-n", str(processes), "--dist", "loadfile"] if processes > 1 else []
 
@@ -222,7 +224,7 @@ def pytest(*places: str, processes: int = 1, long: bool = False) -> Callable[[Pa
             found = existing(*places)
             if not found:
                 return Result(False, f"no tests in {', '.join(places)}")
-            ended = command(*words, *found, venv=venv)
+            ended = command(*words, *found, *options, venv=venv)
             return counted(ended.code or len(ended.deprecations), report)
 
     return run
@@ -296,6 +298,7 @@ PARTS = {
         Layer("chaos-calls", 30, chaos("task", "write")),
         Layer("chaos-machines", 60, chaos("machines"), root=True),
         Layer("account", 5, pytest(*ACCOUNT, long=True)),
+        Layer("late-reads", 12, pytest(*ACCOUNT, processes=2, options=("--late-reads", "2"))),
         Layer("integration", 8, pytest(*INTEGRATION, long=True), root=True),
         Layer("molecule", 12, molecule(lambda: LONG_SCENARIOS), root=True),
     )

@@ -26,7 +26,7 @@ def lenet() -> nn.HybridSequential:
 
 
 class Block(nn.HybridBlock):
-    """Groups are normalised, not batches: there are no statistics that ranks would have to agree on."""
+    """Normalize groups and not batches, whose statistics the ranks would have to agree on."""
 
     def __init__(self, before: int, width: int, stride: int) -> None:
         super().__init__()
@@ -56,18 +56,18 @@ class MXNet(common.Learner):
 
     ending = "params"
 
-    def __init__(self, asked, store: mx.kv.KVStore, image: tuple[int, ...]) -> None:
+    def __init__(self, options, store: mx.kv.KVStore, image: tuple[int, ...]) -> None:
         self.store, self.rank, self.world = store, store.rank, store.num_workers
         self.devices = [mx.gpu(number) for number in range(mx.context.num_gpus())] or [mx.cpu()]
-        mx.random.seed(asked.seed)
-        self.network = lenet() if asked.network == "lenet" else resnet(asked.num_layers)
+        mx.random.seed(options.seed)
+        self.network = lenet() if options.network == "lenet" else resnet(options.num_layers)
         self.network.initialize(mx.init.Xavier(), ctx=self.devices)
         self.network.hybridize()
         for device in self.devices:  # gives all weights their shapes
             self.network(mx.nd.zeros((1, image[2], *image[:2]), ctx=device))
         self.weights = list(self.network.collect_params().values())
-        self.trainer = gluon.Trainer(self.weights, "sgd", {"learning_rate": asked.lr, "momentum": 0.9}, kvstore=None)
-        self.exchange = not asked.no_exchange
+        self.trainer = gluon.Trainer(self.weights, "sgd", {"learning_rate": options.lr, "momentum": 0.9}, kvstore=None)
+        self.exchange = not options.no_exchange
         self.gradients = self.store_of_gradients()
         for index, weight in enumerate(self.weights):
             self.gradients.init(index, weight.data(self.devices[0]))
@@ -100,7 +100,7 @@ class MXNet(common.Learner):
         return sum(_right(self.network(part), classes) for part, classes in self._parts(images, labels))
 
     def _parts(self, images, labels) -> list[tuple[mx.nd.NDArray, mx.nd.NDArray]]:
-        """A part of the batch for each device."""
+        """Return a part of the batch for each device."""
         arrays = mx.nd.array(common.scaled(images).transpose(0, 3, 1, 2)), mx.nd.array(labels)
         split = [gluon.utils.split_and_load(array, self.devices, even_split=False) for array in arrays]
         return list(zip(*split, strict=True))
@@ -128,7 +128,7 @@ class MXNet(common.Learner):
 
 
 class Asynchronous(MXNet):
-    """dist_async: each rank takes its step alone, the servers add up all ranks' changes, nobody waits.
+    """dist_async: each rank takes its step alone, the servers add up all ranks' changes, without waiting.
 
     The optimizer is the worker's, not the server's as MXNet has it: a server's state could not be saved.
     """
@@ -136,11 +136,11 @@ class Asynchronous(MXNet):
     summed = 0.0
     shared = False
 
-    def __init__(self, asked, store: mx.kv.KVStore, image: tuple[int, ...]) -> None:
+    def __init__(self, options, store: mx.kv.KVStore, image: tuple[int, ...]) -> None:
         if store.rank == 0:
             store.set_optimizer(mx.optimizer.create("test", rescale_grad=1.0))  # it adds what it is given
         store._barrier()
-        super().__init__(asked, store, image)
+        super().__init__(options, store, image)
 
     def store_of_gradients(self) -> mx.kv.KVStore:
         return mx.kv.create("device")
@@ -158,13 +158,13 @@ class Asynchronous(MXNet):
                 self.store.pull(index, out=weight.list_data(), priority=-index)
 
     def total(self, number: float) -> float:
-        found = mx.nd.array([number])
-        self.store.push(self.total_key, found)
-        self.store.pull(self.total_key, out=found)
-        found.wait_to_read()  # what this rank gave has been added
+        total = mx.nd.array([number])
+        self.store.push(self.total_key, total)
+        self.store.pull(self.total_key, out=total)
+        total.wait_to_read()  # what this rank gave has been added
         self.store._barrier()
-        self.store.pull(self.total_key, out=found)
-        before, self.summed = self.summed, float(found.asscalar())
+        self.store.pull(self.total_key, out=total)
+        before, self.summed = self.summed, float(total.asscalar())
         self.store._barrier()
         return self.summed - before
 
@@ -174,7 +174,7 @@ def _right(scores: mx.nd.NDArray, classes: mx.nd.NDArray) -> int:
 
 
 def load(folder: Path) -> tuple[common.Samples, common.Samples]:
-    """MXNet's own form as well: files of records."""
+    """Load MXNet's record files too."""
     packed = [next(folder.glob(f"*_{name}.rec"), None) for name in ("train", "val")]
     if None in packed:
         return common.load(folder)
@@ -195,12 +195,12 @@ def main() -> None:
     alone = "device" if gpus >= 4 else "local"
     together = "dist_device_sync" if gpus else "dist_sync"
     stores = ("local", "device", "dist_sync", "dist_device_sync", "dist_async")
-    asked = common.arguments(__doc__, stores, together if "DMLC_ROLE" in os.environ else alone)
-    if asked.distribution.startswith("dist") and "DMLC_ROLE" not in os.environ:
-        sys.exit(f"--distribution is {asked.distribution}, and there is no DMLC_ROLE: start it by train.yml.")
-    data = load(asked.data_dir)
-    kind = Asynchronous if asked.distribution == "dist_async" else MXNet
-    common.run(kind(asked, mx.kv.create(asked.distribution), data[0].images.shape[1:]), asked, data)
+    options = common.arguments(__doc__, stores, together if "DMLC_ROLE" in os.environ else alone)
+    if options.distribution.startswith("dist") and "DMLC_ROLE" not in os.environ:
+        sys.exit(f"--distribution is {options.distribution}, and there is no DMLC_ROLE: start it by train.yml.")
+    data = load(options.data_dir)
+    kind = Asynchronous if options.distribution == "dist_async" else MXNet
+    common.run(kind(options, mx.kv.create(options.distribution), data[0].images.shape[1:]), options, data)
 
 
 if __name__ == "__main__":

@@ -30,8 +30,8 @@ def lenet(colours: int) -> nn.Module:
     )
 
 
-class Block(nn.Module):
-    """Groups are normalised, not batches: there are no statistics that ranks would have to agree on."""
+class BasicBlock(nn.Module):
+    """Normalize groups and not batches, whose statistics the ranks would have to agree on."""
 
     def __init__(self, before: int, width: int, stride: int) -> None:
         super().__init__()
@@ -51,7 +51,8 @@ class Block(nn.Module):
 def resnet(colours: int, layers: int) -> nn.Module:
     widths = [width for width in (16, 32, 64) for _unused in range((layers - 2) // 6)]
     blocks = [
-        Block(before, width, 1 if before == width else 2) for before, width in zip([16, *widths], widths, strict=False)
+        BasicBlock(before, width, 1 if before == width else 2)
+        for before, width in zip([16, *widths], widths, strict=False)
     ]
     first = nn.Conv2d(colours, 16, 3, padding=1, bias=False), nn.GroupNorm(8, 16), nn.ReLU()
     return nn.Sequential(*first, *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10))
@@ -60,16 +61,16 @@ def resnet(colours: int, layers: int) -> nn.Module:
 class PyTorch(common.Learner):
     ending = "pt"
 
-    def __init__(self, asked, colours: int) -> None:
-        torch.manual_seed(asked.seed)
+    def __init__(self, options, colours: int) -> None:
+        torch.manual_seed(options.seed)
         self.device = torch.device("cpu")
         if torch.cuda.is_available():
             local = int(os.environ.get("LOCAL_RANK", os.environ.get("OMPI_COMM_WORLD_LOCAL_RANK", 0)))
             self.device = torch.device("cuda", local % torch.cuda.device_count())
             torch.cuda.set_device(self.device)
-        network = lenet(colours) if asked.network == "lenet" else resnet(colours, asked.num_layers)
+        network = lenet(colours) if options.network == "lenet" else resnet(colours, options.num_layers)
         self.network = self.exchanging = network.to(self.device)
-        self.optimizer = torch.optim.SGD(self.network.parameters(), asked.lr, momentum=0.9)
+        self.optimizer = torch.optim.SGD(self.network.parameters(), options.lr, momentum=0.9)
 
     def step(self, images, labels) -> tuple[int, float, int]:
         images, labels = self._tensors(images, labels)
@@ -101,11 +102,11 @@ class PyTorch(common.Learner):
 class DataParallel(PyTorch):
     """Each rank has the network; their gradients are averaged while they are computed."""
 
-    def __init__(self, asked, colours: int) -> None:
-        super().__init__(asked, colours)
+    def __init__(self, options, colours: int) -> None:
+        super().__init__(options, colours)
         torch.distributed.init_process_group("nccl" if self.device.type == "cuda" else "gloo")
         self.rank, self.world = torch.distributed.get_rank(), torch.distributed.get_world_size()
-        if not asked.no_exchange:
+        if not options.no_exchange:
             self.exchanging = nn.parallel.DistributedDataParallel(self.network)
 
     def total(self, number: float) -> float:
@@ -114,16 +115,16 @@ class DataParallel(PyTorch):
         return summed.item()
 
 
-class Horovod(PyTorch):
+class HorovodPyTorch(PyTorch):
     """The same with Horovod's all-reduce, within the optimizer's step."""
 
-    def __init__(self, asked, colours: int) -> None:
+    def __init__(self, options, colours: int) -> None:
         import horovod.torch as hvd
 
-        super().__init__(asked, colours)
+        super().__init__(options, colours)
         hvd.init()
         self.hvd, self.rank, self.world = hvd, hvd.rank(), hvd.size()
-        if not asked.no_exchange:
+        if not options.no_exchange:
             hvd.broadcast_parameters(self.network.state_dict(), root_rank=0)
             self.optimizer = hvd.DistributedOptimizer(self.optimizer, self.network.named_parameters())
 
@@ -133,16 +134,16 @@ class Horovod(PyTorch):
 
 def main() -> None:
     together = "horovod" if "RANK" not in os.environ and "OMPI_COMM_WORLD_RANK" in os.environ else "ddp"
-    asked = common.arguments(__doc__, ("ddp", "horovod"), together)
-    data = common.load(asked.data_dir)
+    options = common.arguments(__doc__, ("ddp", "horovod"), together)
+    data = common.load(options.data_dir)
     colours = data[0].images.shape[-1]
-    if asked.distribution == "horovod":
-        learner = Horovod(asked, colours)
+    if options.distribution == "horovod":
+        learner = HorovodPyTorch(options, colours)
     elif int(os.environ.get("WORLD_SIZE", 1)) > 1:
-        learner = DataParallel(asked, colours)
+        learner = DataParallel(options, colours)
     else:
-        learner = PyTorch(asked, colours)
-    common.run(learner, asked, data)
+        learner = PyTorch(options, colours)
+    common.run(learner, options, data)
     if torch.distributed.is_initialized():
         # At Python's own end a rank may wait for gloo's thread, which waits for Python's lock: for ever, now and then.
         sys.stdout.flush()

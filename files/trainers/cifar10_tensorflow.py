@@ -30,21 +30,21 @@ def lenet(image: tuple[int, ...]) -> tf.keras.Model:
 
 
 def resnet(image: tuple[int, ...], depth: int) -> tf.keras.Model:
-    """Groups are normalised, not batches: there are no statistics that ranks would have to agree on."""
+    """Normalize groups and not batches, whose statistics the ranks would have to agree on."""
     layers = tf.keras.layers
 
     def convolved(values: tf.Tensor, width: int, stride: int = 1) -> tf.Tensor:
         return layers.GroupNormalization(8)(layers.Conv2D(width, 3, stride, "same", use_bias=False)(values))
 
-    given = layers.Input(image)
-    values = layers.ReLU()(convolved(given, 16))
+    inputs = layers.Input(image)
+    values = layers.ReLU()(convolved(inputs, 16))
     for width in (16, 32, 64):
         for _unused in range((depth - 2) // 6):
             stride = 1 if values.shape[-1] == width else 2
             body = convolved(layers.ReLU()(convolved(values, width, stride)), width)
             shortcut = values if stride == 1 else layers.Conv2D(width, 1, stride, use_bias=False)(values)
             values = layers.ReLU()(layers.Add()([body, shortcut]))
-    return tf.keras.Model(given, layers.Dense(10)(layers.GlobalAveragePooling2D()(values)))
+    return tf.keras.Model(inputs, layers.Dense(10)(layers.GlobalAveragePooling2D()(values)))
 
 
 class TensorFlow(common.Learner):
@@ -52,12 +52,12 @@ class TensorFlow(common.Learner):
 
     ending = "npz"
 
-    def __init__(self, asked, image: tuple[int, ...], strategy: tf.distribute.Strategy) -> None:
-        tf.keras.utils.set_random_seed(asked.seed)
+    def __init__(self, options, image: tuple[int, ...], strategy: tf.distribute.Strategy) -> None:
+        tf.keras.utils.set_random_seed(options.seed)
         self.strategy = strategy
         with strategy.scope():
-            self.network = lenet(image) if asked.network == "lenet" else resnet(image, asked.num_layers)
-            self.optimizer = tf.keras.optimizers.SGD(asked.lr, momentum=0.9)
+            self.network = lenet(image) if options.network == "lenet" else resnet(image, options.num_layers)
+            self.optimizer = tf.keras.optimizers.SGD(options.lr, momentum=0.9)
             self.optimizer.build(self.network.trainable_variables)
         batch = tf.TensorSpec((None, *image), tf.uint8), tf.TensorSpec((None,), tf.int64)
         self._train, self._right = tf.function(self._train, batch), tf.function(self._right, batch)
@@ -110,11 +110,11 @@ def _right(scores, labels):
 class Mirrored(TensorFlow):
     """MultiWorkerMirroredStrategy: each rank has the network, gradients are summed over all of them."""
 
-    def __init__(self, asked, image: tuple[int, ...]) -> None:
-        strategy = tf.distribute.get_strategy() if asked.no_exchange else tf.distribute.MultiWorkerMirroredStrategy()
+    def __init__(self, options, image: tuple[int, ...]) -> None:
+        strategy = tf.distribute.get_strategy() if options.no_exchange else tf.distribute.MultiWorkerMirroredStrategy()
         ranks, task = who_trains()
         self.rank, self.world = ranks.index(task), len(ranks)
-        super().__init__(asked, image, strategy)
+        super().__init__(options, image, strategy)
 
     @tf.function(input_signature=[tf.TensorSpec((), tf.float32)])
     def _total(self, number):
@@ -125,11 +125,11 @@ class Mirrored(TensorFlow):
 
 
 class Servers(TensorFlow):
-    """ParameterServerStrategy: the chief deals batches to the workers, the servers hold the weights, nobody waits."""
+    """ParameterServerStrategy: the chief sends batches to workers that do not wait, and servers hold the weights."""
 
-    def __init__(self, asked, image: tuple[int, ...]) -> None:
+    def __init__(self, options, image: tuple[int, ...]) -> None:
         strategy = tf.distribute.ParameterServerStrategy(tf.distribute.cluster_resolver.TFConfigClusterResolver())
-        super().__init__(asked, image, strategy)
+        super().__init__(options, image, strategy)
         self.coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
         self.ahead = 2 * len(tf_config()["cluster"]["worker"])
         self.running: collections.deque = collections.deque()
@@ -151,19 +151,19 @@ class Servers(TensorFlow):
         return int(self.coordinator.schedule(self._right, (tf.constant(images), labels)).fetch())
 
 
-class Horovod(TensorFlow):
+class HorovodTensorFlow(TensorFlow):
     """Each rank has the network, Horovod averages the gradients."""
 
-    def __init__(self, asked, image: tuple[int, ...]) -> None:
+    def __init__(self, options, image: tuple[int, ...]) -> None:
         import horovod.tensorflow as hvd
 
         hvd.init()
         self.hvd, self.rank, self.world = hvd, hvd.rank(), hvd.size()
-        self.exchange = not asked.no_exchange
+        self.exchange = not options.no_exchange
         gpus = tf.config.list_physical_devices("GPU")
         if gpus:
             tf.config.set_visible_devices(gpus[hvd.local_rank() % len(gpus)], "GPU")
-        super().__init__(asked, image, tf.distribute.get_strategy())
+        super().__init__(options, image, tf.distribute.get_strategy())
         if self.exchange:
             hvd.broadcast_variables(self._variables, root_rank=0)
 
@@ -177,7 +177,7 @@ class Horovod(TensorFlow):
 
 
 def serve(cluster: dict[str, list[str]], job: str, index: int) -> None:
-    """A parameter server or its worker: does what the chief says, and ends when the chief has gone."""
+    """Be a parameter server or worker: execute what the chief sends, and end when the chief is gone."""
     tf.distribute.Server(tf.train.ClusterSpec(cluster), job_name=job, task_index=index)
     print(f"{job} {index} serves", flush=True)
     host, _unused, port = cluster["chief"][0].rpartition(":")
@@ -197,7 +197,7 @@ def tf_config() -> dict:
 
 
 def who_trains() -> tuple[list[tuple[str, int]], tuple[str, int]]:
-    """Who trains, the chief first, and who this is."""
+    """Return the processes that train, the chief first, and which of them this is."""
     config = tf_config()
     cluster = config.get("cluster", {"worker": [""]})
     task = config.get("task", {"type": "worker", "index": 0})
@@ -214,16 +214,16 @@ def main() -> None:
         together = "parameter_server"
     elif not config and "OMPI_COMM_WORLD_RANK" in os.environ:
         together = "horovod"
-    asked = common.arguments(__doc__, ("multi_worker_mirrored", "parameter_server", "horovod"), together)
-    if asked.distribution == "parameter_server":
-        if asked.no_exchange:
+    options = common.arguments(__doc__, ("multi_worker_mirrored", "parameter_server", "horovod"), together)
+    if options.distribution == "parameter_server":
+        if options.no_exchange:
             sys.exit("--no-exchange is given with parameter servers, which are the exchange: leave one of them out.")
         if config["task"]["type"] != "chief":
             serve(config["cluster"], config["task"]["type"], int(config["task"]["index"]))
             os._exit(0)  # its server does not end by itself
-    data = common.load(asked.data_dir)
-    kinds = {"multi_worker_mirrored": Mirrored, "parameter_server": Servers, "horovod": Horovod}
-    common.run(kinds[asked.distribution](asked, data[0].images.shape[1:]), asked, data)
+    data = common.load(options.data_dir)
+    kinds = {"multi_worker_mirrored": Mirrored, "parameter_server": Servers, "horovod": HorovodTensorFlow}
+    common.run(kinds[options.distribution](options, data[0].images.shape[1:]), options, data)
 
 
 if __name__ == "__main__":

@@ -38,17 +38,17 @@ tensorflow.global_variables = tf.global_variables  # where TensorPack 0.11's Hor
 
 
 class Network(ModelDesc):
-    """Whatever tells of each sample its loss, and whether it is right about it."""
+    """Return the loss of each sample, and whether it is classified correctly."""
 
-    def __init__(self, asked, samples: common.Samples) -> None:
-        self.asked, self.samples = asked, samples
+    def __init__(self, options, samples: common.Samples) -> None:
+        self.options, self.samples = options, samples
 
     def judged(self, values: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         raise NotImplementedError
 
     def inputs(self) -> list[tf.TensorSpec]:
-        given = {"images": self.samples.images, "labels": self.samples.labels}
-        return [tf.TensorSpec((None, *array.shape[1:]), array.dtype, name) for name, array in given.items()]
+        arrays = {"images": self.samples.images, "labels": self.samples.labels}
+        return [tf.TensorSpec((None, *array.shape[1:]), array.dtype, name) for name, array in arrays.items()]
 
     def build_graph(self, images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
         tf.get_variable("epoch", (), tf.int64, tf.zeros_initializer(), trainable=False)  # kept in checkpoints
@@ -60,12 +60,12 @@ class Network(ModelDesc):
         return tf.reduce_mean(losses)
 
     def optimizer(self) -> tf.train.Optimizer:
-        return tf.train.MomentumOptimizer(self.asked.lr, 0.9)
+        return tf.train.MomentumOptimizer(self.options.lr, 0.9)
 
 
 class Classifier(Network):
     def judged(self, values: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        scores = lenet(values) if self.asked.network == "lenet" else resnet(values, self.asked.num_layers)
+        scores = lenet(values) if self.options.network == "lenet" else resnet(values, self.options.num_layers)
         losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=scores)
         return losses, tf.equal(tf.argmax(scores, 1), labels)
 
@@ -97,7 +97,7 @@ def block(values: tf.Tensor, width: int) -> tf.Tensor:
 
 
 def normalised(name: str, values: tf.Tensor) -> tf.Tensor:
-    """By groups, not batches: there are no statistics that ranks would have to agree on."""
+    """Normalize groups and not batches, whose statistics the ranks would have to agree on."""
     _unused, rows, columns, width = values.shape
     grouped = tf.reshape(values, (-1, rows, columns, 8, width // 8))
     mean, variance = tf.nn.moments(grouped, (1, 2, 4), keepdims=True)
@@ -108,22 +108,22 @@ def normalised(name: str, values: tf.Tensor) -> tf.Tensor:
 
 
 class Batches(DataFlow):
-    """This rank's, an epoch each time that it is gone through."""
+    """This rank's batches. Each iteration is an epoch."""
 
-    def __init__(self, shard: common.Samples, asked, steps: int, done: int) -> None:
-        self.shard, self.asked, self.steps, self.epoch = shard, asked, steps, done
+    def __init__(self, shard: common.Samples, options, steps: int, done: int) -> None:
+        self.shard, self.options, self.steps, self.epoch = shard, options, steps, done
 
     def __iter__(self) -> Iterator[list[np.ndarray]]:
         self.epoch += 1
-        chance = np.random.default_rng((self.asked.seed, self.epoch, hvd.rank()))
-        yield from map(list, self.shard.shuffled_batches(self.asked.batch_size, self.steps, chance))
+        chance = np.random.default_rng((self.options.seed, self.epoch, hvd.rank()))
+        yield from map(list, self.shard.shuffled_batches(self.options.batch_size, self.steps, chance))
 
     def __len__(self) -> int:
         return self.steps
 
 
 class TensorPack(common.Learner):
-    """What is asked of a network beside its training."""
+    """The parts of a network that training does not need."""
 
     def __init__(self, predict) -> None:
         self.rank, self.world, self.predict = hvd.rank(), hvd.size(), predict
@@ -136,7 +136,7 @@ class TensorPack(common.Learner):
 
 
 def total(number: float) -> float:
-    """The sum over all ranks, beside whatever graph there is."""
+    """Return the sum over all ranks, in a graph of its own."""
     with tf.Graph().as_default(), tf.Session(config=tf.ConfigProto(device_count={"GPU": 0})) as session:
         return float(session.run(hvd.allreduce(tf.constant(number, tf.float64), op=hvd.Sum)))
 
@@ -146,30 +146,30 @@ class Watch(Callback):
 
     _chief_only = False
 
-    def __init__(self, metrics: common.Metrics, asked, test: common.Samples, done: int) -> None:
-        self.metrics, self.asked, self.test, self.done = metrics, asked, test, done
+    def __init__(self, metrics: common.Metrics, options, test: common.Samples, done: int) -> None:
+        self.metrics, self.options, self.test, self.done = metrics, options, test, done
 
     def _setup_graph(self) -> None:
         self.learner = TensorPack(self.trainer.get_predictor(["images", "labels"], ["right"]))
-        if self.asked.no_exchange:
+        if self.options.no_exchange:
             self.learner.total = lambda number: number
         with tf.variable_scope("", reuse=True):
             self.next_epoch = tf.assign_add(tf.get_variable("epoch", (), tf.int64), 1)
-        self.told = ["loss:0", "right:0"]
+        self.tensors = ["loss:0", "right:0"]
 
     def _before_epoch(self) -> None:
         self.metrics.begin_epoch()
 
     def _before_run(self, _unused):
-        return self.told
+        return self.tensors
 
     def _after_run(self, _unused, values) -> None:
         loss, right = values.results
-        self.metrics.add(self.asked.batch_size, float(loss), int(right))
+        self.metrics.add(self.options.batch_size, float(loss), int(right))
 
     def _trigger_epoch(self) -> None:
         self.trainer.sess.run(self.next_epoch)
-        self.metrics.end_epoch(common.right_of(self.learner, self.asked, self.test) / len(self.test))
+        self.metrics.end_epoch(common.right_of(self.learner, self.options, self.test) / len(self.test))
 
 
 def main() -> None:
@@ -182,56 +182,58 @@ def run(
     network: Callable[..., Network],
     at_the_end: Callable[..., None] = lambda *_unused: None,
 ) -> None:
-    """Train or evaluate, as asked. `at_the_end`, rank 0 looks at the newest checkpoint."""
+    """Train or evaluate, as the options say. `at_the_end`, rank 0 evaluates the newest checkpoint."""
     hvd.init()
     tf.disable_eager_execution()  # TensorPack would do it, but after the seed is set
-    asked = common.arguments(description, ("horovod",), "horovod")
-    train, test = load(asked.data_dir)
-    model = network(asked, train)
-    checkpoints = asked.run_dir / "checkpoints"
+    options = common.arguments(description, ("horovod",), "horovod")
+    train, test = load(options.data_dir)
+    model = network(options, train)
+    checkpoints = options.run_dir / "checkpoints"
     # One rank looks, since a folder on a network may not look the same to all of them.
-    newest = tensorflow.train.latest_checkpoint(str(checkpoints)) if hvd.rank() == 0 and not asked.no_exchange else None
+    newest = (
+        tensorflow.train.latest_checkpoint(str(checkpoints)) if hvd.rank() == 0 and not options.no_exchange else None
+    )
     done = int(total(epoch_of(newest) if newest else 0))
     if newest:
-        print(f"goes on from {Path(newest).name}, after epoch {done}", flush=True)
-    if asked.evaluate:
-        evaluate(asked, model, test, checkpoints, done)
-    elif done < asked.epochs:
-        learn(asked, model, train, test, checkpoints, newest, done)
-    if hvd.rank() == 0 and not asked.no_exchange:
-        at_the_end(asked, model, test, tensorflow.train.latest_checkpoint(str(checkpoints)))
-    total(0)  # Nobody leaves while another still needs it.
+        print(f"resumes from {Path(newest).name}, after epoch {done}", flush=True)
+    if options.evaluate:
+        evaluate(options, model, test, checkpoints, done)
+    elif done < options.epochs:
+        learn(options, model, train, test, checkpoints, newest, done)
+    if hvd.rank() == 0 and not options.no_exchange:
+        at_the_end(options, model, test, tensorflow.train.latest_checkpoint(str(checkpoints)))
+    total(0)  # No rank leaves while another still needs it.
 
 
 def epoch_of(checkpoint: str) -> int:
     return int(tensorflow.train.load_checkpoint(checkpoint).get_tensor("epoch"))
 
 
-def learn(asked, model, train, test, checkpoints: Path, newest: str | None, done: int) -> None:
-    tf.set_random_seed(asked.seed)
-    steps = max(1, len(train) // hvd.size() // asked.batch_size)
-    metrics = common.Metrics(asked.run_dir, hvd.rank(), hvd.size(), done, asked.epochs, steps)
-    watch = Watch(metrics, asked, test, done)
-    saver = [] if asked.no_exchange else [ModelSaver(common.CHECKPOINTS_KEPT, checkpoint_dir=str(checkpoints))]
+def learn(options, model, train, test, checkpoints: Path, newest: str | None, done: int) -> None:
+    tf.set_random_seed(options.seed)
+    steps = max(1, len(train) // hvd.size() // options.batch_size)
+    metrics = common.Metrics(options.run_dir, hvd.rank(), hvd.size(), done, options.epochs, steps)
+    watch = Watch(metrics, options, test, done)
+    saver = [] if options.no_exchange else [ModelSaver(common.CHECKPOINTS_KEPT, checkpoint_dir=str(checkpoints))]
     config = TrainConfig(
         model=model,
-        data=QueueInput(Batches(train.shard(hvd.rank(), hvd.size()), asked, steps, done)),
+        data=QueueInput(Batches(train.shard(hvd.rank(), hvd.size()), options, steps, done)),
         callbacks=[watch, *saver],
         extra_callbacks=[RunUpdateOps()],
         monitors=[ScalarPrinter()],
         session_init=SmartInit(newest) if newest else None,  # HorovodTrainer gives it to the other ranks
         steps_per_epoch=steps,
         starting_epoch=done + 1,
-        max_epoch=asked.epochs,
+        max_epoch=options.epochs,
     )
-    launch_train_with_config(config, SimpleTrainer() if asked.no_exchange else HorovodTrainer())
+    launch_train_with_config(config, SimpleTrainer() if options.no_exchange else HorovodTrainer())
 
 
-def evaluate(asked, model, test, checkpoints: Path, done: int) -> None:
+def evaluate(options, model, test, checkpoints: Path, done: int) -> None:
     newest = tensorflow.train.latest_checkpoint(str(checkpoints))
     if not done or not newest:
         sys.exit(f"{checkpoints} has no checkpoint to evaluate: train first.")
-    common.evaluate(TensorPack(predictor(model, newest, ["images", "labels"], "right")), asked, test, done)
+    common.evaluate(TensorPack(predictor(model, newest, ["images", "labels"], "right")), options, test, done)
 
 
 def predictor(model: Network, checkpoint: str, inputs: list[str], output: str) -> OfflinePredictor:

@@ -25,10 +25,10 @@ SIDE, CELLS = 64, 8
 
 
 class Detector(base.Network):
-    def __init__(self, asked, samples: common.Samples) -> None:
-        super().__init__(asked, samples)
-        self.classes = 1 + len(annotations(asked.data_dir, "train").getCatIds())
-        """the first is none"""
+    def __init__(self, options, samples: common.Samples) -> None:
+        super().__init__(options, samples)
+        self.classes = 1 + len(annotations(options.data_dir, "train").getCatIds())
+        """The first stands for none."""
 
     def judged(self, values: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         for number, (width, stride) in enumerate(((16, 2), (32, 2), (64, 2), (64, 1))):
@@ -36,20 +36,20 @@ class Detector(base.Network):
             values = tf.nn.relu(base.normalised(f"norm{number}", values))
         values = Conv2D("cells", values, self.classes + 4, 1)
         scores, boxes = values[..., : self.classes], tf.sigmoid(values[..., self.classes :])
-        tf.concat([tf.nn.softmax(scores), boxes], -1, name="found")
+        tf.concat([tf.nn.softmax(scores), boxes], -1, name="detections")
         classes, true = tf.cast(labels[..., 0], tf.int64), labels[..., 1:]
-        there = tf.cast(classes > 0, tf.float32)
+        present = tf.cast(classes > 0, tf.float32)
         wrong = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=classes, logits=scores)
         # Most cells have nothing: the others together count for as much.
-        apart = there * (wrong + tf.reduce_sum(tf.abs(boxes - true), -1))
-        things = tf.maximum(tf.reduce_sum(there, (1, 2)), 1.0)
-        losses = tf.reduce_mean((1 - there) * wrong, (1, 2)) + tf.reduce_sum(apart, (1, 2)) / things
-        found = tf.equal(tf.argmax(scores, -1), classes) & (overlap(boxes, true) > 0.5)
-        return losses, tf.reduce_all(found | tf.equal(classes, 0), (1, 2))
+        distance = present * (wrong + tf.reduce_sum(tf.abs(boxes - true), -1))
+        objects = tf.maximum(tf.reduce_sum(present, (1, 2)), 1.0)
+        losses = tf.reduce_mean((1 - present) * wrong, (1, 2)) + tf.reduce_sum(distance, (1, 2)) / objects
+        detected = tf.equal(tf.argmax(scores, -1), classes) & (overlap(boxes, true) > 0.5)
+        return losses, tf.reduce_all(detected | tf.equal(classes, 0), (1, 2))
 
 
 def overlap(one: tf.Tensor, other: tf.Tensor) -> tf.Tensor:
-    """What two boxes share of what they cover. Boxes: middle, in cells; width and height, in images."""
+    """Return the intersection over union of boxes: centre in cells, width and height in images."""
     middles, sizes = (one[..., :2] / CELLS, other[..., :2] / CELLS), (one[..., 2:], other[..., 2:])
     near = tf.maximum(*(middle - size / 2 for middle, size in zip(middles, sizes, strict=True)))
     far = tf.minimum(*(middle + size / 2 for middle, size in zip(middles, sizes, strict=True)))
@@ -69,31 +69,31 @@ def load(folder: Path) -> tuple[common.Samples, common.Samples]:
 
 
 def samples(folder: Path, which: str) -> common.Samples:
-    told = annotations(folder, which)
-    numbers = {category: number for number, category in enumerate(sorted(told.getCatIds()), 1)}
+    coco = annotations(folder, which)
+    numbers = {category: number for number, category in enumerate(sorted(coco.getCatIds()), 1)}
     images, labels = [], []
-    for image in told.loadImgs(sorted(told.getImgIds())):
+    for image in coco.loadImgs(sorted(coco.getImgIds())):
         read = cv2.imread(str(folder / f"{which}2017" / image["file_name"]))
         if read is None:
             sys.exit(f"{folder}/{which}2017/{image['file_name']} is no image that can be read: copy it again.")
         images.append(cv2.resize(read, (SIDE, SIDE)))
         cells = np.zeros((CELLS, CELLS, 5), np.float32)
-        for thing in told.loadAnns(told.getAnnIds(image["id"], iscrowd=False)):
-            x, y, width, height = np.array(thing["bbox"]) / ([image["width"], image["height"]] * 2)
+        for annotation in coco.loadAnns(coco.getAnnIds(image["id"], iscrowd=False)):
+            x, y, width, height = np.array(annotation["bbox"]) / ([image["width"], image["height"]] * 2)
             column, row = (x + width / 2) * CELLS, (y + height / 2) * CELLS
             at = min(int(row), CELLS - 1), min(int(column), CELLS - 1)
-            cells[at] = numbers[thing["category_id"]], column - at[1], row - at[0], width, height
+            cells[at] = numbers[annotation["category_id"]], column - at[1], row - at[0], width, height
         labels.append(cells)
     return common.Samples(np.array(images), np.array(labels))
 
 
-def precision(asked, model: Detector, test: common.Samples, newest: str) -> None:
-    """As COCO's own program measures it."""
-    told = annotations(asked.data_dir, "val")
-    predict = base.predictor(model, newest, ["images"], "found")
-    found = np.concatenate([predict(images)[0] for images, _unused in test.batches(asked.batch_size)])
-    categories, results = sorted(told.getCatIds()), []
-    for image, cells in zip(told.loadImgs(sorted(told.getImgIds())), found, strict=True):
+def precision(options, model: Detector, test: common.Samples, newest: str) -> None:
+    """Return the precision as COCO's own program measures it."""
+    coco = annotations(options.data_dir, "val")
+    predict = base.predictor(model, newest, ["images"], "detections")
+    detections = np.concatenate([predict(images)[0] for images, _unused in test.batches(options.batch_size)])
+    categories, results = sorted(coco.getCatIds()), []
+    for image, cells in zip(coco.loadImgs(sorted(coco.getImgIds())), detections, strict=True):
         for row, column in np.argwhere(cells[..., 1 : model.classes].max(-1) > 0.05):
             chances, (x, y, width, height) = cells[row, column, 1 : model.classes], cells[row, column, model.classes :]
             corner = (column + x) / CELLS - width / 2, (row + y) / CELLS - height / 2
@@ -107,7 +107,7 @@ def precision(asked, model: Detector, test: common.Samples, newest: str) -> None
             }
             results.append(one)
     if results:
-        judge = COCOeval(told, told.loadRes(results), "bbox")
+        judge = COCOeval(coco, coco.loadRes(results), "bbox")
         judge.evaluate()
         judge.accumulate()
         judge.summarize()

@@ -1,4 +1,4 @@
-"""What the example trainers share: command line, data, metrics, checkpoints and the loop. It knows no framework."""
+"""What the example trainers share: command line, data, metrics, checkpoints and the loop. Independent of frameworks."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from atomic_file import replacing
 from events import EventsFile
 
 Array = Any
@@ -23,27 +24,27 @@ CHECKPOINTS_KEPT = 3
 
 
 def arguments(description: str, distributions: tuple[str, ...], default: str) -> argparse.Namespace:
-    """One command line for all. The launcher says in the environment where the data and the run's folder are."""
-    asking = argparse.ArgumentParser(description=description.splitlines()[0])
-    asking.add_argument("--data-dir", type=Path, default=os.environ.get("DEEPLEARNING_DATA_DIR"))
-    asking.add_argument("--run-dir", type=Path, default=os.environ.get("DEEPLEARNING_RUN_DIR"))
-    asking.add_argument("--epochs", type=_positive, default=5)
-    asking.add_argument("--batch-size", type=_positive, default=128, help="of each process (%(default)s)")
-    asking.add_argument("--network", choices=("lenet", "resnet"), default="lenet")
-    asking.add_argument("--num-layers", type=_depth, default=20, help="of resnet: 8, 20, 50, any 6n + 2 (%(default)s)")
-    asking.add_argument("--lr", type=float, default=0.05)
-    asking.add_argument("--seed", type=int, default=0)
-    asking.add_argument(
+    """Parse the command line. The launcher passes the folders of the data and of the run in the environment."""
+    parser = argparse.ArgumentParser(description=description.splitlines()[0])
+    parser.add_argument("--data-dir", type=Path, default=os.environ.get("DEEPLEARNING_DATA_DIR"))
+    parser.add_argument("--run-dir", type=Path, default=os.environ.get("DEEPLEARNING_RUN_DIR"))
+    parser.add_argument("--epochs", type=_positive, default=5)
+    parser.add_argument("--batch-size", type=_positive, default=128, help="of each process (%(default)s)")
+    parser.add_argument("--network", choices=("lenet", "resnet"), default="lenet")
+    parser.add_argument("--num-layers", type=_depth, default=20, help="of resnet: 8, 20, 50, any 6n + 2 (%(default)s)")
+    parser.add_argument("--lr", type=float, default=0.05)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
         "--distribution", choices=distributions, default=os.environ.get("DEEPLEARNING_DISTRIBUTION", default)
     )
-    asking.add_argument("--evaluate", action="store_true", help="evaluate the newest checkpoint, and end")
-    asking.add_argument("--no-exchange", action="store_true", help="each rank trains on its own shard, alone")
-    asked = asking.parse_args()
+    parser.add_argument("--evaluate", action="store_true", help="evaluate the newest checkpoint, and end")
+    parser.add_argument("--no-exchange", action="store_true", help="each rank trains on its own shard, alone")
+    options = parser.parse_args()
     for option in ("data_dir", "run_dir"):
-        if getattr(asked, option) is None:
+        if getattr(options, option) is None:
             name = option.replace("_", "-")
-            asking.error(f"--{name} is missing: give a folder. Example: --{name} /myEFSvolume/{option[:4]}")
-    return asked
+            parser.error(f"--{name} is missing: give a folder. Example: --{name} /myEFSvolume/{option[:4]}")
+    return options
 
 
 def _positive(text: str) -> int:
@@ -66,30 +67,30 @@ def _depth(text: str) -> int:
 @dataclass(frozen=True)
 class Samples:
     images: Array
-    """bytes: sample, row, column, colour"""
+    """Bytes by sample, row, column and colour."""
     labels: Array
 
     def __len__(self) -> int:
         return len(self.labels)
 
     def shard(self, rank: int, world: int) -> Samples:
-        """This rank's: every sample is in one shard, and shards differ by one sample at most."""
+        """Return the shard of a rank. Every sample is in one shard, and shards differ by one sample at most."""
         return Samples(self.images[rank::world], self.labels[rank::world])
 
     def batches(self, size: int) -> Iterator[tuple[Array, Array]]:
         for start in range(0, len(self), size):
             yield self.images[start : start + size], self.labels[start : start + size]
 
-    def shuffled_batches(self, size: int, count: int, chance: np.random.Generator) -> Iterator[tuple[Array, Array]]:
-        """So many full batches: what is too much is left out this time, what is too little comes twice."""
-        order = np.resize(chance.permutation(len(self)), size * count)
+    def shuffled_batches(self, size: int, count: int, generator: np.random.Generator) -> Iterator[tuple[Array, Array]]:
+        """Yield `count` full batches. Leave out samples that are too many, and repeat some if there are too few."""
+        order = np.resize(generator.permutation(len(self)), size * count)
         for start in range(0, size * count, size):
-            chosen = order[start : start + size]
-            yield self.images[chosen], self.labels[chosen]
+            indices = order[start : start + size]
+            yield self.images[indices], self.labels[indices]
 
 
 def load(folder: Path) -> tuple[Samples, Samples]:
-    """To train on, to test: CIFAR-10's binary batches or MNIST's idx files, whichever are there."""
+    """Return the training and test samples of CIFAR-10's binary batches or of MNIST's idx files."""
     if (folder / "cifar-10-batches-bin").is_dir():
         folder = folder / "cifar-10-batches-bin"  # the published archive, unpacked
     if (folder / "test_batch.bin").exists():
@@ -100,10 +101,10 @@ def load(folder: Path) -> tuple[Samples, Samples]:
 
 
 def _cifar10(*paths: Path) -> Samples:
-    """Records of a class and 32 × 32 bytes of each colour."""
+    """Read records of a class and 32 × 32 bytes of each colour."""
     for path in paths:
         if path.stat().st_size % 3073:
-            sys.exit(f"{path} has {path.stat().st_size} bytes, no multiple of 3073: it is not whole. Copy it again.")
+            sys.exit(f"{path} has {path.stat().st_size} bytes, no multiple of 3073: it is incomplete. Copy it again.")
     records = np.concatenate([np.fromfile(path, np.uint8) for path in paths]).reshape(-1, 3073)
     images = records[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
     return Samples(np.ascontiguousarray(images), records[:, 0].astype(np.int64))
@@ -118,21 +119,21 @@ def _mnist(folder: Path, which: str) -> Samples:
 
 
 def scaled(images: Array) -> Array:
-    """Bytes as numbers about 0."""
+    """Scale bytes to -1 … 1."""
     return images.astype(np.float32) / 127.5 - 1
 
 
-# What is left behind
+# Results
 
 
 class Metrics:
-    """metrics/rank<n>.jsonl, the same for people and, from rank 0, TensorBoard's curves."""
+    """Write metrics/rank<n>.jsonl and a line of output, and from rank 0 TensorBoard's curves."""
 
     def __init__(self, run_dir: Path, rank: int, world: int, done: int, epochs: int, steps_per_epoch: int) -> None:
-        """What was told of epochs after `done` is forgotten: they are done again."""
+        """Remove the metrics of epochs after `done`, which are repeated."""
         self._path = run_dir / "metrics" / f"rank{rank}.jsonl"
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        self._seconds = _kept_until(done, self._path)
+        self._seconds = _truncate_after(done, self._path)
         self._epoch, self._epochs = done, epochs
         self._step, self._steps = done * steps_per_epoch, epochs * steps_per_epoch
         self._events = None
@@ -140,28 +141,28 @@ class Metrics:
             self._events = EventsFile(run_dir / "tensorboard", self._step)
             for path in self._path.parent.glob("rank*.jsonl"):
                 if int(path.stem.removeprefix("rank")) >= world:  # an earlier attempt had more ranks
-                    _kept_until(done, path)
+                    _truncate_after(done, path)
 
     def begin_epoch(self) -> None:
         self._epoch += 1
         self._samples, self._loss, self._right = 0, 0.0, 0
         self._began, self._elapsed = time.monotonic(), 0.0
-        self._told = (0, 0.0)
+        self._reported = (0, 0.0)
 
     def add(self, samples: int, loss: float, right: int, steps: int = 1) -> None:
-        """Samples that were trained on, their loss and how many were right, each summed."""
+        """Add trained samples, the sum of their losses and the number of correct ones."""
         self._step += steps
         self._samples, self._loss, self._right = self._samples + samples, self._loss + loss, self._right + right
         self._elapsed = time.monotonic() - self._began
-        if self._samples and self._elapsed - self._told[1] >= SECONDS_BETWEEN_LINES:
-            self._tell(self._told, None)
-            self._told = (self._samples, self._elapsed)
+        if self._samples and self._elapsed - self._reported[1] >= SECONDS_BETWEEN_LINES:
+            self._write(self._reported, None)
+            self._reported = (self._samples, self._elapsed)
 
     def end_epoch(self, val_accuracy: float) -> None:
-        self._tell((0, 0.0), val_accuracy)
+        self._write((0, 0.0), val_accuracy)
         self._seconds += self._elapsed
 
-    def _tell(self, since: tuple[int, float], val_accuracy: float | None) -> None:
+    def _write(self, since: tuple[int, float], val_accuracy: float | None) -> None:
         loss = self._loss / self._samples
         line = {
             "epoch": self._epoch,
@@ -175,39 +176,28 @@ class Metrics:
         }
         with open(self._path, "a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
-        told = f"loss {loss:.4f} accuracy {line['accuracy']:.4f} {line['samples_per_second']:.0f} samples/s"
-        told += "" if val_accuracy is None else f" val_accuracy {val_accuracy:.4f}"
-        print(f"epoch {self._epoch}/{self._epochs} step {self._step}/{self._steps} {told}", flush=True)
+        summary = f"loss {loss:.4f} accuracy {line['accuracy']:.4f} {line['samples_per_second']:.0f} samples/s"
+        summary += "" if val_accuracy is None else f" val_accuracy {val_accuracy:.4f}"
+        print(f"epoch {self._epoch}/{self._epochs} step {self._step}/{self._steps} {summary}", flush=True)
         if self._events:
             names = ("loss", "accuracy", "samples_per_second", "val_accuracy")
             self._events.scalars(self._step, {name: line[name] for name in names if line[name] is not None})
 
 
-def _kept_until(epoch: int, path: Path) -> float:
-    """Leaves out what is told of later epochs; returns the seconds that have been trained until then."""
+def _truncate_after(epoch: int, path: Path) -> float:
+    """Remove the lines of later epochs. Return the seconds of training until then."""
     if not path.exists():
         return 0.0
-    kept, seconds = [], 0.0
+    lines, seconds = [], 0.0
     for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
-        with contextlib.suppress(ValueError):  # its writer was ended within a line
-            told = json.loads(line)
-            if told["epoch"] <= epoch:
-                kept.append(line)
-                seconds = told["seconds"]
-    with appearing(path) as new:
-        new.write_text("".join(kept), encoding="utf-8")
+        with contextlib.suppress(ValueError):  # its writer was killed within a line
+            metrics = json.loads(line)
+            if metrics["epoch"] <= epoch:
+                lines.append(line)
+                seconds = metrics["seconds"]
+    with replacing(path) as new:
+        new.write_text("".join(lines), encoding="utf-8")
     return seconds
-
-
-@contextlib.contextmanager
-def appearing(path: Path) -> Iterator[Path]:
-    """A name to write to. When all is written, and on disk, it becomes `path`: which is whole or absent."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".{path.name}")
-    yield unfinished
-    with open(unfinished, "rb+") as file:
-        os.fsync(file.fileno())
-    os.replace(unfinished, path)
 
 
 class Checkpoints:
@@ -222,7 +212,7 @@ class Checkpoints:
         return sorted(int(name.split(".")[0].removeprefix("epoch-")) for name in names)
 
     def save(self, learner: Learner, epoch: int) -> None:
-        with appearing(self.path(epoch)) as path:
+        with replacing(self.path(epoch)) as path:
             learner.save(path)
         for old in self.epochs()[:-CHECKPOINTS_KEPT]:
             self.path(old).unlink()
@@ -232,91 +222,91 @@ class Checkpoints:
 
 
 class Learner:
-    """What a framework does. This much is one process on its own."""
+    """What a framework implements. This base class is one process on its own."""
 
     rank, world = 0, 1
     ending = ""
-    """of its checkpoints' names"""
+    """The extension of its checkpoints' names."""
 
     def step(self, images: Array, labels: Array) -> tuple[int, float, int]:
-        """Train on a batch, together with all ranks. How many samples, their loss and how many were right, summed."""
+        """Train on a batch, together with all ranks. Return the samples, their summed loss and the correct ones."""
         raise NotImplementedError
 
     def rest(self) -> tuple[int, float, int]:
-        """The same of steps that were not over when `step` returned."""
+        """Return the same for steps that had not ended when `step` returned."""
         return 0, 0.0, 0
 
     def right(self, images: Array, labels: Array) -> int:
-        """How many of these the network gets right."""
+        """Return how many of these images the network classifies correctly."""
         raise NotImplementedError
 
     def total(self, number: float) -> float:
-        """The sum over all ranks, which all have to ask for it."""
+        """Return the sum over all ranks. All of them have to call it."""
         return number
 
     def save(self, path: Path) -> None:
-        """All that is needed to go on: weights and the optimizer's state."""
+        """Save what is needed to resume: weights and the optimizer's state."""
         raise NotImplementedError
 
     def load(self, path: Path) -> None:
         raise NotImplementedError
 
 
-def run(learner: Learner, asked: argparse.Namespace, data: tuple[Samples, Samples]) -> None:
-    """Train or evaluate, as asked."""
+def run(learner: Learner, options: argparse.Namespace, data: tuple[Samples, Samples]) -> None:
+    """Train or evaluate, as the options say."""
     train, test = data
-    made = ", generated" if (asked.data_dir / "GENERATED").exists() else ""
-    print(f"rank {learner.rank} of {learner.world}: {len(train)} + {len(test)} samples{made}", flush=True)
-    checkpoints = Checkpoints(asked.run_dir, learner.ending)
-    if asked.no_exchange:
+    source = ", generated" if (options.data_dir / "GENERATED").exists() else ""
+    print(f"rank {learner.rank} of {learner.world}: {len(train)} + {len(test)} samples{source}", flush=True)
+    checkpoints = Checkpoints(options.run_dir, learner.ending)
+    if options.no_exchange:
         learner.total = lambda number: number
         done = 0
     else:
-        # One rank looks, since a folder on a network may not look the same to all of them.
+        # Only rank 0 lists the checkpoints, because a network folder may differ between nodes for a moment.
         done = int(learner.total(max(checkpoints.epochs(), default=0) if learner.rank == 0 else 0))
     if done:
         learner.load(checkpoints.path(done))
-        print(f"goes on from {checkpoints.path(done).name}", flush=True)
-    if asked.evaluate:
+        print(f"resumes from {checkpoints.path(done).name}", flush=True)
+    if options.evaluate:
         if not done:
-            sys.exit(f"{asked.run_dir / 'checkpoints'} has no checkpoint to evaluate: train first.")
-        evaluate(learner, asked, test, done)
+            sys.exit(f"{options.run_dir / 'checkpoints'} has no checkpoint to evaluate: train first.")
+        evaluate(learner, options, test, done)
     else:
-        learn(learner, asked, train, test, checkpoints, done)
-    learner.total(0)  # Nobody leaves while another still needs it.
+        learn(learner, options, train, test, checkpoints, done)
+    learner.total(0)  # No rank leaves while another one still needs it.
 
 
 def learn(
-    learner: Learner, asked: argparse.Namespace, train: Samples, test: Samples, checkpoints: Checkpoints, done: int
+    learner: Learner, options: argparse.Namespace, train: Samples, test: Samples, checkpoints: Checkpoints, done: int
 ) -> None:
     shard = train.shard(learner.rank, learner.world)
-    # By what the smallest shard has: all ranks take as many steps, or the last would wait for the others for ever.
-    steps = max(1, len(train) // learner.world // asked.batch_size)
-    metrics = Metrics(asked.run_dir, learner.rank, learner.world, done, asked.epochs, steps)
-    for epoch in range(done + 1, asked.epochs + 1):
+    # As many as the smallest shard has: all ranks must take the same number of steps.
+    steps = max(1, len(train) // learner.world // options.batch_size)
+    metrics = Metrics(options.run_dir, learner.rank, learner.world, done, options.epochs, steps)
+    for epoch in range(done + 1, options.epochs + 1):
         metrics.begin_epoch()
-        # The order depends on nothing that went before, so that a run that goes on takes the same one.
-        chance = np.random.default_rng((asked.seed, epoch, learner.rank))
-        for images, labels in shard.shuffled_batches(asked.batch_size, steps, chance):
+        # The order does not depend on earlier epochs, so that a resumed run takes the same one.
+        generator = np.random.default_rng((options.seed, epoch, learner.rank))
+        for images, labels in shard.shuffled_batches(options.batch_size, steps, generator):
             metrics.add(*learner.step(images, labels))
         metrics.add(*learner.rest(), steps=0)
-        metrics.end_epoch(right_of(learner, asked, test) / len(test))
-        if learner.rank == 0 and not asked.no_exchange:
+        metrics.end_epoch(right_of(learner, options, test) / len(test))
+        if learner.rank == 0 and not options.no_exchange:
             checkpoints.save(learner, epoch)
 
 
-def right_of(learner: Learner, asked: argparse.Namespace, test: Samples) -> int:
-    """Of the whole test set: each rank looks at its shard, and their counts are summed. Alone, each looks at all."""
-    mine = test if asked.no_exchange else test.shard(learner.rank, learner.world)
-    return round(learner.total(sum(learner.right(*batch) for batch in mine.batches(asked.batch_size))))
+def right_of(learner: Learner, options: argparse.Namespace, test: Samples) -> int:
+    """Return the correct ones of the test set, summed over the ranks' shards. Without exchange, each rank tests all."""
+    mine = test if options.no_exchange else test.shard(learner.rank, learner.world)
+    return round(learner.total(sum(learner.right(*batch) for batch in mine.batches(options.batch_size))))
 
 
-def evaluate(learner: Learner, asked: argparse.Namespace, test: Samples, epoch: int) -> None:
-    right = right_of(learner, asked, test)
+def evaluate(learner: Learner, options: argparse.Namespace, test: Samples, epoch: int) -> None:
+    right = right_of(learner, options, test)
     print(f"val_accuracy {right / len(test):.4f}: {right} of {len(test)}, after epoch {epoch}", flush=True)
     if learner.rank == 0:
-        told = {"epoch": epoch, "val_accuracy": right / len(test), "right": right, "samples": len(test)}
-        path = asked.run_dir / "metrics" / "evaluation.jsonl"
+        record = {"epoch": epoch, "val_accuracy": right / len(test), "right": right, "samples": len(test)}
+        path = options.run_dir / "metrics" / "evaluation.jsonl"
         path.parent.mkdir(parents=True, exist_ok=True)
         with open(path, "a", encoding="utf-8") as file:
-            file.write(json.dumps(told) + "\n")
+            file.write(json.dumps(record) + "\n")

@@ -1,4 +1,4 @@
-"""Writes curves that TensorBoard reads: its file of events, with no TensorFlow and no TensorBoard at hand.
+"""Write TensorBoard's event file, without TensorFlow or TensorBoard.
 
 A file is a row of records; a record is its length, a checksum of that, an `Event` message in protobuf's encoding, and a
 checksum of that. Only what a curve needs is written: a file version, a start, and numbers by name and step.
@@ -18,7 +18,7 @@ FILE_VERSION = b"brain.Event:2"
 
 class EventsFile:
     def __init__(self, folder: Path, first_step: int) -> None:
-        """What earlier files have from this step on is no longer shown: it is done again."""
+        """Start a file. TensorBoard no longer shows what earlier files have from this step on."""
         folder.mkdir(parents=True, exist_ok=True)
         self._path = folder / f"events.out.tfevents.{time.time():.0f}.{socket.gethostname()}.{os.getpid()}"
         started = _varint_field(1, 1)
@@ -32,20 +32,20 @@ class EventsFile:
         )
         self._write(step, _bytes_field(5, summary))
 
-    def _write(self, step: int, what: bytes) -> None:
-        event = b"\x09" + struct.pack("<d", time.time()) + _varint_field(2, step) + what
+    def _write(self, step: int, fields: bytes) -> None:
+        event = b"\x09" + struct.pack("<d", time.time()) + _varint_field(2, step) + fields
         length = struct.pack("<Q", len(event))
-        # Closed each time: only so does a reader on another node of a network file system see it.
+        # Closing the file makes its content visible to readers on other nodes of a network file system.
         with open(self._path, "ab") as file:
             file.write(length + _checksum(length) + event + _checksum(event))
 
 
 def _varint(number: int) -> bytes:
-    found = bytearray()
+    encoded = bytearray()
     while number > 0x7F:
-        found.append(number & 0x7F | 0x80)
+        encoded.append(number & 0x7F | 0x80)
         number >>= 7
-    return bytes([*found, number])
+    return bytes([*encoded, number])
 
 
 def _varint_field(field: int, number: int) -> bytes:
@@ -66,13 +66,13 @@ _CRCS = [_crc_of_byte(byte) for byte in range(256)]
 
 
 def crc32c(data: bytes) -> int:
-    found = 0xFFFFFFFF
+    crc = 0xFFFFFFFF
     for byte in data:
-        found = _CRCS[(found ^ byte) & 0xFF] ^ found >> 8
-    return found ^ 0xFFFFFFFF
+        crc = _CRCS[(crc ^ byte) & 0xFF] ^ crc >> 8
+    return crc ^ 0xFFFFFFFF
 
 
 def _checksum(data: bytes) -> bytes:
-    """Turned and moved, so that the checksum of data that holds its own checksum is of some use."""
-    found = crc32c(data)
-    return struct.pack("<I", (found >> 15 | found << 17) + 0xA282EAD8 & 0xFFFFFFFF)
+    """Return the masked checksum, which stays useful for data that contains checksums."""
+    crc = crc32c(data)
+    return struct.pack("<I", (crc >> 15 | crc << 17) + 0xA282EAD8 & 0xFFFFFFFF)

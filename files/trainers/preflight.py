@@ -1,7 +1,7 @@
-"""A run of half a minute before one of days: do all ranks add up the same numbers, and how fast?
+"""Test for half a minute whether all ranks compute the same sum, and how fast, before a run of days.
 
-It exchanges what a training run would, by the very means of the run's framework and distribution, and says in
-preflight.json in the run's folder what came of it. `health.yml -e for=training` starts it.
+It exchanges data as a training run would, with the run's framework and distribution, and writes the result to
+preflight.json in the run's folder. `health.yml -e health_scope=training` starts it.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from pathlib import Path
 import numpy as np
 
 LENGTH = 4 * 2**20
-"""Numbers that are summed at once, of four bytes each."""
+"""How many numbers of four bytes are summed at once."""
 SECONDS = 3.0
 
 Exchange = Callable[[np.ndarray], np.ndarray]
-"""What this rank has → the sum over all ranks."""
+"""Takes this rank's values and returns the sum over all ranks."""
 
 
 def torch_ddp() -> tuple[int, int, Exchange]:
@@ -67,25 +67,25 @@ def tensorflow() -> tuple[int, int, Exchange]:
     import tensorflow as tf
 
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
-    told = json.loads(os.environ.get("TF_CONFIG") or "{}").get("task", {})
+    task = json.loads(os.environ.get("TF_CONFIG") or "{}").get("task", {})
 
     def exchange(values: np.ndarray) -> np.ndarray:
         own = strategy.experimental_distribute_values_from_function(lambda _context: tf.constant(values))
         return np.asarray(strategy.reduce(tf.distribute.ReduceOp.SUM, own, axis=None))
 
-    return int(told.get("index", 0)), strategy.num_replicas_in_sync, exchange
+    return int(task.get("index", 0)), strategy.num_replicas_in_sync, exchange
 
 
 def mxnet(kind: str) -> tuple[int, int, Exchange]:
     import mxnet as mx
 
     store = mx.kvstore.create(kind)
-    here = mx.gpu(0) if mx.context.num_gpus() else mx.cpu()
-    store.init(0, mx.nd.zeros(LENGTH, ctx=here))
+    device = mx.gpu(0) if mx.context.num_gpus() else mx.cpu()
+    store.init(0, mx.nd.zeros(LENGTH, ctx=device))
 
     def exchange(values: np.ndarray) -> np.ndarray:
-        out = mx.nd.zeros(LENGTH, ctx=here)
-        store.push(0, mx.nd.array(values, ctx=here))
+        out = mx.nd.zeros(LENGTH, ctx=device)
+        store.push(0, mx.nd.array(values, ctx=device))
         store.pull(0, out)
         return out.asnumpy()
 
@@ -94,18 +94,18 @@ def mxnet(kind: str) -> tuple[int, int, Exchange]:
 
 def exchange_of(framework: str, distribution: str) -> tuple[int, int, Exchange]:
     if framework == "mxnet":
-        # An asynchronous store adds what comes whenever it comes: what is tried is the way there.
+        # An asynchronous store does not sum over all ranks: test the network with the synchronous one.
         return mxnet(distribution.replace("async", "sync"))
     if distribution == "horovod":
         return horovod("torch" if framework == "pytorch" else "tensorflow")
     return torch_ddp() if framework == "pytorch" else tensorflow()
 
 
-def tried(rank: int, world: int, exchange: Exchange) -> dict:
-    """Numbers that tell every rank apart, so that a sum that lacks one of them is seen."""
+def measure(rank: int, world: int, exchange: Exchange) -> dict:
+    """Sum numbers that differ between ranks, so that a missing one is noticed."""
     mine = np.full(LENGTH, 2.0**rank if world <= 20 else rank + 1.0, np.float32)
-    due = 2.0**world - 1 if world <= 20 else world * (world + 1) / 2
-    right = bool(np.all(exchange(mine) == due))
+    expected = 2.0**world - 1 if world <= 20 else world * (world + 1) / 2
+    right = bool(np.all(exchange(mine) == expected))
     times = []
     deadline = time.monotonic() + SECONDS
     for _unused in range(50):
@@ -130,13 +130,13 @@ def main() -> None:
     framework, distribution = (os.environ[f"DEEPLEARNING_{name}"] for name in ("FRAMEWORK", "DISTRIBUTION"))
     rank, world, exchange = exchange_of(framework, distribution)
     expected = int(os.environ["DEEPLEARNING_WORLD"])
-    said = tried(rank, world, exchange)
-    said["right"] = said["right"] and world == expected
-    said["expected_ranks"] = expected
-    print(json.dumps(said), flush=True)
+    result = measure(rank, world, exchange)
+    result["right"] = result["right"] and world == expected
+    result["expected_ranks"] = expected
+    print(json.dumps(result), flush=True)
     if rank == 0:
-        Path(os.environ["DEEPLEARNING_RUN_DIR"], "preflight.json").write_text(json.dumps(said))
-    if not said["right"]:
+        Path(os.environ["DEEPLEARNING_RUN_DIR"], "preflight.json").write_text(json.dumps(result))
+    if not result["right"]:
         sys.exit(f"the sum over {expected} ranks is wrong")
 
 

@@ -1,8 +1,8 @@
 """Service quotas: how many vCPUs of which kind of instance an account may run at once, and how many resources of some
 kinds it may have in a region.
 
-The values are higher than those of a new AWS account (often 0 for GPUs), so that nobody meets them by accident; the
-fault `quota` sets one to what a test needs.
+The quotas of vCPUs are higher than those of a new AWS account (often 0 for GPUs), so that no caller meets them by
+accident; those of resources are AWS's defaults. The fault `quota` sets one to what a test needs.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from localcloud.api.registry import Call, answers
-from localcloud.cloud import Cloud, arn
-from localcloud.errors import AwsError
+from localcloud.core.cloud import Call, Cloud, answers, arn
+from localcloud.core.errors import AwsError
 
 DEFAULT = 20_000.0
 
@@ -59,13 +58,13 @@ class Limit:
 
 
 # fmt: off
-ADDRESSES = Limit("ec2", "L-0263D0A3", "EC2-VPC Elastic IPs", 250.0, "AddressLimitExceeded",
+ADDRESSES = Limit("ec2", "L-0263D0A3", "EC2-VPC Elastic IPs", 5.0, "AddressLimitExceeded",
                   "The maximum number of addresses has been reached.")
-VPCS = Limit("vpc", "L-F678F1CE", "VPCs per Region", 50.0, "VpcLimitExceeded",
+VPCS = Limit("vpc", "L-F678F1CE", "VPCs per Region", 5.0, "VpcLimitExceeded",
              "The maximum number of VPCs has been reached.")
-INTERNET_GATEWAYS = Limit("vpc", "L-A4707A72", "Internet gateways per Region", 50.0, "InternetGatewayLimitExceeded",
+INTERNET_GATEWAYS = Limit("vpc", "L-A4707A72", "Internet gateways per Region", 5.0, "InternetGatewayLimitExceeded",
                           "The maximum number of internet gateways has been reached.")
-NAT_GATEWAYS = Limit("vpc", "L-FE5A380F", "NAT gateways per Availability Zone", 50.0, "NatGatewayLimitExceeded",
+NAT_GATEWAYS = Limit("vpc", "L-FE5A380F", "NAT gateways per Availability Zone", 5.0, "NatGatewayLimitExceeded",
                      "Performing this operation would exceed the limit of {} NAT gateways.")
 # fmt: on
 LIMITS = (ADDRESSES, VPCS, INTERNET_GATEWAYS, NAT_GATEWAYS)
@@ -80,8 +79,8 @@ def family_of(instance_type: str) -> Family:
     """The quota that a type counts towards: by the letters before its generation."""
     match = re.match(r"[a-z]+", instance_type)
     letters = match[0] if match else ""
-    found = next((family for family in FAMILIES if letters in family.letters), None)
-    return found or next((family for family in FAMILIES if letters[:1] in family.letters), _STANDARD)
+    result = next((family for family in FAMILIES if letters in family.letters), None)
+    return result or next((family for family in FAMILIES if letters[:1] in family.letters), _STANDARD)
 
 
 def vcpu_limit(cloud: Cloud, instance_type: str, spot: bool = False) -> float:
@@ -149,15 +148,3 @@ def get_service_quota(call: Call) -> dict[str, Any]:
     if code not in _usual()[service]:
         raise AwsError("NoSuchResourceException", "The request failed because the specified quota does not exist.")
     return {"Quota": _described(call, service, code, call.operation == "GetAWSDefaultServiceQuota")}
-
-
-@answers("service-quotas", "ListServiceQuotas", "ListAWSDefaultServiceQuotas")
-def list_service_quotas(call: Call) -> dict[str, Any]:
-    service = _service(call)
-    codes = sorted(_usual()[service])
-    start, size = int(call.params.get("NextToken") or 0), int(call.params.get("MaxResults") or 100)
-    default = call.operation == "ListAWSDefaultServiceQuotas"
-    answer: dict[str, Any] = {
-        "Quotas": [_described(call, service, code, default) for code in codes[start : start + size]]
-    }
-    return answer | ({"NextToken": str(start + size)} if start + size < len(codes) else {})

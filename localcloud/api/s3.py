@@ -9,17 +9,21 @@ import ipaddress
 import re
 from typing import Any
 
-from moto.backends import get_backend
 from moto.iam.access_control import PermissionResult
 from moto.s3.models import FakeBucket
 
-from localcloud.api.iam_documents import check_document, is_public
-from localcloud.api.registry import Call, Result, answers
-from localcloud.api.world import bucket_named
-from localcloud.errors import AwsError
-from localcloud.settings import ACCOUNT
+from localcloud.api import s3_storage  # noqa: F401 - keeps large objects on disk
+from localcloud.api.facts import bucket_owner
+from localcloud.api.iam.documents import check_document, is_public
+from localcloud.core.cloud import Call, Result, answers
+from localcloud.core.errors import AwsError
+from localcloud.core.settings import ACCOUNT
 
 _NAME = re.compile(r"(?!xn--)[a-z0-9](?:[a-z0-9-]|\.(?!\.)){1,61}[a-z0-9]")
+_TAKEN = (
+    "The requested bucket name is not available. The bucket namespace is shared by all users of the system. Please "
+    "select a different name and try again."
+)
 _ALL_BLOCKED = dict.fromkeys(
     ("BlockPublicAcls", "IgnorePublicAcls", "BlockPublicPolicy", "RestrictPublicBuckets"),
     True,
@@ -40,9 +44,11 @@ def create_bucket(call: Call) -> Result:
     name = call.params["Bucket"]
     if not _NAME.fullmatch(name) or _is_address(name):
         raise AwsError("InvalidBucketName", "The specified bucket is not valid.", 400)
-    new = name not in get_backend("s3")[ACCOUNT]["aws"].buckets
+    owner = bucket_owner(call.cloud, name)
+    if owner not in (ACCOUNT, None):
+        raise AwsError("BucketAlreadyExists", _TAKEN, 409)
     answer = call.moto()
-    if new:
+    if owner is None:
         _set_defaults(call, name)
     return answer
 
@@ -72,7 +78,8 @@ def _set_defaults(call: Call, name: str) -> None:
 @answers("s3", "ListBuckets")
 def list_buckets(call: Call) -> Result:
     answer = call.moto()
-    return answer | {"Buckets": [one for one in answer["Buckets"] if bucket_named(one["Name"]).account_id == ACCOUNT]}
+    own = [bucket for bucket in answer["Buckets"] if bucket_owner(call.cloud, bucket["Name"]) == ACCOUNT]
+    return answer | {"Buckets": own}
 
 
 @answers("s3", "PutBucketPolicy")

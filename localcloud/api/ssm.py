@@ -8,10 +8,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from localcloud.api.images import CREATED, images_of
-from localcloud.api.registry import Call, answers
-from localcloud.cloud import Cloud
-from localcloud.errors import AwsError
+from localcloud.api.ec2.images import CREATED, images_of
+from localcloud.core.cloud import Call, Cloud, answers
+from localcloud.core.errors import AwsError
 
 ROOT = "/aws/service/deeplearning/ami/x86_64/"
 _IMAGES = (
@@ -64,16 +63,16 @@ def get_parameter(call: Call) -> dict[str, Any]:
 
 @answers("ssm", "GetParameters")
 def get_parameters(call: Call) -> dict[str, Any]:
-    asked = [str(name) for name in call.params.get("Names") or ()]
-    theirs = [name for name in asked if not _is_ours(_plain(name))]
+    requested = [str(name) for name in call.params.get("Names") or ()]
+    theirs = [name for name in requested if not _is_ours(_plain(name))]
     answer: dict[str, Any] = {"Parameters": [], "InvalidParameters": []}
     if theirs:
         answer = call.moto(**{**call.params, "Names": theirs})
-    known = parameters(call.cloud)
-    for name in asked:
+    existing = parameters(call.cloud)
+    for name in requested:
         plain = _plain(name)
-        if plain in known:
-            answer["Parameters"].append(_shown(call.region, plain, known[plain]))
+        if plain in existing:
+            answer["Parameters"].append(_shown(call.region, plain, existing[plain]))
         elif _is_ours(plain):
             answer["InvalidParameters"].append(name)
     return answer
@@ -84,14 +83,14 @@ def get_parameters_by_path(call: Call) -> dict[str, Any]:
     path = str(call.params.get("Path", "")).rstrip("/") + "/"
     if not path.startswith("/aws/service/") or not ("/aws/service/deeplearning/".startswith(path) or _is_ours(path)):
         return call.moto()
-    found = {name: value for name, value in parameters(call.cloud).items() if name.startswith(path)}
+    result = {name: value for name, value in parameters(call.cloud).items() if name.startswith(path)}
     if not call.params.get("Recursive"):
-        found = {name: value for name, value in found.items() if "/" not in name.removeprefix(path)}
-    names = sorted(found)
+        result = {name: value for name, value in result.items() if "/" not in name.removeprefix(path)}
+    names = sorted(result)
     start = int(call.params.get("NextToken") or 0)
     size = int(call.params.get("MaxResults") or 10)
     answer: dict[str, Any] = {
-        "Parameters": [_shown(call.region, name, found[name]) for name in names[start : start + size]]
+        "Parameters": [_shown(call.region, name, result[name]) for name in names[start : start + size]]
     }
     return answer | {"NextToken": str(start + size)} if start + size < len(names) else answer
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from localcloud.api.iam_history import backend
-from localcloud.api.registry import Call, Result, answers
-from localcloud.errors import AwsError
-from localcloud.settings import ACCOUNT
+from localcloud.api.iam.history import backend
+from localcloud.core.cloud import Call, Result, answers
+from localcloud.core.errors import AwsError
+from localcloud.core.settings import ACCOUNT
 
 SHORTEST = 900
 DEFAULT = 3600
@@ -21,11 +21,6 @@ _UNKNOWN = ("Policy", "PolicyArns", "Tags", "TransitiveTagKeys", "SerialNumber",
 @answers("sts", "GetCallerIdentity")
 def get_caller_identity(call: Call) -> Result:
     return {"UserId": call.caller.userid, "Account": ACCOUNT, "Arn": call.caller.arn}
-
-
-@answers("sts", "GetAccessKeyInfo")
-def get_access_key_info(_call: Call) -> Result:
-    return {"Account": ACCOUNT}
 
 
 @answers("sts", "AssumeRole")
@@ -60,24 +55,18 @@ def assume_role(call: Call) -> Result:
 def _duration(call: Call, role: Any) -> int:
     if not call.params.get("DurationSeconds"):
         return DEFAULT
-    asked = int(call.params["DurationSeconds"])
-    if asked < SHORTEST:
-        raise _invalid(str(asked), "durationSeconds", f"Member must have value greater than or equal to {SHORTEST}")
-    if asked > int(role.max_session_duration or DEFAULT):
+    requested = int(call.params["DurationSeconds"])
+    if requested < SHORTEST:
+        raise _invalid(str(requested), "durationSeconds", f"Member must have value greater than or equal to {SHORTEST}")
+    if requested > int(role.max_session_duration or DEFAULT):
         message = "The requested DurationSeconds exceeds the MaxSessionDuration set for this role."
         raise AwsError("ValidationError", message, 400)
-    if call.caller.kind == "role" and asked > CHAINED:
+    if call.caller.kind == "role" and requested > CHAINED:
         message = "The requested DurationSeconds exceeds the 1 hour session limit for roles assumed by role chaining"
         raise AwsError("ValidationError", message, 400)
-    return asked
+    return requested
 
 
 def _invalid(value: str, member: str, constraint: str) -> AwsError:
     message = f"1 validation error detected: Value '{value}' at '{member}' failed to satisfy constraint: {constraint}"
     return AwsError("ValidationError", message, 400)
-
-
-@answers("sts", "GetSessionToken", "GetFederationToken", "AssumeRoleWithSAML", "AssumeRoleWithWebIdentity")
-def refuse(call: Call) -> Result:
-    # moto would hand out credentials that no later call accepts.
-    raise AwsError("AccessDenied", f"The local cloud has no {call.operation}: use an access key or AssumeRole.", 403)

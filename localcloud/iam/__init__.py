@@ -3,16 +3,16 @@
     needs = required("ec2", "RunInstances", params, world, "us-east-1")      # table.py, services/
     refused = authorize(policies, needs, caller, resource_policies={…})     # policy.py, authorize.py
     if refused:
-        raise denied("ec2", refused[0], caller.arn)                         # errors.py
+        raise denied(Refusal("AccessDenied"), refused[0], caller.arn)                         # errors.py
 
 Pure functions on the standard library; what they have to know of the account they ask a World (world.py).
 """
 
 from __future__ import annotations
 
-from .authorize import Denial, authorize, policy_arn, policy_arns
+from .authorize import Denial, authorize, policy_arn
 from .conditions import MalformedPolicy
-from .errors import denied, malformed, unknown
+from .errors import Refusal, denied, unknown
 from .policy import Decision, Policy, parse_policy
 from .principal import Caller
 from .rules import Need
@@ -28,14 +28,13 @@ __all__ = [
     "MalformedPolicy",
     "Need",
     "Policy",
+    "Refusal",
     "UnknownOperation",
     "World",
     "authorize",
     "denied",
-    "malformed",
     "parse_policy",
     "policy_arn",
-    "policy_arns",
     "required",
     "unknown",
 ]

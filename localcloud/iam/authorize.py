@@ -11,9 +11,10 @@ Within one account:
   it. We do not: stricter than AWS, never laxer.)
 * The account's root needs no policy of its own.
 
-Service control policies, session policies and other accounts are not here.
+On a resource of another account the caller's policies and the resource's must both allow.
 
 https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_evaluation-logic_policy-eval-basics-single-account.html
+https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_evaluation-logic-cross-account.html
 """
 
 from __future__ import annotations
@@ -36,10 +37,6 @@ class Denial:
 
     need: Need
     decision: Decision
-
-    def as_dict(self) -> dict[str, Any]:
-        return {"need": self.need.as_dict(), "decision": self.decision.as_dict()}
-
 
 def authorize(
     identity_policies: Iterable[Policy],
@@ -64,10 +61,6 @@ def policy_arn(need: Need) -> str:
     return need.resource.partition("/")[0] if need.resource.split(":")[2:3] == ["s3"] else need.resource
 
 
-def policy_arns(needs: Iterable[Need]) -> list[str]:
-    return list(dict.fromkeys(policy_arn(need) for need in needs))
-
-
 def judge(
     identity_policies: list[Policy],
     need: Need,
@@ -77,8 +70,6 @@ def judge(
 ) -> Decision:
     context = context_of(caller.context(), need.context)
     identity = decide(identity_policies, need.action, need.resource, context)
-    if caller.kind == "Account" and not identity.denied_explicitly:
-        identity = Decision("allowed", "account", "root")
     about = resource_policies.get(policy_arn(need))
     trusting = _asks_for_trust(need.action)
     if about is not None and (about.kind == "trust") != trusting:
@@ -91,7 +82,10 @@ def judge(
             return decision
     if trusting and not resource.allowed:
         return Decision("implicitly denied", "trust", about.name if about else "")
-    granted = resource if resource.allowed and resource.direct else identity
+    foreign = _is_foreign(need, caller)
+    if foreign and not resource.allowed:
+        return Decision("implicitly denied", "resource", about.name if about else "")
+    granted = resource if resource.allowed and resource.direct and not foreign else identity
     if granted.allowed and not bound.allowed:
         return bound
     return granted if granted.allowed else Decision("implicitly denied", "identity")
@@ -101,6 +95,12 @@ def _bound(boundaries: list[Policy] | None, need: Need, context: dict[str, Any])
     if boundaries is None:
         return Decision("allowed", "boundary")
     return replace(decide(boundaries, need.action, need.resource, context), source="boundary")
+
+
+def _is_foreign(need: Need, caller: Caller) -> bool:
+    """True if another account owns the resource; what belongs to AWS itself (managed policies) is open to all."""
+    owner = need.context.get("aws:ResourceAccount", caller.account)
+    return bool(caller.account) and owner not in (caller.account, "aws")
 
 
 def _asks_for_trust(action: str) -> bool:

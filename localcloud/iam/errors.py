@@ -9,22 +9,22 @@ https://docs.aws.amazon.com/AWSEC2/latest/APIReference/errors-overview.html
 
 from __future__ import annotations
 
-from ..errors import AwsError
+from dataclasses import dataclass
+
+from ..core.errors import AwsError
 from .authorize import Denial
-from .conditions import MalformedPolicy
 from .policy import Decision
 
-# service → (code of a refusal, what it starts with); all others speak JSON.
-_WORDING = {
-    "ec2": ("UnauthorizedOperation", "You are not authorized to perform this operation. "),
-    "autoscaling": ("AccessDenied", ""),
-    "iam": ("AccessDenied", ""),
-    "sts": ("AccessDenied", ""),
-    "s3": ("AccessDenied", ""),
-}
-_JSON = ("AccessDeniedException", "")
 
-_MALFORMED = {"s3": "MalformedPolicy", "efs": "InvalidPolicyException"}
+@dataclass(frozen=True)
+class Refusal:
+    """How a service words that a caller is not allowed something."""
+
+    code: str
+    start: str = ""
+    """how its message begins"""
+    status: int = 403
+
 
 _KINDS = {
     "identity": "identity-based policy",
@@ -34,16 +34,17 @@ _KINDS = {
 }
 
 
-def denied(service: str, denial: Denial, caller_arn: str) -> AwsError:
+def denied(refusal: Refusal, denial: Denial, caller_arn: str) -> AwsError:
     """The error that a service answers a refused call with."""
-    code, start = _WORDING.get(service, _JSON)
+    start = refusal.start
     need = denial.need
     on = "" if need.resource == "*" else f" on resource: {need.resource}"
     because = _because(denial.decision, need.action)
-    if service == "autoscaling" and need.reason.startswith("launch template "):
+    if need.reason.startswith("launch template "):
         # Auto Scaling tries the launch template in the caller's name and says so first; AWS's message may end there.
         start = f"You are not authorized to use {need.reason.replace('launch template ', 'launch template: ', 1)}. "
-    return AwsError(code, f"{start}User: {caller_arn} is not authorized to perform: {need.action}{on}{because}", 403)
+    message = f"{start}User: {caller_arn} is not authorized to perform: {need.action}{on}{because}"
+    return AwsError(refusal.code, message, refusal.status)
 
 
 def _because(decision: Decision, action: str) -> str:
@@ -55,14 +56,8 @@ def _because(decision: Decision, action: str) -> str:
     return f" because no {kind} allows the {action} action"
 
 
-def malformed(service: str, problem: MalformedPolicy) -> AwsError:
-    """The error for a policy document that cannot be read."""
-    return AwsError(_MALFORMED.get(service, "MalformedPolicyDocument"), str(problem))
-
-
-def unknown(service: str, operation: str) -> AwsError:
+def unknown(refusal: Refusal, service: str, operation: str) -> AwsError:
     """No row in the table: refused, because what it would need is not known. AWS has no such error; the text says whose
     it is."""
-    code, _ = _WORDING.get(service, _JSON)
     message = f"The local cloud does not know which permissions {service}:{operation} needs, so it refuses the call."
-    return AwsError(code, message, 403)
+    return AwsError(refusal.code, message, 403)

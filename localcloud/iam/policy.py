@@ -19,7 +19,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from .conditions import Condition, MalformedPolicy, parse_conditions
@@ -53,10 +53,6 @@ class Decision:
     @property
     def denied_explicitly(self) -> bool:
         return self.outcome == "explicitly denied"
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 IMPLICIT = Decision("implicitly denied")
 

@@ -22,16 +22,12 @@ class Caller:
     arn: str  # as GetCallerIdentity shows it
     account: str
     userid: str
-    kind: Literal["Account", "User", "AssumedRole", "AWSService", "Anonymous"]
+    kind: Literal["User", "AssumedRole", "AWSService"]
     principal_arn: str = ""  # a session's role; otherwise the same as arn
     username: str = ""
     service: str = ""
     tags: Mapping[str, str] = field(default_factory=dict)
     extra: Mapping[str, Value] = field(default_factory=dict)
-
-    @classmethod
-    def root(cls, account: str, *, partition: str = "aws", extra: Mapping[str, Value] | None = None) -> Caller:
-        return cls(f"arn:{partition}:iam::{account}:root", account, account, "Account", extra=extra or {})
 
     @classmethod
     def user(

@@ -8,7 +8,7 @@ A row is an operation and its rules; most rules are one string of targets:
 | --- | --- |
 | `vpc=VpcId` | the VPC that the parameter VpcId names; on `vpc/*` if it is not given |
 | `instance=InstanceIds` | each of them; a path goes into lists and structures: `Filters.Values` |
-| `snapshot?=SnapshotId` | the snapshot if one is given; otherwise not at all |
+| `snapshot?=SnapshotId` | the snapshot if the call names one, and it exists; otherwise not at all |
 | `subnet=new` | `subnet/*`: the thing that the call makes; it bears the tags of the request |
 | `key-pair=new:KeyName` | the same, where the name is known beforehand |
 | `vpc=any` | `vpc/*`: which one, AWS finds out later |
@@ -17,11 +17,11 @@ A row is an operation and its rules; most rules are one string of targets:
 
 Condition keys come by themselves: aws:RequestedRegion, aws:ResourceAccount, aws:RequestTag/… and aws:TagKeys (where
 the call brings tags for that target), aws:ResourceTag/… and the service's own …:ResourceTag/… (of existing
-targets), and the World's facts about the target. `keys="autoscaling:MaxSize=MaxSize ec2:Vpc=vpc:VpcId"` adds those
-that are parameters of the call; the second form makes the ARN of a VPC out of it.
+targets), and the World's facts about the target. `keys="autoscaling:MaxSize=MaxSize"` adds those that are parameters
+of the call.
 
 A permission that comes from something else than the action of the call's own name (iam:PassRole …) is a rule too,
-made from a function of the call, with the page of AWS that says so.
+made from a function of the call.
 """
 
 from __future__ import annotations
@@ -33,9 +33,6 @@ from typing import Any, cast
 from .patterns import Value
 from .world import Lookup, World
 
-PASS_ROLE_PAGE = "https://docs.aws.amazon.com/IAM/latest/UserGuide/id_roles_use_passrole.html"
-SERVICE_LINKED_ROLE_PAGE = "https://docs.aws.amazon.com/IAM/latest/UserGuide/id_roles_create-service-linked-role.html"
-
 
 @dataclass(frozen=True)
 class Need:
@@ -46,15 +43,6 @@ class Need:
     resource: str
     context: Mapping[str, Value] = field(default_factory=dict, hash=False)
     reason: str = ""
-
-    def as_dict(self) -> dict[str, Any]:
-        return {
-            "action": self.action,
-            "resource": self.resource,
-            "context": {key: value if isinstance(value, str) else list(value) for key, value in self.context.items()},
-            "reason": self.reason,
-        }
-
 
 @dataclass(frozen=True)
 class Call:
@@ -112,23 +100,8 @@ def request_tags(tags: Mapping[str, str], keys: Iterable[str] = ()) -> dict[str,
     return ({f"aws:RequestTag/{key}": value for key, value in tags.items()} | {"aws:TagKeys": names}) if names else {}
 
 
-@dataclass(frozen=True)
-class Rule:
-    """What a call needs, and the page that says so. `consulted` is False where the page could not be read and the
-    rule was written from knowledge."""
-
-    needs: Callable[[Call], Iterable[Need]]
-    page: str
-    consulted: bool = True
-
-
-@dataclass(frozen=True)
-class Row:
-    rules: tuple[Rule, ...]
-
-    @property
-    def pages(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(rule.page for rule in self.rules))
+Rule = Callable[[Call], Iterable[Need]]
+Row = tuple[Rule, ...]
 
 
 @dataclass(frozen=True)
@@ -149,8 +122,10 @@ class Target:
     def ids(self, call: Call) -> list[str]:
         if self.names in ("new", "any"):
             return ["*"]
-        found = list(dict.fromkeys(call.first(self.names.removeprefix("new:"))))
-        return found or ([] if self.optional else ["*"])
+        ids = list(dict.fromkeys(call.first(self.names.removeprefix("new:"))))
+        if self.optional:
+            return [one for one in ids if one != "*"]
+        return ids or ["*"]
 
 
 def _no_tags(call: Call, kind: str) -> Mapping[str, str]:
@@ -163,15 +138,13 @@ class Service:
 
     name: str  # botocore's
     prefix: str  # IAM's
-    page: str
     arn: Callable[[Call, str, str], str]  # call, kind, id
     resource_tags: tuple[str, ...] = ("aws:ResourceTag/",)
     tags: Callable[[Call, str], Mapping[str, str]] = _no_tags  # those that the request brings for that kind
     tag_keys: Callable[[Call], list[str]] = lambda call: []  # keys alone (UntagResource)
-    consulted: bool = True
 
-    def on(self, targets: str, *, action: str = "", keys: str = "", page: str = "", tagging: bool = False,
-           given: str = "", reason: str = "", consulted: bool | None = None) -> Rule:  # fmt: skip
+    def on(self, targets: str, *, action: str = "", keys: str = "", tagging: bool = False,
+           given: str = "", reason: str = "") -> Rule:  # fmt: skip
         """The action (the operation's own name if none is said) on each target. `tagging`: the request's tags are for
         existing targets. `given`: only if that parameter is there, and is not False."""
         parsed = [Target.parse(text) for text in targets.split() if text != "*"]
@@ -190,11 +163,7 @@ class Service:
                     own = self.requested(call, target.kind) if target.new or tagging else {}
                     yield Need(name, arn, self.describe(call, arn) | own | extra, reason)
 
-        return Rule(needs, page or self.page, self.consulted if consulted is None else consulted)
-
-    def nothing(self, page: str) -> Rule:
-        """A call that needs no permission at all."""
-        return Rule(lambda call: (), page, self.consulted)
+        return needs
 
     def region(self, call: Call) -> dict[str, Value]:
         return {"aws:RequestedRegion": call.region}
@@ -216,29 +185,29 @@ class Service:
     def _keys(self, call: Call, keys: str) -> dict[str, Value]:
         found: dict[str, Value] = {}
         for pair in keys.split():
-            name, _, where = pair.partition("=")
-            kind, _, path = where.rpartition(":")
-            values = call.first(path)
-            if values:
-                values = [self.arn(call, kind, value) for value in values] if kind else values
+            name, _, path = pair.partition("=")
+            if values := call.first(path):
                 found[name] = values[0] if len(values) == 1 else values
         return found
 
     def rows(self, table: Mapping[str, Rule | tuple[Rule, ...]], *always: Rule) -> dict[tuple[str, str], Row]:
         """The rows of the service; `always` are rules that hold for each of them."""
         return {
-            (self.name, operation): Row((rules if isinstance(rules, tuple) else (rules,)) + always)
+            (self.name, operation): (rules if isinstance(rules, tuple) else (rules,)) + always
             for operation, rules in table.items()
         }
 
 
-def rule(page: str, *, consulted: bool = True) -> Callable[[Callable[[Call], Iterable[Need]]], Rule]:
-    """A rule out of a function of the call."""
-    return lambda needs: Rule(needs, page, consulted)
+def nothing(call: Call) -> Iterable[Need]:
+    """Need no permission at all."""
+    return ()
 
 
 def pass_role(call: Call, role_arn: str, service: str, *, to: str = "", reason: str = "") -> Need:
-    """iam:PassRole: giving a role to a service is no call of its own, it is checked in the call that does it."""
+    """iam:PassRole: giving a role to a service is no call of its own, it is checked in the call that does it.
+
+    https://docs.aws.amazon.com/IAM/latest/UserGuide/id_roles_use_passrole.html
+    """
     context: dict[str, Value] = {"aws:RequestedRegion": call.region, "iam:PassedToService": service}
     if to:
         context["iam:AssociatedResourceArn"] = to
@@ -254,11 +223,14 @@ def passed(path: str, service: str) -> Rule:
         for arn in call.values(path):
             yield pass_role(call, arn, service)
 
-    return Rule(needs, PASS_ROLE_PAGE)
+    return needs
 
 
 def service_linked_role(call: Call, service: str, name: str) -> Iterator[Need]:
-    """iam:CreateServiceLinkedRole, if the account lacks the role: the service makes it in the caller's name."""
+    """iam:CreateServiceLinkedRole, if the account lacks the role: the service makes it in the caller's name.
+
+    https://docs.aws.amazon.com/IAM/latest/UserGuide/id_roles_create-service-linked-role.html
+    """
     if not call.world.has_service_linked_role(service):
         arn = call.arn("iam", f"role/aws-service-role/{service}/{name}", region="")
         context = {"aws:RequestedRegion": call.region, "iam:AWSServiceName": service}

@@ -40,6 +40,6 @@ def required(service: str, operation: str, params: Mapping[str, Any], world: Wor
         raise UnknownOperation(service, operation)
     call = Call(service, operation, params, world, _GLOBAL.get(service, region))
     found: list[Need] = []
-    for rule in row.rules:
-        found += (need for need in rule.needs(call) if need not in found)
+    for needs in row:
+        found += (need for need in needs(call) if need not in found)
     return found

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from localcloud.errors import Refusal
+from localcloud.core.errors import Refusal
 from localcloud.image import features
 from localcloud.image.features import FEATURES, feature_hash
 from localcloud.image.mounting import overlay, remove, run

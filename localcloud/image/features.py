@@ -1,5 +1,5 @@
-"""Framework environments that an image may bring along: made with what the roles themselves use, from the same pins, so
-that the roles find them ready."""
+"""Framework environments in an image, created from the same pins and by the same code as on nodes, so that the role
+framework finds them complete."""
 
 from __future__ import annotations
 
@@ -19,11 +19,14 @@ from localcloud.machines.host import pip_folders, write_host_settings
 ROOT = Path(__file__).resolve().parents[2]
 FEATURES = ("tensorflow", "mxnet", "pytorch", "tensorpack")
 
-THINKING = ROOT / "plugins/module_utils"
-USED = ("_environment.py", "_horovod.py")
-"""What of it works in an image: it imports nothing but these and the standard library."""
+MODULE_UTILS = ROOT / "plugins/module_utils"
+SHARED = (
+    *(f"contract/{name}.py" for name in ("atomic_file", "errors", "open_mpi", "paths")),
+    *("node/python_env.py", "node/horovod.py"),
+)
+"""The code of the module framework_env that runs without Ansible."""
 
-# Not in the image: Horovod's wheel is built beside it.
+# Not in the image: Horovod's wheel is built in a copy of its base.
 COMPILER = ("g++", "libopenmpi-dev", "make", "python3-dev")
 
 _WORK = "tmp/localcloud"
@@ -33,16 +36,16 @@ def feature_hash(names: Sequence[str]) -> str:
     digest = hashlib.sha256(base_hash().encode())
     for name in names:
         digest.update(json.dumps(needs(name), sort_keys=True).encode() + b"\0")
-    digest.update(_hash_of_thinking().encode())
+    digest.update(_code_hash().encode())
     return digest.hexdigest()[:12]
 
 
 def needs(name: str) -> dict[str, Any]:
-    """What the role of that name says that its framework needs, as the thinking takes it."""
-    files = ROOT / "roles" / name / "files"
-    said = json.loads((files / "environment.json").read_text(encoding="utf-8"))
+    """Return what a framework needs, as the role framework defines it."""
+    files = ROOT / "roles/framework/files" / name
+    environment = json.loads((files / "environment.json").read_text(encoding="utf-8"))
     pins = {build: (files / f"requirements-{build}.txt").read_text(encoding="utf-8") for build in ("cpu", "gpu")}
-    return {"framework": name, "requirements": pins, **said}
+    return {"framework": name, "requirements": pins, **environment}
 
 
 def _install(root: Path, packages: Sequence[str]) -> None:
@@ -51,7 +54,7 @@ def _install(root: Path, packages: Sequence[str]) -> None:
 
 
 def build(root: Path, base: Path, wheels: Path, names: Sequence[str], say: Callable[[str], None]) -> None:
-    """Into a mounted root. `wheels` keeps Horovod from one build to the next."""
+    """Install frameworks into a mounted root. `wheels` is the folder that keeps Horovod from one build to the next."""
     write_host_settings(root)
     with _work_place(root) as work:
         for name in names:
@@ -59,16 +62,16 @@ def build(root: Path, base: Path, wheels: Path, names: Sequence[str], say: Calla
             libraries = needs(name)["libraries"].get("debian")
             if libraries:
                 _install(root, libraries)
-            said = _in(root, work, name, "made = _environment.install(wanted, extra)")
-            if said["wheel"]:
-                wheel = _horovod(root, base, wheels, name, said["wheel"], say)
+            key = _run_in(root, work, name, "marker = python_env.install(environment, extra)")
+            if key:
+                wheel = _horovod(root, base, wheels, name, key, say)
                 shutil.copy(wheel, work)
-                _in(root, work, name, f"made = _environment.install(wanted, extra, '/{_WORK}/{wheel.name}')")
+                _run_in(root, work, name, f"marker = python_env.install(environment, extra, '/{_WORK}/{wheel.name}')")
 
 
 def _horovod(root: Path, base: Path, wheels: Path, name: str, key: str, say: Callable[[str], None]) -> Path:
-    """The wheel for what is in the root: kept, or built in the base with a compiler and that root's environments."""
-    kept = wheels / f"{key}-{_hash_of_thinking()}"
+    """Return the wheel for the environments in a root, from an earlier build or built now in a copy of the base."""
+    kept = wheels / f"{key}-{_code_hash()}"
     if not kept.is_dir():
         say(f"building Horovod for {name}: some minutes")
         scratch = wheels / f".building-{key}-{os.getpid()}"
@@ -81,50 +84,51 @@ def _horovod(root: Path, base: Path, wheels: Path, name: str, key: str, say: Cal
             ):
                 write_host_settings(merged)
                 _install(merged, COMPILER)
-                _in(merged, work, name, f"_horovod.make(wanted, made['versions'], '/{_WORK}/wheels')")
-                shutil.copytree(work / "wheels" / key, scratch / "made")
-            (scratch / "made").rename(kept)
+                _run_in(merged, work, name, f"horovod.build(environment, marker['versions'], '/{_WORK}/wheels')")
+                shutil.copytree(work / "wheels" / key, scratch / "wheel")
+            (scratch / "wheel").rename(kept)
         finally:
             remove(scratch)
     (wheel,) = kept.glob("*.whl")
     return wheel
 
 
-def _in(root: Path, work: Path, name: str, act: str) -> dict[str, Any]:
-    """Let the thinking act in a root; what it has made then, and which wheel of Horovod is still missing."""
+def _run_in(root: Path, work: Path, name: str, statement: str) -> str:
+    """Run a statement in a root, and return the key of the wheel of Horovod that its environment still lacks."""
     request = work / "request.json"
     request.write_text(json.dumps(needs(name)), encoding="utf-8")
     program = f"""
 import json
-from ansible_collections.deeplearning.aws.plugins.module_utils import _environment, _horovod
-given = json.load(open('/{_WORK}/request.json'))
-del given['libraries']
-extra = _horovod.SPEC if given.pop('horovod') == 'always' else ''
-wanted = _environment.Wanted(**given)
-made = _environment.finished_or_not(wanted)
-{act}
-lacks = not _environment.has(made, extra)
-print(json.dumps({{'wheel': _horovod.key(wanted, made['versions']) if lacks else ''}}))
+from ansible_collections.deeplearning.aws.plugins.module_utils.node import python_env
+from ansible_collections.deeplearning.aws.plugins.module_utils.node import horovod
+needs = json.load(open('/{_WORK}/request.json'))
+del needs['libraries']
+extra = horovod.SPEC if needs.pop('horovod') == 'always' else ''
+environment = python_env.Environment(**needs)
+marker = python_env.read_marker(environment)
+{statement}
+lacks_extra = not python_env.is_installed(marker, extra)
+print(json.dumps(horovod.wheel_key(environment, marker['versions']) if lacks_extra else ''))
 """
-    environment = {"PYTHONPATH": f"/{_WORK}", "LC_ALL": "C.UTF-8", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
-    said = run(["chroot", str(root), "python3", "-c", program], env={**os.environ, **environment})
-    answer: dict[str, Any] = json.loads(said.splitlines()[-1])
-    return answer
+    variables = {"PYTHONPATH": f"/{_WORK}", "LC_ALL": "C.UTF-8", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
+    output = run(["chroot", str(root), "python3", "-c", program], env={**os.environ, **variables})
+    return str(json.loads(output.splitlines()[-1]))
 
 
-def _hash_of_thinking() -> str:
-    return hashlib.sha256(b"\0".join((THINKING / name).read_bytes() for name in USED)).hexdigest()[:12]
+def _code_hash() -> str:
+    return hashlib.sha256(b"\0".join((MODULE_UTILS / name).read_bytes() for name in SHARED)).hexdigest()[:12]
 
 
 @contextmanager
 def _work_place(root: Path) -> Iterator[Path]:
-    """A folder in the root with the thinking in it, and what pip needs of the machine that builds: its devices, its
+    """Yield a folder in the root with the shared code, and bind what pip needs of this machine: its devices, its
     resolver and its local package folders."""
     work = root / _WORK
     package = work / "ansible_collections/deeplearning/aws/plugins/module_utils"
-    package.mkdir(parents=True)
-    for name in USED:
-        shutil.copy(THINKING / name, package)
+    for folder in ("contract", "node"):
+        (package / folder).mkdir(parents=True)
+    for name in SHARED:
+        shutil.copy(MODULE_UTILS / name, package / name)
     resolver = root / "etc/resolv.conf"
     resolver.unlink(missing_ok=True)
     shutil.copyfile("/etc/resolv.conf", resolver)

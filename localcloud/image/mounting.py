@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from localcloud.errors import Refusal
+from localcloud.core.errors import Refusal
 from localcloud.machines.host import mounts_below
 
 

@@ -25,6 +25,11 @@ def _hierarchies() -> dict[str, Path]:
     return {kind: ROOT / kind for kind in kinds if (ROOT / kind / "cgroup.procs").exists()}
 
 
+def are_writable() -> bool:
+    hierarchies = _hierarchies()
+    return bool(hierarchies) and all(os.access(folder, os.W_OK) for folder in hierarchies.values())
+
+
 class Cgroup:
     """The tree of one machine (or of one helper process)."""
 

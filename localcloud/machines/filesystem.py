@@ -1,7 +1,8 @@
-"""Shared file systems: a folder for each, seen through FUSE, put into machines that reach a mount target's port 2049.
+"""Shared file systems: a folder of the host that each machine sees through a FUSE server of its own.
 
-The folder goes through `bindfs`, so that it bears the file system's name in a machine's list of mounts and so that it
-can be made to stall as NFS does when its server is gone: every access waits, and goes on when it is back.
+The servers (`bindfs`) let the kernel cache per machine, as an NFS client does: sizes and times of open files for 3 s,
+missing names for 30 s. Opening a name always reaches the current file. All servers of a file system are in one control
+group, so that it can stall as NFS does when its server is gone: every access waits, and continues when it is back.
 """
 
 from __future__ import annotations
@@ -13,91 +14,179 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path, PurePosixPath
 
-from localcloud.accepting import Accepting
+from localcloud.core.accepting import Accepting
 from localcloud.machines.cgroups import Cgroup
 
 log = logging.getLogger(__name__)
 
+_BINDFS = ["bindfs", "-f", "--multithreaded"]
+_CACHING = ",".join(
+    [
+        "attr_timeout=3",
+        "negative_timeout=30",
+        "entry_timeout=0",
+        # Otherwise a file that is replaced between look-up and opening is read up to its old size.
+        "direct_io",
+        # Only `flock` excludes other machines: bindfs would take all `fcntl` locks in its own name, and so give the
+        # same lock to two processes of one machine.
+        "no_remote_posix_lock",
+        # Lets a process that waits for a lock be killed.
+        "intr",
+    ]
+)
+
+# bindfs puts its source folder in the place of `fsname`, unless the folder's name has a comma.
+_DATA = "data,"
+
+_MOUNT_SECONDS = 20
+
+
+@dataclass
+class _Server:
+    """The process that serves one mount of a file system in one machine."""
+
+    file_system: str
+    machine: str
+    process: subprocess.Popen[bytes]
+
+
+@cache
+def can_cache() -> bool:
+    """Return whether bindfs is built with FUSE 2: with FUSE 3 it lacks some options, and sets the timeouts to 0."""
+    done = subprocess.run(["bindfs", "--fuse-version"], capture_output=True, text=True, check=False)
+    return "version 2." in done.stdout
+
+
+def _bindfs(source: str, data: Path, mount_point: Path) -> list[str]:
+    options = f"fsname={source},subtype=nfs4"
+    if not can_cache():
+        return [*_BINDFS, "-o", options, str(data), str(mount_point)]
+    return [*_BINDFS, "--enable-lock-forwarding", "-o", f"{options},{_CACHING}", str(data), str(mount_point)]
+
 
 class FileSystems:
-    """The folders of the file systems, mounted when first asked for."""
+    """The folders of the file systems, and the servers through which machines see them."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._lock = threading.Lock()
-        self._servers: dict[str, subprocess.Popen[bytes]] = {}
+        self._names: set[str] = set()
+        self._stalled: set[str] = set()
+        self._servers: list[_Server] = []
 
-    def open(self, name: str, region: str) -> Path:
-        """Where a file system can be seen on the host."""
+    @contextmanager
+    def mounted(self, name: str, region: str, machine: str) -> Iterator[Path]:
+        """Mount a file system on the host for a machine, which takes the mount over.
+
+        Its server ends with the last mount in the machine, or if the machine did not take it over.
+        """
+        source = f"{name}.efs.{region}.amazonaws.com:/"
         with self._lock:
-            mounted = self._folder / name / "mounted"
-            server = self._servers.get(name)
-            if server is None or server.poll() is not None:
-                self._servers[name] = self._start(name, region, mounted)
-            return mounted
+            self._servers = [server for server in self._servers if server.process.poll() is None]
+            group = self._open(name)
+            mount_point = Path(tempfile.mkdtemp(prefix=f"{machine}-", dir=self._folder / name))
+            process = subprocess.Popen(
+                group.command(*_bindfs(source, self._folder / name / _DATA, mount_point)),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+            self._servers.append(_Server(name, machine, process))
+        try:
+            self._wait_for_mount(name, process, mount_point)
+            yield mount_point
+        except BaseException:
+            process.kill()
+            raise
+        finally:
+            _unmount(mount_point)
 
-    def _start(self, name: str, region: str, mounted: Path) -> subprocess.Popen[bytes]:
-        data = self._folder / name / "data"
-        data.mkdir(parents=True, exist_ok=True)
-        mounted.mkdir(exist_ok=True)
-        data.chmod(0o755)
+    def _open(self, name: str) -> Cgroup:
+        """Make a file system's folder and control group, where they are missing."""
+        data = self._folder / name / _DATA
+        if name not in self._names:
+            data.mkdir(parents=True)
+            data.chmod(0o755)
+            self._names.add(name)
         group = Cgroup(_group(name))
         group.create()
-        source = f"{name}.efs.{region}.amazonaws.com:/"
-        command = ["bindfs", "-f", "--multithreaded", "-o", f"fsname={source},subtype=nfs4", str(data), str(mounted)]
-        server = subprocess.Popen(
-            group.command(*command),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        deadline = time.monotonic() + 10
-        while not os.path.ismount(mounted):
-            if server.poll() is not None or time.monotonic() > deadline:
+        return group
+
+    def _wait_for_mount(self, name: str, process: subprocess.Popen[bytes], mount_point: Path) -> None:
+        deadline = time.monotonic() + _MOUNT_SECONDS
+        while not os.path.ismount(mount_point):
+            if name in self._stalled:
+                deadline = time.monotonic() + _MOUNT_SECONDS
+            if process.poll() is not None or time.monotonic() > deadline:
                 raise OSError(f"bindfs did not mount {name}")
-            time.sleep(0.01)  # a mount raises no event that could be waited for without polling
-        return server
+            time.sleep(0.01)  # the kernel reports no event for a new mount
 
     def stall(self, name: str, stalled: bool) -> None:
-        """Let every access wait, or go on."""
-        if name in self._servers:
-            Cgroup(_group(name)).freeze(stalled)
+        """Make every access wait, also those of machines that mount it later; or let all continue."""
+        with self._lock:
+            if stalled:
+                self._stalled.add(name)
+                self._open(name).freeze(True)
+            elif name in self._stalled:
+                self._stalled.discard(name)
+                Cgroup(_group(name)).freeze(False)
+
+    def leave(self, machine: str) -> None:
+        """End a machine's servers: what still waits for them there fails, so that the machine can end."""
+        with self._lock:
+            for server in self._servers:
+                if server.machine == machine:
+                    server.process.kill()
+                    server.process.wait()
+            self._servers = [server for server in self._servers if server.machine != machine]
 
     def keep(self, existing: set[str]) -> None:
-        """Throw away what belongs to file systems that are no more."""
+        """Remove the file systems that do not exist any more."""
         with self._lock:
-            for name in [name for name in self._servers if name not in existing]:
-                del self._servers[name]
-                self._end(name)
+            for name in self._names - existing:
+                self._remove(name)
 
     def close(self) -> None:
-        with self._lock:
-            for name in list(self._servers):
-                self._end(name)
-            self._servers.clear()
+        self.keep(set())
 
-    def _end(self, name: str) -> None:
-        sweep_one(self._folder / name)
+    def _remove(self, name: str) -> None:
+        remove(self._folder / name)
+        for server in self._servers:
+            if server.file_system == name:
+                server.process.wait()
+        self._servers = [server for server in self._servers if server.file_system != name]
+        self._names.discard(name)
+        self._stalled.discard(name)
 
 
 def _group(name: str) -> str:
     return f"efs-{name}"
 
 
-def sweep_one(folder: Path) -> None:
-    """End a file system's server, take its mount away, throw its data away."""
+def _unmount(mount_point: Path) -> None:
+    subprocess.run(["umount", "--lazy", str(mount_point)], check=False, capture_output=True)
+    mount_point.rmdir()
+
+
+def remove(folder: Path) -> None:
+    """End a file system's servers, and remove its mounts and its data."""
     Cgroup(_group(folder.name)).remove()
-    subprocess.run(["umount", "--lazy", str(folder / "mounted")], check=False, capture_output=True)
+    for mount_point in folder.glob("i-*"):
+        subprocess.run(["umount", "--lazy", str(mount_point)], check=False, capture_output=True)
     shutil.rmtree(folder, ignore_errors=True)
 
 
 def put_into(machine_pid: int, source: Path, target: str, readonly: bool) -> None:
-    """Mount a folder of the host at a place inside a machine."""
+    """Mount a folder of the host at a path inside a machine."""
     helper = Path(__file__).with_name("put_into.py")
     command = [sys.executable, "-ISE", str(helper), str(machine_pid), str(source), target, "ro" if readonly else "rw"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -106,10 +195,10 @@ def put_into(machine_pid: int, source: Path, target: str, readonly: bool) -> Non
 
 
 class MountServer:
-    """Port 2049 of a VPC's mount targets: speaks with `mount.nfs4` in the image, a line of JSON for a word."""
+    """Port 2049 of a VPC's mount targets. `mount.nfs4` in the image sends a line of JSON and prints the answer."""
 
     def __init__(self, listening: socket.socket, mount: Callable[[str, str, str, str, bool], str]) -> None:
-        """`mount(client address, server address, path, target, readonly)` says `mounted` or what the matter is."""
+        """`mount(client address, server address, path, target, readonly)` returns `mounted` or the problem."""
         self._mount = mount
         self._accepting = Accepting(listening, self._answer, "nfs")
 
@@ -120,14 +209,14 @@ class MountServer:
         client.settimeout(30)
         try:
             with client.makefile() as stream:
-                wish = json.loads(stream.readline(65536))
-            word = self._mount(
+                request = json.loads(stream.readline(65536))
+            answer = self._mount(
                 client.getpeername()[0],
                 client.getsockname()[0],
-                str(PurePosixPath("/", str(wish["path"]))),
-                str(wish["target"]),
-                bool(wish["readonly"]),
+                str(PurePosixPath("/", str(request["path"]))),
+                str(request["target"]),
+                bool(request["readonly"]),
             )
-            client.sendall(word.encode() + b"\n")
+            client.sendall(answer.encode() + b"\n")
         except (OSError, ValueError, KeyError, TypeError) as error:
             log.info("a mount request failed: %r", error)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from localcloud.machines import cgroups, network
-from localcloud.machines.filesystem import sweep_one
+from localcloud.machines import cgroups, filesystem, network
 from localcloud.machines.host import mounts_below
 from localcloud.machines.nspawn import Limits, Machine
 
@@ -19,7 +18,7 @@ def sweep(folder: Path) -> None:
         left.clean()
         left.remove_disk()
     for shared in _folders(folder / "efs"):
-        sweep_one(shared)
+        filesystem.remove(shared)
     for mounted in mounts_below(folder):
         subprocess.run(["umount", "--lazy", mounted], check=False, capture_output=True)
     network.sweep(folder)

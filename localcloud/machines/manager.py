@@ -1,7 +1,8 @@
-"""The machines behind the instances: a thread looks after each, from its first boot until its disk is thrown away."""
+"""The machines behind the instances: a thread supervises each, from its first boot until its disk is removed."""
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import socket
@@ -11,19 +12,21 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from localcloud.api import ec2, efs, rules
-from localcloud.api.auth import Session, service_caller
-from localcloud.api.registry import Call
-from localcloud.cloud import Cloud
-from localcloud.errors import Refusal
+from localcloud.api import enforcement as rules
+from localcloud.api.ec2 import lifecycle
+from localcloud.api.ec2 import views as ec2
+from localcloud.api.efs import file_systems as efs
+from localcloud.core.cloud import Call, Cloud
+from localcloud.core.errors import Refusal
+from localcloud.core.identity import Session, service_caller
+from localcloud.core.settings import METADATA_ADDRESS, RESOLVER_ADDRESS
+from localcloud.core.views import InstanceView
 from localcloud.machines import namespaces, nspawn
 from localcloud.machines.filesystem import FileSystems, MountServer, put_into
 from localcloud.machines.metadata import Metadata, MetadataServer
 from localcloud.machines.network import HostNetwork, Vpc
 from localcloud.machines.nspawn import Limits, Machine
 from localcloud.machines.resolver import Resolver
-from localcloud.settings import METADATA_ADDRESS, RESOLVER_ADDRESS
-from localcloud.views import InstanceView
 
 log = logging.getLogger(__name__)
 
@@ -42,17 +45,16 @@ ExecStart=/usr/bin/python3 -c "import fcntl, time; f = open('/var/lib/dpkg/lock-
 
 
 @dataclass
-class Kept:
-    """A machine that is there, running or not."""
+class Supervised:
+    """A machine, running or not, and its thread."""
 
     view: InstanceView
     machine: Machine
     since: float
-    wish: str = "run"
-    """run, stop or destroy: what the API wants of it"""
+    target: str = "run"
+    """run, stop or destroy, as the API requests"""
     thread: threading.Thread | None = None
     changed: threading.Event = field(default_factory=threading.Event)
-    rebooting: bool = False
 
 
 class HostMachines:
@@ -66,7 +68,7 @@ class HostMachines:
         self._layers_of = layers_of
         self._limits = limits
         self._authority = authority
-        self._kept: dict[str, Kept] = {}
+        self._supervised: dict[str, Supervised] = {}
         self.file_systems = FileSystems(folder / "efs")
         self.metadata = Metadata(cloud.clock, self._credentials_of)
         self.network = HostNetwork(folder, lambda: ec2.vpc_views(cloud), self._cut, self._serve)
@@ -81,69 +83,69 @@ class HostMachines:
 
     def close(self) -> None:
         """End everything at once."""
-        everything = list(self._kept.values())
-        for kept in everything:
-            kept.wish = "destroy"
-            kept.changed.set()
-            kept.machine.kill()
-        for kept in everything:
-            if kept.thread:
-                kept.thread.join(10)
+        everything = list(self._supervised.values())
+        for entry in everything:
+            entry.target = "destroy"
+            entry.changed.set()
+            entry.machine.kill()
+        for entry in everything:
+            if entry.thread:
+                entry.thread.join(10)
         self.file_systems.close()
         self.network.close()
 
     # What the API asks for ---------------------------------------------------------------------------------------
 
     def start(self, instance: InstanceView) -> None:
-        kept = self._kept.get(instance.id)
-        if kept is None:
+        entry = self._supervised.get(instance.id)
+        if entry is None:
             folder = self._folder / "machines" / instance.id
             machine = Machine(folder, instance.id, self._layers_of(instance.image_id), self._limits)
-            kept = self._kept[instance.id] = Kept(instance, machine, time.time())
-        kept.view, kept.wish, kept.since = instance, "run", time.time()
-        before = kept.thread
-        kept.changed.clear()
-        kept.thread = threading.Thread(target=self._look_after, args=(kept, before), name=instance.id, daemon=True)
-        kept.thread.start()
+            entry = self._supervised[instance.id] = Supervised(instance, machine, time.time())
+        entry.view, entry.target, entry.since = instance, "run", time.time()
+        before = entry.thread
+        entry.changed.clear()
+        entry.thread = threading.Thread(target=self._supervise, args=(entry, before), name=instance.id, daemon=True)
+        entry.thread.start()
 
     def stop(self, instance_id: str) -> None:
-        self._wish(instance_id, "stop")
+        self._set_target(instance_id, "stop")
 
     def destroy(self, instance_id: str) -> None:
-        self._wish(instance_id, "destroy")
+        self._set_target(instance_id, "destroy")
 
-    def _wish(self, instance_id: str, wish: str) -> None:
-        kept = self._kept.get(instance_id)
-        if kept is None:
-            self._report(instance_id, "stopped" if wish == "stop" else "destroyed")
+    def _set_target(self, instance_id: str, target: str) -> None:
+        entry = self._supervised.get(instance_id)
+        if entry is None:
+            self._report(instance_id, "stopped" if target == "stop" else "destroyed")
             return
-        kept.wish = wish
-        kept.changed.set()
-        if kept.thread is None or not kept.thread.is_alive():
-            kept.thread = threading.Thread(target=self._finish, args=(kept,), name=instance_id, daemon=True)
-            kept.thread.start()
+        entry.target = target
+        entry.changed.set()
+        if entry.thread is None or not entry.thread.is_alive():
+            entry.thread = threading.Thread(target=self._finish, args=(entry,), name=instance_id, daemon=True)
+            entry.thread.start()
 
     def reboot(self, instance_id: str) -> None:
-        kept = self._kept.get(instance_id)
-        if kept is not None:
-            kept.machine.ask_to_reboot()
+        entry = self._supervised.get(instance_id)
+        if entry is not None:
+            entry.machine.ask_to_reboot()
 
     def console(self, instance_id: str) -> str:
-        kept = self._kept.get(instance_id)
+        entry = self._supervised.get(instance_id)
         try:
-            return kept.machine.console_file.read_text(encoding="utf-8", errors="replace")[-65536:] if kept else ""
+            return entry.machine.console_file.read_text(encoding="utf-8", errors="replace")[-65536:] if entry else ""
         except OSError:
             return ""
 
     # What a person asks for --------------------------------------------------------------------------------------
 
     def pid_of(self, instance_id: str) -> int | None:
-        kept = self._kept.get(instance_id)
-        return kept.machine.pid if kept else None
+        entry = self._supervised.get(instance_id)
+        return entry.machine.pid if entry else None
 
     def since(self, instance_id: str) -> float | None:
-        kept = self._kept.get(instance_id)
-        return kept.since if kept else None
+        entry = self._supervised.get(instance_id)
+        return entry.since if entry else None
 
     def kill(self, instance_id: str) -> None:
         """The machine dies, as when its host's power fails."""
@@ -156,36 +158,36 @@ class HostMachines:
         """Groups that a command must join to live and die with the machine."""
         return self._running(instance_id).machine.cgroup.joining()
 
-    def _running(self, instance_id: str) -> Kept:
-        kept = self._kept.get(instance_id)
-        if kept is None or not kept.machine.running:
+    def _running(self, instance_id: str) -> Supervised:
+        entry = self._supervised.get(instance_id)
+        if entry is None or not entry.machine.running:
             raise Refusal(f"instance {instance_id} has no running machine: localcloud status lists those that do.")
-        return kept
+        return entry
 
     # The life of a machine ---------------------------------------------------------------------------------------
 
-    def _look_after(self, kept: Kept, before: threading.Thread | None) -> None:
+    def _supervise(self, entry: Supervised, before: threading.Thread | None) -> None:
         if before is not None:
             before.join()
-        name = kept.view.id
+        name = entry.view.id
         try:
-            ended = self._run(kept)
+            ended = self._run(entry)
         except Exception:
             log.exception("machine %s could not be booted", name)
             ended = "failed"
-        if kept.wish == "run":
-            self._tidy(kept)
+        if entry.target == "run":
+            self._tidy(entry)
             with self._cloud.lock:
-                # Wishes are made under the lock: one that came while we tidied up is still to be fulfilled.
-                if kept.wish == "run":
-                    kept.thread = None
+                # Targets change under the lock: one that changed during the clean-up is still to be reached.
+                if entry.target == "run":
+                    entry.thread = None
                     self._report(name, ended)
                     return
-        self._finish(kept)
+        self._finish(entry)
 
-    def _run(self, kept: Kept) -> str:
-        """Boot it and wait for its end, booting again when it reboots."""
-        view = kept.view
+    def _run(self, entry: Supervised) -> str:
+        """Boot the machine and wait until it ends; boot it again if it reboots. Return how it ended."""
+        view = entry.view
         faults = self._cloud.faults
         what = {"instance": view.id, "zone": view.zone, "type": view.type}
         with self._cloud.lock:
@@ -194,9 +196,9 @@ class HostMachines:
                 subnet for vpc in ec2.vpc_views(self._cloud) for subnet in vpc.subnets if subnet.id == view.subnet_id
             )
             namespace = self.network.attach(view, subnet.cidr)
-        self._cloud.clock.later(0, lambda: ec2.machine_started(self._cloud, view.id))
-        while self._held_back(what, time.time() - kept.since):
-            if kept.changed.wait(0.2):  # looked at again, since a fault may be lifted meanwhile
+        self._cloud.clock.later(0, lambda: lifecycle.machine_started(self._cloud, view.id))
+        while self._held_back(what, time.time() - entry.since):
+            if entry.changed.wait(0.2):  # A fault may be lifted meanwhile.
                 return "stopped"
         files = nspawn.files_for(view)
         if apt_lock:
@@ -206,46 +208,48 @@ class HostMachines:
                 0o644,
                 b"[Unit]\nWants=busy-apt.service\n",
             )
-        kept.machine.prepare(files, self._authority)
+        entry.machine.prepare(files, self._authority)
         while True:
-            kept.machine.boot(namespace, view.private_dns.partition(".")[0])
-            watcher = threading.Thread(target=self._end_when_wished, args=(kept,), daemon=True)
+            entry.machine.boot(namespace, view.private_dns.partition(".")[0])
+            watcher = threading.Thread(target=self._end_when_requested, args=(entry,), daemon=True)
             watcher.start()
-            ended = kept.machine.wait()
-            if ended != "reboot" or kept.wish != "run":
+            ended = entry.machine.wait()
+            if ended != "reboot" or entry.target != "run":
                 return ended
-            kept.machine.cgroup.remove()
+            entry.machine.cgroup.remove()
 
     def _held_back(self, what: Mapping[str, str], waited: float) -> bool:
-        """Whether a fault keeps a machine from booting that was launched so long ago."""
+        """Return whether a fault delays the boot of a machine that was launched so many seconds ago."""
         faults = self._cloud.faults
         with self._cloud.lock:
             delays = [fault.value for fault in faults.of_kind("slow-boot", **what)]
             return bool(faults.of_kind("hang-boot", **what)) or waited < max(delays, default=0)
 
-    def _end_when_wished(self, kept: Kept) -> None:
-        kept.changed.wait()
-        if kept.machine.running:
-            kept.machine.end(15.0 if kept.wish == "stop" else 4.0)
+    def _end_when_requested(self, entry: Supervised) -> None:
+        entry.changed.wait()
+        if entry.machine.running:
+            entry.machine.end(15.0 if entry.target == "stop" else 4.0)
+            self.file_systems.leave(entry.view.id)
 
-    def _finish(self, kept: Kept) -> None:
-        """What was wished for has happened, or nothing ran to begin with: clean up and say so."""
-        self._tidy(kept)
-        if kept.wish == "destroy":
-            kept.machine.remove_disk()
-            self._kept.pop(kept.view.id, None)
-        self._report(kept.view.id, "destroyed" if kept.wish == "destroy" else "stopped")
+    def _finish(self, entry: Supervised) -> None:
+        """Clean up after the machine and report that the target is reached."""
+        self._tidy(entry)
+        if entry.target == "destroy":
+            entry.machine.remove_disk()
+            self._supervised.pop(entry.view.id, None)
+        self._report(entry.view.id, "destroyed" if entry.target == "destroy" else "stopped")
 
-    def _tidy(self, kept: Kept) -> None:
+    def _tidy(self, entry: Supervised) -> None:
+        self.file_systems.leave(entry.view.id)
         try:
-            kept.machine.clean()
+            entry.machine.clean()
         except (OSError, TimeoutError):
-            log.exception("machine %s left something behind", kept.view.id)
+            log.exception("machine %s left something behind", entry.view.id)
         with self._cloud.lock:
-            self.network.detach(kept.view.id)
+            self.network.detach(entry.view.id)
 
     def _report(self, instance_id: str, how: str) -> None:
-        self._cloud.clock.later(0, lambda: ec2.machine_exited(self._cloud, instance_id, how))
+        self._cloud.clock.later(0, lambda: lifecycle.machine_exited(self._cloud, instance_id, how))
 
     # What machines ask for ---------------------------------------------------------------------------------------
 
@@ -253,8 +257,10 @@ class HostMachines:
         return {fault.target["instance"] for fault in self._cloud.faults.of_kind("cut")}
 
     def _credentials_of(self, machine: InstanceView) -> Session:
-        """Of the role, in a session named after the instance: kept until it is about to expire. None (an AwsError) if
-        the role does not trust EC2."""
+        """Return credentials of the machine's role, cached until shortly before they expire.
+
+        Raise AwsError if the role does not trust EC2.
+        """
         params = {"RoleArn": machine.role_arn, "RoleSessionName": machine.id}
         ec2_itself = service_caller("ec2.amazonaws.com")
         with self._cloud.lock:
@@ -263,7 +269,7 @@ class HostMachines:
             return self._cloud.credentials.for_instance(str(machine.role_name), machine.id, _CREDENTIAL_SECONDS)
 
     def _serve(self, vpc: Vpc) -> Callable[[], None]:
-        """Start what answers inside a VPC."""
+        """Start the services inside a VPC, and return a function that stops them."""
 
         def find(address: str) -> InstanceView | None:
             known = vpc.machines.get(address)
@@ -293,7 +299,7 @@ class HostMachines:
         return close
 
     def _mount(self, vpc: Vpc, client: str, server: str, path: str, target: str, readonly: bool) -> str:
-        """A machine has reached a mount target: put the folder where it wants it."""
+        """Mount a file system in the machine that has reached its mount target. Return what `mount.nfs4` prints."""
         machine = vpc.machines.get(client)
         view = vpc.view
         found = next((place for place in view.mount_targets if place.ip == server), None) if view else None
@@ -301,11 +307,13 @@ class HostMachines:
         if machine is None or found is None or pid is None:
             return "access denied by server while mounting %s"
         try:
-            top = self.file_systems.open(found.file_system_id, found.region)
-            folder = Path(os.path.realpath(f"{top}{path}"))
-            if not folder.is_relative_to(top) or not folder.is_dir():
-                return "mounting %s failed, reason given by server: No such file or directory"
-            put_into(pid, folder, target, readonly)
+            with self.file_systems.mounted(found.file_system_id, found.region, machine.id) as top:
+                folder = Path(os.path.realpath(f"{top}{path}"))
+                if not folder.is_relative_to(top) or not folder.is_dir():
+                    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+                put_into(pid, folder, target, readonly)
+        except FileNotFoundError as error:
+            return f"mounting %s failed, reason given by server: {error.strerror}"
         except OSError as error:
             log.warning("%s could not mount %s: %s", machine.id, found.file_system_id, error)
             return f"mounting %s failed, reason given by server: {error}"
@@ -313,7 +321,7 @@ class HostMachines:
 
 
 def _listen() -> tuple[socket.socket, socket.socket, socket.socket, socket.socket]:
-    """The sockets of a VPC, made inside its namespace."""
+    """Return the sockets of a VPC. It runs inside the VPC's namespace."""
     udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     udp.bind((RESOLVER_ADDRESS, 53))
     return (

@@ -14,17 +14,18 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import unquote
 
-from localcloud.api.auth import Session
-from localcloud.clock import Clock
-from localcloud.errors import AwsError
-from localcloud.settings import ACCOUNT
-from localcloud.views import InstanceView
+from localcloud.core.clock import Clock
+from localcloud.core.errors import AwsError
+from localcloud.core.identity import Session
+from localcloud.core.settings import ACCOUNT
+from localcloud.core.views import InstanceView
 
 log = logging.getLogger(__name__)
 
 _NOT_TRUSTED = "EC2 cannot assume the role: its trust policy must name ec2.amazonaws.com."
 _TOKEN_PATH = "/latest/api/token"
 _LONGEST_TOKEN_SECONDS = 21600
+_TIME_TO_LIVE = 64
 
 Tree = dict[str, Any]
 """folders by name: a str is a document, a dict a folder, None a name that leads nowhere"""
@@ -115,13 +116,13 @@ class Metadata:
             "hostname": machine.private_dns,
             "instance-action": "none",
             "instance-id": machine.id,
-            "instance-life-cycle": "on-demand",
+            "instance-life-cycle": "spot" if machine.spot else "on-demand",
             "instance-type": machine.type,
             "local-hostname": machine.private_dns,
             "local-ipv4": machine.private_ip,
             "mac": machine.mac,
             "network": {"interfaces": {"macs": {machine.mac: _interface(machine)}}},
-            "placement": {"availability-zone": machine.zone, "region": machine.region},
+            "placement": _placement(machine),
             "reservation-id": machine.reservation_id,
             "security-groups": "\n".join(machine.security_group_names),
             "services": {"domain": "amazonaws.com", "partition": "aws"},
@@ -169,6 +170,15 @@ def _public_keys(machine: InstanceView) -> Tree:
             return [(f"0={machine.key_name}", "")]
 
     return Keys({"0": {"openssh-key": machine.public_key}})
+
+
+def _placement(machine: InstanceView) -> Tree:
+    placement = {
+        "availability-zone": machine.zone,
+        "availability-zone-id": machine.zone_id,
+        "region": machine.region,
+    }
+    return {**placement, "group-name": machine.placement_group} if machine.placement_group else placement
 
 
 def _interface(machine: InstanceView) -> Tree:
@@ -220,9 +230,9 @@ class _Handler(BaseHTTPRequestHandler):
             answer = Answer(404)
         else:
             answer = self.server.metadata.answer(self.command, self.path.partition("?")[0], headers, machine)
-        if answer.hop_limit is not None:
-            # A token must not travel further than the instance asked for: the packet that bears it dies on the way.
-            self.connection.setsockopt(socket.IPPROTO_IP, socket.IP_TTL, answer.hop_limit)
+        # A token must not travel further than the instance allows: the packet that carries it expires on the way. Other
+        # answers on the same connection travel further.
+        self.connection.setsockopt(socket.IPPROTO_IP, socket.IP_TTL, answer.hop_limit or _TIME_TO_LIVE)
         self.send_response(answer.status)
         self.send_header("Content-Type", answer.kind)
         self.send_header("Content-Length", str(len(answer.body)))

@@ -7,17 +7,18 @@ VPC (metadata, names, mount targets). Addresses are those that the API shows; tw
 from __future__ import annotations
 
 import ipaddress
+import itertools
 import logging
 import subprocess
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from localcloud.errors import Refusal
+from localcloud.core.errors import Refusal
+from localcloud.core.settings import EDGE_ADDRESS, METADATA_ADDRESS, PUBLIC_NETWORK, RESOLVER_ADDRESS, TRANSIT_NETWORK
+from localcloud.core.views import InstanceView, VpcView
 from localcloud.machines import namespaces
 from localcloud.machines.ruleset import LINK_PREFIX, TABLE, UPLINK, host_rules, ruleset
-from localcloud.settings import EDGE_ADDRESS, METADATA_ADDRESS, PUBLIC_NETWORK, RESOLVER_ADDRESS, TRANSIT_NETWORK
-from localcloud.views import InstanceView, VpcView
 
 log = logging.getLogger(__name__)
 
@@ -62,8 +63,8 @@ class HostNetwork:
         cut: Callable[[], set[str]],
         serve: Callable[[Vpc], Callable[[], None]],
     ) -> None:
-        """`views` says what the records show, `cut` which instances have no network just now; `serve` starts what
-        answers inside a VPC and returns what ends it."""
+        """`views` returns the API's records, `cut` the instances without a network. `serve` starts the services in
+        a VPC and returns a function that stops them."""
         self._folder = folder
         self._views = views
         self._cut = cut
@@ -95,9 +96,7 @@ class HostNetwork:
         cut = self._cut()
         if (views, cut) == self._last:
             return
-        wanted = {
-            view.id: view for view in views if view.mount_targets or any(not i.boots_nothing for i in view.instances)
-        }
+        wanted = {view.id: view for view in views if view.mount_targets or view.instances}
         for name in [name for name in self._vpcs if name not in wanted and not self._in_use(name)]:
             self._remove(self._vpcs.pop(name))
         for name, view in wanted.items():
@@ -145,9 +144,6 @@ class HostNetwork:
         namespaces.remove(self._folder / "ns" / machine_id)
         self._last = ([], set())
 
-    def namespace_of(self, machine_id: str) -> Path:
-        return self._folder / "ns" / machine_id
-
     def _in_use(self, vpc_id: str) -> bool:
         return vpc_id in self._attached.values()
 
@@ -159,7 +155,7 @@ class HostNetwork:
 
     def _create(self, name: str) -> Vpc:
         taken = {vpc.number for vpc in self._vpcs.values()}
-        number = next(number for number in range(1, 255) if number not in taken)
+        number = next(number for number in itertools.count(1) if number not in taken)
         vpc = Vpc(name, number, self._folder / "ns" / name)
         try:
             self._wire(vpc)
@@ -199,34 +195,37 @@ class HostNetwork:
 
     def _follow(self, vpc: Vpc, view: VpcView, cut: set[str]) -> None:
         vpc.view = view
-        vpc.machines = {machine.private_ip: machine for machine in view.instances if not machine.boots_nothing}
-        self._answer_for(vpc, _local_addresses(view), "lo", vpc.local)
-        self._lead_to(vpc, _public_addresses(view))
+        vpc.machines = {machine.private_ip: machine for machine in view.instances}
+        self._answer_for(vpc, _local_addresses(view))
+        self._route_to(vpc, _public_addresses(view))
         cut_off = [machine.private_ip for machine in view.instances if machine.id in cut]
         rules = ruleset(view, vpc.transit, cut_off)
         if rules != vpc.rules:
             namespaces.run(vpc.namespace, ["nft", "-f", "-"], rules)
             vpc.rules = rules
 
-    def _answer_for(self, vpc: Vpc, wanted: set[str], device: str, have: set[str]) -> None:
-        steps = [f"addr del {address}/32 dev {device}\n" for address in have - wanted]
-        steps += [f"addr add {address}/32 dev {device}\n" for address in wanted - have]
+    def _answer_for(self, vpc: Vpc, addresses: set[str]) -> None:
+        steps = [f"addr del {address}/32 dev lo\n" for address in vpc.local - addresses]
+        steps += [f"addr add {address}/32 dev lo\n" for address in addresses - vpc.local]
         if steps:
             namespaces.run(vpc.namespace, ["ip", "-batch", "-"], "".join(steps))
-        have.clear()
-        have.update(wanted)
+        vpc.local = addresses
 
-    def _lead_to(self, vpc: Vpc, wanted: set[str]) -> None:
-        """Public addresses of this VPC: routed to it by the host, answered for by its uplink. An address may come from
-        another VPC in the same breath, so routes are replaced."""
-        gone = vpc.public - wanted
-        new = wanted - vpc.public
+    def _route_to(self, vpc: Vpc, addresses: set[str]) -> None:
+        """Route the VPC's public addresses to it on the host, which is the internet between its machines too.
+
+        An address may move here from another VPC at the same time, so routes are replaced.
+        """
+        gone = vpc.public - addresses
+        new = addresses - vpc.public
         taken = set().union(*(other.public for other in self._vpcs.values() if other is not vpc))
         steps = [f"route del {address}/32 dev {vpc.link}\n" for address in gone - taken]
-        steps += [f"route replace {address}/32 dev {vpc.link} src {EDGE_ADDRESS}\n" for address in new]
+        steps += [
+            f"route replace {address}/32 via {vpc.transit} dev {vpc.link} src {EDGE_ADDRESS}\n" for address in new
+        ]
         if steps:
             namespaces.run(None, ["ip", "-force", "-batch", "-"], "".join(steps))
-        self._answer_for(vpc, wanted, UPLINK, vpc.public)
+        vpc.public = addresses
 
 
 def _wire(machine_id: str) -> str:
@@ -252,7 +251,7 @@ def _local_addresses(view: VpcView) -> set[str]:
 
 
 def _public_addresses(view: VpcView) -> set[str]:
-    machines = {machine.public_ip for machine in view.instances if machine.public_ip and not machine.boots_nothing}
+    machines = {machine.public_ip for machine in view.instances if machine.public_ip}
     return machines | {nat.public_ip for nat in view.nat_gateways if nat.state == "available" and nat.public_ip}
 
 

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from localcloud.core.views import InstanceView
 from localcloud.machines.cgroups import Cgroup
 from localcloud.machines.host import pip_folders, write_host_settings
-from localcloud.views import InstanceView
 
 _REBOOT_WANTED = 133
 """nspawn's exit status when the machine was told to reboot and whoever started nspawn shall do it"""

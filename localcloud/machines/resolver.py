@@ -12,9 +12,9 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from localcloud.accepting import Accepting
-from localcloud.settings import EDGE_ADDRESS
-from localcloud.views import VpcView
+from localcloud.core.accepting import Accepting
+from localcloud.core.settings import EDGE_ADDRESS
+from localcloud.core.views import VpcView
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ def look_up(name: str, kind: int, vpc: VpcView, zone: str | None) -> Own:
         wanted = match["zone"] or zone
         for target in vpc.mount_targets:
             same = target.file_system_id == match["fs"] and target.region == match["region"] and target.zone == wanted
-            if same and target.state == "available":
+            if same and target.state == "available" and target.resolvable:
                 return True, target.ip if kind == _TYPE_A else None
         return True, None
     if match := _PRIVATE.match(name):

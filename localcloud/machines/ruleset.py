@@ -9,8 +9,8 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterable, Iterator
 
-from localcloud.settings import EDGE_ADDRESS, METADATA_ADDRESS, PUBLIC_NETWORK, RESOLVER_ADDRESS, TLS_PORT
-from localcloud.views import InstanceView, MountTargetView, Permission, SecurityGroupView, SubnetView, VpcView
+from localcloud.core.settings import EDGE_ADDRESS, METADATA_ADDRESS, PUBLIC_NETWORK, RESOLVER_ADDRESS, TLS_PORT
+from localcloud.core.views import InstanceView, MountTargetView, Permission, SecurityGroupView, SubnetView, VpcView
 
 TABLE = "localcloud"
 UPLINK = "up0"
@@ -24,21 +24,21 @@ _PROTOCOLS = {"6": "tcp", "17": "udp", "1": "icmp"}
 def ruleset(vpc: VpcView, transit: str, cut: Iterable[str] = ()) -> str:
     """The whole table. `transit` is the VPC's own source address towards S3, `cut` the addresses without a network."""
     groups = {group.id: group for group in vpc.security_groups}
-    wired = [machine for machine in vpc.instances if not machine.boots_nothing]
+    machines = list(vpc.instances)
     lines = [
         f"add table ip {TABLE}",
         f"delete table ip {TABLE}",
         f"table ip {TABLE} {{",
         _set("cut", cut),
-        *(_set(_members(group), _addresses(group, wired)) for group in groups.values()),
-        *(_chain(f"out-{machine.id}", _egress(machine, groups)) for machine in wired),
-        *(_chain(f"in-{machine.id}", _ingress(machine.security_groups, groups)) for machine in wired),
+        *(_set(_members(group), _addresses(group, machines)) for group in groups.values()),
+        *(_chain(f"out-{machine.id}", _egress(machine, groups)) for machine in machines),
+        *(_chain(f"in-{machine.id}", _ingress(machine.security_groups, groups)) for machine in machines),
         *(_chain(f"in-{target.id}", _ingress(target.security_groups, groups)) for target in vpc.mount_targets),
-        _chain("internet", _internet(vpc, wired)),
-        _chain("forward", _forward(vpc, wired), "type filter hook forward priority 0; policy drop;"),
-        _chain("input", _input(vpc, wired), "type filter hook input priority 0; policy drop;"),
-        _chain("prerouting", _inbound(vpc, wired), "type nat hook prerouting priority -100;"),
-        _chain("postrouting", _outbound(vpc, wired, transit), "type nat hook postrouting priority 100;"),
+        _chain("internet", _internet(vpc, machines)),
+        _chain("forward", _forward(vpc, machines), "type filter hook forward priority 0; policy drop;"),
+        _chain("input", _input(vpc, machines), "type filter hook input priority 0; policy drop;"),
+        _chain("prerouting", _inbound(vpc, machines), "type nat hook prerouting priority -100;"),
+        _chain("postrouting", _outbound(vpc, machines, transit), "type nat hook postrouting priority 100;"),
         "}",
     ]
     return "\n".join(lines) + "\n"
@@ -171,11 +171,11 @@ def _outbound(vpc: VpcView, machines: list[InstanceView], transit: str) -> Itera
 
 
 def _inbound(vpc: VpcView, machines: list[InstanceView]) -> Iterator[str]:
-    """Public addresses lead to their machines, where an internet gateway is on the way."""
+    """Translate public addresses to their machines' private ones, for packets that enter by the internet gateway."""
     for subnet in vpc.subnets:
         if any(kind == "internet" for _, kind, _ in _outside(subnet)):
             for machine in _public_machines(subnet, machines):
-                yield f"ip daddr {machine.public_ip} dnat to {machine.private_ip}"
+                yield f'iifname "{UPLINK}" ip daddr {machine.public_ip} dnat to {machine.private_ip}'
 
 
 # The hooks ---------------------------------------------------------------------------------------------------------

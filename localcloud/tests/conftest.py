@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import importlib
 import threading
 from collections.abc import Iterator
 
 import pytest
 from botocore.loaders import Loader
 
-from localcloud.api.front import EXTENSIONS
-from localcloud.calls import CallLog
-from localcloud.clock import ManualClock
-from localcloud.cloud import Cloud
-from localcloud.latency import Latency, latency_from
+import localcloud.api.services  # noqa: F401 - registers what the services answer
+from localcloud.core.calls import CallLog
+from localcloud.core.clock import ManualClock
+from localcloud.core.cloud import Cloud
+from localcloud.core.latency import Latency, latency_from
 
 MODELS = Loader()
 """The models of AWS's services, which take half of a test's time to read: read once for all."""
@@ -32,8 +31,6 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def cloud(clock: ManualClock, latency: Latency) -> Iterator[Cloud]:
-    for name in EXTENSIONS:
-        importlib.import_module(f"localcloud.api.{name}")
     cloud = Cloud(clock, threading.RLock(), latency, CallLog())
     cloud._session._session.register_component("data_loader", MODELS)
     yield cloud

@@ -1,144 +1,137 @@
 # Copyright: (c) 2026, the deeplearning.aws contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 
-"""Removes a cluster, or parts of it. The order is in plugin_utils/_teardown.py."""
+"""Remove a cluster, or its resources in its zone. The order is in plugin_utils/cluster/teardown.py."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
-from ansible_collections.deeplearning.aws.plugins.module_utils._aws import Aws, AwsProblem
-from ansible_collections.deeplearning.aws.plugins.module_utils._estate import (
+from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.action import Action
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.resource_reader import ResourceReader
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.resources import (
     WORDS,
-    Estate,
-    Thing,
-    counted,
-    kept,
-    remains,
+    ClusterResources,
+    Resource,
+    count_by_kind,
+    leftovers,
+    retained,
 )
-from ansible_collections.deeplearning.aws.plugins.module_utils._estate_reading import Reader
-from ansible_collections.deeplearning.aws.plugins.plugin_utils import _looking
-from ansible_collections.deeplearning.aws.plugins.plugin_utils._summary import destroy_command
-from ansible_collections.deeplearning.aws.plugins.plugin_utils._teardown import (
-    PARTS,
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.summary import destroy_command
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.teardown import (
+    EVERYTHING,
+    IN_ZONE,
     Teardown,
-    doomed,
     foreign_targets,
+    to_delete,
     why_left,
 )
-
-ARGUMENTS: dict[str, dict[str, Any]] = {
-    **_looking.SPEC,
-    "consent": {"type": "str", "default": ""},
-    "keep_file_system": {"type": "bool", "default": True},
-    "parts": {"type": "list", "elements": "str", "default": [], "choices": list(PARTS)},
-    "timeout_seconds": {"type": "float", "default": 1800.0},
-    "stuck_seconds": {"type": "float", "default": 90.0},
-}
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.command_line import repeat_options
 
 
-class ActionModule(ActionBase):  # type: ignore[misc]
+class ActionModule(Action):
     _requires_connection = False
-    _supports_check_mode = True
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        super().run(tmp, task_vars)
-        given = self.validate_argument_spec(argument_spec=ARGUMENTS)[1]
-        try:
-            return self._run(_looking.aws_of(given), given)
-        except AwsProblem as problem:
-            return {"failed": True, "msg": str(problem)}
-
-    def _run(self, aws: Aws, given: dict[str, Any]) -> dict[str, Any]:
-        display, cluster, keep = Display(), given["cluster"], given["keep_file_system"]
-        reader = Reader(aws, cluster)
-        estate = reader.read()
-        going = doomed(estate, keep, given["parts"])
-        if given["consent"] != cluster:
-            return self._refuse(display, estate, going, given)
-        if self._task.check_mode:
-            display.display("\n" + "\n".join(told(estate, going, keep)) + "\n")
-            return {"changed": bool(going), "removed": [thing.as_dict() for thing in going]}
+    def handle(self, options: dict[str, Any], task_vars: Mapping[str, Any]) -> dict[str, Any]:
+        aws = Aws.from_options(options)
+        display, cluster, keep = Display(), options["cluster"], options["keep_file_system"]
+        kinds = IN_ZONE if options["scope"] == "zone" else EVERYTHING
+        reader = ResourceReader(aws, cluster)
+        owned = reader.read()
+        deletions = to_delete(owned, keep, kinds)
+        if options["consent"] != cluster:
+            return self._refuse(display, owned, deletions, options)
+        if self.check_mode:
+            display.display("\n" + "\n".join(describe_plan(owned, deletions, keep)) + "\n")
+            return {"changed": bool(deletions), "removed": [resource.as_dict() for resource in deletions]}
         teardown = Teardown(
             aws,
             reader,
             keep,
             display.display,
-            seconds=given["timeout_seconds"],
-            stuck_seconds=given["stuck_seconds"],
-            parts=given["parts"],
+            stuck_seconds=options["stuck_seconds"],
+            kinds=kinds,
         )
-        left = teardown.run(estate)
-        return self._settle(aws, teardown, left, given)
+        left = teardown.run(owned)
+        return self._settle(aws, teardown, left, options)
 
-    def _refuse(self, display: Display, estate: Estate, going: list[Thing], given: dict[str, Any]) -> dict[str, Any]:
-        cluster, consent = given["cluster"], given["consent"]
-        display.display("\n" + "\n".join(told(estate, going, given["keep_file_system"])) + "\n")
-        if not going:
+    def _refuse(
+        self, display: Display, owned: ClusterResources, deletions: list[Resource], options: dict[str, Any]
+    ) -> dict[str, Any]:
+        cluster, consent = options["cluster"], options["consent"]
+        display.display("\n" + "\n".join(describe_plan(owned, deletions, options["keep_file_system"])) + "\n")
+        if not deletions:
             return {"changed": False, "removed": []}
-        wrong = (
+        problem = (
             f"destroy is {consent} and the cluster is {cluster}, so nothing was removed"
             if consent
             else "Nothing was removed, since that takes consent by name"
         )
         return {
             "failed": True,
-            "msg": f"{wrong}. To remove what is listed, type: {destroy_command(cluster, _looking.again())}",
+            "msg": f"{problem}. To remove what is listed, type: {destroy_command(cluster, repeat_options())}",
         }
 
-    def _settle(self, aws: Aws, teardown: Teardown, left: list[Thing], given: dict[str, Any]) -> dict[str, Any]:
+    def _settle(self, aws: Aws, teardown: Teardown, left: list[Resource], options: dict[str, Any]) -> dict[str, Any]:
         result: dict[str, Any] = {
             "changed": teardown.changed,
-            "removed": [thing.as_dict() for thing in teardown.removed.values()],
+            "removed": [resource.as_dict() for resource in teardown.removed.values()],
         }
-        if given["parts"]:
+        if options["scope"] == "zone":
             rest = left
         else:
-            # The sweep: all is read anew, and what was meant to be done counts for nothing.
-            estate = Reader(aws, given["cluster"]).read()
-            rest = remains(estate, given["keep_file_system"])
-            result["kept"] = [thing.as_dict() for thing in kept(estate, given["keep_file_system"])]
+            # Read everything again: only what AWS now lists counts.
+            owned = ResourceReader(aws, options["cluster"]).read()
+            rest = leftovers(owned, options["keep_file_system"])
+            result["kept"] = [resource.as_dict() for resource in retained(owned, options["keep_file_system"])]
             if not rest:
-                Display().display("\n" + "\n".join(told_after(estate, teardown)) + "\n")
+                Display().display("\n" + "\n".join(describe_result(owned, teardown)) + "\n")
         if rest:
-            said = teardown.problems
-            reasons = [why_left(aws, thing, said.get((thing.kind, thing.id), _why_not_ours(thing))) for thing in rest]
+            problems = teardown.problems
+            reasons = [
+                why_left(aws, resource, problems.get((resource.kind, resource.id), _why_not_ours(resource)))
+                for resource in rest
+            ]
             result |= {
                 "failed": True,
-                "remains": [thing.as_dict() for thing in rest],
-                "msg": f"Of the cluster {given['cluster']} there is still: " + "\n".join(reasons),
+                "remains": [resource.as_dict() for resource in rest],
+                "msg": f"Of the cluster {options['cluster']} there is still: " + "\n".join(reasons),
             }
         return result
 
 
-def _why_not_ours(thing: Thing) -> str:
-    return "" if thing.ours else "the cluster did not make it, so it is left alone."
+def _why_not_ours(resource: Resource) -> str:
+    return "" if resource.ours else "the cluster did not make it, so it is left alone."
 
 
-def told(estate: Estate, going: list[Thing], keep: bool) -> list[str]:
-    """What would go and what would stay."""
-    where = f"{estate.cluster} ({estate.region}, account {estate.account})"
-    lines = [f"Of the cluster {where} these would be removed:"] if going else [f"There is no cluster {where}."]
+def describe_plan(owned: ClusterResources, deletions: list[Resource], keep: bool) -> list[str]:
+    """Return lines about what would be removed and what would stay."""
+    where = f"{owned.cluster} ({owned.region}, account {owned.account})"
+    lines = [f"Of the cluster {where} these would be removed:"] if deletions else [f"There is no cluster {where}."]
     order = list(WORDS)
-    lines += [f"  {thing.in_words()}" for thing in sorted(going, key=lambda thing: order.index(thing.kind))]
-    stays = kept(estate, keep)
-    foreign = [thing for thing in estate.living if not thing.ours]
-    held = [thing for thing in estate.of("file_system") if not keep and foreign_targets(estate, thing)]
     lines += [
-        f"The {thing.in_words()} is kept: the next site.yml finds it. To remove it too: -e cluster_keep_efs=false"
-        for thing in stays
+        f"  {resource.describe()}" for resource in sorted(deletions, key=lambda resource: order.index(resource.kind))
     ]
-    lines += [f"The {thing.in_words()} stays, as others have mount targets on it." for thing in held]
-    lines += [f"The {thing.in_words()} stays, as the cluster did not make it." for thing in foreign]
+    kept_systems = retained(owned, keep)
+    foreign = [resource for resource in owned.current if not resource.ours]
+    held = [resource for resource in owned.of_kind("file_system") if not keep and foreign_targets(owned, resource)]
+    lines += [
+        f"The {resource.describe()} is kept: the next site.yml finds it. To remove it too: -e cluster_keep_efs=false"
+        for resource in kept_systems
+    ]
+    lines += [f"The {resource.describe()} stays, as others have mount targets on it." for resource in held]
+    lines += [f"The {resource.describe()} stays, as the cluster did not make it." for resource in foreign]
     return lines
 
 
-def told_after(estate: Estate, teardown: Teardown) -> list[str]:
-    gone = counted(teardown.removed.values())
-    lines = [f"The cluster {estate.cluster} is gone" + (f": {', '.join(gone)}." if gone else ", and was before.")]
-    for thing in kept(estate, teardown.keep):
-        size = f", {thing.facts['bytes'] / 2**30:.1f} GiB," if thing.facts["bytes"] >= 2**28 else ""
-        lines.append(f"The {thing.in_words()}{size} is kept and goes on costing: the next site.yml finds it again.")
+def describe_result(owned: ClusterResources, teardown: Teardown) -> list[str]:
+    """Return lines about what was removed and what is retained."""
+    counts = count_by_kind(teardown.removed.values())
+    lines = [f"The cluster {owned.cluster} is gone" + (f": {', '.join(counts)}." if counts else ", and was before.")]
+    for resource in retained(owned, teardown.keep):
+        size = f", {resource.facts['bytes'] / 2**30:.1f} GiB," if resource.facts["bytes"] >= 2**28 else ""
+        lines.append(f"The {resource.describe()}{size} is kept and goes on costing: the next site.yml finds it again.")
     return lines

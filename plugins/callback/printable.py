@@ -6,10 +6,10 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 name: printable
 type: aggregate
-short_description: Print nothing that a terminal obeys
+short_description: Remove control characters from all output
 version_added: 1.0.0
 author:
-  - The deeplearning.aws contributors (@deeplearning)
+  - The deeplearning.aws contributors (@deeplearning-aws)
 description:
   - Replaces control characters in all that Ansible prints, errors and warnings included. These may come from a node,
     where training code may be root; ansible-core prints the messages of failed modules and connections as they are.
@@ -20,7 +20,7 @@ requirements:
 from typing import Any
 
 from ansible.plugins.callback import CallbackBase
-from ansible_collections.deeplearning.aws.plugins.plugin_utils._untrusted import printable
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.untrusted import printable
 
 
 class CallbackModule(CallbackBase):  # type: ignore[misc]
@@ -33,8 +33,8 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
         super().__init__(*args, **options)
         display = self._display.display
 
-        # All that Ansible prints passes through this one method, before it adds colours. A progress bar of ours goes
-        # back to the beginning of its line.
+        # All that Ansible prints passes through this one method, before it adds colours. Only progress bars use
+        # carriage returns.
         def display_printable(msg: Any, *more: Any, **named: Any) -> None:
             display("\r".join(map(printable, str(msg).split("\r"))), *more, **named)
 

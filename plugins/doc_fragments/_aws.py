@@ -1,10 +1,7 @@
 # Copyright: (c) 2026, the deeplearning.aws contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 
-"""Options that all modules and plugins of this collection share.
-
-PRIVATE to the collection: it may change at any time.
-"""
+"""Options of the modules of this collection that call AWS."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ options:
     required: true
   profile:
     description:
-      - The profile of the AWS configuration to take credentials from; without one, the SDK looks where it always does.
+      - The profile of the AWS configuration to take credentials from. By default, the provider chain of the AWS SDK.
     type: str
     default: ""
   role_arn:
@@ -28,6 +25,4 @@ options:
 requirements:
   - boto3 >= 1.35.0
   - botocore >= 1.35.0
-author:
-  - The deeplearning.aws contributors (@deeplearning-aws)
 """

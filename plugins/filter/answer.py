@@ -7,12 +7,10 @@ DOCUMENTATION = r"""
 name: answer
 short_description: Parse what the program on a node printed
 version_added: 1.0.0
-author:
-  - The deeplearning.aws contributors (@deeplearning)
 description:
   - Turns JSON that a node has printed into values of the types that the collection expects.
-  - Training code may be root on a node, so the text may hold anything. What has another form fails the task, and texts
-    lose their control characters.
+  - Training code may be root on a node, so the text may hold anything. Text of another form fails the task. Control
+    characters are removed.
 positional: name
 options:
   _input:
@@ -20,7 +18,7 @@ options:
     type: str
     required: true
   name:
-    description: What the text answers, the first two words of the command such as V(members publish), or V(evaluation).
+    description: The first two words of the command that printed the text, such as V(members publish), or V(evaluation).
     type: str
     required: true
 """
@@ -41,16 +39,17 @@ from collections.abc import Callable
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.deeplearning.aws.plugins.plugin_utils import _answers, _untrusted
+from ansible_collections.deeplearning.aws.plugins.plugin_utils import untrusted
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import answers
 
-FORMS = {**_answers.ANSWERS, "evaluation": _answers.EVALUATION}
+FORMS = {**answers.ANSWERS, "evaluation": answers.EVALUATION}
 
 
 def answer(text: Any, name: str) -> dict[str, Any]:
     try:
-        return FORMS[name](_untrusted.from_json(str(text)))
-    except _untrusted.Malformed as malformed:
-        raise AnsibleFilterError(_answers.unexpected("A node", name.split(), malformed)) from None
+        return FORMS[name](untrusted.from_json(str(text)))
+    except untrusted.InvalidValue as malformed:
+        raise AnsibleFilterError(answers.unexpected("A node", name.split(), malformed)) from None
 
 
 class FilterModule:

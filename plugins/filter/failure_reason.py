@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the deeplearning.aws contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 
-"""Explains why a task failed, also where a module of amazon.aws passes on AWS's own text."""
+"""Explain why a task failed, also where a module of amazon.aws passes on AWS's own text."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ansible_collections.deeplearning.aws.plugins.module_utils._aws import iam_action, refusal
+from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import iam_action, refusal
 
 _ERROR = re.compile(r"An error occurred \(([\w.]+)\) when calling the (\w+) operation[^:]*: ?(.*)", re.DOTALL)
 
 
 def failure_reason(result: Mapping[str, Any], action: str = "") -> str:
-    failed = next((one for one in result.get("results") or () if one.get("failed")), result)
+    failed = next((item for item in result.get("results") or () if item.get("failed")), result)
     message = str(failed.get("msg") or "The task failed without a message: see above.")
     error = _ERROR.search(message)
     if not error or not action.startswith("amazon.aws."):

@@ -7,11 +7,9 @@ DOCUMENTATION = r"""
 name: one_line
 short_description: Make a text from a node safe to print
 version_added: 1.0.0
-author:
-  - The deeplearning.aws contributors (@deeplearning)
 description:
-  - Replaces what a terminal obeys, and line breaks. Training code may be root on a node, so a text that comes from
-    there may hold anything; and Ansible prints the message of a failed task as it is.
+  - Replaces control characters and line breaks. Training code may be root on a node, so a text from a node may hold
+    anything, and Ansible prints the message of a failed task as it is.
 options:
   _input:
     description: The text.
@@ -34,9 +32,9 @@ _value:
 from collections.abc import Callable
 from typing import Any
 
-from ansible_collections.deeplearning.aws.plugins.plugin_utils import _untrusted
+from ansible_collections.deeplearning.aws.plugins.plugin_utils import untrusted
 
 
 class FilterModule:
     def filters(self) -> dict[str, Callable[..., Any]]:
-        return {"one_line": _untrusted.one_line}
+        return {"one_line": untrusted.one_line}

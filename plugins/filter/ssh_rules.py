@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the deeplearning.aws contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 
-"""Decides which rules the security group for ssh has."""
+"""Decide which rules the security group for ssh has."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ description:
   - Returns the ingress rules for M(amazon.aws.ec2_security_group), one for each block of addresses that may reach the
     master by ssh, and one for each rule that was added by hand.
   - Rules of earlier settings are known by their description, and are left out.
-positional: locations, exact, owner
+positional: locations, purge, owner
 options:
   _input:
     description: The existing rules, C(ip_permissions) as M(amazon.aws.ec2_security_group_info) returns them.
@@ -25,7 +25,7 @@ options:
     type: list
     elements: str
     required: true
-  exact:
+  purge:
     description: Leave out rules that were added by hand.
     type: bool
     default: false
@@ -52,7 +52,7 @@ import ipaddress
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-DESCRIPTION = "deeplearning: ssh from cluster_ssh_location"
+DESCRIPTION = "deeplearning: ssh from cluster_ssh_allowed_cidrs"
 """Marks the rules that the settings made."""
 _SSH = 22
 # Where ec2_security_group_info lists the peers of a rule, its key for them, and ec2_security_group's option.
@@ -65,11 +65,11 @@ _PEERS = (
 
 
 def ssh_rules(
-    permissions: Iterable[Mapping[str, Any]], locations: Iterable[str], exact: bool = False, owner: str = ""
+    permissions: Iterable[Mapping[str, Any]], locations: Iterable[str], purge: bool = False, owner: str = ""
 ) -> list[dict[str, Any]]:
     own = list(dict.fromkeys(_location(block) for block in locations))
     rules = [{"proto": "tcp", "ports": [_SSH], option: block, "rule_desc": DESCRIPTION} for option, block in own]
-    if exact:
+    if purge:
         return rules
     for rule in _existing(permissions, owner):
         same = any(

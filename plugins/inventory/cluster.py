@@ -8,28 +8,28 @@ name: cluster
 short_description: The machines of a cluster
 version_added: 1.0.0
 author:
-  - The deeplearning.aws contributors (@deeplearning)
+  - The deeplearning.aws contributors (@deeplearning-aws)
 description:
   - Finds the machines of a cluster by their tag C(deeplearning:cluster). A machine counts only if one of the cluster's
-    Auto Scaling groups has launched it, which is a tag that nobody can forge.
-  - The groups are C(master), C(workers) (the machines beside it), C(cluster) (both) and C(joining) (machines that have
-    no place yet), and C(zone_...) and C(type_...) for each zone and instance type. With several clusters there is
-    C(cluster_...) for each.
-  - Hosts are called by their rank, C(deeplearning-master), C(deeplearning-worker2) and so on, and by their instance
-    id while they are joining. With several clusters it is C(red-master), C(red-worker2).
+    Auto Scaling groups has launched it, according to a tag that only AWS can set.
+  - The groups are C(master), C(workers) (all other nodes), C(cluster) (both) and C(joining) (machines that have no rank
+    yet), and C(zone_...) and C(type_...) for each zone and instance type. With several clusters each has a group
+    C(cluster_...).
+  - Hosts are named after their rank, C(deeplearning-master), C(deeplearning-worker2) and so on, and after their
+    instance id while they are joining. With several clusters the names are C(red-master), C(red-worker2).
   - Each host has C(deeplearning_cluster), C(deeplearning_rank) (the master's is 1; 0 means none yet),
     C(deeplearning_role) (C(master) or C(worker)), C(deeplearning_instance_id), C(deeplearning_private_address),
     C(deeplearning_private_name), C(deeplearning_public_address), C(deeplearning_type), C(deeplearning_zone),
-    C(deeplearning_gpus) (how many AWS says the type has, where the tag C(deeplearning:gpus) tells it),
-    C(deeplearning_state) (EC2's word, such as C(running); what Auto Scaling calls C(InService) is not asked for),
-    C(deeplearning_image) and C(deeplearning_spot). What comes from AWS is data and is never run as a template.
-  - Their Python is C(/usr/bin/python3), unless C(group_vars) or O(compose) say otherwise.
-  - It hands on C(cluster_name), C(cluster_region), C(cluster_profile) and C(cluster_role_arn) as variables of C(all),
-    so that playbooks know which cluster is meant. Extra vars of these names win over environment variables, and these
-    over the file. C(deeplearning_folder) and C(deeplearning_connection) hand on O(folder) and O(connection).
-  - Where there is no cluster of that name the groups are empty. Where AWS cannot be asked they are empty as well and a
-    warning says why; the variable C(deeplearning_problem) of C(all) holds the sentence, and this collection's own
-    playbooks say it themselves.
+    C(deeplearning_gpus) (from the tag C(deeplearning:gpus)), C(deeplearning_state) (that of EC2, such as C(running);
+    C(InService) of Auto Scaling is not queried), C(deeplearning_image) and C(deeplearning_spot). Data from AWS is never
+    run as a template.
+  - C(ansible_python_interpreter) is C(/usr/bin/python3). C(group_vars), C(host_vars) and O(compose) override it.
+  - It sets C(cluster_name), C(cluster_region), C(cluster_profile) and C(cluster_role_arn) for C(all), which select the
+    cluster in playbooks. Extra vars of these names win over environment variables, and these over the file.
+    C(deeplearning_folder) and C(deeplearning_connection) are O(folder) and O(connection).
+  - If no cluster has the name, the groups are empty. If AWS cannot be queried, they are empty too and a warning says
+    why; the variable C(deeplearning_problem) of C(all) holds the same sentence. The playbooks of this collection print
+    it themselves.
 extends_documentation_fragment:
   - inventory_cache
   - constructed
@@ -37,11 +37,11 @@ requirements:
   - boto3 >= 1.35.0
 notes:
   - It needs the permission C(ec2:DescribeInstances), and C(sts:AssumeRole) with O(role_arn). It makes one call for each
-    1,000 machines; throttled calls are tried again.
-  - Credentials come from where the AWS SDK looks.
-  - An inventory plugin sees no C(group_vars). What says which cluster is meant stands in the plugin's file.
-  - Machines that are in the file that M(deeplearning.aws.members) has made (C(cluster.ssh_config) in O(folder)) are
-    reached by it, with pinned host keys.
+    1,000 machines, and retries throttled calls.
+  - Credentials come from the default provider chain of the AWS SDK.
+  - An inventory plugin cannot read C(group_vars), so the cluster is selected in the plugin's file.
+  - Machines in the configuration that M(deeplearning.aws.discover_members) has written (C(cluster.ssh_config) in
+    O(folder)) are reached with it, with pinned host keys.
 options:
   plugin:
     description: This plugin's name.
@@ -67,7 +67,7 @@ options:
       - name: AWS_DEFAULT_REGION
   profile:
     description:
-      - The AWS profile to log in with.
+      - The AWS profile to take credentials from.
       - The extra var C(cluster_profile) wins over it.
     type: str
     default: ""
@@ -75,7 +75,7 @@ options:
       - name: AWS_PROFILE
   role_arn:
     description:
-      - An IAM role to assume with it.
+      - An IAM role to assume.
       - The extra var C(cluster_role_arn) wins over it.
     type: str
     default: ""
@@ -83,35 +83,37 @@ options:
       - name: DEEPLEARNING_ROLE_ARN
   endpoint:
     description:
-      - The address of EC2's API, where it is not AWS's own.
-      - Without it the SDK looks where it always does, C(AWS_ENDPOINT_URL) for example.
+      - The address of EC2's API, if it is not that of AWS.
+      - By default the SDK decides, for example by C(AWS_ENDPOINT_URL).
     type: str
     default: ""
   states:
-    description: Machines in these states of EC2 are shown.
+    description: Include instances in these states of EC2.
     type: list
     elements: str
     choices: [pending, running, shutting-down, stopping, stopped, terminated]
     default: [pending, running]
   filters:
-    description: Further filters of C(ec2:DescribeInstances), by their names.
+    description: More filters of C(ec2:DescribeInstances), by name.
     type: dict
     default: {}
   connection:
     description:
       - How machines are reached.
-      - With V(jump) the master at its public address, and workers through it.
-      - With V(direct) all at their private addresses, from within the VPC.
-      - With V(ssm) through AWS Systems Manager, with no open port at all. It counts as soon as
-        M(deeplearning.aws.members) has made ssh's configuration, and needs the C(aws) command with its
-        C(session-manager-plugin) here, C(ssm:StartSession) for whoever uses it, and on the machines the SSM agent with
-        AWS's policy C(AmazonSSMManagedInstanceCore) on their roles. Ansible's own connection through SSM, which has no
-        ssh in it, is set by O(compose); see the examples.
+      - With V(jump), the master at its public address, and workers through the master.
+      - With V(direct), all at their private addresses, from within the VPC.
+      - With V(ssm), by AWS Systems Manager, without an open port. It takes effect once
+        M(deeplearning.aws.discover_members) has written ssh's configuration. It needs the C(aws) command with its
+        C(session-manager-plugin) on this machine, the permission C(ssm:StartSession), and on the nodes the SSM agent
+        and AWS's policy C(AmazonSSMManagedInstanceCore) in their roles. O(compose) can select Ansible's own connection
+        by SSM, which uses no ssh; see the examples.
     type: str
     choices: [jump, direct, ssm]
     default: jump
   folder:
-    description: Where M(deeplearning.aws.members) puts ssh's configuration; relative to the current folder.
+    description:
+      - The folder for files about clusters, such as ssh's configuration by M(deeplearning.aws.discover_members).
+        Relative to the current folder.
     type: str
     default: .deeplearning
 """
@@ -122,7 +124,7 @@ plugin: deeplearning.aws.cluster
 cluster: deeplearning
 region: us-east-1
 ---
-# Two clusters, and groups of one's own
+# Two clusters, and user-defined groups
 plugin: deeplearning.aws.cluster
 cluster: [red, blue]
 region: eu-west-1
@@ -132,7 +134,7 @@ keyed_groups:
 compose:
   ansible_user: "'ubuntu'"
 ---
-# Answers are kept for a minute, in a folder; --flush-cache asks anew
+# Cache the machines in a folder for a minute; --flush-cache bypasses it
 plugin: deeplearning.aws.cluster
 cluster: deeplearning
 cache: true
@@ -140,7 +142,7 @@ cache_plugin: ansible.builtin.jsonfile
 cache_connection: .cache/inventory
 cache_timeout: 60
 ---
-# Without ssh: Ansible's connection through SSM passes files through a bucket
+# Without ssh: Ansible's connection by SSM transfers files through a bucket
 plugin: deeplearning.aws.cluster
 cluster: deeplearning
 compose:
@@ -157,13 +159,13 @@ from typing import Any
 from ansible import context
 from ansible.errors import AnsibleParserError
 from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructable
-from ansible_collections.deeplearning.aws.plugins.module_utils._aws import Aws, AwsProblem
-from ansible_collections.deeplearning.aws.plugins.plugin_utils import _inventory
-from ansible_collections.deeplearning.aws.plugins.plugin_utils._members import record_of, sort
-from ansible_collections.deeplearning.aws.plugins.plugin_utils._trust import files
+from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster import hosts
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.host_keys import ssh_files
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.membership import clusters_from, record_of
 
 PAGE = 1000
-"""The most that DescribeInstances gives at once."""
+"""The most that DescribeInstances returns at once."""
 HOME = Path(__file__).resolve().parents[2]
 
 
@@ -177,78 +179,85 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
     def parse(self, inventory: Any, loader: Any, path: str, cache: bool = True) -> None:
         super().parse(inventory, loader, path)
         self._read_config_data(path)
-        options = {name: self.get_option(name) for name in _inventory.EXTRA_VARS}
-        chosen = _inventory.chosen(options, self._vars, os.environ)
-        for option, variable in _inventory.EXTRA_VARS.items():
-            value = chosen["clusters"][0] if option == "cluster" and chosen["clusters"] else chosen[option]
-            self.inventory.set_variable("all", variable, value)
+        options = {name: self.get_option(name) for name in hosts.EXTRA_VARS}
+        target = hosts.resolve_options(options, self._vars, os.environ)
         self._folder = Path(self.get_option("folder")).expanduser().absolute()
+        self._set_variables(target)
+        if not target["clusters"]:
+            raise AnsibleParserError("cluster is empty: give the cluster's name. Example: -e cluster_name=red")
+        try:
+            records = self._records(target, path, cache)
+        except AwsError as problem:
+            self._report(str(problem))
+        else:
+            self._populate(records, target["clusters"])
+
+    def _set_variables(self, target: dict[str, Any]) -> None:
+        """Set the variables of groups, and create the groups that always exist."""
+        for option, variable in hosts.EXTRA_VARS.items():
+            value = target["clusters"][0] if option == "cluster" and target["clusters"] else target[option]
+            self.inventory.set_variable("all", variable, value)
         self.inventory.set_variable("all", "deeplearning_folder", str(self._folder))
         self.inventory.set_variable("all", "deeplearning_connection", self.get_option("connection"))
-        for group in _inventory.GROUPS:
+        for group in hosts.GROUPS:
             self.inventory.add_group(group)
         self.inventory.add_child("cluster", "master")
         self.inventory.add_child("cluster", "workers")
-        # To look for it costs each machine a login, and all that we know have it there.
+        # Discovering Python costs a login to each machine, and all supported images have it there.
         for group in ("cluster", "joining"):
             self.inventory.set_variable(group, "ansible_python_interpreter", "/usr/bin/python3")
-        if not chosen["clusters"]:
-            raise AnsibleParserError("cluster is empty: give the cluster's name. Example: -e cluster_name=red")
-        try:
-            records = self._records(chosen, path, cache)
-        except AwsProblem as problem:
-            self._tell(str(problem))
-        else:
-            self._populate(records, chosen["clusters"])
 
-    def _records(self, chosen: dict[str, Any], path: str, cache: bool) -> list[dict[str, Any]]:
-        """From the cache, if it is wanted and holds them; what comes from there is not written to it again."""
+    def _records(self, target: dict[str, Any], path: str, cache: bool) -> list[dict[str, Any]]:
+        """Return the instances from the cache if it is enabled and has them, otherwise from AWS."""
         if not self.get_option("cache"):
-            return self._query(chosen)
-        # The same file stands for other clusters when extra vars say so.
-        parts = [self.get_cache_key(path), chosen["region"], chosen["profile"], chosen["role_arn"], *chosen["clusters"]]
-        key = "_".join(_inventory.sanitized(part) for part in parts)
+            return self._query(target)
+        # With extra vars, one file describes several clusters.
+        parts = [self.get_cache_key(path), target["region"], target["profile"], target["role_arn"], *target["clusters"]]
+        key = "_".join(hosts.sanitize(part) for part in parts)
         if cache and key in self._cache:
             return list(self._cache[key])
-        records = self._query(chosen)
+        records = self._query(target)
         self._cache[key] = records
         return records
 
-    def _query(self, chosen: dict[str, Any]) -> list[dict[str, Any]]:
-        aws = Aws(chosen["region"], chosen["profile"], chosen["role_arn"], self.get_option("endpoint"))
-        wanted = _inventory.filters(chosen["clusters"], self.get_option("states"), self.get_option("filters"))
-        reservations = aws.pages("ec2", "describe_instances", "Reservations", Filters=wanted, MaxResults=PAGE)
-        return [record_of(instance) for found in reservations for instance in found["Instances"]]
+    def _query(self, target: dict[str, Any]) -> list[dict[str, Any]]:
+        aws = Aws(target["region"], target["profile"], target["role_arn"], self.get_option("endpoint"))
+        filters = hosts.query_filters(target["clusters"], self.get_option("states"), self.get_option("filters"))
+        reservations = aws.pages("ec2", "describe_instances", "Reservations", Filters=filters, MaxResults=PAGE)
+        return [record_of(instance) for reservation in reservations for instance in reservation["Instances"]]
 
     def _populate(self, records: list[dict[str, Any]], clusters: list[str]) -> None:
-        strict = self.get_option("strict")
-        own = [self.get_option(name) for name in ("compose", "groups", "keyed_groups")]
         connection = self.get_option("connection")
-        ways = {name: _inventory.way_of(connection, files(self._folder, name)[1]) for name in clusters}
-        for host in _inventory.hosts(sort(records, clusters), ways):
+        accesses = {name: hosts.ssh_access(connection, ssh_files(self._folder, name)[1]) for name in clusters}
+        for host in hosts.hosts(clusters_from(records, clusters), accesses):
             self.inventory.add_host(host.name)
             for group in host.groups:
                 self.inventory.add_group(group)
                 self.inventory.add_child(group, host.name)
-            # What comes from AWS is data: without a mark of trust ansible-core never runs a string as a template.
+            # These are data from AWS. ansible-core runs only strings that are marked as trusted as templates.
             for name, value in host.variables.items():
                 self.inventory.set_variable(host.name, name, value)
-            if any(own):
-                compose, groups, keyed_groups = own
-                self._set_composite_vars(compose, host.variables, host.name, strict)
-                self._add_host_to_composed_groups(groups, host.variables, host.name, strict)
-                self._add_host_to_keyed_groups(keyed_groups, host.variables, host.name, strict)
+            self._construct(host)
 
-    def _tell(self, problem: str) -> None:
-        """Once: our own playbooks ask AWS themselves first of all, and end with this very sentence."""
+    def _construct(self, host: hosts.Host) -> None:
+        """Apply the user's own compose, groups and keyed_groups."""
+        compose, groups, keyed_groups = (self.get_option(name) for name in ("compose", "groups", "keyed_groups"))
+        strict = self.get_option("strict")
+        if compose or groups or keyed_groups:
+            self._set_composite_vars(compose, host.variables, host.name, strict)
+            self._add_host_to_composed_groups(groups, host.variables, host.name, strict)
+            self._add_host_to_keyed_groups(keyed_groups, host.variables, host.name, strict)
+
+    def _report(self, problem: str) -> None:
+        """Warn, unless only playbooks of this collection run: these ask AWS first, and fail with the same sentence."""
         self.inventory.set_variable("all", "deeplearning_problem", problem)
-        given = context.CLIARGS.get("args")
-        playbooks = [str(name) for name in given] if isinstance(given, list | tuple) else []
-        if not playbooks or not all(_is_ours(name) for name in playbooks):
+        arguments = context.CLIARGS.get("args")
+        playbooks = [str(name) for name in arguments] if isinstance(arguments, list | tuple) else []
+        if not playbooks or not all(_is_own(name) for name in playbooks):
             self.display.warning(f"The cluster's machines are unknown. {problem}")
 
 
-def _is_ours(playbook: str) -> bool:
+def _is_own(playbook: str) -> bool:
     if playbook.startswith("deeplearning.aws."):
         return True
     path = Path(playbook).resolve()

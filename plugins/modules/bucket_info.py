@@ -18,14 +18,10 @@ options:
     type: str
     required: true
   account:
-    description: The account that has to own the bucket.
+    description: The account that must own the bucket.
     type: str
     required: true
-extends_documentation_fragment: [deeplearning.aws._aws]
-attributes:
-  check_mode:
-    description: Can run in check mode; it never changes anything.
-    support: full
+extends_documentation_fragment: [deeplearning.aws._aws, deeplearning.aws._attributes]
 """
 
 EXAMPLES = r"""
@@ -51,34 +47,29 @@ import json
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.deeplearning.aws.plugins.module_utils._aws import ARGUMENTS, Aws, AwsProblem
+from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import ARGUMENTS, Aws, AwsError
 
 
 def bucket_exists(aws: Aws, name: str, account: str) -> bool:
     try:
         aws.call("s3", "head_bucket", Bucket=name, ExpectedBucketOwner=account)
-    except AwsProblem as problem:
-        if problem.code in ("404", "NoSuchBucket", "NotFound"):
+    except AwsError as error:
+        if error.code in ("404", "NoSuchBucket", "NotFound"):
             return False
-        if problem.denied:
-            raise AwsProblem(
+        if error.denied:
+            raise AwsError(
                 f"The bucket {name} belongs to another account, or s3:ListBucket on it is not allowed: choose another "
                 "name for the cluster, or ask for this permission.",
-                problem.code,
-                problem.action,
-            ) from problem
+                error.code,
+                error.action,
+            ) from error
         raise
     return True
 
 
 def bucket_policy(aws: Aws, name: str, account: str) -> dict[str, Any]:
-    try:
-        policy = aws.call("s3", "get_bucket_policy", Bucket=name, ExpectedBucketOwner=account)["Policy"]
-    except AwsProblem as problem:
-        if problem.code == "NoSuchBucketPolicy":
-            return {}
-        raise
-    return dict(json.loads(policy))
+    answer = aws.find("s3", "get_bucket_policy", ("NoSuchBucketPolicy",), Bucket=name, ExpectedBucketOwner=account)
+    return dict(json.loads(answer.get("Policy", "{}")))
 
 
 def main() -> None:
@@ -92,11 +83,11 @@ def main() -> None:
     )
     name, account = module.params["name"], module.params["account"]
     try:
-        aws = Aws.of(module)
+        aws = Aws.from_options(module.params)
         exists = bucket_exists(aws, name, account)
         policy = bucket_policy(aws, name, account) if exists else {}
-    except AwsProblem as problem:
-        module.fail_json(msg=str(problem))
+    except AwsError as error:
+        module.fail_json(msg=str(error))
     module.exit_json(changed=False, exists=exists, policy=policy)
 
 

@@ -6,50 +6,42 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: framework_env
-short_description: A framework's virtual environment on a node
+short_description: Create a framework's virtual environment on a node
 version_added: 1.0.0
 description:
-  - Makes C(/opt/deeplearning/env/FRAMEWORK) from pinned requirements, for GPUs if the machine has NVIDIA's driver, else
-    for processors; or finds that it is there, as images may have it, and does nothing.
-  - A file in it, C(.deeplearning.json), says what it was made from, and is written last. An environment that somebody
-    else has made is left alone, and the system's own Python gets nothing.
-  - Horovod is built into a wheel once, in a folder that all nodes share, and installed from there.
-  - It runs on the node and knows nothing of AWS.
-author:
-  - The deeplearning.aws contributors (@deeplearning)
+  - Creates C(/opt/deeplearning/env/FRAMEWORK) from pinned requirements, those for GPUs if NVIDIA's driver is loaded.
+  - The file C(.deeplearning.json) in it records its pins and versions, and is written last. An environment that has the
+    current pins, such as one of an image, is left as it is. The system's own Python stays unchanged.
+  - A folder of that name without the file is not replaced and not removed.
+  - Horovod is installed from a wheel in a folder that all nodes share. One node builds it, with O(horovod_build).
+  - In check mode it inspects the environment. The module runs on the node and calls no AWS API.
 options:
   state:
-    description:
-      - Whether the environment shall exist.
-      - V(looked_at) says what there is and changes nothing.
-      - V(built) builds the wheel of Horovod in O(horovod_wheels), unless O(horovod_checksums) has one that is there.
+    description: Whether the environment exists.
     type: str
-    choices: [present, absent, looked_at, built]
+    choices: [present, absent]
     default: present
   framework:
-    description: The framework, which is the folder's name too.
+    description: The framework, which is also the name of the folder.
     type: str
     choices: [tensorflow, mxnet, pytorch, tensorpack]
     required: true
   requirements:
-    description: The text of the pinned requirements, by build.
+    description: The text of the pinned requirements, by variant. Required for O(state=present).
     type: dict
-    required: true
     suboptions:
-      cpu: {description: For processors., type: str, required: true}
-      gpu: {description: For GPUs., type: str, required: true}
+      cpu: {description: For machines without GPUs., type: str, required: true}
+      gpu: {description: For machines with GPUs., type: str, required: true}
   pythons:
-    description: The versions of Python that the framework has builds for.
+    description: The versions of Python that the framework has packages for. Required for O(state=present).
     type: list
     elements: str
-    required: true
   imports:
-    description: What must be importable when it is made.
+    description: Modules that must be importable in the new environment. Required for O(state=present).
     type: list
     elements: str
-    required: true
   index:
-    description: By build and package, the package's own index, used alone when pip's own settings do not lead to it.
+    description: By variant and package, the package's own index, used if pip's settings do not lead to the package.
     type: dict
     default: {}
   wheels:
@@ -58,191 +50,186 @@ options:
     default: ""
   source:
     description:
-      - A folder with the framework's own sources, used as they are there in place of the release that is pinned. All
-        that they need is installed as pinned.
+      - A folder with the framework's sources, used as they are in place of the pinned release. What the framework
+        depends on is installed as pinned.
     type: str
     default: ""
   horovod:
-    description: Whether the environment shall have Horovod.
+    description: Whether the environment has Horovod.
+    type: bool
+    default: false
+  horovod_build:
+    description:
+      - Build the wheel of Horovod in O(horovod_wheels) if no wheel in O(horovod_checksums) fits. That needs a compiler
+        and the headers of Open MPI. Without this, an environment for which no wheel fits stays incomplete.
     type: bool
     default: false
   horovod_wheels:
-    description: The folder, shared by all nodes, in which wheels of Horovod are kept.
+    description: The folder, shared by all nodes, that has the wheels of Horovod.
     type: str
     default: ""
   horovod_checksums:
     description:
       - The SHA-256 of the wheels of Horovod that may be installed, by their path in O(horovod_wheels).
-      - Every node can write to that folder, so a wheel that is not named here does not count, and one with another
-        checksum is refused.
+      - Every node can write to that folder, so a wheel that is not in this dictionary does not count, and one with
+        another checksum is refused.
     type: dict
     default: {}
-attributes:
-  check_mode:
-    description: Can run in check mode and say what it would change.
-    support: full
-  diff_mode:
-    description: Says what it has changed or would change, in diff mode.
-    support: none
+extends_documentation_fragment: [deeplearning.aws._attributes]
 """
 
 EXAMPLES = r"""
-- name: Look whether PyTorch is there
+- name: Check whether PyTorch is installed
   deeplearning.aws.framework_env:
-    state: looked_at
     framework: pytorch
     requirements: {cpu: "{{ lookup('file', 'cpu.txt') }}", gpu: "{{ lookup('file', 'gpu.txt') }}"}
     pythons: ["3.10", "3.11"]
     imports: [torch]
+  check_mode: true
 """
 
 RETURN = r"""
 ready:
-  description: Whether the environment is as it shall be, Horovod included if it was asked for.
-  returned: O(state=present) or O(state=looked_at)
+  description: Whether the environment is complete, with Horovod and the sources that are required.
+  returned: O(state=present)
   type: bool
-made:
-  description: Whether the environment is as it shall be, apart from Horovod.
-  returned: O(state=present) or O(state=looked_at)
+installed:
+  description: Whether the environment has everything but Horovod.
+  returned: O(state=present)
   type: bool
-makes_environments:
-  description: Whether the system's Python has what makes environments.
-  returned: O(state=looked_at), when it is not made
-  type: bool
+versions:
+  description: The installed versions, by package.
+  returned: O(state=present)
+  type: dict
 system:
   description: The operating system, such as V(debian).
-  returned: O(state=looked_at)
+  returned: O(state=present)
   type: str
 problem:
-  description: Why it cannot be made with what the system has now, as a sentence; else empty.
-  returned: O(state=looked_at), when it is not made
+  description: Why the environment cannot be created with the system's Pythons, as a sentence; empty if it can.
+  returned: O(state=present), if RV(installed) is false
   type: str
-versions:
-  description: What is installed in it, by name.
-  returned: O(state=present) or O(state=looked_at)
-  type: dict
-wheel:
-  description: The wheel of Horovod that fits, of those in O(horovod_checksums); empty if there is none yet.
-  returned: when O(horovod) is asked for and the environment is made
-  type: str
+can_create_environments:
+  description: Whether the system's Python has the modules that create environments.
+  returned: O(state=present), if RV(installed) is false
+  type: bool
 built:
-  description: The SHA-256 of the wheel that was built now, by its path in O(horovod_wheels).
-  returned: O(state=built)
+  description: The SHA-256 of the wheel that was built, by its path in O(horovod_wheels).
+  returned: O(state=present)
   type: dict
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.deeplearning.aws.plugins.module_utils import _environment, _horovod, _sources
-from ansible_collections.deeplearning.aws.plugins.module_utils._environment import Unfit, Wanted
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.frameworks import FRAMEWORKS
+from ansible_collections.deeplearning.aws.plugins.module_utils.node import horovod, python_env, sources
+from ansible_collections.deeplearning.aws.plugins.module_utils.node.python_env import Environment
+
+REQUIRED_TO_CREATE = ("requirements", "pythons", "imports")
 
 
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
-            "state": {"type": "str", "choices": ["present", "absent", "looked_at", "built"], "default": "present"},
-            "framework": {"type": "str", "choices": ["tensorflow", "mxnet", "pytorch", "tensorpack"], "required": True},
+            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+            "framework": {"type": "str", "choices": list(FRAMEWORKS), "required": True},
             "requirements": {
                 "type": "dict",
-                "required": True,
                 "options": {"cpu": {"type": "str", "required": True}, "gpu": {"type": "str", "required": True}},
             },
-            "pythons": {"type": "list", "elements": "str", "required": True},
-            "imports": {"type": "list", "elements": "str", "required": True},
+            "pythons": {"type": "list", "elements": "str"},
+            "imports": {"type": "list", "elements": "str"},
             "index": {"type": "dict", "default": {}},
             "wheels": {"type": "str", "default": ""},
             "source": {"type": "str", "default": ""},
             "horovod": {"type": "bool", "default": False},
+            "horovod_build": {"type": "bool", "default": False},
             "horovod_wheels": {"type": "str", "default": ""},
             "horovod_checksums": {"type": "dict", "default": {}},
         },
+        required_if=[("state", "present", REQUIRED_TO_CREATE)],
         supports_check_mode=True,
     )
-    names = ("framework", "requirements", "pythons", "imports", "index", "wheels")
-    wanted = Wanted(**{name: module.params[name] for name in names})
-    act = {"present": present, "absent": absent, "looked_at": looked_at, "built": built}[module.params["state"]]
+    fields = ("framework", *REQUIRED_TO_CREATE, "index", "wheels")
+    environment = Environment(**{name: module.params[name] for name in fields})
+    ensure = {"present": present, "absent": absent}[module.params["state"]]
     try:
-        module.exit_json(**act(wanted, module.params, module.check_mode))
-    except Unfit as problem:
-        module.fail_json(msg=str(problem))
+        module.exit_json(**ensure(environment, module.params, module.check_mode))
+    except UserError as error:
+        module.fail_json(msg=str(error))
 
 
-def looked_at(wanted: Wanted, params: dict[str, Any], check: bool) -> dict[str, Any]:
-    answer = {**_standing(wanted, params, _environment.marker(wanted)), "system": _environment.system()[0]}
-    if not answer["made"]:
-        python = _environment.find_python(wanted)
-        answer["problem"] = "" if python else _environment.no_python(wanted)
-        answer["makes_environments"] = bool(python) and _environment.makes_environments(python)
-    return answer
-
-
-def present(wanted: Wanted, params: dict[str, Any], check: bool) -> dict[str, Any]:
-    before = _standing(wanted, params, _environment.marker(wanted))
+def present(environment: Environment, params: dict[str, Any], check: bool) -> dict[str, Any]:
+    before = inspect(environment, params)
     if before["ready"] or check:
-        return {**before, "changed": not before["ready"]}
-    with _environment.alone(wanted), _wheel(params, before.get("wheel", "")) as wheel:
-        said = _environment.install(wanted, _extra(params), wheel)
-        if not _sources.in_use(wanted, params["source"], said) and _environment.has(said, _extra(params)):
-            _sources.use(wanted, params["source"], said)
-    after = _standing(wanted, params, _environment.marker(wanted))
-    return {**after, "changed": after != before}
+        return {**before, "built": {}, "changed": not before["ready"]}
+    with python_env.exclusive_lock(environment):
+        built = install(environment, params)
+    after = inspect(environment, params)
+    return {**after, "built": built, "changed": after != before}
 
 
-def absent(wanted: Wanted, params: dict[str, Any], check: bool) -> dict[str, Any]:
-    there = _environment.is_ours(wanted) or _environment.has_leftovers(wanted)
-    if there and not check:
-        with _environment.alone(wanted):
-            _environment.remove(wanted)
-    return {"changed": there}
+def absent(environment: Environment, params: dict[str, Any], check: bool) -> dict[str, Any]:
+    exists = python_env.is_ours(environment) or python_env.has_leftovers(environment)
+    if exists and not check:
+        with python_env.exclusive_lock(environment):
+            python_env.remove(environment)
+    return {"changed": exists}
 
 
-def built(wanted: Wanted, params: dict[str, Any], check: bool) -> dict[str, Any]:
-    said = _environment.finished_or_not(wanted)
-    if check and not said:
-        return {"changed": True, "built": {}}
-    key = _horovod.key(wanted, said["versions"])
-    known = _horovod.known_wheel(params["horovod_wheels"], key, params["horovod_checksums"])
-    if known or check:
-        return {"changed": not known, "built": {}}
-    try:
-        wheel = _horovod.make(wanted, said["versions"], params["horovod_wheels"])
-        return {"changed": True, "built": {wheel.name: wheel.sha256}}
-    except Unfit as problem:
-        raise Unfit(f"{problem}\nTrain without Horovod, or take the pins that it was built with before.") from None
-
-
-@contextmanager
-def _wheel(params: dict[str, Any], name: str) -> Iterator[str]:
-    """Yield the path of a verified copy of a wheel; of no wheel, nothing."""
-    if not name:
-        yield ""
-        return
-    with _horovod.verified(Path(params["horovod_wheels"], name), params["horovod_checksums"][name]) as wheel:
-        yield wheel
-
-
-def _extra(params: dict[str, Any]) -> str:
-    return _horovod.SPEC if params["horovod"] else ""
-
-
-def _standing(wanted: Wanted, params: dict[str, Any], marker: dict[str, Any]) -> dict[str, Any]:
-    """`made` also when only Horovod is missing."""
-    said = marker or _environment.finished_or_not(wanted)
-    made = bool(said)
-    whole = _environment.has(marker, _extra(params))
-    answer: dict[str, Any] = {
-        "made": made,
-        "ready": bool(marker) and whole and _sources.in_use(wanted, params["source"], marker),
-        "versions": said.get("versions", {}),
+def inspect(environment: Environment, params: dict[str, Any]) -> dict[str, Any]:
+    complete = python_env.read_complete_marker(environment)
+    marker = complete or python_env.read_marker(environment)
+    has_extra = python_env.is_installed(complete, extra_package(params))
+    state: dict[str, Any] = {
+        "ready": bool(complete) and has_extra and sources.is_in_use(environment, params["source"], complete),
+        "installed": bool(marker),
+        "versions": marker.get("versions", {}),
+        "system": python_env.system()[0],
     }
-    if made and params["horovod"] and not whole:
-        key = _horovod.key(wanted, said["versions"])
-        answer["wheel"] = _horovod.known_wheel(params["horovod_wheels"], key, params["horovod_checksums"])
-    return answer
+    if not marker:
+        python = python_env.find_python(environment)
+        state["problem"] = "" if python else python_env.no_python_message(environment)
+        state["can_create_environments"] = bool(python) and python_env.can_create_environments(python)
+    return state
+
+
+def install(environment: Environment, params: dict[str, Any]) -> dict[str, str]:
+    """Create or complete the environment, and return the checksum of the wheel that was built, by its name."""
+    extra = extra_package(params)
+    built: dict[str, str] = {}
+    marker = python_env.install(environment, extra)
+    if not python_env.is_installed(marker, extra):
+        key = horovod.wheel_key(environment, marker["versions"])
+        folder, checksums = params["horovod_wheels"], params["horovod_checksums"]
+        name = horovod.find_wheel(folder, key, checksums)
+        if not name and params["horovod_build"]:
+            name, built = build_wheel(environment, marker, folder)
+        if name:
+            with horovod.verified_copy(Path(folder, name), {**checksums, **built}[name]) as wheel:
+                marker = python_env.install(environment, extra, wheel)
+    if python_env.is_installed(marker, extra) and not sources.is_in_use(environment, params["source"], marker):
+        if params["source"]:
+            sources.switch_to_checkout(environment, params["source"], marker)
+        else:
+            sources.switch_to_release(environment, marker)
+    return built
+
+
+def build_wheel(environment: Environment, marker: dict[str, Any], folder: str) -> tuple[str, dict[str, str]]:
+    """Return the name of a new wheel, and its checksum by its name."""
+    try:
+        wheel = horovod.build(environment, marker["versions"], folder)
+    except UserError as error:
+        raise UserError(f"{error}\nTrain without Horovod, or use the pins that it was built with before.") from None
+    return wheel.name, {wheel.name: wheel.sha256}
+
+
+def extra_package(params: dict[str, Any]) -> str:
+    return horovod.SPEC if params["horovod"] else ""
 
 
 if __name__ == "__main__":

@@ -6,21 +6,16 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: launch_template
-short_description: How the machines of a cluster are started
+short_description: Create the launch template of a cluster's machines
 version_added: 1.0.0
 description:
-  - Keeps a launch template whose newest version, which is its default, starts machines as described. A new version is
-    made only when something has changed.
+  - Creates a launch template, or another version of it if the newest one differs from the options. The newest version
+    is the default one.
   - Machines answer metadata version 2 only, with a hop limit of 1 and without their tags. Their root volume is an
     encrypted gp3.
-  - There is this module because M(amazon.aws.ec2_launch_template) knows no interface types and no network cards, so it
-    cannot describe a machine with EFA, and because its new versions keep what was left out of them.
+  - M(amazon.aws.ec2_launch_template) has no options for the type of an interface and its network card, so it cannot
+    describe a machine with EFA.
 options:
-  state:
-    description: Whether it shall exist.
-    type: str
-    choices: [present, absent]
-    default: present
   name:
     description: Its name.
     type: str
@@ -28,15 +23,19 @@ options:
   image_id:
     description: The AMI.
     type: str
+    required: true
   instance_type:
     description: The instance type.
     type: str
+    required: true
   key_name:
     description: The EC2 key pair that may log in.
     type: str
+    required: true
   instance_profile:
     description: The ARN of the instance profile.
     type: str
+    required: true
   security_groups:
     description: Ids of the security groups of all interfaces.
     type: list
@@ -70,18 +69,14 @@ options:
     description: Tags of instances, volumes and network interfaces.
     type: dict
     default: {}
-extends_documentation_fragment: [deeplearning.aws._aws]
+extends_documentation_fragment: [deeplearning.aws._aws, deeplearning.aws._attributes]
 attributes:
-  check_mode:
-    description: Can run in check mode and say what it would change.
-    support: full
   diff_mode:
-    description: Says what it has changed or would change, in diff mode.
     support: full
 """
 
 EXAMPLES = r"""
-- name: Describe the workers' machines
+- name: Create the workers' launch template
   deeplearning.aws.launch_template:
     region: us-east-1
     name: deeplearning-workers
@@ -96,23 +91,28 @@ EXAMPLES = r"""
 
 RETURN = r"""
 template_id:
-  description: Its id; empty where there is none yet (check mode).
-  returned: O(state=present)
+  description: Its id; empty in check mode if the template does not exist yet.
+  returned: success
   type: str
   sample: lt-0123456789abcdef0
 version:
-  description: The number of the version that says what was asked for.
-  returned: O(state=present)
+  description: The number of the version with these options.
+  returned: success
   type: int
   sample: 1
 """
 
+from dataclasses import fields
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.deeplearning.aws.plugins.module_utils._aws import ARGUMENTS, Aws, AwsProblem
-from ansible_collections.deeplearning.aws.plugins.module_utils._launch import Machine, launch_data, needs_version
-from ansible_collections.deeplearning.aws.plugins.module_utils._names import tag_list, tags_of
+from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import ARGUMENTS, Aws, AwsError
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import tag_list, tags_of
+from ansible_collections.deeplearning.aws.plugins.module_utils.resources.launch_template import (
+    MachineSpec,
+    launch_data,
+    needs_version,
+)
 
 
 class Template:
@@ -124,35 +124,35 @@ class Template:
         self.before: dict[str, Any] = {}
         self.after: dict[str, Any] = {}
 
-    def _found(self) -> dict[str, Any]:
-        listed = self._aws.pages(
+    def _existing(self) -> dict[str, Any]:
+        templates = self._aws.pages(
             "ec2",
             "describe_launch_templates",
             "LaunchTemplates",
             Filters=[{"Name": "launch-template-name", "Values": [self._name]}],
         )
-        return listed[0] if listed else {}
+        return templates[0] if templates else {}
 
-    def present(self, data: dict[str, Any], tags: dict[str, str]) -> tuple[str, int]:
+    def converge(self, data: dict[str, Any], tags: dict[str, str]) -> tuple[str, int]:
         self.after = {"data": data, "tags": tags}
-        found = self._found()
-        if not found:
+        existing = self._existing()
+        if not existing:
             return self._create(data, tags)
-        template_id = str(found["LaunchTemplateId"])
+        template_id = str(existing["LaunchTemplateId"])
         newest = self._aws.call(
             "ec2", "describe_launch_template_versions", LaunchTemplateId=template_id, Versions=["$Latest"]
         )["LaunchTemplateVersions"][0]
-        have = tags_of(found.get("Tags"))
-        self.before = {"data": newest["LaunchTemplateData"], "tags": have}
+        tags_before = tags_of(existing.get("Tags"))
+        self.before = {"data": newest["LaunchTemplateData"], "tags": tags_before}
         version = int(newest["VersionNumber"])
         if needs_version(data, newest["LaunchTemplateData"]):
             version = self._add_version(template_id, data, version)
         else:
             self.after["data"] = self.before["data"]
-        if int(found["DefaultVersionNumber"]) != version:
+        if int(existing["DefaultVersionNumber"]) != version:
             self._change("modify_launch_template", LaunchTemplateId=template_id, DefaultVersion=str(version))
-        missing = {key: value for key, value in tags.items() if have.get(key) != value}
-        self.after["tags"] = {**have, **missing}
+        missing = {key: value for key, value in tags.items() if tags_before.get(key) != value}
+        self.after["tags"] = {**tags_before, **missing}
         if missing:
             self._change("create_tags", Resources=[template_id], Tags=tag_list(missing))
         return template_id, version
@@ -168,30 +168,23 @@ class Template:
             LaunchTemplateData=data,
             TagSpecifications=[{"ResourceType": "launch-template", "Tags": tag_list(tags)}],
         )
-        made = answer.get("LaunchTemplate", {})
-        return str(made.get("LaunchTemplateId", "")), int(made.get("LatestVersionNumber", 1))
+        created = answer.get("LaunchTemplate", {})
+        return str(created.get("LaunchTemplateId", "")), int(created.get("LatestVersionNumber", 1))
 
     def _add_version(self, template_id: str, data: dict[str, Any], newest: int) -> int:
         answer = self._change("create_launch_template_version", LaunchTemplateId=template_id, LaunchTemplateData=data)
         return int(answer.get("LaunchTemplateVersion", {}).get("VersionNumber", newest + 1))
-
-    def absent(self) -> None:
-        found = self._found()
-        if found:
-            self.before = {"name": self._name, "tags": tags_of(found.get("Tags"))}
-            self._change("delete_launch_template", LaunchTemplateId=found["LaunchTemplateId"])
 
 
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
             **ARGUMENTS,
-            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
             "name": {"type": "str", "required": True},
-            "image_id": {"type": "str"},
-            "instance_type": {"type": "str"},
-            "key_name": {"type": "str", "no_log": False},
-            "instance_profile": {"type": "str"},
+            "image_id": {"type": "str", "required": True},
+            "instance_type": {"type": "str", "required": True},
+            "key_name": {"type": "str", "required": True, "no_log": False},
+            "instance_profile": {"type": "str", "required": True},
             "security_groups": {"type": "list", "elements": "str", "default": []},
             "root_device": {"type": "str", "default": "/dev/sda1"},
             "root_volume_gib": {"type": "int", "default": 100},
@@ -201,38 +194,27 @@ def main() -> None:
             "tags": {"type": "dict", "default": {}},
             "instance_tags": {"type": "dict", "default": {}},
         },
-        required_if=[("state", "present", ("image_id", "instance_type", "key_name", "instance_profile"))],
         supports_check_mode=True,
     )
-    given = module.params
-    result: dict[str, Any] = {}
+    options = module.params
+    tags = {key: str(value) for key, value in options["tags"].items()}
     try:
-        template = Template(Aws.of(module), given["name"], module.check_mode)
-        if given["state"] == "present":
-            tags = {key: str(value) for key, value in given["tags"].items()}
-            template_id, version = template.present(launch_data(_machine(given)), tags)
-            result = {"template_id": template_id, "version": version}
-        else:
-            template.absent()
-    except AwsProblem as problem:
-        module.fail_json(msg=str(problem))
-    module.exit_json(changed=template.changed, diff={"before": template.before, "after": template.after}, **result)
-
-
-def _machine(given: dict[str, Any]) -> Machine:
-    return Machine(
-        image_id=given["image_id"],
-        instance_type=given["instance_type"],
-        key_name=given["key_name"],
-        instance_profile=given["instance_profile"],
-        security_groups=given["security_groups"],
-        root_device=given["root_device"],
-        root_volume_gib=given["root_volume_gib"],
-        placement_group=given["placement_group"],
-        efa_interfaces=given["efa_interfaces"],
-        spot=given["spot"],
-        tags={key: str(value) for key, value in given["instance_tags"].items()},
+        template = Template(Aws.from_options(module.params), options["name"], module.check_mode)
+        template_id, version = template.converge(launch_data(_machine(options)), tags)
+    except AwsError as error:
+        module.fail_json(msg=str(error))
+    module.exit_json(
+        changed=template.changed,
+        template_id=template_id,
+        version=version,
+        diff={"before": template.before, "after": template.after},
     )
+
+
+def _machine(options: dict[str, Any]) -> MachineSpec:
+    names = {field.name for field in fields(MachineSpec)} - {"tags"}
+    tags = {key: str(value) for key, value in options["instance_tags"].items()}
+    return MachineSpec(**{name: options[name] for name in names}, tags=tags)
 
 
 if __name__ == "__main__":

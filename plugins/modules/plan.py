@@ -6,27 +6,19 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: plan
-short_description: Hold the settings of a cluster against AWS
+short_description: Validate the settings of a cluster against AWS
 version_added: 1.0.0
 description:
-  - Looks up whatever the settings name (instance types, zones, image, key pair, network, file system, quotas) and fails
-    with a sentence for each that AWS does not have or that does not fit, all of them at once.
-  - Returns what follows from both, with which the cluster can be made, and what it costs an hour as far as known.
-  - It only reads. An image that the cluster was made with is kept until another one is asked for.
-extends_documentation_fragment:
-  - deeplearning.aws._aws
+  - Looks up what the settings name (instance types, zones, image, key pair, network, file system, quotas). It fails
+    with a message about all that AWS does not have or that does not fit together.
+  - Returns what is needed to create the cluster, and the hourly costs as far as they are known.
+  - It only reads. The cluster keeps the image that it was created with until the setting names another one.
+extends_documentation_fragment: [deeplearning.aws._aws, deeplearning.aws._attributes]
 options:
   cluster:
-    description: The settings, as M(deeplearning.aws.settings) returns them.
+    description: The settings, as M(deeplearning.aws.check_input) returns them.
     type: dict
     required: true
-attributes:
-  check_mode:
-    description: Runs in check mode and changes nothing.
-    support: full
-  diff_mode:
-    description: Shows differences.
-    support: none
 notes:
   - It needs the permissions C(sts:GetCallerIdentity), C(autoscaling:DescribeAutoScalingGroups),
     C(ec2:DescribeAvailabilityZones), C(ec2:DescribeImages), C(ec2:DescribeInstances), C(ec2:DescribeInstanceTypes),
@@ -49,7 +41,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 plan:
-  description: What is to be, and what AWS knows of it.
+  description: The plan.
   returned: success
   type: dict
   contains:
@@ -75,17 +67,16 @@ plan:
       sample: [us-east-1a, us-east-1b]
     vpc:
       description:
-        - The network. C(id) is empty where it is to be made. C(subnets) has a C(public) and a C(private) one for each
-          zone of a network that was given.
+        - The VPC. C(id) is empty if it does not exist yet. C(external) is true for a VPC of the user's own. C(subnets)
+          then has a C(public) and a C(private) subnet for each zone.
       type: dict
-      sample: {"given": false, "id": "", "cidr": "10.0.0.0/16", "public_cidr": "10.0.0.0/17",
+      sample: {"external": false, "id": "", "cidr": "10.0.0.0/16", "public_cidr": "10.0.0.0/17",
         "private_cidr": "10.0.128.0/17", "subnets": {}}
     image:
-      description: The image. C(kept) if the cluster was pinned to it earlier.
+      description: The image. C(kept) is true if the cluster has been pinned to it earlier.
       type: dict
       sample: {"id": "ami-0123456789abcdef0", "name": "Deep Learning Base OSS Nvidia Driver GPU AMI (Ubuntu 22.04)",
-        "family": "base-oss-nvidia-driver-gpu-ubuntu-22.04", "root_device": "/dev/sda1", "root_gib": 75,
-        "architecture": "x86_64", "kept": false}
+        "root_device": "/dev/sda1", "kept": false}
     user:
       description: The user to log in as.
       type: str
@@ -93,60 +84,54 @@ plan:
     type:
       description: The workers' instance type.
       type: dict
-      sample: {"name": "g5.xlarge", "vcpus": 4, "memory_mib": 16384, "gpus": 1, "gpu_name": "A10G",
-        "gpu_maker": "NVIDIA", "gpu_memory": 24576, "efa_interfaces": 0, "network_cards": 1, "placement": true,
-        "spot": true, "architectures": ["x86_64"]}
+      sample: {"name": "g5.xlarge", "vcpus": 4, "gpus": 1, "gpu_name": "A10G", "gpu_maker": "NVIDIA",
+        "efa_interfaces": 0, "placement": true, "spot": true, "architectures": ["x86_64"]}
     master_type:
       description: The master's, in the same form.
       type: dict
     placement_group:
-      description: Whether there is to be a placement group.
+      description: Whether to use a placement group.
       type: bool
     efa:
-      description: Whether the machines get EFA.
+      description: Whether to use EFA.
       type: bool
     key_name:
       description: The EC2 key pair.
       type: str
     import_key:
-      description: Whether it is to be made of the public key file.
+      description: Whether to import the public key as this key pair.
       type: bool
     bucket:
       description: The cluster's bucket.
       type: str
       sample: red-123456789012-us-east-1
-    names:
-      description: What the cluster's things are called.
-      type: dict
     efs:
-      description: The file system that exists; C(id) is empty where it is to be made.
+      description:
+        - The file system. C(id) is empty if it does not exist yet. C(external) is true for one of the user's own.
       type: dict
-      sample: {"id": "", "given": false, "zone": "", "mount_targets": []}
-    kept_efs_id:
-      description: The file system that this cluster has kept.
-      type: str
+      sample: {"id": "", "external": false, "zone": "", "mount_targets": []}
     quotas:
-      description: The quotas that it counts towards, in vCPUs.
+      description: The quotas that the machines count towards, in vCPUs.
       type: list
       elements: dict
     hourly:
-      description: What it costs an hour.
+      description: The hourly costs.
       type: dict
       sample: {"amount": 2.09, "currency": "USD", "known": true, "parts": []}
     notes:
-      description: What a person should know and what stops nothing.
+      description: Remarks that do not prevent the plan.
       type: list
       elements: str
     lines:
-      description: All of it for a person to read.
+      description: The plan as lines of text.
       type: list
       elements: str
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.deeplearning.aws.plugins.module_utils._aws import ARGUMENTS, Aws, AwsProblem
-from ansible_collections.deeplearning.aws.plugins.module_utils._plan import make
-from ansible_collections.deeplearning.aws.plugins.module_utils._telling import told
+from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import ARGUMENTS, Aws, AwsError
+from ansible_collections.deeplearning.aws.plugins.module_utils.messages import join_problems
+from ansible_collections.deeplearning.aws.plugins.module_utils.plan.planner import make_plan
 
 
 def main() -> None:
@@ -154,11 +139,11 @@ def main() -> None:
         argument_spec={**ARGUMENTS, "cluster": {"type": "dict", "required": True}}, supports_check_mode=True
     )
     try:
-        plan, problems = make(Aws.of(module), module.params["cluster"])
-    except AwsProblem as problem:
-        module.fail_json(msg=str(problem))
+        plan, problems = make_plan(Aws.from_options(module.params), module.params["cluster"])
+    except AwsError as error:
+        module.fail_json(msg=str(error))
     if problems:
-        module.fail_json(msg=told(problems, "{} things stand in the way:"))
+        module.fail_json(msg=join_problems(problems, "{} problems prevent the plan:"))
     module.exit_json(changed=False, plan=plan)
 
 

@@ -6,56 +6,47 @@
 
 DOCUMENTATION = r"""
 module: teardown
-short_description: Remove a cluster, or parts of it
+short_description: Remove a cluster, or its resources in one zone
 version_added: 1.0.0
 description:
-  - Removes what the cluster has made, found by its tags and names, each thing as soon as nothing of the cluster needs
-    it any more, and waits until it has gone. It tells of the progress meanwhile.
-  - It works on a cluster that is only half there. One that was interrupted is gone on with by the next run.
-  - What the cluster did not make stays. That is a VPC or a file system that was given to it, mount targets of others
-    (they only lose a security group of the cluster), machines that bear its tag and were launched by somebody else.
-  - It ends with a sweep, which reads everything anew. If anything is left but the file system that is to be kept, it
-    fails, and says what that is and, as far as it can be found out, what holds it.
+  - Deletes the resources that the cluster created, in the order of their dependencies, waits until they are gone, and
+    prints the progress.
+  - Resources are found by their tags and names, so the next run resumes one that was interrupted.
+  - Resources that the cluster did not create stay, such as a VPC or a file system of the user's own, instances that
+    others launched, and mount targets of others. These only lose a security group of the cluster.
+  - At the end it reads all resources again. If any is left but a file system that is to be kept, it fails, and reports
+    what holds it, as far as AWS shows that.
 options:
   cluster:
     description: The cluster's name.
     type: str
     required: true
   consent:
-    description:
-      - The cluster's name once more. Without it, or with another name, nothing is removed; what would be is listed.
+    description: The cluster's name again. Without it nothing is removed, and the resources are listed.
     type: str
     default: ""
   keep_file_system:
-    description: Whether the file system that the cluster has made stays. Its mount targets go.
+    description: Whether to keep the file system that the cluster created. Its mount targets are deleted.
     type: bool
     default: true
-  parts:
+  scope:
     description:
-      - Only what these roles have made (V(zone) is all that lies in a zone). There is no sweep then. By default, all.
-    type: list
-    elements: str
-    default: []
-    choices: [node_groups, storage, artifacts, identity, network, zone]
-  timeout_seconds:
-    description: How long it may take.
-    type: float
-    default: 1800
+      - What to remove. With V(zone), only the resources in the availability zone, so that another zone can be tried.
+        Then resources are not read again at the end.
+    type: str
+    choices: [all, zone]
+    default: all
   stuck_seconds:
-    description: When nothing is on its way any more, what AWS still refuses to delete is given up after this.
+    description: Seconds after which a resource is given up that AWS refuses to delete while nothing else changes.
     type: float
     default: 90
-extends_documentation_fragment: [deeplearning.aws._aws]
+extends_documentation_fragment:
+  - deeplearning.aws._aws
+  - deeplearning.aws._attributes
+  - deeplearning.aws._attributes.action
 attributes:
   check_mode:
-    description: In check mode it says what it would remove.
-    support: full
-  diff_mode:
-    description: Shows differences.
-    support: none
-  action:
-    description: Runs on the machine that Ansible runs on.
-    support: full
+    details: In check mode it returns what it would remove.
 """
 
 EXAMPLES = r"""
@@ -74,12 +65,12 @@ removed:
   elements: dict
 kept:
   description: The file system that stays.
-  returned: with consent and without O(parts)
+  returned: with consent and O(scope=all)
   type: list
   elements: dict
 remains:
-  description: What is still there and should not be.
-  returned: when there is any
+  description: Resources that could not be removed.
+  returned: when there are any
   type: list
   elements: dict
 """

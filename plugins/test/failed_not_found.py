@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the deeplearning.aws contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 
-"""Tells whether AWS does not know a resource that a task named."""
+"""Test whether AWS does not know a resource that a task named."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _CODE = re.compile(r"An error occurred \(([\w.]+)\)")
 def failed_not_found(result: Mapping[str, Any]) -> bool:
     if not result.get("failed"):
         return False
-    failed = next((one for one in result.get("results") or () if one.get("failed")), result)
+    failed = next((item for item in result.get("results") or () if item.get("failed")), result)
     error = failed.get("error") or {}
     written = _CODE.search(str(failed.get("msg", "")))
     code = str(error.get("code") or (written[1] if written else ""))

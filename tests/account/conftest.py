@@ -15,7 +15,17 @@ def latency() -> str:
     return "none"
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--late-reads", type=float, metavar="SECONDS", help="let playbooks read what they create late")
+
+
+@pytest.fixture(scope="session")
+def late_reads(pytestconfig: pytest.Config) -> float | None:
+    seconds: float | None = pytestconfig.getoption("late_reads", None)
+    return seconds
+
+
 @pytest.fixture
-def account(tmp_path: Path, latency: str) -> Iterator[Account]:
-    with account_in(tmp_path, latency) as account:
+def account(tmp_path: Path, latency: str, late_reads: float | None) -> Iterator[Account]:
+    with account_in(tmp_path, latency, late_reads) as account:
         yield account

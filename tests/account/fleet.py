@@ -51,18 +51,18 @@ class Fleet:
 
     def machines(self, kind: str) -> list[dict[str, Any]]:
         """Of a group (master, workers), by their private addresses."""
-        wanted = [
+        filters = [
             {"Name": "tag:aws:autoscaling:groupName", "Values": [f"{self.cluster}-{kind}"]},
             {"Name": "instance-state-name", "Values": ["running"]},
         ]
-        pages = self.ec2.get_paginator("describe_instances").paginate(Filters=wanted)
-        found = [one for page in pages for reservation in page["Reservations"] for one in reservation["Instances"]]
-        return sorted(found, key=lambda one: [int(part) for part in one["PrivateIpAddress"].split(".")])
+        pages = self.ec2.get_paginator("describe_instances").paginate(Filters=filters)
+        instances = [one for page in pages for reservation in page["Reservations"] for one in reservation["Instances"]]
+        return sorted(instances, key=lambda one: [int(part) for part in one["PrivateIpAddress"].split(".")])
 
     def id(self, number: int) -> str:
         """Of the master, which is 1, and of workers after it."""
-        found = [*self.machines("master"), *self.machines("workers")][number - 1]
-        return str(found["InstanceId"])
+        instance = [*self.machines("master"), *self.machines("workers")][number - 1]
+        return str(instance["InstanceId"])
 
     def rank(self) -> None:
         """What the master does when it publishes."""
@@ -70,10 +70,19 @@ class Fleet:
             tag = {"Key": "deeplearning:rank", "Value": str(number)}
             self.ec2.create_tags(Resources=[machine["InstanceId"]], Tags=[tag])
 
-    def report(self, instance: str, role: str, **told: Any) -> None:
+    def report(self, instance: str, role: str, **fields: Any) -> None:
         """What a machine does when it is configured."""
         key = f"members/{self.role_ids[role]}:{instance}/report.json"
-        body = {"schema": 1, "instance_id": instance, "host_keys": [host_key(instance)], "gpus": 0, **told}
+        body = {
+            "schema": 1,
+            "instance_id": instance,
+            "host_keys": [host_key(instance)],
+            "gpus": 0,
+            "state": "ready",
+            "os": "debian 12",
+            "reported_at": "2026-11-21T10:00:00Z",
+            **fields,
+        }
         self.s3.put_object(Bucket=self.bucket, Key=key, Body=json.dumps(body).encode())
 
 
@@ -130,36 +139,43 @@ def fleet(account: Account, cluster: str, workers: int) -> Fleet:
             LaunchTemplate={"LaunchTemplateId": template},
         )
     account.client("s3").create_bucket(Bucket=f"{cluster}-{ACCOUNT}-{REGION}")
-    made = Fleet(account, cluster, groups, subnet_id)
-    wait_until(lambda: len(made.machines("master")) == 1 and len(made.machines("workers")) == workers)
-    return made
+    cluster_fleet = Fleet(account, cluster, groups, subnet_id)
+    wait_until(lambda: len(cluster_fleet.machines("master")) == 1 and len(cluster_fleet.machines("workers")) == workers)
+    return cluster_fleet
 
 
-def with_file_system(made: Fleet) -> str:
+def with_file_system(cluster_fleet: Fleet) -> str:
     """The file system's id; its mount target is there."""
-    efs = made.account.client("efs")
-    tags = [{"Key": "deeplearning:cluster", "Value": made.cluster}]
-    system = str(efs.create_file_system(CreationToken=made.cluster, Tags=tags)["FileSystemId"])
+    efs = cluster_fleet.account.client("efs")
+    tags = [{"Key": "deeplearning:cluster", "Value": cluster_fleet.cluster}]
+    system = str(efs.create_file_system(CreationToken=cluster_fleet.cluster, Tags=tags)["FileSystemId"])
+    wait_for_file_system(efs, system)
+    efs.create_mount_target(
+        FileSystemId=system, SubnetId=cluster_fleet.subnet, SecurityGroups=[cluster_fleet.groups["efs"]]
+    )
+    return system
+
+
+def wait_for_file_system(efs: Any, system: str) -> None:
+    """Wait until it can have mount targets."""
     wait_until(
         lambda: efs.describe_file_systems(FileSystemId=system)["FileSystems"][0]["LifeCycleState"] == "available"
     )
-    efs.create_mount_target(FileSystemId=system, SubnetId=made.subnet, SecurityGroups=[made.groups["efs"]])
-    return system
 
 
 def meeting(folder: Path) -> str:
     """A playbook that meets the members of `cluster_name`, waits for nobody, and leaves what it learned in met.json."""
     members = {"region": REGION, "cluster": "{{ cluster_name }}", "folder": str(folder), "wait_seconds": 0}
     met = {"dest": str(folder / "met.json"), "content": "{{ met | to_json }}"}
-    tasks = [{"deeplearning.aws.members": members, "register": "met"}, {"ansible.builtin.copy": met}]
+    tasks = [{"deeplearning.aws.discover_members": members, "register": "met"}, {"ansible.builtin.copy": met}]
     play = {"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": tasks}
     playbook = folder / "meet.yml"
     playbook.write_text(json.dumps([play]), encoding="utf-8")
     return str(playbook)
 
 
-def wait_until(there: Callable[[], bool]) -> None:
+def wait_until(condition: Callable[[], bool]) -> None:
     end = time.monotonic() + SECONDS
-    while not there():
+    while not condition():
         assert time.monotonic() < end, "it has not come about"
         time.sleep(0.2)

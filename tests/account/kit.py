@@ -20,13 +20,13 @@ from typing import Any
 import boto3
 from botocore.config import Config
 
-from localcloud.api.front import Front
-from localcloud.api.iam import bootstrap
-from localcloud.calls import CallLog, Record
-from localcloud.clock import RealClock
-from localcloud.cloud import Cloud
-from localcloud.latency import latency_from
-from localcloud.server import HttpServer
+from localcloud.api.iam.identities import bootstrap
+from localcloud.core.calls import CallLog, Record
+from localcloud.core.clock import RealClock
+from localcloud.core.cloud import Cloud
+from localcloud.core.latency import latency_from
+from localcloud.endpoint.front import Front
+from localcloud.endpoint.server import HttpServer
 from tests.deprecations import SHOW_DEPRECATIONS, our_deprecations
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -34,8 +34,19 @@ REGION = "us-east-1"
 RUN_SECONDS = 600
 RUN = "INTEGRATION_RUN"
 """In the environment of each process of a run: which one it belongs to."""
-CLOUD_HALF = "provision.yml"
+CLOUD_HALF = "playbooks/provision.yml"
 """site.yml up to where machines are configured: the machines of this account do not boot."""
+
+ROLE_PLAY = """\
+- name: Play the role alone
+  hosts: localhost
+  gather_facts: false
+  module_defaults:
+    group/amazon.aws.aws: {region: us-east-1}
+    group/deeplearning.aws.aws: {region: us-east-1}
+  tasks:
+"""
+"""The beginning of a play of one role alone: its tasks follow."""
 
 
 class WatchedLog(CallLog):
@@ -75,6 +86,9 @@ class Account:
     environment: dict[str, str]
     log: WatchedLog
     settings: dict[str, Any] = field(default_factory=dict)
+    late_reads: float | None = None
+    """seconds for which playbooks of the collection do not read what they create. They repeat what failed because of
+    that; a role that a test plays alone does not."""
 
     def client(self, service: str, region: str = REGION) -> Any:
         """Plain boto3, for setting up and for looking independently."""
@@ -95,9 +109,9 @@ class Account:
             cluster_name=cluster,
             cluster_instance_type="t3.medium",
             cluster_image="localcloud-api-only",
-            cluster_user="ubuntu",
-            cluster_root_volume_gib=30,
-            cluster_ssh_location=["198.51.100.1/32"],
+            cluster_login_user="ubuntu",
+            cluster_root_volume_gib=100,
+            cluster_ssh_allowed_cidrs=["198.51.100.1/32"],
             cluster_public_key_file=f"{self.key()}.pub",
         )
         self.settings.update(more)
@@ -133,6 +147,8 @@ class Account:
         if kill_at_write is not None:
             self._kill_at(run, kill_at_write)
         lines, tasks, started = [], [], []
+        late = self.late_reads if all(path.startswith(f"{ROOT}/") for path in paths) else None
+        fault = self.cloud.faults.add("late-reads", {}, late) if late else None
         try:
             assert process.stdout is not None
             for line in process.stdout:
@@ -150,6 +166,8 @@ class Account:
             watchdog.cancel()
             self._kill(run)
             process.wait()
+            if fault:
+                self.cloud.faults.remove(fault)
 
     def _kill_at(self, run: str, number: int) -> None:
         left = [number]
@@ -184,9 +202,9 @@ class Account:
         iam = self.client("iam")
         trust = {"Effect": "Allow", "Principal": {"AWS": "123456789012"}, "Action": "sts:AssumeRole"}
         document = json.dumps({"Version": "2012-10-17", "Statement": [trust]})
-        made = iam.create_role(RoleName=name, AssumeRolePolicyDocument=document)["Role"]
+        created = iam.create_role(RoleName=name, AssumeRolePolicyDocument=document)["Role"]
         iam.attach_role_policy(RoleName=name, PolicyArn="arn:aws:iam::aws:policy/AdministratorAccess")
-        return str(made["Arn"])
+        return str(created["Arn"])
 
     def as_user(self, key: str, secret: str) -> Account:
         """The same account for somebody else: what is played there, is by them."""
@@ -195,16 +213,16 @@ class Account:
 
 def _processes(mark: bytes) -> list[int]:
     """Those with this in their environment, but for the dead that nobody has asked about yet: they have none."""
-    found = []
+    ids = []
     for place in Path("/proc").glob("[0-9]*/environ"):
         with contextlib.suppress(OSError):
             if mark in place.read_bytes().split(b"\0"):
-                found.append(int(place.parent.name))
-    return found
+                ids.append(int(place.parent.name))
+    return ids
 
 
 @contextmanager
-def account_in(folder: Path, latency: str = "none") -> Iterator[Account]:
+def account_in(folder: Path, latency: str = "none", late_reads: float | None = None) -> Iterator[Account]:
     """A new one, with a user who may do everything."""
     lock = threading.RLock()
     clock, log = RealClock(lock), WatchedLog()
@@ -228,7 +246,7 @@ def account_in(folder: Path, latency: str = "none") -> Iterator[Account]:
             "NO_COLOR": "1",
             **SHOW_DEPRECATIONS,
         }
-        yield Account(cloud, endpoint, folder, environment, log)
+        yield Account(cloud, endpoint, folder, environment, log, late_reads=late_reads)
     finally:
         server.stop()
         clock.stop()

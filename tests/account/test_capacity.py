@@ -6,15 +6,18 @@ import time
 from typing import Any
 
 import pytest
-from ansible_collections.deeplearning.aws.plugins.module_utils._aws import Aws
-from ansible_collections.deeplearning.aws.plugins.plugin_utils._capacity import Policy, Rules, Wish
-from ansible_collections.deeplearning.aws.plugins.plugin_utils._watching import AutoScaling, Watch
+from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.capacity import GroupTarget, Policy, WaitRules
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.capacity_watcher import (
+    AutoScaling,
+    CapacityWatch,
+)
 
 TYPE, ZONE = "g5.xlarge", "us-east-1a"
 
 
 class Groups:
-    """A master's and a workers' group, as the role node_groups makes them."""
+    """A master's and a workers' group, as the role machines creates them."""
 
     def __init__(self, account: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         self.account = account
@@ -26,12 +29,12 @@ class Groups:
         vpc = self.ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
         subnet = self.ec2.create_subnet(VpcId=vpc, CidrBlock="10.0.0.0/24", AvailabilityZone=ZONE)
         self.subnet = subnet["Subnet"]["SubnetId"]
-        self.said: list[str] = []
+        self.lines: list[str] = []
 
     def template(self, name: str = "c-workers", **more: Any) -> str:
         data = {"ImageId": self.image, "InstanceType": TYPE, **more}
-        made = self.ec2.create_launch_template(LaunchTemplateName=name, LaunchTemplateData=data)
-        return str(made["LaunchTemplate"]["LaunchTemplateId"])
+        created = self.ec2.create_launch_template(LaunchTemplateName=name, LaunchTemplateData=data)
+        return str(created["LaunchTemplate"]["LaunchTemplateId"])
 
     def make(self, template: str, version: str = "1", desired: int | None = None, **sizes: int) -> None:
         for what, size in sizes.items():
@@ -45,16 +48,21 @@ class Groups:
             )
 
     def wait(
-        self, *wishes: Wish, policy: Policy = Policy.AT_LEAST, seconds: float = 60, since: float = 5, role_arn: str = ""
+        self,
+        *targets: GroupTarget,
+        policy: Policy = Policy.AT_LEAST,
+        seconds: float = 60,
+        since: float = 5,
+        role_arn: str = "",
     ) -> dict[str, Any]:
         api = AutoScaling(Aws("us-east-1", role_arn=role_arn, endpoint=self.account.endpoint))
-        rules = Rules(policy, time.time() + seconds, settle=3)
-        return Watch(api, wishes, rules, time.time() - since, self.said.append).run()
+        rules = WaitRules(policy, time.time() + seconds, settle=3)
+        return CapacityWatch(api, targets, rules, time.time() - since, self.lines.append).run()
 
     def running(self) -> int:
         filters = [{"Name": "instance-state-name", "Values": ["pending", "running"]}]
-        found = self.ec2.describe_instances(Filters=filters)["Reservations"]
-        return sum(len(reservation["Instances"]) for reservation in found)
+        reservations = self.ec2.describe_instances(Filters=filters)["Reservations"]
+        return sum(len(reservation["Instances"]) for reservation in reservations)
 
     def group(self, what: str) -> Any:
         return self.scaling.describe_auto_scaling_groups(AutoScalingGroupNames=[f"c-{what}"])["AutoScalingGroups"][0]
@@ -65,17 +73,17 @@ def groups(account: Any, monkeypatch: pytest.MonkeyPatch) -> Groups:
     return Groups(account, monkeypatch)
 
 
-MASTER = Wish("c-master", 1, 1, essential=True)
+MASTER = GroupTarget("c-master", 1, 1, essential=True)
 
 
 def test_three_of_five_stand_and_the_others_follow_when_there_is_capacity(groups: Groups) -> None:
     faults = groups.account.cloud.faults
     fault = faults.add("capacity", {"type": TYPE, "zone": ZONE}, value=4)
     groups.make(groups.template(), master=1, workers=5)
-    workers = Wish("c-workers", 5, 2)
+    workers = GroupTarget("c-workers", 5, 2)
 
     result = groups.wait(MASTER, workers)
-    assert (result["outcome"], result["wanted"]) == ("degraded", 6)
+    assert (result["outcome"], result["desired"]) == ("degraded", 6)
     assert groups.running() == 4
     assert sum(one["count"] for one in result["missing"]) == 2
     assert {one["why"] for one in result["missing"]} == {"capacity"}
@@ -96,7 +104,7 @@ def test_three_of_five_stand_and_the_others_follow_when_there_is_capacity(groups
 def test_too_few_leave_no_machine_running(groups: Groups, policy: Policy) -> None:
     groups.account.cloud.faults.add("capacity", {"type": TYPE, "zone": ZONE}, value=4)
     groups.make(groups.template(), master=1, workers=5)
-    result = groups.wait(MASTER, Wish("c-workers", 5, 4), policy=policy)
+    result = groups.wait(MASTER, GroupTarget("c-workers", 5, 4), policy=policy)
     assert (result["outcome"], result["failed"], result["elsewhere"]) == ("failed", True, True)
     assert groups.running() == 0
     assert "no machine is left running" in result["msg"]
@@ -110,7 +118,7 @@ def test_a_session_that_ends_while_all_are_waited_for_leaves_no_machine_running(
     monkeypatch.setattr("localcloud.api.sts.DEFAULT", 2)
     groups.account.cloud.faults.add("capacity", {"type": TYPE, "zone": ZONE}, value=4)
     groups.make(groups.template(), master=1, workers=5)
-    workers = Wish("c-workers", 5, 5)
+    workers = GroupTarget("c-workers", 5, 5)
     result = groups.wait(
         MASTER, workers, policy=Policy.ALL_OR_NOTHING, seconds=5, role_arn=groups.account.role("operator")
     )
@@ -120,10 +128,10 @@ def test_a_session_that_ends_while_all_are_waited_for_leaves_no_machine_running(
 
 def test_machines_of_an_earlier_run_outlive_a_failure(groups: Groups) -> None:
     groups.make(groups.template(), desired=2, workers=5)
-    assert groups.wait(Wish("c-workers", 2, 2))["outcome"] == "full"
+    assert groups.wait(GroupTarget("c-workers", 2, 2))["outcome"] == "full"
     before = {one["InstanceId"] for one in groups.group("workers")["Instances"]}
     groups.account.cloud.faults.add("capacity", {"type": TYPE, "zone": ZONE}, value=2)
-    result = groups.wait(Wish("c-workers", 5, 5), since=-2)
+    result = groups.wait(GroupTarget("c-workers", 5, 5), since=-2)
     assert result["failed"]
     group = groups.group("workers")
     assert {one["InstanceId"] for one in group["Instances"]} == before
@@ -131,10 +139,10 @@ def test_machines_of_an_earlier_run_outlive_a_failure(groups: Groups) -> None:
     assert "2 that ran before this are left running" in result["msg"]
 
 
-def test_a_quota_is_told_from_missing_capacity(groups: Groups) -> None:
+def test_a_quota_is_distinguished_from_missing_capacity(groups: Groups) -> None:
     groups.account.cloud.faults.add("quota", {"code": "L-DB2E81BA"}, value=8)
     groups.make(groups.template(), workers=5)
-    result = groups.wait(Wish("c-workers", 5, 2))
+    result = groups.wait(GroupTarget("c-workers", 5, 2))
     assert (result["outcome"], groups.running()) == ("degraded", 2)
     assert [(one["why"], one["count"]) for one in result["missing"]] == [("quota", 3)]
     assert "vCPU limit of 8" in result["msg"]
@@ -147,7 +155,7 @@ def test_a_bad_image_fails_at_once(groups: Groups) -> None:
         LaunchTemplateId=template, LaunchTemplateData={"ImageId": "ami-0bad0bad0bad0bad0", "InstanceType": TYPE}
     )
     started = time.monotonic()
-    result = groups.wait(Wish("c-workers", 5, 2), seconds=600)
+    result = groups.wait(GroupTarget("c-workers", 5, 2), seconds=600)
     assert result["failed"]
     assert time.monotonic() - started < 60
     assert {one["why"] for one in result["missing"]} == {"configuration"}
@@ -163,6 +171,6 @@ def test_a_late_instance_profile_is_waited_for(groups: Groups) -> None:
     iam.add_role_to_instance_profile(InstanceProfileName="p", RoleName="r")
     groups.make(groups.template(IamInstanceProfile={"Name": "p"}), desired=0, workers=2)
     groups.account.cloud.faults.add("late-iam", {}, value=10.0)
-    result = groups.wait(Wish("c-workers", 2, 2))
+    result = groups.wait(GroupTarget("c-workers", 2, 2))
     assert (result["outcome"], groups.running()) == ("full", 2)
-    assert any("waiting for IAM" in line for line in groups.said)
+    assert any("waiting for IAM" in line for line in groups.lines)

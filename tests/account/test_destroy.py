@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.account.fleet import wait_for_file_system
 from tests.account.kit import CLOUD_HALF
 
 NAME, TYPE = "c-end", "t3.medium"
@@ -29,27 +30,27 @@ def state_of(account: Any, **extra: Any) -> dict[str, Any]:
     started = time.time()
     play(account, "status.yml", **extra)
     assert account.writes(started) == []
-    found: dict[str, Any] = json.loads((account.folder / f".deeplearning/{NAME}.json").read_text())
-    return found
+    result: dict[str, Any] = json.loads((account.folder / f".deeplearning/{NAME}.json").read_text())
+    return result
 
 
-def test_a_cluster_that_got_fewer_stands_says_so_and_gets_the_rest_later(account: Any) -> None:
+def test_a_degraded_cluster_says_so_and_gets_the_rest_later(account: Any) -> None:
     assert state_of(account)["state"] == "absent"
     shortage = account.cloud.faults.add("capacity", {"type": TYPE}, value=4)
-    wanted = {"cluster_worker_count": 5, "cluster_worker_min": 2, "cluster_zones": ["us-east-1a"]}
-    ran = play(account, CLOUD_HALF, **wanted)
-    assert "stands with fewer machines than asked for: 4 of 6 machines in service" in ran.output
+    settings = {"cluster_worker_count": 5, "cluster_worker_min": 2, "cluster_availability_zones": ["us-east-1a"]}
+    ran = play(account, CLOUD_HALF, **settings)
+    assert "has fewer machines than requested: 4 of 6 machines in service" in ran.output
     assert "We currently do not have sufficient t3.medium capacity" in ran.output
-    found = state_of(account)
-    assert (found["state"], found["machines"]) == ("degraded", {"asked": 6, "got": 4})
-    assert "AWS has no capacity for 2 of c-end-workers" in found["why"][0]
+    result = state_of(account)
+    assert (result["state"], result["machines"]) == ("degraded", {"desired": 6, "in_service": 4})
+    assert "AWS has no capacity for 2 of c-end-workers" in result["reasons"][0]
 
     account.cloud.faults.remove(shortage)
-    play(account, CLOUD_HALF, **wanted)
-    found = state_of(account)
-    assert (found["state"], found["machines"], found["why"]) == ("ready", {"asked": 6, "got": 6}, [])
-    assert found["ssh"].endswith(f"ubuntu@{found['master']['public_ip']}")
-    assert found["user"] == "ubuntu", "as site.yml has found it out"
+    play(account, CLOUD_HALF, **settings)
+    result = state_of(account)
+    assert (result["state"], result["machines"], result["reasons"]) == ("ready", {"desired": 6, "in_service": 6}, [])
+    assert result["ssh"].endswith(f"ubuntu@{result['master']['public_ip']}")
+    assert result["user"] == "ubuntu", "as site.yml has found it out"
 
     ran = account.play("destroy.yml")
     assert ran.code == 2
@@ -64,39 +65,40 @@ def test_a_cluster_that_got_fewer_stands_says_so_and_gets_the_rest_later(account
     assert state_of(account)["state"] == "absent"
 
 
-def test_in_a_network_that_is_given_clusters_leave_alone_what_they_did_not_make(account: Any) -> None:
+def test_in_an_existing_network_foreign_resources_stay(account: Any) -> None:
     """Two of them, in one VPC and on one file system. Whoever makes them may do nothing but work in a role."""
     ec2, efs = account.client("ec2"), account.client("efs")
-    given = given_network(ec2)
+    existing = given_network(ec2)
     system = efs.create_file_system(CreationToken="theirs")["FileSystemId"]
-    target = efs.create_mount_target(FileSystemId=system, SubnetId=given["private"], SecurityGroups=[given["group"]])[
-        "MountTargetId"
-    ]
+    wait_for_file_system(efs, system)
+    target = efs.create_mount_target(
+        FileSystemId=system, SubnetId=existing["private"], SecurityGroups=[existing["group"]]
+    )["MountTargetId"]
 
     def groups_of_target() -> list[str]:
-        found: list[str] = efs.describe_mount_target_security_groups(MountTargetId=target)["SecurityGroups"]
-        return found
+        result: list[str] = efs.describe_mount_target_security_groups(MountTargetId=target)["SecurityGroups"]
+        return result
 
     person = in_a_role(account)
     person.settings |= {
-        "cluster_vpc_id": given["vpc"],
-        "cluster_public_subnet_ids": [given["public"]],
-        "cluster_private_subnet_ids": [given["private"]],
+        "cluster_vpc_id": existing["vpc"],
+        "cluster_public_subnet_ids": [existing["public"]],
+        "cluster_private_subnet_ids": [existing["private"]],
         "cluster_efs_id": system,
     }
-    before = network_of(ec2, given["vpc"])
+    before = network_of(ec2, existing["vpc"])
     ran = play(person, CLOUD_HALF, "-v")
     session = account.cloud.calls.since()[-1]
     assert session["caller"].endswith("assumed-role/worker/deeplearning"), session
     assert "SessionToken" not in ran.output and "secret_key" not in ran.output
-    assert network_of(ec2, given["vpc"]) == before
+    assert network_of(ec2, existing["vpc"]) == before
     assert len(groups_of_target()) == 2
-    found = state_of(person)
-    assert (found["state"], found["efs"]["file_system_id"]) == ("ready", system)
+    result = state_of(person)
+    assert (result["state"], result["efs"]["file_system_id"]) == ("ready", system)
     (master,) = machines(ec2, NAME, "master")
     (worker,) = machines(ec2, NAME, "worker")
-    assert (master["SubnetId"], worker["SubnetId"]) == (given["public"], given["private"])
-    assert master["PublicIpAddress"] == found["master"]["public_ip"]
+    assert (master["SubnetId"], worker["SubnetId"]) == (existing["public"], existing["private"])
+    assert master["PublicIpAddress"] == result["master"]["public_ip"]
     again = play(person, CLOUD_HALF)
     assert again.changed == 0, again.output
 
@@ -108,10 +110,10 @@ def test_in_a_network_that_is_given_clusters_leave_alone_what_they_did_not_make(
     assert state_of(person)["state"] == "ready"
 
     play(person, "destroy.yml", destroy=NAME, cluster_keep_efs=False)
-    assert groups_of_target() == [given["group"]]
+    assert groups_of_target() == [existing["group"]]
     assert efs.describe_file_systems(FileSystemId=system)["FileSystems"][0]["LifeCycleState"] == "available"
-    assert network_of(ec2, given["vpc"]) == before
-    assert [one["GroupName"] for one in groups_in(ec2, given["vpc"])] == ["default", "theirs"]
+    assert network_of(ec2, existing["vpc"]) == before
+    assert [one["GroupName"] for one in groups_in(ec2, existing["vpc"])] == ["default", "theirs"]
 
     # Somebody has put the cluster's tag on a machine of theirs.
     tags = [{"Key": "deeplearning:cluster", "Value": NAME}]
@@ -121,7 +123,7 @@ def test_in_a_network_that_is_given_clusters_leave_alone_what_they_did_not_make(
         InstanceType=TYPE,
         MinCount=1,
         MaxCount=1,
-        SubnetId=given["private"],
+        SubnetId=existing["private"],
         TagSpecifications=[{"ResourceType": "instance", "Tags": tags}],
     )["Instances"][0]["InstanceId"]
     ran = person.play("destroy.yml", destroy=NAME)
@@ -145,10 +147,10 @@ def in_a_role(account: Any) -> Any:
 
 
 def machines(ec2: Any, cluster: str, role: str) -> list[Any]:
-    wanted = {"deeplearning:cluster": cluster, "deeplearning:role": role}
-    filters = [{"Name": f"tag:{key}", "Values": [value]} for key, value in wanted.items()]
-    found = ec2.describe_instances(Filters=[*filters, {"Name": "instance-state-name", "Values": ["running"]}])
-    return [instance for reservation in found["Reservations"] for instance in reservation["Instances"]]
+    settings = {"deeplearning:cluster": cluster, "deeplearning:role": role}
+    filters = [{"Name": f"tag:{key}", "Values": [value]} for key, value in settings.items()]
+    result = ec2.describe_instances(Filters=[*filters, {"Name": "instance-state-name", "Values": ["running"]}])
+    return [instance for reservation in result["Reservations"] for instance in reservation["Instances"]]
 
 
 def network_of(ec2: Any, vpc: str) -> str:
@@ -166,8 +168,8 @@ def network_of(ec2: Any, vpc: str) -> str:
 
 
 def groups_in(ec2: Any, vpc: str) -> list[Any]:
-    found = ec2.describe_security_groups(Filters=[{"Name": "vpc-id", "Values": [vpc]}])["SecurityGroups"]
-    return sorted(found, key=lambda group: str(group["GroupName"]))
+    result = ec2.describe_security_groups(Filters=[{"Name": "vpc-id", "Values": [vpc]}])["SecurityGroups"]
+    return sorted(result, key=lambda group: str(group["GroupName"]))
 
 
 def given_network(ec2: Any) -> dict[str, str]:

@@ -30,7 +30,7 @@ def census(account: Any) -> Counter[str]:
     reservations = ec2.describe_instances()["Reservations"]
     systems = efs.describe_file_systems()["FileSystems"]
     roles = [one for one in iam.list_roles()["Roles"] if not one["Path"].startswith("/aws-service-role/")]
-    found = {
+    resources = {
         "vpc": ec2.describe_vpcs()["Vpcs"],
         "subnet": ec2.describe_subnets()["Subnets"],
         "gateway": ec2.describe_internet_gateways()["InternetGateways"],
@@ -56,7 +56,7 @@ def census(account: Any) -> Counter[str]:
         "profile": iam.list_instance_profiles()["InstanceProfiles"],
         "bucket": s3.list_buckets()["Buckets"],
     }
-    return Counter({kind: len(things) for kind, things in found.items()})
+    return Counter({kind: len(things) for kind, things in resources.items()})
 
 
 WORKERS = 2
@@ -93,7 +93,7 @@ def prepare(account: Any) -> None:
     account.settings = {
         "cluster_name": CLUSTER,
         "cluster_region": "us-east-1",
-        "cluster_ssh_location": ["198.51.100.0/24"],
+        "cluster_ssh_allowed_cidrs": ["198.51.100.0/24"],
         "cluster_public_key_file": f"{account.key()}.pub",
         "cluster_worker_count": WORKERS,
     }

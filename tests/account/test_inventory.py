@@ -23,8 +23,8 @@ def listed(account: Account, cluster: str, **options: Any) -> dict[str, Any]:
     command = [str(Path(sys.executable).parent / "ansible-inventory"), "-i", str(file), "--list"]
     ran = subprocess.run(command, cwd=ROOT, env=account.environment, capture_output=True, text=True, check=True)
     # Ansible marks what it will not run as a template.
-    found: dict[str, Any] = json.loads(ran.stdout, object_hook=lambda one: one.get("__ansible_unsafe", one))
-    return found
+    listing: dict[str, Any] = json.loads(ran.stdout, object_hook=lambda one: one.get("__ansible_unsafe", one))
+    return listing
 
 
 def meet(account: Account, *arguments: str, code: int = 0, cluster: str = "red", **extra: Any) -> Any:
@@ -38,7 +38,7 @@ def red(account: Account) -> Fleet:
     return fleet(account, "red", 2)
 
 
-def test_members_are_met_and_then_reached_by_what_was_told_of_them(account: Account, red: Fleet) -> None:
+def test_members_are_discovered_and_then_reached_by_their_keys(account: Account, red: Fleet) -> None:
     system = with_file_system(red)
     red.report(red.id(1), "master", gpus=4)
     for worker in (2, 3):
@@ -56,7 +56,6 @@ def test_members_are_met_and_then_reached_by_what_was_told_of_them(account: Acco
     meet(account)
     met = json.loads((account.folder / "met.json").read_text())
     assert met["cluster"] == {
-        "schema": 1,
         "cluster": "red",
         "cluster_id": red.groups["members"],
         "region": REGION,
@@ -104,29 +103,29 @@ def test_who_is_not_known_is_not_connected_to(account: Account, red: Fleet) -> N
     red.report(red.id(3), "master", instance_id=red.id(3))
     ran = meet(account, code=2)
     ids = ", ".join(sorted([red.id(2), red.id(3)]))
-    said = " ".join(ran.output.split())
-    assert f"The host keys of {ids} are unknown after 0 s" in said
-    assert f"The report of {red.id(2)} in {red.bucket} is none of ours" in said
+    message = " ".join(ran.output.split())
+    assert f"The host keys of {ids} are unknown after 0 s" in message
+    assert f"The report of {red.id(2)} in {red.bucket} is not in the expected form" in message
     config = (account.folder / "red.ssh_config").read_text()
     assert red.id(1) in config
     assert red.id(2) not in config and red.id(3) not in config
 
 
 @pytest.mark.parametrize(
-    ("made", "said"),
+    ("names", "message"),
     [
-        ((), "There is no cluster green in us-east-1, there is none: give the name of one, or make it."),
-        (("red",), "There is no cluster green in us-east-1, there is red: give the name of one, or make it."),
-        (("blue", "red"), "there are blue, red: give the name of one, or make it. Example: -e cluster_name=blue"),
-        (("green",), "The cluster green has no machines in us-east-1: ansible-playbook status.yml tells what it has"),
+        ((), "There is no cluster green in us-east-1, there is none: give the name of one, or create it."),
+        (("red",), "There is no cluster green in us-east-1, there is red: give the name of one, or create it."),
+        (("blue", "red"), "there are blue, red: give the name of one, or create it. Example: -e cluster_name=blue"),
+        (("green",), "The cluster green has no machines in us-east-1: ansible-playbook status.yml shows what it has"),
     ],
 )
-def test_a_cluster_that_is_not_there(account: Account, made: tuple[str, ...], said: str) -> None:
-    for name in made:
+def test_a_cluster_that_is_not_there(account: Account, names: tuple[str, ...], message: str) -> None:
+    for name in names:
         tags = [{"Key": "deeplearning:cluster", "Value": name}]
         specification = [{"ResourceType": "vpc", "Tags": tags}]
         account.client("ec2").create_vpc(CidrBlock="10.0.0.0/16", TagSpecifications=specification)
-    assert said in " ".join(meet(account, cluster="green", code=2).output.split())
+    assert message in " ".join(meet(account, cluster="green", code=2).output.split())
 
 
 def test_a_tag_is_never_run(account: Account, red: Fleet) -> None:
@@ -136,8 +135,8 @@ def test_a_tag_is_never_run(account: Account, red: Fleet) -> None:
     for key in ("deeplearning:user", "deeplearning:rank", "Name"):
         red.ec2.create_tags(Resources=[master], Tags=[{"Key": key, "Value": evil}])
     red.ec2.create_tags(Resources=[red.id(2)], Tags=[{"Key": "deeplearning:rank", "Value": evil}])
-    found = listed(account, "red", compose={"told": "deeplearning_instance_id ~ deeplearning_rank"})
-    assert found["master"]["hosts"] == ["deeplearning-master"]
-    assert "ansible_user" not in found["_meta"]["hostvars"]["deeplearning-master"]
-    assert found["_meta"]["hostvars"]["deeplearning-master"]["told"] == f"{master}1"
+    listing = listed(account, "red", compose={"told": "deeplearning_instance_id ~ deeplearning_rank"})
+    assert listing["master"]["hosts"] == ["deeplearning-master"]
+    assert "ansible_user" not in listing["_meta"]["hostvars"]["deeplearning-master"]
+    assert listing["_meta"]["hostvars"]["deeplearning-master"]["told"] == f"{master}1"
     assert not (account.folder / "run").exists()

@@ -8,26 +8,22 @@ from typing import Any
 
 import pytest
 
-from tests.account.kit import Account, Ran
+from tests.account.kit import ROLE_PLAY, Account, Ran
 
 CLUSTER, ZONE = "red", "us-east-1b"
 HERE, OTHER = "198.51.100.7/32", "203.0.113.0/24"
 OURS = [{"Name": "tag:deeplearning:cluster", "Values": [CLUSTER]}]
-PLAY = """\
-- name: Play the role alone
-  hosts: localhost
-  gather_facts: false
-  module_defaults:
-    group/amazon.aws.aws: {region: us-east-1}
-    group/deeplearning.aws.aws: {region: us-east-1}
-  tasks:
+PLAY = (
+    ROLE_PLAY
+    + """\
     - name: Create the network
       ansible.builtin.include_role:
         name: deeplearning.aws.network
     - name: Print the result
       ansible.builtin.debug:
-        msg: "network={{ network | to_json }}"
+        msg: "network={{ network_result | to_json }}"
 """
+)
 
 
 class Network:
@@ -55,13 +51,13 @@ class Network:
 
     def result(self, ran: Ran) -> dict[str, Any]:
         text = ran.output.split("network=")[1].split("\n\n")[0]
-        found: dict[str, Any] = json.loads("".join(line.strip() for line in text.splitlines()).strip("'\""))
-        return found
+        result: dict[str, Any] = json.loads("".join(line.strip() for line in text.splitlines()).strip("'\""))
+        return result
 
     def one(self, operation: str, key: str, name: str) -> Any:
         by_name = [*OURS, {"Name": "tag:Name", "Values": [f"{CLUSTER}-{name}"]}]
-        (found,) = getattr(self.ec2, operation)(Filters=by_name)[key]
-        return found
+        (result,) = getattr(self.ec2, operation)(Filters=by_name)[key]
+        return result
 
     def table(self, name: str) -> Any:
         return self.one("describe_route_tables", "RouteTables", name)
@@ -82,8 +78,8 @@ class Network:
             ("describe_addresses", "Addresses"),
             ("describe_internet_gateways", "InternetGateways"),
         )
-        found = {key: getattr(self.ec2, operation)(Filters=OURS)[key] for operation, key in reads}
-        return json.dumps(found, default=str, sort_keys=True)
+        result = {key: getattr(self.ec2, operation)(Filters=OURS)[key] for operation, key in reads}
+        return json.dumps(result, default=str, sort_keys=True)
 
 
 @pytest.fixture
@@ -91,7 +87,7 @@ def network(account: Any) -> Network:
     return Network(account)
 
 
-def test_what_somebody_changed_is_repaired_in_one_run(network: Network) -> None:
+def test_a_changed_resource_is_repaired_in_one_run(network: Network) -> None:
     ec2 = network.ec2
     tags = [{"Key": "Name", "Value": f"{CLUSTER}-vpc"}]
     foreign = ec2.create_vpc(
@@ -154,7 +150,7 @@ def test_what_somebody_changed_is_repaired_in_one_run(network: Network) -> None:
     started = time.time()
     assert network.play().changed == 0
     assert network.account.writes(started) == []
-    network.play(network_ssh_exact=True)
+    network.play(network_ssh_purge_rules=True)
     assert network.ssh() == {OTHER}
 
 
@@ -165,11 +161,11 @@ def test_a_second_resource_with_the_tag_is_refused(network: Network) -> None:
                  for block in ("10.1.0.0/16", "10.2.0.0/16"))  # fmt: skip
     started = time.time()
     output = " ".join(network.play(code=2).output.split())
-    assert f"2 resources of the kind vpc bear the tag deeplearning:cluster={CLUSTER} ({ids[0]}, {ids[1]})" in output
+    assert f"2 resources of the kind vpc have the tag deeplearning:cluster={CLUSTER} ({ids[0]}, {ids[1]})" in output
     assert network.account.writes(started) == []
 
 
-def test_a_vpc_of_somebody_else_gets_security_groups_and_nothing_else(network: Network) -> None:
+def test_an_existing_vpc_gets_security_groups_and_nothing_more(network: Network) -> None:
     ec2 = network.ec2
     vpc = ec2.create_vpc(CidrBlock="10.9.0.0/16")["Vpc"]["VpcId"]
     subnets = [
@@ -181,21 +177,21 @@ def test_a_vpc_of_somebody_else_gets_security_groups_and_nothing_else(network: N
         network_vpc_id=vpc, network_public_subnet_id=subnets[0], network_private_subnet_id=subnets[1]
     )
     refused = " ".join(network.play(code=2).output.split())
-    assert f"The security group {CLUSTER}-efs ({theirs}) exists in {vpc} but does not bear the tag" in refused
+    assert f"The security group {CLUSTER}-efs ({theirs}) exists in {vpc} but does not have the tag" in refused
     ec2.delete_security_group(GroupId=theirs)
 
     started = time.time()
-    found = network.result(network.play())
-    assert (found["vpc_id"], found["zone"], found["nat_gateway_id"]) == (vpc, ZONE, "")
-    made = {call.removeprefix("ec2:") for call in network.account.writes(started)}
-    assert made == {
+    result = network.result(network.play())
+    assert (result["vpc_id"], result["zone"], result["nat_gateway_id"]) == (vpc, ZONE, "")
+    calls = {call.removeprefix("ec2:") for call in network.account.writes(started)}
+    assert calls == {
         "AllocateAddress",
         "AuthorizeSecurityGroupEgress",
         "AuthorizeSecurityGroupIngress",
         "CreateSecurityGroup",
         "RevokeSecurityGroupEgress",
     }
-    assert found["efs_security_group_id"] == network.group("efs")["GroupId"]
+    assert result["efs_security_group_id"] == network.group("efs")["GroupId"]
     assert network.play().changed == 0
 
 

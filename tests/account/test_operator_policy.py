@@ -15,7 +15,7 @@ import pytest
 from botocore.exceptions import ClientError
 from moto.backends import get_backend
 
-from localcloud.api.images import BASE
+from localcloud.api.ec2.images import BASE
 from tests.account.fleet import meeting
 from tests.account.kit import CLOUD_HALF
 
@@ -58,11 +58,11 @@ class Log:
 
     def needed(self) -> dict[str, str]:
         """Actions, each with a call that needed it."""
-        found: dict[str, str] = {}
+        result: dict[str, str] = {}
         for call in self.calls():
             for need in call["required"]:
-                found.setdefault(need["action"], f"{call['operation']} on {need['resource']}, {call['result']}")
-        return found
+                result.setdefault(need["action"], f"{call['operation']} on {need['resource']}, {call['result']}")
+        return result
 
     def refused(self) -> list[str]:
         return [
@@ -94,10 +94,10 @@ def listed_in_readme(role: str) -> set[str]:
     """The actions that a role's README lists, as `prefix:` and names after it."""
     text = (ROOT / "roles" / role / "README.md").read_text(encoding="utf-8")
     section = text.split("## IAM actions")[1].split("\nFor `absent`")[0]
-    found: set[str] = set()
+    result: set[str] = set()
     for prefix, names in re.findall(r"`([a-z0-9]+):`\s+((?:[A-Z]\w+(?:,\s+)?)+)", section):
-        found |= {f"{prefix}:{name}" for name in re.findall(r"\w+", names)}
-    return found
+        result |= {f"{prefix}:{name}" for name in re.findall(r"\w+", names)}
+    return result
 
 
 @pytest.fixture
@@ -106,8 +106,8 @@ def person(account: Any) -> Any:
     iam = account.client("iam")
     iam.create_user(UserName=PERSON)
     for document in DOCUMENTS:
-        made = iam.create_policy(PolicyName=document.stem, PolicyDocument=filled(document, MINE))
-        iam.attach_user_policy(UserName=PERSON, PolicyArn=made["Policy"]["Arn"])
+        created = iam.create_policy(PolicyName=document.stem, PolicyDocument=filled(document, MINE))
+        iam.attach_user_policy(UserName=PERSON, PolicyArn=created["Policy"]["Arn"])
     key = iam.create_access_key(UserName=PERSON)["AccessKey"]
     account.key("another")
     account.wants(
@@ -115,7 +115,7 @@ def person(account: Any) -> Any:
         cluster_instance_type=TYPE,
         cluster_worker_count=3,
         cluster_worker_min=1,
-        cluster_zones=[ZONE],
+        cluster_availability_zones=[ZONE],
         cluster_spot=True,
         cluster_efs_tls=True,
         # Amazon Linux has a package of what mounts with TLS.
@@ -153,7 +153,7 @@ def test_all_playbooks_run_with_it_and_need_all_of_it(account: Any, person: Any)
         cluster_capacity_policy="all_or_nothing",
         cluster_worker_min=3,
         cluster_image=BASE.id,
-        cluster_ssh_location=["203.0.113.0/24", "192.0.2.7/32"],
+        cluster_ssh_allowed_cidrs=["203.0.113.0/24", "192.0.2.7/32"],
         cluster_public_key_file=f"{account.folder / 'another'}.pub",
         cluster_tags={"team": "research"},
     )
@@ -162,17 +162,17 @@ def test_all_playbooks_run_with_it_and_need_all_of_it(account: Any, person: Any)
     # Machines that do not boot show no host keys.
     play(person, meeting(account.folder), code=2)
     play(person, "status.yml")
-    play(person, "audit.yml")
-    play(person, "audit.yml", audit="all")
+    play(person, "playbooks/audit.yml")
+    play(person, "playbooks/audit.yml", audit="all")
     photos = account.folder / "photos"
     photos.mkdir()
     # Sent in parts, which are taken back when one of them fails.
     (photos / "photos.bin").write_bytes(bytes(9 << 20))
     broken = {"code": "InternalError", "message": "We encountered an internal error.", "status": 500}
     fault = account.cloud.faults.add("error", {"action": "s3:UploadPart"}, value=broken)
-    play(person, "stage.yml", code=2, data="photos", source_dir=str(photos))
+    play(person, "stage.yml", code=2, dataset="photos", source_dir=str(photos))
     account.cloud.faults.remove(fault)
-    play(person, "stage.yml", data="photos", source_dir=str(photos))
+    play(person, "stage.yml", dataset="photos", source_dir=str(photos))
 
     somebody_adds_things(account)
     play(person, "destroy.yml", code=2, destroy=MINE)
@@ -182,16 +182,18 @@ def test_all_playbooks_run_with_it_and_need_all_of_it(account: Any, person: Any)
 
     later = {action for action, version in BY_VERSION.items() if amazon_aws() < version}
     needed = log.needed()
-    said = [f"refused: {call}" for call in log.refused()]
-    said += [
+    problems = [f"refused: {call}" for call in log.refused()]
+    problems += [
         f"needed, and not in docs/iam: {action} ({needed[action]})" for action in sorted(needed.keys() - DOCUMENTED)
     ]
-    said += [f"in docs/iam, and never needed: {action}" for action in sorted(DOCUMENTED - needed.keys() - later)]
+    problems += [f"in docs/iam, and never needed: {action}" for action in sorted(DOCUMENTED - needed.keys() - later)]
     for role, actions in sorted(roles.needed.items()):
         listed = listed_in_readme(role)
-        said += [f"needed by {role}, and not in its README: {action}" for action in sorted(actions - listed)]
-        said += [f"in the README of {role}, and never needed: {action}" for action in sorted(listed - actions - later)]
-    assert not said, "\n" + "\n".join(said)
+        problems += [f"needed by {role}, and not in its README: {action}" for action in sorted(actions - listed)]
+        problems += [
+            f"in the README of {role}, and never needed: {action}" for action in sorted(listed - actions - later)
+        ]
+    assert not problems, "\n" + "\n".join(problems)
 
 
 def amazon_aws() -> int:
@@ -207,8 +209,8 @@ def the_vpc(account: Any) -> Any:
 
 
 def one(account: Any, operation: str, key: str, name: str) -> Any:
-    (found,) = getattr(account.client("ec2"), operation)(Filters=[{"Name": "tag:Name", "Values": [name]}])[key]
-    return found
+    (result,) = getattr(account.client("ec2"), operation)(Filters=[{"Name": "tag:Name", "Values": [name]}])[key]
+    return result
 
 
 def somebody_changes_things(account: Any) -> None:
@@ -630,7 +632,7 @@ def allowed(person: Any, calls: Refused, names: Mapping[str, str]) -> list[str]:
 
 
 def own_resources(account: Any) -> dict[str, str]:
-    return {f"own_{kind}": found for kind, found in resources_of(account, MINE, MINE).items()}
+    return {f"own_{kind}": result for kind, result in resources_of(account, MINE, MINE).items()}
 
 
 @pytest.mark.parametrize("cluster", [OTHERS, None], ids=["another cluster's", "without any tag"])
@@ -656,14 +658,14 @@ def test_it_does_not_give_away_what_is_its_own(account: Any, person: Any) -> Non
 def test_a_boundary_holds_the_operator_to_it(account: Any, person: Any) -> None:
     iam, own = account.client("iam"), person.client("iam")
     text = (ROOT / "docs/iam.md").read_text(encoding="utf-8")
-    (denial,) = [found for found in re.findall(r"```json\n(.*?)```", text, re.DOTALL) if '"Deny"' in found]
+    (denial,) = [result for result in re.findall(r"```json\n(.*?)```", text, re.DOTALL) if '"Deny"' in result]
     boundary = f"arn:aws:iam::{ACCOUNT}:policy/cluster-members"
     granted = {"Effect": "Allow", "Action": ["s3:*", "ec2:*", "autoscaling:*"], "Resource": "*"}
     most = json.dumps({"Version": "2012-10-17", "Statement": [granted]})
     iam.create_policy(PolicyName="cluster-members", PolicyDocument=most)
     document = denial.replace("<the ARN of the boundary>", boundary)
-    made = iam.create_policy(PolicyName="held-to-the-boundary", PolicyDocument=document)
-    iam.attach_user_policy(UserName=PERSON, PolicyArn=made["Policy"]["Arn"])
+    created = iam.create_policy(PolicyName="held-to-the-boundary", PolicyDocument=document)
+    iam.attach_user_policy(UserName=PERSON, PolicyArn=created["Policy"]["Arn"])
 
     refused = person.play(CLOUD_HALF)
     role = f"arn:aws:iam::{ACCOUNT}:role/{MINE}-{REGION}-master"
@@ -675,10 +677,10 @@ def test_a_boundary_holds_the_operator_to_it(account: Any, person: Any) -> None:
 
     for service, operation, params in (
         ("iam", "delete_role_permissions_boundary", {"RoleName": role}),
-        ("iam", "put_role_permissions_boundary", {"RoleName": role, "PermissionsBoundary": made["Policy"]["Arn"]}),
+        ("iam", "put_role_permissions_boundary", {"RoleName": role, "PermissionsBoundary": created["Policy"]["Arn"]}),
         ("iam", "create_policy_version", {"PolicyArn": boundary, "PolicyDocument": "{{}}"}),
         ("iam", "delete_user_policy", {"UserName": PERSON, "PolicyName": "held-to-the-boundary"}),
-        ("iam", "detach_user_policy", {"UserName": PERSON, "PolicyArn": made["Policy"]["Arn"]}),
+        ("iam", "detach_user_policy", {"UserName": PERSON, "PolicyArn": created["Policy"]["Arn"]}),
     ):
         assert allowed(person, [(service, operation, params)], {}) == []
     iam.delete_role_permissions_boundary(RoleName=role)
@@ -690,5 +692,5 @@ def test_it_is_for_one_region(person: Any) -> None:
     elsewhere = person.client("ec2", "eu-west-1")
     with pytest.raises(ClientError, match="UnauthorizedOperation"):
         elsewhere.create_vpc(CidrBlock="10.2.0.0/16", TagSpecifications=tagged("vpc", MINE))
-    made = person.client("ec2").create_vpc(CidrBlock="10.2.0.0/16", TagSpecifications=tagged("vpc", MINE))
-    assert made["Vpc"]["VpcId"]
+    created = person.client("ec2").create_vpc(CidrBlock="10.2.0.0/16", TagSpecifications=tagged("vpc", MINE))
+    assert created["Vpc"]["VpcId"]

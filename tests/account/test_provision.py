@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from localcloud.api.images import API_ONLY, BASE
+from localcloud.api.ec2.images import API_ONLY, BASE
 from tests.account.kit import CLOUD_HALF, account_in
 
 HERE = "198.51.100.1/32"
@@ -40,10 +40,10 @@ class Seen:
 
     def one(self, operation: str, key: str, name: str) -> Any:
         """The only one, which bears our tags."""
-        found = [thing for thing in self.listed(operation, key) if tags(thing)["Name"] == name]
-        assert len(found) == 1, (operation, name, found)
-        self.check_tags(found[0], name)
-        return found[0]
+        actual = [thing for thing in self.listed(operation, key) if tags(thing)["Name"] == name]
+        assert len(actual) == 1, (operation, name, actual)
+        self.check_tags(actual[0], name)
+        return actual[0]
 
     def check_tags(self, thing: Any, name: str) -> None:
         assert tags(thing) == {"Name": name, "deeplearning:cluster": self.cluster, "team": "research"}
@@ -66,12 +66,12 @@ class Seen:
 
     def instances(self) -> list[Any]:
         alive = {"Name": "instance-state-name", "Values": ["pending", "running"]}
-        found = self.ec2.describe_instances(Filters=[*self.ours, alive])["Reservations"]
-        return [instance for reservation in found for instance in reservation["Instances"]]
+        actual = self.ec2.describe_instances(Filters=[*self.ours, alive])["Reservations"]
+        return [instance for reservation in actual for instance in reservation["Instances"]]
 
     def master(self) -> Any:
-        (found,) = [one for one in self.instances() if tags(one)["deeplearning:role"] == "master"]
-        return found
+        (actual,) = [one for one in self.instances() if tags(one)["deeplearning:role"] == "master"]
+        return actual
 
     def template(self, kind: str) -> tuple[Any, Any]:
         name = f"{self.cluster}-{kind}"
@@ -82,13 +82,13 @@ class Seen:
         return template, version
 
     def file_system(self) -> Any:
-        found = [
+        actual = [
             one
             for one in self.efs.describe_file_systems()["FileSystems"]
             if tags(one).get("deeplearning:cluster") == self.cluster
         ]
-        assert len(found) == 1
-        return found[0]
+        assert len(actual) == 1
+        return actual[0]
 
     def targets(self) -> list[Any]:
         return list(self.efs.describe_mount_targets(FileSystemId=self.file_system()["FileSystemId"])["MountTargets"])
@@ -192,11 +192,11 @@ def check_bucket(seen: Seen) -> None:
     assert rule["ApplyServerSideEncryptionByDefault"]["SSEAlgorithm"] == "AES256"
     blocked = seen.s3.get_public_access_block(Bucket=bucket)["PublicAccessBlockConfiguration"]
     assert len(blocked) == 4 and all(blocked.values())
-    found = {tag["Key"]: tag["Value"] for tag in seen.s3.get_bucket_tagging(Bucket=bucket)["TagSet"]}
-    assert found["deeplearning:cluster"] == seen.cluster and found["team"] == "research"
+    actual = {tag["Key"]: tag["Value"] for tag in seen.s3.get_bucket_tagging(Bucket=bucket)["TagSet"]}
+    assert actual["deeplearning:cluster"] == seen.cluster and actual["team"] == "research"
 
 
-def check_identity(seen: Seen) -> None:
+def check_iam(seen: Seen) -> None:
     bucket = f"arn:aws:s3:::{seen.bucket()}"
     for role in ("master", "worker"):
         name = f"{seen.cluster}-{seen.region}-{role}"
@@ -208,16 +208,16 @@ def check_identity(seen: Seen) -> None:
         assert seen.iam.list_attached_role_policies(RoleName=name)["AttachedPolicies"] == []
         (policy,) = seen.iam.list_role_policies(RoleName=name)["PolicyNames"]
         document = seen.iam.get_role_policy(RoleName=name, PolicyName=policy)["PolicyDocument"]
-        said = {one["Sid"]: one for one in document["Statement"]}
-        assert said["ReportItself"]["Resource"] == [bucket + "/members/${aws:userid}/report.json"]
-        assert said["WriteNothingElse"]["NotResource"] == said["ReportItself"]["Resource"]
+        statements = {one["Sid"]: one for one in document["Statement"]}
+        assert statements["ReportItself"]["Resource"] == [bucket + "/members/${aws:userid}/report.json"]
+        assert statements["WriteNothingElse"]["NotResource"] == statements["ReportItself"]["Resource"]
         for statement in ("ReadTheClustersBucket", "ListTheClustersBucket", "ReportItself"):
-            assert said[statement]["Condition"] == {"StringEquals": {"aws:ResourceAccount": "123456789012"}}
-        assert said["ReadFurtherData"]["Resource"] == ["arn:aws:s3:::datasets/imagenet/*"]
-        assert said["ListFurtherBucket1"]["Condition"] == {"StringLike": {"s3:prefix": ["imagenet/*"]}}
-        assert "WriteFurtherData" not in said
-        assert ("GiveRanks" in said) == (role == "master")
-    assert said.keys() == {
+            assert statements[statement]["Condition"] == {"StringEquals": {"aws:ResourceAccount": "123456789012"}}
+        assert statements["ReadFurtherData"]["Resource"] == ["arn:aws:s3:::datasets/imagenet/*"]
+        assert statements["ListFurtherBucket1"]["Condition"] == {"StringLike": {"s3:prefix": ["imagenet/*"]}}
+        assert "WriteFurtherData" not in statements
+        assert ("AssignRanks" in statements) == (role == "master")
+    assert statements.keys() == {
         "ReadTheClustersBucket",
         "ListTheClustersBucket",
         "ReportItself",
@@ -227,7 +227,7 @@ def check_identity(seen: Seen) -> None:
     }
     name = f"{seen.cluster}-{seen.region}-master"
     document = seen.iam.get_role_policy(RoleName=name, PolicyName=policy)["PolicyDocument"]
-    (ranks,) = [one for one in document["Statement"] if one["Sid"] == "GiveRanks"]
+    (ranks,) = [one for one in document["Statement"] if one["Sid"] == "AssignRanks"]
     assert ranks["Resource"] == f"arn:aws:ec2:{seen.region}:123456789012:instance/*"
     assert ranks["Condition"]["StringEquals"] == {"ec2:ResourceTag/deeplearning:cluster": seen.cluster}
     assert ranks["Condition"]["ForAllValues:StringEquals"] == {"aws:TagKeys": ["deeplearning:rank"]}
@@ -237,8 +237,8 @@ def check_machines(seen: Seen, workers: int = 2) -> None:
     members, ssh = seen.group("members")["GroupId"], seen.group("ssh")["GroupId"]
     (key,) = seen.listed("describe_key_pairs", "KeyPairs")
     assert key["KeyName"] == seen.cluster
-    wanted = {"master": ("public", 1, [members, ssh], "master"), "workers": ("private", workers, [members], "worker")}
-    for kind, (subnet, size, groups, role) in wanted.items():
+    expected = {"master": ("public", 1, [members, ssh], "master"), "workers": ("private", workers, [members], "worker")}
+    for kind, (subnet, size, groups, role) in expected.items():
         template, version = seen.template(kind)
         seen.check_tags(
             {"Tags": [tag for tag in template["Tags"] if tag["Key"] != "deeplearning:image"]}, f"{seen.cluster}-{kind}"
@@ -251,13 +251,13 @@ def check_machines(seen: Seen, workers: int = 2) -> None:
         assert data["MetadataOptions"]["HttpPutResponseHopLimit"] == 1
         assert data["MetadataOptions"]["InstanceMetadataTags"] == "disabled"
         (disk,) = data["BlockDeviceMappings"]
-        assert disk["Ebs"] == {"VolumeSize": 30, "VolumeType": "gp3", "Encrypted": True, "DeleteOnTermination": True}
+        assert disk["Ebs"] == {"VolumeSize": 100, "VolumeType": "gp3", "Encrypted": True, "DeleteOnTermination": True}
         assert "UserData" not in data and "Placement" not in data
         kinds = {one["ResourceType"]: tags(one) for one in data["TagSpecifications"]}
         assert kinds.keys() == {"instance", "volume", "network-interface"}
         assert all(
-            found["deeplearning:role"] == role and found["deeplearning:cluster"] == seen.cluster
-            for found in kinds.values()
+            actual["deeplearning:role"] == role and actual["deeplearning:cluster"] == seen.cluster
+            for actual in kinds.values()
         )
 
         group = seen.scaling_group(kind)
@@ -273,10 +273,10 @@ def check_machines(seen: Seen, workers: int = 2) -> None:
     address = seen.one("describe_addresses", "Addresses", f"{seen.cluster}-master")
     assert address["InstanceId"] == master["InstanceId"] and master["PublicIpAddress"] == address["PublicIp"]
     for instance in seen.instances():
-        found = tags(instance)
-        assert found["deeplearning:cluster"] == seen.cluster and found["team"] == "research"
-        assert "deeplearning:rank" not in found
-        assert found["Name"] == f"{seen.cluster}-{found['deeplearning:role']}"
+        actual = tags(instance)
+        assert actual["deeplearning:cluster"] == seen.cluster and actual["team"] == "research"
+        assert "deeplearning:rank" not in actual
+        assert actual["Name"] == f"{seen.cluster}-{actual['deeplearning:role']}"
     assert len(seen.instances()) == workers + 1
 
 
@@ -285,7 +285,7 @@ def check_everything(seen: Seen) -> None:
     check_security_groups(seen)
     check_storage(seen)
     check_bucket(seen)
-    check_identity(seen)
+    check_iam(seen)
     check_machines(seen)
 
 
@@ -297,19 +297,19 @@ class Made:
     seen: Seen
     planned: Any
     planned_writes: list[str]
-    made: Any
+    created: Any
 
 
 @pytest.fixture(scope="module")
-def red(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
+def red(tmp_path_factory: pytest.TempPathFactory, late_reads: float | None) -> Iterator[Made]:
     """Planned on an empty account, then made; small machines that do not boot."""
-    with account_in(tmp_path_factory.mktemp("red")) as account:
+    with account_in(tmp_path_factory.mktemp("red"), late_reads=late_reads) as account:
         account.wants(
             "red",
             cluster_region=REGION,
-            cluster_zones=ZONES,
+            cluster_availability_zones=ZONES,
             cluster_worker_count=2,
-            cluster_ssh_location=[HERE],
+            cluster_ssh_allowed_cidrs=[HERE],
             cluster_tags={"team": "research"},
             cluster_s3_read=["datasets/imagenet"],
             provision_settle_seconds=1,
@@ -318,8 +318,8 @@ def red(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
         planned = play(account, CLOUD_HALF, "--check", "--diff")
         planned_writes = account.writes(started)
         account.cloud.faults.add("capacity", {"type": "t3.medium", "zone": ZONES[0]}, value=1)
-        made = play(account, CLOUD_HALF)
-        yield Made(account, Seen(account), planned, planned_writes, made)
+        created = play(account, CLOUD_HALF)
+        yield Made(account, Seen(account), planned, planned_writes, created)
 
 
 def test_on_an_empty_account_check_mode_reads_as_a_plan(red: Made) -> None:
@@ -330,16 +330,17 @@ def test_on_an_empty_account_check_mode_reads_as_a_plan(red: Made) -> None:
         assert line in red.planned.output
 
 
-def test_it_is_made_as_it_is_said(red: Made) -> None:
-    assert red.made.changed > 0
-    assert f"Cluster red ({REGION}, account 123456789012) is ready" in red.made.output
+def test_the_result_matches_the_plan(red: Made) -> None:
+    assert red.created.changed > 0
+    assert f"Cluster red ({REGION}, account 123456789012) is ready" in red.created.output
     check_everything(red.seen)
     summary = json.loads((red.account.folder / ".deeplearning" / "red.json").read_text(encoding="utf-8"))
     assert summary["master"]["instance_id"] == red.seen.master()["InstanceId"]
 
 
 def test_without_room_in_the_first_zone_it_has_moved_to_the_next(red: Made) -> None:
-    assert f"Leave the one that has no room, {ZONES[0]}" in red.made.output
+    assert f"Remove what lacks capacity in {ZONES[0]}" in red.created.output
+    assert red.created.output.count("Wait for the mount target]") == 1
     assert red.seen.subnet("private")["AvailabilityZone"] == ZONES[1]
     assert {instance["Placement"]["AvailabilityZone"] for instance in red.seen.instances()} == {ZONES[1]}
 
@@ -355,7 +356,7 @@ def test_a_finished_one_is_left_alone(red: Made, arguments: tuple[str, ...]) -> 
 
 def test_two_clusters_side_by_side_do_not_touch_each_other(red: Made) -> None:
     before = red.seen.snapshot()
-    play(red.account, CLOUD_HALF, cluster_name="blue", cluster_zones=[ZONES[1]])
+    play(red.account, CLOUD_HALF, cluster_name="blue", cluster_availability_zones=[ZONES[1]])
     check_everything(Seen(red.account, "blue"))
     assert red.seen.snapshot() == before
 
@@ -370,7 +371,7 @@ def test_it_follows_its_settings_and_goes_without_a_trace(red: Made) -> None:
     by_hand = {"IpProtocol": "tcp", "FromPort": 22, "ToPort": 22, "IpRanges": [{"CidrIp": "192.0.2.7/32"}]}
     seen.ec2.authorize_security_group_ingress(GroupId=ssh, IpPermissions=[by_hand])
     before = {instance["InstanceId"] for instance in seen.instances()}
-    account.settings.update(cluster_worker_count=3, cluster_image=BASE.id, cluster_ssh_location=["203.0.113.0/24"])
+    account.settings.update(cluster_worker_count=3, cluster_image=BASE.id, cluster_ssh_allowed_cidrs=["203.0.113.0/24"])
 
     assert play(account, CLOUD_HALF).changed > 0
     assert rules(seen.group("ssh")["IpPermissions"]) == {("tcp", 22, "203.0.113.0/24"), ("tcp", 22, "192.0.2.7/32")}
@@ -387,7 +388,7 @@ def test_it_follows_its_settings_and_goes_without_a_trace(red: Made) -> None:
 
     # Now there is no room anywhere: it says what exists and what that costs.
     account.cloud.faults.add("capacity", {"type": "t3.medium"}, value=1)
-    ran = account.play(CLOUD_HALF, cluster_zones=[ZONES[1]], cluster_worker_min=1)
+    ran = account.play(CLOUD_HALF, cluster_availability_zones=[ZONES[1]], cluster_worker_min=1)
     assert ran.code == 2
     assert "-e destroy=red" in ran.output and "NAT gateway" in ran.output
     assert "We currently do not have sufficient t3.medium capacity" in ran.output

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from localcloud.api import sts
-from localcloud.api.world import bucket_named
 from tests.account.kit import CLOUD_HALF
 from tests.account.test_provision import Seen, play
 
@@ -27,7 +27,7 @@ def test_it_outlives_the_sessions_of_its_role(account: Any, monkeypatch: pytest.
 
     account.wants(
         "red",
-        cluster_zones=["us-east-1a", "us-east-1b"],
+        cluster_availability_zones=["us-east-1a", "us-east-1b"],
         cluster_worker_count=2,
         cluster_capacity_policy="all_or_nothing",
         cluster_role_arn=account.role("operator"),
@@ -36,7 +36,7 @@ def test_it_outlives_the_sessions_of_its_role(account: Any, monkeypatch: pytest.
     account.cloud.faults.add("capacity", {"type": "t3.medium", "zone": "us-east-1a"}, value=2)
     account.log.tell = end_sessions
     ran = play(account, CLOUD_HALF)
-    assert len(started) == 2 and "Leave the one that has no room, us-east-1a" in ran.output
+    assert len(started) == 2 and "Remove what lacks capacity in us-east-1a" in ran.output
     seen = Seen(account, region="us-east-1")
     assert {one["Placement"]["AvailabilityZone"] for one in seen.instances()} == {"us-east-1b"}
     assert len(seen.instances()) == 3
@@ -46,8 +46,12 @@ def test_a_bucket_that_another_account_has_under_its_name_ends_it_before_any_mac
     """Names of buckets can be foreseen, and the other account may let everybody in."""
     account.wants("red")
     seen = Seen(account, region="us-east-1")
-    seen.s3.create_bucket(Bucket=seen.bucket())
-    bucket_named(seen.bucket()).account_id = "210987654321"
+    name = seen.bucket()
+    seen.s3.create_bucket(Bucket=name)
+    seen.s3.delete_public_access_block(Bucket=name)
+    anyone = {"Effect": "Allow", "Principal": "*", "Action": "s3:*", "Resource": f"arn:aws:s3:::{name}"}
+    seen.s3.put_bucket_policy(Bucket=name, Policy=json.dumps({"Version": "2012-10-17", "Statement": [anyone]}))
+    account.cloud.faults.add("foreign-bucket", {"bucket": name})
     ran = account.play(CLOUD_HALF)
     assert ran.code == 2
     assert f"The bucket {seen.bucket()} belongs to another account" in " ".join(ran.output.split())

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import boto3
 from botocore.config import Config
 
+from localcloud.api import quotas
 from tests.account.kit import REGION, ROOT
 from tests.deprecations import SHOW_DEPRECATIONS, our_deprecations
 
@@ -212,6 +213,9 @@ def cloud_in(folder: Path) -> Iterator[Cloud]:
         started = localcloud("up")
         assert started.returncode == 0, started.stderr
     try:
+        # Clusters of several tests exist at a time: AWS's default quotas are five of each.
+        for limit in quotas.LIMITS:
+            assert localcloud("fault", "quota", "--code", limit.code, "500").returncode == 0
         command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "operator", "-f", folder / "key")
         lines = localcloud("env").stdout.splitlines()
         yield Cloud(folder, dict(line.removeprefix("export ").split("=", 1) for line in lines))

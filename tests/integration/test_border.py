@@ -99,13 +99,13 @@ def files_of(folder: Path) -> dict[str, str]:
 
 ASKED = {
     "status": ({"run_id": "all"}, "run ../../../../.ssh"),
-    "report": ({}, "answered `deeplearning run list` with something else than it should (runs: run_id: a run's id)"),
+    "report": ({}, "answered `deeplearning run list` with something unexpected (runs: run_id: a run's id)"),
     "report of evil": ({"run_id": "evil"}, "What deeplearning-master sends as run evil is not one: it holds 'metrics'"),
-    "follow": ({"run_id": "evil"}, "run evil has no end that was told of"),
-    "train": ({"resume": "evil"}, "answered `deeplearning run show` with something else than it should"),
-    "evaluate": ({"run_id": "evil"}, "answered `deeplearning run show` with something else than it should"),
+    "follow": ({"run_id": "evil"}, "run evil ended without reporting a result"),
+    "train": ({"resume": "evil"}, "answered `deeplearning run show` with something unexpected"),
+    "evaluate": ({"run_id": "evil"}, "answered `deeplearning run show` with something unexpected"),
     "stop": ({"run_id": "evil"}, "]52;c;ZXZpbA=="),
-    "health": ({}, "deeplearning-master, reachable: it answers, but as another version of the program does"),
+    "health": ({}, "deeplearning-master, reachable: it answers as another version of the program does"),
 }
 
 
@@ -114,7 +114,7 @@ def test_a_master_that_lies_gets_nothing_written_and_nothing_sent(hostile_master
     before = files_of(folder)
 
     def play(name: str) -> Played:
-        return cluster.play(f"{name.split()[0]}.yml", **ASKED[name][0])
+        return cluster.play(f"playbooks/{name.split()[0]}.yml", **ASKED[name][0])
 
     with ThreadPoolExecutor(2) as pool:
         played = dict(zip(ASKED, pool.map(play, ASKED), strict=True))
@@ -132,6 +132,7 @@ def test_a_master_that_lies_gets_nothing_written_and_nothing_sent(hostile_master
         name for name in after if own.fullmatch(name)
     }
     assert cluster.ssh(MASTER, "ls /opt/sent").returncode == 2
+    assert cluster.ssh(MASTER, f"ls /efs/runs/{cluster.name}/reports/evil").returncode == 2
 
 
 AGENTS = "sudo find /tmp /run -name 'agent.*' -type s"

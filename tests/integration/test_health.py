@@ -13,7 +13,7 @@ MARKER = "/opt/deeplearning/env/mxnet/.deeplearning.json"
 
 def verdict(cluster: Cluster, framework: str) -> tuple[int, str, dict[tuple[str, str], dict[str, Any]]]:
     """How it ended, what it said, and its checks by node and name."""
-    ran = cluster.play("health.yml", framework=framework, **{"for": "training"})
+    ran = cluster.play("health.yml", framework=framework, health_scope="training")
     file = cluster.cloud.folder / ".deeplearning" / f"{cluster.name}.health.json"
     checks = json.loads(file.read_text())["checks"]
     return ran.code, ran.output, {(check["node"], check["name"]): check for check in checks}

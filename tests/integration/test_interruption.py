@@ -43,7 +43,7 @@ until [ -e /run/locked ]; do :; done
 """
 TASKS = random.Random(7).randint(12, 30)
 """After so many of its tasks configure.yml is killed."""
-CURE = "ansible-playbook configure.yml"
+CURE = "ansible-playbook deeplearning.aws.configure"
 
 
 def failing(cluster: Cluster) -> dict[tuple[str, str], str]:
@@ -71,11 +71,11 @@ def test_what_health_names_is_cured_by_what_it_advises_also_after_a_kill(trainin
     assert found.keys() == {(WORKER, "ssh"), (OTHER, "ssh"), (OTHER, "bandwidth"), (OTHER, "member")}
     assert all(CURE in advice for advice in found.values()), found
     with marked(cluster.cloud):
-        kill_when(lambda progress: len(progress.tasks) >= TASKS, cluster, "configure.yml")
-        cured = cluster.play("configure.yml")
+        kill_when(lambda progress: len(progress.tasks) >= TASKS, cluster, "playbooks/configure.yml")
+        cured = cluster.play("playbooks/configure.yml")
     assert cured.code == 0, cured.output[-6000:]
     assert failing(cluster) == {}
-    again = cluster.play("configure.yml")
+    again = cluster.play("playbooks/configure.yml")
     assert (again.code, again.changed) == (0, 0), again.output[-6000:]
 
 
@@ -86,6 +86,6 @@ def test_packages_are_installed_after_an_interruption_of_dpkg(training_cluster: 
     refused = cluster.ssh(OTHER, "sudo apt-get install -q -y wget")
     assert refused.returncode and "dpkg was interrupted" in refused.stderr, refused
     as_root(cluster, OTHER, LOCK_DPKG)
-    cured = cluster.play("configure.yml")
+    cured = cluster.play("playbooks/configure.yml")
     assert cured.code == 0, cured.output[-6000:]
     cluster.says(OTHER, "wget --version")

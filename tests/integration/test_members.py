@@ -67,7 +67,7 @@ def cluster(cloud_with_machines: Cloud) -> Iterator[Cluster]:
 
 def test_a_second_run_changes_nothing_in_check_mode_or_not(cluster: Cluster) -> None:
     for arguments in (("--check", "--diff"), ()):
-        again = cluster.play("configure.yml", *arguments)
+        again = cluster.play("playbooks/configure.yml", *arguments)
         assert (again.code, again.changed) == (0, 0), again.output
 
 
@@ -236,7 +236,7 @@ def test_a_host_key_that_has_changed_is_refused_until_the_machine_reports_it(clu
     assert start.returncode == 0, start.stderr
     wait_for(lambda: cluster.ssh(MASTER, f"ssh {node} true").returncode == 0, APPLIED_SECONDS, "its fellows know it")
     assert localcloud("exec", changed, "--", *log_in).returncode == 0
-    told = cluster.play("configure.yml")
+    told = cluster.play("playbooks/configure.yml")
     assert told.code == 0, told.output[-6000:]
     cluster.says(node, "true", *algorithm)
     cluster.says(MASTER, f"ssh -o HostKeyAlgorithms=ssh-ed25519 {node} true")
@@ -366,7 +366,7 @@ def test_a_member_that_cannot_be_reached_is_named_and_the_others_go_on(cluster: 
     lost = cluster.members()["members"][2]["instance_id"]
     assert localcloud("fault", "cut", lost).returncode == 0
     try:
-        ran = cluster.play("configure.yml", ansible_timeout=5)
+        ran = cluster.play("playbooks/configure.yml", ansible_timeout=5)
     finally:
         assert localcloud("fault", "mend", lost).returncode == 0
     assert ran.code != 0
@@ -381,11 +381,11 @@ def test_an_operator_from_elsewhere_is_told_why_ssh_fails(cluster: Cluster) -> N
     rule = {"IpProtocol": "tcp", "FromPort": 22, "ToPort": 22, "IpRanges": [{"CidrIp": "198.51.100.1/32"}]}
     ec2.revoke_security_group_ingress(GroupId=group["GroupId"], IpPermissions=[rule])
     try:
-        ran = cluster.play("configure.yml")
+        ran = cluster.play("playbooks/configure.yml")
     finally:
         ec2.authorize_security_group_ingress(GroupId=group["GroupId"], IpPermissions=[rule])
     assert ran.code != 0
-    assert "It lets 198.51.100.1/32 in (cluster_ssh_location)" in ran.output and "checkip" in ran.output
+    assert "It lets 198.51.100.1/32 in (cluster_ssh_allowed_cidrs)" in ran.output and "checkip" in ran.output
 
 
 def test_a_file_system_that_cannot_be_reached_is_explained(cluster: Cluster) -> None:
@@ -396,7 +396,7 @@ def test_a_file_system_that_cannot_be_reached_is_explained(cluster: Cluster) -> 
     vpc = next(iter(cluster.machines().values()))["VpcId"]
 
     def cause() -> str:
-        ran = cluster.play("configure.yml", efs_mount_wait_seconds=3)
+        ran = cluster.play("playbooks/configure.yml", efs_mount_wait_seconds=3)
         assert ran.code != 0
         return " ".join(ran.output.split())
 
@@ -409,7 +409,7 @@ def test_a_file_system_that_cannot_be_reached_is_explained(cluster: Cluster) -> 
     for node in NODES:
         assert f"{node}, after 3 s: {file_system['FileSystemId']}" in said
     assert "is mounted at /efs and does not answer" in said
-    again = cluster.play("configure.yml")
+    again = cluster.play("playbooks/configure.yml")
     assert (again.code, again.changed) == (0, 0), again.output[-6000:]
 
     found = ec2.describe_security_groups(Filters=[{"Name": "tag:Name", "Values": [f"{cluster.name}-efs"]}])
@@ -434,7 +434,7 @@ def test_a_file_system_that_cannot_be_reached_is_explained(cluster: Cluster) -> 
     }
     for target in efs.describe_mount_targets(FileSystemId=file_system["FileSystemId"])["MountTargets"]:
         efs.delete_mount_target(MountTargetId=target["MountTargetId"])
-    asked = cluster.ask(MASTER, "deeplearning.aws.mount_target", **asking)
+    asked = cluster.ask(MASTER, "deeplearning.aws.wait_for_nfs", **asking)
     assert asked.code != 0 and "no mount target in this machine's zone" in asked.output, asked.output
     assert "has no mount target" in cause()
 

@@ -37,7 +37,7 @@ def coco(tmp_path: Path) -> Path:
 
 
 def stage(cluster: Cluster, data: str, source: Path, **more: str) -> Played:
-    return cluster.play("stage.yml", data=data, source_dir=str(source), **more)
+    return cluster.play("stage.yml", dataset=data, source_dir=str(source), **more)
 
 
 def bucket_of(cluster: Cluster) -> str:
@@ -56,9 +56,9 @@ def transfers(cluster: Cluster, data: str, since: datetime) -> list[str]:
 
 def test_a_set_is_unpacked_by_all_nodes_and_a_second_run_moves_nothing(training_cluster: Cluster, coco: Path) -> None:
     cluster, before = training_cluster, datetime.now(UTC)
-    first = stage(cluster, "coco2017", coco, to="efs")
+    first = stage(cluster, "coco2017", coco, stage_target="efs")
     assert first.code == 0, first.output[-6000:]
-    assert "Nobody has published checksums of these" in first.output
+    assert "No checksums are published for these" in first.output
     told = re.findall(r"^  (\S+): \d+ of \d+ MiB$", first.output, re.MULTILINE)
     assert {MASTER, "deeplearning-worker2", "deeplearning-worker3"} <= set(told), first.output[-6000:]
     # As old scripts name them.
@@ -69,7 +69,7 @@ def test_a_set_is_unpacked_by_all_nodes_and_a_second_run_moves_nothing(training_
     assert {"CreateMultipartUpload", "GetObject"} <= set(transfers(cluster, "coco2017", before))
     look = "find /efs/data/coco2017 -printf '%p %T@ %i\n' | sort | md5sum"
     found, between = cluster.says(MASTER, look), datetime.now(UTC)
-    again = stage(cluster, "coco2017", coco, to="efs")
+    again = stage(cluster, "coco2017", coco, stage_target="efs")
     assert again.code == 0 and again.changed == 0, again.output[-6000:]
     assert transfers(cluster, "coco2017", between) == [] and cluster.says(MASTER, look) == found
 
@@ -77,12 +77,12 @@ def test_a_set_is_unpacked_by_all_nodes_and_a_second_run_moves_nothing(training_
 def test_what_is_wrong_with_a_file_is_said_before_anything_is_sent(training_cluster: Cluster, tmp_path: Path) -> None:
     (tmp_path / "cifar-10-binary.tar.gz").write_bytes(b"not cifar10" * 1000)
     before = datetime.now(UTC)
-    wrong = stage(training_cluster, "cifar10", tmp_path, to="efs")
+    wrong = stage(training_cluster, "cifar10", tmp_path, stage_target="efs")
     assert wrong.code == 2 and "c32a1d4ab5d03f1284b67883e8d87530 is published: remove it" in " ".join(
         wrong.output.split()
     )
-    corrupt = stage(training_cluster, "mine", tmp_path, to="efs")
-    assert corrupt.code == 2 and "cifar-10-binary.tar.gz is no whole archive" in " ".join(corrupt.output.split())
+    corrupt = stage(training_cluster, "mine", tmp_path, stage_target="efs")
+    assert corrupt.code == 2 and "cifar-10-binary.tar.gz is not a complete archive" in " ".join(corrupt.output.split())
     assert not transfers(training_cluster, "cifar10", before) + transfers(training_cluster, "mine", before)
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.integration.machines import Cluster
 from tests.integration.runs import MASTER, NODES, PYTHON, Runs
-from tests.unit.recipe_docs import ONE_NODE, documented
+from tools.recipe_docs import ONE_NODE, documented
 
 TRAINERS = "/opt/deeplearning/trainers"
 EXAMPLE = "/efs/data/tensorpack/examples/FasterRCNN"
@@ -158,5 +158,5 @@ def test_a_detector_is_trained_on_data_of_cocos_form_and_goes_on_from_tensorpack
     assert runs.ask("create", stdin=json.dumps(again)).returncode == 0
     assert runs.ask("start", run_id).returncode == 0
     assert runs.wait(run_id) == 0, runs.log(run_id, "worker0")
-    assert "goes on from model-6, after epoch 2" in runs.log(run_id, "worker0")
+    assert "resumes from model-6, after epoch 2" in runs.log(run_id, "worker0")
     assert runs.show(run_id)["result"]["final"]["epoch"] == 3

@@ -57,7 +57,7 @@ def test_what_cannot_be_is_refused_before_anything_starts(runs: Runs) -> None:
     for words, given in {
         "There is no run": {"resume": "nothing"},
         "no such file": {"script": "/efs/scripts/missing.py"},
-        "nodes is 4, and 3 members are there to train": {"nodes": 4},
+        "nodes is 4, and only 3 of the members can train": {"nodes": 4},
         "no folder /efs/data/absent": {"data": "absent"},
     }.items():
         request = {"framework": "pytorch", "python": PYTHON, "script": "/efs/scripts/sleeps.py"}

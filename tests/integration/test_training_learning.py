@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import signal
+import subprocess
 import urllib.request
 from typing import Any
 
@@ -87,23 +89,21 @@ def test_mxnets_own_files_of_records_are_read(cluster: Cluster) -> None:
     assert curve(cluster, "records")[-1]["val_accuracy"] > 0.5
 
 
-def test_tensorboard_shows_the_curves_through_a_tunnel_that_ctrl_c_closes(cluster: Cluster, trained: str) -> None:
-    with cluster.playing("tensorboard.yml", run_id=trained, tunnel=True) as playing:
-        assert playing.stdout is not None
-        said = ""
-        while "The tunnel is open" not in said:
-            line = playing.stdout.readline()
-            assert line, said
-            said += line
-        (address,) = re.findall(r"look at (http://localhost:[0-9]+)", said)
-        query = f"{address}/data/plugin/scalars/scalars?run=.&tag=val_accuracy"
-        points = json.loads(wait_for(lambda: page(query), 30, "TensorBoard has read the run's events"))
-        playing.send_signal(signal.SIGINT)
-        assert playing.wait(20) != 0
-    told = [(told["step"], pytest.approx(told["val_accuracy"])) for told in curve(cluster, trained)]
-    assert [(step, value) for _time, step, value in points] == told
+def test_tensorboard_shows_the_curves_through_the_tunnel_that_is_printed(cluster: Cluster, trained: str) -> None:
+    played = cluster.play("playbooks/tensorboard.yml", run_id=trained)
+    assert played.code == 0, played.output
+    (address,) = re.findall(r"Open (http://localhost:[0-9]+)", played.output)
+    (command,) = re.findall(r"ssh -F [^\"\n]+ deeplearning-master", played.output)
+    with subprocess.Popen(shlex.split(command), cwd=cluster.cloud.folder, stdin=subprocess.DEVNULL) as tunnel:
+        try:
+            query = f"{address}/data/plugin/scalars/scalars?run=.&tag=val_accuracy"
+            points = json.loads(wait_for(lambda: page(query), 30, "TensorBoard has read the run's events"))
+        finally:
+            tunnel.send_signal(signal.SIGINT)
+    expected = [(line["step"], pytest.approx(line["val_accuracy"])) for line in curve(cluster, trained)]
+    assert [(step, value) for _time, step, value in points] == expected
     assert page(address) == ""
-    # Whoever looks may come again: TensorBoard goes on until it is ended.
+    # TensorBoard runs until it is stopped, so that the tunnel can be opened again.
     unit = f"deeplearning-tensorboard-{trained}.service"
     assert json.loads(cluster.says(MASTER, "deeplearning tensorboard stop all"))["stopped"] == [unit]
 

@@ -75,7 +75,7 @@ def test_each_framework_and_distribution_trains_and_leaves_its_folder_complete(
 ) -> None:
     run = f"{framework}-{distribution}".replace("_", "-")
     asked: dict[str, Any] = {"framework": framework, "distribution": distribution, "nodes": nodes, "run_id": run}
-    ran = train(cluster, **asked, data="generated", script_args=QUICK)
+    ran = train(cluster, **asked, dataset="generated", script_args=QUICK)
     assert ran.code == 0, ran.output[-6000:]
     assert f"run {run} has finished" in ran.output
     progress = r"epoch 1, step \d+, [0-9:]+ left, loss [0-9.]+, accuracy [0-9.]+ %"
@@ -90,14 +90,14 @@ def test_each_framework_and_distribution_trains_and_leaves_its_folder_complete(
 
 def test_one_figure_of_all_ranks_is_said_of_the_newest_checkpoint_and_a_report_is_made(cluster: Cluster) -> None:
     trained = result(cluster, "pytorch-ddp")["final"]["val_accuracy"]
-    evaluated = said(cluster.play("evaluate.yml", run_id="pytorch-ddp"))
+    evaluated = said(cluster.play("playbooks/evaluate.yml", run_id="pytorch-ddp"))
     figure = f"pytorch-ddp, after epoch 1: {trained * 1000:.0f} of 1000 right, accuracy {trained:.4f} on generated data"
     assert figure in evaluated, evaluated[-3000:]
-    swept = train(cluster, framework="mxnet", data="generated", sweep=[1, 2], run_id="sweep", script_args=QUICK)
+    swept = train(cluster, framework="mxnet", dataset="generated", sweep=[1, 2], run_id="sweep", script_args=QUICK)
     assert swept.code == 0, swept.output[-6000:]
     (page,) = re.findall(r"The report: (\S+)", swept.output)
     assert "sweep-1" in Path(page).read_text() and "sweep-2" in Path(page).read_text()
-    assert list(Path(page).parent.glob("*.png"))
+    assert "<svg" in Path(page).read_text()
     assert "report.html" in cluster.says(MASTER, f"ls /efs/runs/{cluster.name}/reports/sweep-1-and-1-more")
 
 
@@ -119,7 +119,7 @@ for which, count in (("train", 600), ("t10k", 100)):
 
 def test_a_trainer_takes_mnist_and_each_node_has_its_data_on_its_own_disk(cluster: Cluster) -> None:
     assert cluster.ssh(MASTER, "python3 -", input=MNIST).returncode == 0
-    asked = {"framework": "mxnet", "nodes": 2, "data": "/efs/few-digits", "data_on": "node", "run_id": "digits"}
+    asked = {"framework": "mxnet", "nodes": 2, "dataset": "/efs/few-digits", "data_on": "node", "run_id": "digits"}
     ran = train(cluster, **asked, script_args=[*QUICK, "--batch-size", "50"])
     assert ran.code == 0, ran.output[-6000:]
     taken = json.loads(cluster.says(MASTER, f"cat /efs/runs/{cluster.name}/digits/run.json"))["data"]
@@ -196,7 +196,7 @@ def test_a_run_goes_on_alone_is_looked_at_and_stopped_and_nothing_of_it_is_left(
     look = "deeplearning run show second --json"
     wait_for(lambda: '"running"' in cluster.says(MASTER, look), 60, "the second run is under way")
     assert re.search(r"second +running", cluster.play("status.yml", run_id="all").output)
-    refused = own(cluster, script, nodes=[MASTER], busy="refuse", run_id="third")
+    refused = own(cluster, script, nodes=[MASTER], on_busy="refuse", run_id="third")
     assert refused.code == 2
     assert "in use: deeplearning-worker1 (run first): stop that run, or let this one wait" in said(refused)
     assert cluster.ssh(MASTER, "deeplearning run show third").returncode == 2
@@ -217,7 +217,7 @@ def test_a_run_goes_on_alone_is_looked_at_and_stopped_and_nothing_of_it_is_left(
         ({"framework": "mxnet", "nodes": ["deeplearning-worker9"]}, "nodes names deeplearning-worker9: the nodes that"),
         ({"resume": "nobody"}, "There is no run nobody"),
         (
-            {"framework": "pytorch", "data": "nothing", "python": "/usr/bin/python3"},
+            {"framework": "pytorch", "dataset": "nothing", "python": "/usr/bin/python3"},
             "there is no folder /efs/data/nothing",
         ),
         (
@@ -245,6 +245,6 @@ def test_in_check_mode_nothing_starts(cluster: Cluster, script: str) -> None:
 def test_data_comes_from_the_operators_machine_and_a_wrong_file_is_refused(cluster: Cluster, tmp_path: Path) -> None:
     wrong = tmp_path / "cifar-10-binary.tar.gz"
     wrong.write_bytes(b"not cifar10" * 100_000)
-    ran = train(cluster, framework="mxnet", data="cifar10", data_source=str(wrong))
+    ran = train(cluster, framework="mxnet", dataset="cifar10", data_source=str(wrong))
     assert ran.code == 2 and "its publisher says c32a1d4ab5d03f1284b67883e8d87530" in ran.output, ran.output[-3000:]
     assert cluster.says(MASTER, "ls -A /efs/data/.incoming") == ""

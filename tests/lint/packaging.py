@@ -38,7 +38,8 @@ def with_repository(tarball: Path, folder: Path) -> Path:
     copy = folder / tarball.name
     with tarfile.open(tarball) as source, tarfile.open(copy, "w:gz") as target:
         for member in source:
-            file = source.extractfile(member)
+            # Only a file has content: extractfile() would follow a link.
+            file = source.extractfile(member) if member.isreg() else None
             content = file.read() if file else b""
             if member.name == "MANIFEST.json":
                 manifest = json.loads(content)

@@ -35,8 +35,8 @@ ROLES = ("master", "worker")
 BUCKETS = {
     "": {},
     "-with-buckets": {
-        "identity_s3_read": ["datasets/imagenet", "public"],
-        "identity_s3_write": ["results/red"],
+        "iam_s3_read": ["datasets/imagenet", "public"],
+        "iam_s3_write": ["results/red"],
     },
 }
 """Which further buckets a cluster names, by what is added to the names of its policies."""
@@ -73,16 +73,13 @@ def member_policies() -> dict[str, Policy]:
     The plugin loader must know the collection.
     """
     loader = DataLoader()
-    role = [f"{ROOT}/roles/identity/{part}/main.yml" for part in ("defaults", "vars")]
+    role = [f"{ROOT}/roles/iam/{part}/main.yml" for part in ("defaults", "vars")]
     defaults, variables = (loader.load_from_file(path, trusted_as_template=True) for path in role)
-    cluster = {f"identity_{name}": value for name, value in CLUSTER.items()} | {"identity_bucket": "red-bucket"}
-    statements = trust_as_template("{{ __identity_statements }}")
-    rendered = {
-        suffix: Templar(loader, {**defaults, **cluster, **buckets, **variables}).template(statements)
-        for suffix, buckets in BUCKETS.items()
-    }
+    cluster = {f"iam_{name}": value for name, value in CLUSTER.items()} | {"iam_bucket": "red-bucket"}
+    policy = trust_as_template("{{ __iam_policy }}")
+    settings = {**defaults, **cluster, **variables}
     return {
-        f"{role}{suffix}": {"Version": "2012-10-17", "Statement": rendered[suffix][role]}
+        f"{role}{suffix}": Templar(loader, {**settings, **BUCKETS[suffix], "item": {"key": role}}).template(policy)
         for role, suffix in product(ROLES, BUCKETS)
     }
 

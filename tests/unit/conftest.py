@@ -14,13 +14,13 @@ import botocore.loaders
 import pytest
 from botocore.config import Config
 
-from localcloud.api.front import Front
-from localcloud.api.iam import bootstrap
-from localcloud.calls import CallLog
-from localcloud.clock import ManualClock
-from localcloud.cloud import Cloud
-from localcloud.latency import latency_from
-from localcloud.server import HttpServer
+from localcloud.api.iam.identities import bootstrap
+from localcloud.core.calls import CallLog
+from localcloud.core.clock import ManualClock
+from localcloud.core.cloud import Cloud
+from localcloud.core.latency import latency_from
+from localcloud.endpoint.front import Front
+from localcloud.endpoint.server import HttpServer
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ def _keep_inside(cloud: Cloud) -> None:
     answer."""
     inner = cloud._session.client
     aside = Config(ignore_configured_endpoint_urls=True)
-    cloud._session.client = lambda *given, config, **more: inner(*given, config=config.merge(aside), **more)
+    cloud._session.client = lambda *args, config, **more: inner(*args, config=config.merge(aside), **more)
 
 
 @functools.cache

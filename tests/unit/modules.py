@@ -16,8 +16,8 @@ def run_module(
     """What it returns; a failure too, with `failed`."""
     main = importlib.import_module(f"ansible_collections.deeplearning.aws.plugins.modules.{module}").main
     capsys.readouterr()
-    given = {"region": "us-east-1", **arguments, "_ansible_check_mode": check, "_ansible_diff": True}
-    with patch_module_args(given), pytest.raises(SystemExit):
+    module_args = {"region": "us-east-1", **arguments, "_ansible_check_mode": check, "_ansible_diff": True}
+    with patch_module_args(module_args), pytest.raises(SystemExit):
         main()
     answer: dict[str, Any] = json.loads(capsys.readouterr().out)
     return answer

@@ -1,37 +1,41 @@
-"""The AWS API as this machine's role may use it. The SDK is imported nowhere else: its start is most of a tick."""
+"""The AWS API, with the rights of this machine's role. Only this module imports the SDK, which takes long."""
 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from typing import Any
 
-from deeplearning import Refusal
+from deeplearning.contract.errors import UserError
 
 ATTEMPTS = 3
+CHUNK = 1 << 20
+NOT_FOUND = ("NoSuchKey", "404", "PreconditionFailed", "412")
+"""The object does not exist, or not in the version that was requested."""
 DENIED = ("AccessDenied", "UnauthorizedOperation", "AccessDeniedException", "403")
 
 
-class Missing(Exception):
-    """What was asked for is not there."""
+class NotFound(UserError):
+    """An object does not exist, or was replaced."""
 
 
-class Unanswered(Refusal):
-    """AWS said nothing, neither yes nor no."""
+class Unavailable(UserError):
+    """AWS did not answer."""
 
 
-class Denied(Refusal):
+class AccessDenied(UserError):
     """This machine's role is not allowed the call."""
 
 
-class Aws:
+class AwsClient:
     def __init__(self, region: str) -> None:
         from botocore.config import Config
         from botocore.session import Session
 
         self._session = Session()
-        # Older SDKs ask a far region otherwise, which a subnet with endpoints alone does not reach.
+        # Older SDKs call a far region otherwise, which a subnet with endpoints alone does not reach.
         self._session.set_config_variable("sts_regional_endpoints", "regional")
-        self._settings = Config(
+        self._config = Config(
             region_name=region,
             connect_timeout=5,
             read_timeout=20,
@@ -42,65 +46,67 @@ class Aws:
 
     def client(self, service: str) -> Any:
         if service not in self._clients:
-            self._clients[service] = self._session.create_client(service, config=self._settings)
+            self._clients[service] = self._session.create_client(service, config=self._config)
         return self._clients[service]
 
-    def call(self, service: str, operation: str, **given: Any) -> dict[str, Any]:
-        """One call, by its snake_case name."""
-        from botocore.exceptions import BotoCoreError, ClientError
+    def call(self, service: str, operation: str, **arguments: Any) -> dict[str, Any]:
+        """Call an operation by its snake_case name."""
+        with _errors(service, operation, arguments):
+            response: dict[str, Any] = getattr(self.client(service), operation)(**arguments)
+        return response
 
-        try:
-            answer: dict[str, Any] = getattr(self.client(service), operation)(**given)
-        except ClientError as error:
-            raise _problem(service, operation, error.response.get("Error", {})) from None
-        except BotoCoreError as error:
-            raise Unanswered(f"AWS does not answer {service} {operation} ({error}).") from None
-        return answer
+    def pages(self, service: str, operation: str, key: str, **arguments: Any) -> list[dict[str, Any]]:
+        """Return all items under `key` of all pages."""
+        with _errors(service, operation, arguments):
+            pages = self.client(service).get_paginator(operation).paginate(**arguments)
+            return [item for page in pages for item in page.get(key, [])]
 
-    def object(self, bucket: str, key: str, **asked: str) -> bytes:
-        """All of it, or the piece that is asked for. Of thousands of pieces one may break off."""
+    def read_object(self, bucket: str, key: str, **arguments: Any) -> bytes:
+        """Return an object, or the range of it that the arguments name. Retry if the connection breaks."""
         for _unused in range(ATTEMPTS - 1):
-            with contextlib.suppress(Unanswered):
-                return self._read(bucket, key, None, **asked)
-        return self._read(bucket, key, None, **asked)
+            with contextlib.suppress(Unavailable):
+                return b"".join(self.stream_object(bucket, key, **arguments))
+        return b"".join(self.stream_object(bucket, key, **arguments))
 
-    def beginning(self, bucket: str, key: str, most: int) -> bytes:
-        """Of an object: up to so many bytes."""
-        return self._read(bucket, key, most)
+    def read_beginning(self, bucket: str, key: str, size: int) -> bytes:
+        """Return up to `size` bytes of an object."""
+        return next(self.stream_object(bucket, key, size), b"")
 
-    def _read(self, bucket: str, key: str, most: int | None, **asked: str) -> bytes:
+    def stream_object(self, bucket: str, key: str, chunk: int = CHUNK, **arguments: Any) -> Iterator[bytes]:
+        """Yield an object piece by piece. Raise Unavailable if the connection breaks."""
         from botocore.exceptions import BotoCoreError
         from urllib3.exceptions import HTTPError
 
-        body = self.call("s3", "get_object", Bucket=bucket, Key=key, **asked)["Body"]
+        body = self.call("s3", "get_object", Bucket=bucket, Key=key, **arguments)["Body"]
         try:
-            read: bytes = body.read(most)
-        # Older SDKs let through what the library below says.
+            yield from iter(lambda: body.read(chunk), b"")
+        # Older SDKs let errors of the library below through.
         except (BotoCoreError, HTTPError, OSError) as error:
-            raise Unanswered(f"s3://{bucket}/{key} broke off while it was read ({error}).") from None
-        return read
-
-    def pages(self, service: str, operation: str, key: str, **given: Any) -> list[dict[str, Any]]:
-        """All that the pages of an answer hold under `key`."""
-        from botocore.exceptions import BotoCoreError, ClientError
-
-        try:
-            pages = self.client(service).get_paginator(operation).paginate(**given)
-            return [item for page in pages for item in page.get(key, [])]
-        except ClientError as error:
-            raise _problem(service, operation, error.response.get("Error", {})) from None
-        except BotoCoreError as error:
-            raise Unanswered(f"AWS does not answer {service} {operation} ({error}).") from None
+            raise Unavailable(f"s3://{bucket}/{key} broke off while it was read ({error}): try again.") from None
 
 
-def _problem(service: str, operation: str, error: dict[str, str]) -> Exception:
-    code = error.get("Code", "")
-    if code in ("NoSuchKey", "404"):
-        return Missing(f"{service} {operation}")
-    message = error.get("Message", "")
+@contextlib.contextmanager
+def _errors(service: str, operation: str, arguments: dict[str, Any]) -> Iterator[None]:
+    """Turn the SDK's errors into messages."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        yield
+    except ClientError as error:
+        raise _error(service, operation, arguments, error.response.get("Error", {})) from None
+    except BotoCoreError as error:
+        raise Unavailable(f"AWS does not answer {service} {operation} ({error}).") from None
+
+
+def _error(service: str, operation: str, arguments: dict[str, Any], error: dict[str, str]) -> UserError:
+    code, message = error.get("Code", ""), error.get("Message", "")
+    if code in NOT_FOUND:
+        name = f"s3://{arguments.get('Bucket')}/{arguments.get('Key')}"
+        return NotFound(f"{name} does not exist, or was replaced while it was read: run the same command again.")
     if code in DENIED:
-        named = ", with cluster_s3_read if the bucket is another one" if service == "s3" else ""
-        return Denied(
-            f"this machine's role is not allowed {service} {operation} ({message}): run provision.yml again{named}."
+        cure = ", with cluster_s3_read if the bucket is another one" if service == "s3" else ""
+        return AccessDenied(
+            f"this machine's role is not allowed {service} {operation} ({message}): run "
+            f"ansible-playbook deeplearning.aws.provision again{cure}."
         )
-    return Refusal(f"AWS refused {service} {operation}: {code} ({message}).")
+    return UserError(f"AWS refused {service} {operation}: {code} ({message}).")

@@ -1,20 +1,20 @@
-"""The command `deeplearning`. Timers start it every few seconds, so a group is imported only when it is asked for."""
+"""The command `deeplearning`. Timers start it every few seconds, so only the group that is called is imported."""
 
 from __future__ import annotations
 
 import sys
 from importlib import import_module
 
-from deeplearning import Refusal
+from deeplearning.contract.errors import UserError
 
 GROUPS = {
-    "members": ("deeplearning.members.cli", "who is in the cluster: report, publish, apply, wait, show"),
+    "members": ("deeplearning.members.cli", "the cluster's members: report, publish, apply, wait, show, forget"),
     "run": ("deeplearning.run.cli", "training runs"),
-    "data": ("deeplearning.data.cli", "data sets: stage, show"),
-    "unpack": ("deeplearning.unpacking.cli", "staged data sets to the shared file system: show, share, finish"),
-    "tensorboard": ("deeplearning.tensorboard", "TensorBoard on this node: start, stop, show"),
-    "env": ("deeplearning.environment", "the line that activates a framework"),
-    "health": ("deeplearning.health.cli", "is this node fit for work"),
+    "data": ("deeplearning.datasets.cli", "data sets: stage, show, receive"),
+    "unpack": ("deeplearning.unpacking.cli", "unpack staged data sets to the shared file system: show, share, finish"),
+    "tensorboard": ("deeplearning.tensorboard", "TensorBoard on this node: start, stop"),
+    "env": ("deeplearning.environment", "print the line that activates a framework"),
+    "health": ("deeplearning.health.cli", "check whether this node is fit for training"),
 }
 HELP = "usage: deeplearning GROUP …\n\n" + "\n".join(f"  {name:<12} {group[1]}" for name, group in GROUPS.items())
 
@@ -25,17 +25,19 @@ def main(argv: list[str]) -> int:
         print(HELP)
         return 0
     if name not in GROUPS:
-        return refused(f"{name} is no group of commands. There are: {', '.join(GROUPS)}.")
+        return _fail(f"{name} is no group of commands: give one of {', '.join(GROUPS)}.")
     try:
         return int(import_module(GROUPS[name][0]).main(rest))
-    except Refusal as refusal:
-        return refused(str(refusal))
+    except UserError as error:
+        return _fail(str(error))
     except PermissionError as error:
-        return refused(f"{error.filename} is not for this user ({error.strerror}): use sudo.")
+        return _fail(f"{error.filename} is not for this user ({error.strerror}): use sudo.")
+    except OSError as error:
+        return _fail(f"{error.filename or 'the system'} reports an error: {error.strerror or error}.")
     except KeyboardInterrupt:
         return 130
 
 
-def refused(sentence: str) -> int:
-    print(f"deeplearning: {sentence}", file=sys.stderr)
+def _fail(message: str) -> int:
+    print(f"deeplearning: {message}", file=sys.stderr)
     return 2

@@ -1,12 +1,13 @@
-"""`deeplearning env`: the line that activates a framework's environment."""
+"""`deeplearning env`: print the line that activates a framework's environment."""
 
 from __future__ import annotations
 
 import argparse
 import os
 
-from deeplearning import Refusal, paths
 from deeplearning.config import read_config
+from deeplearning.contract import paths
+from deeplearning.contract.errors import UserError
 
 
 def main(argv: list[str]) -> int:
@@ -22,23 +23,26 @@ def main(argv: list[str]) -> int:
 def default_framework() -> str:
     framework = read_config().default_framework
     if not framework:
-        raise Refusal("this cluster has no default framework: name one. Example: deeplearning env tensorflow")
+        raise UserError("this cluster has no default framework: name one. Example: deeplearning env tensorflow")
     return framework
 
 
 def activation(framework: str) -> str:
-    there = installed()
-    if framework not in there:
-        raise Refusal(f"{framework} is not installed on this node. There is: {', '.join(there) or 'none'}.")
+    frameworks = installed()
+    if framework not in frameworks:
+        raise UserError(
+            f"{framework} is not installed on this node: give one of {', '.join(frameworks) or 'none'}, or install it. "
+            f"Example: ansible-playbook train.yml -e framework={framework}"
+        )
     return f". {paths.ENVIRONMENTS}/{framework}/bin/activate"
 
 
 def installed() -> list[str]:
-    """Those that were installed to the end: the marker is written last."""
+    """Return the frameworks whose installation is complete. The marker is written last."""
     try:
         names = sorted(os.listdir(paths.ENVIRONMENTS))
     except FileNotFoundError:
         return []
-    whole = [name for name in names if os.path.exists(f"{paths.ENVIRONMENTS}/{name}/.deeplearning.json")]
-    # What begins with a dot is on its way out.
-    return [name for name in whole if not name.startswith(".")]
+    complete = [name for name in names if os.path.exists(f"{paths.ENVIRONMENTS}/{name}/{paths.MARKER}")]
+    # A name that begins with a dot is about to be removed.
+    return [name for name in complete if not name.startswith(".")]

@@ -1,14 +1,15 @@
-"""What this machine is: its instance id, its host keys, its GPUs, whether the shared file system is mounted."""
+"""This machine: its instance id, its host keys, its GPUs, whether the shared file system is mounted."""
 
 from __future__ import annotations
 
 import contextlib
 import glob
-import subprocess
 from http.client import HTTPConnection, HTTPException
 
-from deeplearning import Refusal, files, paths
-from deeplearning.bounded import Late, within
+from deeplearning import programs
+from deeplearning.contract import atomic_file, paths
+from deeplearning.contract.errors import UserError
+from deeplearning.deadline import DeadlineExceeded, within
 
 METADATA = "169.254.169.254"
 HOST_KEYS = "/etc/ssh/ssh_host_*_key.pub"
@@ -18,75 +19,76 @@ DRIVER_SECONDS = 60.0
 
 
 def instance_id() -> str:
-    """Asked once a boot: an image made of a configured machine must not bring that one's."""
-    kept = f"{paths.RUNTIME}/instance-id"
-    found = files.text_of(kept)
-    if found is None:
-        found = _metadata("instance-id")
+    """Return the instance id. It is cached until the next boot: an image of a configured machine must not keep it."""
+    cache = f"{paths.RUNTIME}/instance-id"
+    value = atomic_file.read_or_none(cache)
+    if value is None:
+        value = _metadata("instance-id")
         with contextlib.suppress(PermissionError):
-            files.put(kept, found)
-    return found
+            atomic_file.write_if_changed(cache, value)
+    return value
 
 
 def _metadata(key: str) -> str:
     try:
-        token = _ask("PUT", "api/token", {"X-aws-ec2-metadata-token-ttl-seconds": "60"})
-        return _ask("GET", f"meta-data/{key}", {"X-aws-ec2-metadata-token": token})
+        token = _request("PUT", "api/token", {"X-aws-ec2-metadata-token-ttl-seconds": "60"})
+        return _request("GET", f"meta-data/{key}", {"X-aws-ec2-metadata-token": token})
     except (OSError, HTTPException) as error:
-        raise Refusal(f"the metadata service does not say the {key} ({error}): is this an instance of EC2?") from None
+        raise UserError(
+            f"the metadata service does not return the {key} ({error}): is this an instance of EC2?"
+        ) from None
 
 
-def _ask(method: str, path: str, headers: dict[str, str]) -> str:
+def _request(method: str, path: str, headers: dict[str, str]) -> str:
     connection = HTTPConnection(METADATA, timeout=5)
     try:
         connection.request(method, f"/latest/{path}", headers=headers)
-        answer = connection.getresponse()
-        body = answer.read().decode("ascii")
+        response = connection.getresponse()
+        body = response.read().decode("ascii")
     finally:
         connection.close()
-    if answer.status != 200:
-        raise HTTPException(f"HTTP {answer.status}")
+    if response.status != 200:
+        raise HTTPException(f"HTTP {response.status}")
     return body
 
 
 def host_keys() -> list[str]:
-    """Without the comments, which say who made them."""
-    keys = [(files.text_of(path) or "").split()[:2] for path in sorted(glob.glob(HOST_KEYS))]
+    """Return the public host keys without their comments."""
+    keys = [(atomic_file.read_or_none(path) or "").split()[:2] for path in sorted(glob.glob(HOST_KEYS))]
     return [" ".join(key) for key in keys if len(key) == 2]
 
 
-def gpus() -> int:
-    """As the driver counts them; 0 where there is none."""
+def gpus(seconds: float | None = None) -> int:
+    """Return the number of GPUs that the driver lists; 0 if it does not answer in time, or if there is none."""
     try:
-        _code, said, _errors = ask_driver("-L")
-    except (OSError, Late):
+        _code, output, _errors = run_nvidia_smi("-L", seconds=seconds)
+    except (OSError, DeadlineExceeded):
         return 0
-    return sum(line.startswith("GPU ") for line in said.splitlines())
+    return sum(line.startswith("GPU ") for line in output.splitlines())
 
 
-def ask_driver(*arguments: str) -> tuple[int, str, str]:
-    """How nvidia-smi ended and what it said. About a GPU that fell off the bus it never ends, nor can it be killed."""
+def run_nvidia_smi(*arguments: str, seconds: float | None = None) -> tuple[int, str, str]:
+    """Return its exit code, stdout and stderr. With a GPU that fell off the bus it never ends, and cannot be killed."""
 
-    def ask() -> tuple[int, str, str]:
-        command = ["nvidia-smi", *arguments]
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    def run() -> tuple[int, str, str]:
+        done = programs.run("nvidia-smi", *arguments)
         return done.returncode, done.stdout, done.stderr
 
-    code, said, errors = within(DRIVER_SECONDS, ask)
-    return code, said, errors
+    code, output, errors = within(seconds or DRIVER_SECONDS, run)
+    return code, output, errors
 
 
 def system() -> str:
-    """Example: debian 12"""
-    known = dict(line.partition("=")[::2] for line in (files.text_of(OS_RELEASE) or "").splitlines())
-    return " ".join(known.get(key, "").strip('"') for key in ("ID", "VERSION_ID")).strip()
+    """Return the system's name and version. Example: debian 12"""
+    fields = dict(line.partition("=")[::2] for line in (atomic_file.read_or_none(OS_RELEASE) or "").splitlines())
+    return " ".join(fields.get(key, "").strip('"') for key in ("ID", "VERSION_ID")).strip()
 
 
-def mount(place: str) -> None:
-    """By systemd, which tries by itself once a boot. Nobody waits for it: it may take minutes."""
-    subprocess.run(["systemctl", "start", "--no-block", place], check=False, capture_output=True)
+def mount(path: str) -> None:
+    """Start the mount without waiting for it, as it may take minutes. By itself systemd tries once a boot."""
+    programs.run("systemctl", "start", "--no-block", path)
 
 
-def is_mounted(place: str) -> bool:
-    """Asks the kernel's table: to look at the place itself would wait for a file system that does not answer."""
-    return any(line.split()[1] == place for line in (files.text_of(MOUNTS) or "").splitlines())
+def is_mounted(path: str) -> bool:
+    """Look into the kernel's table, because `stat` waits for a file system that does not answer."""
+    return any(line.split()[1] == path for line in (atomic_file.read_or_none(MOUNTS) or "").splitlines())

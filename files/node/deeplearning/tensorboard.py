@@ -1,47 +1,48 @@
-"""deeplearning tensorboard start|stop ID|all: TensorBoard for one run or all, as a unit of its own on this node.
+"""deeplearning tensorboard start|stop ID|all: run TensorBoard for one run or for all, in a systemd unit of its own.
 
-It listens on this node alone; people reach it through an ssh tunnel.
+It listens on the loopback address only. People reach it through an ssh tunnel.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import re
 import socket
-import subprocess
 import time
 import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import Any
 
-from deeplearning import Refusal, paths
+from deeplearning import programs
 from deeplearning.config import Config, read_config
-from deeplearning.run.folder import RUN_ID
+from deeplearning.contract import paths
+from deeplearning.contract.errors import UserError
+from deeplearning.contract.identifiers import ALL_RUNS, is_run_id
+from deeplearning.run import units
+from deeplearning.run.identity import as_root
 
-ALL = "all"
 ADDRESS = "127.0.0.1"
 FIRST_PORT, LAST_PORT = 6006, 6105
 SECONDS = 90.0
-"""TensorBoard imports for long on a small machine."""
+"""Starting TensorBoard takes long on a small machine."""
 UNIT = "deeplearning-tensorboard"
 
 
 def main(argv: list[str]) -> int:
-    asking = argparse.ArgumentParser(prog="deeplearning tensorboard", description="TensorBoard on this node.")
-    asking.add_argument("verb", choices=["start", "stop"], help="JSON is printed")
-    asking.add_argument("run", help="the run's id, or all")
-    asked = asking.parse_args(argv)
-    if not re.fullmatch(RUN_ID, asked.run):
-        raise Refusal(f"{asked.run!r} is no run's id: deeplearning run list shows them.")
-    print(json.dumps(start(asked.run, read_config()) if asked.verb == "start" else stop(asked.run)))
+    parser = argparse.ArgumentParser(prog="deeplearning tensorboard", description="TensorBoard on this node.")
+    parser.add_argument("verb", choices=["start", "stop"], help="JSON is printed")
+    parser.add_argument("run", help="the run's id, or all")
+    options = parser.parse_args(argv)
+    if options.run != ALL_RUNS and not is_run_id(options.run):
+        raise UserError(f"{options.run!r} is no run's id: deeplearning run list shows them.")
+    print(json.dumps(start(options.run, read_config()) if options.verb == "start" else stop(options.run)))
     return 0
 
 
 def start(run: str, config: Config) -> dict[str, Any]:
-    """What runs already is left as it is."""
+    """Start TensorBoard, unless it runs already."""
     folder = folder_of(run, config)
     port = port_of(run)
     changed = port is None
@@ -51,23 +52,20 @@ def start(run: str, config: Config) -> dict[str, Any]:
 
 
 def stop(run: str) -> dict[str, Any]:
-    """With all, whatever TensorBoard of ours is on this node."""
-    pattern = f"{UNIT}-*.service" if run == ALL else unit_of(run)
-    listed = _run("systemctl", "list-units", "--plain", "--no-legend", "--state=active,activating", pattern).stdout
-    units = [line.split()[0] for line in listed.splitlines() if line.strip()]
-    if units:
-        done = _run(*_as_root(), "systemctl", "stop", *units)
-        if done.returncode:
-            raise Refusal(f"TensorBoard cannot be stopped: {_last(done.stderr)}")
-    return {"changed": bool(units), "stopped": units}
+    """Stop the TensorBoard of a run, or every one that was started here."""
+    pattern = f"{UNIT}-*.service" if run == ALL_RUNS else unit_of(run)
+    active = units.active_units(pattern)
+    if active:
+        units.control("stop", *active)
+    return {"changed": bool(active), "stopped": active}
 
 
 def folder_of(run: str, config: Config) -> Path:
-    runs = Path(config.efs_mount, "runs", config.cluster)
-    if run == ALL:
+    runs = Path(paths.runs(config.efs_mount, config.cluster))
+    if run == ALL_RUNS:
         return runs
     if not (runs / run).is_dir():
-        raise Refusal(f"there is no run {run} in {runs}: deeplearning run list shows them.")
+        raise UserError(f"{runs} has no run {run}: deeplearning run list shows all.")
     return runs / run / "tensorboard"
 
 
@@ -76,10 +74,10 @@ def unit_of(run: str) -> str:
 
 
 def port_of(run: str) -> int | None:
-    """Where it listens, if it runs: its description says it."""
-    shown = _run("systemctl", "show", unit_of(run), "--property=ActiveState,Description").stdout
-    found = re.search(rf"^Description=.* {re.escape(ADDRESS)}:(\d+)$", shown, re.MULTILINE)
-    return int(found[1]) if found and "ActiveState=active" in shown else None
+    """Return the port that it listens on, which its unit's description names; None if it does not run."""
+    shown = programs.run("systemctl", "show", unit_of(run), "--property=ActiveState,Description").stdout
+    match = re.search(rf"^Description=.* {re.escape(ADDRESS)}:(\d+)$", shown, re.MULTILINE)
+    return int(match[1]) if match and "ActiveState=active" in shown else None
 
 
 def _start(run: str, folder: Path, config: Config) -> int:
@@ -87,51 +85,43 @@ def _start(run: str, folder: Path, config: Config) -> int:
     for port in range(FIRST_PORT, LAST_PORT + 1):
         if not _is_free(port):
             continue
-        started = _run(
-            *_as_root(),
-            "systemd-run",
-            f"--unit={unit_of(run)}",
-            f"--description=TensorBoard of {run} on {ADDRESS}:{port}",
-            f"--uid={config.user}",
-            "--collect",
-            "--quiet",
-            str(program),
-            "--logdir",
-            str(folder),
-            "--host",
-            ADDRESS,
-            "--port",
-            str(port),
+        started = programs.run(
+            *as_root("systemd-run", f"--unit={unit_of(run)}", f"--uid={config.user}", "--collect", "--quiet"),
+            *(f"--description=TensorBoard of {run} on {ADDRESS}:{port}", str(program)),
+            *("--logdir", str(folder), "--host", ADDRESS, "--port", str(port)),
         )
         if started.returncode:
-            raise Refusal(f"TensorBoard cannot be started: {_last(started.stderr)}")
+            raise UserError(f"TensorBoard cannot be started: {programs.last_line(started.stderr)}")
         # Another program may take the port in between: TensorBoard ends then.
         if _answers(run, port):
             return port
         if _is_free(port):
-            raise Refusal(f"TensorBoard ended at its start: see journalctl -u {unit_of(run)} on the master.")
-    raise Refusal(f"all ports from {FIRST_PORT} to {LAST_PORT} are taken on this node: stop what has them.")
+            raise UserError(f"TensorBoard ended at its start: see journalctl -u {unit_of(run)} on the master.")
+    raise UserError(f"all ports from {FIRST_PORT} to {LAST_PORT} are taken on this node: stop what has them.")
 
 
 def _program() -> Path:
-    found = sorted(Path(paths.ENVIRONMENTS).glob("[!.]*/bin/tensorboard"))
-    if not found:
-        raise Refusal("TensorBoard is not on this node: the environment of tensorflow brings it (tensorboard.yml).")
-    return found[0]
+    programs = sorted(Path(paths.ENVIRONMENTS).glob("[!.]*/bin/tensorboard"))
+    if not programs:
+        raise UserError(
+            "TensorBoard is not on this node: install the environment of tensorflow (ansible-playbook "
+            "deeplearning.aws.tensorboard)."
+        )
+    return programs[0]
 
 
 def _is_free(port: int) -> bool:
-    with socket.socket() as tried:
-        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    with socket.socket() as test:
+        test.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            tried.bind((ADDRESS, port))
+            test.bind((ADDRESS, port))
         except OSError:
             return False
     return True
 
 
 def _answers(run: str, port: int) -> bool:
-    """Until it does, or has ended."""
+    """Wait until it answers, and return False if it ends instead."""
     deadline = time.monotonic() + SECONDS
     while time.monotonic() < deadline:
         if port_of(run) != port:
@@ -141,16 +131,6 @@ def _answers(run: str, port: int) -> bool:
                 return True
         except (urllib.error.URLError, OSError):
             time.sleep(0.3)
-    raise Refusal(f"TensorBoard does not answer after {SECONDS:.0f} s: see journalctl -u {unit_of(run)} on the master.")
-
-
-def _as_root() -> list[str]:
-    return [] if os.geteuid() == 0 else ["sudo", "-n"]
-
-
-def _run(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(words, capture_output=True, text=True, check=False)
-
-
-def _last(text: str) -> str:
-    return (text.strip().splitlines() or ["it said nothing"])[-1]
+    raise UserError(
+        f"TensorBoard does not answer after {SECONDS:.0f} s: see journalctl -u {unit_of(run)} on the master."
+    )

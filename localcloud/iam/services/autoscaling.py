@@ -5,8 +5,9 @@ the caller's name, so the caller needs everything that launching needs, iam:Pass
 The page says so of CreateAutoScalingGroup, UpdateAutoScalingGroup and StartInstanceRefresh, whoever named the
 template: so an update that names none is checked against the group's own.
 
-A launch configuration is checked when it is made (CreateLaunchConfiguration passes the role), not when a group uses
-it. Tags that a group hands on to its instances are made by Auto Scaling's own role.
+Tags that a group hands on to its instances are made by Auto Scaling's own role.
+
+https://docs.aws.amazon.com/autoscaling/ec2/userguide/ec2-auto-scaling-launch-template-permissions.html
 """
 
 from __future__ import annotations
@@ -15,24 +16,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..patterns import Value
-from ..rules import Call, Need, Service, pass_role, passed, rule, service_linked_role, tags_of, text_of
-from .ec2 import launch_needs, profile_role
-
-PAGE = "https://docs.aws.amazon.com/service-authorization/latest/reference/list_amazonec2autoscaling.html"
-TEMPLATE_PAGE = (
-    "https://docs.aws.amazon.com/autoscaling/ec2/userguide/ec2-auto-scaling-launch-template-permissions.html"
-)
-PROFILE_PAGE = "https://docs.aws.amazon.com/autoscaling/ec2/userguide/us-iam-role.html"
-ROLE_PAGE = "https://docs.aws.amazon.com/autoscaling/ec2/userguide/autoscaling-service-linked-role.html"
+from ..rules import Call, Need, Service, pass_role, passed, service_linked_role, tags_of, text_of
+from .ec2 import launch_needs
 
 
 def arn(call: Call, kind: str, name: str) -> str:
     """A group's ARN has an id that only the World knows; before there is one, it is `*`."""
     if name.startswith("arn:"):
         return name
-    if kind == "launchConfiguration":
-        found = call.lookup("launch-configuration", name)
-        return found or call.arn("autoscaling", f"launchConfiguration:*:launchConfigurationName/{name}")
     found = call.lookup("auto-scaling-group", name) if name != "*" else None
     return found or call.arn("autoscaling", f"autoScalingGroup:*:autoScalingGroupName/{name}")
 
@@ -41,22 +32,17 @@ def tags(call: Call, kind: str) -> Mapping[str, str]:
     return tags_of(call.params.get("Tags"))
 
 
-autoscaling = Service("autoscaling", "autoscaling", PAGE, arn, ("aws:ResourceTag/", "autoscaling:ResourceTag/"), tags)
+autoscaling = Service("autoscaling", "autoscaling", arn, ("aws:ResourceTag/", "autoscaling:ResourceTag/"), tags)
 on = autoscaling.on
 
 ANY = on("*")
 GROUP = on("group=AutoScalingGroupName")
 INSTANCE = on("group=InstanceId<auto-scaling-instance")
-TARGETS = on("group=AutoScalingGroupName", keys="autoscaling:TargetGroupARNs=TargetGroupARNs")
-BALANCERS = on("group=AutoScalingGroupName", keys="autoscaling:LoadBalancerNames=LoadBalancerNames")
-SOURCES = on("group=AutoScalingGroupName", keys="autoscaling:TrafficSourceIdentifiers=TrafficSources.Identifier")
 
 _SIZES = "autoscaling:MinSize=MinSize autoscaling:MaxSize=MaxSize"
-_SHAPE = f"{_SIZES} autoscaling:LaunchConfigurationName=LaunchConfigurationName"
 _BALANCED = "autoscaling:LoadBalancerNames=LoadBalancerNames autoscaling:TargetGroupARNs=TargetGroupARNs"
 
 
-@rule(PAGE)
 def change_group(call: Call) -> Iterator[Need]:
     """The action itself, with the keys that describe the group as the request wants it."""
     about: dict[str, Value] = {}
@@ -65,19 +51,17 @@ def change_group(call: Call) -> Iterator[Need]:
         about["autoscaling:LaunchTemplateVersionSpecified"] = text_of(numbered)
     if zones := call.value("VPCZoneIdentifier"):
         about["autoscaling:VPCZoneIdentifiers"] = [zone.strip() for zone in zones.split(",")]
-    creating = on("group=new:AutoScalingGroupName", keys=f"{_SHAPE} {_BALANCED}")
-    updating = on("group=AutoScalingGroupName", keys=_SHAPE)
-    for need in (creating if call.operation == "CreateAutoScalingGroup" else updating).needs(call):
+    creating = on("group=new:AutoScalingGroupName", keys=f"{_SIZES} {_BALANCED}")
+    updating = on("group=AutoScalingGroupName", keys=_SIZES)
+    for need in (creating if call.operation == "CreateAutoScalingGroup" else updating)(call):
         yield Need(need.action, need.resource, {**need.context, **about})
 
 
 def template_of(params: Mapping[str, Any]) -> Mapping[str, Any]:
     """The launch template that a request or a group names."""
-    mixed = (params.get("MixedInstancesPolicy") or {}).get("LaunchTemplate") or {}
-    return params.get("LaunchTemplate") or mixed.get("LaunchTemplateSpecification") or {}
+    return params.get("LaunchTemplate") or {}
 
 
-@rule(TEMPLATE_PAGE)
 def tries_template(call: Call) -> Iterator[Need]:
     group = call.world.auto_scaling_group(call.value("AutoScalingGroupName"), call.region) or {}
     wanted = call.params.get("DesiredConfiguration") or {}
@@ -91,17 +75,9 @@ def tries_template(call: Call) -> Iterator[Need]:
         yield from launch_needs(call, asked, reason=f"launch template {name}")
 
 
-@rule(PROFILE_PAGE)
-def passes_profile(call: Call) -> Iterator[Need]:
-    """A launch configuration names its profile by name or ARN in one parameter."""
-    profile = call.value("IamInstanceProfile")
-    yield from profile_role(call, {"Name": profile} if profile else None)
-
-
-@rule(ROLE_PAGE)
 def makes_role(call: Call) -> Iterator[Need]:
     own = call.value("ServiceLinkedRoleARN")
-    if own:  # one with a suffix, for a group that shall not use the default: it is passed like any other role
+    if own:  # one with a suffix, for a group that does not use the default: it is passed like any other role
         yield pass_role(call, own, "autoscaling.amazonaws.com")
     elif call.operation == "CreateAutoScalingGroup":
         yield from service_linked_role(call, "autoscaling.amazonaws.com", "AWSServiceRoleForAutoScaling")
@@ -122,20 +98,14 @@ ROWS = autoscaling.rows({
     "SetDesiredCapacity": GROUP,
     "SuspendProcesses": GROUP,
     "ResumeProcesses": GROUP,
-    "EnableMetricsCollection": GROUP,
     "DisableMetricsCollection": GROUP,
-    "LaunchInstances": GROUP,
     "CreateOrUpdateTags": on("group=Tags.ResourceId", tagging=True),
     "DeleteTags": on("group=Tags.ResourceId", tagging=True),
     "DescribeTags": ANY,
 
     # Instances
-    "AttachInstances": GROUP,
     "DetachInstances": GROUP,
-    "EnterStandby": GROUP,
-    "ExitStandby": GROUP,
     "SetInstanceProtection": GROUP,
-    "SetInstanceHealth": INSTANCE,
     "TerminateInstanceInAutoScalingGroup": INSTANCE,
     "DescribeAutoScalingInstances": ANY,
 
@@ -145,63 +115,13 @@ ROWS = autoscaling.rows({
     "CompleteLifecycleAction": GROUP,
     "RecordLifecycleActionHeartbeat": GROUP,
     "DescribeLifecycleHooks": ANY,
-    "DescribeLifecycleHookTypes": ANY,
     "DescribeScalingActivities": ANY,
-    "PutNotificationConfiguration": GROUP,
-    "DeleteNotificationConfiguration": GROUP,
-    "DescribeNotificationConfigurations": ANY,
-    "DescribeAutoScalingNotificationTypes": ANY,
 
     # Refreshes and warm pools
     "StartInstanceRefresh": (GROUP, tries_template),
     "CancelInstanceRefresh": GROUP,
-    "RollbackInstanceRefresh": GROUP,
     "DescribeInstanceRefreshes": ANY,
-    "PutWarmPool": GROUP,
-    "DeleteWarmPool": GROUP,
-    "DescribeWarmPool": ANY,
-
-    # Policies and schedules
-    "PutScalingPolicy": GROUP,
-    "ExecutePolicy": GROUP,
-    "DeletePolicy": GROUP,
-    "DescribePolicies": ANY,
-    "GetPredictiveScalingForecast": ANY,
-    "PutScheduledUpdateGroupAction": on("group=AutoScalingGroupName", keys=_SIZES),
-    "BatchPutScheduledUpdateGroupAction": GROUP,
-    "BatchDeleteScheduledAction": GROUP,
-    "DeleteScheduledAction": GROUP,
-    "DescribeScheduledActions": ANY,
-
-    # Load balancers
-    "AttachLoadBalancerTargetGroups": TARGETS,
-    "DetachLoadBalancerTargetGroups": TARGETS,
-    "AttachLoadBalancers": BALANCERS,
-    "DetachLoadBalancers": BALANCERS,
-    "AttachTrafficSources": SOURCES,
-    "DetachTrafficSources": SOURCES,
-    "DescribeLoadBalancerTargetGroups": ANY,
-    "DescribeLoadBalancers": ANY,
-    "DescribeTrafficSources": ANY,
 
     # Launch configurations
-    "CreateLaunchConfiguration": (
-        on("launchConfiguration=new:LaunchConfigurationName",
-           keys="autoscaling:ImageId=ImageId autoscaling:InstanceType=InstanceType autoscaling:SpotPrice=SpotPrice "
-                "autoscaling:MetadataHttpTokens=MetadataOptions.HttpTokens "
-                "autoscaling:MetadataHttpEndpoint=MetadataOptions.HttpEndpoint "
-                "autoscaling:MetadataHttpPutResponseHopLimit=MetadataOptions.HttpPutResponseHopLimit"),
-        passes_profile),
-    "DeleteLaunchConfiguration": on("launchConfiguration=LaunchConfigurationName"),
-    "DescribeLaunchConfigurations": ANY,
-
-    # The account
-    "DescribeAccountLimits": ANY,
-    "DescribeAccountSettings": ANY,
-    "PutAccountSetting": ANY,
-    "DescribeAdjustmentTypes": ANY,
-    "DescribeMetricCollectionTypes": ANY,
-    "DescribeScalingProcessTypes": ANY,
-    "DescribeTerminationPolicyTypes": ANY,
 })
 # fmt: on

@@ -1,8 +1,5 @@
 """EC2: most operations are checked on the things that their parameters name.
 
-The stored copies of AWS's EC2 page that could be searched hold only its head, so most targets below are written from
-knowledge of it and from the wording of refusals that people published (`consulted=False`).
-
 Not the caller's business, and so not here: what Auto Scaling does later with its own role.
 """
 
@@ -14,31 +11,21 @@ from typing import Any
 
 from ..patterns import Value
 from ..rules import (
-    PASS_ROLE_PAGE,
     Call,
     Need,
-    Rule,
     Service,
     pass_role,
     request_tags,
-    rule,
     service_linked_role,
     tags_of,
     text_of,
 )
 
-PAGE = "https://docs.aws.amazon.com/service-authorization/latest/reference/list_amazonec2.html"
-TAG_ON_CREATE_PAGE = "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/supported-iam-actions-tagging.html"
-RUN_INSTANCES_PAGE = "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ExamplePolicies_EC2.html"
-LAUNCH_TEMPLATE_PAGE = "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/permissions-for-launch-templates.html"
-ENDPOINT_PAGE = "https://docs.aws.amazon.com/vpc/latest/privatelink/security_iam_id-based-policy-examples.html"
-SECURITY_GROUP_PAGE = "https://docs.aws.amazon.com/vpc/latest/userguide/vpc-policy-examples.html"
-
 # Owned by anyone, so without an account in the ARN.
 _NO_ACCOUNT = {"image", "snapshot"}
 
-# What an id begins with → the type in ARNs, for calls that take ids of any kind.
-_TYPES = {
+# The type of a resource, in ARNs and in tags, by the prefix of its id.
+RESOURCE_TYPES = {
     "acl": "network-acl",
     "ami": "image",
     "cr": "capacity-reservation",
@@ -89,7 +76,7 @@ def specified_tags(params: Mapping[str, Any]) -> dict[str, dict[str, str]]:
     return found
 
 
-ec2 = Service("ec2", "ec2", PAGE, arn, ("aws:ResourceTag/", "ec2:ResourceTag/"), tags, consulted=False)
+ec2 = Service("ec2", "ec2", arn, ("aws:ResourceTag/", "ec2:ResourceTag/"), tags)
 on = ec2.on
 
 ANY = on("*")
@@ -102,7 +89,6 @@ def create_tags(call: Call, specified: Mapping[str, Mapping[str, str]], created_
         yield Need("ec2:CreateTags", arn(call, kind, "*"), context, f"{created_by} tags what it creates")
 
 
-@rule(TAG_ON_CREATE_PAGE)
 def tags_on_create(call: Call) -> Iterator[Need]:
     if call.operation != "RunInstances":  # it does this itself, with the launch template's tags
         yield from create_tags(call, specified_tags(call.params), call.operation)
@@ -110,7 +96,7 @@ def tags_on_create(call: Call) -> Iterator[Need]:
 
 def tagged_resources(call: Call) -> Iterator[Need]:
     for one in call.values("Resources") or ["*"]:
-        kind = _TYPES.get(one.rpartition("-")[0], "*")
+        kind = RESOURCE_TYPES.get(one.rpartition("-")[0], "*")
         name = call.lookup("key-pair-id", one) if kind == "key-pair" else None
         name = call.lookup("placement-group-id", one) if kind == "placement-group" else name
         target = arn(call, kind, name or one)
@@ -121,7 +107,6 @@ def tagged_resources(call: Call) -> Iterator[Need]:
 # RunInstances ---------------------------------------------------------------------------------------------------------
 
 
-@rule(RUN_INSTANCES_PAGE, consulted=False)
 def launch(call: Call) -> Iterator[Need]:
     yield from launch_needs(call, call.params)
 
@@ -269,23 +254,16 @@ def profile_role(call: Call, profile: Mapping[str, Any] | None, *, reason: str =
         yield pass_role(call, role, "ec2.amazonaws.com", to=arn(call, "instance", "*"), reason=reason)
 
 
-@rule(PASS_ROLE_PAGE)
-def passes_profile(call: Call) -> Iterator[Need]:
-    yield from profile_role(call, call.params.get("IamInstanceProfile"))
-
-
-@rule(PASS_ROLE_PAGE)
-def passes_flow_log_role(call: Call) -> Iterator[Need]:
-    for role in call.values("DeliverLogsPermissionArn"):
-        yield pass_role(call, role, "vpc-flow-logs.amazonaws.com")
-
-
 _TEMPLATE = "launch-template=LaunchTemplateId|LaunchTemplateName<launch-template-name"
 _GROUP = "security-group=GroupId|GroupName<security-group-name"
 _ADDRESS = "elastic-ip=AllocationId|PublicIp<public-ip"
-_TAGGED = Rule(tagged_resources, PAGE, consulted=False)
-_RULES = on(_GROUP, page=SECURITY_GROUP_PAGE, consulted=True)
-_EGRESS_RULES = on("security-group=GroupId", page=SECURITY_GROUP_PAGE, consulted=True)
+_RULES = on(_GROUP)
+_EGRESS_RULES = on("security-group=GroupId")
+_TAGGED_RULES = on("security-group-rule=new", given="TagSpecifications.Tags.Key")
+_ROUTED = (
+    "subnet?=AssociationId<route-table-association-subnet "
+    "internet-gateway?=AssociationId<route-table-association-gateway"
+)
 
 # fmt: off
 ROWS = ec2.rows({
@@ -295,48 +273,21 @@ ROWS = ec2.rows({
     "DescribeRegions": ANY,
     "DescribeInstanceTypes": ANY,
     "DescribeInstanceTypeOfferings": ANY,
-    "GetInstanceTypesFromInstanceRequirements": ANY,
-    "DescribeCapacityReservations": ANY,
-    "GetSpotPlacementScores": ANY,
-    "DescribeSpotPriceHistory": ANY,
-    "DescribeTransitGateways": ANY,
-    "DescribeVpnGateways": ANY,
-    "GetEbsEncryptionByDefault": ANY,
-    "EnableEbsEncryptionByDefault": ANY,
-    "DisableEbsEncryptionByDefault": ANY,
-    "GetEbsDefaultKmsKeyId": ANY,
-    "GetInstanceMetadataDefaults": ANY,
-    "ModifyInstanceMetadataDefaults": ANY,
-    "GetSerialConsoleAccessStatus": ANY,
 
     # VPCs
     "CreateVpc": on("vpc=new"),
-    "CreateDefaultVpc": ANY,
-    "CreateDefaultSubnet": ANY,
     "DeleteVpc": on("vpc=VpcId"),
     "DescribeVpcs": ANY,
     "DescribeVpcAttribute": on("vpc=VpcId"),
     "ModifyVpcAttribute": on("vpc=VpcId"),
     "AssociateVpcCidrBlock": on("vpc=VpcId"),
     "DisassociateVpcCidrBlock": on("vpc=any"),
-    "CreateDhcpOptions": on("dhcp-options=new"),
-    "DeleteDhcpOptions": on("dhcp-options=DhcpOptionsId"),
-    "DescribeDhcpOptions": ANY,
-    "AssociateDhcpOptions": on("dhcp-options=DhcpOptionsId vpc=VpcId"),
-    "CreateVpcPeeringConnection": on("vpc-peering-connection=new vpc=VpcId"),
-    "DeleteVpcPeeringConnection": on("vpc-peering-connection=VpcPeeringConnectionId"),
-    "DescribeVpcPeeringConnections": ANY,
-    "CreateFlowLogs": (on("vpc-flow-log=new"), passes_flow_log_role),
-    "DeleteFlowLogs": on("vpc-flow-log=FlowLogIds"),
-    "DescribeFlowLogs": ANY,
 
     # Subnets
-    "CreateSubnet": on("subnet=new vpc=VpcId", keys="ec2:Vpc=vpc:VpcId"),
+    "CreateSubnet": on("subnet=new vpc=VpcId"),
     "DeleteSubnet": on("subnet=SubnetId"),
     "DescribeSubnets": ANY,
     "ModifySubnetAttribute": on("subnet=SubnetId"),
-    "AssociateSubnetCidrBlock": on("subnet=SubnetId"),
-    "DisassociateSubnetCidrBlock": on("subnet=any"),
 
     # Gateways and addresses
     "CreateInternetGateway": on("internet-gateway=new"),
@@ -344,137 +295,79 @@ ROWS = ec2.rows({
     "DescribeInternetGateways": ANY,
     "AttachInternetGateway": on("internet-gateway=InternetGatewayId vpc=VpcId"),
     "DetachInternetGateway": on("internet-gateway=InternetGatewayId vpc=VpcId"),
-    "CreateEgressOnlyInternetGateway": on("egress-only-internet-gateway=new vpc=VpcId"),
-    "DeleteEgressOnlyInternetGateway": on("egress-only-internet-gateway=EgressOnlyInternetGatewayId"),
-    "DescribeEgressOnlyInternetGateways": ANY,
-    "CreateNatGateway": on("natgateway=new subnet=SubnetId elastic-ip?=AllocationId"),
+    "CreateNatGateway": on("natgateway=new subnet=SubnetId elastic-ip?=AllocationId vpc?=VpcId"),
     "DeleteNatGateway": on("natgateway=NatGatewayId"),
     "DescribeNatGateways": ANY,
-    "AssociateNatGatewayAddress": on("natgateway=NatGatewayId elastic-ip=AllocationIds"),
-    "DisassociateNatGatewayAddress": on("natgateway=NatGatewayId"),
     "AllocateAddress": on("elastic-ip=new ipv4pool-ec2?=PublicIpv4Pool"),
     "ReleaseAddress": on(_ADDRESS),
     "DescribeAddresses": ANY,
-    "DescribeAddressesAttribute": ANY,
-    "ModifyAddressAttribute": on("elastic-ip=AllocationId"),
-    "ResetAddressAttribute": on("elastic-ip=AllocationId"),
     "AssociateAddress": on(f"{_ADDRESS} instance?=InstanceId network-interface?=NetworkInterfaceId"),
-    "DisassociateAddress": on("elastic-ip=AssociationId<address-association|PublicIp<public-ip"),
+    "DisassociateAddress": on(
+        "elastic-ip=AssociationId<address-association|PublicIp<public-ip "
+        "network-interface?=AssociationId<address-association-interface|PublicIp<public-ip-interface"),
 
     # Routes
-    "CreateRouteTable": on("route-table=new vpc=VpcId", keys="ec2:Vpc=vpc:VpcId"),
+    "CreateRouteTable": on("route-table=new vpc=VpcId"),
     "DeleteRouteTable": on("route-table=RouteTableId"),
     "DescribeRouteTables": ANY,
     "AssociateRouteTable": on("route-table=RouteTableId subnet?=SubnetId internet-gateway?=GatewayId"),
-    "DisassociateRouteTable": on("route-table=AssociationId<route-table-association"),
-    "ReplaceRouteTableAssociation": on("route-table=RouteTableId"),
+    "DisassociateRouteTable": on(f"route-table=AssociationId<route-table-association {_ROUTED}"),
+    "ReplaceRouteTableAssociation": on(f"route-table=RouteTableId {_ROUTED}"),
     "CreateRoute": on("route-table=RouteTableId"),
     "ReplaceRoute": on("route-table=RouteTableId"),
     "DeleteRoute": on("route-table=RouteTableId"),
-    "EnableVgwRoutePropagation": on("route-table=RouteTableId"),
-    "DisableVgwRoutePropagation": on("route-table=RouteTableId"),
-    "CreateNetworkAcl": on("network-acl=new vpc=VpcId"),
-    "DeleteNetworkAcl": on("network-acl=NetworkAclId"),
-    "DescribeNetworkAcls": ANY,
-    "CreateNetworkAclEntry": on("network-acl=NetworkAclId"),
-    "ReplaceNetworkAclEntry": on("network-acl=NetworkAclId"),
-    "DeleteNetworkAclEntry": on("network-acl=NetworkAclId"),
-    "ReplaceNetworkAclAssociation": on("network-acl=NetworkAclId"),
 
-    # Security groups; tags on a rule need ec2:CreateTags on security-group-rule/*, as for all tags on creation
-    "CreateSecurityGroup": on("security-group=new vpc?=VpcId", keys="ec2:Vpc=vpc:VpcId"),
+    # Security groups
+    "CreateSecurityGroup": on("security-group=new vpc?=VpcId"),
     "DeleteSecurityGroup": on(_GROUP),
     "DescribeSecurityGroups": ANY,
     "DescribeSecurityGroupRules": ANY,
-    "DescribeSecurityGroupReferences": ANY,
-    "DescribeStaleSecurityGroups": on("vpc=VpcId"),
-    "GetSecurityGroupsForVpc": on("vpc=VpcId"),
-    "AuthorizeSecurityGroupIngress": _RULES,
-    "AuthorizeSecurityGroupEgress": _EGRESS_RULES,
+    "AuthorizeSecurityGroupIngress": (_RULES, _TAGGED_RULES),
+    "AuthorizeSecurityGroupEgress": (_EGRESS_RULES, _TAGGED_RULES),
     "RevokeSecurityGroupIngress": _RULES,
     "RevokeSecurityGroupEgress": _EGRESS_RULES,
     "UpdateSecurityGroupRuleDescriptionsIngress": _RULES,
     "UpdateSecurityGroupRuleDescriptionsEgress": _RULES,
-    "ModifySecurityGroupRules": on(
-        "security-group=GroupId security-group-rule=SecurityGroupRules.SecurityGroupRuleId",
-        page=SECURITY_GROUP_PAGE, consulted=True),
 
     # Endpoints and prefix lists
-    "CreateVpcEndpoint": on(
-        "vpc-endpoint=new vpc=VpcId route-table?=RouteTableIds subnet?=SubnetIds security-group?=SecurityGroupIds",
-        keys="ec2:VpceServiceName=ServiceName", page=ENDPOINT_PAGE),
+    "CreateVpcEndpoint": (
+        on("vpc-endpoint=new", keys="ec2:VpceServiceName=ServiceName"),
+        on("vpc=VpcId route-table?=RouteTableIds subnet?=SubnetIds security-group?=SecurityGroupIds")),
     "ModifyVpcEndpoint": on(
         "vpc-endpoint=VpcEndpointId route-table?=AddRouteTableIds route-table?=RemoveRouteTableIds "
         "subnet?=AddSubnetIds subnet?=RemoveSubnetIds "
-        "security-group?=AddSecurityGroupIds security-group?=RemoveSecurityGroupIds",
-        page=ENDPOINT_PAGE),
-    "DeleteVpcEndpoints": on("vpc-endpoint=VpcEndpointIds", page=ENDPOINT_PAGE),
+        "security-group?=AddSecurityGroupIds security-group?=RemoveSecurityGroupIds"),
+    "DeleteVpcEndpoints": on("vpc-endpoint=VpcEndpointIds"),
     "DescribeVpcEndpoints": ANY,
-    "DescribeVpcEndpointServices": ANY,
-    "DescribePrefixLists": ANY,
-    "DescribeManagedPrefixLists": ANY,
-    "GetManagedPrefixListEntries": on("prefix-list=PrefixListId"),
 
     # Network interfaces
-    "CreateNetworkInterface": on("network-interface=new subnet=SubnetId security-group?=Groups",
-                                 keys="ec2:Subnet=subnet:SubnetId"),
+    "CreateNetworkInterface": on("network-interface=new subnet=SubnetId security-group?=Groups"),
     "DeleteNetworkInterface": on("network-interface=NetworkInterfaceId"),
     "DescribeNetworkInterfaces": ANY,
-    "DescribeNetworkInterfaceAttribute": on("network-interface=NetworkInterfaceId"),
-    "ModifyNetworkInterfaceAttribute": on("network-interface=NetworkInterfaceId security-group?=Groups"),
-    "AttachNetworkInterface": on("instance=InstanceId network-interface=NetworkInterfaceId"),
-    "DetachNetworkInterface": on("instance=any network-interface=AttachmentId<network-interface-attachment"),
-    "AssignPrivateIpAddresses": on("network-interface=NetworkInterfaceId"),
-    "UnassignPrivateIpAddresses": on("network-interface=NetworkInterfaceId"),
-    "AssignIpv6Addresses": on("network-interface=NetworkInterfaceId"),
-    "UnassignIpv6Addresses": on("network-interface=NetworkInterfaceId"),
+    "DescribeNetworkInterfaceAttribute": ANY,
+    "ModifyNetworkInterfaceAttribute": on(
+        "network-interface=NetworkInterfaceId security-group?=Groups subnet?=AssociatedSubnetIds "
+        "instance?=Attachment.AttachmentId<network-interface-attachment-instance"),
 
     # Instances
     "RunInstances": launch,
     "DescribeInstances": ANY,
     "DescribeInstanceStatus": ANY,
-    "DescribeInstanceAttribute": on("instance=InstanceId", keys="ec2:Attribute=Attribute"),
-    "DescribeInstanceCreditSpecifications": ANY,
-    "DescribeInstanceTopology": ANY,
-    "DescribeInstanceImageMetadata": ANY,
+    "DescribeInstanceAttribute": on("instance=InstanceId"),
     "StartInstances": on("instance=InstanceIds"),
     "StopInstances": on("instance=InstanceIds"),
     "RebootInstances": on("instance=InstanceIds"),
     "TerminateInstances": on("instance=InstanceIds"),
-    "MonitorInstances": on("instance=InstanceIds"),
-    "UnmonitorInstances": on("instance=InstanceIds"),
-    "ModifyInstanceAttribute": on("instance=InstanceId security-group?=Groups", keys="ec2:Attribute=Attribute"),
-    "ResetInstanceAttribute": on("instance=InstanceId", keys="ec2:Attribute=Attribute"),
-    "ModifyInstanceMetadataOptions": on(
-        "instance=InstanceId",
-        keys="ec2:Attribute/HttpTokens=HttpTokens ec2:Attribute/HttpEndpoint=HttpEndpoint "
-             "ec2:Attribute/HttpPutResponseHopLimit=HttpPutResponseHopLimit"),
-    "ModifyInstancePlacement": on("instance=InstanceId placement-group?=GroupName"),
-    "ModifyInstanceCreditSpecification": on("instance=InstanceCreditSpecifications.InstanceId"),
-    "ModifyInstanceMaintenanceOptions": on("instance=InstanceId"),
-    "ModifyPrivateDnsNameOptions": on("instance=InstanceId"),
     "GetConsoleOutput": on("instance=InstanceId"),
-    "GetConsoleScreenshot": on("instance=InstanceId"),
-    "GetPasswordData": on("instance=InstanceId"),
-    "GetLaunchTemplateData": on("instance=InstanceId"),
-    "SendDiagnosticInterrupt": on("instance=InstanceId"),
-    "ReportInstanceStatus": on("instance=Instances"),
-    "AssociateIamInstanceProfile": (on("instance=InstanceId"), passes_profile),
-    "ReplaceIamInstanceProfileAssociation": (
-        on("instance=AssociationId<instance-profile-association"), passes_profile),
-    "DisassociateIamInstanceProfile": on("instance=AssociationId<instance-profile-association"),
-    "DescribeIamInstanceProfileAssociations": ANY,
-    "DescribeSpotInstanceRequests": ANY,
-    "CancelSpotInstanceRequests": on("spot-instances-request=SpotInstanceRequestIds"),
 
     # Launch templates
-    "CreateLaunchTemplate": on("launch-template=new", page=LAUNCH_TEMPLATE_PAGE),
-    "CreateLaunchTemplateVersion": on(_TEMPLATE, page=LAUNCH_TEMPLATE_PAGE),
-    "ModifyLaunchTemplate": on(_TEMPLATE, page=LAUNCH_TEMPLATE_PAGE),
-    "DeleteLaunchTemplate": on(_TEMPLATE, page=LAUNCH_TEMPLATE_PAGE),
-    "DeleteLaunchTemplateVersions": on(_TEMPLATE, page=LAUNCH_TEMPLATE_PAGE),
-    "DescribeLaunchTemplates": on("*", page=LAUNCH_TEMPLATE_PAGE),
-    "DescribeLaunchTemplateVersions": on("*", page=LAUNCH_TEMPLATE_PAGE),
+    "CreateLaunchTemplate": on("launch-template=new"),
+    "CreateLaunchTemplateVersion": on(_TEMPLATE),
+    "ModifyLaunchTemplate": on(_TEMPLATE),
+    "DeleteLaunchTemplate": on(_TEMPLATE),
+    "DeleteLaunchTemplateVersions": on(_TEMPLATE),
+    "DescribeLaunchTemplates": ANY,
+    "DescribeLaunchTemplateVersions": ANY,
 
     # Placement groups, keys, tags
     "CreatePlacementGroup": on("placement-group=new:GroupName", keys="ec2:PlacementGroupStrategy=Strategy"),
@@ -484,36 +377,18 @@ ROWS = ec2.rows({
     "ImportKeyPair": on("key-pair=new:KeyName"),
     "DeleteKeyPair": on("key-pair=KeyName|KeyPairId<key-pair-id"),
     "DescribeKeyPairs": ANY,
-    "CreateTags": _TAGGED,
-    "DeleteTags": _TAGGED,
+    "CreateTags": tagged_resources,
+    "DeleteTags": tagged_resources,
     "DescribeTags": ANY,
 
     # Images, volumes, snapshots
     "DescribeImages": ANY,
-    "DescribeImageAttribute": on("image=ImageId"),
-    "ModifyImageAttribute": on("image=ImageId"),
-    "CreateImage": on("image=new instance=InstanceId snapshot=any"),
-    "RegisterImage": on("image=new snapshot?=BlockDeviceMappings.Ebs.SnapshotId"),
-    "CopyImage": on("image=new image=SourceImageId"),
-    "DeregisterImage": on("image=ImageId"),
-    "EnableImageDeprecation": on("image=ImageId"),
-    "CreateVolume": on("volume=new snapshot?=SnapshotId",
-                       keys="ec2:Encrypted=Encrypted ec2:VolumeSize=Size ec2:VolumeType=VolumeType ec2:VolumeIops=Iops "
-                            "ec2:AvailabilityZone=AvailabilityZone"),
+    "CreateVolume": (
+        on("volume=new",
+           keys="ec2:Encrypted=Encrypted ec2:VolumeSize=Size ec2:VolumeType=VolumeType ec2:VolumeIops=Iops "
+                "ec2:AvailabilityZone=AvailabilityZone"),
+        on("snapshot?=SnapshotId")),
     "DeleteVolume": on("volume=VolumeId"),
     "DescribeVolumes": ANY,
-    "DescribeVolumeStatus": ANY,
-    "DescribeVolumesModifications": ANY,
-    "DescribeVolumeAttribute": on("volume=VolumeId"),
-    "ModifyVolume": on("volume=VolumeId"),
-    "ModifyVolumeAttribute": on("volume=VolumeId"),
-    "AttachVolume": on("instance=InstanceId volume=VolumeId"),
-    "DetachVolume": on("instance?=InstanceId volume=VolumeId"),
-    "CreateSnapshot": on("snapshot=new volume=VolumeId"),
-    "CreateSnapshots": on("snapshot=new instance=InstanceSpecification.InstanceId volume=any"),
-    "DeleteSnapshot": on("snapshot=SnapshotId"),
-    "DescribeSnapshots": ANY,
-    "DescribeSnapshotAttribute": on("snapshot=SnapshotId"),
-    "ModifySnapshotAttribute": on("snapshot=SnapshotId"),
 }, tags_on_create)
 # fmt: on

@@ -1,8 +1,5 @@
 """IAM and STS: no region in their ARNs, and roles, users and profiles have a path that only the World knows.
 
-Of AWS's page on IAM the mapping of calls to actions was read for about half of the calls (those that create, and
-iam:PassRole, among them), and of the targets only some: the rows are marked as written from knowledge.
-
 GetUser and the access-key calls may leave the user out and then mean the caller; the table does not know the
 caller, so they are checked on `user/*`. AWS's page lists iam:PutRolePolicy beside iam:CreateServiceLinkedRole; the
 call works without it, so it is not asked for.
@@ -12,19 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from ..rules import Call, Need, Rule, Service, pass_role, rule, tags_of
+from ..rules import Call, Need, Rule, Service, nothing, pass_role, tags_of
 
-PAGE = "https://docs.aws.amazon.com/service-authorization/latest/reference/list_awsidentityandaccessmanagementiam.html"
-STS_PAGE = "https://docs.aws.amazon.com/service-authorization/latest/reference/list_awssecuritytokenservice.html"
-STS_TAGS_PAGE = "https://docs.aws.amazon.com/IAM/latest/UserGuide/id_session-tags.html"
-CALLER_PAGE = "https://docs.aws.amazon.com/STS/latest/APIReference/API_GetCallerIdentity.html"
-ADD_ROLE_PAGE = "https://docs.aws.amazon.com/IAM/latest/APIReference/API_AddRoleToInstanceProfile.html"
-
-_LOOKUPS = {"role": "role", "user": "user", "group": "iam-group", "instance-profile": "instance-profile"}
+_LOOKUPS = {"role": "role", "user": "user", "instance-profile": "instance-profile"}
 _CREATES = {
     "CreateRole": "role",
     "CreateUser": "user",
-    "CreateGroup": "group",
     "CreateInstanceProfile": "instance-profile",
     "CreatePolicy": "policy",
 }
@@ -56,14 +46,13 @@ def tag_keys(call: Call) -> list[str]:
     return call.values("TagKeys")
 
 
-iam = Service("iam", "iam", PAGE, arn, ("aws:ResourceTag/", "iam:ResourceTag/"), tags, tag_keys, consulted=False)
-sts = Service("sts", "sts", STS_PAGE, arn, ("aws:ResourceTag/", "iam:ResourceTag/"), tags, consulted=False)
+iam = Service("iam", "iam", arn, ("aws:ResourceTag/", "iam:ResourceTag/"), tags, tag_keys)
+sts = Service("sts", "sts", arn, ("aws:ResourceTag/", "iam:ResourceTag/"), tags)
 on = iam.on
 
 ANY = on("*")
 ROLE = on("role=RoleName")
 USER = on("user=UserName")
-GROUP = on("group=GroupName")
 PROFILE = on("instance-profile=InstanceProfileName")
 POLICY = on("policy=PolicyArn")
 
@@ -80,7 +69,6 @@ def tagged(kind: str, name: str, action: str) -> Rule:
     return on(f"{kind}=new:{name}", action=action, given="Tags.Key", reason="what is created is tagged")
 
 
-@rule(ADD_ROLE_PAGE)
 def puts_role_into_profile(call: Call) -> Iterator[Need]:
     for name in call.values("RoleName"):
         yield pass_role(call, arn(call, "role", name), "ec2.amazonaws.com", reason="the role is put into a profile")
@@ -107,11 +95,8 @@ IAM_ROWS = iam.rows({
     "DeleteRolePermissionsBoundary": ROLE,
     "TagRole": on("role=RoleName", tagging=True),
     "UntagRole": on("role=RoleName", tagging=True),
-    "ListRoleTags": ROLE,
     "ListInstanceProfilesForRole": ROLE,
     "CreateServiceLinkedRole": on("linked-role=AWSServiceName", keys="iam:AWSServiceName=AWSServiceName"),
-    "DeleteServiceLinkedRole": ROLE,
-    "GetServiceLinkedRoleDeletionStatus": on("role=any"),
 
     # Instance profiles
     "CreateInstanceProfile": (new("instance-profile", "InstanceProfileName"),
@@ -122,29 +107,19 @@ IAM_ROWS = iam.rows({
     "AddRoleToInstanceProfile": (PROFILE, puts_role_into_profile),
     "RemoveRoleFromInstanceProfile": PROFILE,
     "TagInstanceProfile": on("instance-profile=InstanceProfileName", tagging=True),
-    "UntagInstanceProfile": on("instance-profile=InstanceProfileName", tagging=True),
-    "ListInstanceProfileTags": PROFILE,
 
     # Managed policies
     "CreatePolicy": (new("policy", "PolicyName"), tagged("policy", "PolicyName", "TagPolicy")),
     "DeletePolicy": POLICY,
     "GetPolicy": POLICY,
     "ListPolicies": ANY,
-    "CreatePolicyVersion": POLICY,
-    "DeletePolicyVersion": POLICY,
     "GetPolicyVersion": POLICY,
     "ListPolicyVersions": POLICY,
-    "SetDefaultPolicyVersion": POLICY,
-    "ListEntitiesForPolicy": POLICY,
-    "TagPolicy": on("policy=PolicyArn", tagging=True),
-    "UntagPolicy": on("policy=PolicyArn", tagging=True),
-    "ListPolicyTags": POLICY,
 
-    # Users and groups
+    # Users
     "CreateUser": (new("user", "UserName", keys=_BOUNDARY), tagged("user", "UserName", "TagUser")),
     "DeleteUser": USER,
     "GetUser": USER,
-    "UpdateUser": USER,
     "ListUsers": ANY,
     "PutUserPolicy": USER,
     "GetUserPolicy": USER,
@@ -152,62 +127,27 @@ IAM_ROWS = iam.rows({
     "ListUserPolicies": USER,
     "AttachUserPolicy": on("user=UserName", keys=_ARN),
     "DetachUserPolicy": on("user=UserName", keys=_ARN),
-    "ListAttachedUserPolicies": USER,
-    "PutUserPermissionsBoundary": on("user=UserName", keys=_BOUNDARY),
-    "DeleteUserPermissionsBoundary": USER,
-    "TagUser": on("user=UserName", tagging=True),
-    "UntagUser": on("user=UserName", tagging=True),
     "ListUserTags": USER,
     "CreateAccessKey": USER,
     "UpdateAccessKey": USER,
     "DeleteAccessKey": USER,
     "ListAccessKeys": USER,
-    "GetAccessKeyLastUsed": on("user=any"),
-    "CreateLoginProfile": USER,
-    "GetLoginProfile": USER,
-    "DeleteLoginProfile": USER,
-    "ListMFADevices": USER,
-    "ListServiceSpecificCredentials": USER,
-    "ListGroupsForUser": USER,
-    "CreateGroup": new("group", "GroupName"),
-    "DeleteGroup": GROUP,
-    "GetGroup": GROUP,
-    "ListGroups": ANY,
-    "AddUserToGroup": GROUP,
-    "RemoveUserFromGroup": GROUP,
-    "PutGroupPolicy": GROUP,
-    "GetGroupPolicy": GROUP,
-    "DeleteGroupPolicy": GROUP,
-    "ListGroupPolicies": GROUP,
-    "AttachGroupPolicy": on("group=GroupName", keys=_ARN),
-    "DetachGroupPolicy": on("group=GroupName", keys=_ARN),
-    "ListAttachedGroupPolicies": GROUP,
 
     # The account
-    "GetAccountSummary": ANY,
-    "GetAccountAuthorizationDetails": ANY,
-    "GetAccountPasswordPolicy": ANY,
     "ListAccountAliases": ANY,
-    "SimulateCustomPolicy": ANY,
-    "SimulatePrincipalPolicy": on("role=PolicySourceArn"),
 })
 
 STS_ROWS = sts.rows({
-    "GetCallerIdentity": sts.nothing(CALLER_PAGE),
-    "GetSessionToken": sts.nothing("https://docs.aws.amazon.com/STS/latest/APIReference/API_GetSessionToken.html"),
+    "GetCallerIdentity": nothing,
     "AssumeRole": (
         sts.on("role=RoleArn", tagging=True,
                keys="sts:ExternalId=ExternalId sts:RoleSessionName=RoleSessionName "
-                    "sts:DurationSeconds=DurationSeconds sts:SourceIdentity=SourceIdentity"),
-        sts.on("role=RoleArn", action="TagSession", given="Tags.Key", tagging=True, page=STS_TAGS_PAGE,
+                    "sts:SourceIdentity=SourceIdentity"),
+        sts.on("role=RoleArn", action="TagSession", given="Tags.Key", tagging=True,
                reason="the session is tagged"),
         sts.on("role=RoleArn", action="SetSourceIdentity", given="SourceIdentity",
                keys="sts:SourceIdentity=SourceIdentity", reason="the session names its source")),
-    "AssumeRoleWithWebIdentity": sts.on("role=RoleArn", keys="sts:RoleSessionName=RoleSessionName"),
-    "AssumeRoleWithSAML": sts.on("role=RoleArn"),
-    "DecodeAuthorizationMessage": sts.on("*"),
     "GetAccessKeyInfo": sts.on("*"),
-    "GetFederationToken": sts.on("user=any", tagging=True),
 })
 # fmt: on
 ROWS = IAM_ROWS | STS_ROWS

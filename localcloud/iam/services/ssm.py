@@ -1,7 +1,4 @@
-"""Systems Manager: parameters, commands and sessions, and the documents that those run.
-
-AWS's page was read for the parameters; the rest is written from knowledge of it.
-"""
+"""Systems Manager: parameters, and sessions with the documents that they run."""
 
 from __future__ import annotations
 
@@ -10,16 +7,10 @@ from collections.abc import Mapping
 from ..rules import Call, Service, tags_of
 from . import ec2
 
-PAGE = "https://docs.aws.amazon.com/service-authorization/latest/reference/list_awssystemsmanager.html"
-
-_TAGGED = {"Parameter": "parameter", "Document": "document", "ManagedInstance": "managed-instance"}
-
 
 def arn(call: Call, kind: str, name: str) -> str:
     if name.startswith("arn:"):
         return name
-    if kind == "tagged":
-        kind = _TAGGED.get(call.value("ResourceType"), "*")
     if kind == "parameter":
         return ec2.parameter_arn(call, name)
     if kind == "instance" and not name.startswith("mi-"):
@@ -33,17 +24,11 @@ def tags(call: Call, kind: str) -> Mapping[str, str]:
     return tags_of(call.params.get("Tags"))
 
 
-def tag_keys(call: Call) -> list[str]:
-    return call.values("TagKeys")
-
-
-ssm = Service("ssm", "ssm", PAGE, arn, ("aws:ResourceTag/", "ssm:resourceTag/"), tags, tag_keys)
-rest = Service("ssm", "ssm", PAGE, arn, ("aws:ResourceTag/", "ssm:resourceTag/"), tags, tag_keys, consulted=False)
+ssm = Service("ssm", "ssm", arn, ("aws:ResourceTag/", "ssm:resourceTag/"), tags)
 on = ssm.on
 
-ANY = rest.on("*")
+ANY = on("*")
 PARAMETER = on("parameter=Name")
-DOCUMENT = rest.on("document=Name")
 
 # fmt: off
 ROWS = ssm.rows({
@@ -51,40 +36,11 @@ ROWS = ssm.rows({
     "GetParameter": PARAMETER,
     "GetParameters": on("parameter=Names"),
     "GetParametersByPath": on("parameter=Path", keys="ssm:Recursive=Recursive"),
-    "GetParameterHistory": PARAMETER,
     "PutParameter": (
         on("parameter=new:Name", keys="ssm:Overwrite=Overwrite"),
         on("parameter=new:Name", action="AddTagsToResource", given="Tags.Key", reason="the parameter is tagged")),
-    "DeleteParameter": PARAMETER,
-    "DeleteParameters": on("parameter=Names"),
-    "LabelParameterVersion": PARAMETER,
-    "UnlabelParameterVersion": PARAMETER,
-    "DescribeParameters": on("*"),
-    "AddTagsToResource": on("tagged=ResourceId", tagging=True),
-    "RemoveTagsFromResource": on("tagged=ResourceId", tagging=True),
-    "ListTagsForResource": on("tagged=ResourceId"),
 
     # Commands and sessions
-    "SendCommand": rest.on("document=DocumentName instance?=InstanceIds"),
-    "CancelCommand": ANY,
-    "GetCommandInvocation": ANY,
-    "ListCommands": ANY,
-    "ListCommandInvocations": ANY,
-    "StartSession": rest.on("instance=Target document?=DocumentName"),
-    "ResumeSession": rest.on("session=SessionId"),
-    "TerminateSession": rest.on("session=SessionId"),
-    "DescribeSessions": ANY,
-    "GetConnectionStatus": rest.on("instance=Target"),
-    "DescribeInstanceInformation": ANY,
-    "DescribeInstanceProperties": ANY,
-
-    # Documents
-    "GetDocument": DOCUMENT,
-    "DescribeDocument": DOCUMENT,
-    "CreateDocument": DOCUMENT,
-    "UpdateDocument": DOCUMENT,
-    "DeleteDocument": DOCUMENT,
-    "ListDocuments": ANY,
-    "ListDocumentVersions": DOCUMENT,
+    "StartSession": on("instance=Target document?=DocumentName"),
 })
 # fmt: on

@@ -13,6 +13,7 @@ from localcloud.tests.integration.kit import (
     command,
     environment,
     localcloud,
+    raise_quotas,
     remove_everything,
     traces,
 )
@@ -62,6 +63,7 @@ def key(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def network(cloud: Clients, key: Path) -> Iterator[Network]:
     """A VPC with a public and a private subnet; whatever a test has made in it is gone afterwards."""
+    raise_quotas()
     made = Network.create(cloud, key)
     try:
         yield made

@@ -17,6 +17,9 @@ from typing import Any, TypeVar
 import boto3
 from botocore.config import Config
 
+from localcloud import state
+from localcloud.api import quotas
+
 T = TypeVar("T")
 
 OPERATOR = "198.51.100.1/32"
@@ -41,6 +44,12 @@ def environment() -> dict[str, str]:
     """What `eval "$(localcloud env)"` sets."""
     lines = localcloud("env").stdout.splitlines()
     return dict(line.removeprefix("export ").split("=", 1) for line in lines)
+
+
+def raise_quotas() -> None:
+    """Let the networks of many tests exist: AWS's defaults are five of each."""
+    for limit in quotas.LIMITS:
+        state.ask("fault", kind="quota", target={"code": limit.code}, value=500, left=None, seed=None)
 
 
 def wait_for(condition: Callable[[], T], seconds: float, what: str) -> T:
@@ -220,7 +229,7 @@ class Network:
         return str(instance.get("PublicIpAddress") or instance.get("PrivateIpAddress"))
 
     def ssh(
-        self, name: str, *words: str, via: str | None = None, timeout: float = 60
+        self, name: str, *words: str, via: str | None = None, timeout: float = 60, **more: Any
     ) -> subprocess.CompletedProcess[str]:
         """Plain ssh. Host keys are not this file's subject: they are compared with the API's in a test of their own."""
         options = [
@@ -230,7 +239,7 @@ class Network:
         if via is not None:
             hop = " ".join(["ssh", *options, "-W", "%h:%p", f"ubuntu@{self.address(via)}"])
             options += ["-o", f"ProxyCommand={hop}"]
-        return command("ssh", *options, f"ubuntu@{self.address(name)}", *words, timeout=timeout)
+        return command("ssh", *options, f"ubuntu@{self.address(name)}", *words, timeout=timeout, **more)
 
     def wait_for_ssh(self, name: str, via: str | None = None, seconds: float = 60) -> None:
         wait_for(lambda: self.ssh(name, "true", via=via).returncode == 0, seconds, f"ssh to {name}")
@@ -274,7 +283,7 @@ def traces() -> dict[str, Sequence[str]]:
                 words = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
             except OSError:
                 continue
-            if any(name in words for name in ("systemd-nspawn", "bindfs", "localcloud.service")):
+            if any(name in words for name in ("systemd-nspawn", "bindfs", "localcloud.serve")):
                 processes.append(words)
     mounts = [line.split()[1] for line in Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()]
     groups = [str(path) for path in Path("/sys/fs/cgroup").rglob("*localcloud*")]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import secrets
+import textwrap
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from localcloud.tests.integration.kit import Clients, Network, localcloud, wait_for
+from localcloud.tests.integration.kit import Clients, Network, localcloud, traces, wait_for
 
 OPTIONS = "nfsvers=4.1,rsize=1048576,wsize=1048576,hard,timeo=600,retrans=2,noresvport"
 
@@ -58,7 +61,9 @@ def test_two_machines_share_a_folder_as_long_as_the_rules_let_them(network: Netw
     _, group = mount_target(network, name)
     for machine in (first, second):
         network.says(machine, mount(name))
-    assert name in network.says(first, "findmnt -n -o SOURCE /efs")
+    source = f"{name}.efs.us-east-1.amazonaws.com:/"
+    assert network.says(first, "findmnt -n -o SOURCE /efs") == source
+    assert network.says(first, f"grep -c '^{source} /efs ' /proc/mounts") == "1"
     network.says(first, "sudo chmod 1777 /efs && echo from the first > /efs/note && chmod 600 /efs/note")
     assert network.says(second, "cat /efs/note") == "from the first"
     assert network.says(second, "stat -c '%U %a' /efs/note") == "ubuntu 600"
@@ -79,15 +84,173 @@ def test_two_machines_share_a_folder_as_long_as_the_rules_let_them(network: Netw
     assert network.says(second, "cat /efs/note") == "from the first"
 
 
-def test_a_stalled_file_system_makes_everybody_wait(network: Network) -> None:
-    (machine,) = network.launch()
+def shared(network: Network, count: int) -> tuple[str, list[str]]:
+    """A file system, and machines that have mounted it at /efs with everybody allowed to write."""
+    machines = network.launch(count)
     name = file_system(network.cloud)
     mount_target(network, name)
-    network.says(machine, mount(name))
+    for machine in machines:
+        network.says(machine, f"{mount(name)} && sudo chmod 1777 /efs")
+    return name, machines
+
+
+# Both scripts run at the same time. They wait for each other by listing the folder, since lists are never cached.
+RENDEZVOUS = """
+import fcntl, json, os, pathlib, sys, time
+
+def show(name):
+    pathlib.Path("/efs", name).touch()
+
+def wait_for(name):
+    while name not in os.listdir("/efs"):
+        time.sleep(0.005)
+
+def seconds_until(condition):
+    start = time.monotonic()
+    while not condition():
+        time.sleep(0.1)
+    return time.monotonic() - start
+"""
+
+
+def side_by_side(network: Network, scripts: dict[str, str]) -> dict[str, str]:
+    """Return what the scripts print, which run at once, each in its machine."""
+
+    def run(machine: str) -> str:
+        script = RENDEZVOUS + textwrap.dedent(scripts[machine])
+        done = network.ssh(machine, "python3", "-", input=script)
+        assert done.returncode == 0, f"{machine}: {done.stdout} {done.stderr}"
+        return done.stdout
+
+    with ThreadPoolExecutor() as pool:
+        return dict(zip(scripts, pool.map(run, scripts), strict=True))
+
+
+def test_sizes_and_missing_names_are_cached_and_an_opened_file_is_not(network: Network) -> None:
+    _, (reader, writer) = shared(network, 2)
+    writing = """
+        pathlib.Path("/efs/log").write_text("one")
+        show("begun")
+        wait_for("ready")
+        with open("/efs/log", "a") as log:
+            log.write(" and two")
+        pathlib.Path("/efs/new").write_text("new")
+        show("written")
+    """
+    reading = """
+        wait_for("begun")
+        log = open("/efs/log")
+        assert not os.path.exists("/efs/new")
+        assert os.stat("/efs/log").st_size == 3
+        show("ready")
+        wait_for("written")
+        seen = {"size": os.fstat(log.fileno()).st_size, "new": os.path.exists("/efs/new")}
+        size_seconds = seconds_until(lambda: os.fstat(log.fileno()).st_size == 11)
+        with open("/efs/log") as again:
+            opened = again.read()
+        name_seconds = seconds_until(lambda: os.path.exists("/efs/new"))
+        print(json.dumps({**seen, "opened": opened, "size_seconds": size_seconds, "name_seconds": name_seconds}))
+    """
+    seen = json.loads(side_by_side(network, {reader: reading, writer: writing})[reader])
+    assert seen["size"] == 3, "the size of an open file is cached"
+    assert not seen["new"], "a missing name is cached"
+    assert seen["opened"] == "one and two"
+    assert seen["size_seconds"] < 5
+    assert 15 < seen["name_seconds"] < 32
+
+
+def test_a_file_that_is_replaced_by_rename_is_read_whole_at_once(network: Network) -> None:
+    _, (reader, writer) = shared(network, 2)
+    writing = """
+        def replace(number):
+            with open("/efs/list.new", "w") as new:
+                json.dump([number] * (100 + number * 37 % 2000), new)
+            os.rename("/efs/list.new", "/efs/list")
+
+        replace(0)
+        show("begun")
+        wait_for("ready")
+        for number in range(1, 300):
+            replace(number)
+        show("written")
+        wait_for("done")
+        replace(1000)
+        show("last")
+    """
+    reading = """
+        wait_for("begun")
+        old = open("/efs/list")
+        show("ready")
+        read = []
+        while "written" not in os.listdir("/efs"):
+            with open("/efs/list") as file:
+                read.append(json.load(file))
+        assert all(len(set(numbers)) == 1 for numbers in read)
+        assert len(read) > 10
+        assert read == sorted(read)
+        show("done")
+        wait_for("last")
+        with open("/efs/list") as file:
+            assert json.load(file)[0] == 1000
+        assert json.load(old) == [0] * 100, "who has a file open keeps reading the old one"
+    """
+    side_by_side(network, {reader: reading, writer: writing})
+
+
+def test_flock_excludes_other_machines_and_ends_with_its_process(network: Network) -> None:
+    _, (holder, other) = shared(network, 2)
+    holding = """
+        lock = open("/efs/lock", "w")
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        show("locked")
+        wait_for("refused")
+    """
+    trying = """
+        wait_for("locked")
+        lock = open("/efs/lock", "r+")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            sys.exit("two machines hold the lock")
+        except BlockingIOError:
+            pass
+        if os.fork() == 0:
+            os.execlp("timeout", "timeout", "-s", "KILL", "1", "flock", "/efs/lock", "true")
+        assert os.WTERMSIG(os.wait()[1]) == 9, "who waits for a lock can be killed"
+        show("refused")
+        fcntl.flock(lock, fcntl.LOCK_EX)
+    """
+    side_by_side(network, {holder: holding, other: trying})
+
+
+def test_a_stalled_file_system_makes_everybody_wait(network: Network) -> None:
+    name, (first, second) = shared(network, 2)
+    network.says(first, "sudo umount /efs")
     assert localcloud("fault", "stall", name).returncode == 0
-    assert network.says(machine, "sudo timeout -s KILL 3 ls /efs || echo in vain").endswith("in vain")
-    assert localcloud("fault", "clear", name).returncode == 0
-    network.says(machine, "sudo timeout -s KILL 10 ls /efs")
+    assert network.says(second, "sudo timeout -s KILL 3 ls /efs || echo in vain").endswith("in vain")
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(network.says, first, f"{mount(name)} && echo mounted")
+        assert network.says(first, "sleep 2; findmnt /efs || echo not mounted") == "not mounted"
+        assert localcloud("fault", "clear", name).returncode == 0
+        assert waiting.result() == "mounted"
+    for machine in (first, second):
+        network.says(machine, "sudo timeout -s KILL 10 ls /efs")
+
+
+def test_what_serves_a_machine_ends_with_its_mount_and_with_the_machine(network: Network) -> None:
+    name, (first, second) = shared(network, 2)
+    assert len(servers(name)) == 2
+    network.says(first, "sudo umount /efs")
+    wait_for(lambda: len(servers(name)) == 1, 10, "the server of the machine that unmounted has ended")
+    # The machine dies while a process of it waits for a file system that stands still.
+    assert localcloud("fault", "stall", name).returncode == 0
+    network.says(second, "nohup ls /efs >/dev/null 2>&1 &")
+    assert localcloud("fault", "kill", second).returncode == 0
+    wait_for(lambda: servers(name) == [], 20, "the server of the dead machine has ended")
+    assert not [line for line in traces()["mounts"] if name in line]
+
+
+def servers(name: str) -> list[str]:
+    return [words for words in traces()["processes"] if "bindfs" in words and name in words]
 
 
 def test_nothing_above_the_folder_can_be_mounted(network: Network) -> None:

@@ -7,10 +7,16 @@ import random
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from localcloud import state
+from localcloud.core.settings import HOME
 from localcloud.tests.integration.kit import Network, command, localcloud, traces, up, wait_for
 
 
@@ -111,6 +117,49 @@ def test_it_refuses_what_cannot_work(nothing_up: dict[str, object], tmp_path: Pa
         command("ip", "link", "del", "taken0")
 
 
+def test_a_machine_has_one_local_cloud(nothing_up: dict[str, object], tmp_path: Path) -> None:
+    up("--api-only")
+    elsewhere = {**os.environ, "LOCALCLOUD_HOME": str(tmp_path)}
+    for verb in ("up", "down"):
+        done = command(sys.executable, "-m", "localcloud", verb, env=elsewhere)
+        assert done.returncode == 2
+        assert f"end it with LOCALCLOUD_HOME={HOME} localcloud down" in done.stderr
+    assert localcloud("status").returncode == 0
+    assert localcloud("down").returncode == 0
+    assert command(sys.executable, "-m", "localcloud", "down", env=elsewhere).returncode == 0
+
+
+@pytest.fixture
+def everybodys_folder() -> Iterator[Path]:
+    """Not pytest's own: it closes that to all but root."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o777)
+        yield Path(folder)
+
+
+def test_without_root_or_namespaces_there_is_an_api(nothing_up: dict[str, object], everybodys_folder: Path) -> None:
+    nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+    powerless = ["setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin"]
+    for limits, problem in ((nobody, "needs root"), (powerless, "refuses them (unshare: ")):
+        variables = {**os.environ, "LOCALCLOUD_HOME": str(everybodys_folder / limits[1])}
+
+        def run(*words: str, limits: list[str] = limits, env: dict[str, str] = variables) -> Any:
+            return command(*limits, sys.executable, "-m", "localcloud", *words, env=env)
+
+        refused = run("up")
+        assert refused.returncode == 2
+        assert problem in refused.stderr
+        assert "Without machines it works: localcloud up --api-only" in refused.stderr
+        assert refused.stderr.count("\n") == 1
+        started = run("up", "--api-only")
+        assert started.returncode == 0, started.stderr
+        try:
+            assert run("status").returncode == 0
+        finally:
+            assert run("down").returncode == 0
+            assert run("status").returncode == 2
+
+
 def _file(folder: Path, text: str) -> str:
     path = folder / "profile.json"
     path.write_text(text, encoding="utf-8")
@@ -144,8 +193,8 @@ def test_limits_of_an_instance_are_those_that_were_asked_for(nothing_up: dict[st
 
 
 def test_nobody_else_gets_into_its_folder(nothing_up: dict[str, object], key: Path) -> None:
-    state.HOME.mkdir(parents=True, exist_ok=True)
-    state.HOME.chmod(0o755)  # as older versions left it
+    HOME.mkdir(parents=True, exist_ok=True)
+    HOME.chmod(0o755)  # as older versions left it
     network = Network.create(up(), key)
-    assert state.HOME.stat().st_mode & 0o777 == 0o700
+    assert HOME.stat().st_mode & 0o777 == 0o700
     network.launch()  # it boots, and answers

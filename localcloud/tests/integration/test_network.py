@@ -26,7 +26,8 @@ def test_security_groups_and_routes_decide(network: Network) -> None:
     lonely = ec2.create_security_group(GroupName=f"{network.name}-lonely", Description="none", VpcId=network.vpc)[
         "GroupId"
     ]
-    ec2.modify_instance_attribute(InstanceId=inside, Groups=[lonely])
+    (interface,) = cloud.instance(inside)["NetworkInterfaces"]
+    ec2.modify_network_interface_attribute(NetworkInterfaceId=interface["NetworkInterfaceId"], Groups=[lonely])
     assert not reaches(network, bastion, private, 22)
     ec2.authorize_security_group_ingress(
         GroupId=lonely,
@@ -82,6 +83,28 @@ def test_a_gateway_endpoint_leads_to_s3_alone(network: Network) -> None:
     )
     assert network.says(inside, ask_s3, via=bastion) == "0"
     assert network.ssh(inside, ask_ec2, via=bastion).returncode != 0
+
+
+def test_public_addresses_are_reached_through_the_internet_gateway(network: Network) -> None:
+    ec2 = network.cloud.ec2
+    first, second = network.launch(2)
+    (inside,) = network.launch(public=False, wait=False)
+    network.wait_for_ssh(inside, via=first)
+    public = network.address(second)
+
+    def let_in(address: str) -> None:
+        rule = {"IpProtocol": "tcp", "FromPort": 22, "ToPort": 22, "IpRanges": [{"CidrIp": f"{address}/32"}]}
+        ec2.authorize_security_group_ingress(GroupId=network.group, IpPermissions=[rule])
+
+    # The rule for the group covers its members' private addresses. This comes from the first one's public address.
+    assert not reaches(network, first, public, 22)
+    let_in(network.address(first))
+    assert reaches(network, first, public, 22)
+
+    # Without a way to the internet, a machine reaches no public address, not even of its own VPC.
+    assert not reaches(network, inside, public, 22, via=first)
+    let_in(network.add_nat())
+    assert reaches(network, inside, public, 22, via=first)
 
 
 def test_an_elastic_address_moves_between_machines(network: Network) -> None:

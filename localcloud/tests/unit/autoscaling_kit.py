@@ -7,15 +7,14 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from localcloud.api.auth import Caller, service_caller
-from localcloud.api.registry import Call, handler_of
-from localcloud.autoscaling.ec2 import Known, Launched, Order, Seen, Template, run_params
-from localcloud.autoscaling.engine import Scaling
-from localcloud.autoscaling.records import Spec
-from localcloud.autoscaling.regions import Regions, scaling_in
-from localcloud.clock import ManualClock
-from localcloud.cloud import Cloud
-from localcloud.errors import AwsError
+from localcloud.api.autoscaling.ec2 import InstanceStatus, Launched, LaunchRequest, Template, run_parameters
+from localcloud.api.autoscaling.engine import Scaling
+from localcloud.api.autoscaling.records import LaunchTemplateSpecification
+from localcloud.api.autoscaling.regions import Regions, scaling_in
+from localcloud.core.clock import ManualClock
+from localcloud.core.cloud import Call, Cloud, handler_of
+from localcloud.core.errors import AwsError
+from localcloud.core.identity import Caller, service_caller
 
 REGION = "us-east-1"
 SUBNETS = {"subnet-a": "us-east-1a", "subnet-b": "us-east-1b", "subnet-c": "us-east-1c"}
@@ -38,28 +37,29 @@ class FakeEc2:
     data: dict[str, Any] = field(default_factory=lambda: {"InstanceType": "t3.micro", "ImageId": "ami-1"})
     capacity: dict[tuple[str, str], int] = field(default_factory=dict)
     refuses: AwsError | None = None
-    refuses_trial: AwsError | None = None
+    refuses_dry_run: AwsError | None = None
     slow: bool = False
     lingers: bool = False
-    instances: dict[str, Seen] = field(default_factory=dict)
-    orders: list[Order] = field(default_factory=list)
+    instances: dict[str, InstanceStatus] = field(default_factory=dict)
+    requests: list[LaunchRequest] = field(default_factory=list)
     runs: list[dict[str, Any]] = field(default_factory=list)
     tags: dict[str, dict[str, str]] = field(default_factory=dict)
     _numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
 
-    def template(self, spec: Mapping[str, Any]) -> Template:
-        if "lt-1" not in (spec.get("LaunchTemplateId"),) and spec.get("LaunchTemplateName") != "web":
+    def template(self, specification: Mapping[str, Any]) -> Template:
+        if "lt-1" not in (specification.get("LaunchTemplateId"),) and specification.get("LaunchTemplateName") != "web":
             raise AwsError(
                 "InvalidLaunchTemplateId.NotFound",
-                f"The specified launch template, with template ID {spec.get('LaunchTemplateId')}, does not exist.",
+                f"The specified launch template, with template ID {specification.get('LaunchTemplateId')}, "
+                "does not exist.",
             )
-        version = str(spec.get("Version") or "$Default")
+        version = str(specification.get("Version") or "$Default")
         number = {"$Latest": str(self.latest), "$Default": "1"}.get(version, version)
         if int(number) > self.latest:
             raise AwsError(
                 "InvalidLaunchTemplateId.VersionNotFound", f"Could not find the specified version {version}."
             )
-        return Template(Spec("lt-1", "web", number), self.data)
+        return Template(LaunchTemplateSpecification("lt-1", "web", number), self.data)
 
     def zones_of(self, subnets: Sequence[str]) -> dict[str, str]:
         for name in subnets:
@@ -67,45 +67,32 @@ class FakeEc2:
                 raise AwsError("InvalidSubnetID.NotFound", f"The subnet ID '{name}' does not exist")
         return {name: SUBNETS[name] for name in subnets}
 
-    def zones(self) -> list[str]:
-        return sorted(SUBNETS.values())
+    def dry_run(self, request: LaunchRequest, caller: Caller) -> None:
+        if self.refuses_dry_run:
+            raise self.refuses_dry_run
 
-    def try_out(self, order: Order, caller: Caller) -> None:
-        if self.refuses_trial:
-            raise self.refuses_trial
-
-    def run(self, order: Order) -> Launched:
-        params = run_params(order)
+    def run(self, request: LaunchRequest) -> Launched:
+        params = run_parameters(request)
         kind = params.get("InstanceType") or self.data["InstanceType"]
-        self.orders.append(order)
+        self.requests.append(request)
         if self.refuses:
             raise self.refuses
-        left = self.capacity.get((kind, order.place.zone))
+        left = self.capacity.get((kind, request.subnet.zone))
         if left is not None:
             if left <= 0:
-                raise no_capacity(kind, order.place.zone)
-            self.capacity[kind, order.place.zone] = left - 1
+                raise no_capacity(kind, request.subnet.zone)
+            self.capacity[kind, request.subnet.zone] = left - 1
         self.runs.append(params)
         name = f"i-{next(self._numbers):017x}"
-        self.instances[name] = Seen("pending" if self.slow else "running")
-        self.tags[name] = dict(order.tags)
-        return Launched(name, kind, "ami-1", order.place.zone, order.place.subnet)
+        self.instances[name] = InstanceStatus("pending" if self.slow else "running")
+        self.tags[name] = dict(request.tags)
+        return Launched(name, kind, "ami-1", request.subnet.zone, request.subnet.id)
 
-    def look(self, ids: Collection[str]) -> dict[str, Seen]:
+    def statuses(self, ids: Collection[str]) -> dict[str, InstanceStatus]:
         return {name: self.instances[name] for name in ids if name in self.instances}
-
-    def know(self, instance_id: str) -> Known:
-        if instance_id not in self.instances:
-            raise AwsError("InvalidInstanceID.NotFound", f"The instance ID '{instance_id}' does not exist")
-        return Known(
-            Launched(instance_id, "t3.micro", "ami-1", "us-east-1a", "subnet-a"), self.instances[instance_id].state
-        )
 
     def terminate(self, instance_id: str) -> None:
         self.become(instance_id, "shutting-down" if self.lingers else "terminated")
-
-    def tag(self, instance_id: str, tags: Mapping[str, str]) -> None:
-        self.tags.setdefault(instance_id, {}).update(tags)
 
     def untag(self, instance_id: str, keys: Sequence[str]) -> None:
         for key in keys:
@@ -141,8 +128,6 @@ class Kit:
             "LaunchTemplate": {"LaunchTemplateId": "lt-1", "Version": "$Latest"},
         }
         settings |= {"HealthCheckGracePeriod": 0, **more}
-        if "MixedInstancesPolicy" in more or "LaunchConfigurationName" in more:
-            del settings["LaunchTemplate"]
         self.on("CreateAutoScalingGroup", MinSize=least, MaxSize=most, DesiredCapacity=desired, **settings)
         self.clock.advance(wait)
 

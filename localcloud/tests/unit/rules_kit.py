@@ -12,9 +12,9 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from localcloud.api import iam
-from localcloud.api.auth import Session, service_caller
-from localcloud.cloud import Cloud
+from localcloud.api.iam import identities as iam
+from localcloud.core.cloud import Cloud
+from localcloud.core.identity import Session, service_caller
 
 REGION = "us-east-1"
 ROOT = "arn:aws:iam::123456789012:root"

@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 
-from localcloud.api.auth import service_caller
-from localcloud.api.images import API_ONLY
-from localcloud.api.registry import Call, handler_of
-from localcloud.clock import ManualClock
-from localcloud.cloud import Cloud
-from localcloud.errors import AwsError
-from localcloud.latency import Latency
+from localcloud.api.ec2.images import API_ONLY
+from localcloud.core.clock import ManualClock
+from localcloud.core.cloud import Call, Cloud, handler_of
+from localcloud.core.errors import AwsError
+from localcloud.core.identity import service_caller
+from localcloud.core.latency import Latency
 
 REGION = "us-east-1"
 
@@ -183,16 +182,13 @@ def test_termination_protection_does_not_bind_auto_scaling(site: Site) -> None:
     assert site.ask("autoscaling", "DescribeAutoScalingGroups")["AutoScalingGroups"] == []
 
 
-def test_detached_and_attached_again(site: Site) -> None:
+def test_a_detached_instance_is_no_member(site: Site) -> None:
     site.create(1)
     (name,) = site.states
     group = {"AutoScalingGroupName": "g", "InstanceIds": [name]}
     site.ask("autoscaling", "DetachInstances", ShouldDecrementDesiredCapacity=True, **group)
     assert "aws:autoscaling:groupName" not in {tag["Key"] for tag in site.instance(name)["Tags"]}
-    site.ask("autoscaling", "AttachInstances", **group)
-    site.clock.advance(1)
-    assert site.states == {name: "InService"}
-    assert "aws:autoscaling:groupName" in {tag["Key"] for tag in site.instance(name)["Tags"]}
+    assert site.states == {}
 
 
 def test_the_role_of_auto_scaling_is_made(site: Site) -> None:

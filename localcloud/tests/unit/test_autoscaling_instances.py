@@ -1,4 +1,4 @@
-"""Hooks, standby, attaching, refreshing, tags, and the rest that can be asked of groups."""
+"""Lifecycle hooks, detaching, instance refresh and tags of groups."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 
-from localcloud.api.front import EXTENSIONS
-from localcloud.autoscaling.choosing import first_to_go, lopsided, spread
-from localcloud.autoscaling.records import Member, Place, Spec
-from localcloud.clock import ManualClock
-from localcloud.cloud import Cloud
-from localcloud.errors import AwsError
+from localcloud.api.autoscaling.records import LaunchTemplateSpecification, Member, Subnet
+from localcloud.api.autoscaling.selection import select_for_termination, spread
+from localcloud.core.clock import ManualClock
+from localcloud.core.cloud import Cloud
+from localcloud.core.errors import AwsError
 from localcloud.tests.unit.autoscaling_kit import Kit, kit_for
 
 
@@ -145,21 +144,8 @@ def test_terminating_one_replaces_it_or_shrinks_the_group(kit: Kit) -> None:
         kit.ask("TerminateInstanceInAutoScalingGroup", InstanceId="i-1", ShouldDecrementDesiredCapacity=True)
 
 
-def test_standby_and_back(kit: Kit) -> None:
-    kit.create(2, 1)
-    first = kit.ids[0]
-    kit.on("EnterStandby", InstanceIds=[first], ShouldDecrementDesiredCapacity=True)
-    kit.ec2.become(first, "stopped")
-    kit.wait(30)
-    assert (kit.states[first], len(kit.ids), kit.group["DesiredCapacity"]) == ("Standby", 2, 1)
-    kit.ec2.become(first, "running")
-    kit.on("ExitStandby", InstanceIds=[first])
-    kit.wait()
-    assert (kit.states[first], kit.group["DesiredCapacity"]) == ("InService", 2)
-
-
 @pytest.mark.parametrize(("decrement", "size"), [(True, 1), (False, 2)])
-def test_detaching_and_attaching(kit: Kit, decrement: bool, size: int) -> None:
+def test_detaching(kit: Kit, decrement: bool, size: int) -> None:
     kit.create(2, 1, 3)
     first = kit.ids[0]
     kit.on("DetachInstances", InstanceIds=[first], ShouldDecrementDesiredCapacity=decrement)
@@ -167,12 +153,9 @@ def test_detaching_and_attaching(kit: Kit, decrement: bool, size: int) -> None:
     assert (len(kit.ids), kit.group["DesiredCapacity"], first in kit.ids) == (size, size, False)
     assert kit.ec2.instances[first].state == "running"
     assert "aws:autoscaling:groupName" not in kit.ec2.tags[first]
-    kit.on("AttachInstances", InstanceIds=[first])
-    kit.wait()
-    assert (kit.states[first], kit.group["DesiredCapacity"]) == ("InService", size + 1)
-    assert kit.ec2.tags[first]["aws:autoscaling:groupName"] == "g"
-    with pytest.raises(AwsError, match="already part of AutoScalingGroup:g"):
-        kit.on("AttachInstances", InstanceIds=[first])
+    kit.on("UpdateAutoScalingGroup", MinSize=size)
+    with pytest.raises(AwsError, match="To detach 1 instances, please update"):
+        kit.on("DetachInstances", InstanceIds=kit.ids[:1], ShouldDecrementDesiredCapacity=True)
 
 
 def test_instances_are_described_by_themselves(kit: Kit) -> None:
@@ -184,18 +167,6 @@ def test_instances_are_described_by_themselves(kit: Kit) -> None:
     first = kit.ask("DescribeAutoScalingInstances", MaxRecords=2)
     rest = kit.ask("DescribeAutoScalingInstances", MaxRecords=2, NextToken=first["NextToken"])
     assert len(first["AutoScalingInstances"] + rest["AutoScalingInstances"]) == 3
-
-
-@pytest.mark.parametrize(("strategy", "desired"), [("none", 1), ("retry-with-group-configuration", 2)])
-def test_launching_at_once_says_what_came_of_it(kit: Kit, strategy: str, desired: int) -> None:
-    kit.create(0)
-    kit.ec2.capacity = {("t3.micro", "us-east-1a"): 1}
-    given = kit.on("LaunchInstances", RequestedCapacity=2, ClientToken="t", RetryStrategy=strategy)
-    assert [len(one["InstanceIds"]) for one in given["Instances"]] == [1]
-    assert [one["ErrorCode"] for one in given["Errors"]] == ["InsufficientInstanceCapacity"]
-    kit.wait()
-    assert kit.group["DesiredCapacity"] == desired
-    assert list(kit.states.values()) == ["InService"]
 
 
 # Refresh
@@ -258,47 +229,14 @@ def test_tags_change_and_are_described(kit: Kit) -> None:
         kit.ask("CreateOrUpdateTags", Tags=[{**tag, "Key": "aws:x", "Value": "2"}])
 
 
-def test_what_is_only_kept_is_shown_again(kit: Kit) -> None:
-    kit.create(0)
-    kinds = ["autoscaling:EC2_INSTANCE_LAUNCH"]
-    kit.on("PutNotificationConfiguration", TopicARN="arn:t", NotificationTypes=kinds)
-    shown = kit.ask("DescribeNotificationConfigurations")["NotificationConfigurations"]
-    assert shown == [{"AutoScalingGroupName": "g", "TopicARN": "arn:t", "NotificationType": kinds[0]}]
-    kit.on("DeleteNotificationConfiguration", TopicARN="arn:t")
-    assert kit.ask("DescribeNotificationConfigurations")["NotificationConfigurations"] == []
-    kit.on("EnableMetricsCollection", Granularity="1Minute", Metrics=["GroupMinSize"])
-    assert kit.group["EnabledMetrics"] == [{"Metric": "GroupMinSize", "Granularity": "1Minute"}]
-    kit.on("DisableMetricsCollection")
-    assert kit.group["EnabledMetrics"] == []
-    kit.on("AttachLoadBalancerTargetGroups", TargetGroupARNs=["arn:1"])
-    assert kit.group["TargetGroupARNs"] == ["arn:1"]
-
-
-def test_what_does_nothing_is_refused(kit: Kit) -> None:
-    kit.create(0)
-    with pytest.raises(AwsError, match="UnsupportedOperation"):
-        kit.on("PutScheduledUpdateGroupAction", ScheduledActionName="x")
-
-
-def test_every_operation_is_answered_here() -> None:
-    import botocore.session
-
-    from localcloud.api.registry import handler_of
-
-    assert "autoscaling" in EXTENSIONS
-    names = botocore.session.get_session().get_service_model("autoscaling").operation_names
-    left_to_moto = {name for name in names if handler_of("autoscaling", name) is None}
-    assert left_to_moto == set()
-
-
 # Choices
 
-A, B = Place("a"), Place("b")
-A2 = Place("a", "second")
+A, B = Subnet("a", "first"), Subnet("b", "third")
+A2 = Subnet("a", "second")
 
 
 @pytest.mark.parametrize(
-    ("places", "taken", "failed", "count", "expected"),
+    ("subnets", "occupied", "failed", "count", "expected"),
     [
         ([A, B], [], (), 3, [A, B, A]),
         ([A, B], [A, A], (), 3, [B, B, A]),
@@ -307,33 +245,33 @@ A2 = Place("a", "second")
         ([A], [], {A}, 2, [A, A]),
     ],
 )
-def test_spread(places: list[Place], taken: list[Place], failed: Any, count: int, expected: list[Place]) -> None:
-    assert spread(places, taken, failed, count) == expected
+def test_spread(subnets: list[Subnet], occupied: list[Subnet], failed: Any, count: int, expected: list[Subnet]) -> None:
+    assert spread(subnets, occupied, failed, count) == expected
+
+
+def member(name: str, launched: float, version: str = "1", subnet: Subnet = A, **more: Any) -> Member:
+    return Member(
+        name,
+        "t3.micro",
+        "ami-1",
+        subnet,
+        launched,
+        LaunchTemplateSpecification("lt-1", "web", version),
+        state="InService",
+        **more,
+    )
 
 
 @pytest.mark.parametrize(
-    ("taken", "expected"), [([], None), ([A], None), ([A, A], B), ([A, A, B], None), ([A, A, A, B], B)]
-)
-def test_lopsided(taken: list[Place], expected: Place | None) -> None:
-    assert lopsided([A, B], taken) == expected
-
-
-def member(name: str, launched: float, version: str = "1", place: Place = A, **more: Any) -> Member:
-    return Member(name, "t3.micro", "ami-1", place, launched, Spec("lt-1", "web", version), state="InService", **more)
-
-
-@pytest.mark.parametrize(
-    ("members", "policies", "expected"),
+    ("members", "expected"),
     [
-        ([member("x", 2), member("y", 1)], ["Default"], "y"),
-        ([member("x", 2, "1"), member("y", 1, "2")], ["Default"], "x"),
-        ([member("x", 2, "10"), member("y", 3, "9")], ["OldestLaunchTemplate"], "y"),
-        ([member("x", 2), member("y", 1)], ["NewestInstance"], "x"),
-        ([member("x", 2), member("y", 1)], ["OldestInstance"], "y"),
-        ([member("x", 1, place=A), member("y", 2, place=B), member("z", 3, place=B)], ["Default"], "y"),
-        ([member("x", 2, health="Unhealthy"), member("y", 1)], ["OldestInstance"], "x"),
-        ([member("x", 100), member("y", 50)], ["ClosestToNextInstanceHour"], "y"),
+        ([member("x", 2), member("y", 1)], "y"),
+        ([member("x", 2, "1"), member("y", 1, "2")], "x"),
+        ([member("x", 2, "10"), member("y", 3, "9")], "y"),
+        ([member("x", 1, subnet=A), member("y", 2, subnet=B), member("z", 3, subnet=B)], "y"),
+        ([member("x", 2, health="Unhealthy"), member("y", 1)], "x"),
     ],
 )
-def test_first_to_go(members: list[Member], policies: list[str], expected: str) -> None:
-    assert [one.id for one in first_to_go(members, policies, Spec("lt-1", "web", "$Latest"), 3000, 1)] == [expected]
+def test_select_for_termination(members: list[Member], expected: str) -> None:
+    current = LaunchTemplateSpecification("lt-1", "web", "$Latest")
+    assert [one.id for one in select_for_termination(members, current, 1)] == [expected]

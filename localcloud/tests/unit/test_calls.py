@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from localcloud.calls import CallLog, Record
+from localcloud.core.calls import CallLog, Record
 
 
 def record(time: float, operation: str = "DescribeInstances") -> Record:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import time
 from collections.abc import Callable
 from datetime import datetime
@@ -12,12 +13,12 @@ from typing import Any
 import pytest
 
 from localcloud import cli, daemon, state
-from localcloud.errors import Refusal
+from localcloud.core.errors import Refusal
 
 COMMANDS = ("up", "down", "env", "status", "calls", "exec", "console", "fault", "image")
 FAULTS = (
     "capacity", "quota", "throttle", "error", "late-iam", "slow-boot", "hang-boot", "apt-lock", "kill", "freeze", "cut",
-    "stall", "expire", "late-reads", "fail-nat", "clear", "thaw", "mend", "resume",
+    "stall", "expire", "late-reads", "foreign-bucket", "fail-nat", "clear", "thaw", "mend", "resume",
 )  # fmt: skip
 
 
@@ -143,7 +144,7 @@ def test_what_cannot_be(words: list[str], sentence: str, capsys: pytest.CaptureF
 def test_without_a_service_there_is_one_sentence(
     words: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(state, "_PID", tmp_path / "pid")
+    monkeypatch.setattr(state, "_MACHINE", tmp_path)
     assert refused(capsys, *words) == "localcloud: the local cloud is down: start it with localcloud up."
 
 
@@ -206,6 +207,7 @@ def test_image_build(features: str, names: list[str], monkeypatch: pytest.Monkey
         (["throttle", "0.2", "--action", "ec2:*"], "throttle", {"action": "ec2:*"}, 0.2, None),
         (["late-iam", "30"], "late-iam", {}, 30.0, None),
         (["late-reads", "5"], "late-reads", {}, 5.0, None),
+        (["foreign-bucket", "data"], "foreign-bucket", {"bucket": "data"}, None, None),
         (["fail-nat"], "fail-nat", {}, None, 1),
         (["fail-nat", "--count", "2"], "fail-nat", {}, None, 2),
         (["slow-boot", "4", "--instance", "i-1"], "slow-boot", {"instance": "i-1"}, 4.0, None),
@@ -362,9 +364,56 @@ def test_interrupted(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
     assert capsys.readouterr().err == "localcloud: interrupted\n"
 
 
-@pytest.mark.parametrize("words", [["up"], ["down"], ["status"], ["env"], ["image", "build"]])
-def test_only_root_may(words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr("os.geteuid", lambda: 1000)
+@pytest.mark.parametrize("words", [["up"], ["image", "build"]])
+@pytest.mark.parametrize(
+    ("lacking", "problem"),
+    [
+        ("os.geteuid", "needs root to boot machines (sudo localcloud up)"),
+        ("shutil.which", "programs are missing on this machine (apt-get install bindfs "),
+        ("subprocess.run", "refuses them (unshare: not permitted)"),
+        ("localcloud.machines.cgroups.are_writable", "cannot be written on this machine"),
+        ("pathlib.Path.exists", "this machine has no /dev/fuse"),
+    ],
+)
+def test_a_machine_that_cannot_boot_others_is_told_what_it_lacks(
+    words: list[str], lacking: str, problem: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    done = subprocess.CompletedProcess([], 0)
+    answers: dict[str, Any] = {
+        "os.geteuid": (0, 1000),
+        "shutil.which": ("/usr/bin/it", None),
+        "subprocess.run": (done, subprocess.CompletedProcess([], 1, stderr="unshare: not permitted\n")),
+        "localcloud.machines.cgroups.are_writable": (True, False),
+        "pathlib.Path.exists": (True, False),
+    }
+    for name, (good, bad) in answers.items():
+        answer = bad if name == lacking else good
+        monkeypatch.setattr(name, lambda *_words, answer=answer, **_more: answer)
     assert cli.main(words) == 2
     said = capsys.readouterr().err
-    assert "root" in said and len(said.splitlines()) == 1
+    assert problem in said
+    assert said.endswith("Without machines it works: localcloud up --api-only\n")
+    assert len(said.splitlines()) == 1
+
+
+def test_roots_service_is_for_root(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(state, "_MACHINE", tmp_path)
+    state.remember_service()
+    monkeypatch.setattr(state, "_ROOTS_MACHINE", tmp_path)
+    monkeypatch.setattr(state, "_MACHINE", tmp_path / "own")
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    assert refused(capsys, "status").endswith("is root's. Example: sudo localcloud status")
+
+
+@pytest.mark.parametrize("verb", ["up", "down"])
+def test_the_service_of_another_home_is_left_alone(
+    verb: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(state, "_MACHINE", tmp_path)
+    state.remember_service()
+    monkeypatch.setattr(state, "HOME", tmp_path / "other")
+    monkeypatch.setattr(daemon, "_check_machine", lambda: None)
+    monkeypatch.setattr(daemon, "_sweep", lambda: pytest.fail("it removes what the service uses"))
+    assert refused(capsys, verb).startswith("localcloud: a local cloud with LOCALCLOUD_HOME=")

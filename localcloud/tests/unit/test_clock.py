@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from localcloud.clock import ManualClock, RealClock, Task
+from localcloud.core.clock import ManualClock, RealClock
 
 
 def test_time_that_stands_still(clock: ManualClock) -> None:
@@ -43,24 +43,11 @@ def test_what_one_task_brings_about_falls_due_on_the_same_way(clock: ManualClock
     assert done == [2]
 
 
-def test_again_and_again_until_cancelled(clock: ManualClock) -> None:
+def test_again_and_again(clock: ManualClock) -> None:
     done: list[int] = []
-    task = clock.every(2, lambda: done.append(len(done)))
+    clock.every(2, lambda: done.append(len(done)))
     clock.advance(7)
     assert done == [0, 1, 2]
-    task.cancel()
-    clock.advance(7)
-    assert done == [0, 1, 2]
-
-
-def test_a_task_may_cancel_another_and_itself(clock: ManualClock) -> None:
-    done: list[str] = []
-    other = clock.later(2, lambda: done.append("other"))
-    clock.later(1, other.cancel)
-    itself: list[Task] = []
-    itself.append(clock.every(1, lambda: (done.append("once"), itself[0].cancel())))
-    clock.advance(5)
-    assert done == ["once"]
 
 
 # The clock of the service
@@ -119,28 +106,12 @@ def test_a_task_that_fails_ends_neither_the_clock_nor_its_own_repetition(running
     assert len(running.wait(0.05)) > 2
 
 
-def test_cancelled_while_it_waits_for_the_lock(running: Running) -> None:
-    with running.lock:
-        task = running.clock.later(0, running.note("cancelled"))
-        time.sleep(0.02)  # the clock has taken it up and stands before the lock
-        task.cancel()
-    assert running.wait() == []
-
-
 def test_afterwards_comes_when_all_that_was_due_is_done(running: Running) -> None:
     running.clock.afterwards = running.note("afterwards")
     with running.lock:
         for name in ("a", "b", "c"):
             running.clock.later(0, running.note(name))
     assert running.wait(0.02)[:4] == ["a", "b", "c", "afterwards"]
-
-
-def test_afterwards_comes_too_when_the_last_that_was_due_is_cancelled(running: Running) -> None:
-    running.clock.afterwards = running.note("afterwards")
-    with running.lock:
-        running.clock.later(0, running.note("a"))
-        running.clock.later(0, running.note("b")).cancel()
-    assert running.wait(0.05)[:2] == ["a", "afterwards"]
 
 
 def test_afterwards_may_fail(running: Running) -> None:

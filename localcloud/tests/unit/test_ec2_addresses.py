@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
-from localcloud.api import images
-from localcloud.api.ec2 import find_instance, machine_exited, machine_started
-from localcloud.clock import ManualClock
-from localcloud.cloud import Cloud
-from localcloud.latency import Latency
+from localcloud.api.ec2 import images
+from localcloud.api.ec2.lifecycle import machine_exited, machine_started
+from localcloud.api.ec2.views import find_instance
+from localcloud.api.quotas import ADDRESSES
+from localcloud.core.clock import ManualClock
+from localcloud.core.cloud import Cloud
+from localcloud.core.latency import Latency
 from localcloud.tests.unit.ec2_kit import REGION, Ec2
 
 PUBLIC = [{"DeviceIndex": 0, "AssociatePublicIpAddress": True}]
@@ -32,7 +34,8 @@ def shown(ec2: Ec2, allocation: str) -> dict[str, Any]:
     return found
 
 
-def test_one_pool_for_all_regions_and_nothing_twice(ec2: Ec2) -> None:
+def test_one_pool_for_all_regions_and_nothing_twice(ec2: Ec2, cloud: Cloud) -> None:
+    cloud.faults.add("quota", {"code": ADDRESSES.code}, 300)
     given = [allocate(ec2, region)[1] for region in (REGION, "eu-west-1") for _ in range(100)]
     given += [ec2.run(NetworkInterfaces=PUBLIC)["Instances"][0]["PublicIpAddress"] for _ in range(52)]
     assert len(set(given)) == 252

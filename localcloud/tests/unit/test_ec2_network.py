@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from localcloud.api.ec2 import vpc_views
-from localcloud.clock import ManualClock
-from localcloud.cloud import Cloud
+from localcloud.api.ec2.views import vpc_views
+from localcloud.core.clock import ManualClock
+from localcloud.core.cloud import Cloud
+from localcloud.core.views import Permission, RouteView
 from localcloud.tests.unit.ec2_kit import REGION, Ec2
-from localcloud.views import Permission, RouteView
 
 SSH = {"IpProtocol": "tcp", "FromPort": 22, "ToPort": 22, "IpRanges": [{"CidrIp": "10.0.0.0/8", "Description": "ssh"}]}
 
@@ -126,13 +126,11 @@ def test_groups_of_an_instance_can_be_changed(ec2: Ec2) -> None:
     vpc, subnet = ec2.subnet()
     first, second = group(ec2, vpc, "first"), group(ec2, vpc, "second")
     instance = ec2.running(SubnetId=subnet, SecurityGroupIds=[first])
-    ec2("ModifyInstanceAttribute", InstanceId=instance["InstanceId"], Groups=[second])
+    interface = ec2.describe(instance)["NetworkInterfaces"][0]["NetworkInterfaceId"]
+    ec2("ModifyNetworkInterfaceAttribute", NetworkInterfaceId=interface, Groups=[second])
     described = ec2.describe(instance)
     assert [one["GroupId"] for one in described["SecurityGroups"]] == [second]
-    interface = described["NetworkInterfaces"][0]
-    assert [one["GroupId"] for one in interface["Groups"]] == [second]
-    ec2("ModifyNetworkInterfaceAttribute", NetworkInterfaceId=interface["NetworkInterfaceId"], Groups=[first])
-    assert [one["GroupId"] for one in ec2.describe(instance)["SecurityGroups"]] == [first]
+    assert [one["GroupId"] for one in described["NetworkInterfaces"][0]["Groups"]] == [second]
 
 
 def test_a_network_is_taken_down_from_the_inside_out(ec2: Ec2, clock: ManualClock) -> None:

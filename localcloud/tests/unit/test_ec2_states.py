@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from localcloud.api.ec2 import machine_exited, machine_started
-from localcloud.clock import ManualClock
-from localcloud.cloud import Cloud
-from localcloud.latency import Latency
+from localcloud.api.ec2.lifecycle import machine_exited, machine_started
+from localcloud.api.ec2.records import records_of
+from localcloud.core.clock import ManualClock
+from localcloud.core.cloud import Cloud
+from localcloud.core.latency import Latency
 from localcloud.tests.unit.ec2_kit import REGION, Ec2, Recorder
 
 
@@ -135,6 +137,48 @@ def test_stop_and_start(ec2: Ec2, cloud: Cloud, clock: ManualClock, machines: Re
     assert again["PublicIpAddress"] != public
 
 
+def fill_quota(cloud: Cloud) -> None:
+    cloud.faults.add("quota", {"code": "L-1216C47A"}, 3)  # a t3.micro has 2 vCPUs
+
+
+def fill_capacity(cloud: Cloud) -> None:
+    cloud.faults.add("capacity", {"type": "t3.micro"}, 1)
+
+
+def take_public_addresses(cloud: Cloud) -> None:
+    public = records_of(cloud).public
+    while public.left > 1:
+        public.take()
+
+
+@pytest.mark.parametrize(
+    ("shortage", "code"),
+    [
+        (fill_quota, "VcpuLimitExceeded"),
+        (fill_capacity, "InsufficientInstanceCapacity"),
+        (take_public_addresses, "InsufficientAddressCapacity"),
+    ],
+)
+def test_instances_start_together_or_not_at_all(
+    ec2: Ec2, cloud: Cloud, machines: Recorder, shortage: Callable[[Cloud], None], code: str
+) -> None:
+    public = [{"DeviceIndex": 0, "AssociatePublicIpAddress": True}]
+    both = [ec2.running(NetworkInterfaces=public) for _ in range(2)]
+    keys = [instance["InstanceId"] for instance in both]
+    for instance in both:
+        ec2.stopped(instance)
+    shortage(cloud)
+    machines.calls.clear()
+    with ec2.refused(code):
+        ec2("StartInstances", InstanceIds=keys)
+    assert [ec2.state(instance) for instance in both] == ["stopped", "stopped"]
+    assert machines.calls == []
+    ec2("StartInstances", InstanceIds=keys[:1])
+    with ec2.refused(code):
+        ec2("StartInstances", InstanceIds=keys[1:])
+    assert machines.calls == [("start", keys[0])]
+
+
 @pytest.mark.parametrize(
     ("operation", "attribute"), [("TerminateInstances", "DisableApiTermination"), ("StopInstances", "DisableApiStop")]
 )
@@ -142,9 +186,6 @@ def test_protection(ec2: Ec2, operation: str, attribute: str) -> None:
     instance = ec2.running(**{attribute: True})
     with ec2.refused("OperationNotPermitted"):
         ec2(operation, InstanceIds=[instance["InstanceId"]])
-    change: dict[str, Any] = {"InstanceId": instance["InstanceId"], attribute: {"Value": False}}
-    ec2("ModifyInstanceAttribute", **change)
-    ec2(operation, InstanceIds=[instance["InstanceId"]])
 
 
 @pytest.mark.parametrize("operation", ["StartInstances", "StopInstances", "RebootInstances"])
@@ -192,7 +233,7 @@ def test_the_wires_are_there_before_the_machine(ec2: Ec2, cloud: Cloud, machines
 
 
 def test_listeners_hear_of_each_state(ec2: Ec2, cloud: Cloud, clock: ManualClock) -> None:
-    from localcloud.api.ec2 import on_change
+    from localcloud.api.ec2.lifecycle import on_change
 
     heard: list[tuple[str, str]] = []
     on_change(cloud, lambda instance: heard.append((instance.region_name, instance.state)))

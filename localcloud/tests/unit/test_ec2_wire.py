@@ -15,15 +15,15 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 from moto.core.utils import get_service_model
 
-from localcloud.api.ec2_xml import render
-from localcloud.api.front import Front
-from localcloud.api.iam import bootstrap
-from localcloud.api.images import API_ONLY
-from localcloud.calls import CallLog
-from localcloud.clock import RealClock
-from localcloud.cloud import Cloud
-from localcloud.latency import latency_from
-from localcloud.server import HttpServer
+from localcloud.api.ec2.images import API_ONLY
+from localcloud.api.iam.identities import bootstrap
+from localcloud.core.calls import CallLog
+from localcloud.core.clock import RealClock
+from localcloud.core.cloud import Cloud
+from localcloud.core.latency import latency_from
+from localcloud.endpoint.ec2_xml import render
+from localcloud.endpoint.front import Front
+from localcloud.endpoint.server import HttpServer
 
 
 @pytest.fixture

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from localcloud.api import efs
-from localcloud.api.auth import service_caller
-from localcloud.api.iam import has_service_linked_role
-from localcloud.clock import ManualClock
-from localcloud.cloud import Cloud
-from localcloud.errors import AwsError
-from localcloud.latency import Latency
+from localcloud.api.efs import file_systems as efs
+from localcloud.api.iam.identities import has_service_linked_role
+from localcloud.core.clock import ManualClock
+from localcloud.core.cloud import Cloud
+from localcloud.core.errors import AwsError
+from localcloud.core.identity import service_caller
+from localcloud.core.latency import Latency
 
 REGION = "us-east-1"
 Ask = Callable[..., dict[str, Any]]
@@ -21,7 +21,7 @@ Ask = Callable[..., dict[str, Any]]
 
 @pytest.fixture
 def latency() -> Latency:
-    return Latency("test", {"mount_target_available": 75, "mount_target_deleted": 30})
+    return Latency("test", {"mount_target_available": 75, "mount_target_name": 90, "mount_target_deleted": 30})
 
 
 @pytest.fixture
@@ -84,6 +84,9 @@ def test_a_mount_target_comes_and_goes_in_its_time(
     assert ask("DescribeMountTargets", FileSystemId=fs)["MountTargets"] == [made | {"LifeCycleState": "available"}]
     view = efs.mount_target_views(cloud)[0]
     assert (view.id, view.ip, view.security_groups, view.state) == (target, made["IpAddress"], (group,), "available")
+    assert not view.resolvable
+    clock.advance(15)
+    assert efs.mount_target_views(cloud)[0].resolvable
     assert ask("DescribeFileSystems")["FileSystems"][0]["NumberOfMountTargets"] == 1
     with pytest.raises(AwsError, match="FileSystemInUse: .*because it has mount targets"):
         ask("DeleteFileSystem", FileSystemId=fs)
@@ -148,13 +151,6 @@ def test_a_file_system_that_is_not_available_takes_none(ask: Ask, subnet: str) -
         ask("CreateMountTarget", FileSystemId=made["FileSystemId"], SubnetId=subnet)
 
 
-def test_a_file_system_of_one_zone_is_mounted_there(ask: Ask, clock: ManualClock, subnet: str) -> None:
-    made = ask("CreateFileSystem", CreationToken="two", AvailabilityZoneName="us-east-1b")
-    clock.advance(0)
-    with pytest.raises(AwsError, match="AvailabilityZonesMismatch"):
-        ask("CreateMountTarget", FileSystemId=made["FileSystemId"], SubnetId=subnet)
-
-
 def test_addresses_are_given_once_and_given_back(ask: Ask, clock: ManualClock, subnet: str) -> None:
     def target(number: int, **params: Any) -> dict[str, Any]:
         made = ask("CreateFileSystem", CreationToken=str(number))
@@ -199,11 +195,10 @@ def test_security_groups_can_be_exchanged(
         ask("DescribeMountTargetSecurityGroups", MountTargetId=target)
 
 
-def test_they_are_found_by_access_point_too(ask: Ask, fs: str, subnet: str) -> None:
+def test_either_a_file_system_or_a_target_is_named(ask: Ask, fs: str, subnet: str) -> None:
     made = ask("CreateMountTarget", FileSystemId=fs, SubnetId=subnet)
-    point = ask("CreateAccessPoint", ClientToken="p", FileSystemId=fs)["AccessPointId"]
-    assert ask("DescribeMountTargets", AccessPointId=point)["MountTargets"] == [made]
-    for wrong in ({}, {"AccessPointId": point, "FileSystemId": fs}):
+    assert ask("DescribeMountTargets", MountTargetId=made["MountTargetId"])["MountTargets"] == [made]
+    for wrong in ({}, {"MountTargetId": made["MountTargetId"], "FileSystemId": fs}):
         with pytest.raises(AwsError, match="BadRequest"):
             ask("DescribeMountTargets", **wrong)
 

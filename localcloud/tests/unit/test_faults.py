@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from localcloud.clock import ManualClock
-from localcloud.errors import AwsError
-from localcloud.faults import Faults
+from localcloud.api.services import BY_NAME
+from localcloud.core.clock import ManualClock
+from localcloud.core.errors import AwsError
+from localcloud.core.faults import Faults
 
 
 @pytest.fixture
@@ -21,7 +22,7 @@ def refusals(faults: Faults, service: str, operation: str, calls: int) -> list[s
     found = []
     for _ in range(calls):
         try:
-            faults.refuse_call(service, operation)
+            faults.refuse_call(service, operation, BY_NAME[service].throttled())
             found.append("ok")
         except AwsError as error:
             found.append(error.code)
@@ -89,7 +90,7 @@ def test_errors_come_one_after_another(faults: Faults) -> None:
 def test_an_error_says_what_was_asked_for(faults: Faults) -> None:
     faults.add("error", {}, error("InternalError"))
     with pytest.raises(AwsError) as caught:
-        faults.refuse_call("ec2", "RunInstances")
+        faults.refuse_call("ec2", "RunInstances", AwsError("Throttling", "Rate exceeded"))
     assert (caught.value.code, caught.value.message, caught.value.status) == ("InternalError", "as asked", 500)
 
 
@@ -126,11 +127,9 @@ def test_all_calls_or_none(faults: Faults, rate: float, came: str) -> None:
         ("sts", "Throttling", 400),
     ],
 )
-def test_each_service_has_its_own_word_for_too_many(faults: Faults, service: str, code: str, status: int) -> None:
-    faults.add("throttle", {}, 1.0)
-    with pytest.raises(AwsError) as caught:
-        faults.refuse_call(service, "Anything")
-    assert (caught.value.code, caught.value.status) == (code, status)
+def test_each_service_has_its_own_word_for_too_many(service: str, code: str, status: int) -> None:
+    error = BY_NAME[service].throttled()
+    assert (error.code, error.status) == (code, status)
 
 
 def test_capacity_is_the_least_of_what_strikes_and_is_taken_and_given_back(faults: Faults) -> None:

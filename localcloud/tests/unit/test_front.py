@@ -13,8 +13,8 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from localcloud.api.auth import Signature, read_signature
-from localcloud.clock import ManualClock
+from localcloud.core.clock import ManualClock
+from localcloud.endpoint.signature import Signature, read_signature
 from localcloud.tests.unit.rules_kit import REGION, SESSION, Aws, refused
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*does not match an error shape:UserWarning")
@@ -48,9 +48,9 @@ ASK: dict[str, tuple[str, dict[str, str]]] = {
     "sts": ("get_caller_identity", {}),
     "s3": ("list_buckets", {}),
     "efs": ("describe_file_systems", {}),
-    "ssm": ("describe_parameters", {}),
+    "ssm": ("get_parameters", {"Names": ["a"]}),
     "autoscaling": ("describe_auto_scaling_groups", {}),
-    "service-quotas": ("list_service_quotas", {"ServiceCode": "ec2"}),
+    "service-quotas": ("get_service_quota", {"ServiceCode": "ec2", "QuotaCode": "L-1216C47A"}),
 }
 
 
@@ -63,17 +63,65 @@ def ask(client: Any, service: str) -> None:
 def test_each_service_takes_its_clients_signature_and_no_wrong_one(aws: Aws, service: str) -> None:
     ask(aws(service), service)
     impostor = aws.client(service, aws.operator_key, "wrong")
-    with pytest.raises(ClientError, match="The request signature we calculated does not match") as caught:
-        ask(impostor, service)
-    assert caught.value.response["Error"]["Code"] == "SignatureDoesNotMatch"
-    assert caught.value.response["ResponseMetadata"]["HTTPStatusCode"] == 403
+    assert refusal(impostor, service) == WRONG_SECRET[service]
     good, bad = aws.cloud.calls.since()
-    assert (good["result"], bad["result"], bad["status"]) == ("ok", "SignatureDoesNotMatch", 403)
+    assert (good["result"], (bad["result"], bad["status"])) == ("ok", WRONG_SECRET[service])
     assert bad["caller"] == good["caller"]
 
 
+def refusal(client: Any, service: str) -> tuple[str, int]:
+    """The code and the HTTP status of a refused call."""
+    with pytest.raises(ClientError) as caught:
+        ask(client, service)
+    return caught.value.response["Error"]["Code"], caught.value.response["ResponseMetadata"]["HTTPStatusCode"]
+
+
+WRONG_SECRET = {
+    "autoscaling": ("SignatureDoesNotMatch", 403),
+    "ec2": ("AuthFailure", 401),
+    "efs": ("InvalidSignatureException", 403),
+    "iam": ("SignatureDoesNotMatch", 403),
+    "s3": ("SignatureDoesNotMatch", 403),
+    "service-quotas": ("InvalidSignatureException", 400),
+    "ssm": ("InvalidSignatureException", 400),
+    "sts": ("SignatureDoesNotMatch", 403),
+}
+
+
+@pytest.mark.parametrize(
+    ("service", "key", "token", "expired", "clock_is_wrong"),
+    [
+        ("autoscaling", ("InvalidClientTokenId", 403), ("InvalidClientTokenId", 403), ("ExpiredToken", 403),
+         ("SignatureDoesNotMatch", 403)),
+        ("ec2", ("AuthFailure", 401), ("AuthFailure", 401), ("RequestExpired", 400), ("RequestExpired", 400)),
+        ("efs", ("UnrecognizedClientException", 403), ("UnrecognizedClientException", 403),
+         ("ExpiredTokenException", 403), ("InvalidSignatureException", 403)),
+        ("s3", ("InvalidAccessKeyId", 403), ("InvalidToken", 400), ("ExpiredToken", 400),
+         ("RequestTimeTooSkewed", 403)),
+        ("ssm", ("UnrecognizedClientException", 400), ("UnrecognizedClientException", 400),
+         ("ExpiredTokenException", 400), ("InvalidSignatureException", 400)),
+    ],
+)  # fmt: skip
+def test_each_service_words_a_refused_login_in_its_own_way(
+    aws: Aws,
+    clock: ManualClock,
+    service: str,
+    key: tuple[str, int],
+    token: tuple[str, int],
+    expired: tuple[str, int],
+    clock_is_wrong: tuple[str, int],
+) -> None:
+    assert refusal(aws.client(service, "AKIANOBODY", "secret"), service) == key
+    session = aws.role("worker")
+    assert refusal(aws.client(service, session.access_key, session.secret, "wrong"), service) == token
+    session.expires = clock.time()
+    assert refusal(aws(service, session), service) == expired
+    clock._now += 3600
+    assert refusal(aws(service), service) == clock_is_wrong
+
+
 def test_a_key_that_nobody_holds(aws: Aws) -> None:
-    with refused("InvalidClientTokenId"):
+    with refused("AuthFailure"):
         aws.client("ec2", "AKIANOBODY", "secret").describe_vpcs()
     assert aws.cloud.calls.since()[0]["caller"] == "anonymous"
 
@@ -89,14 +137,16 @@ def test_a_session_needs_its_token_and_its_time(aws: Aws, clock: ManualClock) ->
         aws("sts", session).get_caller_identity()
 
 
-@pytest.mark.parametrize("seconds, code", [(-890, ""), (890, ""), (-910, "RequestExpired"), (910, "RequestExpired")])
+@pytest.mark.parametrize(
+    "seconds, code", [(-890, ""), (890, ""), (-910, "SignatureDoesNotMatch"), (910, "SignatureDoesNotMatch")]
+)
 def test_clocks_may_differ_by_a_quarter_of_an_hour(aws: Aws, clock: ManualClock, seconds: float, code: str) -> None:
     clock._now += seconds
     if code:
         with refused(code, "not within 15 minutes"):
-            aws("ec2").describe_vpcs()
+            aws("sts").get_caller_identity()
     else:
-        aws("ec2").describe_vpcs()
+        aws("sts").get_caller_identity()
 
 
 def test_a_region_that_is_none(aws: Aws) -> None:
@@ -116,7 +166,7 @@ def test_a_body_that_was_changed_on_its_way(aws: Aws) -> None:
         request.body = request.body.replace("DescribeVpcs", "DescribeTags")
 
     client.meta.events.register("before-send.ec2.DescribeVpcs", change)
-    with refused("SignatureDoesNotMatch"):
+    with refused("AuthFailure"):
         client.describe_vpcs()
 
 
@@ -146,7 +196,7 @@ def test_a_presigned_url_serves_for_its_time_and_for_what_it_says(aws: Aws, cloc
         status, body = fetch(wrong)
         assert (status, code_in(body)) == (403, "SignatureDoesNotMatch")
     assert fetch(url, "PUT", b"other")[0] == 403
-    clock.advance(61)
+    clock.advance(120)
     status, body = fetch(url)
     assert (status, code_in(body)) == (403, "AccessDenied")
     assert b"Request has expired" in body
@@ -227,8 +277,9 @@ def test_an_operation_that_no_model_knows(aws: Aws) -> None:
 
 def test_an_operation_that_nobody_answers_is_no_reason_to_try_again(aws: Aws) -> None:
     with pytest.raises(ClientError) as caught:
-        aws("autoscaling").put_warm_pool(AutoScalingGroupName="g")
+        aws("efs").list_tags_for_resource(ResourceId="fs-0123456789abcdef0")
     assert caught.value.response["ResponseMetadata"]["HTTPStatusCode"] == 400
+    assert caught.value.response["Error"]["Code"] == "UnsupportedOperation"
 
 
 # Errors, as each protocol has them

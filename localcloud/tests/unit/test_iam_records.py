@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from localcloud.api import iam
-from localcloud.api.auth import Caller, service_caller
-from localcloud.clock import ManualClock
-from localcloud.cloud import Cloud
-from localcloud.errors import AwsError
-from localcloud.latency import Latency
+from localcloud.api.iam import identities as iam
+from localcloud.api.iam.history import trust_policy
+from localcloud.core.clock import ManualClock
+from localcloud.core.cloud import Cloud
+from localcloud.core.errors import AwsError
+from localcloud.core.identity import Caller, service_caller
+from localcloud.core.latency import Latency
 
 DELAY = 15
 SSM = "arn:aws:iam::aws:policy/AmazonSSMManagedInstanceCore"
@@ -100,13 +101,59 @@ def test_until_a_change_counts_the_policy_before_it_does(
     assert actions(cloud, role) == {"p": "s3:DeleteObject"}
 
 
-def test_a_policy_taken_away_and_given_again_is_new(ask: Ask, cloud: Cloud, clock: ManualClock, role: Caller) -> None:
+def test_a_policy_counts_a_while_longer_than_it_is_there(
+    ask: Ask, cloud: Cloud, clock: ManualClock, role: Caller
+) -> None:
     ask("PutRolePolicy", RoleName="worker", PolicyName="p", PolicyDocument=policy())
     clock.advance(DELAY)
     ask("DeleteRolePolicy", RoleName="worker", PolicyName="p")
+    clock.advance(DELAY - 1)
+    assert actions(cloud, role) == {"p": "s3:GetObject"}
+    clock.advance(1)
     assert actions(cloud, role) == {}
     ask("PutRolePolicy", RoleName="worker", PolicyName="p", PolicyDocument=policy())
     assert actions(cloud, role) == {}
+    clock.advance(DELAY)
+    assert actions(cloud, role) == {"p": "s3:GetObject"}
+
+
+def test_a_detached_and_deleted_policy_counts_a_while_longer(
+    ask: Ask, cloud: Cloud, clock: ManualClock, role: Caller
+) -> None:
+    arn = ask("CreatePolicy", PolicyName="mine", PolicyDocument=policy())["Policy"]["Arn"]
+    ask("AttachRolePolicy", RoleName="worker", PolicyArn=arn)
+    clock.advance(DELAY)
+    ask("DetachRolePolicy", RoleName="worker", PolicyArn=arn)
+    ask("DeletePolicy", PolicyArn=arn)
+    clock.advance(DELAY - 1)
+    assert actions(cloud, role) == {"mine": "s3:GetObject"}
+    clock.advance(1)
+    assert actions(cloud, role) == {}
+
+
+def test_the_policies_of_a_deleted_role_are_not_those_of_a_new_one(
+    ask: Ask, cloud: Cloud, clock: ManualClock, role: Caller
+) -> None:
+    ask("PutRolePolicy", RoleName="worker", PolicyName="p", PolicyDocument=policy())
+    clock.advance(DELAY)
+    ask("DeleteRolePolicy", RoleName="worker", PolicyName="p")
+    ask("DeleteRole", RoleName="worker")
+    ask("CreateRole", RoleName="worker", AssumeRolePolicyDocument=EC2)
+    assert actions(cloud, role) == {}
+
+
+def test_a_trust_policy_counts_after_a_while(ask: Ask, cloud: Cloud, clock: ManualClock, role: Caller) -> None:
+    arn = "arn:aws:iam::123456789012:role/worker"
+    assert trust_policy(cloud, arn) is None
+    clock.advance(DELAY)
+    assert trust_policy(cloud, arn) == EC2
+    changed = trust({"Service": "elasticmapreduce.amazonaws.com"})
+    ask("UpdateAssumeRolePolicy", RoleName="worker", PolicyDocument=changed)
+    clock.advance(DELAY - 1)
+    assert trust_policy(cloud, arn) == EC2
+    clock.advance(1)
+    assert trust_policy(cloud, arn) == changed
+    assert trust_policy(cloud, f"{arn}s") is None
 
 
 def test_a_fault_can_lengthen_or_lift_the_wait(ask: Ask, cloud: Cloud, clock: ManualClock, role: Caller) -> None:
@@ -118,7 +165,7 @@ def test_a_fault_can_lengthen_or_lift_the_wait(ask: Ask, cloud: Cloud, clock: Ma
     assert actions(cloud, role) == {"p": "s3:GetObject"}
 
 
-def test_managed_policies_count_from_attachment_and_by_version(
+def test_managed_policies_count_from_attachment(
     ask: Ask, cloud: Cloud, clock: ManualClock, role: Caller
 ) -> None:
     arn = ask("CreatePolicy", PolicyName="mine", PolicyDocument=policy("s3:GetObject"))["Policy"]["Arn"]
@@ -127,19 +174,9 @@ def test_managed_policies_count_from_attachment_and_by_version(
     assert actions(cloud, role) == {}
     clock.advance(DELAY)
     assert actions(cloud, role) == {"mine": "s3:GetObject"}
-    ask("CreatePolicyVersion", PolicyArn=arn, PolicyDocument=policy("s3:PutObject"), SetAsDefault=True)
-    assert actions(cloud, role) == {"mine": "s3:GetObject"}
-    clock.advance(DELAY)
-    assert actions(cloud, role) == {"mine": "s3:PutObject"}
-    ask("SetDefaultPolicyVersion", PolicyArn=arn, VersionId="v1")
-    clock.advance(DELAY)
-    assert actions(cloud, role) == {"mine": "s3:GetObject"}
     with pytest.raises(AwsError, match="DeleteConflict: Cannot delete a policy attached to entities."):
         ask("DeletePolicy", PolicyArn=arn)
     ask("DetachRolePolicy", RoleName="worker", PolicyArn=arn)
-    with pytest.raises(AwsError, match="DeleteConflict: This policy has more than one version."):
-        ask("DeletePolicy", PolicyArn=arn)
-    ask("DeletePolicyVersion", PolicyArn=arn, VersionId="v2")
     ask("DeletePolicy", PolicyArn=arn)
 
 
@@ -154,23 +191,6 @@ def test_policies_of_aws_are_known(ask: Ask, cloud: Cloud, clock: ManualClock, r
     assert len(ask("ListPolicies", MaxItems=1000, Scope="AWS")["Policies"]) == 1000
     with pytest.raises(AwsError, match="NoSuchEntity: Policy .* does not exist or is not attachable."):
         ask("AttachRolePolicy", RoleName="worker", PolicyArn="arn:aws:iam::aws:policy/NoneSuch")
-
-
-def test_a_user_has_the_policies_of_his_groups(ask: Ask, cloud: Cloud, clock: ManualClock) -> None:
-    user = ask("CreateUser", UserName="ada")["User"]
-    caller = Caller("user", "ada", user["Arn"], user["UserId"])
-    ask("CreateGroup", GroupName="crew")
-    ask("PutGroupPolicy", GroupName="crew", PolicyName="g", PolicyDocument=policy("ec2:RunInstances"))
-    ask("PutUserPolicy", UserName="ada", PolicyName="u", PolicyDocument=policy("s3:GetObject"))
-    clock.advance(DELAY)
-    ask("AddUserToGroup", UserName="ada", GroupName="crew")
-    assert actions(cloud, caller) == {"u": "s3:GetObject"}
-    clock.advance(DELAY)
-    assert actions(cloud, caller) == {"u": "s3:GetObject", "g": "ec2:RunInstances"}
-    with pytest.raises(AwsError, match="DeleteConflict"):
-        ask("DeleteGroup", GroupName="crew")
-    ask("RemoveUserFromGroup", UserName="ada", GroupName="crew")
-    assert actions(cloud, caller) == {"u": "s3:GetObject"}
 
 
 def test_a_profile_counts_once_it_and_its_role_are_old_enough(ask: Ask, cloud: Cloud, clock: ManualClock) -> None:
@@ -313,16 +333,38 @@ def test_a_linked_role_is_made_once_and_is_not_to_be_touched(ask: Ask, cloud: Cl
     for operation in ("DeleteRole", "PutRolePolicy"):
         with pytest.raises(AwsError, match="UnmodifiableEntity"):
             ask(operation, RoleName=name, PolicyName="p", PolicyDocument=policy())
-    ask("DeleteServiceLinkedRole", RoleName=name)
-    assert not iam.has_service_linked_role(cloud, "autoscaling.amazonaws.com")
     with pytest.raises(AwsError, match="InvalidInput"):
         ask("CreateServiceLinkedRole", AWSServiceName="nonesuch.amazonaws.com")
     with pytest.raises(AwsError, match="InvalidInput: Custom suffix"):
         ask("CreateServiceLinkedRole", AWSServiceName="elasticfilesystem.amazonaws.com", CustomSuffix="x")
 
 
-def test_a_boundary_is_found(ask: Ask, cloud: Cloud, role: Caller) -> None:
-    assert iam.boundary_in_effect(cloud, role) is None
+def test_a_boundary_counts_after_a_while_and_a_while_longer(
+    ask: Ask, cloud: Cloud, clock: ManualClock, role: Caller
+) -> None:
+    edge = ("edge", json.loads(policy()))
     arn = ask("CreatePolicy", PolicyName="edge", PolicyDocument=policy())["Policy"]["Arn"]
+    clock.advance(DELAY)
+    assert iam.boundary_in_effect(cloud, role) is None
     ask("PutRolePermissionsBoundary", RoleName="worker", PermissionsBoundary=arn)
-    assert iam.boundary_in_effect(cloud, role) == ("edge", json.loads(policy()))
+    assert iam.boundary_in_effect(cloud, role) is None
+    clock.advance(DELAY)
+    assert iam.boundary_in_effect(cloud, role) == edge
+    ask("DeleteRolePermissionsBoundary", RoleName="worker")
+    assert iam.boundary_in_effect(cloud, role) == edge
+    clock.advance(DELAY)
+    assert iam.boundary_in_effect(cloud, role) is None
+
+
+def test_a_boundary_that_does_not_exist_allows_nothing(ask: Ask, cloud: Cloud, clock: ManualClock) -> None:
+    nowhere = "arn:aws:iam::123456789012:policy/nowhere"
+    ask("CreateRole", RoleName="caged", AssumeRolePolicyDocument=EC2, PermissionsBoundary=nowhere)
+    assert iam.boundary_in_effect(cloud, role_caller("caged")) == ("", {"Statement": []})
+
+
+def test_boundaries_of_users_are_refused(ask: Ask) -> None:
+    arn = ask("CreatePolicy", PolicyName="edge", PolicyDocument=policy())["Policy"]["Arn"]
+    with pytest.raises(AwsError, match="ValidationError: .* no permissions boundaries of users"):
+        ask("CreateUser", UserName="ada", PermissionsBoundary=arn)
+    with pytest.raises(AwsError, match="NoSuchEntity"):
+        ask("GetUser", UserName="ada")

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
-import botocore.loaders
-import botocore.model
 import pytest
 
+from localcloud.api.services import BY_NAME
 from localcloud.iam import (
     TABLE,
     Caller,
     Denial,
     Need,
+    Refusal,
     UnknownOperation,
     authorize,
     denied,
@@ -23,45 +21,10 @@ from localcloud.iam import (
     required,
     unknown,
 )
-from localcloud.iam.authorize import policy_arns
+from localcloud.tests.unit.iam_kit import ACCOUNT, EC2, IAM, REGION, FakeWorld, minimal, model
 
-ACCOUNT, REGION = "123456789012", "us-east-1"
-EC2 = f"arn:aws:ec2:{REGION}:{ACCOUNT}:"
-IAM = f"arn:aws:iam::{ACCOUNT}:"
 GROUP = f"arn:aws:autoscaling:{REGION}:{ACCOUNT}:autoScalingGroup:0a1b:autoScalingGroupName/c-workers"
 OPERATOR = Caller.user(f"{IAM}user/operator", "AIDAOPERATOR")
-
-
-@dataclass
-class FakeWorld:
-    """An account that is nothing but dictionaries."""
-
-    account: str = ACCOUNT
-    partition: str = "aws"
-    lookups: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    tagged: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    known: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    templates: Mapping[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
-    groups: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    linked: tuple[str, ...] = ("autoscaling.amazonaws.com", "elasticfilesystem.amazonaws.com", "spot.amazonaws.com")
-
-    def lookup(self, kind: str, key: str, region: str) -> str | None:
-        return self.lookups.get((kind, key))
-
-    def tags(self, arn: str) -> Mapping[str, str]:
-        return self.tagged.get(arn, {})
-
-    def facts(self, arn: str) -> Mapping[str, Any]:
-        return self.known.get(arn, {})
-
-    def launch_template(self, name_or_id: str, version: str, region: str) -> Mapping[str, Any] | None:
-        return self.templates.get((name_or_id, version))
-
-    def auto_scaling_group(self, name: str, region: str) -> Mapping[str, Any] | None:
-        return self.groups.get(name)
-
-    def has_service_linked_role(self, service: str) -> bool:
-        return service in self.linked
 
 
 TEMPLATE = {
@@ -91,8 +54,11 @@ WORLD = FakeWorld(
         ("mount-target", "fsmt-1"): "fs-1",
         ("mount-target-interface", "fsmt-1"): "eni-1",
         ("public-ip", "203.0.113.1"): "eipalloc-1",
+        ("public-ip-interface", "203.0.113.1"): "eni-1",
         ("address-association", "eipassoc-1"): "eipalloc-1",
+        ("address-association-interface", "eipassoc-1"): "eni-1",
         ("route-table-association", "rtbassoc-1"): "rtb-1",
+        ("route-table-association-subnet", "rtbassoc-1"): "subnet-1",
         ("key-pair-id", "key-1"): "mine",
     },
     tagged={
@@ -171,13 +137,13 @@ SSM = f"arn:aws:ssm:{REGION}:"
             "ec2",
             "DisassociateAddress",
             {"AssociationId": "eipassoc-1"},
-            ["ec2:DisassociateAddress elastic-ip/eipalloc-1"],
+            ["ec2:DisassociateAddress elastic-ip/eipalloc-1", "ec2:DisassociateAddress network-interface/eni-1"],
         ),
         (
             "ec2",
             "DisassociateRouteTable",
             {"AssociationId": "rtbassoc-1"},
-            ["ec2:DisassociateRouteTable route-table/rtb-1"],
+            ["ec2:DisassociateRouteTable route-table/rtb-1", "ec2:DisassociateRouteTable subnet/subnet-1"],
         ),
         (
             "ec2",
@@ -191,7 +157,6 @@ SSM = f"arn:aws:ssm:{REGION}:"
             {"InstanceIds": ["i-1", "i-2"]},
             ["ec2:TerminateInstances instance/i-1", "ec2:TerminateInstances instance/i-2"],
         ),
-        ("ec2", "DeregisterImage", {"ImageId": "ami-1"}, [f"ec2:DeregisterImage arn:aws:ec2:{REGION}::image/ami-1"]),
         ("ec2", "CreateKeyPair", {"KeyName": "mine"}, ["ec2:CreateKeyPair key-pair/mine"]),
         (
             "ec2",
@@ -203,7 +168,11 @@ SSM = f"arn:aws:ssm:{REGION}:"
             "ec2",
             "AuthorizeSecurityGroupIngress",
             {"GroupId": "sg-1", "TagSpecifications": specification("security-group-rule", "Name")},
-            ["ec2:AuthorizeSecurityGroupIngress security-group/sg-1", "ec2:CreateTags security-group-rule/*"],
+            [
+                "ec2:AuthorizeSecurityGroupIngress security-group/sg-1",
+                "ec2:AuthorizeSecurityGroupIngress security-group-rule/*",
+                "ec2:CreateTags security-group-rule/*",
+            ],
         ),
         (
             "ec2",
@@ -218,12 +187,6 @@ SSM = f"arn:aws:ssm:{REGION}:"
         ),
         (
             "ec2",
-            "AssociateIamInstanceProfile",
-            {"InstanceId": "i-1", "IamInstanceProfile": {"Name": "c-worker"}},
-            ["ec2:AssociateIamInstanceProfile instance/i-1", "iam:PassRole role/c/c-worker"],
-        ),
-        (
-            "ec2",
             "DeleteLaunchTemplate",
             {"LaunchTemplateName": "c-workers"},
             ["ec2:DeleteLaunchTemplate launch-template/lt-1"],
@@ -234,7 +197,6 @@ SSM = f"arn:aws:ssm:{REGION}:"
             {"AutoScalingGroupName": "c-workers"},
             [f"autoscaling:SetDesiredCapacity {GROUP}"],
         ),
-        ("autoscaling", "SetInstanceHealth", {"InstanceId": "i-1"}, [f"autoscaling:SetInstanceHealth {GROUP}"]),
         (
             "autoscaling",
             "DeleteAutoScalingGroup",
@@ -369,13 +331,13 @@ SSM = f"arn:aws:ssm:{REGION}:"
             "service-quotas",
             "GetServiceQuota",
             {"ServiceCode": "ec2", "QuotaCode": "L-1"},
-            ["servicequotas:GetServiceQuota *"],
+            [f"servicequotas:GetServiceQuota arn:aws:servicequotas:{REGION}:{ACCOUNT}:ec2/L-1"],
         ),
         (
             "service-quotas",
-            "RequestServiceQuotaIncrease",
+            "GetServiceQuota",
             {"ServiceCode": "ec2", "QuotaCode": "L-1"},
-            [f"servicequotas:RequestServiceQuotaIncrease arn:aws:servicequotas:{REGION}:{ACCOUNT}:ec2/L-1"],
+            [f"servicequotas:GetServiceQuota arn:aws:servicequotas:{REGION}:{ACCOUNT}:ec2/L-1"],
         ),
     ],
 )
@@ -484,19 +446,6 @@ def test_a_change_is_checked_against_the_groups_own_template(operation: str) -> 
         f"autoscaling:{operation} {GROUP}",
         *LAUNCH,
     ]
-
-
-def test_a_mixed_group_names_its_template_deeper() -> None:
-    mixed = {"LaunchTemplate": {"LaunchTemplateSpecification": {"LaunchTemplateId": "lt-1"}}}
-    found = pairs(needs("autoscaling", "CreateAutoScalingGroup", AutoScalingGroupName="m", MixedInstancesPolicy=mixed))
-    assert "iam:PassRole role/c/c-worker" in found
-
-
-def test_a_launch_configuration_passes_its_role_when_it_is_made() -> None:
-    made = needs("autoscaling", "CreateLaunchConfiguration", LaunchConfigurationName="l", IamInstanceProfile="c-worker")
-    assert pairs(made)[-1] == "iam:PassRole role/c/c-worker"
-    used = needs("autoscaling", "CreateAutoScalingGroup", AutoScalingGroupName="g", LaunchConfigurationName="l")
-    assert [need.action for need in used] == ["autoscaling:CreateAutoScalingGroup"]
 
 
 @pytest.mark.parametrize(
@@ -775,7 +724,6 @@ def test_a_buckets_policy_and_the_callers_own(mine: list[Any], theirs: Any, allo
     policies = [parse_policy({"Version": "2012-10-17", "Statement": mine})] if mine else []
     about = {"arn:aws:s3:::b": bucket_policy(*theirs)} if theirs else {}
     [need] = needs("s3", "GetObject", Bucket="b", Key="k")
-    assert policy_arns([need]) == ["arn:aws:s3:::b"]
     decision = judge(policies, need, OPERATOR, about, None)
     assert (decision.allowed, decision.source) == (allowed, source)
 
@@ -805,7 +753,7 @@ def test_a_role_must_trust_the_caller(mine: list[Any], principal: Any, more: dic
     found = authorize(policies, asked, OPERATOR, resource_policies=about)
     assert (not found) is allowed
     if found:
-        assert denied("sts", found[0], OPERATOR.arn).code == "AccessDenied"
+        assert denied(BY_NAME["sts"].refusal, found[0], OPERATOR.arn).code == "AccessDenied"
 
 
 def test_ec2_itself_may_assume_the_role_that_trusts_it() -> None:
@@ -825,15 +773,9 @@ def test_a_boundary_must_allow_too() -> None:
     bound = [parse_policy({"Version": "2012-10-17", "Statement": allow("ec2:*")}, name="bound")]
     assert authorize(mine, needs("ec2", "DescribeVpcs"), OPERATOR, boundaries=bound) == []
     [denial] = authorize(mine, needs("s3", "ListBuckets"), OPERATOR, boundaries=bound)
-    assert denied("s3", denial, OPERATOR.arn).message.endswith(
+    assert denied(BY_NAME["s3"].refusal, denial, OPERATOR.arn).message.endswith(
         "no permissions boundary allows the s3:ListAllMyBuckets action"
     )
-
-
-def test_the_root_of_the_account_needs_no_policy() -> None:
-    assert authorize([], needs("ec2", "DescribeVpcs"), Caller.root(ACCOUNT)) == []
-    about = {"arn:aws:s3:::b": bucket_policy("Deny", "*")}
-    assert authorize([], needs("s3", "GetObject", Bucket="b", Key="k"), Caller.root(ACCOUNT), resource_policies=about)
 
 
 # AWS's words ----------------------------------------------------------------------------------------------------------
@@ -909,9 +851,8 @@ WHO = f"User: {OPERATOR.arn} is not authorized to perform: "
     ],
 )
 def test_how_a_refusal_is_worded(service: str, denial: Denial, code: str, message: str) -> None:
-    error = denied(service, denial, OPERATOR.arn)
-    assert (error.code, error.message, error.status) == (code, message, 403)
-    assert json.dumps(denial.as_dict())
+    error = denied(BY_NAME[service].refusal, denial, OPERATOR.arn)
+    assert (error.code, error.message, error.status) == (code, message, 400 if service == "ssm" else 403)
 
 
 @pytest.mark.parametrize(
@@ -921,47 +862,17 @@ def test_how_a_refusal_is_worded(service: str, denial: Denial, code: str, messag
 def test_what_is_unknown_is_refused(service: str, operation: str) -> None:
     with pytest.raises(UnknownOperation):
         needs(service, operation)
-    assert unknown(service, operation).status == 403
+    assert unknown(Refusal("AccessDenied"), service, operation).status == 403
 
 
 # The table itself -----------------------------------------------------------------------------------------------------
-
-LOADER = botocore.loaders.Loader()
-
-
-def model(service: str, _known: dict[str, Any] = {}) -> Any:  # noqa: B006 - it is meant to be kept
-    if service not in _known:
-        _known[service] = botocore.model.ServiceModel(LOADER.load_service_model(service, "service-2"), service)
-    return _known[service]
-
-
-def minimal(shape: Any, depth: int = 0, *, everything: bool = False) -> Any:
-    """The least that a shape allows; or, with `everything`, a value for each member."""
-    match shape.type_name:
-        case "structure":
-            names = shape.members if everything and depth < 4 else shape.required_members
-            arns = {name: f"{IAM}role/x" for name in names if name.lower().endswith(("arn", "role"))}
-            return {name: minimal(shape.members[name], depth + 1, everything=everything) for name in names} | arns
-        case "list":
-            return [minimal(shape.member, depth + 1, everything=everything)]
-        case "map":
-            return {"key": minimal(shape.value, depth + 1, everything=everything)}
-        case "boolean":
-            return True
-        case "integer" | "long" | "float" | "double":
-            return 1
-        case _:
-            return "x-1"
-
 
 ROWS = sorted(TABLE)
 
 
 @pytest.mark.parametrize(("service", "operation"), ROWS)
-def test_each_row_is_about_a_real_operation_and_cites_a_page(service: str, operation: str) -> None:
+def test_each_row_is_about_a_real_operation(service: str, operation: str) -> None:
     assert operation in model(service).operation_names
-    pages = TABLE[service, operation].pages
-    assert pages and all(page.startswith("https://docs.aws.amazon.com/") for page in pages)
 
 
 @pytest.mark.parametrize("everything", [False, True], ids=["least", "all"])
@@ -971,11 +882,10 @@ def test_each_row_answers_for_any_valid_call(service: str, operation: str, every
     params = minimal(shape, everything=everything) if shape else {}
     for world in (WORLD, FakeWorld(linked=())):
         found = required(service, operation, params, world, REGION)
-        assert found or (service, operation) in {("sts", "GetCallerIdentity"), ("sts", "GetSessionToken")}
+        assert found or (service, operation) in {("sts", "GetCallerIdentity")}
         for need in found:
             assert need.resource == "*" or (need.resource.startswith("arn:aws:") and need.resource.count(":") >= 5)
             assert need.action.count(":") == 1
-            json.dumps(need.as_dict())
 
 
 @pytest.mark.parametrize(("service", "operation"), ROWS)
@@ -996,7 +906,6 @@ def test_each_parameter_that_a_row_names_exists(service: str, operation: str) ->
         "Tags",
         "TagKeys",
         "LaunchTemplate",
-        "MixedInstancesPolicy",
         "DesiredConfiguration",
         "VPCZoneIdentifier",
         "AutoScalingGroupName",
@@ -1004,9 +913,3 @@ def test_each_parameter_that_a_row_names_exists(service: str, operation: str) ->
         "ServiceLinkedRoleARN",
     }
     assert asked - shared <= known
-
-
-def test_all_of_the_smaller_services_is_there() -> None:
-    for service in ("autoscaling", "efs"):
-        missing = set(model(service).operation_names) - {operation for name, operation in TABLE if name == service}
-        assert not missing

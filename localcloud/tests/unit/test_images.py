@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from localcloud.api.images import API_ONLY, BASE, Image, path_of, register
-from localcloud.cloud import Cloud
+from localcloud.api.ec2.images import API_ONLY, BASE, Image, path_of, register
+from localcloud.core.cloud import Cloud
 from localcloud.tests.unit.ec2_kit import Ec2
 
 UBUNTU = "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-22.04/latest/ami-id"
@@ -49,6 +49,38 @@ def test_choosing(ec2: Ec2, params: dict[str, Any], names: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "device", "imds", "tokens", "hops"),
+    [
+        ("*(Ubuntu 22.04)*", "/dev/sda1", None, "optional", 1),
+        ("*(Amazon Linux 2023)*", "/dev/xvda", "v2.0", "required", 2),
+    ],
+)
+def test_images_have_the_root_devices_and_metadata_versions_of_aws(
+    ec2: Ec2, name: str, device: str, imds: str | None, tokens: str, hops: int
+) -> None:
+    filters = [
+        {"Name": "name", "Values": [name]},
+        {"Name": "root-device-name", "Values": [device]},
+        {"Name": "block-device-mapping.volume-size", "Values": ["75"]},
+    ]
+    image = ec2("DescribeImages", Filters=filters)["Images"][0]
+    [disk] = image["BlockDeviceMappings"]
+    assert (image["RootDeviceName"], disk["DeviceName"], disk["Ebs"]["VolumeSize"]) == (device, device, 75)
+    assert image.get("ImdsSupport") == imds
+    smaller = [{"DeviceName": device, "Ebs": {"VolumeSize": 74}}]
+    with ec2.refused("InvalidBlockDeviceMapping", "expect size >= 75GB"):
+        ec2.run(ImageId=image["ImageId"], BlockDeviceMappings=smaller)
+    [instance] = ec2.run(ImageId=image["ImageId"])["Instances"]
+    [volume] = ec2("DescribeVolumes")["Volumes"]
+    assert (instance["RootDeviceName"], volume["Size"]) == (device, 75)
+    options = instance["MetadataOptions"]
+    assert (options["HttpTokens"], options["HttpPutResponseHopLimit"]) == (tokens, hops)
+    [own] = ec2.run(ImageId=image["ImageId"], MetadataOptions={"HttpPutResponseHopLimit": 3})["Instances"]
+    assert own["MetadataOptions"]["HttpTokens"] == tokens
+    assert own["MetadataOptions"]["HttpPutResponseHopLimit"] == 3
+
+
+@pytest.mark.parametrize(
     ("image", "code"), [("ami-0123456789abcdef0", "InvalidAMIID.NotFound"), ("debian", "InvalidAMIID.Malformed")]
 )
 def test_images_that_are_none(ec2: Ec2, image: str, code: str) -> None:
@@ -74,11 +106,6 @@ def test_files_of_an_image(ec2: Ec2, cloud: Cloud) -> None:
     assert ec2("DescribeImages", ImageIds=[built.id])["Images"][0]["OwnerId"] == "123456789012"
     name = "/aws/service/deeplearning/ami/x86_64/localcloud-debian-12-pytorch/latest/ami-id"
     assert ec2("GetParameter", service="ssm", Name=name)["Parameter"]["Value"] == built.id
-
-
-def test_images_are_made_by_the_command_line_alone(ec2: Ec2) -> None:
-    with ec2.refused("UnsupportedOperation", "localcloud image build"):
-        ec2("CreateImage", InstanceId="i-0", Name="x")
 
 
 def test_parameters_name_images_that_can_be_launched(ec2: Ec2) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from localcloud.clock import ManualClock
+from localcloud.core.clock import ManualClock
 from localcloud.tests.unit.rules_kit import Aws, tagged
 
 SECONDS = 5.0
@@ -53,6 +53,9 @@ def create_all(ec2: Any, clock: ManualClock) -> list[tuple[str, str, str, str, s
     endpoint = {"VpcId": vpc, "ServiceName": "com.amazonaws.us-east-1.s3"}
     endpoint["TagSpecifications"] = tagged("vpc-endpoint", **mark)
     endpoint_id = ec2.create_vpc_endpoint(**endpoint)["VpcEndpoint"]["VpcEndpointId"]
+    template: dict[str, Any] = {"LaunchTemplateName": "template", "LaunchTemplateData": {"InstanceType": "t3.micro"}}
+    template["TagSpecifications"] = tagged("launch-template", **mark)
+    template_id = ec2.create_launch_template(**template)["LaunchTemplate"]["LaunchTemplateId"]
     return [
         ("describe_subnets", "Subnets", "SubnetIds", subnet, "InvalidSubnetID.NotFound"),
         (
@@ -72,6 +75,13 @@ def create_all(ec2: Any, clock: ManualClock) -> list[tuple[str, str, str, str, s
         ),
         ("describe_security_groups", "SecurityGroups", "GroupIds", group_id, "InvalidGroup.NotFound"),
         ("describe_vpc_endpoints", "VpcEndpoints", "VpcEndpointIds", endpoint_id, "InvalidVpcEndpointId.NotFound"),
+        (
+            "describe_launch_templates",
+            "LaunchTemplates",
+            "LaunchTemplateIds",
+            template_id,
+            "InvalidLaunchTemplateId.NotFound",
+        ),
     ]
 
 

@@ -7,13 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from localcloud.errors import Refusal
-from localcloud.latency import AWS, latency_from
+from localcloud.core.errors import Refusal
+from localcloud.core.latency import AWS, Latency, latency_from
+
+
+def seconds_of(latency: Latency) -> dict[str, float]:
+    return {what: latency.of(what) for what in AWS}
 
 
 def test_none_and_aws() -> None:
-    assert set(latency_from("none").as_dict().values()) == {0.0}
-    assert latency_from("aws").as_dict() == AWS
+    assert set(seconds_of(latency_from("none")).values()) == {0.0}
+    assert seconds_of(latency_from("aws")) == AWS
     assert latency_from("aws").of("nat_gateway_available") == 95
 
 
@@ -28,7 +32,7 @@ def test_a_file_names_what_it_names_and_nothing_else_takes_time(tmp_path: Path) 
     path = tmp_path / "profile.json"
     path.write_text('{"call": 0.5, "instance_running": 3}', encoding="utf-8")
     latency = latency_from(str(path))
-    assert {what: seconds for what, seconds in latency.as_dict().items() if seconds} == {
+    assert {what: seconds for what, seconds in seconds_of(latency).items() if seconds} == {
         "call": 0.5,
         "instance_running": 3.0,
     }
@@ -50,7 +54,7 @@ def test_what_no_profile_knows_is_a_mistake_of_ours() -> None:
 @pytest.mark.parametrize("given", ["aws*", "aws*fast", "aws*-1", "aws*nan", "aws*inf", "aws**2", "aws*0.1*2"])
 def test_factors_that_are_none(given: str) -> None:
     if given == "aws*":
-        assert latency_from(given).as_dict() == AWS
+        assert seconds_of(latency_from(given)) == AWS
         return
     with pytest.raises(Refusal, match="must be a number, 0 or more. Example: --latency 'aws\\*0.1'$"):
         latency_from(given)

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from localcloud.api.auth import Credentials, Session
-from localcloud.clock import ManualClock
+from localcloud.core.clock import ManualClock
+from localcloud.core.identity import Credentials, Session
+from localcloud.core.views import InstanceView
 from localcloud.machines.metadata import Answer, Metadata, MetadataServer
 from localcloud.tests.unit.views_kit import machine
-from localcloud.views import InstanceView
 
 TTL = "x-aws-ec2-metadata-token-ttl-seconds"
 TOKEN = "x-aws-ec2-metadata-token"
@@ -120,8 +120,10 @@ def test_metadata_is_only_read(service: Metadata, method: str) -> None:
         ("", "meta-data/\ndynamic/\nuser-data"),
         ("meta-data/instance-id", "i-10"),
         ("meta-data/instance-id/", "i-10"),
-        ("meta-data/placement", "availability-zone\nregion"),
+        ("meta-data/placement", "availability-zone\navailability-zone-id\nregion"),
         ("meta-data/placement/availability-zone", "us-east-1a"),
+        ("meta-data/placement/availability-zone-id", "use1-az6"),
+        ("meta-data/instance-life-cycle", "on-demand"),
         ("meta-data/local-hostname", "ip-10-0-0-10.ec2.internal"),
         ("meta-data/public-ipv4", "198.51.100.20"),
         ("meta-data/security-groups", "red-members"),
@@ -149,6 +151,12 @@ def test_metadata_is_only_read(service: Metadata, method: str) -> None:
 def test_the_tree(service: Metadata, path: str, body: str | None) -> None:
     answer = get(service, path)
     assert (answer.status, answer.body.decode()) == ((404, "") if body is None else (200, body))
+
+
+def test_a_spot_instance_in_a_placement_group(service: Metadata) -> None:
+    view = machine(10, spot=True, placement_group="near")
+    assert get(service, "meta-data/instance-life-cycle", view).body == b"spot"
+    assert get(service, "meta-data/placement/group-name", view).body == b"near"
 
 
 def test_every_version_is_the_latest(service: Metadata) -> None:
@@ -195,21 +203,31 @@ def test_credentials_stay_the_same_until_they_are_about_to_expire(service: Metad
 # Over HTTP
 
 
+class Server(MetadataServer):
+    """Keeps the last accepted connection."""
+
+    connection: socket.socket
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        self.connection, address = super().get_request()
+        return self.connection, address
+
+
 @pytest.fixture
-def port(service: Metadata) -> Iterator[tuple[int, dict[str, InstanceView]]]:
+def server(service: Metadata) -> Iterator[tuple[Server, dict[str, InstanceView]]]:
     """A server for the machine that has the address 127.0.0.1, if there is one."""
     machines = {"127.0.0.1": FULL}
     listening = socket.create_server(("127.0.0.1", 0))
-    server = MetadataServer(listening, service, machines.get)
+    server = Server(listening, service, machines.get)
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-    yield listening.getsockname()[1], machines
+    yield server, machines
     server.shutdown()
     server.server_close()
 
 
-def test_over_http(port: tuple[int, dict[str, InstanceView]]) -> None:
-    number, machines = port
-    connection = http.client.HTTPConnection("127.0.0.1", number, timeout=5)
+def test_over_http(server: tuple[Server, dict[str, InstanceView]]) -> None:
+    service, machines = server
+    connection = http.client.HTTPConnection("127.0.0.1", service.server_address[1], timeout=5)
 
     def ask(method: str, path: str, **headers: str) -> tuple[int, bytes]:
         connection.request(method, path, headers={name.replace("_", "-"): value for name, value in headers.items()})
@@ -220,7 +238,9 @@ def test_over_http(port: tuple[int, dict[str, InstanceView]]) -> None:
     answer = connection.getresponse()
     assert answer.headers["X-Aws-Ec2-Metadata-Token-Ttl-Seconds"] == "60"
     given = answer.read().decode()
+    assert service.connection.getsockopt(socket.IPPROTO_IP, socket.IP_TTL) == 1
     assert ask("GET", "/latest/meta-data/instance-id?x=y", X_aws_ec2_metadata_token=given) == (200, b"i-10")
+    assert service.connection.getsockopt(socket.IPPROTO_IP, socket.IP_TTL) == 64
     assert ask("HEAD", "/latest/meta-data/instance-id") == (200, b"")
     assert ask("GET", "/latest/meta-data/instance-id", X_aws_ec2_metadata_token="wrong") == (401, b"")
     machines.clear()

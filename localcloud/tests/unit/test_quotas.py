@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from localcloud.api.ec2 import find_instance
+from localcloud.api.ec2.views import find_instance
 from localcloud.api.quotas import DEFAULT, family_of
-from localcloud.clock import ManualClock
-from localcloud.cloud import Cloud
+from localcloud.core.clock import ManualClock
+from localcloud.core.cloud import Cloud
 from localcloud.tests.unit.ec2_kit import Ec2
 
 QUOTAS: dict[str, Any] = {"service": "service-quotas", "ServiceCode": "ec2"}
@@ -39,10 +39,9 @@ def test_each_type_counts_towards_one_quota(instance_type: str, code: str) -> No
 
 def test_a_fault_lowers_a_quota(ec2: Ec2, cloud: Cloud) -> None:
     cloud.faults.add("quota", {"code": "L-417A185B"}, 96)
-    values = {one["QuotaCode"]: one["Value"] for one in ec2("ListServiceQuotas", **QUOTAS)["Quotas"]}
-    assert (values["L-417A185B"], values["L-DB2E81BA"]) == (96.0, DEFAULT)
     quota = ec2("GetServiceQuota", QuotaCode="L-417A185B", **QUOTAS)["Quota"]
     assert (quota["Value"], quota["QuotaName"]) == (96.0, "Running On-Demand P instances")
+    assert ec2("GetServiceQuota", QuotaCode="L-DB2E81BA", **QUOTAS)["Quota"]["Value"] == DEFAULT
     assert ec2("GetAWSDefaultServiceQuota", QuotaCode="L-417A185B", **QUOTAS)["Quota"]["Value"] == DEFAULT
 
 
@@ -62,7 +61,7 @@ def test_resources_are_refused_above_their_quota(
     cloud.faults.add("quota", {}, 0)
     fault = cloud.faults.add("quota", {"code": code}, value)
     shown = ec2("GetServiceQuota", service="service-quotas", ServiceCode=service, QuotaCode=code)["Quota"]["Value"]
-    assert (shown, usual > 5) == (value, True)
+    assert (shown, usual) == (value, 5)
     for _ in range(2):
         ec2(operation, **params)
     with ec2.refused(error, "The maximum number of"):
@@ -71,6 +70,17 @@ def test_resources_are_refused_above_their_quota(
     cloud.faults.remove(fault)
     # A fault without a code strikes vCPUs alone.
     ec2(operation, **params)
+
+
+def test_a_new_account_has_awss_default_quotas(ec2: Ec2) -> None:
+    for _ in range(5):
+        ec2("AllocateAddress")
+    with ec2.refused("AddressLimitExceeded"):
+        ec2("AllocateAddress")
+    for number in range(4):  # and the default VPC
+        ec2("CreateVpc", CidrBlock=f"10.{number}.0.0/16")
+    with ec2.refused("VpcLimitExceeded"):
+        ec2("CreateVpc", CidrBlock="10.9.0.0/16")
 
 
 def test_nat_gateways_have_a_quota_in_each_zone(ec2: Ec2, cloud: Cloud, clock: ManualClock) -> None:
@@ -90,7 +100,7 @@ def test_quotas_that_are_none(ec2: Ec2) -> None:
     with ec2.refused("NoSuchResourceException"):
         ec2("GetServiceQuota", QuotaCode="L-0", **QUOTAS)
     with ec2.refused("NoSuchResourceException"):
-        ec2("ListServiceQuotas", service="service-quotas", ServiceCode="moon")
+        ec2("GetServiceQuota", service="service-quotas", ServiceCode="moon", QuotaCode="L-0")
 
 
 # Instance types

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from localcloud.core.latency import AWS
 from localcloud.image.features import FEATURES
-from localcloud.latency import AWS
 from localcloud.tests.unit.test_cli import COMMANDS, FAULTS
 
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 
 import pytest
 
+from localcloud.core.views import VpcView
 from localcloud.machines import resolver
 from localcloud.machines.resolver import Resolver, look_up, respond
 from localcloud.tests.unit.views_kit import machine, target, vpc
-from localcloud.views import VpcView
 
 A, PTR, AAAA = 1, 12, 28
 EDGE = "198.51.100.1"
@@ -26,6 +26,7 @@ VPC = vpc(
         target(201, zone="us-east-1b"),
         target(202, zone="us-east-1c", state="creating"),
         target(203, file_system_id="fs-0b", region="eu-west-1", zone="us-east-1a"),
+        target(204, file_system_id="fs-0d", resolvable=False),
     ),
 )
 
@@ -42,6 +43,7 @@ VPC = vpc(
         (f"fs-0b.{EFS}", A, True, None),
         ("fs-0b.efs.eu-west-1.amazonaws.com", A, True, "10.0.1.203"),
         (f"fs-0c.{EFS}", A, True, None),
+        (f"fs-0d.{EFS}", A, True, None),
         (f"fs-0a.{EFS}", AAAA, True, None),
         # Machines by their names, whether they are there or not.
         ("ip-10-0-0-10.ec2.internal", A, True, "10.0.0.10"),

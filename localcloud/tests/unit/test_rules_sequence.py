@@ -7,14 +7,13 @@ from typing import Any
 
 import pytest
 
-from localcloud.api import rules
-from localcloud.api.auth import Caller
-from localcloud.api.iam import OPERATOR, bootstrap
-from localcloud.api.images import API_ONLY
-from localcloud.api.registry import Call
-from localcloud.clock import ManualClock
-from localcloud.cloud import Cloud
-from localcloud.errors import AwsError
+from localcloud.api import enforcement as rules
+from localcloud.api.ec2.images import API_ONLY
+from localcloud.api.iam.identities import OPERATOR, bootstrap
+from localcloud.core.clock import ManualClock
+from localcloud.core.cloud import Call, Cloud
+from localcloud.core.errors import AwsError
+from localcloud.core.identity import Caller
 from localcloud.tests.unit.rules_kit import REGION, allow, document, tagged, tags, trust
 
 ACTIONS = [

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from localcloud.api.auth import service_caller
-from localcloud.api.images import API_ONLY
-from localcloud.api.world import Account
-from localcloud.autoscaling.regions import Regions
-from localcloud.clock import ManualClock
-from localcloud.cloud import Cloud
+from localcloud.api.account import Account
+from localcloud.api.autoscaling.regions import Regions
+from localcloud.api.ec2.images import API_ONLY
+from localcloud.core.clock import ManualClock
+from localcloud.core.cloud import Cloud
+from localcloud.core.identity import service_caller
 from localcloud.iam.world import Lookup
 from localcloud.tests.unit.rules_kit import EC2, REGION, allow, document, tagged, tags, trust
 
@@ -53,7 +53,6 @@ class Site:
         ask("iam", "CreateInstanceProfile", InstanceProfileName="p", Tags=tags(n="p"))
         ask("iam", "AddRoleToInstanceProfile", InstanceProfileName="p", RoleName="r")
         ask("iam", "CreateUser", UserName="u", Path="/y/", Tags=tags(n="u"))
-        ask("iam", "CreateGroup", GroupName="g")
         self.data: dict[str, Any] = {
             "ImageId": API_ONLY.id,
             "InstanceType": "c5.large",
@@ -69,12 +68,14 @@ class Site:
         self.interface = instance["NetworkInterfaces"][0]["NetworkInterfaceId"]
         self.attachment = instance["NetworkInterfaces"][0]["Attachment"]["AttachmentId"]
         clock.advance(5)
-        associations = ask("ec2", "DescribeIamInstanceProfileAssociations")["IamInstanceProfileAssociations"]
-        self.profile_association = associations[0]["AssociationId"]
         address = ask("ec2", "AllocateAddress", Domain="vpc", TagSpecifications=tagged("elastic-ip", n="a"))
         self.address, self.ip = address["AllocationId"], address["PublicIp"]
         gateway = ask("ec2", "CreateInternetGateway")["InternetGateway"]["InternetGatewayId"]
         ask("ec2", "AttachInternetGateway", InternetGatewayId=gateway, VpcId=self.vpc)
+        self.gateway = gateway
+        edge_table = ask("ec2", "CreateRouteTable", VpcId=self.vpc)["RouteTable"]["RouteTableId"]
+        edge_route = ask("ec2", "AssociateRouteTable", RouteTableId=edge_table, GatewayId=gateway)
+        self.edge_route = edge_route["AssociationId"]
         self.address_association = ask(
             "ec2", "AssociateAddress", AllocationId=self.address, NetworkInterfaceId=self.interface
         )["AssociationId"]
@@ -96,15 +97,6 @@ class Site:
         clock.advance(5)
         [group] = ask("autoscaling", "DescribeAutoScalingGroups")["AutoScalingGroups"]
         self.nodes, self.node = group["AutoScalingGroupARN"], group["Instances"][0]["InstanceId"]
-        ask(
-            "autoscaling",
-            "CreateLaunchConfiguration",
-            LaunchConfigurationName="old",
-            ImageId=API_ONLY.id,
-            InstanceType="t3.micro",
-        )
-        [old] = ask("autoscaling", "DescribeLaunchConfigurations")["LaunchConfigurations"]
-        self.configuration = old["LaunchConfigurationARN"]
         ask("s3", "CreateBucket", Bucket="bucket-1")
         ask("s3", "PutBucketTagging", Bucket="bucket-1", Tagging={"TagSet": tags(n="b")})
         ask("s3", "PutObject", Bucket="bucket-1", Key="a/b", Body=b"", Tagging="n=o")
@@ -127,28 +119,29 @@ def test_what_names_and_connections_mean(cloud: Cloud, site: Site) -> None:
         ("key-pair-id", site.key): "mine",
         ("placement-group-id", site.place): "near",
         ("public-ip", site.ip): site.address,
+        ("public-ip-interface", site.ip): site.interface,
         ("address-association", site.address_association): site.address,
+        ("address-association-interface", site.address_association): site.interface,
         ("route-table-association", site.route): site.table,
-        ("network-acl-association", site.acl_association): site.acl,
+        ("route-table-association-subnet", site.route): site.subnet,
+        ("route-table-association-gateway", site.edge_route): site.gateway,
+        ("network-interface-attachment-instance", site.attachment): site.instance,
         ("network-interface-attachment", site.attachment): site.interface,
-        ("instance-profile-association", site.profile_association): site.instance,
         ("mount-target", site.target): site.files,
         ("mount-target-interface", site.target): site.target_interface,
         ("role", "r"): f"{IAM}role/x/r",
         ("user", "u"): f"{IAM}user/y/u",
-        ("iam-group", "g"): f"{IAM}group/g",
         ("instance-profile", "p"): f"{IAM}instance-profile/p",
         ("instance-profile-role", "p"): f"{IAM}role/x/r",
         ("instance-profile-role", f"{IAM}instance-profile/p"): f"{IAM}role/x/r",
         ("auto-scaling-group", "nodes"): site.nodes,
         ("auto-scaling-instance", site.node): "nodes",
-        ("launch-configuration", "old"): site.configuration,
     }
     assert {key: world.lookup(*key, REGION) for key in known} == known
     assert {kind for kind, _ in known} == {*Lookup.__args__}  # type: ignore[attr-defined]
     for kind, name in known:
         assert world.lookup(kind, "none", REGION) is None
-        if kind not in ("role", "user", "iam-group", "instance-profile", "instance-profile-role"):
+        if kind not in ("role", "user", "instance-profile", "instance-profile-role"):
             assert world.lookup(kind, name, "eu-west-1") is None
             assert world.lookup(kind, name, "nowhere") is None
 

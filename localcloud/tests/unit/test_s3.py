@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from localcloud.api import s3
-from localcloud.api.auth import service_caller
-from localcloud.cloud import Cloud
-from localcloud.errors import AwsError
+from localcloud.core.cloud import Cloud
+from localcloud.core.errors import AwsError
+from localcloud.core.identity import service_caller
 
 Ask = Callable[..., dict[str, Any]]
 assert s3

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from localcloud.server import HttpServer
-from localcloud.tls import Authority
+from localcloud.endpoint.server import HttpServer
+from localcloud.endpoint.tls import Authority
 
 
 def app(environ: dict[str, Any], start_response: Any) -> list[bytes]:

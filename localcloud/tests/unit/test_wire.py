@@ -12,11 +12,12 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from localcloud.api import iam, s3
-from localcloud.api.front import Front
-from localcloud.clock import ManualClock
-from localcloud.cloud import Cloud
-from localcloud.server import HttpServer
+from localcloud.api import s3
+from localcloud.api.iam import identities as iam
+from localcloud.core.clock import ManualClock
+from localcloud.core.cloud import Cloud
+from localcloud.endpoint.front import Front
+from localcloud.endpoint.server import HttpServer
 
 assert s3
 TRUST = {
@@ -91,13 +92,13 @@ def test_credentials_of_a_role_are_accepted(session: Any) -> None:
     assert worker.get_caller_identity()["Arn"].endswith(":assumed-role/worker/one")
 
 
-def test_file_systems_in_both_generations(session: Any, clock: ManualClock) -> None:
+def test_file_systems(session: Any, clock: ManualClock) -> None:
     client = session("efs")
     made = client.create_file_system(CreationToken="one", ThroughputMode="elastic", Encrypted=True)
     assert abs(made["CreationTime"].timestamp() - time.time()) < 60
     clock.advance(0)
-    client.create_tags(FileSystemId=made["FileSystemId"], Tags=[{"Key": "a", "Value": "b"}])
-    assert client.describe_tags(FileSystemId=made["FileSystemId"])["Tags"] == [{"Key": "a", "Value": "b"}]
+    client.tag_resource(ResourceId=made["FileSystemId"], Tags=[{"Key": "a", "Value": "b"}])
+    assert client.describe_file_systems()["FileSystems"][0]["Tags"] == [{"Key": "a", "Value": "b"}]
     pages = client.get_paginator("describe_file_systems").paginate(PaginationConfig={"PageSize": 1})
     assert [one["LifeCycleState"] for page in pages for one in page["FileSystems"]] == ["available"]
     with pytest.raises(client.exceptions.FileSystemAlreadyExists, match=made["FileSystemId"]):

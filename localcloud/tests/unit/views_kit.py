@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from localcloud.views import (
+from localcloud.core.views import (
     InstanceView,
     MountTargetView,
     NatGatewayView,
@@ -30,6 +30,7 @@ def machine(number: int = 10, subnet: str = "subnet-public", **more: Any) -> Ins
         "id": f"i-{number}",
         "region": "us-east-1",
         "zone": "us-east-1a",
+        "zone_id": "use1-az6",
         "type": "t3.micro",
         "image_id": "ami-1",
         "state": "running",
@@ -72,6 +73,7 @@ def target(number: int = 200, **more: Any) -> MountTargetView:
         "ip": f"10.0.1.{number}",
         "security_groups": ("sg-efs",),
         "state": "available",
+        "resolvable": True,
     }
     return MountTargetView(**{**given, **more})
 

@@ -16,11 +16,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from deeplearning import Refusal, machine, paths
-from deeplearning.aws import Aws, Missing
+from deeplearning import machine
+from deeplearning.aws import AwsClient, NotFound
 from deeplearning.config import Config
-from deeplearning.members import applying, checking, publishing, rendering, report, signing
-from deeplearning.members.cloud import GROUP_TAG, RANK_TAG
+from deeplearning.contract import paths
+from deeplearning.contract.errors import UserError
+from deeplearning.contract.names import GROUP_TAG, RANK_TAG
+from deeplearning.contract.report import key_of
+from deeplearning.members import applying, published_list, publishing, rendering, signing
 
 REAL_TARGETS = rendering.TARGETS
 REAL_PATHS = {
@@ -47,18 +50,18 @@ def instance(number: int) -> str:
 
 @cache
 def host_key(number: int) -> str:
-    """Of one form, and nobody's."""
+    """Return a well-formed key without a private part."""
     return "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5" + hashlib.sha256(str(number).encode()).hexdigest()[:48]
 
 
 @dataclass
-class FakeAws(Aws):
+class FakeAws(AwsClient):
     """As much of AWS as a master asks, with the answers in AWS's shape."""
 
     instances: dict[str, dict[str, Any]] = field(default_factory=dict)
     states: dict[str, str] = field(default_factory=dict)
     """life cycle states, by instance id"""
-    wanted: dict[str, int] = field(default_factory=lambda: {"demo-master": 1, "demo-workers": 0})
+    desired: dict[str, int] = field(default_factory=lambda: {"demo-master": 1, "demo-workers": 0})
     objects: dict[str, bytes] = field(default_factory=dict)
     calls: list[str] = field(default_factory=list)
     listed: int = 0
@@ -81,13 +84,13 @@ class FakeAws(Aws):
             "Tags": [{"Key": key, "Value": value} for key, value in tags.items()],
         }
         self.states[instance(number)] = "InService"
-        self.wanted["demo-workers"] = sum(not self._is_master(id_) for id_ in self.instances)
+        self.desired["demo-workers"] = sum(not self._is_master(id_) for id_ in self.instances)
         return instance(number)
 
     def report(self, number: int, **changed: Any) -> str:
         instance_id = instance(number)
         role = MASTER_ROLE if self._is_master(instance_id) else WORKER_ROLE
-        said = {
+        content = {
             "schema": 1,
             "instance_id": instance_id,
             "host_keys": [host_key(number)],
@@ -96,8 +99,8 @@ class FakeAws(Aws):
             "os": "debian 12",
             "reported_at": "2026-11-21T10:00:00Z",
         }
-        key = report.key_of(f"{role}:{instance_id}")
-        self.objects[key] = json.dumps({**said, **changed}).encode()
+        key = key_of(f"{role}:{instance_id}")
+        self.objects[key] = json.dumps({**content, **changed}).encode()
         return key
 
     def end(self, number: int) -> None:
@@ -115,27 +118,27 @@ class FakeAws(Aws):
     def client(self, service: str) -> None:
         return None
 
-    def call(self, service: str, operation: str, **given: Any) -> dict[str, Any]:
+    def call(self, service: str, operation: str, **arguments: Any) -> dict[str, Any]:
         self._happen(operation)
         if operation == "get_object":
-            if given["Key"] not in self.objects:
-                raise Missing(operation)
-            return {"Body": io.BytesIO(self.objects[given["Key"]])}
+            if arguments["Key"] not in self.objects:
+                raise NotFound(operation)
+            return {"Body": io.BytesIO(self.objects[arguments["Key"]])}
         if operation == "put_object":
-            self.objects[given["Key"]] = given["Body"]
+            self.objects[arguments["Key"]] = arguments["Body"]
         if operation == "create_tags":
-            tags = self.instances[given["Resources"][0]]["Tags"]
-            keys = {tag["Key"] for tag in given["Tags"]}
-            tags[:] = [tag for tag in tags if tag["Key"] not in keys] + given["Tags"]
+            tags = self.instances[arguments["Resources"][0]]["Tags"]
+            keys = {tag["Key"] for tag in arguments["Tags"]}
+            tags[:] = [tag for tag in tags if tag["Key"] not in keys] + arguments["Tags"]
         return {"UserId": self.user_id} if operation == "get_caller_identity" else {}
 
-    def pages(self, service: str, operation: str, key: str, **given: Any) -> list[dict[str, Any]]:
+    def pages(self, service: str, operation: str, key: str, **arguments: Any) -> list[dict[str, Any]]:
         self._happen(operation)
         if operation == "list_objects_v2":
             listed = [
                 {"Key": name, "ETag": hashlib.md5(body).hexdigest(), "LastModified": place}
                 for place, (name, body) in enumerate(self.objects.items())
-            ][: given["PaginationConfig"]["MaxItems"]]
+            ][: arguments["PaginationConfig"]["MaxItems"]]
             self.listed = len(listed)
             return listed
         if operation == "describe_instances":
@@ -143,14 +146,14 @@ class FakeAws(Aws):
         return [
             {
                 "AutoScalingGroupName": group,
-                "DesiredCapacity": wanted,
+                "DesiredCapacity": desired,
                 "Instances": [
                     {"InstanceId": instance_id, "LifecycleState": self.states[instance_id]}
                     for instance_id in self.instances
                     if self._is_master(instance_id) == (group == "demo-master")
                 ],
             }
-            for group, wanted in self.wanted.items()
+            for group, desired in self.desired.items()
         ]
 
     def _happen(self, operation: str) -> None:
@@ -158,7 +161,7 @@ class FakeAws(Aws):
         if self.before.get(operation):
             self.before[operation].pop(0)()
         if operation in self.denied:
-            raise Refusal(f"this machine's role is not allowed {operation}.")
+            raise UserError(f"this machine's role is not allowed {operation}.")
 
 
 @dataclass
@@ -213,11 +216,11 @@ class Node:
     def text(self, path: str) -> str:
         return Path(self._whole(path)).read_text()
 
-    def publish(self) -> publishing.Outcome:
+    def publish(self) -> publishing.PublishOutcome:
         with self.here():
             return publishing.publish(self.config, self.aws)
 
-    def apply(self) -> applying.Outcome:
+    def apply(self) -> applying.ApplyOutcome:
         with self.here():
             return applying.apply(self.config, lambda: self.aws)
 
@@ -254,8 +257,8 @@ class Cluster:
 
     @property
     def list(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.path.read_text())
-        return found
+        record: dict[str, Any] = json.loads(self.path.read_text())
+        return record
 
     def put(self, record: dict[str, Any]) -> None:
         self.path.write_text(json.dumps(record))
@@ -276,8 +279,8 @@ def cluster_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
         program.write_text(f"#!/bin/sh\n{lines}\n")
         program.chmod(program.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
-    # A list is root's, and tests are whoever runs them.
-    monkeypatch.setattr(checking, "OWNER", os.getuid())
+    # A list belongs to root, and tests may run as another user.
+    monkeypatch.setattr(published_list, "OWNER", os.getuid())
     config = Config(
         cluster="demo",
         cluster_id="sg-0123456789abcdef0",

@@ -1,4 +1,4 @@
-"""The command `deeplearning`: its groups, what it says to people, and what timers make of it."""
+"""The command `deeplearning`: its groups, its messages to people, and its behaviour in timers."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
-from deeplearning import Refusal, cli, environment, files, machine, paths, records
 from deeplearning import aws as aws_module
+from deeplearning import cli, environment, machine
 from deeplearning.config import Config, read_config
-from deeplearning.members import commands
+from deeplearning.contract import atomic_file, paths, schema
+from deeplearning.contract.errors import UserError
+from deeplearning.members import commands, rendering
 
 from tests.unit.node.members_kit import Cluster, cluster_in, instance
 
@@ -26,25 +28,27 @@ NODE = ROOT / "files" / "node"
 @pytest.fixture
 def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
     cluster = cluster_in(tmp_path, monkeypatch)
-    monkeypatch.setattr(aws_module, "Aws", lambda region: cluster.aws)
+    monkeypatch.setattr(commands, "AwsClient", lambda region: cluster.aws)
     return cluster
 
 
 # The command
 
 
-def test_without_a_group_it_names_them(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_group_the_groups_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main([]) == 0
-    said = capsys.readouterr().out
-    assert all(name in said for name in cli.GROUPS)
+    printed = capsys.readouterr().out
+    assert all(name in printed for name in cli.GROUPS)
 
 
 def test_an_unknown_group_is_refused_in_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["member"]) == 2
-    assert capsys.readouterr().err.startswith("deeplearning: member is no group of commands. There are: members,")
+    assert capsys.readouterr().err.startswith("deeplearning: member is no group of commands: give one of members,")
 
 
-def test_a_refusal_is_one_sentence_and_2(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refusal_is_one_sentence_and_exit_code_2(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(paths, "APPLIED", "/nowhere/members.json")
     assert cli.main(["members", "show"]) == 2
     assert capsys.readouterr().err.splitlines() == [
@@ -52,7 +56,7 @@ def test_a_refusal_is_one_sentence_and_2(capsys: pytest.CaptureFixture[str], mon
     ]
 
 
-def test_who_may_not_is_told_to_use_sudo(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_permission_error_advises_sudo(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(argv: list[str]) -> int:
         raise PermissionError(13, "Permission denied", "/etc/hosts")
 
@@ -68,9 +72,10 @@ def test_each_group_has_help(group: str) -> None:
     assert done.returncode == 0 and f"deeplearning {group}" in done.stdout, done.stderr
 
 
-def test_a_quiet_tick_starts_without_anything_heavy() -> None:
+def test_a_tick_without_work_imports_nothing_heavy() -> None:
     code = (
-        "import sys; from deeplearning import cli; from deeplearning.members import cli as members; members.stands();"
+        "import sys; from deeplearning import cli; from deeplearning.members import cli as members;"
+        "members.is_unchanged();"
         "print([name for name in ('json', 're', 'argparse', 'dataclasses', 'botocore') if name in sys.modules])"
     )
     done = subprocess.run(
@@ -82,10 +87,32 @@ def test_a_quiet_tick_starts_without_anything_heavy() -> None:
     assert done.stdout == "[]\n"
 
 
+def test_a_system_error_is_one_sentence(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(argv: list[str]) -> int:
+        raise OSError(28, "No space left on device", "/efs/data/x")
+
+    monkeypatch.setattr(commands, "main", fail)
+    assert cli.main(["members", "apply"]) == 2
+    assert capsys.readouterr().err == "deeplearning: /efs/data/x reports an error: No space left on device.\n"
+
+
+def test_help_names_the_verbs_of_each_group() -> None:
+    for group in ("data", "unpack", "tensorboard"):
+        verbs = cli.GROUPS[group][1].rpartition(": ")[2].split(", ")
+        usage = subprocess.run(
+            [sys.executable, "-m", "deeplearning", group, "--help"],
+            env={**os.environ, "PYTHONPATH": str(NODE)},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        assert f"{{{','.join(verbs)}}}" in usage
+
+
 # Units
 
 
-def test_every_units_command_is_one_that_there_is() -> None:
+def test_every_unit_runs_an_existing_command() -> None:
     for unit in sorted((NODE / "units").glob("deeplearning-*.service")):
         lines = dict(line.partition("=")[::2] for line in unit.read_text().splitlines() if "=" in line)
         words = lines["ExecStart"].split()
@@ -93,7 +120,7 @@ def test_every_units_command_is_one_that_there_is() -> None:
 
 
 @pytest.mark.parametrize("name", ["report", "publish", "apply"])
-def test_a_timer_starts_a_unit_that_ends(name: str) -> None:
+def test_a_timer_starts_a_oneshot_unit(name: str) -> None:
     service = (NODE / "units" / f"deeplearning-{name}.service").read_text()
     assert "Type=oneshot\n" in service and "TimeoutStartSec=" in service
     assert "OnUnitInactiveSec=" in (NODE / "units" / f"deeplearning-{name}.timer").read_text()
@@ -116,18 +143,18 @@ def test_publish_apply_show_and_wait(cluster: Cluster, capsys: pytest.CaptureFix
         assert commands.main(["show"]) == 0
         lines = capsys.readouterr().out.splitlines()
         assert lines[1].split() == ["deeplearning-worker1", instance(1), "10.0.0.5", "p3.16xlarge", "8", "8", "ready"]
-        assert lines[-1] == "generation 1, 2 of 2 wanted machines"
+        assert lines[-1] == "generation 1, 2 of 2 desired machines"
         assert commands.main(["show", "--json"]) == 0
         assert json.loads(capsys.readouterr().out)["members"][1]["aliases"] == ["deeplearning-worker2"]
 
 
-def test_whoever_is_left_out_is_said_after_the_others_are_published(
+def test_machines_that_are_left_out_are_reported_after_publishing(
     cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     master = cluster.master()
     cluster.workers(2)
     cluster.aws.report(2, gpus=-1)
-    with master.here(), pytest.raises(Refusal, match="gpus is -1.* That machine is left out until it reports again"):
+    with master.here(), pytest.raises(UserError, match="gpus is -1.* That machine is left out until it reports again"):
         commands.main(["publish"])
     assert cluster.list["generation"] == 1
 
@@ -135,23 +162,23 @@ def test_whoever_is_left_out_is_said_after_the_others_are_published(
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["--count", "3"], "after 0 s 2 of 3 members are there."),
+        (["--count", "3"], "after 0 s 2 of 3 members are in the list."),
         (["--count", "2", "--generation", "2"], "after 0 s this node has generation 1 of the member list, not 2."),
-        (["--count", "1"], "after 0 s 3 machines are wanted and 2 are members."),
+        (["--count", "1"], "after 0 s 3 machines are desired and 2 are members."),
     ],
 )
-def test_wait_says_what_is_lacking(cluster: Cluster, words: list[str], sentence: str) -> None:
+def test_wait_reports_what_is_missing(cluster: Cluster, words: list[str], sentence: str) -> None:
     master = cluster.master()
     cluster.workers(2)
-    cluster.aws.wanted["demo-workers"] = 2
+    cluster.aws.desired["demo-workers"] = 2
     master.publish()
     master.apply()
-    with master.here(), pytest.raises(Refusal) as refusal:
+    with master.here(), pytest.raises(UserError) as refusal:
         commands.main(["wait", "--timeout", "0", *words])
     assert str(refusal.value) == sentence
 
 
-def test_wait_goes_on_until_it_is_so(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wait_ends_when_the_list_is_complete(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     master = cluster.master()
     with master.here(), monkeypatch.context() as once:
 
@@ -164,7 +191,7 @@ def test_wait_goes_on_until_it_is_so(cluster: Cluster, monkeypatch: pytest.Monke
         assert commands.main(["wait", "--count", "1"]) == 0
 
 
-def test_a_timer_says_a_refusal_once_and_when_it_is_over(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_timer_reports_an_error_once_and_its_end(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
     master = cluster.master()
     cluster.workers(2)
     tick = ["publish", "--repeated"]
@@ -183,7 +210,9 @@ def test_a_timer_says_a_refusal_once_and_when_it_is_over(cluster: Cluster, capsy
         assert capsys.readouterr() == ("", "")
 
 
-def test_a_timer_says_what_cannot_be_written_and_no_more(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_timer_reports_a_file_that_cannot_be_written_in_one_line(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
     master = cluster.master()
     master.publish()
     hosts = master.root / "etc/hosts"
@@ -191,14 +220,14 @@ def test_a_timer_says_what_cannot_be_written_and_no_more(cluster: Cluster, capsy
     hosts.mkdir()
     with master.here():
         assert commands.main(["apply", "--repeated"]) == 0
-    said = capsys.readouterr().err
-    assert "etc/hosts" in said and len(said.splitlines()) == 1
+    printed = capsys.readouterr().err
+    assert "etc/hosts" in printed and len(printed.splitlines()) == 1
 
 
 # What a node knows of its cluster
 
 
-def test_the_cluster_is_read_and_checked(cluster: Cluster) -> None:
+def test_the_cluster_record_is_validated(cluster: Cluster) -> None:
     node = cluster.node(1)
     with node.here():
         assert read_config() == cluster.config
@@ -210,20 +239,20 @@ def test_the_cluster_is_read_and_checked(cluster: Cluster) -> None:
             ({"schema": 3}, "schema 3, not 1"),
         ):
             Path(paths.CLUSTER).write_text(json.dumps({**known, **changed}))
-            with pytest.raises(Refusal, match=words):
+            with pytest.raises(UserError, match=words):
                 read_config()
         Path(paths.CLUSTER).unlink()
-        with pytest.raises(Refusal, match="configure this node"):
+        with pytest.raises(UserError, match="configure this node"):
             read_config()
 
 
 @pytest.mark.parametrize("value", [1.5, True, "1", -1, None, 10**12])
-def test_a_number_is_a_whole_one(value: Any) -> None:
-    with pytest.raises(records.Wrong):
-        records.number(value)
+def test_a_number_must_be_an_integer(value: Any) -> None:
+    with pytest.raises(schema.InvalidValue):
+        schema.uint32(value)
 
 
-def test_env_prints_the_line_of_what_is_installed_to_the_end(
+def test_env_prints_the_activation_line_of_a_complete_framework(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(paths, "ENVIRONMENTS", str(tmp_path))
@@ -232,7 +261,7 @@ def test_env_prints_the_line_of_what_is_installed_to_the_end(
     (tmp_path / "pytorch" / ".deeplearning.json").write_text("{}")
     assert environment.main(["pytorch"]) == 0
     assert capsys.readouterr().out == f". {tmp_path}/pytorch/bin/activate\n"
-    with pytest.raises(Refusal, match="mxnet is not installed on this node. There is: pytorch."):
+    with pytest.raises(UserError, match="mxnet is not installed on this node: give one of pytorch, or install it"):
         environment.main(["mxnet"])
     default = Config(**{**vars(cluster_in(tmp_path / "pytorch", monkeypatch).config), "default_framework": "pytorch"})
     monkeypatch.setattr(environment, "read_config", lambda: default)
@@ -251,23 +280,23 @@ def test_no_driver_is_no_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     assert machine.gpus() == 0
 
 
-def test_the_instance_id_is_asked_once_a_boot(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_instance_id_is_read_once_per_boot(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     asked = []
 
     def ask(method: str, path: str, headers: dict[str, str]) -> str:
         asked.append(f"{method} {path}")
         return "token" if method == "PUT" else {"X-aws-ec2-metadata-token": "i-00000000"}[next(iter(headers))]
 
-    monkeypatch.setattr(machine, "_ask", ask)
+    monkeypatch.setattr(machine, "_request", ask)
     monkeypatch.setattr(paths, "RUNTIME", str(tmp_path))
     assert [machine.instance_id(), machine.instance_id()] == ["i-00000000"] * 2
     assert asked == ["PUT api/token", "GET meta-data/instance-id"]
 
 
-def test_no_metadata_service_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_missing_metadata_service_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(paths, "RUNTIME", str(tmp_path))
     monkeypatch.setattr(machine, "METADATA", "127.0.0.1:1")
-    with pytest.raises(Refusal, match="the metadata service does not say the instance-id"):
+    with pytest.raises(UserError, match="the metadata service does not return the instance-id"):
         machine.instance_id()
 
 
@@ -279,7 +308,7 @@ class Client:
         self._error = error
 
     def __getattr__(self, name: str) -> Any:
-        def refuse(*given: Any, **named: Any) -> Any:
+        def refuse(*positional: Any, **named: Any) -> Any:
             raise self._error
 
         return refuse
@@ -292,45 +321,48 @@ def client_error(code: str) -> ClientError:
 @pytest.mark.parametrize(
     ("error", "words"),
     [
-        (client_error("AccessDenied"), r"role is not allowed s3 get_object \(Why.\): run provision.yml again"),
+        (
+            client_error("AccessDenied"),
+            r"role is not allowed s3 get_object \(Why.\): run ansible-playbook deeplearning.aws.provis",
+        ),
         (client_error("Throttling"), r"AWS refused s3 get_object: Throttling \(Why.\)"),
         (EndpointConnectionError(endpoint_url="https://s3"), "AWS does not answer s3 get_object"),
     ],
 )
-def test_what_aws_refuses_is_a_sentence(monkeypatch: pytest.MonkeyPatch, error: Exception, words: str) -> None:
-    aws = aws_module.Aws("us-east-1")
+def test_an_error_of_aws_is_one_sentence(monkeypatch: pytest.MonkeyPatch, error: Exception, words: str) -> None:
+    aws = aws_module.AwsClient("us-east-1")
     monkeypatch.setattr(aws, "client", lambda service: Client(error))
-    with pytest.raises(Refusal, match=words):
+    with pytest.raises(UserError, match=words):
         aws.call("s3", "get_object")
-    with pytest.raises(Refusal):
+    with pytest.raises(UserError):
         aws.pages("s3", "list_objects_v2", "Contents")
 
 
-def test_what_is_not_there_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    aws = aws_module.Aws("us-east-1")
+def test_a_missing_object_is_not_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    aws = aws_module.AwsClient("us-east-1")
     monkeypatch.setattr(aws, "client", lambda service: Client(client_error("NoSuchKey")))
-    with pytest.raises(aws_module.Missing):
+    with pytest.raises(aws_module.NotFound):
         aws.call("s3", "get_object")
 
 
 # Files
 
 
-def test_a_block_is_put_replaced_and_taken_out() -> None:
-    one = files.with_block("a\n", "x\n")
-    assert one == f"a\n{files.BEGIN}x\n{files.END}"
-    assert files.with_block(one + "b\n", "y\n") == f"a\n{files.BEGIN}y\n{files.END}b\n"
-    assert files.with_block(one + "b\n", "") == "a\nb\n"
-    assert files.with_block("a", "x\n").startswith("a\n# BEGIN")
-    assert files.with_block(f"a\n{files.BEGIN}half", "x\n") == one
+def test_a_managed_block_is_inserted_replaced_and_removed() -> None:
+    one = rendering.with_block("a\n", "x\n")
+    assert one == f"a\n{rendering.BEGIN}x\n{rendering.END}"
+    assert rendering.with_block(one + "b\n", "y\n") == f"a\n{rendering.BEGIN}y\n{rendering.END}b\n"
+    assert rendering.with_block(one + "b\n", "") == "a\nb\n"
+    assert rendering.with_block("a", "x\n").startswith("a\n# BEGIN")
+    assert rendering.with_block(f"a\n{rendering.BEGIN}half", "x\n") == one
 
 
-def test_a_file_is_replaced_whole_through_a_link_and_only_if_it_differs(tmp_path: Path) -> None:
+def test_a_file_is_replaced_through_a_link_only_if_it_differs(tmp_path: Path) -> None:
     (tmp_path / "real").write_text("old")
     (tmp_path / "link").symlink_to("real")
-    assert files.put(f"{tmp_path}/link", "new") is True
+    assert atomic_file.write_if_changed(f"{tmp_path}/link", "new") is True
     inode = (tmp_path / "real").stat().st_ino
-    assert files.put(f"{tmp_path}/link", "new") is False
+    assert atomic_file.write_if_changed(f"{tmp_path}/link", "new") is False
     assert (tmp_path / "real").read_text() == "new" and (tmp_path / "link").is_symlink()
     assert (tmp_path / "real").stat().st_ino == inode
     assert sorted(os.listdir(tmp_path)) == ["link", "real"]

@@ -1,4 +1,4 @@
-"""What a node takes from a published list, what it refuses, and what it makes of it."""
+"""Applying a published list: which lists are accepted, and which files follow them."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from deeplearning import Refusal, files
-from deeplearning.members import applying, checking, cli, rendering, report, signing
-from deeplearning.members.applying import Outcome
-from deeplearning.members.reading import Members, read_applied, this_member, unsettled
+from deeplearning import lock
+from deeplearning.contract.errors import UserError
+from deeplearning.contract.report import key_of
+from deeplearning.members import applying, cli, published_list, rendering, report, signing
+from deeplearning.members.applying import ApplyOutcome
+from deeplearning.members.member_list import Members, read_applied, this_member, unsettled
 
 from tests.unit.node.members_kit import Cluster, Node, cluster_in, host_key, instance
 
@@ -49,8 +51,8 @@ def applied(node: Node) -> Members:
 # What it makes of it
 
 
-def test_each_file_says_who_is_there(cluster: Cluster, worker: Node) -> None:
-    assert worker.apply() == Outcome(1, True, listed=True)
+def test_each_file_lists_the_members(cluster: Cluster, worker: Node) -> None:
+    assert worker.apply() == ApplyOutcome(1, True, listed=True)
     assert worker.text("/opt/deeplearning/workers").split() == [f"deeplearning-worker{n}" for n in (1, 2, 3)]
     assert worker.text("/opt/deeplearning/hostfile").splitlines()[1] == "deeplearning-worker2 slots=8"
     hosts = worker.text("/etc/hosts").splitlines()
@@ -82,7 +84,7 @@ def test_the_variables_are_the_same_for_shells_logins_and_units(cluster: Cluster
     assert (cluster.folder / "systemctl.log").read_text() == "daemon-reload\n"
 
 
-def test_systemd_is_told_what_it_was_not_told_when_a_process_was_killed(
+def test_systemd_is_reloaded_after_a_killed_process_did_not(
     cluster: Cluster, worker: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Killed(BaseException):
@@ -95,7 +97,7 @@ def test_systemd_is_told_what_it_was_not_told_when_a_process_was_killed(
     for act, follows in ((applying.apply, True), (lambda *_: applying.forget(), False)):
         with worker.here():
             with monkeypatch.context() as patch, pytest.raises(Killed):
-                patch.setattr(applying, "_tell_systemd", kill)
+                patch.setattr(applying, "_update_systemd", kill)
                 act(worker.config, lambda: cluster.aws)
             assert ("EFS_MOUNT" in environment.read_text() if environment.exists() else False) is not follows
             act(worker.config, lambda: cluster.aws)
@@ -104,7 +106,7 @@ def test_systemd_is_told_what_it_was_not_told_when_a_process_was_killed(
     assert log.read_text() == "daemon-reload\n" * 2
 
 
-def test_ssh_forwards_agents_to_members_and_to_nobody_else(worker: Node) -> None:
+def test_ssh_forwards_agents_only_to_members(worker: Node) -> None:
     worker.apply()
 
     def asked(host: str) -> str:
@@ -118,7 +120,7 @@ def test_ssh_forwards_agents_to_members_and_to_nobody_else(worker: Node) -> None
         assert "forwardagent no\n" in asked(host) and "hostbasedauthentication no\n" in asked(host)
 
 
-def test_a_master_that_does_not_train_has_a_name_and_is_no_worker(cluster: Cluster) -> None:
+def test_a_master_that_does_not_train_has_a_name_and_is_not_a_worker(cluster: Cluster) -> None:
     cluster.config = replace(cluster.config, master_trains=False)
     master = cluster.master()
     cluster.workers(2)
@@ -129,22 +131,20 @@ def test_a_master_that_does_not_train_has_a_name_and_is_no_worker(cluster: Clust
     assert "deeplearning-worker1 deeplearning-master" in master.text("/etc/hosts")
 
 
-def test_a_new_generation_replaces_names_and_leaves_what_is_others(
-    cluster: Cluster, master: Node, worker: Node
-) -> None:
+def test_a_new_generation_replaces_names_and_keeps_foreign_lines(cluster: Cluster, master: Node, worker: Node) -> None:
     worker.apply()
     hosts = worker.root / "etc/hosts"
     hosts.write_text(hosts.read_text() + "192.0.2.1 mine\n")
     cluster.aws.end(3)
     cluster.workers(9)
     master.publish()
-    assert worker.apply() == Outcome(2, True, listed=True)
+    assert worker.apply() == ApplyOutcome(2, True, listed=True)
     lines = hosts.read_text().splitlines()
     assert "10.0.0.13 deeplearning-worker3" in lines and "192.0.2.1 mine" in lines
     assert "10.0.0.7" not in hosts.read_text()
 
 
-def test_folders_that_clusters_share_belong_to_root_whoever_came_first(cluster: Cluster, worker: Node) -> None:
+def test_folders_that_clusters_share_belong_to_root_after_any_creator(cluster: Cluster, worker: Node) -> None:
     """The user of another cluster may have another uid."""
     mount = Path(cluster.config.efs_mount)
     shared, victim = [mount / "data", mount / "runs"], mount / "victim"
@@ -157,20 +157,20 @@ def test_folders_that_clusters_share_belong_to_root_whoever_came_first(cluster: 
     victim.mkdir(mode=0o700)
     shared[1].rmdir()
     shared[1].symlink_to(victim)
-    assert worker.apply() == Outcome(1, False, listed=True)
+    assert worker.apply() == ApplyOutcome(1, False, listed=True)
     assert victim.stat().st_mode & 0o7777 == 0o700
 
 
 def test_a_second_time_changes_nothing_and_a_lost_file_comes_back(worker: Node) -> None:
     worker.apply()
-    assert worker.apply() == Outcome(1, False, listed=True)
+    assert worker.apply() == ApplyOutcome(1, False, listed=True)
     (worker.root / "opt/deeplearning/workers").unlink()
     (worker.root / "etc/hosts").write_text("127.0.0.1 localhost\n")
-    assert worker.apply() == Outcome(1, True, listed=True)
+    assert worker.apply() == ApplyOutcome(1, True, listed=True)
     assert "deeplearning-worker3" in worker.text("/etc/hosts")
 
 
-def test_forget_takes_away_what_apply_wrote_and_nothing_else(worker: Node) -> None:
+def test_forget_removes_what_apply_wrote_and_nothing_else(worker: Node) -> None:
     worker.apply()
     with worker.here():
         assert applying.forget() is True
@@ -233,7 +233,7 @@ FORGED: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     ),
     "an unknown key": (lambda r: r.update(run="rm -rf /"), "unknown keys: run"),
     "an unknown key of a member": (lambda r: r["members"][0].update(user="root"), "unknown keys: user"),
-    "a key less": (lambda r: r.pop("wanted"), "missing keys: wanted"),
+    "a key less": (lambda r: r.pop("desired"), "missing keys: desired"),
     "another schema": (lambda r: r.update(schema=2), "schema 2, not 1"),
     "more processes than a machine has GPUs": (lambda r: r["members"][1].update(slots=65), "slots is 65, not a whole"),
     "a generation without end": (lambda r: r.update(generation=10**12), "generation is 1000000000000, not a whole"),
@@ -255,7 +255,7 @@ def test_a_forged_list_is_refused_and_the_node_stays_as_it_was(
     record = worker.signed(record) if words.startswith(("has never", "is not signed")) else record
     forge(record)
     cluster.put(record)
-    with pytest.raises(Refusal, match=words):
+    with pytest.raises(UserError, match=words):
         worker.apply()
     assert applied(worker).generation == 1 and worker.text("/etc/hosts") == before
 
@@ -263,18 +263,16 @@ def test_a_forged_list_is_refused_and_the_node_stays_as_it_was(
 def test_a_list_that_a_worker_has_signed_is_refused(cluster: Cluster, worker: Node) -> None:
     worker.apply()
     cluster.put(worker.signed({**cluster.list, "generation": 2}))
-    with pytest.raises(Refusal, match=f"is not signed by the master that it names \\({instance(1)}\\)"):
+    with pytest.raises(UserError, match=f"is not signed by the master that it names \\({instance(1)}\\)"):
         worker.apply()
 
 
-def test_the_masters_signature_under_something_else_does_not_count(
-    cluster: Cluster, master: Node, worker: Node
-) -> None:
+def test_the_masters_signature_of_other_content_does_not_count(cluster: Cluster, master: Node, worker: Node) -> None:
     record = cluster.list
     command = ["ssh-keygen", "-Y", "sign", "-q", "-f", str(master.key), "-n", "git"]
-    said = subprocess.run(command, input=signing.canonical(record), capture_output=True, check=True).stdout
-    cluster.put({**record, "signature": "".join(said.decode().splitlines()[1:-1])})
-    with pytest.raises(Refusal, match="is not signed"):
+    signature = subprocess.run(command, input=signing.canonical(record), capture_output=True, check=True).stdout
+    cluster.put({**record, "signature": "".join(signature.decode().splitlines()[1:-1])})
+    with pytest.raises(UserError, match="is not signed"):
         worker.apply()
 
 
@@ -284,15 +282,15 @@ def test_a_lower_generation_is_refused(cluster: Cluster, master: Node, worker: N
     master.publish()
     worker.apply()
     cluster.path.write_bytes(old)
-    with pytest.raises(Refusal, match="has generation 1, and this node goes by 2"):
+    with pytest.raises(UserError, match="has generation 1, and this node uses 2"):
         worker.apply()
     assert applied(worker).generation == 2
 
 
 def test_another_list_of_the_same_generation_is_refused(cluster: Cluster, master: Node, worker: Node) -> None:
     worker.apply()
-    cluster.put(master.signed({**cluster.list, "wanted": 9}))
-    with pytest.raises(Refusal, match="has generation 1, and this node goes by 1"):
+    cluster.put(master.signed({**cluster.list, "desired": 9}))
+    with pytest.raises(UserError, match="has generation 1, and this node uses 1"):
         worker.apply()
 
 
@@ -300,71 +298,71 @@ def test_the_same_list_in_another_form_is_the_same_list(cluster: Cluster, worker
     worker.apply()
     cluster.path.write_text(json.dumps(cluster.list, indent=4) + "\n")
     assert worker.apply().generation == 1
-    assert worker.apply() == Outcome(1, False, listed=True)
+    assert worker.apply() == ApplyOutcome(1, False, listed=True)
     with worker.here():
-        assert cli.stands()
+        assert cli.is_unchanged()
 
 
 def test_a_list_of_an_older_cluster_on_the_same_file_system_is_never_applied(cluster: Cluster, master: Node) -> None:
     cluster.config = replace(cluster.config, cluster_id="sg-fedcba98765432100")
     new = cluster.node(5)
-    with pytest.raises(Refusal, match="is of cluster demo .* and this node belongs to demo"):
+    with pytest.raises(UserError, match="is of cluster demo .* and this node belongs to demo"):
         new.apply()
     assert new.text("/etc/hosts") == "127.0.0.1 localhost\n"
 
 
-def test_what_an_image_brought_of_another_cluster_counts_for_nothing(cluster: Cluster, worker: Node) -> None:
+def test_files_of_another_cluster_in_an_image_are_ignored(cluster: Cluster, worker: Node) -> None:
     worker.apply()
     brought = {**cluster.list, "cluster_id": "sg-other", "generation": 99}
     (worker.root / "var/lib/deeplearning/members.json").write_text(json.dumps(brought))
-    assert worker.apply() == Outcome(1, True, listed=True)
+    assert worker.apply() == ApplyOutcome(1, True, listed=True)
     assert applied(worker).cluster_id == worker.config.cluster_id
 
 
 @pytest.mark.parametrize(
     "content", [b"", b"{", b"[]", b"\xff\xfe", b'{"schema": 1', "{}".encode("utf-16"), b"[" * 60_000]
 )
-def test_half_a_list_is_refused(cluster: Cluster, worker: Node, content: bytes) -> None:
+def test_an_incomplete_list_is_refused(cluster: Cluster, worker: Node, content: bytes) -> None:
     cluster.path.write_bytes(content)
-    with pytest.raises(Refusal, match="the member list is no JSON"):
+    with pytest.raises(UserError, match="the member list is no JSON"):
         worker.apply()
 
 
-def test_a_list_that_is_not_roots_own_file_is_refused(
+def test_a_list_that_is_no_file_of_root_alone_is_refused(
     cluster: Cluster, worker: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checking, "OWNER", os.getuid() + 1)
-    with pytest.raises(Refusal, match="is no file that only root can write"):
+    monkeypatch.setattr(published_list, "OWNER", os.getuid() + 1)
+    with pytest.raises(UserError, match="is no file that only root can write"):
         worker.apply()
-    monkeypatch.setattr(checking, "OWNER", os.getuid())
+    monkeypatch.setattr(published_list, "OWNER", os.getuid())
     cluster.path.chmod(0o666)
-    with pytest.raises(Refusal, match="is no file that only root can write"):
+    with pytest.raises(UserError, match="is no file that only root can write"):
         worker.apply()
     cluster.path.rename(cluster.path.with_name("other"))
     cluster.path.symlink_to(cluster.path.with_name("other"))
-    with pytest.raises(Refusal, match="is a link"):
+    with pytest.raises(UserError, match="is a link"):
         worker.apply()
     cluster.path.unlink()
     os.mkfifo(cluster.path, 0o600)
-    with pytest.raises(Refusal, match="is no file"):
+    with pytest.raises(UserError, match="is no file"):
         worker.apply()
 
 
-def test_a_list_of_a_size_that_none_has_is_not_read(cluster: Cluster, worker: Node) -> None:
-    os.truncate(cluster.path, checking.LONGEST + 1)
-    with pytest.raises(Refusal, match="no member list has"):
+def test_a_list_that_is_too_large_is_not_read(cluster: Cluster, worker: Node) -> None:
+    os.truncate(cluster.path, published_list.MAX_BYTES + 1)
+    with pytest.raises(UserError, match="no member list has"):
         worker.apply()
 
 
-def test_no_list_yet(cluster: Cluster, worker: Node) -> None:
+def test_a_missing_list_is_refused(cluster: Cluster, worker: Node) -> None:
     cluster.path.unlink()
-    with pytest.raises(Refusal, match="run `deeplearning members publish` on the master"):
+    with pytest.raises(UserError, match="run `deeplearning members publish` on the master"):
         worker.apply()
 
 
-def test_a_list_beside_the_mount_is_nobodys(worker: Node) -> None:
+def test_a_list_without_a_mount_is_refused(worker: Node) -> None:
     (worker.root / "etc/mounts").write_text("")
-    with pytest.raises(Refusal, match="nothing is mounted at"):
+    with pytest.raises(UserError, match="nothing is mounted at"):
         worker.apply()
 
 
@@ -375,32 +373,32 @@ def test_a_file_that_is_being_replaced_is_opened_again(
     once = [OSError(says, os.strerror(says))]
     really = os.open
 
-    def open_being_replaced(path: str, *given: Any, **named: Any) -> int:
+    def open_being_replaced(path: str, *positional: Any, **named: Any) -> int:
         if path.endswith("/demo/members.json") and once:
             raise once.pop()
-        return really(path, *given, **named)
+        return really(path, *positional, **named)
 
     monkeypatch.setattr(os, "open", open_being_replaced)
-    assert worker.apply() == Outcome(1, True, listed=True)
+    assert worker.apply() == ApplyOutcome(1, True, listed=True)
 
 
-def test_a_file_that_stays_stale_is_no_traceback(worker: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_stays_stale_is_one_sentence(worker: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     really = os.open
 
-    def open_stale(path: str, *given: Any, **named: Any) -> int:
+    def open_stale(path: str, *positional: Any, **named: Any) -> int:
         if path.endswith("/demo/members.json"):
             raise OSError(errno.ESTALE, "Stale file handle")
-        return really(path, *given, **named)
+        return really(path, *positional, **named)
 
     monkeypatch.setattr(os, "open", open_stale)
-    with pytest.raises(Refusal, match=r"cannot be read \(Stale file handle\)"):
+    with pytest.raises(UserError, match=r"cannot be read \(Stale file handle\)"):
         worker.apply()
 
 
 # Who is asked
 
 
-def test_aws_is_asked_only_for_a_master_that_is_new(cluster: Cluster, master: Node, worker: Node) -> None:
+def test_aws_is_called_only_for_a_new_master(cluster: Cluster, master: Node, worker: Node) -> None:
     cluster.aws.calls.clear()
     worker.apply()
     assert cluster.aws.calls == ["get_object"]
@@ -416,9 +414,7 @@ def test_aws_is_asked_only_for_a_master_that_is_new(cluster: Cluster, master: No
     assert cluster.aws.calls == ["get_object"]
 
 
-def test_a_master_with_new_keys_is_believed_once_it_has_reported_them(
-    cluster: Cluster, master: Node, worker: Node
-) -> None:
+def test_new_keys_of_a_master_count_when_it_has_reported_them(cluster: Cluster, master: Node, worker: Node) -> None:
     worker.apply()
     master.apply()
     master.key.unlink()
@@ -427,75 +423,75 @@ def test_a_master_with_new_keys_is_believed_once_it_has_reported_them(
     cluster.aws.report(1, host_keys=[master.public_key])
     cluster.workers(4)
     master.publish()
-    assert worker.apply() == Outcome(2, True, listed=True)
+    assert worker.apply() == ApplyOutcome(2, True, listed=True)
 
 
-def test_a_quiet_tick_imports_nothing_and_notices_every_change(
+def test_a_tick_without_work_imports_nothing_and_notices_every_change(
     cluster: Cluster, master: Node, worker: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     worker.apply()
     with worker.here():
-        assert cli.main(["apply", "--repeated"]) == 0 and cli.stands()
+        assert cli.main(["apply", "--repeated"]) == 0 and cli.is_unchanged()
         hosts = worker.root / "etc/hosts"
         hosts.write_text(hosts.read_text() + "\n")
-        assert not cli.stands()
+        assert not cli.is_unchanged()
     worker.apply()
     with worker.here():
-        assert cli.stands()
+        assert cli.is_unchanged()
     cluster.workers(4)
     master.publish()
     with worker.here():
-        assert not cli.stands()
+        assert not cli.is_unchanged()
     worker.apply()
     cluster.path.unlink()
     with worker.here():
-        assert not cli.stands()
+        assert not cli.is_unchanged()
 
 
-def test_a_tick_waits_at_no_pipe_and_follows_no_link(cluster: Cluster, worker: Node) -> None:
+def test_a_tick_neither_waits_for_a_pipe_nor_follows_a_link(cluster: Cluster, worker: Node) -> None:
     worker.apply()
     cluster.path.unlink()
     os.mkfifo(cluster.path)
     with worker.here():
-        assert not cli.stands()
+        assert not cli.is_unchanged()
     cluster.path.unlink()
     cluster.path.symlink_to(worker.root / "var/lib/deeplearning/members.json")
     with worker.here():
-        assert not cli.stands()
+        assert not cli.is_unchanged()
 
 
 def test_a_second_process_does_not_wait_for_one_that_hangs(worker: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    patient = files.only_one
-    monkeypatch.setattr(files, "only_one", lambda path, what: patient(path, what, seconds=0))
-    with worker.here(), files.only_one(f"{worker.root}/run/deeplearning/apply.lock", "x"):  # noqa: SIM117
-        with pytest.raises(Refusal, match="another `deeplearning members apply` has been at work"):
+    patient = lock.exclusive_lock
+    monkeypatch.setattr(lock, "exclusive_lock", lambda path, what: patient(path, what, seconds=0))
+    with worker.here(), lock.exclusive_lock(f"{worker.root}/run/deeplearning/apply.lock", "x"):  # noqa: SIM117
+        with pytest.raises(UserError, match="another `deeplearning members apply` has been at work"):
             worker.apply()
 
 
 # Reading
 
 
-def test_settled_is_who_is_wanted_ready_and_alike(cluster: Cluster, master: Node, worker: Node) -> None:
+def test_a_settled_membership_is_complete_ready_and_uniform(cluster: Cluster, master: Node, worker: Node) -> None:
     worker.apply()
     assert unsettled(applied(worker)) == []
-    cluster.aws.wanted["demo-workers"] = 3
+    cluster.aws.desired["demo-workers"] = 3
     cluster.aws.report(2, state="faulty")
     cluster.aws.report(3, gpus=4)
     master.publish()
     worker.apply()
-    said = "; ".join(unsettled(applied(worker)))
-    assert "4 machines are wanted and 3 are members" in said
-    assert "deeplearning-worker2 reported a fault" in said
-    assert "the numbers of GPUs differ: deeplearning-worker1 has 8, deeplearning-worker2 has 8" in said
+    reasons = "; ".join(unsettled(applied(worker)))
+    assert "4 machines are desired and 3 are members" in reasons
+    assert "deeplearning-worker2 reported a fault" in reasons
+    assert "the numbers of GPUs differ: deeplearning-worker1 has 8, deeplearning-worker2 has 8" in reasons
 
 
-def test_this_member_is_found_by_its_instance(worker: Node, cluster: Cluster) -> None:
+def test_this_member_is_identified_by_its_instance(worker: Node, cluster: Cluster) -> None:
     worker.apply()
     with worker.here():
         assert this_member(read_applied()).alias == "deeplearning-worker2"
     stranger = cluster.node(55)
-    assert stranger.apply() == Outcome(1, True, listed=False)
-    with stranger.here(), pytest.raises(Refusal, match="is not in the member list"):
+    assert stranger.apply() == ApplyOutcome(1, True, listed=False)
+    with stranger.here(), pytest.raises(UserError, match="is not in the member list"):
         this_member(read_applied())
 
 
@@ -503,20 +499,20 @@ def test_this_member_is_found_by_its_instance(worker: Node, cluster: Cluster) ->
 
 
 def test_only_what_has_changed_is_reported(cluster: Cluster, worker: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(report, "Aws", lambda region: cluster.aws)
+    monkeypatch.setattr(report, "AwsClient", lambda region: cluster.aws)
     cluster.aws.user_id = f"AROAWORKER:{instance(2)}"
-    key = report.key_of(cluster.aws.user_id)
+    key = key_of(cluster.aws.user_id)
     with worker.here():
         assert report.report(worker.config) == (True, "")
-        said = report.read(cluster.aws, "b", key)
-        assert (said["gpus"], said["host_keys"], said["state"], said["os"]) == (
+        reported = report.read(cluster.aws, "b", key)
+        assert (reported["gpus"], reported["host_keys"], reported["state"], reported["os"]) == (
             8,
             [worker.public_key],
             "ready",
             "debian 12",
         )
         cluster.aws.calls.clear()
-        assert report.report(worker.config, trusting=True) == (False, "") and not cluster.aws.calls
+        assert report.report(worker.config, trust_cache=True) == (False, "") and not cluster.aws.calls
         # Asked by a person or a playbook it looks.
         assert report.report(worker.config) == (False, "")
         del cluster.aws.objects[key]
@@ -529,5 +525,23 @@ def test_only_what_has_changed_is_reported(cluster: Cluster, worker: Node, monke
         assert report.read(cluster.aws, "b", key)["state"] == "faulty"
         tried = f"start --no-block {worker.config.efs_mount}\n"
         assert (cluster.folder / "systemctl.log").read_text() == tried
-        assert "has 8 GPUs and its type has 4" in report.report(replace(worker.config, gpus=4))[1]
+        lacking = report.report(replace(worker.config, gpus=4))[1]
+        assert "has 8 GPUs and its type has 4" in lacking and "terminate the machine if it has any" in lacking
         assert report.report(replace(worker.config, gpus=None))[1] == fault
+
+
+def test_a_list_that_does_not_exist_yet_is_not_looked_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An NFS client caches a missing name: a new node would not see its first list for some time."""
+    opened: list[str] = []
+    opens = os.open
+    monkeypatch.setattr(published_list.os, "open", lambda path, *flags: opened.append(path) or opens(path, *flags))
+    path = tmp_path / ".deeplearning/red/members.json"
+    for present in (path.parent.parent, path.parent, None):
+        with pytest.raises(UserError, match="does not exist: run `deeplearning members publish`"):
+            published_list.content_of(str(path))
+        if present:
+            present.mkdir()
+    assert not opened
+    path.write_text("{}")
+    path.chmod(0o644)
+    assert published_list.content_of(str(path)) == b"{}"

@@ -12,10 +12,10 @@ from unittest.mock import Mock
 
 import pytest
 from botocore.exceptions import IncompleteReadError
-from deeplearning import Refusal
+from deeplearning.contract.errors import UserError
 from deeplearning.members import cloud, ranks
-from deeplearning.members.publishing import Outcome
-from deeplearning.members.ranks import Machine
+from deeplearning.members.publishing import PublishOutcome
+from deeplearning.members.ranks import Instance
 from urllib3.exceptions import ProtocolError
 
 from tests.unit.node.members_kit import MASTER_ROLE, WORKER_ROLE, Cluster, cluster_in, instance
@@ -29,8 +29,8 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
     return cluster_in(tmp_path, monkeypatch)
 
 
-def machine(name: str, launched: str = "1", tag: str = "", master: bool = False) -> Machine:
-    return Machine(name, master, "10.0.0.1", "a", "t.x", launched, tag)
+def machine(name: str, launched: str = "1", tag: str = "", master: bool = False) -> Instance:
+    return Instance(name, master, "10.0.0.1", "a", "t.x", launched, tag)
 
 
 @pytest.mark.parametrize(
@@ -58,21 +58,21 @@ def machine(name: str, launched: str = "1", tag: str = "", master: bool = False)
         "a replaced one's rank is free",
     ],
 )
-def test_ranks(machines: list[Machine], listed: dict[str, int], expected: dict[str, int]) -> None:
+def test_ranks(machines: list[Instance], listed: dict[str, int], expected: dict[str, int]) -> None:
     assert ranks.assign(machines, listed) == expected
 
 
 def test_a_new_cluster_begins_with_generation_1(cluster: Cluster) -> None:
     master = cluster.master()
     cluster.workers(2, 3)
-    assert master.publish() == Outcome(1, True, [])
+    assert master.publish() == PublishOutcome(1, True, [])
     listed = cluster.list
     assert [(member["rank"], member["instance_id"]) for member in listed["members"]] == [
         (1, instance(1)),
         (2, instance(2)),
         (3, instance(3)),
     ]
-    assert (listed["generation"], listed["wanted"], listed["published_by"]) == (1, 3, instance(1))
+    assert (listed["generation"], listed["desired"], listed["published_by"]) == (1, 3, instance(1))
     assert listed["members"][0]["aliases"] == ["deeplearning-worker1", "deeplearning-master"]
     assert [cluster.aws.tag_of(number) for number in (1, 2, 3)] == ["1", "2", "3"]
     assert [item.stat().st_mode & 0o777 for item in (cluster.path, cluster.path.parent)] == [0o644, 0o755]
@@ -85,7 +85,7 @@ def test_nothing_is_written_when_nothing_has_changed(cluster: Cluster) -> None:
     master.apply()
     before = cluster.path.stat()
     cluster.aws.calls.clear()
-    assert master.publish() == Outcome(1, False, [])
+    assert master.publish() == PublishOutcome(1, False, [])
     assert cluster.path.stat() == before
     assert os.listdir(cluster.path.parent) == ["members.json"]
     assert sorted(cluster.aws.calls) == ["describe_auto_scaling_groups", "describe_instances", "list_objects_v2"]
@@ -107,7 +107,7 @@ def test_a_machine_has_a_rank_before_it_has_reported_and_is_listed_after(cluster
     cluster.aws.add(2)
     master.publish()
     assert cluster.aws.tag_of(2) == "2"
-    assert list(cluster.addresses()) == ["deeplearning-worker1"] and cluster.list["wanted"] == 2
+    assert list(cluster.addresses()) == ["deeplearning-worker1"] and cluster.list["desired"] == 2
     cluster.aws.report(2)
     assert master.publish().generation == 2
     assert list(cluster.addresses()) == ["deeplearning-worker1", "deeplearning-worker2"]
@@ -137,7 +137,7 @@ def test_a_master_that_does_not_train_has_no_slots(cluster: Cluster) -> None:
     ("changed", "words"),
     [
         ({"private_ip": "10.0.0.99"}, "unknown keys: private_ip"),
-        ({"instance_id": instance(3)}, f"speaks of {instance(3)}"),
+        ({"instance_id": instance(3)}, f"is about {instance(3)}"),
         ({"schema": 2}, "schema 2"),
         ({"gpus": "8; rm -rf /"}, "gpus is"),
         ({"gpus": True}, "gpus is True"),
@@ -148,7 +148,7 @@ def test_a_master_that_does_not_train_has_no_slots(cluster: Cluster) -> None:
         ({"host_keys": []}, "host_keys"),
     ],
 )
-def test_a_report_of_another_form_leaves_its_machine_out_and_nobody_else(
+def test_a_malformed_report_leaves_out_only_its_machine(
     cluster: Cluster, changed: dict[str, object], words: str
 ) -> None:
     master = cluster.master()
@@ -159,7 +159,7 @@ def test_a_report_of_another_form_leaves_its_machine_out_and_nobody_else(
     assert list(cluster.addresses()) == ["deeplearning-worker1", "deeplearning-worker3"]
 
 
-def test_a_report_of_another_make_leaves_its_machine_out_too(cluster: Cluster) -> None:
+def test_a_report_of_another_schema_leaves_its_machine_out(cluster: Cluster) -> None:
     master = cluster.master()
     cluster.workers(2, 3)
     cluster.aws.objects[cluster.aws.report(2)] = b"[" * 60_000
@@ -170,7 +170,7 @@ def test_a_report_of_another_make_leaves_its_machine_out_too(cluster: Cluster) -
 @pytest.mark.parametrize(
     "error", [IncompleteReadError(actual_bytes=1, expected_bytes=9), ProtocolError("reset"), TimeoutError("slow")]
 )
-def test_a_report_that_breaks_off_while_read_leaves_nobody_out(
+def test_an_interrupted_report_leaves_no_machine_out(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     master = cluster.master()
@@ -182,13 +182,13 @@ def test_a_report_that_breaks_off_while_read_leaves_nobody_out(
     body = Mock()
     body.read.side_effect = error
     monkeypatch.setattr(cluster.aws, "call", lambda *_given, **_named: {"Body": body})
-    with pytest.raises(Refusal, match=r"report.json broke off while it was read"):
+    with pytest.raises(UserError, match=r"report.json broke off while it was read"):
         master.publish()
     assert cluster.list == before
 
 
-def test_a_machine_that_fills_the_bucket_is_named(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cloud, "MOST_OBJECTS", 4)
+def test_a_machine_that_fills_the_bucket_is_reported(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cloud, "MAX_OBJECTS", 4)
     master = cluster.master()
     cluster.workers(2)
     master.publish()
@@ -196,12 +196,12 @@ def test_a_machine_that_fills_the_bucket_is_named(cluster: Cluster, monkeypatch:
     for number in range(4):
         cluster.aws.objects[f"members/{WORKER_ROLE}:{instance(2)}/{number}"] = b""
     cluster.workers(3)
-    with pytest.raises(Refusal, match=f"more than 4 objects, 4 of the first ones below {WORKER_ROLE}:{instance(2)}/"):
+    with pytest.raises(UserError, match=f"more than 4 objects, 4 of the first ones below {WORKER_ROLE}:{instance(2)}/"):
         master.publish()
     assert cluster.list == before and cluster.aws.listed <= 5
 
 
-def test_a_report_under_the_workers_role_says_nothing_of_the_master(cluster: Cluster) -> None:
+def test_a_report_under_the_workers_role_does_not_count_for_the_master(cluster: Cluster) -> None:
     master = cluster.master()
     report = cluster.aws.objects[f"members/{MASTER_ROLE}:{instance(1)}/report.json"]
     forged = json.dumps({**json.loads(report), "gpus": 1}).encode()
@@ -224,7 +224,7 @@ def test_reports_are_read_once_and_again_when_they_have_changed(cluster: Cluster
 
 def test_a_master_that_has_not_reported_publishes_nothing(cluster: Cluster) -> None:
     cluster.aws.add(1, master=True)
-    with pytest.raises(Refusal, match="has not reported itself"):
+    with pytest.raises(UserError, match="has not reported itself"):
         cluster.node(1).publish()
     assert not cluster.path.exists()
 
@@ -243,21 +243,21 @@ def test_a_former_master_does_not_publish(cluster: Cluster) -> None:
     old.publish()
     before = cluster.list
     replaced(cluster)
-    with pytest.raises(Refusal, match=f"is not the master in service of demo \\({instance(8)}\\)"):
+    with pytest.raises(UserError, match=f"is not the master in service of demo \\({instance(8)}\\)"):
         old.publish()
     assert cluster.list == before
 
 
-def test_it_is_found_out_when_it_slept_between_reading_and_writing(cluster: Cluster) -> None:
+def test_a_former_master_suspended_before_the_check_is_refused(cluster: Cluster) -> None:
     old = cluster.master()
     # The first look at the groups is before all, the second just before the renaming.
     cluster.aws.before["describe_auto_scaling_groups"] = [lambda: None, lambda: replaced(cluster)]
-    with pytest.raises(Refusal, match="is not the master in service"):
+    with pytest.raises(UserError, match="is not the master in service"):
         old.publish()
     assert not cluster.path.exists()
 
 
-def test_it_has_nothing_to_rename_when_it_slept_just_before_the_renaming(
+def test_a_former_master_suspended_before_the_rename_has_nothing_to_rename(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old = cluster.master()
@@ -277,30 +277,30 @@ def test_it_has_nothing_to_rename_when_it_slept_just_before_the_renaming(
         rename(source, target)
 
     monkeypatch.setattr(os, "rename", sleep_and_rename)
-    with pytest.raises(Refusal, match="another master took over"):
+    with pytest.raises(UserError, match="another master took over"):
         old.publish()
     assert cluster.list["published_by"] == instance(8)
     assert os.listdir(cluster.path.parent) == ["members.json"]
 
 
-def test_a_worker_is_told_that_only_the_master_publishes(cluster: Cluster) -> None:
+def test_a_worker_does_not_publish(cluster: Cluster) -> None:
     cluster.config = replace(cluster.config, role="worker")
-    with pytest.raises(Refusal, match="only the master publishes, and this node is a worker"):
+    with pytest.raises(UserError, match="only the master publishes, and this node is a worker"):
         cluster.node(2).publish()
     assert not cluster.aws.calls
 
 
-def test_nobody_publishes_while_two_masters_are_in_service(cluster: Cluster) -> None:
+def test_no_list_is_published_while_two_masters_are_in_service(cluster: Cluster) -> None:
     master = cluster.master()
     cluster.aws.add(8, master=True)
-    with pytest.raises(Refusal, match="is not the master in service"):
+    with pytest.raises(UserError, match="is not the master in service"):
         master.publish()
 
 
 # Generations
 
 
-def test_a_new_master_is_rank_1_and_goes_on_from_the_time(cluster: Cluster) -> None:
+def test_a_new_master_is_rank_1_and_continues_with_a_generation_from_the_time(cluster: Cluster) -> None:
     old = cluster.master()
     cluster.workers(2)
     old.publish()
@@ -313,7 +313,7 @@ def test_a_new_master_is_rank_1_and_goes_on_from_the_time(cluster: Cluster) -> N
     assert new.publish().generation > first
 
 
-def test_an_older_list_put_back_before_a_new_master_came_does_not_lower_its_numbers(cluster: Cluster) -> None:
+def test_an_older_list_put_back_before_a_new_master_does_not_lower_its_generations(cluster: Cluster) -> None:
     old, worker = cluster.master(), cluster.node(2)
     cluster.workers(2)
     old.publish()
@@ -329,7 +329,7 @@ def test_an_older_list_put_back_before_a_new_master_came_does_not_lower_its_numb
     assert worker.apply().changed
 
 
-def test_numbers_rise_also_when_the_new_masters_clock_is_behind(
+def test_generations_rise_although_the_new_masters_clock_is_behind(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster.master().publish()
@@ -340,7 +340,7 @@ def test_numbers_rise_also_when_the_new_masters_clock_is_behind(
     assert cluster.master(9).publish().generation == second + 1
 
 
-def test_a_new_cluster_on_an_old_file_system_begins_anew(cluster: Cluster) -> None:
+def test_a_new_cluster_on_an_old_file_system_begins_with_generation_1(cluster: Cluster) -> None:
     old = cluster.master()
     old.publish()
     cluster.workers(2)
@@ -356,7 +356,7 @@ def test_a_new_cluster_on_an_old_file_system_begins_anew(cluster: Cluster) -> No
     assert new.publish().generation == 1
 
 
-def test_a_forged_list_is_replaced_by_one_that_nodes_take(cluster: Cluster) -> None:
+def test_a_forged_list_is_replaced_by_one_that_nodes_accept(cluster: Cluster) -> None:
     master = cluster.master()
     master.publish()
     master.apply()
@@ -373,12 +373,12 @@ def test_an_old_list_put_back_is_replaced_too(cluster: Cluster) -> None:
     cluster.aws.end(2)
     master.publish()
     master.apply()
-    cluster.aws.wanted["demo-workers"] = 0
+    cluster.aws.desired["demo-workers"] = 0
     cluster.put(old)
-    assert master.publish() == Outcome(4, True, [])
+    assert master.publish() == PublishOutcome(4, True, [])
 
 
-def test_a_new_master_that_finds_no_list_begins_above_all_that_were(cluster: Cluster) -> None:
+def test_a_new_master_without_a_list_begins_above_all_earlier_generations(cluster: Cluster) -> None:
     old = cluster.master()
     for number in (2, 3):
         cluster.workers(number)
@@ -391,10 +391,10 @@ def test_a_new_master_that_finds_no_list_begins_above_all_that_were(cluster: Clu
 # The shared file system
 
 
-def test_nothing_is_published_beside_the_mount(cluster: Cluster) -> None:
+def test_nothing_is_published_without_a_mount(cluster: Cluster) -> None:
     master = cluster.master()
     (master.root / "etc/mounts").write_text("")
-    with pytest.raises(Refusal, match="nothing is mounted at"):
+    with pytest.raises(UserError, match="nothing is mounted at"):
         master.publish()
 
 
@@ -402,11 +402,11 @@ def test_a_folder_that_others_may_write_is_not_published_in(cluster: Cluster) ->
     master = cluster.master()
     (cluster.path.parent.parent / "theirs").mkdir(parents=True)
     cluster.path.parent.parent.chmod(0o777)
-    with pytest.raises(Refusal, match="has mode 0777, so other users can put links and files into it"):
+    with pytest.raises(UserError, match="has mode 0777, so other users can put links and files into it"):
         master.publish()
 
 
-def test_a_link_in_the_lists_place_is_replaced_and_what_it_led_to_stays(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_link_in_place_of_the_list_is_replaced_and_its_target_stays(cluster: Cluster, tmp_path: Path) -> None:
     master = cluster.master()
     master.publish()
     cluster.path.unlink()
@@ -416,19 +416,19 @@ def test_a_link_in_the_lists_place_is_replaced_and_what_it_led_to_stays(cluster:
     assert not cluster.path.is_symlink() and (tmp_path / "victim").read_text() == "mine"
 
 
-def test_a_folder_in_the_lists_place_is_said(cluster: Cluster) -> None:
+def test_a_folder_in_place_of_the_list_is_reported(cluster: Cluster) -> None:
     master = cluster.master()
     master.publish()
     cluster.path.unlink()
     cluster.path.mkdir()
-    with pytest.raises(Refusal, match=r"cannot be published .*members.json"):
+    with pytest.raises(UserError, match=r"cannot be published .*members.json"):
         master.publish()
 
 
-def test_what_is_denied_is_said_and_nothing_published(cluster: Cluster) -> None:
+def test_a_denied_call_is_reported_and_nothing_is_published(cluster: Cluster) -> None:
     master = cluster.master()
     cluster.aws.denied = {"create_tags"}
-    with pytest.raises(Refusal, match="not allowed create_tags"):
+    with pytest.raises(UserError, match="not allowed create_tags"):
         master.publish()
     assert not cluster.path.exists()
 
@@ -440,5 +440,5 @@ def test_nothing_is_signed_with_a_key_that_was_never_reported(cluster: Cluster) 
     master.key.with_suffix(".pub").unlink()
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(master.key)], check=True)
     cluster.workers(2)
-    with pytest.raises(Refusal, match="has not reported its new host key"):
+    with pytest.raises(UserError, match="has not reported its new host key"):
         master.publish()

@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from deeplearning import Refusal
 from deeplearning.config import Config
-from deeplearning.members.reading import Member, Members
-from deeplearning.run import cli, create, unit, units
-from deeplearning.run.folder import Folder, check_place, existing
+from deeplearning.contract.errors import UserError
+from deeplearning.members.member_list import Member, Members
+from deeplearning.run import create, layout, unit, units
+from deeplearning.run.folder import Folder, check_folder_safety, find_run
 from deeplearning.run.identity import become
-from deeplearning.run.unit import watch_over
+from deeplearning.run.unit import run_unit
 
 from tests.unit.node.users_kit import as_nobody, open_folder
 
@@ -55,11 +55,11 @@ def create_run(tmp_path: Path, config: Config, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(create, "read_applied", lambda: members)
     monkeypatch.setattr(units, "is_active", lambda run_id: False)
     monkeypatch.setattr(units, "active_runs", list)
-    given = {"framework": "pytorch", "python": sys.executable, "script": f"{config.efs_mount}/train.py"}
+    default = {"framework": "pytorch", "python": sys.executable, "script": f"{config.efs_mount}/train.py"}
 
     def create_run(**more: Any) -> dict[str, Any]:
-        request = {"asked_by": "me", **({} if "resume" in more else {**given, "run_id": "r1"}), **more}
-        return create.created(request, config)
+        request = {"asked_by": "me", **({} if "resume" in more else {**default, "run_id": "r1"}), **more}
+        return create.create(request, config)
 
     return create_run
 
@@ -87,7 +87,7 @@ def committed(git: Callable[..., str], folder: Path, name: str, text: str) -> No
 
 
 def with_checkpoint(config: Config) -> Folder:
-    folder = existing(config, "r1")
+    folder = find_run(config, "r1")
     Path(folder.file("checkpoints/1")).touch()
     return folder
 
@@ -101,9 +101,11 @@ def test_a_request_becomes_a_folder_and_the_environment_is_for_its_user_alone(
     create_run: Create, config: Config
 ) -> None:
     answer = create_run(environment={"SECRET": "s"})
-    folder = existing(config, "r1")
+    folder = find_run(config, "r1")
     assert (answer["run_id"], answer["run_dir"]) == ("r1", folder.path)
     assert "SECRET" not in Path(folder.file("run.json")).read_text()
+    formats = Path(create.__file__).with_name("README.md").read_text()
+    assert f"| `run.json` | `{' '.join(folder.run())}` |" in formats
     assert os.stat(folder.file("environment.json")).st_mode & 0o777 == 0o600
     assert {"logs", "metrics", "checkpoints", "tensorboard", "attempts"} < set(os.listdir(folder.path))
 
@@ -111,44 +113,47 @@ def test_a_request_becomes_a_folder_and_the_environment_is_for_its_user_alone(
 def test_a_run_elsewhere_has_a_link_in_its_usual_place(create_run: Create, config: Config) -> None:
     elsewhere = f"{config.efs_mount}/mine"
     create_run(runs_dir=elsewhere)
-    assert os.path.realpath(existing(config, "r1").path) == f"{elsewhere}/r1"
-    with pytest.raises(Refusal, match="There is a run r1 already"):
+    assert os.path.realpath(find_run(config, "r1").path) == f"{elsewhere}/r1"
+    with pytest.raises(UserError, match="There is a run r1 already"):
         create_run()
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("changes", "message"),
     [
         ({"script": "/nowhere/train.py"}, "script is /nowhere/train.py, and there is no such file on the master"),
         ({"script": "/etc/passwd"}, "neither .py nor .sh, and cannot be executed: chmod"),
-        ({"script": "train.py"}, "give an absolute path, or git"),
+        ({"script": "train.py"}, "use an absolute path, or git"),
         ({"python": "/nowhere/python"}, "python is /nowhere/python, and there is no such program on the master"),
         ({"python": None, "framework": "mxnet"}, "mxnet is not installed on the master"),
         ({"data": "nothing"}, "data is nothing, and there is no folder .*/data/nothing: stage it first"),
-        ({"nodes": 2}, "nodes is 2, and 1 members are there to train: give fewer"),
-        ({"nodes": ["deeplearning-worker2"]}, "nodes has deeplearning-worker2, which no training member has"),
-        ({"runs_dir": "/proc/mine"}, "/proc/mine/r1 cannot be made: .*Is EFS mounted, and is there room on it"),
+        ({"nodes": 2}, "nodes is 2, and only 1 of the members can train: request fewer"),
+        (
+            {"nodes": ["deeplearning-worker2"]},
+            "nodes has deeplearning-worker2, which is not a training member: choose",
+        ),
+        ({"runs_dir": "/proc/mine"}, "/proc/mine/r1 cannot be created: .*Is EFS mounted, and is there room on it"),
         ({"resume": "r9"}, "There is no run r9. There is none at all"),
     ],
 )
-def test_what_cannot_be_is_one_sentence_and_leaves_nothing(
-    create_run: Create, config: Config, given: dict[str, Any], said: str
+def test_an_invalid_request_is_refused_in_one_sentence_and_leaves_nothing(
+    create_run: Create, config: Config, changes: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(Refusal, match=said) as refused:
-        create_run(**given)
+    with pytest.raises(UserError, match=message) as refused:
+        create_run(**changes)
     assert "\n" not in str(refused.value)
     assert runs(config) == []
 
 
-def test_an_id_that_is_taken_is_refused_and_its_run_stays_as_it_is(create_run: Create, config: Config) -> None:
+def test_a_run_id_in_use_is_refused_and_its_run_stays_as_it_is(create_run: Create, config: Config) -> None:
     create_run(script_args=["first"])
-    with pytest.raises(Refusal, match=r"There is a run r1 already: .* Example: -e resume=r1"):
+    with pytest.raises(UserError, match=r"There is a run r1 already: .* Example: -e resume=r1"):
         create_run(script_args=["second"])
-    assert existing(config, "r1").run()["script_args"] == ["first"]
+    assert find_run(config, "r1").run()["script_args"] == ["first"]
 
 
-def test_asked_again_for_the_same_it_is_the_same_run_until_that_has_ended(create_run: Create, config: Config) -> None:
-    """Whoever asked first may have been killed before they heard of it."""
+def test_a_repeated_request_is_the_same_run_until_that_has_ended(create_run: Create, config: Config) -> None:
+    """The first caller may have been killed before it got the answer."""
     request = {"script_args": ["--epochs", "2"], "environment": {"A": "1"}}
     first = create_run(**request)
     assert create_run(**request) == first
@@ -159,20 +164,20 @@ def test_asked_again_for_the_same_it_is_the_same_run_until_that_has_ended(create
         {"script": f"git+{config.efs_mount}/train.git@main:train.py"},
     ]
     for other in others:
-        with pytest.raises(Refusal, match="There is a run r1 already"):
+        with pytest.raises(UserError, match="There is a run r1 already"):
             create_run(**{**request, **other})
     Path(config.efs_mount, "train.py").write_text("print('goodbye')")
-    with pytest.raises(Refusal, match="There is a run r1 already"):
+    with pytest.raises(UserError, match="There is a run r1 already"):
         create_run(**request)
     Path(config.efs_mount, "train.py").write_text("print('hello')")
     assert create_run(**request) == first
-    existing(config, "r1").write("result.json", {"state": "finished"})
-    with pytest.raises(Refusal, match="There is a run r1 already"):
+    find_run(config, "r1").write("result.json", {"state": "finished"})
+    with pytest.raises(UserError, match="There is a run r1 already"):
         create_run(**request)
 
 
 @pytest.mark.parametrize("kind", ["sent", "git"])
-def test_asked_again_with_the_same_code_it_is_the_same_run(
+def test_a_repeated_request_with_the_same_code_is_the_same_run(
     create_run: Create, config: Config, tmp_path: Path, git: Callable[..., str], kind: str
 ) -> None:
     def sent(text: str) -> dict[str, Any]:
@@ -187,25 +192,25 @@ def test_asked_again_with_the_same_code_it_is_the_same_run(
     first = create_run(**sent("one"))
     again = sent("one") if kind == "sent" else {"script": f"git+{tmp_path / 'one'}@main:train.py"}
     assert create_run(**again) == first
-    with pytest.raises(Refusal, match="There is a run r1 already"):
+    with pytest.raises(UserError, match="There is a run r1 already"):
         create_run(**sent("two"))
 
 
-def test_what_an_interrupted_request_has_left_is_said(create_run: Create, config: Config) -> None:
+def test_the_leftovers_of_an_interrupted_request_are_reported(create_run: Create, config: Config) -> None:
     left = Path(config.efs_mount, "runs", config.cluster, "r1")
     left.mkdir(parents=True)
-    with pytest.raises(Refusal, match=f"{left} is there without a run.json: .* Example: rm -r {left}"):
+    with pytest.raises(UserError, match=f"{left} exists without a run.json: .* Example: rm -r {left}"):
         create_run()
 
 
-def test_a_run_without_a_checkpoint_cannot_be_gone_on_with(create_run: Create, config: Config) -> None:
+def test_a_run_without_a_checkpoint_cannot_be_resumed(create_run: Create, config: Config) -> None:
     create_run()
-    Path(existing(config, "r1").file("checkpoints/.new")).touch()
-    with pytest.raises(Refusal, match="Run r1 has no checkpoint in .*/checkpoints, so nothing can be gone on with"):
+    Path(find_run(config, "r1").file("checkpoints/.new")).touch()
+    with pytest.raises(UserError, match="Run r1 has no checkpoint in .*/checkpoints, so it cannot be resumed: start"):
         create_run(resume="r1")
 
 
-def test_a_run_is_gone_on_with_as_it_was_but_for_what_is_given(create_run: Create, config: Config) -> None:
+def test_a_resumed_run_keeps_what_the_request_does_not_change(create_run: Create, config: Config) -> None:
     create_run(script_args=["--epochs", "2"], environment={"A": "1"}, max_restarts=0)
     folder = with_checkpoint(config)
     create_run(resume="r1", script_args=["--epochs", "4"])
@@ -213,7 +218,7 @@ def test_a_run_is_gone_on_with_as_it_was_but_for_what_is_given(create_run: Creat
     assert (folder.read("environment.json") or {})["environment"] == {"A": "1"}
 
 
-def test_a_run_of_an_older_cluster_is_gone_on_with_as_this_ones(
+def test_a_run_of_an_older_cluster_is_resumed_as_one_of_this_cluster(
     create_run: Create, config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     create_run()
@@ -223,7 +228,7 @@ def test_a_run_of_an_older_cluster_is_gone_on_with_as_this_ones(
     assert folder.run()["cluster_id"] == config.cluster_id
 
 
-def test_a_full_file_system_is_said_before_anything_starts(
+def test_a_full_file_system_is_reported_before_anything_starts(
     create_run: Create, config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     create_run()
@@ -235,9 +240,9 @@ def test_a_full_file_system_is_said_before_anything_starts(
         return os.statvfs_result((*seen[:4], 1, *seen[5:]))
 
     monkeypatch.setattr(os, "statvfs", full)
-    for given in ({"run_id": "r2"}, {"resume": "r1"}):
-        with pytest.raises(Refusal, match="There is no room on .* for a run: 64 MiB are the least"):
-            create_run(**given)
+    for changes in ({"run_id": "r2"}, {"resume": "r1"}):
+        with pytest.raises(UserError, match="There is no room on .* for a run: 0 MiB are free, and it needs 64 MiB"):
+            create_run(**changes)
     assert runs(config) == ["r1"]
 
 
@@ -249,13 +254,13 @@ def test_a_script_in_a_repository_comes_with_its_submodules_and_its_commit_is_ke
     git("-C", tmp_path / "models", "submodule", "--quiet", "add", tmp_path / "shared", "shared")
     git("-C", tmp_path / "models", "commit", "--quiet", "-m", "shared")
     git("-C", tmp_path / "models", "tag", "v1")
-    wanted = git("-C", tmp_path / "models", "rev-parse", "HEAD")
+    tagged = git("-C", tmp_path / "models", "rev-parse", "HEAD")
     committed(git, tmp_path / "models", "later.py", "")
 
     answer = create_run(script=f"git+{tmp_path}/models@v1:cifar/train.py")
-    code = existing(config, "r1").file("code")
+    code = find_run(config, "r1").file("code")
     assert answer["script"] == f"{code}/cifar/train.py"
-    assert existing(config, "r1").run()["code"] == {"url": f"{tmp_path}/models", "ref": "v1", "commit": wanted}
+    assert find_run(config, "r1").run()["code"] == {"url": f"{tmp_path}/models", "ref": "v1", "commit": tagged}
     assert os.path.exists(f"{code}/shared/layers.py") and not os.path.exists(f"{code}/later.py")
 
 
@@ -270,7 +275,7 @@ def command_lines() -> bytes:
 
 @dataclass
 class GitServer:
-    """Repositories below a folder, for whoever gives a user and a password."""
+    """Repositories below a folder, for clients that send a user and a password."""
 
     address: str
     logins: set[str]
@@ -358,7 +363,7 @@ def test_the_password_of_a_url_is_in_no_file_and_no_command_line(
     served(git, tmp_path / "models", tmp_path / "served/models.git")
 
     answer = create_run(script=f"git+http://{in_url}@{server.address}/models.git@main:train.py")
-    folder = existing(config, "r1")
+    folder = find_run(config, "r1")
     assert folder.run()["code"]["url"] == f"http://{server.address}/models.git"
     assert os.path.exists(folder.file("code/shared/layers.py"))
     assert server.logins == {login} and server.command_lines
@@ -390,7 +395,7 @@ def test_a_submodule_elsewhere_does_not_get_the_password(
     git("-C", tmp_path / "models", "commit", "--quiet", "-m", "shared")
     served(git, tmp_path / "models", tmp_path / "served/models.git")
 
-    with pytest.raises(Refusal, match=r"models\.git at main could not be cloned") as refused:
+    with pytest.raises(UserError, match=r"models\.git at main could not be cloned") as refused:
         create_run(script=f"git+http://me:S3cr3t@{own.address}/models.git@main:train.py")
     assert "S3cr3t" not in str(refused.value)
     assert own.logins == {"me:S3cr3t"} and other.command_lines and other.logins == set()
@@ -398,18 +403,18 @@ def test_a_submodule_elsewhere_does_not_get_the_password(
 
 
 @pytest.mark.parametrize(
-    ("place", "said"),
+    ("place", "message"),
     [
         ("models@v9:train.py", "models at v9 could not be cloned: "),
         ("nowhere@main:train.py", "nowhere at main could not be cloned: .*(does not exist|not found)"),
         ("models@main:none.py", "code/none.py, and there is no such file"),
     ],
 )
-def test_what_git_cannot_bring_is_a_sentence_and_leaves_nothing(
-    create_run: Create, config: Config, tmp_path: Path, git: Callable[..., str], place: str, said: str
+def test_an_error_of_git_is_one_sentence_and_leaves_nothing(
+    create_run: Create, config: Config, tmp_path: Path, git: Callable[..., str], place: str, message: str
 ) -> None:
     committed(git, tmp_path / "models", "train.py", "")
-    with pytest.raises(Refusal, match=said) as refused:
+    with pytest.raises(UserError, match=message) as refused:
         create_run(script=f"git+{tmp_path}/{place}")
     assert "\n" not in str(refused.value)
     assert runs(config) == []
@@ -431,25 +436,28 @@ def folder_of_all(path: str) -> None:
 
 
 @pytest.mark.parametrize("prepared", ["runs", "runs/c", "runs/c/.incoming"])
-def test_folders_that_another_user_has_made_are_refused(shared: Config, prepared: str) -> None:
+def test_folders_that_another_user_has_created_are_refused(shared: Config, prepared: str) -> None:
     as_nobody(lambda: folder_of_all(f"{shared.efs_mount}/{prepared}"))
     top = f"{shared.efs_mount}/runs"
     for make in (
-        lambda: create.made("r1", None, shared),
-        lambda: create.made("r1", f"{shared.efs_mount}/mine", shared),
-        lambda: create.incoming(f"{top}/c/.incoming", shared),
-        lambda: watch_over("r1", shared),
+        lambda: layout.create_folder("r1", None, shared),
+        lambda: layout.create_folder("r1", f"{shared.efs_mount}/mine", shared),
+        lambda: layout.create_incoming(f"{top}/c/.incoming", shared),
+        lambda: run_unit("r1", shared),
     ):
-        with pytest.raises(Refusal, match=f"{top} belongs to .*: sudo chown root: {top} && sudo chmod 1777 {top}$"):
+        with pytest.raises(UserError, match=f"{top} belongs to .*: sudo chown root: {top} && sudo chmod 1777 {top}$"):
             make()
 
 
-def test_a_cluster_s_folder_of_another_user_beside_ours_is_refused(shared: Config) -> None:
-    create.made("r1", None, replace(shared, cluster="other"))
+def test_a_cluster_s_folder_of_another_user_next_to_ours_is_refused(shared: Config) -> None:
+    layout.create_folder("r1", None, replace(shared, cluster="other"))
     root = f"{shared.efs_mount}/runs/c"
     as_nobody(lambda: folder_of_all(f"{root}/r2"))
-    for make in (lambda: create.made("r1", None, shared), lambda: create.incoming(f"{root}/.incoming", shared)):
-        with pytest.raises(Refusal, match=f"{root} belongs to nobody"):
+    for make in (
+        lambda: layout.create_folder("r1", None, shared),
+        lambda: layout.create_incoming(f"{root}/.incoming", shared),
+    ):
+        with pytest.raises(UserError, match=f"{root} belongs to nobody"):
             make()
     assert os.listdir(root) == ["r2"]
 
@@ -457,8 +465,8 @@ def test_a_cluster_s_folder_of_another_user_beside_ours_is_refused(shared: Confi
 def test_a_link_in_place_of_the_runs_is_refused(shared: Config) -> None:
     os.mkdir(f"{shared.efs_mount}/victim")
     as_nobody(lambda: os.symlink(f"{shared.efs_mount}/victim", f"{shared.efs_mount}/runs"))
-    with pytest.raises(Refusal, match="runs is a link"):
-        create.made("r1", None, shared)
+    with pytest.raises(UserError, match="runs is a link"):
+        layout.create_folder("r1", None, shared)
     assert os.listdir(f"{shared.efs_mount}/victim") == []
 
 
@@ -476,8 +484,8 @@ def test_a_link_that_another_user_puts_there_in_between_changes_nothing_where_it
         real(path, mode)
 
     monkeypatch.setattr(os, "mkdir", mkdir)
-    with pytest.raises(Refusal, match=f"{name} is a link"):
-        create.made("r1", f"{shared.efs_mount}/mine", shared)
+    with pytest.raises(UserError, match=f"{name} is a link"):
+        layout.create_folder("r1", f"{shared.efs_mount}/mine", shared)
     assert os.stat(victim).st_mode & 0o7777 == 0o700 and os.listdir(victim) == []
 
 
@@ -489,39 +497,39 @@ def test_folders_of_an_older_release_are_closed(shared: Config, name: str) -> No
         os.makedirs(folder, exist_ok=True)
         os.chmod(folder, older)
         mount = shared.efs_mount
-        create.made(f"r{older}", f"{mount}/mine", shared)
+        layout.create_folder(f"r{older}", f"{mount}/mine", shared)
         for parent in (f"{mount}/runs/c", f"{mount}/mine"):
-            create.incoming(f"{parent}/.incoming", shared)
+            layout.create_incoming(f"{parent}/.incoming", shared)
         seen = os.stat(folder).st_mode
         assert not seen & 0o022 or (seen & 0o1000 and name in ("runs", "mine"))
 
 
 def test_a_folder_of_ours_that_others_have_used_is_refused(shared: Config) -> None:
     incoming = f"{shared.efs_mount}/runs/c/.incoming"
-    create.incoming(incoming, shared)
+    layout.create_incoming(incoming, shared)
     os.chmod(incoming, 0o1777)
     as_nobody(lambda: folder_of_all(f"{incoming}/theirs"))
     for _unused in range(2):
-        with pytest.raises(Refusal, match="incoming has mode 1777, .* Example: sudo chmod go-w "):
-            create.incoming(incoming, shared)
+        with pytest.raises(UserError, match="incoming has mode 1777, .* Example: sudo chmod go-w "):
+            layout.create_incoming(incoming, shared)
 
 
 def test_a_path_on_which_others_could_exchange_a_folder_is_refused(shared: Config) -> None:
     mount = shared.efs_mount
     as_nobody(lambda: folder_of_all(f"{mount}/theirs"))
     for path in ("theirs/mine", "theirs/deep/mine"):
-        with pytest.raises(Refusal, match=f"{path} is no safe place for runs, as {mount}/theirs belongs to nobody"):
-            create.made("r1", f"{mount}/{path}", shared)
+        with pytest.raises(UserError, match=f"{path} is no safe place for runs, as {mount}/theirs belongs to nobody"):
+            layout.create_folder("r1", f"{mount}/{path}", shared)
     assert os.listdir(f"{mount}/theirs") == []
     os.symlink(mount, f"{mount}/link")
-    with pytest.raises(Refusal, match="link is a link: give a path without links"):
-        create.made("r1", f"{mount}/link/mine", shared)
-    assert create.made("r1", f"{mount}/deep/mine", shared).path == f"{mount}/runs/c/r1"
+    with pytest.raises(UserError, match="link is a link: give a path without links"):
+        layout.create_folder("r1", f"{mount}/link/mine", shared)
+    assert layout.create_folder("r1", f"{mount}/deep/mine", shared).path == f"{mount}/runs/c/r1"
 
 
 def exchangeable(config: Config, runs_dir: str | None) -> str:
     """Make a run, and then others able to exchange it. Return the folder that they can write in."""
-    folder = create.made("r1", runs_dir, config)
+    folder = layout.create_folder("r1", runs_dir, config)
     folder.write("run.json", {"run_id": "r1", "max_restarts": 0})
     opened = f"{config.efs_mount}/{'mine' if runs_dir else 'runs'}"
     os.chmod(opened, 0o777)
@@ -532,13 +540,13 @@ def exchangeable(config: Config, runs_dir: str | None) -> str:
 def test_a_run_that_others_could_exchange_ends_with_a_sentence(
     shared: Config, monkeypatch: pytest.MonkeyPatch, elsewhere: bool
 ) -> None:
-    monkeypatch.setattr(unit, "superseded", lambda config: False)
+    monkeypatch.setattr(unit, "is_superseded", lambda config: False)
     monkeypatch.setattr(unit.signal, "signal", lambda *_: None)
     opened = exchangeable(shared, f"{shared.efs_mount}/mine/deep" if elsewhere else None)
-    with pytest.raises(Refusal, match=f"{opened} has mode 0777"):
-        check_place(shared, "r1")
-    assert watch_over("r1", shared) == 0
-    result = existing(shared, "r1").result()
+    with pytest.raises(UserError, match=f"{opened} has mode 0777"):
+        check_folder_safety(shared, "r1")
+    assert run_unit("r1", shared) == 0
+    result = find_run(shared, "r1").result()
     assert result and (result["state"], result["exit_code"]) == ("failed", 1)
     assert f"{opened} has mode 0777" in result["sentence"]
 
@@ -546,34 +554,37 @@ def test_a_run_that_others_could_exchange_ends_with_a_sentence(
 def test_a_folder_of_another_user_in_a_run_s_place_is_not_written_to(
     shared: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(unit, "superseded", lambda config: False)
+    monkeypatch.setattr(unit, "is_superseded", lambda config: False)
     monkeypatch.setattr(unit.signal, "signal", lambda *_: None)
     opened = exchangeable(shared, None)
     os.rename(f"{opened}/c", f"{opened}/d")
     as_nobody(lambda: (folder_of_all(f"{opened}/c/r1"), Path(f"{opened}/c/r1/run.json").write_text("{}")))
-    with pytest.raises(Refusal, match=f"{opened} has mode 0777"):
-        watch_over("r1", shared)
+    with pytest.raises(UserError, match=f"{opened} has mode 0777"):
+        run_unit("r1", shared)
     assert os.listdir(f"{opened}/c/r1") == ["run.json"]
 
 
 @pytest.mark.parametrize(("mode", "fits"), [(0o777, False), (0o775, True), (0o1777, True), (0o755, True)])
-def test_a_place_of_its_own_is_refused_if_others_could_exchange_the_run(shared: Config, mode: int, fits: bool) -> None:
+def test_a_runs_dir_is_refused_if_others_could_exchange_the_run(shared: Config, mode: int, fits: bool) -> None:
     mine = f"{shared.efs_mount}/mine"
     os.makedirs(f"{mine}/theirs")
     os.chmod(mine, mode)
-    for make in (lambda: create.made("r1", mine, shared), lambda: create.incoming(f"{mine}/.incoming", shared)):
+    for make in (
+        lambda: layout.create_folder("r1", mine, shared),
+        lambda: layout.create_incoming(f"{mine}/.incoming", shared),
+    ):
         if fits:
             make()
         else:
-            with pytest.raises(Refusal, match=f"{mine} has mode 0{mode:o}"):
+            with pytest.raises(UserError, match=f"{mine} has mode 0{mode:o}"):
                 make()
 
 
-def test_what_is_made_for_runs_is_closed_to_others_whatever_the_umask(shared: Config) -> None:
+def test_folders_of_runs_are_closed_to_others_with_any_umask(shared: Config) -> None:
     before = os.umask(0)
     try:
-        create.incoming(f"{shared.efs_mount}/runs/c/.incoming", shared)
-        create.incoming(f"{shared.efs_mount}/mine/.incoming", shared)
+        layout.create_incoming(f"{shared.efs_mount}/runs/c/.incoming", shared)
+        layout.create_incoming(f"{shared.efs_mount}/mine/.incoming", shared)
     finally:
         os.umask(before)
     modes = {name: os.stat(f"{shared.efs_mount}/{name}").st_mode & 0o7777 for name in ("runs", "runs/c", "mine")}
@@ -582,19 +593,12 @@ def test_what_is_made_for_runs_is_closed_to_others_whatever_the_umask(shared: Co
     assert os.stat(f"{shared.efs_mount}/mine/.incoming").st_mode & 0o7777 == 0o700
 
 
-def test_the_command_makes_the_folder_that_scripts_are_sent_into(
-    shared: Config, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(cli, "read_config", lambda: shared)
-    monkeypatch.setattr(cli, "become", lambda user: None)
-    into = f"{shared.efs_mount}/runs/c/.incoming"
-    assert cli.main(["incoming", into]) == 0
-    assert os.path.isdir(into) and capsys.readouterr().out == ""
-    with pytest.raises(Refusal, match="/proc/mine/.incoming cannot be made: .*Is EFS mounted"):
-        cli.main(["incoming", "/proc/mine/.incoming"])
+def test_a_folder_for_sent_code_that_cannot_be_created_is_a_sentence(shared: Config) -> None:
+    with pytest.raises(UserError, match="/proc/mine/.incoming cannot be created: .*Is EFS mounted"):
+        layout.create_incoming("/proc/mine/.incoming", shared)
 
 
-def test_whoever_calls_makes_nothing_that_a_group_may_write(tmp_path: Path) -> None:
+def test_no_caller_creates_what_a_group_may_write(tmp_path: Path) -> None:
     with open_folder() as folder:
 
         def work() -> None:

@@ -1,4 +1,4 @@
-"""EFA: who has it, what a run is told of it, and that one which goes by TCP instead is ended with a sentence."""
+"""EFA: which nodes have it, what a run gets for it, and that a run which uses TCP instead is ended with a sentence."""
 
 from __future__ import annotations
 
@@ -10,55 +10,61 @@ from typing import Any
 
 import pytest
 from deeplearning.config import Config
+from deeplearning.contract.frameworks import DISTRIBUTIONS
 from deeplearning.run import attempt as attempts
-from deeplearning.run import efa, mpirun, unit
+from deeplearning.run import efa, mpirun, unit, units
 from deeplearning.run import plan as plans
+from deeplearning.run.allocation import Allocation
 from deeplearning.run.folder import Folder
-from deeplearning.run.placing import Place
-from deeplearning.run.plan import Node, Options, Plan
-from deeplearning.run.record import Record
-from deeplearning.run.variables import Run, variables
+from deeplearning.run.plan import Node, Plan
+from deeplearning.run.run_log import RunLog
+from deeplearning.run.variables import variables
+
+from tests.unit.node.runs_kit import record
 
 
 def nodes(*efa: int, gpus: int = 1) -> list[Node]:
     return [Node(f"deeplearning-worker{n}", f"10.0.0.{n}", gpus, efa=each) for n, each in enumerate(efa, 1)]
 
 
-def plan(*efa: int, gpus: int = 1, distribution: str = "horovod") -> Plan:
-    framework = next(name for name, known in plans.DISTRIBUTIONS.items() if distribution in known)
-    return plans.made(Options(framework, distribution), nodes(*efa, gpus=gpus))
+def make_plan(*efa: int, gpus: int = 1, distribution: str = "horovod") -> Plan:
+    framework = next(name for name, known in DISTRIBUTIONS.items() if distribution in known)
+    return plans.make(record(framework, distribution), nodes(*efa, gpus=gpus))
 
 
 @pytest.mark.parametrize(
-    ("made", "environment", "promised"),
+    ("plan", "environment", "expected"),
     [
-        (plan(4, 4), {}, True),
-        (plan(1, 1, distribution="ddp"), {}, True),
-        (plan(4, 0), {}, False),
-        (plan(4), {}, False),
-        (plan(4, 4, gpus=0), {}, False),
-        (plan(4, 4, distribution="dist_sync"), {}, False),
-        (plan(4, 4), {"NCCL_NET": "Socket"}, False),
+        (make_plan(4, 4), {}, True),
+        (make_plan(1, 1, distribution="ddp"), {}, True),
+        (make_plan(4, 0), {}, False),
+        (make_plan(4), {}, False),
+        (make_plan(4, 4, gpus=0), {}, False),
+        (make_plan(4, 4, distribution="dist_sync"), {}, False),
+        (make_plan(4, 4), {"NCCL_NET": "Socket"}, False),
     ],
 )
-def test_efa_is_promised_where_all_nodes_of_a_run_on_several_have_it(
-    made: Plan, environment: dict[str, str], promised: bool
+def test_efa_is_expected_where_all_nodes_of_a_run_on_several_have_it(
+    plan: Plan, environment: dict[str, str], expected: bool
 ) -> None:
-    assert efa.promised(made, environment) == promised
+    assert efa.is_expected(plan, environment) == expected
 
 
 @pytest.mark.parametrize("distribution", ["horovod", "ddp"])
-def test_its_settings_are_there_where_it_is_and_nowhere_else(distribution: str) -> None:
-    def told(made: Plan) -> set[str]:
-        return set(variables(Run("r", "/r", "", 0), made, made.processes[0]))
+def test_its_variables_are_set_only_where_it_is(distribution: str) -> None:
+    def names(plan: Plan) -> set[str]:
+        return set(variables({"run_id": "r", "run_dir": "/r", "data": "", "attempt": 0}, plan, plan.processes[0]))
 
-    with_it, without = told(plan(4, 4, distribution=distribution)), told(plan(0, 0, distribution=distribution))
+    with_it, without = (
+        names(make_plan(4, 4, distribution=distribution)),
+        names(make_plan(0, 0, distribution=distribution)),
+    )
     assert with_it - without == {"FI_EFA_USE_HUGE_PAGE", "NCCL_DEBUG"}
     assert not [name for name in without if name.startswith(("FI_", "RDMAV_", "NCCL_DEBUG"))]
 
 
 @pytest.mark.parametrize(
-    ("line", "taken"),
+    ("line", "network"),
     [
         ("host:77:91 [0] NCCL INFO Using network Socket", "Socket"),
         ("host:1:1 [7] NCCL INFO NET/OFI Selected Provider is tcp (found 1 nics)", "tcp"),
@@ -71,8 +77,8 @@ def test_its_settings_are_there_where_it_is_and_nowhere_else(distribution: str) 
         ("epoch 1, using network Socket as an example", ""),
     ],
 )
-def test_what_was_taken_is_read_from_nccls_own_lines(line: str, taken: str) -> None:
-    assert efa.fallback(line) == taken
+def test_the_network_is_read_from_nccls_own_lines(line: str, network: str) -> None:
+    assert efa.fallback(line) == network
 
 
 def test_devices_are_counted_on_the_bus_with_or_without_a_driver(tmp_path: Path) -> None:
@@ -89,11 +95,11 @@ STAND_IN = """
 import json, os, sys, time
 with open(sys.argv[1], "w") as file:
     file.write(str(os.getpid()))
-for said in ("NET/Plugin: No plugin found (libnccl-net.so)", "Using network Socket"):
-    print("[1,1]<stdout>:" + json.dumps({"time": time.time(), "line": f"host:1:1 [0] NCCL INFO {said}"}), flush=True)
+for text in ("NET/Plugin: No plugin found (libnccl-net.so)", "Using network Socket"):
+    print("[1,1]<stdout>:" + json.dumps({"time": time.time(), "line": f"host:1:1 [0] NCCL INFO {text}"}), flush=True)
 time.sleep(600)
 """
-"""for mpirun: a process of rank 1 says what NCCL says without its plugin, and would go on for ever"""
+"""for mpirun: a process of rank 1 prints what NCCL prints without its plugin, and does not end"""
 
 
 @pytest.fixture
@@ -112,21 +118,21 @@ def run(tmp_path: Path) -> Folder:
 def test_a_run_that_falls_back_to_tcp_is_ended_with_a_sentence(
     run: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    there = [replace(node, ports=(20000, 20001, 20002)) for node in nodes(4, 4)]
-    place = Place(there, 3, {node.name: "boot" for node in there}, "deeplearning-worker1")
-    going = attempts.Attempt(0, CONFIG, run, run.run(), place, Record(run), lambda: False)
+    surveyed = [replace(node, ports=(20000, 20001, 20002)) for node in nodes(4, 4)]
+    allocation = Allocation(surveyed, 3, {node.name: "boot" for node in surveyed}, "deeplearning-worker1")
+    attempt = attempts.Attempt(0, CONFIG, run, run.run(), allocation, RunLog(run), lambda: False)
     words = [sys.executable, "-c", STAND_IN, str(tmp_path / "pid")]
     monkeypatch.setattr(mpirun, "command", lambda *_unused: words)
-    monkeypatch.setattr(attempts, "superseded", lambda config: False)
-    monkeypatch.setattr(going, "left_behind", dict)
+    monkeypatch.setattr(attempts, "is_superseded", lambda config: False)
+    monkeypatch.setattr(attempt, "stop_leftovers", dict)
 
-    def end() -> None:
-        going.ending = subprocess.Popen(["kill", (tmp_path / "pid").read_text()])
-
-    monkeypatch.setattr(going, "end", end)
-    outcome = going.go()
+    kill = ["xargs", "-a", str(tmp_path / "pid"), "kill"]
+    monkeypatch.setattr(units, "stop_attempt", lambda run_id, attempt: subprocess.Popen(kill))
+    outcome = attempt.run()
     assert (outcome.cause, outcome.exit_code) == ("failed", 1)
     assert outcome.first_failure and outcome.first_failure["tail"][-1].endswith("Using network Socket")
-    told = unit.sentence("r1", outcome.cause, 1, outcome.first_failure, outcome.reason)
-    assert told.startswith("run r1 ended with 1 (deeplearning-worker2, rank 1): all its nodes have EFA, and NCCL has")
-    assert "taken Socket: look for libnccl-net.so" in told
+    sentence = unit.end_sentence("r1", outcome)
+    assert sentence.startswith(
+        "run r1 ended with 1 (deeplearning-worker2, rank 1): all its nodes have EFA, and NCCL has"
+    )
+    assert "taken Socket: look for libnccl-net.so" in sentence

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
+import subprocess
+from pathlib import Path
 
 import pytest
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract import open_mpi as shared
+from ansible_collections.deeplearning.aws.plugins.module_utils.node import horovod
 from deeplearning.config import Config
 from deeplearning.run import mpirun
 from deeplearning.run import plan as plans
-from deeplearning.run.plan import Node, Options
+from deeplearning.run.plan import Node
+
+from tests.unit.node.runs_kit import record
 
 CONFIG = Config(
     "c", "sg", "r", "b", ("10.0.0.0/16", "10.9.0.0/16"), "me", "master", "AROA", True, "/efs", "fs", None, 8
@@ -23,7 +30,7 @@ def test_one_process_a_gpu_rank_by_rank_unbound_and_by_the_members_network(
 ) -> None:
     monkeypatch.setattr(shutil, "which", lambda name, path: program)
     nodes = [Node(f"deeplearning-worker{n}", f"10.0.0.{n}", 8) for n in range(1, 5)]
-    plan = plans.made(Options("tensorpack", "horovod"), nodes)
+    plan = plans.make(record("tensorpack", "horovod"), nodes)
     line = " ".join(mpirun.command(plan, "r1", 0, CONFIG, "/efs/a"))
     assert f" -- {started} --hostfile /efs/a/hostfile -np 32 --map-by slot --bind-to none " in line
     for setting in (
@@ -35,3 +42,43 @@ def test_one_process_a_gpu_rank_by_rank_unbound_and_by_the_members_network(
         "oob_tcp_if_include 10.0.0.0/16",
     ):
         assert f" --mca {setting} " in line
+
+
+@pytest.mark.parametrize("folders", [shared.FOLDERS, shared.FOLDERS[1:], shared.FOLDERS[-2:]])
+def test_a_run_starts_with_the_open_mpi_that_horovod_is_built_against(
+    folders: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a machine with several of them."""
+    for folder in folders:
+        program = Path(f"{tmp_path}{folder}/mpirun")
+        program.parent.mkdir(parents=True)
+        program.touch(mode=0o755)
+    for module in (horovod, mpirun):
+        monkeypatch.setattr(module.open_mpi, "FOLDERS", [f"{tmp_path}{folder}" for folder in module.open_mpi.FOLDERS])
+    plan = plans.make(record("tensorpack", "horovod"), [Node("deeplearning-worker1", "10.0.0.1", 8)])
+    words = mpirun.command(plan, "r1", 0, CONFIG, "/efs/a")
+    assert f"{horovod.mpi_folder()}/mpirun" in words
+
+
+def test_a_daemon_runs_in_the_same_unit_on_each_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The master starts mpirun itself in that unit, and the daemons of other nodes over ssh."""
+    monkeypatch.setattr(shutil, "which", lambda name, path: "/x/mpirun")
+    plan = plans.make(record("pytorch", "ddp"), [Node("deeplearning-worker1", "10.0.0.1", 1)])
+    command = list(mpirun.command(plan, "r1", 2, CONFIG, "/efs/a"))
+    here = command[command.index("systemd-run") : command.index("--")]
+    ssh = tmp_path / "ssh"
+    ssh.write_text('#!/bin/sh\nfor word; do printf "%s\\n" "$word"; done\n')
+    ssh.chmod(0o755)
+    agent = command[command.index("plm_rsh_agent") + 1].split()
+    # mpirun separates agents by colons.
+    assert not any(":" in word for word in agent)
+    started = subprocess.run(
+        [*agent, "deeplearning-worker2", "orted", "-mca", "x", "'a b'"],
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    *_options, host, line = started.stdout.splitlines()
+    assert host == "deeplearning-worker2"
+    assert shlex.split(line) == ["exec", "sudo", "-n", *here, "/bin/sh", "-c", "orted -mca x 'a b'"]

@@ -1,4 +1,4 @@
-"""From mpirun's output to each process's lines, and from metrics to progress."""
+"""mpirun's output split by process, and metrics combined into progress."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deeplearning.run import progress
 from deeplearning.run.mpirun import Sorter
-from deeplearning.run.progress import Progress, seconds_left, summary
+from deeplearning.run.progress import MetricsReader, seconds_left, summary
 
 
 def tagged(rank: int, piece: bytes) -> bytes:
@@ -25,8 +26,8 @@ def test_pieces_of_all_ranks_are_put_together_wherever_they_were_cut() -> None:
         for rank in range(12)
     }
     pieces = []
-    for told in messages.values():
-        text = b"".join(json.dumps(message).encode() + b"\n" for message in told)
+    for sent in messages.values():
+        text = b"".join(json.dumps(message).encode() + b"\n" for message in sent)
         cuts = sorted(chance.sample(range(1, len(text)), 30))
         pieces.append([text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)])
     stream = b""
@@ -34,21 +35,21 @@ def test_pieces_of_all_ranks_are_put_together_wherever_they_were_cut() -> None:
         rank = chance.choice([rank for rank, left in enumerate(pieces) if left])
         stream += tagged(rank, pieces[rank].pop(0))
 
-    sorter, heard = Sorter(), {rank: [] for rank in messages}
+    sorter, sorted_messages = Sorter(), {rank: [] for rank in messages}
     while stream:
         size = chance.randrange(1, 5000)
         for rank, message in sorter.feed(stream[:size], last=size >= len(stream)):
-            heard[rank].append(message)
+            sorted_messages[rank].append(message)
         stream = stream[size:]
-    assert heard == messages
+    assert sorted_messages == messages
 
 
-def test_a_line_is_heard_at_once_even_if_it_ends_like_a_tag_begins() -> None:
-    told = {"line": "loss [1"}
-    assert list(Sorter().feed(tagged(3, json.dumps(told).encode() + b"\n"))) == [(3, told)]
+def test_a_line_is_complete_at_once_even_if_it_ends_like_a_tag_begins() -> None:
+    message = {"line": "loss [1"}
+    assert list(Sorter().feed(tagged(3, json.dumps(message).encode() + b"\n"))) == [(3, message)]
 
 
-def test_what_is_not_from_a_wrapper_is_a_line() -> None:
+def test_output_that_is_not_from_a_wrapper_is_a_line() -> None:
     assert list(Sorter().feed(tagged(0, b"error while loading shared libraries\r\n"))) == [
         (0, {"line": "error while loading shared libraries"})
     ]
@@ -59,8 +60,8 @@ def metric(**more: Any) -> dict[str, Any]:
 
 
 def test_throughput_is_summed_loss_averaged_and_the_slowest_counts() -> None:
-    made = summary([metric(), metric(loss=1.0, step=8, samples_per_second=50.0)], 0.5)
-    assert made == {
+    combined = summary([metric(), metric(loss=1.0, step=8, samples_per_second=50.0)], 0.5)
+    assert combined == {
         "epoch": 1,
         "step": 8,
         "loss": 1.5,
@@ -72,7 +73,7 @@ def test_throughput_is_summed_loss_averaged_and_the_slowest_counts() -> None:
     }
 
 
-def test_nobody_has_written_yet() -> None:
+def test_no_summary_before_any_rank_has_written() -> None:
     assert summary([]) is None
 
 
@@ -94,25 +95,42 @@ def test_only_what_was_written_since_the_start_counts_and_half_a_line_waits(tmp_
     (tmp_path / "metrics").mkdir()
     file = tmp_path / "metrics" / "rank0.jsonl"
     file.write_text(json.dumps(metric(step=1)) + "\n")
-    progress = Progress(str(tmp_path))
-    assert progress.news() is None
+    reader = MetricsReader(str(tmp_path), 1)
+    assert reader.news() is None
     with file.open("a") as more:
         more.write(json.dumps(metric(step=2, val_accuracy=0.75)) + "\n" + json.dumps(metric(step=3))[:9])
-    assert (progress.news() or {})["step"] == 2
-    assert progress.news() is None
+    assert (reader.news() or {})["step"] == 2
+    assert reader.news() is None
     with file.open("a") as more:
         more.write(json.dumps(metric(step=3))[9:] + "\nnonsense\n")
-    news = progress.news() or {}
+    news = reader.news() or {}
     assert (news["step"], news["val_accuracy"]) == (3, 0.75)
 
 
-def test_a_trainer_that_leaves_out_what_it_does_again_is_heard_at_once(tmp_path: Path) -> None:
+def test_a_trainer_that_removes_what_it_repeats_is_read_at_once(tmp_path: Path) -> None:
     (tmp_path / "metrics").mkdir()
     file = tmp_path / "metrics" / "rank0.jsonl"
     file.write_text("".join(json.dumps(metric(step=step)) + "\n" for step in range(1, 20)))
-    progress = Progress(str(tmp_path))
+    reader = MetricsReader(str(tmp_path), 1)
     file.write_text(json.dumps(metric(step=10)) + "\n")
-    assert (progress.news() or {})["step"] == 10
+    assert (reader.news() or {})["step"] == 10
     with file.open("a") as more:
         more.write(json.dumps(metric(step=11)) + "\n")
-    assert (progress.news() or {})["step"] == 11
+    assert (reader.news() or {})["step"] == 11
+
+
+def test_metrics_that_do_not_exist_yet_are_not_looked_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An NFS client caches a missing name: what another node writes would not be seen for some time."""
+    opened: list[str] = []
+
+    def record(path: str, mode: str) -> Any:
+        opened.append(path)
+        return Path(path).open(mode)
+
+    monkeypatch.setattr(progress, "open", record, raising=False)
+    reader = MetricsReader(str(tmp_path), 2)
+    assert reader.news() is None
+    (tmp_path / "metrics").mkdir()
+    (tmp_path / "metrics/rank1.jsonl").write_text(json.dumps(metric(step=4)) + "\n")
+    assert (reader.news() or {})["step"] == 4
+    assert opened == [f"{tmp_path}/metrics/rank1.jsonl"]

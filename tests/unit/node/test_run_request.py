@@ -5,16 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from deeplearning import Refusal, records
+from deeplearning.contract import git_source, schema
+from deeplearning.contract.errors import UserError
+from deeplearning.contract.run_request import validate
 from deeplearning.run import source
-from deeplearning.run.request import checked
 
 GOOD = {"framework": "pytorch", "asked_by": "me"}
 
 
-def test_a_request_keeps_what_was_given_and_loses_what_is_null() -> None:
-    given = {**GOOD, "script_args": ["a b", "$x", "it's", ""], "nodes": ["deeplearning-worker2"], "data": None}
-    assert checked(given) == {key: value for key, value in given.items() if value is not None}
+def test_a_request_keeps_its_values_without_null() -> None:
+    request = {**GOOD, "script_args": ["a b", "$x", "it's", ""], "nodes": ["deeplearning-worker2"], "data": None}
+    assert validate(request) == {key: value for key, value in request.items() if value is not None}
 
 
 @pytest.mark.parametrize(
@@ -22,7 +23,7 @@ def test_a_request_keeps_what_was_given_and_loses_what_is_null() -> None:
     [
         ({"framework": None}, "framework is missing"),
         ({"framework": "caffe"}, "framework is 'caffe': give one of tensorflow, mxnet, pytorch, tensorpack"),
-        ({"distribution": "dist_sync"}, "dist_sync, which pytorch has not: give one of ddp, horovod"),
+        ({"distribution": "dist_sync"}, "dist_sync, which pytorch does not have: give one of ddp, horovod"),
         ({"scripts": "x"}, "no scripts: is script meant?"),
         ({"zzz": 1}, "no zzz: it has run_id, framework"),
         ({"nodes": 0}, "nodes is 0: give a whole number, 1 or more"),
@@ -43,26 +44,26 @@ def test_a_request_keeps_what_was_given_and_loses_what_is_null() -> None:
         ({"python": "python3"}, "an absolute path"),
         ({"asked_by": None}, "asked_by is missing"),
         ({"code": "/efs/x"}, "code is given without script"),
-        ({"framework": "mxnet", "distribution": "device", "nodes": 2}, "for one node, and nodes is 2: give nodes=1"),
+        ({"framework": "mxnet", "distribution": "device", "nodes": 2}, "on one node, and nodes is 2: give nodes=1"),
         ({"framework": "mxnet", "script_args": ["--data=s3://b/k"]}, "this MXNet cannot read S3"),
         ({"resume": "r1"}, "framework cannot be changed when a run is resumed"),
     ],
 )
-def test_what_is_wrong_is_one_sentence(changed: dict[str, Any], words: str) -> None:
-    with pytest.raises(Refusal) as refused:
-        checked({**GOOD, **changed})
+def test_an_invalid_request_is_one_sentence(changed: dict[str, Any], words: str) -> None:
+    with pytest.raises(UserError) as refused:
+        validate({**GOOD, **changed})
     assert words in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize("request_", [None, [], "x"])
-def test_what_is_no_request_is_refused(request_: Any) -> None:
-    with pytest.raises(Refusal, match="JSON object"):
-        checked(request_)
+def test_other_values_than_objects_are_refused(request_: Any) -> None:
+    with pytest.raises(UserError, match="JSON object"):
+        validate(request_)
 
 
 def test_a_run_is_resumed_with_other_arguments() -> None:
-    assert checked({"resume": "r1", "asked_by": "me", "script_args": ["--epochs", "9"]})["resume"] == "r1"
+    assert validate({"resume": "r1", "asked_by": "me", "script_args": ["--epochs", "9"]})["resume"] == "r1"
 
 
 @pytest.mark.parametrize(
@@ -74,29 +75,29 @@ def test_a_run_is_resumed_with_other_arguments() -> None:
     ],
 )
 def test_git_sources(script: str, expected: tuple[str, str, str]) -> None:
-    found = source.git_source(script)
-    assert (found.url, found.ref, found.path) == expected
+    parsed = source.git_source(script)
+    assert (parsed.url, parsed.ref, parsed.path) == expected
 
 
 @pytest.mark.parametrize(
     "script", ["git+https://h/x:train.py", "git+https://h/x@v1", "git+https://h/x@v1:/etc/x", "git+https://h/x@v1:../x"]
 )
 def test_a_git_source_without_its_parts_is_refused(script: str) -> None:
-    with pytest.raises(Refusal, match="git\\+URL@REF:PATH"):
+    with pytest.raises(UserError, match="git\\+URL@ref:path"):
         source.git_source(script)
 
 
 @pytest.mark.parametrize("login", ["me:token", "token", "me:to@ken", "me:to:k@en@"])
-def test_secrets_in_a_url_are_not_told(login: str) -> None:
-    assert source.without_secret(f"fatal: https://{login}@h/x failed") == "fatal: https://h/x failed"
+def test_secrets_in_a_url_are_hidden(login: str) -> None:
+    assert git_source.without_secret(f"fatal: https://{login}@h/x failed") == "fatal: https://h/x failed"
 
 
 @pytest.mark.parametrize("script", ["https://me:12/s3cret@h", "https://me:12/s3c@ret@h/x", "HTTPS://me:a@b/s3cret@h/x"])
 def test_a_password_that_looks_like_a_path_is_not_shown(script: str) -> None:
-    with pytest.raises(Refusal, match=r"script is git\+https://<hidden>: give git\+URL@REF:PATH") as refused:
+    with pytest.raises(UserError, match=r"script is git\+https://<hidden>: give git\+URL@ref:path") as refused:
         source.git_source(f"git+{script}:/t.py".replace("HTTPS", "https"))
-    said = source.without_secret(f"fatal: unable to access '{script}/': Could not resolve host: me")
-    assert said.lower() == "fatal: unable to access 'https://<hidden>': could not resolve host: me"
+    shown = git_source.without_secret(f"fatal: unable to access '{script}/': Could not resolve host: me")
+    assert shown.lower() == "fatal: unable to access 'https://<hidden>': could not resolve host: me"
     assert "s3c" not in str(refused.value) and "ret@" not in str(refused.value)
 
 
@@ -109,10 +110,10 @@ def test_a_password_that_looks_like_a_path_is_not_shown(script: str) -> None:
         ("m%40e:to%2Fken:2", "m@e", "to/ken:2"),
     ],
 )
-def test_a_url_is_taken_apart_into_what_may_be_shown_and_the_rest(login: str, user: str, password: str) -> None:
-    url, given = source.split_login(f"HTTPS://{login}@h:8443/x.git")
+def test_a_url_is_split_into_a_public_part_and_the_login(login: str, user: str, password: str) -> None:
+    url, environment = source.split_login(f"HTTPS://{login}@h:8443/x.git")
     assert url == "HTTPS://h:8443/x.git"
-    assert (given["DEEPLEARNING_GIT_USER"], given["DEEPLEARNING_GIT_PASSWORD"]) == (user, password)
+    assert (environment["DEEPLEARNING_GIT_USER"], environment["DEEPLEARNING_GIT_PASSWORD"]) == (user, password)
 
 
 @pytest.mark.parametrize(
@@ -124,7 +125,7 @@ def test_a_url_without_a_password_stays_as_it_is(url: str) -> None:
 
 @pytest.mark.parametrize("url", ["https://me:to/ken@h/x", "ssh://me:token@h/x", "http://me:t@h:port/x"])
 def test_a_password_that_git_cannot_be_given_is_refused_and_not_shown(url: str) -> None:
-    with pytest.raises(Refusal, match="write special characters as %XX") as refused:
+    with pytest.raises(UserError, match="write special characters as %XX") as refused:
         source.split_login(url)
     assert "token" not in str(refused.value) and "to/ken" not in str(refused.value)
 
@@ -138,18 +139,18 @@ def test_a_password_that_git_cannot_be_given_is_refused_and_not_shown(url: str) 
     ],
 )
 def test_a_refusal_shows_no_secret(changed: dict[str, Any]) -> None:
-    with pytest.raises(Refusal, match=f"^{next(iter(changed))} is ") as refused:
-        checked({**GOOD, **changed})
+    with pytest.raises(UserError, match=f"^{next(iter(changed))} is ") as refused:
+        validate({**GOOD, **changed})
     assert "s3cret" not in str(refused.value)
 
 
 def test_a_wrong_record_shows_no_environment() -> None:
-    with pytest.raises(Refusal, match="^run.json: environment is <hidden>, not ") as refused:
-        records.checked_part({"environment": "s3cret"}, {"environment": records.flag}, "run.json")
+    with pytest.raises(UserError, match="^run.json: environment is <hidden>, not ") as refused:
+        schema.validate_part({"environment": "s3cret"}, {"environment": schema.boolean}, "run.json")
     assert "s3cret" not in str(refused.value)
 
 
 def test_a_wrong_git_source_is_refused_without_its_password() -> None:
-    with pytest.raises(Refusal, match=r"script is git\+https://h/x:t.py: give") as refused:
+    with pytest.raises(UserError, match=r"script is git\+https://h/x:t.py: give") as refused:
         source.git_source("git+https://me:s3cr@et@h/x:t.py")
     assert "s3cr" not in str(refused.value)

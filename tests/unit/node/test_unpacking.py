@@ -17,14 +17,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ansible_collections.deeplearning.aws.plugins.plugin_utils._stage import _manifest
-from ansible_collections.deeplearning.aws.plugins.plugin_utils._stage_sets import SETS
-from deeplearning import Refusal
-from deeplearning.aws import Aws
-from deeplearning.unpacking import cli, placing, shares
-from deeplearning.unpacking.manifest import LINKS, read
-from deeplearning.unpacking.placing import Place, finish, show, unpack
-from deeplearning.unpacking.reading import Pieces, Source
+from deeplearning.aws import AwsClient
+from deeplearning.contract.datasets import DATASETS, LINKS, STAGED
+from deeplearning.contract.errors import UserError
+from deeplearning.contract.manifest import build, read
+from deeplearning.unpacking import cli, extract, shares
+from deeplearning.unpacking.extract import UnpackFolder, finish, show, unpack
+from deeplearning.unpacking.ranged_reader import RangedReader, Source
 from deeplearning.unpacking.shares import Extent, fit_together
 
 from tests.unit.node.users_kit import as_nobody, open_folder
@@ -37,13 +36,13 @@ LONG = "train/" + "n" * 140
 def contents(count: int = 80) -> dict[str, bytes]:
     """Small files, one that is as large as all others, and long names."""
     made = random.Random(0)
-    found = {f"train/{n:04d}.jpg": made.randbytes(made.randrange(3000)) for n in range(count)}
-    found |= {f"{LONG}{n}.jpg": made.randbytes(900) for n in range(count // 4)}
-    return {**found, "train/large.bin": made.randbytes(300_000)}
+    files = {f"train/{n:04d}.jpg": made.randbytes(made.randrange(3000)) for n in range(count)}
+    files |= {f"{LONG}{n}.jpg": made.randbytes(900) for n in range(count // 4)}
+    return {**files, "train/large.bin": made.randbytes(300_000)}
 
 
 def quiet(event: dict[str, Any]) -> None:
-    """Tells nobody."""
+    """Drop the report."""
 
 
 def tar(path: Path, files: dict[str, bytes], format_: int = tarfile.PAX_FORMAT, top: str = "") -> None:
@@ -58,7 +57,7 @@ def tar(path: Path, files: dict[str, bytes], format_: int = tarfile.PAX_FORMAT, 
 
 
 def manifest(folder: Path, *parts: str, strip: str = "", to: str = "", **more: Any) -> dict[str, Any]:
-    found = {
+    record = {
         "schema": 1,
         "name": "coco",
         "version": V1,
@@ -76,8 +75,8 @@ def manifest(folder: Path, *parts: str, strip: str = "", to: str = "", **more: A
         "links": {},
         **more,
     }
-    (folder / "manifest.json").write_text(json.dumps(found))
-    return found
+    (folder / "manifest.json").write_text(json.dumps(record))
+    return record
 
 
 @pytest.fixture
@@ -87,26 +86,26 @@ def staged(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
+def place(tmp_path: Path) -> UnpackFolder:
     (tmp_path / "efs").mkdir()
-    return Place(str(tmp_path / "efs"), "coco")
+    return UnpackFolder(str(tmp_path / "efs"), "coco")
 
 
-def all_of(place: Place, staged: Path, count: int) -> dict[str, Any]:
+def all_of(place: UnpackFolder, staged: Path, count: int) -> dict[str, Any]:
     for share in range(count):
         unpack(place, Source(str(staged), "here"), share, count, quiet)
     return finish(place, Source(str(staged), "here").manifest(), count)
 
 
 def files_in(folder: Path) -> dict[str, bytes]:
-    found = {str(one.relative_to(folder)): one.read_bytes() for one in folder.rglob("*") if one.is_file()}
-    del found[".deeplearning.json"]
-    return found
+    files = {str(one.relative_to(folder)): one.read_bytes() for one in folder.rglob("*") if one.is_file()}
+    del files[".deeplearning.json"]
+    return files
 
 
 @pytest.mark.parametrize("count", [1, 2, 7, 90])
 @pytest.mark.parametrize("format_", [tarfile.PAX_FORMAT, tarfile.GNU_FORMAT], ids=["pax", "gnu"])
-def test_shares_of_a_tar_are_the_whole(place: Place, staged: Path, count: int, format_: int) -> None:
+def test_the_shares_of_a_tar_are_complete(place: UnpackFolder, staged: Path, count: int, format_: int) -> None:
     tar(staged / "a.tar", contents(), format_)
     manifest(staged, "a.tar")
     done = all_of(place, staged, count)
@@ -115,7 +114,7 @@ def test_shares_of_a_tar_are_the_whole(place: Place, staged: Path, count: int, f
 
 
 @pytest.mark.parametrize("count", [1, 2, 5])
-def test_shares_of_a_zip_are_the_whole(place: Place, staged: Path, count: int) -> None:
+def test_the_shares_of_a_zip_are_complete(place: UnpackFolder, staged: Path, count: int) -> None:
     with zipfile.ZipFile(staged / "a.zip", "w") as archive:
         for name, content in contents().items():
             archive.writestr(name, content)
@@ -124,14 +123,14 @@ def test_shares_of_a_zip_are_the_whole(place: Place, staged: Path, count: int) -
     assert files_in(place.path) == contents()
 
 
-def test_each_node_has_its_part_of_the_work(place: Place, staged: Path) -> None:
+def test_each_node_unpacks_its_part(place: UnpackFolder, staged: Path) -> None:
     tar(staged / "a.tar", {f"{n}.jpg": b"x" * 2000 for n in range(400)})
     manifest(staged, "a.tar")
     done = [unpack(place, Source(str(staged), ""), share, 4, quiet)["files"] for share in range(4)]
     assert sum(done) == 400 and min(done) >= 90
 
 
-def test_parts_go_where_they_are_said_to(place: Place, staged: Path) -> None:
+def test_parts_are_unpacked_into_their_folders(place: UnpackFolder, staged: Path) -> None:
     tar(staged / "a.tar", {"train2017/1.jpg": b"1"}, top="data/")
     with tarfile.open(staged / "b.tar.gz", "w:gz") as archive:
         info = tarfile.TarInfo("data/val2017/2.jpg")
@@ -145,23 +144,25 @@ def test_parts_go_where_they_are_said_to(place: Place, staged: Path) -> None:
     assert (place.root / "train2017").readlink() == Path("coco/train2017")
 
 
-def test_a_second_time_nothing_is_done(place: Place, staged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_time_nothing_is_unpacked(place: UnpackFolder, staged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tar(staged / "a.tar", contents())
     manifest(staged, "a.tar")
     all_of(place, staged, 2)
-    monkeypatch.setattr(placing, "_files", None)
+    monkeypatch.setattr(extract, "_files", None)
     assert all_of(place, staged, 2) == {"changed": False, "path": str(place.path)}
 
 
-def test_a_share_that_was_done_is_not_done_again(place: Place, staged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_complete_share_is_not_unpacked_again(
+    place: UnpackFolder, staged: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tar(staged / "a.tar", contents())
     manifest(staged, "a.tar")
     first = unpack(place, Source(str(staged), ""), 0, 2, quiet)
-    monkeypatch.setattr(placing, "_files", None)
+    monkeypatch.setattr(extract, "_files", None)
     assert unpack(place, Source(str(staged), ""), 0, 2, quiet) == {"changed": False, "files": first["files"]}
 
 
-def test_what_broke_off_goes_on(place: Place, staged: Path) -> None:
+def test_an_interrupted_share_resumes(place: UnpackFolder, staged: Path) -> None:
     """Files that are right are not written again. Their content says that, and not their size."""
     tar(staged / "a.tar", contents())
     manifest(staged, "a.tar")
@@ -182,53 +183,79 @@ def test_what_broke_off_goes_on(place: Place, staged: Path) -> None:
     assert all((place.path / "train" / name).stat().st_mtime_ns > 1 for name in changed)
 
 
-def test_a_share_that_is_missing_keeps_the_set_away(place: Place, staged: Path) -> None:
+def test_no_node_looks_up_a_name_that_another_node_creates(
+    place: UnpackFolder, staged: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tar(staged / "a.tar", contents())
+    manifest(staged, "a.tar")
+    missing = set()
+    lexists = os.path.lexists
+
+    def record(function: Any) -> Any:
+        def call(path: Any, *arguments: Any, **options: Any) -> Any:
+            if isinstance(path, (str, Path)) and not lexists(path):
+                missing.add(str(path))
+            return function(path, *arguments, **options)
+
+        return call
+
+    for module, name in ((os, "stat"), (io, "open")):
+        monkeypatch.setattr(module, name, record(getattr(module, name)))
+    unpack(place, Source(str(staged), ""), 0, 2, quiet)
+    with pytest.raises(UserError, match="share 2 of 2 of coco is missing"):
+        finish(place, Source(str(staged), "").manifest(), 2)
+    version = Source(str(staged), "").manifest()["version"]
+    created = {place.path, place.path / ".deeplearning.json", place.record(version, 1, 2)}
+    assert not missing & {str(path) for path in created}
+
+
+def test_a_missing_share_keeps_the_dataset_from_appearing(place: UnpackFolder, staged: Path) -> None:
     tar(staged / "a.tar", contents())
     made = manifest(staged, "a.tar")
     unpack(place, Source(str(staged), ""), 0, 2, quiet)
-    with pytest.raises(Refusal, match="share 2 of 2 of coco is missing"):
+    with pytest.raises(UserError, match="share 2 of 2 of coco is missing"):
         finish(place, made, 2)
     assert not place.path.exists()
 
 
-def test_another_version_in_its_place_is_left_alone(place: Place, staged: Path) -> None:
+def test_another_version_in_its_place_is_not_touched(place: UnpackFolder, staged: Path) -> None:
     tar(staged / "a.tar", contents(4))
     all_of(place, staged, 1) if manifest(staged, "a.tar") else None
     other = manifest(staged, "a.tar", version=V2)
-    with pytest.raises(Refusal, match=rf"is not what was staged \({V1}\): move it away"):
+    with pytest.raises(UserError, match=rf"is not what was staged \({V1}\): move it away"):
         unpack(place, Source(str(staged), ""), 0, 1, quiet)
     (place.path / ".deeplearning.json").unlink()
-    with pytest.raises(Refusal, match="nothing says what it is"):
+    with pytest.raises(UserError, match="it has no version"):
         show(place, other)
 
 
-def test_an_archive_in_an_archive_is_noticed(place: Place, staged: Path) -> None:
+def test_an_archive_in_an_archive_is_detected(place: UnpackFolder, staged: Path) -> None:
     """A share that begins within it takes its headers for its own."""
     tar(staged / "inner.tar", {f"inner/{n}": b"x" * 700 for n in range(300)})
     inner = (staged / "inner.tar").read_bytes()
     tar(staged / "a.tar", {"first": b"1", "inner.tar": inner, "last": b"2"})
     manifest(staged, "a.tar")
-    with pytest.raises(Refusal, match="do not fit together.*-e stage_nodes=1"):
+    with pytest.raises(UserError, match="do not fit together.*-e stage_nodes=1"):
         all_of(place, staged, 3)
     all_of(place, staged, 1)
     assert files_in(place.path) == {"first": b"1", "inner.tar": inner, "last": b"2"}
 
 
 @pytest.mark.parametrize("name", ["../outside", "/etc/passwd"])
-def test_a_name_that_leads_elsewhere_is_refused(place: Place, staged: Path, name: str) -> None:
+def test_a_name_that_leads_elsewhere_is_refused(place: UnpackFolder, staged: Path, name: str) -> None:
     tar(staged / "a.tar", {name: b"x"})
     manifest(staged, "a.tar")
-    with pytest.raises(Refusal, match="is no path below a folder"):
+    with pytest.raises(UserError, match="is no path below a folder"):
         unpack(place, Source(str(staged), ""), 0, 1, quiet)
 
 
-def test_links_and_devices_are_refused(place: Place, staged: Path) -> None:
+def test_links_and_devices_are_refused(place: UnpackFolder, staged: Path) -> None:
     with tarfile.open(staged / "a.tar", "w") as archive:
         link = tarfile.TarInfo("train/link")
         link.type, link.linkname = tarfile.SYMTYPE, "/etc"
         archive.addfile(link)
     manifest(staged, "a.tar")
-    with pytest.raises(Refusal, match="train/link in the archive is neither a file nor a folder"):
+    with pytest.raises(UserError, match="train/link in the archive is neither a file nor a folder"):
         unpack(place, Source(str(staged), ""), 0, 1, quiet)
 
 
@@ -262,41 +289,41 @@ def gzipped(file: Path) -> None:
     ],
     ids=["what a zip holds", "a zip's list", "a header in a tar", "no gz at all", "what a gz holds"],
 )
-def test_a_corrupt_archive_is_refused(place: Place, staged: Path, name: str, make: Any, where: int) -> None:
+def test_a_corrupt_archive_is_refused(place: UnpackFolder, staged: Path, name: str, make: Any, where: int) -> None:
     make(staged / name)
     damaged(staged / name, where)
     manifest(staged, name)
-    with pytest.raises(Refusal, match=f"{name} is no whole archive \\("):
+    with pytest.raises(UserError, match=f"{name} is no whole archive \\("):
         all_of(place, staged, 1)
     assert not place.path.exists()
 
 
-def test_a_disk_that_fills_up_is_a_sentence_and_what_is_written_is_used(
-    place: Place, staged: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_full_disk_is_one_sentence_and_written_files_are_used(
+    place: UnpackFolder, staged: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tar(staged / "a.tar", contents())
     manifest(staged, "a.tar")
     with (
         monkeypatch.context() as full,
-        pytest.raises(Refusal, match="data is full: make room, and run stage.yml again"),
+        pytest.raises(UserError, match="data is full: make room, and run stage.yml again"),
     ):
 
         def put(target: Path, content: io.BytesIO) -> None:
             raise OSError(errno.ENOSPC, "No space left on device")
 
-        full.setattr(placing, "_put", put)
+        full.setattr(extract, "_put", put)
         unpack(place, Source(str(staged), ""), 0, 1, quiet)
     all_of(place, staged, 1)
     assert files_in(place.path) == contents()
 
 
-def test_how_far_it_is_is_told_a_line_each(
-    place: Place, staged: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_progress_is_one_line_each(
+    place: UnpackFolder, staged: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tar(staged / "a.tar", contents())
     (staged / "weights.npz").write_bytes(b"w" * 1000)
     manifest(staged, "a.tar", "weights.npz")
-    monkeypatch.setattr(placing, "SECONDS_OF_EACH", 0)
+    monkeypatch.setattr(extract, "REPORT_SECONDS", 0)
     monkeypatch.setattr(cli, "become", lambda user: None)
     monkeypatch.setattr(
         cli, "read_config", lambda: SimpleNamespace(efs_mount=str(place.root.parent), region="", user="me")
@@ -319,49 +346,50 @@ class Breaking:
 
     def get_object(self, **asked: str) -> dict[str, Any]:
         self.asked += 1
+        self.body = io.BytesIO(b"whole")
         return {"Body": self}
 
-    def read(self, most: int | None) -> bytes:
+    def read(self, most: int) -> bytes:
         if self.asked <= self.breaks:
             raise ConnectionResetError("reset")
-        return b"whole"
+        return self.body.read(most)
 
 
 @pytest.mark.parametrize("breaks", [0, 2])
-def test_a_piece_that_breaks_off_is_asked_for_again(breaks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_piece_is_requested_again(breaks: int, monkeypatch: pytest.MonkeyPatch) -> None:
     s3 = Breaking(breaks)
-    monkeypatch.setattr(Aws, "client", lambda *_: s3)
-    assert Aws("us-east-1").object("mine", "a.tar", Range="bytes=0-4") == b"whole"
+    monkeypatch.setattr(AwsClient, "client", lambda *_: s3)
+    assert AwsClient("us-east-1").read_object("mine", "a.tar", Range="bytes=0-4") == b"whole"
     assert s3.asked == breaks + 1
 
 
-def test_what_always_breaks_off_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Aws, "client", lambda *_: Breaking(9))
-    with pytest.raises(Refusal, match="s3://mine/a.tar broke off while it was read"):
-        Aws("us-east-1").object("mine", "a.tar")
+def test_a_piece_that_is_always_interrupted_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(AwsClient, "client", lambda *_: Breaking(9))
+    with pytest.raises(UserError, match="s3://mine/a.tar broke off while it was read"):
+        AwsClient("us-east-1").read_object("mine", "a.tar")
 
 
-def test_what_is_shorter_than_it_was_is_refused(place: Place, staged: Path) -> None:
+def test_a_part_that_became_shorter_is_refused(place: UnpackFolder, staged: Path) -> None:
     tar(staged / "a.tar", contents())
     manifest(staged, "a.tar")
     with (staged / "a.tar").open("r+b") as file:
         file.truncate(100_000)
-    with pytest.raises(Refusal, match="is shorter than what was staged"):
+    with pytest.raises(UserError, match="is shorter than what was staged"):
         unpack(place, Source(str(staged), ""), 0, 1, quiet)
 
 
-def test_a_place_without_a_manifest_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(Refusal, match="holds no data set that was staged whole .*: run stage.yml"):
+def test_a_source_without_a_manifest_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="holds no data set that was staged whole .*: run stage.yml"):
         Source(str(tmp_path), "").manifest()
 
 
-def test_no_room_is_said_before_anything_is_written(
-    place: Place, staged: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_lack_of_space_is_reported_before_anything_is_written(
+    place: UnpackFolder, staged: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tar(staged / "a.tar", contents())
     manifest(staged, "a.tar")
-    monkeypatch.setattr(placing.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 1000}))
-    with pytest.raises(Refusal, match="GiB left, and coco needs 0.0: make room"):
+    monkeypatch.setattr(extract.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 1000}))
+    with pytest.raises(UserError, match="GiB left, and coco needs 0.0: make room"):
         unpack(place, Source(str(staged), ""), 0, 1, quiet)
     assert not place.partial(V1).exists()
 
@@ -389,7 +417,7 @@ def test_reading_ahead_asks_for_large_pieces() -> None:
         asked.append(count)
         return content[start : start + count]
 
-    opened = io.BufferedReader(Pieces(fetch, len(content)))
+    opened = io.BufferedReader(RangedReader(fetch, len(content)))
     while opened.read(5000):
         pass
     assert len(asked) == -(-len(content) // (8 << 20))
@@ -424,7 +452,7 @@ EVIL_PATHS = ("../outside", "/etc", "a/../../b", "..", "a\n", 7, None, ["a"])
     ],
     ids=str,
 )
-def test_a_part_of_another_form_is_refused(place: Place, staged: Path, change: dict[str, Any]) -> None:
+def test_a_part_of_another_form_is_refused(place: UnpackFolder, staged: Path, change: dict[str, Any]) -> None:
     tar(staged / "a.tar", {"a": b"1"})
     made = manifest(staged, "a.tar")
     made["parts"][0].update(change)
@@ -447,26 +475,26 @@ def test_a_part_of_another_form_is_refused(place: Place, staged: Path, change: d
     ],
     ids=str,
 )
-def test_a_manifest_of_another_form_is_refused(place: Place, staged: Path, change: dict[str, Any]) -> None:
+def test_a_manifest_of_another_form_is_refused(place: UnpackFolder, staged: Path, change: dict[str, Any]) -> None:
     tar(staged / "a.tar", {"a": b"1"})
     refused(place, staged, {**manifest(staged, "a.tar"), **change})
 
 
-def test_a_part_that_is_named_twice_is_refused(place: Place, staged: Path) -> None:
+def test_a_part_that_is_named_twice_is_refused(place: UnpackFolder, staged: Path) -> None:
     tar(staged / "a.tar", {"a": b"1"})
     refused(place, staged, manifest(staged, "a.tar", "a.tar"))
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff", b"[]", b"[" * 100_000, b'{"schema": 1}', b'{"schema": 1'])
-def test_what_is_no_manifest_is_a_sentence(place: Place, staged: Path, content: bytes) -> None:
+def test_a_file_that_is_no_manifest_is_one_sentence(place: UnpackFolder, staged: Path, content: bytes) -> None:
     refused(place, staged, content)
 
 
-def refused(place: Place, staged: Path, made: dict[str, Any] | bytes) -> None:
-    """In one sentence, with nothing written beside the manifest."""
+def refused(place: UnpackFolder, staged: Path, made: dict[str, Any] | bytes) -> None:
+    """Assert that it is refused in one sentence, with nothing written next to the manifest."""
     (staged / "manifest.json").write_bytes(made if isinstance(made, bytes) else json.dumps(made).encode())
     before = everything(place.root.parent.parent)
-    with pytest.raises(Refusal, match="remove .*/manifest.json|run stage.yml") as error:
+    with pytest.raises(UserError, match="remove .*/manifest.json|run stage.yml") as error:
         all_of(place, staged, 1)
     assert "\n" not in str(error.value)
     assert everything(place.root.parent.parent) == before
@@ -484,16 +512,16 @@ def test_a_part_may_be_as_large_as_an_object_of_s3(staged: Path, size: int) -> N
     assert read(json.dumps(made).encode(), "s3://mine/coco")["parts"][0]["size"] == size
 
 
-@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize("name", STAGED)
 def test_each_manifest_that_an_operator_writes_is_read(name: str) -> None:
-    known = SETS[name]
-    for one in (known, replace(known, parts=(known.whole,))) if known.whole else (known,):
-        made = _manifest(name, one, {part.name: (19 << 30, "0" * 64) for part in one.parts})
+    known = DATASETS[name]
+    for one in (known, replace(known, parts=(known.archive,))) if known.archive else (known,):
+        made = build(name, one.parts, {part.name: (19 << 30, "0" * 64) for part in one.parts}, one.links)
         assert read(json.dumps(made).encode(), f"s3://mine/{name}") == made
 
 
 def test_each_link_that_an_operator_writes_is_known_here() -> None:
-    assert {name for one in SETS.values() for name in one.links} == set(LINKS)
+    assert {name for one in DATASETS.values() for name in one.links} == set(LINKS)
 
 
 def exchanged(file: Path) -> None:
@@ -511,7 +539,9 @@ def exchanged(file: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "count"), [("a.tar", 1), ("a.zip", 1), ("weights.npz", 1), ("weights.npz", 3)])
-def test_a_part_that_was_exchanged_in_the_bucket_is_refused(place: Place, staged: Path, name: str, count: int) -> None:
+def test_a_part_that_was_replaced_in_the_bucket_is_refused(
+    place: UnpackFolder, staged: Path, name: str, count: int
+) -> None:
     tar(staged / "a.tar", contents())
     with zipfile.ZipFile(staged / "a.zip", "w") as archive:
         for one, content in contents().items():
@@ -519,13 +549,13 @@ def test_a_part_that_was_exchanged_in_the_bucket_is_refused(place: Place, staged
     (staged / "weights.npz").write_bytes(b"w" * 1000)
     manifest(staged, name)
     exchanged(staged / name)
-    with pytest.raises(Refusal, match=f"{name} has the SHA-256 .*: somebody has exchanged it. Stage it again"):
+    with pytest.raises(UserError, match=f"{name} has the SHA-256 .*: it was replaced since. Stage it again"):
         all_of(place, staged, count)
     assert not place.path.exists()
 
 
 @pytest.mark.parametrize("broken", [False, True])
-def test_nothing_of_an_exchanged_archive_comes_into_the_set(place: Place, staged: Path, broken: bool) -> None:
+def test_nothing_of_a_replaced_archive_gets_into_the_dataset(place: UnpackFolder, staged: Path, broken: bool) -> None:
     tar(staged / "a.tar", {"sitecustomize.py": b"theirs", **contents()})
     if broken:
         damaged(staged / "a.tar", (staged / "a.tar").stat().st_size - 300_000)
@@ -534,7 +564,7 @@ def test_nothing_of_an_exchanged_archive_comes_into_the_set(place: Place, staged
     manifest(staged, "a.tar")
     right = (staged / "a.tar").read_bytes()
     (staged / "a.tar").write_bytes((foreign + bytes(len(right)))[: len(right)])
-    with pytest.raises(Refusal, match="a.tar"):
+    with pytest.raises(UserError, match="a.tar"):
         all_of(place, staged, 1)
     (staged / "a.tar").write_bytes(right)
     all_of(place, staged, 1)
@@ -542,7 +572,7 @@ def test_nothing_of_an_exchanged_archive_comes_into_the_set(place: Place, staged
     assert os.listdir(place.root) == ["coco"]
 
 
-def test_nothing_of_another_version_comes_into_the_set(place: Place, staged: Path) -> None:
+def test_nothing_of_another_version_gets_into_the_dataset(place: UnpackFolder, staged: Path) -> None:
     tar(staged / "a.tar", {"old": b"1"})
     manifest(staged, "a.tar", version=V2)
     unpack(place, Source(str(staged), ""), 0, 2, quiet)
@@ -555,7 +585,7 @@ def test_nothing_of_another_version_comes_into_the_set(place: Place, staged: Pat
     assert sorted(os.listdir(place.root)) == [".coco.x.unpacking", "coco"]
 
 
-def test_what_another_user_has_left_of_another_version_stays(shared: Place, staged: Path) -> None:
+def test_leftovers_of_another_user_are_not_removed(shared: UnpackFolder, staged: Path) -> None:
     as_nobody(lambda: shared.partial(V2).mkdir())
     as_nobody(lambda: shared.shares(V2).symlink_to(outside(shared)))
     (outside(shared) / "mine").touch()
@@ -578,19 +608,19 @@ def tar_of(path: Path, *names: str) -> None:
 @pytest.mark.parametrize(
     ("names", "named"), [(("b", "b/c"), "'b(/c)?'"), (("b/c", "b"), "'b'"), ((".",), "'.'"), (("strip",), "'strip'")]
 )
-def test_names_that_do_not_go_together_are_the_archives_fault(
-    place: Place, staged: Path, pack: Any, names: tuple[str, ...], named: str
+def test_colliding_names_are_an_error_of_the_archive(
+    place: UnpackFolder, staged: Path, pack: Any, names: tuple[str, ...], named: str
 ) -> None:
     name = "a.zip" if pack is zip_of else "a.tar"
     pack(staged / name, *names)
     manifest(staged, name, strip="strip")
-    with pytest.raises(Refusal, match=f"{name} has a file {named}, ") as refused:
+    with pytest.raises(UserError, match=f"{name} has a file {named}, ") as refused:
         all_of(place, staged, 1)
     assert "sudo" not in str(refused.value) and "somebody" not in str(refused.value)
     assert os.listdir(place.root) == []
 
 
-def test_a_packed_archive_is_compared_to_its_last_byte(place: Place, staged: Path) -> None:
+def test_a_packed_archive_is_compared_to_its_last_byte(place: UnpackFolder, staged: Path) -> None:
     """What follows the archive's own end is not read to unpack it."""
     gzipped(staged / "a.tar.gz")
     content = (staged / "a.tar.gz").read_bytes()
@@ -601,9 +631,9 @@ def test_a_packed_archive_is_compared_to_its_last_byte(place: Place, staged: Pat
 
 
 def test_a_large_archive_is_compared_although_it_is_read_in_pieces(
-    place: Place, staged: Path, monkeypatch: pytest.MonkeyPatch
+    place: UnpackFolder, staged: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("deeplearning.unpacking.reading.AHEAD", 10_000)
+    monkeypatch.setattr("deeplearning.unpacking.ranged_reader.AHEAD", 10_000)
     with zipfile.ZipFile(staged / "a.zip", "w") as archive:
         for one, content in contents().items():
             archive.writestr(one, content)
@@ -617,23 +647,23 @@ def test_a_large_archive_is_compared_although_it_is_read_in_pieces(
 
 
 @pytest.fixture
-def shared(staged: Path) -> Iterator[Place]:
+def shared(staged: Path) -> Iterator[UnpackFolder]:
     """A file system on which everybody may make folders, and a staged set that is to come there."""
     tar(staged / "a.tar", {"a/authorized_keys": b"attacker"})
     manifest(staged, "a.tar")
     with open_folder() as mount:
-        place = Place(str(mount), "coco")
+        place = UnpackFolder(str(mount), "coco")
         place.root.mkdir()
         place.root.chmod(0o1777)
         outside(place).mkdir()
         yield place
 
 
-def outside(place: Place) -> Path:
+def outside(place: UnpackFolder) -> Path:
     return place.root.parent.parent / "home"
 
 
-def linked(folder: Path, place: Place) -> None:
+def linked(folder: Path, place: UnpackFolder) -> None:
     folder.mkdir(parents=True)
     (folder / "a").symlink_to(outside(place))
 
@@ -653,53 +683,57 @@ PREPARED = {
 
 
 @pytest.mark.parametrize("prepare", PREPARED.values(), ids=PREPARED.keys())
-def test_what_another_user_has_prepared_is_not_used(shared: Place, staged: Path, prepare: Any) -> None:
+def test_what_another_user_has_prepared_is_not_used(shared: UnpackFolder, staged: Path, prepare: Any) -> None:
     as_nobody(lambda: prepare(shared))
-    with pytest.raises(Refusal, match="(is a link|is a file|belongs to nobody) .*Example: sudo mv .*/data/") as refused:
+    with pytest.raises(
+        UserError, match="(is a link|is a file|belongs to nobody) .*Example: sudo mv .*/data/"
+    ) as refused:
         all_of(shared, staged, 1)
     assert "\n" not in str(refused.value)
     assert os.listdir(outside(shared)) == []
 
 
 @pytest.mark.parametrize("prepare", PREPARED.values(), ids=PREPARED.keys())
-def test_nor_is_it_used_when_a_share_was_done_before(shared: Place, staged: Path, prepare: Any) -> None:
+def test_what_another_user_has_prepared_is_not_used_after_a_complete_share(
+    shared: UnpackFolder, staged: Path, prepare: Any
+) -> None:
     made = manifest(staged, "a.tar")
     as_nobody(lambda: prepare(shared))
-    with pytest.raises(Refusal):
+    with pytest.raises(UserError):
         finish(shared, made, 1)
     assert os.listdir(outside(shared)) == []
 
 
-def test_a_root_that_another_user_could_exchange_is_not_used(shared: Place, staged: Path) -> None:
+def test_a_root_that_another_user_could_exchange_is_not_used(shared: UnpackFolder, staged: Path) -> None:
     shared.root.rmdir()
     as_nobody(shared.root.mkdir)
-    with pytest.raises(Refusal, match="data belongs to nobody and has to be a folder of root"):
+    with pytest.raises(UserError, match="data belongs to nobody and has to be a folder of root"):
         all_of(shared, staged, 1)
     shared.root.rmdir()
     shared.root.mkdir()
     (shared.root / "theirs").mkdir()
     shared.root.chmod(0o777)
-    with pytest.raises(Refusal, match="has mode 0777.*Example: sudo chmod .t .*/data$"):
+    with pytest.raises(UserError, match="has mode 0777.*Example: sudo chmod .t .*/data$"):
         all_of(shared, staged, 1)
 
 
 @pytest.mark.parametrize("below", ["a", "a/authorized_keys"])
-def test_what_lies_in_an_own_folder_since_it_was_open_is_not_followed(shared: Place, staged: Path, below: str) -> None:
+def test_links_in_a_folder_that_was_open_are_not_followed(shared: UnpackFolder, staged: Path, below: str) -> None:
     victim = outside(shared) / "authorized_keys"
     victim.write_text("mine")
     (shared.partial(V1) / below).parent.mkdir(parents=True)
     (shared.partial(V1) / below).symlink_to(outside(shared) if below == "a" else victim)
-    with pytest.raises(Refusal, match=f"{below} is a link"):
+    with pytest.raises(UserError, match=f"{below} is a link"):
         all_of(shared, staged, 1)
     (shared.partial(V1) / below).unlink()
     (shared.partial(V1) / "a").mkdir(exist_ok=True)
     os.link(victim, shared.partial(V1) / "a/authorized_keys")
-    with pytest.raises(Refusal, match="authorized_keys has a second name"):
+    with pytest.raises(UserError, match="authorized_keys has a second name"):
         all_of(shared, staged, 1)
     assert victim.read_text() == "mine"
 
 
-def test_nobody_else_can_write_in_what_was_unpacked(shared: Place, staged: Path) -> None:
+def test_other_users_cannot_write_to_unpacked_files(shared: UnpackFolder, staged: Path) -> None:
     before = os.umask(0o002)
     try:
         unpack(shared, Source(str(staged), ""), 0, 1, quiet)

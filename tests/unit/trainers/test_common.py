@@ -19,12 +19,12 @@ class Together:
     """Ranks that are threads: what they add up, they wait for each other to add up."""
 
     def __init__(self, world: int) -> None:
-        self.world, self.given, self.barrier = world, [0.0] * world, threading.Barrier(world)
+        self.world, self.numbers, self.barrier = world, [0.0] * world, threading.Barrier(world)
 
     def total(self, rank: int, number: float) -> float:
-        self.given[rank] = number
+        self.numbers[rank] = number
         self.barrier.wait(30)
-        summed = sum(self.given)
+        summed = sum(self.numbers)
         self.barrier.wait(30)
         return summed
 
@@ -67,17 +67,17 @@ def data(tmp_path: Path) -> Path:
 
 
 def asked(data: Path, run: Path, **more: Any) -> argparse.Namespace:
-    given = {"epochs": 3, "batch_size": 20, "seed": 1, "evaluate": False, "no_exchange": False}
-    return argparse.Namespace(**(given | {"data_dir": data, "run_dir": run} | more))
+    defaults = {"epochs": 3, "batch_size": 20, "seed": 1, "evaluate": False, "no_exchange": False}
+    return argparse.Namespace(**(defaults | {"data_dir": data, "run_dir": run} | more))
 
 
-def run(ranks: int, given: argparse.Namespace) -> list[Mean]:
+def run(ranks: int, options: argparse.Namespace) -> list[Mean]:
     together, problems = Together(ranks), []
     learners = [Mean(together, rank) for rank in range(ranks)]
 
     def one(learner: Mean) -> None:
         try:
-            common.run(learner, given, common.load(given.data_dir))
+            common.run(learner, options, common.load(options.data_dir))
         except BaseException as error:
             problems.append(error)
             together.barrier.abort()
@@ -133,7 +133,7 @@ def test_cifar10_is_read_as_rows_columns_colours(tmp_path: Path) -> None:
     assert list(train.images[0, 0, 0]) == [10, 20, 30] and list(train.images[0, 31, 31]) == [10, 20, 99]
 
 
-def test_the_published_archive_is_found_as_it_unpacks(tmp_path: Path) -> None:
+def test_the_unpacked_archive_of_the_publisher_is_read(tmp_path: Path) -> None:
     generate.main([str(tmp_path / "cifar-10-batches-bin"), "--train", "5", "--test", "1"])
     assert len(common.load(tmp_path)[0]) == 5
 
@@ -144,7 +144,7 @@ def test_mnist_has_one_colour(tmp_path: Path) -> None:
     assert (train.images.shape, len(test)) == ((6, 28, 28, 1), 2)
 
 
-def test_data_that_is_not_whole_or_not_there_is_refused(tmp_path: Path) -> None:
+def test_incomplete_or_missing_data_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SystemExit, match="has neither data_batch_1.bin"):
         common.load(tmp_path)
     generate.main([str(tmp_path), "--train", "5", "--test", "1"])
@@ -161,16 +161,16 @@ def arguments(monkeypatch: pytest.MonkeyPatch, *words: str) -> argparse.Namespac
     return common.arguments("A trainer.", ("ddp", "horovod"), "ddp")
 
 
-def test_the_launcher_says_the_rest_by_its_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_launcher_sets_defaults_by_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {"DATA_DIR": "/data", "RUN_DIR": "/run/a", "DISTRIBUTION": "horovod"}.items():
         monkeypatch.setenv(f"DEEPLEARNING_{name}", value)
-    given = arguments(monkeypatch, "--epochs", "2")
-    assert (given.data_dir, given.run_dir, given.distribution) == (Path("/data"), Path("/run/a"), "horovod")
+    options = arguments(monkeypatch, "--epochs", "2")
+    assert (options.data_dir, options.run_dir, options.distribution) == (Path("/data"), Path("/run/a"), "horovod")
     assert arguments(monkeypatch, "--distribution", "ddp").distribution == "ddp"
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         ([], "--data-dir is missing"),
         (["--data-dir", "d"], "--run-dir is missing"),
@@ -179,23 +179,23 @@ def test_the_launcher_says_the_rest_by_its_environment(monkeypatch: pytest.Monke
         (["--network", "vgg"], "invalid choice: 'vgg'"),
     ],
 )
-def test_what_makes_no_sense_is_refused(
-    words: list[str], told: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_invalid_options_are_refused(
+    words: list[str], message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name in ("DATA_DIR", "RUN_DIR", "DISTRIBUTION"):
         monkeypatch.delenv(f"DEEPLEARNING_{name}", raising=False)
     with pytest.raises(SystemExit):
         arguments(monkeypatch, *words)
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 # What is left behind
 
 
-def test_what_fails_while_it_is_written_does_not_appear(tmp_path: Path) -> None:
+def test_a_file_whose_writing_fails_does_not_appear(tmp_path: Path) -> None:
     path = tmp_path / "epoch-0001.pt"
     path.write_text("former")
-    with pytest.raises(OSError, match="no space"), common.appearing(path) as unfinished:
+    with pytest.raises(OSError, match="no space"), common.replacing(path) as unfinished:
         unfinished.write_text("half")
         raise OSError("no space")
     assert path.read_text() == "former"
@@ -216,7 +216,7 @@ def test_a_loss_that_is_no_number_is_null(tmp_path: Path) -> None:
     assert lines(tmp_path)[0]["loss"] is None
 
 
-def test_a_line_comes_while_an_epoch_takes_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_metrics_are_written_during_a_long_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = iter(range(0, 1000))
     monkeypatch.setattr(common.time, "monotonic", lambda: float(next(now)))
     metrics = common.Metrics(tmp_path, 3, 4, 0, 1, 5)
@@ -224,10 +224,10 @@ def test_a_line_comes_while_an_epoch_takes_long(tmp_path: Path, monkeypatch: pyt
     for _ in range(5):
         metrics.add(10, 20.0, 5)
     metrics.end_epoch(0.25)
-    told = [
+    reported = [
         (line["step"], line["seconds"], line["samples_per_second"], line["val_accuracy"]) for line in lines(tmp_path, 3)
     ]
-    assert told == [(2, 2.0, 10.0, None), (4, 4.0, 10.0, None), (5, 5.0, 10.0, 0.25)]
+    assert reported == [(2, 2.0, 10.0, None), (4, 4.0, 10.0, None), (5, 5.0, 10.0, 0.25)]
     assert {(line["loss"], line["accuracy"], line["steps"]) for line in lines(tmp_path, 3)} == {(2.0, 0.5, 5)}
     assert not (tmp_path / "tensorboard").exists()
 
@@ -235,10 +235,10 @@ def test_a_line_comes_while_an_epoch_takes_long(tmp_path: Path, monkeypatch: pyt
 # The loop
 
 
-def test_a_run_that_goes_on_has_the_curve_of_one_that_was_not_interrupted(tmp_path: Path, data: Path) -> None:
+def test_a_resumed_run_has_the_same_curve_as_an_uninterrupted_one(tmp_path: Path, data: Path) -> None:
     run(2, asked(data, tmp_path / "whole"))
     run(2, asked(data, tmp_path / "parted", epochs=1))
-    # It was ended within the second epoch: what it told of that is told again.
+    # It was ended within the second epoch: its lines of that are written again.
     with open(tmp_path / "parted/metrics/rank1.jsonl", "a", encoding="utf-8") as file:
         file.write('{"epoch": 2, "step": 7, "seconds": 9, "val_accuracy": null}\n{"epoch": 2, "st')
     run(2, asked(data, tmp_path / "parted"))
@@ -248,7 +248,7 @@ def test_a_run_that_goes_on_has_the_curve_of_one_that_was_not_interrupted(tmp_pa
         assert seconds == sorted(seconds)
 
 
-def test_it_goes_on_with_fewer_ranks(tmp_path: Path, data: Path) -> None:
+def test_a_run_resumes_with_fewer_ranks(tmp_path: Path, data: Path) -> None:
     run(3, asked(data, tmp_path, epochs=1))
     with open(tmp_path / "metrics/rank2.jsonl", "a", encoding="utf-8") as file:
         file.write('{"epoch": 2, "step": 4, "seconds": 9}\n')
@@ -293,9 +293,9 @@ def test_the_newest_checkpoint_is_evaluated_by_any_number_of_ranks(
     run(2, asked(data, tmp_path))
     trained = curve(tmp_path)
     run(3, asked(data, tmp_path, evaluate=True))
-    (told,) = [json.loads(line) for line in (tmp_path / "metrics/evaluation.jsonl").read_text().splitlines()]
-    assert told["val_accuracy"] == trained[-1][-1] == told["right"] / told["samples"]
-    assert told["epoch"] == 3 and f"{told['right']} of 51, after epoch 3" in capsys.readouterr().out
+    (record,) = [json.loads(line) for line in (tmp_path / "metrics/evaluation.jsonl").read_text().splitlines()]
+    assert record["val_accuracy"] == trained[-1][-1] == record["right"] / record["samples"]
+    assert record["epoch"] == 3 and f"{record['right']} of 51, after epoch 3" in capsys.readouterr().out
     assert curve(tmp_path) == trained
 
 
@@ -304,6 +304,6 @@ def test_there_must_be_a_checkpoint_to_evaluate(tmp_path: Path, data: Path) -> N
         run(1, asked(data, tmp_path, evaluate=True))
 
 
-def test_generated_data_is_called_so(tmp_path: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_generated_data_is_named_in_the_output(tmp_path: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run(1, asked(data, tmp_path, epochs=1))
     assert "203 + 51 samples, generated" in capsys.readouterr().out

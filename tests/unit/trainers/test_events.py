@@ -24,14 +24,14 @@ def masked(data: bytes) -> int:
 
 
 def records(path: Path) -> list[bytes]:
-    data, found = path.read_bytes(), []
+    data, parsed = path.read_bytes(), []
     while data:
         length, of_length = struct.unpack("<QI", data[:12])
         record, (of_record,) = data[12 : 12 + length], struct.unpack("<I", data[12 + length : 16 + length])
         assert (of_length, of_record) == (masked(data[:8]), masked(record))
-        found.append(record)
+        parsed.append(record)
         data = data[16 + length :]
-    return found
+    return parsed
 
 
 def varint(data: bytes) -> tuple[int, bytes]:
@@ -46,7 +46,7 @@ def varint(data: bytes) -> tuple[int, bytes]:
 
 def fields(message: bytes) -> list[tuple[int, Any]]:
     """Of a message in protobuf's encoding."""
-    found: list[tuple[int, Any]] = []
+    parsed: list[tuple[int, Any]] = []
     while message:
         key, message = varint(message)
         value: Any
@@ -58,8 +58,8 @@ def fields(message: bytes) -> list[tuple[int, Any]]:
         else:
             size, form = {1: (8, "<d"), 5: (4, "<f")}[key & 7]
             (value,), message = struct.unpack(form, message[:size]), message[size:]
-        found.append((key >> 3, value))
-    return found
+        parsed.append((key >> 3, value))
+    return parsed
 
 
 def test_a_file_begins_with_its_version_and_its_first_step_then_come_numbers(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_a_file_begins_with_its_version_and_its_first_step_then_come_numbers(tmp
     assert values == [{1: b"loss", 2: 0.5}, {1: b"val_accuracy", 2: 0.25}]
 
 
-def test_what_is_written_is_there_at_once(tmp_path: Path) -> None:
+def test_events_are_visible_at_once(tmp_path: Path) -> None:
     events = EventsFile(tmp_path, 0)
     (path,) = tmp_path.iterdir()
     for step in range(3):

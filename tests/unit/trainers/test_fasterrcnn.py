@@ -26,11 +26,11 @@ def example(tmp_path: Path) -> Path:
 
 
 def words(example: Path, run: Path, world: int = 8, rank: int = 0, config: list[str] = CONFIG) -> list[str]:
-    argv = [*given(example, run), *config]
+    argv = [*trainer_arguments(example, run), *config]
     return fasterrcnn.prepared(argv, {"DEEPLEARNING_WORLD": str(world), "DEEPLEARNING_RANK": str(rank)})[1][1:]
 
 
-def given(example: Path, run: Path) -> list[str]:
+def trainer_arguments(example: Path, run: Path) -> list[str]:
     return ["--data-dir", "/efs/data/coco2017", "--run-dir", str(run), "--example", str(example)]
 
 
@@ -57,7 +57,7 @@ def test_a_first_attempt_is_the_documented_command(example: Path, tmp_path: Path
     ]
 
 
-def test_it_goes_on_from_the_newest_checkpoint_in_a_folder_of_its_own(example: Path, tmp_path: Path) -> None:
+def test_an_attempt_resumes_from_the_newest_checkpoint_in_its_own_folder(example: Path, tmp_path: Path) -> None:
     words(example, tmp_path)
     saved(tmp_path, "from-epoch-0", 45000)
     second = words(example, tmp_path)
@@ -70,7 +70,7 @@ def test_it_goes_on_from_the_newest_checkpoint_in_a_folder_of_its_own(example: P
     assert second[-1] == "TRAIN.STARTING_EPOCH=4"
 
 
-def test_with_fewer_processes_it_goes_on_with_the_same_epoch(example: Path, tmp_path: Path) -> None:
+def test_with_fewer_processes_it_resumes_with_the_same_epoch(example: Path, tmp_path: Path) -> None:
     words(example, tmp_path, world=8)
     saved(tmp_path, "from-epoch-0", 45000)
     words(example, tmp_path, world=4)
@@ -79,7 +79,7 @@ def test_with_fewer_processes_it_goes_on_with_the_same_epoch(example: Path, tmp_
     assert "TRAIN.STARTING_EPOCH=5" in third and f"{tmp_path}/checkpoints/from-epoch-4" in third
 
 
-def test_an_attempt_that_saved_nothing_or_half_of_it_is_begun_again(example: Path, tmp_path: Path) -> None:
+def test_an_attempt_without_a_complete_checkpoint_begins_again(example: Path, tmp_path: Path) -> None:
     first = words(example, tmp_path)
     saved(tmp_path, "from-epoch-0", 15000)
     (tmp_path / "checkpoints/from-epoch-0/model-15000.index").unlink()
@@ -92,7 +92,7 @@ def test_only_the_first_rank_writes_and_all_have_the_same_command(example: Path,
     assert words(example, tmp_path, rank=0) == other
 
 
-def test_what_was_begun_is_no_checkpoint_and_its_curves_are_found(example: Path, tmp_path: Path) -> None:
+def test_notes_of_attempts_are_no_checkpoints_and_their_curves_are_linked(example: Path, tmp_path: Path) -> None:
     words(example, tmp_path)
     assert [one.name for one in (tmp_path / "checkpoints").iterdir() if not one.name.startswith(".")] == []
     saved(tmp_path, "from-epoch-0", 15000)
@@ -109,15 +109,15 @@ def test_what_was_begun_is_no_checkpoint_and_its_curves_are_found(example: Path,
         (8, ["DATA.BASEDIR=/efs/mine"], "DATA.BASEDIR: this follows from the run"),
     ],
 )
-def test_what_would_go_wrong_hours_later_is_refused(
+def test_mistakes_that_would_fail_hours_later_are_refused(
     world: int, config: list[str], says: str, example: Path, tmp_path: Path
 ) -> None:
-    with pytest.raises(fasterrcnn.Refusal, match=says):
+    with pytest.raises(fasterrcnn.UsageError, match=says):
         words(example, tmp_path, world, config=config)
 
 
 def started(example: Path, run: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, FRONT, *given(example, run), *CONFIG]
+    command = [sys.executable, FRONT, *trainer_arguments(example, run), *CONFIG]
     return subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environment})
 
 
@@ -128,26 +128,26 @@ def test_the_example_is_started_in_its_own_folder_as_by_python_itself(example: P
         "import json, os, sys\nimport common\n"
         "print(json.dumps([__name__, __file__, os.getcwd(), common.whose, sys.argv]))\n"
     )
-    shown, said = started(example, tmp_path).stdout.splitlines()
+    shown, printed = started(example, tmp_path).stdout.splitlines()
     assert shown.startswith(f"+ {sys.executable} {example}/train.py --logdir")
     program = f"{example}/train.py"
-    name, file, folder, whose, argv = json.loads(said)
+    name, file, folder, whose, argv = json.loads(printed)
     assert (name, file, folder, whose) == ("__main__", program, str(example), "its own")
     assert argv[:2] == [program, "--logdir"] and shown == f"+ {sys.executable} {shlex.join(argv)}"
 
 
-def test_what_tensorpack_looks_for_in_tensorflow_is_there(example: Path, tmp_path: Path) -> None:
+def test_the_old_name_that_tensorpack_needs_is_added(example: Path, tmp_path: Path) -> None:
     (example / "train.py").write_text("import tensorflow\nprint(tensorflow.global_variables())\n")
     (tmp_path / "tensorflow.py").write_text("class compat:\n    class v1:\n        global_variables = lambda: 'all'\n")
     ran = started(example, tmp_path, PYTHONPATH=str(tmp_path))
     assert ran.stdout.splitlines()[-1] == "all", ran.stderr
 
 
-def test_how_the_example_ends_is_how_it_ends(example: Path, tmp_path: Path) -> None:
+def test_the_exit_code_is_the_examples(example: Path, tmp_path: Path) -> None:
     (example / "train.py").write_text("import sys\nsys.exit(7)\n")
     assert started(example, tmp_path).returncode == 7
 
 
-def test_sources_that_are_not_there_are_named(tmp_path: Path) -> None:
+def test_missing_sources_are_reported(tmp_path: Path) -> None:
     ran = started(tmp_path, tmp_path)
     assert ran.returncode == 1 and f"{tmp_path} has no train.py" in ran.stderr

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import generate
 import pytest
+from deeplearning.contract.datasets import GENERATED_MARKER
 
 
 def records(folder: Path, pattern: str) -> list[bytes]:
@@ -23,7 +24,7 @@ def test_cifar10_is_five_files_to_train_on_and_one_to_test(tmp_path: Path) -> No
     assert (len(train), len(test)) == (103, 11)
     assert {len(record) for record in train + test} == {3073}
     assert {record[0] for record in train} == set(range(10))
-    assert "not real: 103 + 11 images" in (tmp_path / "GENERATED").read_text()
+    assert "not real: 103 + 11 images" in (tmp_path / GENERATED_MARKER).read_text()
 
 
 def test_the_same_seed_gives_the_same_and_another_another(tmp_path: Path) -> None:
@@ -42,7 +43,7 @@ def test_skewed_shards_share_no_class(tmp_path: Path, ranks: int) -> None:
     assert {record[0] for record in records(tmp_path, "test_batch.bin")} == set(range(10))
 
 
-def test_a_class_can_be_told_by_its_mean(tmp_path: Path) -> None:
+def test_a_class_can_be_recognized_by_its_mean(tmp_path: Path) -> None:
     """Images of a class are nearer to each other than to those of another: there is something to learn."""
     generate.main([str(tmp_path), "--train", "200", "--test", "50"])
     by_class: dict[int, list[bytes]] = {}
@@ -70,15 +71,15 @@ def test_mnist_says_how_many_there_are(tmp_path: Path) -> None:
 def test_recordio_holds_the_same_images_as_png(tmp_path: Path) -> None:
     for kind in ("recordio", "cifar10"):
         generate.main([str(tmp_path), "--format", kind, "--train", "5", "--test", "2"])
-    data, found = (tmp_path / "cifar10_train.rec").read_bytes(), []
+    data, images = (tmp_path / "cifar10_train.rec").read_bytes(), []
     while data:
         magic, length = struct.unpack("<II", data[:8])
         assert magic == 0xCED7230A
         _, label, number, _ = struct.unpack("<IfQQ", data[8:32])
-        found.append(bytes([int(label)]) + planes(data[32 : 8 + length]))
-        assert number == len(found) - 1
+        images.append(bytes([int(label)]) + planes(data[32 : 8 + length]))
+        assert number == len(images) - 1
         data = data[8 + length + -length % 4 :]
-    assert found == records(tmp_path, "data_batch_*.bin")
+    assert images == records(tmp_path, "data_batch_*.bin")
 
 
 def planes(png: bytes) -> bytes:
@@ -91,7 +92,9 @@ def planes(png: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("option", [["--skew", "0"], ["--skew", "11"], ["--train", "0"], ["--format", "jpg"]])
-def test_what_cannot_be_made_is_refused(tmp_path: Path, option: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_arguments_of_generate_are_refused(
+    tmp_path: Path, option: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as ended:
         generate.main([str(tmp_path / "new"), *option])
     assert ended.value.code == 2 and option[0] in capsys.readouterr().err
@@ -101,14 +104,14 @@ def test_what_cannot_be_made_is_refused(tmp_path: Path, option: list[str], capsy
 def test_coco_is_images_and_boxes_around_what_is_in_them(tmp_path: Path) -> None:
     assert generate.main([str(tmp_path), "--format", "coco", "--train", "30", "--test", "7"]) == 0
     for name, count in (("train2017", 30), ("val2017", 7)):
-        told = json.loads((tmp_path / "annotations" / f"instances_{name}.json").read_text())
-        assert [image["id"] for image in told["images"]] == list(range(1, count + 1))
-        assert {thing["image_id"] for thing in told["annotations"]} == set(range(1, count + 1))
-        assert len({thing["id"] for thing in told["annotations"]}) == len(told["annotations"]) > count
-        assert {thing["category_id"] for thing in told["annotations"]} <= {one["id"] for one in told["categories"]}
-        for image in told["images"]:
+        coco = json.loads((tmp_path / "annotations" / f"instances_{name}.json").read_text())
+        assert [image["id"] for image in coco["images"]] == list(range(1, count + 1))
+        assert {thing["image_id"] for thing in coco["annotations"]} == set(range(1, count + 1))
+        assert len({thing["id"] for thing in coco["annotations"]}) == len(coco["annotations"]) > count
+        assert {thing["category_id"] for thing in coco["annotations"]} <= {one["id"] for one in coco["categories"]}
+        for image in coco["images"]:
             bright = pixels(tmp_path / name / image["file_name"])
-            boxes = [thing["bbox"] for thing in told["annotations"] if thing["image_id"] == image["id"]]
+            boxes = [thing["bbox"] for thing in coco["annotations"] if thing["image_id"] == image["id"]]
             inside = {(row, column) for x, y, w, h in boxes for row in range(y, y + h) for column in range(x, x + w)}
             assert bright and bright <= inside
 
@@ -119,8 +122,8 @@ def pixels(png: Path) -> set[tuple[int, int]]:
     assert data.startswith(b"\x89PNG") and struct.unpack(">II", data[16:24]) == (64, 64)
     size = struct.unpack(">I", data[33:37])[0]
     rows = zlib.decompress(data[41 : 41 + size])
-    found = set()
+    squares = set()
     for row in range(64):
         line = rows[193 * row + 1 : 193 * (row + 1)]
-        found |= {(row, place // 3) for place, byte in enumerate(line) if byte > generate.SIGNAL}
-    return found
+        squares |= {(row, place // 3) for place, byte in enumerate(line) if byte > generate.SIGNAL}
+    return squares

@@ -11,7 +11,7 @@ import pytest
 
 def ranks(world: int, lose: int | None = None) -> list[dict]:
     """All ranks as threads, with a sum that lacks one of them if asked."""
-    barrier, shared, said = threading.Barrier(world), {}, {}
+    barrier, shared, results = threading.Barrier(world), {}, {}
 
     def exchange_of(rank: int) -> preflight.Exchange:
         def exchange(values: np.ndarray) -> np.ndarray:
@@ -24,14 +24,14 @@ def ranks(world: int, lose: int | None = None) -> list[dict]:
         return exchange
 
     def run(rank: int) -> None:
-        said[rank] = preflight.tried(rank, world, exchange_of(rank))
+        results[rank] = preflight.measure(rank, world, exchange_of(rank))
 
     threads = [threading.Thread(target=run, args=(rank,)) for rank in range(world)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(60)
-    return [said[rank] for rank in range(world)]
+    return [results[rank] for rank in range(world)]
 
 
 @pytest.fixture(autouse=True)
@@ -41,10 +41,10 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("world", [1, 2, 8, 24])
-def test_a_whole_sum_is_right_and_all_ranks_end_together(world: int) -> None:
-    assert all(said["right"] and said["ranks"] == world for said in ranks(world))
+def test_a_complete_sum_is_right_and_all_ranks_end_together(world: int) -> None:
+    assert all(result["right"] and result["ranks"] == world for result in ranks(world))
 
 
 @pytest.mark.parametrize("lost", [0, 1, 2])
 def test_a_sum_that_lacks_any_rank_is_wrong(lost: int) -> None:
-    assert not any(said["right"] for said in ranks(3, lost))
+    assert not any(result["right"] for result in ranks(3, lost))

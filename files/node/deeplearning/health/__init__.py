@@ -1,1 +1,1 @@
-"""The doctor's part on a node: what is looked at, what is made of it, and what to do about it."""
+"""The health check of a node: probes measure, checks judge what they return."""

@@ -1,4 +1,4 @@
-"""How many bits a second go from this node to the next: one stream of TCP, the other end started over ssh."""
+"""Measure the bandwidth from this node to the next with one TCP stream, whose other end is started over ssh."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _UNKNOWN = 0.1
 
 
 def floor(instance_type: str) -> float:
-    """Types that are not in the table: large GPU machines have much more, of all others nothing is known."""
+    """Return the least Gbit/s to expect. Large GPU machines have much more than those in the table."""
     if instance_type in _SUSTAINED:
         return min(_SUSTAINED[instance_type] / 2, _LARGE)
     large = instance_type.startswith(("p3", "p4", "p5", "p6", "trn")) or instance_type.endswith("48xlarge")
@@ -34,7 +34,7 @@ def floor(instance_type: str) -> float:
 
 
 def receive(allowed: str) -> int:
-    """The far end: says its port, takes one connection from `allowed` alone, and says how much came."""
+    """Be the far end: print the port, accept one connection from `allowed` only, and print how many bytes came."""
     with socket.socket() as listening:
         listening.bind(("", 0))
         listening.listen(1)
@@ -59,7 +59,7 @@ def receive(allowed: str) -> int:
 
 
 def measure(ssh: list[str], alias: str, address: str, own: str) -> float:
-    """Gigabits a second to the node behind `alias`, or OSError."""
+    """Return the Gbit/s to the node `alias`, or raise OSError."""
     command = [*ssh, alias, "deeplearning", "health", "receive", own]
     far = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True

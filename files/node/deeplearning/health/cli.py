@@ -1,4 +1,4 @@
-"""`deeplearning health`: this node's part of playbooks/health.yml, and of use by itself."""
+"""`deeplearning health`: this node's part of playbooks/health.yml. People may call it too."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ import json
 import re
 from pathlib import Path
 
-from deeplearning import Refusal, machine
-from deeplearning.bounded import Late
+from deeplearning import machine
 from deeplearning.config import Config, read_config
-from deeplearning.health import bandwidth, judging, looking, training
-from deeplearning.health.judging import Check
-from deeplearning.members.reading import Member, Members, read_applied, this_member
+from deeplearning.contract import paths
+from deeplearning.contract.errors import UserError
+from deeplearning.deadline import DeadlineExceeded
+from deeplearning.health import bandwidth, checks, probes, training
+from deeplearning.health.checks import Check
+from deeplearning.members.member_list import Member, Members, read_applied, this_member
 
 TIMERS = ("deeplearning-report.timer", "deeplearning-apply.timer")
 MASTERS_TIMERS = ("deeplearning-publish.timer",)
@@ -22,10 +24,10 @@ MASTERS_TIMERS = ("deeplearning-publish.timer",)
 def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="deeplearning health")
     actions = parser.add_subparsers(required=True, metavar="ACTION")
-    begin = actions.add_parser("begin", help="leave a word on the shared file system, for the other nodes to see")
-    begin.add_argument("token", type=_token, help="the same on all nodes, another one each time")
+    begin = actions.add_parser("begin", help="write a file to the shared file system, for the other nodes to see")
+    begin.add_argument("token", type=_token, help="the same on all nodes, a different one each time")
     begin.set_defaults(action=_begin)
-    check = actions.add_parser("check", help="look at this node, once all others have begun; prints JSON")
+    check = actions.add_parser("check", help="check this node, once all others have begun; prints JSON")
     check.add_argument("token", type=_token)
     check.add_argument("--floor", type=float, default=0, help="Gbit/s to the next node (default: by the type)")
     check.set_defaults(action=_check)
@@ -34,11 +36,11 @@ def main(argv: list[str]) -> int:
     short_run.add_argument("--framework", required=True)
     short_run.add_argument("--distribution", default="", help="(default: the framework's own)")
     short_run.set_defaults(action=_training)
-    receive = actions.add_parser("receive", help="be the far end of a measurement of bandwidth")
-    receive.add_argument("address", help="who alone may send")
-    receive.set_defaults(action=lambda given: bandwidth.receive(given.address))
-    given = parser.parse_args(argv)
-    return int(given.action(given))
+    receive = actions.add_parser("receive", help="be the far end of a bandwidth measurement")
+    receive.add_argument("address", help="the only address that may send")
+    receive.set_defaults(action=lambda options: bandwidth.receive(options.address))
+    options = parser.parse_args(argv)
+    return int(options.action(options))
 
 
 def _token(text: str) -> str:
@@ -47,100 +49,102 @@ def _token(text: str) -> str:
     return text
 
 
-def _begin(given: argparse.Namespace) -> int:
+def _begin(options: argparse.Namespace) -> int:
     config = read_config()
     try:
-        looking.leave_word(config.efs_mount, _folder(config, given.token), this_member(read_applied()).alias)
-    except (OSError, Late) as error:
-        raise Refusal(f"{config.efs_mount} cannot be written to: {looking.problem_of(error)}.") from None
+        probes.write_token_file(config.efs_mount, _folder(config, options.token), this_member(read_applied()).alias)
+    except (OSError, DeadlineExceeded) as error:
+        raise UserError(f"{config.efs_mount} cannot be written to: {probes.problem_of(error)}.") from None
     return 0
 
 
 def _folder(config: Config, token: str) -> Path:
-    return Path(config.efs_mount, ".deeplearning", config.cluster, "health", token)
+    return Path(paths.health(config.efs_mount, config.cluster), token)
 
 
-def _check(given: argparse.Namespace) -> int:
+def _check(options: argparse.Namespace) -> int:
     config = read_config()
     try:
         members: Members | None = read_applied()
         own: Member | None = this_member(members) if members else None
-    except Refusal:
+    except UserError:
         members = own = None
-    checks = [judging.disk(*looking.disk()), judging.memory(looking.memory_available_kib())]
-    checks += _gpus(config, members)
+    results = [checks.disk(*probes.disk()), checks.memory(probes.memory_available_kib())]
+    results += _gpus(config, members)
     if members and own:
-        checks += _among(members, own, config, given.token, given.floor)
+        results += _check_cluster(members, own, config, options.token, options.floor)
     else:
-        checks.append(judging.membership(False, "", 0, {}))
+        results.append(checks.membership(False, "", 0, {}))
     answer = {
         "schema": 1,
         "node": own.alias if own else "",
         "generation": members.generation if members else 0,
-        "environments": looking.environments(),
-        "checks": [dataclasses.asdict(check) for check in checks],
+        "environments": probes.environments(),
+        "checks": [dataclasses.asdict(check) for check in results],
     }
     print(json.dumps(answer))
-    return 0 if all(check.ok for check in checks) else 1
+    return 0 if all(check.ok for check in results) else 1
 
 
-def _training(given: argparse.Namespace) -> int:
-    checks = training.checks(read_applied(), given.framework, given.distribution, given.token)
-    answer = {"schema": 1, "framework": given.framework, "checks": [dataclasses.asdict(check) for check in checks]}
+def _training(options: argparse.Namespace) -> int:
+    results = training.run_checks(read_applied(), options.framework, options.distribution, options.token)
+    answer = {"schema": 1, "framework": options.framework, "checks": [dataclasses.asdict(check) for check in results]}
     print(json.dumps(answer))
-    return 0 if all(check.ok for check in checks) else 1
+    return 0 if all(check.ok for check in results) else 1
 
 
-def _among(members: Members, own: Member, config: Config, token: str, floor: float) -> list[Check]:
-    """What concerns the others too."""
+def _check_cluster(members: Members, own: Member, config: Config, token: str, floor: float) -> list[Check]:
+    """Check what concerns the other nodes too."""
     others = [member for member in members.members if member.rank != own.rank]
     timers = (*TIMERS, *(MASTERS_TIMERS if config.role == "master" else ()))
-    checks = [judging.membership(True, own.alias, members.generation, looking.timer_states(timers))]
-    checks += _shared(config, _folder(config, token), own.alias, [member.alias for member in members.members])
+    results = [checks.membership(True, own.alias, members.generation, probes.timer_states(timers))]
+    results += _shared(config, _folder(config, token), own.alias, [member.alias for member in members.members])
     addresses = {alias: member.private_ip for member in members.members for alias in member.aliases}
-    checks.append(judging.names(looking.wrong_names(addresses)))
+    results.append(checks.names(probes.wrong_names(addresses)))
     if others:
-        ssh = looking.as_user(config.user)
-        failed = looking.ssh_failures(ssh, [member.alias for member in others])
-        checks.append(judging.ssh(failed, len(others)))
-        peer = _next(own, others)
+        ssh = probes.as_user(config.user)
+        failed = probes.ssh_failures(ssh, [member.alias for member in others])
+        results.append(checks.ssh(failed, len(others)))
+        peer = _next_in_ring(own, others)
         no_ssh = Check("bandwidth", False, f"not measured, as ssh to {peer.alias} fails", "ssh")
-        checks.append(no_ssh if peer.alias in failed else _bandwidth(ssh, own, peer, floor))
-    return checks
+        results.append(no_ssh if peer.alias in failed else _bandwidth(ssh, own, peer, floor))
+    return results
 
 
-def _shared(config: Config, folder: Path, own: str, all_of_them: list[str]) -> list[Check]:
-    """Also in the file: how far the clocks are apart."""
+def _shared(config: Config, folder: Path, own: str, aliases: list[str]) -> list[Check]:
+    """Check the shared file system, and this node's clock against it."""
     try:
-        offset = looking.leave_word(config.efs_mount, folder, own)
-        missing = looking.missing_words(folder, all_of_them)
-    except (OSError, Late) as error:
-        problem = "silent" if isinstance(error, Late) else ""
-        return [Check("efs", False, f"{config.efs_mount}: {looking.problem_of(error)}", problem)]
-    return [judging.shared(missing, len(all_of_them)), judging.clock(offset)]
+        offset = probes.write_token_file(config.efs_mount, folder, own)
+        missing = probes.missing_token_files(folder, aliases)
+    except (OSError, DeadlineExceeded) as error:
+        problem = "silent" if isinstance(error, DeadlineExceeded) else ""
+        return [Check("efs", False, f"{config.efs_mount}: {probes.problem_of(error)}", problem)]
+    return [checks.shared(missing, len(aliases)), checks.clock(offset)]
 
 
-def _next(own: Member, others: list[Member]) -> Member:
-    """In a ring, so that each node sends once and receives once."""
+def _next_in_ring(own: Member, others: list[Member]) -> Member:
+    """Return the next node in a ring, so that each node sends once and receives once."""
     return next((member for member in others if member.rank > own.rank), others[0])
 
 
 def _bandwidth(ssh: list[str], own: Member, peer: Member, floor: float) -> Check:
-    due = floor or bandwidth.floor(own.instance_type)
+    expected = floor or bandwidth.floor(own.instance_type)
     try:
-        return judging.bandwidth(peer.alias, bandwidth.measure(ssh, peer.alias, peer.private_ip, own.private_ip), due)
+        return checks.bandwidth(
+            peer.alias, bandwidth.measure(ssh, peer.alias, peer.private_ip, own.private_ip), expected
+        )
     except OSError as error:
-        return Check("bandwidth", False, f"to {peer.alias}: {looking.problem_of(error)}", "unreachable")
+        return Check("bandwidth", False, f"to {peer.alias}: {probes.problem_of(error)}", "unreachable")
 
 
 def _gpus(config: Config, members: Members | None) -> list[Check]:
-    """Nothing where there are none and none are due."""
-    seen = machine.gpus()
-    if not seen and not config.gpus:
+    """Return no check where no GPUs are present or expected."""
+    count = machine.gpus()
+    if not count and not config.gpus:
         return []
     others = {member.alias: member.gpus for member in members.training} if members else {}
     return [
-        judging.gpus(seen, config.gpus, others),
-        judging.driver(*looking.driver()),
-        judging.xid(looking.xid_lines()),
+        checks.gpus(count, config.gpus, others),
+        checks.driver(*probes.driver()),
+        checks.xid(probes.xid_lines()),
     ]

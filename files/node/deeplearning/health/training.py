@@ -1,4 +1,4 @@
-"""Before a long run, on the master: a short one of the same framework and distribution, over all nodes that train."""
+"""On the master: a short run of the same framework and distribution as a planned one, on all nodes that train."""
 
 from __future__ import annotations
 
@@ -8,22 +8,23 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from deeplearning.health import bandwidth, judging
-from deeplearning.health.judging import Check
-from deeplearning.members.reading import Members
-from deeplearning.paths import TRAINERS
+from deeplearning import programs
+from deeplearning.contract.paths import TRAINERS
+from deeplearning.health import bandwidth, checks
+from deeplearning.health.checks import Check
+from deeplearning.members.member_list import Members
 
 SECONDS = 300
-# A parameter server adds up in its own way and at its own time: the nodes' way to each other is tried by the other one.
-STANDS_FOR = {"parameter_server": "multi_worker_mirrored"}
+# Parameter servers do not reduce over all ranks: the network between nodes is tested by the other distribution.
+REPLACEMENTS = {"parameter_server": "multi_worker_mirrored"}
 
 
-def checks(members: Members, framework: str, distribution: str, token: str) -> list[Check]:
+def run_checks(members: Members, framework: str, distribution: str, token: str) -> list[Check]:
     run_id = f"preflight-{token.lower()}"
     request = {
         "run_id": run_id,
         "framework": framework,
-        "distribution": STANDS_FOR.get(distribution, distribution) or None,
+        "distribution": REPLACEMENTS.get(distribution, distribution) or None,
         "script": f"{TRAINERS}/preflight.py",
         "max_restarts": 0,
         "busy": "refuse",
@@ -31,9 +32,10 @@ def checks(members: Members, framework: str, distribution: str, token: str) -> l
     }
     created = _run(["create"], json.dumps(request))
     if created.returncode:
-        return [Check("all-reduce", False, _last(created), "refused")]
+        reason = programs.last_line(created.stderr, "deeplearning run create failed")
+        return [Check("all-reduce", False, reason, "refused")]
     folder = Path(json.loads(created.stdout)["run_dir"])
-    space = judging.space(shutil.disk_usage(folder).free)
+    space = checks.space(shutil.disk_usage(folder).free)
     try:
         summed = _all_reduce(folder, run_id, members)
     finally:
@@ -44,32 +46,28 @@ def checks(members: Members, framework: str, distribution: str, token: str) -> l
 
 
 def _all_reduce(folder: Path, run_id: str, members: Members) -> Check:
-    due = min((bandwidth.floor(member.instance_type) for member in members.training), default=0.0)
+    expected = min((bandwidth.floor(member.instance_type) for member in members.training), default=0.0)
     try:
         ended = _run(["start", run_id]).returncode or _run(["wait", run_id]).returncode
     except subprocess.TimeoutExpired:
         return Check("all-reduce", False, f"it had not ended after {SECONDS} s: see {folder}/logs", "failed")
-    said = _record(folder / "preflight.json")
-    if not said or (ended and said["right"]):
+    measured = _record(folder / "preflight.json")
+    if not measured or (ended and measured["right"]):
         sentence = _record(folder / "result.json").get("sentence", "it did not start")
         return Check("all-reduce", False, f"{sentence}: see {folder}/logs", "failed")
-    return judging.all_reduce(said["right"], said["ranks"], said["gbits"], due if said["ranks"] > 1 else 0)
-
-
-def _record(file: Path) -> dict[str, Any]:
-    """What is there, if it is there."""
-    try:
-        found: dict[str, Any] = json.loads(file.read_text())
-    except (OSError, ValueError):
-        return {}
-    return found
-
-
-def _run(words: list[str], given: str = "") -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        ["deeplearning", "run", *words], input=given, capture_output=True, text=True, timeout=SECONDS, check=False
+    return checks.all_reduce(
+        measured["right"], measured["ranks"], measured["gbits"], expected if measured["ranks"] > 1 else 0
     )
 
 
-def _last(done: subprocess.CompletedProcess[str]) -> str:
-    return (done.stderr.strip().splitlines() or ["deeplearning run create failed"])[-1]
+def _record(file: Path) -> dict[str, Any]:
+    """Return a file's content, or an empty one if it cannot be read."""
+    try:
+        record: dict[str, Any] = json.loads(file.read_text())
+    except (OSError, ValueError):
+        return {}
+    return record
+
+
+def _run(words: list[str], stdin: str = "") -> subprocess.CompletedProcess[str]:
+    return programs.run("deeplearning", "run", *words, input=stdin, timeout=SECONDS)

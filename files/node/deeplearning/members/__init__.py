@@ -1,1 +1,1 @@
-"""Who is in the cluster."""
+"""The members of the cluster: reports, the published list, and the files that follow it."""

@@ -1,127 +1,127 @@
-"""Each node goes by the newest member list that it has checked."""
+"""Verify the newest member list, and make this node's files follow it."""
 
 from __future__ import annotations
 
 import contextlib
-import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from deeplearning import Refusal, files, machine, paths
-from deeplearning.aws import Aws
+from deeplearning import lock, machine, programs, safe_paths
+from deeplearning.aws import AwsClient
 from deeplearning.config import Config
-from deeplearning.members import checking, rendering, standing
-from deeplearning.members.reading import Members, this_member
-from deeplearning.members.signers import check_signature
+from deeplearning.contract import atomic_file, paths
+from deeplearning.contract.errors import UserError
+from deeplearning.members import published_list, rendering, signing
+from deeplearning.members.member_list import Members, this_member
+from deeplearning.members.unchanged import stamp_of
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ApplyOutcome:
     generation: int
     changed: bool
     listed: bool
     """Whether this machine is one of the members."""
 
 
-def apply(config: Config, connect: Callable[[], Aws]) -> Outcome:
+def apply(config: Config, connect: Callable[[], AwsClient]) -> ApplyOutcome:
     if not machine.is_mounted(config.efs_mount):
-        raise Refusal(f"nothing is mounted at {config.efs_mount}, where the member list is: mount it.")
-    with _only_one():
+        raise UserError(f"nothing is mounted at {config.efs_mount}, where the member list is: mount it.")
+    with _exclusive_lock():
         _open_shared_folders(config.efs_mount)
         source = paths.published(config.efs_mount, config.cluster)
-        content = checking.content_of(source)
+        content = published_list.content_of(source)
         members = checked(content, config, connect)
         changed = _install(config, members)
-        # Last: who waits for a generation finds all of it in place.
-        changed |= files.put(paths.APPLIED, content.decode("utf-8"))
-        standing.remember(source, _watched())
-        return Outcome(members.generation, changed, _listed(members))
+        # Written last: a process that waits for a generation finds everything in place.
+        changed |= atomic_file.write_if_changed(paths.APPLIED, content.decode("utf-8"))
+        stamps = map(stamp_of, (paths.CLUSTER, rendering.__file__, *(target.path for target in rendering.TARGETS)))
+        atomic_file.write_if_changed(paths.UNCHANGED, "\n".join([source, *stamps]))
+        return ApplyOutcome(members.generation, changed, _is_listed(members))
 
 
 def _open_shared_folders(efs_mount: str) -> None:
-    """Give the folders that all clusters on the file system share to root, so that none locks out another's user."""
+    """Give the folders that all clusters on the file system share to root, so that no user can lock others out."""
     for name in paths.SHARED:
-        # A link is left alone: who needs the folder refuses it in a sentence.
+        # A link is left alone: the program that needs the folder refuses it with a message.
         with contextlib.suppress(OSError):
-            files.folder_for_all(f"{efs_mount}/{name}")
+            safe_paths.folder_for_all(f"{efs_mount}/{name}")
 
 
-def checked(content: bytes, config: Config, connect: Callable[[], Aws]) -> Members:
-    """Return the members of a published list, if it is one that this node may go by."""
-    record = checking.record_of(content)
-    members = checking.check(record, config)
+def checked(content: bytes, config: Config, connect: Callable[[], AwsClient]) -> Members:
+    """Return the members of a published list. Raise UserError if this node must not use it."""
+    record = published_list.record_of(content)
+    members = published_list.check(record, config)
     applied = _applied(config)
     if record == applied:
         return members
     generation = applied["generation"] if applied else 0
     if members.generation <= generation:
-        raise Refusal(
-            f"the published member list has generation {members.generation}, and this node goes by {generation}: "
+        raise UserError(
+            f"the published member list has generation {members.generation}, and this node uses {generation}: "
             "it waits for a higher one."
         )
-    check_signature(record, config, connect)
+    signing.check_signature(record, config, connect)
     return members
 
 
 def _applied(config: Config) -> dict[str, Any] | None:
-    """None for a list of another cluster, which an image or a machine may have brought along."""
-    with contextlib.suppress(Refusal):
-        record = checking.record_of((files.text_of(paths.APPLIED) or "").encode())
-        checking.check(record, config)
+    """Return the list that this node uses; None for one of another cluster, which may come with the machine's image."""
+    with contextlib.suppress(UserError):
+        record = published_list.record_of((atomic_file.read_or_none(paths.APPLIED) or "").encode())
+        published_list.check(record, config)
         return record
     return None
 
 
 def _install(config: Config, members: Members) -> bool:
-    variables = rendering.environment(
-        config, members, this_member(members).gpus if _listed(members) else machine.gpus()
-    )
-    targets = rendering.TARGETS
-    written = [target for target in targets if files.put(target.path, _text(target, target.lines(members, variables)))]
-    _tell_systemd(variables)
-    return bool(written)
+    gpus = this_member(members).gpus if _is_listed(members) else machine.gpus()
+    variables = rendering.environment(config, members, gpus)
+    changed = False
+    for target in rendering.TARGETS:
+        changed |= atomic_file.write_if_changed(target.path, _text(target, target.lines(members, variables)))
+    _update_systemd(variables)
+    return changed
 
 
-def _listed(members: Members) -> bool:
-    own = machine.instance_id()
-    return any(member.instance_id == own for member in members.members)
+def _is_listed(members: Members) -> bool:
+    own_id = machine.instance_id()
+    return any(member.instance_id == own_id for member in members.members)
 
 
 def _text(target: rendering.Target, lines: str) -> str:
-    return files.with_block(files.text_of(target.path) or "", lines) if target.shared else lines
+    if not target.shared:
+        return lines
+    return rendering.with_block(atomic_file.read_or_none(target.path) or "", lines)
 
 
 def forget() -> bool:
-    """Takes away all that `apply` has written. Whether there was anything."""
-    with _only_one():
+    """Remove everything that `apply` has written. Return whether there was anything."""
+    with _exclusive_lock():
         changed = False
         for target in rendering.TARGETS:
-            text = files.text_of(target.path)
+            text = atomic_file.read_or_none(target.path)
             if target.shared and text is not None:
-                changed |= files.put(target.path, files.with_block(text, ""))
+                changed |= atomic_file.write_if_changed(target.path, rendering.with_block(text, ""))
             elif not target.shared:
-                changed |= files.remove(target.path)
-        for path in (paths.APPLIED, paths.STANDING):
-            changed |= files.remove(path)
-        _tell_systemd({})
+                changed |= atomic_file.remove(target.path)
+        for path in (paths.APPLIED, paths.UNCHANGED):
+            changed |= atomic_file.remove(path)
+        _update_systemd({})
         return changed
 
 
-def _watched() -> list[str]:
-    return [paths.CLUSTER, rendering.__file__, *(target.path for target in rendering.TARGETS)]
+def _exclusive_lock() -> contextlib.AbstractContextManager[None]:
+    return lock.exclusive_lock(f"{paths.RUNTIME}/apply.lock", "deeplearning members apply")
 
 
-def _only_one() -> contextlib.AbstractContextManager[None]:
-    return files.only_one(f"{paths.RUNTIME}/apply.lock", "deeplearning members apply")
+def _update_systemd(variables: Mapping[str, str]) -> None:
+    """Let systemd read its default environment again, unless it has exactly these variables of ours.
 
-
-def _tell_systemd(variables: Mapping[str, str]) -> None:
-    """Have systemd read its default environment again, unless it has these variables of ours and no others.
-
-    What it has is asked of systemd itself: the process that wrote the file may have been killed before it got here.
+    systemd itself is asked, because the process that wrote the file may have been killed before it came here.
     """
-    shown = subprocess.run(["systemctl", "show-environment"], check=False, capture_output=True, text=True).stdout
+    shown = programs.run("systemctl", "show-environment").stdout
     current = {line for line in shown.splitlines() if line.partition("=")[0] in rendering.VARIABLES}
     if current != {f"{name}={value}" for name, value in variables.items()}:
-        subprocess.run(["systemctl", "daemon-reload"], check=False, capture_output=True)
+        programs.run("systemctl", "daemon-reload")

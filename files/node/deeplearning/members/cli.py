@@ -1,12 +1,12 @@
-"""`deeplearning members`, as quick as it can be for a tick of the timer that finds nothing to do."""
+"""`deeplearning members`, as fast as possible for a tick of the timer that has nothing to do."""
 
 from __future__ import annotations
 
-from deeplearning.members.standing import stands
+from deeplearning.members.unchanged import is_unchanged
 
 
 def main(argv: list[str]) -> int:
-    if argv == ["apply", "--repeated"] and stands():
+    if argv == ["apply", "--repeated"] and is_unchanged():
         return 0
     from deeplearning.members import commands
 

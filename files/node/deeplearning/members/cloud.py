@@ -1,4 +1,4 @@
-"""What the AWS API says of a cluster's machines, for its master."""
+"""A cluster's machines and their reports, as the AWS API describes them to the master."""
 
 from __future__ import annotations
 
@@ -8,141 +8,141 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from deeplearning import Refusal
-from deeplearning.aws import Aws, Missing, Unanswered
+from deeplearning.aws import AwsClient, NotFound, Unavailable
+from deeplearning.contract.errors import UserError
+from deeplearning.contract.names import GROUP_TAG, RANK_TAG, Names, tag_filter, tag_list, tags_of
+from deeplearning.contract.report import PREFIX
 from deeplearning.members import report
-from deeplearning.members.ranks import Machine
+from deeplearning.members.ranks import Instance
 
-GROUP_TAG = "aws:autoscaling:groupName"
-RANK_TAG = "deeplearning:rank"
-AT_ONCE = 16
-MOST_OBJECTS = 20_000
+PARALLEL_CALLS = 16
+MAX_OBJECTS = 20_000
 """Below members/. Each machine has one, also those that were replaced; but a machine may write any number."""
 
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
 class Groups:
-    """What the two Auto Scaling groups want, and which of their machines are in service."""
+    """The two Auto Scaling groups: their desired capacity, and their machines in service."""
 
-    wanted: int
+    desired: int
     masters: tuple[str, ...]
     workers: tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a machine's report lies; the mark changes with it."""
+class StoredReport:
+    """A report in the bucket. Its ETag changes with its content."""
 
     key: str
-    mark: str
+    etag: str
     written: str
 
 
 class Cloud:
-    def __init__(self, aws: Aws, cluster: str, bucket: str) -> None:
+    def __init__(self, aws: AwsClient, cluster: str, bucket: str) -> None:
         self._aws = aws
-        self._master = f"{cluster}-master"
-        self._workers = f"{cluster}-workers"
+        names = Names(cluster)
+        self._master, self._workers = names.master_group, names.workers_group
         self._bucket = bucket
 
     def groups(self) -> Groups:
-        found = self._aws.pages(
+        groups = self._aws.pages(
             "autoscaling",
             "describe_auto_scaling_groups",
             "AutoScalingGroups",
             AutoScalingGroupNames=[self._master, self._workers],
         )
-        named = {group["AutoScalingGroupName"]: group for group in found}
+        by_name = {group["AutoScalingGroupName"]: group for group in groups}
         return Groups(
-            sum(group["DesiredCapacity"] for group in found),
-            _in_service(named.get(self._master, {})),
-            _in_service(named.get(self._workers, {})),
+            sum(group["DesiredCapacity"] for group in groups),
+            _in_service(by_name.get(self._master, {})),
+            _in_service(by_name.get(self._workers, {})),
         )
 
-    def machines(self, groups: Groups) -> list[Machine]:
-        """Those in service that really run. Who is in which group is said by Auto Scaling, not by tags."""
+    def machines(self, groups: Groups) -> list[Instance]:
+        """Return the running machines in service. Auto Scaling, not a tag, decides which group a machine is in."""
         reservations = self._aws.pages(
             "ec2",
             "describe_instances",
             "Reservations",
             Filters=[
-                {"Name": f"tag:{GROUP_TAG}", "Values": [self._master, self._workers]},
+                tag_filter(GROUP_TAG, self._master, self._workers),
                 {"Name": "instance-state-name", "Values": ["running"]},
             ],
         )
-        found = {item["InstanceId"]: item for reservation in reservations for item in reservation["Instances"]}
+        running = {item["InstanceId"]: item for reservation in reservations for item in reservation["Instances"]}
         return [
-            _machine(found[instance_id], master)
-            for ids, master in ((groups.masters, True), (groups.workers, False))
+            _machine(running[instance_id], is_master)
+            for ids, is_master in ((groups.masters, True), (groups.workers, False))
             for instance_id in ids
-            if instance_id in found
+            if instance_id in running
         ]
 
     def set_ranks(self, ranks: Mapping[str, int]) -> None:
-        def give(instance_id: str) -> None:
-            tags = [{"Key": RANK_TAG, "Value": str(ranks[instance_id])}]
+        def set_rank(instance_id: str) -> None:
+            tags = tag_list({RANK_TAG: str(ranks[instance_id])})
             self._aws.call("ec2", "create_tags", Resources=[instance_id], Tags=tags)
 
-        self._all("ec2", give, ranks)
+        self._in_parallel("ec2", set_rank, ranks)
 
-    def places(self) -> list[Place]:
-        """Where reports lie."""
-        found = self._aws.pages(
+    def stored_reports(self) -> list[StoredReport]:
+        objects = self._aws.pages(
             "s3",
             "list_objects_v2",
             "Contents",
             Bucket=self._bucket,
-            Prefix="members/",
-            PaginationConfig={"MaxItems": MOST_OBJECTS + 1},
+            Prefix=PREFIX,
+            PaginationConfig={"MaxItems": MAX_OBJECTS + 1},
         )
-        if len(found) > MOST_OBJECTS:
-            ((folder, count),) = Counter(item["Key"].split("/")[1] for item in found).most_common(1)
-            raise Refusal(
-                f"s3://{self._bucket}/members/ has more than {MOST_OBJECTS} objects, {count} of the first ones below "
+        if len(objects) > MAX_OBJECTS:
+            ((folder, count),) = Counter(item["Key"].split("/")[1] for item in objects).most_common(1)
+            raise UserError(
+                f"s3://{self._bucket}/{PREFIX} has more than {MAX_OBJECTS} objects, {count} of the first ones below "
                 f"{folder}/: remove what is no report.json."
             )
         return [
-            Place(item["Key"], item["ETag"], str(item["LastModified"]))
-            for item in found
+            StoredReport(item["Key"], item["ETag"], str(item["LastModified"]))
+            for item in objects
             if item["Key"].endswith("/report.json")
         ]
 
-    def reports(self, keys: Iterable[str]) -> dict[str, dict[str, Any] | Refusal]:
-        def read(key: str) -> dict[str, Any] | Refusal:
+    def reports(self, keys: Iterable[str]) -> dict[str, dict[str, Any] | UserError]:
+        """Return reports by their keys, with the error in place of one that cannot be used."""
+
+        def read(key: str) -> dict[str, Any] | UserError:
             try:
                 return report.read(self._aws, self._bucket, key)
-            except Missing:
-                return Refusal(f"s3://{self._bucket}/{key} has just gone.")
-            except Unanswered:
-                # Not its machine's fault, which is to stay in the list.
+            except NotFound:
+                return UserError(f"s3://{self._bucket}/{key} was removed just now.")
+            except Unavailable:
+                # The machine is not to blame, and stays in the list.
                 raise
-            except Refusal as refusal:
-                return refusal
+            except UserError as error:
+                return error
 
-        asked = list(keys)
-        return dict(zip(asked, self._all("s3", read, asked)))
+        keys = list(keys)
+        return dict(zip(keys, self._in_parallel("s3", read, keys)))
 
-    def _all(self, service: str, ask: Callable[[str], Answer], about: Iterable[str]) -> list[Answer]:
-        """Many calls at a time. Clients may be used by several threads, and not be made by several."""
+    def _in_parallel(self, service: str, call: Callable[[str], Result], items: Iterable[str]) -> list[Result]:
+        # Threads may share a client, and must not create one at the same time.
         self._aws.client(service)
-        with ThreadPoolExecutor(AT_ONCE) as pool:
-            return list(pool.map(ask, about))
+        with ThreadPoolExecutor(PARALLEL_CALLS) as pool:
+            return list(pool.map(call, items))
 
 
 def _in_service(group: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(item["InstanceId"] for item in group.get("Instances", []) if item["LifecycleState"] == "InService")
 
 
-def _machine(found: Mapping[str, Any], master: bool) -> Machine:
-    tags = {tag["Key"]: tag["Value"] for tag in found.get("Tags", [])}
-    return Machine(
-        instance_id=found["InstanceId"],
-        master=master,
-        private_ip=found["PrivateIpAddress"],
-        private_dns=found["PrivateDnsName"],
-        instance_type=found["InstanceType"],
-        launched=str(found["LaunchTime"]),
-        rank_tag=tags.get(RANK_TAG, ""),
+def _machine(instance: Mapping[str, Any], is_master: bool) -> Instance:
+    return Instance(
+        instance_id=instance["InstanceId"],
+        master=is_master,
+        private_ip=instance["PrivateIpAddress"],
+        private_dns=instance["PrivateDnsName"],
+        instance_type=instance["InstanceType"],
+        launched=str(instance["LaunchTime"]),
+        rank_tag=tags_of(instance.get("Tags")).get(RANK_TAG, ""),
     )

@@ -1,4 +1,4 @@
-"""What can be asked of `deeplearning members`."""
+"""The commands of `deeplearning members`."""
 
 from __future__ import annotations
 
@@ -10,118 +10,111 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from deeplearning import Refusal, files, paths
-from deeplearning.members.reading import Members, read_applied, unsettled
+from deeplearning.aws import AwsClient
+from deeplearning.config import read_config
+from deeplearning.contract import atomic_file, paths
+from deeplearning.contract.errors import UserError
+from deeplearning.members.applying import apply, forget
+from deeplearning.members.member_list import Members, read_applied, unsettled
+from deeplearning.members.publishing import publish
+from deeplearning.members.report import report
 
 Action = Callable[[argparse.Namespace], int]
 
 
 def main(argv: list[str]) -> int:
-    given = _parser().parse_args(argv)
-    action: Action = given.action
-    return _once(given.name, action, given) if getattr(given, "repeated", False) else action(given)
+    options = _parser().parse_args(argv)
+    action: Action = options.action
+    return _run_for_timer(action, options) if getattr(options, "repeated", False) else action(options)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="deeplearning members", description="Who is in the cluster, and what this node knows of it."
+        prog="deeplearning members", description="The members of the cluster, and this node's copy of their list."
     )
     actions = parser.add_subparsers(required=True, metavar="ACTION", dest="name")
 
-    def add(name: str, action: Action, what: str, timer: bool = False) -> argparse.ArgumentParser:
-        added = actions.add_parser(name, help=what, description=f"{what[0].upper()}{what[1:]}.")
+    def add(name: str, action: Action, purpose: str, timer: bool = False) -> argparse.ArgumentParser:
+        added = actions.add_parser(name, help=purpose, description=f"{purpose[0].upper()}{purpose[1:]}.")
         added.set_defaults(action=action)
         if name != "wait":
             added.add_argument("--json", action="store_true", help="print the outcome as JSON")
         if timer:
             added.add_argument(
-                "--repeated", action="store_true", help="for timers: say a refusal only once, and exit 0"
+                "--repeated", action="store_true", help="for timers: print an error only once, and exit with 0"
             )
         return added
 
-    add("report", _report, "put this machine's host keys, GPUs and state into the cluster's bucket", timer=True)
-    add("publish", _publish, "on the master: give ranks, and publish the member list if it has changed", timer=True)
-    add("apply", _apply, "check the published member list, and make this node's files follow it", timer=True)
-    add("show", _show, "print the member list that this node goes by")
-    add("forget", _forget, "take away all that `apply` has written")
+    add("report", _report, "write this machine's host keys, GPUs and state to the cluster's bucket", timer=True)
+    add("publish", _publish, "on the master: assign ranks, and publish the member list if it has changed", timer=True)
+    add("apply", _apply, "verify the published member list, and make this node's files follow it", timer=True)
+    add("show", _show, "print the member list that this node uses")
+    add("forget", _forget, "remove everything that `apply` has written")
     wait = add(
-        "wait", _wait, "wait until the member list is complete: as many members as are wanted, all of them ready"
+        "wait", _wait, "wait until the member list is complete: as many members as are desired, all of them ready"
     )
-    wait.add_argument("--count", type=int, required=True, help="at least so many machines, the master among them")
+    wait.add_argument("--count", type=int, required=True, help="at least so many machines, the master included")
     wait.add_argument("--generation", type=int, default=0, help="at least this generation of the list")
     wait.add_argument("--timeout", type=float, default=300, help="seconds until it gives up (default: %(default)s)")
     return parser
 
 
-def _once(name: str, action: Action, given: argparse.Namespace) -> int:
-    """A timer would fill the journal with one sentence."""
-    said = f"{paths.RUNTIME}/{name}.refusal"
+def _run_for_timer(action: Action, options: argparse.Namespace) -> int:
+    """Print an error only when it is new. Otherwise a timer would fill the journal with it."""
+    last_error = f"{paths.RUNTIME}/{options.name}.refusal"
     try:
-        code = action(given)
-    except (Refusal, OSError) as problem:
-        if files.put(said, f"{problem}\n"):
-            print(problem, file=sys.stderr)
+        code = action(options)
+    except (UserError, OSError) as error:
+        if atomic_file.write_if_changed(last_error, f"{error}\n"):
+            print(error, file=sys.stderr)
         return 0
-    if files.remove(said):
-        print(f"members {name}: all is well again")
+    if atomic_file.remove(last_error):
+        print(f"members {options.name}: all is well again")
     return code
 
 
-def _report(given: argparse.Namespace) -> int:
-    from deeplearning.config import read_config
-    from deeplearning.members.report import report
-
-    changed, fault = report(read_config(), trusting=given.repeated)
-    _say(given, changed, {"changed": changed, "fault": fault}, "reported" if changed else "nothing new to report")
+def _report(options: argparse.Namespace) -> int:
+    changed, fault = report(read_config(), trust_cache=options.repeated)
+    _print(options, changed, {"changed": changed, "fault": fault}, "reported" if changed else "nothing new to report")
     if fault:
-        raise Refusal(f"{fault}.")
+        raise UserError(f"{fault}.")
     return 0
 
 
-def _publish(given: argparse.Namespace) -> int:
-    from deeplearning.aws import Aws
-    from deeplearning.config import read_config
-    from deeplearning.members.publishing import publish
-
+def _publish(options: argparse.Namespace) -> int:
     config = read_config()
-    outcome = publish(config, Aws(config.region))
-    what = f"generation {outcome.generation} {'published' if outcome.changed else 'still holds'}"
-    _say(given, outcome.changed, dataclasses.asdict(outcome), what)
+    outcome = publish(config, AwsClient(config.region))
+    summary = f"generation {outcome.generation} {'published' if outcome.changed else 'is still current'}"
+    _print(options, outcome.changed, dataclasses.asdict(outcome), summary)
     if outcome.left_out:
-        raise Refusal(" ".join(outcome.left_out))
+        raise UserError(" ".join(outcome.left_out))
     return 0
 
 
-def _apply(given: argparse.Namespace) -> int:
-    from deeplearning.aws import Aws
-    from deeplearning.config import read_config
-    from deeplearning.members.applying import apply
-
+def _apply(options: argparse.Namespace) -> int:
     config = read_config()
-    outcome = apply(config, lambda: Aws(config.region))
-    what = f"generation {outcome.generation} {'applied' if outcome.changed else 'is in place'}"
-    _say(given, outcome.changed, dataclasses.asdict(outcome), what)
+    outcome = apply(config, lambda: AwsClient(config.region))
+    summary = f"generation {outcome.generation} {'applied' if outcome.changed else 'is in place'}"
+    _print(options, outcome.changed, dataclasses.asdict(outcome), summary)
     return 0
 
 
-def _forget(given: argparse.Namespace) -> int:
-    from deeplearning.members.applying import forget
-
+def _forget(options: argparse.Namespace) -> int:
     changed = forget()
-    _say(given, changed, {"changed": changed}, "forgotten" if changed else "there was nothing to forget")
+    _print(options, changed, {"changed": changed}, "forgotten" if changed else "nothing to forget")
     return 0
 
 
-def _say(given: argparse.Namespace, changed: bool, outcome: dict[str, Any], sentence: str) -> None:
-    if given.json:
+def _print(options: argparse.Namespace, changed: bool, outcome: dict[str, Any], summary: str) -> None:
+    if options.json:
         print(json.dumps(outcome))
-    elif changed or not getattr(given, "repeated", False):
-        print(sentence)
+    elif changed or not getattr(options, "repeated", False):
+        print(summary)
 
 
-def _show(given: argparse.Namespace) -> int:
+def _show(options: argparse.Namespace) -> int:
     members = read_applied()
-    print(json.dumps(dataclasses.asdict(members)) if given.json else _table(members))
+    print(json.dumps(dataclasses.asdict(members)) if options.json else _table(members))
     return 0
 
 
@@ -133,28 +126,28 @@ def _table(members: Members) -> str:
     ]
     widths = [max(map(len, column)) for column in zip(*rows)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
-    lines.append(f"generation {members.generation}, {len(members.members)} of {members.wanted} wanted machines")
+    lines.append(f"generation {members.generation}, {len(members.members)} of {members.desired} desired machines")
     return "\n".join(lines)
 
 
-def _wait(given: argparse.Namespace) -> int:
-    end = time.monotonic() + given.timeout
+def _wait(options: argparse.Namespace) -> int:
+    end = time.monotonic() + options.timeout
     while True:
-        lacking = _lacking(given.count, given.generation)
-        if not lacking:
+        reason = _reason_to_wait(options.count, options.generation)
+        if not reason:
             return 0
         if time.monotonic() >= end:
-            raise Refusal(f"after {given.timeout:g} s {lacking}.")
+            raise UserError(f"after {options.timeout:g} s {reason}.")
         time.sleep(1)
 
 
-def _lacking(count: int, generation: int) -> str:
+def _reason_to_wait(count: int, generation: int) -> str:
     try:
         members = read_applied()
-    except Refusal as refusal:
-        return str(refusal).rstrip(".")
+    except UserError as error:
+        return str(error).rstrip(".")
     if len(members.members) < count:
-        return f"{len(members.members)} of {count} members are there"
+        return f"{len(members.members)} of {count} members are in the list"
     if members.generation < generation:
         return f"this node has generation {members.generation} of the member list, not {generation}"
     return "; ".join(unsettled(members))

@@ -1,4 +1,4 @@
-"""Who gets which rank. The master is 1; the others keep theirs, and a new machine takes the lowest that is free."""
+"""Assign ranks. The master is 1; the others keep theirs, and a new machine takes the lowest free one."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Machine:
-    """As the API describes it."""
+class Instance:
+    """A machine as the API describes it."""
 
     instance_id: str
     master: bool
@@ -20,8 +20,8 @@ class Machine:
     """empty if it has none"""
 
 
-def assign(machines: Iterable[Machine], listed: Mapping[str, int]) -> dict[str, int]:
-    """Ranks by instance id. `listed`: those of the list in force, which count for more than tags."""
+def assign(machines: Iterable[Instance], listed: Mapping[str, int]) -> dict[str, int]:
+    """Return ranks by instance id. `listed`: the ranks of the current list, which take precedence over tags."""
     ranks: dict[str, int] = {}
     workers = []
     for machine in machines:
@@ -32,12 +32,12 @@ def assign(machines: Iterable[Machine], listed: Mapping[str, int]) -> dict[str, 
     workers.sort(key=lambda machine: (machine.launched, machine.instance_id))
 
     taken = {1}
-    for wishes in (listed, {machine.instance_id: _tagged(machine) for machine in workers}):
+    for preferred in (listed, {machine.instance_id: _tagged(machine) for machine in workers}):
         for machine in workers:
-            wish = wishes.get(machine.instance_id, 0)
-            if machine.instance_id not in ranks and wish and wish not in taken:
-                ranks[machine.instance_id] = wish
-                taken.add(wish)
+            rank = preferred.get(machine.instance_id, 0)
+            if machine.instance_id not in ranks and rank and rank not in taken:
+                ranks[machine.instance_id] = rank
+                taken.add(rank)
 
     free = 2
     for machine in workers:
@@ -49,8 +49,8 @@ def assign(machines: Iterable[Machine], listed: Mapping[str, int]) -> dict[str, 
     return ranks
 
 
-def to_tag(machines: Iterable[Machine], ranks: Mapping[str, int]) -> dict[str, int]:
-    """The ranks that do not stand in their machines' tags."""
+def to_tag(machines: Iterable[Instance], ranks: Mapping[str, int]) -> dict[str, int]:
+    """Return the ranks that differ from their machines' tags."""
     return {
         machine.instance_id: ranks[machine.instance_id]
         for machine in machines
@@ -58,7 +58,7 @@ def to_tag(machines: Iterable[Machine], ranks: Mapping[str, int]) -> dict[str, i
     }
 
 
-def _tagged(machine: Machine) -> int:
-    """0 for what is no rank of a worker."""
+def _tagged(machine: Instance) -> int:
+    """Return the rank in a worker's tag, or 0 if it has none."""
     tag = machine.rank_tag
     return int(tag) if tag.isascii() and tag.isdigit() and len(tag) < 6 else 0

@@ -1,13 +1,13 @@
-"""What a node's files say about the members: pure, from the list to the text of each file."""
+"""Render the files of a node that depend on the members. Pure functions from the list to the text of each file."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from deeplearning import paths
 from deeplearning.config import Config
-from deeplearning.members.reading import Member, Members
+from deeplearning.contract import open_mpi, paths
+from deeplearning.members.member_list import Member, Members
 
 HOSTS = "/etc/hosts"
 PROFILE = "/etc/profile.d/deeplearning.sh"
@@ -17,6 +17,9 @@ KNOWN_HOSTS = "/etc/ssh/ssh_known_hosts"
 EQUIVALENT = "/etc/ssh/shosts.equiv"
 SSH_CONFIG = "/etc/ssh/ssh_config.d/50-deeplearning-members.conf"
 
+BEGIN = "# BEGIN deeplearning (written by `deeplearning members apply`)\n"
+END = "# END deeplearning\n"
+"""Around our block in a file that other programs write too."""
 NOTE = "# Written by `deeplearning members apply`: what is changed here is lost.\n"
 
 
@@ -24,9 +27,9 @@ NOTE = "# Written by `deeplearning members apply`: what is changed here is lost.
 class Target:
     path: str
     lines: Callable[[Members, dict[str, str]], str]
-    """of the list and the environment"""
+    """Renders the list and the environment."""
     shared: bool = False
-    """The file is others' too: ours is a block in it."""
+    """Other programs write the file too: ours is a block in it."""
 
 
 VARIABLES = (
@@ -44,8 +47,7 @@ def environment(config: Config, members: Members, gpus: int) -> dict[str, str]:
         "DEEPLEARNING_WORKERS_COUNT": str(len(members.training)),
         "DEEPLEARNING_WORKER_GPU_COUNT": str(gpus),
         "EFS_MOUNT": config.efs_mount,
-        # Open MPI's daemons look for X displays one by one without it, which takes seconds.
-        "HWLOC_COMPONENTS": "-gl",
+        "HWLOC_COMPONENTS": open_mpi.HWLOC_COMPONENTS,
     }
 
 
@@ -58,7 +60,7 @@ def _hostfile(members: Members, variables: dict[str, str]) -> str:
 
 
 def _hosts(members: Members, variables: dict[str, str]) -> str:
-    # A look-up by address gives a line's first name.
+    # A lookup by address returns the first name of a line.
     return "".join(f"{member.private_ip} {' '.join(member.aliases)}\n" for member in members.members)
 
 
@@ -89,7 +91,7 @@ def _ssh_config(members: Members, variables: dict[str, str]) -> str:
     options = (
         "ForwardAgent yes",
         "HostbasedAuthentication yes",
-        # The member list names the keys of all members. What a user once noted is of machines that may be gone.
+        # The member list has the keys of all members. A user's own file may hold keys of machines that are gone.
         "StrictHostKeyChecking yes",
         "UserKnownHostsFile /dev/null",
     )
@@ -111,3 +113,14 @@ TARGETS = (
     Target(EQUIVALENT, _equivalent),
     Target(SSH_CONFIG, _ssh_config),
 )
+
+
+def with_block(text: str, lines: str) -> str:
+    """Return the text with our lines in their block, or at its end. Without lines, remove the block."""
+    block = f"{BEGIN}{lines}{END}" if lines else ""
+    before, begin, rest = text.partition(BEGIN)
+    if begin:
+        # Without its end, the block reaches to the end of the file.
+        return before + block + rest.partition(END)[2]
+    gap = "\n" if block and text and not text.endswith("\n") else ""
+    return text + gap + block

@@ -1,107 +1,77 @@
-"""What each machine says of itself, in the cluster's bucket: s3://BUCKET/members/<user id>/report.json.
-
-The user id is the role's id and the instance's, and the role lets a machine write under its own only. So a report is
-the word of that machine and nobody else's. Addresses never come from here.
-"""
+"""Write this machine's report to the cluster's bucket, and read those of others."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import time
 from typing import Any
 
-from deeplearning import Refusal, files, machine, paths, records
-from deeplearning.aws import Aws, Missing
+from deeplearning import machine
+from deeplearning.aws import AwsClient
 from deeplearning.config import Config
-from deeplearning.members.reading import FAULTY, READY, STATES
-
-LONGEST = 64 * 1024
-
-FIELDS = {
-    "instance_id": records.instance,
-    "host_keys": records.a_list(records.host_key, least=1),
-    "gpus": records.gpus,
-    "state": records.one_of(*STATES),
-    "os": records.matching(r"[\w .+-]{0,80}", "a system's name and version"),
-    "reported_at": records.moment,
-}
+from deeplearning.contract import atomic_file, paths, schema
+from deeplearning.contract.errors import UserError
+from deeplearning.contract.report import FAULTY, MAX_BYTES, READY, key_of, parse
 
 
-def key_of(user_id: str) -> str:
-    return f"members/{user_id}/report.json"
+def report(config: Config, trust_cache: bool = False) -> tuple[bool, str]:
+    """Return whether the report has changed, and what is wrong with this machine. Mount the file system if needed.
 
-
-def report(config: Config, trusting: bool = False) -> tuple[bool, str]:
-    """Whether there was something new to report, and what is wrong with this machine.
-
-    `trusting`: what was reported once is taken to lie there still. A timer would ask AWS every minute otherwise.
+    `trust_cache`: assume that a report that was written once is still in the bucket. A timer would otherwise call AWS
+    every minute.
     """
     if not machine.is_mounted(config.efs_mount):
         machine.mount(config.efs_mount)
-    said, fault = look(config)
-    mark = hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
-    kept = f"{paths.RUNTIME}/reported"
-    if trusting and files.text_of(kept) == mark:
+    record, fault = inspect_machine(config)
+    digest = hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
+    cache = f"{paths.RUNTIME}/reported"
+    if trust_cache and atomic_file.read_or_none(cache) == digest:
         return False, fault
-    aws = Aws(config.region)
+    aws = AwsClient(config.region)
     key = key_of(aws.call("sts", "get_caller_identity")["UserId"])
-    there = not trusting and lies_there(aws, config.bucket, key, said)
-    if not there:
-        body = json.dumps({**said, "reported_at": now()}, sort_keys=True).encode()
+    is_current = not trust_cache and is_reported(aws, config.bucket, key, record)
+    if not is_current:
+        body = json.dumps({**record, "reported_at": schema.format_time()}, sort_keys=True).encode()
         aws.call("s3", "put_object", Bucket=config.bucket, Key=key, Body=body, ContentType="application/json")
-    files.put(kept, mark)
-    return not there, fault
+    atomic_file.write_if_changed(cache, digest)
+    return not is_current, fault
 
 
-def lies_there(aws: Aws, bucket: str, key: str, said: dict[str, Any]) -> bool:
+def is_reported(aws: AwsClient, bucket: str, key: str, record: dict[str, Any]) -> bool:
     try:
-        found = read(aws, bucket, key)
-    except (Missing, Refusal):
+        current = read(aws, bucket, key)
+    except UserError:
         return False
-    return all(found[name] == value for name, value in said.items() if name != "schema")
+    return all(current[name] == value for name, value in record.items() if name != "schema")
 
 
-def look(config: Config) -> tuple[dict[str, Any], str]:
-    """The report without its time, and the fault that makes it faulty."""
+def inspect_machine(config: Config) -> tuple[dict[str, Any], str]:
+    """Return the report without its time, and the fault that makes it faulty."""
     gpus = machine.gpus()
     fault = fault_of(config, gpus)
-    said = {
-        "schema": records.SCHEMA,
+    record = {
+        "schema": schema.VERSION,
         "instance_id": machine.instance_id(),
         "host_keys": machine.host_keys(),
         "gpus": gpus,
         "state": FAULTY if fault else READY,
         "os": machine.system(),
     }
-    return said, fault
+    return record, fault
 
 
 def fault_of(config: Config, gpus: int) -> str:
     if config.gpus is not None and gpus != config.gpus:
-        return f"this machine has {gpus} GPUs and its type has {config.gpus}: look at `nvidia-smi` and `dmesg`"
+        return (
+            f"this machine has {gpus} GPUs and its type has {config.gpus}: run `nvidia-smi -L`, check `dmesg` for "
+            "errors (Xid), and terminate the machine if it has any, so that another one replaces it. If all machines "
+            "are like this, the image has no driver for the type"
+        )
     if not machine.is_mounted(config.efs_mount):
         return f"nothing is mounted at {config.efs_mount}: look at `systemctl status '*.mount'`"
     return ""
 
 
-def read(aws: Aws, bucket: str, key: str) -> dict[str, Any]:
-    """A report, checked: the machine that it speaks of is the one whose place it lies in."""
-    body = aws.beginning(bucket, key, LONGEST + 1)
-    what = f"s3://{bucket}/{key}"
-    try:
-        record = json.loads(body if len(body) <= LONGEST else b"")
-    except (ValueError, RecursionError):
-        raise Refusal(f"{what} is no JSON of up to {LONGEST} bytes.") from None
-    found = records.checked(record, FIELDS, what)
-    if found["instance_id"] != instance_of(key):
-        raise Refusal(f"{what} speaks of {found['instance_id']}, whose place that is not.")
-    return found
-
-
-def instance_of(key: str) -> str:
-    return key.split("/")[1].rpartition(":")[2]
-
-
-def now() -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+def read(aws: AwsClient, bucket: str, key: str) -> dict[str, Any]:
+    """Return a validated report."""
+    return parse(aws.read_beginning(bucket, key, MAX_BYTES + 1), key, bucket)

@@ -1,18 +1,25 @@
-"""The master's signature under the member list, by ssh-keygen with its host key.
+"""The master signs the member list with its host key, by ssh-keygen. Nodes compare it with the reported keys.
 
-The shared file system lets any machine's root write anywhere, so where a list lies says nothing about who wrote it.
+The shared file system lets root on any machine write anywhere, so a list's path does not prove who wrote it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from deeplearning import Refusal
+from deeplearning.aws import AwsClient, NotFound
+from deeplearning.config import Config
+from deeplearning.contract import atomic_file, paths
+from deeplearning.contract.errors import UserError
+from deeplearning.contract.report import key_of
+from deeplearning.members import report
+from deeplearning.programs import last_line
 
 KEY = "/etc/ssh/ssh_host_ed25519_key"
 NAMESPACE = "deeplearning-members"
@@ -24,12 +31,14 @@ def signed(record: Mapping[str, Any]) -> dict[str, Any]:
     done = subprocess.run(command, input=canonical(record), capture_output=True, check=False)
     body = "".join(line for line in done.stdout.decode("ascii").splitlines() if line not in (_BEGIN, _END))
     if done.returncode or not body:
-        raise Refusal(f"the member list cannot be signed with {KEY}: {_last_line(done.stderr)}")
+        raise UserError(
+            f"the member list cannot be signed with {KEY}: {last_line(done.stderr.decode('utf-8', 'replace'))}"
+        )
     return {**record, "signature": body}
 
 
 def verify(record: Mapping[str, Any], public_keys: Sequence[str]) -> bool:
-    """Whether one of the keys has signed exactly this."""
+    """Return whether one of the keys has signed exactly this record."""
     with tempfile.TemporaryDirectory() as folder:
         allowed, signature = os.path.join(folder, "allowed"), os.path.join(folder, "signature")
         with open(allowed, "w", encoding="ascii") as file:
@@ -40,12 +49,26 @@ def verify(record: Mapping[str, Any], public_keys: Sequence[str]) -> bool:
         return subprocess.run(command, input=canonical(record), capture_output=True, check=False).returncode == 0
 
 
+def check_signature(record: dict[str, Any], config: Config, connect: Callable[[], AwsClient]) -> None:
+    """Raise UserError for a wrong signature. Call AWS only if the cached keys do not verify it."""
+    master = record["published_by"]
+    cache = f"{paths.STATE}/masters/{master}"
+    keys = (atomic_file.read_or_none(cache) or "").splitlines()
+    if keys and verify(record, keys):
+        return
+    key = key_of(f"{config.master_role_id}:{master}")
+    try:
+        keys = report.read(connect(), config.bucket, key)["host_keys"]
+    except NotFound:
+        raise UserError(f"the member list is by {master}, which has never been this cluster's master.") from None
+    if not verify(record, keys):
+        raise UserError(f"the member list is not signed by the master that it names ({master}).")
+    # Only root may write the cache; a run calls AWS again.
+    with contextlib.suppress(PermissionError):
+        atomic_file.write_if_changed(cache, "".join(f"{key}\n" for key in keys))
+
+
 def canonical(record: Mapping[str, Any]) -> bytes:
-    """What is signed: all but the signature, in one form."""
+    """Return what is signed: everything but the signature, in one form."""
     content = {key: value for key, value in record.items() if key != "signature"}
     return json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode("ascii")
-
-
-def _last_line(said: bytes) -> str:
-    lines = said.decode("utf-8", "replace").strip().splitlines()
-    return lines[-1] if lines else "ssh-keygen says nothing"

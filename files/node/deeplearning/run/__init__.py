@@ -1,1 +1,1 @@
-"""Training runs, from the request to the result: README.md beside this file has the formats."""
+"""Training runs, from the request to the result. README.md in this folder describes the formats."""

@@ -1,45 +1,87 @@
-"""One start of a run: mpirun from its beginning to its end, and why it ended."""
+"""One attempt of a run: starts mpirun, follows it to its end, and judges why it ended."""
 
 from __future__ import annotations
 
 import os
 import selectors
-import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any
 
-from deeplearning import Refusal
 from deeplearning.config import Config
-from deeplearning.run import create, efa, mpirun
+from deeplearning.contract.errors import UserError
+from deeplearning.run import mpirun, script, units
 from deeplearning.run import plan as plans
+from deeplearning.run.allocation import Allocation
 from deeplearning.run.folder import Folder
-from deeplearning.run.identity import as_root
-from deeplearning.run.placing import Place, Superseded, superseded
-from deeplearning.run.progress import Progress
-from deeplearning.run.record import Log, Record
-from deeplearning.run.survey import still_there
-from deeplearning.run.units import working
+from deeplearning.run.mastership import Superseded, is_superseded
+from deeplearning.run.processes import ProcessTable
+from deeplearning.run.progress import MetricsReader
+from deeplearning.run.run_log import RunLog
+from deeplearning.run.survey import stop_leftovers
 
-TICK = 0.2
-PROGRESS_EVERY = 3.0
+POLL_SECONDS = 0.2
+TICK_SECONDS = 3.0
 SERVERS_GRACE = 3.0
-"""Seconds that servers have to end by themselves when the workers have."""
+"""Seconds that servers have to exit by themselves after the workers."""
 FINISHED, FAILED, LOST, STOPPED = "finished", "failed", "lost", "stopped"
 
 
+class AttemptState(Enum):
+    """The life of an attempt.
+
+    STARTING ──all processes started──> RUNNING
+    STARTING, RUNNING ──leader succeeded──> DRAINING ──SERVERS_GRACE over──> STOPPING
+    any ──first failure, request to stop, or new master──> STOPPING
+    any ──mpirun has exited──> ENDED
+    """
+
+    STARTING = "mpirun is starting the processes"
+    RUNNING = "all processes have been started"
+    DRAINING = "the leading processes have succeeded, and servers may exit by themselves"
+    STOPPING = "the attempt's unit is being stopped, and mpirun stops the processes on the other nodes"
+    ENDED = "mpirun has exited"
+
+
 @dataclass(frozen=True)
-class Outcome:
+class AttemptOutcome:
     cause: str
     exit_code: int
     first_failure: dict[str, Any] | None = None
-    lost: dict[str, str] = field(default_factory=dict)
-    """Node to what is known of it."""
+    lost: Mapping[str, str] = field(default_factory=dict)
+    """Lost nodes, each with the reason."""
     progress: dict[str, Any] | None = None
     reason: str = ""
-    """of a failure, if a sentence says more than an exit code"""
+    """Of a failure, if a sentence says more than an exit code."""
+
+
+def write_start_files(folder: Folder, run: dict[str, Any], attempt: int, plan: plans.Plan) -> str:
+    """Write mpirun's hostfile, and plan.json for the wrappers. Return their folder.
+
+    It is a new one each time, so that no node has old files in its cache.
+    """
+    name = f"attempts/{attempt}"
+    path = folder.file(name)
+    os.makedirs(path, exist_ok=True)
+    with open(f"{path}/hostfile", "w", encoding="utf-8") as file:
+        file.write(mpirun.hostfile(plan))
+    start = {
+        "run_id": folder.id,
+        "run_dir": folder.path,
+        "data": run["data"],
+        "attempt": attempt,
+        "python": run["python"],
+        "command": script.command(run["python"], run["script"]),
+        "arguments": script.arguments(run),
+        "folder": script.working_folder(folder, run["script"]),
+        "environment_file": folder.file("environment.json"),
+        "plan": plans.as_json(plan),
+    }
+    folder.write(f"{name}/plan.json", start)
+    return path
 
 
 class Attempt:
@@ -49,237 +91,149 @@ class Attempt:
         config: Config,
         folder: Folder,
         run: dict[str, Any],
-        place: Place,
-        record: Record,
-        told: Callable[[], bool],
+        allocation: Allocation,
+        run_log: RunLog,
+        stop_requested: Callable[[], bool],
     ) -> None:
-        self.number, self.config, self.folder, self.run, self.place = number, config, folder, run, place
-        self.record, self.told = record, told
-        self.plan = plans.made(create.options(run), place.nodes)
-        self.logs = [Log(record, folder, process.name, number) for process in self.plan.processes]
-        self.own = Log(record, folder, "mpirun", number)
-        """What mpirun itself says."""
-        self.seen: list[dict[str, Any]] = [
-            {**create.public(process), "pid": None, "state": "planned", "exit_code": None}
-            for process in self.plan.processes
-        ]
-        self.ends: dict[int, int] = {}
-        """Process to exit code."""
-        self.failure: dict[str, Any] | None = None
-        self.reason = ""
-        environment = (folder.read("environment.json") or {}).get("environment", {})
-        self.on_efa = efa.promised(self.plan, environment)
-        self.progress = Progress(folder.path)
-        self.ending: subprocess.Popen[bytes] | None = None
-        self.done_since: float | None = None
+        self.number, self.config, self.folder, self.record = number, config, folder, run
+        self.allocation, self.run_log, self.stop_requested = allocation, run_log, stop_requested
+        self.plan = plans.make(run, allocation.nodes)
+        self.processes = ProcessTable(self.plan, folder, number, run_log)
+        self.progress = MetricsReader(folder.path, len(self.plan.of(plans.WORKER)))
+        self.state = AttemptState.STARTING
         self.superseded = False
+        self._drain_until = 0.0
+        self._stop: subprocess.Popen[bytes] | None = None
 
-    def go(self) -> Outcome:
-        self.write_plan()
-        self.record.state.update(attempt=self.number, processes=self.seen)
-        processes = [create.public(process) for process in self.plan.processes]
-        self.record.event("plan", attempt=self.number, generation=self.place.generation, processes=processes)
-        self.record.enter("starting")
-        words = mpirun.command(self.plan, self.folder.id, self.number, self.config, self.files)
-        child = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        self.listen(child)
-        code = child.wait()
-        if self.ending:
-            self.ending.wait()
-        for log in (*self.logs, self.own):
+    def run(self) -> AttemptOutcome:
+        files = write_start_files(self.folder, self.record, self.number, self.plan)
+        self._announce()
+        command = mpirun.command(self.plan, self.folder.id, self.number, self.config, files)
+        child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self._follow(child)
+        exit_code = child.wait()
+        if self._stop:
+            self._stop.wait()
+        was_stopped, self.state = self.state is AttemptState.STOPPING, AttemptState.ENDED
+        for log in self.processes.logs:
             log.close()
-        if superseded(self.config):
+        self._check_mastership()
+        lost = self.stop_leftovers() if exit_code or was_stopped else {}
+        # This machine may have been suspended while it asked the nodes.
+        self._check_mastership()
+        return self.outcome(exit_code, lost)
+
+    def _announce(self) -> None:
+        self.run_log.state.update(attempt=self.number, processes=self.processes.statuses)
+        processes = [process.summary() for process in self.plan.processes]
+        self.run_log.event("plan", attempt=self.number, generation=self.allocation.generation, processes=processes)
+        self.run_log.enter("starting")
+
+    def _check_mastership(self) -> None:
+        if is_superseded(self.config):
             raise Superseded
-        outcome = self.outcome(code)
-        # It may have stood still while it asked the nodes.
-        if superseded(self.config):
-            raise Superseded
-        return outcome
 
-    @property
-    def files(self) -> str:
-        return self.folder.file(f"attempts/{self.number}")
-
-    def write_plan(self) -> None:
-        """Under a new name each time, so that no node has an old one in its cache."""
-        os.makedirs(self.files, exist_ok=True)
-        with open(f"{self.files}/hostfile", "w", encoding="utf-8") as file:
-            file.write(mpirun.hostfile(self.plan))
-        script = self.run["script"]
-        start = {
-            "run_id": self.folder.id,
-            "run_dir": self.folder.path,
-            "data": self.run["data"],
-            "attempt": self.number,
-            "python": self.run["python"],
-            "command": interpreted(self.run["python"], script),
-            "arguments": arguments(self.run, self.folder),
-            "folder": working_folder(self.folder, script),
-            "environment_file": self.folder.file("environment.json"),
-            "plan": plans.as_json(self.plan),
-        }
-        self.folder.write(f"attempts/{self.number}/plan.json", start)
-
-    def listen(self, child: subprocess.Popen[bytes]) -> None:
+    def _follow(self, child: subprocess.Popen[bytes]) -> None:
+        """Read mpirun's output to its end."""
         sorter = mpirun.Sorter()
-        looked = time.monotonic()
+        last_tick = time.monotonic()
         with selectors.DefaultSelector() as selector:
             for pipe in (child.stdout, child.stderr):
                 if pipe is None:
                     raise ValueError("mpirun was started without a pipe for its output")
                 selector.register(pipe, selectors.EVENT_READ)
             while selector.get_map():
-                ready = selector.select(TICK)
-                # First: this machine may have stood still, and what it hears now may be long ago.
-                if time.monotonic() - looked > PROGRESS_EVERY:
-                    looked = time.monotonic()
-                    self.look()
+                ready = selector.select(POLL_SECONDS)
+                # First: this machine may have been suspended, and the output may be old.
+                if time.monotonic() - last_tick > TICK_SECONDS:
+                    last_tick = time.monotonic()
+                    self.tick()
                 for key, _unused in ready:
                     data = os.read(key.fd, 65536)
                     if key.fileobj is child.stdout:
-                        for rank, message in sorter.feed(data, last=not data):
-                            self.hear(rank, message)
+                        for number, message in sorter.feed(data, last=not data):
+                            self.handle_message(number, message)
                     elif data:
-                        self.complain(data)
+                        self.handle_mpirun_output(data)
                     if not data:
                         selector.unregister(key.fileobj)
-                self.decide()
-        self.look()
+                self.advance()
+        self.tick()
 
-    def hear(self, rank: int, message: dict[str, Any]) -> None:
-        if self.superseded or not 0 <= rank < len(self.logs):
-            return
-        now, seen = message.get("time", time.time()), self.seen[rank]
-        if "line" in message:
-            self.logs[rank].line(now, message["line"])
-            self.look_for_efa(rank, message["line"])
-        elif "pid" in message:
-            seen.update(pid=message["pid"], state="started")
-            self.record.event("process", **seen_as_event(seen))
-            if all(one["state"] != "planned" for one in self.seen):
-                self.record.enter("running")
-        elif "end" in message:
-            code = message["end"]
-            self.ends[rank] = code
-            seen.update(state="ended", exit_code=code)
-            self.record.event("process", **seen_as_event(seen))
-            if code and self.failure is None and not self.ending:
-                self.fail(rank)
-            self.record.save()
-
-    def fail(self, rank: int, **more: Any) -> None:
-        told = {**seen_as_event(self.seen[rank]), **more, "tail": list(self.logs[rank].tail)}
-        self.failure = {key: value for key, value in told.items() if key not in ("pid", "state")}
-
-    def look_for_efa(self, rank: int, line: str) -> None:
-        """A run that would be slow for days is better ended in its first minute."""
-        taken = efa.fallback(line) if self.on_efa and self.failure is None else ""
-        if taken:
-            self.fail(rank, exit_code=1)
-            self.reason = efa.sentence(taken)
-
-    def complain(self, data: bytes) -> None:
+    def handle_message(self, number: int, message: dict[str, Any]) -> None:
         if self.superseded:
             return
-        for line in data.decode(errors="replace").splitlines():
-            if line.strip(" -"):
-                self.own.line(time.time(), line)
+        self.processes.handle_message(number, message)
+        if self.state is AttemptState.STARTING and self.processes.all_started:
+            self.state = AttemptState.RUNNING
+            self.run_log.enter("running")
 
-    @property
-    def led_well(self) -> bool:
-        """Whoever decides about the run has ended, and well."""
-        numbers = [self.plan.processes.index(process) for process in self.plan.leading]
-        return all(self.ends.get(number) == 0 for number in numbers)
+    def handle_mpirun_output(self, data: bytes) -> None:
+        if not self.superseded:
+            self.processes.handle_mpirun_output(data)
 
-    def decide(self) -> None:
-        if self.ending:
+    def advance(self) -> None:
+        """Stop the attempt if the processes or a request to stop are a reason for it."""
+        if self.state is AttemptState.STOPPING:
             return
-        if self.told():
-            self.record.enter("stopping")
-            self.end()
-        elif self.failure:
-            self.end()
-        elif self.led_well:
+        if self.stop_requested():
+            self.run_log.enter("stopping")
+            self.stop()
+        elif self.processes.failure:
+            self.stop()
+        elif self.state is AttemptState.DRAINING:
+            if time.monotonic() > self._drain_until:
+                self.stop()
+        elif self.processes.leader_succeeded:
             # Parameter servers never exit by themselves; MXNet's do.
-            self.done_since = self.done_since or time.monotonic()
-            if time.monotonic() - self.done_since > SERVERS_GRACE:
-                self.end()
+            self.state = AttemptState.DRAINING
+            self._drain_until = time.monotonic() + SERVERS_GRACE
 
-    def end(self) -> None:
-        """Of this start's processes on all nodes: mpirun passes it on."""
-        words = as_root("systemctl", "stop", working(self.folder.id, self.number))
-        self.ending = subprocess.Popen(words, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    def stop(self) -> None:
+        """Begin to stop the attempt's processes on all nodes."""
+        self.state = AttemptState.STOPPING
+        self.processes.stopping = True
+        self._stop = units.stop_attempt(self.folder.id, self.number)
 
-    def look(self) -> None:
-        if superseded(self.config):
-            # The run's folder and its nodes are another master's: here is an old one that had stood still.
-            self.superseded = True
-            for log in (*self.logs, self.own):
-                log.drop()
-            if not self.ending:
-                self.end()
+    def tick(self) -> None:
+        """Do what is due every few seconds: check mastership, flush the logs, report progress."""
+        if is_superseded(self.config):
+            self._supersede()
             return
-        for log in (*self.logs, self.own):
+        for log in self.processes.logs:
             log.flush()
         news = self.progress.news()
         if news:
-            self.record.state["progress"] = news
-            self.record.event("progress", **news)
-            self.record.save()
+            self.run_log.state["progress"] = news
+            self.run_log.event("progress", **news)
+            self.run_log.save()
 
-    def outcome(self, code: int) -> Outcome:
-        progress = self.progress.summary()
-        told, well = self.told(), self.led_well
-        lost = {} if not code and not self.ending else self.left_behind()
-        if well:
-            return Outcome(FINISHED, 0, lost=lost, progress=progress)
-        if told:
-            return Outcome(STOPPED, 0, lost=lost, progress=progress)
+    def _supersede(self) -> None:
+        """Leave the run's folder and nodes to the new master, and stop what runs here."""
+        self.superseded = True
+        for log in self.processes.logs:
+            log.discard()
+        if self.state is not AttemptState.STOPPING:
+            self.stop()
+
+    def stop_leftovers(self) -> dict[str, str]:
+        """Stop what mpirun could not stop. Return the lost nodes, each with the reason."""
+        return stop_leftovers(self.allocation.boot_ids, self.allocation.master, self.folder.id)
+
+    def outcome(self, exit_code: int, lost: Mapping[str, str]) -> AttemptOutcome:
+        """Judge the attempt. What comes first here counts: after a lost node, other processes fail as well."""
+        failure, progress = self.processes.failure, self.progress.summary()
+        if self.processes.leader_succeeded:
+            return AttemptOutcome(FINISHED, 0, lost=lost, progress=progress)
+        if self.stop_requested():
+            return AttemptOutcome(STOPPED, 0, lost=lost, progress=progress)
         if lost:
-            return Outcome(LOST, self.failure["exit_code"] if self.failure else code or 1, self.failure, lost, progress)
-        if self.failure:
-            return Outcome(FAILED, self.failure["exit_code"], self.failure, progress=progress, reason=self.reason)
-        if not code:
-            raise Refusal("mpirun ended well before all processes had told how they ended: see logs/mpirun.log.")
-        return Outcome(FAILED, code, self.unheard(), progress=progress)
-
-    def left_behind(self) -> dict[str, str]:
-        """Ends what mpirun could not end; nodes that were lost, and why. Whoever hangs is not waited for."""
-        ids, here = self.place.boot_ids, self.place.here
-        return still_there([(node.name, ids[node.name], node.name == here) for node in self.plan.nodes], self.folder.id)
-
-    def unheard(self) -> dict[str, Any]:
-        """mpirun noticed the end of a process, or could not start one, and we heard of it from mpirun alone."""
-        named = {"node": self.place.here, "role": "mpirun", "rank": 0}
-        return {**named, "exit_code": 1, "signal": None, "tail": list(self.own.tail)}
-
-
-def seen_as_event(seen: dict[str, Any]) -> dict[str, Any]:
-    code = seen["exit_code"]
-    name = None
-    if code is not None and code > 128:
-        try:
-            name = signal.Signals(code - 128).name
-        except ValueError:
-            name = None
-    return {**{key: seen[key] for key in ("node", "role", "rank", "pid", "state", "exit_code")}, "signal": name}
-
-
-def interpreted(python: str, script: str) -> list[str]:
-    if script.endswith(".py"):
-        return [python, script]
-    return ["/bin/bash", script] if script.endswith(".sh") else [script]
-
-
-def arguments(run: dict[str, Any], folder: Folder) -> list[str]:
-    """The example trainers are told where data and results are."""
-    from deeplearning import paths
-
-    ours = run["script"].startswith(f"{paths.TRAINERS}/")
-    return [*(["--data-dir", "{data}", "--run-dir", "{run}"] if ours else []), *run["script_args"]]
-
-
-def working_folder(folder: Folder, script: str) -> str:
-    """Where its code begins."""
-    code = folder.file("code")
-    return code if script.startswith(f"{code}/") else os.path.dirname(script)
+            code = failure["exit_code"] if failure else exit_code or 1
+            return AttemptOutcome(LOST, code, failure, lost, progress)
+        if failure:
+            reason = self.processes.failure_reason
+            return AttemptOutcome(FAILED, failure["exit_code"], failure, progress=progress, reason=reason)
+        if not exit_code:
+            raise UserError("mpirun ended with 0 before all processes had reported their ends: see logs/mpirun.log.")
+        failure = self.processes.failure_from_mpirun(self.allocation.master)
+        return AttemptOutcome(FAILED, exit_code, failure, progress=progress)

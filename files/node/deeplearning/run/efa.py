@@ -1,7 +1,7 @@
-"""EFA, AWS's fast network between machines: which node has it, what a run on such nodes is told, and how one is found
-out that goes by TCP after all. TCP works too, at a tenth of the speed: nobody would notice.
+"""EFA, AWS's fast network between machines: which nodes have it, and whether NCCL really uses it.
 
-NCCL reaches EFA through aws-ofi-nccl and libfabric, both on AWS's images.
+NCCL reaches EFA through aws-ofi-nccl and libfabric, both on AWS's images. Without them it uses TCP at a tenth of the
+speed, which is easily overlooked.
 """
 
 from __future__ import annotations
@@ -10,39 +10,40 @@ import glob
 import re
 from collections.abc import Mapping
 
-from deeplearning import files
+from deeplearning.contract import atomic_file
 from deeplearning.run.plan import WORKER, Plan
 
 DEVICES = "/sys/bus/pci/devices"
 _AMAZON = "0x1d0f"
 _EFA = "0xefa"
-OVER_NCCL = ("ddp", "horovod")
+NCCL_DISTRIBUTIONS = ("ddp", "horovod")
 
 
 def count(devices: str = DEVICES) -> int:
-    """On the bus: one without its driver was promised as well."""
-    found = (
-        [files.text_of(f"{one}/{what}") or "" for what in ("vendor", "device")] for one in glob.glob(f"{devices}/*")
+    """Count EFA devices on the bus, with and without a driver."""
+    ids = (
+        [atomic_file.read_or_none(f"{path}/{name}") or "" for name in ("vendor", "device")]
+        for path in glob.glob(f"{devices}/*")
     )
-    return sum(vendor.strip() == _AMAZON and device.startswith(_EFA) for vendor, device in found)
+    return sum(vendor.strip() == _AMAZON and device.startswith(_EFA) for vendor, device in ids)
 
 
-def promised(plan: Plan, environment: Mapping[str, str]) -> bool:
-    """GPUs on several nodes, each with EFA. Who names NCCL's network has chosen another way."""
+def is_expected(plan: Plan, environment: Mapping[str, str]) -> bool:
+    """Return True if NCCL should use EFA: GPUs on several nodes, all with EFA, and no other network in NCCL_NET."""
     nodes = [node for node in plan.nodes if any(process.role == WORKER for process in plan.on(node.name))]
     everywhere = len(nodes) > 1 and all(node.efa and node.gpus for node in nodes)
-    return everywhere and plan.distribution in OVER_NCCL and "NCCL_NET" not in environment
+    return everywhere and plan.distribution in NCCL_DISTRIBUTIONS and "NCCL_NET" not in environment
 
 
 def variables(plan: Plan) -> dict[str, str]:
-    """All else that used to be set (FI_PROVIDER, FI_EFA_USE_DEVICE_RDMA, NCCL_PROTO, RDMAV_*) aws-ofi-nccl chooses by
-    itself since 1.7, by the type of the machine, and better than a fixed value."""
-    if not promised(plan, {}):
+    """Return the settings that aws-ofi-nccl leaves to us. Since 1.7 it chooses all others by the machine's type, better
+    than fixed values do: FI_PROVIDER, FI_EFA_USE_DEVICE_RDMA, NCCL_PROTO, RDMAV_*."""
+    if not is_expected(plan, {}):
         return {}
     return {
-        # Huge pages cannot be copied in part, so that a data loader's fork would run out of them.
+        # Huge pages cannot be copied in part, so a data loader that forks would run out of them.
         "FI_EFA_USE_HUGE_PAGE": "0",
-        # Says which network NCCL has taken, some dozen lines a process.
+        # NCCL logs which network it uses, in some dozen lines per process.
         "NCCL_DEBUG": "INFO",
     }
 
@@ -52,17 +53,17 @@ _PROVIDER = re.compile(r"NET/OFI Selected [Pp]rovider is (?!efa\b)([\w.;-]+)")
 
 
 def fallback(line: str) -> str:
-    """What a line of NCCL's or its plugin's log says was taken instead; empty if it says no such thing.
+    """Return the network other than EFA that a line of NCCL's or its plugin's log names; empty if it names none.
 
-    With EFA they say `NET/OFI Selected Provider is efa (found 4 nics)` and `Using network AWS Libfabric` (later ones:
-    `Libfabric`).
+    With EFA, the lines are `NET/OFI Selected Provider is efa (found 4 nics)` and `Using network AWS Libfabric` (in
+    later versions `Libfabric`).
     """
-    found = _NETWORK.search(line) or _PROVIDER.search(line)
-    return found[1] if found else ""
+    match = _NETWORK.search(line) or _PROVIDER.search(line)
+    return match[1] if match else ""
 
 
-def sentence(taken: str) -> str:
+def sentence(network: str) -> str:
     return (
-        f"all its nodes have EFA, and NCCL has taken {taken}: look for libnccl-net.so (aws-ofi-nccl) and libfabric on "
-        'the nodes (`fi_info -p efa`), or say that TCP is meant. Example: -e \'{"env": {"NCCL_NET": "Socket"}}\''
+        f"all its nodes have EFA, and NCCL has taken {network}: look for libnccl-net.so (aws-ofi-nccl) and libfabric "
+        'on the nodes (`fi_info -p efa`), or choose TCP. Example: -e \'{"env": {"NCCL_NET": "Socket"}}\''
     )

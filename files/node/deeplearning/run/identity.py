@@ -1,4 +1,4 @@
-"""Who does the work: the cluster's user, whoever calls, so that a run's files have one owner."""
+"""Switch to the cluster's user, so that a run's files have one owner whichever user calls."""
 
 from __future__ import annotations
 
@@ -6,18 +6,21 @@ import os
 import pwd
 from collections.abc import Sequence
 
-from deeplearning import Refusal
+from deeplearning.contract.errors import UserError
 
 
 def become(user: str) -> None:
-    # Ubuntu's own umask lets a group write.
+    # Ubuntu's default umask lets the group write.
     os.umask(0o022)
     if os.geteuid() != 0:
         return
     try:
         entry = pwd.getpwnam(user)
     except KeyError:
-        raise Refusal(f"The cluster's user is {user}, and this node has none: configure it (configure.yml).") from None
+        raise UserError(
+            f"The cluster's user is {user}, which this node does not have: configure it (ansible-playbook "
+            "deeplearning.aws.configure)."
+        ) from None
     os.initgroups(user, entry.pw_gid)
     os.setgid(entry.pw_gid)
     os.setuid(entry.pw_uid)

@@ -1,4 +1,4 @@
-"""Open MPI: the command that starts a plan, and its output, taken apart again into what each process said."""
+"""Open MPI: the command that starts a plan, and the parser that splits its output by process."""
 
 from __future__ import annotations
 
@@ -11,32 +11,37 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from deeplearning import Refusal
 from deeplearning.config import Config
+from deeplearning.contract import open_mpi, paths
+from deeplearning.contract.errors import UserError
 from deeplearning.run.identity import as_root
 from deeplearning.run.plan import Plan
-from deeplearning.run.survey import COMMAND
-from deeplearning.run.units import working
+from deeplearning.run.units import attempt_unit
 
 AGENT = f"{os.path.dirname(__file__)}/agent.sh"
-SYSTEM = "/usr/bin"
-# Debian's and Ubuntu's, that of AWS's images, Amazon Linux's.
-PLACES = f"{SYSTEM}:/usr/local/bin:/opt/amazon/openmpi/bin:/usr/lib64/openmpi/bin"
 
 SETTINGS = {
-    # Each daemon is started from here, and stays in its unit: a lost node breaks no other's way.
+    # Start each daemon from here, so that a lost node cuts off no other.
     "plm_rsh_no_tree_spawn": "1",
     "orte_keep_fqdn_hostnames": "1",
-    # A cut network is noticed within ten seconds; the defaults are five minutes.
+    # Notice a cut network within ten seconds; the default is five minutes.
     "oob_tcp_keepalive_time": "5",
     "oob_tcp_keepalive_intvl": "2",
     "oob_tcp_keepalive_probes": "3",
-    # Plain TCP between nodes: what a cluster surely has. Frameworks bring NCCL for more.
+    # Use plain TCP between nodes, which every cluster has. Frameworks bring NCCL for more.
     "pml": "ob1",
     "btl": "^openib",
     # Needs ptrace, which containers and hardened kernels refuse.
     "btl_vader_single_copy_mechanism": "none",
 }
+
+UNIT_OPTIONS = (
+    *("--quiet", "--collect", "--pipe", "--wait"),
+    *("--property=KillMode=mixed", "--property=TimeoutStopSec=4", "--property=OOMPolicy=continue"),
+    *("--property=LimitNOFILE=65536", "--property=LimitMEMLOCK=infinity", "--property=TasksMax=infinity"),
+    f"--setenv=HWLOC_COMPONENTS={open_mpi.HWLOC_COMPONENTS}",
+)
+"""systemd-run's, for an attempt's unit on each node, so that an attempt ends in the same way on all of them."""
 
 
 def hostfile(plan: Plan) -> str:
@@ -44,58 +49,50 @@ def hostfile(plan: Plan) -> str:
 
 
 def command(plan: Plan, run_id: str, attempt: int, config: Config, files: str) -> Sequence[str]:
-    """`files` is the folder of this attempt, with its hostfile and plan.json."""
-    program = shutil.which("mpirun", path=PLACES)
+    """Return the command that starts a plan. `files` is the attempt's folder, with its hostfile and plan.json."""
+    program = shutil.which("mpirun", path=os.pathsep.join(open_mpi.FOLDERS))
     if program is None:
-        raise Refusal("This machine has no mpirun: install Open MPI 4 (Debian and Ubuntu: openmpi-bin).")
-    unit = working(run_id, attempt)
-    networks = members_networks(plan, config.vpc_cidrs)
+        raise UserError("This machine has no mpirun: install Open MPI 4 (Debian and Ubuntu: openmpi-bin).")
+    options = (f"--uid={config.user}", *UNIT_OPTIONS)
+    networks = member_networks(plan, config.vpc_cidrs)
     settings = {
         **SETTINGS,
-        "plm_rsh_agent": f"/bin/sh {AGENT} {run_id} {attempt} {config.user}",
+        "plm_rsh_agent": f"/bin/sh {AGENT} {run_id} {attempt} {' '.join(options)} --",
         "oob_tcp_if_include": networks,
         "btl_tcp_if_include": networks,
     }
-    chosen = [word for name, value in settings.items() for word in ("--mca", name, value)]
-    # In a unit like those on the other nodes: the end of a start is the same everywhere.
-    properties = (
-        "KillMode=mixed TimeoutStopSec=4 OOMPolicy=continue LimitNOFILE=65536 LimitMEMLOCK=infinity TasksMax=infinity"
-    )
+    mca = [word for name, value in settings.items() for word in ("--mca", name, value)]
     return [
-        *as_root("systemd-run", "--quiet", f"--unit={unit}", f"--uid={config.user}", "--collect", "--pipe", "--wait"),
-        *(f"--property={one}" for one in properties.split()),
-        # hwloc looks for X displays one by one otherwise, which takes five seconds.
-        "--setenv=HWLOC_COMPONENTS=-gl",
-        "--",
-        *named(program),
+        *as_root("systemd-run", f"--unit={attempt_unit(run_id, attempt)}", *options, "--"),
+        *_program_words(program),
         *("--hostfile", f"{files}/hostfile", "-np", str(len(plan.processes)), "--map-by", "slot", "--bind-to", "none"),
         *("--tag-output", "--leave-session-attached"),
-        *chosen,
-        *(COMMAND, "run", "exec", f"{files}/plan.json"),
+        *mca,
+        *(paths.PROGRAM, "run", "exec", f"{files}/plan.json"),
     ]
 
 
-def named(program: str) -> Sequence[str]:
-    """A path tells mpirun where it is on other nodes too; of the system's own it would make a prefix of libraries."""
-    return ["/usr/bin/env", "mpirun"] if os.path.dirname(program) == SYSTEM else [program]
+def _program_words(program: str) -> Sequence[str]:
+    """A path tells mpirun where it is on other nodes, too. The system's would take /usr as a prefix for libraries."""
+    return ["/usr/bin/env", "mpirun"] if os.path.dirname(program) == open_mpi.SYSTEM_FOLDER else [program]
 
 
-def members_networks(plan: Plan, ranges: Sequence[str]) -> str:
-    """Never docker0 or lo: of the VPC's ranges, those that the nodes are in."""
+def member_networks(plan: Plan, ranges: Sequence[str]) -> str:
+    """Return the VPC's ranges that the nodes are in, so that neither docker0 nor lo is used."""
     addresses = [ipaddress.ip_address(node.address) for node in plan.nodes]
     return ",".join(text for text in ranges if any(address in ipaddress.ip_network(text) for address in addresses))
 
 
 class Sorter:
-    """Takes mpirun's output apart.
+    """Splits mpirun's output by process.
 
-    It cuts what processes write into pieces of a few KiB, at any place, and mixes the pieces of all. --tag-output puts
-    `[job,rank]<stdout>:` before each piece and each line. Wrappers write JSON in which no `<` occurs, so such a tag is
-    always mpirun's, and a process's pieces in a row are exactly what it wrote.
+    mpirun cuts what processes write into pieces of a few KiB, anywhere, and mixes the pieces of all processes.
+    --tag-output puts `[job,rank]<stdout>:` before each piece and each line. Wrappers write JSON without any `<`, so
+    such a tag is always mpirun's, and the pieces of one process, joined, are exactly what it wrote.
     """
 
     _TAG = re.compile(rb"\[\d+,(\d+)\]<std(?:out|err)>:")
-    _BEGUN = re.compile(rb"\[\d*(,\d*(\](<[a-z]*(>:?)?)?)?)?$")
+    _PARTIAL_TAG = re.compile(rb"\[\d*(,\d*(\](<[a-z]*(>:?)?)?)?)?$")
     _LONGEST_TAG = 40
 
     def __init__(self) -> None:
@@ -104,9 +101,9 @@ class Sorter:
         self._lines: dict[int, list[bytes]] = defaultdict(list)
 
     def feed(self, data: bytes, last: bool = False) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Rank and message, of those that are whole now."""
+        """Yield the rank and the content of each message that is complete."""
         data = self._rest + data
-        # What may be the beginning of a tag waits for the next piece.
+        # What may be the beginning of a tag is kept for the next call.
         end = len(data) if last else self._safe(data)
         data, self._rest = data[:end], data[end:]
         start = 0
@@ -117,12 +114,12 @@ class Sorter:
         yield from self._add(data[start:])
 
     def _safe(self, data: bytes) -> int:
-        begun = self._BEGUN.search(data, max(0, len(data) - self._LONGEST_TAG))
-        return begun.start() if begun and not self._TAG.match(data, begun.start()) else len(data)
+        partial = self._PARTIAL_TAG.search(data, max(0, len(data) - self._LONGEST_TAG))
+        return partial.start() if partial and not self._TAG.match(data, partial.start()) else len(data)
 
     def _add(self, piece: bytes) -> Iterator[tuple[int, dict[str, Any]]]:
-        *whole, rest = piece.split(b"\n")
-        for line in whole:
+        *complete, rest = piece.split(b"\n")
+        for line in complete:
             self._lines[self._rank].append(line)
             text = b"".join(self._lines.pop(self._rank))
             if text:

@@ -1,58 +1,57 @@
-"""How far a run is: the newest lines of metrics/rank<n>.jsonl, made into one."""
+"""A run's progress: the newest lines of metrics/rank<n>.jsonl, combined into one summary."""
 
 from __future__ import annotations
 
-import glob
 import json
 import math
 import os
 from typing import Any
 
-AVERAGED = ("loss", "accuracy")
-KEYS = (
-    "epoch",
-    "step",
-    "loss",
-    "accuracy",
-    "val_accuracy",
-    "samples_per_second",
-    "ranks",
-    "seconds_left",
-)
 
+class MetricsReader:
+    """The metrics of one attempt: what its own ranks write after it has begun.
 
-class Progress:
-    """Opens, reads and closes the files each time: on NFS that is what shows what other nodes have written."""
+    Files of other ranks are left from attempts on more nodes. The trainer of rank 0 truncates them, so they change.
+    Each file is opened, read and closed every time: NFS shows what other nodes have written only to a new open. It is
+    opened only if the folder lists it: an NFS client caches a missing name.
+    """
 
-    def __init__(self, folder: str) -> None:
-        self._pattern = f"{glob.escape(folder)}/metrics/rank*.jsonl"
-        # What earlier starts have written is theirs.
-        self._read = {path: os.path.getsize(path) for path in glob.glob(self._pattern)}
+    def __init__(self, folder: str, ranks: int) -> None:
+        self._folder = f"{folder}/metrics"
+        self._names = [f"rank{rank}.jsonl" for rank in range(ranks)]
+        # What earlier attempts have written is theirs.
+        self._offsets = {path: _size(path) for path in self._existing()}
         self._newest: dict[str, dict[str, Any]] = {}
         self._evaluated: Any = None
 
     def news(self) -> dict[str, Any] | None:
-        """None if nobody has written since the last time."""
-        before = dict(self._read)
-        for path in glob.glob(self._pattern):
-            self._look(path)
-        return self.summary() if self._read != before else None
+        """Return a new summary, or None if no rank has written since the last call."""
+        before = dict(self._offsets)
+        for path in self._existing():
+            self._read_new_lines(path)
+        return self.summary() if self._offsets != before else None
 
-    def _look(self, path: str) -> None:
+    def _existing(self) -> list[str]:
+        try:
+            listed = set(os.listdir(self._folder))
+        except OSError:
+            return []
+        return [f"{self._folder}/{name}" for name in self._names if name in listed]
+
+    def _read_new_lines(self, path: str) -> None:
         try:
             with open(path, "rb") as file:
-                if os.fstat(file.fileno()).st_size < self._read.get(path, 0):
-                    # A trainer has begun by leaving out what it does again.
-                    self._read[path] = 0
-                file.seek(self._read.get(path, 0))
+                offset = self._offsets.get(path, 0)
+                if os.fstat(file.fileno()).st_size < offset:
+                    # The trainer has removed the lines of the epochs that it repeats.
+                    offset = 0
+                file.seek(offset)
                 data = file.read()
         except OSError:
             return
-        whole = data[: data.rfind(b"\n") + 1]
-        if not whole:
-            return
-        self._read[path] = self._read.get(path, 0) + len(whole)
-        for line in whole.splitlines():
+        complete = data[: data.rfind(b"\n") + 1]
+        self._offsets[path] = offset + len(complete)
+        for line in complete.splitlines():
             record = _record(line)
             if record:
                 self._newest[path] = record
@@ -61,6 +60,14 @@ class Progress:
 
     def summary(self) -> dict[str, Any] | None:
         return summary(list(self._newest.values()), self._evaluated)
+
+
+def _size(path: str) -> int:
+    try:
+        with open(path, "rb") as file:
+            return os.fstat(file.fileno()).st_size
+    except OSError:
+        return 0
 
 
 def _record(line: bytes) -> dict[str, Any]:
@@ -72,22 +79,25 @@ def _record(line: bytes) -> dict[str, Any]:
 
 
 def summary(newest: list[dict[str, Any]], evaluated: float | None = None) -> dict[str, Any] | None:
-    """Of each rank's newest line: throughput is summed, loss and accuracy averaged, the slowest rank's step counts."""
+    """Combine each rank's newest line: sum throughput, average loss and accuracy, take the slowest rank's step."""
     if not newest:
         return None
-    made: dict[str, Any] = dict.fromkeys(KEYS)
-    for key in ("epoch", "step"):
-        made[key] = min((value for value in _numbers(newest, key)), default=None)
-    for key in AVERAGED:
-        values = _numbers(newest, key)
-        made[key] = sum(values) / len(values) if values else None
     speeds = _numbers(newest, "samples_per_second")
-    made["samples_per_second"] = sum(speeds) if speeds else None
-    made["val_accuracy"] = evaluated
-    made["ranks"] = len(newest)
     left = [seconds for record in newest if (seconds := seconds_left(record)) is not None]
-    made["seconds_left"] = max(left, default=None)
-    return made
+    return {
+        "epoch": min(_numbers(newest, "epoch"), default=None),
+        "step": min(_numbers(newest, "step"), default=None),
+        "loss": _average(_numbers(newest, "loss")),
+        "accuracy": _average(_numbers(newest, "accuracy")),
+        "val_accuracy": evaluated,
+        "samples_per_second": sum(speeds) if speeds else None,
+        "ranks": len(newest),
+        "seconds_left": max(left, default=None),
+    }
+
+
+def _average(values: list[float]) -> float | None:
+    return sum(values) / len(values) if values else None
 
 
 def seconds_left(record: dict[str, Any]) -> float | None:

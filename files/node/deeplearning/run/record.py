@@ -1,114 +1,85 @@
-"""What is kept of a run while it goes on: events, its state, and each process's log. Only the master writes them.
-
-A full file system must not end a run by itself: what cannot be written is said once, and goes to systemd's journal.
-"""
+"""The record of a run, run.json: a request with all defaults filled in and all paths resolved."""
 
 from __future__ import annotations
 
 import json
 import os
-import sys
 import time
-from collections import deque
-from typing import IO, Any
+from typing import Any
 
-from deeplearning.run.folder import Folder, moment
+from deeplearning.config import Config
+from deeplearning.contract import frameworks, paths, run_request
+from deeplearning.contract.datasets import GENERATED_MARKER
+from deeplearning.contract.errors import UserError
+from deeplearning.contract.schema import format_time
+from deeplearning.members.member_list import Members
+from deeplearning.run.node_selection import select
 
-TAIL = 30
-LONGEST_TAIL = 4096
-"""Characters of a line that are told with the end; the log has all of it."""
-
-
-class Record:
-    def __init__(self, folder: Folder) -> None:
-        self._folder = folder
-        self._numbered = sum(1 for _unused in folder.events())
-        self._complained = False
-        self._reason = ""
-        self.state: dict[str, Any] = folder.state() or {
-            "run_id": folder.id,
-            "state": "waiting",
-            "reason": "",
-            "attempt": 0,
-            "nodes": [],
-            "processes": [],
-            "progress": None,
-            "attempts": [],
-        }
-
-    def event(self, event: str, **more: Any) -> None:
-        self._numbered += 1
-        line = json.dumps({"n": self._numbered, "time": round(time.time(), 3), "event": event, **more})
-        try:
-            with open(self._folder.file("events.jsonl"), "a", encoding="utf-8") as file:
-                file.write(f"{line}\n")
-        except OSError as error:
-            self.complain(error)
-
-    def enter(self, state: str, reason: str = "") -> None:
-        """A state is told once, and again with another reason."""
-        if (state, reason) != (self.state["state"], self.state["reason"]) or self._numbered == 0:
-            self.state.update(state=state, reason=reason)
-            self.event("state", state=state, reason=reason, attempt=self.state["attempt"])
-        self.save()
-
-    def save(self) -> None:
-        try:
-            self._folder.write("state.json", {**self.state, "updated_at": moment()})
-        except OSError as error:
-            self.complain(error)
-
-    def complain(self, error: OSError) -> None:
-        text = f"{self._folder.path} cannot be written: {error.strerror}. Logs and events are incomplete."
-        if not self._complained:
-            self._complained = True
-            print(text, file=sys.stderr, flush=True)
-            self.event("note", text=text)
+OPTIONAL = ("data", "nodes", "processes_per_node", "servers")
 
 
-class Log:
-    """Of one process, or of mpirun. Lines come with the time at which they were printed on their node."""
-
-    def __init__(self, record: Record, folder: Folder, name: str, attempt: int) -> None:
-        self._record = record
-        self._path = folder.file(f"logs/{name}.log")
-        self._file: IO[str] | None = None
-        self.tail: deque[str] = deque(maxlen=TAIL)
-        if attempt:
-            self._write(f"{stamp(time.time())} ==== start {attempt + 1} ====\n")
-
-    def line(self, seconds: float, text: str) -> None:
-        self.tail.append(text[:LONGEST_TAIL])
-        self._write(f"{stamp(seconds)} {text}\n")
-
-    def _write(self, text: str) -> None:
-        try:
-            if self._file is None:
-                self._file = open(self._path, "a", encoding="utf-8", errors="replace")  # noqa: SIM115
-            self._file.write(text)
-        except OSError as error:
-            self._record.complain(error)
-
-    def flush(self) -> None:
-        try:
-            if self._file is not None:
-                self._file.flush()
-        except OSError as error:
-            self._record.complain(error)
-
-    def drop(self) -> None:
-        """What is not written yet never will be: the file is another master's."""
-        if self._file is not None:
-            with open(os.devnull, "w", encoding="utf-8") as nowhere:
-                os.dup2(nowhere.fileno(), self._file.fileno())
-
-    def close(self) -> None:
-        try:
-            if self._file is not None:
-                self._file.close()
-        except OSError as error:
-            self._record.complain(error)
+def new_run(request: dict[str, Any], config: Config, members: Members) -> dict[str, Any]:
+    """Return the record without the script and its code, which need the run's folder."""
+    run = with_defaults(request, members)
+    default_id = f"{run['framework']}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}"
+    run["run_id"] = request.get("run_id") or default_id
+    run["python"], run["versions"] = find_interpreter(run["framework"], request.get("python"))
+    run["data"] = find_data(run["data"], config)
+    run["generated"] = bool(run["data"]) and os.path.exists(f"{run['data']}/{GENERATED_MARKER}")
+    run.update(cluster=config.cluster, cluster_id=config.cluster_id, asked_at=format_time())
+    return run
 
 
-def stamp(seconds: float) -> str:
-    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{int(seconds % 1 * 1000):03d}Z"
+def resumed_run(
+    run: dict[str, Any], environment: dict[str, str], request: dict[str, Any], config: Config
+) -> dict[str, Any]:
+    """Return the record of an ended run with the values of a request that resumes it."""
+    resumed = {**run, "environment": environment, **request}
+    run_request.require_consistent({key: resumed[key] for key in ("framework", "distribution", "nodes", "script_args")})
+    is_own = not run["python"].startswith(f"{paths.ENVIRONMENTS}/")
+    python = request.get("python") or (run["python"] if is_own else None)
+    resumed["python"], resumed["versions"] = find_interpreter(resumed["framework"], python)
+    resumed["data"] = find_data(resumed["data"], config)
+    resumed.update(cluster=config.cluster, cluster_id=config.cluster_id, asked_at=format_time())
+    return resumed
+
+
+def with_defaults(request: dict[str, Any], members: Members) -> dict[str, Any]:
+    run = {**dict.fromkeys(OPTIONAL), **run_request.DEFAULTS, **request}
+    if "distribution" not in request:
+        run["distribution"] = _default_distribution(run, members)
+    if run["nodes"] is None and run["distribution"] in frameworks.ON_ONE_NODE:
+        run["nodes"] = 1
+    return run
+
+
+def _default_distribution(run: dict[str, Any], members: Members) -> str:
+    nodes = select(run["nodes"], members, {}).members
+    return frameworks.default_distribution(run["framework"], len(nodes), max((node.gpus for node in nodes), default=0))
+
+
+def find_interpreter(framework: str, python: str | None) -> tuple[str, dict[str, Any]]:
+    """Return the user's own Python, or that of the framework's environment with its package versions."""
+    if python:
+        if not os.access(python, os.X_OK) or not os.path.isfile(python):
+            raise UserError(f"python is {python}, and there is no such program on the master.")
+        return python, {}
+    environment = f"{paths.ENVIRONMENTS}/{framework}"
+    try:
+        with open(f"{environment}/{paths.MARKER}", encoding="utf-8") as file:
+            marker = json.load(file)
+    except FileNotFoundError:
+        raise UserError(
+            f"{framework} is not installed on the master: let train.yml install it, or set python to one of your own."
+        ) from None
+    return f"{environment}/bin/python", marker.get("versions", {})
+
+
+def find_data(data: str | None, config: Config) -> str:
+    """Return the folder of a data set, or an empty string if none is requested."""
+    if not data:
+        return ""
+    folder = paths.dataset(config.efs_mount, data)
+    if not os.path.isdir(folder):
+        raise UserError(f"data is {data}, and there is no folder {folder}: stage it first, or choose other data.")
+    return folder

@@ -1,4 +1,7 @@
-"""What a node is like just before a start: `deeplearning run survey` on each, all at once."""
+"""The state of nodes just before an attempt: runs `deeplearning run survey` on each of them.
+
+Also stops what is left of an attempt on its nodes, and reports those that were lost.
+"""
 
 from __future__ import annotations
 
@@ -12,47 +15,44 @@ import socket
 import struct
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from deeplearning import Refusal, records
-from deeplearning.members.reading import Member
-from deeplearning.run import efa
+from deeplearning import machine, programs
+from deeplearning.contract import paths, schema
+from deeplearning.contract.errors import UserError
+from deeplearning.members.member_list import Member
+from deeplearning.run import efa, units
 from deeplearning.run.folder import Folder
 from deeplearning.run.identity import as_root
 from deeplearning.run.plan import Node
 
-COMMAND = "/usr/local/bin/deeplearning"
 SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=4")
-# Below those that outgoing connections take, so that nothing takes one in between.
+AT_ONCE = 16
+"""Nodes that are contacted at the same time."""
+SURVEY_SECONDS = 8.0
+STOP_SECONDS = 5.0
+DRIVER_SECONDS = 5.0
+"""Shorter than the survey: a node with a slow GPU driver does answer."""
 FIRST_PORT, LAST_PORT = 20000, 30000
+"""Below the ports of outgoing connections, so that none of those takes one after the survey."""
 _SIOCGIFADDR = 0x8915
 """See netdevice(7)."""
 ANSWER = {
-    "boot_id": records.matching(r"[0-9a-f-]{1,64}", "a boot id"),
-    "gpus": records.gpus,
-    "efa": records.between(0, 64),
+    "boot_id": schema.matching(r"[0-9a-f-]{1,64}", "a boot id"),
+    "gpus": schema.gpus,
+    "efa": schema.between(0, 64),
     # See dev_valid_name() in Linux; empty with a problem.
-    "interface": records.matching(r"[A-Za-z0-9_.-]{0,15}", "the name of a network interface"),
-    "ports": records.a_list(records.between(1, 65535)),
-    "problem": records.matching(r"[^\x00-\x1f\x7f]{0,5000}", "a line of text"),
+    "interface": schema.matching(r"[A-Za-z0-9_.-]{0,15}", "the name of a network interface"),
+    "ports": schema.list_of(schema.between(1, 65535)),
+    "problem": schema.matching(r"[^\x00-\x1f\x7f]{0,5000}", "a line of text"),
 }
-"""Training code may be root on its node, so what a survey answers is checked."""
+"""Training code may be root on its node, so answers are validated."""
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What a node is asked for."""
-
-    run_id: str
-    folder: str
-    python: str
-    ports: int
-
-
-@dataclass(frozen=True)
-class Found:
+class NodeSurvey:
     member: Member
     node: Node | None = None
     boot_id: str = ""
@@ -60,45 +60,61 @@ class Found:
     """Why it cannot take part; node is None if it did not even answer."""
 
 
-def surveyed(members: Sequence[Member], wanted: Wanted, own: str, seconds: float = 8) -> list[Found]:
-    """Of all these members at once; `own` is this machine's instance id."""
-    if not members:
-        return []
-    with ThreadPoolExecutor(len(members)) as pool:
-        return list(pool.map(lambda member: _asked(member, wanted, member.instance_id == own, seconds), members))
+def survey_nodes(
+    members: Sequence[Member], folder: Folder, python: str, ports: int, own_instance: str
+) -> list[NodeSurvey]:
+    """Survey all these members. `own_instance` is this machine's instance id."""
+    command = [paths.PROGRAM, "run", "survey", folder.id, folder.path, python]
+
+    def survey(member: Member) -> NodeSurvey:
+        words = [*command, member.private_ip, str(ports)]
+        is_local = member.instance_id == own_instance
+        return _survey(member, words if is_local else [*SSH, member.alias, shlex.join(words)], ports)
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return list(pool.map(survey, members))
 
 
-def _asked(member: Member, wanted: Wanted, here: bool, seconds: float) -> Found:
-    question = [COMMAND, "run", "survey", wanted.run_id, wanted.folder, wanted.python, member.private_ip]
-    question.append(str(wanted.ports))
-    words = question if here else [*SSH, member.alias, shlex.join(question)]
+def _survey(member: Member, command: Sequence[str], ports: int) -> NodeSurvey:
     try:
-        done = subprocess.run(
-            words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=seconds, check=False
+        output = _output_of(command, SURVEY_SECONDS)
+    except Unanswered as error:
+        return NodeSurvey(member, problem=f"{member.alias} does not answer{error}.")
+    try:
+        answer = schema.validate_part(json.loads(output), ANSWER, f"the survey of {member.alias}")
+    except (ValueError, RecursionError, UserError) as error:
+        problem = (
+            f"{member.alias} has another version of our programs, or is broken: run ansible-playbook "
+            f"deeplearning.aws.configure. ({error})"
         )
-    except subprocess.TimeoutExpired:
-        return Found(member, problem=f"{member.alias} does not answer within {seconds:g} s.")
-    if done.returncode:
-        said = done.stderr.strip().splitlines()
-        return Found(member, problem=f"{member.alias} does not answer: {said[-1] if said else 'ssh failed'}")
-    try:
-        answer = records.checked_part(json.loads(done.stdout), ANSWER, f"the survey of {member.alias}")
-    except (ValueError, RecursionError, Refusal) as error:
-        reason = f"{member.alias} has another version of our programs, or is out of order: run configure.yml. ({error})"
-        return Found(member, problem=reason)
+        return NodeSurvey(member, problem=problem)
     node = Node(
         name=member.alias,
         address=member.private_ip,
         gpus=answer["gpus"],
         interface=answer["interface"],
-        # No more than were asked for.
-        ports=tuple(answer["ports"][: wanted.ports]),
+        # No more than were requested.
+        ports=tuple(answer["ports"][:ports]),
         efa=answer["efa"],
     )
-    problem, booted = answer["problem"], answer["boot_id"]
+    problem = answer["problem"]
     if not problem and node.gpus < member.gpus:
-        problem = f"{node.gpus} of its {member.gpus} GPUs answer (`nvidia-smi -L` there)"
-    return Found(member, node, booted, f"{member.alias}: {problem}" if problem else "")
+        problem = f"{node.gpus} of its {member.gpus} GPUs answer: run `nvidia-smi -L` there"
+    return NodeSurvey(member, node, answer["boot_id"], f"{member.alias}: {problem}" if problem else "")
+
+
+class Unanswered(Exception):
+    """A command on a node has not ended in time or has failed; the text follows "does not answer"."""
+
+
+def _output_of(command: Sequence[str], seconds: float) -> str:
+    try:
+        done = programs.run(*command, timeout=seconds)
+    except subprocess.TimeoutExpired:
+        raise Unanswered(f" within {seconds:g} s") from None
+    if done.returncode:
+        raise Unanswered(f": {programs.last_line(done.stderr, 'ssh failed')}")
+    return done.stdout
 
 
 def main(argv: list[str]) -> int:
@@ -106,33 +122,32 @@ def main(argv: list[str]) -> int:
     for name in ("run_id", "folder", "python", "address"):
         parser.add_argument(name)
     parser.add_argument("ports", type=int)
-    given = parser.parse_args(argv)
-    left_from_before(given.run_id)
-    interface = interface_of(given.address)
+    arguments = parser.parse_args(argv)
+    stop_earlier_attempts(arguments.run_id)
+    interface = interface_of(arguments.address)
     answer = {
         "boot_id": boot_id(),
-        "gpus": count_gpus(),
+        "gpus": machine.gpus(DRIVER_SECONDS),
         "efa": efa.count(),
         "interface": interface,
-        "ports": free_ports(given.ports, given.run_id),
-        "problem": problem(given.folder, given.python, interface, given.address),
+        "ports": free_ports(arguments.ports, arguments.run_id),
+        "problem": find_problem(arguments.folder, arguments.python, interface, arguments.address),
     }
     json.dump(answer, sys.stdout)
     return 0
 
 
-def left_from_before(run_id: str) -> None:
-    """What an earlier start left on this node while it was out of reach is ended before the next one."""
-    from deeplearning.run.units import working_ones
-
-    subprocess.run(as_root("systemctl", "stop", working_ones(run_id)), stderr=subprocess.DEVNULL, check=False)
+def stop_earlier_attempts(run_id: str) -> None:
+    """Stop what an earlier attempt has left on this node while it could not be reached."""
+    programs.run(*as_root("systemctl", "stop", units.all_attempts(run_id)))
 
 
-def problem(folder: str, python: str, interface: str, address: str) -> str:
-    if not Folder(folder).is_there():
-        return f"{folder} is not to be seen there: is EFS mounted?"
+def find_problem(folder: str, python: str, interface: str, address: str) -> str:
+    """Return why this node cannot take part in a run; empty if it can."""
+    if not Folder(folder).exists():
+        return f"{folder} is missing: is EFS mounted?"
     if not os.access(python, os.X_OK):
-        return f"{python} is not there: install the framework on all members, or give python a path that all have."
+        return f"{python} is missing: install the framework on all members, or set python to a path that all have."
     if not interface:
         return f"no network interface has the address {address}"
     return ""
@@ -143,16 +158,8 @@ def boot_id() -> str:
         return file.read().strip()
 
 
-def count_gpus() -> int:
-    try:
-        done = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=8, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return 0
-    return sum(line.startswith("GPU ") for line in done.stdout.splitlines())
-
-
 def interface_of(address: str) -> str:
-    """The interface that has this address; empty if none has it."""
+    """Return the interface that has this address; empty if there is none."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         for _unused, name in socket.if_nameindex():
             try:
@@ -165,7 +172,7 @@ def interface_of(address: str) -> str:
 
 
 def free_ports(count: int, run_id: str) -> list[int]:
-    """Begins at another place for each run. They are all held until the last is found."""
+    """Return free ports. Each run starts to search elsewhere. All ports are held until the last one is found."""
     start = random.Random(run_id).randrange(FIRST_PORT, LAST_PORT)
     held: list[socket.socket] = []
     try:
@@ -185,31 +192,22 @@ def free_ports(count: int, run_id: str) -> list[int]:
             probe.close()
 
 
-def still_there(nodes: Sequence[tuple[str, str, bool]], run_id: str, seconds: float = 5) -> dict[str, str]:
-    """Ends what is left of a start on these (name, boot id, here) and says for each node that was lost, why.
+def stop_leftovers(boot_ids: Mapping[str, str], master: str, run_id: str) -> dict[str, str]:
+    """Stop what is left of a run on its nodes. Return the nodes that were lost, each with the reason.
 
-    A node that has booted since, or another machine under its name, is lost as much as one that does not answer.
+    `boot_ids`: by node, the boot in which it was started; empty if that does not matter. `master`: this machine.
+    A node that has rebooted, or another machine under its name, is lost as much as one that does not answer.
     """
-    from deeplearning.run.units import working_ones
 
-    def look(node: tuple[str, str, bool]) -> str:
-        name, expected, here = node
-        end = shlex.join(["sudo", "-n", "systemctl", "stop", working_ones(run_id)])
-        script = f"cat /proc/sys/kernel/random/boot_id; {end} 2>/dev/null; true"
-        words = ["/bin/sh", "-c", script] if here else [*SSH, name, script]
+    def stop(node: str) -> str:
+        stop_units = shlex.join(["sudo", "-n", "systemctl", "stop", units.all_attempts(run_id)])
+        script = f"cat /proc/sys/kernel/random/boot_id; {stop_units} 2>/dev/null; true"
         try:
-            done = subprocess.run(
-                words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=seconds, check=False
-            )
-        except subprocess.TimeoutExpired:
-            return f"it does not answer within {seconds:g} s"
-        if done.returncode:
-            said = done.stderr.strip().splitlines()
-            return said[-1] if said else "ssh failed"
-        return "" if not expected or done.stdout.strip() == expected else "it has booted since"
+            output = _output_of(["/bin/sh", "-c", script] if node == master else [*SSH, node, script], STOP_SECONDS)
+        except Unanswered as error:
+            return f"it does not answer{error}"
+        return "" if boot_ids[node] in ("", output.strip()) else "it has booted since"
 
-    if not nodes:
-        return {}
-    with ThreadPoolExecutor(len(nodes)) as pool:
-        answers = list(pool.map(look, nodes))
-    return {name: why for (name, *_rest), why in zip(nodes, answers) if why}
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        reasons = dict(zip(boot_ids, pool.map(stop, boot_ids)))
+    return {node: reason for node, reason in reasons.items() if reason}

@@ -1,6 +1,6 @@
 """`run unit`: what deeplearning-run@ID.service on the master does, from waiting for nodes to writing the result.
 
-It ends with 0 whenever there is a result: that a training failed is no fault of the service.
+It exits with 0 whenever there is a result: a failed training is not a failed service.
 """
 
 from __future__ import annotations
@@ -8,239 +8,227 @@ from __future__ import annotations
 import signal
 import sys
 import time
+from collections.abc import Sequence
+from dataclasses import replace
 from types import FrameType
 from typing import Any
 
-from deeplearning import Refusal, files
+from deeplearning import safe_paths
 from deeplearning.config import Config
+from deeplearning.contract import atomic_file, hosts
+from deeplearning.contract.errors import UserError
+from deeplearning.contract.schema import format_time, parse_time
 from deeplearning.run import units
-from deeplearning.run.attempt import FAILED, FINISHED, LOST, STOPPED, Attempt, Outcome
-from deeplearning.run.folder import Folder, check_place, existing, moment, runs_root, seconds
-from deeplearning.run.placing import Placing, Superseded, superseded
-from deeplearning.run.record import Record
+from deeplearning.run.allocation import Allocator
+from deeplearning.run.attempt import FAILED, FINISHED, LOST, STOPPED, Attempt, AttemptOutcome
+from deeplearning.run.folder import Folder, all_runs, check_folder_safety, find_run, runs_root
+from deeplearning.run.mastership import Superseded, is_superseded
+from deeplearning.run.preview import plan_of_run
+from deeplearning.run.run_log import RunLog
+from deeplearning.run.survey import stop_leftovers
 
 RESULT_TRIES = 30
-"""Times, a second apart: a full file system may get room."""
+"""Tries to write the result, a second apart: a full file system may get room."""
 
 
 class Unit:
     def __init__(self, config: Config, folder: Folder) -> None:
         self.config, self.folder = config, folder
         self.run = folder.run()
-        self.record = Record(folder)
-        self._told = False
-        self._placed = False
-        """Whether this machine has started it, not only one before it."""
-        signal.signal(signal.SIGTERM, self._tell)
+        self.run_log = RunLog(folder)
+        self._stop_requested = False
+        self._has_started_an_attempt = False
+        """False if all attempts so far are an earlier master's."""
+        signal.signal(signal.SIGTERM, self._on_sigterm)
 
-    def _tell(self, number: int, frame: FrameType | None) -> None:
-        self._told = True
+    def _on_sigterm(self, number: int, frame: FrameType | None) -> None:
+        self._stop_requested = True
 
-    def told(self) -> bool:
-        return self._told
+    def stop_requested(self) -> bool:
+        return self._stop_requested
 
-    def go(self) -> None:
-        self._close_what_broke_off()
-        restarts = 0
+    def supervise(self) -> None:
+        """Start attempts until one ends in another way than by a lost node."""
+        self._close_interrupted_attempt()
         while True:
             try:
                 outcome = self._attempt(first=not self.attempts)
-            except (Superseded, Refusal, OSError) as trouble:
-                self.fail(trouble)
+            except (Superseded, UserError, OSError) as error:
+                self.fail(error)
                 return
-            if outcome.cause == STOPPED and not self._asked_to_stop():
-                self._break_off()
+            if outcome.cause == STOPPED and self.folder.read("stop.json") is None:
+                self._interrupt()
                 return
             if outcome.cause != LOST:
-                self._end(outcome.cause, outcome.exit_code, outcome.first_failure, outcome.reason, outcome)
+                self._end(outcome)
                 return
-            lost = "; ".join(f"{node}: {why}" for node, why in outcome.lost.items())
-            restarts = sum(each["cause"] == LOST for each in self.attempts)
+            lost = "; ".join(f"{node}: {reason}" for node, reason in outcome.lost.items())
+            restarts = sum(attempt["cause"] == LOST for attempt in self.attempts)
             if restarts > self.run["max_restarts"]:
                 sentence = f"{lost}. It was started again {self.run['max_restarts']} times, which is max_restarts"
-                self._end(FAILED, outcome.exit_code, outcome.first_failure, sentence, outcome)
+                self._end(replace(outcome, cause=FAILED, reason=sentence))
                 return
-            self.record.enter("recovering", f"lost {lost}")
+            self.run_log.enter("recovering", f"lost {lost}")
 
-    def fail(self, trouble: Exception) -> None:
-        # What went wrong may be what one meets that has stood still.
-        if isinstance(trouble, Superseded) or superseded(self.config):
-            print("another machine is the master now: the run is its own", file=sys.stderr)
+    def fail(self, error: Exception) -> None:
+        # A master that was suspended and replaced meets all kinds of errors.
+        if isinstance(error, Superseded) or is_superseded(self.config):
+            print("another machine is the master now, and the run is its own", file=sys.stderr)
         else:
-            self._end(FAILED, 1, None, str(trouble))
+            self._end(AttemptOutcome(FAILED, 1, reason=str(error)))
 
     @property
     def attempts(self) -> list[dict[str, Any]]:
-        attempts: list[dict[str, Any]] = self.record.state["attempts"]
+        attempts: list[dict[str, Any]] = self.run_log.state["attempts"]
         return attempts
 
-    def _asked_to_stop(self) -> bool:
-        return self.folder.read("stop.json") is not None
-
-    def _break_off(self) -> None:
-        """Nobody asked for the end of the run: this machine goes down, and after its boot the run is gone on with."""
+    def _interrupt(self) -> None:
+        """Leave the run without an end: this machine goes down, and resumes the run after its boot."""
         if self.attempts:
             self.attempts[-1]["cause"] = LOST
-        self.record.enter("recovering", "the master goes down")
+        self.run_log.enter("recovering", "the master goes down")
 
-    def _close_what_broke_off(self) -> None:
-        """A start without an end: this master went down under it, or is in another's place."""
+    def _close_interrupted_attempt(self) -> None:
+        """Close an attempt without an end: the master went down meanwhile, or was replaced."""
         for attempt in self.attempts:
             if attempt["ended"] is None:
-                attempt.update(ended=moment(), exit_code=1, cause=LOST)
+                attempt.update(ended=format_time(), exit_code=1, cause=LOST)
 
-    def _attempt(self, first: bool) -> Outcome:
+    def _attempt(self, first: bool) -> AttemptOutcome:
         waiting = "waiting" if first else "recovering"
         if first:
-            self.record.enter(waiting)
-        placing = Placing(
+            self.run_log.enter(waiting)
+        allocation = Allocator(
             self.config,
             self.folder,
             self.run,
             first,
             reserve=self._reserve,
-            said=lambda reason: self.record.enter(waiting, reason),
-            told=self.told,
-            trained=sum(lasted(attempt) for attempt in self.attempts),
-            published=self._placed,
-        )
-        place = placing.wait()
-        if place is None:
-            return Outcome(STOPPED, 0, progress=self.record.state["progress"])
-        self._placed = True
+            report=lambda reason: self.run_log.enter(waiting, reason),
+            stop_requested=self.stop_requested,
+            trained=sum(duration(attempt) for attempt in self.attempts),
+            published=self._has_started_an_attempt,
+        ).wait()
+        if allocation is None:
+            return AttemptOutcome(STOPPED, 0, progress=self.run_log.state["progress"])
+        self._has_started_an_attempt = True
         number = self.folder.attempts()
-        attempt: dict[str, Any] = {
-            "started": moment(),
+        entry: dict[str, Any] = {
+            "started": format_time(),
             "ended": None,
-            "generation": place.generation,
+            "generation": allocation.generation,
             "exit_code": None,
             "cause": None,
         }
-        self.attempts.append(attempt)
-        outcome = Attempt(number, self.config, self.folder, self.run, place, self.record, self.told).go()
-        attempt.update(ended=moment(), exit_code=outcome.exit_code, cause=outcome.cause)
-        self.record.save()
+        self.attempts.append(entry)
+        attempt = Attempt(number, self.config, self.folder, self.run, allocation, self.run_log, self.stop_requested)
+        outcome = attempt.run()
+        entry.update(ended=format_time(), exit_code=outcome.exit_code, cause=outcome.cause)
+        self.run_log.save()
         return outcome
 
-    def _reserve(self, nodes: list[str]) -> None:
-        self.record.state["nodes"] = nodes
-        self.record.save()
+    def _reserve(self, nodes: Sequence[str]) -> None:
+        self.run_log.state["nodes"] = list(nodes)
+        self.run_log.save()
 
-    def _end(
-        self,
-        state: str,
-        code: int,
-        failure: dict[str, Any] | None,
-        reason: str,
-        outcome: Outcome | None = None,
-    ) -> None:
-        last = outcome.progress if outcome else None
+    def _end(self, outcome: AttemptOutcome) -> None:
         result = {
             "run_id": self.folder.id,
-            "state": state,
-            "exit_code": code,
+            "state": outcome.cause,
+            "exit_code": outcome.exit_code,
             "attempts": self.attempts,
-            "first_failure": failure,
-            "samples_per_second": (last or {}).get("samples_per_second"),
-            "final": last or self.record.state["progress"] or {},
-            "unanswered": sorted(outcome.lost) if outcome else [],
-            "sentence": sentence(self.folder.id, state, code, failure, reason),
+            "first_failure": outcome.first_failure,
+            "samples_per_second": (outcome.progress or {}).get("samples_per_second"),
+            "final": outcome.progress or self.run_log.state["progress"] or {},
+            "unanswered": sorted(outcome.lost),
+            "sentence": end_sentence(self.folder.id, outcome),
         }
-        if self._keep(result):
+        if self._write_result(result):
             self._remove_environment()
-        self.record.state.update(nodes=[], state=state, reason=reason)
-        self.record.save()
+        self.run_log.state.update(nodes=[], state=outcome.cause, reason=outcome.reason)
+        self.run_log.save()
         keys = ("state", "exit_code", "first_failure", "sentence")
-        self.record.event("end", **{key: result[key] for key in keys})
+        self.run_log.event("end", **{key: result[key] for key in keys})
 
-    def _keep(self, result: dict[str, Any]) -> bool:
-        """Write the result, and return whether that was possible."""
+    def _write_result(self, result: dict[str, Any]) -> bool:
+        """Return False if that is not possible."""
         for _unused in range(RESULT_TRIES):
             try:
                 self.folder.write("result.json", result)
                 return True
             except OSError as error:
-                self.record.complain(error)
-                if self._told:
+                self.run_log.report_write_error(error)
+                if self._stop_requested:
                     break
                 time.sleep(1)
-        print(f"the result could not be kept: {result['sentence']}", file=sys.stderr)
+        print(f"the result could not be written: {result['sentence']}", file=sys.stderr)
         return False
 
     def _remove_environment(self) -> None:
-        """It may hold secrets. Only a run with a checkpoint can be resumed, and needs it for that."""
+        """It may hold secrets. Only a run with a checkpoint can be resumed and needs it for that."""
         if self.folder.checkpoints():
             return
-        try:
-            files.remove(self.folder.file("environment.json"))
-        except OSError as error:
-            self.record.complain(error)
+        with self.run_log.reported_write_errors():
+            atomic_file.remove(self.folder.file("environment.json"))
 
 
-def lasted(attempt: dict[str, Any]) -> float:
-    return seconds(attempt["ended"]) - seconds(attempt["started"])
+def duration(attempt: dict[str, Any]) -> float:
+    return parse_time(attempt["ended"]) - parse_time(attempt["started"])
 
 
-def sentence(run_id: str, state: str, code: int, failure: dict[str, Any] | None, reason: str) -> str:
-    if state == FINISHED:
+def end_sentence(run_id: str, outcome: AttemptOutcome) -> str:
+    if outcome.cause == FINISHED:
         return f"run {run_id} has finished"
-    if state == STOPPED:
+    if outcome.cause == STOPPED:
         return f"run {run_id} was stopped"
-    where = ""
+    failure, reason, where = outcome.first_failure, outcome.reason, ""
     if failure and failure["role"] == "mpirun":
-        reason = reason or next(iter(failure["tail"]), "mpirun said nothing")
+        reason = reason or next(iter(failure["tail"]), "mpirun printed nothing")
     elif failure:
         what = "rank" if failure["role"] == "worker" else failure["role"]
         where = f" ({failure['node']}, {what} {failure['rank']})"
-    return f"run {run_id} ended with {code}{where}{f': {reason}' if reason else ''}"
+    return f"run {run_id} ended with {outcome.exit_code}{where}{f': {reason}' if reason else ''}"
 
 
-def watch_over(run_id: str, config: Config) -> int:
+def run_unit(run_id: str, config: Config) -> int:
     try:
-        check_place(config, run_id)
-    except Refusal as refusal:
-        refuse(run_id, config, refusal)
+        check_folder_safety(config, run_id)
+    except UserError as error:
+        _fail_unsafe_run(run_id, config, error)
         return 0
-    folder = existing(config, run_id)
+    folder = find_run(config, run_id)
     if folder.result() is None:
-        Unit(config, folder).go()
+        Unit(config, folder).supervise()
     return 0
 
 
-def refuse(run_id: str, config: Config, refusal: Refusal) -> None:
-    """End a run that others could exchange, if its own folder is sound: nobody would hear of the reason otherwise."""
+def _fail_unsafe_run(run_id: str, config: Config, error: UserError) -> None:
+    """End a run that others could exchange, with the reason as its result if its own folder is safe."""
     try:
-        with files.held_folder(f"{runs_root(config)}/{run_id}") as path:
+        with safe_paths.held_folder(f"{runs_root(config)}/{run_id}") as path:
             folder = Folder(path, run_id)
             if folder.run()["run_id"] != run_id:
-                raise refusal
+                raise error
             if folder.result() is None:
-                Unit(config, folder).fail(refusal)
+                Unit(config, folder).fail(error)
     except OSError:
-        raise refusal from None
+        raise error from None
 
 
 def clean(run_id: str, config: Config) -> int:
-    """After the unit, however it ended: nothing of the run is left on any node."""
-    from deeplearning.run.create import planned
-    from deeplearning.run.survey import still_there
-
-    folder = existing(config, run_id)
-    if folder.attempts() and not superseded(config):
-        nodes = planned(run_id, config).nodes
-        still_there([(node.name, "", node.name == "deeplearning-worker1") for node in nodes], run_id)
+    """Stop all that is left of a run on its nodes, however its unit has ended."""
+    if find_run(config, run_id).attempts() and not is_superseded(config):
+        nodes = (node.name for node in plan_of_run(run_id, config).nodes)
+        stop_leftovers(dict.fromkeys(nodes, ""), hosts.MASTER, run_id)
     return 0
 
 
 def recover(config: Config) -> int:
-    """At boot: runs that this cluster's master, this machine or the one before it, has left without an end."""
-    from deeplearning.run.folder import all_runs
-
+    """At boot, start the runs that the cluster's master has left without an end: this machine or the one before it."""
     if config.role != "master":
         return 0
     for folder in all_runs(config):
-        state = folder.state()
-        left = state and folder.result() is None and folder.read("stop.json") is None
-        if left and folder.run()["cluster_id"] == config.cluster_id and not units.is_active(folder.id):
-            units.start(folder.id)
+        is_interrupted = folder.state() and folder.result() is None and folder.read("stop.json") is None
+        if is_interrupted and folder.run()["cluster_id"] == config.cluster_id and not units.is_active(folder.id):
+            units.control("start", units.supervisor_unit(folder.id))
     return 0

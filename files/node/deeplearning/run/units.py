@@ -1,72 +1,62 @@
-"""The systemd units of a run: one that watches over it on the master, and one for each start on each node."""
+"""The systemd units of a run: one that supervises it on the master, and one per attempt on each node."""
 
 from __future__ import annotations
 
 import subprocess
 
-from deeplearning import Refusal
+from deeplearning import programs
+from deeplearning.contract.errors import UserError
 from deeplearning.run.identity import as_root
 
-RECOVERING = "deeplearning-recover.service"
+RECOVERY_UNIT = "deeplearning-recover.service"
 
 
-def watching(run_id: str) -> str:
+def supervisor_unit(run_id: str) -> str:
     return f"deeplearning-run@{run_id}.service"
 
 
-def working(run_id: str, attempt: int) -> str:
-    """Where mpirun and its daemons, and so all processes of a start, live. No run's id has a colon."""
+def attempt_unit(run_id: str, attempt: int) -> str:
+    """The unit of mpirun and its daemons, and so of all processes of an attempt. No run id has a colon."""
     return f"deeplearning-run-{run_id}:{attempt}.service"
 
 
-def working_ones(run_id: str) -> str:
-    """A pattern for systemctl: those of any start of this run and of no other."""
+def all_attempts(run_id: str) -> str:
+    """Return systemctl's pattern for the units of all attempts of this run and of no other."""
     return f"deeplearning-run-{run_id}:*.service"
 
 
 def is_active(run_id: str) -> bool:
-    done = subprocess.run(
-        ["systemctl", "is-active", watching(run_id)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        check=False,
-    )
-    return done.stdout.strip() in ("active", "activating", "deactivating", "reloading")
+    return bool(active_units(supervisor_unit(run_id)))
 
 
-def may_go_on(run_id: str) -> bool:
-    """It is active, or this master has booted and has not yet started again what broke off."""
+def may_continue(run_id: str) -> bool:
+    """Return True if it is active, or if this master has booted and not yet resumed interrupted runs."""
     if is_active(run_id):
         return True
-    words = ["systemctl", "show", "--value", "--property=ExecMainExitTimestampMonotonic", RECOVERING]
-    return subprocess.run(words, stdout=subprocess.PIPE, text=True, check=False).stdout.strip() == "0"
+    shown = programs.run("systemctl", "show", "--value", "--property=ExecMainExitTimestampMonotonic", RECOVERY_UNIT)
+    return shown.stdout.strip() == "0"
 
 
 def active_runs() -> list[str]:
-    """Ids of the runs that this master watches over."""
-    done = subprocess.run(
-        ["systemctl", "list-units", "--plain", "--no-legend", "--all", "deeplearning-run@*"],
-        stdout=subprocess.PIPE,
-        text=True,
-        check=False,
-    )
-    lines = [line.split() for line in done.stdout.splitlines()]
-    going = [words[0] for words in lines if len(words) > 2 and words[2] in ("active", "activating", "deactivating")]
-    return [name[len("deeplearning-run@") : -len(".service")] for name in going]
+    """Return the ids of the runs that this master supervises."""
+    return [name[len("deeplearning-run@") : -len(".service")] for name in active_units(supervisor_unit("*"))]
 
 
-def start(run_id: str) -> None:
-    done = subprocess.run(
-        as_root("systemctl", "start", watching(run_id)), stderr=subprocess.PIPE, text=True, check=False
-    )
+def active_units(pattern: str) -> list[str]:
+    """Return the names of the units that have begun to start and have not ended."""
+    states = "--state=active,activating,deactivating,reloading"
+    listed = programs.run("systemctl", "list-units", "--plain", "--no-legend", states, pattern)
+    return [line.split()[0] for line in listed.stdout.splitlines() if line.strip()]
+
+
+def control(verb: str, *units: str) -> None:
+    """Start or stop units, and wait for that."""
+    done = programs.run(*as_root("systemctl", verb, *units))
     if done.returncode:
-        raise Refusal(f"systemd did not start {watching(run_id)}: {done.stderr.strip()}")
+        raise UserError(f"systemd did not {verb} {', '.join(units)}: {done.stderr.strip()}")
 
 
-def stop(run_id: str) -> None:
-    done = subprocess.run(
-        as_root("systemctl", "stop", watching(run_id)), stderr=subprocess.PIPE, text=True, check=False
-    )
-    if done.returncode:
-        raise Refusal(f"systemd did not stop {watching(run_id)}: {done.stderr.strip()}")
+def stop_attempt(run_id: str, attempt: int) -> subprocess.Popen[bytes]:
+    """Begin to stop an attempt's processes on all nodes: mpirun passes the signal on."""
+    words = as_root("systemctl", "stop", attempt_unit(run_id, attempt))
+    return subprocess.Popen(words, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

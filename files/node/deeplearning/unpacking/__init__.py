@@ -1,1 +1,1 @@
-"""A staged data set from the bucket to the shared file system, unpacked by several nodes at once, each its share."""
+"""Unpack a staged data set from the bucket to the shared file system. Several nodes unpack a share each."""

@@ -1,4 +1,4 @@
-"""Which files of an archive are whose: shares that lie side by side, without a gap and without an overlap."""
+"""Divide the files of an archive into shares, without a gap and without an overlap."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from tarfile import HeaderError, ReadError, TarFile
 from typing import IO, Callable
 
-from deeplearning import Refusal
+from deeplearning.contract.archives import StrictTarInfo
+from deeplearning.contract.errors import UserError
 
 BLOCK = tarfile.BLOCKSIZE
 LOOK_BACK = 64 * BLOCK
-"""Long names stand in headers of their own before the file's: whoever begins in between has to begin earlier."""
+"""A long name has a header of its own before the file's, so the search for a first header begins earlier."""
 
 
-class BadArchive(Refusal):
-    """What a part holds cannot be used, so nothing that came of it is kept."""
+class BadArchive(UserError):
+    """A part cannot be used, so nothing that was unpacked from it is kept."""
 
 
 @dataclass(frozen=True)
@@ -31,27 +31,14 @@ class File:
 
 @dataclass
 class Extent:
-    """From where to where a share was read, if anything begins in it: the next one's begin has to be this one's end."""
+    """The range in which a share was read, if any file begins in it. The next one has to begin at its end."""
 
     begin: int = -1
     end: int = -1
 
 
-class Member(tarfile.TarInfo):
-    """tarfile takes a header that is damaged, or missing, for the archive's end."""
-
-    @classmethod
-    def fromtarfile(cls, tarfile: TarFile) -> Member:
-        try:
-            return super().fromtarfile(tarfile)
-        except HeaderError as error:
-            if type(error).__name__ == "EOFHeaderError":
-                raise
-            raise ReadError(f"no header at {tarfile.offset}: {error}") from None
-
-
 def fit_together(extents: Sequence[Extent], size: int) -> bool:
-    """Whether nothing lies between shares, and nothing in two."""
+    """Return whether the shares have neither gaps nor overlaps."""
     ends = [0]
     for extent in extents:
         if extent.begin >= 0:
@@ -66,32 +53,33 @@ def bounds(size: int, share: int, shares: int) -> tuple[int, int]:
 
 
 def zip_share(archive: zipfile.ZipFile, size: int, share: int, shares: int) -> Iterator[File]:
-    """By where they begin in the archive; the list at its end names all of them."""
+    """Yield the files that begin in a share. The list at the archive's end names all of them."""
     begin, end = bounds(size, share, shares)
-    for member in sorted(archive.infolist(), key=lambda one: one.header_offset):
+    for member in sorted(archive.infolist(), key=lambda member: member.header_offset):
         if begin <= member.header_offset < end and not member.is_dir():
             yield File(member.filename, member.file_size, partial(archive.open, member))
 
 
 def tar_share(opened: io.BufferedReader, size: int, share: int, shares: int, extent: Extent) -> Iterator[File]:
-    """A tar archive has no list: a share begins at the first header that is found in it."""
+    """Yield the files that begin in a share. A tar archive has no list: the share begins at its first header."""
     begin, end = bounds(size, share, shares)
     start = 0 if share == 0 else _header_after(opened, max(0, begin - LOOK_BACK), end)
     if start is None:
         return
     opened.seek(start)
-    with tarfile.open(fileobj=_From(opened, start), mode="r:", tarinfo=Member) as archive:
+    # tarfile begins at the file's position.
+    with tarfile.open(fileobj=opened, mode="r:", tarinfo=StrictTarInfo) as archive:
         for member in archive:
-            # Its first header, the one with a long name included.
-            place = start + member.offset
-            if place < begin:
+            # The position of its first header, which may be that of a long name.
+            position = member.offset
+            if position < begin:
                 continue
-            if place >= end:
-                extent.end = place
+            if position >= end:
+                extent.end = position
                 return
             if extent.begin < 0:
-                extent.begin = place
-            # What was seen is not kept: there may be millions.
+                extent.begin = position
+            # Do not keep the members: there may be millions.
             archive.members = []  # type: ignore[attr-defined]
             if member.isfile():
                 yield File(member.name, member.size, partial(content, archive, member))
@@ -101,50 +89,28 @@ def tar_share(opened: io.BufferedReader, size: int, share: int, shares: int, ext
 
 
 def content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes]:
-    found = archive.extractfile(member)
-    if found is None:
+    packed = archive.extractfile(member)
+    if packed is None:
         raise BadArchive(f"{member.name} in the archive is no file: pack it without.")
-    return found
+    return packed
 
 
 def _header_after(opened: io.BufferedReader, begin: int, end: int) -> int | None:
-    place = -(-begin // BLOCK) * BLOCK
-    opened.seek(place)
-    while place < end:
+    position = -(-begin // BLOCK) * BLOCK
+    opened.seek(position)
+    while position < end:
         block = opened.read(BLOCK)
         if len(block) < BLOCK:
             return None
-        if block[257:262] == b"ustar" and _sum_is_right(block):
-            return place
-        place += BLOCK
+        if block[257:262] == b"ustar" and _has_valid_checksum(block):
+            return position
+        position += BLOCK
     return None
 
 
-def _sum_is_right(block: bytes) -> bool:
+def _has_valid_checksum(block: bytes) -> bool:
     try:
         tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
     except tarfile.HeaderError:
         return False
     return True
-
-
-class _From(io.RawIOBase):
-    """The rest of an archive, as if it were one."""
-
-    def __init__(self, opened: io.BufferedReader, start: int) -> None:
-        self._opened, self._start = opened, start
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._opened.tell() - self._start
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        return self._opened.seek(offset + (self._start if whence == io.SEEK_SET else 0), whence) - self._start
-
-    def read(self, size: int = -1) -> bytes:
-        return self._opened.read(size)

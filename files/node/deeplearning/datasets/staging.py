@@ -1,0 +1,299 @@
+"""Stage one data set: fetch and unpack it next to its final folder, check it, and rename it.
+
+Other users of the file system can create folders and files there too. What an interrupted attempt has left is
+continued only in a folder of our own that no other user can write to.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import gzip
+import hashlib
+import json
+import os
+import re
+import shutil
+import tarfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Callable
+
+from deeplearning import programs, safe_paths
+from deeplearning.aws import AwsClient
+from deeplearning.config import read_config
+from deeplearning.contract import datasets, paths, schema
+from deeplearning.contract.datasets import GENERATED, GENERATED_MARKER, DatasetFile
+from deeplearning.contract.errors import UserError
+from deeplearning.datasets.sources import Progress, copy_folder, fetch_s3, fetch_url, md5_of
+from deeplearning.run.identity import as_root
+
+DATASETS = {name: datasets.DATASETS[name] for name in datasets.ON_DEMAND}
+ON_NODE = Path(paths.NODE_DATA)
+CHECKED_FILES = 100
+"""Of a staged data set only so many files are checked. The rename that put them there put all of them there."""
+
+Report = Callable[[dict[str, Any]], None]
+
+
+@dataclass(frozen=True)
+class StagingRequest:
+    data: str
+    """A name of the catalogue, "generated", a folder's name or path, or s3://bucket/prefix."""
+    source: str = ""
+    on_node: bool = False
+
+    @property
+    def is_folder(self) -> bool:
+        return not (self.data in DATASETS or self.data == GENERATED or self.data.startswith("s3://"))
+
+    @property
+    def is_in_place(self) -> bool:
+        """Return whether the data is used where it lies, in a folder that all nodes see."""
+        return self.is_folder and not self.on_node
+
+
+@dataclass(frozen=True)
+class DatasetFolder:
+    efs_mount: Path
+    root: Path
+    name: str
+
+    @property
+    def path(self) -> Path:
+        return self.root / self.name
+
+    @property
+    def partial(self) -> Path:
+        return self.root / f".{self.name}.partial"
+
+    @property
+    def incoming(self) -> Path:
+        return self.root / ".incoming"
+
+
+def folder_of(request: StagingRequest, efs_mount: str) -> DatasetFolder:
+    root = ON_NODE if request.on_node else Path(efs_mount, "data")
+    return DatasetFolder(Path(efs_mount), root, name_of(request.data))
+
+
+def name_of(data: str) -> str:
+    """Return the name of a folder, a different one for each source."""
+    if data in DATASETS or data == GENERATED:
+        return data
+    words = re.sub(r"[^a-z0-9]+", "-", data.lower().removeprefix("s3://"))
+    return f"{words.strip('-')[:48]}-{hashlib.sha256(data.encode()).hexdigest()[:8]}"
+
+
+def show(request: StagingRequest, efs_mount: str, key: str = "") -> dict[str, Any]:
+    """Return whether the data is there, and how much of the file with checksum `key` the operator has sent."""
+    if request.is_in_place:
+        path = _existing_folder(request.data, efs_mount)
+        return {"there": True, "path": str(path), "generated": _is_generated(path), "received": 0}
+    folder = folder_of(request, efs_mount)
+    received = folder.incoming / key
+    return {
+        "there": _is_complete(folder),
+        "path": str(folder.path),
+        "generated": _is_generated(folder.path),
+        "received": received.stat().st_size if key and received.is_file() else 0,
+    }
+
+
+def _existing_folder(data: str, efs_mount: str) -> Path:
+    path = Path(paths.dataset(efs_mount, data))
+    if not path.is_dir():
+        raise UserError(f"data is {data}, and this node has no folder {path}: stage it first, or choose other data.")
+    return path
+
+
+def stage(request: StagingRequest, efs_mount: str, report: Report) -> dict[str, Any]:
+    folder = folder_of(request, efs_mount)
+    if request.is_in_place:
+        return {**show(request, efs_mount), "changed": False}
+    try:
+        _create_root(folder.root)
+        with _exclusive_lock(folder, report):
+            if changed := not _is_complete(folder):
+                _stage(request, folder, Progress(report))
+            if folder.root == folder.efs_mount / "data" and folder.name in DATASETS:
+                create_links(folder.path, folder.efs_mount, DATASETS[folder.name].links)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise UserError(f"{folder.root} is full: make room, or stage it elsewhere with data_on.") from None
+        raise
+    return {**show(request, efs_mount), "changed": changed}
+
+
+def receive(
+    request: StagingRequest, efs_mount: str, key: str, position: int, chunks: Iterator[bytes], report: Report
+) -> dict[str, Any]:
+    """Write a file of the operator's machine, known by its checksum, from a position on.
+
+    A process of an attempt that was killed may still be writing. It writes the same bytes at the same positions.
+    """
+    folder = folder_of(request, efs_mount)
+    _create_root(folder.root)
+    safe_paths.own_folder(str(folder.incoming))
+    file = folder.incoming / key
+    progress = Progress(report)
+    with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644), "wb") as output:
+        output.seek(position)
+        for chunk in chunks:
+            output.write(chunk)
+            progress.add(len(chunk))
+    return {"path": str(file)}
+
+
+def _is_generated(path: Path) -> bool:
+    return (path / GENERATED_MARKER).exists()
+
+
+def _is_complete(folder: DatasetFolder) -> bool:
+    if os.path.lexists(folder.path):
+        safe_paths.check_folder(str(folder.path), os.geteuid(), 0)
+    try:
+        files = json.loads((folder.path / paths.MARKER).read_text(encoding="utf-8"))["files"]
+    except (OSError, ValueError, KeyError):
+        # A user may have put the data set here by hand.
+        files = DATASETS[folder.name].files if folder.name in DATASETS else None
+    if not files:
+        return False
+    return all(_has_size(folder.path / name, size) for name, size in list(files.items())[:CHECKED_FILES])
+
+
+def _has_size(file: Path, size: int) -> bool:
+    try:
+        return file.stat().st_size == size
+    except OSError:
+        return False
+
+
+def _create_root(root: Path) -> None:
+    """Create the folder of all data sets, like /tmp: every user may stage, and none can remove files of another."""
+    try:
+        safe_paths.shared_folder(str(root))
+    except PermissionError:
+        installed = programs.run(*as_root("install", "-d", "-m", "1777", str(root)))
+        if installed.returncode:
+            raise UserError(f"{root} cannot be created: {programs.last_line(installed.stderr)}") from None
+        safe_paths.shared_folder(str(root))
+
+
+@contextmanager
+def _exclusive_lock(folder: DatasetFolder, report: Report) -> Iterator[None]:
+    """Let one process stage a data set, and others wait. The lock ends with its process."""
+    with open(safe_paths.own_file(str(folder.root / f".{folder.name}.lock"), 0o600), "r+b") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            report({"event": "note", "text": f"Another process is staging {folder.name}: waiting for it."})
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _stage(request: StagingRequest, folder: DatasetFolder, progress: Progress) -> None:
+    if folder.path.exists():
+        raise UserError(
+            f"{folder.path} is there and is not the whole of {request.data}: move it away, or give its path as data."
+        )
+    partial = folder.partial
+    source = _existing_folder(request.data, str(folder.efs_mount)) if request.is_folder else None
+    safe_paths.own_folder(str(partial))
+    if source:
+        copy_folder(source, partial, progress)
+    elif request.data == GENERATED:
+        _generate(partial)
+    elif request.data in DATASETS:
+        _fetch_dataset(request, folder, progress)
+    else:
+        bucket, _slash, prefix = request.data[5:].partition("/")
+        fetch_s3(_aws(), bucket, prefix, partial, progress)
+    sizes = {
+        str(file.relative_to(partial)): file.stat().st_size for file in sorted(partial.rglob("*")) if file.is_file()
+    }
+    if not sizes:
+        raise UserError(f"data is {request.data}, which has no files: put them there, or choose other data.")
+    origin = request.source or request.data
+    record = {"schema": schema.VERSION, "data": request.data, "source": origin, "files": sizes}
+    (partial / paths.MARKER).write_text(json.dumps(record), encoding="utf-8")
+    os.rename(partial, folder.path)
+
+
+def _generate(folder: Path) -> None:
+    generated = programs.run("python3", f"{paths.TRAINERS}/generate.py", str(folder))
+    if generated.returncode:
+        raise UserError(f"generate.py failed: {programs.last_line(generated.stderr)}")
+
+
+def _fetch_dataset(request: StagingRequest, folder: DatasetFolder, progress: Progress) -> None:
+    dataset = DATASETS[request.data]
+    for part in dataset.parts:
+        address, file = _address(request, part), folder.partial / f".{part.name}"
+        received = Path(address) if Path(address).parent == folder.incoming else None
+        _fetch(address, file, progress)
+        md5 = md5_of(file)
+        if md5 != part.digest:
+            for wrong in filter(None, (file, received)):
+                wrong.unlink()
+            raise UserError(
+                f"{part.name} has the checksum {md5}, and its publisher says {part.digest}: it was removed, "
+                "give another data_source."
+            )
+        _unpack(file, folder.partial, dataset.files)
+        file.unlink()
+        if received:
+            received.unlink()
+    missing = [name for name, size in dataset.files.items() if not _has_size(folder.partial / name, size)]
+    if missing:
+        raise UserError(f"what came as {request.data} has no {', '.join(missing)}: give another data_source.")
+
+
+def _address(request: StagingRequest, part: DatasetFile) -> str:
+    """Return where a part is fetched from. A source that ends with / is a folder with the publisher's files."""
+    if request.source.endswith("/"):
+        return f"{request.source}{part.name}"
+    return request.source or part.url
+
+
+def _fetch(address: str, file: Path, progress: Progress) -> None:
+    if address.startswith("s3://"):
+        bucket, _slash, key = address[5:].partition("/")
+        folder = file.with_name(f"{file.name}.object")
+        folder.mkdir(exist_ok=True)
+        fetch_s3(_aws(), bucket, key, folder, progress)
+        os.replace(folder / key.rsplit("/", 1)[-1], file)
+        folder.rmdir()
+    elif "://" in address:
+        fetch_url(address, file, progress)
+    else:
+        shutil.copyfile(address, file)
+
+
+def _unpack(file: Path, folder: Path, names: Mapping[str, int]) -> None:
+    """Unpack the files that the catalogue names, wherever they are in the archive."""
+    if not file.name.endswith(".tar.gz"):
+        with gzip.open(file) as content, open(folder / file.name.lstrip(".")[: -len(".gz")], "wb") as output:
+            shutil.copyfileobj(content, output)
+        return
+    with tarfile.open(file) as archive:
+        for member in archive:
+            name = Path(member.name).name
+            packed = archive.extractfile(member) if name in names and member.isfile() else None
+            if packed:
+                with packed, open(folder / name, "wb") as output:
+                    shutil.copyfileobj(packed, output)
+
+
+def create_links(folder: Path, efs_mount: Path, links: Mapping[str, str]) -> bool:
+    """Create the links below the mount point under which old scripts look. Return whether one was missing."""
+    missing = {efs_mount / name: target for name, target in links.items() if not os.path.lexists(efs_mount / name)}
+    for link, target in missing.items():
+        link.symlink_to(os.path.relpath(folder / target, link.parent))
+    return bool(missing)
+
+
+def _aws() -> AwsClient:
+    return AwsClient(read_config().region)

@@ -1,0 +1,106 @@
+"""Judge what the probes measured. Pure functions, each from measurements to a check."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+MIB = 2**20
+ROOT_FREE_MIB = 2048
+MEMORY_FREE_MIB = 256
+CHECKPOINTS_FREE_MIB = 10240
+CLOCK_SECONDS = 2.0
+SHOWN = 4
+"""How many of the names that fail are listed."""
+
+
+@dataclass(frozen=True)
+class Check:
+    name: str
+    ok: bool
+    detail: str
+    problem: str = ""
+    """Which of several problems it is, in a word for programs. The operator's side knows what to do about it."""
+
+
+def some(names: Sequence[str]) -> str:
+    more = len(names) - SHOWN
+    return ", ".join(names[:SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def disk(free: int, total: int) -> Check:
+    detail = f"{free // MIB} of {total // MIB} MiB free on /"
+    return Check("disk", free >= ROOT_FREE_MIB * MIB, detail)
+
+
+def memory(available_kib: int) -> Check:
+    mib = available_kib // 1024
+    return Check("memory", mib >= MEMORY_FREE_MIB, f"{mib} MiB available")
+
+
+def clock(offset: float) -> Check:
+    """Compare with the file system's own clock, which all nodes share."""
+    detail = f"{abs(offset):.1f} s {'ahead of' if offset > 0 else 'behind'} the shared file system"
+    return Check("clock", abs(offset) <= CLOCK_SECONDS, detail)
+
+
+def membership(known: bool, alias: str, applied: int, timers: Mapping[str, str]) -> Check:
+    stopped = sorted(name for name, state in timers.items() if state != "active")
+    if not known:
+        return Check("member", False, "it has no member list yet")
+    if stopped:
+        return Check("member", False, f"not running: {', '.join(stopped)}", "timers")
+    return Check("member", True, f"{alias}, list {applied}")
+
+
+def names(wrong: Mapping[str, str]) -> Check:
+    detail = some([f"{name} resolves to {address or 'nothing'}" for name, address in sorted(wrong.items())])
+    return Check("names", not wrong, detail or "all resolve")
+
+
+def ssh(failed: Mapping[str, str], count: int) -> Check:
+    detail = some([f"{alias}: {reason}" for alias, reason in sorted(failed.items())])
+    return Check("ssh", not failed, detail or f"{count} of {count} answer")
+
+
+def shared(missing: Sequence[str], count: int) -> Check:
+    """Check that the files which all nodes have just written are visible."""
+    detail = f"no file seen of {some(missing)}" if missing else f"read what {count} wrote"
+    return Check("efs", not missing, detail, "other" if missing else "")
+
+
+def gpus(count: int, expected: int | None, others: Mapping[str, int]) -> Check:
+    if expected is not None and count != expected:
+        return Check("gpus", False, f"nvidia-smi lists {count}, the type has {expected}")
+    differing = sorted(alias for alias, other in others.items() if other != count)
+    if differing:
+        return Check("gpus", False, f"{count}, but another number on {some(differing)}", "differ")
+    return Check("gpus", True, str(count))
+
+
+def driver(version: str, problem: str) -> Check:
+    return Check("driver", bool(version), version or problem)
+
+
+def xid(lines: Sequence[str]) -> Check:
+    """Check the kernel's log since boot for the driver's reports of GPU faults."""
+    detail = f"{len(lines)} since boot, the last: {lines[-1].strip()}" if lines else "none since boot"
+    return Check("xid", not lines, detail)
+
+
+def bandwidth(peer: str, gigabits: float, floor: float) -> Check:
+    detail = f"{gigabits:.2f} Gbit/s to {peer}, at least {floor:g} is expected"
+    return Check("bandwidth", gigabits >= floor, detail)
+
+
+def all_reduce(correct: bool, ranks: int, gigabits: float, floor: float) -> Check:
+    """Check a sum over all ranks, made by the distribution of the run that is planned."""
+    if not correct:
+        return Check("all-reduce", False, f"the sum over {ranks} ranks is wrong", "wrong")
+    detail = f"{ranks} ranks, {gigabits:.2f} Gbit/s each, at least {floor:g} is expected"
+    return Check("all-reduce", gigabits >= floor, detail)
+
+
+def space(free: int) -> Check:
+    detail = f"{free // MIB} MiB free for checkpoints"
+    return Check("space", free >= CHECKPOINTS_FREE_MIB * MIB, detail)

@@ -1,0 +1,150 @@
+"""Measure this node for the checks."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from deeplearning import machine, programs
+from deeplearning.contract import atomic_file
+from deeplearning.contract.paths import ENVIRONMENTS, MARKER
+from deeplearning.deadline import DeadlineExceeded, within
+from deeplearning.environment import installed
+
+EFS_SECONDS = 20.0
+KEPT_SECONDS = 3600
+SSH_AT_ONCE = 16
+SSH_OPTIONS = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=5", "-o", "LogLevel=ERROR")
+
+
+def as_user(user: str) -> list[str]:
+    """Return an ssh command that runs as the user, as training code does. Root has other rights."""
+    prefix = ["runuser", "-u", user, "--"] if os.geteuid() == 0 else []
+    return [*prefix, "ssh", *SSH_OPTIONS]
+
+
+def ssh_failures(ssh: Sequence[str], aliases: Sequence[str]) -> dict[str, str]:
+    """Return the members to which ssh fails, with the last line that it printed."""
+
+    def reason(alias: str) -> str:
+        try:
+            done = programs.run(*ssh, alias, "true", timeout=40)
+        except subprocess.TimeoutExpired:
+            return "no answer"
+        return "" if done.returncode == 0 else programs.last_line(done.stderr, "ssh failed")
+
+    with ThreadPoolExecutor(SSH_AT_ONCE) as pool:
+        reasons = dict(zip(aliases, pool.map(reason, aliases)))
+    return {alias: text for alias, text in reasons.items() if text}
+
+
+def wrong_names(addresses: Mapping[str, str]) -> dict[str, str]:
+    """Return the names that resolve to a wrong address, with that address."""
+    wrong = {}
+    for name, address in addresses.items():
+        try:
+            resolved = socket.gethostbyname(name)
+        except OSError:
+            resolved = ""
+        if resolved != address:
+            wrong[name] = resolved
+    return wrong
+
+
+def memory_available_kib() -> int:
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
+
+
+def disk() -> tuple[int, int]:
+    usage = shutil.disk_usage("/")
+    return usage.free, usage.total
+
+
+def timer_states(names: Sequence[str]) -> dict[str, str]:
+    return dict(zip(names, programs.run("systemctl", "is-active", *names).stdout.split("\n")))
+
+
+def write_token_file(mount: str, folder: Path, name: str) -> float:
+    """Write a file for the other nodes to see. Return how many seconds this clock is ahead of the file system's.
+
+    The folder has a new name each time, because an NFS client has nothing cached for a name that it never looked up.
+    """
+
+    def write() -> float:
+        if not os.path.ismount(mount):
+            raise OSError(0, f"nothing is mounted at {mount}")
+        # Old folders are removed below: a link that root on some member has put here must not redirect that.
+        if folder.resolve() != Path(mount).resolve() / folder.relative_to(mount):
+            raise OSError(0, f"{folder} is reached through a link, which points elsewhere")
+        folder.mkdir(parents=True, exist_ok=True)
+        for old in folder.parent.iterdir():
+            # All nodes do this at the same time.
+            with contextlib.suppress(FileNotFoundError):
+                if time.time() - old.lstat().st_mtime > KEPT_SECONDS:
+                    shutil.rmtree(old, ignore_errors=True)
+        before = time.time()
+        # A link in the file's place is replaced, and not followed.
+        atomic_file.replace(str(folder / name), name.encode())
+        return before - (folder / name).lstat().st_mtime
+
+    return float(within(EFS_SECONDS, write))
+
+
+def missing_token_files(folder: Path, names: Sequence[str]) -> list[str]:
+    """Return the nodes whose file is missing or has other content. Each rewrites its own while others read it."""
+
+    def read() -> list[str]:
+        return [name for name in names if not _has_content(folder / name, name)]
+
+    return list(within(EFS_SECONDS, read))
+
+
+def _has_content(file: Path, content: str) -> bool:
+    try:
+        return atomic_file.retry_while_replaced(file.read_text) == content
+    except FileNotFoundError:
+        return False
+
+
+def environments() -> dict[str, str]:
+    """Return a digest of each installed framework, which is the same where the same versions are installed."""
+    digests = {}
+    for name in installed():
+        try:
+            marker = json.loads(Path(ENVIRONMENTS, name, MARKER).read_text())
+            digests[name] = str(marker["requirements_sha256"])
+        except (OSError, ValueError, KeyError, TypeError):
+            digests[name] = "unknown"
+    return digests
+
+
+def problem_of(error: Exception) -> str:
+    if isinstance(error, DeadlineExceeded):
+        return f"it does not answer within {EFS_SECONDS:.0f} s"
+    return str(getattr(error, "strerror", "") or error)
+
+
+def driver() -> tuple[str, str]:
+    """Return the driver's version, or what nvidia-smi prints instead."""
+    try:
+        code, output, errors = machine.run_nvidia_smi("--query-gpu=driver_version", "--format=csv,noheader")
+    except OSError as error:
+        return "", f"nvidia-smi: {problem_of(error)}"
+    except DeadlineExceeded:
+        return "", f"nvidia-smi does not end within {machine.DRIVER_SECONDS:g} s: has a GPU fallen off the bus (dmesg)?"
+    lines = (output.strip() or errors.strip() or "nvidia-smi printed nothing").splitlines()
+    return (lines[0], "") if code == 0 else ("", lines[-1])
+
+
+def xid_lines() -> list[str]:
+    command = ["journalctl", "--dmesg", "--boot", "--quiet", "--no-pager", "--output=cat", "--grep=NVRM: Xid"]
+    return programs.run(*command).stdout.splitlines()

@@ -1,0 +1,95 @@
+"""The member list that this node uses. Other parts of the program read it through this module."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from deeplearning.contract import member_list, paths
+from deeplearning.contract.errors import UserError
+from deeplearning.contract.report import READY
+from deeplearning.machine import instance_id
+
+
+@dataclass(frozen=True)
+class Member:
+    rank: int
+    aliases: tuple[str, ...]
+    instance_id: str
+    private_ip: str
+    private_dns: str
+    instance_type: str
+    gpus: int
+    slots: int
+    """How many processes a run starts on it; 0 if it does not train."""
+    host_keys: tuple[str, ...]
+    state: str
+    """ready or faulty"""
+
+    @property
+    def alias(self) -> str:
+        return self.aliases[0]
+
+
+@dataclass(frozen=True)
+class Members:
+    cluster: str
+    cluster_id: str
+    generation: int
+    desired: int
+    """The desired capacity of both Auto Scaling groups, the master's included."""
+    published_by: str
+    published_at: str
+    members: tuple[Member, ...]
+    """In the order of their ranks."""
+
+    @property
+    def training(self) -> tuple[Member, ...]:
+        return tuple(member for member in self.members if member.slots)
+
+
+def read_applied() -> Members:
+    try:
+        with open(paths.APPLIED, encoding="utf-8") as file:
+            return members_of(json.load(file))
+    except FileNotFoundError:
+        raise UserError(
+            "this node has no member list yet: `deeplearning members wait --count 1` waits for it."
+        ) from None
+
+
+def this_member(members: Members) -> Member:
+    own_id = instance_id()
+    for member in members.members:
+        if member.instance_id == own_id:
+            return member
+    raise UserError(f"this machine ({own_id}) is not in the member list (generation {members.generation}).")
+
+
+def members_of(record: Any) -> Members:
+    """Return a validated list."""
+    fields = member_list.validate(record)
+    del fields["signature"]
+    members = [_member(item) for item in fields.pop("members")]
+    return Members(**fields, members=tuple(sorted(members, key=lambda member: member.rank)))
+
+
+def _member(record: dict[str, Any]) -> Member:
+    return Member(**{**record, "aliases": tuple(record["aliases"]), "host_keys": tuple(record["host_keys"])})
+
+
+def unsettled(members: Members) -> Sequence[str]:
+    """Return the reasons why no run should start on these members now."""
+    reasons = []
+    if len(members.members) != members.desired:
+        reasons.append(f"{members.desired} machines are desired and {len(members.members)} are members")
+    faulty = [member.alias for member in members.members if member.state != READY]
+    if faulty:
+        reasons.append(f"{', '.join(faulty)} reported a fault (`deeplearning members report` there says which)")
+    counts = {member.gpus for member in members.training}
+    if len(counts) > 1:
+        each = ", ".join(f"{member.alias} has {member.gpus}" for member in members.training)
+        reasons.append(f"the numbers of GPUs differ: {each}")
+    return reasons

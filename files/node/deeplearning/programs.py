@@ -1,0 +1,19 @@
+"""Run other programs, and read what they print."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import Any
+
+
+def run(*command: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run a program to its end, with no input unless the options have one, and return its code and its output."""
+    if "input" not in options:
+        options["stdin"] = subprocess.DEVNULL
+    return subprocess.run(command, capture_output=True, text=True, check=False, **options)
+
+
+def last_line(text: str, otherwise: str = "it printed nothing") -> str:
+    """Return the last line that is not blank, where programs usually state the reason of a failure."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    return lines[-1].strip() if lines else otherwise

@@ -1,0 +1,174 @@
+"""Wait until nodes for an attempt are members, free and ready, and reserve them."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from deeplearning.config import Config
+from deeplearning.contract.errors import UserError
+from deeplearning.contract.schema import parse_time
+from deeplearning.machine import instance_id
+from deeplearning.members.member_list import Member, Members, read_applied, this_member, unsettled
+from deeplearning.run import units
+from deeplearning.run.folder import Folder, find_run, runs_root
+from deeplearning.run.mastership import Superseded, is_superseded
+from deeplearning.run.node_selection import Selection, Situation, SurveyVerdict, has_enough, judge_surveys, select
+from deeplearning.run.plan import Node
+from deeplearning.run.survey import survey_nodes
+
+SHORTEST_WAIT, LONGEST_WAIT = 90.0, 300.0
+"""Seconds after which a membership that no longer changes is used as it is. The machine that replaces a lost one has
+to boot and to be configured; a run of days waits longer for it than one of minutes."""
+SPARE_PORTS = 8
+
+
+@dataclass(frozen=True)
+class Allocation:
+    nodes: list[Node]
+    generation: int
+    boot_ids: dict[str, str]
+    master: str
+    """This machine's own name."""
+
+
+@dataclass
+class Allocator:
+    config: Config
+    folder: Folder
+    run: dict[str, Any]
+    first: bool
+    """False after a lost member."""
+    reserve: Callable[[Sequence[str]], None]
+    """Called with this run's nodes while no other run selects its own."""
+    report: Callable[[str], None]
+    """Called with the reason for waiting."""
+    stop_requested: Callable[[], bool]
+    trained: float
+    """Seconds that the run has trained so far."""
+    published: bool = False
+    """True if this machine has published the member list before. Another's list then means that it is replaced."""
+    since: float = field(default_factory=time.monotonic)
+
+    def wait(self) -> Allocation | None:
+        """Return None if the run is to be stopped."""
+        while not self.stop_requested():
+            self._check_mastership()
+            try:
+                members = read_applied()
+                this_member(members)
+            except UserError as error:
+                self._wait_for_member_list(error)
+                continue
+            if members.published_by != instance_id() or is_superseded(self.config):
+                raise Superseded
+            allocation = self._try(members)
+            if allocation:
+                return allocation
+            time.sleep(0.5)
+        return None
+
+    @property
+    def situation(self) -> Situation:
+        if not self.first:
+            return Situation.AFTER_LOSS
+        return Situation.REFUSE_BUSY if self.run["busy"] == "refuse" else Situation.FIRST_START
+
+    @property
+    def longest_wait(self) -> float:
+        return min(max(self.trained, SHORTEST_WAIT), LONGEST_WAIT)
+
+    @property
+    def may_wait(self) -> bool:
+        return time.monotonic() - self.since < self.longest_wait
+
+    def _check_mastership(self) -> None:
+        """Raise Superseded if this machine has been the master. A new master has not published a list yet."""
+        if not is_superseded(self.config):
+            self.published = True
+        elif self.published:
+            raise Superseded
+
+    def _wait_for_member_list(self, error: UserError) -> None:
+        """A master that has just booted has no list yet."""
+        if not self.may_wait:
+            if is_superseded(self.config):
+                raise Superseded
+            raise error
+        self.report(str(error))
+        time.sleep(1)
+
+    def _try(self, members: Members) -> Allocation | None:
+        """Return None if the run has to wait; the reason is reported."""
+        reasons = unsettled(members)
+        age = time.time() - parse_time(members.published_at)
+        settled = not reasons or age >= self.longest_wait
+        if not settled and not (self.first and has_enough(self.run["nodes"], members)):
+            self.report("; ".join(reasons))
+            return None
+        selection = self._select(members)
+        if not selection.members:
+            self.since = time.monotonic()
+            self.report(f"{selection.blocked_reason}.")
+            return None
+        return self._survey(members, selection.members)
+
+    def _select(self, members: Members) -> Selection:
+        with selection_lock(self.config):
+            in_use = nodes_in_use(self.config, self.folder.id)
+            selection = select(self.run["nodes"], members, in_use, self.situation)
+            if selection.members:
+                self.reserve([member.alias for member in selection.members])
+        return selection
+
+    def _survey(self, members: Members, selected: Sequence[Member]) -> Allocation | None:
+        ports = self._port_count(selected)
+        surveys = survey_nodes(selected, self.folder, self.run["python"], ports, instance_id())
+        # This machine may have been suspended meanwhile.
+        if is_superseded(self.config):
+            raise Superseded
+        verdict = judge_surveys(surveys, self.situation, self.may_wait)
+        problems = " ".join(survey.problem for survey in surveys if survey.problem)
+        if verdict is SurveyVerdict.FAIL:
+            raise UserError(problems)
+        if verdict is SurveyVerdict.WAIT:
+            self.report(problems)
+            return None
+        usable = [survey for survey in surveys if not survey.problem]
+        self.reserve([survey.member.alias for survey in usable])
+        return Allocation(
+            nodes=[survey.node for survey in usable if survey.node],
+            generation=members.generation,
+            boot_ids={survey.member.alias: survey.boot_id for survey in usable},
+            master=this_member(members).alias,
+        )
+
+    def _port_count(self, selected: Sequence[Member]) -> int:
+        most_processes = max(self.run["processes_per_node"] or 0, *(member.gpus for member in selected))
+        return SPARE_PORTS + 2 * most_processes + int(self.run["servers"] or len(selected))
+
+
+def nodes_in_use(config: Config, except_run: str) -> dict[str, str]:
+    """Map the nodes that other runs use now to the ids of those runs."""
+    in_use = {}
+    for run_id in units.active_runs():
+        if run_id != except_run:
+            try:
+                state = find_run(config, run_id).state()
+            except UserError:
+                continue  # Its folder was removed while it ran.
+            in_use.update(dict.fromkeys(state.get("nodes", []), run_id))
+    return in_use
+
+
+@contextmanager
+def selection_lock(config: Config) -> Iterator[None]:
+    """Let one run at a time select its nodes."""
+    with open(os.open(f"{runs_root(config)}/.choosing", os.O_RDWR | os.O_CREAT, 0o644), "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

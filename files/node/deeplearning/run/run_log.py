@@ -1,0 +1,112 @@
+"""A run's events and state, and the logs of its processes. Only the master writes them.
+
+A full file system must not end a run: a failed write is reported once, as an event and in systemd's journal.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator
+from typing import IO, Any
+
+from deeplearning.contract.schema import format_time
+from deeplearning.run.folder import Folder
+
+TAIL = 30
+LONGEST_TAIL_LINE = 4096
+"""Characters of a line that are reported with a failure; the log has the whole line."""
+
+
+class RunLog:
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
+        self._event_count = sum(1 for _unused in folder.events())
+        self._write_failed = False
+        self.state: dict[str, Any] = folder.state() or {
+            "run_id": folder.id,
+            "state": "waiting",
+            "reason": "",
+            "attempt": 0,
+            "nodes": [],
+            "processes": [],
+            "progress": None,
+            "attempts": [],
+        }
+
+    def event(self, event: str, **details: Any) -> None:
+        self._event_count += 1
+        line = json.dumps({"n": self._event_count, "time": round(time.time(), 3), "event": event, **details})
+        with self.reported_write_errors(), open(self._folder.file("events.jsonl"), "a", encoding="utf-8") as file:
+            file.write(f"{line}\n")
+
+    def enter(self, state: str, reason: str = "") -> None:
+        """Record a state, as an event only if it or its reason is new."""
+        if (state, reason) != (self.state["state"], self.state["reason"]) or self._event_count == 0:
+            self.state.update(state=state, reason=reason)
+            self.event("state", state=state, reason=reason, attempt=self.state["attempt"])
+        self.save()
+
+    def save(self) -> None:
+        with self.reported_write_errors():
+            self._folder.write("state.json", {**self.state, "updated_at": format_time()})
+
+    @contextlib.contextmanager
+    def reported_write_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            self.report_write_error(error)
+
+    def report_write_error(self, error: OSError) -> None:
+        text = f"{self._folder.path} cannot be written: {error.strerror}. Logs and events are incomplete."
+        if not self._write_failed:
+            self._write_failed = True
+            print(text, file=sys.stderr, flush=True)
+            self.event("note", text=text)
+
+
+class ProcessLog:
+    """The log of one process, or of mpirun itself. Each line has the time at which its node printed it."""
+
+    def __init__(self, run_log: RunLog, folder: Folder, name: str, attempt: int) -> None:
+        self._run_log = run_log
+        self._path = folder.file(f"logs/{name}.log")
+        self._file: IO[str] | None = None
+        self.tail: deque[str] = deque(maxlen=TAIL)
+        if attempt:
+            self._write(f"{_timestamp(time.time())} ==== start {attempt + 1} ====\n")
+
+    def line(self, seconds: float, text: str) -> None:
+        self.tail.append(text[:LONGEST_TAIL_LINE])
+        self._write(f"{_timestamp(seconds)} {text}\n")
+
+    def _write(self, text: str) -> None:
+        with self._run_log.reported_write_errors():
+            if self._file is None:
+                self._file = open(self._path, "a", encoding="utf-8", errors="replace")  # noqa: SIM115
+            self._file.write(text)
+
+    def flush(self) -> None:
+        with self._run_log.reported_write_errors():
+            if self._file is not None:
+                self._file.flush()
+
+    def discard(self) -> None:
+        """Drop buffered and later lines, because the file belongs to another master now."""
+        if self._file is not None:
+            with open(os.devnull, "w", encoding="utf-8") as null:
+                os.dup2(null.fileno(), self._file.fileno())
+
+    def close(self) -> None:
+        with self._run_log.reported_write_errors():
+            if self._file is not None:
+                self._file.close()
+
+
+def _timestamp(seconds: float) -> str:
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{int(seconds % 1 * 1000):03d}Z"

@@ -1,0 +1,85 @@
+"""A run's script: the example trainer, a file on the master, or a file of code that was sent or is cloned."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from deeplearning.contract import git_source, paths
+from deeplearning.contract.errors import UserError
+from deeplearning.run import source
+from deeplearning.run.folder import Folder
+
+CODE = "code"
+"""The folder of a run that holds code which was sent or cloned."""
+
+
+def example_trainer(framework: str) -> str:
+    return f"{paths.TRAINERS}/cifar10_{framework}.py"
+
+
+def install(folder: Folder, request: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Put code that was sent or is to be cloned into the run's folder. Return the script's path and its version."""
+    script = request.get("script") or example_trainer(request["framework"])
+    code = folder.file(CODE)
+    if script.startswith(git_source.PREFIX):
+        repository = source.git_source(script)
+        version = source.cloned(repository, code)
+        return check(f"{code}/{repository.path}"), version
+    if "code" in request:
+        _move_into(code, request["code"], script)
+        return f"{code}/{script}", source.hashed(code)
+    if not script.startswith("/"):
+        raise UserError(f"script is {script}: use an absolute path, or git+URL@REF:PATH.")
+    return check(script), source.hashed(script)
+
+
+def _move_into(code: str, incoming: str, script: str) -> None:
+    if not os.path.isdir(incoming):
+        raise UserError(f"code is {incoming}, and there is no such folder on the master: send the script again.")
+    if not os.path.isfile(f"{incoming}/{script}"):
+        raise UserError(f"script is {script}, and the folder that was copied has no such file.")
+    os.rename(incoming, code)
+
+
+def check(path: str) -> str:
+    """Return the path of a script that can be started."""
+    if not os.path.isfile(path):
+        raise UserError(f"script is {path}, and there is no such file on the master.")
+    if not path.endswith((".py", ".sh")) and not os.access(path, os.X_OK):
+        raise UserError(f"script is {path}, which is neither .py nor .sh, and cannot be executed: chmod +x it.")
+    return path
+
+
+def is_same(folder: Folder, run: dict[str, Any], request: dict[str, Any]) -> bool:
+    """Return True if a request means the script and the code that a run was created with."""
+    script = request.get("script") or example_trainer(request["framework"])
+    if script.startswith(git_source.PREFIX):
+        repository = source.git_source(script)
+        url = git_source.without_login(source.split_login(repository.url)[0])
+        script = folder.file(f"{CODE}/{repository.path}")
+        version = {"url": url, "ref": repository.ref, "commit": run["code"].get("commit")}
+    elif "code" in request:
+        script, version = folder.file(f"{CODE}/{script}"), source.hashed(request["code"])
+    else:
+        version = source.hashed(script)
+    return bool(run["script"] == script and run["code"] == version)
+
+
+def command(python: str, script: str) -> list[str]:
+    """Return the words that start a script, without its arguments."""
+    if script.endswith(".py"):
+        return [python, script]
+    return ["/bin/bash", script] if script.endswith(".sh") else [script]
+
+
+def arguments(run: dict[str, Any]) -> list[str]:
+    """Return the script's arguments. The example trainers also get the paths of data and run."""
+    is_example = run["script"].startswith(f"{paths.TRAINERS}/")
+    return [*(["--data-dir", "{data}", "--run-dir", "{run}"] if is_example else []), *run["script_args"]]
+
+
+def working_folder(folder: Folder, script: str) -> str:
+    """Return the root of the script's code."""
+    code = folder.file(CODE)
+    return code if script.startswith(f"{code}/") else os.path.dirname(script)

@@ -1,0 +1,199 @@
+"""Views of runs for people and programs: list, show, follow, wait; and stop, which also waits for the end."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+from deeplearning.config import Config
+from deeplearning.contract.schema import format_time
+from deeplearning.run import units
+from deeplearning.run.folder import Folder, find_run
+from deeplearning.run.plan import aligned
+
+POLL_SECONDS = 0.5
+VANISHED_SECONDS = 3.0
+"""Seconds without a unit and without a result after which a run is lost. A new run may be about to start."""
+LOST_CODE = 1
+
+
+def state_of(folder: Folder) -> str:
+    result = folder.result()
+    if result:
+        return str(result["state"])
+    state = folder.state()
+    if units.may_continue(folder.id):
+        return str(state.get("state", "waiting"))
+    # It may have ended since the first check.
+    result = folder.result()
+    return str(result["state"]) if result else "lost" if state else "created"
+
+
+def overview(folder: Folder) -> dict[str, Any]:
+    run, state, result = folder.run(), folder.state(), folder.result() or {}
+    return {
+        "run_id": folder.id,
+        "state": state_of(folder),
+        **{key: run[key] for key in ("framework", "distribution", "script", "asked_by", "asked_at")},
+        "nodes": state.get("nodes") or sorted({process["node"] for process in state.get("processes", [])}),
+        "progress": state.get("progress"),
+        "exit_code": result.get("exit_code"),
+        "sentence": result.get("sentence", ""),
+    }
+
+
+def overview_table(runs: list[dict[str, Any]]) -> str:
+    rows = [["run", "state", "code", "framework", "distribution", "nodes", "epoch", "asked at"]]
+    for run in runs:
+        epoch = (run["progress"] or {}).get("epoch")
+        values = [run["exit_code"], run["framework"], run["distribution"], len(run["nodes"]), epoch, run["asked_at"]]
+        rows.append([run["run_id"], run["state"], *map(_cell, values)])
+    return aligned(rows) if len(rows) > 1 else "There is no run yet."
+
+
+def _cell(value: Any) -> str:
+    return "-" if value is None else str(value)
+
+
+def detail(folder: Folder) -> dict[str, Any]:
+    state = folder.state()
+    return {
+        "schema": 1,
+        "run": folder.run(),
+        "state": state_of(folder),
+        "reason": state.get("reason", ""),
+        "attempt": state.get("attempt", 0),
+        "processes": state.get("processes", []),
+        "progress": state.get("progress"),
+        "result": folder.result(),
+    }
+
+
+def detail_text(folder: Folder) -> str:
+    details = detail(folder)
+    keys = ("node", "role", "rank", "pid", "state", "exit_code")
+    rows = [["node", "role", "rank", "pid", "state", "code"]]
+    rows += [[_cell(process[key]) for key in keys] for process in details["processes"]]
+    run, result = details["run"], details["result"]
+    reason = f", {details['reason']}" if details["reason"] else ""
+    lines = [
+        f"run {folder.id}: {details['state']}{reason}",
+        f"{run['framework']} {run['distribution']}, {run['script']}, asked by {run['asked_by']} at {run['asked_at']}",
+        f"start {details['attempt'] + 1}, {folder.path}",
+    ]
+    if details["progress"]:
+        known = {key: value for key, value in details["progress"].items() if value is not None}
+        lines.append(", ".join(f"{key} {value:.6g}" for key, value in known.items()))
+    if result:
+        lines.append(result["sentence"])
+    return "\n".join([*lines, "", aligned(rows)])
+
+
+def follow(folder: Folder, after: int, with_output: bool) -> Iterator[dict[str, Any]]:
+    """Yield events until the last, and between them, on request, what the leading process prints."""
+    output = LeaderOutput(folder) if with_output else None
+    missing_since = time.monotonic()
+    while True:
+        for event in folder.events(after):
+            after = event["n"]
+            if output:
+                output.handle_event(event)
+                if event["event"] == "end":
+                    yield from output.new_lines()
+            yield event
+            if event["event"] == "end":
+                return
+        if output:
+            yield from output.new_lines()
+        if units.may_continue(folder.id):
+            missing_since = time.monotonic()
+        elif time.monotonic() - missing_since > VANISHED_SECONDS and not list(folder.events(after)):
+            yield _missing_end(folder)
+            return
+        time.sleep(POLL_SECONDS)
+
+
+def _missing_end(folder: Folder) -> dict[str, Any]:
+    """Return the end event of a run whose unit has not written one."""
+    end = folder.result() or {
+        "state": "lost",
+        "exit_code": LOST_CODE,
+        "first_failure": None,
+        "sentence": _missing_sentence(folder),
+    }
+    return {"event": "end", **{key: end[key] for key in ("state", "exit_code", "first_failure", "sentence")}}
+
+
+def _missing_sentence(folder: Folder) -> str:
+    if state_of(folder) == "created":
+        return f"run {folder.id} has not been started"
+    return f"run {folder.id} has vanished without a result: see journalctl -u {units.supervisor_unit(folder.id)}"
+
+
+class LeaderOutput:
+    """What the first worker, or the chief, has printed since the last call of `new_lines`."""
+
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
+        self._leading: dict[str, Any] | None = None
+        self._offset = 0
+
+    def handle_event(self, event: dict[str, Any]) -> None:
+        if event["event"] == "plan":
+            first = [each for each in event["processes"] if each["role"] in ("chief", "worker") and each["rank"] == 0]
+            leading = min(first, key=lambda process: str(process["role"]))
+            if self._leading != leading:
+                self._leading, self._offset = leading, 0
+
+    def new_lines(self) -> Iterator[dict[str, Any]]:
+        if self._leading is None:
+            return
+        process = {key: self._leading[key] for key in ("node", "role", "rank")}
+        try:
+            with open(self._folder.file("logs/{node}.{role}{rank}.log".format(**process)), "rb") as file:
+                file.seek(self._offset)
+                data = file.read()
+        except FileNotFoundError:
+            return
+        complete = data[: data.rfind(b"\n") + 1]
+        self._offset += len(complete)
+        for line in complete.decode(errors="replace").splitlines():
+            yield {"event": "output", **process, "line": line.partition(" ")[2]}
+
+
+def wait(folder: Folder) -> int:
+    (end,) = deque(follow(folder, after=0, with_output=False), maxlen=1)
+    # Its unit still has to stop what is left on the nodes.
+    while units.is_active(folder.id):
+        time.sleep(POLL_SECONDS)
+    print(end["sentence"], file=sys.stderr if end["state"] == "lost" else sys.stdout)
+    return int(end["exit_code"])
+
+
+def stop(config: Config, run_id: str, asked_by: str) -> int:
+    """Stop a run, or all that are active. Return 1 if a node did not answer."""
+    folders = [find_run(config, each) for each in (units.active_runs() if run_id == "all" else [run_id])]
+    if not folders:
+        print("no run is going on")
+    return max((_stop(folder, asked_by) for folder in folders), default=0)
+
+
+def _stop(folder: Folder, asked_by: str) -> int:
+    if folder.result() is not None:
+        print(f"run {folder.id} has ended already: {state_of(folder)}")
+        return 0
+    try:
+        folder.write("stop.json", {"asked_by": asked_by, "asked_at": format_time()})
+    except OSError as error:
+        print(f"{folder.path} cannot be written ({error.strerror}): the run may resume after a boot", file=sys.stderr)
+    units.control("stop", units.supervisor_unit(folder.id))
+    result = folder.result() or {}
+    print(result.get("sentence") or _missing_sentence(folder))
+    if not result.get("unanswered"):
+        return 0
+    names = ", ".join(result["unanswered"])
+    print(f"{names} did not answer: what runs there ends when it has lost its master.", file=sys.stderr)
+    return 1

@@ -1,0 +1,186 @@
+"""The calls of EC2 that Auto Scaling makes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from localcloud.api.autoscaling.records import LaunchTemplateSpecification, Subnet
+from localcloud.api.ec2.instance import Instance
+from localcloud.api.ec2.instances import status_of
+from localcloud.api.ec2.records import records_of
+from localcloud.core.cloud import Cloud
+from localcloud.core.errors import AwsError
+from localcloud.core.identity import Caller, service_caller
+
+ZONE_ERRORS = frozenset(
+    {
+        "InsufficientCapacityOnHost",
+        "InsufficientFreeAddressesInSubnet",
+        "InsufficientHostCapacity",
+        "InsufficientInstanceCapacity",
+        "InvalidAvailabilityZone",
+        "InvalidSubnetID.NotFound",
+        "Unsupported",
+    }
+)
+"""Errors that do not rule out another zone or another instance type."""
+
+
+@dataclass(frozen=True)
+class Template:
+    """A version of a launch template."""
+
+    specification: LaunchTemplateSpecification
+    """with the version as a number"""
+    data: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class LaunchRequest:
+    """A launch of one instance."""
+
+    subnet: Subnet
+    tags: Mapping[str, str]
+    template: Template
+    placement_group: str | None = None
+
+
+@dataclass(frozen=True)
+class Launched:
+    id: str
+    type: str
+    image: str
+    zone: str
+    subnet: str | None
+
+
+@dataclass(frozen=True)
+class InstanceStatus:
+    """The state of an instance in EC2."""
+
+    state: str
+    impaired: bool = False
+    reason: str = ""
+
+
+class Ec2Port(Protocol):
+    """EC2's errors are raised as AwsError."""
+
+    def template(self, specification: Mapping[str, Any]) -> Template:
+        """A version of a template by LaunchTemplateId or LaunchTemplateName, and Version."""
+
+    def zones_of(self, subnets: Sequence[str]) -> dict[str, str]:
+        """The zone of each subnet."""
+
+    def dry_run(self, request: LaunchRequest, caller: Caller) -> None:
+        """Raise AwsError if EC2 would refuse this launch to this caller."""
+
+    def run(self, request: LaunchRequest) -> Launched: ...
+
+    def statuses(self, ids: Collection[str]) -> dict[str, InstanceStatus]:
+        """The status of each of these instances that still exists."""
+
+    def terminate(self, instance_id: str) -> None: ...
+
+    def untag(self, instance_id: str, keys: Sequence[str]) -> None: ...
+
+
+def run_parameters(request: LaunchRequest) -> dict[str, Any]:
+    """The parameters of RunInstances."""
+    params: dict[str, Any] = {"MinCount": 1, "MaxCount": 1}
+    specification = request.template.specification
+    params["LaunchTemplate"] = {"LaunchTemplateId": specification.id, "Version": specification.version}
+    interfaces = request.template.data.get("NetworkInterfaces")
+    if interfaces:
+        # EC2 refuses a subnet next to network interfaces: each interface names its own.
+        params["NetworkInterfaces"] = [{**interface, "SubnetId": request.subnet.id} for interface in interfaces]
+    else:
+        params["SubnetId"] = request.subnet.id
+    if request.placement_group:
+        params["Placement"] = {"GroupName": request.placement_group}
+    tags = [{"Key": key, "Value": value} for key, value in request.tags.items()]
+    params["TagSpecifications"] = [{"ResourceType": "instance", "Tags": tags}]
+    return params
+
+
+class CloudEc2:
+    """The EC2 of the local cloud."""
+
+    def __init__(self, cloud: Cloud, region: str) -> None:
+        self._cloud = cloud
+        self._region = region
+        self._self = service_caller("autoscaling.amazonaws.com")
+
+    def _ask(self, operation: str, caller: Caller | None = None, **params: Any) -> dict[str, Any]:
+        return self._cloud.ask("ec2", operation, self._region, params, caller or self._self)
+
+    def template(self, specification: Mapping[str, Any]) -> Template:
+        named = {
+            key: specification[key] for key in ("LaunchTemplateId", "LaunchTemplateName") if specification.get(key)
+        }
+        if "LaunchTemplateId" in named:
+            named.pop("LaunchTemplateName", None)
+        version = str(specification.get("Version") or "$Default")
+        versions = self._ask("DescribeLaunchTemplateVersions", **named, Versions=[version])["LaunchTemplateVersions"]
+        if not versions:
+            raise AwsError(
+                "InvalidLaunchTemplateId.VersionNotFound",
+                f"Could not find the specified version {version} for the launch template with ID "
+                f"{specification.get('LaunchTemplateId') or specification.get('LaunchTemplateName')}.",
+            )
+        version_record = versions[0]
+        resolved = LaunchTemplateSpecification(
+            version_record["LaunchTemplateId"],
+            version_record["LaunchTemplateName"],
+            str(version_record["VersionNumber"]),
+        )
+        return Template(resolved, version_record["LaunchTemplateData"])
+
+    def zones_of(self, subnets: Sequence[str]) -> dict[str, str]:
+        records = self._ask("DescribeSubnets", SubnetIds=list(subnets))["Subnets"]
+        return {record["SubnetId"]: record["AvailabilityZone"] for record in records}
+
+    def dry_run(self, request: LaunchRequest, caller: Caller) -> None:
+        try:
+            self._ask("RunInstances", caller, DryRun=True, **run_parameters(request))
+        except AwsError as error:
+            if error.code != "DryRunOperation":
+                raise
+
+    def run(self, request: LaunchRequest) -> Launched:
+        return _launched(self._ask("RunInstances", **run_parameters(request))["Instances"][0])
+
+    def statuses(self, ids: Collection[str]) -> dict[str, InstanceStatus]:
+        # Straight from the records: this is asked every second, and describing a thousand instances takes its time.
+        instances = records_of(self._cloud).instances
+        return {name: _status(self._cloud, instances[name]) for name in ids if name in instances}
+
+    def terminate(self, instance_id: str) -> None:
+        try:
+            self._ask("TerminateInstances", InstanceIds=[instance_id])
+        except AwsError as error:
+            if error.code != "OperationNotPermitted":
+                raise
+            # Termination protection does not stop Auto Scaling.
+            records_of(self._cloud).instances[instance_id].disable_api_termination = False
+            self._ask("TerminateInstances", InstanceIds=[instance_id])
+
+    def untag(self, instance_id: str, keys: Sequence[str]) -> None:
+        self._ask("DeleteTags", Resources=[instance_id], Tags=[{"Key": key} for key in keys])
+
+
+def _status(cloud: Cloud, instance: Instance) -> InstanceStatus:
+    reason = getattr(instance.state_reason, "message", None) or ""
+    return InstanceStatus(instance.state, status_of(cloud, instance) == "impaired", reason)
+
+
+def _launched(instance: Mapping[str, Any]) -> Launched:
+    return Launched(
+        id=instance["InstanceId"],
+        type=instance["InstanceType"],
+        image=instance.get("ImageId", ""),
+        zone=instance["Placement"]["AvailabilityZone"],
+        subnet=instance.get("SubnetId"),
+    )

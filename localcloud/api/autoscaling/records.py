@@ -1,0 +1,230 @@
+"""The records of Auto Scaling."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+LAUNCHING = "autoscaling:EC2_INSTANCE_LAUNCHING"
+TERMINATING = "autoscaling:EC2_INSTANCE_TERMINATING"
+
+COUNTED = frozenset({"Pending", "Pending:Wait", "Pending:Proceed", "InService"})
+"""The states of those that make up the group's capacity."""
+
+ENDING = frozenset({"Terminating", "Terminating:Wait", "Terminating:Proceed"})
+
+PROCESSES = (
+    "Launch",
+    "Terminate",
+    "AddToLoadBalancer",
+    "AlarmNotification",
+    "AZRebalance",
+    "HealthCheck",
+    "InstanceRefresh",
+    "ReplaceUnhealthy",
+    "ScheduledActions",
+)
+
+
+@dataclass(frozen=True)
+class Subnet:
+    """A subnet that the group may launch into."""
+
+    zone: str
+    id: str
+
+    @property
+    def details(self) -> dict[str, str]:
+        """As the details of an activity name it."""
+        return {"Subnet ID": self.id, "Availability Zone": self.zone}
+
+
+@dataclass(frozen=True)
+class LaunchTemplateSpecification:
+    """A launch template as the group names it: the version may be $Latest or $Default."""
+
+    id: str
+    name: str
+    version: str
+
+
+@dataclass(frozen=True)
+class Tag:
+    value: str
+    propagate: bool
+
+
+@dataclass
+class Activity:
+    id: str
+    group: str
+    group_arn: str
+    description: str
+    cause: str
+    start: float
+    details: Mapping[str, Any]
+    status: str = "InProgress"
+    progress: int = 0
+    message: str | None = None
+    end: float | None = None
+
+    def finish(self, status: str, now: float, message: str | None = None) -> None:
+        self.status, self.progress, self.end = status, 100, now
+        self.message = message or self.message
+
+
+@dataclass
+class Hook:
+    name: str
+    transition: str
+    heartbeat: int = 3600
+    default: str = "ABANDON"
+    target: str | None = None
+    role: str | None = None
+    metadata: str | None = None
+
+    @property
+    def longest(self) -> int:
+        """Seconds after which the action ends, however often it was extended."""
+        return min(172800, 100 * self.heartbeat)
+
+
+@dataclass
+class Action:
+    """A lifecycle action: one hook that holds one instance."""
+
+    hook: Hook
+    token: str
+    started: float
+    deadline: float
+    result: str | None = None
+    why: str = ""
+
+
+@dataclass
+class Launch:
+    """A launch that has been decided on and not made yet."""
+
+    activity: Activity
+    subnet: Subnet
+    due: float
+
+
+@dataclass
+class Member:
+    """An instance of the group."""
+
+    id: str
+    type: str
+    image: str
+    subnet: Subnet
+    launched: float
+    template: LaunchTemplateSpecification
+    """with the version that it really was launched from"""
+    state: str = "Pending"
+    health: str = "Healthy"
+    unhealthy_reason: str = ""
+    protected: bool = False
+    since: float | None = None
+    """in service since"""
+    activity: Activity | None = None
+    """the one that brought it or, later, the one that ends it"""
+    actions: list[Action] = field(default_factory=list)
+    termination_requested: bool = False
+
+    @property
+    def counts(self) -> bool:
+        return self.state in COUNTED
+
+
+@dataclass
+class Refresh:
+    id: str
+    start: float
+    preferences: Mapping[str, Any]
+    desired: Mapping[str, Any] | None
+    status: str = "Pending"
+    reason: str | None = None
+    end: float | None = None
+    remaining: list[str] = field(default_factory=list)
+    total: int = 0
+    initial_members: frozenset[str] = frozenset()
+    """instances that were there when it began"""
+
+    @property
+    def active(self) -> bool:
+        return self.status in ("Pending", "InProgress", "Cancelling")
+
+
+@dataclass
+class Group:
+    name: str
+    arn: str
+    created: float
+    min_size: int
+    max_size: int
+    desired: int
+    subnets: list[Subnet]
+    template: LaunchTemplateSpecification
+    zone_identifier: str = ""
+    """the subnets, as they were given"""
+    cooldown: int = 300
+    health_type: str = "EC2"
+    grace_period: int = 0
+    protect_new: bool = False
+    service_role: str = ""
+    placement_group: str | None = None
+    stored: dict[str, Any] = field(default_factory=dict)
+    """settings that are shown again and change nothing here"""
+    tags: dict[str, Tag] = field(default_factory=dict)
+    hooks: dict[str, Hook] = field(default_factory=dict)
+    suspended: dict[str, str] = field(default_factory=dict)
+    members: dict[str, Member] = field(default_factory=dict)
+    launches: list[Launch] = field(default_factory=list)
+    refreshes: list[Refresh] = field(default_factory=list)
+    deleting: bool = False
+    reasons: list[str] = field(default_factory=list)
+    """what has been asked for since the last launch or end: it begins the next activities' causes"""
+    to_replace: int = 0
+    """how many of the missing were unhealthy: the cause of their successors is worded otherwise"""
+    failures: int = 0
+    retry_at: float = 0.0
+    failed: set[Subnet] = field(default_factory=set)
+    """where it has failed in this attempt to reach the desired capacity"""
+    reported_protected: bool = False
+
+    @property
+    def counted(self) -> int:
+        """The number of instances that count as capacity, including pending launches."""
+        members = sum(member.counts for member in self.members.values())
+        return members + len(self.launches)
+
+    @property
+    def in_service(self) -> list[Member]:
+        return [member for member in self.members.values() if member.state == "InService"]
+
+    @property
+    def zones(self) -> list[str]:
+        return sorted({subnet.zone for subnet in self.subnets})
+
+    @property
+    def refresh(self) -> Refresh | None:
+        """The one that is going on."""
+        return next((refresh for refresh in self.refreshes if refresh.active), None)
+
+    def hooks_of(self, transition: str) -> list[Hook]:
+        return [hook for hook in self.hooks.values() if hook.transition == transition]
+
+    def allows(self, process: str) -> bool:
+        return process not in self.suspended
+
+    def reset_backoff(self) -> None:
+        """Forget failures after a change, so that the next attempt is made at once."""
+        self.failures, self.retry_at, self.reported_protected = 0, 0.0, False
+        self.failed.clear()
+
+
+def new_id() -> str:
+    return str(uuid.uuid4())

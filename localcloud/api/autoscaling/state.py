@@ -1,0 +1,82 @@
+"""The Auto Scaling of one region: its groups, and when their next step is due."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from localcloud.api.autoscaling.ec2 import Ec2Port, Template
+from localcloud.api.autoscaling.records import Activity, Group, Member, new_id
+from localcloud.core.clock import Clock
+
+PERIOD = 1.0
+"""Seconds between two steps. AWS takes some tens of seconds, which tests need not wait."""
+
+
+@dataclass(frozen=True)
+class Backoff:
+    """Seconds until the next attempt after so many failures in a row. AWS goes from about a minute to many."""
+
+    first: float = 5.0
+    factor: float = 2.0
+    maximum: float = 60.0
+
+    def after(self, failures: int) -> float:
+        return float(min(self.maximum, self.first * self.factor ** max(0, failures - 1)))
+
+
+@dataclass
+class Scaling:
+    """The groups of one region."""
+
+    region: str
+    clock: Clock
+    ec2: Ec2Port
+    step: Callable[[Scaling], None]
+    """takes every group one step towards what it should be"""
+    launch_takes: Callable[[], float] = lambda: 0.0
+    """seconds from the decision to launch until EC2 is asked"""
+    backoff: Backoff = Backoff()
+    groups: dict[str, Group] = field(default_factory=dict)
+    activities: list[Activity] = field(default_factory=list)
+    """the oldest first; those of deleted groups stay"""
+    templates: dict[tuple[str, str], Template] = field(default_factory=dict)
+    """templates that were looked up in this step"""
+    _watching: bool = False
+    _scheduled: bool = False
+
+    @property
+    def now(self) -> float:
+        return self.clock.time()
+
+    def watch(self) -> None:
+        """Take steps periodically from now on."""
+        if not self._watching:
+            self._watching = True
+            self.clock.every(PERIOD, self._step)
+
+    def schedule_step(self) -> None:
+        """Take a step as soon as possible."""
+        if not self._scheduled:
+            self._scheduled = True
+            self.clock.later(0, self._step)
+
+    def begin(
+        self, group: Group, description: str, cause: str, details: Mapping[str, Any], status: str = "InProgress"
+    ) -> Activity:
+        """A new activity."""
+        activity = Activity(new_id(), group.name, group.arn, description, cause, self.now, details, status)
+        self.activities.append(activity)
+        return activity
+
+    def find(self, instance_id: str) -> tuple[Group, Member] | None:
+        """The group that an instance belongs to."""
+        for group in self.groups.values():
+            if instance_id in group.members:
+                return group, group.members[instance_id]
+        return None
+
+    def _step(self) -> None:
+        self._scheduled = False
+        self.step(self)

@@ -1,0 +1,21 @@
+"""EC2: what the local cloud answers itself, by topic. Everything else is moto's.
+
+| module | what |
+| --- | --- |
+| patches | what is mended in moto itself |
+| records | what is kept in addition to moto's records, and how both are looked up |
+| filters | filters, pages, tags of a call |
+| images | Amazon Machine Images |
+| instance | one instance |
+| launch_data, templates | which data a launch uses; launch templates |
+| run_request, run_network, capacity, run | RunInstances: validated, placed, counted, made |
+| lifecycle | the states of an instance, and what machines report |
+| instances | DescribeInstances and its relatives |
+| interfaces | DescribeNetworkInterfaces |
+| views | what machines, network and metadata service need |
+| tags, security_groups | tags, security groups |
+| deletions | what cannot be deleted, and why |
+| networks | mistakes in a network that moto accepts |
+| addresses, nat, placement, profiles, instance_types | Elastic IPs, NAT gateways, placement groups … |
+| late_reads | the fault `late-reads` |
+"""

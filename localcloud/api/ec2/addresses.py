@@ -1,0 +1,233 @@
+"""Elastic IPs: allocation and association."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from moto.ec2.models.elastic_ip_addresses import ElasticAddress
+
+from localcloud.api.ec2.filters import Values, chosen, refuse_dry_run, tag_list, tags_of
+from localcloud.api.ec2.lifecycle import give_automatic_address, release_automatic_address
+from localcloud.api.ec2.moto_records import (
+    backend_of,
+    interface_named,
+    internet_gateway_of,
+    new_id,
+    set_tags,
+    tags_in,
+)
+from localcloud.api.ec2.records import instance_of, records_of
+from localcloud.api.quotas import ADDRESSES, check_limit
+from localcloud.core.cloud import Call, Cloud, answers
+from localcloud.core.errors import AwsError
+
+
+@answers("ec2", "AllocateAddress")
+def allocate_address(call: Call) -> dict[str, Any]:
+    params = call.params
+    # "standard" meant EC2-Classic, which is gone: an address is of the VPC kind whatever is asked for.
+    if params.get("Domain") not in (None, "", "vpc", "standard"):
+        raise AwsError("InvalidParameterValue", f"Invalid value '{params['Domain']}' for domain.")
+    refuse_dry_run(params)
+    check_limit(call.cloud, ADDRESSES, len(backend_of(call.region).addresses))
+    public_ip = records_of(call.cloud).public.take()
+    if public_ip is None:
+        raise AwsError("AddressLimitExceeded", "The maximum number of addresses has been reached.")
+    backend = backend_of(call.region)
+    make: Any = ElasticAddress
+    address = make(backend, "vpc", public_ip)
+    set_tags(call.region, address.allocation_id, tags_of(params, "elastic-ip"))
+    backend.addresses.append(address)
+    return {
+        "AllocationId": address.allocation_id,
+        "Domain": "vpc",
+        "NetworkBorderGroup": call.region,
+        "PublicIp": public_ip,
+        "PublicIpv4Pool": "amazon",
+    }
+
+
+def address_named(region: str, allocation_id: str) -> Any:
+    for address in backend_of(region).addresses:
+        if address.allocation_id == allocation_id:
+            return address
+    raise AwsError("InvalidAllocationID.NotFound", f"The allocation ID '{allocation_id}' does not exist")
+
+
+def _address(call: Call) -> Any:
+    if call.params.get("AllocationId"):
+        return address_named(call.region, str(call.params["AllocationId"]))
+    public_ip = call.params.get("PublicIp")
+    if not public_ip:
+        raise AwsError("MissingParameter", "Either 'AllocationId' or 'PublicIp' must be specified")
+    for address in backend_of(call.region).addresses:
+        if address.public_ip == public_ip:
+            return address
+    raise AwsError("InvalidAddress.NotFound", f"Address '{public_ip}' not found.")
+
+
+@answers("ec2", "AssociateAddress")
+def associate_address(call: Call) -> dict[str, Any]:
+    params = call.params
+    address = _address(call)
+    interface = _target(call)
+    if address.eni is interface:
+        return {"AssociationId": address.association_id}
+    if address.eni is not None and params.get("AllowReassociation") is False:
+        raise AwsError(
+            "Resource.AlreadyAssociated",
+            f"resource {address.allocation_id} is already associated with associate-id {address.association_id}",
+        )
+    if _holds_gateway(address):
+        raise AwsError("AuthFailure", "You do not have permission to access the specified resource.", 403)
+    backend, vpc_id = interface.ec2_backend, interface.subnet.vpc_id
+    # A default VPC has a gateway in AWS, and none in moto.
+    if internet_gateway_of(backend, vpc_id) is None and not backend.vpcs[vpc_id].is_default:
+        raise AwsError("Gateway.NotAttached", f"Network {vpc_id} is not attached to any internet gateway")
+    refuse_dry_run(params)
+    if address.eni is not None:
+        unbind(call.cloud, address)
+    bind(call.cloud, address, interface)
+    return {"AssociationId": address.association_id}
+
+
+def _target(call: Call) -> Any:
+    """The interface that an address is to be bound to."""
+    backend = backend_of(call.region)
+    if call.params.get("NetworkInterfaceId"):
+        return interface_named(backend, str(call.params["NetworkInterfaceId"]))
+    if not call.params.get("InstanceId"):
+        raise AwsError("MissingParameter", "Either 'instanceId' or 'networkInterfaceId' must be specified")
+    instance = instance_of(call.cloud, call.region, str(call.params["InstanceId"]))
+    if instance.state not in ("pending", "running", "stopping", "stopped"):
+        raise AwsError("InvalidInstanceID", f"The instance '{instance.id}' is not in a valid state for this operation.")
+    if len(instance.nics) > 1:
+        raise AwsError(
+            "InvalidInstanceID",
+            f"There are multiple interfaces attached to instance '{instance.id}'. Please specify an interface ID for "
+            "the operation instead.",
+        )
+    return instance.nics[0]
+
+
+def bind(cloud: Cloud, address: Any, interface: Any) -> None:
+    """Bind an address to an interface; what the interface had before is given back."""
+    for other in interface.ec2_backend.addresses:
+        if other.eni is interface and other is not address:
+            other.eni = other.instance = other.association_id = None
+            interface.public_ip = None
+    release_automatic_address(cloud, interface)
+    address.eni = interface
+    address.instance = interface.instance
+    address.association_id = new_id("eipassoc")
+    interface.public_ip = address.public_ip
+
+
+def unbind(cloud: Cloud, address: Any) -> None:
+    """Take an address from its interface, which gets an automatic one again if its launch asked for one."""
+    interface = address.eni
+    address.eni = address.instance = address.association_id = None
+    if interface is None:
+        return
+    interface.public_ip = None
+    instance = interface.instance
+    if instance is not None and instance.state in ("pending", "running"):
+        give_automatic_address(cloud, interface, instance)
+
+
+def _holds_gateway(address: Any) -> bool:
+    """Whether a NAT gateway uses the address: it alone can let go of it."""
+    if address.eni is None:
+        return False
+    gateways = address.ec2_backend.nat_gateways.values()
+    return any(
+        gateway._eni is address.eni and gateway.state in ("pending", "available", "deleting") for gateway in gateways
+    )
+
+
+@answers("ec2", "DisassociateAddress")
+def disassociate_address(call: Call) -> dict[str, Any]:
+    association_id, public_ip = call.params.get("AssociationId"), call.params.get("PublicIp")
+    for address in backend_of(call.region).addresses:
+        if association_id and address.association_id == association_id or public_ip and address.public_ip == public_ip:
+            if _holds_gateway(address):
+                raise AwsError("AuthFailure", "You do not have permission to access the specified resource.", 403)
+            refuse_dry_run(call.params)
+            unbind(call.cloud, address)
+            return {}
+    if association_id:
+        raise AwsError("InvalidAssociationID.NotFound", f"The association ID '{association_id}' does not exist")
+    raise AwsError("InvalidAddress.NotFound", f"Address '{public_ip}' not found.")
+
+
+@answers("ec2", "ReleaseAddress")
+def release_address(call: Call) -> dict[str, Any]:
+    address = _address(call)
+    if address.eni is not None:
+        raise AwsError("InvalidIPAddress.InUse", f"Address {address.public_ip} is in use.")
+    refuse_dry_run(call.params)
+    backend = backend_of(call.region)
+    backend.addresses.remove(address)
+    backend.tags.pop(address.allocation_id, None)
+    records_of(call.cloud).public.give_back(address.public_ip)
+    return {}
+
+
+def _described(region: str, address: Any) -> dict[str, Any]:
+    described: dict[str, Any] = {
+        "AllocationId": address.allocation_id,
+        "Domain": "vpc",
+        "NetworkBorderGroup": region,
+        "PublicIp": address.public_ip,
+        "PublicIpv4Pool": "amazon",
+        "Tags": tag_list(tags_in(region, address.allocation_id)),
+    }
+    if address.eni is not None:
+        described |= {
+            "AssociationId": address.association_id,
+            "NetworkInterfaceId": address.eni.id,
+            "NetworkInterfaceOwnerId": address.eni.owner_id,
+            "PrivateIpAddress": address.eni.private_ip_address,
+        }
+        if address.eni.instance is not None:
+            described["InstanceId"] = address.eni.instance.id
+    return described
+
+
+def _shown(key: str) -> Callable[[Any], Values]:
+    return lambda address: (_described(address.ec2_backend.region_name, address).get(key),)
+
+
+_FILTERS: Mapping[str, Callable[[Any], Values]] = {
+    "allocation-id": _shown("AllocationId"),
+    "association-id": _shown("AssociationId"),
+    "domain": _shown("Domain"),
+    "instance-id": _shown("InstanceId"),
+    "network-border-group": _shown("NetworkBorderGroup"),
+    "network-interface-id": _shown("NetworkInterfaceId"),
+    "network-interface-owner-id": _shown("NetworkInterfaceOwnerId"),
+    "private-ip-address": _shown("PrivateIpAddress"),
+    "public-ip": _shown("PublicIp"),
+}
+
+
+@answers("ec2", "DescribeAddresses")
+def describe_addresses(call: Call) -> dict[str, Any]:
+    region = call.region
+    matches = list(backend_of(region).addresses)
+    for key, field, code, words in (
+        ("AllocationIds", "allocation_id", "InvalidAllocationID.NotFound", "The allocation ID '{}' does not exist"),
+        ("PublicIps", "public_ip", "InvalidAddress.NotFound", "Address '{}' not found."),
+    ):
+        requested = [str(value) for value in call.params.get(key) or ()]
+        existing = {getattr(address, field): address for address in matches}
+        for value in requested:
+            if value not in existing:
+                raise AwsError(code, words.format(value))
+        matches = [existing[value] for value in dict.fromkeys(requested)] if requested else matches
+    matches = chosen(
+        matches, call.params.get("Filters"), _FILTERS, lambda address: tags_in(region, address.allocation_id)
+    )
+    refuse_dry_run(call.params)
+    return {"Addresses": [_described(region, address) for address in matches]}

@@ -1,0 +1,119 @@
+"""How many instances can be launched: quotas, capacity, and addresses."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from localcloud.api.ec2.instance import Instance, Launch
+from localcloud.api.ec2.instance_types import vcpus, zones_with
+from localcloud.api.ec2.moto_records import zones_of
+from localcloud.api.ec2.records import instances_in, no_public_addresses, records_of
+from localcloud.api.quotas import family_of, vcpu_limit
+from localcloud.core.cloud import Cloud
+from localcloud.core.errors import AwsError
+
+
+def launchable_count(cloud: Cloud, launch: Launch, min_count: int, max_count: int) -> int:
+    """As many instances as quota, capacity and subnet leave room for; too few are a refusal."""
+    quota = quota_room(cloud, launch)
+    if quota < min_count:
+        raise _quota_exceeded(cloud, launch.type, launch.spot)
+    count = min(max_count, quota, _addresses_left(launch, min_count))
+    capacity = cloud.faults.capacity_left(launch.type, launch.zone)
+    if capacity is not None and capacity < min_count:
+        raise no_capacity(cloud, launch.region, launch.type, launch.zone)
+    return count if capacity is None else min(count, capacity)
+
+
+def check_capacity_to_start(cloud: Cloud, region: str, stopped: Sequence[Instance]) -> None:
+    """Refuse to start instances together that quota, capacity or public addresses do not suffice for."""
+    families: dict[tuple[str, bool], list[str]] = {}
+    for instance in stopped:
+        family = family_of(instance.instance_type).code, instance.lifecycle == "spot"
+        families.setdefault(family, []).append(instance.instance_type)
+    for (_, spot), kinds in families.items():
+        used = used_vcpus(cloud, region, kinds[0], spot)
+        if used + sum(map(vcpus, kinds)) > vcpu_limit(cloud, kinds[0], spot):
+            raise _quota_exceeded(cloud, kinds[0], spot)
+    for (kind, zone), count in Counter((one.instance_type, str(one.availability_zone)) for one in stopped).items():
+        capacity = cloud.faults.capacity_left(kind, zone)
+        if capacity is not None and capacity < count:
+            raise no_capacity(cloud, region, kind, zone)
+    if sum(map(_takes_address, stopped)) > records_of(cloud).public.left:
+        raise no_public_addresses()
+
+
+def _quota_exceeded(cloud: Cloud, instance_type: str, spot: bool) -> AwsError:
+    if spot:
+        return AwsError("MaxSpotInstanceCountExceeded", "Max spot instance count exceeded")
+    limit = int(vcpu_limit(cloud, instance_type))
+    return AwsError(
+        "VcpuLimitExceeded",
+        f"You have requested more vCPU capacity than your current vCPU limit of {limit} allows for the instance bucket "
+        "that the specified instance type belongs to. Please visit http://aws.amazon.com/contact-us/ec2-request to "
+        "request an adjustment to this limit.",
+    )
+
+
+def _takes_address(instance: Instance) -> bool:
+    """True if a public address of the pool must be taken when the instance starts."""
+    interface = instance.nics[0]
+    return bool(interface.public_ip_auto_assign and not interface.public_ip and not instance.boots_nothing)
+
+
+def _addresses_left(launch: Launch, min_count: int) -> int:
+    """How many instances the subnets have addresses for."""
+    if any(spec.existing is not None or spec.address is not None for spec in launch.interfaces):
+        if min_count > 1:
+            raise AwsError(
+                "InvalidParameterCombination", "One address or network interface cannot be that of several instances."
+            )
+        return 1
+    needed = Counter(spec.subnet.id for spec in launch.interfaces)
+    subnets = {spec.subnet.id: spec.subnet for spec in launch.interfaces}
+    for key, each in needed.items():
+        if subnets[key].available_ip_address_count < each * min_count:
+            raise AwsError(
+                "InsufficientFreeAddressesInSubnet",
+                f"There are not enough free addresses in subnet '{key}' to satisfy the requested number of instances.",
+            )
+    return min(int(subnets[key].available_ip_address_count) // each for key, each in needed.items())
+
+
+def quota_room(cloud: Cloud, launch: Launch) -> int:
+    """How many more instances of a type the quota of vCPUs allows."""
+    used = used_vcpus(cloud, launch.region, launch.type, launch.spot)
+    return int((vcpu_limit(cloud, launch.type, launch.spot) - used) // vcpus(launch.type))
+
+
+def used_vcpus(cloud: Cloud, region: str, instance_type: str, spot: bool) -> int:
+    family = family_of(instance_type)
+    counted: dict[str, int] = {}
+    for instance in instances_in(cloud, region):
+        if instance.state in ("pending", "running") and (instance.lifecycle == "spot") == spot:
+            counted[instance.instance_type] = counted.get(instance.instance_type, 0) + 1
+    return sum(vcpus(kind) * number for kind, number in counted.items() if family_of(kind) == family)
+
+
+def no_capacity(cloud: Cloud, region: str, instance_type: str, zone: str) -> AwsError:
+    zones = zones_with(instance_type, region, [candidate.name for candidate in zones_of(region)])
+    others = [other for other in zones if other != zone and _has_capacity(cloud, instance_type, other)]
+    hint = (
+        f"You can currently get {instance_type} capacity by not specifying an Availability Zone in your request or "
+        f"choosing {', '.join(others)}."
+        if others
+        else f"You can currently not get {instance_type} capacity in this region."
+    )
+    return AwsError(
+        "InsufficientInstanceCapacity",
+        f"We currently do not have sufficient {instance_type} capacity in the Availability Zone you requested "
+        f"({zone}). Our "
+        f"system will be working on provisioning additional capacity. {hint}",
+        500,
+    )
+
+
+def _has_capacity(cloud: Cloud, instance_type: str, zone: str) -> bool:
+    left = cloud.faults.capacity_left(instance_type, zone)
+    return left is None or left > 0

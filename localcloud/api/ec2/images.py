@@ -1,0 +1,230 @@
+"""AMIs: what machines can be booted from. moto's own hundreds stand for nothing here and are gone.
+
+An image has the same id in every region and in every run, unlike in AWS: it follows from its name and features, so that
+a test can name it. Images called like AWS's Deep Learning AMIs are there for those who look one up by its family; they
+boot the base image, or the one with the framework in it where such a one was built.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from localcloud.api.ec2.filters import Values, chosen, page, refuse_dry_run
+from localcloud.api.ec2.moto_records import backend_of
+from localcloud.core.cloud import Call, Cloud, answers
+from localcloud.core.errors import AwsError
+from localcloud.core.settings import ACCOUNT
+
+# moto makes a volume and a snapshot for each AMI that it knows, in each region, before it answers anything.
+os.environ["MOTO_EC2_LOAD_DEFAULT_AMIS"] = "false"
+
+DATA = Path(__file__).parents[2] / "data"
+CREATED = "2026-10-16T08:00:00.000Z"
+_AMAZON = "898082745236"  # the account that AWS publishes its Deep Learning AMIs from
+_ID = re.compile(r"ami-([0-9a-f]{8}|[0-9a-f]{17})\Z")
+
+
+@dataclass(frozen=True)
+class Image:
+    name: str
+    features: tuple[str, ...] = ()
+    """the frameworks inside, such as pytorch"""
+    path: Path | None = None
+    """where its files are; None: nothing of its own (see `path_of`)"""
+    description: str = ""
+    boots_nothing: bool = False
+    """instances of it are API-only: they go through their states by the clock, and no machine is behind them"""
+    family: str | None = None
+    """the ami_type under which its id is a public parameter, see ssm.py"""
+    owner: str = ACCOUNT
+    root_device: str = "/dev/sda1"
+    root_gib: int = 8
+    imds_support: str | None = None
+    """v2.0: instances require tokens unless their launch says otherwise"""
+
+    @cached_property
+    def id(self) -> str:
+        text = " ".join((self.name, *sorted(self.features)))
+        return "ami-0" + hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    @property
+    def snapshot_id(self) -> str:
+        return "snap-0" + self.id.removeprefix("ami-0")
+
+
+def _given() -> dict[str, Image]:
+    families = json.loads((DATA / "dlami.json").read_text(encoding="utf-8"))
+    images = [
+        BASE,
+        API_ONLY,
+        *(
+            Image(
+                entry["name"],
+                tuple(entry["features"]),
+                description="Stands for AWS's image of that name: a Debian machine without its drivers.",
+                family=entry["type"],
+                owner=_AMAZON,
+                **{key: entry[key] for key in ("root_device", "root_gib", "imds_support") if key in entry},
+            )
+            for entry in families
+        ),
+    ]
+    return {image.id: image for image in images}
+
+
+BASE = Image(
+    "localcloud-debian-12",
+    description="Debian 12 with systemd, sshd, cloud-init, sudo, python3 and the user ubuntu",
+    family="localcloud-debian-12",
+    owner=_AMAZON,
+)
+API_ONLY = Image(
+    "localcloud-api-only",
+    description="Instances of this image exist in the API alone: nothing boots",
+    boots_nothing=True,
+    family="localcloud-api-only",
+    owner=_AMAZON,
+)
+
+
+@dataclass
+class Images:
+    by_id: dict[str, Image] = field(default_factory=_given)
+
+
+def images_of(cloud: Cloud) -> dict[str, Image]:
+    records: Images = cloud.records("images", Images)
+    return records.by_id
+
+
+def register(cloud: Cloud, image: Image) -> None:
+    """Make an image that was built known as an AMI (again: its files have moved)."""
+    images_of(cloud)[image.id] = image
+
+
+def path_of(cloud: Cloud, image_id: str) -> Path | None:
+    """The files that machines of an image boot from: its own, else those of a built one with these features, else the
+    base image's; None where none is known."""
+    images = images_of(cloud)
+    image = images.get(image_id)
+    if image is None:
+        return None
+    if image.path is not None:
+        return image.path
+    built = [
+        other for other in images.values() if other.path is not None and set(image.features) <= set(other.features)
+    ]
+    built.sort(key=lambda other: len(other.features))
+    fallback = next((other.path for other in images.values() if other.path is not None and not other.features), None)
+    return built[0].path if built else fallback
+
+
+def image_for_launch(cloud: Cloud, image_id: str) -> Image:
+    """The image of a launch, or AWS's refusal."""
+    if not _ID.match(image_id):
+        raise AwsError("InvalidAMIID.Malformed", f'Invalid id: "{image_id}" (expecting "ami-...")')
+    image = images_of(cloud).get(image_id)
+    if image is None:
+        raise AwsError("InvalidAMIID.NotFound", f"The image id '[{image_id}]' does not exist")
+    return image
+
+
+def _constant(value: str) -> Callable[[Image], Values]:
+    return lambda _image: (value,)
+
+
+_FILTERS: Mapping[str, Callable[[Image], Values]] = {
+    "architecture": _constant("x86_64"),
+    "image-id": lambda image: (image.id,),
+    "name": lambda image: (image.name,),
+    "owner-alias": lambda image: (_alias(image),),
+    "owner-id": lambda image: (image.owner,),
+    "block-device-mapping.volume-size": lambda image: (str(image.root_gib),),
+    "root-device-name": lambda image: (image.root_device,),
+    "state": _constant("available"),
+    "virtualization-type": _constant("hvm"),
+}
+
+
+def _alias(image: Image) -> str | None:
+    return "amazon" if image.owner != ACCOUNT else None
+
+
+def _location(image: Image) -> str:
+    return f"{_alias(image) or image.owner}/{image.name}"
+
+
+def image_as_dict(image: Image, tags: Mapping[str, str]) -> dict[str, Any]:
+    described: dict[str, Any] = {
+        "Architecture": "x86_64",
+        "BlockDeviceMappings": [
+            {
+                "DeviceName": image.root_device,
+                "Ebs": {
+                    "DeleteOnTermination": True,
+                    "Encrypted": False,
+                    "SnapshotId": image.snapshot_id,
+                    "VolumeSize": image.root_gib,
+                    "VolumeType": "gp3",
+                },
+            }
+        ],
+        "BootMode": "uefi-preferred",
+        "CreationDate": CREATED,
+        "Description": image.description,
+        "EnaSupport": True,
+        "Hypervisor": "xen",
+        "ImageId": image.id,
+        "ImageLocation": _location(image),
+        "ImageType": "machine",
+        "Name": image.name,
+        "OwnerId": image.owner,
+        "PlatformDetails": "Linux/UNIX",
+        "Public": image.owner != ACCOUNT,
+        "RootDeviceName": image.root_device,
+        "RootDeviceType": "ebs",
+        "SriovNetSupport": "simple",
+        "State": "available",
+        "Tags": [{"Key": key, "Value": value} for key, value in tags.items()],
+        "UsageOperation": "RunInstances",
+        "VirtualizationType": "hvm",
+    }
+    optional = {"ImageOwnerAlias": _alias(image), "ImdsSupport": image.imds_support}
+    return described | {key: value for key, value in optional.items() if value}
+
+
+def _named(images: Mapping[str, Image], ids: Sequence[str]) -> list[Image]:
+    for image_id in ids:
+        if not _ID.match(image_id):
+            raise AwsError("InvalidAMIID.Malformed", f'Invalid id: "{image_id}" (expecting "ami-...")')
+    missing = [image_id for image_id in ids if image_id not in images]
+    if missing:
+        plural = "ids" if len(missing) > 1 else "id"
+        verb = "do" if len(missing) > 1 else "does"
+        raise AwsError("InvalidAMIID.NotFound", f"The image {plural} '[{', '.join(missing)}]' {verb} not exist")
+    return [images[image_id] for image_id in dict.fromkeys(ids)]
+
+
+@answers("ec2", "DescribeImages")
+def describe_images(call: Call) -> dict[str, Any]:
+    refuse_dry_run(call.params)
+    images = images_of(call.cloud)
+    ids = list(call.params.get("ImageIds") or ())
+    matches = _named(images, ids) if ids else list(images.values())
+    owners = set(call.params.get("Owners") or ())
+    if owners:
+        owners |= {ACCOUNT} if "self" in owners else set()
+        matches = [image for image in matches if image.owner in owners or _alias(image) in owners]
+    tags = backend_of(call.region).tags
+    matches = chosen(matches, call.params.get("Filters"), _FILTERS, lambda image: tags.get(image.id) or {})
+    items, token = page(matches, call.params, minimum=1)
+    answer: dict[str, Any] = {"Images": [image_as_dict(image, tags.get(image.id) or {}) for image in items]}
+    return answer | {"NextToken": token} if token else answer

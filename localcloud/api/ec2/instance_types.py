@@ -1,0 +1,204 @@
+"""Instance types: moto's data, and the older GPU types that it has no more."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from moto.ec2.models.instance_types import INSTANCE_TYPE_OFFERINGS, INSTANCE_TYPES
+
+from localcloud.api.ec2.filters import Values, chosen, page, refuse_dry_run
+from localcloud.api.ec2.images import DATA
+from localcloud.api.ec2.moto_records import zones_of
+from localcloud.core.cloud import Call, answers
+from localcloud.core.errors import AwsError
+
+# The filters of DescribeInstanceTypes, by the path to the values that each looks at.
+_FILTERS: Mapping[str, str] = {
+    "current-generation": "CurrentGeneration",
+    "instance-type": "InstanceType",
+    "network-info.efa-supported": "NetworkInfo.EfaSupported",
+    "processor-info.supported-architecture": "ProcessorInfo.SupportedArchitectures",
+    "vcpu-info.default-vcpus": "VCpuInfo.DefaultVCpus",
+}
+
+
+@functools.cache
+def types() -> Mapping[str, Mapping[str, Any]]:
+    """All instance types, by name."""
+    older = json.loads((DATA / "instance_types.json").read_text(encoding="utf-8"))
+    return dict(INSTANCE_TYPES) | {name: _spelled_out(name, short) for name, short in older.items()}
+
+
+def _spelled_out(name: str, short: Mapping[str, Any]) -> dict[str, Any]:
+    """An entry of our own table in the words of DescribeInstanceTypes."""
+    count, gpu, memory = short["gpus"]
+    cores = short["vcpus"] // short["threads"]
+    card = {
+        "BaselineBandwidthInGbps": short["gbps"],
+        "MaximumNetworkInterfaces": short["interfaces"],
+        "NetworkCardIndex": 0,
+        "NetworkPerformance": short["network"],
+        "PeakBandwidthInGbps": short["gbps"],
+    }
+    described: dict[str, Any] = {
+        "AutoRecoverySupported": True,
+        "BareMetal": False,
+        "BurstablePerformanceSupported": False,
+        "CurrentGeneration": False,
+        "DedicatedHostsSupported": True,
+        "EbsInfo": {"EbsOptimizedSupport": "default", "EncryptionSupport": "supported", "NvmeSupport": "unsupported"},
+        "FreeTierEligible": False,
+        "GpuInfo": {
+            "Gpus": [{"Count": count, "Manufacturer": "NVIDIA", "MemoryInfo": {"SizeInMiB": memory}, "Name": gpu}],
+            "TotalGpuMemoryInMiB": count * memory,
+        },
+        "HibernationSupported": False,
+        "Hypervisor": "xen",
+        "InstanceStorageSupported": "disks" in short,
+        "InstanceType": name,
+        "MemoryInfo": {"SizeInMiB": short["memory_mib"]},
+        "NetworkInfo": {
+            "DefaultNetworkCardIndex": 0,
+            "EfaSupported": False,
+            "EnaSupport": "unsupported" if name.startswith("g2.") else "supported",
+            "EncryptionInTransitSupported": False,
+            "Ipv4AddressesPerInterface": short["addresses"],
+            "Ipv6AddressesPerInterface": short["addresses"],
+            "Ipv6Supported": True,
+            "MaximumNetworkCards": 1,
+            "MaximumNetworkInterfaces": short["interfaces"],
+            "NetworkCards": [card],
+            "NetworkPerformance": short["network"],
+        },
+        "NitroEnclavesSupport": "unsupported",
+        "NitroTpmSupport": "unsupported",
+        "PlacementGroupInfo": {"SupportedStrategies": ["cluster", "partition", "spread"]},
+        "ProcessorInfo": {
+            "Manufacturer": "Intel",
+            "SupportedArchitectures": ["x86_64"],
+            "SustainedClockSpeedInGhz": short["ghz"],
+        },
+        "SupportedBootModes": ["legacy-bios"],
+        "SupportedRootDeviceTypes": ["ebs", "instance-store"] if "disks" in short else ["ebs"],
+        "SupportedUsageClasses": ["on-demand", "spot"],
+        "SupportedVirtualizationTypes": ["hvm"],
+        "VCpuInfo": {
+            "DefaultCores": cores,
+            "DefaultThreadsPerCore": short["threads"],
+            "DefaultVCpus": short["vcpus"],
+            "ValidCores": list(range(1, cores + 1)),
+            "ValidThreadsPerCore": [1, 2],
+        },
+    }
+    if "disks" in short:
+        number, size = short["disks"]
+        described["InstanceStorageInfo"] = {
+            "Disks": [{"Count": number, "SizeInGB": size, "Type": "ssd"}],
+            "EncryptionSupport": "unsupported",
+            "NvmeSupport": "unsupported",
+            "TotalSizeInGB": number * size,
+        }
+    return described
+
+
+def vcpus(name: str) -> int:
+    return int(types()[name]["VCpuInfo"]["DefaultVCpus"])
+
+
+def gpus(name: str) -> tuple[int, str, int]:
+    """How many GPUs a type has, which, and how many MiB each has."""
+    listed = types().get(name, {}).get("GpuInfo", {}).get("Gpus") or ()
+    if not listed:
+        return 0, "", 0
+    return (
+        sum(int(gpu.get("Count", 0)) for gpu in listed),
+        str(listed[0]["Name"]),
+        int(listed[0]["MemoryInfo"]["SizeInMiB"]),
+    )
+
+
+def zones_with(name: str, region: str, zones: list[str]) -> list[str]:
+    """The zones of a region that offer a type. What moto does not know of is offered everywhere."""
+    offered = _offered(region)
+    if name not in INSTANCE_TYPES or not offered:
+        return zones
+    return [zone for zone in zones if (name, zone) in offered]
+
+
+@functools.cache
+def _offered(region: str) -> frozenset[tuple[str, str]]:
+    listed = INSTANCE_TYPE_OFFERINGS["availability-zone"].get(region, ())
+    return frozenset((offer["InstanceType"], offer["Location"]) for offer in listed)
+
+
+def _at(described: Any, path: str) -> Iterator[str]:
+    """The values under a path, through lists, as filters spell them."""
+    if isinstance(described, list):
+        for item in described:
+            yield from _at(item, path)
+    elif path:
+        first, _, rest = path.partition(".")
+        if first in described:
+            yield from _at(described[first], rest)
+    else:
+        yield str(described).lower() if isinstance(described, bool) else str(described)
+
+
+def _getter(path: str) -> Callable[[Mapping[str, Any]], Values]:
+    return lambda described: _at(described, path)
+
+
+_GETTERS = {name: _getter(path) for name, path in _FILTERS.items()}
+
+
+@answers("ec2", "DescribeInstanceTypes")
+def describe_instance_types(call: Call) -> dict[str, Any]:
+    refuse_dry_run(call.params)
+    existing = types()
+    requested = [str(name) for name in call.params.get("InstanceTypes") or ()]
+    unknown = [name for name in requested if name not in existing]
+    if unknown:
+        raise AwsError(
+            "InvalidInstanceType", f"The following supplied instance types do not exist: [{', '.join(unknown)}]"
+        )
+    matches = [existing[name] for name in dict.fromkeys(requested)] if requested else list(existing.values())
+    matches = chosen(matches, call.params.get("Filters"), _GETTERS)
+    items, token = page(matches, call.params, maximum=100, default=None if requested else 100)
+    return {"InstanceTypes": list(items)} | ({"NextToken": token} if token else {})
+
+
+@answers("ec2", "DescribeInstanceTypeOfferings")
+def describe_instance_type_offerings(call: Call) -> dict[str, Any]:
+    refuse_dry_run(call.params)
+    kind = str(call.params.get("LocationType") or "region")
+    if kind not in ("region", "availability-zone", "availability-zone-id"):
+        raise AwsError("InvalidParameterValue", f"The value '{kind}' for LocationType is invalid.")
+    offers = [
+        {"InstanceType": name, "LocationType": kind, "Location": location}
+        for location in _locations(call.region, kind)
+        for name in _types_at(call.region, kind, location)
+    ]
+    getters: Mapping[str, Callable[[dict[str, str]], Values]] = {
+        "instance-type": lambda offer: (offer["InstanceType"],),
+        "location": lambda offer: (offer["Location"],),
+    }
+    items, token = page(chosen(offers, call.params.get("Filters"), getters), call.params)
+    return {"InstanceTypeOfferings": list(items)} | ({"NextToken": token} if token else {})
+
+
+def _locations(region: str, kind: str) -> list[str]:
+    if kind == "region":
+        return [region]
+    return [zone.zone_id if kind == "availability-zone-id" else zone.name for zone in zones_of(region)]
+
+
+def _types_at(region: str, kind: str, location: str) -> list[str]:
+    offered = {
+        offer["InstanceType"]
+        for offer in INSTANCE_TYPE_OFFERINGS[kind].get(region, ())
+        if offer["Location"] == location
+    }
+    return [name for name in types() if name in offered or name not in INSTANCE_TYPES or not _offered(region)]

@@ -1,0 +1,354 @@
+"""The life of an instance: its API state follows its machine, no faster than the latency profile says.
+
+pending → running → stopping → stopped → pending …, and from each → shutting-down → terminated. The machines report by
+`machine_started` and `machine_exited`. An instance of an image that boots nothing goes the same way by the clock alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from moto.ec2.models.instances import StateReason
+
+from localcloud.api.ec2.capacity import check_capacity_to_start
+from localcloud.api.ec2.filters import refuse_dry_run
+from localcloud.api.ec2.instance import STATES, Instance
+from localcloud.api.ec2.records import SHOWN_AFTER_DEATH, instances_named, no_public_addresses, now, records_of
+from localcloud.api.ec2.views import view_of
+from localcloud.core.cloud import Call, Cloud, Machines, answers
+from localcloud.core.errors import AwsError
+from localcloud.core.views import InstanceView
+
+_FAILED = ("Server.InternalError", "Server.InternalError: Internal error on launch or host failure")
+_BY_ITSELF = ("Client.InstanceInitiatedShutdown", "Client.InstanceInitiatedShutdown: Instance initiated shutdown")
+_BY_USER = ("Client.UserInitiatedShutdown", "Client.UserInitiatedShutdown: User initiated shutdown")
+
+
+def on_change(cloud: Cloud, listener: Callable[[Instance], None]) -> None:
+    """Have a function called, under the cloud's lock, whenever an instance has changed its state."""
+    records_of(cloud).listeners.append(listener)
+
+
+def _become(cloud: Cloud, instance: Instance, state: str) -> None:
+    instance.become(state, cloud.clock.time())
+    for listener in records_of(cloud).listeners:
+        listener(instance)
+
+
+# From the API to the machines
+
+
+class NoMachines:
+    """API-only instances: nothing boots, and everything is reported at once."""
+
+    def __init__(self, cloud: Cloud) -> None:
+        self._cloud = cloud
+
+    def start(self, instance: InstanceView) -> None:
+        self._cloud.clock.later(0, lambda: machine_started(self._cloud, instance.id))
+
+    def stop(self, instance_id: str) -> None:
+        self._report(instance_id, "stopped")
+
+    def destroy(self, instance_id: str) -> None:
+        self._report(instance_id, "destroyed")
+
+    def _report(self, instance_id: str, how: str) -> None:
+        self._cloud.clock.later(0, lambda: machine_exited(self._cloud, instance_id, how))
+
+    def reboot(self, instance_id: str) -> None:
+        """Nothing runs, so nothing restarts."""
+
+    def console(self, instance_id: str) -> str:
+        return ""
+
+
+def machines_of(cloud: Cloud) -> Machines:
+    return cloud.machines or NoMachines(cloud)
+
+
+def begin(cloud: Cloud, instances: Sequence[Instance]) -> None:
+    """Start what is pending: boot it, or let the clock run where nothing boots."""
+    due = cloud.latency.of("instance_running")
+    for instance in instances:
+        instance.ready_at = cloud.clock.time() + due
+        instance.machine_is_up = False
+    booting = [instance for instance in instances if not instance.boots_nothing]
+    if booting:
+        # The wires are there before the machines, also where no call of a client is at the bottom of this.
+        cloud.network.changed()
+    for instance in booting:
+        machines_of(cloud).start(view_of(cloud, instance))
+    unreal = [instance for instance in instances if instance.boots_nothing]
+    if unreal:
+        cloud.clock.later(due, lambda: _all_running(cloud, unreal))
+
+
+def _all_running(cloud: Cloud, instances: Sequence[Instance]) -> None:
+    for instance in instances:
+        if instance.state == "pending":
+            instance.machine_is_up = True
+            _become(cloud, instance, "running")
+
+
+def machine_started(cloud: Cloud, instance_id: str) -> None:
+    """A machine is booting (or has booted): its instance is running, once the time has come."""
+    instance = records_of(cloud).instances.get(instance_id)
+    if instance is None or instance.state != "pending":
+        return
+    instance.machine_is_up = True
+    _when_due(cloud, instance, "pending", lambda: _become(cloud, instance, "running"))
+
+
+def machine_exited(cloud: Cloud, instance_id: str, how: str) -> None:
+    """A machine is gone: "stopped" or "destroyed" as asked, "poweroff" from inside, "killed", or "failed" to boot."""
+    instance = records_of(cloud).instances.get(instance_id)
+    if instance is None or instance.state == "terminated":
+        return
+    instance.machine_is_up = False
+    state = instance.state
+    if how == "destroyed":
+        _when_due(cloud, instance, state, lambda: _terminated(cloud, instance))
+    elif state == "stopping":
+        _when_due(cloud, instance, state, lambda: _stopped(cloud, instance))
+    elif state in ("shutting-down", "stopped"):
+        # Either "destroyed" will follow, or nothing ran.
+        return
+    elif how in ("killed", "failed"):
+        instance.terminated_as = _FAILED
+        _destroy(cloud, instance)
+        _terminated(cloud, instance)
+    elif how == "poweroff" and instance.instance_initiated_shutdown_behavior == "terminate":
+        _shut_down(cloud, instance, _BY_ITSELF)
+    elif how in ("poweroff", "stopped"):
+        _set_reason(cloud, instance, _BY_ITSELF)
+        _stopped(cloud, instance)
+    else:
+        raise ValueError(f"a machine cannot exit as {how}")
+
+
+def _when_due(cloud: Cloud, instance: Instance, state: str, action: Callable[[], Any]) -> None:
+    """Do it now, or when the latency profile says, unless the instance has moved on by then."""
+    wait = instance.ready_at - cloud.clock.time()
+    if wait <= 0:
+        action()
+        return
+    due = instance.ready_at
+    cloud.clock.later(wait, lambda: action() if (instance.state, instance.ready_at) == (state, due) else None)
+
+
+def _destroy(cloud: Cloud, instance: Instance) -> None:
+    if instance.boots_nothing:
+        _exit_later(cloud, instance.id, "destroyed")
+    else:
+        machines_of(cloud).destroy(instance.id)
+
+
+def _set_reason(cloud: Cloud, instance: Instance, why: tuple[str, str]) -> None:
+    code, message = why
+    instance.state_reason = StateReason(message, code)
+    by_user = why == _BY_USER
+    instance._reason = (
+        f"User initiated ({now(cloud).strftime('%Y-%m-%d %H:%M:%S')} GMT)" if by_user else message.partition(": ")[0]
+    )
+
+
+def _shut_down(cloud: Cloud, instance: Instance, why: tuple[str, str]) -> None:
+    """On the way out: a machine is destroyed, and reports that."""
+    instance.ready_at = cloud.clock.time() + cloud.latency.of("instance_terminated")
+    instance.terminated_as = why
+    _set_reason(cloud, instance, why)
+    _become(cloud, instance, "shutting-down")
+    _destroy(cloud, instance)
+
+
+def _stopped(cloud: Cloud, instance: Instance) -> None:
+    for interface in instance.nics.values():
+        release_automatic_address(cloud, interface)
+    cloud.faults.take_capacity(instance.instance_type, str(instance.availability_zone), -1)
+    _become(cloud, instance, "stopped")
+    cloud.network.changed()
+
+
+def _terminated(cloud: Cloud, instance: Instance) -> None:
+    """Nothing is left of it but its record, which is shown for an hour."""
+    if instance.state == "terminated":
+        return
+    if instance.state != "stopped" and not instance.was_stopped:
+        cloud.faults.take_capacity(instance.instance_type, str(instance.availability_zone), -1)
+    _set_reason(cloud, instance, instance.terminated_as)
+    _release_resources(cloud, instance)
+    _become(cloud, instance, "terminated")
+    cloud.clock.later(SHOWN_AFTER_DEATH, lambda: _forget(cloud, instance))
+    cloud.network.changed()
+
+
+def _release_resources(cloud: Cloud, instance: Instance) -> None:
+    """Interfaces and volumes go, except for those that are meant to stay."""
+    backend = instance.ec2_backend
+    for interface in list(instance.nics.values()):
+        release_automatic_address(cloud, interface)
+        for address in backend.addresses:
+            if address.eni is interface:
+                address.instance = None
+                if interface.delete_on_termination:
+                    address.eni = address.association_id = None
+        instance.detach_eni(interface)
+        if interface.delete_on_termination:
+            backend.enis.pop(interface.id, None)
+            for item in interface.private_ip_addresses:
+                interface.subnet.del_subnet_ip(item["PrivateIpAddress"])
+            backend.tags.pop(interface.id, None)
+    for mapping in list(instance.block_device_mapping.values()):
+        volume = backend.volumes.get(mapping.volume_id)
+        if volume is not None:
+            volume.attachment = None
+            if mapping.delete_on_termination:
+                del backend.volumes[volume.id]
+                backend.tags.pop(volume.id, None)
+    instance.block_device_mapping.clear()
+
+
+def release_automatic_address(cloud: Cloud, interface: Any) -> None:
+    """An address that came by itself goes by itself; an elastic one stays."""
+    if interface.public_ip and not any(one.public_ip == interface.public_ip for one in interface.ec2_backend.addresses):
+        records_of(cloud).public.give_back(interface.public_ip)
+        interface.public_ip = None
+
+
+def give_automatic_address(cloud: Cloud, interface: Any, instance: Instance) -> None:
+    """Where a launch asked for a public address, there is one whenever there is no elastic one."""
+    if interface.public_ip or not interface.public_ip_auto_assign:
+        return
+    public = records_of(cloud).public
+    address = public.take_unreal() if instance.boots_nothing else public.take()
+    if address is None:
+        raise no_public_addresses()
+    interface.public_ip = address
+
+
+def _forget(cloud: Cloud, instance: Instance) -> None:
+    records_of(cloud).instances.pop(instance.id, None)
+    backend = instance.ec2_backend
+    backend.tags.pop(instance.id, None)
+    reservation = backend.reservations.get(instance.reservation_id)
+    if reservation is not None:
+        reservation.instances = [other for other in reservation.instances if other is not instance]
+        if not reservation.instances:
+            del backend.reservations[reservation.id]
+
+
+# What is asked of instances
+
+
+def _state_change(instance: Instance, before: str) -> dict[str, Any]:
+    return {
+        "InstanceId": instance.id,
+        "CurrentState": {"Code": STATES[instance.state], "Name": instance.state},
+        "PreviousState": {"Code": STATES[before], "Name": before},
+    }
+
+
+def _named(call: Call) -> list[Instance]:
+    ids = call.params.get("InstanceIds") or ()
+    if not ids:
+        raise AwsError("MissingParameter", "The request must contain the parameter InstanceId")
+    return instances_named(call.cloud, call.region, ids)
+
+
+@answers("ec2", "TerminateInstances")
+def terminate_instances(call: Call) -> dict[str, Any]:
+    instances = _named(call)
+    for instance in instances:
+        if instance.disable_api_termination and instance.state != "terminated":
+            raise AwsError(
+                "OperationNotPermitted",
+                f"The instance '{instance.id}' may not be terminated. Modify its 'disableApiTermination' instance "
+                "attribute and try again.",
+            )
+    refuse_dry_run(call.params)
+    changes = []
+    for instance in instances:
+        before = instance.state
+        if before not in ("shutting-down", "terminated"):
+            instance.was_stopped = before == "stopped"
+            _shut_down(call.cloud, instance, _BY_USER)
+        changes.append(_state_change(instance, before))
+    return {"TerminatingInstances": changes}
+
+
+@answers("ec2", "StopInstances")
+def stop_instances(call: Call) -> dict[str, Any]:
+    instances = _named(call)
+    for instance in instances:
+        if instance.disable_api_stop:
+            raise AwsError(
+                "OperationNotPermitted",
+                f"The instance '{instance.id}' may not be stopped. Modify its 'disableApiStop' instance "
+                "attribute and try again.",
+            )
+        if instance.state not in ("running", "pending", "stopping", "stopped"):
+            raise _wrong_state(instance, "stopped")
+        if instance.lifecycle == "spot":
+            raise AwsError(
+                "UnsupportedOperation", f"You can't stop the Spot Instance '{instance.id}' of a one-time request."
+            )
+    refuse_dry_run(call.params)
+    changes = []
+    for instance in instances:
+        before = instance.state
+        if before in ("running", "pending"):
+            instance.ready_at = call.cloud.clock.time() + call.cloud.latency.of("instance_stopped")
+            _set_reason(call.cloud, instance, _BY_USER)
+            _become(call.cloud, instance, "stopping")
+            if instance.boots_nothing:
+                _exit_later(call.cloud, instance.id, "stopped")
+            else:
+                machines_of(call.cloud).stop(instance.id)
+        changes.append(_state_change(instance, before))
+    return {"StoppingInstances": changes}
+
+
+def _exit_later(cloud: Cloud, instance_id: str, how: str) -> None:
+    cloud.clock.later(0, lambda: machine_exited(cloud, instance_id, how))
+
+
+@answers("ec2", "StartInstances")
+def start_instances(call: Call) -> dict[str, Any]:
+    instances = _named(call)
+    for instance in instances:
+        if instance.state not in ("stopped", "running", "pending"):
+            raise _wrong_state(instance, "started")
+    refuse_dry_run(call.params)
+    cloud = call.cloud
+    stopped = [instance for instance in instances if instance.state == "stopped"]
+    before = {instance.id: instance.state for instance in instances}
+    check_capacity_to_start(cloud, call.region, stopped)
+    for instance in stopped:
+        cloud.faults.take_capacity(instance.instance_type, str(instance.availability_zone), 1)
+        give_automatic_address(cloud, instance.nics[0], instance)
+        instance._reason = ""
+        instance.state_reason = StateReason()
+        instance.launch_time = now(cloud)
+        _become(cloud, instance, "pending")
+    begin(cloud, stopped)
+    return {"StartingInstances": [_state_change(instance, before[instance.id]) for instance in instances]}
+
+
+@answers("ec2", "RebootInstances")
+def reboot_instances(call: Call) -> dict[str, Any]:
+    instances = _named(call)
+    for instance in instances:
+        if instance.state not in ("running", "pending"):
+            raise _wrong_state(instance, "rebooted")
+    refuse_dry_run(call.params)
+    for instance in instances:
+        if not instance.boots_nothing:
+            machines_of(call.cloud).reboot(instance.id)
+    return {}
+
+
+def _wrong_state(instance: Instance, what: str) -> AwsError:
+    message = f"The instance '{instance.id}' is not in a state from which it can be {what}."
+    return AwsError("IncorrectInstanceState", message)

@@ -1,0 +1,214 @@
+"""NAT gateways: slow to create and delete, and listed for an hour after."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any
+
+from moto.ec2.models.nat_gateways import NatGateway
+
+from localcloud.api.ec2.addresses import address_named, bind
+from localcloud.api.ec2.filters import Values, chosen, page, refuse_dry_run, tag_list, tags_of
+from localcloud.api.ec2.moto_records import (
+    backend_of,
+    internet_gateway_of,
+    new_id,
+    set_tags,
+    spelled,
+    subnet_named,
+    tags_in,
+)
+from localcloud.api.ec2.patches import check_free
+from localcloud.api.ec2.records import SHOWN_AFTER_DEATH, now, records_of
+from localcloud.api.quotas import NAT_GATEWAYS, check_limit
+from localcloud.core.cloud import Call, Cloud, answers
+from localcloud.core.errors import AwsError
+
+
+class Gateway(NatGateway):
+    """In moto's records, so that routes can name it; made without moto's random address."""
+
+    def __init__(self, backend: Any, subnet: Any, address: Any, interface: Any, moment: datetime) -> None:
+        self.id = new_id("nat")
+        self.ec2_backend = backend
+        self.subnet_id = subnet.id
+        self.vpc_id = subnet.vpc_id
+        self.state = "pending"
+        self.connectivity_type = "public" if address else "private"
+        self.private_ip = interface.private_ip_address
+        self.interface_id = interface.id
+        self.allocation_id = address.allocation_id if address else None
+        self.association_id = address.association_id if address else None
+        self.public_ip = address.public_ip if address else None
+        self.failure: tuple[str, str] | None = None
+        self.deleted_at: datetime | None = None
+        self._created_at = moment
+        self._eni = interface
+
+
+@answers("ec2", "CreateNatGateway")
+def create_nat_gateway(call: Call) -> dict[str, Any]:
+    params, cloud, region = call.params, call.cloud, call.region
+    backend = backend_of(region)
+    tokens = records_of(cloud).tokens
+    token = ("nat", region, str(params.get("ClientToken")))
+    if params.get("ClientToken") and tokens.get(token) in backend.nat_gateways:
+        return {"ClientToken": token[2], "NatGateway": _described(region, backend.nat_gateways[tokens[token]])}
+    subnet = subnet_named(backend, str(params.get("SubnetId")))
+    public = (params.get("ConnectivityType") or "public") == "public"
+    if public and not params.get("AllocationId"):
+        raise AwsError("MissingParameter", "The request must contain the parameter AllocationId")
+    if not public and params.get("AllocationId"):
+        raise AwsError("InvalidParameterCombination", "A private NAT gateway has no Elastic IP address.")
+    address = address_named(region, str(params["AllocationId"])) if public else None
+    if params.get("PrivateIpAddress"):
+        check_free(subnet, str(params["PrivateIpAddress"]))
+    zone = subnet.availability_zone
+    existing = [one for one in backend.nat_gateways.values() if one.state not in ("deleted", "failed")]
+    check_limit(cloud, NAT_GATEWAYS, sum(one._eni.subnet.availability_zone == zone for one in existing))
+    refuse_dry_run(params)
+    failure = _failure(backend, subnet, address)
+    interface = backend.create_network_interface(subnet, params.get("PrivateIpAddress"))
+    if address is not None and failure is None:
+        bind(cloud, address, interface)
+    make: Any = Gateway  # abstract to mypy: moto leaves out what only CloudFormation would call
+    gateway = make(backend, subnet, address, interface, now(cloud))
+    interface.description = f"Interface for NAT Gateway {gateway.id}"
+    interface.interface_type = "nat_gateway"
+    interface.requester_managed = True
+    interface.status = "in-use"
+    interface.source_dest_check = False
+    interface._group_set = []
+    backend.nat_gateways[gateway.id] = gateway
+    set_tags(region, gateway.id, tags_of(params, "natgateway"))
+    if params.get("ClientToken"):
+        tokens[token] = gateway.id
+    described = _described(region, gateway)
+    if failure:
+        cloud.clock.later(0, lambda: _fail(cloud, gateway, failure))
+    elif cloud.faults.nat_gateway_fails():
+        internal = _INTERNAL_ERROR[0], _INTERNAL_ERROR[1].format(interface.id)
+        cloud.clock.later(cloud.latency.of("nat_gateway_available"), lambda: _fail(cloud, gateway, internal))
+    else:
+        cloud.clock.later(cloud.latency.of("nat_gateway_available"), lambda: _available(cloud, gateway))
+    return {"NatGateway": described} | ({"ClientToken": token[2]} if params.get("ClientToken") else {})
+
+
+def _failure(backend: Any, subnet: Any, address: Any) -> tuple[str, str] | None:
+    """What AWS notices only after it has said "pending"."""
+    if address is None:
+        return None
+    if address.eni is not None:
+        return "Resource.AlreadyAssociated", f"Elastic IP address [{address.allocation_id}] is already associated"
+    if internet_gateway_of(backend, subnet.vpc_id) is None:
+        return "Gateway.NotAttached", f"Network {subnet.vpc_id} has no Internet gateway attached"
+    return None
+
+
+_INTERNAL_ERROR = (
+    "InternalError",
+    "Network interface {}, created and used internally by this NAT gateway is in an invalid state. Please try again.",
+)
+
+
+def _available(cloud: Cloud, gateway: Gateway) -> None:
+    if gateway.state == "pending":
+        gateway.state = "available"
+        cloud.network.changed()
+
+
+def _fail(cloud: Cloud, gateway: Gateway, failure: tuple[str, str]) -> None:
+    if gateway.state != "pending":
+        return
+    gateway.failure = failure
+    gateway.allocation_id = gateway.association_id = gateway.public_ip = None
+    _gone(cloud, gateway, "failed")
+
+
+def _gone(cloud: Cloud, gateway: Gateway, state: str) -> None:
+    """It has ended, in one way or another: its interface goes, its Elastic IP address is free again."""
+    backend = gateway.ec2_backend
+    for address in backend.addresses:
+        if address.eni is gateway._eni:
+            address.eni = address.instance = address.association_id = None
+    if gateway._eni.id in backend.enis:
+        backend.delete_network_interface(gateway._eni.id)
+    gateway.state = state
+    gateway.deleted_at = now(cloud)
+    cloud.clock.later(SHOWN_AFTER_DEATH, lambda: _forget(gateway))
+    cloud.network.changed()
+
+
+def _forget(gateway: Gateway) -> None:
+    gateway.ec2_backend.nat_gateways.pop(gateway.id, None)
+    gateway.ec2_backend.tags.pop(gateway.id, None)
+
+
+def _named(region: str, gateway_id: str) -> Any:
+    gateway = backend_of(region).nat_gateways.get(gateway_id)
+    if gateway is None:
+        if not gateway_id.startswith("nat-"):
+            raise AwsError("NatGatewayMalformed", f"The ID '{gateway_id}' is not valid for a NAT gateway.")
+        raise AwsError("NatGatewayNotFound", f"The Nat Gateway {gateway_id} was not found")
+    return gateway
+
+
+@answers("ec2", "DeleteNatGateway")
+def delete_nat_gateway(call: Call) -> dict[str, Any]:
+    cloud = call.cloud
+    gateway = _named(call.region, str(call.params.get("NatGatewayId")))
+    refuse_dry_run(call.params)
+    if gateway.state in ("pending", "available"):
+        gateway.state = "deleting"
+        cloud.clock.later(cloud.latency.of("nat_gateway_deleted"), lambda: _gone(cloud, gateway, "deleted"))
+    return {"NatGatewayId": gateway.id}
+
+
+def _described(region: str, gateway: Any) -> dict[str, Any]:
+    address = {
+        "AllocationId": gateway.allocation_id,
+        "AssociationId": gateway.association_id,
+        "IsPrimary": True,
+        "NetworkInterfaceId": gateway.interface_id,
+        "PrivateIp": gateway.private_ip,
+        "PublicIp": gateway.public_ip,
+        "Status": {"pending": "associating", "available": "succeeded"}.get(gateway.state, "disassociating"),
+    }
+    described: dict[str, Any] = {
+        "ConnectivityType": gateway.connectivity_type,
+        "CreateTime": spelled(gateway._created_at),
+        "NatGatewayAddresses": [{key: value for key, value in address.items() if value is not None}],
+        "NatGatewayId": gateway.id,
+        "State": gateway.state,
+        "SubnetId": gateway.subnet_id,
+        "Tags": tag_list(tags_in(region, gateway.id)),
+        "VpcId": gateway.vpc_id,
+    }
+    if gateway.deleted_at:
+        described["DeleteTime"] = spelled(gateway.deleted_at)
+    if gateway.failure:
+        described["FailureCode"], described["FailureMessage"] = gateway.failure
+    return described
+
+
+_FILTERS: Mapping[str, Callable[[Any], Values]] = {
+    "connectivity-type": lambda gateway: (gateway.connectivity_type,),
+    "nat-gateway-id": lambda gateway: (gateway.id,),
+    "state": lambda gateway: (gateway.state,),
+    "subnet-id": lambda gateway: (gateway.subnet_id,),
+    "vpc-id": lambda gateway: (gateway.vpc_id,),
+}
+
+
+@answers("ec2", "DescribeNatGateways")
+def describe_nat_gateways(call: Call) -> dict[str, Any]:
+    ids = call.params.get("NatGatewayIds") or ()
+    matches = [_named(call.region, str(key)) for key in dict.fromkeys(ids)] if ids else None
+    matches = list(backend_of(call.region).nat_gateways.values()) if matches is None else matches
+    # This operation alone calls its filters "Filter".
+    matches = chosen(matches, call.params.get("Filter"), _FILTERS, lambda gateway: tags_in(call.region, gateway.id))
+    refuse_dry_run(call.params)
+    items, token = page(matches, call.params)
+    answer: dict[str, Any] = {"NatGateways": [_described(call.region, gateway) for gateway in items]}
+    return answer | ({"NextToken": token} if token else {})

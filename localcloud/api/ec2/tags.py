@@ -1,0 +1,156 @@
+"""Tags of whatever EC2 has: made only on what exists, and gone with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from localcloud.api.ec2.filters import Values, chosen, page, refuse_dry_run
+from localcloud.api.ec2.images import images_of
+from localcloud.api.ec2.moto_records import backend_of, groups_in, subnets_in
+from localcloud.api.ec2.patches import resource_type_of
+from localcloud.api.ec2.records import records_of
+from localcloud.core.cloud import Call, answers
+from localcloud.core.errors import AwsError
+
+
+def _ids(records: Iterable[Any]) -> set[str]:
+    return {record.id for record in records}
+
+
+# What exists of each type, and how AWS says that one does not.
+_EXISTING: Mapping[str, tuple[str, Callable[[Call, Any], Iterable[str]]]] = {
+    "acl": ("InvalidNetworkAclID.NotFound", lambda _call, backend: backend.network_acls),
+    "ami": ("InvalidAMIID.NotFound", lambda call, _backend: images_of(call.cloud)),
+    "dopt": ("InvalidDhcpOptionID.NotFound", lambda _call, backend: backend.dhcp_options_sets),
+    "eipalloc": (
+        "InvalidAllocationID.NotFound",
+        lambda _call, backend: [address.allocation_id for address in backend.addresses],
+    ),
+    "eni": ("InvalidNetworkInterfaceID.NotFound", lambda _call, backend: backend.enis),
+    "i": (
+        "InvalidInstanceID.NotFound",
+        lambda call, _backend: [
+            key for key, one in records_of(call.cloud).instances.items() if one.region_name == call.region
+        ],
+    ),
+    "igw": ("InvalidInternetGatewayID.NotFound", lambda _call, backend: backend.internet_gateways),
+    "key": ("InvalidKeyPair.NotFound", lambda _call, backend: _ids(backend.key_pairs.values())),
+    "lt": ("InvalidLaunchTemplateId.NotFound", lambda _call, backend: backend.launch_templates),
+    "nat": ("NatGatewayNotFound", lambda _call, backend: backend.nat_gateways),
+    "pg": (
+        "InvalidPlacementGroup.Unknown",
+        lambda call, _backend: _ids(records_of(call.cloud).placement_groups.values()),
+    ),
+    "rtb": ("InvalidRouteTableID.NotFound", lambda _call, backend: backend.route_tables),
+    "sg": ("InvalidGroup.NotFound", lambda _call, backend: _ids(groups_in(backend))),
+    "sgr": (
+        "InvalidSecurityGroupRuleId.NotFound",
+        lambda _call, backend: _ids(
+            rule for group in groups_in(backend) for rule in (*group.ingress_rules, *group.egress_rules)
+        ),
+    ),
+    "subnet": ("InvalidSubnetID.NotFound", lambda _call, backend: _ids(subnets_in(backend))),
+    "vol": ("InvalidVolume.NotFound", lambda _call, backend: backend.volumes),
+    "vpc": ("InvalidVpcID.NotFound", lambda _call, backend: backend.vpcs),
+    "vpce": ("InvalidVpcEndpointId.NotFound", lambda _call, backend: backend.vpc_end_points),
+}
+
+
+def _resources(call: Call) -> list[str]:
+    """The resources of a call, all of which exist."""
+    requested = [str(resource) for resource in call.params.get("Resources") or ()]
+    if not requested:
+        raise AwsError("MissingParameter", "The request must contain the parameter resourceIdSet")
+    backend = backend_of(call.region)
+    existing: dict[str, Iterable[str]] = {}
+    for resource in requested:
+        prefix = resource.rpartition("-")[0]
+        if not resource_type_of(resource):
+            raise AwsError("InvalidID", f"The ID '{resource}' is not valid")
+        if prefix in _EXISTING:
+            code, find = _EXISTING[prefix]
+            if prefix not in existing:
+                existing[prefix] = find(call, backend)
+            if resource not in existing[prefix]:
+                raise AwsError(code, f"The {resource_type_of(resource)} ID '{resource}' does not exist")
+    return requested
+
+
+@answers("ec2", "CreateTags")
+def create_tags(call: Call) -> dict[str, Any]:
+    resources = _resources(call)
+    tags = {str(tag.get("Key") or ""): str(tag.get("Value") or "") for tag in call.params.get("Tags") or ()}
+    if not tags:
+        raise AwsError("MissingParameter", "The request must contain the parameter Tag.N")
+    for key, value in tags.items():
+        if not 1 <= len(key) <= 127:
+            raise AwsError("InvalidParameterValue", f"Tag key must be between 1 and 127 characters: '{key}'")
+        if len(value) > 256:
+            raise AwsError("InvalidParameterValue", "Tag value exceeds the maximum length of 256 characters")
+        if key.startswith("aws:") and call.caller.kind != "service":
+            raise AwsError(
+                "InvalidParameterValue", f"Tag keys starting with 'aws:' are reserved for internal use: {key}"
+            )
+    all_tags = backend_of(call.region).tags
+    for resource in resources:
+        whole = {**(all_tags.get(resource) or {}), **tags}
+        if len([key for key in whole if not key.startswith("aws:")]) > 50:
+            raise AwsError("TagLimitExceeded", "The maximum number of Tags for a resource has been reached.")
+    refuse_dry_run(call.params)
+    for resource in resources:
+        all_tags[resource].update(tags)
+    return {}
+
+
+@answers("ec2", "DeleteTags")
+def delete_tags(call: Call) -> dict[str, Any]:
+    resources = _resources(call)
+    refuse_dry_run(call.params)
+    all_tags = backend_of(call.region).tags
+    values = call.params.get("Tags")
+    for resource in resources:
+        tags = all_tags.get(resource) or {}
+        if values is None:
+            # All, except for those that belong to AWS.
+            for key in [key for key in tags if not key.startswith("aws:")]:
+                del tags[key]
+        for tag in values or ():
+            value = tag.get("Value")
+            if tag.get("Key") in tags and value in (None, tags[tag["Key"]]):
+                del tags[tag["Key"]]
+    return {}
+
+
+Tag = tuple[str, str, str]
+_FILTERS: Mapping[str, Callable[[Tag], Values]] = {
+    "key": lambda tag: (tag[1],),
+    "resource-id": lambda tag: (tag[0],),
+    "resource-type": lambda tag: (resource_type_of(tag[0]),),
+    "value": lambda tag: (tag[2],),
+}
+
+
+@answers("ec2", "DescribeTags")
+def describe_tags(call: Call) -> dict[str, Any]:
+    filters = list(call.params.get("Filters") or ())
+    all_tags = backend_of(call.region).tags
+    by_id = next((values["Values"] for values in filters if values.get("Name") == "resource-id"), None)
+    if by_id and not any("*" in value or "?" in value for value in by_id):
+        all_tags = {resource: all_tags.get(resource) or {} for resource in by_id}
+    matches = [(resource, key, value) for resource, tags in all_tags.items() for key, value in tags.items()]
+    plain = [values for values in filters if not str(values.get("Name")).startswith("tag:")]
+    for values in filters:
+        if values not in plain:
+            key = str(values["Name"])[4:]
+            matches = [tag for tag in matches if tag[1] == key and tag[2] in values["Values"]]
+    matches = chosen(matches, plain, _FILTERS)
+    refuse_dry_run(call.params)
+    items, token = page(matches, call.params)
+    answer: dict[str, Any] = {
+        "Tags": [
+            {"Key": key, "ResourceId": resource, "ResourceType": resource_type_of(resource), "Value": value}
+            for resource, key, value in items
+        ]
+    }
+    return answer | ({"NextToken": token} if token else {})

@@ -1,0 +1,169 @@
+"""Elastic File System: file systems, and what other parts of the local cloud ask about them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from localcloud.api.efs.records import (
+    AlreadyExists,
+    FileSystem,
+    all_file_systems,
+    bad_request,
+    find_available,
+    find_file_system,
+    new_id,
+    page,
+    records_of,
+    region_of,
+    show_file_system,
+    without_none,
+)
+from localcloud.api.efs.tags import read_tags
+from localcloud.core.cloud import Call, Cloud, Result, answers
+from localcloud.core.errors import AwsError
+from localcloud.core.views import MountTargetView
+
+# For other parts
+
+
+def mount_target_views(cloud: Cloud) -> list[MountTargetView]:
+    """Every mount target, whatever its state."""
+    return [
+        MountTargetView(
+            id=target.id,
+            file_system_id=target.file_system_id,
+            region=target.region,
+            vpc_id=target.vpc_id,
+            subnet_id=target.subnet_id,
+            zone=target.zone,
+            ip=target.ip,
+            security_groups=target.security_groups,
+            state=target.state,
+            resolvable=target.resolvable,
+        )
+        for region in records_of(cloud).regions.values()
+        for target in region.mount_targets.values()
+    ]
+
+
+def file_systems(cloud: Cloud) -> list[dict[str, Any]]:
+    """For the status: id, name, region, state, and the mount targets with id, zone, ip and state."""
+    return [
+        {
+            "id": file_system.id,
+            "name": file_system.tags.get("Name", ""),
+            "region": file_system.region,
+            "state": file_system.state,
+            "mount_targets": [{"id": t.id, "zone": t.zone, "ip": t.ip, "state": t.state} for t in targets],
+        }
+        for file_system, targets in all_file_systems(cloud)
+    ]
+
+
+def file_system_policy(cloud: Cloud, file_system_arn: str) -> str | None:
+    """The JSON of the policy that a file system bears, if there is one."""
+    matches = (one.policy for one, _ in all_file_systems(cloud) if one.arn == file_system_arn)
+    return next(matches, None)
+
+
+def tags_of(cloud: Cloud, resource_arn: str) -> Mapping[str, str]:
+    """The tags of a file system; empty if it does not exist."""
+    return next((one.tags for one, _ in all_file_systems(cloud) if one.arn == resource_arn), {})
+
+
+# Operations
+
+
+@answers("efs", "CreateFileSystem")
+def create_file_system(call: Call) -> Result:
+    params = call.params
+    region = region_of(call)
+    token = str(params["CreationToken"])
+    for old in region.file_systems.values():
+        if old.token == token:
+            message = f"File system '{old.id}' already exists with creation token '{token}'"
+            raise AlreadyExists("FileSystemAlreadyExists", message, FileSystemId=old.id)
+    _check_settings(params)
+    file_system = FileSystem(
+        id=new_id("fs"),
+        region=call.region,
+        number=records_of(call.cloud).next_number(),
+        token=token,
+        created=call.cloud.clock.time(),
+        encrypted=bool(params.get("Encrypted")),
+        throughput=params.get("ThroughputMode", "bursting"),
+        tags=read_tags(params.get("Tags") or []),
+    )
+    region.file_systems[file_system.id] = file_system
+    call.cloud.clock.later(call.cloud.latency.of("file_system_available"), lambda: _become_available(file_system))
+    return show_file_system(file_system, 0)
+
+
+def _become_available(file_system: FileSystem) -> None:
+    if file_system.state in ("creating", "updating"):
+        file_system.state = "available"
+
+
+def _check_settings(params: Mapping[str, Any]) -> None:
+    for key, supported in (
+        ("AvailabilityZoneName", ()),
+        ("KmsKeyId", ()),
+        ("PerformanceMode", ("generalPurpose",)),
+        ("ProvisionedThroughputInMibps", ()),
+        ("ThroughputMode", ("bursting", "elastic")),
+    ):
+        if params.get(key) and params[key] not in supported:
+            raise bad_request(f"The local cloud has no file systems with {key} {params[key]}.")
+
+
+@answers("efs", "UpdateFileSystem")
+def update_file_system(call: Call) -> Result:
+    file_system = find_available(call, call.params["FileSystemId"])
+    _check_settings(call.params)
+    file_system.throughput = call.params.get("ThroughputMode", file_system.throughput)
+    file_system.state = "updating"
+    call.cloud.clock.later(call.cloud.latency.of("file_system_updated"), lambda: _become_available(file_system))
+    return show_file_system(file_system, len(region_of(call).targets_of(file_system.id)))
+
+
+@answers("efs", "DescribeFileSystems")
+def describe_file_systems(call: Call) -> Result:
+    params = call.params
+    region = region_of(call)
+    if params.get("FileSystemId") and params.get("CreationToken"):
+        raise bad_request("Give FileSystemId or CreationToken, not both.")
+    matches = list(region.file_systems.values())
+    if params.get("FileSystemId"):
+        matches = [find_file_system(call, params["FileSystemId"])]
+    elif params.get("CreationToken"):
+        matches = [one for one in matches if one.token == params["CreationToken"]]
+    items, following = page(matches, params.get("MaxItems"), params.get("Marker"))
+    return without_none(
+        {
+            "Marker": params.get("Marker"),
+            "FileSystems": [show_file_system(one, len(region.targets_of(one.id))) for one in items],
+            "NextMarker": following,
+        }
+    )
+
+
+@answers("efs", "DeleteFileSystem")
+def delete_file_system(call: Call) -> Result:
+    file_system = find_file_system(call, call.params["FileSystemId"])
+    region = region_of(call)
+    if region.targets_of(file_system.id):
+        raise AwsError(
+            "FileSystemInUse",
+            f"The file system '{file_system.id}' cannot be deleted because it has mount targets. "
+            "You must delete the mount targets, and then try again.",
+            409,
+        )
+    if file_system.state != "deleting":
+        file_system.state = "deleting"
+
+        def vanish() -> None:
+            del region.file_systems[file_system.id]
+
+        call.cloud.clock.later(call.cloud.latency.of("file_system_deleted"), vanish)
+    return None

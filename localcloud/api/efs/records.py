@@ -1,0 +1,221 @@
+"""What the local cloud keeps of Elastic File System, and how it finds and shows it.
+
+Operations are in `file_systems`, `mount_targets`, `tags` and `policies`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Protocol, TypeVar
+
+from localcloud.core.cloud import Call, Cloud, arn
+from localcloud.core.errors import AwsError
+from localcloud.core.settings import ACCOUNT
+
+PAGE = 100
+_EMPTY = 6144
+"""Bytes that a file system without a file is said to hold."""
+
+
+@dataclass
+class FileSystem:
+    id: str
+    region: str
+    number: int
+    token: str
+    created: float
+    throughput: str = "bursting"
+    encrypted: bool = False
+    state: str = "creating"
+    """creating, available, deleting"""
+    tags: dict[str, str] = field(default_factory=dict)
+    policy: str | None = None
+
+    @property
+    def arn(self) -> str:
+        return arn("elasticfilesystem", self.region, f"file-system/{self.id}")
+
+    @property
+    def kms_key(self) -> str:
+        """AWS's own key for EFS, which is one in each region."""
+        return arn("kms", self.region, f"key/{uuid.uuid5(uuid.NAMESPACE_URL, f'{self.region}/efs')}")
+
+
+@dataclass
+class MountTarget:
+    id: str
+    file_system_id: str
+    region: str
+    number: int
+    vpc_id: str
+    subnet_id: str
+    zone: str
+    zone_id: str
+    ip: str
+    interface_id: str
+    security_groups: tuple[str, ...]
+    state: str = "creating"
+    """creating, available, deleting"""
+    resolvable: bool = False
+
+
+@dataclass
+class Region:
+    file_systems: dict[str, FileSystem] = field(default_factory=dict)
+    mount_targets: dict[str, MountTarget] = field(default_factory=dict)
+
+    def targets_of(self, file_system_id: str) -> list[MountTarget]:
+        return [target for target in self.mount_targets.values() if target.file_system_id == file_system_id]
+
+
+class Records:
+    def __init__(self) -> None:
+        self.regions: dict[str, Region] = {}
+        self._numbers = itertools.count(1)
+
+    def region(self, name: str) -> Region:
+        return self.regions.setdefault(name, Region())
+
+    def next_number(self) -> int:
+        return next(self._numbers)
+
+
+def records_of(cloud: Cloud) -> Records:
+    records: Records = cloud.records("efs", Records)
+    return records
+
+
+def region_of(call: Call) -> Region:
+    return records_of(call.cloud).region(call.region)
+
+
+def all_file_systems(cloud: Cloud) -> Iterator[tuple[FileSystem, list[MountTarget]]]:
+    for region in records_of(cloud).regions.values():
+        for file_system in region.file_systems.values():
+            yield file_system, region.targets_of(file_system.id)
+
+
+def new_id(prefix: str) -> str:
+    return f"{prefix}-0{secrets.token_hex(8)}"
+
+
+# Finding
+
+
+def bare_id(text: str) -> str:
+    """The id alone, where an ARN may have been given."""
+    return text.rpartition("/")[2]
+
+
+def find_file_system(call: Call, text: str) -> FileSystem:
+    match = region_of(call).file_systems.get(bare_id(text))
+    if match is None:
+        raise AwsError("FileSystemNotFound", f"File system '{bare_id(text)}' does not exist.", 404)
+    return match
+
+
+def find_available(call: Call, text: str) -> FileSystem:
+    """A file system that can be changed."""
+    result = find_file_system(call, text)
+    if result.state != "available":
+        raise AwsError(
+            "IncorrectFileSystemLifeCycleState",
+            f"File system '{result.id}' is in the life cycle state '{result.state}'; it must be 'available'.",
+            409,
+        )
+    return result
+
+
+def find_mount_target(call: Call, text: str) -> MountTarget:
+    match = region_of(call).mount_targets.get(text)
+    if match is None:
+        raise AwsError("MountTargetNotFound", f"Mount target '{text}' does not exist.", 404)
+    return match
+
+
+def bad_request(message: str) -> AwsError:
+    return AwsError("BadRequest", message, 400)
+
+
+class AlreadyExists(AwsError):
+    """Made before with the same token. What was made is named by a member of the error, as boto3 users expect it."""
+
+    def __init__(self, code: str, message: str, **named: str) -> None:
+        super().__init__(code, message, 409)
+        self.__dict__.update(named)
+
+
+# Pages
+
+
+class Numbered(Protocol):
+    @property
+    def number(self) -> int: ...
+
+
+Item = TypeVar("Item", bound=Numbered)
+
+
+def page(items: Iterable[Item], limit: int | None, marker: str | None) -> tuple[list[Item], str | None]:
+    """The items after the marker, as many as were asked for, and the marker for the rest; oldest first."""
+    if marker and not marker.isdigit():
+        raise bad_request("The marker is not one that an earlier answer gave.")
+    size = PAGE if limit is None else int(limit)
+    if size < 1:
+        raise bad_request("Ask for 1 item or more.")
+    rest = [item for item in sorted(items, key=lambda item: item.number) if item.number > int(marker or 0)]
+    response = rest[: min(size, PAGE)]
+    return response, str(response[-1].number) if len(response) < len(rest) else None
+
+
+def without_none(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if value is not None}
+
+
+# Showing
+
+
+def tag_list(tags: Mapping[str, str]) -> list[dict[str, str]]:
+    return [{"Key": key, "Value": value} for key, value in tags.items()]
+
+
+def show_file_system(file_system: FileSystem, mount_targets: int) -> dict[str, Any]:
+    return without_none(
+        {
+            "OwnerId": ACCOUNT,
+            "CreationToken": file_system.token,
+            "FileSystemId": file_system.id,
+            "FileSystemArn": file_system.arn,
+            "CreationTime": datetime.fromtimestamp(file_system.created, UTC),
+            "LifeCycleState": file_system.state,
+            "Name": file_system.tags.get("Name"),
+            "NumberOfMountTargets": mount_targets,
+            "SizeInBytes": {"Value": _EMPTY, "ValueInIA": 0, "ValueInStandard": _EMPTY, "ValueInArchive": 0},
+            "PerformanceMode": "generalPurpose",
+            "Encrypted": file_system.encrypted,
+            "KmsKeyId": file_system.kms_key if file_system.encrypted else None,
+            "ThroughputMode": file_system.throughput,
+            "Tags": tag_list(file_system.tags),
+            "FileSystemProtection": {"ReplicationOverwriteProtection": "ENABLED"},
+        }
+    )
+
+
+def show_mount_target(target: MountTarget) -> dict[str, Any]:
+    return {
+        "OwnerId": ACCOUNT,
+        "MountTargetId": target.id,
+        "FileSystemId": target.file_system_id,
+        "SubnetId": target.subnet_id,
+        "LifeCycleState": target.state,
+        "IpAddress": target.ip,
+        "NetworkInterfaceId": target.interface_id,
+        "AvailabilityZoneId": target.zone_id,
+        "AvailabilityZoneName": target.zone,
+        "VpcId": target.vpc_id,
+    }

@@ -1,0 +1,232 @@
+"""What a call needs to be allowed, and whether its caller may: IAM, applied to the records of the account.
+
+localcloud.iam decides. This module tells it the caller, the policies in effect and the records of the account.
+"""
+
+from __future__ import annotations
+
+import functools
+import ipaddress
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from moto.s3.models import FakeDeleteMarker
+
+from localcloud import iam
+from localcloud.api.account import Account
+from localcloud.api.ec2 import records as ec2_records
+from localcloud.api.efs import file_systems as efs
+from localcloud.api.facts import bucket_named, bucket_owner
+from localcloud.api.iam.history import boundary_in_effect, policies_in_effect, trust_policy
+from localcloud.api.services import BY_NAME
+from localcloud.core.cloud import Call, arn
+from localcloud.core.errors import AwsError
+from localcloud.core.settings import ACCOUNT, TRANSIT_NETWORK
+from localcloud.iam.authorize import TRUST_ACTIONS
+from localcloud.iam.patterns import Value
+from localcloud.iam.policy import Kind
+
+_TRUSTED = {f"sts:{name}" for name in TRUST_ACTIONS}
+_TRANSIT = ipaddress.ip_network(TRANSIT_NETWORK)
+
+
+@dataclass(frozen=True)
+class Needs:
+    """All that must be allowed for a call."""
+
+    action: str
+    """the operation's own, such as ec2:DescribeInstances; empty if it needs no permission"""
+    resource: str
+    each: tuple[iam.Need, ...] = ()
+    known: bool = True
+    """whether the table has the operation"""
+
+    def as_json(self) -> list[dict[str, Any]]:
+        return [
+            {"action": need.action, "resource": need.resource} | ({"reason": need.reason} if need.reason else {})
+            for need in self.each
+        ]
+
+
+def required(call: Call) -> Needs:
+    try:
+        each = iam.required(call.service, call.operation, _completed(call), Account(call.cloud), call.region)
+    except iam.UnknownOperation:
+        return Needs(f"{call.service}:{call.operation}", "*", known=False)
+    each += _list_bucket_if_object_missing(call)
+    if not each:
+        return Needs("", "")
+    # What comes with a reason is not the operation's own.
+    own = next((need for need in each if not need.reason), each[0])
+    return Needs(own.action, own.resource, tuple(each))
+
+
+def enforce(call: Call, needs: Needs, source: str) -> None:
+    """Raises the refusal, as AWS words it. AWS's own services may do everything, except in a role that does not trust
+    them."""
+    if call.caller.kind == "service":
+        needs = Needs(needs.action, needs.resource, tuple(need for need in needs.each if need.action in _TRUSTED))
+    if not needs.known:
+        raise iam.unknown(BY_NAME[call.service].refusal, call.service, call.operation)
+    _check_bucket_owner(call)
+    if not needs.each:
+        return
+    boundary = boundary_in_effect(call.cloud, call.caller)
+    refused = iam.authorize(
+        [_identity_policy(name, document) for name, document in policies_in_effect(call.cloud, call.caller)],
+        needs.each,
+        principal(call, source),
+        resource_policies=dict(_resource_policies(call, needs.each)),
+        boundaries=None if boundary is None else _boundaries(*boundary),
+    )
+    if refused:
+        raise iam.denied(BY_NAME[call.service].refusal, refused[0], call.caller.arn)
+
+
+def _check_bucket_owner(call: Call) -> None:
+    """Refuse a call that expects another owner of its bucket, or of the bucket that it copies from.
+
+    https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucket-owner-condition.html
+    """
+    if call.service != "s3":
+        return
+    source = str(call.params.get("CopySource", "")).lstrip("/").partition("/")[0]
+    for bucket, key in (
+        (call.params.get("Bucket"), "ExpectedBucketOwner"),
+        (source, "ExpectedSourceBucketOwner"),
+    ):
+        expected = call.params.get(key)
+        if expected and bucket_owner(call.cloud, str(bucket)) not in (expected, None):
+            raise AwsError("AccessDenied", "Access Denied", 403)
+
+
+# What the table cannot know -------------------------------------------------------------------------------------------
+
+_OF_ONESELF = {"GetUser", "CreateAccessKey", "ListAccessKeys", "DeleteAccessKey", "UpdateAccessKey"}
+_READS_OBJECT = {"GetObject", "HeadObject", "GetObjectAttributes", "GetObjectTagging", "GetObjectAcl"}
+
+
+def _completed(call: Call) -> Mapping[str, Any]:
+    """Add the caller's name where these calls mean the caller if they name no user."""
+    if call.service == "iam" and call.operation in _OF_ONESELF and call.caller.kind == "user":
+        return {"UserName": call.caller.name, **call.params}
+    return call.params
+
+
+def _list_bucket_if_object_missing(call: Call) -> list[iam.Need]:
+    """S3 reports that an object does not exist only to callers that may list the bucket.
+
+    https://docs.aws.amazon.com/AmazonS3/latest/API/API_GetObject.html
+    """
+    if call.service != "s3" or call.operation not in _READS_OBJECT:
+        return []
+    bucket = bucket_named(str(call.params.get("Bucket")))
+    if bucket is None or not isinstance(bucket.keys.get(str(call.params.get("Key"))), FakeDeleteMarker | None):
+        return []
+    owner = bucket_owner(call.cloud, bucket.name) or ACCOUNT
+    context: dict[str, Value] = {"aws:RequestedRegion": call.region, "aws:ResourceAccount": owner}
+    return [iam.Need("s3:ListBucket", f"arn:aws:s3:::{bucket.name}", context, "the object does not exist")]
+
+
+# Who calls ------------------------------------------------------------------------------------------------------------
+
+
+def principal(call: Call, source: str) -> iam.Caller:
+    """The caller, with what the connection tells of the call."""
+    caller = call.caller
+    if caller.kind == "service":
+        return iam.Caller.aws_service(caller.name)
+    extra = _connection(call, source)
+    if caller.kind == "role":
+        role_id, _, session = caller.userid.partition(":")
+        extra |= _instance_keys(call, session)
+        role_arn = caller.role_arn or f"arn:aws:iam::{ACCOUNT}:role/{caller.name}"
+        return iam.Caller.session(role_arn, role_id, session, tags=caller.tags, extra=extra)
+    return iam.Caller.user(caller.arn, caller.userid, tags=caller.tags, extra=extra)
+
+
+def _connection(call: Call, source: str) -> dict[str, Value]:
+    now = datetime.fromtimestamp(call.cloud.clock.time(), UTC)
+    keys: dict[str, Value] = {
+        "aws:CurrentTime": now.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "aws:EpochTime": str(int(now.timestamp())),
+        # Every call here is plain HTTP, in place of one that would be HTTPS on AWS.
+        "aws:SecureTransport": "true",
+        "aws:ViaAWSService": "false",
+    }
+    # As in AWS, what comes through an endpoint in a VPC has no public source.
+    if source and ipaddress.ip_address(source) not in _TRANSIT:
+        keys["aws:SourceIp"] = source
+    if call.service in ("ec2", "autoscaling", "efs"):
+        keys["ec2:Region"] = call.region
+    return keys
+
+
+def _instance_keys(call: Call, session: str) -> dict[str, Value]:
+    """Of credentials that an instance was given: its session bears its id, and it has the role."""
+    instance = ec2_records.records_of(call.cloud).instances.get(session)
+    roles = instance.profile.roles if instance and instance.profile else []
+    if instance is None or call.caller.name not in [role.name for role in roles]:
+        return {}
+    return {
+        "ec2:SourceInstanceARN": arn("ec2", instance.region_name, f"instance/{session}"),
+        "ec2:RoleDelivery": "2.0" if instance.metadata_options.http_tokens == "required" else "1.0",
+    }
+
+
+# Policies, read once --------------------------------------------------------------------------------------------------
+
+_read: dict[tuple[int, str], tuple[object, iam.Policy]] = {}
+"""by a document's identity, which is that of its text (see iam_history), and its name; the document is held with it, so
+that no other can take its place in memory"""
+
+
+def _identity_policy(name: str, document: Mapping[str, Any]) -> iam.Policy:
+    key = (id(document), name)
+    match = _read.get(key)
+    if match is None:
+        if len(_read) >= 4096:
+            _read.clear()
+        match = _read[key] = (document, _parsed(name, document, "identity"))
+    return match[1]
+
+
+def _boundaries(name: str, document: Mapping[str, Any]) -> list[iam.Policy]:
+    """A boundary that says nothing allows nothing."""
+    return [_identity_policy(name, document)] if document["Statement"] else []
+
+
+@functools.lru_cache(maxsize=1024)
+def _policy_on_resource(name: str, document: str, kind: Kind) -> iam.Policy:
+    return _parsed(name, document, kind)
+
+
+def _parsed(name: str, document: str | Mapping[str, Any], kind: Kind) -> iam.Policy:
+    """One that cannot be read might have denied anything, so it denies everything."""
+    try:
+        return iam.parse_policy(document, kind=kind, name=name)
+    except iam.MalformedPolicy:
+        statement = {"Sid": "unreadable", "Effect": "Deny", "Action": "*"}
+        statement |= {} if kind == "trust" else {"Resource": "*"}
+        statement |= {} if kind == "identity" else {"Principal": "*"}
+        return iam.parse_policy({"Version": "2012-10-17", "Statement": [statement]}, kind=kind, name=name)
+
+
+def _resource_policies(call: Call, needs: Iterable[iam.Need]) -> Iterable[tuple[str, iam.Policy]]:
+    """The policies of buckets, file systems and roles that a call is about, by ARN."""
+    for need in needs:
+        about = iam.policy_arn(need)
+        service = about.split(":", 3)[2] if about.startswith("arn:") else ""
+        kind: Kind = "resource"
+        document: str | None = None
+        if service == "s3":
+            bucket = bucket_named(about.rpartition(":")[2])
+            document = bucket.policy.decode() if bucket and bucket.policy else None
+        elif service == "elasticfilesystem":
+            document = efs.file_system_policy(call.cloud, about)
+        elif service == "iam" and need.action in _TRUSTED:
+            document, kind = trust_policy(call.cloud, about), "trust"
+        if document:
+            yield about, _policy_on_resource(about.rpartition(":")[2], document, kind)

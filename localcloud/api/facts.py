@@ -1,0 +1,374 @@
+"""Names, tags and condition keys of resources, from the records of moto and of the services.
+
+They are asked for with every call, so they are read straight from memory. What does not exist is None or empty, and
+never an error: the service itself reports that a resource does not exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from moto.backends import get_backend
+
+from localcloud.api.autoscaling import regions as scaling
+from localcloud.api.ec2 import records as ec2_records
+from localcloud.api.ec2.images import images_of
+from localcloud.api.ec2.moto_records import groups_in, subnets_in
+from localcloud.api.efs import file_systems as efs
+from localcloud.api.efs import records as efs_records
+from localcloud.api.iam.history import backend as iam_backend
+from localcloud.core.cloud import Cloud
+from localcloud.core.settings import ACCOUNT, OTHER_ACCOUNT
+from localcloud.iam import Lookup
+from localcloud.iam.rules import tags_of
+
+Tags = Mapping[str, str]
+Facts = Mapping[str, Any]
+"""texts, numbers and truth values; None where it is not known"""
+FindTags = Callable[[Cloud, str, str, str], Tags]
+"""by ARN, region and the ARN's last part"""
+FindFacts = Callable[[Cloud, str, str], Facts]
+"""by region and the ARN's last part"""
+Find = Callable[[Cloud, str, str], Any]
+"""by key and region"""
+
+
+def bucket_named(name: str) -> Any:
+    """moto's record of a bucket; None if there is no such bucket."""
+    return get_backend("s3")[ACCOUNT]["aws"].buckets.get(name)
+
+
+def bucket_owner(cloud: Cloud, name: str) -> str | None:
+    """Return the account that owns the bucket; None if there is no such bucket."""
+    if cloud.faults.of_kind("foreign-bucket", bucket=name):
+        return OTHER_ACCOUNT
+    bucket = bucket_named(name)
+    return str(bucket.account_id) if bucket else None
+
+
+def _ec2(region: str) -> Any:
+    """moto's records of a region; None if there is no such region."""
+    regions = get_backend("ec2")[ACCOUNT]
+    if region not in regions:
+        return None
+    return regions[region]
+
+
+def _by_arn(records: Mapping[str, Any], arn: str) -> Any:
+    return next((record for record in records.values() if record.arn == arn), None)
+
+
+def _named(records: Mapping[str, Any], name: str) -> Any:
+    return next((record for record in records.values() if record.name == name), None)
+
+
+# What a name or a connection means ------------------------------------------------------------------------------------
+
+
+def _in_ec2(find: Callable[[Any, str], Iterator[Any]]) -> Find:
+    """The first that is found in moto's records of the region."""
+
+    def lookup(_cloud: Cloud, key: str, region: str) -> Any:
+        backend = _ec2(region)
+        return next(find(backend, key), None) if backend else None
+
+    return lookup
+
+
+def _address(key: str, answer: Callable[[Any], str]) -> Find:
+    """What `answer` says of the elastic address that has this value of `key`."""
+    return _in_ec2(lambda backend, value: (answer(one) for one in backend.addresses if getattr(one, key) == value))
+
+
+def _attached(answer: Callable[[Any], str]) -> Find:
+    """What `answer` says of the interface that has this attachment."""
+    return _in_ec2(lambda backend, value: (answer(one) for one in backend.enis.values() if one.attachment_id == value))
+
+
+def _table_of(backend: Any, association: str) -> Iterator[Any]:
+    return (table.id for table in backend.route_tables.values() if association in table.all_associations_ids)
+
+
+def _routed(kind: str) -> Find:
+    """The subnet or the gateway that a table is associated with; nothing for the main association of a VPC."""
+
+    def find(backend: Any, association: str) -> Iterator[Any]:
+        targets = (table._associations.get(association, "") for table in backend.route_tables.values())
+        return (target for target in targets if target.startswith(kind))
+
+    return _in_ec2(find)
+
+
+def _group_by_name(backend: Any, name: str) -> Iterator[Any]:
+    """Names are unique in a VPC only: the default one's is meant, if it has such a group."""
+    matches = [group for group in groups_in(backend) if group.name == name]
+    matches.sort(key=lambda group: not getattr(backend.vpcs.get(group.vpc_id), "is_default", False))
+    return (group.id for group in matches)
+
+
+def _placement_group_name(cloud: Cloud, key: str, region: str) -> Any:
+    groups = ec2_records.records_of(cloud).placement_groups.values()
+    return next((group.name for group in groups if (group.id, group.region) == (key, region)), None)
+
+
+def _mount_target(cloud: Cloud, key: str, region: str) -> efs_records.MountTarget | None:
+    existing = efs_records.records_of(cloud).regions.get(region)
+    return existing.mount_targets.get(key) if existing else None
+
+
+def _mount_target_member(member: str) -> Find:
+    return lambda cloud, key, region: getattr(_mount_target(cloud, key, region), member, None)
+
+
+def _iam_arn(kind: str) -> Find:
+    """The ARN of a user, role, group or profile, by its name."""
+    return lambda _cloud, name, _region: getattr(_named(getattr(iam_backend(), kind), name), "arn", None)
+
+
+def _profile_role(_cloud: Cloud, key: str, _region: str) -> Any:
+    profiles = iam_backend().instance_profiles
+    profile = _by_arn(profiles, key) if key.startswith("arn:") else _named(profiles, key)
+    return profile.roles[0].arn if profile and profile.roles else None
+
+
+def _scaling(cloud: Cloud, region: str) -> Any:
+    """Auto Scaling in a region; None where it was never used."""
+    existing: scaling.Regions = cloud.records("autoscaling", scaling.Regions)
+    return existing.by_name.get(region)
+
+
+def _scaling_group_arn(cloud: Cloud, name: str, region: str) -> Any:
+    existing = _scaling(cloud, region)
+    return getattr(existing.groups.get(name), "arn", None) if existing else None
+
+
+EC2_LOOKUPS: Mapping[Lookup, Find] = {
+    "launch-template-name": _in_ec2(lambda ec2, name: iter([ec2.launch_template_name_to_ids.get(name)])),
+    "security-group-name": _in_ec2(_group_by_name),
+    "key-pair-id": _in_ec2(lambda ec2, key: (pair.key_name for pair in ec2.key_pairs.values() if pair.id == key)),
+    "placement-group-id": _placement_group_name,
+    "public-ip": _address("public_ip", lambda address: address.allocation_id),
+    "public-ip-interface": _address("public_ip", lambda address: address.network_interface_id),
+    "address-association": _address("association_id", lambda address: address.allocation_id),
+    "address-association-interface": _address("association_id", lambda address: address.network_interface_id),
+    "route-table-association": _in_ec2(_table_of),
+    "route-table-association-subnet": _routed("subnet-"),
+    "route-table-association-gateway": _routed("igw-"),
+    "network-interface-attachment": _attached(lambda interface: interface.id),
+    "network-interface-attachment-instance": _attached(lambda interface: interface.instance.id),
+}
+
+EFS_LOOKUPS: Mapping[Lookup, Find] = {
+    "mount-target": _mount_target_member("file_system_id"),
+    "mount-target-interface": _mount_target_member("interface_id"),
+}
+
+IAM_LOOKUPS: Mapping[Lookup, Find] = {
+    "role": _iam_arn("roles"),
+    "user": _iam_arn("users"),
+    "instance-profile": _iam_arn("instance_profiles"),
+    "instance-profile-role": _profile_role,
+}
+
+AUTOSCALING_LOOKUPS: Mapping[Lookup, Find] = {
+    "auto-scaling-group": _scaling_group_arn,
+    "auto-scaling-instance": lambda cloud, key, region: (
+        scaling.group_of_instance(cloud, region, key) if _scaling(cloud, region) else None
+    ),
+}
+
+
+# Tags -----------------------------------------------------------------------------------------------------------------
+
+
+def tags_in_ec2(cloud: Cloud, _arn: str, region: str, resource: str) -> Tags:
+    backend = _ec2(region)
+    if backend is None:
+        return {}
+    kind, _, name = resource.partition("/")
+    # These two have a name in their ARN, and their tags under their id.
+    if kind == "key-pair":
+        name = getattr(backend.key_pairs.get(name), "id", "")
+    elif kind == "placement-group":
+        name = getattr(ec2_records.records_of(cloud).placement_groups.get((region, name)), "id", "")
+    result: Tags = backend.tags.get(name) or {}
+    return result
+
+
+def tags_in_iam(_cloud: Cloud, arn: str, _region: str, resource: str) -> Tags:
+    backend = iam_backend()
+    match resource.partition("/")[0]:
+        case "user":
+            result: Tags = backend.tagger.get_tag_dict_for_resource(arn)
+            return result
+        case "role":
+            return tags_of(getattr(_by_arn(backend.roles, arn), "tags", None))
+        case "instance-profile":
+            return tags_of(getattr(_by_arn(backend.instance_profiles, arn), "tags", None))
+        case "policy":
+            policy = backend.managed_policies.get(arn)
+            return tags_of(list((getattr(policy, "tags", None) or {}).values()))
+    return {}
+
+
+def tags_in_s3(_cloud: Cloud, _arn: str, _region: str, resource: str) -> Tags:
+    """Objects' tags alone: those of a bucket are condition keys only where that was switched on."""
+    bucket, _, key = resource.partition("/")
+    backend = get_backend("s3")[ACCOUNT]["aws"]
+    thing = backend.buckets[bucket].keys.get(key) if key and bucket in backend.buckets else None
+    result: Tags = backend.tagger.get_tag_dict_for_resource(getattr(thing, "arn", ""))
+    return result
+
+
+def tags_in_ssm(_cloud: Cloud, _arn: str, region: str, resource: str) -> Tags:
+    regions = get_backend("ssm")[ACCOUNT]
+    kind, _, name = resource.partition("/")
+    if kind != "parameter" or region not in regions:
+        return {}
+    # The ARN does not say whether the name begins with a slash.
+    tagged: Mapping[str, Tags] = regions[region]._resource_tags.get("Parameter", {})
+    return tagged.get(f"/{name}") or tagged.get(name) or {}
+
+
+def tags_in_autoscaling(cloud: Cloud, arn: str, region: str, _resource: str) -> Tags:
+    return scaling.tags_of(cloud, region, arn) if _scaling(cloud, region) else {}
+
+
+def tags_in_efs(cloud: Cloud, arn: str, _region: str, _resource: str) -> Tags:
+    return efs.tags_of(cloud, arn)
+
+
+# What else is known of resources --------------------------------------------------------------------------------------
+# https://docs.aws.amazon.com/service-authorization/latest/reference/list_amazonec2.html#amazonec2-policy-keys
+
+
+def _arn(backend: Any, kind: str, name: str | None) -> str | None:
+    return f"arn:aws:ec2:{backend.region_name}:{ACCOUNT}:{kind}/{name}" if name else None
+
+
+def _of_instance(cloud: Cloud, backend: Any, name: str) -> Facts:
+    instance = ec2_records.records_of(cloud).instances.get(name)
+    if instance is None:
+        return {}
+    options = instance.metadata_options
+    return {
+        "ec2:InstanceID": name,
+        "ec2:InstanceType": instance.instance_type,
+        "ec2:InstanceMarketType": instance.lifecycle or "on-demand",
+        "ec2:InstanceProfile": instance.profile.arn if instance.profile else None,
+        "ec2:AvailabilityZone": instance.placement.zone,
+        "ec2:Tenancy": instance.placement.tenancy,
+        "ec2:PlacementGroup": _arn(backend, "placement-group", instance.placement.group_name),
+        "ec2:EbsOptimized": bool(instance.ebs_optimized),
+        "ec2:RootDeviceType": "ebs",
+        "ec2:MetadataHttpEndpoint": options.http_endpoint,
+        "ec2:MetadataHttpTokens": options.http_tokens,
+        "ec2:MetadataHttpPutResponseHopLimit": options.http_put_response_hop_limit,
+    }
+
+
+def _of_subnet(_cloud: Cloud, backend: Any, name: str) -> Facts:
+    subnet = next((one for one in subnets_in(backend) if one.id == name), None)
+    if subnet is None:
+        return {}
+    return {
+        "ec2:SubnetID": name,
+        "ec2:Vpc": _arn(backend, "vpc", subnet.vpc_id),
+        "ec2:AvailabilityZone": subnet.availability_zone,
+    }
+
+
+def _of_group(_cloud: Cloud, backend: Any, name: str) -> Facts:
+    group = next((one for one in groups_in(backend) if one.id == name), None)
+    return {"ec2:SecurityGroupID": name, "ec2:Vpc": _arn(backend, "vpc", group.vpc_id)} if group else {}
+
+
+def _of_interface(_cloud: Cloud, backend: Any, name: str) -> Facts:
+    interface = backend.enis.get(name)
+    if interface is None:
+        return {}
+    return {
+        "ec2:NetworkInterfaceID": name,
+        "ec2:Vpc": _arn(backend, "vpc", interface.subnet.vpc_id),
+        "ec2:Subnet": _arn(backend, "subnet", interface.subnet.id),
+        "ec2:AvailabilityZone": interface.subnet.availability_zone,
+    }
+
+
+def _of_image(cloud: Cloud, _backend: Any, name: str) -> Facts:
+    image = images_of(cloud).get(name)
+    if image is None:
+        return {}
+    return {
+        "ec2:ImageID": name,
+        "ec2:ImageType": "machine",
+        "ec2:Owner": image.owner if image.owner == ACCOUNT else "amazon",
+        "ec2:Public": image.owner != ACCOUNT,
+        "ec2:RootDeviceType": "ebs",
+    }
+
+
+def _of_volume(_cloud: Cloud, backend: Any, name: str) -> Facts:
+    volume = backend.volumes.get(name)
+    if volume is None:
+        return {}
+    return {
+        "ec2:VolumeID": name,
+        "ec2:AvailabilityZone": volume.zone,
+        "ec2:Encrypted": bool(volume.encrypted),
+        "ec2:VolumeSize": volume.size,
+        "ec2:VolumeType": volume.volume_type,
+        "ec2:VolumeIops": volume.iops,
+    }
+
+
+def _of_address(_cloud: Cloud, backend: Any, name: str) -> Facts:
+    address = next((one for one in backend.addresses if one.allocation_id == name), None)
+    return {"ec2:AllocationId": name, "ec2:Domain": "vpc", "ec2:PublicIpAddress": address.public_ip} if address else {}
+
+
+def _of_table(_cloud: Cloud, backend: Any, name: str) -> Facts:
+    table = backend.route_tables.get(name)
+    return {"ec2:RouteTableID": name, "ec2:Vpc": _arn(backend, "vpc", table.vpc_id)} if table else {}
+
+
+def _of_placement_group(cloud: Cloud, backend: Any, name: str) -> Facts:
+    group = ec2_records.records_of(cloud).placement_groups.get((backend.region_name, name))
+    return {"ec2:PlacementGroupName": name, "ec2:PlacementGroupStrategy": group.strategy} if group else {}
+
+
+def _of_key_pair(_cloud: Cloud, backend: Any, name: str) -> Facts:
+    pair = backend.key_pairs.get(name)
+    return {"ec2:KeyPairName": name, "ec2:KeyPairType": pair.key_type or "rsa"} if pair else {}
+
+
+_EC2_FACTS: Mapping[str, Callable[[Cloud, Any, str], Facts]] = {
+    "elastic-ip": _of_address,
+    "image": _of_image,
+    "instance": _of_instance,
+    "key-pair": _of_key_pair,
+    "network-interface": _of_interface,
+    "placement-group": _of_placement_group,
+    "route-table": _of_table,
+    "security-group": _of_group,
+    "subnet": _of_subnet,
+    "volume": _of_volume,
+    "vpc": lambda _cloud, backend, name: {"ec2:VpcID": name} if name in backend.vpcs else {},
+}
+
+
+def facts_in_ec2(cloud: Cloud, region: str, resource: str) -> Facts:
+    kind, _, name = resource.partition("/")
+    backend = _ec2(region)
+    return _EC2_FACTS[kind](cloud, backend, name) if backend and kind in _EC2_FACTS else {}
+
+
+def facts_in_iam(_cloud: Cloud, _region: str, resource: str) -> Facts:
+    kind, _, name = resource.partition("/")
+    role = _named(iam_backend().roles, name.rpartition("/")[2]) if kind == "role" else None
+    return {"iam:PermissionsBoundary": role.permissions_boundary_arn} if role else {}
+
+
+def facts_in_s3(cloud: Cloud, _region: str, resource: str) -> Facts:
+    return {"aws:ResourceAccount": bucket_owner(cloud, resource.partition("/")[0])}

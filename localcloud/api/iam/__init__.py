@@ -1,0 +1,1 @@
+"""Identity and Access Management: the records. What a policy allows is decided in localcloud/iam."""

@@ -1,0 +1,161 @@
+"""When the things of IAM came to be what they are, so that they can take effect late, as they do in AWS.
+
+Present values are moto's; here is only since when they hold, and what held before. What has no history was always so.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from moto.backends import get_backend
+
+from localcloud.core.cloud import Cloud
+from localcloud.core.identity import Caller
+from localcloud.core.settings import ACCOUNT
+
+Key = tuple[str, ...]
+"""("role", name, "inline", policy), ("user", name, "attached", arn), ("policy", arn),
+("role", name, "trust"), ("role", name, "boundary"), ("profile", name), ("profile", name, "role")"""
+
+_KEPT = 50
+"""changes of one thing that are remembered"""
+
+
+class History:
+    def __init__(self) -> None:
+        self._changes: dict[Key, list[tuple[float, Any]]] = {}
+
+    def note(self, key: Key, time: float, value: Any, before: Any = None) -> None:
+        """Record what it is from now on: None if it is gone. The same value again changes nothing. `before` is what it
+        was if nothing is recorded yet."""
+        changes = self._changes.setdefault(key, [] if before is None else [(-math.inf, before)])
+        if not changes or changes[-1][1] != value:
+            changes.append((time, value))
+            del changes[:-_KEPT]
+
+    def forget(self, *prefix: str) -> None:
+        """It is gone, with all that belonged to it."""
+        for key in [key for key in self._changes if key[: len(prefix)] == prefix]:
+            del self._changes[key]
+
+    def value_at(self, key: Key, time: float, present: Any) -> Any:
+        """What it was at that time: None if it was not there yet."""
+        changes = self._changes.get(key)
+        if not changes:
+            return present
+        return next((value for since, value in reversed(changes) if since <= time), None)
+
+    def names(self, *prefix: str) -> Iterator[str]:
+        """The last parts of the keys that begin so."""
+        return (key[-1] for key in self._changes if key[:-1] == prefix)
+
+    def last_change(self, key: Key) -> float:
+        changes = self._changes.get(key)
+        return changes[-1][0] if changes else 0.0
+
+
+def history(cloud: Cloud) -> History:
+    result: History = cloud.records("iam", History)
+    return result
+
+
+def backend() -> Any:
+    """moto's records of IAM."""
+    return get_backend("iam")[ACCOUNT]["aws"]
+
+
+def delay(cloud: Cloud) -> float:
+    """Seconds until a change takes effect."""
+    requested = cloud.faults.iam_delay()
+    return cloud.latency.of("iam_in_effect") if requested is None else requested
+
+
+def effective_since(cloud: Cloud, profile_name: str) -> float | None:
+    """When an instance profile, with the role in it, takes or took effect; None if there is no such profile."""
+    if profile_name not in backend().instance_profiles:
+        return None
+    changes = history(cloud)
+    changed = max(
+        changes.last_change(("profile", profile_name)), changes.last_change(("profile", profile_name, "role"))
+    )
+    return changed + delay(cloud)
+
+
+def profile_in_effect(cloud: Cloud, profile_name: str) -> bool:
+    """Whether EC2 knows an instance profile and the role in it already."""
+    since = effective_since(cloud, profile_name)
+    return since is not None and since <= cloud.clock.time()
+
+
+def policies_in_effect(cloud: Cloud, caller: Caller) -> list[tuple[str, Mapping[str, Any]]]:
+    """The identity policies of a user or a role by name; the documents are shared, not to be changed."""
+    if caller.kind == "user":
+        user = backend().users.get(caller.name)
+        owners = [(("user", caller.name), user)] if user else []
+    elif caller.kind == "role":
+        owners = [(("role", role.name), role) for role in backend().roles.values() if role.name == caller.name]
+    else:
+        return []
+    return [policy for owner, record in owners for policy in _policies(cloud, owner, record)]
+
+
+def boundary_in_effect(cloud: Cloud, caller: Caller) -> tuple[str, Mapping[str, Any]] | None:
+    """A role's permissions boundary. (Users have none.)"""
+    for role in backend().roles.values():
+        if caller.kind == "role" and role.name == caller.name:
+            key = ("role", role.name, "boundary")
+            policy_arn = history(cloud).value_at(key, _horizon(cloud), role.permissions_boundary_arn)
+            # A boundary that does not exist allows nothing.
+            return (_managed(cloud, policy_arn) or ("", {"Statement": []})) if policy_arn else None
+    return None
+
+
+def trust_policy(cloud: Cloud, role_arn: str) -> str | None:
+    """The JSON of a role's trust policy; None if no such role is in effect."""
+    for role in backend().roles.values():
+        if role.arn == role_arn:
+            present = role.assume_role_policy_document
+            document: str | None = history(cloud).value_at(("role", role.name, "trust"), _horizon(cloud), present)
+            return document
+    return None
+
+
+def _policies(cloud: Cloud, owner: Key, record: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    horizon = _horizon(cloud)
+    changes = history(cloud)
+    for name in dict.fromkeys((*record.policies, *changes.names(*owner, "inline"))):
+        document = changes.value_at((*owner, "inline", name), horizon, record.policies.get(name))
+        if document is not None:
+            yield name, _parsed(document)
+    for policy_arn in dict.fromkeys((*record.managed_policies, *changes.names(*owner, "attached"))):
+        present = policy_arn in record.managed_policies
+        attached = changes.value_at((*owner, "attached", policy_arn), horizon, present or None)
+        if attached and (policy := _managed(cloud, policy_arn)):
+            yield policy
+
+
+def _managed(cloud: Cloud, policy_arn: str) -> tuple[str, Mapping[str, Any]] | None:
+    """The name and the document in effect of a managed policy; None if there is none."""
+    policy = backend().managed_policies.get(policy_arn)
+    present = _default_document(policy) if policy else None
+    document = history(cloud).value_at(("policy", policy_arn), _horizon(cloud), present)
+    return (policy_arn.rpartition("/")[2], _parsed(document)) if document else None
+
+
+def _horizon(cloud: Cloud) -> float:
+    """What was so at this time is in effect now."""
+    return cloud.clock.time() - delay(cloud)
+
+
+def _default_document(policy: Any) -> str:
+    return next(str(version.document) for version in policy.versions if version.version_id == policy.default_version_id)
+
+
+@functools.lru_cache(maxsize=1024)
+def _parsed(document: str) -> Mapping[str, Any]:
+    parsed: Mapping[str, Any] = json.loads(document)
+    return parsed

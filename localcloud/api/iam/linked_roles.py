@@ -1,0 +1,78 @@
+"""Roles that AWS's services make for themselves in an account.
+
+https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_aws-services-that-work-with-iam.html
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from localcloud.api.iam.aws_policies import make_known
+from localcloud.api.iam.documents import encoded
+from localcloud.api.iam.history import backend
+from localcloud.core.cloud import Call, Cloud, Result, answers
+from localcloud.core.errors import AwsError
+
+# The service: its role, and the policy of AWS that the role has.
+LINKED = {
+    "autoscaling.amazonaws.com": ("AWSServiceRoleForAutoScaling", "AutoScalingServiceRolePolicy"),
+    "ec2fleet.amazonaws.com": ("AWSServiceRoleForEC2Fleet", "AWSEC2FleetServiceRolePolicy"),
+    "elasticfilesystem.amazonaws.com": (
+        "AWSServiceRoleForAmazonElasticFileSystem",
+        "AmazonElasticFileSystemServiceRolePolicy",
+    ),
+    "elasticmapreduce.amazonaws.com": ("AWSServiceRoleForEMRCleanup", "AmazonEMRCleanupPolicy"),
+    "spot.amazonaws.com": ("AWSServiceRoleForEC2Spot", "AWSEC2SpotServiceRolePolicy"),
+}
+_PATH = "/aws-service-role/"
+
+
+def has_service_linked_role(cloud: Cloud, service: str) -> bool:
+    """Whether the account has the role linked to autoscaling.amazonaws.com and the like."""
+    return service in LINKED and _find(LINKED[service][0]) is not None
+
+
+def ensure_service_linked_role(cloud: Cloud, service: str) -> None:
+    """What a service does when it first needs its role. (That the caller may have it made is for the rules to say.)"""
+    if not has_service_linked_role(cloud, service):
+        _create(service, "")
+
+
+def is_linked(role_name: str) -> bool:
+    role = _find(role_name)
+    return role is not None and str(role.path).startswith(_PATH)
+
+
+def _find(role_name: str) -> Any:
+    return next((role for role in backend().roles.values() if role.name == role_name), None)
+
+
+def _create(service: str, description: str) -> None:
+    name, policy = LINKED[service]
+    trust = {
+        "Version": "2012-10-17",
+        "Statement": [{"Effect": "Allow", "Principal": {"Service": service}, "Action": "sts:AssumeRole"}],
+    }
+    role = backend().create_role(
+        name, json.dumps(trust), f"{_PATH}{service}/", None, description, [], "3600", linked_service=service
+    )
+    policy_arn = f"arn:aws:iam::aws:policy{_PATH}{policy}"
+    make_known(policy_arn)
+    backend().managed_policies[policy_arn].attach_to(role)
+
+
+@answers("iam", "CreateServiceLinkedRole")
+def create_service_linked_role(call: Call) -> Result:
+    service = call.params["AWSServiceName"]
+    if service not in LINKED:
+        raise AwsError("InvalidInput", f"The local cloud has no service {service} that a role can be linked to.", 400)
+    if call.params.get("CustomSuffix"):
+        raise AwsError("InvalidInput", f"Custom suffix is not allowed for {service}", 400)
+    name = LINKED[service][0]
+    if _find(name) is not None:
+        message = f"Service role name {name} has been taken in this account, please try a different suffix."
+        raise AwsError("InvalidInput", message, 400)
+    _create(service, call.params.get("Description") or "")
+    answer = call.cloud.moto("iam", "GetRole", call.region, {"RoleName": name})
+    return encoded({"Role": answer["Role"]})

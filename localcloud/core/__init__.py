@@ -1,0 +1,1 @@
+"""What all parts share; it imports none of them."""

@@ -1,0 +1,136 @@
+"""Callers, their access keys and temporary credentials."""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from moto.backends import get_backend
+
+from localcloud.core.clock import Clock
+from localcloud.core.errors import AwsError
+from localcloud.core.settings import ACCOUNT
+
+
+@dataclass(frozen=True)
+class Caller:
+    """A principal. `name` is the user's or the role's; a service of AWS calls as itself and may do everything."""
+
+    kind: str
+    """user, role, service"""
+    name: str
+    arn: str
+    userid: str
+    tags: Mapping[str, str] = field(default_factory=dict)
+    role_arn: str | None = None
+    """with its path, for a role"""
+
+
+def service_caller(name: str) -> Caller:
+    """One of AWS's own services, such as autoscaling.amazonaws.com."""
+    return Caller("service", name, name, name)
+
+
+@dataclass
+class Session:
+    """Temporary credentials of a role."""
+
+    access_key: str
+    secret: str
+    token: str
+    role: str
+    name: str
+    issued: float
+    expires: float
+
+    @property
+    def expiration(self) -> str:
+        return datetime.fromtimestamp(self.expires, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+class Credentials:
+    """Sessions of roles are kept here; users and their keys are in moto's IAM."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._sessions: dict[str, Session] = {}
+
+    def issue(self, role: str, name: str, seconds: float) -> Session:
+        """New temporary credentials for a role, in a session of that name."""
+        now = self._clock.time()
+        self._sessions = {key: old for key, old in self._sessions.items() if old.expires > now - 3600}
+        session = Session(
+            access_key="ASIA" + "".join(secrets.choice("ABCDEFGHIJKLMNOPQRSTUVWXYZ234567") for _ in range(16)),
+            secret=secrets.token_urlsafe(30),
+            token=secrets.token_urlsafe(200),
+            role=role,
+            name=name,
+            issued=now,
+            expires=now + seconds,
+        )
+        self._sessions[session.access_key] = session
+        return session
+
+    def for_instance(self, role: str, name: str, seconds: float) -> Session:
+        """The newest credentials of an instance: the same each time it asks, until they have little time left."""
+        now = self._clock.time()
+        held = [session for session in self._sessions.values() if (session.role, session.name) == (role, name)]
+        newest = max(held, key=lambda session: session.issued, default=None)
+        if newest is not None and (
+            newest.expires - now > seconds / 6 or newest.expires <= now < newest.issued + seconds
+        ):
+            return newest
+        return self.issue(role, name, seconds)
+
+    def expire(self, name: str) -> int:
+        """End all sessions of that name (an instance's are named by its id), or of that role, now; says how many."""
+        now = self._clock.time()
+        matches = [
+            session
+            for session in self._sessions.values()
+            if name in (session.name, session.role) and session.expires > now
+        ]
+        for session in matches:
+            session.expires = now
+        return len(matches)
+
+    def renew(self, name: str) -> None:
+        """Forget expired credentials, so that new ones are issued."""
+        now = self._clock.time()
+        kept = {
+            key: held
+            for key, held in self._sessions.items()
+            if name not in (held.name, held.role) or held.expires > now
+        }
+        self._sessions = kept
+
+    def resolve(self, access_key: str, token: str | None) -> tuple[Caller, str]:
+        """The caller behind an access key, and the key's secret."""
+        session = self._sessions.get(access_key)
+        if session is not None:
+            if not hmac.compare_digest(token or "", session.token):
+                raise AwsError("InvalidToken", "The security token included in the request is invalid.", 403)
+            if session.expires <= self._clock.time():
+                raise AwsError("ExpiredToken", "The security token included in the request is expired", 403)
+            return _role_caller(session), session.secret
+        for user in get_backend("iam")[ACCOUNT]["aws"].users.values():
+            for key in user.access_keys:
+                if key.access_key_id == access_key:
+                    if key.status != "Active":
+                        break
+                    tags = get_backend("iam")[ACCOUNT]["aws"].tagger.get_tag_dict_for_resource(user.arn)
+                    return Caller("user", user.name, user.arn, user.id, tags), key.secret_access_key
+        raise AwsError("InvalidClientTokenId", "The security token included in the request is invalid.", 403)
+
+
+def _role_caller(session: Session) -> Caller:
+    backend = get_backend("iam")[ACCOUNT]["aws"]
+    role = next((role for role in backend.roles.values() if role.name == session.role), None)
+    if role is None:
+        raise AwsError("InvalidClientTokenId", "The security token included in the request is invalid.", 403)
+    arn = f"arn:aws:sts::{ACCOUNT}:assumed-role/{session.role}/{session.name}"
+    tags = {tag["Key"]: tag["Value"] for tag in role.tags or []}
+    return Caller("role", session.role, arn, f"{role.id}:{session.name}", tags, role.arn)

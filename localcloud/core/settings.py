@@ -1,0 +1,33 @@
+"""Names, numbers and places that are the same everywhere."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+ACCOUNT = "123456789012"
+OTHER_ACCOUNT = "210987654321"
+"""The owner of foreign buckets."""
+
+DEFAULT_REGION = "us-east-1"
+
+_DEFAULT_HOME = Path("/var/lib/localcloud") if os.geteuid() == 0 else Path.home() / ".local/share/localcloud"
+HOME = Path(os.environ.get("LOCALCLOUD_HOME", _DEFAULT_HOME))
+"""Everything that the local cloud stores: images, and `run`, which `down` removes."""
+
+PORT = 4599
+"""The API answers here on loopback. Machines ask AWS's own names, which lead them to EDGE_ADDRESS and TLS_PORT."""
+
+TLS_PORT = 443
+
+PUBLIC_NETWORK = "198.51.100.0/24"
+"""Public addresses: a range that RFC 5737 keeps for documentation, routed to our links and nowhere else."""
+
+EDGE_ADDRESS = "198.51.100.1"
+"""The operator's side of the public network: the address from which machines see the operator come."""
+
+TRANSIT_NETWORK = "198.18.0.0/16"
+"""What comes through an S3 gateway endpoint has a source address of this range (RFC 2544), one for each VPC."""
+
+METADATA_ADDRESS = "169.254.169.254"
+RESOLVER_ADDRESS = "169.254.169.253"

@@ -1,0 +1,1 @@
+"""The HTTP endpoint: server, certificates, signatures, and who answers a request."""

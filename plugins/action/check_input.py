@@ -1,0 +1,75 @@
+# Copyright: (c) 2026, the deeplearning.aws contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""Validate the settings and options of a playbook. The documentation is in plugins/modules/check_input.py."""
+
+from __future__ import annotations
+
+import getpass
+import socket
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ansible.errors import AnsibleError
+from ansible.utils.vars import load_extra_vars
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
+from ansible_collections.deeplearning.aws.plugins.module_utils.messages import join_problems
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.action import Action
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import (
+    playbook_input,
+    run_request,
+    run_rules,
+    setting_rules,
+)
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.run_options import options_of
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.settings import TABLE
+
+ROLES = Path(__file__).resolve().parents[2] / "roles"
+
+
+class ActionModule(Action):
+    _requires_connection = False
+
+    def handle(self, options: dict[str, Any], task_vars: Mapping[str, Any]) -> dict[str, Any]:
+        playbook, roles = options["playbook"], [role.name for role in ROLES.iterdir() if role.is_dir()]
+        names = [name for name in sorted(task_vars) if playbook_input.is_setting(name, roles)]
+        settings, problems = self._resolve(names, task_vars)
+        problems += [playbook_input.unknown_setting(name) for name in names if name not in TABLE]
+        checked_settings = setting_rules.check(settings, playbook in playbook_input.PROVISIONING)
+        variables, unresolved = self._resolve(set(options_of(playbook)) & set(task_vars), task_vars)
+        cluster = checked_settings.values
+        checked = run_rules.check(
+            playbook, variables, cluster.get("default_framework") or "", cluster.get("efs_mount") or "/efs"
+        )
+        problems += checked_settings.problems + unresolved + checked.problems
+        problems += playbook_input.unknown_names(playbook, load_extra_vars(self._loader), roles)
+        if problems:
+            raise UserError(join_problems(problems, "{} settings are wrong:"))
+        if playbook in playbook_input.NEEDS_MEMBERS and task_vars.get("deeplearning_problem"):
+            raise UserError(str(task_vars["deeplearning_problem"]))
+        result = {"changed": False, "cluster": setting_rules.complete(cluster), "options": checked.values}
+        result["requested_by"] = f"{getpass.getuser()}@{socket.gethostname()}"
+        return result | _train(checked.values, variables, result) if playbook == "train" else result
+
+    def _resolve(self, names: Iterable[str], variables: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+        """Return the variables with their templates evaluated, and the problems with those."""
+        resolved, problems = {}, []
+        for name in sorted(names):
+            try:
+                resolved[name] = self._templar.template(variables[name])
+            except AnsibleError as error:
+                problems.append(f"{name} cannot be evaluated: {error.message.strip()}")
+        return resolved, problems
+
+
+def _train(options: dict[str, Any], variables: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, Any]:
+    options = run_request.complete(options, result["cluster"]["efs_mount"])
+    specified = run_rules.specified("train", variables)
+    # env may hold secrets, and -v prints results: tasks read the variable itself.
+    env = options.pop("env")
+    return {
+        "options": options,
+        "request": run_request.request(options, specified, result["requested_by"]),
+        "recipe_env": {} if "env" in variables else env,
+    }

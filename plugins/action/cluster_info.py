@@ -1,0 +1,86 @@
+# Copyright: (c) 2026, the deeplearning.aws contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""Describe clusters. plugin_utils/cluster/summary.py builds the descriptions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ansible.utils.display import Display
+from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.action import Action
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster import host_keys, hosts, summary
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.capacity import GroupTarget, explain, missing_of
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.capacity_watcher import AutoScaling
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.resource_reader import (
+    ResourceReader,
+    clusters_in,
+)
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.resources import (
+    ClusterResources,
+    Health,
+    health_of,
+)
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.command_line import repeat_options
+
+
+class ActionModule(Action):
+    _requires_connection = False
+
+    def handle(self, options: dict[str, Any], task_vars: Mapping[str, Any]) -> dict[str, Any]:
+        folder = _folder(task_vars)
+        aws = Aws.from_options(options)
+        names = clusters_in(aws) if options["cluster"] == summary.ALL else [options["cluster"]]
+        all_resources = [ResourceReader(aws, name).read() for name in names]
+        summaries = {owned.cluster: _summary(aws, owned, options, folder) for owned in all_resources}
+        if options["cluster"] == summary.ALL or options["show"] == "resources":
+            lines = summary.resource_lines(options["cluster"], aws.region, all_resources)
+        else:
+            file = Path(options["file"] or folder / f"{options['cluster']}.json").expanduser()
+            lines = self._save(summaries[options["cluster"]], all_resources[0], file)
+        Display().display("\n" + "\n".join(lines) + "\n")
+        return {"changed": False, "clusters": summaries}
+
+    def _save(self, described: dict[str, Any], owned: ClusterResources, file: Path) -> list[str]:
+        """Write the summary to its file, and return it as text. The file does not count as a change of the cluster."""
+        if not self.check_mode:
+            try:
+                summary.write(file, described)
+            except OSError as error:
+                Display().warning(f"The summary cannot be written to {file}: {error.strerror}.")
+        return summary.summary_lines(described, owned, str(file) if file.exists() else "")
+
+
+def _summary(aws: Aws, owned: ClusterResources, options: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    context = summary.Context(
+        user=options["user"],
+        private_key_file=options["private_key_file"],
+        hourly=options["hourly"],
+        next=options["next"],
+        failure=options["failure"],
+        again=repeat_options(),
+        access=hosts.ssh_access(host_keys.JUMP, host_keys.ssh_files(folder, owned.cluster)[1]),
+    )
+    return summary.describe(owned, _health(aws, owned), context)
+
+
+def _folder(task_vars: Mapping[str, Any]) -> Path:
+    """Return the inventory's folder for files about clusters, such as the configuration for ssh."""
+    return Path(str(task_vars.get("deeplearning_folder", ".deeplearning"))).absolute()
+
+
+def _health(aws: Aws, owned: ClusterResources) -> Health:
+    """Return the cluster's health. If machines are missing, it includes AWS's reasons."""
+    groups = [resource for resource in owned.of_kind("auto_scaling_group") if resource.ours]
+    short = [resource for resource in groups if len(resource.facts["in_service"]) < int(resource.facts["most"])]
+    reasons: dict[str, Sequence[str]] = {}
+    if short:
+        observed = AutoScaling(aws).describe([resource.name for resource in short], 0.0, None)
+        for resource in short:
+            if resource.name in observed and observed[resource.name].failures:
+                target = GroupTarget(resource.name, int(resource.facts["most"]))
+                reasons[resource.name] = [explain(missing) for missing in missing_of(observed[resource.name], target)]
+    return health_of(owned, reasons)

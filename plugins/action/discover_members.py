@@ -1,0 +1,116 @@
+# Copyright: (c) 2026, the deeplearning.aws contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""Discover a cluster's members and their host keys, and write the files for ssh. plugin_utils/cluster decides."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ansible.utils.display import Display
+from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract import atomic_file
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.hosts import MASTER_ALIAS
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import MASTER
+from ansible_collections.deeplearning.aws.plugins.module_utils.messages import join_names
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.action import Action
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster import host_keys
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.host_key_discovery import HostKeyDiscovery
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.membership import Cluster, ClusterNode
+
+
+class ActionModule(Action):
+    _requires_connection = False
+
+    def handle(self, options: dict[str, Any], task_vars: Mapping[str, Any]) -> dict[str, Any]:
+        timeout = 0 if self.check_mode else options["wait_seconds"]
+        discovery = HostKeyDiscovery(Aws.from_options(options), options["cluster"])
+        cluster, reports = discovery.run(timeout, Display().display)
+        facts = discovery.facts()
+        for instance in discovery.invalid_reports:
+            bucket = discovery.names.bucket
+            Display().warning(f"The report of {instance} in {bucket} is not in the expected form: it is ignored.")
+        try:
+            changed = self._write(cluster, reports, options)
+        except OSError as error:
+            raise UserError(f"{error.filename} cannot be written: {error.strerror}. Give another folder.") from error
+        result: dict[str, Any] = {
+            "changed": changed,
+            "cluster": facts | {"user": _login(cluster, options).user},
+            "members": [_member(node, reports) for node in cluster.nodes],
+        }
+        unknown = [node.name for node in discovery.without_keys(cluster)]
+        if not cluster.master:
+            result |= {"failed": True, "msg": _no_master(options["cluster"], timeout)}
+        elif unknown and not self.check_mode:
+            result |= {"failed": True, "msg": _unknown_keys(unknown, timeout)}
+        return result
+
+    def _write(self, cluster: Cluster, reports: Mapping[str, host_keys.NodeReport], options: Mapping[str, Any]) -> bool:
+        """Write both files, without machines whose keys are unknown: ssh must not connect to those."""
+        known = [_ssh_host(node, reports) for node in cluster.nodes if node.id in reports]
+        hosts, config = (Path(file).absolute() for file in host_keys.ssh_files(options["folder"], options["cluster"]))
+        texts = {
+            hosts: host_keys.known_hosts(known),
+            config: host_keys.ssh_config(cluster.name, known, _login(cluster, options), str(hosts), str(config)),
+        }
+        if self.check_mode:
+            return any(not file.exists() or file.read_text(encoding="utf-8") != text for file, text in texts.items())
+        changed = [atomic_file.write_if_changed(str(file), text, mode=0o600) for file, text in texts.items()]
+        return any(changed)
+
+
+def _login(cluster: Cluster, options: Mapping[str, Any]) -> host_keys.Login:
+    users = (str(node.record["user"]) for node in cluster.nodes)
+    key = options["private_key_file"]
+    return host_keys.Login(
+        options["user"] or next(filter(None, users), ""),
+        str(Path(key).absolute()) if key else "",
+        options["connection"],
+        options["region"],
+        options["profile"],
+    )
+
+
+def _ssh_host(node: ClusterNode, reports: Mapping[str, host_keys.NodeReport]) -> host_keys.SshHost:
+    record = node.record
+    return host_keys.SshHost(
+        id=node.id,
+        names=[node.name, MASTER_ALIAS] if node.rank == 1 else [node.name],
+        # Only the master can be reached from outside, even if the users' own subnets give all machines addresses.
+        public_address=str(record["public_address"]) if node.role == MASTER else "",
+        private_address=str(record["private_address"]),
+        private_name=str(record["private_name"]),
+        host_keys=reports[node.id].host_keys,
+    )
+
+
+def _member(node: ClusterNode, reports: Mapping[str, host_keys.NodeReport]) -> dict[str, Any]:
+    report = reports.get(node.id)
+    return {
+        "name": node.name,
+        "instance_id": node.id,
+        "role": node.role,
+        "rank": node.rank,
+        "private_address": node.record["private_address"],
+        "gpus": report.gpus if report else None,
+    }
+
+
+def _no_master(cluster: str, seconds: float) -> str:
+    return (
+        f"The cluster {cluster} has no master after {seconds:g} s: Auto Scaling should be starting one. See the reason "
+        "with ansible-playbook status.yml, then run this again."
+    )
+
+
+def _unknown_keys(names: list[str], seconds: float) -> str:
+    return (
+        f"The host keys of {join_names(names)} are unknown after {seconds:g} s: neither a report of theirs nor their "
+        "console (GetConsoleOutput) has them. Wait for machines that still boot and run this again; a machine that "
+        "hangs is replaced when it is terminated. Example: aws ec2 terminate-instances --instance-ids "
+        "i-0123456789abcdef0"
+    )

@@ -1,0 +1,70 @@
+# Copyright: (c) 2026, the deeplearning.aws contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""Follow a run and show its progress. Its documentation is in plugins/modules/follow_run.py."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.action import Action
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.command_line import repeat_options
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import node_program
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs.progress_bar import ProgressDisplay
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs.run_events import Follower
+
+RECONNECT_SECONDS = 300.0
+"""Seconds to keep trying to reconnect."""
+PAUSE = 3.0
+
+
+class ActionModule(Action):
+    def handle(self, options: dict[str, Any], task_vars: Mapping[str, Any]) -> dict[str, Any]:
+        host = str(task_vars.get("inventory_hostname", "the master"))
+        follower = Follower(options["run_id"])
+        display = ProgressDisplay.of_ansible()
+        display.message(_introduction(options["run_id"]))
+        try:
+            self._follow(follower, display, host, options["output"])
+        finally:
+            display.close(follower.status)
+        sentence = str(follower.end.get("sentence") or f"run {options['run_id']} ended without reporting a result")
+        if follower.end.get("state") not in ("finished", "stopped"):
+            return {"failed": True, "msg": sentence, "end": follower.end}
+        display.message(sentence)
+        # Following changes nothing; the task that started the run has reported that change.
+        return {"changed": False, "msg": sentence, "end": follower.end}
+
+    def _follow(self, follower: Follower, display: ProgressDisplay, host: str, output: bool) -> None:
+        """Follow the run to its end. Reconnect when the connection is lost: the run does not depend on it."""
+        lost_at = 0.0
+        while not follower.end:
+            words = ["run", "follow", follower.run_id, "--from-line", str(follower.seen)]
+            try:
+                with node_program.stream(self._connection, words + ["--output"] * output, host) as lines:
+                    for line in lines:
+                        lost_at = 0.0
+                        for text in follower.take(node_program.event(line)):
+                            display.message(text)
+                        if follower.status:
+                            display.update(follower.status, follower.done)
+                return
+            except node_program.ConnectionLost as lost:
+                if not lost_at:
+                    lost_at = time.monotonic()
+                    display.message(f"{lost} The run continues; reconnecting.")
+                if time.monotonic() - lost_at > RECONNECT_SECONDS:
+                    raise
+                time.sleep(PAUSE)
+
+
+def _introduction(run_id: str) -> str:
+    """Printed at the start: after Ctrl-C or with a closed terminal nothing can be printed."""
+    options = repeat_options(run_id)
+    return (
+        f"Following {run_id}. It continues without this terminal (Ctrl-C detaches).\n"
+        f"  to attach again: ansible-playbook follow.yml{options}\n"
+        f"  to stop it:      ansible-playbook stop.yml{options}"
+    )

@@ -1,0 +1,81 @@
+# Copyright: (c) 2026, the deeplearning.aws contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""Write a report on runs. Its documentation is in plugins/modules/run_report.py."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.action import Action
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import answers, node_program, report, report_files
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.untrusted import InvalidValue
+
+MOST_RUNS = 100
+"""In a report on all runs: a page with more is hard to read, and takes long to write."""
+ENDED = ("finished", "failed", "stopped", "lost")
+PAGE = "report.html"
+
+
+class ActionModule(Action):
+    def handle(self, options: dict[str, Any], task_vars: Mapping[str, Any]) -> dict[str, Any]:
+        self._host = str(task_vars.get("inventory_hostname", "the master"))
+        runs = self._runs(options["runs"])
+        if not runs:
+            raise UserError("No run has ended yet, so there is nothing to report on.")
+        if self.check_mode:
+            return {"changed": True, "runs": runs}
+        name = runs[0] if len(runs) == 1 else f"{runs[0]}-and-{len(runs) - 1}-more"
+        page = Path(options["folder"], name, PAGE)
+        try:
+            lines = self._write(runs, options["root"], page)
+        except OSError as error:
+            raise UserError(f"{error.filename} cannot be written: {error.strerror}.") from None
+        except ArithmeticError as error:
+            raise UserError(f"The figures of {', '.join(runs)} cannot be plotted: {error}.") from None
+        node_folder = f"{options['root']}/reports/{name}"
+        self._send(page.read_bytes(), node_folder)
+        places = [f"The report: {page}", f"on the nodes: {node_folder}"]
+        self._display.display("\n" + "\n".join([*lines, "", *places]) + "\n")
+        return {"changed": True, "page": str(page), "node_folder": node_folder, "runs": runs}
+
+    def _runs(self, run_ids: list[str]) -> list[str]:
+        """Return the requested runs, or the last ones that have ended.
+
+        A sweep requests the ids that the master has answered, so all ids are checked.
+        """
+        if not run_ids:
+            answer = node_program.call(self, ["run", "list", "--json"], self._host)
+            return [run["run_id"] for run in answer["runs"] if run["state"] in ENDED][-MOST_RUNS:]
+        try:
+            return [answers.run_id(run) for run in run_ids]
+        except InvalidValue as malformed:
+            raise UserError(f"runs is {run_ids!r:.200}; each of them must be {malformed}.") from None
+
+    def _write(self, runs: list[str], root: str, page: Path) -> list[str]:
+        # No run has such a name. The files stay there, for people who want to look into the figures.
+        fetched = page.parents[1] / ".runs"
+        for run in runs:
+            self._fetch(run, root, fetched / run)
+        page.parent.mkdir(parents=True, exist_ok=True)
+        return report.write([fetched / run for run in runs], page)
+
+    def _fetch(self, run: str, root: str, folder: Path) -> None:
+        command = report_files.pack_command(f"{root}/{run}")
+        packed = node_program.read_bytes(self._connection, command, self._host, report_files.MOST_PACKED)
+        try:
+            report_files.unpack(packed, folder)
+        except InvalidValue as malformed:
+            raise UserError(f"What {self._host} sends as run {run} is not one: {malformed}.") from None
+
+    def _send(self, page: bytes, node_folder: str) -> None:
+        """Copy the page to the shared file system, next to the runs."""
+        folder = shlex.quote(node_folder)
+        command = f"umask 022 && mkdir -p {folder} && cd {folder} && cat > .{PAGE} && mv .{PAGE} {PAGE}"
+        ran = node_program.execute(self, command, stdin=page)
+        if ran["rc"]:
+            raise node_program.failure(self._host, ran["rc"], ran["stderr"])

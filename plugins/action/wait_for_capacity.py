@@ -1,0 +1,43 @@
+# Copyright: (c) 2026, the deeplearning.aws contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""Wait for machines, and report progress. The decisions are in plugin_utils/cluster/capacity.py."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from ansible.utils.display import Display
+from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.action import Action
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.capacity import GroupTarget, Policy, WaitRules
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.capacity_watcher import (
+    AutoScaling,
+    CapacityWatch,
+    GroupNotFound,
+)
+
+
+class ActionModule(Action):
+    _requires_connection = False
+
+    def handle(self, options: dict[str, Any], task_vars: Mapping[str, Any]) -> dict[str, Any]:
+        targets = [
+            GroupTarget(group["name"], group["desired"], group["minimum"], group["essential"])
+            for group in options["groups"]
+        ]
+        if self.check_mode:
+            names = ", ".join(f"{target.desired} of {target.name}" for target in targets)
+            return {"changed": False, "outcome": "unknown", "msg": f"Would wait until these are in service: {names}."}
+        started = time.time()
+        try:
+            api = AutoScaling(Aws.from_options(options))
+            api.describe([target.name for target in targets], started, frozenset())
+            rules = WaitRules(
+                Policy(options["policy"]), api.now() + options["timeout_seconds"], options["settle_seconds"]
+            )
+            return CapacityWatch(api, targets, rules, options["since"] or started, Display().display).run()
+        except (AwsError, GroupNotFound) as error:
+            return {"failed": True, "outcome": "failed", "elsewhere": False, "msg": str(error)}

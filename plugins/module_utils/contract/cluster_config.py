@@ -1,0 +1,40 @@
+# Copyright: (c) 2026, the deeplearning.aws contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""The form of cluster.json, which tells a node what cluster it belongs to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from . import schema
+from .frameworks import FRAMEWORKS
+
+FIELDS = {
+    "cluster": schema.name,
+    "cluster_id": schema.word,
+    "region": schema.word,
+    "bucket": schema.word,
+    "vpc_cidrs": schema.list_of(schema.ipv4_network),
+    "user": schema.word,
+    "role": schema.one_of("master", "worker"),
+    "master_role_id": schema.word,
+    "master_trains": schema.boolean,
+    "efs_mount": schema.path,
+    "efs_name": schema.word,
+    "default_framework": schema.optional(schema.one_of(*FRAMEWORKS)),
+    "gpus": schema.optional(schema.gpus),
+}
+
+
+def build(cluster: Mapping[str, Any], role: str, gpus: int | None) -> dict[str, Any]:
+    """Return the content for one node. `cluster`: the fields that all nodes share."""
+    record = {"schema": schema.VERSION, **cluster, "role": role, "gpus": gpus}
+    schema.validate(record, FIELDS, "cluster.json")
+    return record
+
+
+def validate(record: Any, name: str) -> dict[str, Any]:
+    """Return the fields of the file with this name, and raise UserError if one is malformed."""
+    return schema.validate(record, FIELDS, name)

@@ -1,0 +1,110 @@
+# Copyright: (c) 2026, the deeplearning.aws contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""The manifest of a staged data set: its parts, and the links to it.
+
+Anybody who may write to the bucket may have changed it, so all of it is checked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
+from typing import Any
+
+from . import schema
+from .datasets import LINKS, DatasetFile
+from .errors import UserError
+from .identifiers import DATASET_NAME
+from .schema import Check, InvalidValue, matching
+
+FILE = "manifest.json"
+MAX_BYTES = 8 << 20
+MAX_PART_BYTES = 50 << 40
+"""S3 keeps no larger objects."""
+KINDS = ("zip", "tar", "tar.gz", "file")
+
+
+def read(content: bytes, place: str) -> dict[str, Any]:
+    """Return the manifest. Raise UserError if a path leads out of the data set, or a value is malformed."""
+    record = json.loads(content)
+    try:
+        manifest = schema.validate_part(record, FIELDS, f"{place}/{FILE}")
+    except UserError as refusal:
+        raise UserError(
+            f"{refusal} stage.yml did not write this: remove {place}/{FILE}, and stage the set again."
+        ) from None
+    names = [part["name"] for part in manifest["parts"]]
+    if len(names) > len(set(names)):
+        raise UserError(f"{place}/{FILE} names a part twice: remove {place}/{FILE}, and stage the set again.")
+    return manifest
+
+
+def build(
+    name: str, parts: Sequence[DatasetFile], contents: Mapping[str, tuple[int, str]], links: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return the manifest of a data set. `contents`: the size and SHA-256 of each part by its name."""
+    records = [
+        {
+            "name": part.name,
+            "kind": part.kind,
+            "size": contents[part.name][0],
+            "sha256": contents[part.name][1],
+            "to": part.to,
+            "strip": part.strip,
+        }
+        for part in parts
+    ]
+    version = hashlib.sha256(json.dumps(records, sort_keys=True).encode()).hexdigest()[:16]
+    return {"schema": schema.VERSION, "name": name, "version": version, "parts": records, "links": dict(links)}
+
+
+def relative_path(value: Any) -> None:
+    """Raise InvalidValue for a path that leads out of the data set. Its own folder is an empty path or a dot."""
+    if not isinstance(value, str) or not value.isprintable() or len(value) > 4096:
+        raise InvalidValue("a relative path")
+    path = PurePosixPath(value)
+    if path.is_absolute() or ".." in path.parts:
+        raise InvalidValue("a path inside the set")
+
+
+def file_name(value: Any) -> None:
+    relative_path(value)
+    if not 0 < len(value.encode()) <= 255 or "/" in value or value == ".":
+        raise InvalidValue("a file's name")
+
+
+def optional_file_name(value: Any) -> None:
+    if value != "":
+        file_name(value)
+
+
+def part_record(value: Any) -> None:
+    schema.validate_part(value, PART, "a part of the manifest")
+
+
+def links(value: Any) -> None:
+    if not isinstance(value, dict):
+        raise InvalidValue("a map")
+    for name, target in value.items():
+        schema.one_of(*LINKS)(name)
+        relative_path(target)
+
+
+PART: dict[str, Check] = {
+    "name": file_name,
+    "kind": schema.one_of(*KINDS),
+    "size": schema.between(0, MAX_PART_BYTES),
+    "sha256": matching(r"[0-9a-f]{64}", "a SHA-256 in hexadecimal"),
+    "to": relative_path,
+    "strip": optional_file_name,
+}
+FIELDS: dict[str, Check] = {
+    "schema": schema.one_of(schema.VERSION),
+    "name": matching(DATASET_NAME, "a data set's name"),
+    "version": matching(r"[0-9a-f]{16}", "16 hexadecimal digits"),
+    "parts": schema.list_of(part_record, 1),
+    "links": links,
+}

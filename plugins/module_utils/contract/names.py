@@ -1,0 +1,83 @@
+# Copyright: (c) 2026, the deeplearning.aws contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""The names and tags of a cluster's resources in AWS."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+CLUSTER_TAG = "deeplearning:cluster"
+"""On everything that can bear a tag: the cluster that made it."""
+ROLE_TAG = "deeplearning:role"
+"""On instances, for people and bills: master or worker. Programs go by the Auto Scaling group."""
+RANK_TAG = "deeplearning:rank"
+"""On instances that have a rank: 1 is the master."""
+IMAGE_TAG = "deeplearning:image"
+"""On launch templates: the image that was asked for (a family or an id), of which the pinned AMI came."""
+USER_TAG = "deeplearning:user"
+"""On instances: the user to log in as, which follows from the image."""
+GPUS_TAG = "deeplearning:gpus"
+"""On instances: how many GPUs AWS says their type has."""
+GROUP_TAG = "aws:autoscaling:groupName"
+"""Only AWS can set it. A member counts only if this names one of the cluster's groups."""
+TEMPLATE_TAG = "aws:ec2launchtemplate:id"
+"""AWS's own as well: what a machine was launched by. Unlike the group's name it stays when a machine is detached."""
+
+MASTER = "master"
+WORKER = "worker"
+
+
+@dataclass(frozen=True)
+class Names:
+    """What a cluster's things are called. Things of one account or region need these in their names, others do not."""
+
+    cluster: str
+    account: str = ""
+    region: str = ""
+
+    def of(self, what: str) -> str:
+        return f"{self.cluster}-{what}"
+
+    @property
+    def master_group(self) -> str:
+        return self.of("master")
+
+    @property
+    def workers_group(self) -> str:
+        return self.of("workers")
+
+    @property
+    def groups(self) -> dict[str, str]:
+        """The Auto Scaling groups (their launch templates are called the same), by the role of their members."""
+        return {MASTER: self.master_group, WORKER: self.workers_group}
+
+    def identity(self, role: str) -> str:
+        """IAM role and instance profile: both are the account's, not a region's."""
+        return f"{self.cluster}-{self.region}-{role}"
+
+    @property
+    def bucket(self) -> str:
+        """Buckets are the whole world's."""
+        return f"{self.cluster}-{self.account}-{self.region}"
+
+    @property
+    def file_system_token(self) -> str:
+        """The creation token: it makes a repeated creation find what the first one made."""
+        return self.cluster
+
+
+def tag_list(tags: Mapping[str, str]) -> list[dict[str, str]]:
+    """Return tags as the API takes them."""
+    return [{"Key": key, "Value": str(value)} for key, value in tags.items()]
+
+
+def tags_of(listed: Iterable[Mapping[str, str]] | None) -> dict[str, str]:
+    """Return tags from the API's answer."""
+    return {str(tag["Key"]): str(tag.get("Value", "")) for tag in listed or ()}
+
+
+def tag_filter(name: str, *values: str) -> dict[str, object]:
+    """Return a filter for EC2 and Auto Scaling."""
+    return {"Name": f"tag:{name}", "Values": list(values)}

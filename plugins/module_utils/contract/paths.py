@@ -1,0 +1,61 @@
+# Copyright: (c) 2026, the deeplearning.aws contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""Where files are on a node, and on the shared file system."""
+
+from __future__ import annotations
+
+PROGRAM = "/usr/local/bin/deeplearning"
+"""The command that playbooks and units call."""
+LIBRARY = "/opt/deeplearning/lib/deeplearning"
+"""The Python package that it runs."""
+
+CLUSTER = "/etc/deeplearning/cluster.json"
+"""Which cluster the node belongs to. The role that installs the program writes it."""
+
+STATE = "/var/lib/deeplearning"
+APPLIED = f"{STATE}/members.json"
+"""The member list that this node uses: a copy of the published one, written when it has been verified."""
+REPORTS = f"{STATE}/reports.json"
+"""The master's cache of all members' reports: a tick reads only those that have changed."""
+
+RUNTIME = "/run/deeplearning"
+"""What is lost at a reboot."""
+UNCHANGED = f"{RUNTIME}/unchanged"
+"""The state of all files after the last `members apply`."""
+
+ENVIRONMENTS = "/opt/deeplearning/env"
+TRAINERS = "/opt/deeplearning/trainers"
+NODE_DATA = "/opt/deeplearning/data"
+"""Data sets on a node's own disk."""
+WORKERS = "/opt/deeplearning/workers"
+HOSTFILE = "/opt/deeplearning/hostfile"
+
+MARKER = ".deeplearning.json"
+"""A file that is written last, in an environment or a data set, and describes it."""
+
+SHARED = ("data", "runs")
+"""Folders of the shared file system for the users of all clusters: root's, and sticky, like /tmp."""
+
+
+def dataset(efs_mount: str, data: str) -> str:
+    """Return a folder on the nodes that is named by its path, or by its name among the data sets."""
+    return data if data.startswith("/") else f"{efs_mount}/data/{data}"
+
+
+def runs(efs_mount: str, cluster: str) -> str:
+    return f"{efs_mount}/runs/{cluster}"
+
+
+def wheels(efs_mount: str) -> str:
+    """Return the folder of the wheels that one node builds for all."""
+    return f"{efs_mount}/.deeplearning/wheels"
+
+
+def published(efs_mount: str, cluster: str) -> str:
+    return f"{efs_mount}/.deeplearning/{cluster}/members.json"
+
+
+def health(efs_mount: str, cluster: str) -> str:
+    """Return the folder that nodes write to while a health check runs."""
+    return f"{efs_mount}/.deeplearning/{cluster}/health"

@@ -1,0 +1,52 @@
+# Copyright: (c) 2026, the deeplearning.aws contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""A machine's report on itself, in the cluster's bucket: members/<user id>/report.json.
+
+The user id consists of the role's id and the instance's, and the role lets a machine write under its own only. So a
+report is the statement of that machine alone. Addresses never come from it.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from . import schema
+from .errors import UserError
+
+PREFIX = "members/"
+MAX_BYTES = 64 * 1024
+READY, FAULTY = STATES = ("ready", "faulty")
+
+FIELDS = {
+    "instance_id": schema.instance,
+    "host_keys": schema.list_of(schema.host_key, least=1),
+    "gpus": schema.gpus,
+    "state": schema.one_of(*STATES),
+    "os": schema.matching(r"[\w .+-]{0,80}", "a system's name and version"),
+    "reported_at": schema.timestamp,
+}
+
+
+def key_of(user_id: str) -> str:
+    """Return the key of a report in the bucket. `user_id`: what STS calls a session of the machine's role."""
+    return f"{PREFIX}{user_id}/report.json"
+
+
+def instance_of(key: str) -> str:
+    """Return the id of the instance that may write under a key."""
+    return key.split("/")[1].rpartition(":")[2]
+
+
+def parse(body: bytes | str, key: str, bucket: str) -> dict[str, Any]:
+    """Return a report. Raise UserError if it is malformed, or not about the instance that may write it."""
+    name = f"s3://{bucket}/{key}"
+    try:
+        record = json.loads(body if len(body) <= MAX_BYTES else "")
+    except (ValueError, RecursionError):
+        raise UserError(f"{name} is no JSON of up to {MAX_BYTES} bytes.") from None
+    report = schema.validate(record, FIELDS, name)
+    if report["instance_id"] != instance_of(key):
+        raise UserError(f"{name} is about {report['instance_id']}, which may not write there.")
+    return report

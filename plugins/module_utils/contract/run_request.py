@@ -1,0 +1,154 @@
+# Copyright: (c) 2026, the deeplearning.aws contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""The request for a run: a JSON object that the operator's side sends, and that the master checks key by key."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from . import schema
+from .errors import UserError
+from .frameworks import DISTRIBUTIONS, FRAMEWORKS, ON_ONE_NODE, may_have_servers
+from .git_source import without_secret
+from .identifiers import RUN_ID
+from .schema import Check, InvalidValue, matching
+
+_NODES = "a number, or a list of members' names"
+_ENVIRONMENT = 'a map of strings like {"NCCL_DEBUG": "INFO"}'
+
+
+text = matching(r"[^\0]+", "a text")
+argument = matching(r"[^\0]*", "a list of strings")
+
+
+def count(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise InvalidValue("a whole number, 1 or more")
+    return value
+
+
+def nodes(value: Any) -> int | list[str]:
+    if not isinstance(value, list):
+        return count(value)
+    if not value:
+        raise InvalidValue(_NODES)
+    for name in value:
+        schema.host_name(name)
+    if len(set(value)) < len(value):
+        raise InvalidValue("a list that names each member once")
+    return value
+
+
+def environment(value: Any) -> dict[str, str]:
+    if not isinstance(value, dict):
+        raise InvalidValue(_ENVIRONMENT)
+    for name, content in value.items():
+        if not isinstance(name, str) or not name or "=" in name or "\0" in name:
+            raise InvalidValue(_ENVIRONMENT)
+        if not isinstance(content, str) or "\0" in content:
+            raise InvalidValue(_ENVIRONMENT)
+    return value
+
+
+FIELDS: dict[str, Check] = {
+    "run_id": matching(RUN_ID, "a run's id: up to 48 of a-z 0-9 . _ - that begin with a letter or digit"),
+    "framework": schema.one_of(*FRAMEWORKS),
+    "distribution": schema.word,
+    "script": text,
+    "code": matching(r"/.+", "an absolute path"),
+    "script_args": schema.list_of(argument),
+    "python": matching(r"/.+", "an absolute path"),
+    "data": text,
+    "nodes": nodes,
+    "processes_per_node": count,
+    "servers": count,
+    "max_restarts": schema.uint32,
+    "environment": environment,
+    "busy": schema.one_of("wait", "refuse"),
+    "resume": matching(RUN_ID, "a run's id"),
+    "runs_dir": matching(r"/.+", "an absolute path"),
+    "asked_by": text,
+}
+MISSING_FRAMEWORK = f"framework is missing: give one of {', '.join(FRAMEWORKS)}. Example: -e framework=pytorch"
+DEFAULTS: dict[str, Any] = {"script_args": [], "max_restarts": 3, "environment": {}, "busy": "wait"}
+RECORDED = (
+    *("run_id", "cluster", "cluster_id", "framework", "distribution", "script", "script_args", "data", "python"),
+    *("nodes", "processes_per_node", "servers", "max_restarts", "busy", "code", "versions", "generated"),
+    *("asked_by", "asked_at"),
+)
+"""The keys of run.json in addition to its schema: the request with all defaults filled in and all paths resolved. The
+environment may hold secrets, and has a file of its own."""
+FIXED_ON_RESUME = {"run_id", "framework", "distribution", "script", "code", "runs_dir"}
+
+
+def validate(request: Any) -> dict[str, Any]:
+    """Return the request without the keys that are null. Defaults are not filled in."""
+    if not isinstance(request, dict):
+        raise UserError("A run's request is a JSON object, and this is none.")
+    values = {key: value for key, value in request.items() if value is not None}
+    for key, value in values.items():
+        _check(key, value)
+    if "asked_by" not in values:
+        raise UserError("asked_by is missing: name the user who requests the run.")
+    if "resume" not in values:
+        require_consistent(values)
+        return values
+    fixed = sorted(values.keys() & FIXED_ON_RESUME)
+    if fixed:
+        raise UserError(f"{', '.join(fixed)} cannot be changed when a run is resumed: start a new run instead.")
+    return values
+
+
+def _check(key: str, value: Any) -> None:
+    if key not in FIELDS:
+        similar = difflib.get_close_matches(key, FIELDS, 1)
+        advice = f"is {similar[0]} meant?" if similar else f"it has {', '.join(FIELDS)}."
+        raise UserError(f"A run has no {key}: {advice}")
+    try:
+        FIELDS[key](value)
+    except InvalidValue as invalid:
+        raise UserError(f"{key} is {without_secret(schema.quoted(key, value))}: give {invalid}.") from None
+
+
+def require_consistent(values: Mapping[str, Any]) -> None:
+    """Raise UserError for the first conflict between keys of a whole request."""
+    if values.get("framework") is None:
+        raise UserError(MISSING_FRAMEWORK)
+    for problem in conflicts(values):
+        raise UserError(problem)
+    if "code" in values and "script" not in values:
+        raise UserError("code is given without script: name the file of it that is started. Example: script=train.py")
+
+
+def conflicts(values: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a message for each conflict between keys. Keys that are missing or None conflict with nothing."""
+    framework, distribution = values.get("framework"), values.get("distribution")
+    if framework and distribution and distribution not in DISTRIBUTIONS[framework]:
+        known = DISTRIBUTIONS[framework]
+        yield (
+            f"distribution is {distribution}, which {framework} does not have: give one of {', '.join(known)}. "
+            f"Example: -e distribution={known[0]}"
+        )
+    requested = values.get("nodes")
+    number = len(requested) if isinstance(requested, list) else requested or 1
+    if distribution in ON_ONE_NODE and number > 1:
+        yield (
+            f"distribution is {distribution}, which trains on one node, and nodes is {requested}: give nodes=1, or "
+            "another distribution. Example: -e distribution=dist_sync"
+        )
+    servers = values.get("servers")
+    if servers and not may_have_servers(framework, distribution):
+        yield (
+            f"servers is {servers}, and {distribution or framework} has no parameter servers: leave it out, or give a "
+            "distribution that has them. Example: -e distribution=parameter_server"
+        )
+    from_s3 = [word for word in values.get("script_args") or () if "s3://" in word]
+    if framework == "mxnet" and from_s3 and not values.get("python"):
+        bucket = from_s3[0].partition("s3://")[2].split("/")[0] or "bucket"
+        yield (
+            f"script_args has {from_s3[0]}, and this MXNet cannot read S3: let the data be staged, and write {{data}} "
+            f"in its place. Example: -e dataset=s3://{bucket}/folder"
+        )

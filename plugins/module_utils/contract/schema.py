@@ -1,0 +1,154 @@
+# Copyright: (c) 2026, the deeplearning.aws contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""The checks of JSON files that pass between parts and machines: unknown keys and malformed values are refused."""
+
+from __future__ import annotations
+
+import calendar
+import ipaddress
+import re
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from .errors import UserError
+
+VERSION = 1
+TIME_FORM = "%Y-%m-%dT%H:%M:%SZ"
+HIDDEN = ("environment",)
+"""Keys whose values may be secrets."""
+
+
+class InvalidValue(ValueError):
+    """A malformed value. The message says what is expected."""
+
+
+MAX_GPUS = 64
+"""No machine of AWS has more. Each may become a process, so the number that a machine reports is limited."""
+
+Check = Callable[[Any], Any]
+"""Returns the value. Raises InvalidValue if it is malformed."""
+
+
+def matching(pattern: str, expected: str) -> Check:
+    form = re.compile(pattern)
+
+    def check(value: Any) -> str:
+        if not isinstance(value, str) or not form.fullmatch(value):
+            raise InvalidValue(expected)
+        return value
+
+    return check
+
+
+word = matching(r"[A-Za-z0-9_.:/@+-]{1,255}", "a word")
+name = matching(r"[A-Za-z0-9][A-Za-z0-9-]{0,62}", "a name of letters, digits and dashes")
+path = matching(r"(/[A-Za-z0-9_.+-]+)+", "an absolute path without blanks")
+host_name = matching(r"[a-z0-9-]+(\.[a-z0-9-]+)*", "a host's name")
+instance = matching(r"i-[0-9a-f]{8,17}", "an instance id")
+instance_type = matching(r"[a-z0-9-]+\.[a-z0-9-]+", "an instance type")
+signature = matching(r"[A-Za-z0-9+/]{100,2000}={0,2}", "a signature in base64")
+timestamp = matching(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "a time like 2026-01-31T12:00:00Z")
+host_key = matching(
+    r"(ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp(256|384|521)) [A-Za-z0-9+/]{40,1000}={0,2}",
+    "a host's public key (ed25519, ecdsa or rsa) without a comment",
+)
+
+
+def format_time() -> str:
+    """Return the current time as a timestamp."""
+    return time.strftime(TIME_FORM, time.gmtime())
+
+
+def parse_time(text: str) -> float:
+    return calendar.timegm(time.strptime(text, TIME_FORM))
+
+
+def between(least: int, most: int) -> Check:
+    def check(value: Any) -> int:
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+            raise InvalidValue(f"a whole number from {least} to {most}")
+        return value
+
+    return check
+
+
+uint32 = between(0, 2**32 - 1)
+gpus = between(0, MAX_GPUS)
+
+
+def boolean(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidValue("true or false")
+    return value
+
+
+def parsed_by(parse: Callable[[str], Any], expected: str) -> Check:
+    def check(value: Any) -> Any:
+        try:
+            parse(value if isinstance(value, str) else "")
+        except ValueError:
+            raise InvalidValue(expected) from None
+        return value
+
+    return check
+
+
+ipv4_address = parsed_by(ipaddress.IPv4Address, "an IPv4 address")
+ipv4_network = parsed_by(ipaddress.IPv4Network, "a range of IPv4 addresses like 10.0.0.0/16")
+
+
+def one_of(*values: Any) -> Check:
+    def check(value: Any) -> Any:
+        if value not in values:
+            raise InvalidValue(f"one of {', '.join(map(str, values))}")
+        return value
+
+    return check
+
+
+def optional(inner: Check) -> Check:
+    return lambda value: None if value is None else inner(value)
+
+
+def list_of(inner: Check, least: int = 0, most: int | None = None) -> Callable[[Any], list[Any]]:
+    expected = f"a list of {least} or more" if most is None else f"a list of up to {most}"
+
+    def check(value: Any) -> list[Any]:
+        if not isinstance(value, list) or len(value) < least or (most is not None and len(value) > most):
+            raise InvalidValue(expected)
+        return [inner(item) for item in value]
+
+    return check
+
+
+def quoted(key: str, value: Any) -> str:
+    """Return a value as an error message shows it, without what may be a secret."""
+    return "<hidden>" if key in HIDDEN else f"{value!r:.200}"
+
+
+def validate(record: Any, fields: Mapping[str, Check], name: str) -> dict[str, Any]:
+    """Return a file's record without its schema. Raise UserError for unknown, missing or malformed keys."""
+    if not isinstance(record, dict):
+        raise UserError(f"{name} is no JSON object.")
+    if record.get("schema") != VERSION:
+        raise UserError(f"{name} has schema {record.get('schema')!r}, not {VERSION}: configure the cluster again.")
+    return validate_part({key: value for key, value in record.items() if key != "schema"}, fields, name)
+
+
+def validate_part(record: Any, fields: Mapping[str, Check], name: str) -> dict[str, Any]:
+    """Do the same for a record inside another, which has no schema of its own."""
+    if not isinstance(record, dict):
+        raise UserError(f"{name} is no JSON object.")
+    unknown, missing = sorted(record.keys() - fields.keys()), sorted(fields.keys() - record.keys())
+    if unknown or missing:
+        problems = (("unknown", unknown), ("missing", missing))
+        keys = "; ".join(f"{problem} keys: {', '.join(names)}" for problem, names in problems if names)
+        raise UserError(f"{name} has {keys}.")
+    for key, check in fields.items():
+        try:
+            check(record[key])
+        except InvalidValue as invalid:
+            raise UserError(f"{name}: {key} is {quoted(key, record[key])}, not {invalid}.") from None
+    return record

@@ -1,0 +1,22 @@
+# Copyright: (c) 2026, the deeplearning.aws contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""Join problems and names for a message."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def join_problems(problems: Sequence[str], title: str) -> str:
+    """Return one problem as it is, and several as a list below the title, such as "{} settings are wrong:"."""
+    unique = list(dict.fromkeys(problems))
+    if len(unique) == 1:
+        return unique[0]
+    return title.format(len(unique)) + "\n" + "\n".join(f"- {problem}" for problem in unique)
+
+
+def join_names(names: Sequence[str], most: int = 12) -> str:
+    """Return the names separated by commas, and only the number of those beyond `most`."""
+    shown = ", ".join(names[:most])
+    return f"{shown} and {len(names) - most} more" if len(names) > most else shown

@@ -1,0 +1,272 @@
+# Copyright: (c) 2026, the deeplearning.aws contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""Build Horovod into a wheel for this machine's framework, Python, MPI, CUDA and NCCL, and find wheels that fit.
+
+It imports only the standard library, the contract and `python_env`, so that the local cloud can run it in an image
+without Ansible.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import tarfile
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract import atomic_file, open_mpi
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
+from ansible_collections.deeplearning.aws.plugins.module_utils.node.python_env import (
+    Environment,
+    install_verified,
+    last_errors,
+    pip_install,
+    python_version,
+    run,
+    split_pins,
+    variant,
+)
+
+# It also runs without Ansible, so it cannot use run_command of a module.
+# pylint: disable=ansible-bad-function
+
+VERSION = "0.28.1"
+SPEC = f"horovod=={VERSION}"
+# The archive horovod-0.28.1.tar.gz, as PyPI has it since 2023.
+SOURCE = f"{SPEC} --hash=sha256:92a43f5a94c43907a56805bad15f19700c62ffc83b7ca483f9e104e229f67ef0"
+
+# Its last release is from 2023, and is built with tools of its time. CMake's wheels for x86_64 and aarch64.
+TOOLS = """\
+cmake==3.27.9 \\
+    --hash=sha256:434714990d82e3c3936a726c1706c6a1d5a34964a7415d1433af0904a994e414 \\
+    --hash=sha256:d8306b6e4442496dc1d87e3e64394ebbf02c04f1c6324a1a37cad3695f7d835a
+packaging==24.0 --hash=sha256:2ddfb553fdf02fb784c234c7ba6ccc288296ceabec964ad2eae3777778130bc5
+setuptools==69.5.1 --hash=sha256:c636ac361bc47580504644275c9ad802c50415c7522212252c033bd15f301f32
+wheel==0.43.0 --hash=sha256:55c570405f142630c6b9f72fe09d9b67cf1477fcf543ae5b8dcb1f5b7377da81
+"""
+
+WHEEL = re.compile(r"horovod-[A-Za-z0-9.+_-]+/horovod-[A-Za-z0-9.+_-]+\.whl")
+"""The path of a wheel below the folder of wheels. Its own folder is named by all that it fits."""
+SHA256 = re.compile(r"[0-9a-f]{64}")
+
+CUDA = Path("/usr/local/cuda")
+
+
+class Kit(NamedTuple):
+    """How Horovod is built for one framework."""
+
+    package: str
+    module: str
+    switch: str
+    flags: str = ""
+
+
+_TENSORFLOW = Kit("tensorflow", "horovod.tensorflow", "TENSORFLOW")
+KITS: Mapping[str, Kit] = {
+    "tensorflow": _TENSORFLOW,
+    "tensorpack": _TENSORFLOW,
+    # PyTorch's headers are C++20, for which Horovod sets no option.
+    "pytorch": Kit("torch", "horovod.torch", "PYTORCH", "-std=c++20"),
+}
+
+
+def wheel_key(environment: Environment, versions: Mapping[str, str]) -> str:
+    """Return all that a wheel for this environment has to fit, as the name of its folder."""
+    package = KITS[environment.framework].package
+    framework = versions.get(package) or versions.get(f"{package}-cpu", "")
+    python = python_version(environment.python).replace(".", "")
+    parts = [f"horovod-{VERSION}", f"{package}-{framework}", f"cp{python}", f"openmpi-{mpi_version()}"]
+    if variant() == "gpu":
+        parts += [f"cuda-{cuda_version()}", f"nccl-{nccl_version(versions)}"]
+    return "_".join([*parts, platform.machine()])
+
+
+class Wheel(NamedTuple):
+    """A wheel that was built: its path below the folder of wheels, and its checksum."""
+
+    name: str
+    sha256: str
+
+
+def find_wheel(folder: str, key: str, checksums: Mapping[str, str]) -> str:
+    """Return the name of a wheel that fits and whose checksum is known; empty if none is.
+
+    Other nodes can write to the folder, so a wheel without a known checksum does not count.
+    """
+    names = (name for name in checksums if WHEEL.fullmatch(name) and name.startswith(f"{key}/"))
+    return next((name for name in names if Path(folder, name).is_file()), "")
+
+
+@contextmanager
+def verified_copy(wheel: Path, sha256: str) -> Iterator[str]:
+    """Yield the path of a private copy of the wheel. Raise UserError if it has another checksum."""
+    with tempfile.TemporaryDirectory(prefix="horovod-") as scratch:
+        copy = Path(scratch, wheel.name)
+        shutil.copyfile(wheel, copy)
+        digest = hashlib.sha256(copy.read_bytes()).hexdigest()
+        if digest != sha256:
+            raise UserError(
+                f"{wheel} is not the wheel that was built, and was not installed: its SHA-256 is {digest}, and should "
+                f"be {sha256}. Find out who wrote it, remove it, and run the same command again."
+            )
+        yield str(copy)
+
+
+def mpi_folder() -> str:
+    """Return the folder of the mpirun that Horovod is built for."""
+    for folder in open_mpi.FOLDERS:
+        if os.path.exists(f"{folder}/mpirun"):
+            return folder
+    raise UserError("this machine has no mpirun, which Horovod starts with: install Open MPI.")
+
+
+def mpi_version() -> str:
+    output = _output([f"{mpi_folder()}/mpirun", "--version"])
+    version = re.search(r"\(Open MPI\) (\S+)", output)
+    if not version:
+        raise UserError(f"{mpi_folder()}/mpirun is not of Open MPI: {output.strip()[:80]}. Install Open MPI.")
+    return version[1]
+
+
+def cuda_version() -> str:
+    if not (CUDA / "bin/nvcc").exists():
+        raise UserError(
+            f"this machine has GPUs and no {CUDA}/bin/nvcc, which builds Horovod for them: install CUDA's toolkit."
+        )
+    release = re.search(r"release ([\d.]+)", _output([str(CUDA / "bin/nvcc"), "--version"]))
+    return release[1] if release else "unknown"
+
+
+def nccl_version(versions: Mapping[str, str]) -> str:
+    """Return the version of the NCCL that the framework's packages contain."""
+    for name, version in versions.items():
+        if name.startswith("nvidia-nccl-"):
+            return version
+    raise UserError(
+        "this machine has GPUs, and the framework's environment has no NCCL: Horovod would be slow without."
+    )
+
+
+def build(environment: Environment, versions: Mapping[str, str], folder: str) -> Wheel:
+    """Build a wheel, verify that it has MPI and NCCL as needed, and only then put it into the folder."""
+    kit = KITS[environment.framework]
+    name = wheel_key(environment, versions)
+    with tempfile.TemporaryDirectory(prefix="horovod-") as scratch:
+        work = Path(scratch)
+        tools = _install_tools(environment, work)
+        source = _download_source(environment, work, tools)
+        _disable_xla_operations(source)
+        out = work / "out"
+        process = subprocess.run(
+            [str(environment.python), "setup.py", "-q", "bdist_wheel", "-d", str(out)],
+            cwd=source,
+            env=_variables(environment, kit, work, tools),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if process.returncode:
+            reason = last_errors(process.stdout + process.stderr)
+            raise UserError(f"{SPEC} could not be built for {name}: {reason}")
+        wheel = next(out.glob("*.whl"))
+        _verify(environment, kit, wheel, work)
+        content = wheel.read_bytes()
+        os.makedirs(f"{folder}/{name}", exist_ok=True)
+        # Other nodes never see a part of it.
+        atomic_file.replace(f"{folder}/{name}/{wheel.name}", content)
+        return Wheel(f"{name}/{wheel.name}", hashlib.sha256(content).hexdigest())
+
+
+def _install_tools(environment: Environment, work: Path) -> Path:
+    tools = work / "tools"
+    install_verified(environment, split_pins(TOOLS), ["--target", str(tools), *environment.pip_options])
+    return tools
+
+
+def _download_source(environment: Environment, work: Path, tools: Path) -> Path:
+    """Download and unpack the source archive. pip runs its setup.py for metadata after it has verified the checksum."""
+    pin = work / "source.txt"
+    pin.write_text(SOURCE, encoding="ascii")
+    options = ["-q", "--disable-pip-version-check", "--no-deps", "--no-build-isolation", "--no-cache-dir"]
+    options += ["--no-binary", "horovod", *environment.pip_options, "-d", str(work), "--require-hashes", "-r", str(pin)]
+    run([str(environment.python), "-m", "pip", "download", *options], PYTHONPATH=str(tools))
+    with tarfile.open(work / f"horovod-{VERSION}.tar.gz") as file:
+        # Python 3.12 warns without a filter; Debian 12's Python 3.11.2 has none.
+        file.extraction_filter = getattr(tarfile, "data_filter", None)
+        file.extractall(work)
+    return work / f"horovod-{VERSION}"
+
+
+def _disable_xla_operations(source: Path) -> None:
+    """Leave out collectives in XLA programs: TensorFlow's wheels no longer have all headers that these need."""
+    recipe = source / "horovod/tensorflow/CMakeLists.txt"
+    lines = recipe.read_text(encoding="utf-8").splitlines(keepends=True)
+    recipe.write_text("".join(line for line in lines if "xla_mpi_ops.cc" not in line), encoding="utf-8")
+
+
+def _variables(environment: Environment, kit: Kit, work: Path, tools: Path) -> dict[str, str]:
+    """Return the environment variables of the build."""
+    # The last option counts: no debugging information, which doubles the time and needs ten times the space.
+    compiler = work / "c++"
+    compiler.write_text(f'#!/bin/sh\nexec g++ "$@" -g0 {kit.flags}\n', encoding="ascii")
+    compiler.chmod(0o755)
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "HOROVOD_"))}
+    variables = {
+        **inherited,
+        "PATH": f"{tools}/bin:{environment.path}/bin:{mpi_folder()}:{inherited.get('PATH', os.defpath)}",
+        "PYTHONPATH": str(tools),
+        "CXX": str(compiler),
+        "MAKEFLAGS": f"-j{os.cpu_count() or 1}",
+        "HOROVOD_CMAKE": f"{tools}/bin/cmake",
+        "HOROVOD_WITH_MPI": "1",
+        # Runs are started by Open MPI alone.
+        "HOROVOD_WITHOUT_GLOO": "1",
+        # Every processor since 2013 has these. Other nodes may lack further features of this processor.
+        "HOROVOD_BUILD_ARCH_FLAGS": "-mf16c -mavx -mfma" if platform.machine() == "x86_64" else "",
+        **{f"HOROVOD_WITHOUT_{other}": "1" for other in ("TENSORFLOW", "PYTORCH", "MXNET") if other != kit.switch},
+        f"HOROVOD_WITH_{kit.switch}": "1",
+    }
+    if variant() == "gpu":
+        variables |= {
+            "HOROVOD_GPU_OPERATIONS": "NCCL",
+            "HOROVOD_CUDA_HOME": str(CUDA),
+            "HOROVOD_NCCL_HOME": str(_nccl_home(environment, work)),
+            "HOROVOD_NCCL_LINK": "SHARED",
+        }
+    return variables
+
+
+def _nccl_home(environment: Environment, work: Path) -> Path:
+    """Return a folder with the framework's NCCL as a linker needs it: its wheel has no file name without a version."""
+    (nccl,) = (environment.path / "lib").glob("python3.*/site-packages/nvidia/nccl")
+    home = work / "nccl"
+    (home / "lib").mkdir(parents=True)
+    (home / "include").symlink_to(nccl / "include")
+    (home / "lib/libnccl.so").symlink_to(nccl / "lib/libnccl.so.2")
+    return home
+
+
+def _verify(environment: Environment, kit: Kit, wheel: Path, work: Path) -> None:
+    """Raise UserError if the wheel lacks MPI or NCCL: it would train, but slowly."""
+    site = work / "site"
+    pip_install(environment, "--no-index", "--target", str(site), str(wheel))
+    code = f"import json, {kit.module} as h; print(json.dumps([bool(h.mpi_built()), bool(h.nccl_built())]))"
+    output = run([str(environment.python), "-c", code], PYTHONPATH=str(site))
+    mpi, nccl = json.loads(output.splitlines()[-1])
+    needed = {"MPI": mpi, **({"NCCL": nccl} if variant() == "gpu" else {})}
+    missing = [name for name, present in needed.items() if not present]
+    if missing:
+        raise UserError(f"{SPEC} was built without {' and '.join(missing)}: it is not used.")
+
+
+def _output(command: Sequence[str]) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout

@@ -1,0 +1,357 @@
+# Copyright: (c) 2026, the deeplearning.aws contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""Inspect, create and remove a framework's virtual environment on this machine.
+
+It imports only the standard library and the contract, so that the local cloud can run it in an image without Ansible.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract import atomic_file, paths
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
+
+# It also runs without Ansible, so it cannot use run_command of a module.
+# pylint: disable=ansible-bad-function
+
+ENVIRONMENTS = Path(paths.ENVIRONMENTS)
+UNFINISHED = ".deeplearning-unfinished.json"
+"""An environment that has only this is incomplete, and ours as well: its folder is created with the file in it."""
+DRIVER = Path("/proc/driver/nvidia/version")
+"""Exists if NVIDIA's driver is loaded, which the GPU packages need."""
+CUDA_LINKS = ("mxnet",)
+"""Packages whose libraries look for CUDA's only in their own folder, where NVIDIA's wheels install nothing."""
+SYSTEM_FOLDERS = (Path("/usr/bin"), Path("/usr/local/bin"))
+VERIFIED = ("--require-hashes", "--only-binary", ":all:")
+"""pip's options for pins: compare each file with the pinned checksums, and run no code of a package to install it."""
+
+
+class NotInIndex(UserError):
+    """The package indexes in use have no file for a pinned version."""
+
+
+@dataclass(frozen=True)
+class Environment:
+    """A framework's environment as it should be."""
+
+    framework: str
+    requirements: Mapping[str, str]
+    """the pins, for the variants `cpu` and `gpu`"""
+    pythons: Sequence[str]
+    """versions of Python that the framework has packages for, such as 3.11"""
+    imports: Sequence[str]
+    """modules that must be importable"""
+    index: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """by variant and package: the package's own index, used if pip's settings do not lead to it"""
+    wheels: str = ""
+    """a folder to install from instead of an index"""
+    folder: Path = ENVIRONMENTS
+
+    @property
+    def path(self) -> Path:
+        return self.folder / self.framework
+
+    @property
+    def python(self) -> Path:
+        return self.path / "bin/python"
+
+    @property
+    def pins(self) -> str:
+        return self.requirements[variant()]
+
+    @property
+    def digest(self) -> str:
+        return hashlib.sha256(self.pins.encode()).hexdigest()
+
+    @property
+    def pip_options(self) -> Sequence[str]:
+        """pip's options that say where packages come from."""
+        return ["--no-index", "--find-links", self.wheels] if self.wheels else []
+
+
+def variant() -> str:
+    """Return which pins this machine needs."""
+    return "gpu" if DRIVER.exists() else "cpu"
+
+
+def read_complete_marker(environment: Environment) -> dict[str, Any]:
+    """Return the marker of an environment that is complete and has the current pins, or an empty dictionary."""
+    return _read(environment, paths.MARKER)
+
+
+def read_marker(environment: Environment) -> dict[str, Any]:
+    """Return the marker, also of an environment that lacks only the extra package (see `install`)."""
+    return read_complete_marker(environment) or _read(environment, UNFINISHED)
+
+
+def _read(environment: Environment, name: str) -> dict[str, Any]:
+    try:
+        marker = json.loads((environment.path / name).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    current = isinstance(marker, dict) and marker.get("requirements_sha256") == environment.digest
+    return marker if current and environment.python.exists() else {}
+
+
+def is_ours(environment: Environment) -> bool:
+    return any((environment.path / name).exists() for name in (paths.MARKER, UNFINISHED))
+
+
+@contextmanager
+def exclusive_lock(environment: Environment) -> Iterator[None]:
+    """Wait until no other process changes the environment, such as one that outlived the playbook that started it."""
+    environment.folder.mkdir(parents=True, exist_ok=True)
+    with open(_hidden(environment, "lock"), "w", encoding="ascii") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def install(environment: Environment, extra: str = "", extra_wheel: str = "") -> dict[str, Any]:
+    """Create or complete the environment, and return its marker. Call it with the exclusive lock.
+
+    `extra`, such as `horovod==0.28.1`, is a package that it is incomplete without and that has no pins, because it is
+    installed from `extra_wheel`. Without that wheel the environment stays incomplete.
+    """
+    if environment.path.exists() and not is_ours(environment):
+        raise UserError(
+            f"{environment.path} was not created by deeplearning.aws, and stays as it is: remove it, or name its "
+            f"python for a run. Example: -e python={environment.python}"
+        )
+    marker = read_marker(environment) or _create(environment)
+    if extra_wheel and not is_installed(marker, extra):
+        pip_install(environment, "--no-index", "--force-reinstall", extra_wheel)
+        marker = {**marker, "versions": _versions(environment)}
+    if not is_installed(marker, extra):
+        return marker
+    if read_complete_marker(environment) != marker:
+        write_marker(environment, marker)
+        (environment.path / UNFINISHED).unlink(missing_ok=True)
+    return marker
+
+
+def is_installed(marker: Mapping[str, Any], extra: str) -> bool:
+    """Return whether an environment has the extra package. An empty one needs no installation."""
+    name, _unused, version = extra.partition("==")
+    return not extra or marker.get("versions", {}).get(name) == version
+
+
+def remove(environment: Environment) -> None:
+    """Remove the environment if it is ours, and what interrupted attempts left.
+
+    It is renamed first: without a marker, the rest of an environment would not be recognized as ours.
+    """
+    old, new = _hidden(environment, "old"), _hidden(environment, "new")
+    shutil.rmtree(old, ignore_errors=True)
+    if is_ours(environment):
+        environment.path.rename(old)
+    for left in (old, new):
+        shutil.rmtree(left, ignore_errors=True)
+
+
+def has_leftovers(environment: Environment) -> bool:
+    """Return whether an interrupted attempt has left anything."""
+    return any(_hidden(environment, suffix).exists() for suffix in ("old", "new"))
+
+
+def _hidden(environment: Environment, suffix: str) -> Path:
+    return environment.folder / f".{environment.framework}.{suffix}"
+
+
+def find_python(environment: Environment) -> str:
+    """Return the path of the system's first Python that the framework has packages for; empty if it has none."""
+    for folder in SYSTEM_FOLDERS:
+        for name in ("python3", *(f"python{version}" for version in reversed(environment.pythons))):
+            if python_version(folder / name) in environment.pythons:
+                return str(folder / name)
+    return ""
+
+
+def python_version(python: Path) -> str:
+    """Return the version of a Python, such as 3.11; empty if it does not exist."""
+    return _output(python, "import sys; print('%d.%d' % sys.version_info[:2])")
+
+
+def can_create_environments(python: str) -> bool:
+    """Return whether a Python has the modules that create environments. Debian has them in a separate package."""
+    return _output(Path(python), "import venv, ensurepip; print('yes')") == "yes"
+
+
+def _output(python: Path, code: str) -> str:
+    try:
+        return subprocess.run([str(python), "-c", code], capture_output=True, text=True, check=False).stdout.strip()
+    except OSError:
+        return ""
+
+
+def system(release: Path = Path("/etc/os-release")) -> tuple[str, str]:
+    """Return the operating system's short name (debian, ubuntu, amzn) and its full name."""
+    fields = dict(re.findall(r'^(\w+)="?(.*?)"?$', release.read_text(encoding="utf-8"), re.MULTILINE))
+    return fields.get("ID", "linux"), fields.get("PRETTY_NAME", "this system").partition(" (")[0]
+
+
+def _create(environment: Environment) -> dict[str, Any]:
+    python = find_python(environment)
+    if not python:
+        raise UserError(no_python_message(environment))
+    remove(environment)
+    marker = {"schema": 1, "framework": environment.framework, "requirements_sha256": ""}
+    new = _hidden(environment, "new")
+    new.mkdir(parents=True)
+    _write(new / UNFINISHED, marker)
+    new.rename(environment.path)
+    run([python, "-m", "venv", str(environment.path)])
+    install_pins(environment, split_pins(environment.pins))
+    link_cuda_libraries(environment)
+    # Users who train cannot write there, so Python would compile everything again at each start.
+    run([str(environment.python), "-m", "compileall", "-q", "-j", "0", str(environment.path / "lib")], may_fail=True)
+    run([str(environment.python), "-c", f"import {', '.join(environment.imports)}"])
+    version = "import platform; print(platform.python_version())"
+    marker = {
+        **marker,
+        "python": run([str(environment.python), "-c", version]).strip(),
+        "requirements_sha256": environment.digest,
+        "versions": _versions(environment),
+    }
+    _write(environment.path / UNFINISHED, marker)
+    return marker
+
+
+def no_python_message(environment: Environment) -> str:
+    _unused, name = system()
+    first, last = environment.pythons[0], environment.pythons[-1]
+    versions = f"{first} to {last}" if last != first else first
+    return (
+        f"{environment.framework} needs Python {versions}, and {name} here has none of these: use an image that has "
+        "one, such as Debian 12 or Ubuntu 22.04, or another framework."
+    )
+
+
+def split_pins(text: str) -> list[str]:
+    """Return the pins of a requirements file, each with its checksums in one line."""
+    lines = text.replace("\\\n", " ").splitlines()
+    return [line for line in lines if line and not line.lstrip().startswith("#")]
+
+
+def package_of(pin: str) -> str:
+    return pin.partition("==")[0]
+
+
+def install_pins(environment: Environment, pins: Sequence[str]) -> None:
+    """Install pins from wheels that have one of the pinned checksums.
+
+    A package with its own index comes only from that index if pip's settings do not lead to the package.
+    """
+    if environment.wheels and not os.path.isdir(environment.wheels):
+        raise UserError(
+            f"{environment.wheels} is no folder: name one with wheels of all that {environment.framework} needs."
+        )
+    indexes = {} if environment.wheels else environment.index.get(variant(), {})
+    common = [pin for pin in pins if package_of(pin) not in indexes]
+    if common:
+        install_verified(environment, common, environment.pip_options)
+    for pin in pins:
+        if package_of(pin) in indexes:
+            _install_from_own_index(environment, pin, indexes[package_of(pin)])
+
+
+def link_cuda_libraries(environment: Environment) -> None:
+    for packages in environment.path.glob("lib/python3*/site-packages"):
+        for package in filter(Path.is_dir, (packages / name for name in CUDA_LINKS)):
+            for library in packages.glob("nvidia/*/lib/*.so*"):
+                (package / library.name).symlink_to(os.path.relpath(library, package))
+
+
+def _install_from_own_index(environment: Environment, pin: str, index: str) -> None:
+    try:
+        install_verified(environment, [pin])
+    except NotInIndex:
+        try:
+            install_verified(environment, [pin], ["--index-url", index])
+        except NotInIndex:
+            raise UserError(
+                f"{pin.split()[0]} is neither where pip on this machine looks nor in {index}: make that index "
+                f"reachable, or name a folder with its wheel. Example: -e framework_wheels=/efs/data/wheels"
+            ) from None
+
+
+def install_verified(environment: Environment, pins: Sequence[str], options: Sequence[str] = ()) -> None:
+    """Install pins from wheels that have one of the pinned checksums."""
+    with tempfile.NamedTemporaryFile("w", suffix=".txt", encoding="utf-8") as file:
+        file.write("\n".join(pins) + "\n")
+        file.flush()
+        pip_install(environment, *options, *VERIFIED, "-r", file.name)
+
+
+def pip_install(environment: Environment, *arguments: str) -> None:
+    """Install without resolving: pins are complete. `_create` compiles everything at once, on all processors."""
+    options = ["--quiet", "--disable-pip-version-check", "--no-cache-dir", "--no-deps", "--no-compile"]
+    run([str(environment.python), "-m", "pip", "install", *options, *arguments])
+
+
+def pip_error(output: str) -> UserError | None:
+    """Return why pip refused a pin, if it did."""
+    other = re.search(r"^ +(\S+?)(?: from [^\n]*)?:\n +Expected sha256.*?^ +Got +([0-9a-f]{64})", output, re.M | re.S)
+    if other:
+        return UserError(
+            f"{other[1]} is not what was published, and was not installed: its SHA-256 is {other[2]}, which is none of "
+            f"the pinned checksums. Check the package index, or the folder of wheels, that pip uses on this machine."
+        )
+    absent = re.search(r"No matching distribution found for (\S+)", output)
+    if absent:
+        return NotInIndex(
+            f"{absent[1]} cannot be found as a wheel for this machine: pip reaches no package index that has it. Make "
+            f"one reachable, or name a folder with wheels (docs/staging.md)."
+        )
+    return None
+
+
+def _versions(environment: Environment) -> dict[str, str]:
+    code = (
+        "import importlib.metadata as m, json; "
+        "print(json.dumps({d.metadata['Name'].lower().replace('_', '-'): d.version for d in m.distributions()}))"
+    )
+    versions: dict[str, str] = json.loads(run([str(environment.python), "-c", code]))
+    return dict(sorted(versions.items()))
+
+
+def write_marker(environment: Environment, marker: Mapping[str, Any]) -> None:
+    """Mark the environment as complete."""
+    _write(environment.path / paths.MARKER, marker)
+
+
+def _write(path: Path, marker: Mapping[str, Any]) -> None:
+    atomic_file.replace(str(path), f"{json.dumps(marker, indent=1)}\n".encode())
+
+
+def run(command: Sequence[str], may_fail: bool = False, **variables: str) -> str:
+    """Return what a command prints. Raise UserError if it fails and may not."""
+    # In a folder from which Python cannot import anything by accident, and without another environment's variables.
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
+    environment = {**inherited, **variables}
+    process = subprocess.run(command, cwd="/", env=environment, capture_output=True, text=True, check=False)
+    if process.returncode and not may_fail:
+        error = pip_error(process.stderr) if "pip" in command else None
+        reason = last_errors(process.stderr.strip() or process.stdout)
+        raise error or UserError(f"{' '.join(command)} failed with {process.returncode}: {reason}")
+    return process.stdout
+
+
+def last_errors(output: str) -> str:
+    """Return the last lines that name an error, or the last lines if none does."""
+    lines = output.strip().splitlines()
+    errors = [line for line in lines if "error" in line.lower()]
+    return "\n".join((errors or lines)[-8:])

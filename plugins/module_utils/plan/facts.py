@@ -1,0 +1,302 @@
+# Copyright: (c) 2026, the deeplearning.aws contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""Read from AWS what a plan needs. Each failed call is a problem of its own, and what it would have read is unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import (
+    CLUSTER_TAG,
+    IMAGE_TAG,
+    Names,
+    tags_of,
+)
+from ansible_collections.deeplearning.aws.plugins.module_utils.plan import images, quotas
+
+Cluster = Mapping[str, Any]
+Item = Mapping[str, Any]
+"""An item of an answer of AWS."""
+InstanceType = Mapping[str, Any]
+"""See `instance_type`."""
+
+UNLIMITED_VCPUS = 100_000
+"""Other instances can only matter for a quota that is smaller."""
+
+
+@dataclass(frozen=True)
+class ImageFacts:
+    id: str = ""
+    """The AMI to boot; empty if the family has none."""
+    is_pinned: bool = False
+    """The cluster was created with this AMI, and the setting has not changed since."""
+    described: Sequence[Item] | None = None
+    """The AMI, if it exists."""
+    architecture: str = ""
+    """The architecture of the family."""
+    families: Sequence[str] | None = None
+    """The families that exist. Only read if the setting's one does not."""
+
+
+@dataclass(frozen=True)
+class AccountFacts:
+    """What AWS has. None is unknown, because a call failed or was not needed."""
+
+    region: str
+    account: str
+    partition: str
+    groups: Sequence[Item] | None
+    """The cluster's Auto Scaling groups."""
+    types: Mapping[str, InstanceType] | None
+    """The types of the settings that exist, by name."""
+    offered_types: Sequence[str]
+    """All types of the region. Only read if a type of the settings does not exist."""
+    image: ImageFacts
+    quotas: Mapping[str, Item]
+    """The quotas that the machines count towards, by code."""
+    other_instances: Sequence[Item] | None
+    """The account's instances outside the cluster."""
+    vpcs: Sequence[Item] | None
+    """The VPC of the settings, or the cluster's own one, if it exists."""
+    subnets: Sequence[Item] | None
+    route_tables: Sequence[Item] | None
+    file_systems: Sequence[Item] | None
+    """The file system of the settings, or those with the cluster's tag."""
+    mount_targets: Sequence[Item] | None
+    """The mount targets of the first file system."""
+    security_groups: Sequence[Item] | None
+    zones: Sequence[Item] | None
+    offers: Sequence[Item] | None
+    """Which of the types each zone offers."""
+    key_pairs: Sequence[Item] | None
+    failures: Sequence[str]
+
+
+def gather_facts(aws: Aws, cluster: Cluster) -> AccountFacts:
+    """Raise AwsError if the credentials or the connection fail."""
+    reader = _Reader(aws)
+    account = aws.account
+    types = _describe_types(reader, cluster)
+    is_type_missing = types is not None and len(types) < len(type_names(cluster))
+    limits = _describe_quotas(reader, cluster, types or {})
+    vpcs = reader.ec2("describe_vpcs", "Vpcs", _vpc_filters(cluster))
+    external_vpc = cluster["vpc_id"] if vpcs else ""
+    subnet_ids = sorted({*cluster["public_subnet_ids"], *cluster["private_subnet_ids"]})
+    group_ids = cluster["security_group_ids"]
+    file_systems = _describe_file_systems(reader, cluster)
+    return AccountFacts(
+        region=aws.region,
+        account=account,
+        partition=aws.partition,
+        groups=reader.pages(
+            "autoscaling",
+            "describe_auto_scaling_groups",
+            "AutoScalingGroups",
+            AutoScalingGroupNames=list(Names(cluster["name"]).groups.values()),
+        ),
+        types=types,
+        offered_types=_describe_offered_types(reader) if is_type_missing else [],
+        image=_describe_image(reader, cluster, types or {}),
+        quotas=limits,
+        other_instances=_describe_other_instances(reader, cluster, limits),
+        vpcs=vpcs,
+        subnets=reader.ec2("describe_subnets", "Subnets", {"subnet-id": subnet_ids}) if external_vpc else None,
+        route_tables=(
+            reader.ec2("describe_route_tables", "RouteTables", {"vpc-id": [external_vpc]}) if external_vpc else None
+        ),
+        file_systems=file_systems,
+        mount_targets=_describe_mount_targets(reader, file_systems),
+        security_groups=(
+            reader.ec2("describe_security_groups", "SecurityGroups", {"group-id": group_ids}) if group_ids else None
+        ),
+        zones=reader.ec2(
+            "describe_availability_zones",
+            "AvailabilityZones",
+            {"zone-type": ["availability-zone"], "state": ["available"]},
+        ),
+        offers=_describe_offers(reader, sorted(types)) if types else [],
+        # Without a filter, as a name with an asterisk would match other key pairs.
+        key_pairs=reader.ec2("describe_key_pairs", "KeyPairs") if cluster["key_name"] else None,
+        failures=tuple(reader.failures),
+    )
+
+
+class _Reader:
+    def __init__(self, aws: Aws) -> None:
+        self._aws = aws
+        self.failures: list[str] = []
+
+    def pages(self, service: str, operation: str, key: str, **params: Any) -> list[Any] | None:
+        """Return the items of all pages, or None if the call fails."""
+        try:
+            return self._aws.pages(service, operation, key, **params)
+        except AwsError as error:
+            self._add(error)
+            return None
+
+    def ec2(self, operation: str, key: str, filters: Mapping[str, Sequence[str]] | None = None) -> list[Any] | None:
+        if not filters:
+            return self.pages("ec2", operation, key)
+        return self.pages(
+            "ec2", operation, key, Filters=[{"Name": name, "Values": list(values)} for name, values in filters.items()]
+        )
+
+    def call(self, service: str, operation: str, missing: str = "", **params: Any) -> dict[str, Any] | None:
+        """Return the answer, empty for the error code `missing`, or None if the call fails otherwise."""
+        try:
+            return self._aws.find(service, operation, (missing,), **params)
+        except AwsError as error:
+            self._add(error)
+            return None
+
+    def _add(self, error: AwsError) -> None:
+        if error.is_fatal:
+            raise error
+        self.failures.append(str(error))
+
+
+def type_names(cluster: Cluster) -> dict[str, str]:
+    """Return the settings of the instance types by their values."""
+    names = {str(cluster["instance_type"]): "instance_type"}
+    names.setdefault(str(cluster["master_instance_type"]), "master_instance_type")
+    return names
+
+
+def instance_type(described: Item) -> InstanceType:
+    """Return the facts about a type that a plan needs, from an item of DescribeInstanceTypes."""
+    gpus = described.get("GpuInfo", {}).get("Gpus") or []
+    network = described.get("NetworkInfo", {})
+    efa = network.get("EfaInfo", {}).get("MaximumEfaInterfaces", 1) if network.get("EfaSupported") else 0
+    return {
+        "name": described["InstanceType"],
+        "vcpus": int(described["VCpuInfo"]["DefaultVCpus"]),
+        "gpus": sum(int(gpu.get("Count", 0)) for gpu in gpus),
+        "gpu_name": gpus[0].get("Name", "") if gpus else "",
+        "gpu_maker": gpus[0].get("Manufacturer", "") if gpus else "",
+        "efa_interfaces": int(efa),
+        "placement": "cluster" in described.get("PlacementGroupInfo", {}).get("SupportedStrategies", []),
+        "spot": "spot" in described.get("SupportedUsageClasses", []),
+        "architectures": list(described.get("ProcessorInfo", {}).get("SupportedArchitectures", [])),
+    }
+
+
+def _describe_types(reader: _Reader, cluster: Cluster) -> dict[str, InstanceType] | None:
+    described = reader.ec2("describe_instance_types", "InstanceTypes", {"instance-type": list(type_names(cluster))})
+    return None if described is None else {kind["InstanceType"]: instance_type(kind) for kind in described}
+
+
+def _describe_offered_types(reader: _Reader) -> list[str]:
+    offers = reader.pages("ec2", "describe_instance_type_offerings", "InstanceTypeOfferings", LocationType="region")
+    return sorted(offer["InstanceType"] for offer in offers or ())
+
+
+def _vpc_filters(cluster: Cluster) -> dict[str, list[str]]:
+    if cluster["vpc_id"]:
+        return {"vpc-id": [cluster["vpc_id"]]}
+    return {f"tag:{CLUSTER_TAG}": [cluster["name"]], "tag:Name": [Names(cluster["name"]).of("vpc")]}
+
+
+def _describe_image(reader: _Reader, cluster: Cluster, types: Mapping[str, InstanceType]) -> ImageFacts:
+    """Return the image that the cluster is pinned to, if it still exists, or the one of the setting."""
+    setting = cluster["image"]
+    pinned_id = _pinned_image_id(reader, cluster["name"], setting)
+    described = _describe_ami(reader, pinned_id) if pinned_id else None
+    if described:
+        return ImageFacts(pinned_id, is_pinned=True, described=described)
+    if setting.startswith("ami-"):
+        return ImageFacts(setting, described=_describe_ami(reader, setting))
+    return _describe_family(reader, setting, types)
+
+
+def _pinned_image_id(reader: _Reader, cluster: str, setting: str) -> str:
+    """Return the AMI in the workers' launch template, if the template was created with the same setting."""
+    filters = {"launch-template-name": [Names(cluster).workers_group], f"tag:{CLUSTER_TAG}": [cluster]}
+    for template in reader.ec2("describe_launch_templates", "LaunchTemplates", filters) or ():
+        if tags_of(template.get("Tags")).get(IMAGE_TAG) == setting:
+            versions = reader.pages(
+                "ec2",
+                "describe_launch_template_versions",
+                "LaunchTemplateVersions",
+                LaunchTemplateId=template["LaunchTemplateId"],
+                Versions=["$Latest"],
+            )
+            return str(versions[0]["LaunchTemplateData"].get("ImageId", "")) if versions else ""
+    return ""
+
+
+def _describe_ami(reader: _Reader, image_id: str) -> list[Any] | None:
+    return reader.ec2("describe_images", "Images", {"image-id": [image_id]})
+
+
+def _describe_family(reader: _Reader, family: str, types: Mapping[str, InstanceType]) -> ImageFacts:
+    """Return the newest AMI of a family."""
+    architectures = next((kind["architectures"] for kind in types.values()), ["x86_64"])
+    architecture = "x86_64" if "x86_64" in architectures else "arm64"
+    answer = reader.call("ssm", "get_parameters", Names=[f"{images.PATH}/{architecture}/{family}/latest/ami-id"])
+    if answer is None:
+        return ImageFacts()
+    if answer["Parameters"]:
+        image_id = str(answer["Parameters"][0]["Value"])
+        return ImageFacts(image_id, described=_describe_ami(reader, image_id))
+    path = f"{images.PATH}/{architecture}"
+    parameters = reader.pages("ssm", "get_parameters_by_path", "Parameters", Path=path, Recursive=True)
+    families = None if parameters is None else images.families([entry["Name"] for entry in parameters])
+    return ImageFacts(architecture=architecture, families=families)
+
+
+def _describe_quotas(reader: _Reader, cluster: Cluster, types: Mapping[str, InstanceType]) -> dict[str, Item]:
+    limits = {code: _describe_quota(reader, code) for code in quotas.needs(quotas.machine_counts(cluster, types))}
+    return {code: limit for code, limit in limits.items() if limit is not None}
+
+
+def _describe_quota(reader: _Reader, code: str) -> Item | None:
+    for operation in ("get_service_quota", "get_aws_default_service_quota"):
+        answer = reader.call("service-quotas", operation, "NoSuchResourceException", ServiceCode="ec2", QuotaCode=code)
+        if answer is None:
+            return None
+        if answer:
+            limit: Item = answer["Quota"]
+            return limit
+    return None
+
+
+def _describe_other_instances(reader: _Reader, cluster: Cluster, limits: Mapping[str, Item]) -> list[Any] | None:
+    if not any(limit["Value"] < UNLIMITED_VCPUS for limit in limits.values()):
+        return []
+    filters = [{"Name": "instance-state-name", "Values": ["pending", "running"]}]
+    reservations = reader.pages("ec2", "describe_instances", "Reservations", Filters=filters, MaxResults=1000)
+    if reservations is None:
+        return None
+    instances = [instance for reservation in reservations for instance in reservation["Instances"]]
+    return [instance for instance in instances if tags_of(instance.get("Tags")).get(CLUSTER_TAG) != cluster["name"]]
+
+
+def _describe_file_systems(reader: _Reader, cluster: Cluster) -> list[Any] | None:
+    if cluster["efs_id"]:
+        answer = reader.call("efs", "describe_file_systems", "FileSystemNotFound", FileSystemId=cluster["efs_id"])
+        return None if answer is None else answer.get("FileSystems", [])
+    systems = reader.pages("efs", "describe_file_systems", "FileSystems")
+    if systems is None:
+        return None
+    tagged = [system for system in systems if tags_of(system.get("Tags")).get(CLUSTER_TAG) == cluster["name"]]
+    return [system for system in tagged if system.get("LifeCycleState") not in ("deleting", "deleted")]
+
+
+def _describe_mount_targets(reader: _Reader, systems: Sequence[Item] | None) -> list[Any] | None:
+    if not systems:
+        return None
+    return reader.pages("efs", "describe_mount_targets", "MountTargets", FileSystemId=systems[0]["FileSystemId"])
+
+
+def _describe_offers(reader: _Reader, types: Sequence[str]) -> list[Any] | None:
+    return reader.pages(
+        "ec2",
+        "describe_instance_type_offerings",
+        "InstanceTypeOfferings",
+        LocationType="availability-zone",
+        Filters=[{"Name": "instance-type", "Values": types}],
+    )

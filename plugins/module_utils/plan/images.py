@@ -1,0 +1,74 @@
+# Copyright: (c) 2026, the deeplearning.aws contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""Derive from an image its user, its smallest root volume and the instance types that can run it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+PATH = "/aws/service/deeplearning/ami"
+"""AWS's public parameters: PATH/<architecture>/<family>/latest/ami-id"""
+
+_AMAZON_LINUX = r"amazon ?linux|\bal20\d\d|amzn"
+_USERS: Sequence[tuple[str, str]] = (
+    (r"ubuntu", "ubuntu"),
+    (_AMAZON_LINUX, "ec2-user"),
+    (r"debian", "admin"),
+    (r"rocky", "rocky"),
+    (r"\balma", "ec2-user"),
+    (r"centos", "centos"),
+    (r"\brhel\b|red ?hat|suse|\bsles\b", "ec2-user"),
+    (r"fedora", "fedora"),
+)
+
+# https://docs.aws.amazon.com/dlami/latest/devguide/important-changes.html
+# NVIDIA's open kernel modules need Turing or newer. Blackwell and newer GPUs need the open modules.
+_TOO_OLD_FOR_OPEN = ("g2", "g3", "g3s", "p2", "p3", "p3dn")
+_TOO_NEW_FOR_PROPRIETARY = ("g7", "g7e", "p6", "p6e")
+
+
+def families(names: Sequence[str]) -> list[str]:
+    """Return the families among the names of parameters."""
+    pattern = re.compile(re.escape(PATH) + r"/[^/]+/([^/]+)/latest/ami-id\Z")
+    return sorted({match[1] for match in map(pattern.match, names) if match})
+
+
+def user_of(image: Mapping[str, Any]) -> str:
+    """Return the user that an image creates; empty if its name and description do not show it."""
+    return next((user for pattern, user in _USERS if re.search(pattern, _text(image))), "")
+
+
+def can_install_efs_utils(image: Mapping[str, Any]) -> bool:
+    """Return whether the image's system has a package of amazon-efs-utils: Amazon Linux alone has one."""
+    return re.search(_AMAZON_LINUX, _text(image)) is not None
+
+
+def _text(image: Mapping[str, Any]) -> str:
+    return f"{image.get('Name', '')} {image.get('Description', '')}".lower()
+
+
+def root_gib(image: Mapping[str, Any]) -> int:
+    """Return the minimum size of the root volume."""
+    for device in image.get("BlockDeviceMappings") or ():
+        if device.get("DeviceName") == image.get("RootDeviceName"):
+            return int(device.get("Ebs", {}).get("VolumeSize") or 0)
+    return 0
+
+
+def misfit(image: Mapping[str, Any], kind: Mapping[str, Any]) -> str:
+    """Return why an instance type cannot run an image; empty if it can. `kind` has the facts about the type."""
+    name = str(image.get("Name", ""))
+    family = kind["name"].partition(".")[0].partition("-")[0]
+    architecture = image.get("Architecture", "x86_64")
+    if architecture not in kind["architectures"]:
+        return f"that is for {architecture}, and the type is {' or '.join(kind['architectures'])}"
+    if re.search(r"\bOSS Nvidia\b", name, re.IGNORECASE) and family in _TOO_OLD_FOR_OPEN:
+        return "that has NVIDIA's open driver, which is for newer GPUs"
+    if re.search(r"\bProprietary Nvidia\b", name, re.IGNORECASE) and family in _TOO_NEW_FOR_PROPRIETARY:
+        return "that has NVIDIA's proprietary driver, which does not support GPUs this new"
+    if re.search(r"\bnvidia\b", name, re.IGNORECASE) and kind["gpus"] and kind["gpu_maker"].lower() != "nvidia":
+        return f"that is for NVIDIA's GPUs, and the type has {kind['gpu_maker']}'s"
+    return ""

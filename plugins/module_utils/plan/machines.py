@@ -1,0 +1,183 @@
+# Copyright: (c) 2026, the deeplearning.aws contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""Check instance types, image, key pair and quotas."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from typing import Any
+
+from ansible_collections.deeplearning.aws.plugins.module_utils.messages import join_names
+from ansible_collections.deeplearning.aws.plugins.module_utils.plan import images, quotas
+from ansible_collections.deeplearning.aws.plugins.module_utils.plan.facts import (
+    UNLIMITED_VCPUS,
+    AccountFacts,
+    Cluster,
+    InstanceType,
+    Item,
+    type_names,
+)
+from ansible_collections.deeplearning.aws.plugins.module_utils.plan.findings import Finding, note, setting_problem
+
+USUAL_FAMILY = "base-oss-nvidia-driver-gpu-ubuntu-22.04"
+
+
+def check_types(facts: AccountFacts, cluster: Cluster) -> Iterator[Finding]:
+    """Check the types against the region, against each other and against the other settings."""
+    if facts.types is None:
+        return
+    for name, setting in type_names(cluster).items():
+        if name not in facts.types:
+            yield _unknown_type(facts, setting, name)
+    master, worker = facts.types.get(cluster["master_instance_type"]), facts.types.get(cluster["instance_type"])
+    if not master or not worker:
+        return
+    if cluster["master_trains"] and master["gpus"] != worker["gpus"]:
+        yield setting_problem(
+            "master_instance_type",
+            master["name"],
+            f"it has {_gpus(master)} and {worker['name']} has {_gpus(worker)}, but the master trains with the workers: "
+            "choose types with the same number, or leave the master out with -e cluster_master_trains=false",
+            worker["name"],
+        )
+    if cluster["spot"] and not worker["spot"]:
+        yield setting_problem("spot", "true", f"{worker['name']} is not available as a spot instance", False)
+    for setting, key, words in (
+        ("placement_group", "placement", "be in a placement group"),
+        ("efa", "efa_interfaces", "use EFA"),
+    ):
+        lacking = sorted({kind["name"] for kind in (master, worker) if not kind[key]})
+        if cluster[setting] == "true" and lacking:
+            yield setting_problem(setting, "true", f"{' and '.join(lacking)} cannot {words}", "auto")
+
+
+def _unknown_type(facts: AccountFacts, setting: str, name: str) -> Finding:
+    family = [other for other in facts.offered_types if other.partition(".")[0] == name.partition(".")[0]]
+    near = family or difflib.get_close_matches(name, facts.offered_types, 3, 0.6)
+    hint = f"take {' or '.join(near[:3])}" if near else "take another type or another region"
+    example = next((other for other in near if other.endswith(".xlarge")), near[0] if near else "g5.xlarge")
+    return setting_problem(setting, name, f"{facts.region} has no such type, {hint}", example)
+
+
+def _gpus(kind: InstanceType) -> str:
+    return f"{kind['gpus'] or 'no'} GPU{'' if kind['gpus'] == 1 else 's'}"
+
+
+def image_of_plan(facts: AccountFacts) -> dict[str, Any]:
+    """Return the image to boot; empty if there is none."""
+    if not facts.image.described:
+        return {}
+    image = facts.image.described[0]
+    return {
+        "id": image["ImageId"],
+        "name": image.get("Name", ""),
+        "root_device": image.get("RootDeviceName", ""),
+        "kept": facts.image.is_pinned,
+    }
+
+
+def login_user(facts: AccountFacts, cluster: Cluster) -> str:
+    described = facts.image.described
+    return str(cluster["login_user"] or (images.user_of(described[0]) if described else ""))
+
+
+def check_image(facts: AccountFacts, cluster: Cluster) -> Iterator[Finding]:
+    value, image = cluster["image"], facts.image
+    if image.described:
+        yield from _check_described_image(facts, cluster, image.described[0])
+    elif image.described is not None:
+        problem = f"{facts.region} has no image {image.id} that this account may use"
+        yield setting_problem("image", value, problem, USUAL_FAMILY)
+    elif image.families is not None:
+        yield _unknown_family(facts.region, value, image.architecture, list(image.families))
+
+
+def _unknown_family(region: str, family: str, architecture: str, families: list[str]) -> Finding:
+    near = difflib.get_close_matches(family, families, 3, 0.5)
+    names = [*near, *(name for name in families if name not in near)]
+    hint = f"take one of {join_names(names)}" if names else "give an AMI"
+    problem = f"{region} has no such family for {architecture}, {hint}"
+    return setting_problem("image", family, problem, next(iter(near), None))
+
+
+def _check_described_image(facts: AccountFacts, cluster: Cluster, image: Item) -> Iterator[Finding]:
+    value = cluster["image"]
+    if image.get("State") not in (None, "available"):
+        yield setting_problem("image", value, f"{image['ImageId']} is {image['State']}", USUAL_FAMILY)
+    if image.get("Platform") == "windows":
+        yield setting_problem("image", value, f"{image['ImageId']} is a Windows image", USUAL_FAMILY)
+    for kind in (facts.types or {}).values():
+        why = images.misfit(image, kind)
+        if why:
+            setting = type_names(cluster)[kind["name"]]
+            yield setting_problem(setting, kind["name"], f"it cannot run the image {value}: {why}", "g5.xlarge")
+    if cluster["efs_tls"] and not images.can_install_efs_utils(image):
+        yield _without_efs_utils(value, image)
+    minimum = images.root_gib(image)
+    if cluster["root_volume_gib"] < minimum:
+        problem = f"the image needs {minimum} or more"
+        yield setting_problem("root_volume_gib", cluster["root_volume_gib"], problem, minimum)
+    if not cluster["login_user"] and not images.user_of(image):
+        problem = f"the image {image.get('Name') or image['ImageId']} does not show its user"
+        yield setting_problem("login_user", '""', problem, "ubuntu")
+
+
+def _without_efs_utils(value: str, image: Item) -> Finding:
+    """Refuse a family of AWS's images without a package of amazon-efs-utils. The user's own image may contain it."""
+    name = image.get("Name") or image["ImageId"]
+    if value.startswith("ami-"):
+        return note(
+            f"cluster_efs_tls is true, so {name} must contain amazon-efs-utils, as only Amazon Linux has a package of "
+            "it. If ansible-playbook deeplearning.aws.configure cannot mount the file system, run site.yml "
+            "with -e cluster_efs_tls=false."
+        )
+    return setting_problem(
+        "efs_tls",
+        True,
+        f"the image {name} is not Amazon Linux, the only system with a package of amazon-efs-utils: take an image "
+        "of it (-e cluster_image=base-oss-nvidia-driver-gpu-amazon-linux-2023), give the id of an image of your "
+        "own that contains amazon-efs-utils, or mount without TLS",
+        False,
+    )
+
+
+def check_key_pair(facts: AccountFacts, cluster: Cluster) -> Iterator[Finding]:
+    if facts.key_pairs is None:
+        return
+    existing = sorted(pair["KeyName"] for pair in facts.key_pairs)
+    if cluster["key_name"] not in existing:
+        hint = f"choose one of {join_names(existing)}" if existing else "and no others"
+        problem = f"{facts.region} has no such key pair, {hint}"
+        yield setting_problem("key_name", cluster["key_name"], problem, next(iter(existing), None))
+
+
+def quotas_of_plan(facts: AccountFacts, cluster: Cluster) -> list[dict[str, Any]]:
+    """Return the quotas that the machines count towards, as far as they are known."""
+    return [
+        {
+            "code": code,
+            "name": facts.quotas[code]["QuotaName"],
+            "limit": int(facts.quotas[code]["Value"]),
+            "used": in_use,
+            "need": need[1],
+        }
+        for code, need, in_use in _known_needs(facts, cluster)
+    ]
+
+
+def check_quotas(facts: AccountFacts, cluster: Cluster) -> Iterator[Finding]:
+    for code, need, in_use in _known_needs(facts, cluster):
+        yield from quotas.check(facts.region, facts.quotas[code], need, in_use)
+
+
+def _known_needs(facts: AccountFacts, cluster: Cluster) -> Iterator[tuple[str, tuple[int, int], int]]:
+    """Return the code of each known quota, the vCPUs that the cluster needs, and those that others use."""
+    for code, need in quotas.needs(quotas.machine_counts(cluster, facts.types or {})).items():
+        if code not in facts.quotas:
+            continue
+        if facts.quotas[code]["Value"] >= UNLIMITED_VCPUS:
+            yield code, need, 0
+        elif facts.other_instances is not None:
+            yield code, need, quotas.vcpus_of(facts.other_instances, code)

@@ -1,0 +1,284 @@
+# Copyright: (c) 2026, the deeplearning.aws contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""Check zones, network, security groups and file system, and choose the zones to try."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from ipaddress import IPv4Network
+from typing import Any, NamedTuple
+
+from ansible_collections.deeplearning.aws.plugins.module_utils.messages import join_names
+from ansible_collections.deeplearning.aws.plugins.module_utils.plan.facts import AccountFacts, Cluster, Item
+from ansible_collections.deeplearning.aws.plugins.module_utils.plan.findings import Finding, note, setting_problem
+
+KINDS = ("public", "private")
+"""Of subnets."""
+
+
+def halves(cidr: str) -> tuple[str, str]:
+    """Return the blocks of the public and the private subnet of a new VPC."""
+    public, private = IPv4Network(cidr).subnets(1)
+    return str(public), str(private)
+
+
+def vpc_of_plan(facts: AccountFacts, cluster: Cluster) -> dict[str, Any]:
+    """Return the VPC of the settings with their subnets by zone, or the cluster's own one, which may not exist yet."""
+    vpc = facts.vpcs[0] if facts.vpcs else {}
+    if cluster["vpc_id"]:
+        return {
+            "external": True,
+            "id": cluster["vpc_id"],
+            "cidr": vpc.get("CidrBlock", ""),
+            "public_cidr": "",
+            "private_cidr": "",
+            "subnets": {zone: pair for zone, pair in _subnets_by_zone(facts, cluster).items() if len(pair) == 2},
+        }
+    public, private = halves(cluster["vpc_cidr"])
+    return {
+        "external": False,
+        "id": vpc.get("VpcId", ""),
+        "cidr": cluster["vpc_cidr"],
+        "public_cidr": public,
+        "private_cidr": private,
+        "subnets": {},
+    }
+
+
+class _Subnet(NamedTuple):
+    kind: str
+    id: str
+    described: Item | None
+    """None if it does not exist."""
+
+
+def _requested_subnets(facts: AccountFacts, cluster: Cluster) -> list[_Subnet]:
+    """Return the subnets of the settings; none if it is unknown which exist."""
+    if facts.subnets is None:
+        return []
+    existing = {str(subnet["SubnetId"]): subnet for subnet in facts.subnets}
+    return [
+        _Subnet(kind, subnet_id, existing.get(subnet_id))
+        for kind in KINDS
+        for subnet_id in cluster[f"{kind}_subnet_ids"]
+    ]
+
+
+def _subnets_by_zone(facts: AccountFacts, cluster: Cluster) -> dict[str, dict[str, str]]:
+    by_zone: dict[str, dict[str, str]] = {}
+    for subnet in _requested_subnets(facts, cluster):
+        if subnet.described and subnet.described["VpcId"] == cluster["vpc_id"]:
+            by_zone.setdefault(str(subnet.described["AvailabilityZone"]), {})[subnet.kind] = subnet.id
+    return by_zone
+
+
+def check_vpc(facts: AccountFacts, cluster: Cluster) -> Iterator[Finding]:
+    if facts.vpcs is None:
+        return
+    if cluster["vpc_id"]:
+        yield from _check_external_vpc(facts, cluster)
+    elif facts.vpcs and facts.vpcs[0]["CidrBlock"] != cluster["vpc_cidr"]:
+        block = facts.vpcs[0]["CidrBlock"]
+        problem = f"the cluster's network has {block}, which cannot be changed: keep it, or destroy first"
+        yield setting_problem("vpc_cidr", cluster["vpc_cidr"], problem, block)
+
+
+def _check_external_vpc(facts: AccountFacts, cluster: Cluster) -> Iterator[Finding]:
+    if not facts.vpcs:
+        yield setting_problem("vpc_id", cluster["vpc_id"], f"{facts.region} has no such VPC in this account")
+        return
+    findings = [finding for subnet in _requested_subnets(facts, cluster) for finding in _check(subnet, facts, cluster)]
+    yield from findings
+    by_zone = _subnets_by_zone(facts, cluster)
+    if by_zone and not any(finding.is_problem for finding in findings) and all(len(by_zone[z]) < 2 for z in by_zone):
+        shown = [f"{subnet} in {zone}" for zone, pair in sorted(by_zone.items()) for subnet in pair.values()]
+        yield Finding(
+            f"No zone has both a public and a private one of the given subnets ({join_names(shown)}): the cluster is "
+            "in one, so give one of each in the same."
+        )
+
+
+def _check(subnet: _Subnet, facts: AccountFacts, cluster: Cluster) -> Iterator[Finding]:
+    setting, vpc_id = f"{subnet.kind}_subnet_ids", cluster["vpc_id"]
+    if subnet.described is None:
+        yield setting_problem(setting, subnet.id, f"{facts.region} has no such subnet in this account")
+        return
+    if subnet.described["VpcId"] != vpc_id:
+        problem = f"it belongs to {subnet.described['VpcId']} and not to {vpc_id}"
+        yield setting_problem(setting, subnet.id, problem)
+        return
+    if facts.route_tables:
+        yield from _check_route(subnet, default_route_target(subnet.id, facts.route_tables))
+    free = int(subnet.described.get("AvailableIpAddressCount", 1 << 20))
+    need = cluster["worker_count"] if subnet.kind == "private" else 1
+    if free < need:
+        yield note(f"{subnet.id} has {free} free addresses left, and {need} are needed for a new cluster.")
+
+
+def _check_route(subnet: _Subnet, target: str) -> Iterator[Finding]:
+    if subnet.kind == "public" and not target.startswith("igw-"):
+        how = f"has its default route to {target}" if target else "has no default route"
+        problem = f"it {how}, and the master needs one with an internet gateway"
+        yield setting_problem("public_subnet_ids", subnet.id, problem)
+    if subnet.kind == "private" and target.startswith("igw-"):
+        problem = f"it is a public one (its default route leads to {target}), and the workers have no public addresses"
+        yield setting_problem("private_subnet_ids", subnet.id, problem)
+    if subnet.kind == "private" and not target:
+        yield setting_problem("private_subnet_ids", subnet.id, "it has no default route: add one to a NAT gateway")
+
+
+def default_route_target(subnet_id: str, tables: Sequence[Item]) -> str:
+    """Return the target of a subnet's default route, such as igw-…; empty if it has none.
+
+    A subnet without a route table of its own uses the VPC's main one.
+    """
+    own = main = None
+    for table in tables:
+        for association in table.get("Associations") or ():
+            if association.get("SubnetId") == subnet_id:
+                own = table
+            elif association.get("Main"):
+                main = table
+    for route in (own or main or {}).get("Routes") or ():
+        if route.get("DestinationCidrBlock") == "0.0.0.0/0" and route.get("State", "active") == "active":
+            ways = ("GatewayId", "NatGatewayId", "TransitGatewayId", "NetworkInterfaceId", "VpcPeeringConnectionId")
+            return next((str(route[way]) for way in ways if route.get(way)), "elsewhere")
+    return ""
+
+
+def check_security_groups(facts: AccountFacts, cluster: Cluster) -> Iterator[Finding]:
+    if facts.security_groups is None:
+        return
+    vpc_id = vpc_of_plan(facts, cluster)["id"]
+    vpcs = {group["GroupId"]: group["VpcId"] for group in facts.security_groups}
+    for group_id in cluster["security_group_ids"]:
+        if group_id not in vpcs:
+            problem = f"{facts.region} has no such security group in this account"
+        elif not vpc_id:
+            problem = (
+                f"it belongs to {vpcs[group_id]}, and the cluster gets a network of its own: make the cluster in that "
+                f"VPC (-e cluster_vpc_id={vpcs[group_id]} and its subnets)"
+            )
+        elif vpcs[group_id] != vpc_id:
+            problem = f"it belongs to {vpcs[group_id]}, and the cluster is in {vpc_id}"
+        else:
+            continue
+        yield setting_problem("security_group_ids", group_id, problem)
+
+
+def file_system_of_plan(facts: AccountFacts, cluster: Cluster) -> dict[str, Any]:
+    """Return the user's own file system, or the one with the cluster's tag; its id is empty if there is none yet."""
+    system = facts.file_systems[0] if facts.file_systems else {}
+    return {
+        "id": system.get("FileSystemId", ""),
+        "external": bool(cluster["efs_id"]),
+        "zone": system.get("AvailabilityZoneName") or "",
+        "mount_targets": [
+            {
+                "id": target["MountTargetId"],
+                "zone": target.get("AvailabilityZoneName", ""),
+                "subnet_id": target["SubnetId"],
+                "address": target.get("IpAddress", ""),
+            }
+            for target in facts.mount_targets or ()
+        ],
+    }
+
+
+def check_file_system(facts: AccountFacts, cluster: Cluster) -> Iterator[Finding]:
+    requested = cluster["efs_id"]
+    if facts.file_systems == [] and requested:
+        yield setting_problem("efs_id", requested, f"{facts.region} has no such file system in this account")
+    if not facts.file_systems:
+        return
+    if len(facts.file_systems) > 1:
+        ids = sorted(str(system["FileSystemId"]) for system in facts.file_systems)
+        yield Finding(
+            f"{join_names(ids)} all have this cluster's tag: choose one, or delete the others. Example: -e "
+            f"cluster_efs_id={ids[0]}"
+        )
+    system = facts.file_systems[0]
+    if requested and system.get("LifeCycleState") not in ("available", "updating"):
+        problem = f"the file system is {system.get('LifeCycleState')} and not available"
+        yield setting_problem("efs_id", requested, problem)
+    vpc_id = vpc_of_plan(facts, cluster)["id"]
+    vpcs = {str(target["VpcId"]) for target in facts.mount_targets or () if target.get("VpcId")}
+    others = sorted(vpcs - {vpc_id})
+    if others:
+        where = f"the cluster is in {vpc_id}" if vpc_id else "the cluster gets a network of its own"
+        yield Finding(
+            f"The file system {system['FileSystemId']} has mount targets in {join_names(others)}, and {where}: it can "
+            f"have them in one VPC only. Make the cluster in that VPC (-e cluster_vpc_id={others[0]} and its subnets), "
+            "or delete them."
+        )
+
+
+class _Zones(NamedTuple):
+    existing: list[str]
+    requested: list[str]
+    """Of the settings, or all."""
+    fit: list[str]
+    """Those that offer all types."""
+
+
+def _zones(facts: AccountFacts, cluster: Cluster) -> _Zones | None:
+    if facts.zones is None or facts.offers is None:
+        return None
+    existing = sorted(str(zone["ZoneName"]) for zone in facts.zones)
+    requested = [zone for zone in cluster["availability_zones"] if zone in existing]
+    offered = {(str(offer["InstanceType"]), str(offer["Location"])) for offer in facts.offers}
+    # A type that does not exist has been reported already.
+    fit = [zone for zone in existing if all((name, zone) in offered for name in facts.types or ())]
+    return _Zones(existing, requested if cluster["availability_zones"] else existing, fit)
+
+
+def _limits(facts: AccountFacts, cluster: Cluster) -> Iterator[tuple[list[str], str]]:
+    """Return each group of zones that something confines the cluster to, and why."""
+    instances = [instance for group in facts.groups or () for instance in group.get("Instances") or ()]
+    for zone in sorted({str(instance["AvailabilityZone"]) for instance in instances})[:1]:
+        yield [zone], f"the cluster's machines are in {zone} and do not move"
+    subnets = sorted(vpc_of_plan(facts, cluster)["subnets"])
+    if subnets:
+        yield subnets, f"the given subnets are in {join_names(subnets)}"
+    efs = file_system_of_plan(facts, cluster)
+    if efs["zone"]:
+        yield [efs["zone"]], f"the file system {efs['id']} is in {efs['zone']} alone"
+
+
+def zones_of_plan(facts: AccountFacts, cluster: Cluster) -> list[str]:
+    """Return the zones to try, in order: those that offer the types, and have the existing machines, the user's
+    subnets and a file system of a single zone."""
+    zones = _zones(facts, cluster)
+    left = [zone for zone in zones.requested if zone in zones.fit] if zones else []
+    for allowed, _why in _limits(facts, cluster):
+        left = [zone for zone in left if zone in allowed]
+    return left
+
+
+def check_zones(facts: AccountFacts, cluster: Cluster) -> Iterator[Finding]:
+    zones = _zones(facts, cluster)
+    if zones is None:
+        return
+    unknown = [zone for zone in cluster["availability_zones"] if zone not in zones.existing]
+    if unknown:
+        problem = f"{facts.region} has {join_names(zones.existing)}"
+        yield setting_problem("availability_zones", unknown, problem, zones.existing[:2])
+    left = [zone for zone in zones.requested if zone in zones.fit]
+    if zones.requested and not left and facts.types:
+        yield _no_zone_offers(facts, cluster, zones)
+    for allowed, why in _limits(facts, cluster):
+        fit, left = left, [zone for zone in left if zone in allowed]
+        if fit and not left:
+            yield Finding(
+                f"The cluster cannot be in {join_names(fit)}, although the instance types are available there: {why}."
+            )
+
+
+def _no_zone_offers(facts: AccountFacts, cluster: Cluster, zones: _Zones) -> Finding:
+    types = " and ".join(sorted(facts.types or ()))
+    if zones.fit:
+        problem = f"none of them has {types}, which {join_names(zones.fit)} have"
+        return setting_problem("availability_zones", zones.requested, problem, zones.fit[:2])
+    problem = f"no zone of {facts.region} offers {types}: choose other types"
+    return setting_problem("instance_type", cluster["instance_type"], problem)

@@ -1,0 +1,153 @@
+# Copyright: (c) 2026, the deeplearning.aws contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""Validate the settings of a cluster against AWS, and derive from both what to create."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from typing import Any
+
+from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import Names
+from ansible_collections.deeplearning.aws.plugins.module_utils.messages import join_names
+from ansible_collections.deeplearning.aws.plugins.module_utils.plan import machines, network, prices
+from ansible_collections.deeplearning.aws.plugins.module_utils.plan.facts import (
+    AccountFacts,
+    Cluster,
+    InstanceType,
+    gather_facts,
+)
+from ansible_collections.deeplearning.aws.plugins.module_utils.plan.findings import Finding, setting_problem
+from ansible_collections.deeplearning.aws.plugins.module_utils.resources.member_policy import RESULTS, outside_results
+
+Plan = dict[str, Any]
+
+
+def make_plan(aws: Aws, cluster: Cluster) -> tuple[Plan, list[str]]:
+    """Return the plan, and the problems. With problems, the plan is incomplete."""
+    check_region(aws)
+    facts = gather_facts(aws, cluster)
+    findings = list(check(facts, cluster))
+    problems = [*facts.failures, *(finding.text for finding in findings if finding.is_problem)]
+    plan = {
+        **resolve(facts, cluster),
+        "notes": [finding.text for finding in findings if not finding.is_problem],
+    }
+    return {**plan, "lines": [] if problems else render(cluster, plan)}, problems
+
+
+def check_region(aws: Aws) -> None:
+    """Raise AwsError if the region does not exist: no call could reach it."""
+    known = aws.regions()
+    if aws.region not in known:
+        near = difflib.get_close_matches(aws.region, known, 3, 0.6)
+        hint = f"take {' or '.join(near)}" if near else "take another"
+        raise AwsError(
+            f"cluster_region is {aws.region}: AWS has no such region (or boto3 is too old to know it), {hint}. "
+            f"Example: -e cluster_region={near[0] if near else 'us-east-1'}",
+            "Login",
+        )
+
+
+def check(facts: AccountFacts, cluster: Cluster) -> Iterator[Finding]:
+    """Return all that prevents the plan, and notes."""
+    yield from _check_s3_write(facts, cluster)
+    yield from machines.check_types(facts, cluster)
+    yield from machines.check_image(facts, cluster)
+    yield from machines.check_quotas(facts, cluster)
+    yield from network.check_vpc(facts, cluster)
+    yield from network.check_file_system(facts, cluster)
+    yield from network.check_security_groups(facts, cluster)
+    yield from network.check_zones(facts, cluster)
+    yield from machines.check_key_pair(facts, cluster)
+
+
+def _check_s3_write(facts: AccountFacts, cluster: Cluster) -> Iterator[Finding]:
+    """Refuse locations in the cluster's own bucket where members must not write."""
+    bucket = Names(cluster["name"], facts.account, facts.region).bucket
+    if outside_results(bucket, cluster["s3_write"]):
+        results = f"{bucket}/{RESULTS}"
+        yield setting_problem(
+            "s3_write",
+            cluster["s3_write"],
+            f"{bucket} is the cluster's own bucket, which holds the reports of members and the data sets: "
+            f"give {results} or a prefix below it, or another bucket",
+            [results],
+        )
+
+
+def resolve(facts: AccountFacts, cluster: Cluster) -> Plan:
+    """Return what to create, without notes. Empty parts are unknown or refused."""
+    types = facts.types or {}
+    master, worker = types.get(cluster["master_instance_type"], {}), types.get(cluster["instance_type"], {})
+    vpc = network.vpc_of_plan(facts, cluster)
+    return {
+        "cluster": cluster["name"],
+        "account": facts.account,
+        "partition": facts.partition,
+        "region": facts.region,
+        "exists": bool(facts.groups),
+        "zones": network.zones_of_plan(facts, cluster),
+        "vpc": vpc,
+        "image": machines.image_of_plan(facts),
+        "user": machines.login_user(facts, cluster),
+        "type": worker,
+        "master_type": master,
+        "placement_group": _resolve_auto(cluster["placement_group"], "placement", master, worker),
+        "efa": _resolve_auto(cluster["efa"], "efa_interfaces", master, worker),
+        "key_name": cluster["key_name"] or cluster["name"],
+        "import_key": not cluster["key_name"],
+        "bucket": Names(cluster["name"], facts.account, facts.region).bucket,
+        "efs": network.file_system_of_plan(facts, cluster),
+        "quotas": machines.quotas_of_plan(facts, cluster),
+        "hourly": prices.hourly(
+            facts.region,
+            cluster["master_instance_type"],
+            cluster["instance_type"],
+            cluster["worker_count"],
+            cluster["spot"],
+            cluster["root_volume_gib"],
+            own_network=not vpc["external"],
+        ),
+    }
+
+
+def _resolve_auto(setting: str, key: str, master: InstanceType, worker: InstanceType) -> bool:
+    """Return the value of a setting; `auto` is true if both types support it."""
+    return bool(master.get(key) and worker.get(key)) if setting == "auto" else setting == "true"
+
+
+def render(cluster: Cluster, plan: Plan) -> list[str]:
+    """Return the plan as lines of text."""
+    worker, master, workers = plan["type"], plan["master_type"], cluster["worker_count"]
+    kinds = f"of {worker['name']}" if master == worker else f"({master['name']} and {worker['name']})"
+    gpus = f", {worker['gpus']} x {worker['gpu_name']} in each" if worker["gpus"] else ", no GPUs"
+    spot = ", workers as spot instances" if cluster["spot"] and workers else ""
+    extras = [name for name, enabled in (("placement group", plan["placement_group"]), ("EFA", plan["efa"])) if enabled]
+    image, efs, vpc = plan["image"], plan["efs"], plan["vpc"]
+    if vpc["external"] or vpc["id"]:
+        where = f"{vpc['id']} ({vpc['cidr']}), {'existing' if vpc['external'] else 'its own'}"
+    else:
+        where = f"a new one, {vpc['cidr']}"
+    owner = "an existing one" if efs["external"] else "the cluster's own"
+    files = f"{efs['id']}, {owner}" if efs["id"] else "a new one"
+    keep = "" if efs["external"] else (", kept by destroy.yml" if cluster["keep_efs"] else ", deleted by destroy.yml")
+    return [
+        f"Cluster {plan['cluster']} in {plan['region']}, account {plan['account']}: "
+        + ("exists, will be updated" if plan["exists"] else "will be created"),
+        f"  Machines     1 master and {workers} worker{'' if workers == 1 else 's'} {kinds}{gpus}{spot}",
+        f"               {cluster['capacity_policy']}, at least {cluster['worker_min']} of the workers"
+        + (f"; {', '.join(extras)}" if extras else ""),
+        f"  Image        {image['name']} ({image['id']}{', kept' if image['kept'] else ''}), user {plan['user']}",
+        f"  Zone         {plan['zones'][0]}"
+        + (f", else {join_names(plan['zones'][1:])}" if len(plan["zones"]) > 1 else ""),
+        f"  Network      {where}",
+        f"  Logging in   key pair {plan['key_name']}, from {join_names(cluster['ssh_allowed_cidrs'])}",
+        f"  File system  {files}, at {cluster['efs_mount']}{keep}",
+        f"  Bucket       {plan['bucket']}",
+        *(f"  Note         {note}" for note in plan["notes"]),
+        "Costs in USD, for as long as it exists:",
+        *prices.lines(plan["hourly"]),
+    ]

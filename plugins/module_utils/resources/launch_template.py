@@ -1,0 +1,112 @@
+# Copyright: (c) 2026, the deeplearning.aws contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""The data of a launch template, and whether a template needs another version."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import tag_list
+
+
+@dataclass(frozen=True)
+class MachineSpec:
+    """How to launch the machines of a group."""
+
+    image_id: str
+    instance_type: str
+    key_name: str
+    instance_profile: str
+    security_groups: Sequence[str]
+    root_device: str
+    root_volume_gib: int
+    tags: Mapping[str, str] = field(default_factory=dict)
+    placement_group: str = ""
+    efa_interfaces: int = 0
+    spot: bool = False
+
+
+def launch_data(machine: MachineSpec) -> dict[str, Any]:
+    """Return EC2's RequestLaunchTemplateData."""
+    data: dict[str, Any] = {
+        "ImageId": machine.image_id,
+        "InstanceType": machine.instance_type,
+        "KeyName": machine.key_name,
+        "IamInstanceProfile": {"Arn": machine.instance_profile},
+        # Version 2 of the metadata service, and one hop: a container on the machine cannot get its credentials.
+        "MetadataOptions": {
+            "HttpEndpoint": "enabled",
+            "HttpTokens": "required",
+            "HttpPutResponseHopLimit": 1,
+            "InstanceMetadataTags": "disabled",
+        },
+        "BlockDeviceMappings": [
+            {
+                "DeviceName": machine.root_device,
+                "Ebs": {
+                    "VolumeSize": machine.root_volume_gib,
+                    "VolumeType": "gp3",
+                    "Encrypted": True,
+                    "DeleteOnTermination": True,
+                },
+            }
+        ],
+        "TagSpecifications": [
+            {"ResourceType": kind, "Tags": tag_list(machine.tags)} for kind in _tagged_kinds(machine.spot)
+        ],
+    }
+    if machine.efa_interfaces:
+        data["NetworkInterfaces"] = [_efa(card, machine.security_groups) for card in range(machine.efa_interfaces)]
+    else:
+        data["SecurityGroupIds"] = list(machine.security_groups)
+    if machine.placement_group:
+        data["Placement"] = {"GroupName": machine.placement_group}
+    if machine.spot:
+        data["InstanceMarketOptions"] = {"MarketType": "spot", "SpotOptions": {"SpotInstanceType": "one-time"}}
+    return data
+
+
+def _tagged_kinds(spot: bool) -> list[str]:
+    kinds = ["instance", "volume", "network-interface"]
+    return [*kinds, "spot-instances-request"] if spot else kinds
+
+
+def _efa(card: int, groups: Sequence[str]) -> dict[str, Any]:
+    """Return the interface of a network card. Only the first one is the machine's device 0.
+
+    https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa-acc-inst-types.html
+    """
+    return {
+        "NetworkCardIndex": card,
+        "DeviceIndex": 1 if card else 0,
+        "InterfaceType": "efa",
+        "Groups": list(groups),
+        "DeleteOnTermination": True,
+    }
+
+
+def matches(desired: Any, existing: Any) -> bool:
+    """Return whether an existing value has all that is desired. Keys that AWS adds, such as defaults, are ignored."""
+    if isinstance(desired, Mapping):
+        return isinstance(existing, Mapping) and all(matches(desired[key], existing.get(key)) for key in desired)
+    if isinstance(desired, (list, tuple)):
+        if not isinstance(existing, (list, tuple)) or len(desired) != len(existing):
+            return False
+        return all(matches(item, other) for item, other in zip(_sorted(desired), _sorted(existing)))
+    return str(desired) == str(existing) and existing is not None
+
+
+def _sorted(items: Sequence[Any]) -> list[Any]:
+    """Sort lists whose order has no meaning: AWS returns tags in any order."""
+    keys = ("Key", "ResourceType")
+    key = next((key for key in keys if items and isinstance(items[0], Mapping) and key in items[0]), None)
+    return sorted(items, key=lambda item: str(item[key])) if key else list(items)
+
+
+def needs_version(desired: Mapping[str, Any], newest: Mapping[str, Any]) -> bool:
+    """Return whether the newest version differs. Unexpected keys of it count as a difference, too."""
+    extra = [key for key, value in newest.items() if value not in (None, [], {}, "") and key not in desired]
+    return bool(extra) or not matches(desired, newest)

@@ -1,0 +1,128 @@
+# Copyright: (c) 2026, the deeplearning.aws contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""The IAM policies of a cluster's members.
+
+A location is a bucket or a bucket/prefix, without a slash at its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import CLUSTER_TAG, MASTER, RANK_TAG
+
+RESULTS = "results"
+"""The prefix of the cluster's own bucket that its members may be allowed to write."""
+_WRITE = ["s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload"]
+
+Statement = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class MemberAccess:
+    """What the policies of a cluster's members depend on."""
+
+    cluster: str
+    region: str
+    account: str
+    bucket: str
+    read: Sequence[str] = ()
+    write: Sequence[str] = ()
+    partition: str = "aws"
+
+
+def policy_for(role: str, access: MemberAccess) -> dict[str, Any]:
+    statements = bucket_statements(access)
+    if role == MASTER:
+        statements += master_statements(access)
+    return {"Version": "2012-10-17", "Statement": statements}
+
+
+def outside_results(bucket: str, locations: Iterable[str]) -> list[str]:
+    """Return the locations in the cluster's own bucket where its members must not write. It holds the reports of other
+    members, data sets, and wheels that nodes install as root."""
+    results = f"{bucket}/{RESULTS}"
+    return [
+        location
+        for location in locations
+        if location.split("/")[0] == bucket and location != results and not location.startswith(f"{results}/")
+    ]
+
+
+def bucket_statements(access: MemberAccess) -> list[Statement]:
+    """Return the statements for the cluster's own bucket, and for the further locations to read and to write.
+
+    Names of buckets can be predicted, so one that another account has taken is neither read nor written. The last
+    statement denies all other writing, regardless of other policies of the role: a report is trusted because only its
+    own member can write to its location.
+    """
+    bucket, s3 = access.bucket, f"arn:{access.partition}:s3:::"
+    # The ids of the role and of the instance, which are different for each member.
+    own_report = f"{s3}{bucket}/members/${{aws:userid}}/report.json"
+    forbidden = outside_results(bucket, access.write)
+    writable = [location for location in access.write if location not in forbidden]
+    readable = list(dict.fromkeys([*access.read, *writable]))
+    objects = [f"{s3}{location}/*" for location in writable]
+    of_account = {"Condition": {"StringEquals": {"aws:ResourceAccount": access.account}}}
+    statements = [
+        _statement("ReadTheClustersBucket", ["s3:GetObject"], [f"{s3}{bucket}/*"]) | of_account,
+        _statement("ListTheClustersBucket", ["s3:ListBucket"], [f"{s3}{bucket}"]) | of_account,
+        _statement("ReportItself", ["s3:PutObject"], [own_report]) | of_account,
+    ]
+    if readable:
+        further = [f"{s3}{location}/*" for location in readable]
+        statements.append(_statement("ReadFurtherData", ["s3:GetObject"], further))
+    statements += _list_statements(s3, readable)
+    if writable:
+        statements.append(_statement("WriteFurtherData", _WRITE, objects))
+    denied: Statement = {"Sid": "WriteNothingElse", "Effect": "Deny", "Action": _WRITE}
+    return [*statements, {**denied, "NotResource": [own_report, *objects]}]
+
+
+def _list_statements(s3: str, locations: Iterable[str]) -> list[Statement]:
+    """Return one statement for each bucket: the prefixes of one must not open another. A prefix ends with a slash, as
+    S3 compares text: `imagenet` would list `imagenet-secret/` too."""
+    prefixes: dict[str, list[str]] = {}
+    for location in locations:
+        bucket, _slash, prefix = location.partition("/")
+        prefixes.setdefault(bucket, []).append(prefix)
+    statements = []
+    for number, (bucket, of_bucket) in enumerate(prefixes.items(), 1):
+        statement = _statement(f"ListFurtherBucket{number}", ["s3:ListBucket"], [f"{s3}{bucket}"])
+        if all(of_bucket):
+            statement["Condition"] = {"StringLike": {"s3:prefix": [f"{prefix}/*" for prefix in of_bucket]}}
+        statements.append(statement)
+    return statements
+
+
+def master_statements(access: MemberAccess) -> list[Statement]:
+    """Return the statements for listing members and assigning ranks. IAM cannot limit the listing to resources."""
+    list_calls = [
+        "autoscaling:DescribeAutoScalingGroups",
+        "autoscaling:DescribeAutoScalingInstances",
+        "ec2:DescribeInstances",
+    ]
+    instances = f"arn:{access.partition}:ec2:{access.region}:{access.account}:instance/*"
+    conditions = {
+        "StringEquals": {f"ec2:ResourceTag/{CLUSTER_TAG}": access.cluster},
+        "ForAllValues:StringEquals": {"aws:TagKeys": [RANK_TAG]},
+        # ForAllValues is true without any tag key as well.
+        "Null": {"aws:TagKeys": "false"},
+    }
+    return [
+        {"Sid": "ListMembers", "Effect": "Allow", "Action": list_calls, "Resource": "*"},
+        {
+            "Sid": "AssignRanks",
+            "Effect": "Allow",
+            "Action": "ec2:CreateTags",
+            "Resource": instances,
+            "Condition": conditions,
+        },
+    ]
+
+
+def _statement(sid: str, actions: list[str], resources: list[str]) -> Statement:
+    return {"Sid": sid, "Effect": "Allow", "Action": actions, "Resource": resources}

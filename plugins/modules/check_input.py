@@ -1,0 +1,82 @@
+#!/usr/bin/python
+# Copyright: (c) 2026, the deeplearning.aws contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""Documentation of the action plugin of the same name; this never runs."""
+
+DOCUMENTATION = r"""
+module: check_input
+short_description: Validate the settings and options of a playbook
+version_added: 1.0.0
+description:
+  - Takes the settings of the cluster (variables whose names begin with C(cluster_)) and the options of the playbook,
+    gives each value its type, and fails with a sentence for each problem, all of them at once. Missing values get their
+    defaults.
+  - Names on the command line that the playbook does not know are refused, and the one that was probably meant is named.
+    So are words that belong to no name.
+  - AWS and the cluster are not contacted; M(deeplearning.aws.plan) compares the settings with AWS.
+  - The settings are listed in the collection's F(docs/settings.md), the options of runs in F(docs/training.md).
+options:
+  playbook:
+    description: The playbook whose options are validated.
+    type: str
+    required: true
+    choices:
+      - site
+      - plan
+      - provision
+      - configure
+      - status
+      - audit
+      - health
+      - destroy
+      - stage
+      - train
+      - evaluate
+      - follow
+      - stop
+      - report
+      - tensorboard
+extends_documentation_fragment: [deeplearning.aws._attributes, deeplearning.aws._attributes.action]
+"""
+
+EXAMPLES = r"""
+- name: Validate the settings and options
+  deeplearning.aws.check_input:
+    playbook: train
+  register: checked
+
+- name: Print the framework
+  ansible.builtin.debug:
+    msg: "{{ checked.options.framework }} on {{ checked.cluster.name }}"
+"""
+
+RETURN = r"""
+cluster:
+  description:
+    - The settings by their names without the prefix, together with those that follow from others (such as
+      C(worker_min), C(master_instance_type) and C(public_key)).
+  returned: success
+  type: dict
+  sample: {"name": "red", "region": "eu-west-1", "worker_count": 2, "worker_min": 1}
+options:
+  description:
+    - The playbook's options. V(null) is one without a value and without a default.
+    - For train.yml, C(env) is not among them, as it may hold secrets.
+  returned: success
+  type: dict
+  sample: {"framework": "pytorch", "nodes": 2, "script_args": ["--epochs", "2"]}
+request:
+  description: The request for the node program, without C(environment) and without data that is staged first.
+  returned: for train
+  type: dict
+recipe_env:
+  description: The environment variables of the recipe, unless C(env) is given.
+  returned: for train
+  type: dict
+requested_by:
+  description: The user and the machine that make the request.
+  returned: success
+  type: str
+  sample: me@laptop
+"""

@@ -1,0 +1,103 @@
+#!/usr/bin/python
+# Copyright: (c) 2026, the deeplearning.aws contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""Documentation of the action plugin of the same name; this never runs."""
+
+DOCUMENTATION = r"""
+module: discover_members
+short_description: Discover the members of a cluster and their host keys
+version_added: 1.0.0
+description:
+  - Finds the machines of a cluster and their host keys, and writes both to files for ssh. So ssh verifies a machine on
+    the first connection too.
+  - A machine's host keys are in its report in the cluster's bucket, which AWS lets no other machine write. The keys of
+    a machine without a report are read from its console (C(GetConsoleOutput)), and never from the network.
+  - The files are replaced each time, so ssh refuses a key that has changed until AWS shows the new one.
+  - Waits for machines that boot, and prints their names meanwhile.
+options:
+  cluster:
+    description: The cluster's name.
+    type: str
+    required: true
+  folder:
+    description:
+      - Where to write the files C(cluster.known_hosts) and C(cluster.ssh_config), on the machine that Ansible runs on.
+    type: path
+    default: .deeplearning
+  user:
+    description: The user to log in as; by default the one in the machines' tag C(deeplearning:user).
+    type: str
+    default: ""
+  private_key_file:
+    description: The private key to log in with; by default the keys that ssh tries by itself.
+    type: path
+    default: ""
+  connection:
+    description:
+      - How to reach machines. V(jump) through the master's public address, V(direct) at their private addresses, V(ssm)
+        by AWS Systems Manager. See O(deeplearning.aws.cluster#inventory:connection) for what each needs.
+    type: str
+    choices: [jump, direct, ssm]
+    default: jump
+  wait_seconds:
+    description: How long to wait for a master, and for host keys of machines that boot.
+    type: int
+    default: 600
+extends_documentation_fragment:
+  - deeplearning.aws._aws
+  - deeplearning.aws._attributes
+  - deeplearning.aws._attributes.action
+notes:
+  - It needs the permissions C(ec2:DescribeInstances), C(ec2:DescribeNetworkInterfaces), C(ec2:DescribeSecurityGroups),
+    C(ec2:DescribeVpcs), C(ec2:GetConsoleOutput), C(iam:GetRole) on the roles of members, and C(s3:GetObject) with
+    C(s3:ListBucket) on the cluster's bucket.
+attributes:
+  check_mode:
+    details: Does not write files or wait in check mode.
+"""
+
+EXAMPLES = r"""
+- name: Discover the members
+  deeplearning.aws.discover_members:
+    region: us-east-1
+    cluster: deeplearning
+    private_key_file: ~/.ssh/id_ed25519
+
+# After this, the inventory connects with pinned host keys, and so does
+# ssh -F .deeplearning/deeplearning.ssh_config deeplearning-worker2
+- name: Refresh the inventory
+  ansible.builtin.meta: refresh_inventory
+"""
+
+RETURN = r"""
+cluster:
+  description:
+    - What the machines need to know about their cluster. C(cluster_id) is the id of the security group of its members,
+      C(master_role_id) begins the user id of the master's sessions, C(efs_name) is the file system's name in DNS.
+  returned: success
+  type: dict
+  sample:
+    cluster: deeplearning
+    cluster_id: sg-0123456789abcdef0
+    region: us-east-1
+    bucket: deeplearning-123456789012-us-east-1
+    vpc_cidrs: [10.0.0.0/16]
+    master_role_id: AROA0123456789EXAMPLE
+    efs_name: fs-0123456789abcdef0.efs.us-east-1.amazonaws.com
+    user: ubuntu
+members:
+  description:
+    - The machines, the master first. Until the master has assigned a rank, it is 0 and the name is the instance id.
+      The number of GPUs is null until the machine has reported.
+  returned: success
+  type: list
+  elements: dict
+  sample:
+    - name: deeplearning-master
+      instance_id: i-0123456789abcdef0
+      role: master
+      rank: 1
+      private_address: 10.0.0.10
+      gpus: 4
+"""

@@ -1,0 +1,134 @@
+#!/usr/bin/python
+# Copyright: (c) 2026, the deeplearning.aws contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""Documentation of the action plugin of the same name; this never runs."""
+
+DOCUMENTATION = r"""
+module: wait_for_capacity
+short_description: Wait until Auto Scaling groups have their machines, or report why not
+version_added: 1.0.0
+description:
+  - Watches one or several Auto Scaling groups until they have settled, and reports the progress.
+  - A group has settled when all its machines are in service, or when no more are to be expected.
+  - The reaction depends on the launch failure. Missing capacity and exhausted quotas are waited for during
+    O(settle_seconds); an instance profile that is not in effect yet is retried for 180 seconds; throttled launches are
+    retried; wrong settings fail at once.
+  - Machines that cannot be launched are subtracted from the group's desired capacity, so that Auto Scaling stops
+    trying. This is never done during a launch. Launching is suspended, pending launches end, the number is set, and
+    launching is resumed.
+  - After a failure each group again has the machines that it had at the start, which is none in a new cluster.
+  - If all machines are in service and desired, nothing is written. If the group's desired capacity is less than
+    O(groups[].desired), it is raised, which is how a second run retries after a shortfall.
+options:
+  groups:
+    description: The groups to wait for, all at once. If one fails, all fail.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      name:
+        description: The group's name.
+        type: str
+        required: true
+      desired:
+        description: How many machines to wait for.
+        type: int
+        required: true
+      minimum:
+        description: How many must be in service with the policy V(at_least).
+        type: int
+        default: 0
+      essential:
+        description: Whether all must be in service, regardless of the policy.
+        type: bool
+        default: false
+  policy:
+    description: What to do if not all machines start.
+    type: str
+    default: at_least
+    choices:
+      at_least: continue with those that started, if they are at least O(groups[].minimum)
+      all_or_nothing: terminate those that started, and fail
+      best_effort: continue with those that started
+  timeout_seconds:
+    description: Seconds to wait at most.
+    type: float
+    default: 3300
+  settle_seconds:
+    description: Seconds after the last start, or after the first failure, until missing machines are given up.
+    type: float
+    default: 120
+  since:
+    description:
+      - Launches that failed before this time (seconds since the epoch, by the clock of this machine) are ignored.
+      - Pass the time before the groups were created or changed, so that their first failures count. The default is
+        now.
+    type: float
+extends_documentation_fragment:
+  - deeplearning.aws._aws
+  - deeplearning.aws._attributes
+  - deeplearning.aws._attributes.action
+attributes:
+  check_mode:
+    details: In check mode it reports what it would wait for, without calls to AWS.
+"""
+
+EXAMPLES = r"""
+- name: Wait for all machines
+  deeplearning.aws.wait_for_capacity:
+    region: us-east-1
+    policy: at_least
+    groups:
+      - name: deeplearning-master
+        desired: 1
+        essential: true
+      - name: deeplearning-workers
+        desired: 5
+        minimum: 2
+  register: machines
+"""
+
+RETURN = r"""
+outcome:
+  description: How the wait has ended (V(full), V(degraded) or V(failed)).
+  returned: always
+  type: str
+  sample: degraded
+desired:
+  description: How many machines were desired, in all groups together.
+  returned: when groups were watched
+  type: int
+  sample: 6
+in_service:
+  description: How many are in service.
+  returned: when groups were watched
+  type: int
+  sample: 4
+groups:
+  description: By name, how many machines were desired, how many are in service, and the ids of the instances.
+  returned: when groups were watched
+  type: dict
+  sample: {deeplearning-workers: {desired: 5, in_service: 3, instances: [i-0abc]}}
+missing:
+  description:
+    - The machines that did not start, why (V(capacity), V(zone), V(quota), V(not_yet), V(throttled),
+      V(configuration), V(unknown), V(late)), and AWS's own message.
+  returned: when groups were watched
+  type: list
+  elements: dict
+  sample:
+    - group: deeplearning-workers
+      count: 2
+      why: capacity
+      message: We currently do not have sufficient g5.xlarge capacity …
+      explained: AWS has no capacity for 2 of deeplearning-workers …
+elsewhere:
+  description: Whether the failure does not rule out another availability zone.
+  returned: always, but in check mode
+  type: bool
+waited_seconds:
+  description: How long it took.
+  returned: when groups were watched
+  type: float
+"""

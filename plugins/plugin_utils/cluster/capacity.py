@@ -1,0 +1,404 @@
+# Copyright: (c) 2026, the deeplearning.aws contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""Decisions about Auto Scaling groups: their state goes in, the next action comes out. No call, no clock.
+
+`judge` decides whether to keep waiting for a group. `next_step` then takes a group to its goal, step by step. Both use
+only what AWS shows, so an interrupted run resumes from there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+NOT_YET_SECONDS = 180.0
+"""A new instance profile takes effect within this time; one that does not is wrong."""
+REQUEST_AGAIN_SECONDS = 15.0
+"""Auto Scaling waits ever longer after failures. After a transient one, the capacity is set again after this."""
+
+
+class Policy(StrEnum):
+    AT_LEAST = "at_least"
+    ALL_OR_NOTHING = "all_or_nothing"
+    BEST_EFFORT = "best_effort"
+
+
+class FailureKind(StrEnum):
+    """Why a launch failed."""
+
+    CAPACITY = "capacity"
+    ZONE = "zone"
+    QUOTA = "quota"
+    NOT_YET = "not_yet"
+    THROTTLED = "throttled"
+    CONFIGURATION = "configuration"
+    UNKNOWN = "unknown"
+    LATE = "late"
+    """No failure: not in service when the time was up."""
+
+
+_TRANSIENT = frozenset({FailureKind.NOT_YET, FailureKind.THROTTLED})
+_ELSEWHERE = frozenset({FailureKind.CAPACITY, FailureKind.ZONE})
+"""Failures that do not rule out another availability zone."""
+
+# AWS's words and its codes; the first that fits counts.
+_WORDS: Sequence[tuple[FailureKind, Sequence[str]]] = (
+    (FailureKind.THROTTLED, ("request ?limit ?exceeded", "throttl", "rate exceeded", "too ?many ?requests")),
+    (FailureKind.NOT_YET, ("invalid iam instance profile", r"iaminstanceprofile\.\w+ is invalid")),
+    (
+        FailureKind.NOT_YET,
+        ("service-linked role .*(being created|not (yet )?(ready|available))", "linkedrole.*notpermitted"),
+    ),
+    (
+        FailureKind.ZONE,
+        ("not supported in your requested availability zone", "constrained and we are no longer accepting"),
+    ),
+    (
+        FailureKind.CAPACITY,
+        ("sufficient .*capacity", "insufficient ?(instance|host)? ?capacity", "reservationcapacityexceeded"),
+    ),
+    (
+        FailureKind.CAPACITY,
+        ("no spot capacity", "unfulfillable capacity", "capacity[- ]not[- ]available", "out of capacity"),
+    ),
+    (FailureKind.CAPACITY, ("price-too-low", "spot request.*price")),
+    (
+        FailureKind.QUOTA,
+        ("vcpu (capacity|limit)", "(vcpu|instance|volume|address)limitexceeded", "max ?spot ?instance ?count"),
+    ),
+    (FailureKind.QUOTA, ("your quota allows", "quota (was )?exceeded", "limit has been reached")),
+    (FailureKind.QUOTA, ("not enough free addresses", "insufficientfreeaddresses")),
+    (FailureKind.THROTTLED, (r"server\.internalerror", "internal ?error on launch", "service ?unavailable")),
+    (FailureKind.THROTTLED, ("an internal error has occurred",)),
+    (FailureKind.CONFIGURATION, (r"\b(ami|image)\b.*(not|invalid)", "invalid ?ami", "key ?pair", "invalid ?subnet")),
+    (
+        FailureKind.CONFIGURATION,
+        ("security group", "invalid ?group", "launch ?template", "placement group", "subnet .*not exist"),
+    ),
+    (FailureKind.CONFIGURATION, (r"client\.internalerror", "client error on launch", "kms")),
+    (
+        FailureKind.CONFIGURATION,
+        ("not authorized", "unauthorizedoperation", "access ?denied", "authfailure", "passrole"),
+    ),
+    (
+        FailureKind.CONFIGURATION,
+        ("does not exist", "is (not valid|invalid)", "not supported", "unsupported", "malformed"),
+    ),
+    (FailureKind.CONFIGURATION, ("invalid ?parameter", "architecture", "virtualization", "boot mode", r"\bena\b")),
+    (FailureKind.CONFIGURATION, ("optinrequired", "pendingverification")),
+)
+_RULES = tuple((why, re.compile("|".join(words), re.IGNORECASE | re.DOTALL)) for why, words in _WORDS)
+
+
+def classify(message: str) -> FailureKind:
+    """Return the kind of failure of AWS's message."""
+    return next((why for why, words in _RULES if words.search(message)), FailureKind.UNKNOWN)
+
+
+@dataclass(frozen=True)
+class GroupInstance:
+    id: str
+    state: str = "InService"
+    healthy: bool = True
+
+    @property
+    def is_in_service(self) -> bool:
+        return self.state == "InService" and self.healthy
+
+    @property
+    def is_pending(self) -> bool:
+        return self.state.startswith("Pending")
+
+
+@dataclass(frozen=True)
+class LaunchAttempt:
+    """A scaling activity that launches an instance."""
+
+    id: str
+    status: str
+    started: float
+    message: str = ""
+    ended: float | None = None
+    machine: str = ""
+    """The instance that it launched."""
+
+    @property
+    def failed(self) -> bool:
+        return self.status == "Failed" or (self.status == "Cancelled" and bool(self.message))
+
+    @property
+    def is_running(self) -> bool:
+        return self.status not in ("Failed", "Cancelled", "Successful", "WaitingForConnectionDraining")
+
+    @property
+    def why(self) -> FailureKind:
+        return classify(self.message)
+
+
+@dataclass(frozen=True)
+class ScalingGroup:
+    """An Auto Scaling group as AWS shows it."""
+
+    name: str
+    desired: int
+    machines: Sequence[GroupInstance] = ()
+    suspended: frozenset[str] = frozenset()
+    attempts: Sequence[LaunchAttempt] = ()
+    """The newest first, of this run alone."""
+
+    @property
+    def serving(self) -> frozenset[str]:
+        return frozenset(machine.id for machine in self.machines if machine.is_in_service)
+
+    @property
+    def in_service(self) -> int:
+        return len(self.serving)
+
+    @property
+    def launching(self) -> int:
+        """The number of launches in flight."""
+        # A machine that is pending has an activity under way as well: count the larger, not both.
+        pending = sum(machine.is_pending for machine in self.machines)
+        return max(pending, sum(attempt.is_running for attempt in self.attempts))
+
+    @property
+    def failures(self) -> list[LaunchAttempt]:
+        return [attempt for attempt in self.attempts if attempt.failed]
+
+    @property
+    def launch_suspended(self) -> bool:
+        """Whether it launches nothing."""
+        return "Launch" in self.suspended
+
+
+@dataclass(frozen=True)
+class GroupTarget:
+    name: str
+    desired: int
+    minimum: int = 0
+    essential: bool = False
+    """All of it is needed, whatever the policy."""
+
+    def enough(self, policy: Policy) -> int:
+        if self.essential or policy is Policy.ALL_OR_NOTHING:
+            return self.desired
+        return min(self.minimum, self.desired) if policy is Policy.AT_LEAST else 0
+
+
+@dataclass(frozen=True)
+class WaitRules:
+    policy: Policy
+    deadline: float
+    settle: float
+    """Seconds after the last launch, or the first failure, until the missing machines are given up."""
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What the current state of a group does not show."""
+
+    started: float
+    before: frozenset[str] = frozenset()
+    """Instances that were in service before this run."""
+    most: int = 0
+    progress: float = 0.0
+    """When the last instance came into service, or the first launch failed."""
+    requested: float = 0.0
+    """When the desired capacity was last set."""
+
+
+def remember(memory: Memory | None, group: ScalingGroup, now: float) -> Memory:
+    """Return the memory after another poll."""
+    if memory is None:
+        before = group.serving - {attempt.machine for attempt in group.attempts}
+        return Memory(now, before, group.in_service, now, now)
+    grown = group.in_service > memory.most
+    first_failure = bool(group.failures) and memory.progress == memory.started
+    progress = now if grown or first_failure else memory.progress
+    return Memory(memory.started, memory.before, max(memory.most, group.in_service), progress, memory.requested)
+
+
+@dataclass(frozen=True)
+class MissingMachines:
+    """Machines that are missing for the same reason."""
+
+    group: str
+    count: int
+    why: FailureKind
+    message: str
+    """AWS's message."""
+
+
+def missing_of(group: ScalingGroup, target: GroupTarget) -> list[MissingMachines]:
+    """Group the missing machines by reason: each takes the newest failure that is left."""
+    count = target.desired - group.in_service
+    if count <= 0:
+        return []
+    reasons = [(failure.why, failure.message) for failure in group.failures[:count]]
+    late = "no launch of it had ended" if group.launching else "AWS said nothing about it"
+    if reasons:
+        # Auto Scaling tries one after another: its last message applies to those that it has not tried again.
+        reasons += [reasons[0]] * (count - len(reasons))
+    else:
+        reasons = [(FailureKind.LATE, late)] * count
+    counts: dict[tuple[FailureKind, str], int] = {}
+    for reason in reasons:
+        counts[reason] = counts.get(reason, 0) + 1
+    return [MissingMachines(group.name, number, why, message) for (why, message), number in counts.items()]
+
+
+class GroupVerdict(StrEnum):
+    FULL = "full"
+    WAIT = "wait"
+    REQUEST = "request"
+    """Set the desired capacity (again)."""
+    RESUME = "resume"
+    """An earlier run was interrupted while launches were suspended: resume them."""
+    SHORT = "short"
+    """Enough machines, and no more will come."""
+    FAILED = "failed"
+
+
+def judge(group: ScalingGroup, target: GroupTarget, memory: Memory, rules: WaitRules, now: float) -> GroupVerdict:
+    """Decide how to go on with a group."""
+    if group.in_service >= target.desired:
+        return GroupVerdict.RESUME if group.launch_suspended else GroupVerdict.FULL
+    short = GroupVerdict.SHORT if group.in_service >= target.enough(rules.policy) else GroupVerdict.FAILED
+    if now >= rules.deadline:
+        return short
+    if group.launch_suspended:
+        return GroupVerdict.RESUME
+    if group.desired < target.desired:
+        return GroupVerdict.REQUEST
+    reasons = group.failures[: target.desired - group.in_service]
+    whys = {failure.why for failure in reasons}
+    if FailureKind.CONFIGURATION in whys or _still_not(group, now):
+        return GroupVerdict.FAILED
+    if group.launching:
+        return GroupVerdict.WAIT
+    if whys <= _TRANSIENT:
+        quiet_since = max([memory.requested, *(failure.ended or failure.started for failure in reasons)])
+        return GroupVerdict.REQUEST if now - quiet_since >= REQUEST_AGAIN_SECONDS else GroupVerdict.WAIT
+    if whys == {FailureKind.ZONE} or now - memory.progress >= rules.settle:
+        return short
+    return GroupVerdict.WAIT
+
+
+def _still_not(group: ScalingGroup, now: float) -> bool:
+    """Return whether a profile is not in effect for so long that it never will be."""
+    failures = [failure for failure in group.failures if failure.why is FailureKind.NOT_YET]
+    return bool(failures) and failures[0] is group.failures[0] and now - failures[-1].started >= NOT_YET_SECONDS
+
+
+@dataclass(frozen=True)
+class Goal:
+    """The instances of a group after the wait."""
+
+    keep: frozenset[str] | None = None
+    """Only these instances; None: all that are in service."""
+
+
+class GroupAction(StrEnum):
+    SUSPEND = "suspend"
+    WAIT = "wait"
+    TERMINATE = "terminate"
+    SET_DESIRED = "set_desired"
+    RESUME = "resume"
+    DONE = "done"
+
+
+@dataclass(frozen=True)
+class Step:
+    action: GroupAction
+    number: int = 0
+    machines: Sequence[str] = ()
+
+
+def next_step(group: ScalingGroup, goal: Goal, patient: bool) -> Step:
+    """Return the next step of a group to its goal.
+
+    The desired number is never lowered while a launch is in flight, since Auto Scaling would then take any machine:
+    launches are held, those in flight resolve (as long as `patient`), then it is set."""
+    retained = group.serving if goal.keep is None else group.serving & goal.keep
+    if group.launching and patient:
+        return Step(GroupAction.WAIT if group.launch_suspended else GroupAction.SUSPEND)
+    # Whatever is still pending when patience has ended may yet come: with the goal "all that serve" it has a place.
+    pending = sum(machine.is_pending for machine in group.machines)
+    number = len(retained) + (pending if goal.keep is None else 0)
+    surplus = sorted(machine.id for machine in group.machines if machine.id not in retained and machine.is_in_service)
+    if goal.keep is None:
+        surplus = []
+    if group.desired != number or surplus:
+        if not group.launch_suspended:
+            return Step(GroupAction.SUSPEND)
+        if surplus and retained:
+            # By name: left to itself, Auto Scaling might end one of those that are to stay.
+            return Step(GroupAction.TERMINATE, machines=surplus)
+        if group.desired != number:
+            return Step(GroupAction.SET_DESIRED, number)
+    if goal.keep is not None and any(machine.id not in retained for machine in group.machines):
+        return Step(GroupAction.WAIT)
+    return Step(GroupAction.RESUME if group.launch_suspended else GroupAction.DONE)
+
+
+# What people read
+
+
+def clock(seconds: float) -> str:
+    whole = max(0, int(seconds))
+    return f"{whole // 60}:{whole % 60:02d}"
+
+
+_WAITING_FOR: Mapping[FailureKind, str] = {
+    FailureKind.CAPACITY: "waiting for capacity",
+    FailureKind.ZONE: "not to be had in this zone",
+    FailureKind.QUOTA: "over the quota",
+    FailureKind.NOT_YET: "waiting for IAM",
+    FailureKind.THROTTLED: "throttled",
+    FailureKind.CONFIGURATION: "refused",
+    FailureKind.UNKNOWN: "failed",
+    FailureKind.LATE: "waiting",
+}
+
+
+def progress_of(group: ScalingGroup, target: GroupTarget) -> str:
+    """Return text such as `3/8 in service, 2 launching, 3 waiting for capacity`."""
+    parts = [f"{group.in_service}/{target.desired} in service"]
+    coming = min(group.launching, max(0, target.desired - group.in_service))
+    if coming:
+        parts.append(f"{coming} launching")
+    waiting = target.desired - group.in_service - coming
+    if waiting > 0:
+        why = group.failures[0].why if group.failures else FailureKind.LATE
+        parts.append(f"{waiting} {_WAITING_FOR[why]}")
+    return ", ".join(parts)
+
+
+_EXPLAINED: Mapping[FailureKind, str] = {
+    FailureKind.CAPACITY: "AWS has no capacity for {these}: ask for fewer, another type or another zone, "
+    "or try again later",
+    FailureKind.ZONE: "this zone does not offer the type of {these}: choose other zones with "
+    "cluster_availability_zones",
+    FailureKind.QUOTA: "the account's quota does not allow {these}: have it raised (Service Quotas), or ask for fewer",
+    FailureKind.NOT_YET: "AWS did not accept the instance profile of {these} in time: run the same command again",
+    FailureKind.THROTTLED: "AWS kept refusing {these} for the moment: run the same command again",
+    FailureKind.CONFIGURATION: "the settings of {these} are wrong: correct them and run the same command again",
+    FailureKind.UNKNOWN: "AWS could not launch {these}",
+    FailureKind.LATE: "{these} did not come in time: run the same command again, or raise "
+    "cluster_capacity_timeout_minutes",
+}
+
+
+def explain(missing: MissingMachines) -> str:
+    """Return one sentence, and AWS's message."""
+    these = f"{missing.count} of {missing.group}"
+    message = "" if missing.why is FailureKind.LATE else f". AWS says: {missing.message}"
+    return _EXPLAINED[missing.why].format(these=these) + message
+
+
+def elsewhere(missing: Sequence[MissingMachines]) -> bool:
+    """Return whether another zone may have what is missing."""
+    return bool(missing) and all(machines.why in _ELSEWHERE for machines in missing)

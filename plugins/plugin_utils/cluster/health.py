@@ -1,0 +1,204 @@
+# Copyright: (c) 2026, the deeplearning.aws contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""Judge a cluster by the health checks of its nodes: pure functions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.frameworks import DISTRIBUTIONS
+from ansible_collections.deeplearning.aws.plugins.plugin_utils import untrusted as u
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import answers
+
+SCHEMA = 1
+SHOWN_NODES = 32
+"""The most nodes in a full table. With more, only the nodes with a failing check are in it."""
+
+ALL = "all"
+"""Instead of a node's name: a check of all nodes together."""
+
+Check = dict[str, Any]
+Result = Mapping[str, Any]
+"""What Ansible registered when a node checked itself."""
+
+_CONFIGURE = "ansible-playbook deeplearning.aws.configure"
+ADVICE: Mapping[str, str] = {
+    "disk": "remove what is not needed, or give cluster_root_volume_gib",
+    "memory": "find out on the node what uses it: ps aux --sort -rss | head",
+    "clock": "let it follow AWS's clock, on the node: sudo chronyc makestep",
+    "member": _CONFIGURE,
+    "member.timers": f"{_CONFIGURE} enables them, or on the node: sudo systemctl enable --now and their names",
+    "names": "on the node: sudo deeplearning members apply",
+    "ssh": _CONFIGURE,
+    "efs": f"is there a mount target in the node's zone? {_CONFIGURE} mounts it",
+    "efs.other": "on the nodes, mount | grep nfs4: is it the same file system everywhere?",
+    "efs.silent": "wait: what uses it resumes as soon as it answers; AWS's health dashboard may say when",
+    "gpus": "replace the machine: terminate it in EC2, and Auto Scaling launches another",
+    "gpus.differ": "give all nodes the same instance type",
+    "driver": "reboot the node; if that is not enough, replace the machine",
+    "xid": "see NVIDIA's list of Xid errors; usually: replace the machine",
+    "bandwidth": "look for other traffic, then replace one of the two machines",
+    "bandwidth.ssh": _CONFIGURE,
+    "bandwidth.unreachable": "do the security groups let members reach each other on all ports?",
+    "all-reduce": "ansible-playbook health.yml shows which connection is slow",
+    "all-reduce.refused": "ansible-playbook train.yml -e framework={} installs the same everywhere",
+    "all-reduce.failed": "see the logs on the master",
+    "all-reduce.wrong": "see the logs on the master, and do not train",
+    "space": "remove old runs, or give runs_dir",
+}
+"""What to do about a failing check, by its name, or by its name and problem. It is not up to the node: a node must not
+suggest commands to the operator."""
+
+_CHECK = u.record(
+    name=u.one_of(*(name for name in ADVICE if "." not in name)),
+    ok=u.boolean,
+    detail=u.words,
+    problem=u.optional(u.words),
+)
+_NODE = u.record(
+    generation=u.count, environments=u.map_of(u.words, u.words, 100), checks=u.list_of(_CHECK, len(ADVICE))
+)
+_TRAINING = u.record(framework=answers.framework, checks=u.list_of(_CHECK, len(ADVICE)))
+
+
+def verdict(
+    results: Mapping[str, Result], joining: Iterable[str] = (), training: Result | None = None
+) -> dict[str, Any]:
+    """Return all checks of all nodes, and whether every one passes. `training`: the result of a short run on them."""
+    nodes = {node: _checks_of_node(node, result) for node, result in results.items()}
+    checks = [check for answer in nodes.values() for check in answer["checks"]]
+    checks += _outdated({node: answer["generation"] for node, answer in nodes.items() if "generation" in answer})
+    run = _checks_of_training(training) if training is not None else {}
+    environments = {node: answer["environments"] for node, answer in nodes.items() if "environments" in answer}
+    checks += _versions(environments, run.get("framework", ""))
+    checks += [_check(machine, "member", "it is no member yet", _CONFIGURE) for machine in joining]
+    checks += run.get("checks", [])
+    if not checks:
+        fix = "ansible-playbook site.yml creates one, ansible-playbook status.yml shows which clusters exist"
+        checks = [_check("-", "cluster", "it has no machine", fix)]
+    return {"schema": SCHEMA, "ok": all(check["ok"] for check in checks), "checks": checks}
+
+
+def _checks_of_node(node: str, result: Result) -> dict[str, Any]:
+    """Return the node's own answer, or the one check that explains why it is missing."""
+    if result.get("unreachable") or not result:
+        words = str(result.get("msg", "")).strip().splitlines() or ["it was not checked"]
+        fix = "is it running, and may this address log in (cluster_ssh_allowed_cidrs)? ansible-playbook status.yml"
+        return {"checks": [_check(node, "reachable", u.one_line(words[-1]), fix)]}
+    try:
+        answer = _NODE(u.from_json(str(result.get("stdout", ""))))
+    except u.InvalidValue:
+        return {"checks": [_check(node, "reachable", _last_line(result), _CONFIGURE)]}
+    environments = {name: version for name, version in answer["environments"].items() if name in DISTRIBUTIONS}
+    checks = [_check(node, "reachable", "", ok=True), *(_with_advice(node, check) for check in answer["checks"])]
+    return {"generation": answer["generation"], "environments": environments, "checks": checks}
+
+
+def _last_line(result: Result) -> str:
+    """Return the last line of the errors of a program that failed."""
+    if str(result.get("stdout") or "").strip():
+        return "it answers as another version of the program does"
+    words = str(result.get("stderr") or result.get("msg") or "").strip().splitlines()
+    return u.one_line(words[-1]) if words else "it gave no answer"
+
+
+def _outdated(generations: Mapping[str, int]) -> list[Check]:
+    newest = max(generations.values(), default=0)
+    return [
+        _check(
+            node,
+            "members",
+            f"it has generation {number} of the member list, others have {newest}",
+            "sudo deeplearning members apply",
+        )
+        for node, number in generations.items()
+        if number < newest
+    ]
+
+
+def _versions(environments: Mapping[str, Mapping[str, str]], framework: str) -> list[Check]:
+    """Return a check of each node whose versions of frameworks differ from most nodes.
+
+    With `framework`, return one of every node: it also fails where that framework is not installed.
+    """
+    names = {name for installed in environments.values() for name in installed}
+    usual = {
+        name: Counter(installed[name] for installed in environments.values() if name in installed).most_common(1)[0][0]
+        for name in names
+    }
+    checks = []
+    for node, installed in environments.items():
+        wrong = [name for name, version in sorted(installed.items()) if version != usual[name]]
+        if wrong:
+            detail = f"its {' and '.join(wrong)} {'is' if len(wrong) == 1 else 'are'} of other versions than elsewhere"
+        else:
+            wrong = [framework] if framework and framework not in installed else []
+            detail = f"it has no {framework}" if wrong else f"{framework} as on all nodes"
+        fix = f"ansible-playbook train.yml -e framework={wrong[0]} installs the same everywhere" if wrong else ""
+        if wrong or framework:
+            checks.append(_check(node, "versions", detail, fix, ok=not wrong))
+    return checks
+
+
+def _checks_of_training(training: Result) -> dict[str, Any]:
+    """Return the framework of the short run, and its checks."""
+    try:
+        answer = _TRAINING(u.from_json(str(training.get("stdout", ""))))
+    except u.InvalidValue:
+        return {"checks": [_check(ALL, "all-reduce", _last_line(training), _CONFIGURE)]}
+    framework = answer["framework"]
+    return {"framework": framework, "checks": [_with_advice(ALL, check, framework) for check in answer["checks"]]}
+
+
+def _with_advice(node: str, check: Mapping[str, Any], framework: str = "") -> Check:
+    advice = ADVICE.get(f"{check['name']}.{check['problem']}", ADVICE[check["name"]]).format(framework)
+    return _check(node, check["name"], check["detail"], "" if check["ok"] else advice, check["ok"])
+
+
+def _check(node: str, name: str, detail: str, fix: str = "", ok: bool = False) -> Check:
+    return {"node": node, "name": name, "ok": ok, "detail": detail, "fix": fix}
+
+
+def verdict_lines(cluster: str, verdict: Mapping[str, Any]) -> list[str]:
+    """Return the verdict as text: a table of nodes and checks, each failing check with its advice, the conclusion."""
+    checks = verdict["checks"]
+    failing = [check for check in checks if not check["ok"]]
+    nodes = list(dict.fromkeys(check["node"] for check in checks))
+    shown = nodes if len(nodes) <= SHOWN_NODES else list(dict.fromkeys(check["node"] for check in failing))
+    hidden = len(nodes) - len(shown)
+    together = [check for check in checks if check["node"] == ALL and check["ok"]]
+    return [
+        *_table(shown, checks),
+        *([f"  and {hidden} nodes on which every check passes"] if hidden else []),
+        *[f"{check['name']}: {check['detail']}" for check in together],
+        *[line for check in failing for line in _failure_lines(check)],
+        _conclusion(cluster, len([node for node in nodes if node != ALL]), len(failing)),
+    ]
+
+
+def _table(nodes: Sequence[str], checks: Sequence[Check]) -> list[str]:
+    if not nodes:
+        return []
+    names = list(dict.fromkeys(check["name"] for check in checks if check["node"] in nodes))
+    state = {(check["node"], check["name"]): "ok" if check["ok"] else "FAILS" for check in checks}
+    width = max(len(node) for node in nodes)
+    rows = [["", *names], *([node, *(state.get((node, name), "-") for name in names)] for node in nodes)]
+    return ["  " + "  ".join([row[0].ljust(width), *map(_column, row[1:], names)]).rstrip() for row in rows]
+
+
+def _column(word: str, name: str) -> str:
+    return word.ljust(max(len(name), len("FAILS")))
+
+
+def _failure_lines(check: Check) -> list[str]:
+    lines = [f"{check['node']}, {check['name']}: {check['detail']}"]
+    return [*lines, f"    what to do: {check['fix']}"] if check["fix"] else lines
+
+
+def _conclusion(cluster: str, nodes: int, failing: int) -> str:
+    if failing:
+        return f"Cluster {cluster} is not well: {failing} {'check fails' if failing == 1 else 'checks fail'}."
+    return f"Cluster {cluster} is well: {nodes} {'node' if nodes == 1 else 'nodes'}, all checks pass."

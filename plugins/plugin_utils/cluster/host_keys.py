@@ -1,0 +1,183 @@
+# Copyright: (c) 2026, the deeplearning.aws contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""Parse the host keys that machines report, and write ssh's known hosts and configuration: pure functions.
+
+These files can make ssh run commands, so only keys, addresses and names of machines are accepted into them.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from ipaddress import ip_address
+from pathlib import Path
+
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.report import parse
+
+JUMP, DIRECT, SSM = "jump", "direct", "ssm"
+CONNECTIONS = (JUMP, DIRECT, SSM)
+"""How workers are reached: through the master, at their private addresses, or by AWS Systems Manager."""
+
+_BEGIN, _END = "-----BEGIN SSH HOST KEY KEYS-----", "-----END SSH HOST KEY KEYS-----"
+_KEY = re.compile(r"(ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp(?:256|384|521)) ([A-Za-z0-9+/]{64,2048}={0,2})(?![^\s])")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,252}\Z")
+
+
+@dataclass(frozen=True)
+class NodeReport:
+    """What a machine reports about itself."""
+
+    host_keys: Sequence[str]
+    gpus: int | None = None
+
+
+@dataclass(frozen=True)
+class SshHost:
+    """A machine that ssh can verify."""
+
+    id: str
+    names: Sequence[str]
+    """its aliases, the main one first"""
+    public_address: str
+    private_address: str
+    private_name: str
+    host_keys: Sequence[str]
+
+    @property
+    def patterns(self) -> list[str]:
+        """Return the valid names and addresses of the machine."""
+        addresses = [address for address in (self.public_address, self.private_address) if _is_address(address)]
+        names = [name for name in (*self.names, self.id, self.private_name) if _NAME.match(name)]
+        return list(dict.fromkeys([*names, *addresses]))
+
+
+@dataclass(frozen=True)
+class Login:
+    """Who logs in, and how."""
+
+    user: str = ""
+    private_key_file: str = ""
+    connection: str = JUMP
+    region: str = ""
+    profile: str = ""
+
+
+# --- Host keys ------------------------------------------------------------------------------------------------------
+
+
+def parse_keys(text: str) -> list[str]:
+    """Return the host keys in a text, without their comments."""
+    keys = (f"{match[1]} {match[2]}" for match in _KEY.finditer(text) if is_key(match[1], match[2]))
+    return list(dict.fromkeys(keys))
+
+
+def parse_console(text: str) -> list[str]:
+    """Return the keys that cloud-init printed last; none if its list is incomplete or has scrolled away."""
+    before, end, _after = text.rpartition(_END)
+    begin = before.rfind(_BEGIN)
+    return parse_keys(before[begin:]) if end and begin >= 0 else []
+
+
+def parse_report(text: str, key: str, bucket: str) -> NodeReport | None:
+    """Return a machine's own report, or None if it is malformed: root on that machine can write anything."""
+    try:
+        report = parse(text, key, bucket)
+    except UserError:
+        return None
+    keys = [key for line in report["host_keys"] for key in parse_keys(line)]
+    return NodeReport(keys, report["gpus"]) if keys else None
+
+
+def is_key(kind: str, blob: str) -> bool:
+    """Return whether the key begins with its own kind, as every key does."""
+    try:
+        decoded = base64.b64decode(blob, validate=True)
+    except (ValueError, binascii.Error):
+        return False
+    return decoded[4 : 4 + int.from_bytes(decoded[:4], "big")] == kind.encode()
+
+
+# --- The files ------------------------------------------------------------------------------------------------------
+
+
+def ssh_files(folder: str | Path, cluster: str) -> tuple[Path, Path]:
+    """Return the paths of the known hosts and of ssh's configuration."""
+    return Path(folder, f"{cluster}.known_hosts"), Path(folder, f"{cluster}.ssh_config")
+
+
+def known_hosts(machines: Sequence[SshHost]) -> str:
+    """Return every name of every machine with its keys."""
+    lines = [f"{','.join(machine.patterns)} {key}" for machine in machines for key in machine.host_keys]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def ssh_config(cluster: str, machines: Sequence[SshHost], login: Login, hosts_file: str, own_file: str) -> str:
+    """Return ssh's configuration for these machines. With `ssh -F` it reads no other one."""
+    lines = [
+        f"# The members of the cluster {cluster}, according to AWS. Written by deeplearning.aws.discover_members.",
+        f"# ssh -F {own_file} {machines[0].names[0] if machines else 'deeplearning-master'}",
+    ]
+    public = (machine for machine in machines if _is_address(machine.public_address))
+    jump = next(public, None) if login.connection == JUMP else None
+    for machine in machines:
+        route = _route(machine, jump, login, own_file)
+        lines += ["", f"Host {' '.join(machine.patterns)}", *(f"    {line}" for line in route)]
+    common = [f"User {login.user}"] if login.user else []
+    if login.private_key_file:
+        common += [f"IdentityFile {_quoted(login.private_key_file)}", "IdentitiesOnly yes"]
+    common += [
+        # Only to members: a root user of the machine that an agent is forwarded to can use it.
+        "ForwardAgent yes",
+        f"UserKnownHostsFile {_quoted(hosts_file)}",
+        "GlobalKnownHostsFile none",
+        "StrictHostKeyChecking yes",
+        "UpdateHostKeys no",
+        "ServerAliveInterval 30",
+    ]
+    patterns = " ".join(pattern for machine in machines for pattern in machine.patterns)
+    if patterns:
+        lines += ["", f"Host {patterns}", *(f"    {line}" for line in common)]
+    return "\n".join(lines) + "\n"
+
+
+def _route(machine: SshHost, jump: SshHost | None, login: Login, own_file: str) -> list[str]:
+    if login.connection == SSM:
+        profile = f" --profile {login.profile}" if login.profile else ""
+        return [
+            f"HostName {machine.id}",
+            f"ProxyCommand aws ssm start-session --region {login.region}{profile} --target %h"
+            " --document-name AWS-StartSSHSession --parameters portNumber=%p",
+        ]
+    if machine is jump:
+        return [f"HostName {machine.public_address}"]
+    address = [f"HostName {machine.private_address}"] if _is_address(machine.private_address) else []
+    return [*address, f"ProxyCommand {jump_command(jump.names[0], own_file)}"] if jump else address
+
+
+def jump_command(master: str, config: str = "") -> str:
+    """Return the command with which ssh reaches a machine through the master.
+
+    ProxyJump would not do: it starts an ssh with the options of the configuration only. With `ForwardAgent yes` there,
+    the master's server could open a channel to the agent on a connection that only carries another one.
+    """
+    options = ["-F", shlex.quote(config).replace("%", "%%")] if config else ["-o", "StrictHostKeyChecking=yes"]
+    return " ".join(["ssh", *options, "-o", "ForwardAgent=no", "-W", "%h:%p", master])
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _quoted(path: str) -> str:
+    """Quote a path for ssh's configuration, where percent signs begin tokens."""
+    return '"' + path.replace("%", "%%") + '"'

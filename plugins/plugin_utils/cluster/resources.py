@@ -1,0 +1,183 @@
+# Copyright: (c) 2026, the deeplearning.aws contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""The resources of a cluster in one account and region, and the cluster's health. `resource_reader` finds them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+LIVE = "live"
+GOING = "going"
+"""It is being deleted."""
+DEAD = "dead"
+"""A record that AWS removes after a while."""
+
+WORDS: Mapping[str, tuple[str, str]] = {
+    "auto_scaling_group": ("Auto Scaling group", "Auto Scaling groups"),
+    "instance": ("instance", "instances"),
+    "launch_template": ("launch template", "launch templates"),
+    "placement_group": ("placement group", "placement groups"),
+    "key_pair": ("key pair", "key pairs"),
+    "mount_target": ("mount target", "mount targets"),
+    "mount_target_access": ("security group on a mount target of others", "security groups on mount targets of others"),
+    "file_system": ("file system", "file systems"),
+    "nat_gateway": ("NAT gateway", "NAT gateways"),
+    "address": ("Elastic IP address", "Elastic IP addresses"),
+    "endpoint": ("VPC endpoint", "VPC endpoints"),
+    "network_interface": ("network interface", "network interfaces"),
+    "volume": ("volume", "volumes"),
+    "subnet": ("subnet", "subnets"),
+    "route_table": ("route table", "route tables"),
+    "internet_gateway": ("internet gateway", "internet gateways"),
+    "security_group": ("security group", "security groups"),
+    "vpc": ("VPC", "VPCs"),
+    "instance_profile": ("instance profile", "instance profiles"),
+    "role": ("IAM role", "IAM roles"),
+    "bucket": ("bucket", "buckets"),
+}
+"""The kinds of resources that a cluster has, in words (one, several), in the order of messages."""
+
+_COSTS: Mapping[str, str] = {
+    "instance": "by the second",
+    "nat_gateway": "by the hour",
+    "address": "by the hour",
+    "volume": "by the gigabyte",
+    "file_system": "by the gigabyte",
+    "bucket": "by the gigabyte",
+}
+
+
+@dataclass(frozen=True)
+class Resource:
+    kind: str
+    id: str
+    name: str = ""
+    state: str = ""
+    phase: str = LIVE
+    ours: bool = True
+    """Whether the cluster created it. Others may put its tag on resources, or attach resources to its own."""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """Further attributes that messages and the teardown need."""
+
+    @property
+    def costs(self) -> str:
+        """How it is billed. Empty: it is free."""
+        if self.phase == DEAD or self.state in ("stopped", "shutting-down"):
+            return ""
+        return _COSTS.get(self.kind, "")
+
+    def describe(self) -> str:
+        what = WORDS.get(self.kind, (self.kind.replace("_", " "), ""))[0]
+        name = f" ({self.name})" if self.name and self.name != self.id else ""
+        return f"{what} {self.id}{name}"
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "kind": self.kind,
+            "id": self.id,
+            "name": self.name,
+            "state": self.state,
+            "ours": self.ours,
+            "costs": self.costs,
+        }
+
+
+@dataclass(frozen=True)
+class ClusterResources:
+    cluster: str
+    account: str
+    region: str
+    resources: Sequence[Resource] = ()
+
+    def of_kind(self, kind: str) -> list[Resource]:
+        """Return the resources of a kind that are not dead."""
+        return [resource for resource in self.resources if resource.kind == kind and resource.phase != DEAD]
+
+    def find_by_name(self, kind: str, what: str) -> Resource | None:
+        """Return the resource named `<cluster>-<what>`, if any."""
+        return next((resource for resource in self.of_kind(kind) if resource.name == f"{self.cluster}-{what}"), None)
+
+    @property
+    def current(self) -> list[Resource]:
+        return [resource for resource in self.resources if resource.phase != DEAD]
+
+
+def retained(owned: ClusterResources, keep: bool) -> list[Resource]:
+    """Return what stays when a cluster is removed: its file system, if that is to be kept."""
+    return [resource for resource in owned.of_kind("file_system") if keep and resource.ours]
+
+
+def leftovers(owned: ClusterResources, keep: bool) -> list[Resource]:
+    """Return what must not exist after a teardown."""
+    may_stay = retained(owned, keep)
+    return [resource for resource in owned.current if resource not in may_stay]
+
+
+def count_by_kind(resources: Iterable[Resource]) -> list[str]:
+    """Return texts such as `3 instances` and `1 NAT gateway`."""
+    numbers: dict[str, int] = {}
+    for resource in resources:
+        numbers[resource.kind] = numbers.get(resource.kind, 0) + 1
+    order = [*WORDS, *sorted(set(numbers) - set(WORDS))]
+    counts = []
+    for kind in order:
+        if kind in numbers:
+            one, many = WORDS.get(kind, (kind.replace("_", " "),) * 2)
+            counts.append(f"{numbers[kind]} {one if numbers[kind] == 1 else many}")
+    return counts
+
+
+# The state of a cluster
+
+
+@dataclass(frozen=True)
+class Health:
+    state: str
+    """One of: absent, creating, ready, degraded, failed."""
+    most: int
+    in_service: int
+    why: Sequence[str] = ()
+
+
+def health_of(owned: ClusterResources, explained: Mapping[str, Sequence[str]] | None = None) -> Health:
+    """Return the health. `explained`: for each group, the reasons for missing machines."""
+    groups = [resource for resource in owned.of_kind("auto_scaling_group") if resource.ours]
+    most = sum(int(group.facts["most"]) for group in groups)
+    in_service = sum(len(group.facts["in_service"]) for group in groups)
+    if not [resource for resource in leftovers(owned, keep=True) if resource.ours]:
+        return Health("absent", 0, 0)
+    reasons = [reason for group in groups for reason in (explained or {}).get(group.name, ())]
+    if any(group.phase == GOING for group in groups):
+        return Health("failed", most, in_service, ["its machines are being removed"])
+    missing = [
+        what for what in ("master", "workers") if not any(group.name == f"{owned.cluster}-{what}" for group in groups)
+    ]
+    if missing:
+        return Health("creating", most, in_service, [f"there is no group of {' and no group of '.join(missing)} yet"])
+    return _health_of_groups(owned, groups, most, in_service, reasons)
+
+
+def _health_of_groups(
+    owned: ClusterResources, groups: Sequence[Resource], most: int, in_service: int, reasons: Sequence[str]
+) -> Health:
+    coming = sum(int(group.facts["coming"]) for group in groups)
+    desired = sum(int(group.facts["desired"]) for group in groups)
+    slow = [
+        f"{WORDS[resource.kind][0]} {resource.id} is {resource.state}"
+        for resource in (*owned.of_kind("nat_gateway"), *owned.of_kind("mount_target"))
+        if resource.state in ("pending", "creating")
+    ]
+    master = next(group for group in groups if group.name == f"{owned.cluster}-master")
+    if coming or (in_service < desired and not reasons):
+        pending = f"{desired - in_service} of {desired} machines are not in service yet"
+        return Health("creating", most, in_service, [pending, *slow])
+    if not master.facts["in_service"]:
+        return Health("failed", most, in_service, reasons or ["the master is not there"])
+    if slow:
+        return Health("creating", most, in_service, slow)
+    if in_service < most:
+        return Health("degraded", most, in_service, reasons or [f"{most - in_service} of {most} machines are missing"])
+    return Health("ready", most, in_service)

@@ -1,0 +1,237 @@
+# Copyright: (c) 2026, the deeplearning.aws contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""A cluster's description, as data and as text: pure functions."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.atomic_file import write_if_changed
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.hosts import MASTER_ALIAS
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.host_keys import JUMP
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.hosts import SshAccess
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.resources import (
+    ClusterResources,
+    Health,
+    Resource,
+    count_by_kind,
+    leftovers,
+)
+
+SCHEMA = 1
+ALL = "all"
+"""Instead of a cluster's name: every cluster in the account and region."""
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a summary needs in addition to what AWS knows."""
+
+    user: str = ""
+    private_key_file: str = ""
+    hourly: Mapping[str, Any] = field(default_factory=dict)
+    next: str = ""
+    failure: str = ""
+    again: str = ""
+    """the options of this command line that every other command needs too"""
+    access: SshAccess = field(default_factory=lambda: SshAccess(JUMP))
+    """ssh's configuration, if it exists"""
+
+
+def destroy_command(cluster: str, again: str = "") -> str:
+    return f"ansible-playbook destroy.yml -e destroy={cluster}{again}"
+
+
+def describe(owned: ClusterResources, health: Health, context: Context) -> dict[str, Any]:
+    """Return the summary of a cluster, fit for JSON."""
+    groups = {
+        resource.name.removeprefix(f"{owned.cluster}-"): resource for resource in owned.of_kind("auto_scaling_group")
+    }
+    ssh_group, file_system = owned.find_by_name("security_group", "ssh"), _file_system(owned)
+    targets = [
+        resource
+        for resource in owned.of_kind("mount_target")
+        if file_system and resource.facts["file_system"] == file_system
+    ]
+    context = replace(context, user=context.user or _tagged_user(owned))
+    master = _master(owned, groups)
+    state = "failed" if context.failure else health.state
+    return {
+        "schema": SCHEMA,
+        "cluster": owned.cluster,
+        "region": owned.region,
+        "account": owned.account,
+        "state": state,
+        "reasons": [context.failure] if context.failure else list(health.why),
+        "clean": not leftovers(owned, keep=True),
+        "machines": {"desired": health.most, "in_service": health.in_service},
+        "groups": {
+            role: {
+                "name": group.name,
+                "desired": group.facts["most"],
+                "in_service": len(group.facts["in_service"]),
+            }
+            for role, group in sorted(groups.items())
+        },
+        "ssh_security_group_id": ssh_group.id if ssh_group else "",
+        "efs": {"file_system_id": file_system, "mount_target_ids": sorted(target.id for target in targets)},
+        "master": master,
+        "user": context.user,
+        "private_key_file": context.private_key_file,
+        "ssh": ssh_command(master, context),
+        "hourly": dict(context.hourly),
+        "next": next_command(state, context),
+        "destroy": destroy_command(owned.cluster, context.again),
+        "resources": [resource.as_dict() for resource in owned.current],
+    }
+
+
+def _file_system(owned: ClusterResources) -> str:
+    """Return the id of the cluster's own file system, or of the one that it uses."""
+    systems = [resource.id for resource in owned.of_kind("file_system") if resource.ours]
+    targets = [*owned.of_kind("mount_target"), *owned.of_kind("mount_target_access")]
+    systems += [str(target.facts["file_system"]) for target in targets if target.ours]
+    return systems[0] if systems else ""
+
+
+def _tagged_user(owned: ClusterResources) -> str:
+    """Return the login user that the cluster's machines are tagged with."""
+    users = [str(instance.facts.get("user", "")) for instance in owned.of_kind("instance") if instance.ours]
+    return next(filter(None, users), "")
+
+
+def _master(owned: ClusterResources, groups: Mapping[str, Resource]) -> dict[str, str]:
+    in_service = groups["master"].facts["in_service"] if "master" in groups else ()
+    for instance in owned.of_kind("instance"):
+        if instance.id in in_service:
+            address = owned.find_by_name("address", "master")
+            bound = address is not None and address.facts.get("instance") == instance.id
+            public_ip = str(address.facts["public_ip"]) if address and bound else str(instance.facts["public_ip"])
+            return {
+                "instance_id": instance.id,
+                "public_ip": public_ip,
+                "public_name": str(instance.facts["public_name"]),
+                "private_ip": str(instance.facts["private_ip"]),
+            }
+    return {}
+
+
+def ssh_command(master: Mapping[str, str], context: Context) -> str:
+    """Return the command to log in with; it pins the host keys once they are known."""
+    if master.get("instance_id") in context.access.known:
+        return f"ssh -F {shlex.quote(context.access.config)} {MASTER_ALIAS}"
+    address = master.get("public_ip", "")
+    if not address:
+        return ""
+    key = f" -i {shlex.quote(context.private_key_file)}" if context.private_key_file else ""
+    user = f"{context.user}@" if context.user else ""
+    return f"ssh -A{key} {user}{address}"
+
+
+def next_command(state: str, context: Context) -> str:
+    if state in ("ready", "degraded") and context.next:
+        return f"{context.next}{context.again}"
+    playbook = "status.yml" if state in ("ready", "degraded", "creating") and not context.failure else "site.yml"
+    return f"ansible-playbook {playbook}{context.again}"
+
+
+_STATES: Mapping[str, str] = {
+    "absent": "does not exist",
+    "creating": "is not complete yet",
+    "ready": "is ready",
+    "degraded": "has fewer machines than requested",
+    "failed": "has failed",
+}
+
+
+def summary_lines(summary: Mapping[str, Any], owned: ClusterResources, file: str) -> list[str]:
+    """Return a summary as text. `file`: where it is saved as JSON, if it is."""
+    machines, state = summary["machines"], summary["state"]
+    count = f": {machines['in_service']} of {machines['desired']} machines in service" if machines["desired"] else ""
+    region = f"{summary['region']}, account {summary['account']}"
+    lines = [f"Cluster {summary['cluster']} ({region}) {_STATES[state]}{count}."]
+    lines += [f"  {reason}" for reason in summary["reasons"]]
+    rows = _failure_rows(summary, owned) if state in ("failed", "absent") else _rows(summary, owned)
+    if file:
+        rows.append(("as JSON", file))
+    width = max((len(label) for label, value in rows if value), default=0)
+    return lines + [f"  {label:<{width}}  {value}" for label, value in rows if value]
+
+
+def _rows(summary: Mapping[str, Any], owned: ClusterResources) -> list[tuple[str, str]]:
+    master, efs = summary["master"], summary["efs"]
+    names = [master.get("instance_id", ""), master.get("public_ip", ""), master.get("public_name", "")]
+    groups = [f"{group['name']} ({group['in_service']} of {group['desired']})" for group in summary["groups"].values()]
+    targets = f", mount target {', '.join(efs['mount_target_ids'])}" if efs["mount_target_ids"] else ""
+    return [
+        ("log in", summary["ssh"]),
+        ("master", ", ".join(name for name in names if name)),
+        ("groups", ", ".join(groups)),
+        ("ssh security group", summary["ssh_security_group_id"]),
+        ("file system", efs["file_system_id"] + targets),
+        ("costs", hourly_phrase(summary["hourly"]) if summary["hourly"] else ", ".join(cost_phrases(owned.current))),
+        ("next", summary["next"]),
+        ("to remove it", summary["destroy"]),
+    ]
+
+
+def _failure_rows(summary: Mapping[str, Any], owned: ClusterResources) -> list[tuple[str, str]]:
+    existing = owned.current
+    own = [resource for resource in leftovers(owned, keep=True) if resource.ours]
+    rows = [
+        ("existing", ", ".join(count_by_kind(existing)) or "nothing"),
+        ("still costs", ", ".join(cost_phrases(existing)) or "nothing"),
+        ("to continue" if own else "to create it", summary["next"]),
+    ]
+    return [*rows, ("to remove it", summary["destroy"])] if own else rows
+
+
+def resource_lines(cluster: str, region: str, all_resources: Sequence[ClusterResources]) -> list[str]:
+    """Return what each cluster has in AWS as text. `cluster`: a name, or `all`."""
+    existing = [owned for owned in all_resources if owned.current]
+    if not existing:
+        none = "No cluster has" if cluster == ALL else f"The cluster {cluster} has no"
+        return [f"{none} resources in {region}."]
+    return [line for owned in existing for line in _lines_of_one(owned)]
+
+
+def _lines_of_one(owned: ClusterResources) -> list[str]:
+    lines = [f"The cluster {owned.cluster} ({owned.region}, account {owned.account}) has:"]
+    for resource in owned.current:
+        state = f", {resource.state}" if resource.state else ""
+        foreign = "" if resource.ours else ", not created by the cluster"
+        lines.append(f"  {resource.describe()}{state}{foreign}")
+    costs = cost_phrases(owned.current)
+    lines.append(f"It costs: {', '.join(costs)}." if costs else "It costs nothing.")
+    if leftovers(owned, keep=True):
+        lines.append(f"To remove it: {destroy_command(owned.cluster, f' -e cluster_name={owned.cluster}')}")
+    return lines
+
+
+def cost_phrases(resources: Sequence[Resource]) -> list[str]:
+    """Return the billed resources, such as `1 NAT gateway (by the hour)`."""
+    billed = [resource for resource in resources if resource.costs]
+    phrases = []
+    for kind in dict.fromkeys(resource.kind for resource in billed):
+        same = [resource for resource in billed if resource.kind == kind]
+        phrases.append(f"{count_by_kind(same)[0]} ({same[0].costs})")
+    return phrases
+
+
+def hourly_phrase(hourly: Mapping[str, Any]) -> str:
+    amount = hourly.get("amount")
+    if not isinstance(amount, (int, float)) or not amount:
+        return "AWS's price for the machines is not known here"
+    least = "" if hourly.get("known", True) else "at least "
+    currency = hourly.get("currency", "USD")
+    return f"{least}{amount:.2f} {currency} an hour with all machines, plus storage and traffic"
+
+
+def write(path: Path, data: Mapping[str, Any]) -> bool:
+    return write_if_changed(str(path), json.dumps(data, indent=2, sort_keys=True) + "\n", 0o600)

@@ -1,0 +1,62 @@
+# Copyright: (c) 2026, the deeplearning.aws contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""The -e options of this command line that another command about the same cluster needs as well."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from ansible import context
+from ansible.errors import AnsibleError
+from ansible.parsing.splitter import split_args
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.settings import TABLE
+
+_IN_FILES = ("cluster_", "ansible_", "deeplearning_")
+"""A file whose variables all begin like this is repeated as a file."""
+
+
+def repeat_options(run_id: str = "") -> str:
+    """Return the -e options of this command line that select the cluster, and the run."""
+    return settings_among(context.CLIARGS.get("extra_vars") or (), run_id)
+
+
+def settings_among(options: Iterable[str], run_id: str = "") -> str:
+    """Return the settings among -e options, quoted for a shell.
+
+    Only settings are printed: none holds a secret (keys are given by their paths), but other variables may. The consent
+    to `destroy` is no setting either, so it is typed each time.
+    """
+    repeated = [f"run_id={run_id}"] if run_id else []
+    repeated += [_of_file(option) if option.startswith("@") else _settings_in(option) for option in map(str, options)]
+    return "".join(f" -e {shlex.quote(option)}" for option in repeated if option)
+
+
+def _settings_in(option: str) -> str:
+    try:
+        if option.lstrip().startswith("{"):
+            return _as_json(yaml.safe_load(option))
+        return " ".join(word for word in split_args(option) if word.partition("=")[0] in TABLE)
+    except (AnsibleError, yaml.YAMLError):
+        return ""
+
+
+def _of_file(option: str) -> str:
+    """Return the option as it is, unless its file also has variables for this playbook only."""
+    try:
+        variables = yaml.safe_load(Path(option[1:]).expanduser().read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError):
+        return option
+    if not isinstance(variables, dict) or all(str(name).startswith(_IN_FILES) for name in variables):
+        return option
+    return _as_json(variables)
+
+
+def _as_json(variables: Mapping[str, Any]) -> str:
+    settings = {name: value for name, value in variables.items() if name in TABLE}
+    return json.dumps(settings, default=str) if settings else ""

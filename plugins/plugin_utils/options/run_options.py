@@ -1,0 +1,282 @@
+# Copyright: (c) 2026, the deeplearning.aws contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""The options of single playbooks, as a table. Every playbook takes the settings of the cluster as well."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract import git_source
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.frameworks import DISTRIBUTIONS, FRAMEWORKS
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import readers as r
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import run_readers as rr
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.option import Option
+
+_DISTRIBUTION = r.choice(*dict.fromkeys(name for names in DISTRIBUTIONS.values() for name in names))
+_TRAIN = ("train",)
+_NEW_RUNS = ("train", "evaluate")
+_HEALTH = ("health", "site")
+_STAGE = ("stage",)
+
+TABLE: Sequence[Option] = (
+    Option(
+        "framework",
+        r.choice(*FRAMEWORKS),
+        None,
+        "pytorch",
+        "The framework that trains. Without it, `cluster_default_framework`.",
+        _TRAIN,
+    ),
+    Option(
+        "distribution",
+        _DISTRIBUTION,
+        None,
+        "dist_sync",
+        "How the processes work together. tensorflow: multi_worker_mirrored (default), parameter_server, horovod; "
+        "mxnet: local, device, dist_sync, dist_device_sync, dist_async; pytorch: ddp (default), horovod; tensorpack: "
+        "horovod.",
+        _TRAIN,
+    ),
+    Option(
+        "script",
+        rr.script,
+        None,
+        "train.py",
+        f"Your own script: a file on this machine, a path on the nodes, or `{git_source.FORM}`. Without it, the "
+        "collection's CIFAR-10 trainer of the framework.",
+        _TRAIN,
+    ),
+    Option(
+        "recipe",
+        r.text,
+        None,
+        "maskrcnn",
+        "A recipe: these options in a file, one of the collection's by its name or one of your own by its path. "
+        "Options on the command line override it.",
+        _TRAIN,
+    ),
+    Option(
+        "recipe_config",
+        rr.config,
+        {},
+        {"BACKBONE.NORM": "GN"},
+        "Changes to single settings of the recipe's script.",
+        _TRAIN,
+    ),
+    Option(
+        "sync", rr.folder, None, "src", "A folder of this machine to copy next to a script of this machine.", _TRAIN
+    ),
+    Option(
+        "script_args",
+        rr.words,
+        [],
+        ["--epochs", "2"],
+        "The script's arguments: a list, or a text that is split as a shell does. `{data}`, `{run}`, `{rank}`, "
+        "`{world}`, `{job_name}`, `{task_index}`, `{ps_hosts}` and `{worker_hosts}` are filled in.",
+        _NEW_RUNS,
+    ),
+    Option(
+        "nodes",
+        rr.nodes,
+        None,
+        2,
+        "How many nodes, or their names. Without it, all that train; for evaluate, those of the run.",
+        _NEW_RUNS,
+    ),
+    Option(
+        "processes_per_node",
+        rr.processes,
+        "auto",
+        2,
+        "Worker processes on each node. auto: one per GPU, or one.",
+        _TRAIN,
+    ),
+    Option(
+        "servers",
+        r.integer(1, 1024),
+        None,
+        2,
+        "Number of parameter servers, for distributions that have them. By default one per node.",
+        _TRAIN,
+    ),
+    Option(
+        "dataset",
+        rr.dataset,
+        None,
+        "generated",
+        "The data set to train on: cifar10, mnist, generated (for trials, and always labelled as such) or "
+        "s3://bucket/prefix, which are staged once; a folder's name in `$EFS_MOUNT/data`, or a path on the nodes. "
+        "Without it, cifar10 for the collection's trainers, nothing for a script.",
+        _TRAIN,
+    ),
+    Option(
+        "data_on",
+        r.choice("efs", "node"),
+        "efs",
+        "node",
+        "Where to stage the data set: on the shared file system, or on each node's own disk.",
+        _TRAIN,
+    ),
+    Option(
+        "data_source",
+        rr.data_source,
+        None,
+        "~/cifar-10-binary.tar.gz",
+        "Where to take a named data set from, if not from its publisher: a file of this machine, https:// or s3://.",
+        _TRAIN,
+    ),
+    Option(
+        "run_id", rr.run_id, None, "lenet-1", "The run's name. Without it, it is made of framework and time.", _TRAIN
+    ),
+    Option(
+        "resume",
+        rr.run_id,
+        None,
+        "lenet-1",
+        "A run that has ended: it continues from its newest checkpoint, in its own folder and with its own options. "
+        "Other options on the command line replace these.",
+        _TRAIN,
+    ),
+    Option(
+        "python",
+        rr.node_folder,
+        None,
+        "/efs/env/bin/python",
+        "The Python of an environment of your own on the nodes. Without it, the framework's is installed and used.",
+        _TRAIN,
+    ),
+    Option("detach", r.boolean, False, True, "Do not follow the run.", _NEW_RUNS),
+    Option(
+        "max_restarts",
+        r.integer(0, 100),
+        3,
+        0,
+        "How often to restart a run after a member was lost. A script that fails by itself is not restarted.",
+        _TRAIN,
+    ),
+    Option(
+        "on_busy",
+        r.choice("refuse", "wait"),
+        "wait",
+        "refuse",
+        "What to do if another run uses these nodes.",
+        _NEW_RUNS,
+    ),
+    Option("env", rr.environment, {}, {"SEED": "7"}, "Environment variables for the script.", _TRAIN),
+    Option(
+        "runs_dir",
+        rr.node_folder,
+        None,
+        "/efs/mine",
+        "The folder to create the run's folder in, instead of `$EFS_MOUNT/runs`.",
+        _TRAIN,
+    ),
+    Option(
+        "sweep", rr.sweep, None, [1, 2, 4], "Train on these numbers of nodes, one after another, and report.", _TRAIN
+    ),
+    Option("run_id", rr.run_or_all, None, "lenet-1", "Which run, or all.", ("stop",), required="say which run"),
+    Option("run_id", rr.run_or_all, None, "lenet-1", "Which run, or all.", ("tensorboard", "status")),
+    Option("run_id", rr.run_id, None, "lenet-1", "Which run.", ("follow", "evaluate"), required="say which run"),
+    Option(
+        "run_id",
+        rr.run_ids,
+        [],
+        ["lenet-1", "lenet-2"],
+        "Which runs. Without it, all that have ended.",
+        ("report",),
+    ),
+    Option("state", r.choice("present", "absent"), "present", "absent", "absent: stop it.", ("tensorboard",)),
+    Option(
+        "health_scope",
+        r.choice("training"),
+        None,
+        "training",
+        "training: also check that a framework trains on all nodes, with a short run.",
+        _HEALTH,
+    ),
+    Option(
+        "framework",
+        r.choice(*FRAMEWORKS),
+        None,
+        "pytorch",
+        "The framework of that short run. Without it, `cluster_default_framework`.",
+        _HEALTH,
+    ),
+    Option("distribution", _DISTRIBUTION, None, "horovod", "Its distribution. Without it, the default one.", _HEALTH),
+    Option(
+        "health_bandwidth_gbits",
+        r.integer(0, 10_000),
+        0,
+        10,
+        "Gbit/s that each node must reach to the next one. 0: a share of what its instance type has.",
+        _HEALTH,
+    ),
+    Option(
+        "dataset",
+        r.text,
+        None,
+        "coco2017",
+        "The data set: one of the collection's by its name, or a name for your own files.",
+        _STAGE,
+        required="name a data set",
+    ),
+    Option(
+        "stage_target",
+        r.choice("bucket", "efs"),
+        "bucket",
+        "efs",
+        "bucket: fetch, check and upload the data set. efs: also unpack it to `$EFS_MOUNT/data`.",
+        _STAGE,
+    ),
+    Option("source_dir", r.path, "", "~/Downloads", "A folder of this machine to take the files from.", _STAGE),
+    Option(
+        "bucket",
+        rr.s3_uri,
+        "",
+        "s3://my-data/sets",
+        "A bucket, or bucket/prefix, instead of the cluster's own.",
+        _STAGE,
+    ),
+    Option(
+        "stage_folder",
+        r.path,
+        "",
+        "/mnt/stage",
+        "The folder of this machine to fetch files to. Without it, `.deeplearning/stage`. COCO 2017 needs 20 GiB.",
+        _STAGE,
+    ),
+    Option("stage_nodes", r.integer(1, 1024), None, 2, "How many nodes unpack. Without it, all.", _STAGE),
+    Option(
+        "destroy",
+        r.text,
+        "",
+        "red",
+        "Consent: the name of the cluster to remove.",
+        ("destroy",),
+    ),
+    Option(
+        "audit",
+        r.text,
+        "",
+        "all",
+        "The cluster to list, or all. Without it, `cluster_name`.",
+        ("audit",),
+    ),
+)
+PLAYBOOKS = (
+    *("site", "plan", "provision", "configure", "status", "audit", "health", "destroy", "stage"),
+    *("train", "evaluate", "follow", "stop", "report", "tensorboard"),
+)
+DAILY = ("site", "plan", "status", "health", "train", "follow", "stop", "stage", "destroy")
+"""Playbooks with a file in the root of the checkout."""
+RUN_PLAYBOOKS = ("train", "evaluate", "follow", "stop", "report", "tensorboard", "status")
+
+
+def name_of(playbook: str) -> str:
+    """Return the argument of ansible-playbook that runs it."""
+    return f"{playbook}.yml" if playbook in DAILY else f"deeplearning.aws.{playbook}"
+
+
+def options_of(playbook: str) -> dict[str, Option]:
+    return {option.name: option for option in TABLE if playbook in option.playbooks}

@@ -1,0 +1,184 @@
+# Copyright: (c) 2026, the deeplearning.aws contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""Readers of the options of train.yml and the other playbooks for runs and data sets.
+
+Each returns the value with its type, or raises InvalidOption with what to do about it.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract import git_source
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.identifiers import ALL_RUNS, is_run_id
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import readers as r
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.readers import InvalidOption
+
+DATASETS = ("cifar10", "mnist", "generated")
+"""train.yml stages these itself."""
+TRAINERS = "/opt/deeplearning/trainers"
+"""The collection's own trainers, on every node."""
+
+_MEMBER = re.compile(r"deeplearning-(master|worker[1-9][0-9]{0,4})")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def script(value: Any) -> str:
+    text = r.text(value)
+    if text.startswith(git_source.PREFIX) and not git_source.parse(text):
+        raise InvalidOption(f"a script in a repository is given as {git_source.FORM}")
+    return text
+
+
+def words(value: Any) -> list[str]:
+    """Return a script's arguments from a list, or from a string that is split as a shell does."""
+    if isinstance(value, str):
+        try:
+            return shlex.split(value)
+        except ValueError:
+            raise InvalidOption("a quotation mark in it is not closed, give a list") from None
+    if not isinstance(value, list | tuple):
+        raise InvalidOption("give a list")
+    if any(isinstance(item, list | dict) or item is None for item in value):
+        raise InvalidOption("give a list of words")
+    return [str(item).lower() if isinstance(item, bool) else str(item) for item in value]
+
+
+def nodes(value: Any) -> int | list[str]:
+    """Return the number of nodes, or their names."""
+    try:
+        return int(r.integer(1, 1024)(value))
+    except InvalidOption:
+        if re.fullmatch(r"[+-]?\d+(\.\d+)?", str(value).strip()):
+            raise
+    names = [str(item).strip() for item in (value if isinstance(value, list) else str(value).split(","))]
+    if not names or not all(_MEMBER.fullmatch(name) for name in names):
+        raise InvalidOption("give a number, or a list of members as the inventory names them")
+    return list(dict.fromkeys("deeplearning-master" if name == "deeplearning-worker1" else name for name in names))
+
+
+def processes(value: Any) -> int | str:
+    return "auto" if str(value).strip().lower() == "auto" else int(r.integer(1, 256)(value))
+
+
+def dataset(value: Any) -> str:
+    text = r.text(value)
+    if text.startswith("s3://"):
+        return s3_uri(text)
+    if text.startswith("/"):
+        return str(PurePosixPath(text))
+    if not _NAME.fullmatch(text):
+        raise InvalidOption(
+            f"give {', '.join(DATASETS)}, a folder's name in $EFS_MOUNT/data, a path on the nodes that begins with "
+            "/, or s3://bucket/prefix"
+        )
+    return text
+
+
+def is_staged(dataset_name: str) -> bool:
+    """Return whether train.yml stages a data set; otherwise it must exist on the nodes."""
+    return dataset_name in DATASETS or dataset_name.startswith("s3://")
+
+
+def data_source(value: Any) -> str:
+    """Return a file of this machine, or a URL."""
+    text = r.text(value)
+    if text.startswith(("https://", "http://")):
+        return text
+    if text.startswith("s3://"):
+        return s3_uri(text)
+    file = Path(text).expanduser()
+    if not file.is_file():
+        raise InvalidOption("there is no such file on this machine, give one, or an address (https:// or s3://)")
+    return str(file.absolute())
+
+
+def s3_uri(value: Any) -> str:
+    """Return s3://bucket/prefix; the s3:// may be left out."""
+    return f"s3://{r.bucket(value)}"
+
+
+def folder(value: Any) -> str:
+    path = Path(r.text(value)).expanduser()
+    if not path.is_dir():
+        raise InvalidOption("there is no such folder on this machine")
+    return str(path.absolute())
+
+
+def node_folder(value: Any) -> str:
+    text = r.text(value)
+    if not text.startswith("/") or ".." in PurePosixPath(text).parts:
+        raise InvalidOption("give a path on the nodes, one that begins with /")
+    return str(PurePosixPath(text))
+
+
+def run_id(value: Any) -> str:
+    text = r.text(value)
+    if not is_run_id(text):
+        raise InvalidOption(
+            "give at most 48 lower-case letters, digits, points, hyphens and underscores, a letter or digit first"
+        )
+    return text
+
+
+def run_or_all(value: Any) -> str:
+    text = r.text(value)
+    return ALL_RUNS if text == ALL_RUNS else run_id(text)
+
+
+def run_ids(value: Any) -> list[str]:
+    return [] if value == ALL_RUNS else list(r.list_of(run_id)(value))
+
+
+def config(value: Any) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise InvalidOption("give a map")
+    return {str(key): content for key, content in value.items()}
+
+
+def environment(value: Any) -> dict[str, str]:
+    for name, content in config(value).items():
+        if not _VARIABLE.fullmatch(name):
+            raise InvalidOption(
+                f"{r.shown(name)} cannot be the name of a variable, give letters, digits and underscores"
+            )
+        if isinstance(content, bool | list | dict) or content is None:
+            raise InvalidOption(f"of {name}, give a text, within quotes")
+    return {name: str(content) for name, content in config(value).items()}
+
+
+def sweep(value: Any) -> list[int]:
+    numbers = list(r.list_of(r.integer(1, 1024))(value))
+    if not numbers:
+        raise InvalidOption("give numbers of nodes")
+    return numbers
+
+
+@dataclass(frozen=True)
+class Script:
+    kind: str
+    """file (of this machine), node or git"""
+    path: str
+    source: str = ""
+    """git+URL@ref:path, for git"""
+    uses_ssh: bool = False
+    """Cloning it logs in with ssh, perhaps with the operator's agent."""
+
+
+def locate_script(text: str, efs_mount: str) -> Script:
+    git = git_source.parse(text)
+    if git:
+        source = f"{git_source.PREFIX}{git.url}@{git.ref or 'HEAD'}:{git.path}"
+        return Script("git", git.path, source, git.uses_ssh)
+    on_nodes = any(PurePosixPath(text).is_relative_to(folder) for folder in (efs_mount, TRAINERS))
+    file = Path(text).expanduser()
+    if on_nodes and not file.is_file():
+        return Script("node", str(PurePosixPath(text)))
+    return Script("file", str(file.absolute()))

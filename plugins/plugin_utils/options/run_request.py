@@ -1,0 +1,122 @@
+# Copyright: (c) 2026, the deeplearning.aws contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""From valid options to what train.yml and evaluate.yml do: the node program's request, and the plan of the play."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.frameworks import ON_ONE_NODE
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.run_readers import (
+    TRAINERS,
+    is_staged,
+    locate_script,
+)
+
+Options = Mapping[str, Any]
+ENVIRONMENTS = "/opt/deeplearning/env/"
+"""The environments that the collection installs on nodes."""
+_REQUESTED_AS_GIVEN = {
+    **{name: name for name in ("distribution", "script_args", "processes_per_node", "servers", "max_restarts")},
+    **{name: name for name in ("run_id", "resume", "python", "runs_dir")},
+    "on_busy": "busy",
+}
+"""By the options' names: the request's keys."""
+_KEPT_FOR_EVALUATION = ("framework", "distribution", "data", "nodes", "processes_per_node", "servers", "python")
+
+
+def complete(options: Options, efs_mount: str) -> dict[str, Any]:
+    """Return train.yml's options together with those that follow from others."""
+    result = dict(options)
+    if result["distribution"] in ON_ONE_NODE and not result["sweep"]:
+        result["nodes"] = result["nodes"] or 1
+    if not result["script"] and not result["dataset"] and not result["resume"]:
+        result["dataset"] = "cifar10"
+    result["stages"] = bool(result["dataset"]) and (is_staged(result["dataset"]) or result["data_on"] == "node")
+    script = locate_script(result["script"], efs_mount) if result["script"] else None
+    result["script"] = None if script is None or script.kind == "file" else script.source or script.path
+    result["script_file"] = script.path if script and script.kind == "file" else ""
+    result["script_uses_ssh"] = script is not None and script.uses_ssh
+    return result
+
+
+def request(options: Options, specified: Iterable[str], requested_by: str) -> dict[str, Any]:
+    """Return the request of completed options. A resumed run keeps its own value of what is not specified."""
+    names = set(specified)
+    result = {key: options[name] for name, key in _REQUESTED_AS_GIVEN.items() if name in names}
+    if result.get("processes_per_node") == "auto":
+        del result["processes_per_node"]
+    for name in ("framework", "nodes", "script"):
+        if options[name]:
+            result[name] = options[name]
+    if options["dataset"] and not options["stages"]:
+        result["data"] = options["dataset"]
+    return {**result, "asked_by": requested_by}
+
+
+def run_plan(checked: Mapping[str, Any], members: Sequence[Options], resumed: Options) -> dict[str, Any]:
+    """Return what train.yml does: on which nodes, with which framework, as which runs.
+
+    `checked`: the result of check_input. `members`: the cluster's members. `resumed`: the run to resume, or empty.
+    """
+    options, cluster = checked["options"], checked["cluster"]
+    available = _training_nodes(members, cluster["master_trains"])
+    sweep = options["sweep"] or []
+    nodes = options["nodes"] or 0
+    names = nodes if isinstance(nodes, list) else []
+    count = max(sweep) if sweep else 0 if names else nodes
+    framework = options["framework"] or resumed.get("framework")
+    distribution = options["distribution"] or resumed.get("distribution")
+    foreign_python = resumed.get("python") and not resumed["python"].startswith(ENVIRONMENTS)
+    return {
+        "problem": _too_many("sweep" if sweep else "nodes", count, available, cluster["name"])
+        or _no_members(names, available),
+        "nodes": names or available[: count or None],
+        "framework": framework,
+        "installs_framework": not (options["python"] or foreign_python),
+        "uses_horovod": framework == "tensorpack" or distribution == "horovod",
+        "runs": [_run_of_sweep(options["run_id"], number) for number in sweep] or [{}],
+    }
+
+
+def evaluation_request(run: Options, checked: Mapping[str, Any], run_dir: str) -> dict[str, Any]:
+    """Return the request for a run that evaluates another one's newest checkpoint: the same script on the same data."""
+    options = checked["options"]
+    result = {name: value for name, value in run.items() if name in _KEPT_FOR_EVALUATION}
+    if options["nodes"]:
+        result["nodes"] = options["nodes"]
+    ours = run["script"].startswith(f"{TRAINERS}/cifar10_")
+    return result | {
+        "script": None if ours else run["script"],
+        # The collection's trainers use the last --run-dir.
+        "script_args": [*run["script_args"], *options["script_args"], "--run-dir", run_dir, "--evaluate"],
+        "busy": options["on_busy"],
+        "asked_by": checked["requested_by"],
+    }
+
+
+def _training_nodes(members: Sequence[Options], master_trains: bool) -> list[str]:
+    ranked = sorted((member for member in members if member["rank"] > 0), key=lambda member: int(member["rank"]))
+    return [member["name"] for member in ranked if master_trains or member["role"] != "master"]
+
+
+def _run_of_sweep(run_id: str | None, nodes: int) -> dict[str, Any]:
+    return {"nodes": nodes, "run_id": f"{run_id}-{nodes}"} if run_id else {"nodes": nodes}
+
+
+def _too_many(name: str, count: int, available: Sequence[str], cluster: str) -> str:
+    if count <= len(available):
+        return ""
+    return (
+        f"{name} is {count}: {cluster} has {len(available)} nodes that train. Give so many or fewer, or add some with "
+        f"site.yml. Example: -e nodes={len(available)}"
+    )
+
+
+def _no_members(names: Sequence[str], available: Sequence[str]) -> str:
+    unknown = [name for name in names if name not in available]
+    if not unknown:
+        return ""
+    return f"nodes names {', '.join(unknown)}: the nodes that train are {', '.join(available)}."

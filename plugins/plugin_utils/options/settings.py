@@ -1,0 +1,329 @@
+# Copyright: (c) 2026, the deeplearning.aws contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""The settings of a cluster, as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.frameworks import FRAMEWORKS
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import readers as r
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.option import Option
+
+PREFIX = "cluster_"
+
+SECTIONS: Sequence[tuple[str, str, Sequence[Option]]] = (
+    (
+        "Which cluster",
+        "These are set in `inventory/aws.deeplearning.yml`. Extra vars (`-e`) override it.",
+        (
+            Option(
+                "cluster_name",
+                r.name,
+                "deeplearning",
+                "red",
+                "The cluster's name. Everything that it owns in AWS is tagged with it.",
+            ),
+            Option("cluster_region", r.region, "us-east-1", "eu-west-1", "The AWS region of the cluster."),
+            Option(
+                "cluster_profile",
+                r.text,
+                "",
+                "research",
+                "The AWS profile to log in with. Empty: the default credentials of the AWS tools.",
+            ),
+            Option(
+                "cluster_role_arn",
+                r.role_arn,
+                "",
+                "arn:aws:iam::123456789012:role/operator",
+                "An IAM role to assume with these credentials.",
+            ),
+        ),
+    ),
+    (
+        "Machines",
+        "",
+        (
+            Option(
+                "cluster_instance_type",
+                r.instance_type,
+                "g5.xlarge",
+                "g5.12xlarge",
+                "The EC2 instance type of the workers, and of the master unless `cluster_master_instance_type` is set.",
+            ),
+            Option(
+                "cluster_master_instance_type",
+                r.instance_type,
+                "",
+                "g5.12xlarge",
+                "The master's instance type, if it differs. The master trains too, so it must have as many GPUs.",
+            ),
+            Option(
+                "cluster_master_trains",
+                r.boolean,
+                True,
+                False,
+                "Train on the master too. If false, the master is left out of the workers file and may be a type "
+                "without GPUs.",
+            ),
+            Option(
+                "cluster_worker_count",
+                r.integer(0, 1023),
+                1,
+                4,
+                "Number of workers, in addition to the master: with N workers, N + 1 machines train.",
+            ),
+            Option(
+                "cluster_worker_min",
+                r.integer(0, 1023),
+                None,
+                2,
+                "Minimum number of workers to proceed with. Empty: 1 with the capacity policy at_least, worker_count "
+                "with all_or_nothing, 0 with best_effort.",
+            ),
+            Option(
+                "cluster_capacity_policy",
+                r.choice("at_least", "all_or_nothing", "best_effort"),
+                "at_least",
+                "all_or_nothing",
+                "What to do when AWS has fewer machines than requested. at_least: proceed if there are worker_min or "
+                "more. all_or_nothing: release all of them and fail. best_effort: proceed with any number.",
+            ),
+            Option(
+                "cluster_image",
+                r.image,
+                "base-oss-nvidia-driver-gpu-ubuntu-22.04",
+                "ami-0123456789abcdef0",
+                "The machines' image: a family of AWS's Deep Learning AMIs (its newest image is looked up once and "
+                "then kept), or the id of an AMI.",
+            ),
+            Option(
+                "cluster_login_user",
+                r.user,
+                "",
+                "ubuntu",
+                "The user to log in as. Empty: the image's own, ubuntu or ec2-user.",
+            ),
+            Option(
+                "cluster_root_volume_gib", r.integer(8, 16384), 100, 200, "Size of each machine's root volume, in GiB."
+            ),
+            Option(
+                "cluster_placement_group",
+                r.choice("auto", "true", "false"),
+                "auto",
+                False,
+                "Use a cluster placement group: lower latency between machines, but capacity is harder to get. auto: "
+                "if the instance type supports it.",
+            ),
+            Option(
+                "cluster_efa",
+                r.choice("auto", "true", "false"),
+                "auto",
+                False,
+                "Attach AWS's fast network adapter (EFA). auto: if the instance type supports it.",
+            ),
+            Option(
+                "cluster_spot",
+                r.boolean,
+                False,
+                True,
+                "Launch workers as spot instances: cheaper, but AWS may take them back. The master is never one.",
+            ),
+            Option(
+                "cluster_default_framework",
+                r.choice("", *FRAMEWORKS),
+                "",
+                "pytorch",
+                "The framework whose python login shells find. Empty: none, they are activated by name.",
+            ),
+            Option(
+                "cluster_capacity_timeout_minutes",
+                r.integer(1, 1440),
+                55,
+                90,
+                "Minutes to wait until all machines are in service.",
+            ),
+        ),
+    ),
+    (
+        "Logging in",
+        "Give exactly one of `cluster_key_name` and `cluster_public_key_file`.",
+        (
+            Option(
+                "cluster_ssh_allowed_cidrs",
+                r.networks,
+                [],
+                ["198.51.100.1/32"],
+                "**Required.** The networks that may reach the master by ssh; a single address is fine. "
+                "`curl https://checkip.amazonaws.com` prints yours.",
+            ),
+            Option(
+                "cluster_ssh_allow_world",
+                r.boolean,
+                False,
+                True,
+                "Consent to ssh being open to the whole world (logging in still requires a key).",
+            ),
+            Option(
+                "cluster_ssh_purge_rules",
+                r.boolean,
+                False,
+                True,
+                "Remove ssh rules that were added by hand.",
+            ),
+            Option("cluster_key_name", r.text, "", "my-key", "The EC2 key pair to log in with."),
+            Option(
+                "cluster_public_key_file",
+                r.path,
+                "",
+                "~/.ssh/id_ed25519.pub",
+                "A public key (RSA or Ed25519) on this machine to log in with. It is imported as a key pair with the "
+                "cluster's name.",
+            ),
+            Option(
+                "cluster_private_key_file",
+                r.path,
+                "",
+                "~/.ssh/id_ed25519",
+                "The matching private key; it stays on this machine. Empty: the file next to the public key, "
+                "otherwise what ssh finds by itself.",
+            ),
+        ),
+    ),
+    (
+        "Network",
+        "A network of its own (`cluster_vpc_cidr`), or an existing one (`cluster_vpc_id` and subnets).",
+        (
+            Option(
+                "cluster_vpc_cidr",
+                r.vpc_cidr,
+                "10.0.0.0/16",
+                "10.20.0.0/16",
+                "The addresses of the cluster's own network. Its halves are the public and the private subnet.",
+            ),
+            Option(
+                "cluster_vpc_id", r.resource_id("vpc"), "", "vpc-0123456789abcdef0", "An existing VPC to use instead."
+            ),
+            Option(
+                "cluster_public_subnet_ids",
+                r.list_of(r.resource_id("subnet")),
+                [],
+                ["subnet-0123456789abcdef0"],
+                "With an existing VPC: its subnets with a route to an internet gateway, for the master. One per zone.",
+            ),
+            Option(
+                "cluster_private_subnet_ids",
+                r.list_of(r.resource_id("subnet")),
+                [],
+                ["subnet-0fedcba9876543210"],
+                "With an existing VPC: its subnets with a route to a NAT gateway, for the workers. One per zone.",
+            ),
+            Option(
+                "cluster_availability_zones",
+                r.list_of(r.zone),
+                [],
+                ["us-east-1a", "us-east-1b"],
+                "Availability zones to try, in this order. The whole cluster is in one. Empty: all that have the "
+                "instance type.",
+            ),
+            Option(
+                "cluster_security_group_ids",
+                r.list_of(r.resource_id("sg")),
+                [],
+                ["sg-0123456789abcdef0"],
+                "Additional security groups for all machines.",
+            ),
+        ),
+    ),
+    (
+        "Storage",
+        "",
+        (
+            Option(
+                "cluster_efs_id",
+                r.resource_id("fs"),
+                "",
+                "fs-0123456789abcdef0",
+                "An existing EFS file system to use. Empty: the one that this cluster kept, or a new one. Clusters "
+                "that share a file system can run code on each other: docs/security.md.",
+            ),
+            Option("cluster_efs_mount", r.mount_point, "/efs", "/efs", "The file system's mount point on the nodes."),
+            Option(
+                "cluster_efs_tls",
+                r.boolean,
+                False,
+                True,
+                "Mount the file system with TLS. This needs an image with amazon-efs-utils: Amazon Linux has a "
+                "package of it, other families are refused, and an image of your own must contain it. A file system "
+                "that the cluster created then refuses clients without TLS; one given with efs_id keeps its policy. "
+                "Set it for a new cluster, or for one whose machines have such an image after all runs have ended "
+                "(stop.yml -e run_id=all): site.yml requires TLS before it remounts the file system on the nodes. "
+                "Mounting with TLS was never tried on AWS.",
+            ),
+            Option(
+                "cluster_keep_efs",
+                r.boolean,
+                True,
+                False,
+                "Keep the file system that the cluster created when destroy.yml removes the cluster.",
+            ),
+            Option(
+                "cluster_s3_read",
+                r.list_of(r.bucket),
+                [],
+                ["my-data/imagenet"],
+                "S3 buckets, or bucket/prefix, that the machines may read.",
+            ),
+            Option(
+                "cluster_s3_write",
+                r.list_of(r.bucket),
+                [],
+                ["my-results/run1"],
+                "S3 buckets, or bucket/prefix, that the machines may read and write. In the cluster's own bucket: the "
+                "prefix `results`, or below it.",
+            ),
+            Option(
+                "cluster_horovod_wheel_bucket",
+                r.bucket,
+                "",
+                "my-tools/deeplearning",
+                "A bucket, or bucket/prefix, for the Horovod wheels that a cluster builds, so that others need not "
+                "build them. It is accessed with your own credentials. Clusters that share one trust each other's "
+                "root: docs/security.md. Empty: the cluster's bucket, which is deleted with the cluster.",
+            ),
+        ),
+    ),
+    (
+        "Other settings",
+        "",
+        (
+            Option(
+                "cluster_permissions_boundary",
+                r.policy_arn,
+                "",
+                "arn:aws:iam::123456789012:policy/cluster-members",
+                "An IAM policy that limits what the machines may do, whatever their roles allow: the permissions "
+                "boundary of these roles. Empty: none is set, and an existing one stays.",
+            ),
+            Option(
+                "cluster_tags",
+                r.tags,
+                {},
+                {"team": "vision"},
+                "Additional tags for everything that can be tagged.",
+            ),
+            Option(
+                "cluster_summary_file",
+                r.path,
+                "",
+                "~/red.json",
+                "Where site.yml and status.yml save the cluster's summary as JSON. Empty: `<cluster_name>.json` in the "
+                "inventory's `folder`, which is `.deeplearning`.",
+            ),
+        ),
+    ),
+)
+
+TABLE: Mapping[str, Option] = {option.name: option for _title, _text, options in SECTIONS for option in options}

@@ -1,0 +1,96 @@
+# Copyright: (c) 2026, the deeplearning.aws contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""The forms of the node program's answers, by command."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.frameworks import DISTRIBUTIONS
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.identifiers import is_run_id
+from ansible_collections.deeplearning.aws.plugins.plugin_utils import untrusted as u
+
+Form = Callable[[Any], dict[str, Any]]
+
+STATES = (
+    *("created", "waiting", "starting", "running", "recovering", "stopping"),
+    *("finished", "failed", "stopped", "lost"),
+)
+
+framework = u.one_of(*DISTRIBUTIONS)
+distribution = u.one_of(*(name for names in DISTRIBUTIONS.values() for name in names))
+
+
+def run_id(value: Any) -> str:
+    if not isinstance(value, str) or not is_run_id(value):
+        raise u.InvalidValue("a run's id")
+    return value
+
+
+def nodes(value: Any) -> int | list[str]:
+    """Parse a number of nodes, or their names."""
+    return u.list_of(u.node)(value) if isinstance(value, list) else int(u.between(1, u.MOST_ITEMS)(value))
+
+
+role = u.one_of("worker", "chief", "ps", "evaluator", "server", "scheduler", "mpirun")
+processes = u.list_of(u.record(node=u.node, role=role), 200_000)
+"""The processes of a run on all its nodes."""
+
+_EXISTS = {"there": u.boolean}
+_STAGED = u.record(changed=u.boolean, path=u.path, generated=u.boolean)
+
+ANSWERS: Mapping[str, Form] = {
+    "run list": u.record(runs=u.list_of(u.record(run_id=run_id, state=u.one_of(*STATES)))),
+    "run show": u.record(
+        run=u.record(
+            framework=framework,
+            distribution=distribution,
+            python=u.path,
+            script=u.words,
+            script_args=u.list_of(u.argument),
+            data=u.optional(u.words),
+            generated=u.boolean,
+            nodes=u.optional(nodes),
+            processes_per_node=u.optional(u.between(1, 1024)),
+            servers=u.optional(u.between(1, 1024)),
+        )
+    ),
+    "run create": u.record(run_id=run_id, warnings=u.list_of(u.words)),
+    "tensorboard start": u.record(changed=u.boolean, port=u.between(6006, 6105)),
+    "tensorboard stop": u.record(changed=u.boolean),
+    "unpack show": u.record(**_EXISTS),
+    "unpack share": u.record(changed=u.boolean, files=u.count),
+    "unpack finish": u.record(changed=u.boolean),
+    "data show": u.record(**_EXISTS, path=u.path, generated=u.boolean, received=u.count),
+    "data stage": _STAGED,
+    "data receive": u.record(path=u.path),
+    "members publish": u.record(generation=u.count, changed=u.boolean, left_out=u.list_of(u.words)),
+    "members apply": u.record(generation=u.count, changed=u.boolean, listed=u.boolean),
+    "members report": u.record(changed=u.boolean),
+    "members forget": u.record(changed=u.boolean),
+}
+"""By the command's first two words. Other commands answer with text for people."""
+
+EVALUATION: Form = u.record(epoch=u.count, right=u.count, samples=u.count, val_accuracy=u.number)
+"""A line of a run's metrics/evaluation.jsonl."""
+
+FOR_PEOPLE = ("run list", "run show")
+"""Without --json, these answer with text as well."""
+
+
+def parse(command: Sequence[str], text: str) -> dict[str, Any]:
+    """Return the answer to `deeplearning COMMAND`. Text for people is returned as `text`."""
+    name = " ".join(command[:2])
+    form = ANSWERS.get(name)
+    if form is None or (name in FOR_PEOPLE and "--json" not in command):
+        return {"text": u.printable(text.strip())}
+    return form(u.from_json(text))
+
+
+def unexpected(host: str, command: Sequence[str], malformed: u.InvalidValue) -> str:
+    return (
+        f"{host} answered `deeplearning {' '.join(command[:2])}` with something unexpected ({malformed}). Its program "
+        "may be another version, or changed: ansible-playbook deeplearning.aws.configure installs the right one."
+    )

@@ -1,0 +1,77 @@
+# Copyright: (c) 2026, the deeplearning.aws contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""Progress: a bar that is redrawn on a terminal, a line every few seconds elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from ansible import constants
+from ansible.utils import color
+from ansible.utils.display import Display
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.untrusted import one_line, printable
+
+LINE_SECONDS = 5.0
+BAR_WIDTH = 10
+
+
+class Print(Protocol):
+    def __call__(self, msg: str, *, newline: bool = True) -> None: ...
+
+
+def on_terminal() -> bool:
+    """Return whether Ansible prints to a terminal. Its workers have none; Ansible checks at its start, for colours."""
+    return bool(color.ANSIBLE_COLOR) and not constants.ANSIBLE_FORCE_COLOR
+
+
+class ProgressDisplay:
+    """Most of the text comes from nodes, so nothing in it controls the terminal."""
+
+    def __init__(self, show: Print, has_bar: bool, width: int, now: Callable[[], float] = time.monotonic) -> None:
+        self._print, self._has_bar, self._width, self._now = show, has_bar, width, now
+        self._bar = ""
+        self._last_line, self._last_time = "", float("-inf")
+
+    @classmethod
+    def of_ansible(cls, has_bar: bool = True) -> ProgressDisplay:
+        """Return one that prints as Ansible does. Several nodes that report at once cannot share a bar."""
+        display = Display()
+        return cls(display.display, has_bar and on_terminal(), display.columns)
+
+    def message(self, line: str) -> None:
+        self._clear()
+        self._print(printable(line))
+
+    def update(self, text: str, done: float | None = None) -> None:
+        """Show the current progress, `done` from 0 to 1. Without a bar, most updates are left out."""
+        text = one_line(text)
+        if self._has_bar:
+            line = draw(text, done, self._width)
+            # The carriage return comes first and last: it makes the terminal show what was written.
+            self._print(f"\r{line.ljust(len(self._bar))}\r", newline=False)
+            self._bar = line
+        elif text != self._last_line and self._now() - self._last_time >= LINE_SECONDS:
+            self._last_line, self._last_time = text, self._now()
+            self._print(f"  {text}")
+
+    def close(self, text: str = "") -> None:
+        """Clear the bar, and print the last progress as a line that stays."""
+        self._clear()
+        if text and one_line(text) != self._last_line:
+            self._print(f"  {one_line(text)}")
+
+    def _clear(self) -> None:
+        if self._bar:
+            self._print(f"\r{' ' * len(self._bar)}\r", newline=False)
+            self._bar = ""
+
+
+def draw(text: str, done: float | None, width: int) -> str:
+    """Return a line that is narrower than the terminal."""
+    if done is not None:
+        full = round(min(1.0, max(0.0, done)) * BAR_WIDTH)
+        text = f"[{'#' * full}{'.' * (BAR_WIDTH - full)}] {text}"
+    return text[: max(0, width - 1)]

@@ -1,0 +1,330 @@
+# Copyright: (c) 2026, the deeplearning.aws contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""The report on training runs, made from their folders: a page of HTML with a table and plots, and no other files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from itertools import islice
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
+from ansible_collections.deeplearning.aws.plugins.plugin_utils import untrusted as u
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import answers
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs.plot import Plot, Series
+
+DEFAULT_BATCH = 128
+"""Of the example trainers."""
+GENERATED = "The data was generated: its accuracies show that training works, and say nothing about real data."
+
+
+@dataclass(frozen=True)
+class ReportedRun:
+    """A run as its folder describes it."""
+
+    id: str
+    framework: str
+    distribution: str
+    arguments: tuple[str, ...]
+    example: bool
+    """The script is one of the example trainers, whose arguments are known."""
+    data: str
+    generated: bool
+    nodes: int
+    processes: int
+    """Without parameter servers and the like."""
+    state: str
+    ranks: Mapping[int, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    """The metrics of each rank, line by line."""
+
+    @property
+    def epochs(self) -> list[Mapping[str, Any]]:
+        """Return the last line of each epoch of the first rank: accuracy is the same on all ranks."""
+        last = {line["epoch"]: line for line in self._first if line.get("epoch") is not None}
+        return [last[epoch] for epoch in sorted(last)]
+
+    @property
+    def _first(self) -> Sequence[Mapping[str, Any]]:
+        return self.ranks[min(self.ranks)] if self.ranks else ()
+
+    @property
+    def seconds(self) -> float | None:
+        return _number(self._first[-1].get("seconds")) if self._first else None
+
+    @property
+    def throughput(self) -> float | None:
+        """Return samples/s of all ranks. The first epoch includes the start, so it counts only if there is no other."""
+        speeds = [speed for lines in self.ranks.values() if (speed := _speed(lines)) is not None]
+        return sum(speeds) if speeds else None
+
+    @property
+    def accuracy(self) -> float | None:
+        values = [_number(line.get("val_accuracy")) for line in self._first]
+        return next((value for value in reversed(values) if value is not None), None)
+
+    @property
+    def global_batch(self) -> int | None:
+        """Return the samples per update of the weights. Parameter servers update them with each worker's batch."""
+        if not self.example:
+            return None
+        sizes = [
+            value for name, value in zip(self.arguments, self.arguments[1:], strict=False) if name == "--batch-size"
+        ]
+        sizes += [word.partition("=")[2] for word in self.arguments if word.startswith("--batch-size=")]
+        size = int(sizes[-1]) if sizes and re.fullmatch("[0-9]{1,9}", sizes[-1]) else DEFAULT_BATCH
+        independent = self.distribution in ("parameter_server", "dist_async") or "--no-exchange" in self.arguments
+        return size if independent else size * max(self.processes, 1)
+
+    @property
+    def comparable(self) -> tuple[object, ...]:
+        """Return what is equal in runs that differ only in their number of nodes."""
+        return self.framework, self.example, self.arguments, self.data
+
+    @property
+    def name(self) -> str:
+        return f"{self.framework} {self.distribution}, {self.nodes} node{'s' if self.nodes != 1 else ''}"
+
+
+def _speed(lines: Sequence[Mapping[str, Any]]) -> float | None:
+    of_epochs = [line for line in lines if line.get("val_accuracy") is not None] or list(lines)
+    later = [line for line in of_epochs if line.get("epoch") != of_epochs[0].get("epoch")] or of_epochs
+    speeds = [speed for line in later if (speed := _number(line.get("samples_per_second"))) is not None]
+    return median(speeds) if speeds else None
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, (int, float)) else None
+
+
+# What a node has written into a run's folder, with the types that a report needs.
+_REQUEST = u.record(
+    run_id=answers.run_id,
+    framework=answers.framework,
+    distribution=answers.distribution,
+    script=u.optional(u.words),
+    script_args=u.optional(u.list_of(u.words)),
+    data=u.optional(u.words),
+    generated=u.optional(u.boolean),
+)
+_RESULT = u.record(state=u.one_of(*answers.STATES))
+_STATE = u.record(processes=answers.processes)
+_FIGURES = ("epoch", "loss", "seconds", "samples_per_second", "val_accuracy")
+_LINE = u.record(**dict.fromkeys(_FIGURES, u.lenient(u.number)))
+MOST_LINES = 2_000_000
+"""Of the metrics of one run: each line takes memory."""
+
+
+def read(folder: Path) -> ReportedRun:
+    """Read a run from its folder. A user's own script may have written no metrics: the run has no figures then."""
+    try:
+        run = _REQUEST(u.from_json((folder / "run.json").read_bytes()))
+        result = _read_optional(folder / "result.json", _RESULT)
+        processes = _read_optional(folder / "state.json", _STATE).get("processes", [])
+    except (OSError, u.InvalidValue) as error:
+        raise UserError(f"{folder} is no folder of a run: {error}. Name runs that `status.yml` shows.") from error
+    if run["run_id"] != folder.name:
+        raise UserError(f"{folder} holds another run, {run['run_id']}. Name runs that `status.yml` shows.")
+    return ReportedRun(
+        id=run["run_id"],
+        framework=run["framework"],
+        distribution=run["distribution"],
+        arguments=tuple(run["script_args"] or ()),
+        example=Path(run["script"] or "").parent.name == "trainers" or not run["script"],
+        data=run["data"] or "",
+        generated=bool(run["generated"]),
+        nodes=len({process["node"] for process in processes}),
+        processes=sum(process["role"] == "worker" for process in processes),
+        state=result.get("state", "running"),
+        ranks=_metrics(folder / "metrics"),
+    )
+
+
+def _read_optional(file: Path, parse: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
+    return parse(u.from_json(file.read_bytes())) if file.exists() else {}
+
+
+def _metrics(folder: Path) -> dict[int, list[Mapping[str, Any]]]:
+    files = {path.stem.removeprefix("rank"): path for path in folder.glob("rank*.jsonl")}
+    ranks: dict[int, list[Mapping[str, Any]]] = {}
+    count = 0
+    for rank, path in files.items():
+        lines = [] if not rank.isdecimal() else list(islice(_lines(path), MOST_LINES + 1 - count))
+        count += len(lines)
+        if count > MOST_LINES:
+            raise UserError(f"{folder} has more than {MOST_LINES} lines of metrics: let the script write fewer.")
+        if lines:
+            ranks[int(rank)] = lines
+    return ranks
+
+
+def _lines(path: Path) -> Iterator[Mapping[str, Any]]:
+    """Yield the lines that have a figure. A line that was not written to its end is skipped."""
+    with path.open("rb") as file:
+        for line in file:
+            try:
+                figures = _LINE(u.from_json(line))
+            except u.InvalidValue:
+                continue
+            if any(value is not None for value in figures.values()):
+                yield figures
+
+
+COLUMNS = (
+    "run",
+    "nodes",
+    "processes",
+    "global batch",
+    "time (s)",
+    "samples/s of each",
+    "samples/s in all",
+    "accuracy",
+    "speed-up",
+    "efficiency",
+)
+
+
+def table(runs: Sequence[ReportedRun]) -> list[list[str]]:
+    return [[_shown(value, places) for value, places in _row(run, _base(run, runs))] for run in runs]
+
+
+def _base(run: ReportedRun, runs: Sequence[ReportedRun]) -> ReportedRun | None:
+    """Return the run that this one is compared with: the one on the fewest nodes."""
+    alike = [other for other in runs if other.comparable == run.comparable and other.throughput and other.nodes]
+    return min(alike, key=lambda other: other.nodes, default=None)
+
+
+def _row(run: ReportedRun, base: ReportedRun | None) -> list[tuple[object, int]]:
+    speed = run.throughput
+    faster = speed / base.throughput if speed and base and base.throughput and base.id != run.id else None
+    if base and base.id == run.id:
+        faster = 1.0
+    efficiency = faster / (run.nodes / base.nodes) if faster and base and run.nodes else None
+    state = "" if run.state == "finished" else f" ({run.state})"
+    return [
+        (f"{run.id}{state}", 0),
+        (run.nodes or None, 0),
+        (run.processes or None, 0),
+        (run.global_batch, 0),
+        (run.seconds, 1),
+        (speed / len(run.ranks) if speed else None, 1),
+        (speed, 1),
+        (run.accuracy, 3),
+        (faster, 2),
+        (efficiency, 2),
+    ]
+
+
+def _shown(value: object, places: int) -> str:
+    number = _number(value)
+    return ("" if value is None else str(value)) if number is None else f"{number:,.{places}f}"
+
+
+def plots(runs: Sequence[ReportedRun]) -> dict[str, Plot]:
+    """Return the plots that have points, by name."""
+    with_lines = [run for run in runs if run.epochs]
+    names = [run.name for run in with_lines]
+    named = {run.id: run.name if names.count(run.name) == 1 else run.id for run in with_lines}
+    curves = {
+        "accuracy": ("Accuracy on the test set", "epoch", "accuracy", "epoch", "val_accuracy"),
+        "accuracy-by-time": ("Accuracy by time", "seconds of training", "accuracy", "seconds", "val_accuracy"),
+        "loss": ("Loss in training", "epoch", "loss", "epoch", "loss"),
+    }
+    plots_by_name = {}
+    for name, (title, x_label, y_label, x, y) in curves.items():
+        series = [Series(named[run.id], points) for run in with_lines if (points := _points(run, x, y))]
+        if series:
+            plots_by_name[name] = Plot(title, x_label, y_label, series)
+    return plots_by_name | _scaling(runs)
+
+
+def _points(run: ReportedRun, x_key: str, y_key: str) -> list[tuple[float, float]]:
+    pairs = [(_number(line.get(x_key)), _number(line.get(y_key))) for line in run.epochs]
+    return [(x, y) for x, y in pairs if x is not None and y is not None]
+
+
+def _scaling(runs: Sequence[ReportedRun]) -> dict[str, Plot]:
+    """Return plots of throughput and speed-up by nodes, if there are runs that differ only in their number of nodes."""
+    groups: dict[tuple[object, ...], list[ReportedRun]] = {}
+    for run in runs:
+        if run.throughput and run.nodes:
+            groups.setdefault(run.comparable, []).append(run)
+    swept = [sorted(group, key=lambda run: run.nodes) for group in groups.values()]
+    swept = [group for group in swept if group[0].nodes != group[-1].nodes]
+    if not swept:
+        return {}
+    nodes = sorted({run.nodes for group in swept for run in group})
+    speeds, faster = [], []
+    for group in swept:
+        points = [(float(run.nodes), run.throughput or 0.0) for run in group]
+        speeds.append(Series(group[0].framework, points))
+        faster.append(Series(group[0].framework, [(count, speed / points[0][1]) for count, speed in points]))
+    least = nodes[0]
+    ideal = Series("ideal", [(count, count / least) for count in nodes], dashed=True)
+    x_ticks = [0.0, *map(float, nodes)]
+    return {
+        "throughput": Plot("Throughput", "nodes", "samples/s in all", speeds, x_ticks),
+        "scaling": Plot("Scaling", "nodes", "speed-up", [*faster, ideal], x_ticks),
+    }
+
+
+STYLE = """
+body { font-family: sans-serif; color: #333; max-width: 74rem; margin: 2rem auto; padding: 0 1rem; }
+table { border-collapse: collapse; }
+th, td { padding: .3rem .7rem; border-bottom: 1px solid #ddd; text-align: right; }
+th:first-child, td:first-child { text-align: left; }
+td { white-space: nowrap; }
+.plots { display: flex; flex-wrap: wrap; gap: 1rem; margin: 2rem 0; }
+"""
+
+
+def page(runs: Sequence[ReportedRun]) -> str:
+    """Return the page. It refers to no other file or address."""
+    head = "".join(f"<th>{escape(column)}</th>" for column in COLUMNS)
+    rows = ["<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in table(runs)]
+    requests = [
+        f"<li>{escape(run.id)}: {escape(run.name)}, data {escape(run.data or 'none')}, "
+        f"arguments <code>{escape(' '.join(run.arguments) or 'none')}</code></li>"
+        for run in runs
+    ]
+    note = f"<p><strong>{GENERATED}</strong></p>" if any(run.generated for run in runs) else ""
+    return f"""<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><title>Training runs</title><style>{STYLE}</style></head><body>
+<h1>Training runs</h1>
+{note}
+<table><thead><tr>{head}</tr></thead><tbody>
+{chr(10).join(rows)}
+</tbody></table>
+<p>Time is that of training, without start and evaluation. Samples per second are the median of all epochs but the
+first. Speed-up and efficiency are by samples per second, against the run on the fewest nodes with the same
+arguments.</p>
+<div class="plots">
+{chr(10).join(plot.svg() for plot in plots(runs).values())}
+</div>
+<h2>Requests</h2>
+<ul>
+{chr(10).join(requests)}
+</ul>
+</body></html>
+"""
+
+
+def text(runs: Sequence[ReportedRun]) -> list[str]:
+    """Return the table for a terminal, line by line."""
+    rows = [list(COLUMNS), *table(runs)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(COLUMNS))]
+    lines = ["  ".join(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)) for row in rows]
+    named = [f"{row[0]:<{widths[0]}}  {line}".rstrip() for row, line in zip(rows, lines, strict=True)]
+    return named + ([GENERATED] if any(run.generated for run in runs) else [])
+
+
+def write(folders: Sequence[Path], file: Path) -> list[str]:
+    """Write the report on the runs in some folders. Return the table for a terminal."""
+    runs = sorted((read(folder) for folder in folders), key=lambda run: (run.framework, run.nodes, run.id))
+    file.write_text(page(runs), encoding="utf-8")
+    return text(runs)

@@ -1,0 +1,133 @@
+# Copyright: (c) 2026, the deeplearning.aws contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""A folder of objects in a bucket: the cluster's own bucket, or another one that the user names."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError, problem
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.manifest import FILE as MANIFEST
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import Names
+
+try:
+    from boto3.exceptions import S3UploadFailedError
+    from boto3.s3.transfer import TransferConfig
+    from botocore.exceptions import BotoCoreError
+except ImportError:
+    pass  # aws/client.py reports it
+
+"""Written last: a data set that has one is complete."""
+_MISSING = ("404", "NoSuchKey")
+
+
+@dataclass(frozen=True)
+class Bucket:
+    aws: Aws
+    name: str
+    prefix: str
+    owner: str = ""
+    """The account that must own it, if it is the cluster's own."""
+
+    @property
+    def url(self) -> str:
+        return f"s3://{self.name}/{self.prefix}"
+
+    def check(self) -> None:
+        """Raise UserError if the bucket does not exist, may not be used or is in another region."""
+        try:
+            head = self.aws.call("s3", "head_bucket", Bucket=self.name, **self._owned)
+        except AwsError as error:
+            if error.code in ("404", "NoSuchBucket"):
+                raise UserError(
+                    f"The bucket {self.name} does not exist: create the cluster first (site.yml)."
+                ) from None
+            if error.code in ("301", "PermanentRedirect"):
+                raise UserError(f"The bucket {self.name} is in another region than {self.aws.region}.") from None
+            if error.denied:
+                owner = f", or it does not belong to the account {self.owner}" if self.owner else ""
+                raise UserError(f"These credentials may not use the bucket {self.name}{owner}.") from None
+            raise
+        # Unless an endpoint is set, the SDK follows a bucket to its region.
+        region = head.get("BucketRegion", self.aws.region)
+        if region != self.aws.region:
+            raise UserError(
+                f"The bucket {self.name} is in {region}, and the cluster in {self.aws.region}: nodes would read it "
+                "slowly and at a price, so name a bucket in the cluster's own region."
+            )
+
+    def manifest(self) -> dict[str, Any]:
+        """Return the list of the data set's parts, empty if there is none that can be read."""
+        try:
+            manifest = json.loads(self.read(MANIFEST))
+        except AwsError as error:
+            if error.code in _MISSING:
+                return {}
+            raise
+        except (ValueError, RecursionError):
+            return {}
+        return manifest if isinstance(manifest, dict) else {}
+
+    def put_manifest(self, manifest: Mapping[str, Any]) -> None:
+        body = json.dumps(manifest, indent=1).encode()
+        self.aws.call("s3", "put_object", Body=body, **self._object(MANIFEST))
+
+    def read(self, name: str) -> bytes:
+        return self.aws.content(self.name, f"{self.prefix}/{name}", self.owner)
+
+    def sha256(self, name: str) -> str:
+        """Return the checksum that an object was sent with; empty if it was sent without one."""
+        head = self.aws.call("s3", "head_object", **self._object(name))
+        return str(head["Metadata"].get("sha256", ""))
+
+    def names(self, prefix: str) -> list[str]:
+        """Return the names of the objects that begin with `prefix`."""
+        listing = {"Bucket": self.name, "Prefix": f"{self.prefix}/{prefix}", **self._owned}
+        contents = self.aws.pages("s3", "list_objects_v2", "Contents", **listing)
+        return [item["Key"].removeprefix(f"{self.prefix}/") for item in contents]
+
+    def has(self, name: str, size: int, sha256: str) -> bool:
+        head = self.aws.find("s3", "head_object", _MISSING, **self._object(name))
+        return bool(head and head["ContentLength"] == size and head["Metadata"].get("sha256") == sha256)
+
+    def send(self, file: Path, name: str, sha256: str, progress: Callable[[int], None]) -> None:
+        """Upload a file, in several parts at once. Call `progress` with the number of bytes of each."""
+        try:
+            self.aws.retrying_client("s3").upload_file(
+                str(file),
+                self.name,
+                f"{self.prefix}/{name}",
+                ExtraArgs={"Metadata": {"sha256": sha256}, **self._owned},
+                Config=TransferConfig(multipart_chunksize=64 << 20, max_concurrency=8),
+                Callback=progress,
+            )
+        except S3UploadFailedError as error:
+            raise UserError(f"{file.name} cannot be sent to {self.url}: {error}.") from None
+        except BotoCoreError as error:
+            raise problem(error, "s3", "PutObject") from error
+
+    def _object(self, name: str) -> dict[str, str]:
+        return {"Bucket": self.name, "Key": f"{self.prefix}/{name}", **self._owned}
+
+    @property
+    def _owned(self) -> dict[str, str]:
+        return {"ExpectedBucketOwner": self.owner} if self.owner else {}
+
+
+def choose(aws: Aws, cluster: str, location: str, default: str, folder: str = "") -> Bucket:
+    """Return a folder of the bucket at `location` (bucket, bucket/prefix, or either after s3://).
+
+    Without a location it is the folder `default` of the cluster's own bucket.
+    """
+    if not location:
+        return Bucket(aws, Names(cluster, aws.account, aws.region).bucket, default, aws.account)
+    name, _slash, prefix = location.removeprefix("s3://").strip("/").partition("/")
+    if not name or "://" in location.removeprefix("s3://"):
+        raise UserError(f"bucket is {location}; it must be a bucket. Example: -e bucket=s3://my-bucket/prefix")
+    return Bucket(aws, name, f"{prefix}/{folder}".strip("/"))

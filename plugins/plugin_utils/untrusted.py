@@ -1,0 +1,121 @@
+# Copyright: (c) 2026, the deeplearning.aws contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""Parsers for what nodes send. Training code may be root on a node, so a node may send anything.
+
+A parser takes a value that was read from JSON. It returns one that is safe to use and to print, or raises InvalidValue.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract import schema
+
+Parser = Callable[[Any], Any]
+InvalidValue = schema.InvalidValue
+
+LONGEST_TEXT = 4096
+LONGEST_ARGUMENT = 1 << 17
+MOST_ITEMS = 10_000
+
+_UNPRINTABLE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 except tab and newline, C1: control a terminal
+    "\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069"  # reorder or break a line
+    "\ud800-\udfff]"  # in no terminal's encoding
+)
+
+
+def printable(text: str) -> str:
+    """Return the text without characters that control a terminal. Newlines and tabs stay."""
+    return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def one_line(text: str) -> str:
+    """Return the text as one printable line."""
+    return printable(text[:LONGEST_TEXT]).replace("\n", " ").replace("\t", " ")
+
+
+def from_json(text: str | bytes) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise InvalidValue("JSON") from None
+
+
+def words(value: Any) -> str:
+    """Parse a line of text for people."""
+    if not isinstance(value, str):
+        raise InvalidValue("a text")
+    return one_line(value)
+
+
+node = schema.matching(r"[A-Za-z0-9][A-Za-z0-9.-]{0,252}", "a node's name")
+between, boolean, one_of, optional = schema.between, schema.boolean, schema.one_of, schema.optional
+count = between(0, 2**53)
+
+
+def path(value: Any) -> str:
+    """Parse an absolute path on a node. It is sent to nodes and shown, and never used on this machine."""
+    if not isinstance(value, str) or not value.startswith("/") or one_line(value) != value:
+        raise InvalidValue("an absolute path")
+    return value
+
+
+def argument(value: Any) -> str:
+    """Parse a word of a command line, which may hold anything. It is sent to nodes and not shown."""
+    if not isinstance(value, str) or len(value) > LONGEST_ARGUMENT:
+        raise InvalidValue("a text")
+    return value
+
+
+def list_of(parse: Parser, most: int = MOST_ITEMS) -> Callable[[Any], list[Any]]:
+    return schema.list_of(parse, most=most)
+
+
+def number(value: Any) -> float:
+    """Parse a number that can be multiplied and divided by another without exceeding a float."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) <= 1e15:
+        raise InvalidValue("a number")
+    return value if abs(value) >= 1e-15 else 0
+
+
+def map_of(key: Parser, parse: Parser, most: int = MOST_ITEMS) -> Callable[[Any], dict[Any, Any]]:
+    def parse_all(value: Any) -> dict[Any, Any]:
+        if not isinstance(value, Mapping) or len(value) > most:
+            raise InvalidValue(f"a map of up to {most}")
+        return {key(name): parse(item) for name, item in value.items()}
+
+    return parse_all
+
+
+def record(**fields: Parser) -> Callable[[Any], dict[str, Any]]:
+    """Return a parser for a map with these fields. A missing field counts as null; other fields are left out."""
+
+    def parse(value: Any) -> dict[str, Any]:
+        if not isinstance(value, Mapping):
+            raise InvalidValue("a map")
+        parsed = {}
+        for name, parse_field in fields.items():
+            try:
+                parsed[name] = parse_field(value.get(name))
+            except InvalidValue as malformed:
+                raise InvalidValue(f"{name}: {malformed}") from None
+        return parsed
+
+    return parse
+
+
+def lenient(parse: Parser) -> Parser:
+    """Return a parser that returns None for a malformed value: for figures that users' scripts write."""
+
+    def parse_or_none(value: Any) -> Any:
+        try:
+            return parse(value)
+        except InvalidValue:
+            return None
+
+    return parse_or_none

@@ -1,0 +1,90 @@
+"""The role machines, played alone: launch templates with and without EFA, and groups of others."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+from localcloud.api.ec2.images import API_ONLY
+from tests.account.kit import ROLE_PLAY
+
+CLUSTER = "red"
+PLAY = (
+    ROLE_PLAY
+    + """\
+    - name: Create the machines
+      ansible.builtin.include_role:
+        name: deeplearning.aws.machines
+"""
+)
+
+
+def settings(account: Any) -> dict[str, Any]:
+    """A worker type with EFA, but no workers; the master is of another type."""
+    ec2, iam = account.client("ec2"), account.client("iam")
+    subnet = ec2.describe_subnets(Filters=[{"Name": "availability-zone", "Values": ["us-east-1a"]}])["Subnets"][0]
+    (group,) = ec2.describe_security_groups(Filters=[{"Name": "vpc-id", "Values": [subnet["VpcId"]]}])["SecurityGroups"]
+    trust = {"Effect": "Allow", "Principal": {"Service": "ec2.amazonaws.com"}, "Action": "sts:AssumeRole"}
+    document = json.dumps({"Version": "2012-10-17", "Statement": [trust]})
+    iam.create_role(RoleName="node", AssumeRolePolicyDocument=document)
+    profile = iam.create_instance_profile(InstanceProfileName="node")["InstanceProfile"]["Arn"]
+    iam.add_role_to_instance_profile(InstanceProfileName="node", RoleName="node")
+    ec2.import_key_pair(KeyName="somebody", PublicKeyMaterial=account.key().with_suffix(".pub").read_bytes())
+    return {
+        "machines_cluster": CLUSTER,
+        "machines_worker_count": 0,
+        "machines_image": "localcloud-api-only",
+        "machines_image_id": API_ONLY.id,
+        "machines_root_volume_gib": 30,
+        "machines_instance_type": "p4d.24xlarge",
+        "machines_efa_interfaces": 4,
+        "machines_master_instance_type": "t3.medium",
+        "machines_key_name": "somebody",
+        "machines_master_profile_arn": profile,
+        "machines_worker_profile_arn": profile,
+        "machines_public_subnet_id": subnet["SubnetId"],
+        "machines_private_subnet_id": subnet["SubnetId"],
+        "machines_members_security_group_id": group["GroupId"],
+        "machines_ssh_security_group_id": group["GroupId"],
+    }
+
+
+def test_each_type_gets_its_launch_template_and_what_others_have_is_refused(account: Any) -> None:
+    play = account.folder / "machines.yml"
+    play.write_text(PLAY, encoding="utf-8")
+    account.settings = settings(account)
+    ran = account.play(str(play))
+    assert ran.code == 0, ran.output[-4000:]
+    ec2 = account.client("ec2")
+    data = {
+        kind: ec2.describe_launch_template_versions(LaunchTemplateName=f"{CLUSTER}-{kind}", Versions=["$Default"])[
+            "LaunchTemplateVersions"
+        ][0]["LaunchTemplateData"]
+        for kind in ("master", "workers")
+    }
+    cards = [(one["NetworkCardIndex"], one["InterfaceType"]) for one in data["workers"]["NetworkInterfaces"]]
+    assert cards == [(card, "efa") for card in range(4)]
+    assert "NetworkInterfaces" not in data["master"]
+    assert data["workers"]["MetadataOptions"].items() <= data["master"]["MetadataOptions"].items()
+    same = ("BlockDeviceMappings", "ImageId", "KeyName")
+    assert [data["master"][key] for key in same] == [data["workers"][key] for key in same]
+
+    started = time.time()
+    ran = account.play(str(play))
+    assert (ran.code, ran.changed) == (0, 0), ran.output[-4000:]
+    assert account.writes(started) == []
+
+    tag = {"ResourceId": f"{CLUSTER}-workers", "ResourceType": "auto-scaling-group", "Key": "deeplearning:cluster"}
+    account.client("autoscaling").delete_tags(Tags=[tag])
+    ran = account.play(str(play))
+    assert ran.code == 2
+    assert f"The Auto Scaling group {CLUSTER}-workers exists but does not have the tag" in " ".join(ran.output.split())
+
+    (template,) = ec2.describe_launch_templates(LaunchTemplateNames=[f"{CLUSTER}-workers"])["LaunchTemplates"]
+    ec2.delete_tags(Resources=[template["LaunchTemplateId"]], Tags=[{"Key": "deeplearning:cluster"}])
+    started = time.time()
+    ran = account.play(str(play))
+    assert ran.code == 2
+    assert f"The launch template {CLUSTER}-workers exists but does not have the tag" in " ".join(ran.output.split())
+    assert account.writes(started) == []

@@ -1,0 +1,530 @@
+"""Data sets on a node: complete or absent, checked, and resumed after an interruption."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import http.server
+import io
+import os
+import socketserver
+import tarfile
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+from botocore.exceptions import ClientError, ReadTimeoutError
+from deeplearning.aws import AwsClient, _error
+from deeplearning.contract import download
+from deeplearning.contract.datasets import DATASETS, ON_DEMAND, Dataset, DatasetFile
+from deeplearning.contract.errors import UserError
+from deeplearning.datasets import sources, staging
+from deeplearning.datasets.sources import Progress
+from deeplearning.datasets.staging import StagingRequest, receive, show, stage
+
+from tests.unit.node.users_kit import as_nobody, open_folder
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def md5(content: bytes) -> str:
+    return hashlib.md5(content, usedforsecurity=False).hexdigest()
+
+
+def part(name: str, content: bytes) -> DatasetFile:
+    return DatasetFile(name, algorithm="md5", digest=md5(content))
+
+
+def archive(**files: bytes) -> bytes:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as out:
+        for name, content in files.items():
+            member = tarfile.TarInfo(f"some-folder/{name}.bin")
+            member.size = len(content)
+            out.addfile(member, io.BytesIO(content))
+    return packed.getvalue()
+
+
+WHOLE = archive(one=b"1" * 5000, two=b"2" * 7000, three=b"no part of it")
+IMAGES = gzip.compress(b"images")
+
+
+@pytest.fixture
+def efs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """With a tiny set of each kind."""
+    tiny = Dataset((part("tiny.tar.gz", WHOLE),), {"tiny_data": "."}, files={"one.bin": 5000, "two.bin": 7000})
+    zipped = Dataset((part("images.gz", IMAGES),), files={"images": 6})
+    monkeypatch.setattr(staging, "DATASETS", {"tiny": tiny, "zipped": zipped})
+    monkeypatch.setattr(staging, "ON_NODE", tmp_path / "node")
+    monkeypatch.setattr(staging.paths, "TRAINERS", str(ROOT / "files/trainers"))
+    monkeypatch.setattr(download, "RETRY_SECONDS", 0)
+    monkeypatch.setattr(sources, "RETRY_SECONDS", 0)
+    mount = tmp_path / "efs"
+    mount.mkdir()
+    return mount
+
+
+def staged(efs: Path, *arguments: Any) -> dict[str, Any]:
+    return stage(StagingRequest(*arguments), str(efs), lambda _event: None)
+
+
+class Web:
+    """Serves files, with ranges; cuts the connection on request."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, bytes] = {}
+        self.cut_after: int | None = None
+        self.asked: list[str] = []
+
+    def answer(self, request: http.server.BaseHTTPRequestHandler) -> None:
+        content = self.files.get(request.path)
+        range_ = request.headers.get("Range", "")
+        self.asked.append(f"{request.path} {range_}".strip())
+        if content is None:
+            request.send_error(404)
+            return
+        start = int(range_.removeprefix("bytes=").rstrip("-") or 0)
+        if start >= len(content):
+            request.send_response(416)
+            request.send_header("Content-Range", f"bytes */{len(content)}")
+            request.end_headers()
+            return
+        request.send_response(206 if range_ else 200)
+        request.send_header("Content-Length", str(len(content) - start))
+        request.end_headers()
+        request.wfile.write(content[start : self.cut_after])
+        self.cut_after = None
+
+
+@pytest.fixture
+def web() -> Iterator[Web]:
+    web = Web()
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            web.answer(self)
+
+        def log_message(self, *_: Any) -> None: ...
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        web.home = f"http://127.0.0.1:{server.server_address[1]}/"  # type: ignore[attr-defined]
+        yield web
+        server.shutdown()
+
+
+def test_a_named_dataset_is_fetched_once_unpacked_and_linked(efs: Path, web: Any) -> None:
+    web.files["/tiny.tar.gz"] = WHOLE
+    result = staged(efs, "tiny", web.home)
+    assert result == {"there": True, "path": f"{efs}/data/tiny", "generated": False, "received": 0, "changed": True}
+    assert sorted(os.listdir(efs / "data/tiny")) == [".deeplearning.json", "one.bin", "two.bin"]
+    assert (efs / "tiny_data/two.bin").read_bytes() == b"2" * 7000
+    assert (efs / "data").stat().st_mode & 0o7777 == 0o1777
+    asked = list(web.asked)
+    assert not staged(efs, "tiny", web.home)["changed"]
+    assert web.asked == asked
+
+
+def test_an_interrupted_download_resumes(efs: Path, web: Any) -> None:
+    web.files["/tiny.tar.gz"], web.cut_after = WHOLE, 50
+    staged(efs, "tiny", web.home)
+    assert web.asked == ["/tiny.tar.gz", "/tiny.tar.gz bytes=50-"]
+
+
+def test_a_second_attempt_resumes_the_first_ones_download(efs: Path, web: Any) -> None:
+    web.files["/tiny.tar.gz"] = WHOLE
+    partial = efs / "data/.tiny.partial"
+    partial.mkdir(parents=True)
+    (partial / ".tiny.tar.gz").write_bytes(WHOLE[:60])
+    staged(efs, "tiny", web.home)
+    assert web.asked == ["/tiny.tar.gz bytes=60-"]
+    assert not partial.exists()
+
+
+def test_a_complete_download_is_used_as_it_is(efs: Path, web: Any) -> None:
+    web.files["/tiny.tar.gz"] = WHOLE
+    partial = efs / "data/.tiny.partial"
+    partial.mkdir(parents=True)
+    (partial / ".tiny.tar.gz").write_bytes(WHOLE)
+    assert staged(efs, "tiny", web.home)["changed"]
+    assert web.asked == [f"/tiny.tar.gz bytes={len(WHOLE)}-"]
+
+
+def test_a_partial_file_that_is_too_long_is_downloaded_again(efs: Path, web: Any) -> None:
+    web.files["/tiny.tar.gz"] = WHOLE
+    partial = efs / "data/.tiny.partial"
+    partial.mkdir(parents=True)
+    (partial / ".tiny.tar.gz").write_bytes(WHOLE + b"x")
+    assert staged(efs, "tiny", web.home)["changed"]
+    assert web.asked == [f"/tiny.tar.gz bytes={len(WHOLE) + 1}-", "/tiny.tar.gz"]
+
+
+def test_a_wrong_checksum_is_refused_and_the_file_is_removed(efs: Path, web: Any) -> None:
+    web.files["/tiny.tar.gz"] = archive(one=b"something else")
+    with pytest.raises(UserError, match="tiny.tar.gz has the checksum .*, and its publisher says"):
+        staged(efs, "tiny", web.home)
+    assert not show(StagingRequest("tiny"), str(efs))["there"]
+    assert os.listdir(efs / "data/.tiny.partial") == []
+    web.files["/tiny.tar.gz"] = WHOLE
+    assert staged(efs, "tiny", web.home)["changed"]
+
+
+def test_a_failed_download_is_one_sentence(efs: Path, web: Any) -> None:
+    with pytest.raises(UserError, match="cannot be fetched .404 Not Found.: name another data_source"):
+        staged(efs, "tiny", web.home)
+    with pytest.raises(UserError, match="cannot be fetched .*refused.*: name another data_source"):
+        staged(efs, "tiny", "http://127.0.0.1:1/")
+
+
+def test_files_that_are_compressed_separately_are_unpacked(efs: Path, web: Any) -> None:
+    web.files["/mirror/images.gz"] = IMAGES
+    staged(efs, "zipped", f"{web.home}mirror/")
+    assert (efs / "data/zipped/images").read_bytes() == b"images"
+
+
+def test_a_file_sent_by_the_operator_is_received_in_parts_and_removed_after_use(efs: Path) -> None:
+    key, tell = md5(WHOLE), lambda _event: None
+    request = StagingRequest("tiny")
+    receive(request, str(efs), key, 0, iter([WHOLE[:30]]), tell)
+    assert show(request, str(efs), key)["received"] == 30
+    path = receive(request, str(efs), key, 30, iter([WHOLE[30:]]), tell)["path"]
+    assert staged(efs, "tiny", path)["changed"]
+    assert not Path(path).exists()
+
+
+def test_two_senders_of_the_same_file_do_not_corrupt_it(efs: Path) -> None:
+    """What a playbook that was killed has started may send on while the next run does."""
+    key, tell = md5(WHOLE), lambda _event: None
+    request = StagingRequest("tiny")
+
+    def rest() -> Iterator[bytes]:
+        yield WHOLE[30:40]
+        at = show(request, str(efs), key)["received"]
+        receive(request, str(efs), key, at, iter([WHOLE[at:]]), tell)
+        yield WHOLE[40:50]
+
+    receive(request, str(efs), key, 0, iter([WHOLE[:30]]), tell)
+    path = receive(request, str(efs), key, 30, rest(), tell)["path"]
+    assert md5(Path(path).read_bytes()) == key
+
+
+def test_a_sent_file_with_a_wrong_checksum_is_removed(efs: Path) -> None:
+    path = receive(StagingRequest("tiny"), str(efs), "0" * 32, 0, iter([archive(one=b"?")]), lambda _event: None)[
+        "path"
+    ]
+    with pytest.raises(UserError, match="another data_source"):
+        staged(efs, "tiny", path)
+    assert not Path(path).exists()
+
+
+def test_a_file_of_the_node_is_not_moved(efs: Path, tmp_path: Path) -> None:
+    mine = tmp_path / "tiny.tar.gz"
+    mine.write_bytes(WHOLE)
+    staged(efs, "tiny", str(mine))
+    assert mine.exists()
+
+
+def test_a_dataset_put_there_by_hand_counts_only_if_it_is_complete(efs: Path) -> None:
+    folder = efs / "data/tiny"
+    folder.mkdir(parents=True)
+    (folder / "one.bin").write_bytes(b"1" * 5000)
+    with pytest.raises(UserError, match="is there and is not the whole of tiny: move it away"):
+        staged(efs, "tiny")
+    (folder / "two.bin").write_bytes(b"2" * 7000)
+    assert not staged(efs, "tiny")["changed"]
+
+
+def test_generated_data_is_marked(efs: Path) -> None:
+    result = staged(efs, "generated")
+    assert result["generated"] and result["changed"]
+    assert (efs / "data/generated/data_batch_1.bin").stat().st_size % 3073 == 0
+    assert not staged(efs, "generated")["changed"]
+
+
+def test_a_folder_is_used_in_place_or_copied_to_the_nodes_disk(efs: Path, tmp_path: Path) -> None:
+    mine = efs / "mine"
+    (mine / "deep").mkdir(parents=True)
+    (mine / "deep/a").write_text("a")
+    assert staged(efs, str(mine)) == {
+        "there": True,
+        "path": str(mine),
+        "generated": False,
+        "received": 0,
+        "changed": False,
+    }
+    copied = staged(efs, str(mine), "", True)
+    assert copied["changed"] and Path(copied["path"]).parent == tmp_path / "node"
+    assert Path(copied["path"], "deep/a").read_text() == "a"
+
+
+def test_a_folder_of_the_shared_file_system_is_copied_by_its_name(efs: Path, tmp_path: Path) -> None:
+    (efs / "data/mine/deep").mkdir(parents=True)
+    with pytest.raises(UserError, match="data is mine, which has no files: put them there, or choose other data"):
+        staged(efs, "mine", "", True)
+    (efs / "data/mine/deep/a").write_text("a")
+    assert staged(efs, "mine")["path"] == str(efs / "data/mine")
+    copied = Path(staged(efs, "mine", "", True)["path"])
+    assert copied.parent == tmp_path / "node" and (copied / "deep/a").read_text() == "a"
+
+
+@pytest.mark.parametrize("on_node", [False, True])
+@pytest.mark.parametrize("data", ["nothing", "/efs/nothing"])
+def test_a_missing_folder_is_refused(efs: Path, data: str, on_node: bool) -> None:
+    with pytest.raises(UserError, match=f"data is {data}, and this node has no folder .*/nothing: stage it first, or"):
+        staged(efs, data, "", on_node)
+
+
+def test_a_full_disk_is_reported_before_and_during_a_transfer(
+    efs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (efs / "mine").mkdir()
+    (efs / "mine/a").write_text("a")
+    with monkeypatch.context() as patched:
+        patched.setattr(sources.shutil, "disk_usage", lambda _folder: type("Usage", (), {"free": 0}))
+        with pytest.raises(UserError, match="has 0.0 GiB left, and 0.0 GiB are needed: make room"):
+            staged(efs, str(efs / "mine"), "", True)
+    monkeypatch.setattr(staging, "_generate", lambda _folder: (_ for _ in ()).throw(OSError(28, "No space left")))
+    with pytest.raises(UserError, match="is full: make room"):
+        staged(efs, "generated")
+
+
+class Bucket(AwsClient):
+    """As much of S3 as a download needs."""
+
+    def __init__(self, **objects: bytes) -> None:
+        self.objects = {name.replace("__", "/"): content for name, content in objects.items()}
+        self.asked: list[tuple[str, str]] = []
+        self.listed: list[str] = []
+        self.breaks: list[int] = []
+        """after how many bytes the next bodies break off"""
+        self.before_reading: list[Callable[[], object]] = []
+
+    def client(self, _service: str) -> None: ...
+
+    def pages(self, _service: str, _operation: str, _key: str, **arguments: Any) -> list[dict[str, Any]]:
+        self.listed.append(arguments["Prefix"])
+        return [
+            {"Key": name, "Size": len(content), "ETag": f'"{md5(content)}"'}
+            for name, content in self.objects.items()
+            if name.startswith(arguments["Prefix"])
+        ]
+
+    def call(self, service: str, operation: str, **arguments: Any) -> Any:
+        if self.before_reading:
+            self.before_reading.pop(0)()
+        range_ = arguments.get("Range", "")
+        self.asked.append((arguments["Key"], range_))
+        if arguments["Key"] not in self.objects:
+            raise _error(service, operation, arguments, {"Code": "NoSuchKey"})
+        content = self.objects[arguments["Key"]][int(range_.removeprefix("bytes=").rstrip("-") or 0) :]
+        return {"Body": Body(content, self.breaks.pop(0) if self.breaks else None)}
+
+
+class Body(io.BytesIO):
+    """It breaks off after so many bytes."""
+
+    def __init__(self, content: bytes, breaks: int | None) -> None:
+        super().__init__(content if breaks is None else content[:breaks])
+        self.is_broken = breaks is not None
+
+    def read(self, size: int | None = -1) -> bytes:
+        part = super().read(size)
+        if self.is_broken and not part:
+            raise ReadTimeoutError(endpoint_url="https://s3", error="timed out")
+        return part
+
+
+def test_all_objects_below_a_prefix_are_fetched_once(tmp_path: Path) -> None:
+    bucket = Bucket(set__a=b"aaaa", set__deep__b=b"bbbbbb", other=b"no", setting=b"no")
+    (tmp_path / ".a.coming").write_bytes(b"aa")
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep/b").write_bytes(b"bbbbbb")
+    sources.fetch_s3(bucket, "bucket", "set", tmp_path, Progress(lambda _event: None))
+    assert bucket.asked == [("set/a", "bytes=2-")]
+    assert (tmp_path / "a").read_bytes() == b"aaaa"
+    assert sorted(os.listdir(tmp_path)) == ["a", "deep"]
+
+
+def test_only_names_below_the_prefix_are_listed(tmp_path: Path) -> None:
+    bucket = Bucket(set__a=b"aaaa", set_secret=b"no")
+    sources.fetch_s3(bucket, "bucket", "set", tmp_path, Progress(lambda _event: None))
+    assert bucket.listed == ["set/"]
+
+
+def test_a_prefix_may_be_the_name_of_one_object(tmp_path: Path) -> None:
+    sources.fetch_s3(Bucket(set__a=b"aaaa", set__ab=b"no"), "bucket", "set/a", tmp_path, Progress(lambda _event: None))
+    assert os.listdir(tmp_path) == ["a"]
+
+
+def test_a_denied_listing_after_an_empty_one_means_an_empty_prefix(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their policy has `imagenet/*`, so they may list `imagenet/`, and not `imagenet`."""
+    real = AwsClient("us-east-1")
+    allowed = ["imagenet/"]
+
+    def paginate(Bucket: str, Prefix: str) -> list[dict[str, Any]]:
+        if Prefix not in allowed:
+            raise ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "ListObjectsV2")
+        return [{}]
+
+    client = SimpleNamespace(get_paginator=lambda _operation: SimpleNamespace(paginate=paginate))
+    monkeypatch.setattr(real, "client", lambda _service: client)
+    for message in ("s3://bucket/imagenet holds nothing", "is not allowed s3 list_objects_v2"):
+        with pytest.raises(UserError, match=message):
+            sources.fetch_s3(real, "bucket", "imagenet", tmp_path, Progress(lambda _event: None))
+        allowed.clear()
+
+
+def test_an_object_that_differs_from_its_listing_is_refused(tmp_path: Path) -> None:
+    (tmp_path / ".a.coming").write_bytes(b"xx")
+    with pytest.raises(UserError, match="differs from what S3 lists"):
+        sources.fetch_s3(Bucket(set__a=b"aaaa"), "bucket", "set/", tmp_path, Progress(lambda _event: None))
+    assert os.listdir(tmp_path) == []
+
+
+def fetched(bucket: Bucket, folder: Path) -> None:
+    sources.fetch_s3(bucket, "bucket", "set", folder, Progress(lambda _event: None))
+
+
+@pytest.fixture
+def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "RETRY_SECONDS", 0)
+
+
+@pytest.mark.usefixtures("no_pause")
+def test_an_interrupted_object_is_resumed(tmp_path: Path) -> None:
+    bucket = Bucket(set__a=b"aaaaaa")
+    bucket.breaks = [2, 1]
+    fetched(bucket, tmp_path)
+    assert bucket.asked == [("set/a", ""), ("set/a", "bytes=2-"), ("set/a", "bytes=3-")]
+    assert (tmp_path / "a").read_bytes() == b"aaaaaa"
+
+
+@pytest.mark.usefixtures("no_pause")
+def test_an_object_that_is_always_interrupted_is_one_sentence(tmp_path: Path) -> None:
+    bucket = Bucket(set__a=b"aaaaaa")
+    bucket.breaks = [0] * 9
+    with pytest.raises(UserError, match="s3://bucket/set/a broke off while it was read .*: try again"):
+        fetched(bucket, tmp_path)
+
+
+def test_an_object_that_vanishes_after_it_was_listed_is_left_out(tmp_path: Path) -> None:
+    bucket = Bucket(set__a=b"a", set__b=b"b")
+    bucket.before_reading = [lambda: bucket.objects.pop("set/b")]
+    fetched(bucket, tmp_path)
+    assert os.listdir(tmp_path) == ["a"] and bucket.listed == ["set/"] * 2
+
+
+def test_an_object_that_can_never_be_read_is_one_sentence(tmp_path: Path) -> None:
+    bucket = Bucket(set__a=b"a")
+
+    def read(*_: Any, **arguments: Any) -> Any:
+        raise _error("s3", "get_object", arguments, {"Code": "PreconditionFailed"})
+
+    bucket.call = read  # type: ignore[method-assign]
+    with pytest.raises(UserError, match="s3://bucket/set/a does not exist, or was replaced while it was read: run"):
+        fetched(bucket, tmp_path)
+
+
+def test_a_root_that_sudo_cannot_create_is_one_sentence(efs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(staging.safe_paths, "shared_folder", Mock(side_effect=PermissionError))
+    monkeypatch.setattr(staging, "as_root", lambda *words: ["sh", "-c", "echo sudo: no tty >&2; exit 1"])
+    with pytest.raises(UserError, match="data cannot be created: sudo: no tty"):
+        staged(efs, "tiny")
+
+
+def test_names_of_objects_stay_below_the_folder(tmp_path: Path) -> None:
+    bucket = Bucket()
+    bucket.objects = {"set/../../evil": b"x"}
+    with pytest.raises(UserError, match="no path below a folder"):
+        sources.fetch_s3(bucket, "bucket", "set", tmp_path, Progress(lambda _event: None))
+    with pytest.raises(UserError, match="s3://bucket/none holds nothing"):
+        sources.fetch_s3(bucket, "bucket", "none", tmp_path, Progress(lambda _event: None))
+
+
+def test_each_source_has_a_folder_of_its_own() -> None:
+    names = {staging.name_of(data) for data in ("s3://a/b", "s3://a-b", "/efs/a/b", "cifar10", "generated")}
+    assert len(names) == 5 and {"cifar10", "generated"} < names
+    assert all("/" not in name for name in names)
+
+
+def test_the_catalogue_is_complete() -> None:
+    assert {part.digest for part in DATASETS["cifar10"].parts} == {"c32a1d4ab5d03f1284b67883e8d87530"}
+    parts = [part for name in ON_DEMAND for part in DATASETS[name].parts]
+    assert all(len(part.digest) == 32 and part.algorithm == "md5" and part.url for part in parts)
+
+
+def test_progress_is_reported_at_intervals() -> None:
+    events: list[dict[str, Any]] = []
+    progress = Progress(events.append, interval=0.0)
+    progress.total = 10
+    progress.add(4)
+    progress.add(6)
+    assert events == [{"event": "progress", "done": 4, "total": 10}, {"event": "progress", "done": 10, "total": 10}]
+
+
+# What another user of the file system can prepare
+
+
+@pytest.fixture
+def shared(efs: Path) -> Iterator[Path]:
+    """A file system on which everybody may make folders, below `data` too."""
+    with open_folder() as mount:
+        (mount / "data").mkdir()
+        (mount / "data").chmod(0o1777)
+        (mount / "victim").mkdir()
+        yield mount
+
+
+@pytest.mark.parametrize("name", [".tiny.partial", ".tiny.lock", ".incoming", "tiny"])
+@pytest.mark.parametrize("kind", ["a folder", "a file", "a link"])
+def test_what_another_user_has_prepared_is_not_used(shared: Path, name: str, kind: str) -> None:
+    def prepare() -> None:
+        os.umask(0)
+        if kind == "a folder":
+            (shared / "data" / name).mkdir()
+        elif kind == "a file":
+            (shared / "data" / name).touch()
+        else:
+            (shared / "data" / name).symlink_to(shared / "victim/new")
+
+    as_nobody(prepare)
+    with pytest.raises(
+        UserError, match=r"(is a link|is a file|is a folder|belongs to nobody) .*Example: sudo (mv|rm) "
+    ):
+        path = receive(StagingRequest("tiny"), str(shared), md5(WHOLE), 0, iter([WHOLE]), lambda _event: None)["path"]
+        staged(shared, "tiny", path)
+    assert os.listdir(shared / "victim") == []
+
+
+def test_a_root_that_belongs_to_another_user_is_not_used(shared: Path) -> None:
+    (shared / "data").rmdir()
+    as_nobody((shared / "data").mkdir)
+    for begin in (
+        lambda: staged(shared, "tiny"),
+        lambda: receive(StagingRequest("tiny"), str(shared), "0" * 32, 0, iter([]), print),
+    ):
+        with pytest.raises(UserError, match="data belongs to nobody and has to be a folder of root"):
+            begin()
+
+
+def test_a_dataset_that_others_may_change_does_not_count(shared: Path) -> None:
+    as_nobody(lambda: ((shared / "data/tiny").mkdir(), (shared / "data/tiny/one.bin").write_bytes(b"?" * 5000)))
+    with pytest.raises(UserError, match="data/tiny belongs to nobody"):
+        show(StagingRequest("tiny"), str(shared))
+    os.chown(shared / "data/tiny", os.geteuid(), -1)
+    (shared / "data/tiny").chmod(0o777)
+    with pytest.raises(UserError, match="data/tiny has mode 0777, .* Example: sudo chmod go-w "):
+        show(StagingRequest("tiny"), str(shared))
+
+
+def test_an_object_that_changed_since_the_first_attempt_is_fetched_again(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"old!")
+    sources.fetch_s3(Bucket(set__a=b"new!"), "bucket", "set", tmp_path, Progress(lambda _event: None))
+    assert (tmp_path / "a").read_bytes() == b"new!"

@@ -1,0 +1,228 @@
+"""One attempt of a run: what its processes report, why it ends, and the wrapper of a process."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deeplearning.contract.errors import UserError
+from deeplearning.run import attempt as attempts
+from deeplearning.run import script, unit, units
+from deeplearning.run.attempt import AttemptState
+from deeplearning.run.folder import Folder
+from deeplearning.run.plan import Node
+
+from tests.unit.node.runs_kit import send, started
+
+
+def test_a_lost_rank_does_not_count_in_the_progress_of_an_attempt_on_fewer_nodes(
+    run: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attempts, "is_superseded", lambda config: False)
+    metrics = [Path(run.file(f"metrics/rank{rank}.jsonl")) for rank in range(3)]
+    for file in metrics:
+        file.write_text("".join(f'{{"epoch": {epoch}, "step": {epoch * 13}}}\n' for epoch in (1, 2, 3)))
+    attempt = started(run)
+    # The trainers remove what they repeat, and the one of rank 0 does so for ranks that are no more.
+    for file in metrics:
+        file.write_text('{"epoch": 1, "step": 13}\n')
+    for file in metrics[:2]:
+        with file.open("a") as more:
+            more.write('{"epoch": 3, "step": 39}\n')
+    attempt.tick()
+    progress = attempt.run_log.state["progress"]
+    assert (progress["epoch"], progress["step"], progress["ranks"]) == (3, 39, 2)
+
+
+def test_the_first_failure_ends_the_attempt_and_is_reported_with_its_last_lines(run: Folder) -> None:
+    attempt = started(run)
+    send(attempt, *[(2, {"time": 1.5, "line": f"line {n}"}) for n in range(40)])
+    assert attempt.state is not AttemptState.STOPPING
+    send(attempt, (2, {"time": 2.0, "end": 7}), (1, {"time": 2.1, "end": 1}))
+    assert attempt.state is AttemptState.STOPPING
+    outcome = attempt.outcome(143, {})
+    assert (outcome.cause, outcome.exit_code) == ("failed", 7)
+    assert outcome.first_failure == {
+        "node": "deeplearning-worker2",
+        "role": "worker",
+        "rank": 1,
+        "exit_code": 7,
+        "signal": None,
+        "tail": [f"line {n}" for n in range(10, 40)],
+    }
+    assert unit.end_sentence("r1", outcome) == "run r1 ended with 7 (deeplearning-worker2, rank 1)"
+
+
+def test_a_failure_after_a_member_was_lost_counts_as_the_loss(run: Folder) -> None:
+    attempt = started(run)
+    send(attempt, (1, {"time": 2.0, "end": 1}))
+    outcome = attempt.outcome(143, {"deeplearning-worker2": "it has booted since"})
+    assert (outcome.cause, outcome.exit_code, outcome.lost) == (
+        "lost",
+        1,
+        {"deeplearning-worker2": "it has booted since"},
+    )
+
+
+def test_a_signal_after_a_stop_is_no_failure(run: Folder) -> None:
+    attempt = started(run, stop=True)
+    send(attempt)
+    assert attempt.state is AttemptState.STOPPING
+    send(attempt, (1, {"time": 2.0, "end": 143}))
+    assert attempt.processes.failure is None
+    assert attempt.outcome(143, {"deeplearning-worker2": "it hangs"}).cause == "stopped"
+
+
+def test_servers_are_stopped_some_time_after_the_last_worker(run: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    attempt, now = started(run), [100.0]
+    monkeypatch.setattr(attempts.time, "monotonic", lambda: now[0])
+    send(attempt, (1, {"time": 2.0, "end": 0}))
+    send(attempt, (2, {"time": 2.0, "end": 0}))
+    assert attempt.state is not AttemptState.STOPPING
+    now[0] += attempts.SERVERS_GRACE + 0.1
+    send(attempt)
+    assert attempt.state is AttemptState.STOPPING
+    assert attempt.outcome(143, {}).cause == "finished"
+
+
+def test_the_reason_is_reported_if_mpirun_could_not_start(run: Folder) -> None:
+    attempt = started(run)
+    attempt.handle_mpirun_output(b"-----\nno such host\n-----\n")
+    outcome = attempt.outcome(213, {})
+    assert (outcome.cause, outcome.exit_code) == ("failed", 213)
+    assert unit.end_sentence("r1", outcome) == "run r1 ended with 213: no such host"
+
+
+def test_a_signal_has_its_name(run: Folder) -> None:
+    attempt = started(run)
+    send(attempt, (1, {"time": 2.0, "end": 137}))
+    failure = attempt.processes.failure
+    assert failure and (failure["exit_code"], failure["signal"]) == (137, "SIGKILL")
+
+
+def started_event(number: int) -> tuple[int, dict[str, Any]]:
+    return number, {"pid": 1000 + number}
+
+
+def ended(number: int, code: int) -> tuple[int, dict[str, Any]]:
+    return number, {"time": 2.0, "end": code}
+
+
+PS, WORKER0, WORKER1 = range(3)
+
+
+@pytest.mark.parametrize(
+    ("messages", "stop", "state"),
+    [
+        ([], False, AttemptState.STARTING),
+        ([started_event(PS), started_event(WORKER0)], False, AttemptState.STARTING),
+        ([started_event(PS), started_event(WORKER0), started_event(WORKER1)], False, AttemptState.RUNNING),
+        ([started_event(PS), ended(WORKER0, 0)], False, AttemptState.STARTING),
+        ([ended(WORKER0, 0), ended(WORKER1, 0)], False, AttemptState.DRAINING),
+        ([ended(WORKER0, 0), ended(WORKER1, 1)], False, AttemptState.STOPPING),
+        ([ended(PS, 1)], False, AttemptState.STOPPING),
+        ([], True, AttemptState.STOPPING),
+    ],
+)
+def test_the_state_follows_from_the_processes(
+    run: Folder, messages: list[tuple[int, dict[str, Any]]], stop: bool, state: AttemptState
+) -> None:
+    attempt = started(run, stop=stop)
+    send(attempt, *messages)
+    assert attempt.state is state
+    assert attempt.processes.stopping == (state is AttemptState.STOPPING)
+    assert bool(units.stop_attempt.call_count) == (state is AttemptState.STOPPING)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("messages", "stop", "exit_code", "lost", "outcome"),
+    [
+        ([ended(WORKER0, 0), ended(WORKER1, 0)], True, 143, {"node": "gone"}, ("finished", 0)),
+        ([ended(WORKER0, 1)], True, 143, {"node": "gone"}, ("stopped", 0)),
+        ([ended(WORKER0, 3)], False, 143, {"node": "gone"}, ("lost", 3)),
+        ([], False, 9, {"node": "gone"}, ("lost", 9)),
+        ([], False, 0, {"node": "gone"}, ("lost", 1)),
+        ([ended(WORKER0, 3)], False, 143, {}, ("failed", 3)),
+        ([], False, 9, {}, ("failed", 9)),
+    ],
+)
+def test_the_outcome_is_the_first_reason_that_applies(
+    run: Folder,
+    messages: list[tuple[int, dict[str, Any]]],
+    stop: bool,
+    exit_code: int,
+    lost: dict[str, str],
+    outcome: tuple[str, int],
+) -> None:
+    attempt = started(run, stop=stop)
+    for number, message in messages:
+        attempt.handle_message(number, message)
+    judged = attempt.outcome(exit_code, lost)
+    assert (judged.cause, judged.exit_code) == outcome
+
+
+def test_an_end_without_reports_is_an_error(run: Folder) -> None:
+    with pytest.raises(UserError, match="mpirun ended with 0 before all processes had reported"):
+        started(run).outcome(0, {})
+
+
+def test_the_files_for_the_wrappers_have_what_they_need(run: Folder) -> None:
+    attempt = started(run)
+    attempts.write_start_files(run, run.run(), 0, attempt.plan)
+    start = json.loads(Path(run.file("attempts/0/plan.json")).read_text())
+    assert start["command"] == ["/p/bin/python", "/efs/x/train.py"]
+    assert (start["folder"], start["arguments"]) == ("/efs/x", ["{job_name}"])
+    assert Path(run.file("attempts/0/hostfile")).read_text() == (
+        "deeplearning-worker1 slots=2\ndeeplearning-worker2 slots=1\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [("/x/a.py", ["/py", "/x/a.py"]), ("/x/a.sh", ["/bin/bash", "/x/a.sh"]), ("/x/a", ["/x/a"])],
+)
+def test_the_command_depends_on_the_kind_of_script(path: str, expected: list[str]) -> None:
+    assert script.command("/py", path) == expected
+
+
+ROOT = Path(__file__).resolve().parents[3]
+WRAPPED = """
+import os, subprocess, sys
+print("to stdout", os.environ["DEEPLEARNING_RANK"], os.environ["SECRET"], sys.argv[1:], flush=True)
+print("<b>to stderr</b>\\rprogress", file=sys.stderr, flush=True)
+subprocess.Popen(["sleep", "600"])
+print("no end", end="", flush=True)
+os._exit(3)
+"""
+
+
+def test_a_wrapper_reports_lines_and_the_end_and_leaves_nothing(tmp_path: Path, run: Folder) -> None:
+    (tmp_path / "x.py").write_text(WRAPPED)
+    request = {**run.run(), "script": str(tmp_path / "x.py"), "python": sys.executable, "script_args": ["{rank} <"]}
+    run.write("run.json", {**request, "distribution": "multi_worker_mirrored"})
+    run.write("environment.json", {"environment": {"SECRET": "s"}})
+    attempt = started(run)
+    attempt.plan = attempts.plans.make(run.run(), [Node("deeplearning-worker1", "127.0.0.1", ports=(1, 2))])
+    attempts.write_start_files(run, run.run(), 0, attempt.plan)
+    program = "import sys, time; time.sleep = lambda s: None; from deeplearning.run import wrapper; "
+    program += "sys.exit(wrapper.main(sys.argv[1:]))"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "files/node"), "OMPI_COMM_WORLD_RANK": "0"}
+    done = subprocess.run(
+        [sys.executable, "-c", program, run.file("attempts/0/plan.json")],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert done.returncode == 3, done.stderr
+    assert "<" not in done.stdout
+    messages = [json.loads(line) for line in done.stdout.splitlines()]
+    lines = [message["line"] for message in messages if "line" in message]
+    assert lines == ["to stdout 0 s ['0 <']", "<b>to stderr</b>", "progress", "no end"]
+    assert (messages[-1]["end"], list(messages[0])) == (3, ["pid"])
+    assert not os.path.exists(f"/proc/{messages[0]['pid']}")

@@ -1,0 +1,109 @@
+"""Which nodes a run gets: selection by number and name, nodes in use, and what surveys decide."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from deeplearning.contract.errors import UserError
+from deeplearning.members.member_list import Members
+from deeplearning.run.node_selection import Selection, Situation, SurveyVerdict, judge_surveys, select
+from deeplearning.run.plan import Node
+from deeplearning.run.survey import NodeSurvey
+
+from tests.unit.node.runs_kit import member, members
+
+
+def ranks(selection: Selection) -> list[int]:
+    return [member.rank for member in selection.members]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "used", "expected"),
+    [
+        (None, set(), [1, 2, 3]),
+        (2, set(), [1, 2]),
+        (2, {"deeplearning-worker1"}, [2, 3]),
+        (["deeplearning-worker3", "deeplearning-master"], set(), [1, 3]),
+        (["deeplearning-worker3"], {"deeplearning-worker1"}, [3]),
+    ],
+)
+def test_a_run_gets_free_nodes_by_rank(nodes: Any, used: set[str], expected: list[int]) -> None:
+    assert ranks(select(nodes, members(3), dict.fromkeys(used, "other"))) == expected
+
+
+@pytest.mark.parametrize("situation", [Situation.FIRST_START, Situation.AFTER_LOSS])
+@pytest.mark.parametrize("nodes", [None, 3, ["deeplearning-worker1"]])
+def test_nodes_of_another_run_are_waited_for(nodes: Any, situation: Situation) -> None:
+    selection = select(nodes, members(3), {"deeplearning-worker1": "other"}, situation)
+    assert not selection.members
+    assert selection.blocked_reason == "Needed nodes are in use: deeplearning-worker1 (run other)"
+
+
+def test_nodes_of_another_run_are_refused_on_request() -> None:
+    with pytest.raises(UserError, match=r"deeplearning-worker1 \(run other\): stop that run, .* Example: -e busy=wait"):
+        select(None, members(3), {"deeplearning-worker1": "other"}, Situation.REFUSE_BUSY)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "left", "expected"),
+    [
+        (3, 2, [1, 2]),
+        (None, 2, [1, 2]),
+        (1, 3, [1]),
+        (["deeplearning-worker2", "deeplearning-worker3"], 2, [2]),
+    ],
+)
+def test_after_a_loss_a_run_continues_on_the_remaining_nodes(nodes: Any, left: int, expected: list[int]) -> None:
+    assert ranks(select(nodes, members(left), {}, Situation.AFTER_LOSS)) == expected
+
+
+def test_more_nodes_than_members_and_unknown_ones_are_refused() -> None:
+    with pytest.raises(UserError, match="nodes is 4, and only 3 of the members can train"):
+        select(4, members(3), {})
+    with pytest.raises(UserError, match="nodes has deeplearning-worker9"):
+        select(["deeplearning-worker9"], members(3), {})
+    with pytest.raises(UserError, match="None of deeplearning-worker9 is in the cluster any more"):
+        select(["deeplearning-worker9"], members(3), {}, Situation.AFTER_LOSS)
+
+
+def test_faulty_members_and_a_master_that_does_not_train_get_nothing() -> None:
+    mixed = Members("c", "sg-1", 3, 3, "i-00000001", "", (member(1, slots=0), member(2, state="faulty"), member(3)))
+    assert ranks(select(None, mixed, {})) == [3]
+
+
+FINE = NodeSurvey(member(1), Node("deeplearning-worker1", "10.0.0.1"))
+
+
+FAULTY = NodeSurvey(member(2), Node("deeplearning-worker2", "10.0.0.2"), problem="no GPU answers")
+
+
+SILENT = NodeSurvey(member(3), problem="it does not answer")
+
+
+FIRST, LATER = Situation.FIRST_START, Situation.AFTER_LOSS
+
+
+START, WAIT, FAIL = SurveyVerdict.START, SurveyVerdict.WAIT, SurveyVerdict.FAIL
+
+
+@pytest.mark.parametrize(
+    ("surveys", "situation", "may_wait", "verdict"),
+    [
+        ([FINE, FINE], FIRST, True, START),
+        ([FINE, FAULTY], FIRST, True, FAIL),
+        ([FINE, SILENT], FIRST, True, WAIT),
+        ([FINE, SILENT], FIRST, False, FAIL),
+        ([FAULTY, SILENT], FIRST, True, WAIT),
+        ([FINE, FAULTY], LATER, True, START),
+        ([FINE, SILENT], LATER, True, WAIT),
+        ([FINE, SILENT], LATER, False, START),
+        ([FAULTY, SILENT], LATER, True, WAIT),
+        ([FAULTY, SILENT], LATER, False, FAIL),
+        ([FAULTY, FAULTY], LATER, True, FAIL),
+    ],
+)
+def test_surveys_decide_whether_a_run_starts(
+    surveys: list[NodeSurvey], situation: Situation, may_wait: bool, verdict: SurveyVerdict
+) -> None:
+    assert judge_surveys(surveys, situation, may_wait) is verdict

@@ -1,0 +1,129 @@
+"""Surveys of nodes before an attempt: what is asked, and which answers are accepted."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deeplearning.run import survey
+from deeplearning.run.folder import Folder
+from deeplearning.run.plan import Node
+from deeplearning.run.survey import NodeSurvey
+
+from tests.unit.node.runs_kit import member
+
+SURVEY = {"boot_id": "0f-1", "gpus": 8, "efa": 4, "interface": "ens5", "ports": [20000, 20001], "problem": ""}
+
+
+def survey_of(monkeypatch: pytest.MonkeyPatch, answer: Any, ports: int = 2) -> NodeSurvey:
+    done = subprocess.CompletedProcess("ssh", 0, json.dumps(answer), "")
+    monkeypatch.setattr(subprocess, "run", lambda *words, **more: done)
+    (result,) = survey.survey_nodes([member(2)], Folder("/r1"), "/p", ports, "i-00000001")
+    return result
+
+
+def test_a_survey_describes_a_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = survey_of(monkeypatch, SURVEY)
+    assert result.node == Node("deeplearning-worker2", "10.0.0.2", 8, "ens5", (20000, 20001), 4)
+    assert (result.boot_id, result.problem) == ("0f-1", "")
+    result = survey_of(monkeypatch, {**SURVEY, "ports": list(range(1, 60000))})
+    assert result.node and result.node.ports == (1, 2)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {key: value for key, value in SURVEY.items() if key != "efa"},
+        [],
+        {**SURVEY, "gpus": 10**12},
+        {**SURVEY, "gpus": 65},
+        {**SURVEY, "gpus": True},
+        {**SURVEY, "efa": 65},
+        {**SURVEY, "efa": -1},
+        {**SURVEY, "ports": [0]},
+        {**SURVEY, "ports": [65536]},
+        {**SURVEY, "ports": "20000"},
+        {**SURVEY, "interface": "ens5 --mca x"},
+        {**SURVEY, "interface": "a" * 16},
+        {**SURVEY, "interface": "../x"},
+        {**SURVEY, "interface": None},
+        {**SURVEY, "boot_id": ["b"]},
+        {**SURVEY, "problem": "\x1b]52;c;x"},
+    ],
+)
+def test_a_node_with_an_invalid_answer_takes_no_part(monkeypatch: pytest.MonkeyPatch, answer: Any) -> None:
+    result = survey_of(monkeypatch, answer)
+    assert result.node is None and "deeplearning-worker2 has another version of our programs" in result.problem
+    assert "\x1b" not in result.problem
+
+
+def test_ports_are_free_and_differ() -> None:
+    ports = survey.free_ports(20, "some-run")
+    assert len(set(ports)) == 20 and all(survey.FIRST_PORT <= port < survey.LAST_PORT for port in ports)
+
+
+def test_the_interface_of_an_address() -> None:
+    assert survey.interface_of("127.0.0.1") == "lo"
+    assert survey.interface_of("192.0.2.1") == ""
+
+
+def test_a_survey_does_not_wait_for_a_driver_that_cannot_be_killed(
+    run: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    os.mkfifo(tmp_path / "never")
+    driver = tmp_path / "nvidia-smi"
+    driver.write_text(f"#!/bin/sh\nexec cat {tmp_path}/never\n")
+    driver.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(survey, "stop_earlier_attempts", lambda run_id: None)
+    monkeypatch.setattr(survey, "DRIVER_SECONDS", 0.3)
+    monkeypatch.setattr(subprocess.Popen, "kill", lambda self: None)
+    handle = os.open(tmp_path / "never", os.O_RDWR)
+    try:
+        timer = threading.Timer(10, os.close, [handle])
+        timer.start()
+        assert survey.main(["r1", run.path, sys.executable, "127.0.0.1", "2"]) == 0
+        assert timer.is_alive()
+    finally:
+        timer.cancel()
+    os.close(handle)
+    assert json.loads(capsys.readouterr().out)["gpus"] == 0
+
+
+def test_no_more_than_16_nodes_are_surveyed_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    busy, most, lock = 0, 0, threading.Lock()
+
+    def answer(*words: Any, **more: Any) -> subprocess.CompletedProcess[str]:
+        nonlocal busy, most
+        with lock:
+            busy += 1
+            most = max(most, busy)
+        time.sleep(0.01)
+        with lock:
+            busy -= 1
+        return subprocess.CompletedProcess("ssh", 0, json.dumps(SURVEY), "")
+
+    monkeypatch.setattr(subprocess, "run", answer)
+    surveyed = survey.survey_nodes([member(rank) for rank in range(1, 65)], Folder("/r1"), "/p", 2, "i-1")
+    assert len(surveyed) == 64 and most <= 16
+    boot_ids = {f"deeplearning-worker{rank}": "" for rank in range(1, 65)}
+    assert survey.stop_leftovers(boot_ids, "deeplearning-master", "r1") == {}
+    assert most <= 16
+
+
+def test_a_silent_node_and_one_that_has_booted_are_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    def answer(command: tuple[str, ...], **_options: Any) -> subprocess.CompletedProcess[str]:
+        if "silent" in command:
+            raise subprocess.TimeoutExpired(command, 5)
+        return subprocess.CompletedProcess(command, 0, "boot-2\n" if "booted" in command else "boot-1\n", "")
+
+    monkeypatch.setattr(subprocess, "run", answer)
+    lost = survey.stop_leftovers(dict.fromkeys(("here", "well", "booted", "silent"), "boot-1"), "here", "r1")
+    assert lost == {"booted": "it has booted since", "silent": "it does not answer within 5 s"}

@@ -1,0 +1,65 @@
+"""What people and programs see of runs."""
+
+from __future__ import annotations
+
+import pytest
+from deeplearning.run import units, views
+from deeplearning.run.folder import Folder
+from deeplearning.run.run_log import ProcessLog, RunLog
+
+
+@pytest.fixture
+def nothing_active(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(units, "is_active", lambda run_id: False)
+    monkeypatch.setattr(units, "may_continue", lambda run_id: False)
+    monkeypatch.setattr(views, "VANISHED_SECONDS", 0.0)
+    monkeypatch.setattr(views, "POLL_SECONDS", 0.01)
+
+
+def test_following_a_run_that_vanished_ends(run: Folder, nothing_active: None) -> None:
+    RunLog(run).enter("running")
+    events = list(views.follow(run, 0, with_output=False))
+    assert [event["event"] for event in events] == ["state", "end"]
+    assert (events[-1]["state"], events[-1]["exit_code"]) == ("lost", 1)
+    assert views.state_of(run) == "lost"
+    assert views.wait(run) == 1
+
+
+def test_following_shows_what_the_first_worker_prints(run: Folder, nothing_active: None) -> None:
+    record = RunLog(run)
+    record.event("plan", processes=[{"node": "deeplearning-worker1", "role": "worker", "rank": 0, "gpus": None}])
+    log = ProcessLog(record, run, "deeplearning-worker1.worker0", 0)
+    log.line(1.0, "hello  world")
+    log.close()
+    record.event("end", state="finished", exit_code=0, first_failure=None, sentence="")
+    events = list(views.follow(run, 0, with_output=True))
+    assert [event["event"] for event in events] == ["plan", "output", "end"]
+    assert events[1]["line"] == "hello  world"
+
+
+@pytest.mark.parametrize("is_event", [True, False])
+def test_waiting_returns_the_runs_own_code(
+    run: Folder, nothing_active: None, capsys: pytest.CaptureFixture[str], is_event: bool
+) -> None:
+    """Also if its last event could not be written."""
+    end = {"state": "failed", "exit_code": 7, "first_failure": None, "sentence": "run r1 ended with 7"}
+    run.write("result.json", end)
+    record = RunLog(run)
+    record.enter("running")
+    if is_event:
+        record.event("end", **end)
+    assert views.wait(run) == 7
+    assert capsys.readouterr() == ("run r1 ended with 7\n", "")
+
+
+def test_waiting_includes_the_units_last_work(
+    run: Folder, nothing_active: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    active = [True, True, False]
+    monkeypatch.setattr(units, "is_active", lambda run_id: active.pop(0))
+    RunLog(run).event("end", state="finished", exit_code=0, first_failure=None, sentence="run r1 has finished")
+    assert views.wait(run) == 0 and not active
+
+
+def test_a_run_that_was_not_started_is_only_created(run: Folder, nothing_active: None) -> None:
+    assert views.state_of(run) == "created"

@@ -1,0 +1,388 @@
+"""When a group has settled, how it is told, and that no good machine is lost on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.capacity import (
+    FailureKind,
+    Goal,
+    GroupAction,
+    GroupInstance,
+    GroupTarget,
+    GroupVerdict,
+    LaunchAttempt,
+    Memory,
+    Policy,
+    ScalingGroup,
+    WaitRules,
+    classify,
+    elsewhere,
+    explain,
+    judge,
+    missing_of,
+    next_step,
+    progress_of,
+)
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.capacity_watcher import (
+    CapacityWatch,
+    GroupNotFound,
+    attempts_of,
+)
+
+CAPACITY = (
+    "We currently do not have sufficient g5.xlarge capacity in the Availability Zone you requested (us-east-1a). "
+    "Launching EC2 instance failed."
+)
+QUOTA = (
+    "You have requested more vCPU capacity than your current vCPU limit of 8 allows for the instance bucket that the "
+    "specified instance type belongs to. Launching EC2 instance failed."
+)
+PROFILE = "Invalid IAM Instance Profile name. Launching EC2 instance failed."
+IMAGE = "The image id '[ami-0bad]' does not exist. Launching EC2 instance failed."
+ZONE = (
+    "Your requested instance type (p5.48xlarge) is not supported in your requested Availability Zone (us-east-1e). "
+    "Launching EC2 instance failed."
+)
+THROTTLED = "Request limit exceeded. Launching EC2 instance failed."
+
+
+@pytest.mark.parametrize(
+    ("message", "why"),
+    [
+        (CAPACITY, FailureKind.CAPACITY),
+        ("Insufficient capacity.", FailureKind.CAPACITY),
+        ("InsufficientInstanceCapacity - whatever", FailureKind.CAPACITY),
+        ("There is no Spot capacity available that matches your request.", FailureKind.CAPACITY),
+        (ZONE, FailureKind.ZONE),
+        (QUOTA, FailureKind.QUOTA),
+        ("Max spot instance count exceeded. Launching EC2 instance failed.", FailureKind.QUOTA),
+        ("There are not enough free addresses in subnet 'subnet-1' to satisfy the requested number", FailureKind.QUOTA),
+        (PROFILE, FailureKind.NOT_YET),
+        (
+            "Value (c-master) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name",
+            FailureKind.NOT_YET,
+        ),
+        (THROTTLED, FailureKind.THROTTLED),
+        (
+            "Instance became unhealthy while waiting for instance to be in InService state. Termination Reason: "
+            "Server.InternalError: Internal error on launch",
+            FailureKind.THROTTLED,
+        ),
+        ("Termination Reason: Client.InternalError: Client error on launch", FailureKind.CONFIGURATION),
+        (IMAGE, FailureKind.CONFIGURATION),
+        ("The key pair 'nobody' does not exist. Launching EC2 instance failed.", FailureKind.CONFIGURATION),
+        ("The subnet ID 'subnet-1' does not exist. Launching EC2 instance failed.", FailureKind.CONFIGURATION),
+        (
+            "The security group 'sg-1' does not exist in VPC 'vpc-1'. Launching EC2 instance failed.",
+            FailureKind.CONFIGURATION,
+        ),
+        ("You are not authorized to perform this operation.", FailureKind.CONFIGURATION),
+        ("The requested configuration is currently not supported.", FailureKind.CONFIGURATION),
+        ("Something that nobody has seen yet.", FailureKind.UNKNOWN),
+    ],
+)
+def test_messages_are_classified(message: str, why: FailureKind) -> None:
+    assert classify(message) is why
+
+
+def group(serving: int = 0, pending: int = 0, failures: Sequence[str] = (), **more: Any) -> ScalingGroup:
+    """`failures` are the newest first; each began at 0 and ended at 1."""
+    machines = [GroupInstance(f"i-{n}") for n in range(serving)] + [
+        GroupInstance(f"i-p{n}", "Pending") for n in range(pending)
+    ]
+    attempts = [LaunchAttempt(f"a{n}", "Failed", 0.0, message, 1.0) for n, message in enumerate(failures)]
+    return ScalingGroup("workers", more.pop("desired", 5), machines, attempts=attempts, **more)
+
+
+FIVE = GroupTarget("workers", 5, 2)
+NEW = Memory(0.0)
+RULES = WaitRules(Policy.AT_LEAST, deadline=600.0, settle=60.0)
+HELD = frozenset({"Launch"})
+
+
+@pytest.mark.parametrize(
+    ("seen", "target", "policy", "now", "verdict"),
+    [
+        pytest.param(group(5), FIVE, "at_least", 1, "full", id="all there"),
+        pytest.param(group(6), FIVE, "at_least", 1, "full", id="more than all"),
+        pytest.param(group(5, suspended=HELD), FIVE, "at_least", 1, "resume", id="all there, launching still held"),
+        pytest.param(group(0), FIVE, "at_least", 1, "wait", id="nothing has begun"),
+        pytest.param(group(0), FIVE, "at_least", 16, "request", id="nothing has begun for long: asked again"),
+        pytest.param(group(3, 2), FIVE, "at_least", 100, "wait", id="what is in flight is waited for"),
+        pytest.param(group(3, desired=3), FIVE, "at_least", 1, "request", id="a second run asks for all again"),
+        pytest.param(group(3, suspended=HELD), FIVE, "at_least", 1, "resume", id="interrupted while held"),
+        pytest.param(group(3, 0, [CAPACITY] * 2), FIVE, "at_least", 59, "wait", id="no capacity: settling"),
+        pytest.param(group(3, 0, [CAPACITY] * 2), FIVE, "at_least", 60, "short", id="no capacity: enough came"),
+        pytest.param(group(1, 0, [CAPACITY] * 4), FIVE, "at_least", 60, "failed", id="no capacity: too few"),
+        pytest.param(group(4, 0, [CAPACITY]), FIVE, "all_or_nothing", 60, "failed", id="all or nothing"),
+        pytest.param(group(0, 0, [CAPACITY] * 5), FIVE, "best_effort", 60, "short", id="best effort takes none"),
+        pytest.param(
+            group(0, 0, [CAPACITY]),
+            GroupTarget("workers", 1, 0, True),
+            "best_effort",
+            60,
+            "failed",
+            id="but not of the master",
+        ),
+        pytest.param(group(3, 1, [CAPACITY]), FIVE, "at_least", 300, "wait", id="settled, but one is still launching"),
+        pytest.param(group(3, 0, [QUOTA] * 2), FIVE, "at_least", 60, "short", id="quota"),
+        pytest.param(group(0, 0, [ZONE]), FIVE, "at_least", 2, "failed", id="not in this zone: no use in waiting"),
+        pytest.param(group(0, 0, [IMAGE]), FIVE, "best_effort", 2, "failed", id="bad image: at once"),
+        pytest.param(group(3, 1, [IMAGE]), FIVE, "at_least", 2, "failed", id="bad image: even while others launch"),
+        pytest.param(group(0, 0, [PROFILE] * 5), FIVE, "at_least", 10, "wait", id="late profile: patience"),
+        pytest.param(group(0, 0, [PROFILE] * 5), FIVE, "at_least", 17, "request", id="late profile: asked again"),
+        pytest.param(group(0, 0, [PROFILE] * 5), FIVE, "at_least", 180, "failed", id="a profile that never comes"),
+        pytest.param(group(3, 0, [CAPACITY] * 2 + [PROFILE]), FIVE, "at_least", 200, "short", id="it came in the end"),
+        pytest.param(group(0, 0, [THROTTLED] * 5), FIVE, "at_least", 300, "request", id="throttled: asked again"),
+        pytest.param(group(3, 0, ["?"] * 2), FIVE, "at_least", 60, "short", id="unknown failures settle"),
+        pytest.param(group(3, 2), FIVE, "at_least", 600, "short", id="time is up: enough"),
+        pytest.param(group(1, 4), FIVE, "at_least", 600, "failed", id="time is up: too few"),
+    ],
+)
+def test_judgement(seen: ScalingGroup, target: GroupTarget, policy: str, now: float, verdict: str) -> None:
+    assert judge(seen, target, NEW, replace(RULES, policy=Policy(policy)), now) == verdict
+
+
+def test_an_unhealthy_machine_does_not_count() -> None:
+    seen = group(4)
+    seen = replace(seen, machines=[*seen.machines, GroupInstance("i-ill", healthy=False)])
+    assert judge(seen, FIVE, NEW, RULES, 1.0) is GroupVerdict.WAIT
+
+
+ALL = Goal()
+NONE = Goal(frozenset())
+FIRST_TWO = Goal(frozenset({"i-0", "i-1"}))
+
+
+@pytest.mark.parametrize(
+    ("seen", "goal", "patient", "step"),
+    [
+        pytest.param(group(3, 1), ALL, True, (GroupAction.SUSPEND, 0), id="first of all, no more launches"),
+        pytest.param(group(3, 1, suspended=HELD), ALL, True, (GroupAction.WAIT, 0), id="what is in flight resolves"),
+        pytest.param(
+            group(3, desired=5), ALL, True, (GroupAction.SUSPEND, 0), id="held, lest one begins between look and set"
+        ),
+        pytest.param(
+            group(3, suspended=HELD), ALL, True, (GroupAction.SET_DESIRED, 3), id="then the number is lowered"
+        ),
+        pytest.param(
+            group(3, desired=3, suspended=HELD), ALL, True, (GroupAction.RESUME, 0), id="then launching is allowed"
+        ),
+        pytest.param(group(3, desired=3), ALL, True, (GroupAction.DONE, 0), id="then it is over"),
+        pytest.param(
+            group(5, suspended=HELD), ALL, True, (GroupAction.RESUME, 0), id="the late ones came: nothing is lowered"
+        ),
+        pytest.param(
+            group(3, 1, suspended=HELD),
+            ALL,
+            False,
+            (GroupAction.SET_DESIRED, 4),
+            id="what never resolves keeps its place",
+        ),
+        pytest.param(
+            group(3, suspended=HELD), NONE, True, (GroupAction.SET_DESIRED, 0), id="to nothing: Auto Scaling ends them"
+        ),
+        pytest.param(group(3, desired=0, suspended=HELD), NONE, True, (GroupAction.WAIT, 0), id="until they are gone"),
+        pytest.param(
+            group(0, desired=0, suspended=HELD), NONE, True, (GroupAction.RESUME, 0), id="and it may launch again"
+        ),
+        pytest.param(
+            group(4, suspended=HELD), FIRST_TWO, True, (GroupAction.TERMINATE, 0), id="the new ones end by name"
+        ),
+        pytest.param(
+            group(2, suspended=HELD), FIRST_TWO, True, (GroupAction.SET_DESIRED, 2), id="and the old ones stay"
+        ),
+        pytest.param(
+            group(2, desired=2), FIRST_TWO, True, (GroupAction.DONE, 0), id="nothing was added: nothing is done"
+        ),
+    ],
+)
+def test_the_way_back(seen: ScalingGroup, goal: Goal, patient: bool, step: tuple[GroupAction, int]) -> None:
+    actual = next_step(seen, goal, patient)
+    assert (actual.action, actual.number) == step
+
+
+def test_only_what_came_in_this_run_is_ended() -> None:
+    assert next_step(group(4, suspended=HELD), FIRST_TWO, True).machines == ["i-2", "i-3"]
+
+
+def test_each_missing_machine_has_its_reason() -> None:
+    actual = missing_of(group(2, 0, [CAPACITY, QUOTA, CAPACITY]), FIVE)
+    assert [(one.why, one.count) for one in actual] == [(FailureKind.CAPACITY, 2), (FailureKind.QUOTA, 1)]
+    assert not elsewhere(actual)
+    assert elsewhere(missing_of(group(2, 0, [CAPACITY]), FIVE))
+
+
+def test_an_explanation_has_awss_own_words() -> None:
+    (actual,) = missing_of(group(3, 0, [CAPACITY]), FIVE)
+    assert explain(actual).startswith("AWS has no capacity for 2 of workers: ask for fewer")
+    assert explain(actual).endswith(f"AWS says: {CAPACITY}")
+
+
+@pytest.mark.parametrize(
+    ("seen", "line"),
+    [
+        (group(5), "5/5 in service"),
+        (group(0, 2), "0/5 in service, 2 launching, 3 waiting"),
+        (group(2, 1, [CAPACITY]), "2/5 in service, 1 launching, 2 waiting for capacity"),
+        (group(3, 0, [QUOTA]), "3/5 in service, 2 over the quota"),
+    ],
+)
+def test_progress_in_words(seen: ScalingGroup, line: str) -> None:
+    assert progress_of(seen, FIVE) == line
+
+
+class FakeApi:
+    """A group in a zone with so much room. Each look moves it on by one step, and the time by the pause."""
+
+    def __init__(self, room: int, desired: int = 5, serving: int = 0, message: str = CAPACITY) -> None:
+        self.time, self.room, self.desired, self.message = 0.0, room, desired, message
+        self.serving = [f"i-old{n}" for n in range(serving)]
+        self.pending: list[str] = []
+        self.failures: list[LaunchAttempt] = []
+        self.held = False
+        self.writes: list[tuple[Any, ...]] = []
+        self.lowest_room_while_pending: int | None = None
+
+    def describe(self, names: Sequence[str], since: float, detailed: frozenset[str] | None) -> dict[str, ScalingGroup]:
+        self._step()
+        machines = [GroupInstance(one) for one in self.serving] + [
+            GroupInstance(one, "Pending") for one in self.pending
+        ]
+        held = frozenset({"Launch"}) if self.held else frozenset[str]()
+        return {"workers": ScalingGroup("workers", self.desired, machines, held, tuple(reversed(self.failures)))}
+
+    def _step(self) -> None:
+        self.serving += self.pending
+        self.pending = []
+        while not self.held and len(self.serving) + len(self.pending) < self.desired:
+            if len(self.serving) + len(self.pending) >= self.room:
+                if not self.failures or self.failures[-1].started + 20 <= self.time:
+                    missing = self.desired - len(self.serving) - len(self.pending)
+                    self.failures += [LaunchAttempt("a", "Failed", self.time, self.message, self.time)] * missing
+                break
+            self.pending.append(f"i-{len(self.serving) + len(self.pending)}")
+
+    def now(self) -> float:
+        return self.time
+
+    def pause(self, seconds: float) -> None:
+        self.time += seconds
+
+    def set_desired(self, name: str, number: int) -> None:
+        assert not self.pending or number >= self.desired, "lowered while a launch is in flight"
+        self.writes.append(("set", number))
+        self.desired = number
+        self.serving = self.serving[:number]
+
+    def suspend(self, name: str) -> None:
+        self.writes.append(("hold",))
+        self.held = True
+
+    def resume(self, name: str) -> None:
+        self.writes.append(("resume",))
+        self.held = False
+
+    def terminate(self, machine: str) -> None:
+        self.writes.append(("end", machine))
+        self.serving.remove(machine)
+        self.desired -= 1
+
+
+def watched(api: FakeApi, target: GroupTarget = FIVE, **rules: Any) -> tuple[dict[str, Any], list[str]]:
+    lines: list[str] = []
+    result = CapacityWatch(api, [target], replace(RULES, **rules), 0.0, lines.append).run()
+    return result, lines
+
+
+def test_a_full_group_is_not_changed_and_nothing_is_printed() -> None:
+    api = FakeApi(room=5, serving=5)
+    result, lines = watched(api)
+    assert (result["outcome"], result["changed"], api.writes, lines) == ("full", False, [], [])
+
+
+def test_all_come() -> None:
+    api = FakeApi(room=5)
+    result, lines = watched(api)
+    assert (result["outcome"], result["in_service"], result["changed"], api.writes) == ("full", 5, False, [])
+    assert lines[0] == "workers 0/5 in service, 5 launching, 10:00 left"
+
+
+def test_three_of_five_stand() -> None:
+    api = FakeApi(room=3)
+    result, lines = watched(api)
+    assert (result["outcome"], result["failed"], result["in_service"]) == ("degraded", False, 3)
+    assert api.writes == [("hold",), ("set", 3), ("resume",)]
+    assert [(one["count"], one["why"], one["message"]) for one in result["missing"]] == [(2, "capacity", CAPACITY)]
+    assert any("3/5 in service, 2 waiting for capacity" in line for line in lines)
+    assert lines[-1].startswith("AWS has no capacity for 2 of workers")
+
+
+def test_too_few_machines_are_terminated() -> None:
+    api = FakeApi(room=3)
+    result, _ = watched(api, GroupTarget("workers", 5, 4))
+    assert (result["outcome"], result["failed"], result["elsewhere"]) == ("failed", True, True)
+    assert (api.serving, api.desired, api.held) == ([], 0, False)
+
+
+def test_what_ran_before_survives_a_failure() -> None:
+    api = FakeApi(room=3, serving=2)
+    result, _ = watched(api, GroupTarget("workers", 5, 4))
+    assert result["failed"]
+    assert (api.serving, api.desired, api.held) == (["i-old0", "i-old1"], 2, False)
+    assert ("end", "i-2") in api.writes
+
+
+def test_a_second_run_asks_again_and_gets_them() -> None:
+    api = FakeApi(room=5, desired=3, serving=3)
+    result, _ = watched(api)
+    assert (result["outcome"], result["changed"], api.writes) == ("full", True, [("set", 5)])
+
+
+def test_what_fails_in_passing_is_asked_for_again() -> None:
+    api = FakeApi(room=0, message=PROFILE)
+    pause = api.pause
+
+    def effective(seconds: float) -> None:
+        pause(seconds)
+        api.room = 5 if api.time > 40 else 0
+
+    api.pause = effective  # type: ignore[method-assign]
+    result, _ = watched(api)
+    assert result["outcome"] == "full"
+    assert ("set", 5) in api.writes
+
+
+def test_progress_is_printed_after_a_change_or_every_ten_seconds() -> None:
+    api = FakeApi(room=3)
+    _, lines = watched(api)
+    waiting = [line for line in lines if "waiting for capacity" in line]
+    assert 4 <= len(waiting) <= 8, "one each ten seconds of the sixty"
+
+
+def test_a_group_that_does_not_exist_is_named() -> None:
+    with pytest.raises(GroupNotFound, match="no Auto Scaling group others"):
+        watched(FakeApi(room=3), GroupTarget("others", 1))
+
+
+def test_activities_of_earlier_runs_are_history() -> None:
+    from datetime import UTC, datetime
+
+    def activity(started: float, status: str = "Failed", description: str = "Launching a new EC2 instance") -> Any:
+        start = datetime.fromtimestamp(started, UTC)
+        return {"ActivityId": str(started), "StatusCode": status, "Description": description, "StartTime": start}
+
+    actual = attempts_of(
+        [
+            activity(30),
+            activity(20, description="Terminating EC2 instance: i-1"),
+            activity(9),
+            activity(8, "PreInService"),
+        ],
+        since=10,
+    )
+    assert [attempt.started for attempt in actual] == [30, 8]

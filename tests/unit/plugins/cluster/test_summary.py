@@ -1,0 +1,135 @@
+"""The summary of a cluster, as data and as text."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.hosts import SshAccess
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.resources import (
+    ClusterResources,
+    Health,
+    Resource,
+)
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.summary import (
+    Context,
+    describe,
+    hourly_phrase,
+    resource_lines,
+    summary_lines,
+    write,
+)
+
+INSTANCE = {"public_ip": "198.51.100.99", "public_name": "ec2-198-51-100-7.aws", "private_ip": "10.0.0.4"}
+MASTER = Resource("auto_scaling_group", "c-master", "c-master", facts={"most": 1, "in_service": ["i-1"]})
+WORKERS = Resource("auto_scaling_group", "c-workers", "c-workers", facts={"most": 2, "in_service": ["i-2"]})
+ESTATE = ClusterResources(
+    "c",
+    "123456789012",
+    "us-east-1",
+    [
+        MASTER,
+        WORKERS,
+        Resource("instance", "i-1", "c-master", "running", facts=INSTANCE),
+        Resource("instance", "i-2", "c-worker", "running", facts={}),
+        Resource("address", "eipalloc-1", "c-master", facts={"public_ip": "198.51.100.7", "instance": "i-1"}),
+        Resource("nat_gateway", "nat-1", "c-nat", "available"),
+        Resource("security_group", "sg-1", "c-ssh"),
+        Resource("file_system", "fs-1", "c-efs", "available"),
+        Resource("mount_target", "fsmt-1", facts={"file_system": "fs-1"}),
+    ],
+)
+HEALTH = Health("degraded", 3, 2, ["AWS has no capacity for 1 of c-workers."])
+CONTEXT = Context("ubuntu", "~/my key", {"amount": 3.018, "currency": "USD", "known": True})
+
+
+def test_all_that_the_next_command_needs_is_in_the_data() -> None:
+    summary = describe(ESTATE, HEALTH, CONTEXT)
+    assert summary["state"] == "degraded"
+    assert summary["machines"] == {"desired": 3, "in_service": 2}
+    assert summary["groups"]["workers"] == {"name": "c-workers", "desired": 2, "in_service": 1}
+    assert summary["master"]["public_ip"] == "198.51.100.7", "the address that stays, not the one of the launch"
+    assert summary["ssh"] == "ssh -A -i '~/my key' ubuntu@198.51.100.7"
+    assert summary["ssh_security_group_id"] == "sg-1"
+    assert summary["efs"] == {"file_system_id": "fs-1", "mount_target_ids": ["fsmt-1"]}
+    assert summary["destroy"] == "ansible-playbook destroy.yml -e destroy=c"
+    json.dumps(summary)
+
+
+def test_the_ssh_command_pins_known_host_keys() -> None:
+    master = describe(ESTATE, HEALTH, CONTEXT)["master"]["instance_id"]
+    known = replace(CONTEXT, access=SshAccess("jump", "/a folder/c.ssh_config", frozenset({master})))
+    assert describe(ESTATE, HEALTH, known)["ssh"] == "ssh -F '/a folder/c.ssh_config' deeplearning-master"
+    old = replace(CONTEXT, access=SshAccess("jump", "/c.ssh_config", frozenset({"i-0ff"})))
+    assert describe(ESTATE, HEALTH, old)["ssh"].startswith("ssh -A")
+
+
+def test_it_reads_well() -> None:
+    lines = summary_lines(describe(ESTATE, HEALTH, CONTEXT), ESTATE, "c.json")
+    assert lines[0] == (
+        "Cluster c (us-east-1, account 123456789012) has fewer machines than requested: 2 of 3 machines in service."
+    )
+    assert lines[1] == "  AWS has no capacity for 1 of c-workers."
+    assert "  costs               3.02 USD an hour with all machines, plus storage and traffic" in lines
+    assert "  groups              c-master (1 of 1), c-workers (1 of 2)" in lines
+
+
+def test_what_only_the_plan_knows_is_otherwise_taken_from_aws() -> None:
+    machine = Resource("instance", "i-1", "c-master", "running", facts={**INSTANCE, "user": "admin"})
+    foreign = Resource("instance", "i-0", "x", "running", ours=False, facts={**INSTANCE, "user": "mallory"})
+    owned = replace(ESTATE, resources=[foreign, machine, MASTER, WORKERS])
+    summary = describe(owned, HEALTH, Context())
+    assert (summary["user"], summary["ssh"]) == ("admin", "ssh -A admin@198.51.100.99")
+    assert "  costs         2 instances (by the second)" in summary_lines(summary, owned, "")
+    assert describe(owned, HEALTH, CONTEXT)["user"] == "ubuntu"
+
+
+def test_a_failure_lists_what_exists_what_it_costs_and_how_to_remove_it() -> None:
+    context = Context(failure="No zone has five machines.", again=" -e cluster_name=c")
+    summary = describe(ESTATE, HEALTH, context)
+    lines = summary_lines(summary, ESTATE, "")
+    assert (summary["state"], summary["reasons"]) == ("failed", ["No zone has five machines."])
+    assert "  still costs   2 instances (by the second), 1 Elastic IP address (by the hour)" in "\n".join(lines)
+    assert "  to continue   ansible-playbook site.yml -e cluster_name=c" in lines
+    assert "  to remove it  ansible-playbook destroy.yml -e destroy=c -e cluster_name=c" in lines
+
+
+def test_no_removal_is_suggested_if_nothing_exists() -> None:
+    empty = ClusterResources("c", "123456789012", "us-east-1")
+    lines = summary_lines(describe(empty, Health("absent", 0, 0), Context()), empty, "")
+    assert lines[0] == "Cluster c (us-east-1, account 123456789012) does not exist."
+    assert not any("destroy" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("hourly", "words"),
+    [
+        ({}, "AWS's price for the machines is not known here"),
+        ({"amount": 2, "known": False}, "at least 2.00 USD an hour with all machines, plus storage and traffic"),
+    ],
+)
+def test_the_price_is_printed_as_far_as_it_is_known(hourly: dict[str, Any], words: str) -> None:
+    assert hourly_phrase(hourly) == words
+
+
+def test_the_file_is_whole_or_the_old_one(tmp_path: Path) -> None:
+    file = tmp_path / "new" / "c.json"
+    data = describe(ESTATE, HEALTH, CONTEXT)
+    assert write(file, data)
+    assert not write(file, data)
+    assert json.loads(file.read_text()) == data
+    assert [path.name for path in file.parent.iterdir()] == ["c.json"]
+
+
+def test_resources_are_listed_with_what_they_cost_and_how_to_remove_them() -> None:
+    empty = ClusterResources("d", "123456789012", "us-east-1")
+    lines = resource_lines("all", "us-east-1", [ESTATE, empty])
+    assert lines[0] == "The cluster c (us-east-1, account 123456789012) has:"
+    assert "  NAT gateway nat-1 (c-nat), available" in lines
+    assert lines[-2].startswith("It costs: 2 instances (by the second), 1 Elastic IP address (by the hour)")
+    assert lines[-1] == "To remove it: ansible-playbook destroy.yml -e destroy=c -e cluster_name=c"
+    assert resource_lines("all", "us-east-1", [empty]) == ["No cluster has resources in us-east-1."]
+    assert resource_lines("d", "us-east-1", [empty]) == ["The cluster d has no resources in us-east-1."]

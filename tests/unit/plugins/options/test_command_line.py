@@ -1,0 +1,62 @@
+"""The -e options that a suggested command repeats."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.command_line import settings_among
+
+
+def test_commands_repeat_the_options_that_select_the_cluster() -> None:
+    options = ["cluster_name=red", "@my file.yml", "destroy=red", '{"destroy": "red", "cluster_region": "x"}']
+    assert settings_among(options) == """ -e cluster_name=red -e '@my file.yml' -e '{"cluster_region": "x"}'"""
+    assert settings_among(["destroy=red cluster_name=red", '{"destroy": "red"}']) == " -e cluster_name=red"
+    assert (
+        settings_among(['cluster_summary_file="my file.json" x=1']) == """ -e 'cluster_summary_file="my file.json"'"""
+    )
+
+
+def test_commands_repeat_no_secrets() -> None:
+    options = [
+        "ansible_become_password=S3cr3t",
+        "cluster_registry_token=S3cr3t cluster_name=red",
+        "password='S3cr3t cluster_region=S3cr3t'",
+        '{"env": {"API_KEY": "S3cr3t"}, "cluster_availability_zones": ["a"], "ansible_password": "S3cr3t"}',
+        "{api_secret: S3cr3t, cluster_worker_count: 2}",
+        '{"api_key": "S3cr3t"',
+        "password='S3cr3t",
+        "- S3cr3t",
+    ]
+    files = "cluster_public_key_file=~/k.pub cluster_private_key_file=~/k cluster_key_name=mine"
+    assert settings_among([*options, files]) == (
+        """ -e cluster_name=red -e '{"cluster_availability_zones": ["a"]}' -e '{"cluster_worker_count": 2}'"""
+        f" -e '{files}'"
+    )
+
+
+def test_the_consent_is_never_repeated() -> None:
+    assert settings_among(["{destroy: blue}"]) == ""
+    assert settings_among(["{destroy: blue, cluster_name: red}"]) == """ -e '{"cluster_name": "red"}'"""
+
+
+def test_quoted_values_stay_in_one_piece() -> None:
+    assert settings_among(["cluster_private_key_file='/home/me/my key' nodes=2"], "mine") == (
+        """ -e run_id=mine -e 'cluster_private_key_file='"'"'/home/me/my key'"'"''"""
+    )
+
+
+def test_of_a_file_that_holds_other_variables_only_the_settings_are_repeated(tmp_path: Path) -> None:
+    cluster, run = tmp_path / "demo.yml", tmp_path / "run.yml"
+    cluster.write_text("cluster_name: red\ncluster_worker_count: 2\n")
+    run.write_text("framework: pytorch\ncluster_name: red\nenv: {TOKEN: S3cr3t}\n")
+    options = [
+        f"@{cluster}",
+        f"@{run}",
+        '{"cluster_availability_zones": ["a"], "nodes": 2}',
+        "cluster_name=red nodes=2",
+        "dataset=x",
+    ]
+    assert settings_among(options, "mine") == (
+        f""" -e run_id=mine -e @{cluster} -e '{{"cluster_name": "red"}}' -e '{{"cluster_availability_zones": ["a"]}}'"""
+        " -e cluster_name=red"
+    )

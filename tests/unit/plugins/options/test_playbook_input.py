@@ -1,0 +1,121 @@
+"""Every playbook refuses names that it does not take, before it does anything."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.playbook_input import unknown_names
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.run_options import DAILY, PLAYBOOKS, name_of
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.run_rules import check
+
+ROOT = Path(__file__).resolve().parents[4]
+
+
+def play(playbook: str, *options: str) -> str:
+    """Return what a playbook that fails prints, in one line."""
+    words = [word for option in options for word in ("-e", option)]
+    done = subprocess.run(
+        [
+            str(Path(sys.executable).parent / "ansible-playbook"),
+            "-i",
+            "localhost,",
+            f"playbooks/{playbook}.yml",
+            *words,
+        ],
+        cwd=ROOT,
+        env=os.environ | {"ANSIBLE_NOCOLOR": "1", "AWS_EC2_METADATA_DISABLED": "true"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2, done.stdout + done.stderr
+    return " ".join((done.stdout + done.stderr).split())
+
+
+@pytest.mark.parametrize(
+    ("playbook", "option", "problem"),
+    [
+        ("health", "framwork=pytorch", "framwork is no option of health.yml: framework is meant, perhaps"),
+        ("stage", "datset=coco2017", "datset is no option of stage.yml: dataset is meant, perhaps"),
+        ("destroy", "keep_efs=false", "keep_efs is no option of destroy.yml: cluster_keep_efs is meant, perhaps"),
+    ],
+)
+def test_a_playbook_refuses_a_misspelt_name(playbook: str, option: str, problem: str) -> None:
+    assert problem in play(playbook, option)
+
+
+@pytest.mark.parametrize("playbook", PLAYBOOKS)
+def test_every_playbook_begins_with_the_check_of_its_own_options(playbook: str) -> None:
+    (first, *_rest) = yaml.safe_load((ROOT / f"playbooks/{playbook}.yml").read_text())
+    if "ansible.builtin.import_playbook" in first:
+        assert first["vars"] == {"entry_playbook": playbook}
+    else:
+        checked = first["tasks"][0]["deeplearning.aws.check_input"]["playbook"]
+        assert checked in (playbook, f"{{{{ entry_playbook | default('{playbook}') }}}}")
+
+
+@pytest.mark.parametrize("playbook", PLAYBOOKS)
+def test_no_playbook_swallows_a_name_that_it_does_not_know(playbook: str) -> None:
+    (problem,) = unknown_names(playbook, {"zzzzzz": "1"}, [])
+    assert problem.startswith(f"zzzzzz is no option of {name_of(playbook)}: ")
+
+
+@pytest.mark.parametrize(
+    ("variables", "problem"),
+    [
+        ({"health_scope": "all"}, "health_scope is all: give training. Example: -e health_scope=training"),
+        ({"health_scope": "training"}, "framework is missing: give one of tensorflow,"),
+        ({"health_scope": "training", "framework": "tf"}, "framework is tf: give tensorflow, mxnet, pytorch or"),
+        (
+            {"health_scope": "training", "framework": "mxnet", "distribution": "ddp"},
+            "distribution is ddp, which mxnet does not have: give one of dist_sync",
+        ),
+    ],
+)
+@pytest.mark.parametrize("playbook", ["health", "site"])
+def test_the_options_of_health(playbook: str, variables: dict[str, Any], problem: str) -> None:
+    assert [text.startswith(problem) for text in check(playbook, variables).problems] == [True]
+
+
+def test_health_trains_with_the_clusters_framework_unless_another_is_named() -> None:
+    assert check("health", {"health_scope": "training"}, "mxnet").values["framework"] == "mxnet"
+    assert check("health", {"health_scope": "training", "framework": "pytorch"}, "mxnet").problems == []
+    assert check("health", {}).problems == []
+
+
+@pytest.mark.parametrize(
+    ("variables", "problem"),
+    [
+        ({}, "dataset is not given: name a data set. Example: -e dataset=coco2017"),
+        (
+            {"dataset": "x", "stage_target": "home"},
+            "stage_target is home: give bucket or efs. Example: -e stage_target",
+        ),
+        ({"dataset": "x", "stage_nodes": 0}, "stage_nodes is 0: give 1 or more. Example: -e stage_nodes=2"),
+        ({"dataset": "x", "bucket": "My_Bucket"}, "bucket is My_Bucket: give the name of a bucket"),
+    ],
+)
+def test_the_options_of_stage(variables: dict[str, Any], problem: str) -> None:
+    assert [text.startswith(problem) for text in check("stage", variables).problems] == [True]
+
+
+@pytest.mark.parametrize("bucket", ["my-data/sets", "s3://my-data/sets", "s3://my-data/sets/"])
+def test_a_bucket_to_stage_in_is_taken_with_and_without_its_scheme(bucket: str) -> None:
+    assert check("stage", {"dataset": "x", "bucket": bucket}).values["bucket"] == "s3://my-data/sets"
+
+
+def test_daily_playbooks_alone_have_a_file_in_the_root() -> None:
+    root = {file.stem for file in ROOT.glob("*.yml")} - {"galaxy", "requirements"}
+    assert root == set(DAILY)
+
+
+def test_no_play_on_nodes_sets_the_interpreter_that_the_user_may_choose() -> None:
+    plays = [play for file in sorted(ROOT.glob("playbooks/*.yml")) for play in yaml.safe_load(file.read_text())]
+    fixed = {play["name"] for play in plays if "ansible_python_interpreter" in play.get("vars", {})}
+    assert fixed == {"Plan the cluster", "Provision the cluster"}, "these use boto3, which is where Ansible is"

@@ -1,0 +1,250 @@
+"""The options of playbooks: all problems at once, a sentence each; valid values have their type."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import (
+    playbook_input,
+    run_options,
+    run_request,
+    run_rules,
+)
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.option import Option
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.run_readers import Script, locate_script
+
+from tools.training_docs import PAGE, renewed
+
+
+def problems(playbook: str = "train", **variables: Any) -> list[str]:
+    return run_rules.check(
+        playbook, {"framework": "pytorch", **variables} if playbook == "train" else variables
+    ).problems
+
+
+def settled(**variables: Any) -> dict[str, Any]:
+    checked = run_rules.check("train", {"framework": "pytorch", **variables})
+    assert checked.problems == []
+    return run_request.complete(checked.values, "/efs")
+
+
+def requested(**variables: Any) -> dict[str, Any]:
+    checked = run_rules.check("train", variables)
+    assert checked.problems == []
+    options = run_request.complete(checked.values, "/efs")
+    return run_request.request(options, run_rules.specified("train", variables), "me@here")
+
+
+@pytest.mark.parametrize("argument", run_options.TABLE, ids=lambda argument: f"{argument.playbooks[0]}-{argument.name}")
+def test_the_example_of_each_message_is_right(argument: Option, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "src").mkdir()
+    (tmp_path / "cifar-10-binary.tar.gz").touch()
+    assert argument.read(argument.example) is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "variables", "read"),
+    [
+        ("nodes", "2", 2),
+        ("nodes", "deeplearning-worker1,deeplearning-worker3", ["deeplearning-master", "deeplearning-worker3"]),
+        ("nodes", ["deeplearning-worker2", "deeplearning-worker2"], ["deeplearning-worker2"]),
+        ("processes_per_node", "auto", "auto"),
+        ("processes_per_node", "8", 8),
+        ("script_args", '--lr 0.1 --name "a b"', ["--lr", "0.1", "--name", "a b"]),
+        ("script_args", ["--lr", 0.1, True, "$HOME 'q'", ""], ["--lr", "0.1", "true", "$HOME 'q'", ""]),
+        ("script_args", [], []),
+        ("dataset", "mnist", "mnist"),
+        ("dataset", "coco2017", "coco2017"),
+        ("dataset", "/efs/data/mine/", "/efs/data/mine"),
+        ("dataset", "s3://bucket/prefix/", "s3://bucket/prefix"),
+        ("detach", "true", True),
+        ("max_restarts", "0", 0),
+        ("env", {"A": 1}, {"A": "1"}),
+        ("sweep", [1, 2, 4], [1, 2, 4]),
+        ("runs_dir", "/efs/mine/", "/efs/mine"),
+        ("nodes", "", None),
+    ],
+)
+def test_what_is_right_gets_its_type_once(name: str, variables: Any, read: Any) -> None:
+    assert settled(**{name: variables})[name] == read
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        (
+            {"framework": "tf"},
+            "framework is tf: give tensorflow, mxnet, pytorch or tensorpack. Example: -e framework=pyt",
+        ),
+        ({"framework": ""}, "framework is missing: give one of tensorflow,"),
+        (
+            {"distribution": "dist_sync"},
+            "distribution is dist_sync, which pytorch does not have: give one of ddp, horovod. Example: -e ",
+        ),
+        ({"framework": "mxnet", "distribution": "local", "nodes": 2}, "which trains on one node, and nodes is 2"),
+        ({"framework": "mxnet", "distribution": "device", "sweep": [1, 2]}, "which trains on one node, and nodes is 2"),
+        ({"servers": 2}, "servers is 2, and pytorch has no parameter servers"),
+        ({"framework": "tensorflow", "servers": 2}, "Example: -e distribution=parameter_server"),
+        ({"nodes": 0}, "nodes is 0: give 1 or more."),
+        ({"nodes": "all"}, "nodes is all: give a number, or a list of members"),
+        ({"nodes": ["worker2"]}, "give a number, or a list of members as the inventory names them"),
+        ({"processes_per_node": "many"}, "give a whole number from 1 to 256"),
+        ({"script": "missing.py"}, "there is no such file on this machine, and it is no path below /efs"),
+        ({"script": "git+https://example.com/r.git"}, "a script in a repository is given as git+URL@ref:path"),
+        ({"script": "/efs/train.py", "sync": "/tmp"}, "it goes along with a script of this machine, and script is"),
+        ({"sync": "/tmp"}, "sync is /tmp: it goes along with a script of this machine."),
+        ({"sync": "/nowhere"}, "there is no such folder on this machine"),
+        ({"script_args": '--name "a'}, "a quotation mark in it is not closed"),
+        ({"script_args": {"lr": 1}}, "give a list"),
+        ({"script_args": [["a"]]}, "give a list of words"),
+        ({"dataset": "my data"}, "give cifar10, mnist, generated, a folder's name"),
+        ({"dataset": "s3://B/x"}, "give the name of a bucket"),
+        ({"dataset": "generated", "data_source": "https://x"}, "generated data is made and not taken from anywhere"),
+        ({"dataset": "/efs/x", "data_source": "https://x"}, "only a named data set has a source"),
+        ({"dataset": "cifar10", "data_source": "/nowhere.tar.gz"}, "there is no such file on this machine"),
+        ({"run_id": "a b"}, "give at most 48 lower-case letters"),
+        ({"run_id": "all"}, "give at most 48 lower-case letters"),
+        ({"run_id": "x" * 49}, "give at most 48 lower-case letters"),
+        (
+            {"resume": "a", "run_id": "b", "framework": ""},
+            "run_id is given together with resume: a continues as",
+        ),
+        ({"resume": "a"}, "framework is given together with resume"),
+        ({"sweep": [1], "nodes": 2}, "nodes is given together with sweep"),
+        ({"sweep": []}, "sweep is []: give numbers of nodes"),
+        ({"env": '{"A": "1"}'}, 'env is {"A": "1"}: give a map.'),
+        ({"env": {"A B": "1"}}, "cannot be the name of a variable"),
+        ({"env": {"A": True}}, "of A, give a text, within quotes"),
+        ({"runs_dir": "mine"}, "give a path on the nodes"),
+        ({"max_restarts": -1}, "max_restarts is -1: give 0 or more."),
+        ({"framework": "mxnet", "script_args": ["--d", "s3://b/x"]}, "this MXNet cannot read S3"),
+    ],
+)
+def test_what_is_wrong_is_a_sentence(variables: dict[str, Any], expected: str) -> None:
+    actual = problems(**variables)
+    assert len(actual) == 1
+    assert expected in actual[0]
+
+
+def test_all_problems_are_reported_at_once() -> None:
+    assert len(problems(framework="tf", nodes=-1, dataset="?", max_restarts="some")) == 4
+
+
+@pytest.mark.parametrize("playbook", ["stop", "follow", "evaluate"])
+def test_which_run_is_asked_for(playbook: str) -> None:
+    assert problems(playbook) == ["run_id is not given: say which run. Example: -e run_id=lenet-1"]
+    assert problems(playbook, run_id="lenet-1") == []
+
+
+def test_only_some_take_all() -> None:
+    assert problems("stop", run_id="all") == problems("tensorboard", run_id="all") == problems("report") == []
+    assert problems("follow", run_id="all") != []
+
+
+ROLES = ("training_run",)
+
+
+@pytest.mark.parametrize(
+    ("extra", "expected"),
+    [
+        ({"framwork": "x"}, "framwork is no option of train.yml: framework is meant, perhaps"),
+        ({"epochs": 5}, """the script is given as its arguments. Example: -e '{"script_args": ["--epochs", "5"]}'"""),
+        ({"_raw_params": "0.1 --b"}, "-e has words that belong to no option: 0.1 --b."),
+    ],
+)
+def test_what_the_command_line_lost_or_misnamed_is_refused(extra: dict[str, Any], expected: str) -> None:
+    (actual,) = playbook_input.unknown_names("train", extra, ROLES)
+    assert expected in actual
+
+
+def test_what_others_see_to_is_let_through() -> None:
+    extra = {"cluster_name": "red", "ansible_user": "me", "training_run_output": True, "nodes": 2, "run_id": "a"}
+    assert playbook_input.unknown_names("train", extra, ROLES) == []
+    assert playbook_input.unknown_names("stop", {"run_id": "a", "x": 1}, ROLES) == [
+        "x is no option of stop.yml: it takes run_id"
+    ]
+
+
+def test_where_a_script_is(tmp_path: Path) -> None:
+    here = tmp_path / "train.py"
+    here.touch()
+    assert locate_script(str(here), "/efs") == Script("file", str(here))
+    assert locate_script("/efs/me/train.py", "/efs") == Script("node", "/efs/me/train.py")
+    assert locate_script("/efsmine/train.py", "/efs").kind == "file"
+
+
+@pytest.mark.parametrize(
+    ("text", "script"),
+    [
+        ("git+https://h/r.git@v1:a/b.py", Script("git", "a/b.py", "git+https://h/r.git@v1:a/b.py")),
+        ("git+https://h/r.git:b.py", Script("git", "b.py", "git+https://h/r.git@HEAD:b.py")),
+        ("git+ssh://git@h/r.git@v1:b.py", Script("git", "b.py", "git+ssh://git@h/r.git@v1:b.py", True)),
+        ("git+ssh://git@h/r.git:b.py", Script("git", "b.py", "git+ssh://git@h/r.git@HEAD:b.py", True)),
+        ("git+git@h:me/r.git@a/b:c.py", Script("git", "c.py", "git+git@h:me/r.git@a/b:c.py", True)),
+        ("git+/home/me/models@v1:a.py", Script("git", "a.py", "git+/home/me/models@v1:a.py")),
+    ],
+)
+def test_a_script_in_a_repository(text: str, script: Script) -> None:
+    assert locate_script(text, "/efs") == script
+
+
+def test_our_trainers_have_cifar10_to_train_on_and_scripts_what_they_ask_for(tmp_path: Path) -> None:
+    assert (settled()["dataset"], settled()["stages"]) == ("cifar10", True)
+    (tmp_path / "t.py").touch()
+    own = settled(script=str(tmp_path / "t.py"))
+    assert (own["dataset"], own["stages"]) == (None, False)
+    assert settled(dataset="/efs/x")["stages"] is False
+    assert settled(dataset="/efs/x", data_on="node")["stages"] is True
+    assert settled(dataset="coco2017")["stages"] is False
+
+
+def test_the_request_holds_what_was_specified() -> None:
+    assert requested(framework="pytorch") == {"framework": "pytorch", "asked_by": "me@here"}
+    request = requested(
+        framework="mxnet",
+        distribution="dist_sync",
+        script="git+https://h/r.git@v1:b.py",
+        script_args="--a 1",
+        nodes="2",
+        processes_per_node="auto",
+        servers="1",
+        dataset="/efs/x",
+        run_id="mine",
+        on_busy="refuse",
+        max_restarts="0",
+    )
+    assert request == {
+        "framework": "mxnet",
+        "distribution": "dist_sync",
+        "script": "git+https://h/r.git@v1:b.py",
+        "script_args": ["--a", "1"],
+        "nodes": 2,
+        "servers": 1,
+        "data": "/efs/x",
+        "run_id": "mine",
+        "busy": "refuse",
+        "max_restarts": 0,
+        "asked_by": "me@here",
+    }
+
+
+def test_a_resumed_run_keeps_unspecified_options() -> None:
+    assert requested(resume="mine") == {"resume": "mine", "asked_by": "me@here"}
+    assert requested(resume="mine", nodes=3) == {"resume": "mine", "nodes": 3, "asked_by": "me@here"}
+
+
+def test_one_node_is_enough_for_what_trains_on_one() -> None:
+    assert requested(framework="mxnet", distribution="local")["nodes"] == 1
+
+
+def test_a_cluster_may_have_a_framework_of_its_own() -> None:
+    assert run_rules.check("train", {}, "mxnet").values["framework"] == "mxnet"
+    assert run_rules.check("train", {"resume": "a"}, "mxnet").values["framework"] is None
+
+
+def test_the_guide_lists_them_all() -> None:
+    assert PAGE.read_text(encoding="utf-8") == renewed(), "run .venv/bin/python tools/training_docs.py"

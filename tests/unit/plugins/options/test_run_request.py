@@ -1,0 +1,106 @@
+"""What train.yml and evaluate.yml do, from their options and what the cluster answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.run_request import evaluation_request, run_plan
+
+MASTER, WORKER2, WORKER3 = (f"deeplearning-{name}" for name in ("master", "worker2", "worker3"))
+MEMBERS = [
+    {"name": WORKER3, "rank": 3, "role": "worker"},
+    {"name": MASTER, "rank": 1, "role": "master"},
+    {"name": WORKER2, "rank": 2, "role": "worker"},
+    {"name": "i-0123", "rank": 0, "role": "worker"},
+]
+RUN: dict[str, Any] = {
+    "framework": "mxnet",
+    "distribution": "dist_sync",
+    "python": "/opt/deeplearning/env/mxnet/bin/python",
+    "script": "train.py",
+    "script_args": ["--lr", "1"],
+    "data": "/efs/data/x",
+    "generated": False,
+    "nodes": 2,
+    "processes_per_node": None,
+    "servers": 1,
+}
+
+
+def plan(resumed: dict[str, Any] | None = None, master_trains: bool = True, **options: Any) -> dict[str, Any]:
+    names = ("framework", "distribution", "nodes", "sweep", "python", "run_id")
+    checked = {
+        "options": dict.fromkeys(names) | {"framework": "pytorch"} | options,
+        "cluster": {"name": "red", "master_trains": master_trains},
+    }
+    return run_plan(checked, MEMBERS, resumed or {})
+
+
+@pytest.mark.parametrize(
+    ("options", "nodes"),
+    [
+        ({}, [MASTER, WORKER2, WORKER3]),
+        ({"master_trains": False}, [WORKER2, WORKER3]),
+        ({"nodes": 2}, [MASTER, WORKER2]),
+        ({"nodes": [WORKER3]}, [WORKER3]),
+        ({"sweep": [2, 1]}, [MASTER, WORKER2]),
+    ],
+)
+def test_nodes_are_the_first_ones_that_train_or_the_named_ones(options: dict[str, Any], nodes: list[str]) -> None:
+    assert (plan(**options)["nodes"], plan(**options)["problem"]) == (nodes, "")
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"nodes": 4}, "nodes is 4: red has 3 nodes that train. Give so many or fewer, or add some with site.yml."),
+        ({"sweep": [1, 4]}, "sweep is 4: red has 3 nodes that train."),
+        ({"nodes": 3, "master_trains": False}, "nodes is 3: red has 2 nodes that train."),
+        ({"nodes": [WORKER2, "deeplearning-worker9"]}, "nodes names deeplearning-worker9: the nodes that train are"),
+        ({"nodes": [MASTER], "master_trains": False}, f"nodes names {MASTER}: the nodes that train are {WORKER2}, "),
+    ],
+)
+def test_nodes_that_the_cluster_does_not_have_are_a_problem(options: dict[str, Any], problem: str) -> None:
+    assert plan(**options)["problem"].startswith(problem)
+
+
+@pytest.mark.parametrize(
+    ("options", "installs", "horovod"),
+    [
+        ({}, True, False),
+        ({"distribution": "horovod"}, True, True),
+        ({"framework": "tensorpack"}, True, True),
+        ({"python": "/efs/env/bin/python"}, False, False),
+        ({"framework": None, "resumed": RUN}, True, False),
+        ({"framework": None, "resumed": RUN | {"python": "/efs/env/bin/python"}}, False, False),
+        ({"framework": None, "resumed": RUN | {"python": ""}}, True, False),
+        ({"framework": None, "resumed": RUN | {"framework": "pytorch", "distribution": "horovod"}}, True, True),
+    ],
+)
+def test_what_the_nodes_need(options: dict[str, Any], installs: bool, horovod: bool) -> None:
+    result = plan(**options)
+    assert (result["installs_framework"], result["uses_horovod"]) == (installs, horovod)
+    resumed = options.get("resumed") or {}
+    assert result["framework"] == (resumed.get("framework") or options.get("framework") or "pytorch")
+
+
+def test_a_sweep_is_a_run_for_each_number_of_nodes() -> None:
+    assert plan()["runs"] == [{}]
+    assert plan(sweep=[1, 2])["runs"] == [{"nodes": 1}, {"nodes": 2}]
+    assert plan(sweep=[1, 2], run_id="a")["runs"] == [{"nodes": 1, "run_id": "a-1"}, {"nodes": 2, "run_id": "a-2"}]
+
+
+def test_an_evaluation_is_the_same_script_on_the_same_data() -> None:
+    options = {"script_args": ["--batch", "8"], "on_busy": "refuse", "nodes": None}
+    checked = {"options": options, "requested_by": "me@here"}
+    request = evaluation_request(RUN, checked, "/efs/runs/red/a")
+    assert request == {name: value for name, value in RUN.items() if name != "generated"} | {
+        "script_args": ["--lr", "1", "--batch", "8", "--run-dir", "/efs/runs/red/a", "--evaluate"],
+        "busy": "refuse",
+        "asked_by": "me@here",
+    }
+    ours = RUN | {"script": "/opt/deeplearning/trainers/cifar10_mxnet.py"}
+    checked["options"] = options | {"nodes": 1}
+    request = evaluation_request(ours, checked, "/efs/runs/red/a")
+    assert (request["script"], request["nodes"]) == (None, 1)

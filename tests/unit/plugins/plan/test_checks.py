@@ -1,0 +1,211 @@
+"""The checks of a plan: facts and settings in, problems and notes out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from ansible_collections.deeplearning.aws.plugins.module_utils.plan import network, planner
+from ansible_collections.deeplearning.aws.plugins.module_utils.plan.facts import AccountFacts, ImageFacts
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import setting_rules
+
+TYPE = {
+    "name": "g5.xlarge",
+    "vcpus": 4,
+    "gpus": 1,
+    "gpu_name": "A10G",
+    "gpu_maker": "NVIDIA",
+    "efa_interfaces": 0,
+    "placement": True,
+    "spot": True,
+    "architectures": ["x86_64"],
+}
+IMAGE = {
+    "ImageId": "ami-1",
+    "Name": "Deep Learning AMI (Ubuntu 22.04)",
+    "State": "available",
+    "Architecture": "x86_64",
+    "RootDeviceName": "/dev/sda1",
+    "BlockDeviceMappings": [{"DeviceName": "/dev/sda1", "Ebs": {"VolumeSize": 75}}],
+}
+ZONES = ("us-east-1a", "us-east-1b")
+FACTS = AccountFacts(
+    region="us-east-1",
+    account="123456789012",
+    partition="aws",
+    groups=[],
+    types={"g5.xlarge": TYPE},
+    offered_types=[],
+    image=ImageFacts("ami-1", described=[IMAGE]),
+    quotas={"L-DB2E81BA": {"QuotaName": "G and VT", "QuotaCode": "L-DB2E81BA", "Value": 64.0}},
+    other_instances=[],
+    vpcs=[],
+    subnets=None,
+    route_tables=None,
+    file_systems=[],
+    mount_targets=None,
+    security_groups=None,
+    zones=[{"ZoneName": zone} for zone in ZONES],
+    offers=[{"InstanceType": "g5.xlarge", "Location": zone} for zone in ZONES],
+    key_pairs=[{"KeyName": "my-key"}],
+    failures=(),
+)
+
+
+def cluster(**settings: Any) -> dict[str, Any]:
+    minimum = {"name": "red", "ssh_allowed_cidrs": ["198.51.100.1/32"], "key_name": "my-key", "region": "us-east-1"}
+    checked = setting_rules.check({f"cluster_{name}": value for name, value in {**minimum, **settings}.items()})
+    assert checked.problems == []
+    return setting_rules.complete(checked.values)
+
+
+def texts(facts: AccountFacts, is_problem: bool = True, **settings: Any) -> list[str]:
+    return [finding.text for finding in planner.check(facts, cluster(**settings)) if finding.is_problem is is_problem]
+
+
+def image(**changes: Any) -> ImageFacts:
+    return ImageFacts("ami-1", described=[{**IMAGE, **changes}])
+
+
+def test_a_cluster_that_fits_has_no_findings() -> None:
+    assert list(planner.check(FACTS, cluster())) == []
+
+
+UNKNOWN = replace(
+    FACTS,
+    groups=None,
+    types=None,
+    image=ImageFacts(),
+    quotas={},
+    other_instances=None,
+    vpcs=None,
+    file_systems=None,
+    zones=None,
+    offers=None,
+    key_pairs=None,
+)
+
+
+@pytest.mark.parametrize("settings", [{}, {"efs_id": "fs-0123456789abcdef0", "vpc_cidr": "10.1.0.0/16"}])
+def test_unknown_facts_are_no_problem_of_their_own(settings: dict[str, Any]) -> None:
+    assert list(planner.check(UNKNOWN, cluster(**settings))) == []
+    plan = planner.resolve(UNKNOWN, cluster(**settings))
+    assert (plan["zones"], plan["image"], plan["type"], plan["quotas"]) == ([], {}, {}, [])
+
+
+@pytest.mark.parametrize(
+    ("facts", "settings", "problem"),
+    [
+        ({"types": {}, "offered_types": []}, {}, "us-east-1 has no such type, take another type or another region"),
+        ({"types": {}, "offered_types": ["g5.2xlarge", "m5.large"]}, {}, "us-east-1 has no such type, take g5.2xlarge"),
+        ({"types": {"g5.xlarge": {**TYPE, "spot": False}}}, {"spot": True}, "not available as a spot instance"),
+        ({"types": {"g5.xlarge": {**TYPE, "placement": False}}}, {"placement_group": "true"}, "in a placement group"),
+        ({"image": image(State="pending")}, {}, "ami-1 is pending"),
+        ({"image": image(Platform="windows")}, {}, "ami-1 is a Windows image"),
+        ({"image": image(Architecture="arm64")}, {}, "cluster_instance_type is g5.xlarge: it cannot run the image"),
+        ({}, {"root_volume_gib": 50}, "cluster_root_volume_gib is 50: the image needs 75 or more"),
+        ({"image": image(Name="mine")}, {}, "the image mine does not show its user"),
+        ({"image": ImageFacts("ami-1", described=[])}, {}, "us-east-1 has no image ami-1 that this account may use"),
+        ({"image": ImageFacts(architecture="arm64", families=[])}, {}, "has no such family for arm64, give an AMI"),
+        ({"key_pairs": []}, {}, "us-east-1 has no such key pair, and no others"),
+        (
+            {"vpcs": [{"VpcId": "vpc-1", "CidrBlock": "10.0.0.0/16"}]},
+            {"vpc_cidr": "10.1.0.0/16"},
+            "the cluster's network has 10.0.0.0/16, which cannot be changed: keep it, or destroy first",
+        ),
+        ({"offers": []}, {}, "no zone of us-east-1 offers g5.xlarge: choose other types"),
+        (
+            {"offers": FACTS.offers[1:]},  # type: ignore[index]
+            {"availability_zones": ["us-east-1a"]},
+            "none of them has g5.xlarge, which us-east-1b have",
+        ),
+        (
+            {"groups": [{"Instances": [{"AvailabilityZone": "us-east-1b"}]}]},
+            {"availability_zones": ["us-east-1a"]},
+            "The cluster cannot be in us-east-1a, although the instance types are available there: the cluster's "
+            "machines are in us-east-1b and do not move.",
+        ),
+        (
+            {"file_systems": [{"FileSystemId": "fs-1", "AvailabilityZoneName": "us-east-1b"}]},
+            {"availability_zones": ["us-east-1a"]},
+            "the file system fs-1 is in us-east-1b alone",
+        ),
+        (
+            {"file_systems": [{"FileSystemId": "fs-0123456789abcdef0", "LifeCycleState": "deleting"}]},
+            {"efs_id": "fs-0123456789abcdef0"},
+            "cluster_efs_id is fs-0123456789abcdef0: the file system is deleting and not available",
+        ),
+        (
+            {"security_groups": [{"GroupId": "sg-0123456789abcdef0", "VpcId": "vpc-2"}]},
+            {"security_group_ids": ["sg-0123456789abcdef0"]},
+            "it belongs to vpc-2, and the cluster gets a network of its own",
+        ),
+        (
+            {
+                "security_groups": [{"GroupId": "sg-0123456789abcdef0", "VpcId": "vpc-2"}],
+                "vpcs": [{"VpcId": "vpc-1", "CidrBlock": "10.0.0.0/16"}],
+            },
+            {"security_group_ids": ["sg-0123456789abcdef0"]},
+            "it belongs to vpc-2, and the cluster is in vpc-1",
+        ),
+    ],
+)
+def test_each_problem_is_one_sentence(facts: dict[str, Any], settings: dict[str, Any], problem: str) -> None:
+    (text,) = texts(replace(FACTS, **facts), **settings)
+    assert problem in text
+
+
+VPC = "vpc-0123456789abcdef0"
+PUBLIC, PRIVATE = "subnet-0123456789abcdef0", "subnet-0123456789abcdef1"
+SETTINGS = {"vpc_id": VPC, "public_subnet_ids": [PUBLIC], "private_subnet_ids": [PRIVATE]}
+
+
+def in_vpc(zone: str = ZONES[0], free: int = 100, private_route: dict[str, str] | None = None) -> AccountFacts:
+    """Return the facts of a VPC with a public subnet in the first zone and a private one in `zone`."""
+
+    def table(subnet: str, target: dict[str, str]) -> dict[str, Any]:
+        routes = [{"DestinationCidrBlock": "0.0.0.0/0", **target}] if target else []
+        return {"Associations": [{"SubnetId": subnet}], "Routes": routes}
+
+    subnets = [
+        {"SubnetId": PUBLIC, "VpcId": VPC, "AvailabilityZone": ZONES[0]},
+        {"SubnetId": PRIVATE, "VpcId": VPC, "AvailabilityZone": zone, "AvailableIpAddressCount": free},
+    ]
+    private = {"NatGatewayId": "nat-1"} if private_route is None else private_route
+    tables = [table(PUBLIC, {"GatewayId": "igw-1"}), table(PRIVATE, private)]
+    vpcs = [{"VpcId": VPC, "CidrBlock": "10.9.0.0/16"}]
+    return replace(FACTS, vpcs=vpcs, subnets=subnets, route_tables=tables)
+
+
+def test_subnets_of_the_user_choose_the_zone() -> None:
+    assert texts(in_vpc(), **SETTINGS) == []
+    assert network.zones_of_plan(in_vpc(), cluster(**SETTINGS)) == [ZONES[0]]
+    plan = planner.resolve(in_vpc(), cluster(**SETTINGS))
+    assert plan["vpc"]["subnets"] == {ZONES[0]: {"public": PUBLIC, "private": PRIVATE}}
+
+
+@pytest.mark.parametrize(
+    ("facts", "problem"),
+    [
+        (in_vpc(zone=ZONES[1]), "No zone has both a public and a private one of the given subnets"),
+        (in_vpc(private_route={}), "it has no default route: add one to a NAT gateway"),
+        (in_vpc(private_route={"GatewayId": "igw-1"}), "it is a public one (its default route leads to igw-1)"),
+        (replace(in_vpc(), subnets=in_vpc().subnets[:1]), "us-east-1 has no such subnet"),  # type: ignore[index]
+        (replace(in_vpc(), vpcs=[], subnets=None), "us-east-1 has no such VPC in this account"),
+    ],
+)
+def test_subnets_that_do_not_fit(facts: AccountFacts, problem: str) -> None:
+    (text,) = texts(facts, **SETTINGS)
+    assert problem in text
+
+
+def test_few_addresses_are_a_note() -> None:
+    assert texts(in_vpc(free=2), **SETTINGS, worker_count=3) == []
+    (text,) = texts(in_vpc(free=2), is_problem=False, **SETTINGS, worker_count=3)
+    assert text == f"{PRIVATE} has 2 free addresses left, and 3 are needed for a new cluster."
+
+
+def test_a_large_quota_needs_no_count_of_other_instances() -> None:
+    large = {"L-DB2E81BA": {**FACTS.quotas["L-DB2E81BA"], "Value": 100_000.0}}
+    assert planner.resolve(replace(FACTS, quotas=large, other_instances=None), cluster())["quotas"][0]["used"] == 0

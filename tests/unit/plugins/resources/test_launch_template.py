@@ -1,0 +1,68 @@
+"""What stands in a launch template, as tables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.deeplearning.aws.plugins.module_utils.resources import launch_template
+
+MACHINE: dict[str, Any] = {
+    "image_id": "ami-1",
+    "instance_type": "g5.xlarge",
+    "key_name": "c",
+    "instance_profile": "arn:aws:iam::1:instance-profile/c",
+    "security_groups": ["sg-1", "sg-2"],
+    "root_device": "/dev/sda1",
+    "root_volume_gib": 100,
+    "tags": {"Name": "c-worker"},
+}
+
+
+def data(**more: Any) -> dict[str, Any]:
+    return launch_template.launch_data(launch_template.MachineSpec(**{**MACHINE, **more}))
+
+
+def test_an_ordinary_machine_has_its_security_groups_and_no_interfaces_of_its_own() -> None:
+    assert data()["SecurityGroupIds"] == ["sg-1", "sg-2"]
+    assert not {"NetworkInterfaces", "Placement", "InstanceMarketOptions", "UserData"} & data().keys()
+    assert {one["ResourceType"] for one in data()["TagSpecifications"]} == {"instance", "volume", "network-interface"}
+
+
+def test_efa_has_an_interface_on_each_card_and_one_device_0() -> None:
+    result = data(efa_interfaces=4)
+    assert "SecurityGroupIds" not in result
+    cards = [(one["NetworkCardIndex"], one["DeviceIndex"]) for one in result["NetworkInterfaces"]]
+    assert cards == [(0, 0), (1, 1), (2, 1), (3, 1)]
+    assert all(
+        one["InterfaceType"] == "efa" and one["Groups"] == ["sg-1", "sg-2"] for one in result["NetworkInterfaces"]
+    )
+    assert not any("AssociatePublicIpAddress" in one for one in result["NetworkInterfaces"])
+
+
+def test_spot_and_placement_are_asked_for_and_tagged() -> None:
+    result = data(spot=True, placement_group="c")
+    assert result["InstanceMarketOptions"]["MarketType"] == "spot" and result["Placement"] == {"GroupName": "c"}
+    assert "spot-instances-request" in {one["ResourceType"] for one in result["TagSpecifications"]}
+
+
+@pytest.mark.parametrize(
+    ("have", "new"),
+    [
+        (data(), False),
+        (data(tags={"a": "1", "b": "2"}), True),
+        (data(image_id="ami-2"), True),
+        (data(spot=True), True),
+        (data(security_groups=["sg-2", "sg-1"]), True),
+        ({**data(), "MetadataOptions": {**data()["MetadataOptions"], "HttpProtocolIpv6": "disabled"}}, False),
+        ({**data(), "UserData": ""}, False),
+        ({**data(), "UserData": "IyE="}, True),
+    ],
+)
+def test_a_new_version_is_made_only_if_something_differs(have: dict[str, Any], new: bool) -> None:
+    assert launch_template.needs_version(data(), have) is new
+
+
+def test_tags_in_another_order_are_no_difference() -> None:
+    one, other = data(tags={"a": "1", "b": "2"}), data(tags={"b": "2", "a": "1"})
+    assert not launch_template.needs_version(one, {**other, "TagSpecifications": other["TagSpecifications"][::-1]})

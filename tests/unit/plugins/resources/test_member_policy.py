@@ -1,0 +1,179 @@
+"""What members may do, as the role renders it and as the local cloud's evaluator decides it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.deeplearning.aws.plugins.module_utils.resources.member_policy import (
+    MemberAccess,
+    outside_results,
+    policy_for,
+)
+
+from localcloud.iam.patterns import context_of
+from localcloud.iam.policy import Policy, decide, parse_policy
+
+ROOT = Path(__file__).resolve().parents[4]
+ACCOUNT = "123456789012"
+BUCKET = f"red-{ACCOUNT}-us-east-1"
+ME, OTHER = "AROAWORKER:i-01", "AROAMASTER:i-02"
+FULL_ACCESS = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "s3:*", "Resource": "*"}]}
+
+
+def policy(read: Sequence[str] = (), write: Sequence[str] = ()) -> Policy:
+    return parse_policy(policy_for("worker", MemberAccess("red", "us-east-1", ACCOUNT, BUCKET, read, write)))
+
+
+def decided(policies: Policy | list[Policy], action: str, place: str, account: str = ACCOUNT, **keys: str) -> str:
+    principal = {"aws:userid": ME, "aws:ResourceAccount": account}
+    context = context_of(principal, {f"s3:{key}": value for key, value in keys.items()})
+    listed = policies if isinstance(policies, list) else [policies]
+    return decide(listed, f"s3:{action}", f"arn:aws:s3:::{place}", context).outcome
+
+
+@pytest.mark.parametrize(
+    "write",
+    [[], [BUCKET], [f"{BUCKET}/members"], [f"{BUCKET}/members/{OTHER}"], [f"{BUCKET}/results"], ["other", BUCKET]],
+    ids=str,
+)
+@pytest.mark.parametrize("action", ["PutObject", "DeleteObject", "AbortMultipartUpload"])
+def test_a_member_writes_no_report_but_its_own(action: str, write: list[str]) -> None:
+    granted = policy(write=write)
+    assert decided(granted, "PutObject", f"{BUCKET}/members/{ME}/report.json") == "allowed"
+    other_places = (f"members/{ME}/one-of-many", f"members/{OTHER}/report.json", "members/report.json")
+    for place in (*other_places, "wheels/horovod.whl", "data/coco/a.tar"):
+        assert decided(granted, action, f"{BUCKET}/{place}") == "explicitly denied"
+        # Nor when somebody gives the role another policy.
+        assert decided([granted, parse_policy(FULL_ACCESS)], action, f"{BUCKET}/{place}") == "explicitly denied"
+
+
+def test_a_bucket_of_that_name_in_another_account_is_neither_read_nor_written() -> None:
+    granted, squatter = policy(), "999999999999"
+    for action, place in (
+        ("GetObject", f"{BUCKET}/members/{OTHER}/report.json"),
+        ("PutObject", f"{BUCKET}/members/{ME}/report.json"),
+        ("ListBucket", BUCKET),
+    ):
+        assert decided(granted, action, place) == "allowed"
+        assert decided(granted, action, place, account=squatter) != "allowed"
+
+
+def test_results_and_other_buckets_are_written_where_they_are_named() -> None:
+    granted = policy(write=[f"{BUCKET}/results/run1", "mine/out"])
+    for place, outcome in {
+        f"{BUCKET}/results/run1/model": "allowed",
+        f"{BUCKET}/results/run2/model": "explicitly denied",
+        "mine/out/model": "allowed",
+        "mine/outside/model": "explicitly denied",
+    }.items():
+        assert decided(granted, "PutObject", place) == outcome
+        assert decided(granted, "DeleteObject", place) == outcome
+    assert decided(granted, "GetObject", "mine/out/model") == "allowed"
+
+
+@pytest.mark.parametrize(
+    ("place", "refused"),
+    [
+        (BUCKET, True),
+        (f"{BUCKET}/members", True),
+        (f"{BUCKET}/data/results", True),
+        (f"{BUCKET}/results-old", True),
+        (f"{BUCKET}/results", False),
+        (f"{BUCKET}/results/run1", False),
+        (f"{BUCKET}-2/members", False),
+        ("other", False),
+    ],
+)
+def test_which_places_of_its_own_bucket_are_refused(place: str, refused: bool) -> None:
+    assert outside_results(BUCKET, [place]) == ([place] if refused else [])
+
+
+def test_the_prefixes_of_a_bucket_open_neither_their_neighbours_nor_another_bucket() -> None:
+    granted = policy(read=["datasets/imagenet", "datasets/coco/2017", "public"], write=["results/run1"])
+    for bucket, prefix, outcome in (
+        ("datasets", "imagenet/", "allowed"),
+        ("datasets", "imagenet/train/", "allowed"),
+        ("datasets", "coco/2017/", "allowed"),
+        ("datasets", "imagenet", "implicitly denied"),
+        ("datasets", "imagenet-secret/", "implicitly denied"),
+        ("datasets", "run1/", "implicitly denied"),
+        ("datasets", "", "implicitly denied"),
+        ("public", "", "allowed"),
+        ("public", "anything", "allowed"),
+        ("results", "run1/", "allowed"),
+        ("results", "imagenet/", "implicitly denied"),
+        (BUCKET, "members/", "allowed"),
+        ("others", "imagenet/", "implicitly denied"),
+    ):
+        assert decided(granted, "ListBucket", bucket, prefix=prefix) == outcome, (bucket, prefix)
+    assert decided(granted, "ListBucket", "datasets") == "implicitly denied"
+    assert decided(granted, "GetObject", "datasets/imagenet/a") == "allowed"
+    assert decided(granted, "GetObject", "datasets/imagenet-secret/a") == "implicitly denied"
+    assert decided(granted, "GetObject", "datasets/run1/a") == "implicitly denied"
+
+
+def test_a_bucket_includes_its_prefixes() -> None:
+    granted = policy(read=["public/a", "public"])
+    assert decided(granted, "ListBucket", "public", prefix="b/") == "allowed"
+
+
+def test_the_role_renders_it(tmp_path: Path) -> None:
+    variables = {
+        "iam_cluster": "red",
+        "iam_region": "us-east-1",
+        "iam_account": "123456789012",
+        "iam_partition": "aws-cn",
+        "iam_bucket": BUCKET,
+        "iam_s3_read": ["datasets/imagenet/"],
+        "iam_s3_write": [BUCKET, "results"],
+        "iam_tags": {},
+        "ansible_python_interpreter": sys.executable,
+    }
+    content = "{{ __iam_policy | to_json }}"
+    copied = {
+        "ansible.builtin.copy": {"content": content, "dest": f"{tmp_path}/{{{{ item['key'] }}}}.json", "mode": "0600"},
+        "loop": "{{ __iam_names | dict2items }}",
+    }
+    play: dict[str, Any] = {
+        "hosts": "localhost",
+        "connection": "local",
+        "gather_facts": False,
+        "vars": variables,
+        "vars_files": [str(ROOT / "roles/iam/vars/main.yml")],
+        "tasks": [copied],
+    }
+    (tmp_path / "play.yml").write_text(json.dumps([play]), encoding="utf-8")
+    command = [str(Path(sys.executable).parent / "ansible-playbook"), "-i", "localhost,", str(tmp_path / "play.yml")]
+    done = subprocess.run(command, cwd=ROOT, env=dict(os.environ), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    access = MemberAccess("red", "us-east-1", ACCOUNT, BUCKET, ["datasets/imagenet"], [BUCKET, "results"], "aws-cn")
+    for role in ("master", "worker"):
+        rendered = json.loads((tmp_path / f"{role}.json").read_text(encoding="utf-8"))
+        assert rendered == policy_for(role, access)
+
+
+def test_the_master_alone_lists_members_and_assigns_ranks_in_its_cluster() -> None:
+    access = MemberAccess("red", "us-east-1", ACCOUNT, BUCKET)
+    worker, master = (policy_for(role, access)["Statement"] for role in ("worker", "master"))
+    assert master[: len(worker)] == worker
+    assert [statement["Sid"] for statement in master[len(worker) :]] == ["ListMembers", "AssignRanks"]
+    policies = [parse_policy(policy_for("master", access))]
+    instance = f"arn:aws:ec2:us-east-1:{ACCOUNT}:instance/i-01"
+    for cluster, keys, outcome in (
+        ("red", ["deeplearning:rank"], "allowed"),
+        ("blue", ["deeplearning:rank"], "implicitly denied"),
+        ("red", ["deeplearning:cluster"], "implicitly denied"),
+        ("red", ["deeplearning:rank", "Name"], "implicitly denied"),
+        ("red", [], "implicitly denied"),
+    ):
+        context = context_of(
+            {}, {"ec2:ResourceTag/deeplearning:cluster": cluster, **({"aws:TagKeys": keys} if keys else {})}
+        )
+        assert decide(policies, "ec2:CreateTags", instance, context).outcome == outcome, (cluster, keys)

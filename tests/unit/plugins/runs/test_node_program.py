@@ -1,0 +1,138 @@
+"""Running the nodes' program: what it answers, what it refuses, and the lines that it prints meanwhile."""
+
+from __future__ import annotations
+
+import os
+import stat
+import tarfile
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import code_archive, node_program
+
+
+class Connection:
+    def __init__(self, transport: str = "ssh", **options: Any) -> None:
+        self.transport = transport
+        self._options = {"ssh_common_args": "", "private_key_file": None, "remote_user": None, "host": "h", **options}
+
+    def get_option(self, name: str) -> Any:
+        return self._options[name]
+
+
+def test_an_answer_is_json_or_text_for_people() -> None:
+    printed = '{"run_id": "a", "warnings": [], "script": "/x"}\n'
+    assert node_program.parse_answer("n", ["run", "create"], printed) == {"run_id": "a", "warnings": []}
+    stopped = node_program.parse_answer("n", ["run", "stop", "a"], "run a ended with 0\n")
+    assert stopped == {"text": "run a ended with 0"}
+    assert node_program.parse_answer("n", ["run", "start", "a"], "") == {"text": ""}
+
+
+@pytest.mark.parametrize(
+    ("code", "stderr", "message"),
+    [
+        (2, "deeplearning: There is no run a.\n", "There is no run a."),
+        (1, "Traceback …\nKeyError: 'a'\n", "n: KeyError: 'a'"),
+        (1, "", "n: it ended with 1 and printed no reason"),
+        (
+            127,
+            "sh: not found",
+            "n has no command deeplearning: run ansible-playbook deeplearning.aws.configure, which makes it a member.",
+        ),
+        (255, "Connection closed\n", "The connection to n was lost: Connection closed"),
+    ],
+)
+def test_a_refusal_is_the_sentence_that_was_printed(code: int, stderr: str, message: str) -> None:
+    error = node_program.failure("n", code, stderr)
+    assert str(error) == message
+    assert isinstance(error, node_program.ConnectionLost) == (code == 255)
+
+
+def test_ssh_uses_the_options_of_ansibles_connection() -> None:
+    way = node_program.ssh_command(
+        Connection(
+            ssh_common_args="-F '/a b/c.ssh_config'", private_key_file="/k", remote_user="ubuntu", host="10.0.0.5"
+        )
+    )
+    assert way[:5] == ["ssh", "-o", "ForwardAgent=no", "-F", "/a b/c.ssh_config"]
+    assert way[-5:] == ["-i", "/k", "-l", "ubuntu", "10.0.0.5"]
+    assert node_program.ssh_command(Connection("local")) == []
+
+
+def test_words_are_quoted_for_the_shell() -> None:
+    assert node_program.command(["run", "show", "a b$"]) == "/usr/local/bin/deeplearning run show 'a b$'"
+
+
+@pytest.fixture
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    file = tmp_path / "deeplearning"
+    monkeypatch.setattr(node_program, "PROGRAM", str(file))
+    return file
+
+
+def write(program: Path, script: str) -> None:
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+
+
+def test_lines_come_one_by_one_and_whole(program: Path) -> None:
+    write(program, """printf '{"n": 1'; printf '}\\n{"n": 2}\\nrest'""")
+    with node_program.stream(Connection("local"), ["run"], "n") as lines:
+        assert [node_program.event(line) for line in lines] == [{"n": 1}, {"n": 2}]
+
+
+def test_a_failure_is_raised_after_the_lines(program: Path) -> None:
+    write(program, """echo '{"n": 1}'; echo 'deeplearning: no more' >&2; exit 2""")
+    seen = []
+    with (
+        pytest.raises(UserError, match="^no more$"),
+        node_program.stream(Connection("local"), ["run"], "n") as lines,
+    ):
+        seen.extend(lines)
+    assert seen == ['{"n": 1}']
+
+
+def test_leaving_the_stream_ends_the_process(program: Path, tmp_path: Path) -> None:
+    write(program, f"echo $$ > {tmp_path}/pid; echo first; exec sleep 600")
+    with node_program.stream(Connection("local"), ["run"], "n") as lines:
+        assert next(lines) == "first"
+        pid = int((tmp_path / "pid").read_text())
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+@pytest.mark.parametrize("line", ["", "no json", "[1]", "3"])
+def test_other_lines_are_no_event(line: str) -> None:
+    assert node_program.event(line) == {}
+
+
+def unpacked(packed: code_archive.Packed) -> dict[str, tarfile.TarInfo]:
+    with tarfile.open(fileobj=BytesIO(packed.archive)) as archive:
+        return {member.name: member for member in archive}
+
+
+def test_a_script_goes_alone_or_with_its_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "src"
+    for name in ("a.py", "lib/b.py", ".git/config", "__pycache__/a.pyc"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(name)
+    (folder / "a.py").chmod(0o700)
+    beside = tmp_path / "train.py"
+    beside.write_text("train")
+    assert set(unpacked(code_archive.pack(beside, None))) == {"train.py"}
+    assert set(unpacked(code_archive.pack(beside, folder))) == {"a.py", "lib/b.py", "train.py"}
+    within = code_archive.pack(folder / "lib/b.py", folder)
+    assert within.script == "lib/b.py"
+    assert set(unpacked(within)) == {"a.py", "lib/b.py"}
+    assert unpacked(within)["a.py"].mode & 0o777 == 0o744
+    assert unpacked(within)["a.py"].uid == 0
+
+
+def test_data_is_not_sent_as_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(code_archive, "MOST_BYTES", 10)
+    (tmp_path / "a.py").write_text("x" * 11)
+    with pytest.raises(UserError, match="that is more than code"):
+        code_archive.pack(tmp_path / "a.py", tmp_path)

@@ -1,0 +1,212 @@
+"""The report: what it reads of runs, its figures, its page and its plots."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import report
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs.plot import WIDTH, Plot, Series, ticks
+
+
+def a_run(root: Path, name: str, nodes: int, speed: float, epochs: int = 3, **more: Any) -> Path:
+    folder = root / name
+    (folder / "metrics").mkdir(parents=True)
+    run = {
+        "run_id": name,
+        "framework": "pytorch",
+        "distribution": "ddp",
+        "script": "/opt/deeplearning/trainers/cifar10_pytorch.py",
+        "script_args": ["--batch-size", "64"],
+        "data": "/efs/data/generated",
+        "generated": True,
+    }
+    (folder / "run.json").write_text(json.dumps(run | more))
+    (folder / "result.json").write_text(json.dumps({"state": "finished"}))
+    processes = [{"node": f"deeplearning-worker{n + 1}", "role": "worker", "rank": n, "gpus": []} for n in range(nodes)]
+    (folder / "state.json").write_text(json.dumps({"state": "finished", "processes": processes}))
+    for rank in range(nodes):
+        lines = [line for epoch in range(1, epochs + 1) for line in an_epoch(epoch, speed)]
+        (folder / f"metrics/rank{rank}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return folder
+
+
+def an_epoch(epoch: int, speed: float) -> list[dict[str, Any]]:
+    measured = speed / 3 if epoch == 1 else speed
+    line = {"epoch": epoch, "step": epoch * 10, "loss": 2 / epoch, "accuracy": 0.1, "samples_per_second": 1.0}
+    end = {"seconds": epoch * 10.0, "samples_per_second": measured, "val_accuracy": 1 - 0.5**epoch}
+    return [line | {"seconds": 1.0, "val_accuracy": None}, line | end]
+
+
+def cells(folders: Sequence[Path]) -> list[dict[str, str]]:
+    rows = report.table([report.read(folder) for folder in folders])
+    return [dict(zip(report.COLUMNS, row, strict=True)) for row in rows]
+
+
+def test_speed_up_and_efficiency_are_against_the_run_on_the_fewest_nodes(tmp_path: Path) -> None:
+    one, two, four = cells([a_run(tmp_path, f"on-{n}", n, speed) for n, speed in ((1, 100), (2, 90), (4, 75))])
+    assert one == {
+        "run": "on-1",
+        "nodes": "1",
+        "processes": "1",
+        "global batch": "64",
+        "time (s)": "30.0",
+        "samples/s of each": "100.0",
+        "samples/s in all": "100.0",
+        "accuracy": "0.875",
+        "speed-up": "1.00",
+        "efficiency": "1.00",
+    }
+    assert (two["samples/s in all"], two["global batch"], two["speed-up"], two["efficiency"]) == (
+        "180.0",
+        "128",
+        "1.80",
+        "0.90",
+    )
+    assert (four["samples/s in all"], four["speed-up"], four["efficiency"]) == ("300.0", "3.00", "0.75")
+
+
+def test_a_run_with_other_arguments_is_compared_with_none(tmp_path: Path) -> None:
+    other = a_run(tmp_path, "other", 2, 90, script_args=["--network", "resnet"])
+    assert cells([a_run(tmp_path, "one", 1, 10), other])[1]["speed-up"] == "1.00"
+
+
+@pytest.mark.parametrize(
+    ("more", "batch"),
+    [
+        ({"script_args": []}, "256"),
+        ({"script_args": ["--batch-size=32"]}, "64"),
+        ({"distribution": "dist_async"}, "64"),
+        ({"script_args": ["--no-exchange", "--batch-size", "8"]}, "8"),
+        ({"script": "/efs/mine/train.py"}, ""),
+        ({"script_args": ["--batch-size", "9" * 5000]}, "256"),
+        ({"script_args": ["--batch-size=²"]}, "256"),
+    ],
+)
+def test_global_batch(tmp_path: Path, more: dict[str, Any], batch: str) -> None:
+    assert cells([a_run(tmp_path, "one", 2, 10, **more)])[0]["global batch"] == batch
+
+
+def test_a_script_that_wrote_no_metrics_is_a_row_without_figures(tmp_path: Path) -> None:
+    folder = a_run(tmp_path, "mine", 2, 10, epochs=0, script="/efs/train.py")
+    (folder / "result.json").write_text('{"state": "failed"}')
+    (row,) = cells([folder])
+    assert (row["run"], row["nodes"], row["time (s)"], row["accuracy"]) == ("mine (failed)", "2", "", "")
+    assert report.plots([report.read(folder)]) == {}
+
+
+def test_a_line_that_was_cut_off_is_left_out(tmp_path: Path) -> None:
+    folder = a_run(tmp_path, "one", 1, 10)
+    with open(folder / "metrics/rank0.jsonl", "a", encoding="utf-8") as file:
+        file.write('{"epoch": 4, "val_acc')
+    assert report.read(folder).epochs[-1]["epoch"] == 3
+
+
+def test_one_epoch_is_better_than_none(tmp_path: Path) -> None:
+    assert cells([a_run(tmp_path, "short", 1, 90, epochs=1)])[0]["samples/s in all"] == "30.0"
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}"])
+def test_what_is_no_run_is_refused_in_a_sentence(tmp_path: Path, text: str) -> None:
+    (tmp_path / "run.json").write_text(text)
+    with pytest.raises(UserError, match="is no folder of a run"):
+        report.read(tmp_path)
+
+
+def test_a_folder_that_is_not_there_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="is no folder of a run"):
+        report.write([tmp_path / "none"], tmp_path / "report.html")
+
+
+ODD = [10**400, float("nan"), 1e300, 5e-324, 1e-308, -(10**15), 10**15, "x", True, [], {}, "\x1b[2J"]
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_figures_that_are_none_make_a_report_that_lacks_them(tmp_path: Path, odd: Any) -> None:
+    folder = a_run(tmp_path, "odd", 2, 10)
+    keys = ("epoch", "step", "loss", "seconds", "samples_per_second", "val_accuracy")
+    lines = [dict.fromkeys(keys, odd), {**dict.fromkeys(keys, odd), "epoch": 2, "val_accuracy": 0.5}]
+    for rank in (0, 1):
+        (folder / f"metrics/rank{rank}.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    lines = report.write([folder], tmp_path / "report.html")
+    assert not any(character in "".join(lines) for character in "\x1b\n")
+    assert "odd" in lines[1] and "0.500" in lines[1]
+
+
+class Reader(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.open: list[str] = []
+        self.links: list[str] = []
+        self.texts: list[str] = []
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.links += [value or "" for name, value in attributes if name in ("src", "href")]
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+
+def test_the_page_needs_no_other_file_and_marks_generated_data(tmp_path: Path) -> None:
+    folders = [a_run(tmp_path, f"on-{n}", n, 100, script_args=["<b>&"]) for n in (1, 2)]
+    lines = report.write(folders, tmp_path / "report.html")
+    reader = Reader()
+    reader.feed((tmp_path / "report.html").read_text(encoding="utf-8"))
+    assert not reader.links and not reader.open and "script" not in reader.tags and "b" not in reader.tags
+    assert reader.tags.count("svg") == 5
+    assert any("<b>&" in text for text in reader.texts)
+    assert report.GENERATED in "".join(reader.texts) and lines[-1] == report.GENERATED
+    assert len({len(line.split()) for line in lines[1:3]}) == 1
+
+
+def test_data_that_is_real_is_not_called_generated(tmp_path: Path) -> None:
+    folder = a_run(tmp_path, "real", 1, 10, generated=False)
+    assert report.GENERATED not in report.page([report.read(folder)])
+
+
+def test_runs_that_would_be_called_alike_are_called_by_their_ids(tmp_path: Path) -> None:
+    runs = [report.read(a_run(tmp_path, name, nodes, 10)) for name, nodes in (("a", 1), ("b", 1), ("c", 2))]
+    names = [series.name for series in report.plots(runs)["loss"].series]
+    assert names == ["a", "b", "pytorch ddp, 2 nodes"]
+
+
+@pytest.mark.parametrize(
+    ("high", "marks"),
+    [
+        (1, [0, 0.2, 0.4, 0.6, 0.8, 1]),
+        (4, [0, 1, 2, 3, 4]),
+        (0, [0, 0.2, 0.4, 0.6, 0.8, 1]),
+        (730, [0, 200, 400, 600, 800]),
+    ],
+)
+def test_axes_have_round_numbers_up_to_the_highest(high: float, marks: list[float]) -> None:
+    assert ticks(0, high) == marks
+
+
+@pytest.mark.parametrize("count", [1, 2, 9])
+def test_every_point_is_within_the_picture_and_every_line_is_named(count: int) -> None:
+    many = [Series(f"one & {number}", [(1, 5), (2, 7.3)]) for number in range(count)]
+    plot = Plot("<t>", "x", "y", [*many, Series("ideal", [(0, 0), (2, 9)], dashed=True)])
+    svg = plot.svg()
+    assert all(f"one &amp; {number}" in svg for number in range(count))
+    assert "&lt;t&gt;" in svg and "stroke-dasharray" in svg
+    at = re.findall(r'c?x="([^"]+)" c?y="([^"]+)"', svg)
+    lines = [point.split(",") for points in re.findall(r'points="([^"]+)"', svg) for point in points.split()]
+    assert len(at) > count and len(lines) > 2 * count
+    assert all(0 <= float(x) <= WIDTH and 0 <= float(y) <= plot.height for x, y in [*at, *lines])

@@ -1,0 +1,143 @@
+"""A script and its folder, sent with the request for a run: into a folder where nobody else can write."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from ansible_collections.deeplearning.aws.plugins.action.node_command import ActionModule
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import code_archive, node_program
+
+ROOT = Path(__file__).resolve().parents[4]
+Send = Callable[..., dict[str, Any]]
+PROGRAM = """#!{python}
+import os, sys
+from types import SimpleNamespace
+sys.path.insert(0, {node!r})
+from deeplearning.contract.errors import UserError
+from deeplearning.run import commands
+
+def create_run(request, config):
+    if request["script"] == "refused.py":
+        raise UserError("refused.py is refused")
+    os.rename(request["code"], {run!r})
+    return {{"run_id": "r1", "warnings": [request["script"], request["environment"]["SECRET"]]}}
+
+commands.read_config = lambda: SimpleNamespace(efs_mount={efs!r}, cluster="red", user="me")
+commands.become = lambda user: os.umask(0o022)
+commands.create = create_run
+assert sys.argv[1] == "run", sys.argv
+try:
+    sys.exit(commands.main(sys.argv[2:]))
+except UserError as error:
+    sys.exit(f"deeplearning: {{error}}")
+"""
+
+
+@pytest.fixture
+def efs(tmp_path: Path) -> Path:
+    (tmp_path / "efs").mkdir()
+    return tmp_path / "efs"
+
+
+@pytest.fixture
+def send(tmp_path: Path, efs: Path, monkeypatch: pytest.MonkeyPatch) -> Send:
+    """Sends a script and the folder that it is in; the node is this machine, with a program of its own."""
+    program = tmp_path / "deeplearning"
+    values = {"python": sys.executable, "node": str(ROOT / "files/node"), "efs": str(efs), "run": str(efs / "code")}
+    program.write_text(PROGRAM.format(**values))
+    program.chmod(0o755)
+    monkeypatch.setattr(node_program, "PROGRAM", str(program))
+    (tmp_path / "src/models").mkdir(parents=True)
+    for name in ("train.py", "refused.py", "models/net.py"):
+        (tmp_path / "src" / name).write_text(name)
+
+    def execute(action: ActionModule, command: str, sudoable: bool, in_data: bytes) -> dict[str, Any]:
+        ran = subprocess.run(["/bin/sh", "-c", command], input=in_data, capture_output=True, check=False)
+        return {"rc": ran.returncode, "stdout": ran.stdout.decode(), "stderr": ran.stderr.decode()}
+
+    def run(script: str = "train.py", check: bool = False) -> dict[str, Any]:
+        arguments = {
+            "words": ["run", "create", "--code", "-"],
+            "request": {"framework": "pytorch", "environment": {"SECRET": "two\nlines"}},
+            "code": {"script": f"{tmp_path}/src/{script}", "folder": f"{tmp_path}/src"},
+            "writes": True,
+        }
+        task = SimpleNamespace(args=arguments, async_val=0, check_mode=check, delegate_to=None, action="node_command")
+        connection = SimpleNamespace(_shell=SimpleNamespace(tmpdir="/tmp"))
+        action = ActionModule(task, connection, SimpleNamespace(), None, None, None)
+        return action.run(None, {"inventory_hostname": "deeplearning-master"})
+
+    monkeypatch.setattr(ActionModule, "_low_level_execute_command", execute)
+    return run
+
+
+def test_a_script_comes_with_its_folder_to_where_only_its_user_comes(send: Send, efs: Path) -> None:
+    sent = send()
+    assert sent["changed"] and sent["answer"] == {"run_id": "r1", "warnings": ["train.py", "two lines"]}, sent
+    assert (efs / "code/train.py").read_text() == "train.py"
+    assert (efs / "code/models/net.py").read_text() == "models/net.py"
+    assert (efs / "runs/red/.incoming").stat().st_mode & 0o7777 == 0o700
+    assert os.listdir(efs / "runs/red/.incoming") == []
+
+
+def test_in_check_mode_it_is_packed_and_nothing_is_sent(send: Send, efs: Path) -> None:
+    assert send(check=True)["changed"] and os.listdir(efs) == []
+    missing = send("missing.py", check=True)
+    assert missing["failed"] and missing["msg"].endswith("missing.py cannot be read: No such file or directory.")
+
+
+def test_what_a_killed_process_left_is_removed_after_an_hour(send: Send, efs: Path) -> None:
+    left = efs / "runs/red/.incoming/left"
+    left.mkdir(parents=True)
+    (efs / "runs").chmod(0o1777)
+    os.utime(left, times=(time.time() - 4000,) * 2)
+    assert not send().get("failed")
+    assert os.listdir(efs / "runs/red/.incoming") == []
+
+
+def test_code_of_a_refused_run_is_removed(send: Send, efs: Path) -> None:
+    sent = send("refused.py")
+    assert sent["failed"] and sent["msg"] == "refused.py is refused"
+    assert os.listdir(efs / "runs/red/.incoming") == []
+
+
+@pytest.mark.parametrize("prepared", ["runs", "runs/red", "runs/red/.incoming"])
+def test_a_folder_that_others_may_write_is_refused_and_nothing_is_sent(send: Send, efs: Path, prepared: str) -> None:
+    (efs / prepared / "theirs").mkdir(parents=True)
+    (efs / prepared).chmod(0o777)
+    sent = send()
+    assert sent["failed"] and f"{efs}/{prepared} has mode 0777" in sent["msg"] and "Example: sudo chmod" in sent["msg"]
+    assert not [path for path in efs.rglob("*") if path.is_file()]
+
+
+def test_a_link_is_refused_and_nothing_comes_to_where_it_leads(send: Send, efs: Path, tmp_path: Path) -> None:
+    (tmp_path / "victim").mkdir()
+    (efs / "runs/red").mkdir(parents=True)
+    (efs / "runs").chmod(0o1777)
+    (efs / "runs/red/.incoming").symlink_to(tmp_path / "victim")
+    sent = send()
+    assert sent["failed"] and "runs/red/.incoming is a link" in sent["msg"]
+    assert os.listdir(tmp_path / "victim") == []
+
+
+def test_a_node_without_the_program_is_a_sentence(send: Send, efs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(node_program, "PROGRAM", "/nowhere/deeplearning")
+    sent = send()
+    assert sent["failed"] and "deeplearning-master has no command deeplearning: run ansible-playbook" in sent["msg"]
+    assert os.listdir(efs) == []
+
+
+def test_an_archive_that_does_not_unpack_leaves_nothing(send: Send, efs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = SimpleNamespace(archive=b"broken", script="train.py")
+    monkeypatch.setattr(code_archive, "pack", lambda script, folder: broken)
+    sent = send()
+    assert sent["failed"] and "cannot be unpacked in" in sent["msg"] and "Traceback" not in sent["msg"]
+    assert os.listdir(efs / "runs/red/.incoming") == []

@@ -1,0 +1,486 @@
+"""stage.yml: data sets to a bucket, checked, resumed, and not sent twice."""
+
+from __future__ import annotations
+
+import hashlib
+import http.server
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import threading
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from ansible_collections.deeplearning.aws.plugins.action import node_command
+from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract import download
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.datasets import DATASETS, Dataset, DatasetFile
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs.progress_bar import ProgressDisplay
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.staging import datasets, upload
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.staging.bucket import Bucket, choose
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.staging.datasets import set_of
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.staging.upload import stage
+
+from tests.unit.conftest import Account
+
+CONTENT = bytes(range(256)) * 2000
+
+
+def packed(content: bytes = CONTENT, name: str = "1.jpg", mode: str = "w") -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode=mode) as archive:
+        info = tarfile.TarInfo(name)
+        info.size = len(content)
+        archive.addfile(info, io.BytesIO(content))
+    return out.getvalue()
+
+
+ARCHIVE = packed()
+
+
+def quiet(what: str, done: int, total: int) -> None:
+    """Tells nobody."""
+
+
+@pytest.fixture
+def bucket(aws: Account) -> Bucket:
+    aws.client("s3").create_bucket(Bucket="mine")
+    return Bucket(Aws("us-east-1"), "mine", "data/photos", "123456789012")
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    (folder / "a.tar").write_bytes(ARCHIVE)
+    (folder / "weights.npz").write_bytes(b"weights")
+    return folder
+
+
+class Publisher:
+    """Serves one file, with ranges; breaks off after so many bytes, as often as it is told to."""
+
+    def __init__(self) -> None:
+        self.content, self.breaks, self.offsets = ARCHIVE, [], []
+        publisher = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                match = re.match(r"bytes=(\d+)-", self.headers.get("Range", ""))
+                begin = int(match[1]) if match else 0
+                publisher.offsets.append(begin)
+                if match and begin >= len(publisher.content):
+                    self.send_response(416)
+                    self.send_header("Content-Range", f"bytes */{len(publisher.content)}")
+                    self.send_header("Content-Length", "0")
+                    self.end_headers()
+                    return
+                self.send_response(206 if match else 200)
+                rest = publisher.content[begin:]
+                self.send_header("Content-Length", str(len(rest)))
+                self.end_headers()
+                self.wfile.write(rest[: publisher.breaks.pop(0)] if publisher.breaks else rest)
+
+            def log_message(self, *_: Any) -> None:
+                """Not to the test's output."""
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}/a.tar"
+
+
+@pytest.fixture
+def publisher(monkeypatch: pytest.MonkeyPatch) -> Iterator[Publisher]:
+    source = Publisher()
+    monkeypatch.setattr(
+        datasets, "DATASETS", {"photos": Dataset((DatasetFile("a.tar", source.url),), {"data/photos": "."})}
+    )
+    threading.Thread(target=source.server.serve_forever, args=(0.01,), daemon=True).start()
+    yield source
+    source.server.shutdown()
+    source.server.server_close()
+
+
+def test_a_folder_is_staged_and_written_down(bucket: Bucket, aws: Account, source: Path, tmp_path: Path) -> None:
+    done = stage(bucket, "photos", source, tmp_path / "stage", quiet, check=False)
+    assert done["changed"] and done["source"] == "s3://mine/data/photos"
+    assert done["unpublished"] == ["a.tar", "weights.npz"]
+    result = json.loads(aws.client("s3").get_object(Bucket="mine", Key="data/photos/manifest.json")["Body"].read())
+    assert result["version"] == done["version"]
+    assert [(part["name"], part["kind"], part["size"]) for part in result["parts"]] == [
+        ("a.tar", "tar", len(ARCHIVE)),
+        ("weights.npz", "file", 7),
+    ]
+    assert result["parts"][0]["sha256"] == hashlib.sha256(ARCHIVE).hexdigest()
+    assert aws.client("s3").get_object(Bucket="mine", Key="data/photos/a.tar")["Body"].read() == ARCHIVE
+
+
+def test_a_second_time_nothing_is_sent(bucket: Bucket, aws: Account, source: Path, tmp_path: Path) -> None:
+    first = stage(bucket, "photos", source, tmp_path / "stage", quiet, check=False)
+    before = len(aws.calls())
+    again = stage(bucket, "photos", source, tmp_path / "stage", quiet, check=False)
+    assert again == {**first, "changed": False, "unpublished": []}
+    assert not [call for call in aws.calls()[before:] if "Put" in call or "Multipart" in call]
+
+
+def test_only_what_has_changed_is_sent(bucket: Bucket, aws: Account, source: Path, tmp_path: Path) -> None:
+    first = stage(bucket, "photos", source, tmp_path / "stage", quiet, check=False)
+    (source / "weights.npz").write_bytes(b"others!")
+    before = len(aws.calls())
+    again = stage(bucket, "photos", source, tmp_path / "stage", quiet, check=False)
+    assert again["changed"] and again["version"] != first["version"]
+    # The file, and the list.
+    assert [call for call in aws.calls()[before:] if "Put" in call] == ["s3:PutObject"] * 2
+
+
+def test_in_check_mode_nothing_is_sent(bucket: Bucket, aws: Account, source: Path, tmp_path: Path) -> None:
+    assert stage(bucket, "photos", source, tmp_path / "stage", quiet, check=True)["changed"]
+    assert bucket.manifest() == {}
+    done = stage(bucket, "photos", source, tmp_path / "stage", quiet, check=False)
+    again = stage(bucket, "photos", source, tmp_path / "stage", quiet, check=True)
+    assert (again["changed"], again["version"]) == (False, done["version"])
+    (source / "weights.npz").write_bytes(b"more weights")
+    assert stage(bucket, "photos", source, tmp_path / "stage", quiet, check=True)["changed"]
+
+
+def test_what_broke_off_is_fetched_from_there(bucket: Bucket, publisher: Publisher, tmp_path: Path) -> None:
+    publisher.breaks = [100_000, 50_000]
+    assert stage(bucket, "photos", None, tmp_path / "stage", quiet, check=False)["changed"]
+    assert publisher.offsets == [0, 100_000, 150_000]
+    assert (tmp_path / "stage/a.tar").read_bytes() == ARCHIVE
+    assert not (tmp_path / "stage/a.tar.part").exists()
+
+
+@pytest.mark.parametrize(("left", "offsets"), [(ARCHIVE, [len(ARCHIVE)]), (ARCHIVE + b"x", [len(ARCHIVE) + 1, 0])])
+def test_what_has_come_before_a_kill_is_taken_if_it_is_all_of_it(
+    bucket: Bucket, publisher: Publisher, tmp_path: Path, left: bytes, offsets: list[int]
+) -> None:
+    (tmp_path / "stage").mkdir()
+    (tmp_path / "stage/a.tar.part").write_bytes(left)
+    assert stage(bucket, "photos", None, tmp_path / "stage", quiet, check=False)["changed"]
+    assert publisher.offsets == offsets
+    assert (tmp_path / "stage/a.tar").read_bytes() == ARCHIVE
+
+
+def test_what_never_comes_is_half_under_another_name(bucket: Bucket, publisher: Publisher, tmp_path: Path) -> None:
+    publisher.breaks = [10] * download.ATTEMPTS
+    with pytest.raises(UserError, match="cannot be fetched .*: run the same command again, it resumes there"):
+        stage(bucket, "photos", None, tmp_path / "stage", quiet, check=False)
+    assert [one.name for one in (tmp_path / "stage").iterdir()] == ["a.tar.part"]
+    assert bucket.manifest() == {}
+
+
+def test_what_is_in_the_bucket_is_not_fetched_again(bucket: Bucket, publisher: Publisher, tmp_path: Path) -> None:
+    first = stage(bucket, "photos", None, tmp_path / "stage", quiet, check=False)
+    assert first["unpublished"] == ["a.tar"]
+    again = stage(bucket, "photos", None, tmp_path / "elsewhere", quiet, check=False)
+    assert again == {**first, "changed": False, "unpublished": []} and len(publisher.offsets) == 1
+
+
+def test_another_file_than_the_first_time_is_refused(
+    bucket: Bucket, publisher: Publisher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage(bucket, "photos", None, tmp_path / "stage", quiet, check=False)
+    parts = (DatasetFile("a.tar", publisher.url), DatasetFile("b.tar", publisher.url))
+    monkeypatch.setattr(datasets, "DATASETS", {"photos": Dataset(parts)})
+    publisher.content = b"another"
+    with pytest.raises(UserError, match="a.tar from http.* is not the one that was staged before"):
+        stage(bucket, "photos", None, tmp_path / "elsewhere", quiet, check=False)
+
+
+EVIL: list[Callable[[dict[str, Any]], Any]] = [
+    lambda manifest: manifest["parts"][0].update(to="../../../home/ubuntu/.ssh"),
+    lambda manifest: manifest["parts"][0].update(strip="data"),
+    lambda manifest: manifest["parts"][0].update(kind="file"),
+    lambda manifest: manifest["parts"][0].update(sha256="0"),
+    lambda manifest: manifest["parts"][0].update(size="7"),
+    lambda manifest: manifest["parts"][0].update(size=-1),
+    lambda manifest: manifest["parts"].append(manifest["parts"][0]),
+    lambda manifest: manifest["links"].update({".deeplearning": "."}),
+    lambda manifest: manifest.update(links={}),
+    lambda manifest: manifest.update(version="../../home"),
+    lambda manifest: manifest.update(name="others"),
+    lambda manifest: manifest.update(schema=2),
+    lambda manifest: manifest.update(more=1),
+]
+
+
+@pytest.mark.parametrize("change", EVIL)
+def test_a_changed_manifest_is_written_again(
+    bucket: Bucket, publisher: Publisher, tmp_path: Path, change: Callable[[dict[str, Any]], Any]
+) -> None:
+    first = stage(bucket, "photos", None, tmp_path / "stage", quiet, check=False)
+    right = bucket.manifest()
+    wrong = bucket.manifest()
+    change(wrong)
+    bucket.put_manifest(wrong)
+    assert stage(bucket, "photos", None, tmp_path / "stage", quiet, check=True)["changed"]
+    assert bucket.manifest() == wrong
+    again = stage(bucket, "photos", None, tmp_path / "stage", quiet, check=False)
+    assert (again["changed"], again["version"]) == (True, first["version"])
+    assert bucket.manifest() == right
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"no JSON", b"[]", b'"parts"', b'{"parts": 1}', b'{"parts": [1, {"name": []}]}']
+)
+def test_a_list_that_is_none_is_written_anew(
+    bucket: Bucket, aws: Account, publisher: Publisher, tmp_path: Path, content: bytes
+) -> None:
+    first = stage(bucket, "photos", None, tmp_path / "stage", quiet, check=False)
+    right = bucket.manifest()
+    aws.client("s3").put_object(Bucket="mine", Key="data/photos/manifest.json", Body=content)
+    again = stage(bucket, "photos", None, tmp_path / "stage", quiet, check=False)
+    assert (again["changed"], again["version"], bucket.manifest()) == (True, first["version"], right)
+
+
+def test_a_published_checksum_has_to_be_right(
+    bucket: Bucket, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    part = DatasetFile("a.tar", algorithm="sha1", digest=hashlib.sha1(ARCHIVE).hexdigest())
+    monkeypatch.setattr(datasets, "DATASETS", {"photos": Dataset((part,))})
+    assert stage(bucket, "photos", source, tmp_path, quiet, check=False)["unpublished"] == []
+    (source / "a.tar").write_bytes(b"corrupt")
+    with pytest.raises(UserError, match=f"a.tar has the sha1 .*, and {part.digest} is published"):
+        stage(bucket, "photos", source, tmp_path, quiet, check=False)
+
+
+def test_too_little_space_is_reported_before_the_download(
+    bucket: Bucket, publisher: Publisher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upload.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 1000}))
+    with pytest.raises(UserError, match="make room, or name another folder"):
+        stage(bucket, "photos", None, tmp_path / "stage", quiet, check=False)
+    assert list((tmp_path / "stage").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        ("404", "The bucket mine does not exist: create the cluster first"),
+        ("301", "The bucket mine is in another region than us-east-1"),
+        ("403", "These credentials may not use the bucket mine, or it does not belong to the account 123456789012"),
+    ],
+)
+def test_a_bucket_that_cannot_be_used_is_a_sentence(
+    bucket: Bucket, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, says: str
+) -> None:
+    def refused(service: str, operation: str, **params: Any) -> None:
+        assert params["ExpectedBucketOwner"] == "123456789012"
+        raise AwsError("HeadBucket failed", code)
+
+    monkeypatch.setattr(bucket.aws, "call", refused)
+    with pytest.raises(UserError, match=says):
+        stage(bucket, "photos", source, tmp_path, quiet, check=False)
+
+
+def test_which_bucket(aws: Account) -> None:
+    def chosen(location: str) -> Bucket:
+        return choose(Aws("us-east-1"), "red", location, "data/photos", "photos")
+
+    own = chosen("")
+    assert (own.url, own.owner) == ("s3://red-123456789012-us-east-1/data/photos", "123456789012")
+    # As in all other settings of a bucket, the scheme is optional.
+    for other in ("s3://other/", "other"):
+        assert chosen(other).url == "s3://other/photos" and chosen(other).owner == ""
+    for other in ("s3://other/a/b", "other/a/b/"):
+        assert chosen(other).url == "s3://other/a/b/photos"
+    for wrong in ("s3://", "https://other", "/"):
+        with pytest.raises(UserError, match=f"bucket is {wrong}; it must be a bucket. Example: -e bucket=s3://"):
+            chosen(wrong)
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "says"),
+    [
+        ("Photos", None, "in lower-case letters"),
+        (
+            "photos",
+            None,
+            "dataset is photos, which is not published: use coco2017, cifar10, tensorpack, or name",
+        ),
+        ("photos", "none", "there is no such folder on this machine"),
+        ("photos", "empty", "which has no file"),
+        ("photos", "folders", "which has folders: pack them. Example: tar -cf photos.tar FOLDER"),
+        ("photos", "ours", "its manifest.json has a reserved name"),
+        ("coco2017", "folders", "has no train2017.zip, val2017.zip, .*: put them there, or coco-2017.tar"),
+    ],
+)
+def test_what_cannot_be_staged_is_a_sentence(name: str, source: str | None, says: str, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "folders/train").mkdir(parents=True)
+    (tmp_path / "folders/a.tar").write_text("")
+    (tmp_path / "ours").mkdir()
+    (tmp_path / "ours/manifest.json").write_text("")
+    with pytest.raises(UserError, match=says):
+        set_of(name, tmp_path / source if source else None)
+
+
+def test_the_one_archive_of_the_old_script_is_taken(tmp_path: Path) -> None:
+    (tmp_path / "coco-2017.tar").write_text("")
+    result = set_of("coco2017", tmp_path)
+    assert result.parts == (DatasetFile("coco-2017.tar", strip="data"),)
+    assert result.links["data/train2017"] == "train2017"
+
+
+def test_every_published_checksum_has_its_form_and_every_part_an_address() -> None:
+    lengths = {"sha1": 40, "md5": 32}
+    for part in (part for one in DATASETS.values() for part in one.parts):
+        assert part.url.startswith("http") and part.url.endswith(part.name.removeprefix("tensorpack-0.11").lstrip("."))
+        assert not part.algorithm or re.fullmatch(f"[0-9a-f]{{{lengths[part.algorithm]}}}", part.digest)
+
+
+def test_a_bucket_of_another_region_is_refused(bucket: Bucket, source: Path, aws: Account, tmp_path: Path) -> None:
+    elsewhere = {"LocationConstraint": "eu-west-1"}
+    aws.client("s3").create_bucket(Bucket="far", CreateBucketConfiguration=elsewhere)
+    far = Bucket(bucket.aws, "far", "data/photos")
+    with pytest.raises(UserError, match="The bucket far is in eu-west-1, and the cluster in us-east-1"):
+        stage(far, "photos", source, tmp_path, quiet, check=False)
+
+
+def zipped(name: str = "1.jpg") -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(name, CONTENT)
+    return out.getvalue()
+
+
+def spoiled(content: bytes, place: int) -> bytes:
+    return content[:place] + b"\xff" * 64 + content[place + 64 :]
+
+
+TWO = packed(b"x" * 100)[:1024] + packed(b"y")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("b.tar", b"", r"b.tar is not a complete archive \("),
+        ("b.tar", b"corrupt" * 1000, r"b.tar is not a complete archive \("),
+        ("b.tar", ARCHIVE[:-20_000], r"b.tar is not a complete archive \("),
+        ("b.tar", spoiled(TWO, 1024), r"b.tar is not a complete archive \(no header at 1024"),
+        ("b.tar", TWO[:1024], r"b.tar is not a complete archive \(no header at 1024"),
+        ("b.tar", packed(name="../1.jpg"), "b.tar has a file '../1.jpg', which leads out of its folder"),
+        ("b.tar.gz", packed(mode="w:gz")[:-1], r"b.tar.gz is not a complete archive \("),
+        ("b.tar.gz", spoiled(packed(mode="w:gz"), 60), r"b.tar.gz is not a complete archive \("),
+        ("b.tar.gz", ARCHIVE, r"b.tar.gz is not a complete archive \("),
+        ("b.zip", zipped()[:-1], r"b.zip is not a complete archive \("),
+        ("b.zip", spoiled(zipped(), 100), r"b.zip is not a complete archive \("),
+        ("b.zip", zipped("/1.jpg"), "b.zip has a file '/1.jpg'"),
+    ],
+)
+def test_an_archive_that_nodes_could_not_unpack_is_not_sent(
+    bucket: Bucket, aws: Account, source: Path, tmp_path: Path, name: str, content: bytes, says: str
+) -> None:
+    (source / name).write_bytes(content)
+    with pytest.raises(UserError, match=says):
+        stage(bucket, "photos", source, tmp_path, quiet, check=False)
+    assert "Contents" not in aws.client("s3").list_objects_v2(Bucket="mine")
+
+
+@pytest.mark.parametrize(("name", "mode"), [("b.tar", "w"), ("b.tar.gz", "w:gz")])
+def test_links_in_an_archive_are_refused(
+    bucket: Bucket, source: Path, tmp_path: Path, name: str, mode: Literal["w", "w:gz"]
+) -> None:
+    with tarfile.open(source / name, mode) as archive:
+        link = tarfile.TarInfo("train/link")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc"
+        archive.addfile(link)
+    with pytest.raises(UserError, match="train/link, .* Example: tar --dereference -cf b.tar FOLDER"):
+        stage(bucket, "photos", source, tmp_path, quiet, check=False)
+
+
+def test_an_encrypted_archive_is_refused(bucket: Bucket, source: Path, tmp_path: Path) -> None:
+    content = bytearray(zipped())
+    for header in (content.find(b"PK\x03\x04") + 6, content.find(b"PK\x01\x02") + 8):
+        content[header] |= 1
+    (source / "b.zip").write_bytes(content)
+    with pytest.raises(UserError, match="b.zip cannot be unpacked .*encrypted.*: pack it in another way"):
+        stage(bucket, "photos", source, tmp_path, quiet, check=False)
+
+
+def test_all_kinds_of_archives_are_taken(bucket: Bucket, source: Path, tmp_path: Path) -> None:
+    (source / "b.tar.gz").write_bytes(packed(mode="w:gz"))
+    (source / "c.zip").write_bytes(zipped())
+    assert stage(bucket, "photos", source, tmp_path, quiet, check=False)["changed"]
+
+
+# On the nodes
+
+
+def test_how_far_a_node_is_is_shown_as_it_comes() -> None:
+    output: list[str] = []
+
+    def show(line: str, newline: bool = True) -> None:
+        output.append(line)
+
+    lines = [
+        '{"event": "note", "text": "Somebody else is at it"}',
+        '{"event": "progress", "done": 1048576, "total": 4194304}',
+        "no event",
+        '{"event": "progress", "done": "all of it"}',
+        '{"event": "note", "text": ["x"]}',
+        '{"event": "end", "changed": true, "files": 3}',
+    ]
+    assert node_command.show(lines, "node", ["unpack", "share"], ProgressDisplay(show, False, 80)) == {
+        "changed": True,
+        "files": 3,
+    }
+    assert output == ["node: Somebody else is at it", "  node: 1 of 4 MiB"]
+    with pytest.raises(UserError, match="node answered `deeplearning unpack share` with something unexpected"):
+        node_command.show(lines[:3], "node", ["unpack", "share"], ProgressDisplay(show, False, 80))
+
+
+# The playbook
+
+
+def playbook(*words: str) -> tuple[int, str]:
+    done = subprocess.run(
+        [str(Path(sys.executable).parent / "ansible-playbook"), "stage.yml", "-e", "cluster_name=red", *words],
+        cwd=Path(__file__).resolve().parents[4],
+        env=os.environ | {"ANSIBLE_NOCOLOR": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_a_person_stages_a_folder_and_stages_it_again(aws: Account, source: Path) -> None:
+    aws.client("s3").create_bucket(Bucket="red-123456789012-us-east-1")
+    words = ("-e", "dataset=photos", "-e", f"source_dir={source}")
+    code, output = playbook(*words)
+    assert code == 0, output
+    assert "No checksums are published for these" in output and "a.tar, weights.npz" in output
+    assert "changed=1" in output and "Traceback" not in output
+    code, output = playbook(*words)
+    assert code == 0 and "changed=0" in output and "No checksums" not in output
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ((), "dataset is not given: name a data set. Example: -e dataset=coco2017"),
+        (("-e", "dataset=coco2017", "-e", "stage_target=home"), "stage_target is home"),
+        (("-e", "dataset=photos"), "dataset is photos, which is not published"),
+    ],
+)
+def test_what_a_person_gets_wrong_is_a_sentence(aws: Account, words: tuple[str, ...], says: str) -> None:
+    code, output = playbook(*words)
+    assert code == 2
+    assert says in " ".join(output.split())
+    assert "Traceback" not in output
+
+
+def test_a_folder_that_cannot_be_written_is_a_sentence(aws: Account) -> None:
+    aws.client("s3").create_bucket(Bucket="red-123456789012-us-east-1")
+    code, output = playbook("-e", "dataset=coco2017", "-e", "stage_folder=/dev/null")
+    assert code == 2 and "Traceback" not in output
+    assert "/dev/null/coco2017: Not a directory. Fix that and run the same command again" in " ".join(output.split())

@@ -1,0 +1,259 @@
+"""The rule of docs/security.md, held over all playbooks, roles and plugins: nothing that a node reports becomes a path,
+file name, role, task, host or command on the operator's machine.
+
+What stands here is read and not run: each place that could break the rule is on a list, with what its value is made of.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[3]
+TASK_FILES = sorted(
+    path
+    for pattern in ("*.yml", "playbooks/**/*.yml", "roles/*/tasks/*.yml", "roles/*/handlers/*.yml")
+    for path in ROOT.glob(pattern)
+    if path.parent != ROOT or not path.name.startswith((".", "galaxy", "requirements"))
+)
+VARIABLE_FILES = sorted([*ROOT.glob("roles/*/vars/*.yml"), *ROOT.glob("roles/*/defaults/*.yml")])
+
+ROLE = ("name", "role", "tasks_from", "vars_from", "defaults_from", "handlers_from")
+CHOOSES: dict[str, tuple[str, ...]] = {
+    "include_role": ROLE,
+    "import_role": ROLE,
+    "include_tasks": ("", "file"),
+    "import_tasks": ("", "file"),
+    "include_vars": ("", "file", "dir", "name"),
+    "import_playbook": ("",),
+    "copy": ("src", "dest"),
+    "add_host": ("name", "hostname", "groups"),
+    "group_by": ("key",),
+}
+"""What modules choose a role, a task file, a playbook, a host or a group by."""
+OURS = "deeplearning.aws."
+FILES_HERE: dict[str, tuple[str, ...]] = {
+    "node_command": ("code", "stdin_file"),
+    "run_report": ("folder",),
+    "discover_members": ("folder",),
+    "cluster_info": ("file",),
+    "stage_dataset": ("folder", "source_dir"),
+}
+"""What our own actions choose files and folders of this machine by."""
+KEYWORDS = (
+    *("hosts", "vars_files", "action", "local_action", "delegate_to", "connection", "collections"),
+    *("remote_user", "become_user", "become_method", "become_exe", "become_flags", "environment"),
+)
+"""Keywords of plays and tasks that say where something runs, and as what."""
+CONNECTION = re.compile(
+    r"ansible_(connection|host|port|user|ssh_\w+|\w*shell\w*|\w*executable|python_interpreter|become_\w+)"
+)
+"""Variables that say the same."""
+FROM_NODES = (*("fetch", "slurp", "script", "raw", "synchronize", "known_hosts", "template", "assemble", "unarchive"),)
+"""Modules that move files between nodes and this machine, or run what they find: none is needed."""
+
+CONTROLLER = "{{ ansible_playbook_python }}"
+ALLOWED = {
+    # Roles by the state that their caller wants: argument_specs has the choices.
+    *((f"roles/{name}/tasks/main.yml", f"{{{{ {name}_state }}}}.yml") for name in
+      ("cluster_env", "efs_mount", "framework")),
+    # One of two; the role framework refuses names of frameworks that are not in its specs.
+    ("playbooks/tasks/node/framework.yml",
+     "deeplearning.aws.{{ 'tensorpack' if __framework == 'tensorpack' else 'framework' }}"),
+    # The inventory's names: made of ranks and instance ids, which are matched against patterns.
+    ("playbooks/train.yml", "{{ groups['master'][0] }}"),
+    ("playbooks/tasks/runs/status.yml", "{{ groups['master'][0] }}"),
+    ("playbooks/train.yml", "{{ item }}"),
+    # The operator's own choice of hosts, or the inventory's groups.
+    ("playbooks/node.yml", "{{ node_hosts | default('cluster:joining') }}"),
+    # One of two words.
+    ("playbooks/configure.yml", "{{ 'configured' if __applied['listed'] else 'unlisted' }}"),
+    # The folder that the inventory's file names, with the cluster's name; a script and a folder of the command line.
+    ("playbooks/tasks/discover.yml", "{{ deeplearning_folder }}"),
+    ("playbooks/tasks/configure/ranks.yml", "{{ deeplearning_folder }}"),
+    ("playbooks/tasks/runs/report.yml", "{{ deeplearning_folder }}/reports/{{ __cluster['name'] }}"),
+    ("playbooks/health.yml", "{{ __file }}"),
+    ("playbooks/stage.yml", "{{ checked['options']['stage_folder'] or deeplearning_folder ~ '/stage' }}"),
+    ("playbooks/stage.yml", "{{ checked['options']['source_dir'] }}"),
+    ("roles/training_run/tasks/start.yml", "{{ __training_run_code if training_run_script_file else omit }}"),
+    ("playbooks/tasks/runs/dataset.yml", "{{ dataset_source }}"),
+    # The settings of the cluster.
+    ("playbooks/provision.yml", "{{ cluster['summary_file'] }}"),
+    ("playbooks/status.yml", "{{ checked['cluster']['summary_file'] }}"),
+    # The Python that runs Ansible.
+    ("playbooks/tasks/runs/dataset.yml", CONTROLLER),
+    *((f"playbooks/{name}.yml", CONTROLLER) for name in ("plan", "provision")),
+}  # fmt: skip
+
+
+def mappings(value: Any) -> Iterator[dict[str, Any]]:
+    """All maps in a file, the innermost too: plays, blocks, tasks, variables."""
+    if isinstance(value, dict):
+        yield {str(key): inner for key, inner in value.items()}
+        for inner in value.values():
+            yield from mappings(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from mappings(inner)
+
+
+def templates(value: Any) -> Iterator[str]:
+    """All templates in a value, however deep."""
+    if isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from templates(inner)
+    elif "{{" in str(value):
+        yield str(value)
+
+
+def chosen(mapping: dict[str, Any]) -> Iterator[str]:
+    """The templates in what a map chooses roles, files, hosts and users by."""
+    task = any("." in key or key in CHOOSES or key in ("hosts", "block", "action", "local_action") for key in mapping)
+    for key, value in mapping.items():
+        name = key.rpartition(".")[2]
+        options = FILES_HERE.get(name, ()) if key.startswith(OURS) else CHOOSES.get(name, ())
+        if options:
+            arguments = value if isinstance(value, dict) else {"": value}
+            for option in options:
+                yield from templates(arguments.get(option, ""))
+        elif key == "roles":
+            yield from templates([one.get("role", one.get("name")) if isinstance(one, dict) else one for one in value])
+        elif (task and key in KEYWORDS) or CONNECTION.fullmatch(key):
+            yield from templates(value)
+
+
+def in_files() -> Iterator[tuple[str, dict[str, Any]]]:
+    for path in TASK_FILES:
+        for mapping in mappings(yaml.safe_load(path.read_text())):
+            yield str(path.relative_to(ROOT)), mapping
+
+
+def test_roles_tasks_hosts_and_files_are_chosen_by_nothing_but_what_is_listed_here() -> None:
+    found = {(path, template) for path, mapping in in_files() for template in chosen(mapping)}
+    assert found == ALLOWED
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        {"include_role": {"name": "{{ x }}"}},
+        {"ansible.builtin.include_role": {"role": "{{ x }}"}},
+        {"hosts": "all", "roles": ["a", {"role": "{{ x }}"}]},
+        {"hosts": "all", "vars_files": ["{{ x }}"]},
+        {"action": {"module": "{{ x }}"}},
+        {"local_action": "command {{ x }}"},
+        {"ansible.builtin.command": "true", "remote_user": "{{ x }}"},
+        {"ansible_connection": "{{ x }}"},
+        {"ansible_ssh_common_args": "{{ x }}"},
+        {"deeplearning.aws.run_report": {"folder": "{{ x }}"}},
+        {"block": [], "delegate_to": "{{ x }}"},
+    ],
+)
+def test_what_chooses_is_found(task: dict[str, Any]) -> None:
+    assert [template for mapping in mappings([task]) for template in chosen(mapping)] == [
+        "command {{ x }}" if "local_action" in task else "{{ x }}"
+    ]
+
+
+def test_no_module_is_used_that_brings_files_from_nodes_or_runs_what_it_finds() -> None:
+    used = {
+        (path, str(key))
+        for path, mapping in in_files()
+        for key in mapping
+        if str(key).startswith(("ansible.builtin.", "ansible.posix."))
+        and str(key).rpartition(".")[2] in FROM_NODES
+        or str(key) == "ansible.builtin.copy"
+        and "content" not in mapping[key]
+    }
+    assert not used
+
+
+# With the file that `discover_members` has written.
+COMMANDS_HERE = {("playbooks/tasks/discover.yml", "ssh")}
+
+
+def test_commands_of_playbooks_are_the_nodes_own_or_listed() -> None:
+    here = set()
+    for path, mapping in in_files():
+        command = mapping.get("ansible.builtin.command")
+        if command and command.get("argv", [""])[0] not in ("deeplearning", "tail") and path.startswith("playbooks/"):
+            here.add((path, command["argv"][0]))
+    assert here == COMMANDS_HERE
+
+
+LOOKUP = re.compile(r"(?:lookup|query|q)\(\s*'([\w.]+)'\s*,\s*([^)]*)\)")
+LOOKED_UP = {
+    "ansible.builtin.file": ("framework_name ~ '/",),
+    "ansible.builtin.fileglob": ("__cluster_env_sources",),
+    "vars": ("'for'",),
+}
+"""What lookups read: files of this repository (the role framework accepts four names), and a variable whose name is a
+word of Python."""
+
+
+def test_lookups_read_files_of_this_repository_alone() -> None:
+    for path in [*TASK_FILES, *VARIABLE_FILES]:
+        for name, argument in LOOKUP.findall(path.read_text()):
+            assert argument.startswith(LOOKED_UP.get(name, ())), (path, name, argument)
+
+
+PLUGINS = sorted(
+    path
+    for part in ("action", "plugin_utils", "inventory", "filter", "callback")
+    for path in ROOT.glob(f"plugins/{part}/**/*.py")
+)
+READS_JSON = {
+    "untrusted.py": "the one reader of what nodes send",
+    "readers.py": "settings",
+    "node_config.py": "a value of a playbook, copied without Ansible's tags",
+    "bucket.py": "a manifest in the operator's bucket, which is compared with the operator's own",
+}
+LOOKS_UP_METHODS = {
+    "teardown.py": "by the kind of a resource, a name of our own",
+    "option.py": "of a reader of a setting",
+    "readers.py": "of a reader of a setting",
+    "upload.py": "of an error",
+    "capacity_watcher.py": "of an answer of AWS",
+}
+STARTS_PROCESSES = {
+    "node_program.py": "ssh, with Ansible's own options for the host; a node's program where the connection is local",
+}
+ON_NODES = {"node_program.py": "the one way on which actions run commands on nodes, whose words are cleaned there"}
+
+
+def calls(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call):
+            yield ast.unparse(node.func)
+
+
+@pytest.mark.parametrize(
+    ("ends", "allowed"),
+    [
+        (("json.loads", "json.load"), READS_JSON),
+        (("getattr",), LOOKS_UP_METHODS),
+        (("extractall", ".extract", "unpack_archive", "pickle.loads", "os.system", "os.popen"), {}),
+        (("subprocess.run", "subprocess.Popen", "check_output", "check_call", "os.execvp"), STARTS_PROCESSES),
+        (("_low_level_execute_command",), ON_NODES),
+    ],
+)
+def test_plugins_that_could_break_the_rule_are_listed(ends: tuple[str, ...], allowed: dict[str, str]) -> None:
+    found = {path.name for path in PLUGINS for call in calls(path) if call.endswith(ends)}
+    assert found <= set(allowed), found - set(allowed)
+
+
+def test_all_that_playbooks_print_of_nodes_was_parsed_before() -> None:
+    """`from_json` is only for files of this repository."""
+    found = [
+        f"{path.relative_to(ROOT)}: {line.strip()}"
+        for path in [*TASK_FILES, *VARIABLE_FILES]
+        for line in path.read_text().splitlines()
+        if "from_json" in line and "lookup('ansible.builtin.file'" not in line
+    ]
+    assert not found

@@ -1,0 +1,141 @@
+"""The plain clone is the installed collection, it builds, and its pins agree with each other."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tarfile
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import ansible_collections
+import pytest
+import yaml
+from ansible_collections.deeplearning.aws.plugins.module_utils.node.python_env import split_pins
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+
+ROOT = Path(__file__).resolve().parents[3]
+LINK = ROOT / "collections/ansible_collections/deeplearning/aws"
+
+SHIPPED = {
+    *("FILES.json", "MANIFEST.json", "LICENSE", "README.md", "SECURITY.md", "requirements.yml"),
+    *("changelogs", "docs", "files", "meta", "playbooks", "plugins", "roles"),
+}
+"""What a collection may hold at its top. Anything else in the root is named in galaxy.yml, build_ignore."""
+
+
+def load(name: str) -> Any:
+    return yaml.safe_load((ROOT / name).read_text())
+
+
+def ranges() -> dict[str, str]:
+    """Return the versions of each collection that ours works with."""
+    return {entry["name"]: entry["version"] for entry in load("requirements.yml")["collections"]}
+
+
+def requested() -> dict[str, Requirement]:
+    """Return what requirements.in asks for on this Python, by name."""
+    lines = (ROOT / "requirements.in").read_text().splitlines()
+    requirements = [Requirement(line) for line in lines if line and not line.startswith("#")]
+    return {entry.name: entry for entry in requirements if entry.marker is None or entry.marker.evaluate()}
+
+
+def ansible(*words: str, folder: Path = ROOT, collections: Path | None = None) -> str:
+    environment = os.environ | ({"ANSIBLE_COLLECTIONS_PATH": str(collections)} if collections else {})
+    command = [str(Path(sys.executable).parent / words[0]), *words[1:]]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def tarball(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("build")
+    ansible("ansible-galaxy", "collection", "build", "--output-path", str(folder))
+    (built,) = folder.glob("deeplearning-aws-*.tar.gz")
+    return built
+
+
+def test_the_committed_link_leads_to_the_root() -> None:
+    assert LINK.is_symlink()
+    assert os.readlink(LINK) == "../../.."
+    assert LINK.resolve() == ROOT
+
+
+def test_the_link_is_committed_and_other_collections_beside_it_are_not() -> None:
+    rules = (ROOT / ".gitignore").read_text().splitlines()
+    assert "/collections/ansible_collections/*" in rules
+    assert "!/collections/ansible_collections/deeplearning/aws" in rules
+
+
+def test_the_clone_is_the_installed_collection() -> None:
+    listed = json.loads(ansible("ansible-galaxy", "collection", "list", "deeplearning.aws", "--format", "json"))
+    assert [found["deeplearning.aws"]["version"] for found in listed.values()] == [load("galaxy.yml")["version"]]
+
+
+def test_the_tarball_holds_the_collection_and_nothing_else(tarball: Path) -> None:
+    with tarfile.open(tarball) as archive:
+        members = archive.getmembers()
+    names = {member.name for member in members} - {"."}
+    foreign = {name.split("/")[0] for name in names} - SHIPPED
+    assert not foreign, f"does not belong in the collection, so galaxy.yml's build_ignore must name it: {foreign}"
+    links = {member.name: member.linkname for member in members if member.issym() or member.islnk()}
+    contract = ROOT / "plugins/module_utils/contract"
+    assert links == {
+        f"files/node/deeplearning/contract/{path.name}": f"../../../../plugins/module_utils/contract/{path.name}"
+        for path in contract.glob("*.py")
+    }
+    assert not [name for name in names if re.search(r"(^|/)(\.|__pycache__)", name)]
+
+
+def test_the_tarball_works_when_it_is_installed_elsewhere(tarball: Path, tmp_path: Path) -> None:
+    ansible("ansible-galaxy", "collection", "install", str(tarball), "--no-deps", "-p", str(tmp_path), folder=tmp_path)
+    listed = ansible("ansible-galaxy", "collection", "list", "--format", "json", folder=tmp_path, collections=tmp_path)
+    assert json.loads(listed)[str(tmp_path / "ansible_collections")]["deeplearning.aws"]
+
+
+@pytest.mark.parametrize("name", ranges())
+def test_the_installed_collection_is_in_the_supported_range(name: str) -> None:
+    (folder,) = [folder for place in ansible_collections.__path__ if (folder := Path(place, *name.split("."))).is_dir()]
+    installed = json.loads((folder / "MANIFEST.json").read_text())["collection_info"]["version"]
+    supported = SpecifierSet(ranges()[name])
+    assert installed in supported
+    if sys.version_info < (3, 12):
+        assert f">={installed}" in str(supported).split(","), "the oldest supported version is the tested one"
+
+
+def test_the_collection_depends_on_the_same_ranges() -> None:
+    assert load("galaxy.yml")["dependencies"] == ranges()
+
+
+def test_ansible_core_is_one_that_the_collection_supports() -> None:
+    assert version("ansible-core") in SpecifierSet(load("meta/runtime.yml")["requires_ansible"])
+
+
+@pytest.mark.parametrize(("python", "ansible"), [("3.11", "12.3.0"), ("3.12", "14.5.0"), ("3.13", "14.5.0")])
+def test_each_python_has_its_version_of_ansible(python: str, ansible: str) -> None:
+    pins = [Requirement(line.split("--hash")[0]) for line in split_pins((ROOT / "requirements.txt").read_text())]
+    here = {"python_version": python, "python_full_version": f"{python}.0"}
+    found = [str(pin.specifier) for pin in pins if pin.name == "ansible" and pin.marker and pin.marker.evaluate(here)]
+    assert found == [f"=={ansible}"]
+
+
+def test_what_requirements_in_asks_for_is_locked_and_installed() -> None:
+    lines = split_pins((ROOT / "requirements.txt").read_text())
+    locked = {(pin.name, str(pin.specifier)) for pin in (Requirement(line.split("--hash")[0]) for line in lines)}
+    assert {(name.lower(), str(entry.specifier)) for name, entry in requested().items()} <= locked
+    assert {name: f"=={version(name)}" for name in requested()} == {
+        name: str(entry.specifier) for name, entry in requested().items()
+    }
+
+
+@pytest.mark.parametrize("name", ["requirements.txt", "tests/lint/packaging.txt"])
+def test_each_locked_package_has_its_checksums(name: str) -> None:
+    lines = split_pins((ROOT / name).read_text())
+    assert lines
+    assert [line for line in lines if not re.match(r"\S+==\S+ .*--hash=sha256:[0-9a-f]{64}", line)] == []

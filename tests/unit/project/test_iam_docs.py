@@ -1,0 +1,53 @@
+"""docs/iam.md and its policies: they fit into AWS's limits, and each statement and action is told of."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.deeplearning.aws.plugins.module_utils.resources.member_policy import (
+    MemberAccess,
+    bucket_statements,
+    master_statements,
+)
+
+ROOT = Path(__file__).resolve().parents[3]
+DOCUMENTS = [ROOT / "docs/iam" / f"{name}.json" for name in ("operator-machines", "operator-identity")]
+TOLD = (ROOT / "docs/iam.md").read_text(encoding="utf-8")
+LONGEST = {"cluster": "a-name-that-has-29-characters", "account": "123456789012", "region": "ap-southeast-2"}
+MOST_CHARACTERS = 6144
+"""that AWS lets a managed policy have, blanks not counted"""
+
+
+def listed(value: Any) -> list[str]:
+    return [value] if isinstance(value, str) else value
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.stem)
+def test_a_policy_fits_and_names_each_action_in_full(document: Path) -> None:
+    text = re.sub(r"<(\w+)>", lambda match: LONGEST[match[1]], document.read_text(encoding="utf-8"))
+    assert len(re.sub(r"\s", "", text)) <= MOST_CHARACTERS
+    for statement in json.loads(text)["Statement"]:
+        actions = listed(statement["Action"])
+        assert actions == sorted(set(actions)) and not any("*" in action for action in actions), statement["Sid"]
+
+
+def test_each_statement_has_its_line() -> None:
+    assert sorted((ROOT / "docs/iam").glob("*.json"), reverse=True) == DOCUMENTS
+    statements = [one["Sid"] for path in DOCUMENTS for one in json.loads(path.read_text(encoding="utf-8"))["Statement"]]
+    assert re.findall(r"^\| ([A-Z]\w+) \|", TOLD, re.MULTILINE) == statements
+
+
+def test_what_members_may_do_is_what_their_roles_hold() -> None:
+    access = MemberAccess("red", "us-east-1", "123456789012", "own", ["further"], ["results"])
+    kinds = {
+        "on master and workers": bucket_statements(access),
+        "on the master alone": master_statements(access),
+    }
+    for title, statements in kinds.items():
+        table = TOLD.split(f"| {title} |")[1].split("\n\n")[0]
+        held = {action for one in statements for action in listed(one["Action"])}
+        assert set(re.findall(r"`(\w+:[A-Z]\w+)`", table)) == held

@@ -1,0 +1,402 @@
+"""The runner of the layers counts right, hides no failure and is what its documentation says."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import pty
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture
+def runner(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    spec = importlib.util.spec_from_file_location("layers_runner", ROOT / "tests/run.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, spec.name, module)
+    spec.loader.exec_module(module)
+    return module
+
+
+def layers(
+    runner: ModuleType, monkeypatch: pytest.MonkeyPatch, *results: bool, root: bool = False, size: str = "LAYERS"
+) -> list[str]:
+    """As many layers with these results; gives the list in which they note that they ran."""
+    ran: list[str] = []
+
+    def make(name: str, ok: bool) -> object:
+        return runner.Layer(name, 1, lambda venv: ran.append(name) or runner.Result(ok, "7 passed"), root)
+
+    monkeypatch.setattr(runner, size, {f"l{n}": make(f"l{n}", ok) for n, ok in enumerate(results)})
+    return ran
+
+
+REPORT = '<testsuites><testsuite tests="{}" failures="{}" errors="{}" skipped="{}"/></testsuites>'
+
+
+@pytest.mark.parametrize(
+    ("code", "numbers", "ok", "detail"),
+    [
+        (0, (5, 0, 0, 0), True, "5 passed"),
+        (0, (5, 0, 0, 1), True, "4 passed, 1 expected to fail"),
+        (1, (5, 2, 1, 0), False, "2 passed, 2 failed, 1 errors"),
+        (5, (0, 0, 0, 0), False, "0 passed"),
+        (0, (0, 0, 0, 0), False, "0 passed"),
+        (2, (3, 0, 0, 0), False, "3 passed"),
+    ],
+)
+def test_pytest_is_counted_by_its_report(
+    runner: ModuleType, tmp_path: Path, code: int, numbers: tuple[int, ...], ok: bool, detail: str
+) -> None:
+    report = tmp_path / "report.xml"
+    report.write_text(REPORT.format(*numbers))
+    assert runner.counted(code, report) == runner.Result(ok, detail)
+
+
+def test_a_run_without_a_report_has_failed(runner: ModuleType, tmp_path: Path) -> None:
+    assert runner.counted(139, tmp_path / "none") == runner.Result(False, "ended with 139 before its end")
+
+
+def test_a_failing_layer_does_not_hide_the_next(
+    runner: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ran = layers(runner, monkeypatch, True, False, True)
+    assert runner.main([]) == 1
+    assert ran == ["l0", "l1", "l2"]
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[:2] for line in lines[-4:-1]] == [["l0", "ok"], ["l1", "FAILED"], ["l2", "ok"]]
+    assert lines[-1] == "2 passed, 1 failed"
+
+
+def test_only_the_layers_that_are_named_run(runner: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran = layers(runner, monkeypatch, False, True)
+    assert runner.main(["l1"]) == 0
+    assert ran == ["l1"]
+
+
+def test_an_unknown_layer_is_refused(runner: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    assert runner.main(["units"]) == 2
+    assert (
+        "units: no such layer. There are: lint, sanity, unit, account, integration, molecule" in capsys.readouterr().err
+    )
+
+
+def test_without_root_a_layer_that_needs_it_fails(
+    runner: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ran = layers(runner, monkeypatch, True, root=True)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert runner.main([]) == 1
+    assert ran == []
+    assert capsys.readouterr().out.startswith("Not root: l0")
+
+
+VENV = Path(sys.prefix)
+
+
+def test_a_silent_command_is_ended_and_may_clean_up(
+    runner: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mark = tmp_path / "cleaned"
+    script = f"trap 'touch {mark}; echo cleaned; exit 0' INT; echo begun; while true; do sleep 0.1; done"
+    assert runner.command("bash", "-c", script, venv=VENV, silence=1).code == 124
+    assert mark.exists()
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1:] == ["begun", "bash has printed nothing for 0.0166667 minutes: ended", "cleaned"]
+
+
+def test_a_slow_command_that_prints_is_not_ended(runner: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    """It takes three times as long as it may be silent."""
+    script = "for n in 1 2 3 4 5 6 7 8 9; do echo $n; sleep 0.5; done; echo done >&2; exit 3"
+    assert runner.command("bash", "-c", script, venv=VENV, silence=1.5).code == 3
+    assert capsys.readouterr().out.splitlines()[1:] == [*"123456789", "done"]
+
+
+def test_what_a_command_leaves_running_does_not_hold_up_the_runner(runner: ModuleType, tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    try:
+        started = time.monotonic()
+        ended = runner.command("bash", "-c", f"sleep 600 & echo $! > {pid}; exit 0", venv=VENV)
+        assert ended.code == 0
+        assert time.monotonic() - started < 60
+    finally:
+        os.kill(int(pid.read_text()), signal.SIGKILL)
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_command_has_a_terminal_if_the_runner_has_one(terminal: bool) -> None:
+    """Tools choose by it whether their output has colours."""
+    words = [sys.executable, str(ROOT / "tests/unit/project/run_in.py")]
+    reading, writing = pty.openpty() if terminal else os.pipe()
+    with subprocess.Popen(words, cwd=ROOT, stdout=writing, stderr=writing, stdin=subprocess.DEVNULL) as child:
+        os.close(writing)
+        output = b""
+        with contextlib.suppress(OSError):
+            while part := os.read(reading, 4096):
+                output += part
+        os.close(reading)
+        assert child.wait() == 0, output
+    assert output.decode().splitlines()[-1] == f"terminal: {terminal}"
+
+
+def test_a_deprecation_of_ours_fails_a_command_that_succeeds(runner: ModuleType) -> None:
+    text = f"{ROOT}/plugins/modules/plan.py:1: DeprecationWarning: old"
+    assert runner.command("echo", "fine", venv=VENV).ok
+    ended = runner.command("echo", text, venv=VENV)
+    assert (ended.code, ended.deprecations, ended.ok) == (0, [text], False)
+
+
+def test_minutes_over_the_usual_ones_are_a_remark_and_no_failure(runner: ModuleType) -> None:
+    layer = runner.Layer("unit", 3, lambda venv: None)
+    quick = runner.closing_line(layer, runner.Result(True, "7 passed"), 2.9)
+    slow = runner.closing_line(layer, runner.Result(True, "7 passed"), 60.0)
+    assert quick.split() == ["unit", "ok", "2.9", "min", "7", "passed"]
+    assert slow.split() == ["unit", "ok", "60.0", "min", "7", "passed", "(57.0", "min", "more", "than", "usual)"]
+
+
+def test_no_layer_is_ended_within_half_an_hour(runner: ModuleType) -> None:
+    assert runner.SILENCE_SECONDS == 1800
+
+
+def test_the_marker_chooses_the_size(runner: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[list[str]] = []
+    ended = runner.Ended(0)
+    monkeypatch.setattr(runner, "command", lambda *words, venv: started.append(list(words)) or ended)
+    for long in (False, True):
+        runner.pytest("tests/unit", long=long)(VENV)
+    chosen = [words[words.index("-m") + 1] for words in started]
+    assert chosen == ["not long", "long"]
+
+
+def test_a_layer_can_have_options_of_its_own(runner: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[list[str]] = []
+    monkeypatch.setattr(runner, "command", lambda *words, venv: started.append(list(words)) or runner.Ended(0))
+    runner.pytest("tests/account", options=("--late-reads", "2"))(VENV)
+    assert started[0][-3:] == ["tests/account", "--late-reads", "2"]
+
+
+@pytest.mark.parametrize(("codes", "ok"), [((0, 0), True), ((1, 0), False), ((0, 1), False)])
+def test_all_scenarios_are_one_call_of_molecule_and_its_tests_follow(
+    runner: ModuleType, monkeypatch: pytest.MonkeyPatch, codes: tuple[int, int], ok: bool
+) -> None:
+    started: list[str] = []
+
+    def command(*words: str, venv: Path) -> object:
+        started.append(" ".join(words))
+        return runner.Ended(codes[0])
+
+    monkeypatch.setattr(runner, "command", command)
+    monkeypatch.setattr(runner, "pytest", lambda *places: lambda venv: runner.Result(not codes[1], f"in {places}"))
+    result = runner.molecule(lambda: ["a", "b"], "tests/molecule")(VENV)
+    assert started == ["molecule test -s a -s b"]
+    assert result.ok == ok and result.detail.endswith(", in ('tests/molecule',)")
+    alone = runner.molecule(lambda: ["c"])(VENV)
+    assert alone == runner.Result(not codes[0], "a scenario failed" if codes[0] else "1 passed")
+
+
+def test_a_folder_without_tests_has_failed(runner: ModuleType) -> None:
+    """pytest would run the unit tests in its place."""
+    assert runner.pytest("tests/nothing")(VENV) == runner.Result(False, "no tests in tests/nothing")
+
+
+def test_each_marked_test_is_in_a_folder_of_the_long_size(runner: ModuleType) -> None:
+    files = [*ROOT.glob("tests/**/test_*.py"), *ROOT.glob("localcloud/tests/**/test_*.py")]
+    marked = {str(file.relative_to(ROOT)) for file in files if "pytest.mark.long" in file.read_text()}
+    folders = (*runner.ACCOUNT, *runner.INTEGRATION)
+    assert [path for path in marked - {"tests/unit/project/test_run.py"} if not path.startswith(folders)] == []
+    assert {"account", "integration"} <= set(runner.PARTS)
+
+
+def test_each_molecule_scenario_belongs_to_one_size(runner: ModuleType) -> None:
+    every = {path.parent.name for path in ROOT.glob("molecule/*/molecule.yml")}
+    assert {*runner.scenarios(), *runner.LONG_SCENARIOS} == every
+    assert not set(runner.scenarios()) & set(runner.LONG_SCENARIOS)
+
+
+def row(text: str, name: str) -> list[str]:
+    (cells,) = re.findall(rf"^\| ({name} \|.*) \|$", text, re.MULTILINE)
+    return str(cells).split(" | ")
+
+
+def test_a_part_replaces_its_own_row_only(runner: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    file = tmp_path / "test-long.md"
+    monkeypatch.setattr(runner, "RESULTS", file)
+    layers(runner, monkeypatch, True, True, False, size="PARTS")
+    assert runner.main(["--long", "l2"]) == 1
+    monkeypatch.setattr(runner, "commit", lambda: "0000001")
+    assert runner.main(["--long", "l0"]) == 0
+    before = file.read_text()
+    assert [line.split()[1] for line in before.splitlines()[5:]] == ["---", "l0", "l2"]
+    assert row(before, "l0")[1:5] == ["ok", "0.0", runner.version_of(ROOT / ".venv/bin/python"), "0000001"]
+    assert row(before, "l0")[6] == "7 passed"
+    assert row(before, "l2")[1] == "FAILED"
+    monkeypatch.setattr(runner, "commit", lambda: "0000002")
+    assert runner.main(["--long", "l2"]) == 1
+    after = file.read_text()
+    assert row(after, "l0") == row(before, "l0")
+    assert row(after, "l2")[4] == "0000002"
+
+
+def test_layers_of_make_test_are_not_recorded(
+    runner: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(runner, "RESULTS", tmp_path / "test-long.md")
+    layers(runner, monkeypatch, True)
+    assert runner.main([]) == 0
+    assert not (tmp_path / "test-long.md").exists()
+
+
+def test_the_recorded_parts_are_parts(runner: ModuleType) -> None:
+    names = re.findall(r"^\| ([\w-]+) \| (?:ok|FAILED)", runner.RESULTS.read_text(), re.MULTILINE)
+    assert names == [name for name in runner.PARTS if name in names]
+
+
+def interpreter(path: Path, version: str, works: bool = True) -> Path:
+    """A stand-in for an interpreter; pyenv's own stand-ins fail for versions that are off."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\necho {version}\n" if works else "#!/bin/sh\nexit 127\n")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture
+def pythons(runner: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A machine whose only interpreters are those that a test puts into this folder."""
+    monkeypatch.setattr(runner, "PYTHONS", ("3.11", "8.12", "8.13"))
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+    monkeypatch.setenv("PYENV_ROOT", str(tmp_path / "pyenv"))
+    return tmp_path
+
+
+def test_an_interpreter_is_found_in_path_and_among_pyenvs(runner: ModuleType, pythons: Path) -> None:
+    assert runner.find_python("8.12") == ""
+    interpreter(pythons / "bin/python8.13", "8.13", works=False)
+    kept = interpreter(pythons / "pyenv/versions/8.13.0/bin/python", "8.13")
+    assert runner.find_python("8.13") == str(kept)
+    first = interpreter(pythons / "bin/python8.13", "8.13")
+    assert runner.find_python("8.13") == str(first)
+
+
+def test_the_newest_python_is_the_highest_that_is_installed(runner: ModuleType, pythons: Path) -> None:
+    with pytest.raises(runner.UserError, match=r"need Python 8.13 or 8.12: none is installed"):
+        runner.newest_python()
+    interpreter(pythons / "bin/python8.12", "8.12")
+    assert runner.newest_python() == "8.12"
+    interpreter(pythons / "bin/python8.13", "8.13")
+    assert runner.newest_python() == "8.13"
+
+
+@pytest.mark.parametrize(
+    ("version", "sentence"),
+    [
+        ("8.12", "Python 8.12 is in none of PATH, /usr/bin and pyenv's versions: install it, for example with apt-get"),
+        ("2.7", "Python 2.7 is not supported: choose 3.11, 8.12 or 8.13"),
+    ],
+)
+def test_a_missing_python_is_one_sentence(
+    runner: ModuleType,
+    monkeypatch: pytest.MonkeyPatch,
+    pythons: Path,
+    capsys: pytest.CaptureFixture[str],
+    version: str,
+    sentence: str,
+) -> None:
+    ran = layers(runner, monkeypatch, True)
+    assert runner.main(["--python", version]) == 2
+    assert ran == []
+    error = capsys.readouterr().err
+    assert sentence in error and error.count("\n") == 1
+
+
+def test_without_a_newer_python_only_its_parts_fail(
+    runner: ModuleType, monkeypatch: pytest.MonkeyPatch, pythons: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    layers(runner, monkeypatch, True, size="PARTS")
+    monkeypatch.setattr(runner, "RESULTS", pythons / "test-long.md")
+    newest = runner.Layer("newest-unit", 1, lambda venv: runner.Result(True, ""), newest=True)
+    monkeypatch.setattr(runner, "PARTS", {"newest-unit": newest} | runner.PARTS)
+    assert runner.main(["--long"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-3].startswith("newest-unit     FAILED") and "none is installed" in lines[-3]
+    assert lines[-2].startswith("l0              ok")
+
+
+def test_the_chosen_python_has_an_environment_from_the_same_recipe(
+    runner: ModuleType, monkeypatch: pytest.MonkeyPatch, pythons: Path
+) -> None:
+    python = interpreter(pythons / "bin/python8.12", "8.12")
+    made: list[list[str]] = []
+
+    def make(words: list[str], check: bool) -> subprocess.CompletedProcess[str]:
+        made.append(words)
+        return subprocess.CompletedProcess(words, 0)
+
+    monkeypatch.setattr(runner, "version_of", lambda path: "8.12" if str(path) == str(python) else "3.11")
+    monkeypatch.setattr(runner.subprocess, "run", make)
+    assert runner.venv_of("8.12") == ROOT / ".venv-8.12"
+    assert made == [["make", "-s", "-C", str(ROOT), "venv", "VENV=.venv-8.12", f"python={python}"]]
+    assert runner.venv_of("3.11") == runner.venv_of("") == ROOT / ".venv"
+
+
+@pytest.mark.parametrize("goal", ["help", "venv", "test"])
+def test_make_refuses_a_path_with_a_space_in_one_sentence(tmp_path: Path, goal: str) -> None:
+    folder = tmp_path / "my checkout"
+    folder.mkdir()
+    shutil.copy(ROOT / "Makefile", folder)
+    # `make test` hands its own flags down to the tests.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    done = subprocess.run(["make", goal], cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stdout == "" and done.stderr.count("\n") == 1
+    assert f'The path of this checkout, "{folder}", has a space: move it to a path without spaces.' in done.stderr
+
+
+def test_layers_cannot_reach_the_account_of_whoever_runs_them(
+    runner: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_PROFILE", "production")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAEXAMPLE")
+    given = runner.environment(VENV)
+    assert not {"AWS_PROFILE", "AWS_ACCESS_KEY_ID"} & given.keys()
+    assert given["AWS_SHARED_CREDENTIALS_FILE"] == os.devnull
+
+
+def documented(heading: str) -> dict[str, float]:
+    """Return the minutes by layer in the table under a heading of docs/testing.md."""
+    text = (ROOT / "docs/testing.md").read_text().partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    return {name: float(minutes) for name, minutes in re.findall(r"^\| ([\w-]+) \| ([\d.]+) \|", text, re.MULTILINE)}
+
+
+def test_the_documented_minutes_are_the_runners_and_at_most_50_with_setup(runner: ModuleType) -> None:
+    minutes = documented("Each change: `make test`")
+    assert sum(minutes.values()) <= 50
+    assert minutes.pop("setup") > 0
+    assert minutes == {name: layer.minutes for name, layer in runner.LAYERS.items()}
+    text = (ROOT / "docs/testing.md").read_text()
+    assert f"{sum(minutes.values()) + documented('Each change: `make test`')['setup']:g} minutes in all" in text
+
+
+def test_the_documented_parts_of_the_long_size_are_the_runners(runner: ModuleType) -> None:
+    assert documented("What takes longer: `make test-long`") == {
+        name: part.minutes for name, part in runner.PARTS.items()
+    }
+
+
+def test_both_sizes_are_listed_with_their_minutes(runner: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    assert runner.main(["--list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    layers = [(name, f"{layer.minutes:g}") for size in (runner.LAYERS, runner.PARTS) for name, layer in size.items()]
+    assert [tuple(line.split()[:2]) for line in lines if line.startswith("  ")] == layers
+    assert [line.split(":")[0] for line in lines if not line.startswith("  ")] == ["make test", "make test-long"]

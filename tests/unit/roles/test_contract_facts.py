@@ -1,0 +1,132 @@
+"""Facts that roles, playbooks and units have to write as literals are those of the contract."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract import hosts, names, paths
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.frameworks import FRAMEWORKS
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import Names
+from ansible_collections.deeplearning.aws.plugins.module_utils.node import horovod, nfs, services
+from deeplearning.health.cli import MASTERS_TIMERS, TIMERS
+
+ROOT = Path(__file__).resolve().parents[3]
+FILES = sorted(path for folder in ("roles", "playbooks") for path in (ROOT / folder).rglob("*.yml"))
+NODE = ROOT / "files/node"
+CLUSTER = Names("red", region="us-east-1")
+LITERALS = {
+    r"deeplearning:[a-z]+": {value for name, value in vars(names).items() if name.endswith("_TAG")},
+    r"deeplearning-(?:master|worker\d+)\b": {hosts.MASTER, hosts.MASTER_ALIAS},
+    r"(?<![\w}])/(?:opt|etc|run|usr/local/bin|var/lib)/deeplearning\b[\w./-]*\w": {
+        *(value for value in vars(paths).values() if isinstance(value, str)),
+        *(str(Path(file).parent) for file in (paths.LIBRARY, paths.CLUSTER)),
+    },
+}
+
+
+def rendered(file: str, name: str, **variables: Any) -> Any:
+    """Return a variable of a role or of a play, on a node of the cluster."""
+    loader = DataLoader()
+    content = loader.load_from_file(str(ROOT / file), trusted_as_template=True)
+    (value,) = values_of(content, name)
+    siblings = content if isinstance(content, dict) else {}
+    return Templar(loader, siblings | variables).template(value)
+
+
+def values_of(content: Any, name: str) -> Iterator[Any]:
+    if isinstance(content, dict) and name in content:
+        yield content[name]
+    items = content.values() if isinstance(content, dict) else content if isinstance(content, list) else ()
+    for item in items:
+        yield from values_of(item, name)
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))
+def test_literals_are_the_contracts(file: Path) -> None:
+    text = file.read_text(encoding="utf-8")
+    for pattern, known in LITERALS.items():
+        assert set(re.findall(pattern, text)) <= known
+
+
+def test_units_and_the_command_start_the_installed_program() -> None:
+    units = [path.read_text(encoding="utf-8") for path in (NODE / "units").glob("*.service")]
+    assert {line.split()[0] for unit in units for line in re.findall("^Exec.*?=(.*)", unit, re.M)} == {paths.PROGRAM}
+    assert f" {paths.LIBRARY}/__main__.py " in (NODE / "bin/deeplearning").read_text(encoding="utf-8")
+
+
+def test_timers_are_those_of_the_health_check() -> None:
+    timers = rendered("roles/cluster_env/vars/main.yml", "__cluster_env_timers")
+    # It runs once after each boot.
+    assert set(timers["master"]) == {*TIMERS, *MASTERS_TIMERS, "deeplearning-recover.timer"}
+    assert set(timers["worker"]) == set(TIMERS)
+
+
+def test_unit_files_are_where_systemd_is_reloaded_for_them() -> None:
+    installed = rendered(
+        "roles/cluster_env/vars/main.yml", "__cluster_env_unit_paths", role_path=str(ROOT / "roles/cluster_env")
+    )
+    assert installed and {str(Path(path).parent) for path in installed} == {services.UNITS}
+
+
+@pytest.mark.parametrize(
+    ("file", "name", "expected"),
+    [
+        ("playbooks/train.yml", "__wheels", paths.wheels("/fs")),
+        ("playbooks/node.yml", "__wheels", paths.wheels("/fs")),
+        ("roles/framework/defaults/main.yml", "framework_horovod_wheels", paths.wheels("/efs")),
+        ("playbooks/train.yml", "__runs", paths.runs("/fs", "red")),
+        ("playbooks/report.yml", "__runs", paths.runs("/fs", "red")),
+        ("playbooks/evaluate.yml", "__folder", f"{paths.runs('/fs', 'red')}/lenet-1"),
+    ],
+)
+def test_folders_on_the_shared_file_system(file: str, name: str, expected: str) -> None:
+    cluster = {"name": "red", "efs_mount": "/fs"}
+    assert rendered(file, name, __cluster=cluster, node_cluster=cluster, __options={"run_id": "lenet-1"}) == expected
+
+
+def test_names_of_resources() -> None:
+    identities = rendered("roles/iam/vars/main.yml", "__iam_names", iam_cluster="red", iam_region="us-east-1")
+    assert identities == {role: CLUSTER.identity(role) for role in (names.MASTER, names.WORKER)}
+    kinds = values_of(yaml.safe_load((ROOT / "roles/machines/vars/main.yml").read_text()), "__machines_kinds")
+    groups = {kind["role"]: kind["group"].replace("{{ machines_cluster }}", "red") for kind in next(kinds)}
+    assert groups == CLUSTER.groups
+    security_groups = rendered("roles/network/vars/main.yml", "__network_security_group_names", network_cluster="red")
+    assert security_groups == [CLUSTER.of("members"), CLUSTER.of("efs"), CLUSTER.of("ssh")]
+    storage = "roles/storage/tasks/main.yml"
+    assert rendered(storage, "creation_token", storage_cluster="red") == CLUSTER.file_system_token
+
+
+@pytest.mark.parametrize("role", ["iam", "machines", "network", "storage"])
+def test_a_users_tags_do_not_replace_the_clusters(role: str) -> None:
+    users = {names.CLUSTER_TAG: "blue", "team": "a"}
+    tags = rendered(
+        f"roles/{role}/vars/main.yml", f"__{role}_tags", **{f"{role}_cluster": "red", f"{role}_tags": users}
+    )
+    assert tags == {names.CLUSTER_TAG: "red", "team": "a"}
+
+
+def test_choices_of_a_framework() -> None:
+    specs = yaml.safe_load((ROOT / "roles/framework/meta/argument_specs.yml").read_text())
+    (option,) = values_of(specs, "framework_name")
+    assert option["choices"] == documented("framework_env") == list(FRAMEWORKS)
+    assert sorted(documented("bucket_sync")) == sorted(horovod.KITS)
+    pinned = {path.name for path in (ROOT / "roles/framework/files").iterdir()}
+    assert pinned == set(FRAMEWORKS)
+
+
+def documented(module: str) -> Any:
+    text = (ROOT / f"plugins/modules/{module}.py").read_text(encoding="utf-8")
+    documentation = yaml.safe_load(text.partition('DOCUMENTATION = r"""')[2].partition('"""')[0])
+    return documentation["options"]["framework"]["choices"]
+
+
+def test_the_port_of_nfs_is_open() -> None:
+    tasks = yaml.safe_load((ROOT / "roles/network/tasks/security_groups.yml").read_text())
+    assert [value for value in values_of(tasks, "ports")] == [nfs.PORT]

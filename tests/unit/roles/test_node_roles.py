@@ -1,0 +1,148 @@
+"""What the node-side roles take for each family of systems, those included that no machine here runs.
+
+Ubuntu's family is Debian, Amazon Linux's is RedHat.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar, trust_as_template
+
+ROLES = Path(__file__).resolve().parents[3] / "roles"
+
+
+def value(role: str, expression: str, family: str, **overrides: Any) -> Any:
+    """Return an expression of a role's variables on a machine of the family."""
+    loader = DataLoader()
+    variables: dict[str, Any] = {"ansible_facts": {"os_family": family}, "role_path": str(ROLES / role)}
+    for kind in ("defaults", "vars"):
+        variables |= loader.load_from_file(str(ROLES / role / kind / "main.yml"), trusted_as_template=True)
+    return Templar(loader, variables | overrides).template(trust_as_template("{{ " + expression + " }}"))
+
+
+@pytest.mark.parametrize(("family", "service"), [("Debian", "ssh"), ("RedHat", "sshd")])
+def test_sshd_is_reloaded_under_its_name(family: str, service: str) -> None:
+    assert value("agent_forwarding", "__agent_forwarding_system.service", family) == service
+
+
+@pytest.mark.parametrize(("family", "modes"), [("Debian", {"/usr/lib/openssh/ssh-keysign": "4755"}), ("RedHat", {})])
+def test_keysign_runs_as_root_where_no_group_allows_it(family: str, modes: dict[str, str]) -> None:
+    present, absent = (
+        value("agent_forwarding", f"__agent_forwarding_files.{state}", family) for state in ("present", "absent")
+    )
+    assert {item["path"]: item["mode"] for item in present if "content" not in item} == modes
+    assert {item["path"] for item in present if "content" in item} == {item["path"] for item in absent}
+    assert {item["state"] for item in absent} == {"absent"}
+
+
+@pytest.mark.parametrize(
+    ("family", "distribution", "tls", "package"),
+    [
+        ("Debian", "Ubuntu", False, "nfs-common"),
+        ("RedHat", "Amazon", False, "nfs-utils"),
+        ("Debian", "Ubuntu", True, ""),
+        ("RedHat", "Rocky", True, ""),
+        ("RedHat", "Amazon", True, "amazon-efs-utils"),
+    ],
+)
+def test_the_mount_helper_comes_from_its_package(family: str, distribution: str, tls: bool, package: str) -> None:
+    facts = {"os_family": family, "distribution": distribution}
+    assert value("efs_mount", "__efs_mount_package", family, ansible_facts=facts, efs_mount_tls=tls) == package
+
+
+@pytest.mark.parametrize(("distribution", "refused"), [("Ubuntu", True), ("Amazon", False)])
+def test_tls_is_refused_in_one_sentence_without_a_mount_helper(distribution: str, refused: bool) -> None:
+    facts = {"os_family": "Debian", "distribution": distribution}
+    loader = DataLoader()
+    refusal = loader.load_from_file(str(ROLES / "efs_mount/tasks/helper.yml"), trusted_as_template=True)[0]
+    variables = {"ansible_facts": facts, "efs_mount_tls": True, "inventory_hostname": "deeplearning-worker2"}
+    assert value("efs_mount", refusal["when"], "Debian", **variables) == refused
+    message = Templar(loader, variables | {"__efs_mount_desired": {"helper": "/sbin/mount.efs"}}).template(
+        refusal["ansible.builtin.fail"]["msg"]
+    )
+    assert message.startswith(
+        f"deeplearning-worker2: /sbin/mount.efs is missing and {distribution} has no package of it: boot an image that "
+        "contains amazon-efs-utils"
+    )
+
+
+@pytest.mark.parametrize(("variables", "tls"), [({}, False), ({"node_store": {"efs_tls": True}}, True)])
+def test_nodes_mount_with_tls_if_the_settings_require_it(variables: dict[str, Any], tls: bool) -> None:
+    loader = DataLoader()
+    (play,) = loader.load_from_file(str(ROLES.parent / "playbooks/node.yml"), trusted_as_template=True)
+    (task,) = [one for one in play["tasks"] if one["name"] == "Mount the shared file system"]
+    assert Templar(loader, variables).template(task["vars"]["efs_mount_tls"]) is tls
+
+
+def test_with_tls_the_file_system_is_mounted_by_its_id() -> None:
+    name = "fs-0123456789abcdef0.efs.us-east-1.amazonaws.com"
+    sources = {
+        tls: value("efs_mount", "__efs_mount_desired", "RedHat", efs_mount_tls=tls, efs_mount_name=name)
+        for tls in (False, True)
+    }
+    assert (sources[False]["fstype"], sources[False]["source"]) == ("nfs4", f"{name}:/")
+    assert (sources[True]["fstype"], sources[True]["source"]) == ("efs", "fs-0123456789abcdef0:/")
+    assert "tls" in sources[True]["options"].split(",")
+
+
+@pytest.mark.parametrize(("family", "mpi"), [("Debian", "openmpi-bin"), ("RedHat", "openmpi")])
+def test_packages_have_the_names_of_the_system(family: str, mpi: str) -> None:
+    packages = value("cluster_env", "__cluster_env_packages[ansible_facts.os_family]", family)
+    assert set(packages) == {"git", "wget", "rsync", "tar", "python3-boto3", mpi}
+
+
+def test_every_unit_is_installed_and_the_master_alone_publishes() -> None:
+    variables = {"cluster_env_cluster": {}, "cluster_env_role": "worker"}
+    sources = {item["source"] for item in value("cluster_env", "__cluster_env_program", "Debian", **variables)}
+    units = {str(path.resolve()) for path in (ROLES.parent / "files/node/units").iterdir()}
+    assert units <= {str(Path(source).resolve()) for source in sources}
+    timers = value("cluster_env", "__cluster_env_timers", "Debian", **variables)
+    assert set(timers["master"]) - set(timers["worker"]) == {"deeplearning-publish.timer", "deeplearning-recover.timer"}
+    assert {timer for timer in timers["master"]} == {Path(unit).name for unit in units if unit.endswith(".timer")}
+
+
+@pytest.mark.parametrize(("framework", "state"), [(None, "absent"), ("pytorch", "present")])
+def test_python_is_that_of_the_default_framework(framework: str | None, state: str) -> None:
+    commands = value(
+        "cluster_env", "__cluster_env_commands", "Debian", cluster_env_cluster={"default_framework": framework}
+    )
+    assert {item["path"]: item["state"] for item in commands} == {
+        "/usr/local/bin/python": state,
+        "/usr/local/bin/tensorboard": state,
+    }
+
+
+def outcome(left_out: Sequence[str] = (), **groups: list[str]) -> tuple[bool, str]:
+    """Return whether the last task of configure.yml passes, and its message if not."""
+    loader = DataLoader()
+    play = loader.load_from_file(str(ROLES.parent / "playbooks/configure.yml"), trusted_as_template=True)[-1]
+    (task,) = play["tasks"]
+    master = {"configure_published": {"stdout": json.dumps({"generation": 3, "changed": True, "left_out": left_out})}}
+    variables = {"groups": {"master": ["m"], "joining": [], **groups}, "hostvars": {"m": master}}
+    templar = Templar(loader, variables | task["vars"])
+    asserted = task["ansible.builtin.assert"]
+    passes = templar.evaluate_conditional(trust_as_template(asserted["that"]))
+    return passes, "" if passes else str(templar.template(asserted["fail_msg"]))
+
+
+def test_nodes_that_are_not_configured_or_not_listed_are_named() -> None:
+    assert outcome(cluster=["m", "a"], configured=["m", "a"]) == (True, "")
+    end = "The others are members, 1 of them. Fix this, then run: ansible-playbook deeplearning.aws.configure"
+    assert outcome(cluster=["m", "a"], joining=["b"], configured=["m"]) == (
+        False,
+        f"a, b could not be configured: see above why. {end}",
+    )
+    assert outcome(cluster=["m", "a"], configured=["m"], unlisted=["a"], left_out=["Its report is no good."]) == (
+        False,
+        f"a is not in the member list: Its report is no good. {end}",
+    )
+    assert outcome(cluster=["m"], joining=["b"], configured=["m"], unlisted=["b"]) == (
+        False,
+        "b is not in the member list: it has not reported, or is not in service in its Auto Scaling group. " + end,
+    )
