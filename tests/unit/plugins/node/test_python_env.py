@@ -814,7 +814,7 @@ def test_all_packages_are_pinned_including_those_of_the_in_file(role: str, build
     pins = [line.split()[0] for line in lines]
     assert all(re.fullmatch(r"[a-z0-9-]+==[0-9a-z.+]+", pin) for pin in pins)
     named = [
-        re.split(r"[\[=<]", line)[0].lower().replace("_", "-")
+        re.split(r"[\[=<>]", line)[0].lower().replace("_", "-")
         for line in (files / f"requirements-{build}.in").read_text().splitlines()
         if not line.startswith("#")
     ]
