@@ -17,6 +17,8 @@ import time
 from pathlib import Path
 from typing import IO
 
+from localcloud.api import quotas
+
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"])
 OF_AN_ACCOUNT = (
@@ -62,8 +64,17 @@ def up() -> None:
             started = localcloud("up", keep=(starting.fileno(),))
             if started.returncode != 0:
                 sys.exit(started.stderr)
+        raise_quotas()
         write_credentials()
     print("started" if pid is None else "up already")
+
+
+def raise_quotas() -> None:
+    """Let the machines and clusters of all scenarios exist at a time: AWS's default quotas are five of each."""
+    for limit in quotas.LIMITS:
+        raised = localcloud("fault", "quota", "--code", limit.code, "500")
+        if raised.returncode != 0:
+            sys.exit(raised.stderr)
 
 
 def write_credentials() -> None:
