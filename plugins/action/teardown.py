@@ -86,7 +86,7 @@ class ActionModule(Action):
             # Read everything again: only what AWS now lists counts.
             owned = ResourceReader(aws, options["cluster"]).read()
             rest = leftovers(owned, options["keep_file_system"])
-            result["kept"] = [resource.as_dict() for resource in retained(owned, options["keep_file_system"])]
+            result["retained"] = [resource.as_dict() for resource in retained(owned, options["keep_file_system"])]
             if not rest:
                 Display().display("\n" + "\n".join(describe_result(owned, teardown)) + "\n")
         if rest:
@@ -97,7 +97,7 @@ class ActionModule(Action):
             ]
             result |= {
                 "failed": True,
-                "remains": [resource.as_dict() for resource in rest],
+                "leftovers": [resource.as_dict() for resource in rest],
                 "msg": f"Of the cluster {options['cluster']} there is still: " + "\n".join(reasons),
             }
         return result

@@ -63,12 +63,12 @@ removed:
   returned: with consent
   type: list
   elements: dict
-kept:
+retained:
   description: The file system that stays.
   returned: with consent and O(scope=all)
   type: list
   elements: dict
-remains:
+leftovers:
   description: Resources that could not be removed.
   returned: when there are any
   type: list
