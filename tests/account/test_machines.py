@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 from localcloud.api.ec2.images import API_ONLY
+from tests.account.fleet import wait_until
 from tests.account.kit import ROLE_PLAY
 
 CLUSTER = "red"
@@ -88,3 +89,41 @@ def test_each_type_gets_its_launch_template_and_what_others_have_is_refused(acco
     assert ran.code == 2
     assert f"The launch template {CLUSTER}-workers exists but does not have the tag" in " ".join(ran.output.split())
     assert account.writes(started) == []
+
+
+def test_fewer_workers_are_the_first_by_rank_and_one_that_a_run_uses_is_not_removed(account: Any) -> None:
+    play = account.folder / "machines.yml"
+    play.write_text(PLAY, encoding="utf-8")
+    account.settings = settings(account) | {
+        "machines_worker_count": 3,
+        "machines_instance_type": "t3.medium",
+        "machines_efa_interfaces": 0,
+    }
+    ran = account.play(str(play))
+    assert ran.code == 0, ran.output[-4000:]
+    groups, ec2, name = account.client("autoscaling"), account.client("ec2"), f"{CLUSTER}-workers"
+
+    def workers() -> list[str]:
+        (group,) = groups.describe_auto_scaling_groups(AutoScalingGroupNames=[name])["AutoScalingGroups"]
+        return sorted(item["InstanceId"] for item in group["Instances"] if item["LifecycleState"] == "InService")
+
+    wait_until(lambda: len(workers()) == 3)
+    ids = workers()
+    for rank, instance in zip((4, 2, 3), ids, strict=True):
+        ec2.create_tags(Resources=[instance], Tags=[{"Key": "deeplearning:rank", "Value": str(rank)}])
+    protection = {"AutoScalingGroupName": name, "InstanceIds": [ids[2]]}
+    groups.set_instance_protection(**protection, ProtectedFromScaleIn=True)
+
+    started = time.time()
+    ran = account.play(str(play), machines_worker_count=1)
+    assert ran.code == 2
+    said = " ".join(ran.output.split())
+    assert "of the workers to remove deeplearning-worker3 is protected from scale-in: a run uses them." in said
+    assert account.writes(started) == []
+
+    groups.set_instance_protection(**protection, ProtectedFromScaleIn=False)
+    ran = account.play(str(play), machines_worker_count=1)
+    assert ran.code == 0, ran.output[-4000:]
+    wait_until(lambda: workers() == [ids[1]])
+    ran = account.play(str(play), machines_worker_count=1)
+    assert (ran.code, ran.changed) == (0, 0), ran.output[-4000:]

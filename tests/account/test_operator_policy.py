@@ -158,6 +158,8 @@ def test_all_playbooks_run_with_it_and_need_all_of_it(account: Any, person: Any)
         cluster_tags={"team": "research"},
     )
     roles.add(play(person, CLOUD_HALF, code=2))
+    # The worker that has come is given back.
+    roles.add(play(person, CLOUD_HALF, cluster_worker_count=0, cluster_worker_min=0))
 
     # Machines that do not boot show no host keys.
     play(person, meeting(account.folder), code=2)

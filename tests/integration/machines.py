@@ -188,12 +188,19 @@ class Cluster:
 
     def in_service(self, group: str) -> list[str]:
         """Of `master` or `workers`."""
-        asked = self.cloud.client("autoscaling").describe_auto_scaling_groups(
+        return [one["InstanceId"] for one in self._instances(group) if one["LifecycleState"] == "InService"]
+
+    def protected(self) -> set[str]:
+        """Return the names of the workers that are protected from scale-in."""
+        protected = {one["InstanceId"] for one in self._instances("workers") if one["ProtectedFromScaleIn"]}
+        tags = ({tag["Key"]: tag["Value"] for tag in self.machines()[id_]["Tags"]} for id_ in protected)
+        return {f"deeplearning-worker{one['deeplearning:rank']}" for one in tags}
+
+    def _instances(self, group: str) -> list[dict[str, Any]]:
+        groups = self.cloud.client("autoscaling").describe_auto_scaling_groups(
             AutoScalingGroupNames=[f"{self.name}-{group}"]
         )["AutoScalingGroups"]
-        return [
-            one["InstanceId"] for found in asked for one in found["Instances"] if one["LifecycleState"] == "InService"
-        ]
+        return [dict(one) for found in groups for one in found["Instances"]]
 
     def end(self) -> None:
         scaling = self.cloud.client("autoscaling")

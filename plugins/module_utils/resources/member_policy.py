@@ -12,7 +12,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import CLUSTER_TAG, MASTER, RANK_TAG
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import (
+    CLUSTER_TAG,
+    MASTER,
+    RANK_TAG,
+    Names,
+)
 
 RESULTS = "results"
 """The prefix of the cluster's own bucket that its members may be allowed to write."""
@@ -99,13 +104,16 @@ def _list_statements(s3: str, locations: Iterable[str]) -> list[Statement]:
 
 
 def master_statements(access: MemberAccess) -> list[Statement]:
-    """Return the statements for listing members and assigning ranks. IAM cannot limit the listing to resources."""
+    """Return the statements for listing members, assigning ranks, and protecting the nodes of a run from scale-in. IAM
+    cannot limit the listing to resources."""
     list_calls = [
         "autoscaling:DescribeAutoScalingGroups",
         "autoscaling:DescribeAutoScalingInstances",
         "ec2:DescribeInstances",
     ]
     instances = f"arn:{access.partition}:ec2:{access.region}:{access.account}:instance/*"
+    groups = f"arn:{access.partition}:autoscaling:{access.region}:{access.account}:autoScalingGroup:*"
+    workers = f"{groups}:autoScalingGroupName/{Names(access.cluster).workers_group}"
     conditions = {
         "StringEquals": {f"ec2:ResourceTag/{CLUSTER_TAG}": access.cluster},
         "ForAllValues:StringEquals": {"aws:TagKeys": [RANK_TAG]},
@@ -121,6 +129,7 @@ def master_statements(access: MemberAccess) -> list[Statement]:
             "Resource": instances,
             "Condition": conditions,
         },
+        _statement("ProtectNodesOfRuns", ["autoscaling:SetInstanceProtection"], [workers]),
     ]
 
 

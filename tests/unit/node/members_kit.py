@@ -8,7 +8,7 @@ import json
 import os
 import stat
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -63,6 +63,8 @@ class FakeAws(AwsClient):
     """life cycle states, by instance id"""
     desired: dict[str, int] = field(default_factory=lambda: {"demo-master": 1, "demo-workers": 0})
     objects: dict[str, bytes] = field(default_factory=dict)
+    protected: set[str] = field(default_factory=set)
+    """instances that are protected from scale-in"""
     calls: list[str] = field(default_factory=list)
     listed: int = 0
     """how many objects the last listing had"""
@@ -126,6 +128,9 @@ class FakeAws(AwsClient):
             return {"Body": io.BytesIO(self.objects[arguments["Key"]])}
         if operation == "put_object":
             self.objects[arguments["Key"]] = arguments["Body"]
+        if operation == "set_instance_protection":
+            change = self.protected.update if arguments["ProtectedFromScaleIn"] else self.protected.difference_update
+            change(arguments["InstanceIds"])
         if operation == "create_tags":
             tags = self.instances[arguments["Resources"][0]]["Tags"]
             keys = {tag["Key"] for tag in arguments["Tags"]}
@@ -148,7 +153,11 @@ class FakeAws(AwsClient):
                 "AutoScalingGroupName": group,
                 "DesiredCapacity": desired,
                 "Instances": [
-                    {"InstanceId": instance_id, "LifecycleState": self.states[instance_id]}
+                    {
+                        "InstanceId": instance_id,
+                        "LifecycleState": self.states[instance_id],
+                        "ProtectedFromScaleIn": instance_id in self.protected,
+                    }
                     for instance_id in self.instances
                     if self._is_master(instance_id) == (group == "demo-master")
                 ],
@@ -216,9 +225,9 @@ class Node:
     def text(self, path: str) -> str:
         return Path(self._whole(path)).read_text()
 
-    def publish(self) -> publishing.PublishOutcome:
+    def publish(self, nodes_in_use: Sequence[str] = ()) -> publishing.PublishOutcome:
         with self.here():
-            return publishing.publish(self.config, self.aws)
+            return publishing.publish(self.config, self.aws, lambda: nodes_in_use)
 
     def apply(self) -> applying.ApplyOutcome:
         with self.here():

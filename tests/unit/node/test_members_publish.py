@@ -442,3 +442,29 @@ def test_nothing_is_signed_with_a_key_that_was_never_reported(cluster: Cluster) 
     cluster.workers(2)
     with pytest.raises(UserError, match="has not reported its new host key"):
         master.publish()
+
+
+# Protection from scale-in
+
+
+def test_the_workers_that_runs_use_are_protected_and_no_others(cluster: Cluster) -> None:
+    master = cluster.master()
+    cluster.workers(2, 3, 4)
+    master.publish(["deeplearning-worker1", "deeplearning-worker3"])
+    assert cluster.aws.protected == {instance(3)}
+    master.publish(["deeplearning-worker3", "deeplearning-worker4", "deeplearning-worker9"])
+    assert cluster.aws.protected == {instance(3), instance(4)}
+    cluster.aws.calls.clear()
+    master.publish(["deeplearning-worker3", "deeplearning-worker4"])
+    assert "set_instance_protection" not in cluster.aws.calls
+    master.publish()
+    assert cluster.aws.protected == set()
+
+
+def test_the_list_is_published_even_if_nothing_may_be_protected(cluster: Cluster) -> None:
+    master = cluster.master()
+    cluster.workers(2)
+    cluster.aws.denied.add("set_instance_protection")
+    with pytest.raises(UserError, match="set_instance_protection"):
+        master.publish(["deeplearning-worker2"])
+    assert len(cluster.list["members"]) == 2

@@ -41,6 +41,7 @@ RESOURCES = {
     "Delete another key of that name": "amazon.aws.ec2_key",
     "Import the public key": "amazon.aws.ec2_key",
     "Resume launching": "amazon.aws.autoscaling_group",
+    "Remove the workers with the highest ranks": "amazon.aws.autoscaling_instance",
     "Assume the role": "amazon.aws.sts_assume_role",
 }
 EXCEPTIONS = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -19,6 +19,9 @@ PARALLEL_CALLS = 16
 MAX_OBJECTS = 20_000
 """Below members/. Each machine has one, also those that were replaced; but a machine may write any number."""
 
+MAX_IDS = 50
+"""Instances in a call of SetInstanceProtection."""
+
 Result = TypeVar("Result")
 
 
@@ -29,6 +32,8 @@ class Groups:
     desired: int
     masters: tuple[str, ...]
     workers: tuple[str, ...]
+    protected: frozenset[str] = frozenset()
+    """The workers in service that are protected from scale-in."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +64,7 @@ class Cloud:
             sum(group["DesiredCapacity"] for group in groups),
             _in_service(by_name.get(self._master, {})),
             _in_service(by_name.get(self._workers, {})),
+            _protected(by_name.get(self._workers, {})),
         )
 
     def machines(self, groups: Groups) -> list[Instance]:
@@ -86,6 +92,20 @@ class Cloud:
             self._aws.call("ec2", "create_tags", Resources=[instance_id], Tags=tags)
 
         self._in_parallel("ec2", set_rank, ranks)
+
+    def protect(self, groups: Groups, used: Collection[str]) -> None:
+        """Protect these workers from scale-in, and no others."""
+        workers = set(groups.workers)
+        to_protect, to_release = workers & set(used) - groups.protected, groups.protected - set(used)
+        for ids, protected in ((to_protect, True), (to_release, False)):
+            for chunk in (sorted(ids)[start : start + MAX_IDS] for start in range(0, len(ids), MAX_IDS)):
+                self._aws.call(
+                    "autoscaling",
+                    "set_instance_protection",
+                    AutoScalingGroupName=self._workers,
+                    InstanceIds=chunk,
+                    ProtectedFromScaleIn=protected,
+                )
 
     def stored_reports(self) -> list[StoredReport]:
         objects = self._aws.pages(
@@ -134,6 +154,15 @@ class Cloud:
 
 def _in_service(group: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(item["InstanceId"] for item in group.get("Instances", []) if item["LifecycleState"] == "InService")
+
+
+def _protected(group: Mapping[str, Any]) -> frozenset[str]:
+    in_service = set(_in_service(group))
+    return frozenset(
+        item["InstanceId"]
+        for item in group.get("Instances", [])
+        if item["ProtectedFromScaleIn"] and item["InstanceId"] in in_service
+    )
 
 
 def _machine(instance: Mapping[str, Any], is_master: bool) -> Instance:

@@ -18,6 +18,7 @@ from deeplearning.members.applying import apply, forget
 from deeplearning.members.member_list import Members, read_applied, unsettled
 from deeplearning.members.publishing import publish
 from deeplearning.members.report import report
+from deeplearning.run.allocation import nodes_in_use
 
 Action = Callable[[argparse.Namespace], int]
 
@@ -83,7 +84,7 @@ def _report(options: argparse.Namespace) -> int:
 
 def _publish(options: argparse.Namespace) -> int:
     config = read_config()
-    outcome = publish(config, AwsClient(config.region))
+    outcome = publish(config, AwsClient(config.region), lambda: nodes_in_use(config))
     summary = f"generation {outcome.generation} {'published' if outcome.changed else 'is still current'}"
     _print(options, outcome.changed, dataclasses.asdict(outcome), summary)
     if outcome.left_out:

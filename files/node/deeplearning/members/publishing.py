@@ -19,7 +19,7 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,14 +46,15 @@ class PublishOutcome:
     """A message for each machine whose report cannot be used."""
 
 
-def publish(config: Config, aws: AwsClient) -> PublishOutcome:
+def publish(config: Config, aws: AwsClient, nodes_in_use: Callable[[], Collection[str]]) -> PublishOutcome:
+    """Publish the member list if it has changed, and protect the nodes in use from scale-in."""
     if config.role != "master":
         raise UserError(f"only the master publishes, and this node is a worker: run this on {hosts.MASTER_ALIAS}.")
     if not machine.is_mounted(config.efs_mount):
         raise UserError(f"nothing is mounted at {config.efs_mount}, where the member list is published: mount it.")
     with lock.exclusive_lock(f"{paths.RUNTIME}/publish.lock", "deeplearning members publish"):
         try:
-            return Publisher(config, aws, machine.instance_id()).publish()
+            return Publisher(config, aws, machine.instance_id()).publish(nodes_in_use)
         except OSError as error:
             raise UserError(
                 f"the member list cannot be published ({error}): is anything in its place, or is a disk full?"
@@ -68,14 +69,21 @@ class Publisher:
         self._own_id = own_id
         self._path = paths.published(config.efs_mount, config.cluster)
 
-    def publish(self) -> PublishOutcome:
+    def publish(self, nodes_in_use: Callable[[], Collection[str]]) -> PublishOutcome:
         groups = self._fence()
         machines = self._cloud.machines(groups)
         current = self._current_list()
         current_ranks = {member.instance_id: member.rank for member in current.members} if current else {}
         assigned = ranks.assign(machines, current_ranks)
         self._cloud.set_ranks(ranks.to_tag(machines, assigned))
+        outcome = self._publish_list(groups, machines, assigned, current)
+        in_use = nodes_in_use()
+        self._cloud.protect(groups, {id_ for id_, rank in assigned.items() if hosts.host_name(rank) in in_use})
+        return outcome
 
+    def _publish_list(
+        self, groups: Groups, machines: Sequence[Instance], assigned: Mapping[str, int], current: Members | None
+    ) -> PublishOutcome:
         stored = self._stored_reports(machines)
         reports, left_out = self._reports(machines, stored)
         if self._own_id not in reports:

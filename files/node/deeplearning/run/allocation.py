@@ -153,8 +153,8 @@ class Allocator:
         return SPARE_PORTS + 2 * most_processes + int(self.run["servers"] or len(selected))
 
 
-def nodes_in_use(config: Config, except_run: str) -> dict[str, str]:
-    """Map the nodes that other runs use now to the ids of those runs."""
+def nodes_in_use(config: Config, except_run: str = "") -> dict[str, str]:
+    """Map the nodes that runs use now to the ids of those runs."""
     in_use = {}
     for run_id in units.active_runs():
         if run_id != except_run:

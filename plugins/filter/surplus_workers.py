@@ -1,0 +1,91 @@
+# Copyright: (c) 2026, the deeplearning.aws contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: surplus_workers
+short_description: Choose the workers to remove from a group that shrinks
+version_added: 1.0.0
+description:
+  - Chooses workers without a rank first, and then those with the highest ranks, so that the names
+    C(deeplearning-worker2) and on stay without a gap.
+options:
+  _input:
+    description: The Auto Scaling group, as M(amazon.aws.autoscaling_group_info) returns it.
+    type: dict
+    required: true
+  machines:
+    description: The group's instances with their tags, as M(amazon.aws.ec2_instance_info) returns them.
+    type: list
+    elements: dict
+    required: true
+  desired:
+    description: How many workers stay.
+    type: int
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Print the workers to remove
+  ansible.builtin.debug:
+    msg: "{{ group | deeplearning.aws.surplus_workers(machines, 2) | map(attribute='name') }}"
+"""
+
+RETURN = r"""
+_value:
+  description: The workers to remove.
+  type: list
+  elements: dict
+  contains:
+    instance_id:
+      description: The instance.
+      type: str
+    name:
+      description: Its name in the cluster, or the instance's id if it has no rank.
+      type: str
+    protected:
+      description: Whether it is protected from scale-in. The master protects the nodes that a run uses.
+      type: bool
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.hosts import host_name
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import RANK_TAG
+
+_RANK = re.compile(r"[1-9][0-9]{0,4}", re.ASCII)
+_UNRANKED = 100_000
+"""Above all ranks."""
+
+
+def surplus_workers(
+    group: Mapping[str, Any], machines: Sequence[Mapping[str, Any]], desired: int
+) -> list[dict[str, Any]]:
+    ranks = {machine["instance_id"]: _rank(machine) for machine in machines}
+    present = [item for item in group["instances"] if not item["lifecycle_state"].startswith("Terminat")]
+    present.sort(key=lambda item: ranks.get(item["instance_id"], _UNRANKED), reverse=True)
+    return [
+        {
+            "instance_id": item["instance_id"],
+            "name": _name(item["instance_id"], ranks.get(item["instance_id"], _UNRANKED)),
+            "protected": item["protected_from_scale_in"],
+        }
+        for item in present[: max(0, len(present) - int(desired))]
+    ]
+
+
+def _rank(machine: Mapping[str, Any]) -> int:
+    tag = str(machine["tags"].get(RANK_TAG, ""))
+    return int(tag) if _RANK.fullmatch(tag) else _UNRANKED
+
+
+def _name(instance_id: str, rank: int) -> str:
+    return instance_id if rank == _UNRANKED else host_name(rank)
+
+
+class FilterModule:
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {"surplus_workers": surplus_workers}
