@@ -170,14 +170,14 @@ def instance_type(described: Item) -> InstanceType:
     """Return the facts about a type that a plan needs, from an item of DescribeInstanceTypes."""
     gpus = described.get("GpuInfo", {}).get("Gpus") or []
     network = described.get("NetworkInfo", {})
-    efa = network.get("EfaInfo", {}).get("MaximumEfaInterfaces", 1) if network.get("EfaSupported") else 0
+    cards = network.get("NetworkCards", ()) if network.get("EfaSupported") else ()
     return {
         "name": described["InstanceType"],
         "vcpus": int(described["VCpuInfo"]["DefaultVCpus"]),
         "gpus": sum(int(gpu.get("Count", 0)) for gpu in gpus),
         "gpu_name": gpus[0].get("Name", "") if gpus else "",
         "gpu_maker": gpus[0].get("Manufacturer", "") if gpus else "",
-        "efa_interfaces": int(efa),
+        "efa_cards": [int(card["NetworkCardIndex"]) for card in cards if "efa-only" in card.get("InterfaceTypes", ())],
         "placement": "cluster" in described.get("PlacementGroupInfo", {}).get("SupportedStrategies", []),
         "spot": "spot" in described.get("SupportedUsageClasses", []),
         "architectures": list(described.get("ProcessorInfo", {}).get("SupportedArchitectures", [])),

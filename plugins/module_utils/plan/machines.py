@@ -46,7 +46,7 @@ def check_types(facts: AccountFacts, cluster: Cluster) -> Iterator[Finding]:
         yield setting_problem("spot", "true", f"{worker['name']} is not available as a spot instance", False)
     for setting, key, words in (
         ("placement_group", "placement", "be in a placement group"),
-        ("efa", "efa_interfaces", "use EFA"),
+        ("efa", "efa_cards", "use EFA"),
     ):
         lacking = sorted({kind["name"] for kind in (master, worker) if not kind[key]})
         if cluster[setting] == "true" and lacking:

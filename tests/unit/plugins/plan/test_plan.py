@@ -452,11 +452,13 @@ def test_the_way_out_of_a_subnet() -> None:
 
 
 def test_what_it_costs() -> None:
-    cost = prices.hourly("us-east-1", "g5.xlarge", "g5.xlarge", 2, False, 100, True)
+    cost = prices.hourly("us-east-1", "g5.xlarge", "g5.xlarge", 2, False, 100, True, True)
     assert cost["known"] is True
     assert cost["amount"] == pytest.approx(3 * 1.006 + 3 * 100 * 0.08 / 730 + 0.045 + 0.01, abs=0.001)
-    unknown = prices.hourly("us-east-1", "g5.xlarge", "u7i-12tb.224xlarge", 1, False, 100, True)
+    unknown = prices.hourly("us-east-1", "g5.xlarge", "u7i-12tb.224xlarge", 1, False, 100, True, True)
     assert unknown["known"] is False
+    private = prices.hourly("us-east-1", "g5.xlarge", "g5.xlarge", 2, False, 100, True, False)
+    assert private["amount"] == pytest.approx(cost["amount"] - 0.005)
     assert any("not known  1 x worker u7i-12tb" in line for line in prices.lines(unknown))
     assert "and what is not known" in prices.lines(unknown)[-2]
 
