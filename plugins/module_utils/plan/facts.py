@@ -39,7 +39,7 @@ class ImageFacts:
     architecture: str = ""
     """The architecture of the family."""
     families: Sequence[str] | None = None
-    """The families that exist. Only read if the setting's one does not."""
+    """The families that exist. Only read if the setting's one does not, or does not fit the types."""
 
 
 @dataclass(frozen=True)
@@ -239,13 +239,14 @@ def _describe_family(reader: _Reader, family: str, types: Mapping[str, InstanceT
     answer = reader.call("ssm", "get_parameters", Names=[f"{images.PATH}/{architecture}/{family}/latest/ami-id"])
     if answer is None:
         return ImageFacts()
-    if answer["Parameters"]:
-        image_id = str(answer["Parameters"][0]["Value"])
-        return ImageFacts(image_id, described=_describe_ami(reader, image_id))
+    image_id = str(answer["Parameters"][0]["Value"]) if answer["Parameters"] else ""
+    described = _describe_ami(reader, image_id) if image_id else None
+    if described and not any(images.misfit(described[0], kind) for kind in types.values()):
+        return ImageFacts(image_id, described=described)
     path = f"{images.PATH}/{architecture}"
     parameters = reader.pages("ssm", "get_parameters_by_path", "Parameters", Path=path, Recursive=True)
     families = None if parameters is None else images.families([entry["Name"] for entry in parameters])
-    return ImageFacts(architecture=architecture, families=families)
+    return ImageFacts(image_id, described=described, architecture=architecture, families=families)
 
 
 def _describe_quotas(reader: _Reader, cluster: Cluster, types: Mapping[str, InstanceType]) -> dict[str, Item]:

@@ -29,6 +29,8 @@ IMAGE = {
     "RootDeviceName": "/dev/sda1",
     "BlockDeviceMappings": [{"DeviceName": "/dev/sda1", "Ebs": {"VolumeSize": 75}}],
 }
+OPEN_DRIVER = {**IMAGE, "Name": "Deep Learning Base OSS Nvidia Driver GPU AMI (Ubuntu 22.04)"}
+FAMILIES = ["base-oss-nvidia-driver-gpu-ubuntu-22.04", "base-proprietary-nvidia-driver-amazon-linux-2"]
 ZONES = ("us-east-1a", "us-east-1b")
 FACTS = AccountFacts(
     region="us-east-1",
@@ -107,6 +109,18 @@ def test_unknown_facts_are_no_problem_of_their_own(settings: dict[str, Any]) -> 
         ({}, {"root_volume_gib": 50}, "cluster_root_volume_gib is 50: the image needs 75 or more"),
         ({"image": image(Name="mine")}, {}, "the image mine does not show its user"),
         ({"image": ImageFacts("ami-1", described=[])}, {}, "us-east-1 has no image ami-1 that this account may use"),
+        (
+            {
+                "image": ImageFacts(
+                    "ami-1", described=[{**IMAGE, "Name": "OSS Nvidia Driver (Ubuntu)"}], families=FAMILIES
+                ),
+                "types": {"p3dn.24xlarge": {**TYPE, "name": "p3dn.24xlarge"}},
+                "offers": [{"InstanceType": "p3dn.24xlarge", "Location": zone} for zone in ZONES],
+                "quotas": {},
+            },
+            {"instance_type": "p3dn.24xlarge"},
+            f"take one with the proprietary driver, such as -e cluster_image={FAMILIES[1]}, or a newer type",
+        ),
         ({"image": ImageFacts(architecture="arm64", families=[])}, {}, "has no such family for arm64, give an AMI"),
         ({"key_pairs": []}, {}, "us-east-1 has no such key pair, and no others"),
         (

@@ -136,8 +136,10 @@ def test_all_problems_are_reported_at_once(ask: Any) -> None:
         ({"image": "ami-0123456789abcdef0"}, "us-east-1 has no image ami-0123456789abcdef0 that this account may use"),
         (
             {"instance_type": "p3.2xlarge"},
-            "it cannot run the image base-oss-nvidia-driver-gpu-ubuntu-22.04: that has NVIDIA's open",
+            "it cannot run the image base-oss-nvidia-driver-gpu-ubuntu-22.04: that has NVIDIA's open driver, which is "
+            "for newer GPUs. us-east-1 has no family with the proprietary driver: give the id of an image of your own",
         ),
+        ({"instance_type": "p2.xlarge"}, "no current image has a driver for GPUs this old, choose a newer type."),
         ({"instance_type": "g5g.xlarge"}, "us-east-1 has no such family for arm64"),
         (
             {"key_name": "nobody"},
@@ -420,7 +422,9 @@ KIND = {"name": "g5.xlarge", "gpus": 1, "gpu_maker": "NVIDIA", "architectures": 
     ("image", "kind", "message"),
     [
         ("Deep Learning OSS Nvidia Driver AMI", {}, ""),
-        ("Deep Learning OSS Nvidia Driver AMI", {"name": "p2.xlarge"}, "open driver"),
+        ("Deep Learning OSS Nvidia Driver AMI", {"name": "p2.xlarge"}, "no current image has a driver"),
+        ("Deep Learning Proprietary Nvidia Driver AMI", {"name": "g2.2xlarge"}, "no current image has a driver"),
+        ("Deep Learning OSS Nvidia Driver AMI", {"name": "g3s.xlarge"}, "open driver"),
         ("Deep Learning OSS Nvidia Driver AMI", {"name": "p3dn.24xlarge"}, "open driver"),
         ("Deep Learning Proprietary Nvidia Driver AMI", {"name": "p3.2xlarge"}, ""),
         ("Deep Learning Proprietary Nvidia Driver AMI", {"name": "p6-b200.48xlarge"}, "proprietary driver"),
