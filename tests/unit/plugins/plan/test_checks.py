@@ -111,9 +111,7 @@ def test_unknown_facts_are_no_problem_of_their_own(settings: dict[str, Any]) -> 
         ({"image": ImageFacts("ami-1", described=[])}, {}, "us-east-1 has no image ami-1 that this account may use"),
         (
             {
-                "image": ImageFacts(
-                    "ami-1", described=[{**IMAGE, "Name": "OSS Nvidia Driver (Ubuntu)"}], families=FAMILIES
-                ),
+                "image": ImageFacts("ami-1", described=[OPEN_DRIVER], families=FAMILIES),
                 "types": {"p3dn.24xlarge": {**TYPE, "name": "p3dn.24xlarge"}},
                 "offers": [{"InstanceType": "p3dn.24xlarge", "Location": zone} for zone in ZONES],
                 "quotas": {},
