@@ -143,4 +143,3 @@ def test_a_script_with_an_old_interface_runs_unchanged(with_python: Cluster, scr
     done = with_python.ssh(MASTER, "bash -l", input=folder + textwrap.dedent(SCRIPTS[script]))
     said = [line for line in done.stdout.splitlines() if line.startswith("the sum")]
     assert said == ["the sum is 6"], done.stdout[-3000:] + done.stderr[-3000:]
-from tests.integration.test_preflight import *  # noqa: E402, F403  TEMPORARY

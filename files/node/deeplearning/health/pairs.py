@@ -13,7 +13,7 @@ from deeplearning.members.member_list import Member
 SLOW = 0.5
 """Below this share of the median, a pair is slow. Healthy pairs differ less, with one TCP stream each."""
 PEERS = 2
-"""To so many nodes each node sends, so that a slow sender can be told from a slow receiver."""
+"""To so many nodes each node sends, so that a slow sender can be distinguished from a slow receiver."""
 SECONDS = 60
 
 Speeds = Mapping[tuple[str, str], float]
