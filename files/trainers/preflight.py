@@ -1,7 +1,7 @@
 """Test for half a minute whether all ranks compute the same sum, and how fast, before a run of days.
 
 It exchanges data as a training run would, with the run's framework and distribution, and writes the result to
-preflight.json in the run's folder. `health.yml -e health_scope=training` starts it.
+preflight.json in the run's folder. `train.yml` and `health.yml -e health_scope=training` start it.
 """
 
 from __future__ import annotations
@@ -17,13 +17,17 @@ import numpy as np
 
 LENGTH = 4 * 2**20
 """How many numbers of four bytes are summed at once."""
+NCCL_LENGTH = 2**28
+"""The same for NCCL: 1 GiB, which is what published figures are of."""
 SECONDS = 3.0
 
 Exchange = Callable[[np.ndarray], np.ndarray]
 """Takes this rank's values and returns the sum over all ranks."""
+Ranks = tuple[int, int, Exchange, "Callable[[], object] | None"]
+"""This rank, their number, the sum, and one all-reduce of 1 GiB between GPUs if NCCL does it."""
 
 
-def torch_ddp() -> tuple[int, int, Exchange]:
+def torch_ddp() -> Ranks:
     import torch
     import torch.distributed as group
 
@@ -38,10 +42,15 @@ def torch_ddp() -> tuple[int, int, Exchange]:
         group.all_reduce(tensor)
         return tensor.cpu().numpy()
 
-    return group.get_rank(), group.get_world_size(), exchange
+    def reduce() -> None:
+        group.all_reduce(resident)
+        torch.cuda.synchronize()
+
+    resident = torch.zeros(NCCL_LENGTH if device.type == "cuda" else 0, device=device)
+    return group.get_rank(), group.get_world_size(), exchange, reduce if device.type == "cuda" else None
 
 
-def horovod(module: str) -> tuple[int, int, Exchange]:
+def horovod(module: str) -> Ranks:
     from importlib import import_module
 
     hvd = import_module(f"horovod.{module}")
@@ -49,21 +58,37 @@ def horovod(module: str) -> tuple[int, int, Exchange]:
     if module == "torch":
         import torch
 
-        device = f"cuda:{hvd.local_rank()}" if torch.cuda.is_available() else "cpu"
+        on_gpu = torch.cuda.is_available()
+        device = f"cuda:{hvd.local_rank()}" if on_gpu else "cpu"
+        resident = torch.zeros(NCCL_LENGTH if on_gpu else 0, device=device)
+
+        def reduce() -> None:
+            hvd.allreduce_(resident, op=hvd.Sum)
+            torch.cuda.synchronize()
+
         return (
             hvd.rank(),
             hvd.size(),
             lambda values: hvd.allreduce(torch.from_numpy(values).to(device), op=hvd.Sum).cpu().numpy(),
+            reduce if on_gpu and hvd.nccl_built() else None,
         )
     import tensorflow as tf
 
-    for index, gpu in enumerate(tf.config.list_physical_devices("GPU")):
+    gpus = tf.config.list_physical_devices("GPU")
+    for index, gpu in enumerate(gpus):
         if index == hvd.local_rank():
             tf.config.set_visible_devices(gpu, "GPU")
-    return hvd.rank(), hvd.size(), lambda values: hvd.allreduce(tf.constant(values), op=hvd.Sum).numpy()
+    values = tf.zeros(NCCL_LENGTH if gpus else 0)
+    return (
+        hvd.rank(),
+        hvd.size(),
+        lambda values: hvd.allreduce(tf.constant(values), op=hvd.Sum).numpy(),
+        # To copy a number of the sum waits for it.
+        (lambda: hvd.allreduce(values, op=hvd.Sum)[0].numpy()) if gpus and hvd.nccl_built() else None,
+    )
 
 
-def tensorflow() -> tuple[int, int, Exchange]:
+def tensorflow() -> Ranks:
     import tensorflow as tf
 
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
@@ -73,10 +98,10 @@ def tensorflow() -> tuple[int, int, Exchange]:
         own = strategy.experimental_distribute_values_from_function(lambda _context: tf.constant(values))
         return np.asarray(strategy.reduce(tf.distribute.ReduceOp.SUM, own, axis=None))
 
-    return int(task.get("index", 0)), strategy.num_replicas_in_sync, exchange
+    return int(task.get("index", 0)), strategy.num_replicas_in_sync, exchange, None
 
 
-def mxnet(kind: str) -> tuple[int, int, Exchange]:
+def mxnet(kind: str) -> Ranks:
     import mxnet as mx
 
     store = mx.kvstore.create(kind)
@@ -89,10 +114,10 @@ def mxnet(kind: str) -> tuple[int, int, Exchange]:
         store.pull(0, out)
         return out.asnumpy()
 
-    return store.rank, store.num_workers, exchange
+    return store.rank, store.num_workers, exchange, None
 
 
-def exchange_of(framework: str, distribution: str) -> tuple[int, int, Exchange]:
+def exchange_of(framework: str, distribution: str) -> Ranks:
     if framework == "mxnet":
         # An asynchronous store does not sum over all ranks: test the network with the synchronous one.
         return mxnet(distribution.replace("async", "sync"))
@@ -101,26 +126,32 @@ def exchange_of(framework: str, distribution: str) -> tuple[int, int, Exchange]:
     return torch_ddp() if framework == "pytorch" else tensorflow()
 
 
-def measure(rank: int, world: int, exchange: Exchange) -> dict:
+def measure(rank: int, world: int, exchange: Exchange, reduce: Callable[[], object] | None = None) -> dict:
     """Sum numbers that differ between ranks, so that a missing one is noticed."""
     mine = np.full(LENGTH, 2.0**rank if world <= 20 else rank + 1.0, np.float32)
     expected = 2.0**world - 1 if world <= 20 else world * (world + 1) / 2
     right = bool(np.all(exchange(mine) == expected))
+    length = NCCL_LENGTH if reduce else LENGTH
+    if reduce:
+        # The first one sets up NCCL's connections.
+        reduce()
     times = []
     deadline = time.monotonic() + SECONDS
     for _unused in range(50):
         started = time.monotonic()
-        exchange(mine)
+        reduce() if reduce else exchange(mine)
         times.append(time.monotonic() - started)
         # All ranks must agree on the end: the first one's clock decides.
         if exchange(np.full(LENGTH, float(rank == 0 and time.monotonic() > deadline), np.float32))[0] > 0:
             break
     seconds = sorted(times)[len(times) // 2]
-    moved = 2 * (world - 1) / world * LENGTH * 4 if world > 1 else 0
+    # What NCCL's tests call bus bandwidth.
+    moved = 2 * (world - 1) / world * length * 4 if world > 1 else 0
     return {
         "right": right,
         "ranks": world,
-        "megabytes": LENGTH * 4 / 1e6,
+        "nccl": reduce is not None,
+        "megabytes": length * 4 / 1e6,
         "seconds": seconds,
         "gbits": moved * 8 / seconds / 1e9,
     }
@@ -128,9 +159,9 @@ def measure(rank: int, world: int, exchange: Exchange) -> dict:
 
 def main() -> None:
     framework, distribution = (os.environ[f"DEEPLEARNING_{name}"] for name in ("FRAMEWORK", "DISTRIBUTION"))
-    rank, world, exchange = exchange_of(framework, distribution)
+    rank, world, exchange, reduce = exchange_of(framework, distribution)
     expected = int(os.environ["DEEPLEARNING_WORLD"])
-    result = measure(rank, world, exchange)
+    result = measure(rank, world, exchange, reduce)
     result["right"] = result["right"] and world == expected
     result["expected_ranks"] = expected
     print(json.dumps(result), flush=True)

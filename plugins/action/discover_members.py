@@ -72,6 +72,7 @@ def _login(cluster: Cluster, options: Mapping[str, Any]) -> host_keys.Login:
         options["connection"],
         options["region"],
         options["profile"],
+        options["bastion"],
     )
 
 

@@ -100,7 +100,7 @@ options:
   connection:
     description:
       - How machines are reached.
-      - With V(jump), the master at its public address, and workers through the master.
+      - With V(jump), the master at its public address, or its private one if it has no other, and workers through it.
       - With V(direct), all at their private addresses, from within the VPC.
       - With V(ssm), by AWS Systems Manager, without an open port. It takes effect once
         M(deeplearning.aws.discover_members) has written ssh's configuration. It needs the C(aws) command with its

@@ -35,11 +35,16 @@ options:
     default: ""
   connection:
     description:
-      - How to reach machines. V(jump) through the master's public address, V(direct) at their private addresses, V(ssm)
-        by AWS Systems Manager. See O(deeplearning.aws.cluster#inventory:connection) for what each needs.
+      - How to reach machines. V(jump) through the master, at its public address if it has one, V(direct) at their
+        private addresses, V(ssm) by AWS Systems Manager. See O(deeplearning.aws.cluster#inventory:connection) for what
+        each needs.
     type: str
     choices: [jump, direct, ssm]
     default: jump
+  bastion:
+    description: The host of the user's own that leads to the master, as C(ssh) takes it; by default none.
+    type: str
+    default: ""
   wait_seconds:
     description: How long to wait for a master, and for host keys of machines that boot.
     type: int

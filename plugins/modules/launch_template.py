@@ -53,10 +53,11 @@ options:
     description: The placement group to start in.
     type: str
     default: ""
-  efa_interfaces:
-    description: How many EFA interfaces, one a network card; 0 for an ordinary interface.
-    type: int
-    default: 0
+  efa_cards:
+    description: The indexes of the network cards that get an interface for EFA; none for an ordinary machine.
+    type: list
+    elements: int
+    default: []
   spot:
     description: Whether to start spot instances.
     type: bool
@@ -189,7 +190,7 @@ def main() -> None:
             "root_device": {"type": "str", "default": "/dev/sda1"},
             "root_volume_gib": {"type": "int", "default": 100},
             "placement_group": {"type": "str", "default": ""},
-            "efa_interfaces": {"type": "int", "default": 0},
+            "efa_cards": {"type": "list", "elements": "int", "default": []},
             "spot": {"type": "bool", "default": False},
             "tags": {"type": "dict", "default": {}},
             "instance_tags": {"type": "dict", "default": {}},

@@ -85,7 +85,7 @@ plan:
       description: The workers' instance type.
       type: dict
       sample: {"name": "g5.xlarge", "vcpus": 4, "gpus": 1, "gpu_name": "A10G", "gpu_maker": "NVIDIA",
-        "efa_interfaces": 0, "placement": true, "spot": true, "architectures": ["x86_64"]}
+        "efa_cards": [], "placement": true, "spot": true, "architectures": ["x86_64"]}
     master_type:
       description: The master's, in the same form.
       type: dict

@@ -39,13 +39,13 @@ def settings(account: Any) -> dict[str, Any]:
         "machines_image_id": API_ONLY.id,
         "machines_root_volume_gib": 30,
         "machines_instance_type": "p4d.24xlarge",
-        "machines_efa_interfaces": 4,
+        "machines_efa_cards": [0, 1, 2, 3],
         "machines_master_instance_type": "t3.medium",
         "machines_key_name": "somebody",
         "machines_master_profile_arn": profile,
         "machines_worker_profile_arn": profile,
-        "machines_public_subnet_id": subnet["SubnetId"],
-        "machines_private_subnet_id": subnet["SubnetId"],
+        "machines_master_subnet_id": subnet["SubnetId"],
+        "machines_worker_subnet_id": subnet["SubnetId"],
         "machines_members_security_group_id": group["GroupId"],
         "machines_ssh_security_group_id": group["GroupId"],
     }
@@ -65,7 +65,7 @@ def test_each_type_gets_its_launch_template_and_what_others_have_is_refused(acco
         for kind in ("master", "workers")
     }
     cards = [(one["NetworkCardIndex"], one["InterfaceType"]) for one in data["workers"]["NetworkInterfaces"]]
-    assert cards == [(card, "efa") for card in range(4)]
+    assert cards == [(0, "interface"), *((card, "efa-only") for card in range(4))]
     assert "NetworkInterfaces" not in data["master"]
     assert data["workers"]["MetadataOptions"].items() <= data["master"]["MetadataOptions"].items()
     same = ("BlockDeviceMappings", "ImageId", "KeyName")

@@ -30,6 +30,7 @@ NODE_DATA = "/opt/deeplearning/data"
 """Data sets on a node's own disk."""
 WORKERS = "/opt/deeplearning/workers"
 HOSTFILE = "/opt/deeplearning/hostfile"
+ADDRESSES = "/opt/deeplearning/addresses"
 
 MARKER = ".deeplearning.json"
 """A file that is written last, in an environment or a data set, and describes it."""

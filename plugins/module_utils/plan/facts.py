@@ -39,7 +39,7 @@ class ImageFacts:
     architecture: str = ""
     """The architecture of the family."""
     families: Sequence[str] | None = None
-    """The families that exist. Only read if the setting's one does not."""
+    """The families that exist. Only read if the setting's one does not, or does not fit the types."""
 
 
 @dataclass(frozen=True)
@@ -170,14 +170,14 @@ def instance_type(described: Item) -> InstanceType:
     """Return the facts about a type that a plan needs, from an item of DescribeInstanceTypes."""
     gpus = described.get("GpuInfo", {}).get("Gpus") or []
     network = described.get("NetworkInfo", {})
-    efa = network.get("EfaInfo", {}).get("MaximumEfaInterfaces", 1) if network.get("EfaSupported") else 0
+    cards = network.get("NetworkCards", ()) if network.get("EfaSupported") else ()
     return {
         "name": described["InstanceType"],
         "vcpus": int(described["VCpuInfo"]["DefaultVCpus"]),
         "gpus": sum(int(gpu.get("Count", 0)) for gpu in gpus),
         "gpu_name": gpus[0].get("Name", "") if gpus else "",
         "gpu_maker": gpus[0].get("Manufacturer", "") if gpus else "",
-        "efa_interfaces": int(efa),
+        "efa_cards": [int(card["NetworkCardIndex"]) for card in cards if "efa-only" in card.get("InterfaceTypes", ())],
         "placement": "cluster" in described.get("PlacementGroupInfo", {}).get("SupportedStrategies", []),
         "spot": "spot" in described.get("SupportedUsageClasses", []),
         "architectures": list(described.get("ProcessorInfo", {}).get("SupportedArchitectures", [])),
@@ -239,13 +239,14 @@ def _describe_family(reader: _Reader, family: str, types: Mapping[str, InstanceT
     answer = reader.call("ssm", "get_parameters", Names=[f"{images.PATH}/{architecture}/{family}/latest/ami-id"])
     if answer is None:
         return ImageFacts()
-    if answer["Parameters"]:
-        image_id = str(answer["Parameters"][0]["Value"])
-        return ImageFacts(image_id, described=_describe_ami(reader, image_id))
+    image_id = str(answer["Parameters"][0]["Value"]) if answer["Parameters"] else ""
+    described = _describe_ami(reader, image_id) if image_id else None
+    if described and not any(images.misfit(described[0], kind) for kind in types.values()):
+        return ImageFacts(image_id, described=described)
     path = f"{images.PATH}/{architecture}"
     parameters = reader.pages("ssm", "get_parameters_by_path", "Parameters", Path=path, Recursive=True)
     families = None if parameters is None else images.families([entry["Name"] for entry in parameters])
-    return ImageFacts(architecture=architecture, families=families)
+    return ImageFacts(image_id, described=described, architecture=architecture, families=families)
 
 
 def _describe_quotas(reader: _Reader, cluster: Cluster, types: Mapping[str, InstanceType]) -> dict[str, Item]:

@@ -25,8 +25,10 @@ _USERS: Sequence[tuple[str, str]] = (
 )
 
 # https://docs.aws.amazon.com/dlami/latest/devguide/important-changes.html
-# NVIDIA's open kernel modules need Turing or newer. Blackwell and newer GPUs need the open modules.
-_TOO_OLD_FOR_OPEN = ("g2", "g3", "g3s", "p2", "p3", "p3dn")
+# NVIDIA's open kernel modules need Turing or newer. Blackwell and newer GPUs need the open modules. Drivers newer than
+# 470 do not support Kepler.
+_TOO_OLD_FOR_OPEN = ("g3", "g3s", "p3", "p3dn")
+_TOO_OLD_FOR_ALL = ("g2", "p2")
 _TOO_NEW_FOR_PROPRIETARY = ("g7", "g7e", "p6", "p6e")
 
 
@@ -34,6 +36,11 @@ def families(names: Sequence[str]) -> list[str]:
     """Return the families among the names of parameters."""
     pattern = re.compile(re.escape(PATH) + r"/[^/]+/([^/]+)/latest/ami-id\Z")
     return sorted({match[1] for match in map(pattern.match, names) if match})
+
+
+def proprietary(names: Sequence[str]) -> list[str]:
+    """Return the families with NVIDIA's proprietary driver."""
+    return [name for name in names if "proprietary-nvidia-driver" in name]
 
 
 def user_of(image: Mapping[str, Any]) -> str:
@@ -65,6 +72,8 @@ def misfit(image: Mapping[str, Any], kind: Mapping[str, Any]) -> str:
     architecture = image.get("Architecture", "x86_64")
     if architecture not in kind["architectures"]:
         return f"that is for {architecture}, and the type is {' or '.join(kind['architectures'])}"
+    if re.search(r"\bnvidia\b", name, re.IGNORECASE) and family in _TOO_OLD_FOR_ALL:
+        return "no current image has a driver for GPUs this old, choose a newer type"
     if re.search(r"\bOSS Nvidia\b", name, re.IGNORECASE) and family in _TOO_OLD_FOR_OPEN:
         return "that has NVIDIA's open driver, which is for newer GPUs"
     if re.search(r"\bProprietary Nvidia\b", name, re.IGNORECASE) and family in _TOO_NEW_FOR_PROPRIETARY:

@@ -46,7 +46,7 @@ def check_types(facts: AccountFacts, cluster: Cluster) -> Iterator[Finding]:
         yield setting_problem("spot", "true", f"{worker['name']} is not available as a spot instance", False)
     for setting, key, words in (
         ("placement_group", "placement", "be in a placement group"),
-        ("efa", "efa_interfaces", "use EFA"),
+        ("efa", "efa_cards", "use EFA"),
     ):
         lacking = sorted({kind["name"] for kind in (master, worker) if not kind[key]})
         if cluster[setting] == "true" and lacking:
@@ -112,7 +112,8 @@ def _check_described_image(facts: AccountFacts, cluster: Cluster, image: Item) -
         why = images.misfit(image, kind)
         if why:
             setting = type_names(cluster)[kind["name"]]
-            yield setting_problem(setting, kind["name"], f"it cannot run the image {value}: {why}", "g5.xlarge")
+            problem = f"it cannot run the image {value}: {why}{_other_driver(facts, why)}"
+            yield setting_problem(setting, kind["name"], problem, "g5.xlarge")
     if cluster["efs_tls"] and not images.can_install_efs_utils(image):
         yield _without_efs_utils(value, image)
     minimum = images.root_gib(image)
@@ -122,6 +123,19 @@ def _check_described_image(facts: AccountFacts, cluster: Cluster, image: Item) -
     if not cluster["login_user"] and not images.user_of(image):
         problem = f"the image {image.get('Name') or image['ImageId']} does not show its user"
         yield setting_problem("login_user", '""', problem, "ubuntu")
+
+
+def _other_driver(facts: AccountFacts, why: str) -> str:
+    """Return which images have the driver that an old GPU needs."""
+    if "open driver" not in why:
+        return ""
+    families = images.proprietary(facts.image.families or ())
+    if families:
+        return f"; take one with the proprietary driver, such as -e cluster_image={families[-1]}, or a newer type"
+    return (
+        f". {facts.region} has no family with the proprietary driver: give the id of an image of your own that has it, "
+        "or choose a newer type"
+    )
 
 
 def _without_efs_utils(value: str, image: Item) -> Finding:

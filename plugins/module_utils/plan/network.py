@@ -9,12 +9,18 @@ from collections.abc import Iterator, Sequence
 from ipaddress import IPv4Network
 from typing import Any, NamedTuple
 
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import MASTER, WORKER, Names
 from ansible_collections.deeplearning.aws.plugins.module_utils.messages import join_names
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.facts import AccountFacts, Cluster, Item
-from ansible_collections.deeplearning.aws.plugins.module_utils.plan.findings import Finding, note, setting_problem
+from ansible_collections.deeplearning.aws.plugins.module_utils.plan.findings import Finding, setting_problem
 
-KINDS = ("public", "private")
-"""Of subnets."""
+RESERVED_ADDRESSES = 5
+"""AWS keeps them in every subnet."""
+
+
+def needed_subnets(cluster: Cluster) -> tuple[str, ...]:
+    """Return which kinds of subnets the machines are in."""
+    return ("public", "private") if cluster["public"] else ("private",)
 
 
 def halves(cidr: str) -> tuple[str, str]:
@@ -33,7 +39,7 @@ def vpc_of_plan(facts: AccountFacts, cluster: Cluster) -> dict[str, Any]:
             "cidr": vpc.get("CidrBlock", ""),
             "public_cidr": "",
             "private_cidr": "",
-            "subnets": {zone: pair for zone, pair in _subnets_by_zone(facts, cluster).items() if len(pair) == 2},
+            "subnets": _complete_zones(facts, cluster),
         }
     public, private = halves(cluster["vpc_cidr"])
     return {
@@ -60,7 +66,7 @@ def _requested_subnets(facts: AccountFacts, cluster: Cluster) -> list[_Subnet]:
     existing = {str(subnet["SubnetId"]): subnet for subnet in facts.subnets}
     return [
         _Subnet(kind, subnet_id, existing.get(subnet_id))
-        for kind in KINDS
+        for kind in needed_subnets(cluster)
         for subnet_id in cluster[f"{kind}_subnet_ids"]
     ]
 
@@ -73,7 +79,13 @@ def _subnets_by_zone(facts: AccountFacts, cluster: Cluster) -> dict[str, dict[st
     return by_zone
 
 
+def _complete_zones(facts: AccountFacts, cluster: Cluster) -> dict[str, dict[str, str]]:
+    needed = set(needed_subnets(cluster))
+    return {zone: subnets for zone, subnets in _subnets_by_zone(facts, cluster).items() if needed <= set(subnets)}
+
+
 def check_vpc(facts: AccountFacts, cluster: Cluster) -> Iterator[Finding]:
+    yield from _check_place_of_master(facts, cluster)
     if facts.vpcs is None:
         return
     if cluster["vpc_id"]:
@@ -82,6 +94,54 @@ def check_vpc(facts: AccountFacts, cluster: Cluster) -> Iterator[Finding]:
         block = facts.vpcs[0]["CidrBlock"]
         problem = f"the cluster's network has {block}, which cannot be changed: keep it, or destroy first"
         yield setting_problem("vpc_cidr", cluster["vpc_cidr"], problem, block)
+    else:
+        yield from _check_own_addresses(cluster)
+
+
+def _groups(facts: AccountFacts) -> dict[str, Item]:
+    return {str(group["AutoScalingGroupName"]): group for group in facts.groups or ()}
+
+
+def _check_place_of_master(facts: AccountFacts, cluster: Cluster) -> Iterator[Finding]:
+    """Refuse to move an existing master between the subnets."""
+    groups, names = _groups(facts), Names(cluster["name"])
+    master, workers = groups.get(names.master_group, {}), groups.get(names.workers_group, {})
+    if not master.get("Instances") or not workers:
+        return
+    is_public = master.get("VPCZoneIdentifier") != workers.get("VPCZoneIdentifier")
+    if is_public != cluster["public"]:
+        place = "public" if is_public else "private"
+        problem = f"the cluster's master is in the {place} subnet and does not move: keep it there, or destroy first"
+        yield setting_problem("public", cluster["public"], problem, is_public)
+
+
+def _machines_in(kind: str, cluster: Cluster) -> dict[str, int]:
+    """Return how many machines of each role are in a subnet. Each uses one address, with EFA as well."""
+    workers = cluster["worker_count"] if kind == "private" else 0
+    return {MASTER: int(kind == needed_subnets(cluster)[0]), WORKER: workers}
+
+
+def _check_own_addresses(cluster: Cluster) -> Iterator[Finding]:
+    for kind, block in zip(("public", "private"), halves(cluster["vpc_cidr"])):
+        room = IPv4Network(block).num_addresses - RESERVED_ADDRESSES
+        # One more is the NAT gateway's, or the mount target's.
+        need = sum(_machines_in(kind, cluster).values()) + 1
+        if room < need:
+            problem = f"its half {block}, the {kind} subnet, has room for {room} addresses, and {need} are needed"
+            yield setting_problem("vpc_cidr", cluster["vpc_cidr"], problem, "10.0.0.0/16")
+
+
+def _check_free_addresses(subnet: _Subnet, facts: AccountFacts, cluster: Cluster) -> Iterator[Finding]:
+    existing = {name: len(group.get("Instances") or ()) for name, group in _groups(facts).items()}
+    names = Names(cluster["name"]).groups
+    machines = _machines_in(subnet.kind, cluster)
+    need = sum(max(count - existing.get(names[role], 0), 0) for role, count in machines.items())
+    if subnet.kind == "private" and not facts.mount_targets:
+        need += 1
+    free = int((subnet.described or {}).get("AvailableIpAddressCount", need))
+    if free < need:
+        problem = f"it has {free} free addresses, and {need} are needed: take a larger subnet, or fewer workers"
+        yield setting_problem(f"{subnet.kind}_subnet_ids", subnet.id, problem)
 
 
 def _check_external_vpc(facts: AccountFacts, cluster: Cluster) -> Iterator[Finding]:
@@ -91,7 +151,7 @@ def _check_external_vpc(facts: AccountFacts, cluster: Cluster) -> Iterator[Findi
     findings = [finding for subnet in _requested_subnets(facts, cluster) for finding in _check(subnet, facts, cluster)]
     yield from findings
     by_zone = _subnets_by_zone(facts, cluster)
-    if by_zone and not any(finding.is_problem for finding in findings) and all(len(by_zone[z]) < 2 for z in by_zone):
+    if by_zone and not findings and not _complete_zones(facts, cluster):
         shown = [f"{subnet} in {zone}" for zone, pair in sorted(by_zone.items()) for subnet in pair.values()]
         yield Finding(
             f"No zone has both a public and a private one of the given subnets ({join_names(shown)}): the cluster is "
@@ -110,10 +170,7 @@ def _check(subnet: _Subnet, facts: AccountFacts, cluster: Cluster) -> Iterator[F
         return
     if facts.route_tables:
         yield from _check_route(subnet, default_route_target(subnet.id, facts.route_tables))
-    free = int(subnet.described.get("AvailableIpAddressCount", 1 << 20))
-    need = cluster["worker_count"] if subnet.kind == "private" else 1
-    if free < need:
-        yield note(f"{subnet.id} has {free} free addresses left, and {need} are needed for a new cluster.")
+    yield from _check_free_addresses(subnet, facts, cluster)
 
 
 def _check_route(subnet: _Subnet, target: str) -> Iterator[Finding]:
@@ -122,7 +179,7 @@ def _check_route(subnet: _Subnet, target: str) -> Iterator[Finding]:
         problem = f"it {how}, and the master needs one with an internet gateway"
         yield setting_problem("public_subnet_ids", subnet.id, problem)
     if subnet.kind == "private" and target.startswith("igw-"):
-        problem = f"it is a public one (its default route leads to {target}), and the workers have no public addresses"
+        problem = f"it is a public one (its default route leads to {target}), and its machines have no public addresses"
         yield setting_problem("private_subnet_ids", subnet.id, problem)
     if subnet.kind == "private" and not target:
         yield setting_problem("private_subnet_ids", subnet.id, "it has no default route: add one to a NAT gateway")

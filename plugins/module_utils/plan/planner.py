@@ -96,7 +96,7 @@ def resolve(facts: AccountFacts, cluster: Cluster) -> Plan:
         "type": worker,
         "master_type": master,
         "placement_group": _resolve_auto(cluster["placement_group"], "placement", master, worker),
-        "efa": _resolve_auto(cluster["efa"], "efa_interfaces", master, worker),
+        "efa": _resolve_auto(cluster["efa"], "efa_cards", master, worker),
         "key_name": cluster["key_name"] or cluster["name"],
         "import_key": not cluster["key_name"],
         "bucket": Names(cluster["name"], facts.account, facts.region).bucket,
@@ -110,6 +110,7 @@ def resolve(facts: AccountFacts, cluster: Cluster) -> Plan:
             cluster["spot"],
             cluster["root_volume_gib"],
             own_network=not vpc["external"],
+            public=cluster["public"],
         ),
     }
 
@@ -144,7 +145,8 @@ def render(cluster: Cluster, plan: Plan) -> list[str]:
         f"  Zone         {plan['zones'][0]}"
         + (f", else {join_names(plan['zones'][1:])}" if len(plan["zones"]) > 1 else ""),
         f"  Network      {where}",
-        f"  Logging in   key pair {plan['key_name']}, from {join_names(cluster['ssh_allowed_cidrs'])}",
+        f"  Logging in   key pair {plan['key_name']}, from {join_names(cluster['ssh_allowed_cidrs'])}"
+        + ("" if cluster["public"] else ", to the master's private address"),
         f"  File system  {files}, at {cluster['efs_mount']}{keep}",
         f"  Bucket       {plan['bucket']}",
         *(f"  Note         {note}" for note in plan["notes"]),

@@ -107,7 +107,7 @@ class CostItem:
 
 
 def hourly(
-    region: str, master: str, worker: str, workers: int, spot: bool, disk_gib: int, own_network: bool
+    region: str, master: str, worker: str, workers: int, spot: bool, disk_gib: int, own_network: bool, public: bool
 ) -> dict[str, Any]:
     """Return the hourly costs of a cluster. `known` is false if the price of an instance type is missing."""
     items = [
@@ -115,7 +115,7 @@ def hourly(
         CostItem(f"worker {worker}", workers, INSTANCES.get(worker), "spot: at most this" if spot else ""),
         CostItem(f"disk of {disk_gib} GiB", workers + 1, disk_gib * DISK_GIB_MONTH / MONTH),
         CostItem("NAT gateway", 1 if own_network else 0, NAT_GATEWAY, "and 0.045 for each GB through it"),
-        CostItem("public address", 2 if own_network else 1, PUBLIC_ADDRESS),
+        CostItem("public address", own_network + public, PUBLIC_ADDRESS),
     ]
     items = [item for item in items if item.count]
     return {

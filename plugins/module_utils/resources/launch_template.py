@@ -25,7 +25,7 @@ class MachineSpec:
     root_volume_gib: int
     tags: Mapping[str, str] = field(default_factory=dict)
     placement_group: str = ""
-    efa_interfaces: int = 0
+    efa_cards: Sequence[int] = ()
     spot: bool = False
 
 
@@ -58,8 +58,8 @@ def launch_data(machine: MachineSpec) -> dict[str, Any]:
             {"ResourceType": kind, "Tags": tag_list(machine.tags)} for kind in _tagged_kinds(machine.spot)
         ],
     }
-    if machine.efa_interfaces:
-        data["NetworkInterfaces"] = [_efa(card, machine.security_groups) for card in range(machine.efa_interfaces)]
+    if machine.efa_cards:
+        data["NetworkInterfaces"] = _interfaces(machine.efa_cards, machine.security_groups)
     else:
         data["SecurityGroupIds"] = list(machine.security_groups)
     if machine.placement_group:
@@ -74,18 +74,22 @@ def _tagged_kinds(spot: bool) -> list[str]:
     return [*kinds, "spot-instances-request"] if spot else kinds
 
 
-def _efa(card: int, groups: Sequence[str]) -> dict[str, Any]:
-    """Return the interface of a network card. Only the first one is the machine's device 0.
+def _interfaces(efa_cards: Sequence[int], groups: Sequence[str]) -> list[dict[str, Any]]:
+    """Return an ordinary interface, the only one with an address, and one for EFA alone on each of the cards.
 
     https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa-acc-inst-types.html
     """
-    return {
-        "NetworkCardIndex": card,
-        "DeviceIndex": 1 if card else 0,
-        "InterfaceType": "efa",
-        "Groups": list(groups),
-        "DeleteOnTermination": True,
-    }
+    efa = [(card, 0 if card else 1, "efa-only") for card in efa_cards]
+    return [
+        {
+            "NetworkCardIndex": card,
+            "DeviceIndex": device,
+            "InterfaceType": kind,
+            "Groups": list(groups),
+            "DeleteOnTermination": True,
+        }
+        for card, device, kind in [(0, 0, "interface"), *efa]
+    ]
 
 
 def matches(desired: Any, existing: Any) -> bool:

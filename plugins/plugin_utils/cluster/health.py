@@ -43,6 +43,7 @@ ADVICE: Mapping[str, str] = {
     "bandwidth": "look for other traffic, then replace one of the two machines",
     "bandwidth.ssh": _CONFIGURE,
     "bandwidth.unreachable": "do the security groups let members reach each other on all ports?",
+    "pairs": "look for other traffic, then replace the named machine: terminate it in EC2",
     "all-reduce": "ansible-playbook health.yml shows which connection is slow",
     "all-reduce.refused": "ansible-playbook train.yml -e framework={} installs the same everywhere",
     "all-reduce.failed": "see the logs on the master",

@@ -18,6 +18,7 @@ from ipaddress import ip_address
 from pathlib import Path
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.hosts import MASTER_ALIAS
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.report import parse
 
 JUMP, DIRECT, SSM = "jump", "direct", "ssm"
@@ -66,6 +67,8 @@ class Login:
     connection: str = JUMP
     region: str = ""
     profile: str = ""
+    bastion: str = ""
+    """the user's own host that leads to the master"""
 
 
 # --- Host keys ------------------------------------------------------------------------------------------------------
@@ -123,8 +126,8 @@ def ssh_config(cluster: str, machines: Sequence[SshHost], login: Login, hosts_fi
         f"# The members of the cluster {cluster}, according to AWS. Written by deeplearning.aws.discover_members.",
         f"# ssh -F {own_file} {machines[0].names[0] if machines else 'deeplearning-master'}",
     ]
-    public = (machine for machine in machines if _is_address(machine.public_address))
-    jump = next(public, None) if login.connection == JUMP else None
+    masters = (machine for machine in machines if MASTER_ALIAS in machine.names)
+    jump = next(masters, None) if login.connection == JUMP else None
     for machine in machines:
         route = _route(machine, jump, login, own_file)
         lines += ["", f"Host {' '.join(machine.patterns)}", *(f"    {line}" for line in route)]
@@ -154,9 +157,11 @@ def _route(machine: SshHost, jump: SshHost | None, login: Login, own_file: str) 
             f"ProxyCommand aws ssm start-session --region {login.region}{profile} --target %h"
             " --document-name AWS-StartSSHSession --parameters portNumber=%p",
         ]
+    addresses = [machine.public_address] if machine is jump else []
+    address = [f"HostName {one}" for one in [*addresses, machine.private_address] if _is_address(one)][:1]
     if machine is jump:
-        return [f"HostName {machine.public_address}"]
-    address = [f"HostName {machine.private_address}"] if _is_address(machine.private_address) else []
+        # The bastion is in the user's own configuration of ssh.
+        return [*address, f"ProxyCommand ssh -o ForwardAgent=no -W %h:%p {login.bastion}"] if login.bastion else address
     return [*address, f"ProxyCommand {jump_command(jump.names[0], own_file)}"] if jump else address
 
 

@@ -118,7 +118,7 @@ def hosts(clusters: Sequence[Cluster], accesses: Mapping[str, SshAccess]) -> Ite
             variables = {
                 "ansible_host": public or node.record["private_address"],
                 "ansible_control_path": _control_path(node.id, through),
-                "ansible_ssh_common_args": _ssh_arguments(node, access, "" if public else jump),
+                "ansible_ssh_common_args": _ssh_arguments(node, access, jump if through else ""),
                 **({"ansible_user": node.record["user"]} if node.record["user"] else {}),
                 **_facts(cluster.name, node),
             }
@@ -169,7 +169,7 @@ def _jump(master: InstanceRecord, access: SshAccess) -> str:
     if master["id"] in access.known:
         return f"-F {shlex.quote(access.config)} {_proxy(jump_command(MASTER_ALIAS, access.config))}"
     try:
-        address = str(ip_address(master["public_address"]))
+        address = str(ip_address(master["public_address"] or master["private_address"]))
     except ValueError:
         return ""
     user = f"{master['user']}@" if master["user"] else ""

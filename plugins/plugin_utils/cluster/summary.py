@@ -166,7 +166,8 @@ def summary_lines(summary: Mapping[str, Any], owned: ClusterResources, file: str
 
 def _rows(summary: Mapping[str, Any], owned: ClusterResources) -> list[tuple[str, str]]:
     master, efs = summary["master"], summary["efs"]
-    names = [master.get("instance_id", ""), master.get("public_ip", ""), master.get("public_name", "")]
+    names = [master.get("instance_id", ""), master.get("public_ip") or master.get("private_ip", "")]
+    names.append(master.get("public_name", ""))
     groups = [f"{group['name']} ({group['in_service']} of {group['desired']})" for group in summary["groups"].values()]
     targets = f", mount target {', '.join(efs['mount_target_ids'])}" if efs["mount_target_ids"] else ""
     return [

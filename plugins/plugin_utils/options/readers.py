@@ -105,6 +105,7 @@ role_arn = _matching("ARN", r"arn:aws[a-z-]*:iam::\d{12}:role/[\w+=,.@/-]+", "gi
 policy_arn = _matching("ARN", r"arn:aws[a-z-]*:iam::(\d{12}|aws):policy/[\w+=,.@/-]+", "give the ARN of an IAM policy")
 instance_type = _matching("type", r"[a-z][a-z0-9-]*\.[a-z0-9-]+", "give the name of an EC2 instance type")
 zone = _matching("zone", r"[a-z]{2,4}(-[a-z]+)+-\d{1,2}(-[a-z]{3}-\d)?[a-z]", "give the name of an availability zone")
+bastion = _matching("host", r"([a-z_][\w.-]*@)?[A-Za-z0-9][A-Za-z0-9.:-]*", "give a host or user@host, as ssh takes it")
 user = _matching("user", r"(?!root$)[a-z_][a-z0-9_-]{0,31}", "give the name of the image's ordinary user")
 
 

@@ -163,6 +163,15 @@ TABLE: Sequence[Option] = (
         "What to do if another run uses these nodes.",
         _NEW_RUNS,
     ),
+    Option(
+        "preflight",
+        r.boolean,
+        None,
+        False,
+        "Test the connections of the nodes first, for up to a minute. By default before a run on two or more nodes "
+        "with GPUs.",
+        _TRAIN,
+    ),
     Option("env", rr.environment, {}, {"SEED": "7"}, "Environment variables for the script.", _TRAIN),
     Option(
         "runs_dir",

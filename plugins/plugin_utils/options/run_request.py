@@ -63,17 +63,21 @@ def run_plan(checked: Mapping[str, Any], members: Sequence[Options], resumed: Op
     """
     options, cluster = checked["options"], checked["cluster"]
     available = _training_nodes(members, cluster["master_trains"])
+    gpus = {member["name"]: member.get("gpus") for member in members}
     sweep = options["sweep"] or []
     nodes = options["nodes"] or 0
     names = nodes if isinstance(nodes, list) else []
     count = max(sweep) if sweep else 0 if names else nodes
     framework = options["framework"] or resumed.get("framework")
     distribution = options["distribution"] or resumed.get("distribution")
+    chosen = names or available[: count or None]
+    preflight = all(gpus.get(name) for name in chosen) if options["preflight"] is None else options["preflight"]
     foreign_python = resumed.get("python") and not resumed["python"].startswith(ENVIRONMENTS)
     return {
         "problem": _too_many("sweep" if sweep else "nodes", count, available, cluster["name"])
         or _no_members(names, available),
-        "nodes": names or available[: count or None],
+        "nodes": chosen,
+        "preflight": preflight and len(chosen) > 1,
         "framework": framework,
         "installs_framework": not (options["python"] or foreign_python),
         "uses_horovod": framework == "tensorpack" or distribution == "horovod",

@@ -94,14 +94,18 @@ def _workers(cluster: Cluster) -> Iterable[str]:
 
 
 def _network(cluster: Cluster) -> Iterable[str]:
-    vpc = cluster.get("vpc_id")
-    if vpc is None:
+    vpc, public = cluster.get("vpc_id"), cluster.get("public")
+    if vpc is None or public is None:
         return
     for name in ("public_subnet_ids", "private_subnet_ids"):
         subnets = cluster.get(name)
-        if vpc and subnets == []:
+        if name == "public_subnet_ids" and not public:
+            if subnets:
+                yield f"{PREFIX}{name} is given, and with cluster_public=false no machine is in one: leave it out"
+        elif vpc and subnets == []:
+            kinds = "public and private subnets" if public else "private subnets"
             yield (
-                f"{PREFIX}{name} is not given: an existing VPC ({vpc}) needs its public and private subnets named. "
+                f"{PREFIX}{name} is not given: an existing VPC ({vpc}) needs its {kinds} named. "
                 f"Example: {_example(name)}"
             )
         elif not vpc and subnets:

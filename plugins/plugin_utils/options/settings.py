@@ -207,6 +207,21 @@ SECTIONS: Sequence[tuple[str, str, Sequence[Option]]] = (
                 "cluster_vpc_id", r.resource_id("vpc"), "", "vpc-0123456789abcdef0", "An existing VPC to use instead."
             ),
             Option(
+                "cluster_public",
+                r.boolean,
+                True,
+                False,
+                "Give the master a public address. false: it is in the private subnet with the workers, and you reach "
+                "it through a VPN or a bastion of yours.",
+            ),
+            Option(
+                "cluster_bastion",
+                r.bastion,
+                "",
+                "me@bastion.example.org",
+                "The host through which ssh reaches the master, as `~/.ssh/config` on this machine knows it.",
+            ),
+            Option(
                 "cluster_public_subnet_ids",
                 r.list_of(r.resource_id("subnet")),
                 [],
@@ -218,7 +233,8 @@ SECTIONS: Sequence[tuple[str, str, Sequence[Option]]] = (
                 r.list_of(r.resource_id("subnet")),
                 [],
                 ["subnet-0fedcba9876543210"],
-                "With an existing VPC: its subnets with a route to a NAT gateway, for the workers. One per zone.",
+                "With an existing VPC: its subnets with a route to a NAT gateway, for the workers (with "
+                "`cluster_public=false`, for the master as well). One per zone.",
             ),
             Option(
                 "cluster_availability_zones",

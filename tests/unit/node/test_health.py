@@ -18,7 +18,7 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.health im
 from deeplearning import machine
 from deeplearning.contract import paths
 from deeplearning.deadline import DeadlineExceeded, within
-from deeplearning.health import bandwidth, checks, probes, training
+from deeplearning.health import bandwidth, checks, pairs, probes, training
 from deeplearning.members.member_list import Member, Members
 
 GIB = 2**30
@@ -280,6 +280,87 @@ def test_a_short_run_over_all_nodes_becomes_checks(
     monkeypatch.setattr(checks, "CHECKPOINTS_FREE_MIB", 0)
     member = Member(1, ("deeplearning-worker1",), "i-1", "10.0.0.4", "ip-10-0-0-4", "t3.medium", 0, 1, (), "ready")
     members = Members("red", "sg-1", 1, 1, "i-1", "", (member,))
-    summed, space = training.run_checks(members, "pytorch", "", "20261121T150000Z")
+    summed, space = training.run_checks(members, "pytorch", "", "20261121T150000Z", "ubuntu")
     assert (summed.ok, space.ok) == (ok, True) and words in summed.detail
     assert asked[-1] == ["stop"] and tmp_path.exists() is not ok
+
+
+def members_of_type(count: int, kind: str) -> Members:
+    nodes = [
+        Member(n, (f"deeplearning-worker{n}",), f"i-{n}", f"10.0.0.{n}", "", kind, 8, 8, (), "ready")
+        for n in range(1, count + 1)
+    ]
+    return Members("red", "sg-1", 1, count, "i-1", "", tuple(nodes))
+
+
+@pytest.mark.parametrize(
+    ("kind", "count", "nccl", "gigabits", "ok", "words"),
+    [
+        ("p4d.24xlarge", 2, True, 8 * 62.0, True, "at least 492.8 is expected"),
+        ("p4d.24xlarge", 2, True, 8 * 61.0, False, "at least 492.8 is expected"),
+        ("p4de.24xlarge", 2, True, 8 * 20.0, False, "at least 492.8 is expected"),
+        # Without a published figure the pairs are compared, and the sum has TCP's floor.
+        ("p4d.24xlarge", 3, True, 8 * 20.0, True, "at least 2 is expected"),
+        ("p5.48xlarge", 2, True, 8 * 20.0, True, "at least 2 is expected"),
+        ("p4d.24xlarge", 2, False, 20.0, True, "at least 2 is expected"),
+    ],
+)
+def test_the_sum_of_gpus_is_compared_with_the_published_figure(
+    kind: str, count: int, nccl: bool, gigabits: float, ok: bool, words: str,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    measured = {"right": True, "ranks": 8 * count, "gbits": gigabits, "nccl": nccl}
+    (tmp_path / "preflight.json").write_text(json.dumps(measured))
+    answer = json.dumps({"run_dir": str(tmp_path)})
+    monkeypatch.setattr(training, "_run", lambda words, stdin="": subprocess.CompletedProcess(words, 0, answer, ""))
+    monkeypatch.setattr(pairs, "measure", lambda ssh, aliases: {("a", "b"): 10.0, ("b", "a"): 10.0})
+    _, summed, _ = training.run_checks(members_of_type(count, kind), "pytorch", "", "t", "ubuntu")
+    assert (summed.name, summed.ok) == ("all-reduce", ok) and words in summed.detail
+
+
+SLOW_SENDER = {("1", "2"): 9, ("1", "3"): 8, ("2", "3"): 0.05, ("2", "1"): 0.05, ("3", "1"): 10, ("3", "2"): 9}
+
+
+@pytest.mark.parametrize(
+    ("speeds", "ok", "words"),
+    [
+        ({("1", "2"): 9, ("2", "1"): 8}, True, "8.00 Gbit/s or more between nodes, median 8.50"),
+        (SLOW_SENDER, False, "2 has 0.05 Gbit/s, and the median of all pairs of nodes is 8.50"),
+        ({(b, a): speed for (a, b), speed in SLOW_SENDER.items()}, False, "2 has 0.05 Gbit/s, and"),
+        # With two nodes it may be either.
+        ({("1", "2"): 0.05, ("2", "1"): 9}, False, "1 has 0.05 and 2 has 0.05 Gbit/s"),
+        # One slow pair of several is no node's fault.
+        ({**SLOW_SENDER, ("2", "1"): 7}, True, "0.05 Gbit/s or more"),
+    ],
+)
+def test_the_node_that_is_slow_with_all_others_is_named(
+    speeds: dict[tuple[str, str], float], ok: bool, words: str
+) -> None:
+    check = pairs.judge(speeds)
+    assert check.ok is ok and check.detail.startswith(words)
+
+
+def test_each_node_sends_to_the_next_two_and_silence_is_no_speed(tmp_path: Path) -> None:
+    ssh = tmp_path / "ssh"
+    ssh.write_text(
+        """#!/bin/sh
+        [ $1 = c ] && exit 255
+        echo "{\\"$5\\": 2.5, \\"$6\\": 3}"
+        """
+    )
+    ssh.chmod(0o755)
+    speeds = pairs.measure([str(ssh)], ["a", "b", "c", "d"])
+    assert speeds == {
+        **{("a", "b"): 2.5, ("a", "c"): 3, ("b", "c"): 2.5, ("b", "d"): 3},
+        **{("c", "d"): 0, ("c", "a"): 0, ("d", "a"): 2.5, ("d", "b"): 3},
+    }
+
+
+def test_a_refused_short_run_is_no_reason_not_to_train(monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = subprocess.CompletedProcess(["create"], 1, "", "the nodes are busy\n")
+    monkeypatch.setattr(training, "_run", lambda words, stdin="": refused)
+    members = members_of_type(2, "g5.xlarge")
+    (check,) = training.run_checks(members, "pytorch", "", "t", "ubuntu", if_free=True)
+    assert check.ok and check.detail == "not tested: the nodes are busy"
+    (check,) = training.run_checks(members, "pytorch", "", "t", "ubuntu")
+    assert not check.ok

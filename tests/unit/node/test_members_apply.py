@@ -55,6 +55,7 @@ def test_each_file_lists_the_members(cluster: Cluster, worker: Node) -> None:
     assert worker.apply() == ApplyOutcome(1, True, listed=True)
     assert worker.text("/opt/deeplearning/workers").split() == [f"deeplearning-worker{n}" for n in (1, 2, 3)]
     assert worker.text("/opt/deeplearning/hostfile").splitlines()[1] == "deeplearning-worker2 slots=8"
+    assert worker.text("/opt/deeplearning/addresses").split() == ["10.0.0.5", "10.0.0.6", "10.0.0.7"]
     hosts = worker.text("/etc/hosts").splitlines()
     assert hosts[0] == "127.0.0.1 localhost"
     assert hosts[2:4] == ["10.0.0.5 deeplearning-worker1 deeplearning-master", "10.0.0.6 deeplearning-worker2"]
@@ -127,6 +128,7 @@ def test_a_master_that_does_not_train_has_a_name_and_is_not_a_worker(cluster: Cl
     master.publish()
     master.apply()
     assert master.text("/opt/deeplearning/workers") == "deeplearning-worker2\n"
+    assert master.text("/opt/deeplearning/addresses") == "10.0.0.6\n"
     assert "DEEPLEARNING_WORKERS_COUNT=1\n" in master.text("/etc/environment")
     assert "deeplearning-worker1 deeplearning-master" in master.text("/etc/hosts")
 

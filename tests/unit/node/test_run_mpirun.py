@@ -35,6 +35,9 @@ def test_one_process_a_gpu_rank_by_rank_unbound_and_by_the_members_network(
     assert f" -- {started} --hostfile /efs/a/hostfile -np 32 --map-by slot --bind-to none " in line
     for setting in (
         "plm_rsh_no_tree_spawn 1",
+        # The name of it in Open MPI 4 and in 5, which takes the other names of 4.
+        "orte_keep_fqdn_hostnames 1",
+        "prte_keep_fqdn_hostnames 1",
         "pml ob1",
         "btl ^openib",
         "btl_vader_single_copy_mechanism none",

@@ -13,16 +13,18 @@ from deeplearning.run.mpirun import Sorter
 from deeplearning.run.progress import MetricsReader, seconds_left, summary
 
 
-def tagged(rank: int, piece: bytes) -> bytes:
-    """As mpirun --tag-output writes a piece: a tag before it and after each line's end but the last."""
-    tag = b"[1,%d]<stdout>:" % rank
+def tagged(rank: int, piece: bytes, space: bytes = b"") -> bytes:
+    """As mpirun --tag-output writes a piece: a tag before it and after each line's end but the last. Open MPI 5 puts a
+    space behind the tag."""
+    tag = b"[1,%d]<stdout>:%s" % (rank, space)
     return tag + piece.replace(b"\n", b"\n" + tag, piece.count(b"\n") - piece.endswith(b"\n"))
 
 
-def test_pieces_of_all_ranks_are_put_together_wherever_they_were_cut() -> None:
+@pytest.mark.parametrize("space", [b"", b" "], ids=["Open MPI 4", "Open MPI 5"])
+def test_pieces_of_all_ranks_are_put_together_wherever_they_were_cut(space: bytes) -> None:
     chance = random.Random(1)
     messages = {
-        rank: [{"line": chance.choice(["", "[1,0]", "x" * chance.randrange(9000), "[0.5]"])} for _ in range(40)]
+        rank: [{"line": chance.choice(["", " a ", "[1,0]", "x" * chance.randrange(9000), "[0.5]"])} for _ in range(40)]
         for rank in range(12)
     }
     pieces = []
@@ -33,7 +35,7 @@ def test_pieces_of_all_ranks_are_put_together_wherever_they_were_cut() -> None:
     stream = b""
     while any(pieces):
         rank = chance.choice([rank for rank, left in enumerate(pieces) if left])
-        stream += tagged(rank, pieces[rank].pop(0))
+        stream += tagged(rank, pieces[rank].pop(0), space)
 
     sorter, sorted_messages = Sorter(), {rank: [] for rank in messages}
     while stream:

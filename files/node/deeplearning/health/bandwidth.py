@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import subprocess
 import time
+from collections.abc import Sequence
 
 SECONDS = 1.0
 WAIT_SECONDS = 10.0
@@ -21,6 +22,12 @@ _SUSTAINED = {
     "p3.8xlarge": 10.0,
     "t3.medium": 0.256,
 }
+# Bus bandwidth of NCCL's all-reduce of 1 GiB with EFA, in GB/s, by type and number of nodes.
+# 2 x p4d.24xlarge: https://github.com/skypilot-org/skypilot/pull/8966. p4de.24xlarge has the same network cards.
+# p5 is missing: the public figures (390 to 487) do not name their number of nodes.
+_BUS = {("p4d.24xlarge", 2): 77.0, ("p4de.24xlarge", 2): 77.0}
+SHARE = 0.8
+"""Of the published figure: the least to expect."""
 _LARGE = 2.0
 _UNKNOWN = 0.1
 
@@ -31,6 +38,12 @@ def floor(instance_type: str) -> float:
         return min(_SUSTAINED[instance_type] / 2, _LARGE)
     large = instance_type.startswith(("p3", "p4", "p5", "p6", "trn")) or instance_type.endswith("48xlarge")
     return _LARGE if large else _UNKNOWN
+
+
+def bus_floor(types: Sequence[str]) -> float | None:
+    """Return the least Gbit/s of NCCL's all-reduce of 1 GiB on these nodes; None if no figure is published."""
+    figure = _BUS.get((types[0], len(types))) if len(set(types)) == 1 else None
+    return None if figure is None else SHARE * figure * 8
 
 
 def receive(allowed: str) -> int:

@@ -35,7 +35,12 @@ def main(argv: list[str]) -> int:
     short_run.add_argument("token", type=_token)
     short_run.add_argument("--framework", required=True)
     short_run.add_argument("--distribution", default="", help="(default: the framework's own)")
+    short_run.add_argument("--nodes", default="", help="names with commas (default: all that train)")
+    short_run.add_argument("--if-free", action="store_true", help="test nothing if the short run is refused")
     short_run.set_defaults(action=_training)
+    send = actions.add_parser("send", help="measure the bandwidth to other nodes; prints JSON")
+    send.add_argument("aliases", nargs="+")
+    send.set_defaults(action=_send)
     receive = actions.add_parser("receive", help="be the far end of a bandwidth measurement")
     receive.add_argument("address", help="the only address that may send")
     receive.set_defaults(action=lambda options: bandwidth.receive(options.address))
@@ -87,10 +92,33 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _training(options: argparse.Namespace) -> int:
-    results = training.run_checks(read_applied(), options.framework, options.distribution, options.token)
+    nodes = options.nodes.split(",") if options.nodes else []
+    results = training.run_checks(
+        read_applied(),
+        options.framework,
+        options.distribution,
+        options.token,
+        read_config().user,
+        nodes,
+        options.if_free,
+    )
     answer = {"schema": 1, "framework": options.framework, "checks": [dataclasses.asdict(check) for check in results]}
     print(json.dumps(answer))
     return 0 if all(check.ok for check in results) else 1
+
+
+def _send(options: argparse.Namespace) -> int:
+    members = read_applied()
+    own, ssh = this_member(members), probes.as_user(read_config().user)
+    addresses = {member.alias: member.private_ip for member in members.members}
+    speeds = {}
+    for alias in options.aliases:
+        try:
+            speeds[alias] = bandwidth.measure(ssh, alias, addresses[alias], own.private_ip)
+        except OSError:
+            speeds[alias] = 0.0
+    print(json.dumps(speeds))
+    return 0
 
 
 def _check_cluster(members: Members, own: Member, config: Config, token: str, floor: float) -> list[Check]:

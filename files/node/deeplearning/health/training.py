@@ -5,27 +5,39 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from deeplearning import programs
 from deeplearning.contract.paths import TRAINERS
-from deeplearning.health import bandwidth, checks
+from deeplearning.health import bandwidth, checks, pairs, probes
 from deeplearning.health.checks import Check
-from deeplearning.members.member_list import Members
+from deeplearning.members.member_list import Member, Members
 
 SECONDS = 300
 # Parameter servers do not reduce over all ranks: the network between nodes is tested by the other distribution.
 REPLACEMENTS = {"parameter_server": "multi_worker_mirrored"}
 
 
-def run_checks(members: Members, framework: str, distribution: str, token: str) -> list[Check]:
+def run_checks(
+    members: Members,
+    framework: str,
+    distribution: str,
+    token: str,
+    user: str,
+    nodes: Sequence[str] = (),
+    if_free: bool = False,
+) -> list[Check]:
+    """Check the nodes, or all that train. `if_free`: where the short run is refused, the planned one says why."""
+    chosen = [member for member in members.training if not nodes or set(nodes) & set(member.aliases)]
     run_id = f"preflight-{token.lower()}"
     request = {
         "run_id": run_id,
         "framework": framework,
         "distribution": REPLACEMENTS.get(distribution, distribution) or None,
         "script": f"{TRAINERS}/preflight.py",
+        "nodes": [member.alias for member in chosen],
         "max_restarts": 0,
         "busy": "refuse",
         "asked_by": "health",
@@ -33,20 +45,25 @@ def run_checks(members: Members, framework: str, distribution: str, token: str) 
     created = _run(["create"], json.dumps(request))
     if created.returncode:
         reason = programs.last_line(created.stderr, "deeplearning run create failed")
-        return [Check("all-reduce", False, reason, "refused")]
+        return [Check("all-reduce", if_free, f"not tested: {reason}" if if_free else reason, "refused")]
     folder = Path(json.loads(created.stdout)["run_dir"])
     space = checks.space(shutil.disk_usage(folder).free)
+    results: list[Check] = []
     try:
-        summed = _all_reduce(folder, run_id, members)
+        if len(chosen) > 1:
+            results.append(pairs.check(probes.as_user(user), chosen))
+        # A slow connection slows every rank down: the sum would take long and tell nothing more.
+        if all(result.ok for result in results):
+            results.append(_all_reduce(folder, run_id, chosen))
     finally:
         _run(["stop", run_id])
-    if summed.ok:
+    if not any(result.name == "all-reduce" and not result.ok for result in results):
         shutil.rmtree(folder)
-    return [summed, space]
+    return [*results, space]
 
 
-def _all_reduce(folder: Path, run_id: str, members: Members) -> Check:
-    expected = min((bandwidth.floor(member.instance_type) for member in members.training), default=0.0)
+def _all_reduce(folder: Path, run_id: str, nodes: Sequence[Member]) -> Check:
+    types = [member.instance_type for member in nodes]
     try:
         ended = _run(["start", run_id]).returncode or _run(["wait", run_id]).returncode
     except subprocess.TimeoutExpired:
@@ -55,6 +72,9 @@ def _all_reduce(folder: Path, run_id: str, members: Members) -> Check:
     if not measured or (ended and measured["right"]):
         sentence = _record(folder / "result.json").get("sentence", "it did not start")
         return Check("all-reduce", False, f"{sentence}: see {folder}/logs", "failed")
+    expected = bandwidth.bus_floor(types) if measured.get("nccl") else None
+    if expected is None:
+        expected = min(map(bandwidth.floor, types), default=0.0)
     return checks.all_reduce(
         measured["right"], measured["ranks"], measured["gbits"], expected if measured["ranks"] > 1 else 0
     )

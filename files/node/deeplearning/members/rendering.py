@@ -59,6 +59,10 @@ def _hostfile(members: Members, variables: dict[str, str]) -> str:
     return "".join(f"{member.alias} slots={member.slots}\n" for member in members.training)
 
 
+def _addresses(members: Members, variables: dict[str, str]) -> str:
+    return "".join(f"{member.private_ip}\n" for member in members.training)
+
+
 def _hosts(members: Members, variables: dict[str, str]) -> str:
     # A lookup by address returns the first name of a line.
     return "".join(f"{member.private_ip} {' '.join(member.aliases)}\n" for member in members.members)
@@ -105,6 +109,7 @@ def _names(member: Member) -> tuple[str, ...]:
 TARGETS = (
     Target(paths.WORKERS, _workers),
     Target(paths.HOSTFILE, _hostfile),
+    Target(paths.ADDRESSES, _addresses),
     Target(HOSTS, _hosts, shared=True),
     Target(PROFILE, _profile),
     Target(ENVIRONMENT, _environment, shared=True),

@@ -23,7 +23,9 @@ AGENT = f"{os.path.dirname(__file__)}/agent.sh"
 SETTINGS = {
     # Start each daemon from here, so that a lost node cuts off no other.
     "plm_rsh_no_tree_spawn": "1",
+    # Open MPI 4 and 5 ignore each other's name. 5 takes the other names of 4, too.
     "orte_keep_fqdn_hostnames": "1",
+    "prte_keep_fqdn_hostnames": "1",
     # Notice a cut network within ten seconds; the default is five minutes.
     "oob_tcp_keepalive_time": "5",
     "oob_tcp_keepalive_intvl": "2",
@@ -52,7 +54,7 @@ def command(plan: Plan, run_id: str, attempt: int, config: Config, files: str) -
     """Return the command that starts a plan. `files` is the attempt's folder, with its hostfile and plan.json."""
     program = shutil.which("mpirun", path=os.pathsep.join(open_mpi.FOLDERS))
     if program is None:
-        raise UserError("This machine has no mpirun: install Open MPI 4 (Debian and Ubuntu: openmpi-bin).")
+        raise UserError("This machine has no mpirun: install Open MPI (Debian and Ubuntu: openmpi-bin).")
     options = (f"--uid={config.user}", *UNIT_OPTIONS)
     networks = member_networks(plan, config.vpc_cidrs)
     settings = {
@@ -87,8 +89,9 @@ class Sorter:
     """Splits mpirun's output by process.
 
     mpirun cuts what processes write into pieces of a few KiB, anywhere, and mixes the pieces of all processes.
-    --tag-output puts `[job,rank]<stdout>:` before each piece and each line. Wrappers write JSON without any `<`, so
-    such a tag is always mpirun's, and the pieces of one process, joined, are exactly what it wrote.
+    --tag-output puts `[job,rank]<stdout>:` before each piece and each line, and Open MPI 5 a space behind it. Wrappers
+    write JSON without any `<`, so such a tag is always mpirun's, and the pieces of one process, joined, are exactly
+    what it wrote.
     """
 
     _TAG = re.compile(rb"\[\d+,(\d+)\]<std(?:out|err)>:")
@@ -98,6 +101,8 @@ class Sorter:
     def __init__(self) -> None:
         self._rest = b""
         self._rank = -1
+        self._space: bool | None = None
+        """A space follows each tag, as it does the first one: no message begins with one."""
         self._lines: dict[int, list[bytes]] = defaultdict(list)
 
     def feed(self, data: bytes, last: bool = False) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -111,11 +116,14 @@ class Sorter:
             yield from self._add(data[start : tag.start()])
             self._rank = int(tag[1])
             start = tag.end()
+            follows = data.startswith(b" ", start)
+            self._space = follows if self._space is None else self._space
+            start += self._space and follows
         yield from self._add(data[start:])
 
     def _safe(self, data: bytes) -> int:
         partial = self._PARTIAL_TAG.search(data, max(0, len(data) - self._LONGEST_TAG))
-        return partial.start() if partial and not self._TAG.match(data, partial.start()) else len(data)
+        return partial.start() if partial else len(data)
 
     def _add(self, piece: bytes) -> Iterator[tuple[int, dict[str, Any]]]:
         *complete, rest = piece.split(b"\n")

@@ -169,6 +169,20 @@ def test_the_master_is_reached_from_outside(tmp_path: Path, host: str) -> None:
     assert "proxycommand" not in effective_settings
 
 
+def test_a_private_master_is_reached_at_its_private_address_and_leads_to_the_workers(tmp_path: Path) -> None:
+    private = known(public_address="")
+    assert effective(tmp_path, "deeplearning-master", private, WORKER)["hostname"] == "10.0.0.5"
+    assert "proxycommand" not in effective(tmp_path, "deeplearning-master", private, WORKER)
+    assert effective(tmp_path, "deeplearning-worker2", private, WORKER)["proxycommand"].endswith("deeplearning-master")
+
+
+def test_a_bastion_leads_to_the_master_alone_and_without_the_agent(tmp_path: Path) -> None:
+    machines, bastion = (known(public_address=""), WORKER), "me@bastion"
+    through = effective(tmp_path, "deeplearning-master", *machines, bastion=bastion)["proxycommand"]
+    assert through == "ssh -o ForwardAgent=no -W %h:%p me@bastion"
+    assert bastion not in effective(tmp_path, "deeplearning-worker2", *machines, bastion=bastion)["proxycommand"]
+
+
 def test_agents_are_forwarded_to_members_alone(tmp_path: Path) -> None:
     assert effective(tmp_path, "example.org", MASTER, WORKER)["forwardagent"] == "no"
 

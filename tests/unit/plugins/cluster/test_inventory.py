@@ -203,6 +203,13 @@ def test_within_the_vpc_machines_are_reached_directly(answer: Any, read: Any) ->
     assert of_all(inventory, "deeplearning_connection") == "direct"
 
 
+def test_without_a_public_address_the_way_leads_through_the_masters_private_one(answer: Any, read: Any) -> None:
+    answer({**MASTER, "PublicIpAddress": ""}, instance(2, rank="2"))
+    master, worker = (read().hosts[name].vars for name in ("deeplearning-master", "deeplearning-worker2"))
+    assert (master["ansible_host"], master["ansible_ssh_common_args"]) == ("10.0.0.1", STRICT)
+    assert "-W %h:%p ubuntu@10.0.0.1" in worker["ansible_ssh_common_args"]
+
+
 def test_machines_in_sshs_configuration_are_reached_with_it(answer: Any, read: Any, tmp_path: Path) -> None:
     answer(MASTER, instance(2, rank="2"), instance(3, rank="3"))
     folder = tmp_path / "a folder"

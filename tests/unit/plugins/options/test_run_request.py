@@ -29,7 +29,7 @@ RUN: dict[str, Any] = {
 
 
 def plan(resumed: dict[str, Any] | None = None, master_trains: bool = True, **options: Any) -> dict[str, Any]:
-    names = ("framework", "distribution", "nodes", "sweep", "python", "run_id")
+    names = ("framework", "distribution", "nodes", "sweep", "python", "run_id", "preflight")
     checked = {
         "options": dict.fromkeys(names) | {"framework": "pytorch"} | options,
         "cluster": {"name": "red", "master_trains": master_trains},
@@ -49,6 +49,27 @@ def plan(resumed: dict[str, Any] | None = None, master_trains: bool = True, **op
 )
 def test_nodes_are_the_first_ones_that_train_or_the_named_ones(options: dict[str, Any], nodes: list[str]) -> None:
     assert (plan(**options)["nodes"], plan(**options)["problem"]) == (nodes, "")
+
+
+@pytest.mark.parametrize(
+    ("options", "gpus", "preflight"),
+    [
+        ({}, 8, True),
+        ({}, 0, False),
+        ({}, None, False),
+        ({"nodes": 1}, 8, False),
+        ({"preflight": False}, 8, False),
+        ({"preflight": True}, 0, True),
+        ({"preflight": True, "nodes": 1}, 0, False),
+        ({"sweep": [1, 2]}, 8, True),
+    ],
+)
+def test_connections_are_tested_before_a_run_on_several_nodes_with_gpus(
+    options: dict[str, Any], gpus: int | None, preflight: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for member in MEMBERS:
+        monkeypatch.setitem(member, "gpus", gpus)
+    assert plan(**options)["preflight"] is preflight
 
 
 @pytest.mark.parametrize(

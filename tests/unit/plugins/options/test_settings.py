@@ -179,6 +179,8 @@ SUBNETS = {"public_subnet_ids": ["subnet-0123456789abcdef0"], "private_subnet_id
         ({"vpc_id": "vpc-01234567", **SUBNETS, "vpc_cidr": "10.9.0.0/16"}, "give a network of its own or"),
         ({"vpc_id": "vpc-01234567", "public_subnet_ids": ["subnet-01234567"]}, "private_subnet_ids is not given"),
         ({"public_subnet_ids": ["subnet-01234567"]}, "without the VPC that they belong to"),
+        ({"vpc_id": "vpc-01234567", **SUBNETS, "public": False}, "no machine is in one: leave it out"),
+        ({"vpc_id": "vpc-01234567", "public": False}, "needs its private subnets named"),
         (
             {"vpc_id": "vpc-01234567", **SUBNETS, "private_subnet_ids": SUBNETS["public_subnet_ids"]},
             "as a public and as a private subnet",

@@ -16,7 +16,7 @@ TYPE = {
     "gpus": 1,
     "gpu_name": "A10G",
     "gpu_maker": "NVIDIA",
-    "efa_interfaces": 0,
+    "efa_cards": [],
     "placement": True,
     "spot": True,
     "architectures": ["x86_64"],
@@ -29,6 +29,8 @@ IMAGE = {
     "RootDeviceName": "/dev/sda1",
     "BlockDeviceMappings": [{"DeviceName": "/dev/sda1", "Ebs": {"VolumeSize": 75}}],
 }
+OPEN_DRIVER = {**IMAGE, "Name": "Deep Learning Base OSS Nvidia Driver GPU AMI (Ubuntu 22.04)"}
+FAMILIES = ["base-oss-nvidia-driver-gpu-ubuntu-22.04", "base-proprietary-nvidia-driver-amazon-linux-2"]
 ZONES = ("us-east-1a", "us-east-1b")
 FACTS = AccountFacts(
     region="us-east-1",
@@ -107,6 +109,16 @@ def test_unknown_facts_are_no_problem_of_their_own(settings: dict[str, Any]) -> 
         ({}, {"root_volume_gib": 50}, "cluster_root_volume_gib is 50: the image needs 75 or more"),
         ({"image": image(Name="mine")}, {}, "the image mine does not show its user"),
         ({"image": ImageFacts("ami-1", described=[])}, {}, "us-east-1 has no image ami-1 that this account may use"),
+        (
+            {
+                "image": ImageFacts("ami-1", described=[OPEN_DRIVER], families=FAMILIES),
+                "types": {"p3dn.24xlarge": {**TYPE, "name": "p3dn.24xlarge"}},
+                "offers": [{"InstanceType": "p3dn.24xlarge", "Location": zone} for zone in ZONES],
+                "quotas": {},
+            },
+            {"instance_type": "p3dn.24xlarge"},
+            f"take one with the proprietary driver, such as -e cluster_image={FAMILIES[1]}, or a newer type",
+        ),
         ({"image": ImageFacts(architecture="arm64", families=[])}, {}, "has no such family for arm64, give an AMI"),
         ({"key_pairs": []}, {}, "us-east-1 has no such key pair, and no others"),
         (
@@ -121,7 +133,7 @@ def test_unknown_facts_are_no_problem_of_their_own(settings: dict[str, Any]) -> 
             "none of them has g5.xlarge, which us-east-1b have",
         ),
         (
-            {"groups": [{"Instances": [{"AvailabilityZone": "us-east-1b"}]}]},
+            {"groups": [{"AutoScalingGroupName": "red-workers", "Instances": [{"AvailabilityZone": "us-east-1b"}]}]},
             {"availability_zones": ["us-east-1a"]},
             "The cluster cannot be in us-east-1a, although the instance types are available there: the cluster's "
             "machines are in us-east-1b and do not move.",
@@ -200,10 +212,50 @@ def test_subnets_that_do_not_fit(facts: AccountFacts, problem: str) -> None:
     assert problem in text
 
 
-def test_few_addresses_are_a_note() -> None:
-    assert texts(in_vpc(free=2), **SETTINGS, worker_count=3) == []
-    (text,) = texts(in_vpc(free=2), is_problem=False, **SETTINGS, worker_count=3)
-    assert text == f"{PRIVATE} has 2 free addresses left, and 3 are needed for a new cluster."
+@pytest.mark.parametrize(
+    ("free", "existing", "need"),
+    [(4, 0, None), (3, 0, 4), (0, 3, 1), (1, 3, None), (2, 1, 3)],
+)
+def test_a_subnet_has_an_address_for_each_machine_that_is_missing_and_the_mount_target(
+    free: int, existing: int, need: int | None
+) -> None:
+    groups = [{"AutoScalingGroupName": "red-workers", "Instances": [{"AvailabilityZone": ZONES[0]}] * existing}]
+    found = texts(replace(in_vpc(free=free), groups=groups), **SETTINGS, worker_count=3)
+    problem = f"cluster_private_subnet_ids is {PRIVATE}: it has {free} free addresses, and {need} are needed"
+    assert [text.partition(":")[0] for text in found] == ([problem.partition(":")[0]] if need else [])
+    assert all(problem in text for text in found)
+
+
+def test_a_small_network_of_its_own() -> None:
+    assert texts(FACTS, vpc_cidr="10.0.0.0/27", worker_count=10) == []
+    (text,) = texts(FACTS, vpc_cidr="10.0.0.0/27", worker_count=11)
+    assert "its half 10.0.0.16/28, the private subnet, has room for 11 addresses, and 12 are needed" in text
+    assert len(texts(FACTS, vpc_cidr="10.0.0.0/27", worker_count=10, public=False)) == 1
+
+
+PRIVATE_ONLY = {"vpc_id": VPC, "private_subnet_ids": [PRIVATE], "public": False}
+
+
+def test_a_private_cluster_needs_a_private_subnet_alone() -> None:
+    facts = in_vpc(zone=ZONES[1], free=2)
+    assert texts(facts, **PRIVATE_ONLY, worker_count=0) == []
+    assert "it has 2 free addresses, and 3 are needed" in texts(facts, **PRIVATE_ONLY, worker_count=1)[0]
+    plan = planner.resolve(facts, cluster(**PRIVATE_ONLY))
+    assert (plan["vpc"]["subnets"], plan["zones"]) == ({ZONES[1]: {"private": PRIVATE}}, [ZONES[1]])
+
+
+@pytest.mark.parametrize(("subnets", "public"), [(("subnet-1", "subnet-2"), True), (("subnet-2", "subnet-2"), False)])
+def test_a_master_does_not_move_between_the_subnets(subnets: tuple[str, str], public: bool) -> None:
+    groups = [
+        {"AutoScalingGroupName": name, "VPCZoneIdentifier": subnet, "Instances": [{"AvailabilityZone": ZONES[0]}]}
+        for name, subnet in zip(("red-master", "red-workers"), subnets, strict=True)
+    ]
+    assert texts(replace(FACTS, groups=groups), public=public) == []
+    (text,) = texts(replace(FACTS, groups=groups), public=not public)
+    assert (
+        f"subnet and does not move: keep it there, or destroy first. Example: -e cluster_public={str(public).lower()}"
+        in text
+    )
 
 
 def test_a_large_quota_needs_no_count_of_other_instances() -> None:

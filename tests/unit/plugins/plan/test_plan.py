@@ -136,8 +136,10 @@ def test_all_problems_are_reported_at_once(ask: Any) -> None:
         ({"image": "ami-0123456789abcdef0"}, "us-east-1 has no image ami-0123456789abcdef0 that this account may use"),
         (
             {"instance_type": "p3.2xlarge"},
-            "it cannot run the image base-oss-nvidia-driver-gpu-ubuntu-22.04: that has NVIDIA's open",
+            "it cannot run the image base-oss-nvidia-driver-gpu-ubuntu-22.04: that has NVIDIA's open driver, which is "
+            "for newer GPUs. us-east-1 has no family with the proprietary driver: give the id of an image of your own",
         ),
+        ({"instance_type": "p2.xlarge"}, "no current image has a driver for GPUs this old, choose a newer type."),
         ({"instance_type": "g5g.xlarge"}, "us-east-1 has no such family for arm64"),
         (
             {"key_name": "nobody"},
@@ -420,7 +422,9 @@ KIND = {"name": "g5.xlarge", "gpus": 1, "gpu_maker": "NVIDIA", "architectures": 
     ("image", "kind", "message"),
     [
         ("Deep Learning OSS Nvidia Driver AMI", {}, ""),
-        ("Deep Learning OSS Nvidia Driver AMI", {"name": "p2.xlarge"}, "open driver"),
+        ("Deep Learning OSS Nvidia Driver AMI", {"name": "p2.xlarge"}, "no current image has a driver"),
+        ("Deep Learning Proprietary Nvidia Driver AMI", {"name": "g2.2xlarge"}, "no current image has a driver"),
+        ("Deep Learning OSS Nvidia Driver AMI", {"name": "g3s.xlarge"}, "open driver"),
         ("Deep Learning OSS Nvidia Driver AMI", {"name": "p3dn.24xlarge"}, "open driver"),
         ("Deep Learning Proprietary Nvidia Driver AMI", {"name": "p3.2xlarge"}, ""),
         ("Deep Learning Proprietary Nvidia Driver AMI", {"name": "p6-b200.48xlarge"}, "proprietary driver"),
@@ -452,11 +456,13 @@ def test_the_way_out_of_a_subnet() -> None:
 
 
 def test_what_it_costs() -> None:
-    cost = prices.hourly("us-east-1", "g5.xlarge", "g5.xlarge", 2, False, 100, True)
+    cost = prices.hourly("us-east-1", "g5.xlarge", "g5.xlarge", 2, False, 100, True, True)
     assert cost["known"] is True
     assert cost["amount"] == pytest.approx(3 * 1.006 + 3 * 100 * 0.08 / 730 + 0.045 + 0.01, abs=0.001)
-    unknown = prices.hourly("us-east-1", "g5.xlarge", "u7i-12tb.224xlarge", 1, False, 100, True)
+    unknown = prices.hourly("us-east-1", "g5.xlarge", "u7i-12tb.224xlarge", 1, False, 100, True, True)
     assert unknown["known"] is False
+    private = prices.hourly("us-east-1", "g5.xlarge", "g5.xlarge", 2, False, 100, True, False)
+    assert private["amount"] == pytest.approx(cost["amount"] - 0.005)
     assert any("not known  1 x worker u7i-12tb" in line for line in prices.lines(unknown))
     assert "and what is not known" in prices.lines(unknown)[-2]
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from ansible_collections.deeplearning.aws.plugins.module_utils.plan import facts
 from ansible_collections.deeplearning.aws.plugins.module_utils.resources import launch_template
+
+from localcloud.api.ec2 import instance_types, run_network
 
 MACHINE: dict[str, Any] = {
     "image_id": "ami-1",
@@ -29,15 +32,38 @@ def test_an_ordinary_machine_has_its_security_groups_and_no_interfaces_of_its_ow
     assert {one["ResourceType"] for one in data()["TagSpecifications"]} == {"instance", "volume", "network-interface"}
 
 
-def test_efa_has_an_interface_on_each_card_and_one_device_0() -> None:
-    result = data(efa_interfaces=4)
+@pytest.mark.parametrize(
+    ("kind", "cards"),
+    [
+        ("p4d.24xlarge", range(4)),
+        ("p4de.24xlarge", range(4)),
+        ("p5.48xlarge", range(32)),
+        ("p5e.48xlarge", range(32)),
+        ("p5en.48xlarge", range(16)),
+        ("p6-b200.48xlarge", range(8)),
+        ("p6-b300.48xlarge", range(1, 17)),
+        ("g6e.8xlarge", range(1)),
+        ("g6e.24xlarge", range(2)),
+        ("g6e.48xlarge", range(4)),
+        ("g7e.12xlarge", range(1)),
+        ("g7e.48xlarge", range(4)),
+    ],
+)
+def test_each_type_has_an_ordinary_interface_and_one_for_efa_on_each_card_that_has_it(kind: str, cards: range) -> None:
+    """The facts are AWS's own, from DescribeInstanceTypes."""
+    efa_cards = facts.instance_type(instance_types.types()[kind])["efa_cards"]
+    result = data(instance_type=kind, efa_cards=efa_cards)
+    interfaces = result["NetworkInterfaces"]
+    layout = [(one["NetworkCardIndex"], one["DeviceIndex"], one["InterfaceType"]) for one in interfaces]
+    assert layout == [(0, 0, "interface"), *((card, 0 if card else 1, "efa-only") for card in cards)]
+    run_network._check_cards(interfaces, kind)
+    assert all(one["Groups"] == ["sg-1", "sg-2"] and one["DeleteOnTermination"] for one in interfaces)
     assert "SecurityGroupIds" not in result
-    cards = [(one["NetworkCardIndex"], one["DeviceIndex"]) for one in result["NetworkInterfaces"]]
-    assert cards == [(0, 0), (1, 1), (2, 1), (3, 1)]
-    assert all(
-        one["InterfaceType"] == "efa" and one["Groups"] == ["sg-1", "sg-2"] for one in result["NetworkInterfaces"]
-    )
-    assert not any("AssociatePublicIpAddress" in one for one in result["NetworkInterfaces"])
+    assert not any("AssociatePublicIpAddress" in one for one in interfaces)
+
+
+def test_a_type_without_efa_has_no_cards_for_it() -> None:
+    assert facts.instance_type(instance_types.types()["g5.xlarge"])["efa_cards"] == []
 
 
 def test_spot_and_placement_are_asked_for_and_tagged() -> None:

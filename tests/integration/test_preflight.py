@@ -1,0 +1,35 @@
+"""Before a run, train.yml tests the connections of its nodes, and names the one that is slower than the others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tests.integration.machines import Cluster, Played
+
+SLOW = "deeplearning-worker2"
+LIMIT = "root tbf rate 50mbit burst 64kb latency 50ms"
+
+
+def test_a_node_with_a_slow_connection_is_named_before_the_run(training_cluster: Cluster, tmp_path: Path) -> None:
+    script = tmp_path / "short.py"
+    script.write_text("print('trained')\n")
+    interface = training_cluster.says(SLOW, "ip -o route get 169.254.169.254").partition(" dev ")[2].split()[0]
+
+    def train(**more: Any) -> Played:
+        return training_cluster.play(
+            "train.yml", framework="pytorch", python="/usr/bin/python3", script=str(script), **more
+        )
+
+    training_cluster.says(SLOW, f"sudo tc qdisc add dev {interface} {LIMIT}")
+    try:
+        refused = train(preflight=True, run_id="slow")
+    finally:
+        training_cluster.says(SLOW, f"sudo tc qdisc del dev {interface} root")
+    said = " ".join(refused.output.split())
+    assert refused.code == 2 and f"The preflight fails: {SLOW} has 0.0" in said, refused.output[-4000:]
+    assert "deeplearning-master has" not in said and "deeplearning-worker1 has" not in said
+    assert training_cluster.ssh("deeplearning-master", "deeplearning run show slow").returncode == 2
+
+    trained = train(preflight=True, run_id="fast")
+    assert trained.code == 0, trained.output[-4000:]
