@@ -97,7 +97,8 @@ DATASETS: Mapping[str, Dataset] = {
                 strip="cifar-10-batches-bin",
             ),
         ),
-        links={"cifar10_data": "."},
+        # The publisher's archive has a folder, and old scripts look there.
+        links={"cifar10_data": ".", "data/cifar10/cifar-10-batches-bin": "."},
         files={name: 30_730_000 for name in (*(f"data_batch_{part}.bin" for part in range(1, 6)), "test_batch.bin")},
     ),
     "mnist": Dataset(

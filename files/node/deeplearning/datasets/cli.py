@@ -23,12 +23,13 @@ def main(argv: list[str]) -> int:
     parser.add_argument("data", help="cifar10, mnist, generated, a folder's name or path, or s3://bucket/prefix")
     parser.add_argument("--from", dest="source", default="", help="a URL, or a file of this node")
     parser.add_argument("--on", choices=["efs", "node"], default="efs")
+    parser.add_argument("--bucket", default="", help="s3://bucket/prefix of the data sets that stage.yml has staged")
     parser.add_argument("--key", default="", help="the MD5 of a file that is sent here, for show and receive")
     parser.add_argument("--at", type=int, default=0, help="the position in that file to receive from")
     options = parser.parse_args(argv)
     if options.key and not KEY.fullmatch(options.key):
         raise UserError(f"--key is {options.key}: give the file's MD5.")
-    request = staging.StagingRequest(options.data, options.source, options.on == "node")
+    request = staging.StagingRequest(options.data, options.source, options.on == "node", options.bucket)
     config = read_config()
     become(config.user)
     if options.verb == "show":

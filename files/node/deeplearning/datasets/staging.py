@@ -27,8 +27,12 @@ from deeplearning.config import read_config
 from deeplearning.contract import datasets, paths, schema
 from deeplearning.contract.datasets import GENERATED, GENERATED_MARKER, DatasetFile
 from deeplearning.contract.errors import UserError
+from deeplearning.contract.identifiers import is_dataset_name
+from deeplearning.datasets.links import create_links
 from deeplearning.datasets.sources import Progress, copy_folder, fetch_s3, fetch_url, md5_of
 from deeplearning.run.identity import as_root
+from deeplearning.unpacking.extract import UnpackFolder, finish, unpack
+from deeplearning.unpacking.ranged_reader import Source
 
 DATASETS = {name: datasets.DATASETS[name] for name in datasets.ON_DEMAND}
 ON_NODE = Path(paths.NODE_DATA)
@@ -44,6 +48,8 @@ class StagingRequest:
     """A name of the catalogue, "generated", a folder's name or path, or s3://bucket/prefix."""
     source: str = ""
     on_node: bool = False
+    bucket: str = ""
+    """Where stage.yml has staged data sets, each in a folder of its own."""
 
     @property
     def is_folder(self) -> bool:
@@ -94,8 +100,11 @@ def show(request: StagingRequest, efs_mount: str, key: str = "") -> dict[str, An
         return {"there": True, "path": str(path), "generated": _is_generated(path), "received": 0}
     folder = folder_of(request, efs_mount)
     received = folder.incoming / key
+    is_complete = _is_complete(folder)
+    if request.is_folder and not is_complete:
+        _staged_source(request, folder)
     return {
-        "there": _is_complete(folder),
+        "there": is_complete,
         "path": str(folder.path),
         "generated": _is_generated(folder.path),
         "received": received.stat().st_size if key and received.is_file() else 0,
@@ -106,7 +115,30 @@ def _existing_folder(data: str, efs_mount: str) -> Path:
     path = Path(paths.dataset(efs_mount, data))
     if not path.is_dir():
         raise UserError(f"data is {data}, and this node has no folder {path}: stage it first, or choose other data.")
+    if not any(path.iterdir()):
+        raise UserError(f"data is {data}, and {path} has no files: put them there, or choose other data.")
     return path
+
+
+def _staged_source(request: StagingRequest, folder: DatasetFolder) -> Path | Source | None:
+    """Return where a copy of the data set exists: on the shared file system, or as archives in the bucket.
+
+    Raise UserError if there is none of a data set that has no publisher.
+    """
+    shared = Path(paths.dataset(str(folder.efs_mount), request.data))
+    if request.on_node and shared.is_dir():
+        return _existing_folder(request.data, str(folder.efs_mount))
+    if request.bucket and is_dataset_name(request.data) and not request.source:
+        archives = Source(f"{request.bucket}/{request.data}", read_config().region)
+        if archives.exists():
+            return archives
+    if request.is_folder:
+        staged = f", and {request.bucket}/{request.data} is no staged data set" if request.bucket else ""
+        raise UserError(
+            f"data is {request.data}, and this node has no folder {shared}{staged}: stage it first (stage.yml), or "
+            "choose other data."
+        )
+    return None
 
 
 def stage(request: StagingRequest, efs_mount: str, report: Report) -> dict[str, Any]:
@@ -117,7 +149,7 @@ def stage(request: StagingRequest, efs_mount: str, report: Report) -> dict[str, 
         _create_root(folder.root)
         with _exclusive_lock(folder, report):
             if changed := not _is_complete(folder):
-                _stage(request, folder, Progress(report))
+                _stage(request, folder, report)
             if folder.root == folder.efs_mount / "data" and folder.name in DATASETS:
                 create_links(folder.path, folder.efs_mount, DATASETS[folder.name].links)
     except OSError as error:
@@ -194,13 +226,16 @@ def _exclusive_lock(folder: DatasetFolder, report: Report) -> Iterator[None]:
         yield
 
 
-def _stage(request: StagingRequest, folder: DatasetFolder, progress: Progress) -> None:
+def _stage(request: StagingRequest, folder: DatasetFolder, report: Report) -> None:
     if folder.path.exists():
         raise UserError(
             f"{folder.path} is there and is not the whole of {request.data}: move it away, or give its path as data."
         )
-    partial = folder.partial
-    source = _existing_folder(request.data, str(folder.efs_mount)) if request.is_folder else None
+    partial, progress = folder.partial, Progress(report)
+    source = _staged_source(request, folder)
+    if isinstance(source, Source):
+        _unpack_archives(source, UnpackFolder(folder.root, folder.name), report)
+        return
     safe_paths.own_folder(str(partial))
     if source:
         copy_folder(source, partial, progress)
@@ -220,6 +255,12 @@ def _stage(request: StagingRequest, folder: DatasetFolder, progress: Progress) -
     record = {"schema": schema.VERSION, "data": request.data, "source": origin, "files": sizes}
     (partial / paths.MARKER).write_text(json.dumps(record), encoding="utf-8")
     os.rename(partial, folder.path)
+
+
+def _unpack_archives(source: Source, folder: UnpackFolder, report: Report) -> None:
+    """Unpack all archives, and compare each with its checksum: one node alone reads all of them."""
+    unpack(folder, source, 0, 1, report)
+    finish(folder, {**source.manifest(), "links": {}}, 1)
 
 
 def _generate(folder: Path) -> None:
@@ -285,14 +326,6 @@ def _unpack(file: Path, folder: Path, names: Mapping[str, int]) -> None:
             if packed:
                 with packed, open(folder / name, "wb") as output:
                     shutil.copyfileobj(packed, output)
-
-
-def create_links(folder: Path, efs_mount: Path, links: Mapping[str, str]) -> bool:
-    """Create the links below the mount point under which old scripts look. Return whether one was missing."""
-    missing = {efs_mount / name: target for name, target in links.items() if not os.path.lexists(efs_mount / name)}
-    for link, target in missing.items():
-        link.symlink_to(os.path.relpath(folder / target, link.parent))
-    return bool(missing)
 
 
 def _aws() -> AwsClient:
