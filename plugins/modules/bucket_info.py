@@ -10,8 +10,8 @@ short_description: Check that a bucket belongs to an account
 version_added: 1.0.0
 description:
   - Returns whether a bucket exists, and its policy. It fails if the bucket belongs to another account.
-  - The name of a cluster's bucket can be predicted, so another account may have taken it. Therefore each call names the
-    expected owner, which no module of C(amazon.aws) for buckets can do.
+  - The names of the collection's buckets can be predicted, so another account may have taken one. Therefore each call
+    names the expected owner, which no module of C(amazon.aws) for buckets can do.
 options:
   name:
     description: The name of the bucket.
@@ -58,8 +58,8 @@ def bucket_exists(aws: Aws, name: str, account: str) -> bool:
             return False
         if error.denied:
             raise AwsError(
-                f"The bucket {name} belongs to another account, or s3:ListBucket on it is not allowed: choose another "
-                "name for the cluster, or ask for this permission.",
+                f"The bucket {name} belongs to another account, or s3:ListBucket on it is not allowed: name another "
+                "bucket or cluster, or ask for this permission.",
                 error.code,
                 error.action,
             ) from error

@@ -65,15 +65,16 @@ def check(facts: AccountFacts, cluster: Cluster) -> Iterator[Finding]:
 
 
 def _check_s3_write(facts: AccountFacts, cluster: Cluster) -> Iterator[Finding]:
-    """Refuse locations in the cluster's own bucket where members must not write."""
-    bucket = Names(cluster["name"], facts.account, facts.region).bucket
-    if outside_results(bucket, cluster["s3_write"]):
+    """Refuse locations in the cluster's own bucket and in that of data sets where members must not write."""
+    names = Names(cluster["name"], facts.account, facts.region)
+    bucket = names.bucket
+    if outside_results(bucket, names.data_bucket, cluster["s3_write"]):
         results = f"{bucket}/{RESULTS}"
         yield setting_problem(
             "s3_write",
             cluster["s3_write"],
-            f"{bucket} is the cluster's own bucket, which holds the reports of members and the data sets: "
-            f"give {results} or a prefix below it, or another bucket",
+            f"{bucket} holds the reports of members, and {names.data_bucket} the data sets of all clusters: give "
+            f"{results} or a prefix below it, or another bucket",
             [results],
         )
 

@@ -235,7 +235,7 @@ TABLE: Sequence[Option] = (
         rr.s3_uri,
         "",
         "s3://my-data/sets",
-        "A bucket, or bucket/prefix, instead of the cluster's own.",
+        "A bucket, or bucket/prefix, instead of the account's own, `<account>-<region>-deeplearning-data`.",
         _STAGE,
     ),
     Option(
@@ -253,6 +253,14 @@ TABLE: Sequence[Option] = (
         "",
         "red",
         "Consent: the name of the cluster to remove.",
+        ("destroy",),
+    ),
+    Option(
+        "destroy_data",
+        r.bucket,
+        "",
+        "123456789012-us-east-1-deeplearning-data",
+        "Consent: the name of the account's bucket of data sets, to delete it with all that is in it.",
         ("destroy",),
     ),
     Option(
