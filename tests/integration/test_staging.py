@@ -145,7 +145,8 @@ def publisher(training_cluster: Cluster) -> Iterator[None]:
     cluster, archive = training_cluster, cifar10()
     md5 = hashlib.md5(archive, usedforsecurity=False).hexdigest()
     trusted = "/usr/local/share/ca-certificates/publisher.crt"
-    cluster.says(MASTER, f"sudo cp {PINNED} {PINNED}.kept && sudo mkdir -p -m 777 /run/publisher/www/~kriz")
+    cluster.says(MASTER, f"sudo cp {PINNED} {PINNED}.kept")
+    cluster.says(MASTER, "sudo mkdir -p /run/publisher/www/~kriz && sudo chmod -R 777 /run/publisher")
     for name, content in (("publisher.py", SERVER.encode()), ("www/~kriz/cifar-10-binary.tar.gz", archive)):
         words = cluster.ssh_words(MASTER)
         subprocess.run([*words, f"cat > '/run/publisher/{name}'"], input=content, check=True, timeout=60)
