@@ -112,10 +112,11 @@ TABLE: Sequence[Option] = (
     ),
     Option(
         "data_on",
-        r.choice("efs", "node"),
+        r.choice("efs", "node", "instance_store"),
         "efs",
         "node",
-        "Where to stage the data set: on the shared file system, or on each node's own disk.",
+        "Where to stage the data set: on the shared file system, or on each node's own disk, which is its instance "
+        "store if its type has one. instance_store: the same, and refused if a type has none.",
         _TRAIN,
     ),
     Option(

@@ -64,6 +64,8 @@ def efs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(staging.paths, "TRAINERS", str(ROOT / "files/trainers"))
     monkeypatch.setattr(download, "RETRY_SECONDS", 0)
     monkeypatch.setattr(sources, "RETRY_SECONDS", 0)
+    # This machine's disks stay as they are.
+    monkeypatch.setattr(staging.own_disk, "prepare", lambda _root: None)
     monkeypatch.setattr(staging, "read_config", lambda: SimpleNamespace(region="here"))
     mount = tmp_path / "efs"
     mount.mkdir()

@@ -28,6 +28,7 @@ from deeplearning.contract import datasets, paths, schema
 from deeplearning.contract.datasets import GENERATED, GENERATED_MARKER, DatasetFile
 from deeplearning.contract.errors import UserError
 from deeplearning.contract.identifiers import is_dataset_name
+from deeplearning.datasets import own_disk
 from deeplearning.datasets.links import create_links
 from deeplearning.datasets.sources import Progress, copy_folder, fetch_s3, fetch_url, md5_of
 from deeplearning.run.identity import as_root
@@ -146,7 +147,7 @@ def stage(request: StagingRequest, efs_mount: str, report: Report) -> dict[str, 
     if request.is_in_place:
         return {**show(request, efs_mount), "changed": False}
     try:
-        _create_root(folder.root)
+        _create_root(request, folder)
         with _exclusive_lock(folder, report):
             if changed := not _is_complete(folder):
                 _stage(request, folder, report)
@@ -167,7 +168,7 @@ def receive(
     A process of an attempt that was killed may still be writing. It writes the same bytes at the same positions.
     """
     folder = folder_of(request, efs_mount)
-    _create_root(folder.root)
+    _create_root(request, folder)
     safe_paths.own_folder(str(folder.incoming))
     file = folder.incoming / key
     progress = Progress(report)
@@ -203,8 +204,11 @@ def _has_size(file: Path, size: int) -> bool:
         return False
 
 
-def _create_root(root: Path) -> None:
+def _create_root(request: StagingRequest, folder: DatasetFolder) -> None:
     """Create the folder of all data sets, like /tmp: every user may stage, and none can remove files of another."""
+    root = folder.root
+    if request.on_node:
+        own_disk.prepare(str(root))
     try:
         safe_paths.shared_folder(str(root))
     except PermissionError:
