@@ -25,6 +25,7 @@ TRANSFERS = ("GetObject", "PutObject", "CreateMultipartUpload", "UploadPart")
 NODES = (MASTER, "deeplearning-worker2", "deeplearning-worker3")
 FILES = 300
 PINNED = "/opt/deeplearning/lib/deeplearning/contract/datasets.py"
+TRUSTED = "/etc/ssl/certs/ca-certificates.crt"
 SERVER = """
 import http.server, ssl
 server = http.server.ThreadingHTTPServer(("127.0.0.1", 443), http.server.SimpleHTTPRequestHandler)
@@ -144,7 +145,6 @@ def publisher(training_cluster: Cluster) -> Iterator[None]:
     instead of the publisher's: only root of a machine can do that. Nothing answers yet."""
     cluster, archive = training_cluster, cifar10()
     md5 = hashlib.md5(archive, usedforsecurity=False).hexdigest()
-    trusted = "/usr/local/share/ca-certificates/publisher.crt"
     cluster.says(MASTER, f"sudo cp {PINNED} {PINNED}.kept")
     cluster.says(MASTER, "sudo mkdir -p /run/publisher/www/~kriz && sudo chmod -R 777 /run/publisher")
     for name, content in (("publisher.py", SERVER.encode()), ("www/~kriz/cifar-10-binary.tar.gz", archive)):
@@ -155,15 +155,15 @@ def publisher(training_cluster: Cluster) -> Iterator[None]:
         "cd /run/publisher && sudo openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 "
         "-keyout publisher.key -out publisher.crt -subj /CN=www.cs.toronto.edu "
         "-addext subjectAltName=DNS:www.cs.toronto.edu 2>/dev/null && "
-        f"sudo cp publisher.crt {trusted} && sudo update-ca-certificates >/dev/null 2>&1 && "
+        f"sudo cp {TRUSTED} {TRUSTED}.kept && cat publisher.crt | sudo tee -a {TRUSTED} >/dev/null && "
         "echo '127.0.0.1 www.cs.toronto.edu' | sudo tee -a /etc/hosts && "
         f"sudo sed -i 's/c32a1d4ab5d03f1284b67883e8d87530/{md5}/; s/30_730_000/{60 * 3073}/' {PINNED}",
     )
     yield
     cluster.says(
         MASTER,
-        f"sudo systemctl stop publisher; sudo mv {PINNED}.kept {PINNED}; sudo rm -rf {trusted} /run/publisher; "
-        "sudo update-ca-certificates --fresh >/dev/null 2>&1; sudo sed -i '/www.cs.toronto.edu/d' /etc/hosts",
+        f"sudo systemctl stop publisher; sudo mv {PINNED}.kept {PINNED} && sudo mv {TRUSTED}.kept {TRUSTED} && "
+        "sudo rm -rf /run/publisher && sudo sed -i '/www.cs.toronto.edu/d' /etc/hosts",
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import Names
 from ansible_collections.deeplearning.aws.plugins.module_utils.messages import join_names
-from ansible_collections.deeplearning.aws.plugins.module_utils.plan import machines, network, prices
+from ansible_collections.deeplearning.aws.plugins.module_utils.plan import data, machines, network, prices
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.facts import (
     AccountFacts,
     Cluster,
@@ -25,11 +25,16 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.resources.member_
 Plan = dict[str, Any]
 
 
-def make_plan(aws: Aws, cluster: Cluster) -> tuple[Plan, list[str]]:
-    """Return the plan, and the problems. With problems, the plan is incomplete."""
+def make_plan(aws: Aws, cluster: Cluster, dataset: str, data_on: str) -> tuple[Plan, list[str]]:
+    """Return the plan, and the problems. With problems, the plan is incomplete.
+
+    A data set that is named is compared with the nodes' own disks.
+    """
     check_region(aws)
     facts = gather_facts(aws, cluster)
     findings = list(check(facts, cluster))
+    if dataset:
+        findings += data.check(facts, cluster, dataset, data.size_gib(aws, dataset), data_on)
     problems = [*facts.failures, *(finding.text for finding in findings if finding.is_problem)]
     plan = {
         **resolve(facts, cluster),

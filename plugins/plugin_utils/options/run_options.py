@@ -120,6 +120,23 @@ TABLE: Sequence[Option] = (
         _TRAIN,
     ),
     Option(
+        "dataset",
+        r.text,
+        "",
+        "coco2017",
+        "A data set to compare with the nodes' own disks, for `train.yml -e data_on=node`: one of the collection's, or "
+        "one that is staged in the account's bucket.",
+        ("plan",),
+    ),
+    Option(
+        "data_on",
+        r.choice("node", "instance_store"),
+        "node",
+        "instance_store",
+        "instance_store: refuse types without instance store.",
+        ("plan",),
+    ),
+    Option(
         "data_source",
         rr.data_source,
         None,
