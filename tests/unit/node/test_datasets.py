@@ -306,6 +306,39 @@ def test_a_staged_set_is_unpacked_to_the_nodes_disk(efs: Path, bucket: Path, tmp
     assert list(efs.iterdir()) == []
 
 
+def test_another_version_than_what_is_staged_now_is_refused(efs: Path, bucket: Path) -> None:
+    request = StagingRequest("photos", "", True, str(bucket))
+    folder = Path(stage(request, str(efs), lambda _event: None)["path"])
+    manifest(bucket / "photos", "a.tar", name="photos", version="2" * 16)
+    with pytest.raises(UserError, match=f"{folder} is another version of photos than what is staged: remove it"):
+        show(request, str(efs))
+    # Without what it came from, it is used as it is.
+    (bucket / "photos/manifest.json").unlink()
+    assert show(request, str(efs))["there"]
+
+
+def test_a_copy_of_a_shared_folder_has_its_version(efs: Path, bucket: Path) -> None:
+    shared = efs / "data/photos"
+    shared.mkdir(parents=True)
+    (shared / "mine").write_text("mine")
+    (shared / ".deeplearning.json").write_text('{"version": "1", "files": {"mine": 4}}')
+    request = StagingRequest("photos", "", True, str(bucket))
+    assert stage(request, str(efs), lambda _event: None)["there"]
+    (shared / ".deeplearning.json").write_text('{"version": "2", "files": {"mine": 4}}')
+    with pytest.raises(UserError, match="is another version of photos than what is staged"):
+        show(request, str(efs))
+
+
+def test_an_incomplete_shared_set_is_not_copied(efs: Path, bucket: Path) -> None:
+    (efs / "data/tiny").mkdir(parents=True)
+    (efs / "data/tiny/one.bin").write_bytes(b"1" * 5000)
+    (bucket / "tiny").mkdir()
+    (bucket / "tiny/tiny.tar.gz").write_bytes(WHOLE)
+    manifest(bucket / "tiny", "tiny.tar.gz", strip="some-folder", name="tiny")
+    copied = Path(staged(efs, "tiny", "", True, str(bucket))["path"])
+    assert (copied / "two.bin").stat().st_size == 7000
+
+
 def test_an_archive_that_was_replaced_is_refused_and_nothing_of_it_stays(
     efs: Path, bucket: Path, tmp_path: Path
 ) -> None:

@@ -102,7 +102,9 @@ def show(request: StagingRequest, efs_mount: str, key: str = "") -> dict[str, An
     folder = folder_of(request, efs_mount)
     received = folder.incoming / key
     is_complete = _is_complete(folder)
-    if request.is_folder and not is_complete:
+    if is_complete:
+        _check_version(request, folder)
+    elif request.is_folder:
         _staged_source(request, folder)
     return {
         "there": is_complete,
@@ -126,10 +128,13 @@ def _staged_source(request: StagingRequest, folder: DatasetFolder) -> Path | Sou
 
     Raise UserError if there is none of a data set that has no publisher.
     """
+    if request.source:
+        return None
     shared = Path(paths.dataset(str(folder.efs_mount), request.data))
-    if request.on_node and shared.is_dir():
+    is_shared = request.is_folder or _is_complete(DatasetFolder(folder.efs_mount, shared.parent, shared.name))
+    if request.on_node and shared.is_dir() and is_shared:
         return _existing_folder(request.data, str(folder.efs_mount))
-    if request.bucket and is_dataset_name(request.data) and not request.source:
+    if request.bucket and is_dataset_name(request.data):
         archives = Source(f"{request.bucket}/{request.data}", read_config().region)
         if archives.exists():
             return archives
@@ -140,6 +145,32 @@ def _staged_source(request: StagingRequest, folder: DatasetFolder) -> Path | Sou
             "choose other data."
         )
     return None
+
+
+def _check_version(request: StagingRequest, folder: DatasetFolder) -> None:
+    """Raise UserError if the node's own copy is another version than what is staged now. Not all data has versions."""
+    own = _marker(folder.path).get("version")
+    if not (own and request.on_node and request.is_folder):
+        return
+    shared = Path(paths.dataset(str(folder.efs_mount), request.data))
+    archives = Source(f"{request.bucket}/{request.data}", read_config().region)
+    if shared.is_dir():
+        staged = _marker(shared).get("version")
+    else:
+        staged = archives.manifest()["version"] if archives.exists() else None
+    if staged and staged != own:
+        raise UserError(
+            f"{folder.path} is another version of {request.data} than what is staged: remove it on each node. Example: "
+            f"ansible cluster -b -m file -a 'path={folder.path} state=absent'"
+        )
+
+
+def _marker(path: Path) -> dict[str, Any]:
+    try:
+        record: dict[str, Any] = json.loads((path / paths.MARKER).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return record
 
 
 def stage(request: StagingRequest, efs_mount: str, report: Report) -> dict[str, Any]:
@@ -187,11 +218,10 @@ def _is_generated(path: Path) -> bool:
 def _is_complete(folder: DatasetFolder) -> bool:
     if os.path.lexists(folder.path):
         safe_paths.check_folder(str(folder.path), os.geteuid(), 0)
-    try:
-        files = json.loads((folder.path / paths.MARKER).read_text(encoding="utf-8"))["files"]
-    except (OSError, ValueError, KeyError):
+    files = _marker(folder.path).get("files")
+    if files is None and folder.name in DATASETS:
         # A user may have put the data set here by hand.
-        files = DATASETS[folder.name].files if folder.name in DATASETS else None
+        files = DATASETS[folder.name].files
     if not files:
         return False
     return all(_has_size(folder.path / name, size) for name, size in list(files.items())[:CHECKED_FILES])
@@ -250,13 +280,15 @@ def _stage(request: StagingRequest, folder: DatasetFolder, report: Report) -> No
     else:
         bucket, _slash, prefix = request.data[5:].partition("/")
         fetch_s3(_aws(), bucket, prefix, partial, progress)
-    sizes = {
-        str(file.relative_to(partial)): file.stat().st_size for file in sorted(partial.rglob("*")) if file.is_file()
-    }
+    # A copy has the marker of what it was copied from.
+    files = [file for file in sorted(partial.rglob("*")) if file.is_file() and file != partial / paths.MARKER]
+    sizes = {str(file.relative_to(partial)): file.stat().st_size for file in files}
     if not sizes:
         raise UserError(f"data is {request.data}, which has no files: put them there, or choose other data.")
     origin = request.source or request.data
     record = {"schema": schema.VERSION, "data": request.data, "source": origin, "files": sizes}
+    if source:
+        record["version"] = _marker(source).get("version")
     (partial / paths.MARKER).write_text(json.dumps(record), encoding="utf-8")
     os.rename(partial, folder.path)
 
