@@ -161,7 +161,7 @@ def copy_folder(source: Path, folder: Path, progress: Progress) -> None:
             progress.total += size
     require_space(folder, progress.total)
     with ThreadPoolExecutor(PARALLEL_OBJECTS) as pool:
-        list(pool.map(lambda pair: _copy_file(*pair, progress), missing))
+        list(pool.map(lambda pair: _copy_file(pair[0], pair[1], progress), missing))
 
 
 def _copy_file(file: Path, target: Path, progress: Progress) -> None:
