@@ -38,19 +38,19 @@ class Volume:
 
 
 def volumes(listed: str) -> list[Volume]:
-    """Return the volumes of the instance store that nobody uses, from the output of lsblk."""
-    found = []
+    """Return the unused volumes of the instance store, from the output of lsblk."""
+    unused = []
     for device in json.loads(listed)["blockdevices"]:
         used = device.get("mountpoint") or device.get("children")
         if str(device.get("model") or "").strip() == MODEL and not used:
-            found.append(Volume(device["path"], device.get("fstype") or "", device.get("label") or ""))
-    return [volume for volume in found if volume.is_usable]
+            unused.append(Volume(device["path"], device.get("fstype") or "", device.get("label") or ""))
+    return [volume for volume in unused if volume.is_usable]
 
 
-def mount_commands(found: Sequence[Volume], root: str) -> list[list[str]]:
+def mount_commands(unused: Sequence[Volume], root: str) -> list[list[str]]:
     """Return the commands that make one file system of the volumes, unless they have it, and mount it at `root`."""
-    devices = [volume.device for volume in found]
-    is_new = not all(volume.content for volume in found)
+    devices = [volume.device for volume in unused]
+    is_new = not all(volume.content for volume in unused)
     device = devices[0] if len(devices) == 1 else STRIPE
     commands = []
     if len(devices) > 1:
@@ -71,8 +71,8 @@ def prepare(root: str = paths.NODE_DATA) -> None:
             ["install", "-d", "-m", "1777", f"{IMAGES_MOUNT}/{LABEL}"],
             ["mount", "--bind", f"{IMAGES_MOUNT}/{LABEL}", root],
         ]
-    elif found := _volumes():
-        commands += mount_commands(found, root)
+    elif unused := _volumes():
+        commands += mount_commands(unused, root)
     else:
         return
     for command in commands:
@@ -91,7 +91,7 @@ def require_instance_store(root: str = paths.NODE_DATA) -> None:
 def _volumes() -> list[Volume]:
     listed = programs.run("lsblk", "--json", "--output", "PATH,MODEL,MOUNTPOINT,FSTYPE,LABEL")
     # A container may list devices of its host, which it has not.
-    return [] if listed.returncode else [found for found in volumes(listed.stdout) if os.path.exists(found.device)]
+    return [] if listed.returncode else [volume for volume in volumes(listed.stdout) if os.path.exists(volume.device)]
 
 
 def _run(command: Sequence[str]) -> None:
