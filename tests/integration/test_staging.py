@@ -165,6 +165,9 @@ def publisher(training_cluster: Cluster) -> Iterator[None]:
         f"sudo systemctl stop publisher; sudo mv {PINNED}.kept {PINNED} && sudo mv {TRUSTED}.kept {TRUSTED} && "
         "sudo rm -rf /run/publisher && sudo sed -i '/www.cs.toronto.edu/d' /etc/hosts",
     )
+    # Other tests share the cluster, and this is no CIFAR-10.
+    for node in NODES:
+        cluster.says(node, "sudo rm -rf /opt/deeplearning/data/cifar10 /efs/data/cifar10 /efs/cifar10_data")
 
 
 def test_the_customers_own_line_works_as_typed(training_cluster: Cluster, publisher: None) -> None:
