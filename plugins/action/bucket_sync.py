@@ -15,6 +15,7 @@ from typing import Any
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import Names
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.action import Action
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import node_program
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.staging import bucket, wheels
@@ -94,4 +95,5 @@ class ActionModule(Action):
 
 def _bucket(options: Mapping[str, Any]) -> Bucket:
     aws = Aws.from_options(options)
-    return bucket.choose(aws, options["cluster"], options["bucket"], wheels.PREFIX, wheels.PREFIX)
+    own = Names(options["cluster"], aws.account, aws.region).bucket
+    return bucket.choose(aws, own, options["bucket"], wheels.PREFIX)

@@ -12,7 +12,7 @@ from typing import Any
 from ansible.utils.display import Display
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.action import Action
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster import host_keys, hosts, summary
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster import data_bucket, host_keys, hosts, summary
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.capacity import GroupTarget, explain, missing_of
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.capacity_watcher import AutoScaling
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.resource_reader import (
@@ -37,7 +37,7 @@ class ActionModule(Action):
         all_resources = [ResourceReader(aws, name).read() for name in names]
         summaries = {owned.cluster: _summary(aws, owned, options, folder) for owned in all_resources}
         if options["cluster"] == summary.ALL or options["show"] == "resources":
-            lines = summary.resource_lines(options["cluster"], aws.region, all_resources)
+            lines = summary.resource_lines(options["cluster"], aws.region, all_resources) + data_bucket.describe(aws)
         else:
             file = Path(options["file"] or folder / f"{options['cluster']}.json").expanduser()
             lines = self._save(summaries[options["cluster"]], all_resources[0], file)

@@ -40,6 +40,7 @@ class ActionModule(Action):
         result: dict[str, Any] = {
             "changed": changed,
             "cluster": facts | {"user": _login(cluster, options).user},
+            "data_bucket": discovery.names.data_bucket,
             "members": [_member(node, reports) for node in cluster.nodes],
         }
         unknown = [node.name for node in discovery.without_keys(cluster)]

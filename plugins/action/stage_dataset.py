@@ -11,6 +11,7 @@ from typing import Any
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import Names
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.action import Action
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs.progress_bar import ProgressDisplay
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.staging import bucket
@@ -31,7 +32,8 @@ class ActionModule(Action):
         folder = Path(options["folder"]).expanduser() / data
         try:
             aws = Aws.from_options(options)
-            target = bucket.choose(aws, options["cluster"], options["bucket"], f"data/{data}", data)
+            own = Names("", aws.account, aws.region).data_bucket
+            target = bucket.choose(aws, own, options["bucket"], data)
             return stage(target, data, source, folder, progress, self.check_mode)
         except OSError as error:
             problem = f"{error.filename or folder}: {error.strerror}"

@@ -11,6 +11,7 @@ from typing import Any
 from ansible.utils.display import Display
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.action import Action
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster import data_bucket
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.resource_reader import ResourceReader
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.resources import (
     WORDS,
@@ -24,6 +25,7 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.summary i
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.teardown import (
     EVERYTHING,
     IN_ZONE,
+    Deleting,
     Teardown,
     foreign_targets,
     to_delete,
@@ -38,6 +40,11 @@ class ActionModule(Action):
     def handle(self, options: dict[str, Any], task_vars: Mapping[str, Any]) -> dict[str, Any]:
         aws = Aws.from_options(options)
         display, cluster, keep = Display(), options["cluster"], options["keep_file_system"]
+        if options["data_bucket"]:
+            data_bucket.check_name(aws, options["data_bucket"])
+            removed = self._remove_data(aws)
+            if not options["consent"]:
+                return {"changed": bool(removed), "removed": removed}
         kinds = IN_ZONE if options["scope"] == "zone" else EVERYTHING
         reader = ResourceReader(aws, cluster)
         owned = reader.read()
@@ -57,6 +64,14 @@ class ActionModule(Action):
         )
         left = teardown.run(owned)
         return self._settle(aws, teardown, left, options)
+
+    def _remove_data(self, aws: Aws) -> list[dict[str, Any]]:
+        bucket = data_bucket.find(aws)
+        if bucket and not self.check_mode:
+            Deleting(aws).delete(bucket)
+        would = "would be removed" if self.check_mode else "is removed"
+        Display().display(f"The {bucket.describe()} {would}." if bucket else "There is no bucket of data sets.")
+        return [bucket.as_dict()] if bucket else []
 
     def _refuse(
         self, display: Display, owned: ClusterResources, deletions: list[Resource], options: dict[str, Any]
@@ -88,7 +103,8 @@ class ActionModule(Action):
             rest = leftovers(owned, options["keep_file_system"])
             result["retained"] = [resource.as_dict() for resource in retained(owned, options["keep_file_system"])]
             if not rest:
-                Display().display("\n" + "\n".join(describe_result(owned, teardown)) + "\n")
+                lines = describe_result(owned, teardown) + data_bucket.describe(aws)
+                Display().display("\n" + "\n".join(lines) + "\n")
         if rest:
             problems = teardown.problems
             reasons = [

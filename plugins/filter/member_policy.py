@@ -10,8 +10,9 @@ name: member_policy
 short_description: Render the IAM policy of a cluster's members
 version_added: 1.0.0
 description:
-  - Returns an IAM policy that lets members read the cluster's bucket, write their own report there, and use further
-    buckets. The master may also list members and set their tag C(deeplearning:rank).
+  - Returns an IAM policy that lets members read the cluster's bucket and the account's bucket of data sets, write their
+    own report to the cluster's, and use further buckets. The master may also list members and set their tag
+    C(deeplearning:rank).
   - In the cluster's own bucket, members may write below C(results) at most. All other writing is denied, whatever other
     policies the role has.
 options:

@@ -10,17 +10,17 @@ short_description: Check that a bucket belongs to an account
 version_added: 1.0.0
 description:
   - Returns whether a bucket exists, and its policy. It fails if the bucket belongs to another account.
-  - The name of a cluster's bucket can be predicted, so another account may have taken it. Therefore each call names the
-    expected owner, which no module of C(amazon.aws) for buckets can do.
+  - The names of the collection's buckets can be predicted, so another account may have taken one. Therefore each call
+    names the expected owner, which no module of C(amazon.aws) for buckets can do.
 options:
   name:
-    description: The name of the bucket.
+    description: The name of the bucket. By default that of the account's data sets.
     type: str
-    required: true
+    default: ""
   account:
-    description: The account that must own the bucket.
+    description: The account that must own the bucket. By default that of the credentials.
     type: str
-    required: true
+    default: ""
 extends_documentation_fragment: [deeplearning.aws._aws, deeplearning.aws._attributes]
 """
 
@@ -33,6 +33,21 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+name:
+  description: The name of the bucket.
+  returned: success
+  type: str
+  sample: 123456789012-us-east-1-deeplearning-data
+account:
+  description: The account that must own it.
+  returned: success
+  type: str
+  sample: "123456789012"
+partition:
+  description: The part of AWS that the account belongs to.
+  returned: success
+  type: str
+  sample: aws
 exists:
   description: Whether the bucket exists.
   returned: success
@@ -48,6 +63,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import ARGUMENTS, Aws, AwsError
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import Names
 
 
 def bucket_exists(aws: Aws, name: str, account: str) -> bool:
@@ -58,8 +74,8 @@ def bucket_exists(aws: Aws, name: str, account: str) -> bool:
             return False
         if error.denied:
             raise AwsError(
-                f"The bucket {name} belongs to another account, or s3:ListBucket on it is not allowed: choose another "
-                "name for the cluster, or ask for this permission.",
+                f"The bucket {name} belongs to another account, or s3:ListBucket on it is not allowed: name another "
+                "bucket or cluster, or ask for this permission.",
                 error.code,
                 error.action,
             ) from error
@@ -76,19 +92,21 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             **ARGUMENTS,
-            "name": {"type": "str", "required": True},
-            "account": {"type": "str", "required": True},
+            "name": {"type": "str", "default": ""},
+            "account": {"type": "str", "default": ""},
         },
         supports_check_mode=True,
     )
-    name, account = module.params["name"], module.params["account"]
     try:
         aws = Aws.from_options(module.params)
+        account = module.params["account"] or aws.account
+        name = module.params["name"] or Names("", account, aws.region).data_bucket
+        partition = aws.partition
         exists = bucket_exists(aws, name, account)
         policy = bucket_policy(aws, name, account) if exists else {}
     except AwsError as error:
         module.fail_json(msg=str(error))
-    module.exit_json(changed=False, exists=exists, policy=policy)
+    module.exit_json(changed=False, name=name, account=account, partition=partition, exists=exists, policy=policy)
 
 
 if __name__ == "__main__":

@@ -91,6 +91,11 @@ cluster:
     master_role_id: AROA0123456789EXAMPLE
     efs_name: fs-0123456789abcdef0.efs.us-east-1.amazonaws.com
     user: ubuntu
+data_bucket:
+  description: The name of the bucket of data sets of this account and region. It may not exist.
+  returned: success
+  type: str
+  sample: 123456789012-us-east-1-deeplearning-data
 members:
   description:
     - The machines, the master first. Until the master has assigned a rank, it is 0 and the name is the instance id.

@@ -49,6 +49,14 @@ options:
     description: The size of the root volume.
     type: int
     default: 100
+  root_volume_type:
+    description: The type of the root volume.
+    type: str
+    default: gp3
+  root_volume_throughput:
+    description: The throughput of a root volume of type C(gp3), in MiB/s; 0 for AWS's default.
+    type: int
+    default: 0
   placement_group:
     description: The placement group to start in.
     type: str
@@ -189,6 +197,8 @@ def main() -> None:
             "security_groups": {"type": "list", "elements": "str", "default": []},
             "root_device": {"type": "str", "default": "/dev/sda1"},
             "root_volume_gib": {"type": "int", "default": 100},
+            "root_volume_type": {"type": "str", "default": "gp3"},
+            "root_volume_throughput": {"type": "int", "default": 0},
             "placement_group": {"type": "str", "default": ""},
             "efa_cards": {"type": "list", "elements": "int", "default": []},
             "spot": {"type": "bool", "default": False},

@@ -77,7 +77,7 @@ EXAMPLES = r"""
 
 - name: Unpack a share of a staged data set
   deeplearning.aws.node_command:
-    words: [unpack, share, coco2017, --from, "s3://deeplearning-123456789012-us-east-1/data/coco2017", --share, 2/4]
+    words: [unpack, share, coco2017, --from, "s3://123456789012-us-east-1-deeplearning-data/coco2017", --share, 2/4]
     stream: true
     writes: true
 

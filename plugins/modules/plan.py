@@ -19,6 +19,15 @@ options:
     description: The settings, as M(deeplearning.aws.check_input) returns them.
     type: dict
     required: true
+  dataset:
+    description: A data set to compare with the nodes' own disks, by its name.
+    type: str
+    default: ""
+  data_on:
+    description: Whether these disks have to be instance store.
+    type: str
+    choices: [node, instance_store]
+    default: node
 notes:
   - It needs the permissions C(sts:GetCallerIdentity), C(autoscaling:DescribeAutoScalingGroups),
     C(ec2:DescribeAvailabilityZones), C(ec2:DescribeImages), C(ec2:DescribeInstances), C(ec2:DescribeInstanceTypes),
@@ -85,7 +94,7 @@ plan:
       description: The workers' instance type.
       type: dict
       sample: {"name": "g5.xlarge", "vcpus": 4, "gpus": 1, "gpu_name": "A10G", "gpu_maker": "NVIDIA",
-        "efa_cards": [], "placement": true, "spot": true, "architectures": ["x86_64"]}
+        "efa_cards": [], "instance_store_gib": 232.8, "placement": true, "spot": true, "architectures": ["x86_64"]}
     master_type:
       description: The master's, in the same form.
       type: dict
@@ -136,10 +145,21 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.plan.planner impo
 
 def main() -> None:
     module = AnsibleModule(
-        argument_spec={**ARGUMENTS, "cluster": {"type": "dict", "required": True}}, supports_check_mode=True
+        argument_spec={
+            **ARGUMENTS,
+            "cluster": {"type": "dict", "required": True},
+            "dataset": {"type": "str", "default": ""},
+            "data_on": {"type": "str", "default": "node", "choices": ["node", "instance_store"]},
+        },
+        supports_check_mode=True,
     )
     try:
-        plan, problems = make_plan(Aws.from_options(module.params), module.params["cluster"])
+        plan, problems = make_plan(
+            Aws.from_options(module.params),
+            module.params["cluster"],
+            module.params["dataset"],
+            module.params["data_on"],
+        )
     except AwsError as error:
         module.fail_json(msg=str(error))
     if problems:

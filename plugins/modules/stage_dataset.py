@@ -9,15 +9,11 @@ module: stage_dataset
 short_description: Stage a data set in a bucket
 version_added: 1.0.0
 description:
-  - Sends a data set to the cluster's bucket, or to another one, and shows progress.
+  - Sends a data set to the account's bucket of data sets, or to another one, and shows progress.
   - What is in the bucket already is neither fetched nor sent again. Interrupted downloads are resumed. Published
     checksums must match; other checksums are recorded the first time.
   - A list of its parts is written last, so that a data set in a bucket is complete or not there.
 options:
-  cluster:
-    description: The cluster's name, for its bucket.
-    type: str
-    required: true
   data:
     description: V(coco2017), V(cifar10), V(tensorpack), or with O(source_dir) any name.
     type: str
@@ -27,7 +23,7 @@ options:
     type: str
     default: ""
   bucket:
-    description: Another bucket, as C(bucket) or C(bucket/prefix), with or without C(s3://).
+    description: Another bucket than the account's own of data sets, as C(bucket) or C(bucket/prefix), with or without C(s3://).
     type: str
     default: ""
   folder:
@@ -44,10 +40,9 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: Stage COCO 2017 in the cluster's bucket
+- name: Stage COCO 2017
   deeplearning.aws.stage_dataset:
     region: us-east-1
-    cluster: deeplearning
     data: coco2017
     folder: ~/stage
 """
@@ -57,7 +52,7 @@ source:
   description: The address of the data set.
   returned: success
   type: str
-  sample: s3://deeplearning-123456789012-us-east-1/data/coco2017
+  sample: s3://123456789012-us-east-1-deeplearning-data/coco2017
 version:
   description: A digest of the content. Empty in check mode if the data set would be staged.
   returned: success

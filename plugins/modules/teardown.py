@@ -29,6 +29,12 @@ options:
     description: Whether to keep the file system that the cluster created. Its mount targets are deleted.
     type: bool
     default: true
+  data_bucket:
+    description:
+      - The name of the account's bucket of data sets, to delete it with all that is in it. It belongs to no cluster.
+        Without O(consent), nothing else is removed.
+    type: str
+    default: ""
   scope:
     description:
       - What to remove. With V(zone), only the resources in the availability zone, so that another zone can be tried.

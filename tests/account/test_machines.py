@@ -97,7 +97,7 @@ def test_fewer_workers_are_the_first_by_rank_and_one_that_a_run_uses_is_not_remo
     account.settings = settings(account) | {
         "machines_worker_count": 3,
         "machines_instance_type": "t3.medium",
-        "machines_efa_interfaces": 0,
+        "machines_efa_cards": [],
     }
     ran = account.play(str(play))
     assert ran.code == 0, ran.output[-4000:]

@@ -181,6 +181,7 @@ def test_all_playbooks_run_with_it_and_need_all_of_it(account: Any, person: Any)
     somebody_takes_away_what_holds_the_network(account)
     play(person, "destroy.yml", destroy=MINE)
     play(person, "destroy.yml", destroy=MINE, cluster_keep_efs=False)
+    play(person, "destroy.yml", destroy_data=f"{ACCOUNT}-{REGION}-deeplearning-data")
 
     later = {action for action, version in BY_VERSION.items() if amazon_aws() < version}
     needed = log.needed()

@@ -3,13 +3,17 @@ is wrong with it is a sentence."""
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import random
 import re
+import subprocess
 import tarfile
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +22,24 @@ from tests.integration.machines import Cluster, Played, localcloud
 
 MASTER = "deeplearning-master"
 TRANSFERS = ("GetObject", "PutObject", "CreateMultipartUpload", "UploadPart")
+NODES = (MASTER, "deeplearning-worker2", "deeplearning-worker3")
 FILES = 300
+PINNED = "/opt/deeplearning/lib/deeplearning/contract/datasets.py"
+TRUSTED = "/etc/ssl/certs/ca-certificates.crt"
+SERVER = """
+import http.server, ssl
+server = http.server.ThreadingHTTPServer(("127.0.0.1", 443), http.server.SimpleHTTPRequestHandler)
+context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+context.load_cert_chain("../publisher.crt", "../publisher.key")
+server.socket = context.wrap_socket(server.socket, server_side=True)
+server.serve_forever()
+"""
+SHOWS = """
+import os, sys
+count = sum(len(files) for _folder, _folders, files in os.walk(sys.argv[1]))
+run, rank = os.environ["DEEPLEARNING_RUN_DIR"], os.environ["DEEPLEARNING_RANK"]
+open(f"{run}/seen{rank}", "w").write(f"{sys.argv[1]} {count}\\n")
+"""
 
 
 @pytest.fixture
@@ -40,16 +61,16 @@ def stage(cluster: Cluster, data: str, source: Path, **more: str) -> Played:
     return cluster.play("stage.yml", dataset=data, source_dir=str(source), **more)
 
 
-def bucket_of(cluster: Cluster) -> str:
+def data_bucket(cluster: Cluster) -> str:
     account = cluster.cloud.client("sts").get_caller_identity()["Account"]
-    return f"{cluster.name}-{account}-{REGION}"
+    return f"{account}-{REGION}-deeplearning-data"
 
 
 def transfers(cluster: Cluster, data: str, since: datetime) -> list[str]:
     """Calls that moved what a set has, its list apart: of the operator and of the machines."""
     lines = localcloud("calls", "--json", "--since", since.isoformat()).stdout.splitlines()
     calls = [call for call in map(json.loads, lines) if call["operation"] in TRANSFERS]
-    ours = f"{bucket_of(cluster)}/data/{data}/"
+    ours = f"{data_bucket(cluster)}/{data}/"
     moved = [(call, need["resource"]) for call in calls for need in call["required"]]
     return [call["operation"] for call, what in moved if ours in what and not what.endswith("manifest.json")]
 
@@ -88,19 +109,122 @@ def test_what_is_wrong_with_a_file_is_said_before_anything_is_sent(training_clus
 
 def test_what_is_wrong_in_a_bucket_is_said_by_the_nodes(training_cluster: Cluster) -> None:
     cluster, s3 = training_cluster, training_cluster.cloud.client("s3")
-    bucket, others = bucket_of(cluster), f"{cluster.name}-others"
+    bucket, others = data_bucket(cluster), f"{cluster.name}-others"
     part = {"name": "a.tar", "kind": "tar", "size": 7000, "sha256": "0" * 64, "to": "", "strip": ""}
     manifest = {"schema": 1, "name": "rotten", "version": "0" * 16, "parts": [part], "links": {}}
     s3.create_bucket(Bucket=others)
     for name in (bucket, others):
-        s3.put_object(Bucket=name, Key="data/rotten/manifest.json", Body=json.dumps(manifest).encode())
-        s3.put_object(Bucket=name, Key="data/rotten/a.tar", Body=b"corrupt" * 1000)
+        s3.put_object(Bucket=name, Key="rotten/manifest.json", Body=json.dumps(manifest).encode())
+        s3.put_object(Bucket=name, Key="rotten/a.tar", Body=b"corrupt" * 1000)
     for verb, place, sentence in (
-        ("share", f"s3://{bucket}/data/rotten", "a.tar is no whole archive"),
-        ("finish", f"s3://{bucket}/data/rotten", "share 1 of 1 of rotten is missing: run stage.yml again"),
-        ("share", f"s3://{others}/data/rotten", "not allowed s3 get_object .* cluster_s3_read"),
-        ("share", f"s3://{bucket}/data/nothing", "holds no data set that was staged whole"),
+        ("share", f"s3://{bucket}/rotten", "a.tar is no whole archive"),
+        ("finish", f"s3://{bucket}/rotten", "share 1 of 1 of rotten is missing: run stage.yml again"),
+        ("share", f"s3://{others}/rotten", "not allowed s3 get_object .* cluster_s3_read"),
+        ("share", f"s3://{bucket}/nothing", "holds no data set that was staged whole"),
     ):
         asked = cluster.ssh(MASTER, f"deeplearning unpack {verb} rotten --from {place}")
         assert asked.returncode == 2 and re.search(sentence, asked.stderr), (asked.stdout, asked.stderr)
     assert cluster.ssh(MASTER, "ls -d /efs/data/rotten").returncode == 2
+
+
+def cifar10() -> bytes:
+    """An archive of the publisher's layout with few samples."""
+    made, packed = random.Random(0), io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        for name in (*(f"data_batch_{number}" for number in range(1, 6)), "test_batch"):
+            records = b"".join(bytes([label] + [20 * label] * 3072) for label in made.choices(range(10), k=60))
+            member = tarfile.TarInfo(f"cifar-10-batches-bin/{name}.bin")
+            member.size = len(records)
+            archive.addfile(member, io.BytesIO(records))
+    return packed.getvalue()
+
+
+@pytest.fixture
+def publisher(training_cluster: Cluster) -> Iterator[None]:
+    """The master resolves the publisher's name to itself, trusts a certificate for it, and has this test's checksum
+    instead of the publisher's: only root of a machine can do that. Nothing answers yet."""
+    cluster, archive = training_cluster, cifar10()
+    md5 = hashlib.md5(archive, usedforsecurity=False).hexdigest()
+    cluster.says(MASTER, f"sudo cp {PINNED} {PINNED}.kept")
+    cluster.says(MASTER, "sudo mkdir -p /run/publisher/www/~kriz && sudo chmod -R 777 /run/publisher")
+    for name, content in (("publisher.py", SERVER.encode()), ("www/~kriz/cifar-10-binary.tar.gz", archive)):
+        words = cluster.ssh_words(MASTER)
+        subprocess.run([*words, f"cat > '/run/publisher/{name}'"], input=content, check=True, timeout=60)
+    cluster.says(
+        MASTER,
+        "cd /run/publisher && sudo openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 "
+        "-keyout publisher.key -out publisher.crt -subj /CN=www.cs.toronto.edu "
+        "-addext subjectAltName=DNS:www.cs.toronto.edu 2>/dev/null && "
+        f"sudo cp {TRUSTED} {TRUSTED}.kept && cat publisher.crt | sudo tee -a {TRUSTED} >/dev/null && "
+        "echo '127.0.0.1 www.cs.toronto.edu' | sudo tee -a /etc/hosts && "
+        f"sudo sed -i 's/c32a1d4ab5d03f1284b67883e8d87530/{md5}/; s/30_730_000/{60 * 3073}/' {PINNED}",
+    )
+    yield
+    cluster.says(
+        MASTER,
+        f"sudo systemctl stop publisher; sudo mv {PINNED}.kept {PINNED} && sudo mv {TRUSTED}.kept {TRUSTED} && "
+        "sudo rm -rf /run/publisher && sudo sed -i '/www.cs.toronto.edu/d' /etc/hosts",
+    )
+    # Other tests share the cluster, and this is no CIFAR-10.
+    for node in NODES:
+        cluster.says(node, "sudo rm -rf /opt/deeplearning/data/cifar10 /efs/data/cifar10 /efs/cifar10_data")
+
+
+def test_the_customers_own_line_works_as_typed(training_cluster: Cluster, publisher: None) -> None:
+    cluster = training_cluster
+    runs = f"ls /efs/runs/{cluster.name} 2>/dev/null | wc -l"
+    before = cluster.says(MASTER, runs)
+    cut_off = cluster.play("train.yml", framework="tensorflow")
+    sentence = "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz cannot be fetched"
+    assert cut_off.code == 2 and sentence in " ".join(cut_off.output.split()), cut_off.output[-6000:]
+    assert "name another data_source, such as a file of your machine" in " ".join(cut_off.output.split())
+    assert "Install the framework" not in cut_off.output and cluster.says(MASTER, runs) == before
+    cluster.says(
+        MASTER, "sudo systemd-run -q --unit publisher -p WorkingDirectory=/run/publisher/www python3 ../publisher.py"
+    )
+    trained = cluster.play("train.yml", framework="tensorflow")
+    assert trained.code == 0 and re.search(r"run tensorflow-\S+ has finished", trained.output), trained.output[-6000:]
+    assert cluster.says(MASTER, "ls /efs/cifar10_data/cifar-10-batches-bin/data_batch_*.bin | wc -l") == "5"
+    # From now on the publisher is not needed.
+    cluster.says(MASTER, "sudo systemctl stop publisher")
+    again = cluster.play(
+        "train.yml", framework="pytorch", data_on="node", run_id="own-disk", script_args=["--epochs", "1"]
+    )
+    assert again.code == 0 and "run own-disk has finished" in again.output, again.output[-6000:]
+    for node in NODES:
+        assert cluster.says(node, "cat /opt/deeplearning/data/cifar10/*.bin | wc -c") == str(6 * 60 * 3073)
+
+
+def test_a_staged_set_is_on_each_nodes_own_disk_and_a_missing_one_is_refused(
+    training_cluster: Cluster, tmp_path: Path
+) -> None:
+    cluster, before = training_cluster, datetime.now(UTC)
+    missing = cluster.play("train.yml", framework="pytorch", dataset="nothing", data_on="node", run_id="missing")
+    sentence = (
+        f"data is nothing, and this node has no folder /efs/data/nothing, and s3://{data_bucket(cluster)}/nothing is"
+    )
+    assert missing.code == 2 and sentence in " ".join(missing.output.split()), missing.output[-6000:]
+    assert cluster.ssh(MASTER, f"ls -d /efs/runs/{cluster.name}/missing").returncode == 2
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    with tarfile.open(photos / "photos.tar", "w") as archive:
+        for number in range(40):
+            member = tarfile.TarInfo(f"{number}.jpg")
+            member.size = 1000
+            archive.addfile(member, io.BytesIO(bytes([number]) * 1000))
+    staged = stage(cluster, "photos", photos)
+    assert staged.code == 0, staged.output[-6000:]
+    (tmp_path / "shows.py").write_text(SHOWS)
+    script: dict[str, Any] = {
+        "script": str(tmp_path / "shows.py"),
+        "script_args": ["{data}"],
+        "python": "/usr/bin/python3",
+    }
+    ran = cluster.play("train.yml", framework="pytorch", dataset="photos", data_on="node", run_id="photos", **script)
+    assert ran.code == 0, ran.output[-6000:]
+    seen = cluster.says(MASTER, f"cat /efs/runs/{cluster.name}/photos/seen*").splitlines()
+    (folder,) = {line.split()[0] for line in seen}
+    assert folder.startswith("/opt/deeplearning/data/photos-") and [line.split()[1] for line in seen] == ["41"] * 3
+    assert cluster.ssh(MASTER, "ls -d /efs/data/photos").returncode == 2
+    # Each node has read the archive once: three objects are its whole content, and their manifests are not counted.
+    assert transfers(cluster, "photos", before).count("GetObject") == 3

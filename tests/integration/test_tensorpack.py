@@ -107,7 +107,10 @@ def told(cluster: Cluster, run: str, name: str, count: int) -> list[dict[str, An
 
 def test_the_recipe_starts_the_documented_command_on_every_rank(training_cluster: Cluster, eight_gpus: None) -> None:
     cluster = training_cluster
-    cluster.says(MASTER, f"sudo mkdir -p -m 1777 /efs/data && mkdir -p /efs/data/coco2017 {EXAMPLE}")
+    cluster.says(
+        MASTER,
+        f"sudo mkdir -p -m 1777 /efs/data && mkdir -p /efs/data/coco2017 {EXAMPLE} && touch /efs/data/coco2017/1.jpg",
+    )
     assert cluster.ssh(MASTER, f"cat > {EXAMPLE}/train.py", input=STAND_IN).returncode == 0
     ran = cluster.play("train.yml", recipe="maskrcnn", run_id="recipe", sweep=[1, 3], python=PYTHON)
     assert ran.code == 0, ran.output[-6000:]

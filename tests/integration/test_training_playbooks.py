@@ -221,7 +221,7 @@ def test_a_run_goes_on_alone_is_looked_at_and_stopped_and_nothing_of_it_is_left(
         ({"resume": "nobody"}, "There is no run nobody"),
         (
             {"framework": "pytorch", "dataset": "nothing", "python": "/usr/bin/python3"},
-            "there is no folder /efs/data/nothing",
+            "no folder /efs/data/nothing",
         ),
         (
             {"framework": "pytorch", "python": "/usr/bin/python3", "script": "/efs/none.py"},

@@ -10,7 +10,7 @@ from deeplearning.contract.errors import UserError
 
 ATTEMPTS = 3
 CHUNK = 1 << 20
-NOT_FOUND = ("NoSuchKey", "404", "PreconditionFailed", "412")
+NOT_FOUND = ("NoSuchKey", "NoSuchBucket", "404", "PreconditionFailed", "412")
 """The object does not exist, or not in the version that was requested."""
 DENIED = ("AccessDenied", "UnauthorizedOperation", "AccessDeniedException", "403")
 
@@ -101,7 +101,7 @@ def _errors(service: str, operation: str, arguments: dict[str, Any]) -> Iterator
 def _error(service: str, operation: str, arguments: dict[str, Any], error: dict[str, str]) -> UserError:
     code, message = error.get("Code", ""), error.get("Message", "")
     if code in NOT_FOUND:
-        name = f"s3://{arguments.get('Bucket')}/{arguments.get('Key')}"
+        name = f"s3://{arguments.get('Bucket')}/{arguments.get('Key', '')}"
         return NotFound(f"{name} does not exist, or was replaced while it was read: run the same command again.")
     if code in DENIED:
         cure = ", with cluster_s3_read if the bucket is another one" if service == "s3" else ""

@@ -45,6 +45,8 @@ class Dataset:
     """One archive that replaces all parts, if the user's own folder has it."""
     files: Mapping[str, int] = field(default_factory=dict)
     """The files that nodes unpack by themselves, with their sizes."""
+    gib: float = 0.1
+    """About how much space it takes when it is unpacked."""
 
 
 # The bucket's own name has no certificate: S3's does.
@@ -85,6 +87,7 @@ DATASETS: Mapping[str, Dataset] = {
         links={f"data/{name}": name for name in ("train2017", "val2017", "annotations", "pretrained-models")},
         # As the old prepare-s3-bucket.sh packed it.
         archive=DatasetFile("coco-2017.tar", strip="data"),
+        gib=21,
     ),
     # The checksum is on https://www.cs.toronto.edu/~kriz/cifar.html.
     "cifar10": Dataset(
@@ -97,7 +100,9 @@ DATASETS: Mapping[str, Dataset] = {
                 strip="cifar-10-batches-bin",
             ),
         ),
-        links={"cifar10_data": "."},
+        # The publisher's archive has a folder, and old scripts look there.
+        gib=0.2,
+        links={"cifar10_data": ".", "data/cifar10/cifar-10-batches-bin": "."},
         files={name: 30_730_000 for name in (*(f"data_batch_{part}.bin" for part in range(1, 6)), "test_batch.bin")},
     ),
     "mnist": Dataset(

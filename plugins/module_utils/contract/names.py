@@ -14,6 +14,8 @@ ROLE_TAG = "deeplearning:role"
 """On instances, for people and bills: master or worker. Programs go by the Auto Scaling group."""
 RANK_TAG = "deeplearning:rank"
 """On instances that have a rank: 1 is the master."""
+DATA_TAG = "deeplearning:data"
+"""On the bucket of data sets, which belongs to no cluster: true."""
 IMAGE_TAG = "deeplearning:image"
 """On launch templates: the image that was asked for (a family or an id), of which the pinned AMI came."""
 USER_TAG = "deeplearning:user"
@@ -61,6 +63,11 @@ class Names:
     def bucket(self) -> str:
         """Buckets are the whole world's."""
         return f"{self.cluster}-{self.account}-{self.region}"
+
+    @property
+    def data_bucket(self) -> str:
+        """The data sets of all clusters of an account and region: it outlives each of them."""
+        return f"{self.account}-{self.region}-deeplearning-data"
 
     @property
     def file_system_token(self) -> str:

@@ -178,6 +178,7 @@ def instance_type(described: Item) -> InstanceType:
         "gpu_name": gpus[0].get("Name", "") if gpus else "",
         "gpu_maker": gpus[0].get("Manufacturer", "") if gpus else "",
         "efa_cards": [int(card["NetworkCardIndex"]) for card in cards if "efa-only" in card.get("InterfaceTypes", ())],
+        "instance_store_gib": described.get("InstanceStorageInfo", {}).get("TotalSizeInGB", 0) * 10**9 / 2**30,
         "placement": "cluster" in described.get("PlacementGroupInfo", {}).get("SupportedStrategies", []),
         "spot": "spot" in described.get("SupportedUsageClasses", []),
         "architectures": list(described.get("ProcessorInfo", {}).get("SupportedArchitectures", [])),

@@ -12,7 +12,7 @@ from typing import Any
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import Names
 from ansible_collections.deeplearning.aws.plugins.module_utils.messages import join_names
-from ansible_collections.deeplearning.aws.plugins.module_utils.plan import machines, network, prices
+from ansible_collections.deeplearning.aws.plugins.module_utils.plan import data, machines, network, prices
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.facts import (
     AccountFacts,
     Cluster,
@@ -25,11 +25,16 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.resources.member_
 Plan = dict[str, Any]
 
 
-def make_plan(aws: Aws, cluster: Cluster) -> tuple[Plan, list[str]]:
-    """Return the plan, and the problems. With problems, the plan is incomplete."""
+def make_plan(aws: Aws, cluster: Cluster, dataset: str, data_on: str) -> tuple[Plan, list[str]]:
+    """Return the plan, and the problems. With problems, the plan is incomplete.
+
+    A data set that is named is compared with the nodes' own disks.
+    """
     check_region(aws)
     facts = gather_facts(aws, cluster)
     findings = list(check(facts, cluster))
+    if dataset:
+        findings += data.check(facts, cluster, dataset, data.size_gib(aws, dataset), data_on)
     problems = [*facts.failures, *(finding.text for finding in findings if finding.is_problem)]
     plan = {
         **resolve(facts, cluster),
@@ -65,15 +70,16 @@ def check(facts: AccountFacts, cluster: Cluster) -> Iterator[Finding]:
 
 
 def _check_s3_write(facts: AccountFacts, cluster: Cluster) -> Iterator[Finding]:
-    """Refuse locations in the cluster's own bucket where members must not write."""
-    bucket = Names(cluster["name"], facts.account, facts.region).bucket
-    if outside_results(bucket, cluster["s3_write"]):
+    """Refuse locations in the cluster's own bucket and in that of data sets where members must not write."""
+    names = Names(cluster["name"], facts.account, facts.region)
+    bucket = names.bucket
+    if outside_results(bucket, names.data_bucket, cluster["s3_write"]):
         results = f"{bucket}/{RESULTS}"
         yield setting_problem(
             "s3_write",
             cluster["s3_write"],
-            f"{bucket} is the cluster's own bucket, which holds the reports of members and the data sets: "
-            f"give {results} or a prefix below it, or another bucket",
+            f"{bucket} holds the reports of members, and {names.data_bucket} the data sets of all clusters: give "
+            f"{results} or a prefix below it, or another bucket",
             [results],
         )
 

@@ -23,6 +23,9 @@ class MachineSpec:
     security_groups: Sequence[str]
     root_device: str
     root_volume_gib: int
+    root_volume_type: str = "gp3"
+    root_volume_throughput: int = 0
+    """In MiB/s. 0: AWS's default."""
     tags: Mapping[str, str] = field(default_factory=dict)
     placement_group: str = ""
     efa_cards: Sequence[int] = ()
@@ -48,9 +51,10 @@ def launch_data(machine: MachineSpec) -> dict[str, Any]:
                 "DeviceName": machine.root_device,
                 "Ebs": {
                     "VolumeSize": machine.root_volume_gib,
-                    "VolumeType": "gp3",
+                    "VolumeType": machine.root_volume_type,
                     "Encrypted": True,
                     "DeleteOnTermination": True,
+                    **({"Throughput": machine.root_volume_throughput} if machine.root_volume_throughput else {}),
                 },
             }
         ],

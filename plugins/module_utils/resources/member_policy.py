@@ -38,6 +38,10 @@ class MemberAccess:
     write: Sequence[str] = ()
     partition: str = "aws"
 
+    @property
+    def data_bucket(self) -> str:
+        return Names(self.cluster, self.account, self.region).data_bucket
+
 
 def policy_for(role: str, access: MemberAccess) -> dict[str, Any]:
     statements = bucket_statements(access)
@@ -46,35 +50,38 @@ def policy_for(role: str, access: MemberAccess) -> dict[str, Any]:
     return {"Version": "2012-10-17", "Statement": statements}
 
 
-def outside_results(bucket: str, locations: Iterable[str]) -> list[str]:
-    """Return the locations in the cluster's own bucket where its members must not write. It holds the reports of other
-    members, data sets, and wheels that nodes install as root."""
+def outside_results(bucket: str, data_bucket: str, locations: Iterable[str]) -> list[str]:
+    """Return the locations where members must not write: all in the bucket of data sets, which other clusters read, and
+    most in the cluster's own, which holds the reports of other members, and wheels that nodes install as root."""
     results = f"{bucket}/{RESULTS}"
     return [
         location
         for location in locations
-        if location.split("/")[0] == bucket and location != results and not location.startswith(f"{results}/")
+        if location.split("/")[0] in (bucket, data_bucket)
+        and location != results
+        and not location.startswith(f"{results}/")
     ]
 
 
 def bucket_statements(access: MemberAccess) -> list[Statement]:
-    """Return the statements for the cluster's own bucket, and for the further locations to read and to write.
+    """Return the statements for the cluster's own bucket, for that of data sets, and for the further locations.
 
     Names of buckets can be predicted, so one that another account has taken is neither read nor written. The last
     statement denies all other writing, regardless of other policies of the role: a report is trusted because only its
     own member can write to its location.
     """
     bucket, s3 = access.bucket, f"arn:{access.partition}:s3:::"
+    own = (bucket, access.data_bucket)
     # The ids of the role and of the instance, which are different for each member.
     own_report = f"{s3}{bucket}/members/${{aws:userid}}/report.json"
-    forbidden = outside_results(bucket, access.write)
+    forbidden = outside_results(bucket, access.data_bucket, access.write)
     writable = [location for location in access.write if location not in forbidden]
     readable = list(dict.fromkeys([*access.read, *writable]))
     objects = [f"{s3}{location}/*" for location in writable]
     of_account = {"Condition": {"StringEquals": {"aws:ResourceAccount": access.account}}}
     statements = [
-        _statement("ReadTheClustersBucket", ["s3:GetObject"], [f"{s3}{bucket}/*"]) | of_account,
-        _statement("ListTheClustersBucket", ["s3:ListBucket"], [f"{s3}{bucket}"]) | of_account,
+        _statement("ReadTheBuckets", ["s3:GetObject"], [f"{s3}{name}/*" for name in own]) | of_account,
+        _statement("ListTheBuckets", ["s3:ListBucket"], [f"{s3}{name}" for name in own]) | of_account,
         _statement("ReportItself", ["s3:PutObject"], [own_report]) | of_account,
     ]
     if readable:

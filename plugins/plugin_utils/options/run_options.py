@@ -112,11 +112,29 @@ TABLE: Sequence[Option] = (
     ),
     Option(
         "data_on",
-        r.choice("efs", "node"),
+        r.choice("efs", "node", "instance_store"),
         "efs",
         "node",
-        "Where to stage the data set: on the shared file system, or on each node's own disk.",
+        "Where to stage the data set: on the shared file system, or on each node's own disk, which is its instance "
+        "store if its type has one. instance_store: the same, and refused if a type has none.",
         _TRAIN,
+    ),
+    Option(
+        "dataset",
+        r.text,
+        "",
+        "coco2017",
+        "A data set to compare with the nodes' own disks, for `train.yml -e data_on=node`: one of the collection's, or "
+        "one that is staged in the account's bucket.",
+        ("plan",),
+    ),
+    Option(
+        "data_on",
+        r.choice("node", "instance_store"),
+        "node",
+        "instance_store",
+        "instance_store: refuse types without instance store.",
+        ("plan",),
     ),
     Option(
         "data_source",
@@ -244,7 +262,7 @@ TABLE: Sequence[Option] = (
         rr.s3_uri,
         "",
         "s3://my-data/sets",
-        "A bucket, or bucket/prefix, instead of the cluster's own.",
+        "A bucket, or bucket/prefix, instead of the account's own, `<account>-<region>-deeplearning-data`.",
         _STAGE,
     ),
     Option(
@@ -262,6 +280,14 @@ TABLE: Sequence[Option] = (
         "",
         "red",
         "Consent: the name of the cluster to remove.",
+        ("destroy",),
+    ),
+    Option(
+        "destroy_data",
+        r.bucket,
+        "",
+        "123456789012-us-east-1-deeplearning-data",
+        "Consent: the name of the account's bucket of data sets, to delete it with all that is in it.",
         ("destroy",),
     ),
     Option(

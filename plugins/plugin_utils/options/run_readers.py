@@ -82,11 +82,6 @@ def dataset(value: Any) -> str:
     return text
 
 
-def is_staged(dataset_name: str) -> bool:
-    """Return whether train.yml stages a data set; otherwise it must exist on the nodes."""
-    return dataset_name in DATASETS or dataset_name.startswith("s3://")
-
-
 def data_source(value: Any) -> str:
     """Return a file of this machine, or a URL."""
     text = r.text(value)

@@ -11,7 +11,6 @@ from typing import Any
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.frameworks import ON_ONE_NODE
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.run_readers import (
     TRAINERS,
-    is_staged,
     locate_script,
 )
 
@@ -34,7 +33,6 @@ def complete(options: Options, efs_mount: str) -> dict[str, Any]:
         result["nodes"] = result["nodes"] or 1
     if not result["script"] and not result["dataset"] and not result["resume"]:
         result["dataset"] = "cifar10"
-    result["stages"] = bool(result["dataset"]) and (is_staged(result["dataset"]) or result["data_on"] == "node")
     script = locate_script(result["script"], efs_mount) if result["script"] else None
     result["script"] = None if script is None or script.kind == "file" else script.source or script.path
     result["script_file"] = script.path if script and script.kind == "file" else ""
@@ -51,8 +49,6 @@ def request(options: Options, specified: Iterable[str], requested_by: str) -> di
     for name in ("framework", "nodes", "script"):
         if options[name]:
             result[name] = options[name]
-    if options["dataset"] and not options["stages"]:
-        result["data"] = options["dataset"]
     return {**result, "asked_by": requested_by}
 
 

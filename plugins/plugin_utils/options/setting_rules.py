@@ -67,6 +67,15 @@ def _name_length(cluster: Cluster) -> Iterable[str]:
             )
 
 
+def _root_volume(cluster: Cluster) -> Iterable[str]:
+    kind, throughput = cluster.get("root_volume_type"), cluster.get("root_volume_throughput")
+    if throughput and kind and kind != "gp3":
+        yield (
+            f"cluster_root_volume_throughput is {throughput} and cluster_root_volume_type {kind}: only gp3 has a "
+            f"throughput to set. Example: {_example('root_volume_type', 'gp3')}"
+        )
+
+
 def _zones(cluster: Cluster) -> Iterable[str]:
     region = cluster.get("region")
     zones = [zone for zone in cluster.get("availability_zones") or () if region and not zone.startswith(region)]
@@ -163,5 +172,5 @@ def _file_problem(name: str, file: str, read: Callable[[str], str]) -> Iterable[
         yield TABLE[PREFIX + name].problem(file, str(invalid))
 
 
-_PROVISIONING_RULES: Sequence[Rule] = (_workers, _network, _ssh, _keys)
+_PROVISIONING_RULES: Sequence[Rule] = (_workers, _network, _ssh, _keys, _root_volume)
 _RULES: Sequence[Rule] = (_name_length, _zones)

@@ -110,6 +110,20 @@ SECTIONS: Sequence[tuple[str, str, Sequence[Option]]] = (
                 "cluster_root_volume_gib", r.integer(8, 16384), 100, 200, "Size of each machine's root volume, in GiB."
             ),
             Option(
+                "cluster_root_volume_type",
+                r.choice("gp3", "gp2"),
+                "gp3",
+                "gp2",
+                "Type of the root volumes.",
+            ),
+            Option(
+                "cluster_root_volume_throughput",
+                r.integer(125, 750),
+                None,
+                500,
+                "MiB/s of each root volume of type gp3. Empty: AWS's default, 125.",
+            ),
+            Option(
                 "cluster_placement_group",
                 r.choice("auto", "true", "false"),
                 "auto",

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the deeplearning.aws contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 
-"""A folder of objects in a bucket: the cluster's own bucket, or another one that the user names."""
+"""A folder of objects in a bucket: one of the collection's own, or another one that the user names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from typing import Any
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError, problem
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.manifest import FILE as MANIFEST
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import Names
 
 try:
     from boto3.exceptions import S3UploadFailedError
@@ -27,13 +26,17 @@ except ImportError:
 _MISSING = ("404", "NoSuchKey")
 
 
+class MissingBucket(UserError):
+    """There is no such bucket."""
+
+
 @dataclass(frozen=True)
 class Bucket:
     aws: Aws
     name: str
     prefix: str
     owner: str = ""
-    """The account that must own it, if it is the cluster's own."""
+    """The account that must own it, if it is one of the collection's own."""
 
     @property
     def url(self) -> str:
@@ -45,9 +48,7 @@ class Bucket:
             head = self.aws.call("s3", "head_bucket", Bucket=self.name, **self._owned)
         except AwsError as error:
             if error.code in ("404", "NoSuchBucket"):
-                raise UserError(
-                    f"The bucket {self.name} does not exist: create the cluster first (site.yml)."
-                ) from None
+                raise MissingBucket(f"The bucket {self.name} does not exist: create it first.") from None
             if error.code in ("301", "PermanentRedirect"):
                 raise UserError(f"The bucket {self.name} is in another region than {self.aws.region}.") from None
             if error.denied:
@@ -120,13 +121,13 @@ class Bucket:
         return {"ExpectedBucketOwner": self.owner} if self.owner else {}
 
 
-def choose(aws: Aws, cluster: str, location: str, default: str, folder: str = "") -> Bucket:
+def choose(aws: Aws, own: str, location: str, folder: str) -> Bucket:
     """Return a folder of the bucket at `location` (bucket, bucket/prefix, or either after s3://).
 
-    Without a location it is the folder `default` of the cluster's own bucket.
+    Without a location it is a folder of the collection's own bucket of that name.
     """
     if not location:
-        return Bucket(aws, Names(cluster, aws.account, aws.region).bucket, default, aws.account)
+        return Bucket(aws, own, folder, aws.account)
     name, _slash, prefix = location.removeprefix("s3://").strip("/").partition("/")
     if not name or "://" in location.removeprefix("s3://"):
         raise UserError(f"bucket is {location}; it must be a bucket. Example: -e bucket=s3://my-bucket/prefix")

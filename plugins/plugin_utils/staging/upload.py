@@ -21,7 +21,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors i
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.manifest import FILE as MANIFEST
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.manifest import build
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.staging import archives
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.staging.bucket import Bucket
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.staging.bucket import Bucket, MissingBucket
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.staging.datasets import set_of
 
 SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -54,8 +54,13 @@ def stage(
     Return whether anything was sent, and the files without a published checksum whose own is recorded now.
     """
     dataset = set_of(name, source)
-    bucket.check()
-    manifest = bucket.manifest()
+    try:
+        bucket.check()
+        manifest = bucket.manifest()
+    except MissingBucket:
+        if not check or not bucket.owner:
+            raise
+        manifest = {}  # check mode has not created it
     recorded = _recorded(manifest)
     # Others may write to the bucket too. Only sizes and digests are taken from there.
     complete = _names(dataset) == recorded.keys() and manifest == _manifest(name, dataset, recorded)

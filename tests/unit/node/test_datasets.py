@@ -26,6 +26,7 @@ from deeplearning.datasets import sources, staging
 from deeplearning.datasets.sources import Progress
 from deeplearning.datasets.staging import StagingRequest, receive, show, stage
 
+from tests.unit.node.staged_kit import contents, manifest, tar
 from tests.unit.node.users_kit import as_nobody, open_folder
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -63,6 +64,9 @@ def efs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(staging.paths, "TRAINERS", str(ROOT / "files/trainers"))
     monkeypatch.setattr(download, "RETRY_SECONDS", 0)
     monkeypatch.setattr(sources, "RETRY_SECONDS", 0)
+    # This machine's disks stay as they are.
+    monkeypatch.setattr(staging.own_disk, "prepare", lambda _root: None)
+    monkeypatch.setattr(staging, "read_config", lambda: SimpleNamespace(region="here"))
     mount = tmp_path / "efs"
     mount.mkdir()
     return mount
@@ -275,8 +279,113 @@ def test_a_folder_of_the_shared_file_system_is_copied_by_its_name(efs: Path, tmp
 @pytest.mark.parametrize("on_node", [False, True])
 @pytest.mark.parametrize("data", ["nothing", "/efs/nothing"])
 def test_a_missing_folder_is_refused(efs: Path, data: str, on_node: bool) -> None:
-    with pytest.raises(UserError, match=f"data is {data}, and this node has no folder .*/nothing: stage it first, or"):
+    with pytest.raises(UserError, match=f"data is {data}, and this node has no folder .*/nothing: stage it first"):
         staged(efs, data, "", on_node)
+
+
+@pytest.fixture
+def bucket(tmp_path: Path) -> Path:
+    """A bucket of data sets, with photos in it."""
+    (tmp_path / "bucket/photos").mkdir(parents=True)
+    tar(tmp_path / "bucket/photos/a.tar", contents())
+    manifest(tmp_path / "bucket/photos", "a.tar", name="photos")
+    return tmp_path / "bucket"
+
+
+def test_a_staged_set_is_unpacked_to_the_nodes_disk(efs: Path, bucket: Path, tmp_path: Path) -> None:
+    request = StagingRequest("photos", "", True, str(bucket))
+    assert not show(request, str(efs))["there"]
+    result = stage(request, str(efs), lambda _event: None)
+    folder = Path(result["path"])
+    assert result["there"] and result["changed"] and folder.parent == tmp_path / "node"
+    assert {str(file.relative_to(folder)) for file in folder.rglob("*.*") if file.name != ".deeplearning.json"} == set(
+        contents()
+    )
+    assert not stage(request, str(efs), lambda _event: None)["changed"]
+    assert sorted(path.name for path in folder.parent.iterdir()) == [f".{folder.name}.lock", folder.name]
+    assert list(efs.iterdir()) == []
+
+
+def test_another_version_than_what_is_staged_now_is_refused(efs: Path, bucket: Path) -> None:
+    request = StagingRequest("photos", "", True, str(bucket))
+    folder = Path(stage(request, str(efs), lambda _event: None)["path"])
+    manifest(bucket / "photos", "a.tar", name="photos", version="2" * 16)
+    with pytest.raises(UserError, match=f"{folder} is another version of photos than what is staged: remove it"):
+        show(request, str(efs))
+    # Without what it came from, it is used as it is.
+    (bucket / "photos/manifest.json").unlink()
+    assert show(request, str(efs))["there"]
+
+
+def test_a_copy_of_a_shared_folder_has_its_version(efs: Path, bucket: Path) -> None:
+    shared = efs / "data/photos"
+    shared.mkdir(parents=True)
+    (shared / "mine").write_text("mine")
+    (shared / ".deeplearning.json").write_text('{"version": "1", "files": {"mine": 4}}')
+    request = StagingRequest("photos", "", True, str(bucket))
+    assert stage(request, str(efs), lambda _event: None)["there"]
+    (shared / ".deeplearning.json").write_text('{"version": "2", "files": {"mine": 4}}')
+    with pytest.raises(UserError, match="is another version of photos than what is staged"):
+        show(request, str(efs))
+
+
+def test_an_incomplete_shared_set_is_not_copied(efs: Path, bucket: Path) -> None:
+    (efs / "data/tiny").mkdir(parents=True)
+    (efs / "data/tiny/one.bin").write_bytes(b"1" * 5000)
+    (bucket / "tiny").mkdir()
+    (bucket / "tiny/tiny.tar.gz").write_bytes(WHOLE)
+    manifest(bucket / "tiny", "tiny.tar.gz", strip="some-folder", name="tiny")
+    copied = Path(staged(efs, "tiny", "", True, str(bucket))["path"])
+    assert (copied / "two.bin").stat().st_size == 7000
+
+
+def test_an_archive_that_was_replaced_is_refused_and_nothing_of_it_stays(
+    efs: Path, bucket: Path, tmp_path: Path
+) -> None:
+    tar(bucket / "photos/a.tar", {name: content[::-1] for name, content in contents().items()})
+    with pytest.raises(UserError, match="a.tar has the SHA-256 .* was replaced since. Stage it again"):
+        staged(efs, "photos", "", True, str(bucket))
+    assert not [path for path in (tmp_path / "node").iterdir() if path.is_dir()]
+
+
+def test_a_set_that_is_neither_staged_nor_a_folder_is_refused_before_anything_is_done(efs: Path, bucket: Path) -> None:
+    for name in ("pictures", "/efs/pictures"):
+        request = StagingRequest(name, "", True, str(bucket))
+        message = f"data is {name}, and this node has no folder .*pictures, and .* is no staged data set"
+        with pytest.raises(UserError, match=message):
+            show(request, str(efs))
+        with pytest.raises(UserError, match=message):
+            stage(request, str(efs), lambda _event: None)
+
+
+def test_a_folder_of_the_shared_file_system_is_used_although_the_set_is_staged(efs: Path, bucket: Path) -> None:
+    (efs / "data/photos").mkdir(parents=True)
+    (efs / "data/photos/mine").write_text("mine")
+    copied = Path(staged(efs, "photos", "", True, str(bucket))["path"])
+    assert (copied / "mine").read_text() == "mine" and not (copied / "train").exists()
+
+
+def test_a_set_with_a_publisher_is_taken_from_the_bucket_if_it_is_staged(efs: Path, bucket: Path) -> None:
+    (bucket / "tiny").mkdir()
+    (bucket / "tiny/tiny.tar.gz").write_bytes(WHOLE)
+    manifest(bucket / "tiny", "tiny.tar.gz", strip="some-folder", name="tiny")
+    result = staged(efs, "tiny", "", False, str(bucket))
+    assert result["path"] == str(efs / "data/tiny") and (efs / "data/tiny/two.bin").stat().st_size == 7000
+    assert (efs / "tiny_data").resolve() == efs / "data/tiny"
+
+
+def test_a_copy_that_differs_from_its_source_is_refused(efs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (efs / "data/mine").mkdir(parents=True)
+    (efs / "data/mine/a").write_text("a")
+    monkeypatch.setattr(sources, "md5_of", lambda _file: "0" * 32)
+    with pytest.raises(UserError, match="differs from .*/mine/a after it was copied: check this node's disk"):
+        staged(efs, "mine", "", True)
+
+
+def test_an_empty_folder_is_refused_where_it_lies(efs: Path) -> None:
+    (efs / "data/empty").mkdir(parents=True)
+    with pytest.raises(UserError, match="data is empty, and .*/data/empty has no files: put them there, or choose"):
+        show(StagingRequest("empty"), str(efs))
 
 
 def test_a_full_disk_is_reported_before_and_during_a_transfer(

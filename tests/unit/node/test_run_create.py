@@ -228,6 +228,23 @@ def test_a_run_of_an_older_cluster_is_resumed_as_one_of_this_cluster(
     assert folder.run()["cluster_id"] == config.cluster_id
 
 
+def test_a_run_of_a_cluster_of_another_name_on_the_same_file_system_is_resumed(
+    create_run: Create, config: Config
+) -> None:
+    create_run()
+    with_checkpoint(config)
+    ours = Path(config.efs_mount, "runs", config.cluster, "r1")
+    theirs = Path(config.efs_mount, "runs", "former", "r1")
+    theirs.parent.mkdir()
+    ours.rename(theirs)
+    # As docs/training.md says.
+    ours.symlink_to(theirs)
+    create_run(resume="r1")
+    run = find_run(config, "r1").run()
+    assert (run["cluster"], run["cluster_id"]) == (config.cluster, config.cluster_id)
+    assert (theirs / "run.json").is_file() and find_run(config, "r1").checkpoints()
+
+
 def test_a_full_file_system_is_reported_before_anything_starts(
     create_run: Create, config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:

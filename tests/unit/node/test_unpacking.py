@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import errno
-import hashlib
 import io
 import json
 import os
-import random
 import tarfile
 import zipfile
 from collections.abc import Iterator
@@ -26,57 +24,12 @@ from deeplearning.unpacking.extract import UnpackFolder, finish, show, unpack
 from deeplearning.unpacking.ranged_reader import RangedReader, Source
 from deeplearning.unpacking.shares import Extent, fit_together
 
+from tests.unit.node.staged_kit import V1, V2, contents, manifest, tar
 from tests.unit.node.users_kit import as_nobody, open_folder
-
-V1, V2 = "1" * 16, "2" * 16
-LONG = "train/" + "n" * 140
-"""Names like this have a header of their own in a tar archive."""
-
-
-def contents(count: int = 80) -> dict[str, bytes]:
-    """Small files, one that is as large as all others, and long names."""
-    made = random.Random(0)
-    files = {f"train/{n:04d}.jpg": made.randbytes(made.randrange(3000)) for n in range(count)}
-    files |= {f"{LONG}{n}.jpg": made.randbytes(900) for n in range(count // 4)}
-    return {**files, "train/large.bin": made.randbytes(300_000)}
 
 
 def quiet(event: dict[str, Any]) -> None:
     """Drop the report."""
-
-
-def tar(path: Path, files: dict[str, bytes], format_: int = tarfile.PAX_FORMAT, top: str = "") -> None:
-    with tarfile.open(path, "w", format=format_) as archive:
-        folder = tarfile.TarInfo("train")
-        folder.type = tarfile.DIRTYPE
-        archive.addfile(folder)
-        for name, content in files.items():
-            info = tarfile.TarInfo(f"{top}{name}")
-            info.size = len(content)
-            archive.addfile(info, io.BytesIO(content))
-
-
-def manifest(folder: Path, *parts: str, strip: str = "", to: str = "", **more: Any) -> dict[str, Any]:
-    record = {
-        "schema": 1,
-        "name": "coco",
-        "version": V1,
-        "parts": [
-            {
-                "name": name,
-                "kind": name.partition(".")[2] if name.endswith(("tar", "zip", "tar.gz")) else "file",
-                "size": (folder / name).stat().st_size,
-                "sha256": hashlib.sha256((folder / name).read_bytes()).hexdigest(),
-                "to": to,
-                "strip": strip,
-            }
-            for name in parts
-        ],
-        "links": {},
-        **more,
-    }
-    (folder / "manifest.json").write_text(json.dumps(record))
-    return record
 
 
 @pytest.fixture
@@ -88,7 +41,7 @@ def staged(tmp_path: Path) -> Path:
 @pytest.fixture
 def place(tmp_path: Path) -> UnpackFolder:
     (tmp_path / "efs").mkdir()
-    return UnpackFolder(str(tmp_path / "efs"), "coco")
+    return UnpackFolder(tmp_path / "efs/data", "coco")
 
 
 def all_of(place: UnpackFolder, staged: Path, count: int) -> dict[str, Any]:
@@ -652,7 +605,7 @@ def shared(staged: Path) -> Iterator[UnpackFolder]:
     tar(staged / "a.tar", {"a/authorized_keys": b"attacker"})
     manifest(staged, "a.tar")
     with open_folder() as mount:
-        place = UnpackFolder(str(mount), "coco")
+        place = UnpackFolder(mount / "data", "coco")
         place.root.mkdir()
         place.root.chmod(0o1777)
         outside(place).mkdir()

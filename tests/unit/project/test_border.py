@@ -88,7 +88,7 @@ ALLOWED = {
     ("playbooks/status.yml", "{{ checked['cluster']['summary_file'] }}"),
     # The Python that runs Ansible.
     ("playbooks/tasks/runs/dataset.yml", CONTROLLER),
-    *((f"playbooks/{name}.yml", CONTROLLER) for name in ("plan", "provision")),
+    *((f"playbooks/{name}.yml", CONTROLLER) for name in ("plan", "provision", "stage")),
 }  # fmt: skip
 
 

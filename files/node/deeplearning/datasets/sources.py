@@ -152,6 +152,7 @@ def _matches(file: Path, item: dict[str, Any]) -> bool:
 
 
 def copy_folder(source: Path, folder: Path, progress: Progress) -> None:
+    """Copy the files that a folder lacks, several at once, and compare each copy with what was read."""
     missing = []
     for file in _files(source):
         target, size = folder / file.relative_to(source), file.stat().st_size
@@ -159,12 +160,22 @@ def copy_folder(source: Path, folder: Path, progress: Progress) -> None:
             missing.append((file, target))
             progress.total += size
     require_space(folder, progress.total)
-    for file, target in missing:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        partial = target.with_name(f".{target.name}.coming")
-        shutil.copyfile(file, partial)
-        os.replace(partial, target)
-        progress.add(target.stat().st_size)
+    with ThreadPoolExecutor(PARALLEL_OBJECTS) as pool:
+        list(pool.map(lambda pair: _copy_file(pair[0], pair[1], progress), missing))
+
+
+def _copy_file(file: Path, target: Path, progress: Progress) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial, digest = target.with_name(f".{target.name}.coming"), hashlib.md5(usedforsecurity=False)
+    with open(file, "rb") as source, open(partial, "wb") as copy:
+        for chunk in iter(lambda: source.read(CHUNK), b""):
+            copy.write(chunk)
+            digest.update(chunk)
+            progress.add(len(chunk))
+    if md5_of(partial) != digest.hexdigest():
+        partial.unlink()
+        raise UserError(f"{target} differs from {file} after it was copied: check this node's disk.")
+    os.replace(partial, target)
 
 
 def _files(folder: Path) -> Iterator[Path]:

@@ -27,8 +27,13 @@ from deeplearning.config import read_config
 from deeplearning.contract import datasets, paths, schema
 from deeplearning.contract.datasets import GENERATED, GENERATED_MARKER, DatasetFile
 from deeplearning.contract.errors import UserError
+from deeplearning.contract.identifiers import is_dataset_name
+from deeplearning.datasets import own_disk
+from deeplearning.datasets.links import create_links
 from deeplearning.datasets.sources import Progress, copy_folder, fetch_s3, fetch_url, md5_of
 from deeplearning.run.identity import as_root
+from deeplearning.unpacking.extract import UnpackFolder, finish, unpack
+from deeplearning.unpacking.ranged_reader import Source
 
 DATASETS = {name: datasets.DATASETS[name] for name in datasets.ON_DEMAND}
 ON_NODE = Path(paths.NODE_DATA)
@@ -44,6 +49,8 @@ class StagingRequest:
     """A name of the catalogue, "generated", a folder's name or path, or s3://bucket/prefix."""
     source: str = ""
     on_node: bool = False
+    bucket: str = ""
+    """Where stage.yml has staged data sets, each in a folder of its own."""
 
     @property
     def is_folder(self) -> bool:
@@ -94,8 +101,13 @@ def show(request: StagingRequest, efs_mount: str, key: str = "") -> dict[str, An
         return {"there": True, "path": str(path), "generated": _is_generated(path), "received": 0}
     folder = folder_of(request, efs_mount)
     received = folder.incoming / key
+    is_complete = _is_complete(folder)
+    if is_complete:
+        _check_version(request, folder)
+    elif request.is_folder:
+        _staged_source(request, folder)
     return {
-        "there": _is_complete(folder),
+        "there": is_complete,
         "path": str(folder.path),
         "generated": _is_generated(folder.path),
         "received": received.stat().st_size if key and received.is_file() else 0,
@@ -106,7 +118,59 @@ def _existing_folder(data: str, efs_mount: str) -> Path:
     path = Path(paths.dataset(efs_mount, data))
     if not path.is_dir():
         raise UserError(f"data is {data}, and this node has no folder {path}: stage it first, or choose other data.")
+    if not any(path.iterdir()):
+        raise UserError(f"data is {data}, and {path} has no files: put them there, or choose other data.")
     return path
+
+
+def _staged_source(request: StagingRequest, folder: DatasetFolder) -> Path | Source | None:
+    """Return where a copy of the data set exists: on the shared file system, or as archives in the bucket.
+
+    Raise UserError if there is none of a data set that has no publisher.
+    """
+    if request.source:
+        return None
+    shared = Path(paths.dataset(str(folder.efs_mount), request.data))
+    is_shared = request.is_folder or _is_complete(DatasetFolder(folder.efs_mount, shared.parent, shared.name))
+    if request.on_node and shared.is_dir() and is_shared:
+        return _existing_folder(request.data, str(folder.efs_mount))
+    if request.bucket and is_dataset_name(request.data):
+        archives = Source(f"{request.bucket}/{request.data}", read_config().region)
+        if archives.exists():
+            return archives
+    if request.is_folder:
+        staged = f", and {request.bucket}/{request.data} is no staged data set" if request.bucket else ""
+        raise UserError(
+            f"data is {request.data}, and this node has no folder {shared}{staged}: stage it first (stage.yml), or "
+            "choose other data."
+        )
+    return None
+
+
+def _check_version(request: StagingRequest, folder: DatasetFolder) -> None:
+    """Raise UserError if the node's own copy is another version than what is staged now. Not all data has versions."""
+    own = _marker(folder.path).get("version")
+    if not (own and request.on_node and request.is_folder):
+        return
+    shared = Path(paths.dataset(str(folder.efs_mount), request.data))
+    archives = Source(f"{request.bucket}/{request.data}", read_config().region)
+    if shared.is_dir():
+        staged = _marker(shared).get("version")
+    else:
+        staged = archives.manifest()["version"] if archives.exists() else None
+    if staged and staged != own:
+        raise UserError(
+            f"{folder.path} is another version of {request.data} than what is staged: remove it on each node. Example: "
+            f"ansible cluster -b -m file -a 'path={folder.path} state=absent'"
+        )
+
+
+def _marker(path: Path) -> dict[str, Any]:
+    try:
+        record: dict[str, Any] = json.loads((path / paths.MARKER).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return record
 
 
 def stage(request: StagingRequest, efs_mount: str, report: Report) -> dict[str, Any]:
@@ -114,10 +178,10 @@ def stage(request: StagingRequest, efs_mount: str, report: Report) -> dict[str, 
     if request.is_in_place:
         return {**show(request, efs_mount), "changed": False}
     try:
-        _create_root(folder.root)
+        _create_root(request, folder)
         with _exclusive_lock(folder, report):
             if changed := not _is_complete(folder):
-                _stage(request, folder, Progress(report))
+                _stage(request, folder, report)
             if folder.root == folder.efs_mount / "data" and folder.name in DATASETS:
                 create_links(folder.path, folder.efs_mount, DATASETS[folder.name].links)
     except OSError as error:
@@ -135,7 +199,7 @@ def receive(
     A process of an attempt that was killed may still be writing. It writes the same bytes at the same positions.
     """
     folder = folder_of(request, efs_mount)
-    _create_root(folder.root)
+    _create_root(request, folder)
     safe_paths.own_folder(str(folder.incoming))
     file = folder.incoming / key
     progress = Progress(report)
@@ -154,11 +218,10 @@ def _is_generated(path: Path) -> bool:
 def _is_complete(folder: DatasetFolder) -> bool:
     if os.path.lexists(folder.path):
         safe_paths.check_folder(str(folder.path), os.geteuid(), 0)
-    try:
-        files = json.loads((folder.path / paths.MARKER).read_text(encoding="utf-8"))["files"]
-    except (OSError, ValueError, KeyError):
+    files = _marker(folder.path).get("files")
+    if files is None and folder.name in DATASETS:
         # A user may have put the data set here by hand.
-        files = DATASETS[folder.name].files if folder.name in DATASETS else None
+        files = DATASETS[folder.name].files
     if not files:
         return False
     return all(_has_size(folder.path / name, size) for name, size in list(files.items())[:CHECKED_FILES])
@@ -171,8 +234,11 @@ def _has_size(file: Path, size: int) -> bool:
         return False
 
 
-def _create_root(root: Path) -> None:
+def _create_root(request: StagingRequest, folder: DatasetFolder) -> None:
     """Create the folder of all data sets, like /tmp: every user may stage, and none can remove files of another."""
+    root = folder.root
+    if request.on_node:
+        own_disk.prepare(str(root))
     try:
         safe_paths.shared_folder(str(root))
     except PermissionError:
@@ -194,13 +260,16 @@ def _exclusive_lock(folder: DatasetFolder, report: Report) -> Iterator[None]:
         yield
 
 
-def _stage(request: StagingRequest, folder: DatasetFolder, progress: Progress) -> None:
+def _stage(request: StagingRequest, folder: DatasetFolder, report: Report) -> None:
     if folder.path.exists():
         raise UserError(
             f"{folder.path} is there and is not the whole of {request.data}: move it away, or give its path as data."
         )
-    partial = folder.partial
-    source = _existing_folder(request.data, str(folder.efs_mount)) if request.is_folder else None
+    partial, progress = folder.partial, Progress(report)
+    source = _staged_source(request, folder)
+    if isinstance(source, Source):
+        _unpack_archives(source, UnpackFolder(folder.root, folder.name), report)
+        return
     safe_paths.own_folder(str(partial))
     if source:
         copy_folder(source, partial, progress)
@@ -211,15 +280,23 @@ def _stage(request: StagingRequest, folder: DatasetFolder, progress: Progress) -
     else:
         bucket, _slash, prefix = request.data[5:].partition("/")
         fetch_s3(_aws(), bucket, prefix, partial, progress)
-    sizes = {
-        str(file.relative_to(partial)): file.stat().st_size for file in sorted(partial.rglob("*")) if file.is_file()
-    }
+    # A copy has the marker of what it was copied from.
+    files = [file for file in sorted(partial.rglob("*")) if file.is_file() and file != partial / paths.MARKER]
+    sizes = {str(file.relative_to(partial)): file.stat().st_size for file in files}
     if not sizes:
         raise UserError(f"data is {request.data}, which has no files: put them there, or choose other data.")
     origin = request.source or request.data
     record = {"schema": schema.VERSION, "data": request.data, "source": origin, "files": sizes}
+    if source:
+        record["version"] = _marker(source).get("version")
     (partial / paths.MARKER).write_text(json.dumps(record), encoding="utf-8")
     os.rename(partial, folder.path)
+
+
+def _unpack_archives(source: Source, folder: UnpackFolder, report: Report) -> None:
+    """Unpack all archives, and compare each with its checksum: one node alone reads all of them."""
+    unpack(folder, source, 0, 1, report)
+    finish(folder, {**source.manifest(), "links": {}}, 1)
 
 
 def _generate(folder: Path) -> None:
@@ -285,14 +362,6 @@ def _unpack(file: Path, folder: Path, names: Mapping[str, int]) -> None:
             if packed:
                 with packed, open(folder / name, "wb") as output:
                     shutil.copyfileobj(packed, output)
-
-
-def create_links(folder: Path, efs_mount: Path, links: Mapping[str, str]) -> bool:
-    """Create the links below the mount point under which old scripts look. Return whether one was missing."""
-    missing = {efs_mount / name: target for name, target in links.items() if not os.path.lexists(efs_mount / name)}
-    for link, target in missing.items():
-        link.symlink_to(os.path.relpath(folder / target, link.parent))
-    return bool(missing)
 
 
 def _aws() -> AwsClient:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 from deeplearning.config import read_config
@@ -31,7 +32,8 @@ def main(argv: list[str]) -> int:
         )
     config = read_config()
     become(config.user)
-    source, folder = Source(options.source, config.region), UnpackFolder(config.efs_mount, options.name)
+    source = Source(options.source, config.region)
+    folder = UnpackFolder(Path(config.efs_mount, "data"), options.name)
     share, shares = int(match[1]) - 1, int(match[2])
     if options.verb == "show":
         result = show(folder, source.manifest())

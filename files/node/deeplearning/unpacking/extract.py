@@ -32,8 +32,8 @@ from deeplearning import safe_paths
 from deeplearning.contract import atomic_file, paths
 from deeplearning.contract.archives import StrictTarInfo
 from deeplearning.contract.errors import UserError
+from deeplearning.datasets.links import create_links
 from deeplearning.datasets.sources import Progress
-from deeplearning.datasets.staging import create_links
 from deeplearning.unpacking.ranged_reader import Checksum, Source
 from deeplearning.unpacking.shares import (
     BadArchive,
@@ -61,8 +61,10 @@ REPORT_SECONDS = 1.25
 
 
 class UnpackFolder:
-    def __init__(self, efs_mount: str, name: str) -> None:
-        self.root = Path(efs_mount, "data")
+    """A data set's folder below the root of all data sets."""
+
+    def __init__(self, root: Path, name: str) -> None:
+        self.root = root
         self.name = name
 
     @property

@@ -86,6 +86,16 @@ class Source:
             self._aws = AwsClient(region)
             self._bucket, _unused, self._prefix = self.location[5:].partition("/")
 
+    def exists(self) -> bool:
+        """Return whether this machine can read a manifest there."""
+        from deeplearning.aws import AccessDenied
+
+        try:
+            self._bytes(manifest.FILE, 0, 1)
+        except (AccessDenied, LookupError, OSError):
+            return False
+        return True
+
     def manifest(self) -> dict[str, Any]:
         try:
             return manifest.read(self._bytes(manifest.FILE, 0, manifest.MAX_BYTES), self.location)

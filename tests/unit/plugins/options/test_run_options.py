@@ -193,13 +193,9 @@ def test_a_script_in_a_repository(text: str, script: Script) -> None:
 
 
 def test_our_trainers_have_cifar10_to_train_on_and_scripts_what_they_ask_for(tmp_path: Path) -> None:
-    assert (settled()["dataset"], settled()["stages"]) == ("cifar10", True)
+    assert settled()["dataset"] == "cifar10"
     (tmp_path / "t.py").touch()
-    own = settled(script=str(tmp_path / "t.py"))
-    assert (own["dataset"], own["stages"]) == (None, False)
-    assert settled(dataset="/efs/x")["stages"] is False
-    assert settled(dataset="/efs/x", data_on="node")["stages"] is True
-    assert settled(dataset="coco2017")["stages"] is False
+    assert settled(script=str(tmp_path / "t.py"))["dataset"] is None
 
 
 def test_the_request_holds_what_was_specified() -> None:
@@ -212,7 +208,6 @@ def test_the_request_holds_what_was_specified() -> None:
         nodes="2",
         processes_per_node="auto",
         servers="1",
-        dataset="/efs/x",
         run_id="mine",
         on_busy="refuse",
         max_restarts="0",
@@ -224,7 +219,6 @@ def test_the_request_holds_what_was_specified() -> None:
         "script_args": ["--a", "1"],
         "nodes": 2,
         "servers": 1,
-        "data": "/efs/x",
         "run_id": "mine",
         "busy": "refuse",
         "max_restarts": 0,

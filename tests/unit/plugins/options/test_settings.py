@@ -174,6 +174,7 @@ SUBNETS = {"public_subnet_ids": ["subnet-0123456789abcdef0"], "private_subnet_id
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        ({"root_volume_type": "gp2", "root_volume_throughput": 500}, "only gp3 has a throughput to set"),
         ({"worker_min": 3, "worker_count": 2}, "cluster_worker_min is 3 and cluster_worker_count 2"),
         ({"worker_min": 1, "worker_count": 2, "capacity_policy": "all_or_nothing"}, "which has no effect with"),
         ({"vpc_id": "vpc-01234567", **SUBNETS, "vpc_cidr": "10.9.0.0/16"}, "give a network of its own or"),

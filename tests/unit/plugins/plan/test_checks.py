@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from ansible_collections.deeplearning.aws.plugins.module_utils.plan import network, planner
+from ansible_collections.deeplearning.aws.plugins.module_utils.plan import data, network, planner
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.facts import AccountFacts, ImageFacts
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import setting_rules
 
@@ -17,6 +17,7 @@ TYPE = {
     "gpu_name": "A10G",
     "gpu_maker": "NVIDIA",
     "efa_cards": [],
+    "instance_store_gib": 0,
     "placement": True,
     "spot": True,
     "architectures": ["x86_64"],
@@ -261,3 +262,26 @@ def test_a_master_does_not_move_between_the_subnets(subnets: tuple[str, str], pu
 def test_a_large_quota_needs_no_count_of_other_instances() -> None:
     large = {"L-DB2E81BA": {**FACTS.quotas["L-DB2E81BA"], "Value": 100_000.0}}
     assert planner.resolve(replace(FACTS, quotas=large, other_instances=None), cluster())["quotas"][0]["used"] == 0
+
+
+@pytest.mark.parametrize(
+    ("size", "store", "data_on", "problem"),
+    [
+        (4, 0, "node", ""),
+        (21, 0, "node", "cluster_root_volume_gib is 100: photos takes 21.0 GiB beside the image (75) and the "
+         "frameworks (20). Example: -e cluster_root_volume_gib=117"),
+        (21, 232.8, "node", ""),
+        (400, 232.8, "instance_store", "cluster_instance_type is g5.xlarge: photos takes 400.0 GiB, and its instance "
+         "store has 233: take a larger type."),
+        (4, 0, "instance_store", "cluster_instance_type is g5.xlarge: it has no instance store, and data_on is "
+         "instance_store. Example: -e cluster_instance_type=g5.xlarge"),
+        (None, 0, "node", "dataset is photos: it is neither coco2017, cifar10, mnist, tensorpack nor staged in "
+         "123456789012-us-east-1-deeplearning-data. Example: -e dataset=coco2017"),
+    ],
+)  # fmt: skip
+def test_a_data_set_has_to_fit_on_the_nodes_own_disks(
+    size: float | None, store: float, data_on: str, problem: str
+) -> None:
+    facts = replace(FACTS, types={"g5.xlarge": {**TYPE, "instance_store_gib": store}})
+    found = [finding.text for finding in data.check(facts, cluster(), "photos", size, data_on)]
+    assert found == ([problem] if problem else [])

@@ -32,6 +32,15 @@ def test_an_ordinary_machine_has_its_security_groups_and_no_interfaces_of_its_ow
     assert {one["ResourceType"] for one in data()["TagSpecifications"]} == {"instance", "volume", "network-interface"}
 
 
+def test_the_root_volume_has_a_throughput_only_if_it_is_set() -> None:
+    (volume,) = data()["BlockDeviceMappings"]
+    assert volume["Ebs"]["VolumeType"] == "gp3" and "Throughput" not in volume["Ebs"]
+    (volume,) = data(root_volume_throughput=500)["BlockDeviceMappings"]
+    assert volume["Ebs"]["Throughput"] == 500
+    (volume,) = data(root_volume_type="gp2")["BlockDeviceMappings"]
+    assert volume["Ebs"]["VolumeType"] == "gp2"
+
+
 @pytest.mark.parametrize(
     ("kind", "cards"),
     [

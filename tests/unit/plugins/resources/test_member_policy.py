@@ -23,6 +23,7 @@ from localcloud.iam.policy import Policy, decide, parse_policy
 ROOT = Path(__file__).resolve().parents[4]
 ACCOUNT = "123456789012"
 BUCKET = f"red-{ACCOUNT}-us-east-1"
+DATA = f"{ACCOUNT}-us-east-1-deeplearning-data"
 ME, OTHER = "AROAWORKER:i-01", "AROAMASTER:i-02"
 FULL_ACCESS = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "s3:*", "Resource": "*"}]}
 
@@ -65,6 +66,14 @@ def test_a_bucket_of_that_name_in_another_account_is_neither_read_nor_written() 
         assert decided(granted, action, place, account=squatter) != "allowed"
 
 
+def test_data_sets_of_the_account_are_read_and_not_written() -> None:
+    granted = policy(write=[DATA])
+    assert decided(granted, "GetObject", f"{DATA}/coco2017/manifest.json") == "allowed"
+    assert decided(granted, "ListBucket", DATA) == "allowed"
+    assert decided(granted, "GetObject", f"{DATA}/coco2017/manifest.json", account="999999999999") != "allowed"
+    assert decided(granted, "PutObject", f"{DATA}/coco2017/manifest.json") == "explicitly denied"
+
+
 def test_results_and_other_buckets_are_written_where_they_are_named() -> None:
     granted = policy(write=[f"{BUCKET}/results/run1", "mine/out"])
     for place, outcome in {
@@ -88,11 +97,12 @@ def test_results_and_other_buckets_are_written_where_they_are_named() -> None:
         (f"{BUCKET}/results", False),
         (f"{BUCKET}/results/run1", False),
         (f"{BUCKET}-2/members", False),
+        (f"{DATA}/coco2017", True),
         ("other", False),
     ],
 )
 def test_which_places_of_its_own_bucket_are_refused(place: str, refused: bool) -> None:
-    assert outside_results(BUCKET, [place]) == ([place] if refused else [])
+    assert outside_results(BUCKET, DATA, [place]) == ([place] if refused else [])
 
 
 def test_the_prefixes_of_a_bucket_open_neither_their_neighbours_nor_another_bucket() -> None:

@@ -264,7 +264,7 @@ def test_too_little_space_is_reported_before_the_download(
 @pytest.mark.parametrize(
     ("code", "says"),
     [
-        ("404", "The bucket mine does not exist: create the cluster first"),
+        ("404", "The bucket mine does not exist: create it first"),
         ("301", "The bucket mine is in another region than us-east-1"),
         ("403", "These credentials may not use the bucket mine, or it does not belong to the account 123456789012"),
     ],
@@ -283,10 +283,10 @@ def test_a_bucket_that_cannot_be_used_is_a_sentence(
 
 def test_which_bucket(aws: Account) -> None:
     def chosen(location: str) -> Bucket:
-        return choose(Aws("us-east-1"), "red", location, "data/photos", "photos")
+        return choose(Aws("us-east-1"), "ours", location, "photos")
 
     own = chosen("")
-    assert (own.url, own.owner) == ("s3://red-123456789012-us-east-1/data/photos", "123456789012")
+    assert (own.url, own.owner) == ("s3://ours/photos", "123456789012")
     # As in all other settings of a bucket, the scheme is optional.
     for other in ("s3://other/", "other"):
         assert chosen(other).url == "s3://other/photos" and chosen(other).owner == ""
@@ -454,12 +454,17 @@ def playbook(*words: str) -> tuple[int, str]:
 
 
 def test_a_person_stages_a_folder_and_stages_it_again(aws: Account, source: Path) -> None:
-    aws.client("s3").create_bucket(Bucket="red-123456789012-us-east-1")
-    words = ("-e", "dataset=photos", "-e", f"source_dir={source}")
+    words, s3 = ("-e", "dataset=photos", "-e", f"source_dir={source}"), aws.client("s3")
+    code, output = playbook(*words, "--check")
+    assert code == 0 and s3.list_buckets()["Buckets"] == [], output
     code, output = playbook(*words)
     assert code == 0, output
     assert "No checksums are published for these" in output and "a.tar, weights.npz" in output
-    assert "changed=1" in output and "Traceback" not in output
+    assert "Traceback" not in output
+    # No cluster exists: the bucket is the account's.
+    bucket = "123456789012-us-east-1-deeplearning-data"
+    assert {"Key": "deeplearning:data", "Value": "true"} in s3.get_bucket_tagging(Bucket=bucket)["TagSet"]
+    assert s3.head_object(Bucket=bucket, Key="photos/manifest.json")
     code, output = playbook(*words)
     assert code == 0 and "changed=0" in output and "No checksums" not in output
 
@@ -480,7 +485,6 @@ def test_what_a_person_gets_wrong_is_a_sentence(aws: Account, words: tuple[str, 
 
 
 def test_a_folder_that_cannot_be_written_is_a_sentence(aws: Account) -> None:
-    aws.client("s3").create_bucket(Bucket="red-123456789012-us-east-1")
     code, output = playbook("-e", "dataset=coco2017", "-e", "stage_folder=/dev/null")
     assert code == 2 and "Traceback" not in output
     assert "/dev/null/coco2017: Not a directory. Fix that and run the same command again" in " ".join(output.split())

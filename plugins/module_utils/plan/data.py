@@ -1,0 +1,57 @@
+# Copyright: (c) 2026, the deeplearning.aws contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""Check that a data set fits on the nodes' own disks, for train.yml with data_on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.datasets import DATASETS
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.manifest import FILE
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import Names
+from ansible_collections.deeplearning.aws.plugins.module_utils.plan import images
+from ansible_collections.deeplearning.aws.plugins.module_utils.plan.facts import AccountFacts, Cluster, type_names
+from ansible_collections.deeplearning.aws.plugins.module_utils.plan.findings import Finding, setting_problem
+
+FRAMEWORKS_GIB = 20
+"""Space for the frameworks' environments beside the image."""
+
+
+def size_gib(aws: Aws, name: str) -> float | None:
+    """Return about how much space a data set takes on a disk; None if there is none of that name."""
+    if name in DATASETS:
+        return DATASETS[name].gib
+    bucket = Names("", aws.account, aws.region).data_bucket
+    try:
+        parts = json.loads(aws.content(bucket, f"{name}/{FILE}", aws.account))["parts"]
+        return sum(int(part["size"]) for part in parts) / 2**30
+    except (AwsError, ValueError, LookupError, TypeError):
+        return None
+
+
+def check(facts: AccountFacts, cluster: Cluster, name: str, size: float | None, data_on: str) -> Iterator[Finding]:
+    if size is None:
+        yield Finding(
+            f"dataset is {name}: it is neither {', '.join(DATASETS)} nor staged in "
+            f"{Names('', facts.account, facts.region).data_bucket}. Example: -e dataset=coco2017"
+        )
+        return
+    image = sum(images.root_gib(described) for described in facts.image.described or ())
+    room = cluster["root_volume_gib"] - image - FRAMEWORKS_GIB
+    for kind in (facts.types or {}).values():
+        setting, store = type_names(cluster)[kind["name"]], kind["instance_store_gib"]
+        if data_on == "instance_store" and not store:
+            yield setting_problem(
+                setting, kind["name"], "it has no instance store, and data_on is instance_store", "g5.xlarge"
+            )
+        elif store and size > store:
+            problem = f"{name} takes {size:.1f} GiB, and its instance store has {store:.0f}: take a larger type"
+            yield setting_problem(setting, kind["name"], problem)
+        elif not store and size > room:
+            problem = f"{name} takes {size:.1f} GiB beside the image ({image}) and the frameworks ({FRAMEWORKS_GIB})"
+            enough = int(size + 1) + image + FRAMEWORKS_GIB
+            yield setting_problem("root_volume_gib", cluster["root_volume_gib"], problem, enough)
+            return

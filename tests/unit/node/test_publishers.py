@@ -1,0 +1,253 @@
+"""CIFAR-10, MNIST and COCO on their whole way, from archives of the publishers' layout behind the publishers' names:
+download, resume, checksum, unpacking. A server of this test answers for these names, with a certificate of its own
+authority. The archives' checksums are pinned in this process alone: no option can replace those of the catalogue."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import http.server
+import io
+import json
+import socket
+import tarfile
+import threading
+import urllib.request
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract import datasets as operator_catalogue
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract import download as operator_download
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError as OperatorError
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.staging import datasets as staged_datasets
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.staging.upload import stage as upload
+from deeplearning.contract import datasets, download
+from deeplearning.contract.errors import UserError
+from deeplearning.datasets import staging
+from deeplearning.datasets.staging import StagingRequest, stage
+from deeplearning.unpacking.extract import UnpackFolder, finish, unpack
+from deeplearning.unpacking.ranged_reader import Source
+
+from localcloud.endpoint.tls import Authority
+
+ROOT = Path(__file__).resolve().parents[3]
+RECORDS = 20
+
+
+def cifar10() -> bytes:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        names = [*(f"data_batch_{number}.bin" for number in range(1, 6)), "test_batch.bin"]
+        for name in [*names, "batches.meta.txt", "readme.html"]:
+            content = bytes(range(10)) if name.endswith((".txt", ".html")) else bytes(3073 * RECORDS)
+            member = tarfile.TarInfo(f"cifar-10-batches-bin/{name}")
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    return packed.getvalue()
+
+
+def mnist(name: str) -> bytes:
+    count = 60 if name.startswith("train") else 10
+    return gzip.compress(bytes(16 + 784 * count) if "images" in name else bytes(8 + count))
+
+
+def coco(name: str) -> bytes:
+    if not name.endswith(".zip"):
+        return b"weights of " + name.encode()
+    packed, folder = io.BytesIO(), name.removesuffix(".zip")
+    with zipfile.ZipFile(packed, "w") as archive:
+        if folder.startswith("annotations"):
+            archive.writestr("annotations/instances_val2017.json", json.dumps({"images": []}))
+        else:
+            for number in range(3):
+                archive.writestr(f"{folder}/{number:012}.jpg", bytes([number]) * 5000)
+    return packed.getvalue()
+
+
+CONTENTS: Mapping[str, Callable[[str], bytes]] = {"cifar10": lambda _name: cifar10(), "mnist": mnist, "coco2017": coco}
+
+
+def pinned(name: str, contents: Mapping[str, bytes], catalogue: Any) -> Any:
+    """Return the catalogue's set with the checksums and sizes of this test's archives."""
+    known = catalogue.DATASETS[name]
+    parts = tuple(
+        replace(part, digest=hashlib.new(part.algorithm, contents[part.url]).hexdigest() if part.algorithm else "")
+        for part in known.parts
+    )
+    sizes = {file: 3073 * RECORDS if name == "cifar10" else len(gzip.decompress(mnist(file))) for file in known.files}
+    return replace(known, parts=parts, files=sizes)
+
+
+class Publishers:
+    """Serve files by their whole address, over TLS where the address says so. Cut each first transfer in its middle."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, bytes] = {}
+        self.transfers: list[tuple[str, int]] = []
+        publishers, self.authority = self, Authority()
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            scheme = "http"
+
+            def do_GET(self) -> None:
+                url = f"{self.scheme}://{self.headers['Host']}{self.path}"
+                start = int(self.headers.get("Range", "bytes=0-").removeprefix("bytes=").rstrip("-"))
+                content = publishers.files.get(url)
+                if content is None:
+                    self.send_error(404)
+                    return
+                first = url not in dict(publishers.transfers)
+                publishers.transfers.append((url, start))
+                self.send_response(206 if start else 200)
+                self.send_header("Content-Length", str(len(content) - start))
+                self.end_headers()
+                self.wfile.write(content[start : len(content) // 2 if first else None])
+
+            def log_message(self, *_: Any) -> None: ...
+
+        class SecureHandler(Handler):
+            scheme = "https"
+
+        self.servers = {80: Handler, 443: SecureHandler}
+        self.ports: dict[int, int] = {}
+        for port, handler in self.servers.items():
+            server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+            server.daemon_threads = True
+            if port == 443:
+                server.socket = self.authority.context().wrap_socket(server.socket, server_side=True)
+            self.ports[port] = server.server_address[1]
+            threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+            setattr(self, f"server{port}", server)
+
+    def close(self) -> None:
+        for port in self.servers:
+            getattr(self, f"server{port}").shutdown()
+            getattr(self, f"server{port}").server_close()
+
+
+@pytest.fixture
+def publishers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Publishers]:
+    """Servers that have the names of all publishers."""
+    publishers = Publishers()
+    for name, content in CONTENTS.items():
+        publishers.files.update(
+            {part.url: content(part.name.removesuffix(".gz")) for part in datasets.DATASETS[name].parts}
+        )
+    names = {urlsplit(url).hostname for url in publishers.files}
+    resolve = socket.getaddrinfo
+
+    def look_up(host: Any, port: Any, *words: Any, **more: Any) -> Any:
+        if host in names:
+            return resolve("127.0.0.1", publishers.ports[int(port)], *words, **more)
+        return resolve(host, port, *words, **more)
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    (tmp_path / "authority.pem").write_text(publishers.authority.pem)
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "authority.pem"))
+    # An opener that exists keeps the authorities of its time.
+    monkeypatch.setattr(urllib.request, "_opener", None)
+    for module in (download, operator_download):
+        monkeypatch.setattr(module, "RETRY_SECONDS", 0)
+    monkeypatch.setattr(staging, "read_config", lambda: None)
+    yield publishers
+    publishers.close()
+
+
+@pytest.fixture
+def efs(tmp_path: Path) -> Path:
+    (tmp_path / "efs").mkdir()
+    return tmp_path / "efs"
+
+
+@pytest.mark.parametrize("name", ["cifar10", "mnist"])
+def test_a_node_brings_it_from_its_publisher(
+    name: str, publishers: Publishers, efs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(staging.DATASETS, name, pinned(name, publishers.files, datasets))
+    result = stage(StagingRequest(name), str(efs), lambda _event: None)
+    assert result["there"] and result["changed"]
+    urls = [part.url for part in datasets.DATASETS[name].parts]
+    halves = [(url, at) for url in urls for at in (0, len(publishers.files[url]) // 2)]
+    assert publishers.transfers == halves
+    folder = efs / "data" / name
+    assert {file: (folder / file).stat().st_size for file in staging.DATASETS[name].files} == staging.DATASETS[
+        name
+    ].files
+    if name == "cifar10":
+        # Both names under which old scripts look.
+        assert (efs / "cifar10_data/test_batch.bin").is_file()
+        assert (efs / "cifar10_data/cifar-10-batches-bin/test_batch.bin").is_file()
+
+
+@pytest.mark.parametrize("name", ["cifar10", "mnist"])
+def test_an_archive_with_another_checksum_than_the_catalogues_is_refused(
+    name: str, publishers: Publishers, efs: Path
+) -> None:
+    with pytest.raises(UserError, match="has the checksum [0-9a-f]{32}, and its publisher says"):
+        stage(StagingRequest(name), str(efs), lambda _event: None)
+    assert not (efs / "data" / name).exists()
+
+
+@pytest.mark.parametrize("name", ["cifar10", "mnist"])
+def test_without_the_publisher_it_fails_with_one_sentence(name: str, publishers: Publishers, efs: Path) -> None:
+    publishers.close()
+    with pytest.raises(UserError, match=r"^https://\S+ cannot be fetched \(.*refused\): name another data_source"):
+        stage(StagingRequest(name), str(efs), lambda _event: None)
+
+
+class Memory:
+    """A bucket that keeps what it gets in a folder."""
+
+    owner = ""
+
+    def __init__(self, folder: Path) -> None:
+        self.url, self.folder = str(folder), folder
+        folder.mkdir()
+
+    def check(self) -> None: ...
+
+    def manifest(self) -> dict[str, Any]:
+        return {}
+
+    def put_manifest(self, manifest: Mapping[str, Any]) -> None:
+        (self.folder / "manifest.json").write_text(json.dumps(manifest))
+
+    def has(self, *_: Any) -> bool:
+        return False
+
+    def send(self, file: Path, name: str, *_: Any) -> None:
+        (self.folder / name).write_bytes(file.read_bytes())
+
+
+def test_coco_comes_from_its_publishers_through_the_bucket_to_all_nodes(
+    publishers: Publishers, efs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = pinned("coco2017", publishers.files, operator_catalogue)
+    monkeypatch.setitem(staged_datasets.DATASETS, "coco2017", ours)
+    bucket: Any = Memory(tmp_path / "bucket")
+    done = upload(bucket, "coco2017", None, tmp_path / "stage", lambda *_words: None, check=False)
+    # TensorPack's weights have no published checksum.
+    assert done["unpublished"] == [part.name for part in ours.parts if not part.digest] != []
+    assert [url for url, start in publishers.transfers if not start] == [part.url for part in ours.parts]
+    assert all((part.url, len(publishers.files[part.url]) // 2) in publishers.transfers for part in ours.parts)
+    folder, source = UnpackFolder(efs / "data", "coco2017"), Source(str(tmp_path / "bucket"), "here")
+    for share in range(3):
+        unpack(folder, source, share, 3, lambda _event: None)
+    finish(folder, source.manifest(), 3)
+    files = {str(file.relative_to(efs / "data/coco2017")) for file in (efs / "data/coco2017").rglob("*.*")}
+    images = {f"{which}2017/{number:012}.jpg" for which in ("train", "val") for number in range(3)}
+    weights = {f"pretrained-models/{part.name}" for part in ours.parts if part.to}
+    assert files == {*images, *weights, "annotations/instances_val2017.json", ".deeplearning.json"}
+    assert (efs / "data/train2017/000000000002.jpg").read_bytes() == bytes([2]) * 5000
+
+
+def test_an_archive_of_coco_with_another_checksum_is_refused(publishers: Publishers, tmp_path: Path) -> None:
+    bucket: Any = Memory(tmp_path / "bucket")
+    with pytest.raises(OperatorError, match="10ad623668ab00c62c096f0ed636d6aff41faca5 is published"):
+        upload(bucket, "coco2017", None, tmp_path / "stage", lambda *_words: None, check=False)
+    assert not list((tmp_path / "bucket").iterdir())
