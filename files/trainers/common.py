@@ -414,7 +414,7 @@ def learn(
 def batches(
     shard: Samples, options: argparse.Namespace, rank: int, epoch: int, count: int
 ) -> Iterator[tuple[Array, Array]]:
-    """Yield the batches of an epoch. Their order does not depend on earlier epochs: a resumed run takes the same one."""
+    """Yield the batches of an epoch. Their order depends on no earlier epoch, so a resumed run takes the same one."""
     generator = np.random.default_rng((options.seed, epoch + 1, rank))
     for images, labels in shard.shuffled_batches(options.batch_size, count, generator):
         yield augmented(images, options, generator), labels
