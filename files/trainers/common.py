@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
-import json
 import math
 import os
 import re
@@ -15,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import metrics_file
 import numpy as np
 from atomic_file import replacing
 from events import EventsFile
@@ -209,7 +208,7 @@ class Metrics:
         """Remove the metrics of epochs after `done`, which are repeated after their first steps, `step`."""
         self._path = run_dir / "metrics" / f"rank{rank}.jsonl"
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        self._seconds = _truncate_after(done, self._path)
+        self._seconds = metrics_file.truncate_after(done, self._path)
         self._epoch, self._epochs = done, plan.epochs
         self.step, self._steps = done * plan.steps_per_epoch + step, plan.total
         self._log_steps = log_steps
@@ -218,7 +217,7 @@ class Metrics:
             self._events = EventsFile(run_dir / "tensorboard", self.step)
             for path in self._path.parent.glob("rank*.jsonl"):
                 if int(path.stem.removeprefix("rank")) >= world:  # an earlier attempt had more ranks
-                    _truncate_after(done, path)
+                    metrics_file.truncate_after(done, path)
 
     def begin_epoch(self) -> None:
         self._epoch += 1
@@ -256,30 +255,13 @@ class Metrics:
             "accuracy": round(self._right / self._samples, 6),
             "val_accuracy": val_accuracy,
         }
-        with open(self._path, "a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
+        metrics_file.append(self._path, line)
         summary = f"loss {loss:.4f} accuracy {line['accuracy']:.4f} {line['samples_per_second']:.0f} samples/s"
         summary += "" if val_accuracy is None else f" val_accuracy {val_accuracy:.4f}"
         print(f"epoch {self._epoch}/{self._epochs} step {self.step}/{self._steps} {summary}", flush=True)
         if self._events:
             names = ("loss", "accuracy", "samples_per_second", "val_accuracy")
             self._events.scalars(self.step, {name: line[name] for name in names if line[name] is not None})
-
-
-def _truncate_after(epoch: int, path: Path) -> float:
-    """Remove the lines of later epochs. Return the seconds of training until then."""
-    if not path.exists():
-        return 0.0
-    lines, seconds = [], 0.0
-    for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
-        with contextlib.suppress(ValueError):  # its writer was killed within a line
-            metrics = json.loads(line)
-            if metrics["epoch"] <= epoch:
-                lines.append(line)
-                seconds = metrics["seconds"]
-    with replacing(path) as new:
-        new.write_text("".join(lines), encoding="utf-8")
-    return seconds
 
 
 Point = tuple[int, int]
@@ -431,7 +413,4 @@ def evaluate(learner: Learner, options: argparse.Namespace, test: Samples, epoch
     print(f"val_accuracy {right / len(test):.4f}: {right} of {len(test)}, after epoch {epoch}", flush=True)
     if learner.rank == 0:
         record = {"epoch": epoch, "val_accuracy": right / len(test), "right": right, "samples": len(test)}
-        path = options.run_dir / "metrics" / "evaluation.jsonl"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with open(path, "a", encoding="utf-8") as file:
-            file.write(json.dumps(record) + "\n")
+        metrics_file.append(options.run_dir / "metrics" / "evaluation.jsonl", record)
