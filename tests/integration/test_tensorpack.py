@@ -13,6 +13,7 @@ import pytest
 
 from tests.integration.machines import Cluster
 from tests.integration.runs import MASTER, NODES, PYTHON, Runs
+from tests.unit.project.test_fasterrcnn_names import PROGRAM
 from tools.recipe_docs import ONE_NODE, documented
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -184,6 +185,8 @@ def test_a_detector_is_trained_evaluated_resumed_and_reported_as_mask_rcnn_is(
         result: dict[str, Any] = json.loads(cluster.says(MASTER, f"cat {folder}/result.json"))
         return result["final"]
 
+    imported = cluster.ssh(MASTER, "/opt/deeplearning/env/tensorpack/bin/python -W ignore -", input=PROGRAM)
+    assert imported.stdout.endswith("complete\n"), imported
     options = {"recipe": recipe(tmp_path / "short.yml", 25), "dataset": detector}
     ran = cluster.play("train.yml", **options, nodes=3)
     assert ran.code == 2 and "3 processes would train, and TensorPack's FasterRCNN" in ran.output, ran.output[-3000:]
