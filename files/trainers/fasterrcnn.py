@@ -97,7 +97,7 @@ def command(options: argparse.Namespace, logs: Path, steps: int, point: Point) -
     return [*words, "--config", *config, *ours]
 
 
-def note(logs: Path, start: Attempt) -> None:
+def note(logs: Path, start: ExampleStart) -> None:
     """Note what this attempt's steps mean, for the next one."""
     name = start.logs.name
     record = {
@@ -131,7 +131,7 @@ def parsed(argv: Sequence[str]) -> argparse.Namespace:
 
 
 @dataclass(frozen=True)
-class Attempt:
+class ExampleStart:
     words: list[str]
     """The example's program with its arguments."""
     point: Point
@@ -155,12 +155,12 @@ class Attempt:
         return self.steps_before + (epochs - self.point.epochs) * self.steps
 
 
-def attempt(options: argparse.Namespace, world: int) -> Attempt:
+def attempt(options: argparse.Namespace, world: int) -> ExampleStart:
     steps = steps_per_epoch(options.images_per_epoch, world)
     logs = options.run_dir / "checkpoints"
     point = reached(logs)
     before = int(point.checkpoint.name.partition("-")[2]) if point.checkpoint else 0
-    return Attempt(command(options, logs, steps, point), point, steps, before)
+    return ExampleStart(command(options, logs, steps, point), point, steps, before)
 
 
 def evaluation(options: argparse.Namespace) -> tuple[list[str], Point, Path]:
@@ -194,13 +194,13 @@ def evaluate(options: argparse.Namespace) -> None:
     from pycocotools.cocoeval import COCOeval
 
     # The example adds the data set's name.
-    for detections in sorted(file.parent.glob(f"{file.name}-coco_*")):
-        which = detections.name.partition("-coco_")[2]
+    for results in sorted(file.parent.glob(f"{file.name}-coco_*")):
+        which = results.name.partition("-coco_")[2]
         truth = COCO(f"{options.data_dir}/annotations/instances_{which}.json")
-        found = json.loads(detections.read_text())
+        detections = json.loads(results.read_text())
         precision = 0.0
-        if found:
-            judge = COCOeval(truth, truth.loadRes(found), "bbox")
+        if detections:
+            judge = COCOeval(truth, truth.loadRes(detections), "bbox")
             judge.evaluate()
             judge.accumulate()
             judge.summarize()
