@@ -90,7 +90,8 @@ def evaluation_request(shown: Options, checked: Mapping[str, Any], run_dir: str)
     """
     options, run = checked["options"], shown["run"]
     problem, checkpoint = _checkpoint(shown["checkpoints"], options)
-    result = {name: value for name, value in run.items() if name in _KEPT_FOR_EVALUATION}
+    # A run without data has an empty text there.
+    result = {name: value for name, value in run.items() if name in _KEPT_FOR_EVALUATION and value != ""}
     if options["nodes"]:
         result["nodes"] = options["nodes"]
     added = options["evaluate_args"]

@@ -116,6 +116,7 @@ def test_an_evaluation_is_the_same_script_on_the_same_data() -> None:
     }
     request = evaluation(RUN | {"script": "/opt/deeplearning/trainers/cifar10_mxnet.py"}, nodes=1)[1]
     assert (request["script"], request["nodes"]) == (None, 1)
+    assert "data" not in evaluation(RUN | {"data": ""})[1]
 
 
 @pytest.mark.parametrize(
