@@ -61,12 +61,21 @@ class MXNet(common.Learner):
         self.devices = [mx.gpu(number) for number in range(mx.context.num_gpus())] or [mx.cpu()]
         mx.random.seed(options.seed)
         self.network = lenet() if options.network == "lenet" else resnet(options.num_layers)
+        if options.mixed_precision and not mx.context.num_gpus():
+            sys.exit("--mixed-precision is given, and MXNet computes with 16 bits on GPUs only: leave it out.")
+        self.precision = "float16" if options.mixed_precision else "float32"
         self.network.initialize(mx.init.Xavier(), ctx=self.devices)
+        self.network.cast(self.precision)
         self.network.hybridize()
         for device in self.devices:  # gives all weights their shapes
-            self.network(mx.nd.zeros((1, image[2], *image[:2]), ctx=device))
+            self.network(mx.nd.zeros((1, image[2], *image[:2]), ctx=device, dtype=self.precision))
         self.weights = list(self.network.collect_params().values())
-        self.trainer = gluon.Trainer(self.weights, "sgd", {"learning_rate": options.lr, "momentum": 0.9}, kvstore=None)
+        settings = {"learning_rate": options.lr, "wd": options.weight_decay}
+        if options.optimizer == "sgd":
+            settings["momentum"] = options.momentum
+        if options.mixed_precision:
+            settings["multi_precision"] = True
+        self.trainer = gluon.Trainer(self.weights, options.optimizer, settings, kvstore=None)
         self.exchange = not options.no_exchange
         self.gradients = self.store_of_gradients()
         for index, weight in enumerate(self.weights):
@@ -75,13 +84,16 @@ class MXNet(common.Learner):
         self.total_key = len(self.weights)  # the numbers before it are the weights'
         self.store.init(self.total_key, mx.nd.zeros(1))
 
+    def set_learning_rate(self, rate: float) -> None:
+        self.trainer.set_learning_rate(rate)
+
     def store_of_gradients(self) -> mx.kv.KVStore:
         return self.store if self.exchange else mx.kv.create("device")
 
     def step(self, images, labels) -> tuple[int, float, int]:
         parts = self._parts(images, labels)
         with autograd.record():
-            scores = [self.network(part) for part, _unused in parts]
+            scores = [self.network(part).astype("float32") for part, _unused in parts]
             losses = [self.loss(score, classes) for score, (_unused, classes) in zip(scores, parts, strict=True)]
         autograd.backward(losses)
         self.update(len(labels))
@@ -101,7 +113,7 @@ class MXNet(common.Learner):
 
     def _parts(self, images, labels) -> list[tuple[mx.nd.NDArray, mx.nd.NDArray]]:
         """Return a part of the batch for each device."""
-        arrays = mx.nd.array(common.scaled(images).transpose(0, 3, 1, 2)), mx.nd.array(labels)
+        arrays = mx.nd.array(common.scaled(images).transpose(0, 3, 1, 2), dtype=self.precision), mx.nd.array(labels)
         split = [gluon.utils.split_and_load(array, self.devices, even_split=False) for array in arrays]
         return list(zip(*split, strict=True))
 
@@ -117,6 +129,11 @@ class MXNet(common.Learner):
         arrays = {str(index): weight.data(self.devices[0]) for index, weight in enumerate(self.weights)}
         optimizer = mx.nd.array(np.fromfile(path, np.uint8), dtype="uint8")
         mx.nd.save(str(path), arrays | {"optimizer": optimizer})
+
+    def export(self, folder: Path) -> None:
+        """Write model-symbol.json and model-0000.params, which Module, SymbolBlock and other languages read."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self.network.export(str(folder / "model"))
 
     def load(self, path: Path) -> None:
         saved = mx.nd.load(str(path))

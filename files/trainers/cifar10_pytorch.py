@@ -70,12 +70,23 @@ class PyTorch(common.Learner):
             torch.cuda.set_device(self.device)
         network = lenet(colours) if options.network == "lenet" else resnet(colours, options.num_layers)
         self.network = self.exchanging = network.to(self.device)
-        self.optimizer = torch.optim.SGD(self.network.parameters(), options.lr, momentum=0.9)
+        weights, decay = self.network.parameters(), options.weight_decay
+        if options.optimizer == "adam":
+            self.optimizer = torch.optim.Adam(weights, options.lr, weight_decay=decay)
+        else:
+            self.optimizer = torch.optim.SGD(weights, options.lr, options.momentum, weight_decay=decay)
+        # bfloat16 has the range of 32 bits, so that losses need no scaling.
+        self.precision = torch.autocast(self.device.type, torch.bfloat16, enabled=options.mixed_precision)
+
+    def set_learning_rate(self, rate: float) -> None:
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
 
     def step(self, images, labels) -> tuple[int, float, int]:
         images, labels = self._tensors(images, labels)
         self.optimizer.zero_grad()
-        scores = self.exchanging(images)
+        with self.precision:
+            scores = self.exchanging(images).float()
         loss = nn.functional.cross_entropy(scores, labels)
         loss.backward()
         self.optimizer.step()
@@ -84,7 +95,8 @@ class PyTorch(common.Learner):
     @torch.no_grad()
     def right(self, images, labels) -> int:
         images, labels = self._tensors(images, labels)
-        return int((self.network(images).argmax(1) == labels).sum())
+        with self.precision:
+            return int((self.network(images).argmax(1) == labels).sum())
 
     def _tensors(self, images, labels) -> tuple[torch.Tensor, torch.Tensor]:
         images = torch.from_numpy(common.scaled(images)).to(self.device).permute(0, 3, 1, 2).contiguous()
@@ -92,6 +104,10 @@ class PyTorch(common.Learner):
 
     def save(self, path: Path) -> None:
         torch.save({"network": self.network.state_dict(), "optimizer": self.optimizer.state_dict()}, path)
+
+    def export(self, folder: Path) -> None:
+        with common.replacing(folder / "model.pt") as path:
+            torch.save(self.network.state_dict(), path)
 
     def load(self, path: Path) -> None:
         saved = torch.load(path, map_location=self.device, weights_only=True)

@@ -55,12 +55,23 @@ class TensorFlow(common.Learner):
     def __init__(self, options, image: tuple[int, ...], strategy: tf.distribute.Strategy) -> None:
         tf.keras.utils.set_random_seed(options.seed)
         self.strategy = strategy
+        self.build = lambda: lenet(image) if options.network == "lenet" else resnet(image, options.num_layers)
+        self.decay = options.weight_decay
+        if options.mixed_precision:
+            # bfloat16 has the range of 32 bits, so that losses need no scaling.
+            tf.keras.mixed_precision.set_global_policy("mixed_bfloat16")
         with strategy.scope():
-            self.network = lenet(image) if options.network == "lenet" else resnet(image, options.num_layers)
-            self.optimizer = tf.keras.optimizers.SGD(options.lr, momentum=0.9)
+            self.network = self.build()
+            if options.optimizer == "adam":
+                self.optimizer = tf.keras.optimizers.Adam(options.lr)
+            else:
+                self.optimizer = tf.keras.optimizers.SGD(options.lr, options.momentum)
             self.optimizer.build(self.network.trainable_variables)
         batch = tf.TensorSpec((None, *image), tf.uint8), tf.TensorSpec((None,), tf.int64)
         self._train, self._right = tf.function(self._train, batch), tf.function(self._right, batch)
+
+    def set_learning_rate(self, rate: float) -> None:
+        self.optimizer.learning_rate.assign(rate)
 
     def step(self, images, labels) -> tuple[int, float, int]:
         loss, right = self._train(images, labels)
@@ -76,7 +87,12 @@ class TensorFlow(common.Learner):
                 losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, scores)
                 loss = tf.reduce_mean(losses) / self.strategy.num_replicas_in_sync
             weights = self.network.trainable_variables
-            self.apply(tape, tape.gradient(loss, weights), weights)
+            gradients = tape.gradient(loss, weights)
+            if self.decay:
+                # Once for all replicas, whose gradients are summed.
+                share = self.decay / self.strategy.num_replicas_in_sync
+                gradients = [gradient + share * weight for gradient, weight in zip(gradients, weights, strict=True)]
+            self.apply(tape, gradients, weights)
             return tf.reduce_sum(losses), _right(scores, labels)
 
         return self.strategy.run(on_this_rank)
@@ -88,7 +104,7 @@ class TensorFlow(common.Learner):
         return self.strategy.run(lambda: _right(self._scores(images), labels))
 
     def _scores(self, images):
-        return self.network(tf.cast(images, tf.float32) / 127.5 - 1)
+        return tf.cast(self.network(tf.cast(images, tf.float32) / 127.5 - 1), tf.float32)
 
     @property
     def _variables(self) -> list[tf.Variable]:
@@ -96,6 +112,13 @@ class TensorFlow(common.Learner):
 
     def save(self, path: Path) -> None:
         np.savez(path, *(variable.numpy() for variable in self._variables))
+
+    def export(self, folder: Path) -> None:
+        """Write a SavedModel. Its function takes images of -1 … 1, and returns scores."""
+        # A network without the strategy, which would have all ranks save.
+        network = self.build()
+        network.set_weights([variable.numpy() for variable in self.network.variables])
+        tf.saved_model.save(network, str(folder))
 
     def load(self, path: Path) -> None:
         with np.load(path) as saved:

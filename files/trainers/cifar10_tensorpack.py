@@ -5,6 +5,7 @@ By hand: mpirun -np 2 python cifar10_tensorpack.py --data-dir … --run-dir …
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,15 +24,18 @@ from tensorpack import (
     ModelDesc,
     ModelSaver,
     OfflinePredictor,
+    PeriodicTrigger,
     PredictConfig,
     QueueInput,
     SimpleTrainer,
     SmartInit,
+    StopTraining,
     TrainConfig,
     argscope,
     launch_train_with_config,
 )
 from tensorpack.callbacks import RunUpdateOps, ScalarPrinter
+from tensorpack.tfutils.export import ModelExporter
 
 tf = tensorflow.compat.v1
 tensorflow.global_variables = tf.global_variables  # where TensorPack 0.11's HorovodTrainer looks for it
@@ -57,17 +61,33 @@ class Network(ModelDesc):
             losses, right = self.judged(values, labels)
         tf.reduce_sum(losses, name="loss")
         tf.reduce_sum(tf.cast(right, tf.int64), name="right")
-        return tf.reduce_mean(losses)
+        decay = self.options.weight_decay
+        # A constant 0 would still be computed.
+        penalty = tf.add_n([tf.nn.l2_loss(weight) for weight in tf.trainable_variables()]) if decay else 0.0
+        return tf.reduce_mean(losses) + decay * penalty
 
     def optimizer(self) -> tf.train.Optimizer:
-        return tf.train.MomentumOptimizer(self.options.lr, 0.9)
+        rate = tf.get_variable("learning_rate", initializer=self.options.lr, trainable=False)
+        if self.options.optimizer == "adam":
+            return tf.train.AdamOptimizer(rate)
+        return tf.train.MomentumOptimizer(rate, self.options.momentum)
 
 
 class Classifier(Network):
     def judged(self, values: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        scores = lenet(values) if self.options.network == "lenet" else resnet(values, self.options.num_layers)
+        layers = self.options.num_layers
+        with tf.variable_scope("", custom_getter=in_16_bits if self.options.mixed_precision else None):
+            values = tf.cast(values, tf.bfloat16) if self.options.mixed_precision else values
+            scores = lenet(values) if self.options.network == "lenet" else resnet(values, layers)
+        scores = tf.cast(scores, tf.float32, name="result")
         losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=scores)
         return losses, tf.equal(tf.argmax(scores, 1), labels)
+
+
+def in_16_bits(getter, name, *arguments, dtype=None, **settings) -> tf.Tensor:
+    """Get a variable of 32 bits, for computing. bfloat16 has their range, so that losses need no scaling."""
+    variable = getter(name, *arguments, dtype=tf.float32, **settings)
+    return tf.cast(variable, dtype) if dtype == tf.bfloat16 else variable
 
 
 def lenet(values: tf.Tensor) -> tf.Tensor:
@@ -115,8 +135,7 @@ class Batches(DataFlow):
 
     def __iter__(self) -> Iterator[list[np.ndarray]]:
         self.epoch += 1
-        chance = np.random.default_rng((self.options.seed, self.epoch, hvd.rank()))
-        yield from map(list, self.shard.shuffled_batches(self.options.batch_size, self.steps, chance))
+        yield from map(list, common.batches(self.shard, self.options, hvd.rank(), self.epoch - 1, self.steps))
 
     def __len__(self) -> int:
         return self.steps
@@ -146,8 +165,8 @@ class Watch(Callback):
 
     _chief_only = False
 
-    def __init__(self, metrics: common.Metrics, options, test: common.Samples, done: int) -> None:
-        self.metrics, self.options, self.test, self.done = metrics, options, test, done
+    def __init__(self, metrics: common.Metrics, options, test: common.Samples, plan: common.Schedule, saver) -> None:
+        self.metrics, self.options, self.test, self.plan, self.saver = metrics, options, test, plan, saver
 
     def _setup_graph(self) -> None:
         self.learner = TensorPack(self.trainer.get_predictor(["images", "labels"], ["right"]))
@@ -155,7 +174,16 @@ class Watch(Callback):
             self.learner.total = lambda number: number
         with tf.variable_scope("", reuse=True):
             self.next_epoch = tf.assign_add(tf.get_variable("epoch", (), tf.int64), 1)
+            self.rate_variable = tf.get_variable("learning_rate", ())
         self.tensors = ["loss:0", "right:0"]
+
+    def _before_train(self) -> None:
+        self._set_learning_rate()
+
+    def _set_learning_rate(self) -> None:
+        step = self.metrics.step
+        rate = common.learning_rate(self.options, step // self.plan.steps_per_epoch, step)
+        self.rate_variable.load(rate, self.trainer.sess)
 
     def _before_epoch(self) -> None:
         self.metrics.begin_epoch()
@@ -167,8 +195,19 @@ class Watch(Callback):
         loss, right = values.results
         self.metrics.add(self.options.batch_size, float(loss), int(right))
 
+    def _trigger_step(self) -> None:
+        self._set_learning_rate()
+        if self.metrics.step == self.plan.total and self.local_step < self.plan.steps_per_epoch - 1:
+            self._end_epoch()
+            if self.saver and hvd.rank() == 0:
+                self.saver.trigger()
+            raise StopTraining
+
     def _trigger_epoch(self) -> None:
         self.trainer.sess.run(self.next_epoch)
+        self._end_epoch()
+
+    def _end_epoch(self) -> None:
         self.metrics.end_epoch(common.right_of(self.learner, self.options, self.test) / len(self.test))
 
 
@@ -180,9 +219,8 @@ def run(
     description: str,
     load: Callable[[Path], tuple[common.Samples, common.Samples]],
     network: Callable[..., Network],
-    at_the_end: Callable[..., None] = lambda *_unused: None,
 ) -> None:
-    """Train or evaluate, as the options say. `at_the_end`, rank 0 evaluates the newest checkpoint."""
+    """Train or evaluate, as the options say."""
     hvd.init()
     tf.disable_eager_execution()  # TensorPack would do it, but after the seed is set
     options = common.arguments(description, ("horovod",), "horovod")
@@ -197,11 +235,14 @@ def run(
     if newest:
         print(f"resumes from {Path(newest).name}, after epoch {done}", flush=True)
     if options.evaluate:
-        evaluate(options, model, test, checkpoints, done)
-    elif done < options.epochs:
-        learn(options, model, train, test, checkpoints, newest, done)
-    if hvd.rank() == 0 and not options.no_exchange:
-        at_the_end(options, model, test, tensorflow.train.latest_checkpoint(str(checkpoints)))
+        evaluate(options, model, test, checkpoints)
+    else:
+        train = train.first(options.num_examples)
+        plan = common.schedule(options, len(train), hvd.size())
+        if int(total(step_of(newest) if newest else 0)) < plan.total:
+            learn(options, model, train, test, checkpoints, newest, done, plan)
+        if hvd.rank() == 0 and not options.no_exchange:
+            export(model, checkpoints, options.run_dir / "model")
     total(0)  # No rank leaves while another still needs it.
 
 
@@ -209,31 +250,45 @@ def epoch_of(checkpoint: str) -> int:
     return int(tensorflow.train.load_checkpoint(checkpoint).get_tensor("epoch"))
 
 
-def learn(options, model, train, test, checkpoints: Path, newest: str | None, done: int) -> None:
+def step_of(checkpoint: str) -> int:
+    return int(tensorflow.train.load_checkpoint(checkpoint).get_tensor("global_step"))
+
+
+def learn(options, model, train, test, checkpoints: Path, newest: str | None, done: int, plan: common.Schedule) -> None:
+    """Train. A run that resumes from a checkpoint within an epoch repeats that epoch."""
     tf.set_random_seed(options.seed)
-    steps = max(1, len(train) // hvd.size() // options.batch_size)
-    metrics = common.Metrics(options.run_dir, hvd.rank(), hvd.size(), done, options.epochs, steps)
-    watch = Watch(metrics, options, test, done)
-    saver = [] if options.no_exchange else [ModelSaver(common.CHECKPOINTS_KEPT, checkpoint_dir=str(checkpoints))]
+    metrics = common.Metrics(options.run_dir, hvd.rank(), hvd.size(), plan, done, 0, options.log_steps)
+    saver = None if options.no_exchange else ModelSaver(common.CHECKPOINTS_KEPT, checkpoint_dir=str(checkpoints))
+    watch = Watch(metrics, options, test, plan, saver)
+    saves = [PeriodicTrigger(saver, every_k_steps=options.checkpoint_steps, every_k_epochs=1)] if saver else []
     config = TrainConfig(
         model=model,
-        data=QueueInput(Batches(train.shard(hvd.rank(), hvd.size()), options, steps, done)),
-        callbacks=[watch, *saver],
+        data=QueueInput(Batches(train.shard(hvd.rank(), hvd.size()), options, plan.steps_per_epoch, done)),
+        callbacks=[watch, *saves],
         extra_callbacks=[RunUpdateOps()],
         monitors=[ScalarPrinter()],
         session_init=SmartInit(newest) if newest else None,  # HorovodTrainer gives it to the other ranks
-        steps_per_epoch=steps,
+        steps_per_epoch=plan.steps_per_epoch,
         starting_epoch=done + 1,
-        max_epoch=options.epochs,
+        max_epoch=plan.epochs,
     )
     launch_train_with_config(config, SimpleTrainer() if options.no_exchange else HorovodTrainer())
 
 
-def evaluate(options, model, test, checkpoints: Path, done: int) -> None:
-    newest = tensorflow.train.latest_checkpoint(str(checkpoints))
-    if not done or not newest:
+def evaluate(options, model, test, checkpoints: Path) -> None:
+    checkpoint = str(options.checkpoint or tensorflow.train.latest_checkpoint(str(checkpoints)) or "")
+    if not checkpoint:
         sys.exit(f"{checkpoints} has no checkpoint to evaluate: train first.")
-    common.evaluate(TensorPack(predictor(model, newest, ["images", "labels"], "right")), options, test, done)
+    learner = TensorPack(predictor(model, checkpoint, ["images", "labels"], "right"))
+    common.evaluate(learner, options, test, epoch_of(checkpoint))
+
+
+def export(model: Network, checkpoints: Path, folder: Path) -> None:
+    """Write a SavedModel. Its function `prediction_pipeline` takes images, and returns scores."""
+    shutil.rmtree(folder, ignore_errors=True)
+    newest = tensorflow.train.latest_checkpoint(str(checkpoints))
+    names = {"input_names": ["images"], "output_names": ["result"]}
+    ModelExporter(PredictConfig(model=model, session_init=SmartInit(newest), **names)).export_serving(str(folder))
 
 
 def predictor(model: Network, checkpoint: str, inputs: list[str], output: str) -> OfflinePredictor:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
-import json
 import math
 import os
+import re
 import sys
 import time
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import metrics_file
 import numpy as np
 from atomic_file import replacing
 from events import EventsFile
@@ -28,16 +28,32 @@ def arguments(description: str, distributions: tuple[str, ...], default: str) ->
     parser = argparse.ArgumentParser(description=description.splitlines()[0])
     parser.add_argument("--data-dir", type=Path, default=os.environ.get("DEEPLEARNING_DATA_DIR"))
     parser.add_argument("--run-dir", type=Path, default=os.environ.get("DEEPLEARNING_RUN_DIR"))
-    parser.add_argument("--epochs", type=_positive, default=5)
+    parser.add_argument("--epochs", type=_positive, help="(5; with --max-steps as many as these take)")
+    parser.add_argument("--max-steps", type=_positive, help="of the whole run, with those of earlier attempts")
+    parser.add_argument("--num-examples", type=_positive, help="train on the first N samples only")
     parser.add_argument("--batch-size", type=_positive, default=128, help="of each process (%(default)s)")
     parser.add_argument("--network", choices=("lenet", "resnet"), default="lenet")
     parser.add_argument("--num-layers", type=_depth, default=20, help="of resnet: 8, 20, 50, any 6n + 2 (%(default)s)")
+    parser.add_argument("--optimizer", choices=("sgd", "adam"), default="sgd")
     parser.add_argument("--lr", type=float, default=0.05)
+    parser.add_argument("--lr-factor", type=float, default=0.1, help="what the two options below multiply --lr by")
+    parser.add_argument("--lr-step-epochs", type=_numbers, default=(), metavar="N,…", help="after these epochs")
+    parser.add_argument("--lr-steps", type=_numbers, default=(), metavar="N,…", help="after these steps of the run")
+    parser.add_argument("--momentum", type=float, default=0.9, help="of sgd (%(default)s)")
+    parser.add_argument("--weight-decay", type=float, default=0.0)
+    parser.add_argument("--crop", action="store_true", help="pad images by 4 pixels, and cut at random")
+    parser.add_argument("--mirror", action="store_true", help="mirror half of the images, at random")
+    parser.add_argument("--mixed-precision", action="store_true", help="compute with 16 bits, keep weights in 32")
+    parser.add_argument(
+        "--checkpoint-steps", type=_positive, metavar="N", help="save every N steps, and at each epoch's end"
+    )
+    parser.add_argument("--log-steps", type=_positive, metavar="N", help="a line every N steps, not every 2 seconds")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
         "--distribution", choices=distributions, default=os.environ.get("DEEPLEARNING_DISTRIBUTION", default)
     )
-    parser.add_argument("--evaluate", action="store_true", help="evaluate the newest checkpoint, and end")
+    parser.add_argument("--evaluate", action="store_true", help="evaluate a checkpoint, and end")
+    parser.add_argument("--checkpoint", type=Path, help="the one to evaluate; by default the newest")
     parser.add_argument("--no-exchange", action="store_true", help="each rank trains on its own shard, alone")
     options = parser.parse_args()
     for option in ("data_dir", "run_dir"):
@@ -52,6 +68,10 @@ def _positive(text: str) -> int:
     if number < 1:
         raise argparse.ArgumentTypeError(f"{number}: give 1 or more")
     return number
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(_positive(word) for word in text.split(","))
 
 
 def _depth(text: str) -> int:
@@ -76,6 +96,9 @@ class Samples:
     def shard(self, rank: int, world: int) -> Samples:
         """Return the shard of a rank. Every sample is in one shard, and shards differ by one sample at most."""
         return Samples(self.images[rank::world], self.labels[rank::world])
+
+    def first(self, count: int | None) -> Samples:
+        return Samples(self.images[:count], self.labels[:count])
 
     def batches(self, size: int) -> Iterator[tuple[Array, Array]]:
         for start in range(0, len(self), size):
@@ -118,9 +141,52 @@ def _mnist(folder: Path, which: str) -> Samples:
     return Samples(images, labels.astype(np.int64))
 
 
+def augmented(images: Array, options: argparse.Namespace, generator: np.random.Generator) -> Array:
+    """Return the batch, cropped and mirrored at random as the options say."""
+    if options.crop:
+        rows, columns = images.shape[1:3]
+        padded = np.pad(images, ((0, 0), (4, 4), (4, 4), (0, 0)))
+        corners = generator.integers(0, 9, (len(images), 2))
+        cut = [image[y : y + rows, x : x + columns] for image, (y, x) in zip(padded, corners, strict=True)]
+        images = np.stack(cut)
+    if options.mirror:
+        mirrored = generator.random(len(images)) < 0.5
+        images = np.where(mirrored[:, None, None, None], images[:, :, ::-1], images)
+    return images
+
+
 def scaled(images: Array) -> Array:
     """Scale bytes to -1 … 1."""
     return images.astype(np.float32) / 127.5 - 1
+
+
+# The schedule
+
+
+@dataclass(frozen=True)
+class Schedule:
+    steps_per_epoch: int
+    total: int
+    """Steps of the whole run."""
+
+    @property
+    def epochs(self) -> int:
+        return -(-self.total // self.steps_per_epoch)
+
+
+def schedule(options: argparse.Namespace, samples: int, world: int) -> Schedule:
+    # As many as the smallest shard has: all ranks must take the same number of steps.
+    steps = max(1, samples // world // options.batch_size)
+    of_epochs = (options.epochs or 5) * steps
+    if not options.max_steps:
+        return Schedule(steps, of_epochs)
+    return Schedule(steps, min(of_epochs, options.max_steps) if options.epochs else options.max_steps)
+
+
+def learning_rate(options: argparse.Namespace, epoch: int, step: int) -> float:
+    """Return the rate for a step. Epochs and steps are complete ones."""
+    passed = sum(epoch >= each for each in options.lr_step_epochs) + sum(step >= each for each in options.lr_steps)
+    return float(options.lr * options.lr_factor**passed)
 
 
 # Results
@@ -129,19 +195,29 @@ def scaled(images: Array) -> Array:
 class Metrics:
     """Write metrics/rank<n>.jsonl and a line of output, and from rank 0 TensorBoard's curves."""
 
-    def __init__(self, run_dir: Path, rank: int, world: int, done: int, epochs: int, steps_per_epoch: int) -> None:
-        """Remove the metrics of epochs after `done`, which are repeated."""
+    def __init__(
+        self,
+        run_dir: Path,
+        rank: int,
+        world: int,
+        plan: Schedule,
+        done: int,
+        step: int = 0,
+        log_steps: int | None = None,
+    ) -> None:
+        """Remove the metrics of epochs after `done`, which are repeated after their first steps, `step`."""
         self._path = run_dir / "metrics" / f"rank{rank}.jsonl"
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        self._seconds = _truncate_after(done, self._path)
-        self._epoch, self._epochs = done, epochs
-        self._step, self._steps = done * steps_per_epoch, epochs * steps_per_epoch
+        self._seconds = metrics_file.truncate_after(done, self._path)
+        self._epoch, self._epochs = done, plan.epochs
+        self.step, self._steps = done * plan.steps_per_epoch + step, plan.total
+        self._log_steps = log_steps
         self._events = None
         if rank == 0:
-            self._events = EventsFile(run_dir / "tensorboard", self._step)
+            self._events = EventsFile(run_dir / "tensorboard", self.step)
             for path in self._path.parent.glob("rank*.jsonl"):
                 if int(path.stem.removeprefix("rank")) >= world:  # an earlier attempt had more ranks
-                    _truncate_after(done, path)
+                    metrics_file.truncate_after(done, path)
 
     def begin_epoch(self) -> None:
         self._epoch += 1
@@ -151,12 +227,17 @@ class Metrics:
 
     def add(self, samples: int, loss: float, right: int, steps: int = 1) -> None:
         """Add trained samples, the sum of their losses and the number of correct ones."""
-        self._step += steps
+        self.step += steps
         self._samples, self._loss, self._right = self._samples + samples, self._loss + loss, self._right + right
         self._elapsed = time.monotonic() - self._began
-        if self._samples and self._elapsed - self._reported[1] >= SECONDS_BETWEEN_LINES:
+        if self._samples and self._is_due(steps):
             self._write(self._reported, None)
             self._reported = (self._samples, self._elapsed)
+
+    def _is_due(self, steps: int) -> bool:
+        if self._log_steps:
+            return bool(steps) and self.step % self._log_steps == 0
+        return self._elapsed - self._reported[1] >= SECONDS_BETWEEN_LINES
 
     def end_epoch(self, val_accuracy: float) -> None:
         self._write((0, 0.0), val_accuracy)
@@ -166,7 +247,7 @@ class Metrics:
         loss = self._loss / self._samples
         line = {
             "epoch": self._epoch,
-            "step": self._step,
+            "step": self.step,
             "steps": self._steps,
             "seconds": round(self._seconds + self._elapsed, 3),
             "samples_per_second": round((self._samples - since[0]) / max(self._elapsed - since[1], 1e-6), 1),
@@ -174,47 +255,41 @@ class Metrics:
             "accuracy": round(self._right / self._samples, 6),
             "val_accuracy": val_accuracy,
         }
-        with open(self._path, "a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
+        metrics_file.append(self._path, line)
         summary = f"loss {loss:.4f} accuracy {line['accuracy']:.4f} {line['samples_per_second']:.0f} samples/s"
         summary += "" if val_accuracy is None else f" val_accuracy {val_accuracy:.4f}"
-        print(f"epoch {self._epoch}/{self._epochs} step {self._step}/{self._steps} {summary}", flush=True)
+        print(f"epoch {self._epoch}/{self._epochs} step {self.step}/{self._steps} {summary}", flush=True)
         if self._events:
             names = ("loss", "accuracy", "samples_per_second", "val_accuracy")
-            self._events.scalars(self._step, {name: line[name] for name in names if line[name] is not None})
+            self._events.scalars(self.step, {name: line[name] for name in names if line[name] is not None})
 
 
-def _truncate_after(epoch: int, path: Path) -> float:
-    """Remove the lines of later epochs. Return the seconds of training until then."""
-    if not path.exists():
-        return 0.0
-    lines, seconds = [], 0.0
-    for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
-        with contextlib.suppress(ValueError):  # its writer was killed within a line
-            metrics = json.loads(line)
-            if metrics["epoch"] <= epoch:
-                lines.append(line)
-                seconds = metrics["seconds"]
-    with replacing(path) as new:
-        new.write_text("".join(lines), encoding="utf-8")
-    return seconds
+Point = tuple[int, int]
+"""How far training has come: complete epochs, and steps of the next one."""
 
 
 class Checkpoints:
     def __init__(self, run_dir: Path, ending: str) -> None:
         self._folder, self._ending = run_dir / "checkpoints", ending
 
-    def path(self, epoch: int) -> Path:
-        return self._folder / f"epoch-{epoch:04}.{self._ending}"
+    def path(self, point: Point) -> Path:
+        epoch, step = point
+        return self._folder / f"epoch-{epoch:04}{f'-step-{step:06}' if step else ''}.{self._ending}"
 
-    def epochs(self) -> list[int]:
-        names = (path.name for path in self._folder.glob(f"epoch-*.{self._ending}"))
-        return sorted(int(name.split(".")[0].removeprefix("epoch-")) for name in names)
+    def points(self) -> list[Point]:
+        return sorted(map(self.point, self._folder.glob(f"epoch-*.{self._ending}")))
 
-    def save(self, learner: Learner, epoch: int) -> None:
-        with replacing(self.path(epoch)) as path:
+    @staticmethod
+    def point(path: Path) -> Point:
+        match = re.fullmatch(r"epoch-(\d+)(?:-step-(\d+))?", path.stem)
+        if not match:
+            sys.exit(f"{path} is no checkpoint of this trainer: their names are like epoch-0001.")
+        return int(match[1]), int(match[2] or 0)
+
+    def save(self, learner: Learner, point: Point) -> None:
+        with replacing(self.path(point)) as path:
             learner.save(path)
-        for old in self.epochs()[:-CHECKPOINTS_KEPT]:
+        for old in self.points()[:-CHECKPOINTS_KEPT]:
             self.path(old).unlink()
 
 
@@ -227,6 +302,9 @@ class Learner:
     rank, world = 0, 1
     ending = ""
     """The extension of its checkpoints' names."""
+
+    def set_learning_rate(self, rate: float) -> None:
+        raise NotImplementedError
 
     def step(self, images: Array, labels: Array) -> tuple[int, float, int]:
         """Train on a batch, together with all ranks. Return the samples, their summed loss and the correct ones."""
@@ -251,6 +329,10 @@ class Learner:
     def load(self, path: Path) -> None:
         raise NotImplementedError
 
+    def export(self, folder: Path) -> None:
+        """Write the network so that the framework alone can load it, without this program."""
+        raise NotImplementedError
+
 
 def run(learner: Learner, options: argparse.Namespace, data: tuple[Samples, Samples]) -> None:
     """Train or evaluate, as the options say."""
@@ -260,39 +342,64 @@ def run(learner: Learner, options: argparse.Namespace, data: tuple[Samples, Samp
     checkpoints = Checkpoints(options.run_dir, learner.ending)
     if options.no_exchange:
         learner.total = lambda number: number
-        done = 0
+        done = (0, 0)
+    elif options.checkpoint:
+        done = checkpoints.point(options.checkpoint)
     else:
         # Only rank 0 lists the checkpoints, because a network folder may differ between nodes for a moment.
-        done = int(learner.total(max(checkpoints.epochs(), default=0) if learner.rank == 0 else 0))
-    if done:
-        learner.load(checkpoints.path(done))
-        print(f"resumes from {checkpoints.path(done).name}", flush=True)
-    if options.evaluate:
-        if not done:
-            sys.exit(f"{options.run_dir / 'checkpoints'} has no checkpoint to evaluate: train first.")
-        evaluate(learner, options, test, done)
-    else:
+        newest = max(checkpoints.points(), default=(0, 0)) if learner.rank == 0 else (0, 0)
+        done = int(learner.total(newest[0])), int(learner.total(newest[1]))
+    if any(done):
+        path = options.checkpoint or checkpoints.path(done)
+        learner.load(path)
+        print(f"resumes from {path.name}", flush=True)
+    if not options.evaluate:
         learn(learner, options, train, test, checkpoints, done)
+        if learner.rank == 0 and not options.no_exchange:
+            learner.export(options.run_dir / "model")
+    elif any(done):
+        evaluate(learner, options, test, done[0])
+    else:
+        sys.exit(f"{options.run_dir / 'checkpoints'} has no checkpoint to evaluate: train first.")
     learner.total(0)  # No rank leaves while another one still needs it.
 
 
 def learn(
-    learner: Learner, options: argparse.Namespace, train: Samples, test: Samples, checkpoints: Checkpoints, done: int
+    learner: Learner, options: argparse.Namespace, train: Samples, test: Samples, checkpoints: Checkpoints, done: Point
 ) -> None:
-    shard = train.shard(learner.rank, learner.world)
-    # As many as the smallest shard has: all ranks must take the same number of steps.
-    steps = max(1, len(train) // learner.world // options.batch_size)
-    metrics = Metrics(options.run_dir, learner.rank, learner.world, done, options.epochs, steps)
-    for epoch in range(done + 1, options.epochs + 1):
+    train = train.first(options.num_examples)
+    shard, plan = train.shard(learner.rank, learner.world), schedule(options, len(train), learner.world)
+    # More ranks than before have fewer steps in an epoch.
+    epochs, skipped = done if done[1] < plan.steps_per_epoch else (done[0] + 1, 0)
+    metrics = Metrics(options.run_dir, learner.rank, learner.world, plan, epochs, skipped, options.log_steps)
+    saves = learner.rank == 0 and not options.no_exchange
+    rate = None
+    while (before := epochs * plan.steps_per_epoch) + skipped < plan.total:
         metrics.begin_epoch()
-        # The order does not depend on earlier epochs, so that a resumed run takes the same one.
-        generator = np.random.default_rng((options.seed, epoch, learner.rank))
-        for images, labels in shard.shuffled_batches(options.batch_size, steps, generator):
+        count = min(plan.steps_per_epoch, plan.total - before)
+        for number, (images, labels) in enumerate(batches(shard, options, learner.rank, epochs, count), 1):
+            if number <= skipped:
+                continue
+            if rate != (rate := learning_rate(options, epochs, before + number - 1)):
+                learner.set_learning_rate(rate)
             metrics.add(*learner.step(images, labels))
+            is_due = options.checkpoint_steps and (before + number) % options.checkpoint_steps == 0
+            if saves and is_due and number < count:
+                checkpoints.save(learner, (epochs, number))
         metrics.add(*learner.rest(), steps=0)
         metrics.end_epoch(right_of(learner, options, test) / len(test))
-        if learner.rank == 0 and not options.no_exchange:
-            checkpoints.save(learner, epoch)
+        epochs, skipped = (epochs + 1, 0) if count == plan.steps_per_epoch else (epochs, count)
+        if saves:
+            checkpoints.save(learner, (epochs, skipped))
+
+
+def batches(
+    shard: Samples, options: argparse.Namespace, rank: int, epoch: int, count: int
+) -> Iterator[tuple[Array, Array]]:
+    """Yield the batches of an epoch. Their order depends on no earlier epoch, so a resumed run takes the same one."""
+    generator = np.random.default_rng((options.seed, epoch + 1, rank))
+    for images, labels in shard.shuffled_batches(options.batch_size, count, generator):
+        yield augmented(images, options, generator), labels
 
 
 def right_of(learner: Learner, options: argparse.Namespace, test: Samples) -> int:
@@ -306,7 +413,4 @@ def evaluate(learner: Learner, options: argparse.Namespace, test: Samples, epoch
     print(f"val_accuracy {right / len(test):.4f}: {right} of {len(test)}, after epoch {epoch}", flush=True)
     if learner.rank == 0:
         record = {"epoch": epoch, "val_accuracy": right / len(test), "right": right, "samples": len(test)}
-        path = options.run_dir / "metrics" / "evaluation.jsonl"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with open(path, "a", encoding="utf-8") as file:
-            file.write(json.dumps(record) + "\n")
+        metrics_file.append(options.run_dir / "metrics" / "evaluation.jsonl", record)

@@ -42,7 +42,7 @@ from ansible.errors import AnsibleFilterError
 from ansible_collections.deeplearning.aws.plugins.plugin_utils import untrusted
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import answers
 
-FORMS = {**answers.ANSWERS, "evaluation": answers.EVALUATION}
+FORMS = {**answers.ANSWERS, "evaluation": answers.evaluation}
 
 
 def answer(text: Any, name: str) -> dict[str, Any]:

@@ -8,11 +8,11 @@ name: evaluation_request
 short_description: Request the evaluation of a run
 version_added: 1.0.0
 description:
-  - Returns the request for a run that evaluates the newest checkpoint of another one, with the same script and data.
+  - Returns the request for a run that evaluates a checkpoint of another one, with the same script and data.
 positional: checked, run_dir
 options:
   _input:
-    description: The run to evaluate, as the node program shows it.
+    description: The run to evaluate and its checkpoints, as the node program shows them.
     type: dict
     required: true
   checked:
@@ -28,12 +28,12 @@ options:
 EXAMPLES = r"""
 - name: Print the request
   ansible.builtin.debug:
-    msg: "{{ run | deeplearning.aws.evaluation_request(checked, '/efs/runs/red/lenet-1') }}"
+    msg: "{{ (shown['answer'] | deeplearning.aws.evaluation_request(checked, '/efs/runs/red/lenet-1'))['request'] }}"
 """
 
 RETURN = r"""
 _value:
-  description: The request.
+  description: C(request), and C(problem), which is a sentence if there is no such checkpoint.
   type: dict
 """
 

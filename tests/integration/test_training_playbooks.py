@@ -101,6 +101,90 @@ def test_one_figure_of_all_ranks_is_said_of_the_newest_checkpoint_and_a_report_i
     assert "report.html" in cluster.says(MASTER, f"ls /efs/runs/{cluster.name}/reports/sweep-1-and-1-more")
 
 
+# 1000 samples on 2 nodes in batches of 50 are 10 steps of an epoch.
+OPTIONS = [
+    *(
+        "--num-examples",
+        "1000",
+        "--batch-size",
+        "50",
+        "--max-steps",
+        "14",
+        "--checkpoint-steps",
+        "4",
+        "--log-steps",
+        "2",
+    ),
+    *("--optimizer", "adam", "--lr", "0.002", "--lr-factor", "0.5", "--lr-step-epochs", "1", "--lr-steps", "12"),
+    *("--weight-decay", "0.0001", "--crop", "--mirror"),
+]
+# Each with the framework alone: 2 images of zeros get 10 scores.
+LOADS = {
+    "mxnet": """
+import mxnet as mx
+network = mx.gluon.SymbolBlock.imports("model-symbol.json", ["data"], "model-0000.params")
+print(network(mx.nd.zeros((2, 3, 32, 32))).shape)
+""",
+    "pytorch": """
+import torch
+from torch import nn
+layers = [nn.Conv2d(3, 20, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(20, 50, 5), nn.ReLU(), nn.AdaptiveMaxPool2d(7)]
+network = nn.Sequential(*layers, nn.Flatten(), nn.Linear(2450, 256), nn.ReLU(), nn.Linear(256, 10))
+network.load_state_dict(torch.load("model.pt", weights_only=True))
+print(tuple(network(torch.zeros(2, 3, 32, 32)).shape))
+""",
+    "tensorflow": """
+import tensorflow as tf
+function = tf.saved_model.load(".").signatures["serving_default"]
+(scores,) = function(tf.zeros((2, 32, 32, 3))).values()
+print(tuple(scores.shape))
+""",
+    "tensorpack": """
+import tensorflow as tf
+function = tf.saved_model.load(".").signatures["prediction_pipeline"]
+(scores,) = function(tf.zeros((2, 32, 32, 3), tf.uint8)).values()
+print(tuple(scores.shape))
+""",
+}
+
+
+@pytest.mark.parametrize("framework", LOADS)
+def test_all_trainers_take_the_same_options_and_leave_a_model_for_the_framework_alone(
+    cluster: Cluster, framework: str
+) -> None:
+    run = f"{framework}-options"
+    # MXNet computes with 16 bits on GPUs only.
+    more = [] if framework == "mxnet" else ["--mixed-precision"]
+    ran = train(cluster, framework=framework, nodes=2, run_id=run, dataset="generated", script_args=[*OPTIONS, *more])
+    assert ran.code == 0, ran.output[-6000:]
+    folder = f"/efs/runs/{cluster.name}/{run}"
+    lines = [json.loads(line) for line in cluster.says(MASTER, f"cat {folder}/metrics/rank1.jsonl").splitlines()]
+    assert [line["step"] for line in lines if line["val_accuracy"] is None] == [2, 4, 6, 8, 10, 12, 14]
+    assert [line["step"] for line in lines if line["val_accuracy"] is not None] == [10, 14]
+    assert all(line["loss"] < 10 and line["steps"] == 14 for line in lines)
+    saved = cluster.says(MASTER, f"ls {folder}/checkpoints")
+    names = ("model-12", "model-14") if framework == "tensorpack" else ("epoch-0001-step-000002", "-step-000004")
+    assert all(name in saved for name in names), saved
+    python = f"cd {folder}/model && /opt/deeplearning/env/{framework}/bin/python -"
+    loaded = cluster.ssh(MASTER, python, input=LOADS[framework])
+    assert loaded.stdout.endswith("(2, 10)\n"), loaded
+
+
+def test_a_script_of_ones_own_is_evaluated_in_its_own_words(cluster: Cluster, script: str) -> None:
+    assert own(cluster, script, run_id="no-checkpoint", nodes=1).code == 0
+    refused = cluster.play("playbooks/evaluate.yml", run_id="no-checkpoint")
+    assert refused.code == 2 and "which has no checkpoint to evaluate: train it first" in refused.output
+    folder = f"/efs/runs/{cluster.name}/no-checkpoint"
+    for number in (1, 2):
+        cluster.says(MASTER, f"touch -d @{number} {folder}/checkpoints/weights-{number}.bin")
+    extra = {"run_id": "no-checkpoint", "evaluate_args": ["--test={checkpoint}"]}
+    evaluated = said(cluster.play("playbooks/evaluate.yml", **extra))
+    found = re.search(r"no-checkpoint was evaluated. What the script printed is on the nodes, in (\S+)/logs", evaluated)
+    assert found, evaluated[-3000:]
+    heard = json.loads(cluster.says(MASTER, f"cat {found[1]}/argv0.json"))[0]
+    assert heard == [f"--test={folder}/checkpoints/weights-2.bin"]
+
+
 # As its idx files are, but few.
 MNIST = """
 import os, random, struct

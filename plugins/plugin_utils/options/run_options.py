@@ -77,6 +77,24 @@ TABLE: Sequence[Option] = (
         _NEW_RUNS,
     ),
     Option(
+        "evaluate_args",
+        rr.words,
+        ["--run-dir", "{run}", "--evaluate"],
+        ["--test", "--weights", "{checkpoint}"],
+        "What makes the script evaluate, after the run's arguments and `script_args`. `{run}` is the folder of the run "
+        "to evaluate, `{checkpoint}` the path of its chosen or newest checkpoint.",
+        ("evaluate",),
+    ),
+    Option(
+        "checkpoint",
+        r.text,
+        None,
+        "3",
+        "Which checkpoint: its file's name, or the number in it. Without it, the newest. Adds `--checkpoint "
+        "{checkpoint}` if `evaluate_args` has no `{checkpoint}`.",
+        ("evaluate",),
+    ),
+    Option(
         "nodes",
         rr.nodes,
         None,
@@ -89,7 +107,8 @@ TABLE: Sequence[Option] = (
         rr.processes,
         "auto",
         2,
-        "Worker processes on each node. auto: one per GPU, or one.",
+        "Worker processes on each node, which share its GPUs. auto: one per GPU, or one; with mxnet's device and "
+        "dist_device_sync one with all GPUs.",
         _TRAIN,
     ),
     Option(

@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import PurePosixPath
 from typing import Any
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.frameworks import ON_ONE_NODE
@@ -81,20 +83,51 @@ def run_plan(checked: Mapping[str, Any], members: Sequence[Options], resumed: Op
     }
 
 
-def evaluation_request(run: Options, checked: Mapping[str, Any], run_dir: str) -> dict[str, Any]:
-    """Return the request for a run that evaluates another one's newest checkpoint: the same script on the same data."""
-    options = checked["options"]
-    result = {name: value for name, value in run.items() if name in _KEPT_FOR_EVALUATION}
+def evaluation_request(shown: Options, checked: Mapping[str, Any], run_dir: str) -> dict[str, Any]:
+    """Return `request` for a run that evaluates a checkpoint of another one: the same script on the same data.
+
+    `shown`: the answer to `run show`. `problem`: a sentence if there is no such checkpoint.
+    """
+    options, run = checked["options"], shown["run"]
+    problem, checkpoint = _checkpoint(shown["checkpoints"], options)
+    # A run without data has an empty text there.
+    result = {name: value for name, value in run.items() if name in _KEPT_FOR_EVALUATION and value != ""}
     if options["nodes"]:
         result["nodes"] = options["nodes"]
+    added = options["evaluate_args"]
+    if options["checkpoint"] and not any("{checkpoint}" in word for word in added):
+        added = [*added, "--checkpoint", "{checkpoint}"]
+    paths = {"{run}": run_dir, "{checkpoint}": f"{run_dir}/checkpoints/{checkpoint}"}
     ours = run["script"].startswith(f"{TRAINERS}/cifar10_")
-    return result | {
+    result |= {
         "script": None if ours else run["script"],
         # The collection's trainers use the last --run-dir.
-        "script_args": [*run["script_args"], *options["script_args"], "--run-dir", run_dir, "--evaluate"],
+        "script_args": [*run["script_args"], *options["script_args"], *(_filled_in(word, paths) for word in added)],
         "busy": options["on_busy"],
         "asked_by": checked["requested_by"],
     }
+    return {"problem": problem, "request": result}
+
+
+def _checkpoint(names: Sequence[str], options: Options) -> tuple[str, str]:
+    """Return a problem and the name of the newest checkpoint, or of the one with the requested name or number."""
+    run_id, requested = options["run_id"], options["checkpoint"]
+    if not names:
+        return f"run_id is {run_id}, which has no checkpoint to evaluate: train it first.", ""
+    if not requested:
+        return "", names[-1]
+    for name in reversed(names):
+        numbers = re.findall(r"\d+", PurePosixPath(name).name)
+        if requested == name or (requested.isdecimal() and numbers and int(requested) == int(numbers[-1])):
+            return "", name
+    known = ", ".join(names[-5:])
+    return f"checkpoint is {requested}, which {run_id} does not have: give one of {known}, or its number.", ""
+
+
+def _filled_in(word: str, values: Mapping[str, str]) -> str:
+    for placeholder, value in values.items():
+        word = word.replace(placeholder, value)
+    return word
 
 
 def _training_nodes(members: Sequence[Options], master_trains: bool) -> list[str]:

@@ -55,7 +55,8 @@ ANSWERS: Mapping[str, Form] = {
             nodes=u.optional(nodes),
             processes_per_node=u.optional(u.between(1, 1024)),
             servers=u.optional(u.between(1, 1024)),
-        )
+        ),
+        checkpoints=u.list_of(u.words),
     ),
     "run create": u.record(run_id=run_id, warnings=u.list_of(u.words)),
     "tensorboard start": u.record(changed=u.boolean, port=u.between(6006, 6105)),
@@ -73,8 +74,24 @@ ANSWERS: Mapping[str, Form] = {
 }
 """By the command's first two words. Other commands answer with text for people."""
 
-EVALUATION: Form = u.record(epoch=u.count, right=u.count, samples=u.count, val_accuracy=u.number)
-"""A line of a run's metrics/evaluation.jsonl."""
+_EVALUATION = u.record(
+    epoch=u.count,
+    samples=u.count,
+    right=u.optional(u.count),
+    val_accuracy=u.optional(u.number),
+    average_precision=u.optional(u.number),
+)
+
+
+def evaluation(value: Any) -> dict[str, Any]:
+    """Parse a line of a run's metrics/evaluation.jsonl. `text` is for people."""
+    line = _EVALUATION(value)
+    if line["average_precision"] is not None:
+        figure = f"average precision {line['average_precision']:.4f} on {line['samples']} images"
+    else:
+        figure = f"{line['right']} of {line['samples']} right, accuracy {line['val_accuracy'] or 0:.4f}"
+    return {**line, "text": f"after epoch {line['epoch']}: {figure}"}
+
 
 FOR_PEOPLE = ("run list", "run show")
 """Without --json, these answer with text as well."""

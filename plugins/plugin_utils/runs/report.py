@@ -63,10 +63,15 @@ class ReportedRun:
         speeds = [speed for lines in self.ranks.values() if (speed := _speed(lines)) is not None]
         return sum(speeds) if speeds else None
 
-    @property
-    def accuracy(self) -> float | None:
-        values = [_number(line.get("val_accuracy")) for line in self._first]
+    def evaluated(self, figure: str) -> float | None:
+        """Return the last value of a figure that only the lines after an evaluation have."""
+        values = [_number(line.get(figure)) for line in self._first]
         return next((value for value in reversed(values) if value is not None), None)
+
+    @property
+    def reporting(self) -> int:
+        """Return the number of ranks that the figures are of. A line may have the figures of several."""
+        return sum(max(1, int(_number(lines[-1].get("ranks")) or 1)) for lines in self.ranks.values())
 
     @property
     def global_batch(self) -> int | None:
@@ -114,7 +119,7 @@ _REQUEST = u.record(
 )
 _RESULT = u.record(state=u.one_of(*answers.STATES))
 _STATE = u.record(processes=answers.processes)
-_FIGURES = ("epoch", "loss", "seconds", "samples_per_second", "val_accuracy")
+_FIGURES = ("epoch", "loss", "seconds", "samples_per_second", "val_accuracy", "average_precision", "ranks")
 _LINE = u.record(**dict.fromkeys(_FIGURES, u.lenient(u.number)))
 MOST_LINES = 2_000_000
 """Of the metrics of one run: each line takes memory."""
@@ -135,7 +140,7 @@ def read(folder: Path) -> ReportedRun:
         framework=run["framework"],
         distribution=run["distribution"],
         arguments=tuple(run["script_args"] or ()),
-        example=Path(run["script"] or "").parent.name == "trainers" or not run["script"],
+        example=not run["script"] or bool(re.search(r"/trainers/cifar10_\w+\.py$", run["script"])),
         data=run["data"] or "",
         generated=bool(run["generated"]),
         nodes=len({process["node"] for process in processes}),
@@ -184,6 +189,7 @@ COLUMNS = (
     "samples/s of each",
     "samples/s in all",
     "accuracy",
+    "average precision",
     "speed-up",
     "efficiency",
 )
@@ -212,9 +218,10 @@ def _row(run: ReportedRun, base: ReportedRun | None) -> list[tuple[object, int]]
         (run.processes or None, 0),
         (run.global_batch, 0),
         (run.seconds, 1),
-        (speed / len(run.ranks) if speed else None, 1),
+        (speed / run.reporting if speed else None, 1),
         (speed, 1),
-        (run.accuracy, 3),
+        (run.evaluated("val_accuracy"), 3),
+        (run.evaluated("average_precision"), 3),
         (faster, 2),
         (efficiency, 2),
     ]
@@ -233,6 +240,10 @@ def plots(runs: Sequence[ReportedRun]) -> dict[str, Plot]:
     curves = {
         "accuracy": ("Accuracy on the test set", "epoch", "accuracy", "epoch", "val_accuracy"),
         "accuracy-by-time": ("Accuracy by time", "seconds of training", "accuracy", "seconds", "val_accuracy"),
+        "average-precision": (
+            *("Average precision on the validation set", "epoch", "average precision"),
+            *("epoch", "average_precision"),
+        ),
         "loss": ("Loss in training", "epoch", "loss", "epoch", "loss"),
     }
     plots_by_name = {}

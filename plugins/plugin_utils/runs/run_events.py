@@ -134,6 +134,7 @@ _EVENTS: Mapping[str, tuple[Callable[[Any], dict[str, Any]], Callable[[Follower,
             loss=u.lenient(u.number),
             accuracy=u.lenient(u.number),
             val_accuracy=u.lenient(u.number),
+            average_precision=u.lenient(u.number),
             samples_per_second=u.lenient(u.number),
             ranks=u.lenient(u.count),
             seconds_left=u.lenient(u.number),
@@ -174,6 +175,8 @@ def progress(event: Mapping[str, Any], ranks: int) -> str:
     for key, name in (("accuracy", "accuracy"), ("val_accuracy", "validated")):
         if event.get(key) is not None:
             parts.append(f"{name} {event[key]:.1%}".replace("%", " %"))
+    if event.get("average_precision") is not None:
+        parts.append(f"average precision {event['average_precision']:.4f}")
     if event.get("samples_per_second") is not None:
         parts.append(f"{event['samples_per_second']:.0f} samples/s")
     reporting = event.get("ranks")

@@ -62,13 +62,14 @@ def metric(**more: Any) -> dict[str, Any]:
 
 
 def test_throughput_is_summed_loss_averaged_and_the_slowest_counts() -> None:
-    combined = summary([metric(), metric(loss=1.0, step=8, samples_per_second=50.0)], 0.5)
+    combined = summary([metric(), metric(loss=1.0, step=8, samples_per_second=50.0)], {"val_accuracy": 0.5})
     assert combined == {
         "epoch": 1,
         "step": 8,
         "loss": 1.5,
         "accuracy": 0.25,
         "val_accuracy": 0.5,
+        "average_precision": None,
         "samples_per_second": 150.0,
         "ranks": 2,
         "seconds_left": None,
@@ -76,7 +77,13 @@ def test_throughput_is_summed_loss_averaged_and_the_slowest_counts() -> None:
 
 
 def test_no_summary_before_any_rank_has_written() -> None:
-    assert summary([]) is None
+    assert summary([], {}) is None
+
+
+@pytest.mark.parametrize(("ranks", "counted"), [(8, 9), (0, 2), (-3, 2), (None, 2), ("x", 2), (float("inf"), 2)])
+def test_a_line_may_have_the_figures_of_several_ranks(ranks: Any, counted: int) -> None:
+    combined = summary([metric(ranks=ranks), metric()], {"average_precision": 0.25})
+    assert combined is not None and (combined["ranks"], combined["average_precision"]) == (counted, 0.25)
 
 
 @pytest.mark.parametrize(

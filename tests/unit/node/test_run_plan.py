@@ -10,11 +10,13 @@ import pytest
 from deeplearning.contract.errors import UserError
 from deeplearning.contract.frameworks import DISTRIBUTIONS, default_distribution
 from deeplearning.run import plan as plans
+from deeplearning.run import script
 from deeplearning.run.mpirun import hostfile
 from deeplearning.run.plan import Node, Plan
+from deeplearning.run.preview import preview
 from deeplearning.run.variables import fill_in, variables
 
-from tests.unit.node.runs_kit import record
+from tests.unit.node.runs_kit import members, record
 
 RUN = {"run_id": "r1", "run_dir": "/efs/runs/c/r1", "data": "/efs/data/cifar10", "attempt": 0}
 
@@ -62,10 +64,21 @@ def test_a_worker_for_each_gpu_or_one_a_node(distribution: str, count: int, gpus
 @pytest.mark.parametrize("distribution", KEY_VALUE_STORES)
 @pytest.mark.parametrize(("count", "gpus", "workers"), [(1, 0, 1), (1, 8, 8), (2, 0, 2), (2, 8, 16), (64, 8, 512)])
 def test_mxnet_has_a_scheduler_and_a_server_a_node(distribution: str, count: int, gpus: int, workers: int) -> None:
-    plan = make_plan(distribution, count, gpus)
+    each = gpus if distribution == "dist_device_sync" and gpus else None
+    plan = make_plan(distribution, count, gpus, processes_per_node=each)
     assert roles(plan) == {"scheduler": 1, "server": count, "worker": workers}
     assert plan.of("scheduler")[0].node == "deeplearning-worker1"
     assert [process.node for process in plan.of("server")] == [node.name for node in plan.nodes]
+
+
+@pytest.mark.parametrize(
+    ("processes", "gpus"), [(None, [tuple(range(8))]), (2, [(0, 1, 2, 3), (4, 5, 6, 7)]), (8, [(n,) for n in range(8)])]
+)
+def test_dist_device_sync_has_one_process_with_all_gpus_of_a_node_unless_told_otherwise(
+    processes: int | None, gpus: list[tuple[int, ...]]
+) -> None:
+    plan = make_plan("dist_device_sync", 2, 8, processes_per_node=processes)
+    assert [process.gpus for process in plan.of("worker")] == gpus * 2
 
 
 @pytest.mark.parametrize("gpus", [0, 1, 8])
@@ -268,3 +281,17 @@ def test_placeholders_are_filled_in_and_nothing_else() -> None:
         "{other}",
         'it\'s "quoted"',
     ]
+
+
+@pytest.mark.parametrize(("nodes", "processes", "accepted"), [(1, 1, 1), (2, 1, 1), (3, 1, 0), (3, 8, 1), (2, 6, 0)])
+def test_mask_rcnn_is_refused_with_a_number_of_processes_that_it_cannot_use(
+    nodes: int, processes: int, accepted: int
+) -> None:
+    run = record("tensorpack", "horovod", nodes=nodes, processes_per_node=processes)
+    assert len(preview(run, members(3)).processes) == nodes * processes
+    run["script"] = script.FASTERRCNN
+    if accepted:
+        assert len(preview(run, members(3)).processes) == nodes * processes
+    else:
+        with pytest.raises(UserError, match=f"^{nodes * processes} processes would train, and TensorPack's FasterRCNN"):
+            preview(run, members(3))

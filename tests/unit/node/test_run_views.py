@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 from deeplearning.run import units, views
 from deeplearning.run.folder import Folder
@@ -63,3 +66,20 @@ def test_waiting_includes_the_units_last_work(
 
 def test_a_run_that_was_not_started_is_only_created(run: Folder, nothing_active: None) -> None:
     assert views.state_of(run) == "created"
+
+
+def test_checkpoints_are_listed_oldest_first_and_tensorpacks_by_their_index(run: Folder) -> None:
+    names = ["epoch-0002.pt", ".epoch-0003.pt", "epoch-0001.pt", "whole/weights.bin"]
+    names += ["from-epoch-0/log.log", "from-epoch-0/stats.json", "from-epoch-3/log.log", "from-epoch-3/checkpoint"]
+    names += ["from-epoch-3/model-9.index", "from-epoch-3/model-9.data-00000-of-00001", "from-epoch-3/graph-1.meta"]
+    for modified, name in enumerate(names):
+        path = Path(run.file(f"checkpoints/{name}"))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+        os.utime(path, (modified, modified))
+    os.utime(run.file("checkpoints/whole"), (99, 99))
+    assert run.checkpoints() == ["epoch-0002.pt", "epoch-0001.pt", "from-epoch-3/model-9", "whole"]
+    assert views.detail(run)["checkpoints"] == run.checkpoints()
+    Path(run.file("checkpoints/checkpoint")).touch()
+    Path(run.file("checkpoints/model-6.index")).touch()
+    assert run.checkpoints() == ["model-6"]

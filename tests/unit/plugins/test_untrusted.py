@@ -103,9 +103,9 @@ RUN = {
 )
 def test_a_run_that_names_what_we_have_not_is_refused(changed: dict[str, Any]) -> None:
     form = answers.ANSWERS["run show"]
-    assert form({"run": {**RUN, "more": 1}})["run"]["framework"] == "pytorch"
+    assert form({"run": {**RUN, "more": 1}, "checkpoints": []})["run"]["framework"] == "pytorch"
     with pytest.raises(u.InvalidValue, match=f"run: {next(iter(changed))}"):
-        form({"run": {**RUN, **changed}})
+        form({"run": {**RUN, **changed}, "checkpoints": []})
 
 
 def test_a_node_that_answers_otherwise_is_named_in_one_sentence() -> None:

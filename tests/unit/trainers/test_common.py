@@ -37,8 +37,14 @@ class Mean(common.Learner):
     def __init__(self, together: Together, rank: int) -> None:
         self.together, self.rank, self.world = together, rank, together.world
         self.means, self.steps = np.zeros(10), 0
+        self.rates: list[float] = []
+        self.seen: list[Any] = []
+
+    def set_learning_rate(self, rate: float) -> None:
+        self.rates.append(rate)
 
     def step(self, images: Any, labels: Any) -> tuple[int, float, int]:
+        self.seen.append(images)
         away = images.mean(axis=(1, 2, 3)) - self.means[labels]
         for label in range(10):
             self.means[label] += 0.05 * self.total(float(away[labels == label].sum())) / self.world
@@ -59,6 +65,10 @@ class Mean(common.Learner):
     def load(self, path: Path) -> None:
         self.means = np.load(path)
 
+    def export(self, folder: Path) -> None:
+        folder.mkdir(exist_ok=True)
+        np.save(folder / "model.npy", self.means)
+
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
@@ -67,8 +77,13 @@ def data(tmp_path: Path) -> Path:
 
 
 def asked(data: Path, run: Path, **more: Any) -> argparse.Namespace:
-    defaults = {"epochs": 3, "batch_size": 20, "seed": 1, "evaluate": False, "no_exchange": False}
-    return argparse.Namespace(**(defaults | {"data_dir": data, "run_dir": run} | more))
+    """Return the defaults of the command line with some of its options."""
+    words = ["--data-dir", str(data), "--run-dir", str(run), "--batch-size", "20", "--seed", "1"]
+    if "max_steps" not in more:
+        words += ["--epochs", "3"]
+    with pytest.MonkeyPatch.context() as patch:
+        options = arguments(patch, *words)
+    return argparse.Namespace(**(vars(options) | more))
 
 
 def run(ranks: int, options: argparse.Namespace) -> list[Mean]:
@@ -177,6 +192,8 @@ def test_the_launcher_sets_defaults_by_the_environment(monkeypatch: pytest.Monke
         (["--epochs", "0"], "0: give 1 or more"),
         (["--num-layers", "21"], "21: give 6n + 2"),
         (["--network", "vgg"], "invalid choice: 'vgg'"),
+        (["--lr-step-epochs", "3,0"], "0: give 1 or more"),
+        (["--max-steps", "0"], "0: give 1 or more"),
     ],
 )
 def test_invalid_options_are_refused(
@@ -205,11 +222,11 @@ def test_the_newest_checkpoints_are_kept_and_an_unfinished_one_is_none(tmp_path:
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "checkpoints" / ".epoch-0009.npy").write_text("half")
     run(1, asked(data, tmp_path, epochs=5))
-    assert common.Checkpoints(tmp_path, "npy").epochs() == [3, 4, 5]
+    assert common.Checkpoints(tmp_path, "npy").points() == [(3, 0), (4, 0), (5, 0)]
 
 
 def test_a_loss_that_is_no_number_is_null(tmp_path: Path) -> None:
-    metrics = common.Metrics(tmp_path, 0, 1, 0, 1, 1)
+    metrics = common.Metrics(tmp_path, 0, 1, common.Schedule(1, 1), 0)
     metrics.begin_epoch()
     metrics.add(10, float("nan"), 1)
     metrics.end_epoch(0.1)
@@ -219,7 +236,7 @@ def test_a_loss_that_is_no_number_is_null(tmp_path: Path) -> None:
 def test_metrics_are_written_during_a_long_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = iter(range(0, 1000))
     monkeypatch.setattr(common.time, "monotonic", lambda: float(next(now)))
-    metrics = common.Metrics(tmp_path, 3, 4, 0, 1, 5)
+    metrics = common.Metrics(tmp_path, 3, 4, common.Schedule(5, 5), 0)
     metrics.begin_epoch()
     for _ in range(5):
         metrics.add(10, 20.0, 5)
@@ -299,9 +316,83 @@ def test_the_newest_checkpoint_is_evaluated_by_any_number_of_ranks(
     assert curve(tmp_path) == trained
 
 
+def test_an_older_checkpoint_can_be_evaluated(tmp_path: Path, data: Path) -> None:
+    run(2, asked(data, tmp_path))
+    run(2, asked(data, tmp_path, evaluate=True, checkpoint=tmp_path / "checkpoints/epoch-0002.npy"))
+    record = json.loads((tmp_path / "metrics/evaluation.jsonl").read_text())
+    assert (record["epoch"], record["val_accuracy"]) == (2, curve(tmp_path)[1][-1])
+    with pytest.raises(SystemExit, match="other.npy is no checkpoint of this trainer"):
+        run(1, asked(data, tmp_path, evaluate=True, checkpoint=tmp_path / "checkpoints/other.npy"))
+
+
 def test_there_must_be_a_checkpoint_to_evaluate(tmp_path: Path, data: Path) -> None:
     with pytest.raises(SystemExit, match="has no checkpoint to evaluate"):
         run(1, asked(data, tmp_path, evaluate=True))
+
+
+# 203 samples in batches of 20 are 10 steps an epoch.
+def test_a_run_ends_after_its_last_step_and_resumes_within_an_epoch(tmp_path: Path, data: Path) -> None:
+    run(1, asked(data, tmp_path / "whole", max_steps=24, crop=True, mirror=True))
+    assert [line[:2] for line in curve(tmp_path / "whole")] == [(1, 10), (2, 20), (3, 24)]
+    assert {line["steps"] for line in lines(tmp_path / "whole")} == {24}
+    run(1, asked(data, tmp_path / "parted", max_steps=13, crop=True, mirror=True))
+    assert common.Checkpoints(tmp_path / "parted", "npy").points() == [(1, 0), (1, 3)]
+    learner = run(1, asked(data, tmp_path / "parted", max_steps=24, crop=True, mirror=True))[0]
+    assert learner.steps == 11
+    whole, parted = (np.load(tmp_path / name / "model/model.npy") for name in ("whole", "parted"))
+    assert list(whole) == list(parted)
+    assert curve(tmp_path / "parted")[-1][:2] == (3, 24)
+
+
+@pytest.mark.parametrize(("epochs", "max_steps", "steps"), [(None, None, 50), (2, None, 20), (2, 7, 7), (None, 60, 60)])
+def test_the_length_of_a_run(epochs: int | None, max_steps: int | None, steps: int, tmp_path: Path) -> None:
+    options = asked(tmp_path, tmp_path, epochs=epochs, max_steps=max_steps)
+    assert common.schedule(options, 203, 1).total == steps
+
+
+def test_checkpoints_are_written_every_few_steps_and_at_the_end_of_epochs(
+    tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(common, "CHECKPOINTS_KEPT", 99)
+    run(1, asked(data, tmp_path, epochs=2, checkpoint_steps=4))
+    points = [(0, 4), (0, 8), (1, 0), (1, 2), (1, 6), (2, 0)]
+    assert common.Checkpoints(tmp_path, "npy").points() == points
+
+
+def test_the_learning_rate_falls_after_epochs_and_steps(tmp_path: Path, data: Path) -> None:
+    more = {"lr": 1.0, "lr_factor": 0.5, "lr_step_epochs": (1,), "lr_steps": (3, 15)}
+    learner = run(1, asked(data, tmp_path, epochs=2, **more))[0]
+    assert learner.rates == [1.0, 0.5, 0.25, 0.125]
+
+
+def test_a_line_is_written_every_few_steps(tmp_path: Path, data: Path) -> None:
+    run(1, asked(data, tmp_path, epochs=1, log_steps=4))
+    assert [line["step"] for line in lines(tmp_path)] == [4, 8, 10]
+
+
+def test_the_first_samples_are_trained_on(tmp_path: Path, data: Path) -> None:
+    learners = run(2, asked(data, tmp_path, epochs=1, num_examples=40))
+    train = common.load(data)[0]
+    seen = {image.tobytes() for learner in learners for batch in learner.seen for image in batch}
+    assert seen == {image.tobytes() for image in train.images[:40]}
+
+
+def test_images_are_cropped_and_mirrored(tmp_path: Path) -> None:
+    images = np.arange(1, 6 * 8 * 8 * 3 + 1).reshape(6, 8, 8, 3)
+    chance = np.random.default_rng(0)
+    assert (common.augmented(images, asked(tmp_path, tmp_path), chance) == images).all()
+    mirrored = common.augmented(images, asked(tmp_path, tmp_path, mirror=True), chance)
+    same = [(one == other).all() for one, other in zip(mirrored, images, strict=True)]
+    assert True in same and False in same
+    assert (np.where(np.array(same)[:, None, None, None], mirrored, mirrored[:, :, ::-1]) == images).all()
+    cropped = common.augmented(images, asked(tmp_path, tmp_path, crop=True), chance)
+    assert cropped.shape == images.shape and not (cropped == images).all() and (cropped == 0).any()
+    assert set(np.unique(cropped)) <= {0, *images.flat}
+
+
+def test_the_model_is_exported_at_the_end_by_one_rank(tmp_path: Path, data: Path) -> None:
+    learners = run(2, asked(data, tmp_path, epochs=1))
+    assert list(np.load(tmp_path / "model/model.npy")) == list(learners[0].means)
 
 
 def test_generated_data_is_named_in_the_output(tmp_path: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:

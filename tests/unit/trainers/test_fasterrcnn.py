@@ -7,8 +7,11 @@ import os
 import shlex
 import subprocess
 import sys
+import time
 from pathlib import Path
+from typing import Any
 
+import example_stats
 import fasterrcnn
 import pytest
 
@@ -27,7 +30,10 @@ def example(tmp_path: Path) -> Path:
 
 def words(example: Path, run: Path, world: int = 8, rank: int = 0, config: list[str] = CONFIG) -> list[str]:
     argv = [*trainer_arguments(example, run), *config]
-    return fasterrcnn.prepared(argv, {"DEEPLEARNING_WORLD": str(world), "DEEPLEARNING_RANK": str(rank)})[1][1:]
+    attempt = fasterrcnn.attempt(fasterrcnn.parsed(argv), world)
+    if rank == 0:
+        fasterrcnn.note(run / "checkpoints", attempt)
+    return attempt.words[1:]
 
 
 def trainer_arguments(example: Path, run: Path) -> list[str]:
@@ -116,9 +122,92 @@ def test_mistakes_that_would_fail_hours_later_are_refused(
         words(example, tmp_path, world, config=config)
 
 
-def started(example: Path, run: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, FRONT, *trainer_arguments(example, run), *CONFIG]
+def started(example: Path, run: Path, *more: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, FRONT, *trainer_arguments(example, run), *CONFIG, *more]
     return subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environment})
+
+
+# As the example's monitors write it. Before the first epoch has ended there is no loss.
+STATS = [
+    {"epoch_num": 0, "global_step": 0, "learning_rate": 0.003},
+    {"epoch_num": 1, "global_step": 15000, "total_cost": 1.5, "Throughput (samples/sec)": 80.0, "learning_rate": 0.01},
+    {"epoch_num": 2, "global_step": 30000, "total_cost": 1.2, "coco_val2017-mAP(bbox)/IoU=0.5:0.95": 0.25},
+    {"epoch_num": 3, "global_step": 45000, "total_cost": float("nan"), "coco_val2017-mAP(segm)/IoU=0.5:0.95": 0.2},
+]
+STATS_OF_TRAIN = """
+import json, os, sys
+logs = sys.argv[sys.argv.index("--logdir") + 1]
+os.makedirs(logs)
+json.dump(STATS, open(f"{logs}/stats.json", "w"))
+"""
+
+
+def metrics(run: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (run / "metrics/rank0.jsonl").read_text().splitlines()]
+
+
+def test_loss_precision_and_images_per_second_are_copied_from_the_examples_own_file(
+    example: Path, tmp_path: Path
+) -> None:
+    (example / "train.py").write_text(f"nan = float('nan')\nSTATS = {STATS}\n{STATS_OF_TRAIN}")
+    schedule = "TRAIN.LR_SCHEDULE=[240000,320000,360000]"
+    ran = started(example, tmp_path, schedule, DEEPLEARNING_WORLD="8")
+    assert ran.returncode == 0, ran.stderr
+    names = ("epoch", "step", "loss", "average_precision", "samples_per_second", "steps", "ranks")
+    assert [tuple(line[name] for name in names) for line in metrics(tmp_path)] == [
+        (1, 15000, 1.5, None, 80.0, 360000, 8),
+        (2, 30000, 1.2, 0.25, None, 360000, 8),
+    ]
+
+
+def test_a_resumed_run_repeats_the_lines_of_the_epochs_that_it_repeats(example: Path, tmp_path: Path) -> None:
+    (example / "train.py").write_text(f"nan = float('nan')\nSTATS = {STATS[:3]}\n{STATS_OF_TRAIN}")
+    assert started(example, tmp_path, DEEPLEARNING_WORLD="8").returncode == 0
+    saved(tmp_path, "from-epoch-0", 15000)
+    (example / "train.py").write_text(f"STATS = {STATS[2:3]}\n{STATS_OF_TRAIN}")
+    assert started(example, tmp_path, DEEPLEARNING_WORLD="8").returncode == 0
+    assert [line["epoch"] for line in metrics(tmp_path)] == [1, 2]
+
+
+def test_records_are_copied_while_the_example_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(example_stats, "SECONDS_BETWEEN_READS", 0.01)
+    stats = tmp_path / "stats.json"
+    with example_stats.StatsCopier(stats, tmp_path / "metrics/rank0.jsonl", 1, 0.0, None):
+        stats.write_text(json.dumps(STATS[1:2]))
+        deadline = time.monotonic() + 20
+        while not (tmp_path / "metrics/rank0.jsonl").exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        stats.write_text("[{")
+    assert [line["epoch"] for line in metrics(tmp_path)] == [1]
+
+
+def test_the_chosen_or_newest_checkpoint_is_evaluated_by_the_examples_predict(example: Path, tmp_path: Path) -> None:
+    (example / "predict.py").touch()
+    words(example, tmp_path)
+    argv = [*trainer_arguments(example, tmp_path), *CONFIG, "--evaluate"]
+    with pytest.raises(fasterrcnn.UsageError, match="has no checkpoint to evaluate"):
+        fasterrcnn.evaluation(fasterrcnn.parsed(argv))
+    saved(tmp_path, "from-epoch-0", 15000)
+    saved(tmp_path, "from-epoch-0", 45000)
+    for more, step, epoch in (([], 45000, 3), (["--checkpoint", "model-15000"], 15000, 1)):
+        chosen = [word.replace("model-", f"{tmp_path}/checkpoints/from-epoch-0/model-") for word in more]
+        line, point, file = fasterrcnn.evaluation(fasterrcnn.parsed([*argv, *chosen]))
+        assert line == [
+            *(f"{example}/predict.py", "--load", f"{tmp_path}/checkpoints/from-epoch-0/model-{step}"),
+            *("--evaluate", str(file), "--config", *CONFIG, "DATA.BASEDIR=/efs/data/coco2017"),
+        ]
+        assert (point.epochs, file.name) == (epoch, f"epoch-000{epoch}.json")
+    with pytest.raises(fasterrcnn.UsageError, match="other is no checkpoint of this run"):
+        fasterrcnn.evaluation(fasterrcnn.parsed([*argv, "--checkpoint", f"{tmp_path}/other"]))
+
+
+def test_only_the_first_rank_evaluates(example: Path, tmp_path: Path) -> None:
+    (example / "predict.py").write_text("raise SystemExit(3)\n")
+    words(example, tmp_path)
+    saved(tmp_path, "from-epoch-0", 15000)
+    assert started(example, tmp_path, "--evaluate", DEEPLEARNING_RANK="1").returncode == 0
+    assert started(example, tmp_path, "--evaluate", DEEPLEARNING_RANK="0").returncode == 3
 
 
 def test_the_example_is_started_in_its_own_folder_as_by_python_itself(example: Path, tmp_path: Path) -> None:

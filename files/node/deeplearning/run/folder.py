@@ -94,11 +94,8 @@ class Folder:
             return 0
 
     def checkpoints(self) -> list[str]:
-        """Return complete checkpoints. A name that begins with a dot belongs to one that is still written."""
-        try:
-            return sorted(name for name in os.listdir(self.file("checkpoints")) if not name.startswith("."))
-        except FileNotFoundError:
-            return []
+        """Return the names of complete checkpoints, oldest first."""
+        return [name for _modified, name in sorted(_checkpoints(self.file("checkpoints")))]
 
     def events(self, after: int = 0) -> Iterator[dict[str, Any]]:
         """Yield the events with a higher number. An incomplete last line is left for the next call."""
@@ -109,6 +106,25 @@ class Folder:
                         yield event
         except FileNotFoundError:
             return
+
+
+def _checkpoints(folder: str, prefix: str = "") -> Iterator[tuple[float, str]]:
+    """Yield modification times and names. A name that begins with a dot belongs to one that is still written."""
+    try:
+        entries = [entry for entry in os.scandir(folder) if not entry.name.startswith(".")]
+    except FileNotFoundError:
+        return
+    # TensorPack's log folder has other files next to its checkpoints, each of which is several files and an index.
+    is_log_folder = bool({"checkpoint", "log.log"} & {entry.name for entry in entries})
+    for entry in entries:
+        stem, ending = os.path.splitext(entry.name)
+        if is_log_folder:
+            if ending == ".index":
+                yield entry.stat().st_mtime, prefix + stem
+        elif entry.is_dir() and any(os.path.exists(f"{entry.path}/{name}") for name in ("checkpoint", "log.log")):
+            yield from _checkpoints(entry.path, f"{prefix}{entry.name}/")
+        else:
+            yield entry.stat().st_mtime, prefix + entry.name
 
 
 def find_run(config: Config, run_id: str) -> Folder:

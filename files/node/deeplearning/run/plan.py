@@ -160,13 +160,18 @@ def key_value_store(run: Run, nodes: Sequence[Node]) -> list[Process]:
     return spread(SCHEDULER, 1, nodes) + servers + workers(run, nodes)
 
 
+def device_key_value_store(run: Run, nodes: Sequence[Node]) -> list[Process]:
+    """By default one worker on each node, which sums gradients on all its GPUs before it sends them."""
+    return key_value_store({**run, "processes_per_node": run["processes_per_node"] or 1}, nodes)
+
+
 LAYOUTS: dict[str, Callable[[Run, Sequence[Node]], list[Process]]] = {
     "multi_worker_mirrored": workers,
     "parameter_server": parameter_servers,
     "local": one_process,
     "device": one_process,
     "dist_sync": key_value_store,
-    "dist_device_sync": key_value_store,
+    "dist_device_sync": device_key_value_store,
     "dist_async": key_value_store,
     "ddp": workers_that_see_all_gpus,
     "horovod": workers_that_see_all_gpus,

@@ -8,7 +8,7 @@ from deeplearning.config import Config
 from deeplearning.contract import run_request
 from deeplearning.members.member_list import Members, read_applied
 from deeplearning.run import plan as plans
-from deeplearning.run import record
+from deeplearning.run import record, script
 from deeplearning.run.folder import find_run
 from deeplearning.run.node_selection import select
 
@@ -17,7 +17,9 @@ def preview(run: dict[str, Any], members: Members) -> plans.Plan:
     """Return what would be started now, by the member list alone."""
     selected = select(run["nodes"], members, {}).members
     nodes = [plans.Node(member.alias, member.private_ip, member.gpus) for member in selected]
-    return plans.make(run, nodes)
+    plan = plans.make(run, nodes)
+    script.check_processes(run.get("script") or "", len(plan.of(plans.WORKER)))
+    return plan
 
 
 def plan_of_run(run_id: str, config: Config) -> plans.Plan:

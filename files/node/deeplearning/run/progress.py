@@ -5,7 +5,11 @@ from __future__ import annotations
 import json
 import math
 import os
+from collections.abc import Mapping
 from typing import Any
+
+EVALUATED = ("val_accuracy", "average_precision")
+"""Only the lines that follow an evaluation have them."""
 
 
 class MetricsReader:
@@ -22,7 +26,7 @@ class MetricsReader:
         # What earlier attempts have written is theirs.
         self._offsets = {path: _size(path) for path in self._existing()}
         self._newest: dict[str, dict[str, Any]] = {}
-        self._evaluated: Any = None
+        self._evaluated: dict[str, Any] = {}
 
     def news(self) -> dict[str, Any] | None:
         """Return a new summary, or None if no rank has written since the last call."""
@@ -55,8 +59,7 @@ class MetricsReader:
             record = _record(line)
             if record:
                 self._newest[path] = record
-                if record.get("val_accuracy") is not None:
-                    self._evaluated = record["val_accuracy"]
+                self._evaluated |= {key: record[key] for key in EVALUATED if record.get(key) is not None}
 
     def summary(self) -> dict[str, Any] | None:
         return summary(list(self._newest.values()), self._evaluated)
@@ -78,8 +81,11 @@ def _record(line: bytes) -> dict[str, Any]:
     return record if isinstance(record, dict) else {}
 
 
-def summary(newest: list[dict[str, Any]], evaluated: float | None = None) -> dict[str, Any] | None:
-    """Combine each rank's newest line: sum throughput, average loss and accuracy, take the slowest rank's step."""
+def summary(newest: list[dict[str, Any]], evaluated: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Combine each rank's newest line: sum throughput, average loss and accuracy, take the slowest rank's step.
+
+    A line may have the figures of several ranks.
+    """
     if not newest:
         return None
     speeds = _numbers(newest, "samples_per_second")
@@ -89,11 +95,16 @@ def summary(newest: list[dict[str, Any]], evaluated: float | None = None) -> dic
         "step": min(_numbers(newest, "step"), default=None),
         "loss": _average(_numbers(newest, "loss")),
         "accuracy": _average(_numbers(newest, "accuracy")),
-        "val_accuracy": evaluated,
+        **{key: _number(evaluated.get(key)) for key in EVALUATED},
         "samples_per_second": sum(speeds) if speeds else None,
-        "ranks": len(newest),
+        "ranks": sum(_ranks(record) for record in newest),
         "seconds_left": max(left, default=None),
     }
+
+
+def _ranks(record: Mapping[str, Any]) -> int:
+    ranks = record.get("ranks")
+    return ranks if isinstance(ranks, int) and ranks > 1 else 1
 
 
 def _average(values: list[float]) -> float | None:

@@ -10,6 +10,7 @@ from deeplearning.contract.errors import UserError
 from deeplearning.run import source
 from deeplearning.run.folder import Folder
 
+FASTERRCNN = f"{paths.TRAINERS}/fasterrcnn.py"
 CODE = "code"
 """The folder of a run that holds code which was sent or cloned."""
 
@@ -49,6 +50,15 @@ def check(path: str) -> str:
     if not path.endswith((".py", ".sh")) and not os.access(path, os.X_OK):
         raise UserError(f"script is {path}, which is neither .py nor .sh, and cannot be executed: chmod +x it.")
     return path
+
+
+def check_processes(script: str, count: int) -> None:
+    """Raise UserError if a script of the collection cannot train with this number of workers."""
+    if script == FASTERRCNN and count % 8 and 8 % count:
+        raise UserError(
+            f"{count} processes would train, and TensorPack's FasterRCNN trains with 1, 2, 4 or a multiple of 8: set "
+            "nodes or processes_per_node. Example: -e nodes=2"
+        )
 
 
 def is_same(folder: Folder, run: dict[str, Any], request: dict[str, Any]) -> bool:

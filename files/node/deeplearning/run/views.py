@@ -68,6 +68,7 @@ def detail(folder: Folder) -> dict[str, Any]:
         "attempt": state.get("attempt", 0),
         "processes": state.get("processes", []),
         "progress": state.get("progress"),
+        "checkpoints": folder.checkpoints(),
         "result": folder.result(),
     }
 

@@ -61,8 +61,9 @@ def test_every_rank_of_8_gpus_a_node_is_started_as_docs_say(nodes: int, column: 
         start = {"run_id": "r", "run_dir": str(run), "data": str(data), "attempt": 0}
         words = fill_in({**start, "arguments": script.arguments(asked)}, plan, process)
         environment = {**variables(start, plan, process), **checked["env"]}
-        folder, (program, *argv) = fasterrcnn.prepared(words, environment)
-        assert folder.resolve() == example and program == f"{folder}/train.py"
+        options = fasterrcnn.parsed(words)
+        program, *argv = fasterrcnn.attempt(options, int(environment["DEEPLEARNING_WORLD"])).words
+        assert options.example.resolve() == example and program == f"{options.example}/train.py"
         said = [word.replace(str(run), "$RUN").replace(str(data), "$DATA") for word in argv]
         started.append((said, {name: environment[name] for name in documented(column)[1]}))
     assert started == [documented(column)] * (8 * nodes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import run_rules
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.run_request import evaluation_request, run_plan
 
 MASTER, WORKER2, WORKER3 = (f"deeplearning-{name}" for name in ("master", "worker2", "worker3"))
@@ -112,16 +113,64 @@ def test_a_sweep_is_a_run_for_each_number_of_nodes() -> None:
     assert plan(sweep=[1, 2], run_id="a")["runs"] == [{"nodes": 1, "run_id": "a-1"}, {"nodes": 2, "run_id": "a-2"}]
 
 
+CHECKPOINTS = ["epoch-0001.params", "epoch-0010.params", "from-epoch-10/model-300"]
+
+
+def evaluation(
+    run: dict[str, Any] = RUN, checkpoints: list[str] = CHECKPOINTS, **variables: Any
+) -> tuple[str, dict[str, Any]]:
+    """Return the problem and the request."""
+    validated = run_rules.check("evaluate", {"run_id": "a", **variables})
+    assert validated.problems == []
+    checked = {"options": validated.values, "requested_by": "me@here"}
+    result = evaluation_request({"run": run, "checkpoints": checkpoints}, checked, "/efs/runs/red/a")
+    return result["problem"], result["request"]
+
+
 def test_an_evaluation_is_the_same_script_on_the_same_data() -> None:
-    options = {"script_args": ["--batch", "8"], "on_busy": "refuse", "nodes": None}
-    checked = {"options": options, "requested_by": "me@here"}
-    request = evaluation_request(RUN, checked, "/efs/runs/red/a")
+    problem, request = evaluation(script_args=["--batch", "8"], on_busy="refuse")
+    assert problem == ""
     assert request == {name: value for name, value in RUN.items() if name != "generated"} | {
         "script_args": ["--lr", "1", "--batch", "8", "--run-dir", "/efs/runs/red/a", "--evaluate"],
         "busy": "refuse",
         "asked_by": "me@here",
     }
-    ours = RUN | {"script": "/opt/deeplearning/trainers/cifar10_mxnet.py"}
-    checked["options"] = options | {"nodes": 1}
-    request = evaluation_request(ours, checked, "/efs/runs/red/a")
+    request = evaluation(RUN | {"script": "/opt/deeplearning/trainers/cifar10_mxnet.py"}, nodes=1)[1]
     assert (request["script"], request["nodes"]) == (None, 1)
+    assert "data" not in evaluation(RUN | {"data": ""})[1]
+
+
+@pytest.mark.parametrize(
+    ("variables", "words"),
+    [
+        ({"evaluate_args": []}, []),
+        ({"evaluate_args": "--test {checkpoint}"}, ["--test", "checkpoints/from-epoch-10/model-300"]),
+        ({"evaluate_args": ["--test={checkpoint}"], "checkpoint": 1}, ["--test=checkpoints/epoch-0001.params"]),
+        ({"evaluate_args": ["--test"], "checkpoint": 10}, ["--test", "--checkpoint", "checkpoints/epoch-0010.params"]),
+        ({"evaluate_args": ["{checkpoint}"], "checkpoint": "300"}, ["checkpoints/from-epoch-10/model-300"]),
+        ({"evaluate_args": ["{checkpoint}"], "checkpoint": "epoch-0001.params"}, ["checkpoints/epoch-0001.params"]),
+    ],
+)
+def test_a_script_of_ones_own_is_told_in_its_own_words_which_checkpoint_to_evaluate(
+    variables: dict[str, Any], words: list[str]
+) -> None:
+    problem, request = evaluation(**variables)
+    expected = [word.replace("checkpoints/", "/efs/runs/red/a/checkpoints/") for word in words]
+    assert (problem, request["script_args"]) == ("", ["--lr", "1", *expected])
+
+
+@pytest.mark.parametrize(
+    ("checkpoints", "variables", "problem"),
+    [
+        ([], {}, "run_id is a, which has no checkpoint to evaluate: train it first."),
+        (
+            CHECKPOINTS[:2],
+            {"checkpoint": 7},
+            "checkpoint is 7, which a does not have: give one of epoch-0001.params, epoch-0010.params, or its number.",
+        ),
+    ],
+)
+def test_without_the_checkpoint_there_is_a_sentence(
+    checkpoints: list[str], variables: dict[str, Any], problem: str
+) -> None:
+    assert evaluation(RUN, checkpoints, **variables)[0] == problem

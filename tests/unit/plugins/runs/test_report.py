@@ -60,6 +60,7 @@ def test_speed_up_and_efficiency_are_against_the_run_on_the_fewest_nodes(tmp_pat
         "samples/s of each": "100.0",
         "samples/s in all": "100.0",
         "accuracy": "0.875",
+        "average precision": "",
         "speed-up": "1.00",
         "efficiency": "1.00",
     }
@@ -91,6 +92,17 @@ def test_a_run_with_other_arguments_is_compared_with_none(tmp_path: Path) -> Non
 )
 def test_global_batch(tmp_path: Path, more: dict[str, Any], batch: str) -> None:
     assert cells([a_run(tmp_path, "one", 2, 10, **more)])[0]["global batch"] == batch
+
+
+def test_a_detectors_figures_of_all_ranks_are_in_the_lines_of_the_first(tmp_path: Path) -> None:
+    folder = a_run(tmp_path, "rcnn", 2, 10, epochs=0, script="/opt/deeplearning/trainers/fasterrcnn.py")
+    line = {"epoch": 1, "step": 10, "seconds": 9.5, "loss": 1.5, "samples_per_second": 80.0, "ranks": 16}
+    lines = [line, {"epoch": 1, "step": 10, "seconds": 9.5, "average_precision": 0.25, "ranks": 16}]
+    (folder / "metrics/rank0.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in lines))
+    (row,) = cells([folder])
+    assert (row["samples/s in all"], row["samples/s of each"]) == ("80.0", "5.0")
+    assert (row["average precision"], row["accuracy"], row["global batch"]) == ("0.250", "", "")
+    assert "Average precision on the validation set" in report.page([report.read(folder)])
 
 
 def test_a_script_that_wrote_no_metrics_is_a_row_without_figures(tmp_path: Path) -> None:
