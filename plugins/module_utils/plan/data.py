@@ -14,7 +14,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract.manifest
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import Names
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan import images
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.facts import AccountFacts, Cluster, type_names
-from ansible_collections.deeplearning.aws.plugins.module_utils.plan.findings import Finding, setting_problem
+from ansible_collections.deeplearning.aws.plugins.module_utils.plan.findings import Finding, note, setting_problem
 
 FRAMEWORKS_GIB = 20
 """Space for the frameworks' environments beside the image."""
@@ -55,3 +55,8 @@ def check(facts: AccountFacts, cluster: Cluster, name: str, size: float | None, 
             enough = int(size + 1) + image + FRAMEWORKS_GIB
             yield setting_problem("root_volume_gib", cluster["root_volume_gib"], problem, enough)
             return
+        else:
+            where = (
+                f"instance store of {store:.0f} GiB" if store else f"root volume of {cluster['root_volume_gib']} GiB"
+            )
+            yield note(f"{name} takes {size:.1f} GiB of each {kind['name']}'s {where}.")

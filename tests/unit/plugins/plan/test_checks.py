@@ -283,5 +283,7 @@ def test_a_data_set_has_to_fit_on_the_nodes_own_disks(
     size: float | None, store: float, data_on: str, problem: str
 ) -> None:
     facts = replace(FACTS, types={"g5.xlarge": {**TYPE, "instance_store_gib": store}})
-    found = [finding.text for finding in data.check(facts, cluster(), "photos", size, data_on)]
-    assert found == ([problem] if problem else [])
+    (finding,) = data.check(facts, cluster(), "photos", size, data_on)
+    disk = f"instance store of {store:.0f} GiB" if store else "root volume of 100 GiB"
+    fits = f"photos takes {size or 0:.1f} GiB of each g5.xlarge's {disk}."
+    assert finding == (problem or fits, bool(problem))
