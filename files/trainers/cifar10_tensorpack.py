@@ -79,7 +79,7 @@ class Classifier(Network):
         with tf.variable_scope("", custom_getter=in_16_bits if self.options.mixed_precision else None):
             values = tf.cast(values, tf.bfloat16) if self.options.mixed_precision else values
             scores = lenet(values) if self.options.network == "lenet" else resnet(values, layers)
-        scores = tf.cast(scores, tf.float32, name="result")
+        scores = tf.identity(tf.cast(scores, tf.float32), name="result")
         losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=scores)
         return losses, tf.equal(tf.argmax(scores, 1), labels)
 

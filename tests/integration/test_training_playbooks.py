@@ -170,6 +170,42 @@ def test_all_trainers_take_the_same_options_and_leave_a_model_for_the_framework_
     assert loaded.stdout.endswith("(2, 10)\n"), loaded
 
 
+ACTING = [
+    "--optimizer adam",
+    "--momentum 0.2",
+    "--weight-decay 0.1",
+    "--lr-factor 0.01 --lr-steps 2",
+    "--lr-factor 0.01 --lr-step-epochs 1",
+    "--crop",
+    "--mirror",
+    "--mixed-precision",
+]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("framework", LOADS)
+def test_each_option_of_each_trainer_changes_what_is_learned(cluster: Cluster, framework: str) -> None:
+    data, run, trainers = "/tmp/few-images", "/tmp/few-steps", "/opt/deeplearning/trainers"
+    cluster.says(MASTER, f"python3 {trainers}/generate.py {data} --train 64 --test 16")
+    python = f"/opt/deeplearning/env/{framework}/bin/python {trainers}/cifar10_{framework}.py"
+    # As runs have it.
+    keras = "TF_USE_LEGACY_KERAS=1" if framework == "tensorflow" else ""
+    arguments = f"--data-dir {data} --run-dir {run} --batch-size 16 --max-steps 8"
+
+    def losses(option: str) -> list[float]:
+        cluster.says(MASTER, f"rm -rf {run} && {keras} {python} {arguments} {option}")
+        lines = map(json.loads, cluster.says(MASTER, f"cat {run}/metrics/rank0.jsonl").splitlines())
+        return [line["loss"] for line in lines if line["val_accuracy"] is not None]
+
+    plain = losses("")
+    assert len(plain) == 2
+    options = ACTING[:-1] if framework == "mxnet" else ACTING
+    same = {option for option in options if losses(option) == plain}
+    assert not same
+    # Only the second epoch has another rate.
+    assert losses("--lr-factor 0.01 --lr-step-epochs 1")[0] == pytest.approx(plain[0], abs=1e-3)
+
+
 def test_a_script_of_ones_own_is_evaluated_in_its_own_words(cluster: Cluster, script: str) -> None:
     assert own(cluster, script, run_id="no-checkpoint", nodes=1).code == 0
     refused = cluster.play("playbooks/evaluate.yml", run_id="no-checkpoint")
