@@ -32,12 +32,13 @@ def test_the_recipe_of_mask_rcnn_has_the_old_scripts_settings() -> None:
     given = arguments("maskrcnn", {}, ALLOWED)
     assert (given["framework"], given["distribution"], given["dataset"]) == ("tensorpack", "horovod", "coco2017")
     assert given["env"] == {"HOROVOD_CYCLE_TIME": "0.5", "HOROVOD_FUSION_THRESHOLD": "67108864"}
-    assert given["script_args"][-8:] == [
+    assert given["script_args"][-9:] == [
         "MODE_MASK=True",
         "MODE_FPN=True",
         "DATA.TRAIN=['coco_train2017']",
         "DATA.VAL=['coco_val2017']",
         "TRAIN.EVAL_PERIOD=1",
+        "TRAIN.CHECKPOINT_PERIOD=1",
         "TRAIN.LR_SCHEDULE=[240000,320000,360000]",
         "BACKBONE.WEIGHTS={data}/pretrained-models/ImageNet-R50-AlignPadding.npz",
         "BACKBONE.NORM=FreezeBN",
