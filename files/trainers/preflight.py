@@ -78,14 +78,16 @@ def horovod(module: str) -> Ranks:
     for index, gpu in enumerate(gpus):
         if index == hvd.local_rank():
             tf.config.set_visible_devices(gpu, "GPU")
-    values = tf.zeros(NCCL_LENGTH if gpus else 0)
-    return (
-        hvd.rank(),
-        hvd.size(),
-        lambda values: hvd.allreduce(tf.constant(values), op=hvd.Sum).numpy(),
+    zeros = tf.zeros(NCCL_LENGTH if gpus else 0)
+
+    def exchange(values: np.ndarray) -> np.ndarray:
+        return hvd.allreduce(tf.constant(values), op=hvd.Sum).numpy()
+
+    def reduce_on_gpus() -> None:
         # To copy a number of the sum waits for it.
-        (lambda: hvd.allreduce(values, op=hvd.Sum)[0].numpy()) if gpus and hvd.nccl_built() else None,
-    )
+        hvd.allreduce(zeros, op=hvd.Sum)[0].numpy()
+
+    return hvd.rank(), hvd.size(), exchange, reduce_on_gpus if gpus and hvd.nccl_built() else None
 
 
 def tensorflow() -> Ranks:
