@@ -16,7 +16,7 @@ MASTER = "deeplearning-master"
 # Writes `<host>.sh` for each node and runs them all, as the generator of trainers did.
 GENERATE = r"""
     cat > trainer.py <<'END'
-    import argparse, os, time
+    import argparse, os, sys, time
     import tensorflow as tf
     parser = argparse.ArgumentParser()
     parser.add_argument("--worker_hosts")
@@ -37,6 +37,9 @@ GENERATE = r"""
     while not os.path.exists("done"):
         os.listdir(".")
         time.sleep(0.2)
+    # TensorFlow's server never ends by itself.
+    sys.stdout.flush()
+    os._exit(0)
     END
     cat > generate.py <<'END'
     import os, sys
@@ -53,36 +56,6 @@ GENERATE = r"""
         ssh -o "StrictHostKeyChecking no" $host "bash $PWD/$host.sh" 2> $host.log &
     done 10<$DEEPLEARNING_WORKERS_PATH
     wait
-    """
-
-# Starts a scheduler here, and a server and a worker on each line of a host file, as MXNet's tracker over ssh did. Its
-# processes bind to the name that they are given.
-TRACKER = r"""
-    cat > tracker.py <<'END'
-    import os, socket, subprocess, sys
-    hosts = [line.strip() for line in open(sys.argv[1])]
-    command = " ".join(sys.argv[2:])
-    variables = {"DMLC_NUM_WORKER": len(hosts), "DMLC_NUM_SERVER": len(hosts), "DMLC_PS_ROOT_PORT": 9092,
-                 "DMLC_PS_ROOT_URI": hosts[0]}
-    def start(host, role):
-        given = {**variables, "DMLC_ROLE": role, "DMLC_NODE_HOST": host}
-        line = "".join("export %s=%s; " % pair for pair in given.items()) + "cd %s; %s" % (os.getcwd(), command)
-        return subprocess.Popen(["ssh", "-o", "StrictHostKeyChecking=no", host, "-p", "22", line])
-    started = [start(hosts[0], "scheduler")]
-    started += [start(host, role) for role in ("server", "worker") for host in hosts]
-    sys.exit(max(process.wait() for process in started))
-    END
-    cat > sum.py <<'END'
-    import mxnet as mx
-    store = mx.kv.create("dist_sync")
-    value = mx.nd.zeros(1)
-    store.init(0, value)
-    store.push(0, mx.nd.ones(1) * (store.rank + 1))
-    store.pull(0, out=value)
-    if store.rank == 0:
-        print("the sum is %d\n" % value.asscalar(), end="")
-    END
-    python tracker.py /opt/deeplearning/addresses /opt/deeplearning/env/mxnet/bin/python sum.py
     """
 
 # Eight processes on each node by a host file of its own, and all flags of the old run.sh.
@@ -125,7 +98,7 @@ HEALTH = r"""
         awk '{ n += $1 } END { print "the sum is", n }'
     """
 
-SCRIPTS = {"generate_trainer": GENERATE, "tracker": TRACKER, "run.sh": RUN, "health": HEALTH}
+SCRIPTS = {"generate_trainer": GENERATE, "run.sh": RUN, "health": HEALTH}
 
 
 @pytest.fixture(scope="module")
