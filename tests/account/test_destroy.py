@@ -34,6 +34,7 @@ def state_of(account: Any, **extra: Any) -> dict[str, Any]:
     return result
 
 
+@pytest.mark.long
 def test_a_degraded_cluster_says_so_and_gets_the_rest_later(account: Any) -> None:
     assert state_of(account)["state"] == "absent"
     shortage = account.cloud.faults.add("capacity", {"type": TYPE}, value=4)

@@ -12,6 +12,7 @@ from tests.account.kit import CLOUD_HALF
 from tests.account.test_provision import Seen, play
 
 
+@pytest.mark.long
 def test_it_outlives_the_sessions_of_its_role(account: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each wait for machines is longer than a session: the first zone is left, and the second one is finished."""
     started: list[str] = []

@@ -374,6 +374,7 @@ def test_a_member_that_cannot_be_reached_is_named_and_the_others_go_on(cluster: 
     assert "The others are members, 2 of them" in ran.output
 
 
+@pytest.mark.long
 def test_an_operator_from_elsewhere_is_told_why_ssh_fails(cluster: Cluster) -> None:
     ec2 = cluster.cloud.client("ec2")
     found = ec2.describe_security_groups(Filters=[{"Name": "tag:Name", "Values": [f"{cluster.name}-ssh"]}])
@@ -388,6 +389,7 @@ def test_an_operator_from_elsewhere_is_told_why_ssh_fails(cluster: Cluster) -> N
     assert "It lets 198.51.100.1/32 in (cluster_ssh_allowed_cidrs)" in ran.output and "checkip" in ran.output
 
 
+@pytest.mark.long
 def test_a_file_system_that_cannot_be_reached_is_explained(cluster: Cluster) -> None:
     ec2, efs = cluster.cloud.client("ec2"), cluster.cloud.client("efs")
     (file_system,) = [
@@ -439,6 +441,7 @@ def test_a_file_system_that_cannot_be_reached_is_explained(cluster: Cluster) -> 
     assert "has no mount target" in cause()
 
 
+@pytest.mark.long
 def test_a_new_cluster_on_the_kept_file_system_does_not_go_by_the_old_list(cluster: Cluster) -> None:
     old = cluster.members()
     detached = set(cluster.machines()) - {one["instance_id"] for one in old["members"]}
