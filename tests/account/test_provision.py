@@ -211,15 +211,18 @@ def check_iam(seen: Seen) -> None:
         statements = {one["Sid"]: one for one in document["Statement"]}
         assert statements["ReportItself"]["Resource"] == [bucket + "/members/${aws:userid}/report.json"]
         assert statements["WriteNothingElse"]["NotResource"] == statements["ReportItself"]["Resource"]
-        for statement in ("ReadTheClustersBucket", "ListTheClustersBucket", "ReportItself"):
+        data = f"arn:aws:s3:::123456789012-{seen.region}-deeplearning-data"
+        assert statements["ListTheBuckets"]["Resource"] == [bucket, data]
+        assert statements["ReadTheBuckets"]["Resource"] == [f"{bucket}/*", f"{data}/*"]
+        for statement in ("ReadTheBuckets", "ListTheBuckets", "ReportItself"):
             assert statements[statement]["Condition"] == {"StringEquals": {"aws:ResourceAccount": "123456789012"}}
         assert statements["ReadFurtherData"]["Resource"] == ["arn:aws:s3:::datasets/imagenet/*"]
         assert statements["ListFurtherBucket1"]["Condition"] == {"StringLike": {"s3:prefix": ["imagenet/*"]}}
         assert "WriteFurtherData" not in statements
         assert ("AssignRanks" in statements) == (role == "master")
     assert statements.keys() == {
-        "ReadTheClustersBucket",
-        "ListTheClustersBucket",
+        "ReadTheBuckets",
+        "ListTheBuckets",
         "ReportItself",
         "ReadFurtherData",
         "ListFurtherBucket1",
