@@ -65,25 +65,25 @@ def surplus_workers(
     group: Mapping[str, Any], machines: Sequence[Mapping[str, Any]], desired: int
 ) -> list[dict[str, Any]]:
     ranks = {machine["instance_id"]: _rank(machine) for machine in machines}
-    present = [item for item in group["instances"] if not item["lifecycle_state"].startswith("Terminat")]
-    present.sort(key=lambda item: ranks.get(item["instance_id"], _UNRANKED), reverse=True)
+    present = [
+        (ranks.get(item["instance_id"], _UNRANKED), item)
+        for item in group["instances"]
+        if not item["lifecycle_state"].startswith("Terminat")
+    ]
+    present.sort(key=lambda ranked: ranked[0], reverse=True)
     return [
         {
             "instance_id": item["instance_id"],
-            "name": _name(item["instance_id"], ranks.get(item["instance_id"], _UNRANKED)),
+            "name": item["instance_id"] if rank == _UNRANKED else host_name(rank),
             "protected": item["protected_from_scale_in"],
         }
-        for item in present[: max(0, len(present) - int(desired))]
+        for rank, item in present[: max(0, len(present) - int(desired))]
     ]
 
 
 def _rank(machine: Mapping[str, Any]) -> int:
     tag = str(machine["tags"].get(RANK_TAG, ""))
     return int(tag) if _RANK.fullmatch(tag) else _UNRANKED
-
-
-def _name(instance_id: str, rank: int) -> str:
-    return instance_id if rank == _UNRANKED else host_name(rank)
 
 
 class FilterModule:
