@@ -18,6 +18,8 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.capacity_
     CapacityWatch,
     GroupNotFound,
 )
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.elastic_address import ElasticAddress
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.setup_reports import SetupReports
 
 
 class ActionModule(Action):
@@ -32,12 +34,34 @@ class ActionModule(Action):
             names = ", ".join(f"{target.desired} of {target.name}" for target in targets)
             return {"changed": False, "outcome": "unknown", "msg": f"Would wait until these are in service: {names}."}
         started = time.time()
+        reports = options["reports"]
         try:
-            api = AutoScaling(Aws.from_options(options))
+            aws = Aws.from_options(options)
+            api = AutoScaling(aws)
             api.describe([target.name for target in targets], started, frozenset())
             rules = WaitRules(
-                Policy(options["policy"]), api.now() + options["timeout_seconds"], options["settle_seconds"]
+                Policy(options["policy"]),
+                api.now() + options["timeout_seconds"],
+                options["settle_seconds"],
+                reports["bundle"] if reports else "",
             )
-            return CapacityWatch(api, targets, rules, options["since"] or started, Display().display).run()
+            return CapacityWatch(
+                api,
+                targets,
+                rules,
+                options["since"] or started,
+                Display().display,
+                _setup_reports(aws, options) if reports else None,
+                [
+                    ElasticAddress(aws, group["name"], group["address"])
+                    for group in options["groups"]
+                    if group["address"]
+                ],
+            ).run()
         except (AwsError, GroupNotFound) as error:
             return {"failed": True, "outcome": "failed", "elsewhere": False, "msg": str(error)}
+
+
+def _setup_reports(aws: Aws, options: Mapping[str, Any]) -> SetupReports:
+    role_ids = {group["name"]: group["role_id"] for group in options["groups"]}
+    return SetupReports(aws, options["reports"]["bucket"], options["reports"]["account"], role_ids)

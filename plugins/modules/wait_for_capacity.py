@@ -17,7 +17,8 @@ description:
   - Machines that cannot be launched are subtracted from the group's desired capacity, so that Auto Scaling stops
     trying. This is never done during a launch. Launching is suspended, pending launches end, the number is set, and
     launching is resumed.
-  - After a failure each group again has the machines that it had at the start, which is none in a new cluster.
+  - After a failure each group again has the machines that it had at the start, which is none in a new cluster. Machines
+    that the launch lifecycle hook holds are given back by abandoning their lifecycle action.
   - If all machines are in service and desired, nothing is written. If the group's desired capacity is less than
     O(groups[].desired), it is raised, which is how a second run retries after a shortfall.
 options:
@@ -43,6 +44,37 @@ options:
         description: Whether all must be in service, regardless of the policy.
         type: bool
         default: false
+      role_id:
+        description: The unique id of the IAM role of the group's machines, for O(reports).
+        type: str
+        default: ""
+      address:
+        description:
+          - The allocation id of the Elastic IP address of the group's only machine. It is associated with its primary
+            network interface as soon as the machine runs.
+        type: str
+        default: ""
+  reports:
+    description:
+      - For machines that configure themselves, and are in service only after that. Their reports are read from the
+        cluster's bucket, for the progress and for the reason of a failure.
+      - A machine that could not configure itself counts as missing. A machine that failed and keeps its place ends the
+        wait if it is needed; if it failed with another bundle, it is terminated at the start, and another one is
+        launched.
+    type: dict
+    suboptions:
+      bucket:
+        description: The cluster's bucket.
+        type: str
+        required: true
+      account:
+        description: The account that the bucket must belong to.
+        type: str
+        required: true
+      bundle:
+        description: The SHA-256 of the bundle by which machines configure themselves.
+        type: str
+        required: true
   policy:
     description: What to do if not all machines start.
     type: str
@@ -113,7 +145,8 @@ groups:
 missing:
   description:
     - The machines that did not start, why (V(capacity), V(zone), V(quota), V(not_yet), V(throttled),
-      V(configuration), V(unknown), V(late)), and AWS's own message.
+      V(configuration), V(setup), V(unknown), V(late)), and AWS's own message. With O(reports) C(details) are the ends
+      of the logs of some machines.
   returned: when groups were watched
   type: list
   elements: dict
@@ -122,6 +155,7 @@ missing:
       count: 2
       why: capacity
       message: We currently do not have sufficient g5.xlarge capacity …
+      details: []
       explained: AWS has no capacity for 2 of deeplearning-workers …
 elsewhere:
   description: Whether the failure does not rule out another availability zone.

@@ -96,12 +96,22 @@ def _target(call: Call) -> Any:
     """The interface that an address is to be bound to."""
     backend = backend_of(call.region)
     if call.params.get("NetworkInterfaceId"):
-        return interface_named(backend, str(call.params["NetworkInterfaceId"]))
+        interface = interface_named(backend, str(call.params["NetworkInterfaceId"]))
+        if interface.instance is not None and interface.instance.state == "pending":
+            raise AwsError(
+                "IncorrectInstanceState",
+                f"The pending-instance-creation instance to which '{interface.id}' is attached is not in a valid state "
+                "for this operation",
+            )
+        return interface
     if not call.params.get("InstanceId"):
         raise AwsError("MissingParameter", "Either 'instanceId' or 'networkInterfaceId' must be specified")
     instance = instance_of(call.cloud, call.region, str(call.params["InstanceId"]))
-    if instance.state not in ("pending", "running", "stopping", "stopped"):
-        raise AwsError("InvalidInstanceID", f"The instance '{instance.id}' is not in a valid state for this operation.")
+    if instance.state not in ("running", "stopping", "stopped"):
+        raise AwsError(
+            "InvalidInstanceID",
+            f"The {instance.state} instance '{instance.id}' is not in a valid state for this operation.",
+        )
     if len(instance.nics) > 1:
         raise AwsError(
             "InvalidInstanceID",

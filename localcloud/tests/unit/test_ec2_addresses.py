@@ -94,6 +94,19 @@ def test_an_elastic_address_stays_over_a_stop(ec2: Ec2, cloud: Cloud) -> None:
     assert "AssociationId" not in shown(ec2, allocation)
 
 
+def test_an_instance_that_is_pending_gets_none(ec2: Ec2, cloud: Cloud) -> None:
+    (instance,) = ec2.run(NetworkInterfaces=PRIVATE)["Instances"]
+    allocation, elastic = allocate(ec2)
+    with ec2.refused("InvalidInstanceID", f"The pending instance '{instance['InstanceId']}' is not in a valid state"):
+        ec2("AssociateAddress", AllocationId=allocation, InstanceId=instance["InstanceId"])
+    interface = instance["NetworkInterfaces"][0]["NetworkInterfaceId"]
+    with ec2.refused("IncorrectInstanceState", interface):
+        ec2("AssociateAddress", AllocationId=allocation, NetworkInterfaceId=interface)
+    machine_started(cloud, instance["InstanceId"])
+    ec2("AssociateAddress", AllocationId=allocation, NetworkInterfaceId=interface)
+    assert ec2.describe(instance)["PublicIpAddress"] == elastic
+
+
 def test_moving(ec2: Ec2) -> None:
     first, second = ec2.running(NetworkInterfaces=PRIVATE), ec2.running(NetworkInterfaces=PRIVATE)
     allocation, elastic = allocate(ec2)
@@ -218,7 +231,7 @@ def test_a_nat_gateway_that_fails_says_so_after_the_call(ec2: Ec2, clock: Manual
     else:
         _, subnet = network(ec2)
         allocation, _ = allocate(ec2)
-        instance = ec2.run(SubnetId=subnet)["Instances"][0]
+        instance = ec2.running(SubnetId=subnet)
         ec2("AssociateAddress", AllocationId=allocation, InstanceId=instance["InstanceId"])
     made = ec2("CreateNatGateway", SubnetId=subnet, AllocationId=allocation)["NatGateway"]
     assert made["State"] == "pending"

@@ -11,13 +11,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
+
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.report import FAILED
 
 NOT_YET_SECONDS = 180.0
 """A new instance profile takes effect within this time; one that does not is wrong."""
 REQUEST_AGAIN_SECONDS = 15.0
 """Auto Scaling waits ever longer after failures. After a transient one, the capacity is set again after this."""
+STUCK_SECONDS = 15.0
+"""A machine that failed and is not abandoned by itself within this time keeps its place: it gave up."""
+MOST_DETAILS = 3
+"""Machines of a group whose logs are shown."""
+MOST_LINES = 10
+"""Lines of a log that are shown."""
+_ROUND_SECONDS = 10
 
 
 class Policy(StrEnum):
@@ -35,6 +44,8 @@ class FailureKind(StrEnum):
     NOT_YET = "not_yet"
     THROTTLED = "throttled"
     CONFIGURATION = "configuration"
+    SETUP = "setup"
+    """The machine started, and could not configure itself."""
     UNKNOWN = "unknown"
     LATE = "late"
     """No failure: not in service when the time was up."""
@@ -46,6 +57,7 @@ _ELSEWHERE = frozenset({FailureKind.CAPACITY, FailureKind.ZONE})
 
 # AWS's words and its codes; the first that fits counts.
 _WORDS: Sequence[tuple[FailureKind, Sequence[str]]] = (
+    (FailureKind.SETUP, ("lifecycle action",)),
     (FailureKind.THROTTLED, ("request ?limit ?exceeded", "throttl", "rate exceeded", "too ?many ?requests")),
     (FailureKind.NOT_YET, ("invalid iam instance profile", r"iaminstanceprofile\.\w+ is invalid")),
     (
@@ -112,6 +124,28 @@ class GroupInstance:
     def is_pending(self) -> bool:
         return self.state.startswith("Pending")
 
+    @property
+    def is_ending(self) -> bool:
+        return self.state.startswith("Terminat")
+
+    @property
+    def is_held(self) -> bool:
+        """Return whether its launch lifecycle hook keeps it out of service."""
+        return self.state == "Pending:Wait"
+
+
+@dataclass(frozen=True)
+class NodeSetup:
+    """What a machine reports while it configures itself: text of a node, printable and of limited length."""
+
+    state: str = ""
+    """A state of contract/report.py; empty if it has not reported. `log` is then the end of its console."""
+    step: str = ""
+    log: Sequence[str] = ()
+    bundle: str = ""
+    reported: float = 0.0
+    """When, by AWS's clock."""
+
 
 @dataclass(frozen=True)
 class LaunchAttempt:
@@ -148,6 +182,28 @@ class ScalingGroup:
     suspended: frozenset[str] = frozenset()
     attempts: Sequence[LaunchAttempt] = ()
     """The newest first, of this run alone."""
+    setups: Mapping[str, NodeSetup] = field(default_factory=dict)
+    """By instance id, of machines that configure themselves."""
+
+    @property
+    def failed_setups(self) -> list[GroupInstance]:
+        """The machines that could not configure themselves and are still held by the hook."""
+        return [machine for machine in self.machines if machine.is_held and self._setup(machine).state == FAILED]
+
+    def stuck(self, bundle: str, now: float) -> list[GroupInstance]:
+        """Return the machines that failed with this bundle and keep their places, so that AWS launches no more."""
+        return [
+            machine
+            for machine in self.failed_setups
+            if self._setup(machine).bundle == bundle and now - self._setup(machine).reported >= STUCK_SECONDS
+        ]
+
+    def outdated(self, bundle: str) -> list[GroupInstance]:
+        """Return the machines that keep their places after they failed with another bundle."""
+        return [machine for machine in self.failed_setups if self._setup(machine).bundle != bundle]
+
+    def _setup(self, machine: GroupInstance) -> NodeSetup:
+        return self.setups.get(machine.id, NodeSetup())
 
     @property
     def serving(self) -> frozenset[str]:
@@ -194,6 +250,8 @@ class WaitRules:
     deadline: float
     settle: float
     """Seconds after the last launch, or the first failure, until the missing machines are given up."""
+    bundle: str = ""
+    """The bundle by which machines configure themselves."""
 
 
 @dataclass(frozen=True)
@@ -230,6 +288,8 @@ class MissingMachines:
     why: FailureKind
     message: str
     """AWS's message."""
+    details: Sequence[str] = ()
+    """Lines about single machines, with text of these machines."""
 
 
 def missing_of(group: ScalingGroup, target: GroupTarget) -> list[MissingMachines]:
@@ -237,8 +297,15 @@ def missing_of(group: ScalingGroup, target: GroupTarget) -> list[MissingMachines
     count = target.desired - group.in_service
     if count <= 0:
         return []
-    reasons = [(failure.why, failure.message) for failure in group.failures[:count]]
+    # A machine that keeps its place has no failed launch, and AWS's message about an abandoned one is of no use.
+    reasons = [(FailureKind.SETUP, "")] * len(group.failed_setups)
+    reasons += [
+        (failure.why, "" if failure.why is FailureKind.SETUP else failure.message) for failure in group.failures
+    ]
+    reasons = reasons[:count]
     late = "no launch of it had ended" if group.launching else "AWS said nothing about it"
+    if group.setups:
+        reasons += [(FailureKind.LATE, late)] * min(count - len(reasons), _unfinished(group))
     if reasons:
         # Auto Scaling tries one after another: its last message applies to those that it has not tried again.
         reasons += [reasons[0]] * (count - len(reasons))
@@ -247,7 +314,42 @@ def missing_of(group: ScalingGroup, target: GroupTarget) -> list[MissingMachines
     counts: dict[tuple[FailureKind, str], int] = {}
     for reason in reasons:
         counts[reason] = counts.get(reason, 0) + 1
-    return [MissingMachines(group.name, number, why, message) for (why, message), number in counts.items()]
+    return [
+        MissingMachines(group.name, number, why, message, _details(group, why))
+        for (why, message), number in counts.items()
+    ]
+
+
+def _unfinished(group: ScalingGroup) -> int:
+    return sum(machine.is_pending for machine in group.machines) - len(group.failed_setups)
+
+
+def unconfigured(group: ScalingGroup) -> list[str]:
+    """Return the machines that failed to configure themselves, and then those that have not finished."""
+    failed = [machine.id for machine in group.failed_setups]
+    failed += [failure.machine for failure in group.failures if failure.why is FailureKind.SETUP and failure.machine]
+    pending = [machine.id for machine in group.machines if machine.is_held]
+    return list(dict.fromkeys([*failed, *pending]))
+
+
+def _details(group: ScalingGroup, why: FailureKind) -> list[str]:
+    """Return what some of the machines reported last."""
+    if why not in (FailureKind.SETUP, FailureKind.LATE):
+        return []
+    held = {machine.id for machine in group.machines if machine.is_held}
+    failed = {machine.id for machine in group.failed_setups}
+    lines: list[str] = []
+    listed = [name for name in unconfigured(group) if (name in held - failed) == (why is FailureKind.LATE)]
+    for name in listed[:MOST_DETAILS]:
+        setup = group.setups.get(name)
+        if setup is None:
+            continue
+        if setup.state:
+            lines.append(f"{name}: {setup.step or setup.state}")
+        else:
+            lines.append(f"{name} has not reported. The end of its console:")
+        lines += [f"    {line}" for line in setup.log[-MOST_LINES:]]
+    return lines
 
 
 class GroupVerdict(StrEnum):
@@ -277,8 +379,13 @@ def judge(group: ScalingGroup, target: GroupTarget, memory: Memory, rules: WaitR
     whys = {failure.why for failure in reasons}
     if FailureKind.CONFIGURATION in whys or _still_not(group, now):
         return GroupVerdict.FAILED
-    if group.launching:
+    stuck = len(group.stuck(rules.bundle, now))
+    if target.desired - stuck < target.enough(rules.policy):
+        return GroupVerdict.FAILED
+    if group.launching > stuck:
         return GroupVerdict.WAIT
+    if group.in_service + stuck >= target.desired:
+        return short
     if whys <= _TRANSIENT:
         quiet_since = max([memory.requested, *(failure.ended or failure.started for failure in reasons)])
         return GroupVerdict.REQUEST if now - quiet_since >= REQUEST_AGAIN_SECONDS else GroupVerdict.WAIT
@@ -304,6 +411,8 @@ class Goal:
 class GroupAction(StrEnum):
     SUSPEND = "suspend"
     WAIT = "wait"
+    ABANDON = "abandon"
+    """Terminate machines that the launch hook holds."""
     TERMINATE = "terminate"
     SET_DESIRED = "set_desired"
     RESUME = "resume"
@@ -321,10 +430,14 @@ def next_step(group: ScalingGroup, goal: Goal, patient: bool) -> Step:
     """Return the next step of a group to its goal.
 
     The desired number is never lowered while a launch is in flight, since Auto Scaling would then take any machine:
-    launches are held, those in flight resolve (as long as `patient`), then it is set."""
+    launches are suspended, those in flight resolve (as long as `patient`), then it is set. Machines that the launch
+    hook holds are abandoned, as they could take much longer."""
     retained = group.serving if goal.keep is None else group.serving & goal.keep
     if group.launching and patient:
-        return Step(GroupAction.WAIT if group.launch_suspended else GroupAction.SUSPEND)
+        if not group.launch_suspended:
+            return Step(GroupAction.SUSPEND)
+        held = sorted(machine.id for machine in group.machines if machine.is_held)
+        return Step(GroupAction.ABANDON, machines=held) if held else Step(GroupAction.WAIT)
     # Whatever is still pending when patience has ended may yet come: with the goal "all that serve" it has a place.
     pending = sum(machine.is_pending for machine in group.machines)
     number = len(retained) + (pending if goal.keep is None else 0)
@@ -359,17 +472,31 @@ _WAITING_FOR: Mapping[FailureKind, str] = {
     FailureKind.NOT_YET: "waiting for IAM",
     FailureKind.THROTTLED: "throttled",
     FailureKind.CONFIGURATION: "refused",
+    FailureKind.SETUP: "to be replaced",
     FailureKind.UNKNOWN: "failed",
     FailureKind.LATE: "waiting",
 }
 
 
-def progress_of(group: ScalingGroup, target: GroupTarget) -> str:
-    """Return text such as `3/8 in service, 2 launching, 3 waiting for capacity`."""
-    parts = [f"{group.in_service}/{target.desired} in service"]
+def progress_of(group: ScalingGroup, target: GroupTarget, reports: bool = False, now: float = 0.0) -> str:
+    """Return text such as `3/8 in service, 2 launching, 3 waiting for capacity`; with the reports of machines that
+    configure themselves `6/8 ready, 1 configuring (efs_mount, 0:40), 1 failed: frameworks`."""
+    parts = [f"{group.in_service}/{target.desired} {'ready' if reports else 'in service'}"]
+    pending = [group.setups.get(machine.id) for machine in group.machines if machine.is_pending]
+    failed = [setup for setup in pending if setup and setup.state == FAILED]
+    configuring = [setup for setup in pending if setup and setup.state not in (FAILED, "")]
     coming = min(group.launching, max(0, target.desired - group.in_service))
-    if coming:
-        parts.append(f"{coming} launching")
+    launching = max(0, coming - len(failed) - len(configuring))
+    if launching:
+        parts.append(f"{launching} launching")
+    if configuring:
+        slowest = min(configuring, key=lambda setup: setup.reported)
+        # Rounded, as each change is a line.
+        seconds = (now - slowest.reported) // _ROUND_SECONDS * _ROUND_SECONDS
+        parts.append(f"{len(configuring)} configuring ({slowest.step or slowest.state}, {clock(seconds)})")
+    if failed:
+        steps = dict.fromkeys(setup.step for setup in failed if setup.step)
+        parts.append(f"{len(failed)} failed" + (f": {', '.join(list(steps)[:MOST_DETAILS])}" if steps else ""))
     waiting = target.desired - group.in_service - coming
     if waiting > 0:
         why = group.failures[0].why if group.failures else FailureKind.LATE
@@ -386,6 +513,8 @@ _EXPLAINED: Mapping[FailureKind, str] = {
     FailureKind.NOT_YET: "AWS did not accept the instance profile of {these} in time: run the same command again",
     FailureKind.THROTTLED: "AWS kept refusing {these} for the moment: run the same command again",
     FailureKind.CONFIGURATION: "the settings of {these} are wrong: correct them and run the same command again",
+    FailureKind.SETUP: "{these} could not configure themselves: correct the cause that their logs show, and run the "
+    "same command again",
     FailureKind.UNKNOWN: "AWS could not launch {these}",
     FailureKind.LATE: "{these} did not come in time: run the same command again, or raise "
     "cluster_capacity_timeout_minutes",
@@ -395,7 +524,8 @@ _EXPLAINED: Mapping[FailureKind, str] = {
 def explain(missing: MissingMachines) -> str:
     """Return one sentence, and AWS's message."""
     these = f"{missing.count} of {missing.group}"
-    message = "" if missing.why is FailureKind.LATE else f". AWS says: {missing.message}"
+    is_ours = missing.why in (FailureKind.LATE, FailureKind.SETUP)
+    message = "" if is_ours else f". AWS says: {missing.message}"
     return _EXPLAINED[missing.why].format(these=these) + message
 
 

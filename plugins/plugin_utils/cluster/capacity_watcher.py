@@ -15,7 +15,10 @@ from typing import Any
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.polling import ProgressPrinter, until
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.boot import HOOK
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster import capacity
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.elastic_address import ElasticAddress
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.setup_reports import SetupReports
 
 _MACHINE = re.compile(r"\bi-[0-9a-f]+")
 
@@ -36,6 +39,9 @@ class CapacityWatch:
     rules: capacity.WaitRules
     since: float
     display: Callable[[str], None]
+    reports: SetupReports | None = None
+    """Of machines that configure themselves."""
+    addresses: Sequence[ElasticAddress] = ()
     changed: bool = False
     memories: dict[str, capacity.Memory] = field(default_factory=dict)
     _groups: dict[str, capacity.ScalingGroup] = field(default_factory=dict)
@@ -46,6 +52,7 @@ class CapacityWatch:
         verdicts = self._wait()
         failed = capacity.GroupVerdict.FAILED in verdicts.values()
         # Read before the groups are restored: AWS's messages are those of the failed launches.
+        self._read_consoles()
         missing = self._missing()
         if failed:
             self._report_reasons(missing)
@@ -73,6 +80,7 @@ class CapacityWatch:
 
         def poll() -> bool | None:
             self._describe(self._short())
+            associated = self._associate()
             now = self.api.now()
             for name, group in self._groups.items():
                 self.memories[name] = capacity.remember(self.memories.get(name), group, now)
@@ -83,7 +91,8 @@ class CapacityWatch:
             if capacity.GroupVerdict.FAILED in verdicts.values():
                 return True
             acted = self._act(verdicts, now)
-            return None if acted or capacity.GroupVerdict.WAIT in verdicts.values() else True
+            done = associated and not acted and capacity.GroupVerdict.WAIT not in verdicts.values()
+            return True if done else None
 
         self._until(poll, self.rules.deadline - self.api.now())
         return verdicts
@@ -107,6 +116,11 @@ class CapacityWatch:
     def _act(self, verdicts: Mapping[str, capacity.GroupVerdict], now: float) -> bool:
         acted = False
         for target in self.targets:
+            outdated = self._groups[target.name].outdated(self.rules.bundle)
+            for machine in outdated:
+                self.api.abandon(target.name, machine.id)
+            if outdated:
+                acted = self.changed = True
             if verdicts[target.name] is capacity.GroupVerdict.RESUME:
                 self.api.resume(target.name)
             elif verdicts[target.name] is capacity.GroupVerdict.REQUEST:
@@ -116,6 +130,45 @@ class CapacityWatch:
                 continue
             acted = self.changed = True
         return acted
+
+    def _associate(self) -> bool:
+        """Associate the addresses with the machines of their groups. Return whether all are."""
+        associated = True
+        for address in self.addresses:
+            machines = [
+                machine.id
+                for machine in self._groups[address.group].machines
+                if machine.healthy and not machine.is_ending
+            ]
+            self.changed |= address.associate(machines)
+            associated &= address.is_associated(machines)
+        return associated
+
+    def _read_reports(self) -> None:
+        """Read what the machines report that are not in service, or that never were."""
+        if self.reports is None:
+            return
+        ids = {
+            name: [
+                *(machine.id for machine in group.machines if machine.is_pending),
+                *(failure.machine for failure in group.failures if failure.machine),
+            ]
+            for name, group in self._groups.items()
+        }
+        setups = self.reports.read(ids)
+        self._groups = {name: replace(group, setups=setups) for name, group in self._groups.items()}
+
+    def _read_consoles(self) -> None:
+        """Read the consoles of some machines that have not reported."""
+        if self.reports is None:
+            return
+        for name, group in self._groups.items():
+            silent = [machine for machine in capacity.unconfigured(group) if machine not in group.setups]
+            consoles = {
+                machine: capacity.NodeSetup(log=self.reports.console(machine))
+                for machine in silent[: capacity.MOST_DETAILS]
+            }
+            self._groups[name] = replace(group, setups={**group.setups, **consoles})
 
     def _reach(self, goals: Mapping[str, capacity.Goal]) -> None:
         """Take all groups to their goals at once. In the end none of them has its launches suspended."""
@@ -150,6 +203,9 @@ class CapacityWatch:
             self.api.set_desired(name, step.number)
         elif step.action is capacity.GroupAction.RESUME:
             self.api.resume(name)
+        elif step.action is capacity.GroupAction.ABANDON:
+            for machine in step.machines:
+                self.api.abandon(name, machine)
         else:
             for machine in step.machines:
                 self.api.terminate(machine)
@@ -162,19 +218,21 @@ class CapacityWatch:
             raise GroupNotFound(
                 f"There is no Auto Scaling group {' and no '.join(missing)}: run site.yml, which makes what is missing."
             )
+        self._read_reports()
 
     def _report(self, progress: ProgressPrinter, now: float) -> None:
         """Report each change, and nothing if all machines are in service at the first poll."""
         short = any(self._groups[target.name].in_service < target.desired for target in self.targets)
         if short or progress.has_reported:
             words = (
-                f"{target.name} {capacity.progress_of(self._groups[target.name], target)}" for target in self.targets
+                f"{target.name} {capacity.progress_of(self._groups[target.name], target, bool(self.reports), now)}"
+                for target in self.targets
             )
             progress.report("; ".join(words), f", {capacity.clock(self.rules.deadline - now)} left")
 
     def _report_reasons(self, missing: Sequence[capacity.MissingMachines]) -> None:
         for machines in missing:
-            self.display(capacity.explain(machines))
+            self.display("\n".join([capacity.explain(machines), *machines.details]))
 
     def _result(self, outcome: str, missing: Sequence[capacity.MissingMachines], seconds: float) -> dict[str, Any]:
         groups = self._groups
@@ -205,7 +263,12 @@ class CapacityWatch:
             ],
             "elsewhere": outcome == "failed" and capacity.elsewhere(missing),
             "waited_seconds": round(seconds, 1),
-            "msg": ". ".join([*(capacity.explain(item) for item in missing), ", ".join(words)]) + ".",
+            "msg": "\n".join(
+                [
+                    ". ".join([*(capacity.explain(item) for item in missing), ", ".join(words)]) + ".",
+                    *(line for item in missing for line in item.details),
+                ]
+            ),
         }
 
 
@@ -273,6 +336,18 @@ class AutoScaling:
 
     def resume(self, name: str) -> None:
         self._aws.call("autoscaling", "resume_processes", AutoScalingGroupName=name, ScalingProcesses=["Launch"])
+
+    def abandon(self, name: str, machine: str) -> None:
+        """Terminate a machine that the launch hook holds. It may have ended the lifecycle action itself."""
+        self._aws.find(
+            "autoscaling",
+            "complete_lifecycle_action",
+            ("ValidationError",),
+            AutoScalingGroupName=name,
+            LifecycleHookName=HOOK,
+            InstanceId=machine,
+            LifecycleActionResult="ABANDON",
+        )
 
     def terminate(self, machine: str) -> None:
         self._aws.call(

@@ -16,6 +16,7 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.capacity 
     GroupVerdict,
     LaunchAttempt,
     Memory,
+    NodeSetup,
     Policy,
     ScalingGroup,
     WaitRules,
@@ -82,6 +83,11 @@ THROTTLED = "Request limit exceeded. Launching EC2 instance failed."
         ),
         ("You are not authorized to perform this operation.", FailureKind.CONFIGURATION),
         ("The requested configuration is currently not supported.", FailureKind.CONFIGURATION),
+        (
+            "Instance failed to complete user's Lifecycle Action: Lifecycle Action with token 1 was abandoned: "
+            "Lifecycle Action Completed with ABANDON Result",
+            FailureKind.SETUP,
+        ),
         ("Something that nobody has seen yet.", FailureKind.UNKNOWN),
     ],
 )
@@ -386,3 +392,100 @@ def test_activities_of_earlier_runs_are_history() -> None:
         since=10,
     )
     assert [attempt.started for attempt in actual] == [30, 8]
+
+
+ABANDONED = "Instance failed to complete user's Lifecycle Action: Lifecycle Action with token 1 was abandoned"
+BOOT = WaitRules(Policy.AT_LEAST, deadline=600.0, settle=60.0, bundle="new")
+
+
+def booting(serving: int = 0, *setups: NodeSetup | None, **more: Any) -> ScalingGroup:
+    """Machines that the launch hook holds, by what each has reported."""
+    held = [GroupInstance(f"i-h{n}", "Pending:Wait") for n in range(len(setups))]
+    reported = {f"i-h{n}": setup for n, setup in enumerate(setups) if setup}
+    machines = [*group(serving).machines, *held]
+    return ScalingGroup("workers", more.pop("desired", 5), machines, setups=reported, **more)
+
+
+def failed(reported: float = 0.0, bundle: str = "new") -> NodeSetup:
+    return NodeSetup("failed", "efs_mount", ["mount: no route to host"], bundle, reported)
+
+
+def configuring(step: str = "frameworks", reported: float = 0.0) -> NodeSetup:
+    return NodeSetup("configuring", step, ["installing"], "new", reported)
+
+
+ALL_OR_NOTHING = replace(BOOT, policy=Policy.ALL_OR_NOTHING)
+
+
+@pytest.mark.parametrize(
+    ("seen", "rules", "now", "verdict"),
+    [
+        pytest.param(booting(3, failed(), configuring()), BOOT, 14, "wait", id="it may still abandon itself"),
+        pytest.param(booting(3, failed(), configuring()), BOOT, 15, "wait", id="the other one may come"),
+        pytest.param(booting(4, failed()), BOOT, 15, "short", id="enough are ready, one keeps its place"),
+        pytest.param(booting(1, *[failed()] * 4), BOOT, 15, "failed", id="too few are left"),
+        pytest.param(booting(1, *[failed()] * 3, configuring()), BOOT, 15, "wait", id="just enough are left"),
+        pytest.param(booting(4, failed()), ALL_OR_NOTHING, 15, "failed", id="all are needed"),
+        pytest.param(booting(0, failed(), *[None] * 4), ALL_OR_NOTHING, 15, "failed", id="at once: none can make up"),
+        pytest.param(booting(4, failed(bundle="old")), ALL_OR_NOTHING, 500, "wait", id="an older bundle's: replaced"),
+        pytest.param(booting(4, configuring()), BOOT, 600, "short", id="too late"),
+        pytest.param(booting(4, None), BOOT, 599, "wait", id="it has not reported yet"),
+    ],
+)
+def test_when_machines_that_configure_themselves_have_settled(
+    seen: ScalingGroup, rules: WaitRules, now: float, verdict: str
+) -> None:
+    assert judge(seen, FIVE, NEW, rules, now) is GroupVerdict(verdict)
+
+
+def test_only_machines_that_failed_with_another_bundle_are_outdated() -> None:
+    seen = booting(1, failed(), failed(bundle="old"), failed(bundle=""), configuring(), None)
+    assert [machine.id for machine in seen.outdated("new")] == ["i-h1", "i-h2"]
+
+
+def test_machines_that_are_held_are_given_back_before_the_number_is_lowered() -> None:
+    before = Goal(frozenset({"i-0", "i-1"}))
+    seen = booting(2, failed(), configuring())
+    assert next_step(seen, before, True).action is GroupAction.SUSPEND
+    step = next_step(replace(seen, suspended=HELD), before, True)
+    assert (step.action, list(step.machines)) == (GroupAction.ABANDON, ["i-h0", "i-h1"])
+    # They are ending, and Auto Scaling must not take one of the others instead.
+    ending = [GroupInstance("i-h0", "Terminating"), GroupInstance("i-h1", "Terminating")]
+    ended = replace(seen, suspended=HELD, machines=[*group(2).machines, *ending])
+    step = next_step(ended, before, True)
+    assert (step.action, step.number) == (GroupAction.SET_DESIRED, 2)
+
+
+def test_a_machine_that_could_not_configure_itself_is_shown_with_its_log() -> None:
+    attempt = LaunchAttempt("a", "Cancelled", 0.0, ABANDONED, 1.0, "i-gone")
+    seen = booting(2, failed(), configuring(), attempts=[attempt])
+    seen = replace(seen, setups={**seen.setups, "i-gone": NodeSetup("failed", "docker", ["no space left"], "new")})
+    setup, late = missing_of(seen, FIVE)
+    assert (setup.why, setup.count, late.why, late.count) == (FailureKind.SETUP, 2, FailureKind.LATE, 1)
+    assert list(setup.details) == [
+        "i-h0: efs_mount",
+        "    mount: no route to host",
+        "i-gone: docker",
+        "    no space left",
+    ]
+    assert list(late.details) == ["i-h1: frameworks", "    installing"]
+    assert explain(setup).startswith("2 of workers could not configure themselves: ")
+    silent = booting(4, None)
+    silent = replace(silent, setups={"i-h0": NodeSetup(log=["Kernel panic"])})
+    (late,) = missing_of(silent, FIVE)
+    assert list(late.details) == ["i-h0 has not reported. The end of its console:", "    Kernel panic"]
+
+
+@pytest.mark.parametrize(
+    ("seen", "line"),
+    [
+        (booting(5), "5/5 ready"),
+        (booting(3, None, configuring("efs_mount", 8)), "3/5 ready, 1 launching, 1 configuring (efs_mount, 0:40)"),
+        (
+            booting(2, configuring("a", 9), configuring("b", 3), failed()),
+            "2/5 ready, 2 configuring (b, 0:40), 1 failed",
+        ),
+    ],
+)
+def test_progress_of_machines_that_configure_themselves(seen: ScalingGroup, line: str) -> None:
+    assert progress_of(seen, FIVE, reports=True, now=50).startswith(line)

@@ -1,0 +1,71 @@
+# Copyright: (c) 2026, the deeplearning.aws contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""Associate an Elastic IP address with the machine of a group as soon as it runs, before it is in service."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
+
+_NOT_YET = frozenset({"IncorrectInstanceState", "InvalidInstanceID", "InvalidInstanceID.NotFound"})
+"""AWS associates no address with an instance that is not running yet."""
+
+
+@dataclass
+class ElasticAddress:
+    aws: Aws
+    group: str
+    """The Auto Scaling group of one machine."""
+    allocation: str
+    _machine: str = field(default="", init=False)
+
+    def is_associated(self, machines: Sequence[str]) -> bool:
+        """Return whether one of the group's machines has the address; a group without machines needs none."""
+        return not machines or self._machine in machines
+
+    def associate(self, machines: Sequence[str]) -> bool:
+        """Associate the address with the first machine that runs, and return whether it was with another one."""
+        if not machines or self._machine in machines:
+            return False
+        try:
+            running = self._running(machines)
+            if not running:
+                return False
+            interface = _primary_interface(running)
+            moved = self._holder() != interface
+            if moved:
+                self.aws.call(
+                    "ec2",
+                    "associate_address",
+                    AllocationId=self.allocation,
+                    # AWS refuses an instance's id if it has several interfaces.
+                    NetworkInterfaceId=interface,
+                    AllowReassociation=True,
+                )
+        except AwsError as error:
+            if error.code not in _NOT_YET:
+                raise
+            return False
+        self._machine = str(running["InstanceId"])
+        return moved
+
+    def _running(self, machines: Sequence[str]) -> dict[str, Any]:
+        reservations = self.aws.pages("ec2", "describe_instances", "Reservations", InstanceIds=list(machines))
+        instances = [instance for reservation in reservations for instance in reservation["Instances"]]
+        return next((instance for instance in instances if instance["State"]["Name"] == "running"), {})
+
+    def _holder(self) -> str:
+        (address,) = self.aws.call("ec2", "describe_addresses", AllocationIds=[self.allocation])["Addresses"]
+        return str(address.get("NetworkInterfaceId") or "")
+
+
+def _primary_interface(instance: dict[str, Any]) -> str:
+    return next(
+        str(interface["NetworkInterfaceId"])
+        for interface in instance["NetworkInterfaces"]
+        if interface["Attachment"]["DeviceIndex"] == 0 and not interface["Attachment"].get("NetworkCardIndex")
+    )
