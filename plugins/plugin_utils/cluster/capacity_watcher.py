@@ -51,9 +51,10 @@ class CapacityWatch:
         started = self.api.now()
         verdicts = self._wait()
         failed = capacity.GroupVerdict.FAILED in verdicts.values()
-        # Read before the groups are restored: AWS's messages are those of the failed launches.
+        # Read before the groups are restored: AWS's messages are those of the failed launches, and machines that are
+        # given back have not failed.
         self._read_consoles()
-        missing = self._missing()
+        missing, in_service = self._missing(), self._in_service()
         if failed:
             self._report_reasons(missing)
             self._reach({target.name: capacity.Goal(self.memories[target.name].before) for target in self.targets})
@@ -63,8 +64,9 @@ class CapacityWatch:
             )
         self._describe(None)
         if not failed:
-            # The last ones may have come while launches were suspended.
-            missing = self._missing()
+            if self._in_service() != in_service:
+                # The last ones came while launches were suspended.
+                missing = self._missing()
             self._report_reasons(missing)
         outcome = "failed" if failed else "degraded" if missing else "full"
         return self._result(outcome, missing, self.api.now() - started)
@@ -73,6 +75,9 @@ class CapacityWatch:
         return [
             missing for target in self.targets for missing in capacity.missing_of(self._groups[target.name], target)
         ]
+
+    def _in_service(self) -> int:
+        return sum(self._groups[target.name].in_service for target in self.targets)
 
     def _wait(self) -> dict[str, capacity.GroupVerdict]:
         progress = ProgressPrinter(self.display, self.api.now)
@@ -245,7 +250,7 @@ class CapacityWatch:
             for target in self.targets
         }
         words = [f"{name} {group['in_service']}/{group['desired']} in service" for name, group in shown.items()]
-        in_service = sum(groups[target.name].in_service for target in self.targets)
+        in_service = self._in_service()
         if outcome == "failed":
             words.append(
                 f"{in_service} that ran before this are left running" if in_service else "no machine is left running"

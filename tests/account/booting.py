@@ -1,0 +1,128 @@
+"""A stand-in for machines that configure themselves: the machines of this account do not boot. Each of them reports and
+answers its launch hook with the identity of that machine, so its role's policy has to allow it."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import boto3
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.boot import ATTEMPTS, HOOK
+
+from tests.account.fleet import host_key
+from tests.account.kit import REGION, Account
+
+READY, BROKEN, GIVES_UP, SILENT = "ready", "broken", "gives up", "silent"
+"""What a machine does: it configures itself; it fails, and keeps its place if others failed before; it fails and keeps
+its place at once; it never reports."""
+LOG = ["TASK [efs_mount : Mount the file system]", "mount.nfs4: No route to host"]
+
+
+class Nodes:
+    """The machines of some Auto Scaling groups, as root on each of them would see itself."""
+
+    def __init__(self, account: Account, bucket: str, roles: Mapping[str, str], bundle: str) -> None:
+        self.account, self.bucket, self.bundle = account, bucket, bundle
+        self.roles = roles
+        """The names of the IAM roles, by the groups' names."""
+        self.behaviours: dict[str, Iterator[str]] = {}
+        """By group, what its next machines do; afterwards all become ready."""
+        self.before_ready: Callable[[str], bool] = lambda _machine: True
+        """Whether a machine can become ready."""
+        self.failures: list[BaseException] = []
+        self._failed: dict[str, int] = defaultdict(int)
+        self._role_ids = {
+            group: account.client("iam").get_role(RoleName=role)["Role"]["RoleId"] for group, role in roles.items()
+        }
+        self._doing: dict[str, str] = {}
+        self._stopped = threading.Event()
+
+    @contextmanager
+    def boot(self) -> Iterator[None]:
+        """Let machines boot in the meantime."""
+        thread = threading.Thread(target=self._run)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._stopped.set()
+            thread.join()
+            self._stopped.clear()
+        assert not self.failures, self.failures
+
+    def will(self, group: str, *behaviours: str) -> None:
+        self.behaviours[group] = iter(behaviours)
+
+    def _run(self) -> None:
+        scaling = self.account.client("autoscaling")
+        while not self._stopped.wait(0.2):
+            try:
+                for group in scaling.describe_auto_scaling_groups(AutoScalingGroupNames=list(self.roles))[
+                    "AutoScalingGroups"
+                ]:
+                    for machine in group["Instances"]:
+                        if machine["LifecycleState"] == "Pending:Wait":
+                            self._step(group["AutoScalingGroupName"], machine["InstanceId"])
+            except Exception as error:
+                self.failures.append(error)
+                return
+
+    def _step(self, group: str, machine: str) -> None:
+        behaviour = self._doing.get(machine)
+        if behaviour is None:
+            behaviour = self._doing[machine] = next(self.behaviours.get(group, iter(())), READY)
+            if behaviour == READY:
+                self.report(group, machine, "configuring", "efs_mount")
+            elif behaviour != SILENT:
+                self._fail(group, machine, holds=behaviour == GIVES_UP)
+        elif behaviour == READY and self.before_ready(machine):
+            self._doing[machine] = "done"
+            self.report(group, machine, "ready")
+            self._answer(group, machine, "CONTINUE")
+
+    def _fail(self, group: str, machine: str, holds: bool) -> None:
+        self.report(group, machine, "failed", "efs_mount", LOG)
+        self._failed[group] += 1
+        if holds or self._failed[group] > ATTEMPTS:
+            self._client(group, machine, "autoscaling").record_lifecycle_action_heartbeat(
+                AutoScalingGroupName=group, LifecycleHookName=HOOK, InstanceId=machine
+            )
+        else:
+            self._answer(group, machine, "ABANDON")
+
+    def _answer(self, group: str, machine: str, result: str) -> None:
+        self._client(group, machine, "autoscaling").complete_lifecycle_action(
+            AutoScalingGroupName=group, LifecycleHookName=HOOK, InstanceId=machine, LifecycleActionResult=result
+        )
+
+    def report(self, group: str, machine: str, state: str, step: str = "", log: Sequence[str] = ()) -> None:
+        body = {
+            "schema": 1,
+            "instance_id": machine,
+            "host_keys": [host_key(machine)],
+            "gpus": 0,
+            "state": state,
+            "os": "debian 12",
+            "bundle": self.bundle,
+            "step": step,
+            "log": list(log),
+            "reported_at": "2026-11-21T10:00:00Z",
+        }
+        key = f"members/{self._role_ids[group]}:{machine}/report.json"
+        self._client(group, machine, "s3").put_object(Bucket=self.bucket, Key=key, Body=json.dumps(body).encode())
+
+    def _client(self, group: str, machine: str, service: str) -> Any:
+        with self.account.cloud.lock:
+            session = self.account.cloud.credentials.issue(self.roles[group], machine, 3600)
+        return boto3.client(
+            service,
+            region_name=REGION,
+            endpoint_url=self.account.endpoint,
+            aws_access_key_id=session.access_key,
+            aws_secret_access_key=session.secret,
+            aws_session_token=session.token,
+        )

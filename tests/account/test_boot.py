@@ -1,0 +1,185 @@
+"""Waiting for machines that configure themselves: a stand-in reports for each as a booted node would."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.boot import HOOK, HOOK_SECONDS
+from ansible_collections.deeplearning.aws.plugins.module_utils.resources.member_policy import MemberAccess, policy_for
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster import capacity
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.capacity import GroupTarget, Policy, WaitRules
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.capacity_watcher import (
+    AutoScaling,
+    CapacityWatch,
+)
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.elastic_address import ElasticAddress
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.setup_reports import SetupReports
+
+from tests.account.booting import BROKEN, GIVES_UP, SILENT, Nodes
+from tests.account.fleet import ACCOUNT, TRUST, wait_until
+from tests.account.kit import REGION
+from tests.account.test_capacity import Groups
+
+BUCKET = f"c-{ACCOUNT}-{REGION}"
+GROUPS = {"c-master": "master", "c-workers": "worker"}
+OLD, NEW = "0" * 64, "1" * 64
+MASTER, WORKERS = GroupTarget("c-master", 1, 1, essential=True), GroupTarget("c-workers", 2, 1)
+
+
+class Booting(Groups):
+    """Two groups whose machines configure themselves, in the roles of a cluster's members."""
+
+    def __init__(self, account: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__(account, monkeypatch)
+        iam = account.client("iam")
+        account.client("s3").create_bucket(Bucket=BUCKET)
+        for group, role in GROUPS.items():
+            name, access = f"c-{REGION}-{role}", MemberAccess("c", REGION, ACCOUNT, BUCKET)
+            iam.create_role(RoleName=name, AssumeRolePolicyDocument=TRUST)
+            document = json.dumps(policy_for(role, access))
+            iam.put_role_policy(RoleName=name, PolicyName="p", PolicyDocument=document)
+            self.make(self.template(group), **{group.removeprefix("c-"): 0})
+            self.scaling.put_lifecycle_hook(
+                AutoScalingGroupName=group,
+                LifecycleHookName=HOOK,
+                LifecycleTransition="autoscaling:EC2_INSTANCE_LAUNCHING",
+                HeartbeatTimeout=HOOK_SECONDS,
+            )
+        self.nodes = Nodes(account, BUCKET, {group: f"c-{REGION}-{role}" for group, role in GROUPS.items()}, NEW)
+        gateway = self.ec2.create_internet_gateway()["InternetGateway"]["InternetGatewayId"]
+        vpc = self.ec2.describe_subnets(SubnetIds=[self.subnet])["Subnets"][0]["VpcId"]
+        self.ec2.attach_internet_gateway(InternetGatewayId=gateway, VpcId=vpc)
+        self.address = self.ec2.allocate_address(Domain="vpc")["AllocationId"]
+
+    def size(self, **sizes: int) -> None:
+        for what, size in sizes.items():
+            self.scaling.update_auto_scaling_group(AutoScalingGroupName=f"c-{what}", MaxSize=size, DesiredCapacity=size)
+
+    def configured(
+        self, *targets: GroupTarget, policy: Policy = Policy.AT_LEAST, seconds: float = 60, since: float = 5
+    ) -> Any:
+        """Wait, as the action wait_for_capacity does."""
+        aws = Aws(REGION, endpoint=self.account.endpoint)
+        iam = self.account.client("iam")
+        role_ids = {group: iam.get_role(RoleName=name)["Role"]["RoleId"] for group, name in self.nodes.roles.items()}
+        rules = WaitRules(policy, time.time() + seconds, settle=3, bundle=NEW)
+        reports = SetupReports(aws, BUCKET, ACCOUNT, role_ids)
+        addresses = [ElasticAddress(aws, "c-master", self.address)]
+        if MASTER not in targets:
+            addresses = []
+        watch = CapacityWatch(
+            AutoScaling(aws), targets, rules, time.time() - since, self.lines.append, reports, addresses
+        )
+        with self.nodes.boot():
+            return watch.run()
+
+    def holder(self) -> str:
+        (address,) = self.ec2.describe_addresses(AllocationIds=[self.address])["Addresses"]
+        return str(address.get("InstanceId", ""))
+
+    def machines(self, state: str, what: str = "workers") -> set[str]:
+        return {one["InstanceId"] for one in self.group(what)["Instances"] if one["LifecycleState"] == state}
+
+
+@pytest.fixture
+def booting(account: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Booting]:
+    monkeypatch.setattr(capacity, "STUCK_SECONDS", 3.0)
+    yield Booting(account, monkeypatch)
+
+
+def test_all_configure_themselves_and_the_master_has_its_address_before_that(booting: Booting) -> None:
+    def before_ready(machine: str) -> bool:
+        """The master waits for its address, and workers until somebody was told of them."""
+        if machine in booting.machines("Pending:Wait", "master"):
+            return booting.holder() == machine
+        return any("c-workers 0/2 ready, 2 configuring (efs_mount, 0:" in line for line in booting.lines)
+
+    booting.nodes.before_ready = before_ready
+    booting.size(master=1, workers=2)
+    result = booting.configured(MASTER, WORKERS)
+    assert (result["outcome"], result["in_service"], result["missing"]) == ("full", 3, []), booting.lines
+    assert {booting.holder()} == booting.machines("InService", "master")
+
+    started = time.time()
+    result = booting.configured(MASTER, WORKERS)
+    assert (result["outcome"], result["changed"], booting.account.writes(started)) == ("full", False, [])
+
+
+def test_a_configuration_error_ends_the_wait_with_its_log_and_no_machine_is_left(booting: Booting) -> None:
+    booting.nodes.will("c-workers", *[BROKEN] * 20)
+    booting.size(master=1, workers=2)
+    started = time.monotonic()
+    result = booting.configured(MASTER, WORKERS, seconds=600)
+    assert (result["outcome"], result["failed"], result["elsewhere"]) == ("failed", True, False)
+    assert time.monotonic() - started < 120
+    assert [(one["why"], one["count"]) for one in result["missing"]] == [("setup", 2)]
+    assert "2 of c-workers could not configure themselves: correct the cause" in result["msg"]
+    assert "mount.nfs4: No route to host" in result["msg"]
+    assert booting.running() == 0
+    assert [booting.group(what)["DesiredCapacity"] for what in ("master", "workers")] == [0, 0]
+    # Three were replaced, one or two kept their places: no machine was bought in a loop.
+    launched = booting.ec2.describe_instances()["Reservations"]
+    assert len(launched) <= 1 + 2 + 3
+
+
+def test_a_machine_that_keeps_its_place_counts_as_missing(booting: Booting) -> None:
+    booting.nodes.will("c-workers", GIVES_UP)
+    booting.size(master=1, workers=2)
+    result = booting.configured(MASTER, WORKERS)
+    assert (result["outcome"], result["in_service"], booting.running()) == ("degraded", 2, 2), booting.lines
+    assert [(one["why"], one["count"]) for one in result["missing"]] == [("setup", 1)]
+    assert any("1/2 ready, 1 failed: efs_mount" in line for line in booting.lines), booting.lines
+    group = booting.group("workers")
+    assert (group["DesiredCapacity"], group["SuspendedProcesses"]) == (1, [])
+
+
+def test_growing_a_running_cluster_costs_it_no_old_machine(booting: Booting) -> None:
+    booting.size(workers=2)
+    assert booting.configured(GroupTarget("c-workers", 2, 2))["outcome"] == "full"
+    old = booting.machines("InService")
+    booting.nodes.will("c-workers", GIVES_UP, SILENT)
+    booting.size(workers=5)
+    result = booting.configured(GroupTarget("c-workers", 5, 5), policy=Policy.ALL_OR_NOTHING, since=-2)
+    assert (result["outcome"], result["in_service"]) == ("failed", 2), booting.lines
+    group = booting.group("workers")
+    assert ({one["InstanceId"] for one in group["Instances"]}, group["DesiredCapacity"]) == (old, 2)
+    assert group["SuspendedProcesses"] == []
+    assert booting.running() == 2
+
+
+def test_a_machine_that_failed_with_another_bundle_is_replaced(booting: Booting) -> None:
+    booting.nodes.bundle = OLD
+    booting.nodes.will("c-workers", GIVES_UP)
+    booting.size(workers=2)
+    with booting.nodes.boot():
+        wait_until(lambda: len(booting.machines("InService")) == 1)
+    (held,) = booting.machines("Pending:Wait")
+    booting.nodes.bundle = NEW
+    result = booting.configured(GroupTarget("c-workers", 2, 2), policy=Policy.ALL_OR_NOTHING)
+    assert (result["outcome"], result["changed"]) == ("full", True), booting.lines
+    assert held not in {one["InstanceId"] for one in booting.group("workers")["Instances"]}
+
+    # With the same bundle it would fail again: this is reported at once, and the old one stays.
+    booting.nodes.will("c-workers", GIVES_UP)
+    booting.size(workers=3)
+    with booting.nodes.boot():
+        wait_until(lambda: len(booting.machines("Pending:Wait")) == 1)
+    ready = booting.machines("InService")
+    result = booting.configured(GroupTarget("c-workers", 3, 3), since=-2)
+    assert (result["outcome"], result["missing"][0]["why"]) == ("failed", "setup")
+    assert booting.machines("InService") == ready
+
+
+def test_a_machine_that_never_reports_is_late_and_its_console_is_shown(booting: Booting) -> None:
+    booting.nodes.will("c-workers", SILENT)
+    booting.size(workers=2)
+    result = booting.configured(GroupTarget("c-workers", 2, 1), seconds=15)
+    assert (result["outcome"], result["in_service"]) == ("degraded", 1)
+    assert [(one["why"], one["count"]) for one in result["missing"]] == [("late", 1)]
+    assert "has not reported. The end of its console:" in result["msg"]
+    assert booting.group("workers")["DesiredCapacity"] == 1
