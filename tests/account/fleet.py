@@ -80,6 +80,9 @@ class Fleet:
             "gpus": 0,
             "state": "ready",
             "os": "debian 12",
+            "bundle": "",
+            "step": "",
+            "log": [],
             "reported_at": "2026-11-21T10:00:00Z",
             **fields,
         }

@@ -28,6 +28,8 @@ class Config:
     default_framework: str | None
     gpus: int | None
     """How many GPUs machines of this type have; None if that is unknown."""
+    bundle: str
+    """The SHA-256 of the bundle by which the node has configured itself; empty if it was configured by ssh."""
 
 
 def read_config() -> Config:

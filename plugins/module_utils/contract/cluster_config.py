@@ -25,12 +25,13 @@ FIELDS = {
     "efs_name": schema.word,
     "default_framework": schema.optional(schema.one_of(*FRAMEWORKS)),
     "gpus": schema.optional(schema.gpus),
+    "bundle": schema.or_empty(schema.sha256),
 }
 
 
 def build(cluster: Mapping[str, Any], role: str, gpus: int | None) -> dict[str, Any]:
-    """Return the content for one node. `cluster`: the fields that all nodes share."""
-    record = {"schema": schema.VERSION, **cluster, "role": role, "gpus": gpus}
+    """Return the content for one node. `cluster`: the fields that all nodes share; `bundle` may be missing."""
+    record = {"schema": schema.VERSION, "bundle": "", **cluster, "role": role, "gpus": gpus}
     schema.validate(record, FIELDS, "cluster.json")
     return record
 

@@ -97,7 +97,7 @@ PART: dict[str, Check] = {
     "name": file_name,
     "kind": schema.one_of(*KINDS),
     "size": schema.between(0, MAX_PART_BYTES),
-    "sha256": matching(r"[0-9a-f]{64}", "a SHA-256 in hexadecimal"),
+    "sha256": schema.sha256,
     "to": relative_path,
     "strip": optional_file_name,
 }

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from . import schema
-from .report import STATES
+from .report import MEMBER_STATES
 
 MAX_MACHINES = 99_999
 
@@ -32,7 +32,7 @@ MEMBER = {
     "gpus": schema.gpus,
     "slots": schema.gpus,
     "host_keys": schema.list_of(schema.host_key, least=1),
-    "state": schema.one_of(*STATES),
+    "state": schema.one_of(*MEMBER_STATES),
 }
 
 

@@ -17,14 +17,25 @@ from .errors import UserError
 
 PREFIX = "members/"
 MAX_BYTES = 64 * 1024
-READY, FAULTY = STATES = ("ready", "faulty")
+MEMBER_STATES = READY, FAULTY = ("ready", "faulty")
+"""The states of a machine that is configured."""
+CONFIGURING, FAILED = ("configuring", "failed")
+STATES = (*MEMBER_STATES, CONFIGURING, FAILED)
+MAX_STEP = 120
+MAX_LINES = 20
+MAX_LINE = 300
 
+# `bundle`: by which the machine is or was configured, if not by ssh. `step` and the last lines of the `log` are of a
+# machine that configures itself, or has failed to.
 FIELDS = {
     "instance_id": schema.instance,
     "host_keys": schema.list_of(schema.host_key, least=1),
     "gpus": schema.gpus,
     "state": schema.one_of(*STATES),
     "os": schema.matching(r"[\w .+-]{0,80}", "a system's name and version"),
+    "bundle": schema.or_empty(schema.sha256),
+    "step": schema.text(MAX_STEP),
+    "log": schema.list_of(schema.text(MAX_LINE), most=MAX_LINES),
     "reported_at": schema.timestamp,
 }
 

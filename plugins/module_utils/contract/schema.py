@@ -48,6 +48,7 @@ path = matching(r"(/[A-Za-z0-9_.+-]+)+", "an absolute path without blanks")
 host_name = matching(r"[a-z0-9-]+(\.[a-z0-9-]+)*", "a host's name")
 instance = matching(r"i-[0-9a-f]{8,17}", "an instance id")
 instance_type = matching(r"[a-z0-9-]+\.[a-z0-9-]+", "an instance type")
+sha256 = matching(r"[0-9a-f]{64}", "a SHA-256 in hexadecimal")
 signature = matching(r"[A-Za-z0-9+/]{100,2000}={0,2}", "a signature in base64")
 timestamp = matching(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "a time like 2026-01-31T12:00:00Z")
 host_key = matching(
@@ -69,6 +70,15 @@ def between(least: int, most: int) -> Check:
     def check(value: Any) -> int:
         if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
             raise InvalidValue(f"a whole number from {least} to {most}")
+        return value
+
+    return check
+
+
+def text(most: int) -> Check:
+    def check(value: Any) -> str:
+        if not isinstance(value, str) or len(value) > most or not value.isprintable():
+            raise InvalidValue(f"up to {most} printable characters")
         return value
 
     return check
@@ -110,6 +120,10 @@ def one_of(*values: Any) -> Check:
 
 def optional(inner: Check) -> Check:
     return lambda value: None if value is None else inner(value)
+
+
+def or_empty(inner: Check) -> Check:
+    return lambda value: "" if value == "" else inner(value)
 
 
 def list_of(inner: Check, least: int = 0, most: int | None = None) -> Callable[[Any], list[Any]]:

@@ -99,6 +99,9 @@ class FakeAws(AwsClient):
             "gpus": 8,
             "state": "ready",
             "os": "debian 12",
+            "bundle": "",
+            "step": "",
+            "log": [],
             "reported_at": "2026-11-21T10:00:00Z",
         }
         key = key_of(f"{role}:{instance_id}")
@@ -304,5 +307,6 @@ def cluster_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
         efs_name="fs-1.efs.us-east-1.amazonaws.com",
         default_framework=None,
         gpus=8,
+        bundle="",
     )
     return Cluster(folder, config, FakeAws(), monkeypatch)

@@ -13,7 +13,7 @@ from deeplearning.run.folder import Folder
 from deeplearning.run.plan import Node
 from deeplearning.run.run_log import RunLog
 
-CONFIG = Config("c", "sg-1", "us-east-1", "b", ("10.0.0.0/16",), "me", "master", "AROA", True, "", "fs", None, 0)
+CONFIG = Config("c", "sg-1", "us-east-1", "b", ("10.0.0.0/16",), "me", "master", "AROA", True, "", "fs", None, 0, "")
 
 
 def record(framework: str, distribution: str, **more: Any) -> dict[str, Any]:

@@ -113,6 +113,19 @@ def test_a_machine_has_a_rank_before_it_has_reported_and_is_listed_after(cluster
     assert list(cluster.addresses()) == ["deeplearning-worker1", "deeplearning-worker2"]
 
 
+@pytest.mark.parametrize("state", ["configuring", "failed"])
+def test_a_machine_that_is_not_configured_is_not_listed(cluster: Cluster, state: str) -> None:
+    master = cluster.master()
+    cluster.aws.add(2)
+    cluster.aws.report(2, state=state, step="efs_mount", log=["no route to host"])
+    outcome = master.publish()
+    assert [member["rank"] for member in cluster.list["members"]] == [1]
+    assert not outcome.left_out
+    cluster.aws.report(2)
+    assert master.publish().changed
+    assert [member["rank"] for member in cluster.list["members"]] == [1, 2]
+
+
 @pytest.mark.parametrize("state", ["Pending", "Terminating:Wait", "Standby"])
 def test_only_what_is_in_service_is_a_member(cluster: Cluster, state: str) -> None:
     master = cluster.master()
@@ -144,6 +157,10 @@ def test_a_master_that_does_not_train_has_no_slots(cluster: Cluster) -> None:
         ({"gpus": 65}, "gpus is 65, not a whole number from 0 to 64"),
         ({"gpus": 10**12}, "gpus is 1000000000000"),
         ({"state": "root"}, "not one of ready, faulty"),
+        ({"step": "a\nb"}, "not up to 120 printable characters"),
+        ({"log": ["x"] * 21}, "log is"),
+        ({"log": ["\x1b[2J"]}, "not up to 300 printable characters"),
+        ({"bundle": "latest"}, "bundle is 'latest', not a SHA-256"),
         ({"host_keys": ["ssh-ed25519 AAAA\n* ssh-ed25519 BBBB"]}, "not a host's public key"),
         ({"host_keys": []}, "host_keys"),
     ],

@@ -42,7 +42,7 @@ GIT_SETTINGS = {
 def config(tmp_path: Path) -> Config:
     networks = ("10.0.0.0/16",)
     return Config(
-        "c", "sg-1", "us-east-1", "b", networks, "me", "master", "AROA", True, str(tmp_path / "efs"), "fs", None, 0
+        "c", "sg-1", "us-east-1", "b", networks, "me", "master", "AROA", True, str(tmp_path / "efs"), "fs", None, 0, ""
     )
 
 

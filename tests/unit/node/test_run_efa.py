@@ -90,7 +90,7 @@ def test_devices_are_counted_on_the_bus_with_or_without_a_driver(tmp_path: Path)
     assert efa.count(str(tmp_path / "none")) == 0
 
 
-CONFIG = Config("c", "sg-1", "us-east-1", "b", ("10.0.0.0/16",), "me", "master", "AROA", True, "", "fs", None, 0)
+CONFIG = Config("c", "sg-1", "us-east-1", "b", ("10.0.0.0/16",), "me", "master", "AROA", True, "", "fs", None, 0, "")
 STAND_IN = """
 import json, os, sys, time
 with open(sys.argv[1], "w") as file:

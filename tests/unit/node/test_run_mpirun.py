@@ -18,7 +18,7 @@ from deeplearning.run.plan import Node
 from tests.unit.node.runs_kit import record
 
 CONFIG = Config(
-    "c", "sg", "r", "b", ("10.0.0.0/16", "10.9.0.0/16"), "me", "master", "AROA", True, "/efs", "fs", None, 8
+    "c", "sg", "r", "b", ("10.0.0.0/16", "10.9.0.0/16"), "me", "master", "AROA", True, "/efs", "fs", None, 8, ""
 )
 
 

@@ -28,7 +28,7 @@ from deeplearning.aws import AwsClient
 from deeplearning.config import Config
 from deeplearning.contract import atomic_file, hosts, paths, schema
 from deeplearning.contract.errors import UserError
-from deeplearning.contract.report import instance_of, key_of
+from deeplearning.contract.report import MEMBER_STATES, instance_of, key_of
 from deeplearning.members import published_list, ranks, signing
 from deeplearning.members.cloud import Cloud, Groups, StoredReport
 from deeplearning.members.member_list import Members, read_applied
@@ -153,7 +153,10 @@ class Publisher:
         return stored.key == key_of(f"{self._config.master_role_id}:{instance_id}")
 
     def _reports(self, machines: Sequence[Instance], stored: Mapping[str, StoredReport]) -> tuple[Reports, list[str]]:
-        """Return the machines' reports, and a message for each that cannot be used. Read only those that changed."""
+        """Return the reports of configured machines, and a message for each report that cannot be used.
+
+        Read only those that changed.
+        """
         current = {item.instance_id: stored[item.instance_id] for item in machines if item.instance_id in stored}
         cache = _read_cache()
         known = {item.key: cache[item.key][1] for item in current.values() if cache.get(item.key, [""])[0] == item.etag}
@@ -167,7 +170,8 @@ class Publisher:
         if read:
             cache = {item.key: [item.etag, known[item.key]] for item in current.values() if item.key in known}
             atomic_file.write_if_changed(paths.REPORTS, json.dumps(cache))
-        return {id_: known[item.key] for id_, item in current.items() if item.key in known}, left_out
+        configured = {key: record for key, record in known.items() if record["state"] in MEMBER_STATES}
+        return {id_: configured[item.key] for id_, item in current.items() if item.key in configured}, left_out
 
     def _write(self, content: Mapping[str, Any], stored: Mapping[str, StoredReport], keys: Sequence[str]) -> int:
         folder = os.path.dirname(self._path)

@@ -58,7 +58,8 @@ def test_keys_of_a_console(console: str, keys: list[str]) -> None:
 
 def report(**other: Any) -> str:
     record = {"schema": 1, "instance_id": MASTER_ID, "host_keys": [ED], "gpus": 4, "state": "ready", "os": "debian 12"}
-    return json.dumps({**record, "reported_at": "2026-11-21T10:00:00Z", **other})
+    record |= {"bundle": "", "step": "", "log": [], "reported_at": "2026-11-21T10:00:00Z"}
+    return json.dumps({**record, **other})
 
 
 def report_of(text: str) -> host_keys.NodeReport | None:

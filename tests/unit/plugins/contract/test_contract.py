@@ -130,7 +130,8 @@ def test_a_file_is_replaced_whole_and_leaves_nothing_behind(tmp_path: Path) -> N
 
 def test_the_file_that_names_a_nodes_cluster() -> None:
     text = node_config(CLUSTER, "worker", "8")
-    assert json.loads(text) == {**CLUSTER, "schema": 1, "role": "worker", "gpus": 8}
+    assert json.loads(text) == {**CLUSTER, "schema": 1, "role": "worker", "gpus": 8, "bundle": ""}
+    assert json.loads(node_config({**CLUSTER, "bundle": "a" * 64}, "master"))["bundle"] == "a" * 64
     assert json.loads(node_config(CLUSTER, "master"))["gpus"] is None
 
 
@@ -140,6 +141,7 @@ def test_the_file_that_names_a_nodes_cluster() -> None:
         ({"regoin": "us-east-1"}, "cluster.json has unknown keys: regoin"),
         ({"efs_mount": "efs"}, "efs_mount is 'efs', not an absolute path"),
         ({"default_framework": "caffe"}, "default_framework is 'caffe', not one of tensorflow, mxnet"),
+        ({"bundle": "a" * 63}, "bundle is 'a+', not a SHA-256"),
     ],
 )
 def test_a_file_that_nodes_would_refuse_is_not_made(changed: dict[str, Any], message: str) -> None:

@@ -1,0 +1,29 @@
+# Copyright: (c) 2026, the deeplearning.aws contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""Machines that configure themselves: the bundle in the cluster's bucket, and the launch lifecycle hook."""
+
+from __future__ import annotations
+
+HOOK = "deeplearning-configure"
+"""The launch lifecycle hook of both Auto Scaling groups: a machine is not in service before it is configured."""
+HOOK_SECONDS = 900
+"""Without a heartbeat for so long, AWS abandons the machine."""
+
+BUNDLES = "bundles/"
+"""The prefix in the cluster's bucket. Members read it, and cannot write it."""
+COLLECTION = "collections/ansible_collections/deeplearning/aws"
+"""Where this collection is in a bundle."""
+
+FOLDER = "/opt/deeplearning/boot"
+"""On the node: first_stage.py, and bundle/<sha256>/."""
+LOG = "/var/log/deeplearning-boot.log"
+
+ATTEMPTS = 3
+FAILURE_SECONDS = 1800
+"""After so many failed reports of its role in so many seconds, a machine that fails keeps its place: AWS would launch
+another one that fails as well."""
+
+
+def bundle_key(sha256: str) -> str:
+    return f"{BUNDLES}{sha256}.tar.gz"
