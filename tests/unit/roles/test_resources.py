@@ -45,6 +45,7 @@ RESOURCES = {
     "Assume the role": "amazon.aws.sts_assume_role",
 }
 EXCEPTIONS = {
+    "Store the bundle": "deeplearning.aws.boot_bundle",
     "Create the file system": "deeplearning.aws.file_system",
     "Wait for the mount target": "deeplearning.aws.file_system",
     "Create the launch templates with EFA interfaces": "deeplearning.aws.launch_template",
