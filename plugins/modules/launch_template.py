@@ -66,6 +66,10 @@ options:
     type: list
     elements: int
     default: []
+  user_data:
+    description: The user data, as plain text.
+    type: str
+    default: ""
   spot:
     description: Whether to start spot instances.
     type: bool
@@ -201,6 +205,7 @@ def main() -> None:
             "root_volume_throughput": {"type": "int", "default": 0},
             "placement_group": {"type": "str", "default": ""},
             "efa_cards": {"type": "list", "elements": "int", "default": []},
+            "user_data": {"type": "str", "default": ""},
             "spot": {"type": "bool", "default": False},
             "tags": {"type": "dict", "default": {}},
             "instance_tags": {"type": "dict", "default": {}},

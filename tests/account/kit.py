@@ -43,6 +43,7 @@ ROLE_PLAY = """\
   gather_facts: false
   module_defaults:
     group/amazon.aws.aws: {region: us-east-1}
+    group/community.aws.aws: {region: us-east-1}
     group/deeplearning.aws.aws: {region: us-east-1}
   tasks:
 """

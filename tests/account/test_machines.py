@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import time
 from typing import Any
+
+import pytest
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract import boot
 
 from localcloud.api.ec2.images import API_ONLY
 from tests.account.fleet import wait_until
@@ -127,3 +131,64 @@ def test_fewer_workers_are_the_first_by_rank_and_one_that_a_run_uses_is_not_remo
     wait_until(lambda: workers() == [ids[1]])
     ran = account.play(str(play), machines_worker_count=1)
     assert (ran.code, ran.changed) == (0, 0), ran.output[-4000:]
+
+
+@pytest.mark.long
+def test_machines_that_configure_themselves_are_held_by_a_hook_from_the_first_one_on(account: Any) -> None:
+    play = account.folder / "machines.yml"
+    play.write_text(PLAY, encoding="utf-8")
+    user_data = {"master": "#!/bin/sh\necho master\n", "worker": "#!/bin/sh\necho worker\n"}
+    account.settings = settings(account) | {
+        "machines_worker_count": 2,
+        "machines_user_data": user_data,
+        "machines_launch_hook": True,
+        "machines_master_public": True,
+    }
+    # One each with and without EFA: two modules write their templates.
+    ran = account.play(str(play))
+    assert ran.code == 0, ran.output[-4000:]
+    groups, ec2 = account.client("autoscaling"), account.client("ec2")
+
+    def machines(state: str) -> list[str]:
+        shown = groups.describe_auto_scaling_groups()["AutoScalingGroups"]
+        members = [item for group in shown for item in group["Instances"] if item["LifecycleState"] == state]
+        return sorted(item["InstanceId"] for item in members)
+
+    wait_until(lambda: len(machines("Pending:Wait")) == 3)
+    held = machines("Pending:Wait")
+    shown = ec2.describe_instances(InstanceIds=held)["Reservations"]
+    found = [one for reservation in shown for one in reservation["Instances"] if one.get("PublicIpAddress")]
+    public = [tag["Value"] for one in found for tag in one["Tags"] if tag["Key"] == "Name"]
+    assert public == [f"{CLUSTER}-master"]
+    for kind, role in (("master", "master"), ("workers", "worker")):
+        (hook,) = groups.describe_lifecycle_hooks(AutoScalingGroupName=f"{CLUSTER}-{kind}")["LifecycleHooks"]
+        assert (hook["LifecycleHookName"], hook["HeartbeatTimeout"]) == (boot.HOOK, boot.HOOK_SECONDS)
+        assert (hook["DefaultResult"], hook["LifecycleTransition"]) == (
+            "ABANDON",
+            "autoscaling:EC2_INSTANCE_LAUNCHING",
+        )
+        versions = ec2.describe_launch_template_versions(LaunchTemplateName=f"{CLUSTER}-{kind}", Versions=["$Default"])
+        data = versions["LaunchTemplateVersions"][0]["LaunchTemplateData"]
+        assert base64.b64decode(data["UserData"]).decode() == user_data[role]
+
+    started = time.time()
+    ran = account.play(str(play))
+    assert (ran.code, ran.changed) == (0, 0), ran.output[-4000:]
+    assert account.writes(started) == []
+
+    for machine in held:
+        (shown,) = groups.describe_auto_scaling_instances(InstanceIds=[machine])["AutoScalingInstances"]
+        groups.complete_lifecycle_action(
+            AutoScalingGroupName=shown["AutoScalingGroupName"],
+            LifecycleHookName=boot.HOOK,
+            InstanceId=machine,
+            LifecycleActionResult="CONTINUE",
+        )
+    wait_until(lambda: machines("InService") == held)
+    ran = account.play(
+        str(play), machines_user_data={"master": "", "worker": ""}, machines_launch_hook=False, machines_worker_count=3
+    )
+    assert ran.code == 0, ran.output[-4000:]
+    wait_until(lambda: len(machines("InService")) == 4)
+    for kind in ("master", "workers"):
+        assert groups.describe_lifecycle_hooks(AutoScalingGroupName=f"{CLUSTER}-{kind}")["LifecycleHooks"] == []

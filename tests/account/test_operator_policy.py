@@ -505,6 +505,13 @@ ON_OTHERS: Refused = [
     ("autoscaling", "suspend_processes", GROUP),
     ("autoscaling", "resume_processes", GROUP),
     ("autoscaling", "disable_metrics_collection", GROUP),
+    ("autoscaling", "put_lifecycle_hook", GROUP | {"LifecycleHookName": "h"}),
+    ("autoscaling", "delete_lifecycle_hook", GROUP | {"LifecycleHookName": "h"}),
+    (
+        "autoscaling",
+        "complete_lifecycle_action",
+        GROUP | {"LifecycleHookName": "h", "LifecycleActionResult": "ABANDON", "InstanceId": "{instance}"},
+    ),
     (
         "autoscaling",
         "create_or_update_tags",

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,6 +30,7 @@ class MachineSpec:
     tags: Mapping[str, str] = field(default_factory=dict)
     placement_group: str = ""
     efa_cards: Sequence[int] = ()
+    user_data: str = ""
     spot: bool = False
 
 
@@ -68,6 +70,8 @@ def launch_data(machine: MachineSpec) -> dict[str, Any]:
         data["SecurityGroupIds"] = list(machine.security_groups)
     if machine.placement_group:
         data["Placement"] = {"GroupName": machine.placement_group}
+    if machine.user_data:
+        data["UserData"] = base64.b64encode(machine.user_data.encode()).decode()
     if machine.spot:
         data["InstanceMarketOptions"] = {"MarketType": "spot", "SpotOptions": {"SpotInstanceType": "one-time"}}
     return data

@@ -44,7 +44,7 @@ class MemberAccess:
 
 
 def policy_for(role: str, access: MemberAccess) -> dict[str, Any]:
-    statements = bucket_statements(access)
+    statements = [*bucket_statements(access), lifecycle_statement(role, access)]
     if role == MASTER:
         statements += master_statements(access)
     return {"Version": "2012-10-17", "Statement": statements}
@@ -110,19 +110,25 @@ def _list_statements(s3: str, locations: Iterable[str]) -> list[Statement]:
     return statements
 
 
+def lifecycle_statement(role: str, access: MemberAccess) -> Statement:
+    """Return the statement for a machine's answers to the launch lifecycle hook of its own group. IAM cannot limit them
+    to the machine itself."""
+    actions = ["autoscaling:CompleteLifecycleAction", "autoscaling:RecordLifecycleActionHeartbeat"]
+    return _statement("AnswerTheLaunchHook", actions, [_group(Names(access.cluster).groups[role], access)])
+
+
 def master_statements(access: MemberAccess) -> list[Statement]:
-    """Return the statements for listing members, assigning ranks, and protecting the nodes of a run from scale-in. IAM
-    cannot limit the listing to resources."""
+    """Return the statements for listing members, assigning ranks, taking the cluster's address, and protecting the
+    nodes of a run from scale-in. IAM cannot limit the listing to resources."""
     list_calls = [
         "autoscaling:DescribeAutoScalingGroups",
         "autoscaling:DescribeAutoScalingInstances",
         "ec2:DescribeInstances",
     ]
-    instances = f"arn:{access.partition}:ec2:{access.region}:{access.account}:instance/*"
-    groups = f"arn:{access.partition}:autoscaling:{access.region}:{access.account}:autoScalingGroup:*"
-    workers = f"{groups}:autoScalingGroupName/{Names(access.cluster).workers_group}"
+    ec2 = f"arn:{access.partition}:ec2:{access.region}:{access.account}"
+    of_cluster = {"StringEquals": {f"ec2:ResourceTag/{CLUSTER_TAG}": access.cluster}}
     conditions = {
-        "StringEquals": {f"ec2:ResourceTag/{CLUSTER_TAG}": access.cluster},
+        **of_cluster,
         "ForAllValues:StringEquals": {"aws:TagKeys": [RANK_TAG]},
         # ForAllValues is true without any tag key as well.
         "Null": {"aws:TagKeys": "false"},
@@ -133,11 +139,23 @@ def master_statements(access: MemberAccess) -> list[Statement]:
             "Sid": "AssignRanks",
             "Effect": "Allow",
             "Action": "ec2:CreateTags",
-            "Resource": instances,
+            "Resource": f"{ec2}:instance/*",
             "Condition": conditions,
         },
-        _statement("ProtectNodesOfRuns", ["autoscaling:SetInstanceProtection"], [workers]),
+        # AWS checks the interface, and the instance only if the call names it.
+        _statement("TakeTheAddress", ["ec2:AssociateAddress"], [f"{ec2}:elastic-ip/*", f"{ec2}:network-interface/*"])
+        | {"Condition": of_cluster},
+        _statement(
+            "ProtectNodesOfRuns",
+            ["autoscaling:SetInstanceProtection"],
+            [_group(Names(access.cluster).workers_group, access)],
+        ),
     ]
+
+
+def _group(name: str, access: MemberAccess) -> str:
+    groups = f"arn:{access.partition}:autoscaling:{access.region}:{access.account}:autoScalingGroup:*"
+    return f"{groups}:autoScalingGroupName/{name}"
 
 
 def _statement(sid: str, actions: list[str], resources: list[str]) -> Statement:

@@ -11,6 +11,7 @@ import pytest
 from ansible_collections.deeplearning.aws.plugins.module_utils.resources.member_policy import (
     MemberAccess,
     bucket_statements,
+    lifecycle_statement,
     master_statements,
 )
 
@@ -44,7 +45,7 @@ def test_each_statement_has_its_line() -> None:
 def test_what_members_may_do_is_what_their_roles_hold() -> None:
     access = MemberAccess("red", "us-east-1", "123456789012", "own", ["further"], ["results"])
     kinds = {
-        "on master and workers": bucket_statements(access),
+        "on master and workers": [*bucket_statements(access), lifecycle_statement("worker", access)],
         "on the master alone": master_statements(access),
     }
     for title, statements in kinds.items():

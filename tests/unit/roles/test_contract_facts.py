@@ -11,7 +11,7 @@ import pytest
 import yaml
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract import hosts, names, paths
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract import boot, hosts, names, paths
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.frameworks import FRAMEWORKS
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import Names
 from ansible_collections.deeplearning.aws.plugins.module_utils.node import horovod, nfs, services
@@ -101,6 +101,12 @@ def test_names_of_resources() -> None:
     assert security_groups == [CLUSTER.of("members"), CLUSTER.of("efs"), CLUSTER.of("ssh")]
     storage = "roles/storage/tasks/main.yml"
     assert rendered(storage, "creation_token", storage_cluster="red") == CLUSTER.file_system_token
+
+
+def test_the_launch_hook() -> None:
+    tasks = yaml.safe_load((ROOT / "roles/machines/tasks/scaling_groups.yml").read_text())
+    assert set(values_of(tasks, "lifecycle_hook_name")) == {boot.HOOK}
+    assert set(values_of(tasks, "heartbeat_timeout")) == {boot.HOOK_SECONDS}
 
 
 @pytest.mark.parametrize("role", ["iam", "machines", "network", "storage"])

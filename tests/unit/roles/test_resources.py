@@ -16,6 +16,7 @@ CLOUD_PLAYBOOKS = "playbooks/tasks/provision"
 
 RESOURCES = {
     "Attach the internet gateway": "amazon.aws.ec2_vpc_igw",
+    "Create the Auto Scaling groups without machines": "amazon.aws.autoscaling_group",
     "Create the Auto Scaling groups": "amazon.aws.autoscaling_group",
     "Create the NAT gateway": "amazon.aws.ec2_vpc_nat_gateway",
     "Create the S3 endpoint": "amazon.aws.ec2_vpc_endpoint",
@@ -46,6 +47,8 @@ RESOURCES = {
 }
 EXCEPTIONS = {
     "Store the bundle": "deeplearning.aws.boot_bundle",
+    "Create the launch hooks": "community.aws.autoscaling_lifecycle_hook",
+    "Delete the launch hooks": "community.aws.autoscaling_lifecycle_hook",
     "Create the file system": "deeplearning.aws.file_system",
     "Wait for the mount target": "deeplearning.aws.file_system",
     "Create the launch templates with EFA interfaces": "deeplearning.aws.launch_template",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from typing import Any
 
 import pytest
@@ -30,6 +31,10 @@ def test_an_ordinary_machine_has_its_security_groups_and_no_interfaces_of_its_ow
     assert data()["SecurityGroupIds"] == ["sg-1", "sg-2"]
     assert not {"NetworkInterfaces", "Placement", "InstanceMarketOptions", "UserData"} & data().keys()
     assert {one["ResourceType"] for one in data()["TagSpecifications"]} == {"instance", "volume", "network-interface"}
+
+
+def test_user_data_is_encoded() -> None:
+    assert base64.b64decode(data(user_data="#!/bin/sh\n")["UserData"]) == b"#!/bin/sh\n"
 
 
 def test_the_root_volume_has_a_throughput_only_if_it_is_set() -> None:

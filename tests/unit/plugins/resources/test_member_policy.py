@@ -172,10 +172,12 @@ def test_the_role_renders_it(tmp_path: Path) -> None:
 def test_the_master_alone_lists_members_and_assigns_ranks_in_its_cluster() -> None:
     access = MemberAccess("red", "us-east-1", ACCOUNT, BUCKET)
     worker, master = (policy_for(role, access)["Statement"] for role in ("worker", "master"))
-    assert master[: len(worker)] == worker
+    # The last one names the group of its role.
+    assert master[: len(worker) - 1] == worker[:-1]
     assert [statement["Sid"] for statement in master[len(worker) :]] == [
         "ListMembers",
         "AssignRanks",
+        "TakeTheAddress",
         "ProtectNodesOfRuns",
     ]
     policies = [parse_policy(policy_for("master", access))]
@@ -194,3 +196,33 @@ def test_the_master_alone_lists_members_and_assigns_ranks_in_its_cluster() -> No
     for group, outcome in (("red-workers", "allowed"), ("red-master", "denied"), ("red-2-workers", "denied")):
         name = f"arn:aws:autoscaling:us-east-1:{ACCOUNT}:autoScalingGroup:id:autoScalingGroupName/{group}"
         assert decide(policies, "autoscaling:SetInstanceProtection", name, context_of({}, {})).outcome.endswith(outcome)
+
+
+@pytest.mark.parametrize("role", ["master", "worker"])
+def test_a_member_answers_the_hook_of_its_own_group_alone(role: str) -> None:
+    policies = [parse_policy(policy_for(role, MemberAccess("red", "us-east-1", ACCOUNT, BUCKET)))]
+    own = {"master": "red-master", "worker": "red-workers"}[role]
+    for group in ("red-master", "red-workers", "red-2-workers", "blue-master", "blue-workers"):
+        name = f"arn:aws:autoscaling:us-east-1:{ACCOUNT}:autoScalingGroup:id:autoScalingGroupName/{group}"
+        for action in ("CompleteLifecycleAction", "RecordLifecycleActionHeartbeat"):
+            allowed = decide(policies, f"autoscaling:{action}", name, context_of({}, {})).outcome == "allowed"
+            assert allowed == (group == own), (action, group)
+
+
+@pytest.mark.parametrize("kind", ["elastic-ip/eipalloc-01", "network-interface/eni-01"])
+def test_the_master_alone_takes_addresses_and_only_its_clusters(kind: str) -> None:
+    access = MemberAccess("red", "us-east-1", ACCOUNT, BUCKET)
+    resource = f"arn:aws:ec2:us-east-1:{ACCOUNT}:{kind}"
+    for role, cluster, outcome in (
+        ("master", "red", "allowed"),
+        ("master", "blue", "implicitly denied"),
+        ("worker", "red", "implicitly denied"),
+    ):
+        context = context_of({}, {"ec2:ResourceTag/deeplearning:cluster": cluster})
+        assert decide([parse_policy(policy_for(role, access))], "ec2:AssociateAddress", resource, context).outcome == (
+            outcome
+        )
+    untagged = decide(
+        [parse_policy(policy_for("master", access))], "ec2:AssociateAddress", resource, context_of({}, {})
+    )
+    assert untagged.outcome == "implicitly denied"
