@@ -39,7 +39,12 @@ _OWN = (
     "plugins/modules",
     "plugins/plugin_utils",
     "plugins/test",
-    *(f"roles/{role}" for role in ("agent_forwarding", "cluster_env", "efs_mount", "framework", "packages", "tensorpack")),
+    "roles/agent_forwarding",
+    "roles/cluster_env",
+    "roles/efs_mount",
+    "roles/framework",
+    "roles/packages",
+    "roles/tensorpack",
 )
 """What nodes need of this collection."""
 _OF_POSIX = ("MANIFEST.json", "meta", "plugins/module_utils", "plugins/modules")
@@ -83,7 +88,8 @@ def find_posix(collection_paths: Iterable[str], python_paths: Iterable[str] = sy
             return folder / POSIX
     raise UserError(
         "The collection ansible.posix is not installed, and machines need it to configure themselves: run "
-        "ansible-galaxy collection install -r requirements.yml, or configure them by ssh. Example: -e cluster_setup=push"
+        "ansible-galaxy collection install -r requirements.yml, or let site.yml configure them. Example: "
+        "-e cluster_setup=push"
     )
 
 
@@ -109,7 +115,8 @@ def _wheel(folder: Path, beginning: str) -> Path | None:
 
 def _download(requirements: Path, folder: Path) -> None:
     words = [
-        *(sys.executable, "-m", "pip", "download", "-q", "--disable-pip-version-check", "--no-deps", "--require-hashes"),
+        *(sys.executable, "-m", "pip", "download", "-q", "--disable-pip-version-check"),
+        *("--no-deps", "--require-hashes"),
         *("--only-binary", ":all:", "--python-version", "3.11", "--platform", "manylinux_2_28_x86_64"),
         *("--platform", "manylinux2014_x86_64", "-d", folder, "-r", requirements),
     ]

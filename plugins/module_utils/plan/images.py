@@ -13,7 +13,9 @@ PATH = "/aws/service/deeplearning/ami"
 """AWS's public parameters: PATH/<architecture>/<family>/latest/ami-id"""
 
 _AMAZON_LINUX = r"amazon ?linux|\bal20\d\d|amzn"
-_NEW_PYTHON = r"ubuntu\D*(22|24|26)\.04|debian\D*1[2-9]|amazon ?linux\D?2023|\bal2023|\b(rhel|rocky|alma|centos)\D*(9|10)\b"
+_NEW_PYTHON = (
+    r"ubuntu\D*(22|24|26)\.04|debian\D*1[2-9]|amazon ?linux\D?2023|\bal2023|\b(rhel|rocky|alma|centos)\D*(9|10)\b"
+)
 """Systems that have Python 3.11 or newer, or a package of it."""
 _USERS: Sequence[tuple[str, str]] = (
     (r"ubuntu", "ubuntu"),
