@@ -28,7 +28,7 @@ class ActionModule(Action):
     def handle(self, options: dict[str, Any], task_vars: Mapping[str, Any]) -> dict[str, Any]:
         timeout = 0 if self.check_mode else options["wait_seconds"]
         discovery = HostKeyDiscovery(Aws.from_options(options), options["cluster"])
-        cluster, reports = discovery.run(timeout, Display().display)
+        cluster, reports = discovery.run(timeout, Display().display, options["wait_for_ranks"])
         facts = discovery.facts()
         for instance in discovery.invalid_reports:
             bucket = discovery.names.bucket
@@ -99,6 +99,7 @@ def _member(node: ClusterNode, reports: Mapping[str, host_keys.NodeReport]) -> d
         "rank": node.rank,
         "private_address": node.record["private_address"],
         "gpus": report.gpus if report else None,
+        "bundle": report.bundle if report else "",
     }
 
 

@@ -49,6 +49,10 @@ options:
     description: How long to wait for a master, and for host keys of machines that boot.
     type: int
     default: 600
+  wait_for_ranks:
+    description: Whether to wait until the master has assigned a rank to each machine.
+    type: bool
+    default: false
 extends_documentation_fragment:
   - deeplearning.aws._aws
   - deeplearning.aws._attributes
@@ -99,7 +103,8 @@ data_bucket:
 members:
   description:
     - The machines, the master first. Until the master has assigned a rank, it is 0 and the name is the instance id.
-      The number of GPUs is null until the machine has reported.
+      The number of GPUs is null until the machine has reported. C(bundle) is the SHA-256 of the bundle that
+      configured it, empty if it was configured by ssh.
   returned: success
   type: list
   elements: dict
@@ -110,4 +115,5 @@ members:
       rank: 1
       private_address: 10.0.0.10
       gpus: 4
+      bundle: ""
 """

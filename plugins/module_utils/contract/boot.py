@@ -26,4 +26,4 @@ another one that fails as well."""
 
 
 def bundle_key(sha256: str) -> str:
-    return f"{BUNDLES}{sha256}.tar.gz"
+    return f"{BUNDLES}{sha256}.tar"

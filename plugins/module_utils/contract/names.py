@@ -75,6 +75,11 @@ class Names:
         return self.cluster
 
 
+def domain(partition: str) -> str:
+    """Return the domain of AWS's services in a part of AWS."""
+    return "amazonaws.com.cn" if partition == "aws-cn" else "amazonaws.com"
+
+
 def tag_list(tags: Mapping[str, str]) -> list[dict[str, str]]:
     """Return tags as the API takes them."""
     return [{"Key": key, "Value": str(value)} for key, value in tags.items()]

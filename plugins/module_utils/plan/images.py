@@ -13,6 +13,10 @@ PATH = "/aws/service/deeplearning/ami"
 """AWS's public parameters: PATH/<architecture>/<family>/latest/ami-id"""
 
 _AMAZON_LINUX = r"amazon ?linux|\bal20\d\d|amzn"
+_NEW_PYTHON = (
+    r"ubuntu\D*(22|24|26)\.04|debian\D*1[2-9]|amazon ?linux\D?2023|\bal2023|\b(rhel|rocky|alma|centos)\D*(9|10)\b"
+)
+"""Systems that have Python 3.11 or newer, or a package of it."""
 _USERS: Sequence[tuple[str, str]] = (
     (r"ubuntu", "ubuntu"),
     (_AMAZON_LINUX, "ec2-user"),
@@ -51,6 +55,11 @@ def user_of(image: Mapping[str, Any]) -> str:
 def can_install_efs_utils(image: Mapping[str, Any]) -> bool:
     """Return whether the image's system has a package of amazon-efs-utils: Amazon Linux alone has one."""
     return re.search(_AMAZON_LINUX, _text(image)) is not None
+
+
+def can_boot(image: Mapping[str, Any]) -> bool:
+    """Return whether the image's system has Python 3.11 or newer, or a package of it."""
+    return re.search(_NEW_PYTHON, _text(image)) is not None
 
 
 def _text(image: Mapping[str, Any]) -> str:

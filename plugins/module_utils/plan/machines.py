@@ -116,6 +116,12 @@ def _check_described_image(facts: AccountFacts, cluster: Cluster, image: Item) -
             yield setting_problem(setting, kind["name"], problem, "g5.xlarge")
     if cluster["efs_tls"] and not images.can_install_efs_utils(image):
         yield _without_efs_utils(value, image)
+    if cluster["setup"] == "boot" and not images.can_boot(image):
+        problem = (
+            f"the image {image.get('Name') or image['ImageId']} shows no system with Python 3.11 or newer, by which "
+            "machines configure themselves: configure them by ssh"
+        )
+        yield setting_problem("setup", "boot", problem, "push")
     minimum = images.root_gib(image)
     if cluster["root_volume_gib"] < minimum:
         problem = f"the image needs {minimum} or more"

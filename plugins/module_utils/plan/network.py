@@ -29,6 +29,13 @@ def halves(cidr: str) -> tuple[str, str]:
     return str(public), str(private)
 
 
+def cidrs_in_use(vpc: Item) -> list[str]:
+    """Return the address blocks of a VPC, and none of those that are being removed."""
+    blocks = vpc.get("CidrBlockAssociationSet") or [vpc]
+    states = ((block, block.get("CidrBlockState", {}).get("State", "associated")) for block in blocks)
+    return [str(block["CidrBlock"]) for block, state in states if state == "associated" and "CidrBlock" in block]
+
+
 def vpc_of_plan(facts: AccountFacts, cluster: Cluster) -> dict[str, Any]:
     """Return the VPC of the settings with their subnets by zone, or the cluster's own one, which may not exist yet."""
     vpc = facts.vpcs[0] if facts.vpcs else {}
@@ -37,6 +44,7 @@ def vpc_of_plan(facts: AccountFacts, cluster: Cluster) -> dict[str, Any]:
             "external": True,
             "id": cluster["vpc_id"],
             "cidr": vpc.get("CidrBlock", ""),
+            "cidrs": cidrs_in_use(vpc),
             "public_cidr": "",
             "private_cidr": "",
             "subnets": _complete_zones(facts, cluster),
@@ -46,6 +54,7 @@ def vpc_of_plan(facts: AccountFacts, cluster: Cluster) -> dict[str, Any]:
         "external": False,
         "id": vpc.get("VpcId", ""),
         "cidr": cluster["vpc_cidr"],
+        "cidrs": cidrs_in_use(vpc) or [cluster["vpc_cidr"]],
         "public_cidr": public,
         "private_cidr": private,
         "subnets": {},

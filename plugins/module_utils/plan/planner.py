@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import Names
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import Names, domain
 from ansible_collections.deeplearning.aws.plugins.module_utils.messages import join_names
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan import data, machines, network, prices
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.facts import (
@@ -93,6 +93,7 @@ def resolve(facts: AccountFacts, cluster: Cluster) -> Plan:
         "cluster": cluster["name"],
         "account": facts.account,
         "partition": facts.partition,
+        "domain": domain(facts.partition),
         "region": facts.region,
         "exists": bool(facts.groups),
         "zones": network.zones_of_plan(facts, cluster),

@@ -15,10 +15,12 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names im
     CLUSTER_TAG,
     MASTER,
     Names,
+    domain,
     tag_filter,
 )
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.report import MAX_BYTES, key_of
 from ansible_collections.deeplearning.aws.plugins.module_utils.messages import join_names
+from ansible_collections.deeplearning.aws.plugins.module_utils.plan.network import cidrs_in_use
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.host_keys import (
     NodeReport,
     parse_console,
@@ -57,10 +59,13 @@ class HostKeyDiscovery:
 
     # Members and their host keys
 
-    def run(self, seconds: float, display: Callable[[str], None]) -> tuple[Cluster, Mapping[str, NodeReport]]:
+    def run(
+        self, seconds: float, display: Callable[[str], None], with_ranks: bool = False
+    ) -> tuple[Cluster, Mapping[str, NodeReport]]:
         """Return the members, and what each reports, at least its host keys, by instance id.
 
-        Wait up to `seconds` for a master and for machines that boot. Machines without known keys have no report.
+        Wait up to `seconds` for a master, for machines that boot, and with `with_ranks` until the master has assigned
+        a rank to each. Machines without known keys have no report.
         """
         cluster = Cluster(self._cluster)
         progress = ProgressPrinter(display)
@@ -71,6 +76,8 @@ class HostKeyDiscovery:
             names = [node.name for node in self.without_keys(cluster)]
             missing = [f"the host keys of {join_names(names)}"] if names else []
             missing += [] if cluster.master else ["a master"]
+            joining = [node.name for node in cluster.nodes if not node.rank] if with_ranks else []
+            missing += [f"the ranks of {join_names(joining)}"] if joining else []
             if missing and seconds:
                 progress.report(f"Waiting for {' and '.join(missing)}.")
             return None if missing else True
@@ -157,13 +164,12 @@ class HostKeyDiscovery:
             )
         members = groups[self.names.of("members")]
         (vpc,) = self._aws.pages("ec2", "describe_vpcs", "Vpcs", VpcIds=[members["VpcId"]])
-        blocks = vpc.get("CidrBlockAssociationSet") or [vpc]
         return {
             "cluster": self._cluster,
             "cluster_id": str(members["GroupId"]),
             "region": self._aws.region,
             "bucket": self.names.bucket,
-            "vpc_cidrs": [str(block["CidrBlock"]) for block in blocks if _is_in_use(block)],
+            "vpc_cidrs": cidrs_in_use(vpc),
             "master_role_id": self.role_id(MASTER),
             "efs_name": self._file_system(str(groups[self.names.of("efs")]["GroupId"])),
         }
@@ -178,12 +184,7 @@ class HostKeyDiscovery:
                 "ansible-playbook site.yml; if that does not help, check which network interfaces have the security "
                 f"group {self.names.of('efs')}."
             )
-        suffix = "amazonaws.com.cn" if self._aws.partition == "aws-cn" else "amazonaws.com"
-        return f"{systems[0]}.efs.{self._aws.region}.{suffix}"
-
-
-def _is_in_use(block: Mapping[str, Any]) -> bool:
-    return bool(block.get("CidrBlockState", {}).get("State", "associated") == "associated")
+        return f"{systems[0]}.efs.{self._aws.region}.{domain(self._aws.partition)}"
 
 
 def no_machines(aws: Aws, cluster: str) -> str:

@@ -36,6 +36,8 @@ class NodeReport:
 
     host_keys: Sequence[str]
     gpus: int | None = None
+    bundle: str = ""
+    """the SHA-256 of the bundle that configured it; empty if it was configured by ssh"""
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,7 @@ def parse_report(text: str, key: str, bucket: str) -> NodeReport | None:
     except UserError:
         return None
     keys = [key for line in report["host_keys"] for key in parse_keys(line)]
-    return NodeReport(keys, report["gpus"]) if keys else None
+    return NodeReport(keys, report["gpus"], report["bundle"]) if keys else None
 
 
 def is_key(kind: str, blob: str) -> bool:

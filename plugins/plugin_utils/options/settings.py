@@ -146,6 +146,15 @@ SECTIONS: Sequence[tuple[str, str, Sequence[Option]]] = (
                 "Launch workers as spot instances: cheaper, but AWS may take them back. The master is never one.",
             ),
             Option(
+                "cluster_setup",
+                r.choice("boot", "push"),
+                "boot",
+                "push",
+                "How machines become members. boot: each configures itself when it boots, also one that replaces "
+                "another; its image needs Python 3.11 or newer, or a package of it. push: site.yml configures them by "
+                "ssh.",
+            ),
+            Option(
                 "cluster_default_framework",
                 r.choice("", *FRAMEWORKS),
                 "",

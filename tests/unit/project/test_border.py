@@ -72,6 +72,9 @@ ALLOWED = {
     ("playbooks/train.yml", "{{ item }}"),
     # The operator's own choice of hosts, or the inventory's groups.
     ("playbooks/node.yml", "{{ node_hosts | default('cluster:joining') }}"),
+    # Groups of the inventory, or none.
+    ("playbooks/configure.yml", "{{ 'master' if hostvars['localhost']['configure_hosts'] else 'all:!all' }}"),
+    ("playbooks/configure.yml", "{{ 'cluster:joining' if hostvars['localhost']['configure_hosts'] else 'all:!all' }}"),
     # One of two words.
     ("playbooks/configure.yml", "{{ 'configured' if __applied['listed'] else 'unlisted' }}"),
     # The folder that the inventory's file names, with the cluster's name; a script and a folder of the command line.
@@ -191,10 +194,11 @@ LOOKUP = re.compile(r"(?:lookup|query|q)\(\s*'([\w.]+)'\s*,\s*([^)]*)\)")
 LOOKED_UP = {
     "ansible.builtin.file": ("framework_name ~ '/",),
     "ansible.builtin.fileglob": ("__cluster_env_sources",),
+    "ansible.builtin.config": ("'COLLECTIONS_PATHS'",),
     "vars": ("'for'",),
 }
-"""What lookups read: files of this repository (the role framework accepts four names), and a variable whose name is a
-word of Python."""
+"""What lookups read: files of this repository (the role framework accepts four names), a variable whose name is a word
+of Python, and where Ansible searches for collections."""
 
 
 def test_lookups_read_files_of_this_repository_alone() -> None:

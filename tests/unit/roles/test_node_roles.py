@@ -72,7 +72,7 @@ def test_tls_is_refused_in_one_sentence_without_a_mount_helper(distribution: str
     )
 
 
-@pytest.mark.parametrize(("variables", "tls"), [({}, False), ({"node_store": {"efs_tls": True}}, True)])
+@pytest.mark.parametrize(("variables", "tls"), [({}, False), ({"node_efs_tls": True}, True)])
 def test_nodes_mount_with_tls_if_the_settings_require_it(variables: dict[str, Any], tls: bool) -> None:
     loader = DataLoader()
     (play,) = loader.load_from_file(str(ROLES.parent / "playbooks/node.yml"), trusted_as_template=True)
@@ -124,7 +124,11 @@ def outcome(left_out: Sequence[str] = (), **groups: list[str]) -> tuple[bool, st
     play = loader.load_from_file(str(ROLES.parent / "playbooks/configure.yml"), trusted_as_template=True)[-1]
     (task,) = play["tasks"]
     master = {"configure_published": {"stdout": json.dumps({"generation": 3, "changed": True, "left_out": left_out})}}
-    variables = {"groups": {"master": ["m"], "joining": [], **groups}, "hostvars": {"m": master}}
+    variables = {
+        "configure_hosts": "cluster:joining",
+        "groups": {"master": ["m"], "joining": [], **groups},
+        "hostvars": {"m": master},
+    }
     templar = Templar(loader, variables | task["vars"])
     asserted = task["ansible.builtin.assert"]
     passes = templar.evaluate_conditional(trust_as_template(asserted["that"]))

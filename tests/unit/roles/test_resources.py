@@ -46,6 +46,7 @@ RESOURCES = {
     "Assume the role": "amazon.aws.sts_assume_role",
 }
 EXCEPTIONS = {
+    "Store the bundle": "deeplearning.aws.boot_bundle",
     "Create the launch hooks": "community.aws.autoscaling_lifecycle_hook",
     "Delete the launch hooks": "community.aws.autoscaling_lifecycle_hook",
     "Create the file system": "deeplearning.aws.file_system",

@@ -108,7 +108,13 @@ def test_unknown_facts_are_no_problem_of_their_own(settings: dict[str, Any]) -> 
         ({"image": image(Platform="windows")}, {}, "ami-1 is a Windows image"),
         ({"image": image(Architecture="arm64")}, {}, "cluster_instance_type is g5.xlarge: it cannot run the image"),
         ({}, {"root_volume_gib": 50}, "cluster_root_volume_gib is 50: the image needs 75 or more"),
-        ({"image": image(Name="mine")}, {}, "the image mine does not show its user"),
+        ({"image": image(Name="mine")}, {"setup": "push"}, "the image mine does not show its user"),
+        (
+            {"image": image(Name="mine")},
+            {"login_user": "me"},
+            "cluster_setup is boot: the image mine shows no system with Python 3.11 or newer, by which machines "
+            "configure themselves: configure them by ssh. Example: -e cluster_setup=push",
+        ),
         ({"image": ImageFacts("ami-1", described=[])}, {}, "us-east-1 has no image ami-1 that this account may use"),
         (
             {

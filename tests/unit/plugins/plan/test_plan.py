@@ -80,6 +80,7 @@ def test_an_empty_account(planned: Any, aws: Account) -> None:
         "external": False,
         "id": "",
         "cidr": "10.0.0.0/16",
+        "cidrs": ["10.0.0.0/16"],
         "public_cidr": "10.0.0.0/17",
         "private_cidr": "10.0.128.0/17",
         "subnets": {},

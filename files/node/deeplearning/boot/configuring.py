@@ -1,0 +1,92 @@
+"""Configure this machine by the unpacked bundle, and answer the launch lifecycle hook."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+from deeplearning.boot import lifecycle, playbook, system
+from deeplearning.boot.first_stage import CONFIGURED, PASSING, Machine, log, metadata
+from deeplearning.contract import atomic_file
+from deeplearning.contract.errors import UserError
+
+HEARTBEAT_SECONDS = 30
+CALL_SECONDS = 15
+"""Reports of progress are not worth waiting for longer."""
+
+
+class Progress:
+    """The current step. A new step is reported, and extends the time that Auto Scaling gives the machine."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._last_heartbeat = float("-inf")
+        self.step = ""
+
+    def begin(self, step: str) -> None:
+        if step != self.step:
+            self.step = step
+            log(f"{time.strftime('%H:%M:%S', time.gmtime())} {step}")
+            self._try(lambda: self._machine.report("configuring", step, seconds=CALL_SECONDS))
+        self.task()
+
+    def task(self) -> None:
+        """Send a heartbeat, unless there was one just now. A task that hangs sends none, so AWS ends its machine."""
+        if time.monotonic() - self._last_heartbeat >= HEARTBEAT_SECONDS:
+            self._last_heartbeat = time.monotonic()
+            self._try(lambda: self._machine.lifecycle("RecordLifecycleActionHeartbeat", CALL_SECONDS))
+
+    def _try(self, action: Any) -> None:
+        try:
+            action()
+        except PASSING as error:
+            log(f"{self.step}: {error}")
+
+
+def configure(parameters: dict[str, Any], folder: str) -> int:
+    machine = Machine(parameters)
+    progress = Progress(machine)
+    try:
+        run_steps(machine, folder, progress)
+    except playbook.PlaybookError as error:
+        lifecycle.fail(machine, progress.step, error.lines)
+        return 1
+    except (UserError, OSError) as error:
+        lifecycle.fail(machine, progress.step, [str(error)])
+        return 1
+    lifecycle.complete(machine, "CONTINUE")
+    atomic_file.write_if_changed(CONFIGURED, f"{parameters['sha256']}\n")
+    log("configured")
+    return 0
+
+
+def run_steps(machine: Machine, folder: str, progress: Progress) -> None:
+    progress.begin("packages")
+    system.defer_updates()
+    if machine.parameters["address"]:
+        associate_address(machine)
+    python = system.find_python()
+    wheels = system.unpack_wheels(folder, python)
+    with open(f"{folder}/boot.json", encoding="utf-8") as file:
+        settings = json.load(file)
+    variables = playbook.variables(settings, machine.parameters, metadata("local-hostname"))
+    playbook.play(python.path, wheels, folder, machine.instance_id, variables, progress)
+
+
+def associate_address(machine: Machine) -> None:
+    """Take the cluster's public address over. The operator does so as well, so a refusal is no failure."""
+    mac = metadata("mac")
+    interface = metadata(f"network/interfaces/macs/{mac}/interface-id")
+    try:
+        machine.query(
+            "ec2",
+            "2016-11-15",
+            CALL_SECONDS,
+            Action="AssociateAddress",
+            AllocationId=machine.parameters["address"],
+            NetworkInterfaceId=interface,
+            AllowReassociation="true",
+        )
+    except PASSING as error:
+        log(f"the address {machine.parameters['address']} cannot be associated: {error}")

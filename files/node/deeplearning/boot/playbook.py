@@ -1,0 +1,119 @@
+"""Run node.yml of the bundle on this machine, and follow its output."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+from deeplearning.boot.first_stage import FOLDER
+from deeplearning.contract.boot import COLLECTION, LOG
+from deeplearning.contract.report import MAX_LINES
+
+TASK = re.compile(r"TASK \[(?:(?P<role>[\w.]+) : )?(?P<task>.*)\] \**$")
+MAIN = "import sys; sys.path.insert(0, sys.argv.pop(1)); from ansible.cli.playbook import main; sys.exit(main())"
+"""Not by PYTHONPATH: modules run in the system's Python, which may be another one."""
+
+
+class PlaybookError(Exception):
+    """The playbook failed."""
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        super().__init__(lines[-1] if lines else "")
+        self.lines = lines
+
+
+class Steps(Protocol):
+    def begin(self, step: str) -> None: ...
+
+    def task(self) -> None: ...
+
+
+def variables(settings: Mapping[str, Any], parameters: Mapping[str, Any], private_name: str) -> dict[str, Any]:
+    """Return the variables of node.yml. They win over those of plays and roles."""
+    return {
+        "ansible_connection": "local",
+        "ansible_python_interpreter": "/usr/bin/python3",
+        "ansible_become": False,
+        "node_hosts": "all",
+        "node_cluster": {**settings["cluster"], "bundle": parameters["sha256"]},
+        "node_efs_tls": settings["efs_tls"],
+        "deeplearning_role": parameters["role"],
+        "deeplearning_gpus": parameters["gpus"],
+        "deeplearning_private_name": private_name,
+    }
+
+
+def command(python: str, wheels: str, folder: str, instance_id: str, variables_file: str) -> list[str]:
+    playbook = f"{folder}/{COLLECTION}/playbooks/node.yml"
+    return [python, "-I", "-c", MAIN, wheels, "-i", f"{instance_id},", "-e", f"@{variables_file}", playbook]
+
+
+def environment(folder: str) -> dict[str, str]:
+    return {
+        "PATH": os.environ.get("PATH", os.defpath),
+        "HOME": "/root",
+        "LC_ALL": "C.UTF-8",
+        "PYTHONUNBUFFERED": "1",
+        "DEBIAN_FRONTEND": "noninteractive",
+        "NEEDRESTART_SUSPEND": "1",
+        "ANSIBLE_CONFIG": os.devnull,
+        "ANSIBLE_HOME": f"{FOLDER}/ansible",
+        "ANSIBLE_COLLECTIONS_PATH": f"{folder}/collections",
+        "ANSIBLE_INVENTORY_ENABLED": "ansible.builtin.host_list",
+        "ANSIBLE_INJECT_FACT_VARS": "false",
+        "ANSIBLE_DISPLAY_SKIPPED_HOSTS": "false",
+        "ANSIBLE_CALLBACK_RESULT_FORMAT": "yaml",
+        "ANSIBLE_DEPRECATION_WARNINGS": "false",
+        "ANSIBLE_LOCALHOST_WARNING": "false",
+        "ANSIBLE_NOCOLOR": "1",
+    }
+
+
+def play(
+    python: str, wheels: str, folder: str, instance_id: str, extra_variables: Mapping[str, Any], steps: Steps
+) -> None:
+    """Raise PlaybookError if the playbook fails."""
+    variables_file = f"{folder}/variables.json"
+    with open(variables_file, "w", encoding="utf-8") as file:
+        json.dump(extra_variables, file)
+    words = command(python, wheels, folder, instance_id, variables_file)
+    with subprocess.Popen(
+        words,
+        cwd=folder,
+        env=environment(folder),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    ) as process:
+        lines = follow(process.stdout or (), steps)
+    if process.returncode:
+        raise PlaybookError(lines)
+
+
+def follow(output: Iterable[str], steps: Steps) -> list[str]:
+    """Write the output to the log, report its steps, and return its last lines."""
+    last: deque[str] = deque(maxlen=MAX_LINES)
+    is_recap = False
+    with open(LOG, "a", encoding="utf-8") as log:
+        for line in output:
+            log.write(line)
+            log.flush()
+            if task := TASK.match(line):
+                steps.begin(step_of(task))
+                last.clear()
+            is_recap = is_recap or line.startswith("PLAY RECAP")
+            if line.strip() and not is_recap:
+                last.append(line.rstrip())
+    return list(last)
+
+
+def step_of(task: re.Match[str]) -> str:
+    """Return the role, or the task if it is the playbook's own."""
+    return (task["role"] or task["task"]).rpartition(".")[2]

@@ -1,0 +1,146 @@
+# Copyright: (c) 2026, the deeplearning.aws contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""The bundle by which machines configure themselves, and the user data that fetches it.
+
+The same files give the same bytes: an unchanged cluster gets no other launch template.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+import tarfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract import boot
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
+
+POSIX = "ansible_collections/ansible/posix"
+MAX_USER_DATA = 16 * 1024
+"""EC2's limit, before the encoding."""
+
+_OWN = (
+    "galaxy.yml",
+    "meta",
+    "files/node",
+    "files/trainers",
+    "playbooks/node.yml",
+    "playbooks/tasks/node",
+    "playbooks/tasks/runs/wheels.yml",
+    "plugins/action",
+    "plugins/doc_fragments",
+    "plugins/filter",
+    "plugins/module_utils",
+    "plugins/modules",
+    "plugins/plugin_utils",
+    "plugins/test",
+    "roles/agent_forwarding",
+    "roles/cluster_env",
+    "roles/efs_mount",
+    "roles/framework",
+    "roles/packages",
+    "roles/tensorpack",
+)
+"""What nodes need of this collection."""
+_OF_POSIX = ("MANIFEST.json", "meta", "plugins/module_utils", "plugins/modules")
+_PARAMETERS = "PARAMETERS: dict[str, Any] = {}\n"
+
+
+def build(content: Mapping[str, Any], own: Path, posix: Path, wheels: Sequence[Path]) -> bytes:
+    """Return the archive. `content` is its boot.json; `own` and `posix` are folders of collections."""
+    posix_name = f"collections/{POSIX}"
+    files = {
+        "boot.json": json.dumps(content, sort_keys=True).encode(),
+        **{f"{boot.COLLECTION}/{name}": path.read_bytes() for name, path in _files(own, _OWN)},
+        **{f"{posix_name}/{name}": path.read_bytes() for name, path in _files(posix, _OF_POSIX)},
+        **{f"wheels/{path.name}": path.read_bytes() for path in wheels},
+    }
+    archive = io.BytesIO()
+    # Not compressed: most of it is wheels, and compressed bytes depend on the version of zlib.
+    with tarfile.open(fileobj=archive, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+        for name, body in sorted(files.items()):
+            entry = tarfile.TarInfo(name)
+            entry.size, entry.mode = len(body), 0o644
+            tar.addfile(entry, io.BytesIO(body))
+    return archive.getvalue()
+
+
+def _files(folder: Path, parts: Iterable[str]) -> Iterator[tuple[str, Path]]:
+    """Return the files of these parts of a folder by name, without what Python and editors leave there."""
+    for part in parts:
+        top = folder / part
+        for path in sorted(top.rglob("*")) if top.is_dir() else [top]:
+            name = path.relative_to(folder)
+            if path.is_file() and path.suffix != ".pyc" and not any(word.startswith(".") for word in name.parts):
+                yield str(name), path
+
+
+def find_posix(collection_paths: Iterable[str], python_paths: Iterable[str] = sys.path) -> Path:
+    """Return the folder of the collection ansible.posix where Ansible finds it."""
+    folders = [Path(path).expanduser() for path in (*collection_paths, *python_paths) if path]
+    for folder in folders:
+        if (folder / POSIX / "plugins/modules").is_dir():
+            return folder / POSIX
+    raise UserError(
+        "The collection ansible.posix is not installed, and machines need it to configure themselves: run "
+        "ansible-galaxy collection install -r requirements.yml, or let site.yml configure them. Example: "
+        "-e cluster_setup=push"
+    )
+
+
+def download_wheels(requirements: Path, folder: Path) -> list[Path]:
+    """Return the wheels of ansible-core for nodes. They are downloaded once into a folder."""
+    pins = _pins(requirements)
+    folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+    if any(not _wheel(folder, name) for name in pins):
+        _download(requirements, folder)
+    return [path for path in (_wheel(folder, name) for name in pins) if path]
+
+
+def _pins(requirements: Path) -> list[str]:
+    """Return how the names of the wheels begin. Example: ansible_core-2.19.14-"""
+    lines = requirements.read_text(encoding="utf-8").splitlines()
+    pins = [line.split()[0].split("==") for line in lines if line and not line.startswith("#")]
+    return [f"{name.replace('-', '_')}-{version}-" for name, version in pins]
+
+
+def _wheel(folder: Path, beginning: str) -> Path | None:
+    return next(iter(sorted(folder.glob(f"{beginning}*.whl"))), None)
+
+
+def _download(requirements: Path, folder: Path) -> None:
+    words = [
+        *(sys.executable, "-m", "pip", "download", "-q", "--disable-pip-version-check"),
+        *("--no-deps", "--require-hashes"),
+        *("--only-binary", ":all:", "--python-version", "3.11", "--platform", "manylinux_2_28_x86_64"),
+        *("--platform", "manylinux2014_x86_64", "-d", folder, "-r", requirements),
+    ]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    if done.returncode:
+        reason = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        raise UserError(
+            f"pip cannot download what machines need to configure themselves ({reason}): check the connection and pip "
+            f"({sys.executable} -m pip), or configure machines by ssh. Example: -e cluster_setup=push"
+        )
+
+
+def user_data(program: str, parameters: Mapping[str, Any]) -> str:
+    """Return the program of the first boot with its parameters."""
+    if program.count(_PARAMETERS) != 1:
+        raise ValueError("the program of the first boot has no line for its parameters")
+    # A JSON text without control characters is a valid literal of Python if it has no true, false or null.
+    text = program.replace(_PARAMETERS, _PARAMETERS.replace("{}", json.dumps(dict(parameters), sort_keys=True)))
+    if len(text.encode()) > MAX_USER_DATA:
+        raise ValueError(f"user data has {len(text.encode())} bytes, and EC2 takes {MAX_USER_DATA}")
+    return text
+
+
+def read_program(own: Path) -> str:
+    return (own / "files/node/deeplearning/boot/first_stage.py").read_text(encoding="utf-8")
+
+
