@@ -185,9 +185,7 @@ def test_machines_that_configure_themselves_are_held_by_a_hook_from_the_first_on
             LifecycleActionResult="CONTINUE",
         )
     wait_until(lambda: machines("InService") == held)
-    ran = account.play(
-        str(play), machines_user_data={"master": "", "worker": ""}, machines_launch_hook=False, machines_worker_count=3
-    )
+    ran = account.play(str(play), machines_user_data={}, machines_launch_hook=False, machines_worker_count=3)
     assert ran.code == 0, ran.output[-4000:]
     wait_until(lambda: len(machines("InService")) == 4)
     for kind in ("master", "workers"):
