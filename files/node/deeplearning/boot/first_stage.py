@@ -215,7 +215,7 @@ class Machine:
     def fetch_bundle(self) -> str:
         """Return the folder of the bundle. Raise ValueError if the bundle is altered."""
         sha256 = self.parameters["sha256"]
-        folder, archive, key = f"{FOLDER}/bundle/{sha256}", f"{FOLDER}/bundle.tar.gz", f"bundles/{sha256}.tar.gz"
+        folder, archive, key = f"{FOLDER}/bundle/{sha256}", f"{FOLDER}/bundle.tar", f"bundles/{sha256}.tar"
         if os.path.isdir(folder):
             return folder
 
