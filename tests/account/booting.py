@@ -11,9 +11,10 @@ from contextlib import contextmanager
 from typing import Any
 
 import boto3
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.boot import ATTEMPTS, HOOK
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.boot import ATTEMPTS, BUNDLES, HOOK
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import MASTER, WORKER, Names
 
-from tests.account.fleet import host_key
+from tests.account.fleet import ACCOUNT, host_key
 from tests.account.kit import REGION, Account
 
 READY, BROKEN, GIVES_UP, SILENT = "ready", "broken", "gives up", "silent"
@@ -22,11 +23,19 @@ its place at once; it never reports."""
 LOG = ["TASK [efs_mount : Mount the file system]", "mount.nfs4: No route to host"]
 
 
+def nodes_of(account: Account, cluster: str, bundle: str = "") -> Nodes:
+    """The machines of a cluster that site.yml has made."""
+    names = Names(cluster, ACCOUNT, REGION)
+    return Nodes(account, names.bucket, {names.groups[role]: names.identity(role) for role in (MASTER, WORKER)}, bundle)
+
+
 class Nodes:
     """The machines of some Auto Scaling groups, as root on each of them would see itself."""
 
-    def __init__(self, account: Account, bucket: str, roles: Mapping[str, str], bundle: str) -> None:
-        self.account, self.bucket, self.bundle = account, bucket, bundle
+    def __init__(self, account: Account, bucket: str, roles: Mapping[str, str], bundle: str = "") -> None:
+        self.account, self.bucket = account, bucket
+        self.bundle = bundle
+        """If empty, the only one in the bucket."""
         self.roles = roles
         """The names of the IAM roles, by the groups' names."""
         self.behaviours: dict[str, Iterator[str]] = {}
@@ -35,9 +44,7 @@ class Nodes:
         """Whether a machine can become ready."""
         self.failures: list[BaseException] = []
         self._failed: dict[str, int] = defaultdict(int)
-        self._role_ids = {
-            group: account.client("iam").get_role(RoleName=role)["Role"]["RoleId"] for group, role in roles.items()
-        }
+        self._role_ids: dict[str, str] = {}
         self._doing: dict[str, str] = {}
         self._stopped = threading.Event()
 
@@ -107,13 +114,20 @@ class Nodes:
             "gpus": 0,
             "state": state,
             "os": "debian 12",
-            "bundle": self.bundle,
+            "bundle": self.bundle or self._stored_bundle(),
             "step": step,
             "log": list(log),
             "reported_at": "2026-11-21T10:00:00Z",
         }
+        if group not in self._role_ids:
+            role = self.account.client("iam").get_role(RoleName=self.roles[group])["Role"]
+            self._role_ids[group] = str(role["RoleId"])
         key = f"members/{self._role_ids[group]}:{machine}/report.json"
         self._client(group, machine, "s3").put_object(Bucket=self.bucket, Key=key, Body=json.dumps(body).encode())
+
+    def _stored_bundle(self) -> str:
+        (stored,) = self.account.client("s3").list_objects_v2(Bucket=self.bucket, Prefix=BUNDLES)["Contents"]
+        return str(stored["Key"]).removeprefix(BUNDLES).removesuffix(".tar.gz")
 
     def _client(self, group: str, machine: str, service: str) -> Any:
         with self.account.cloud.lock:

@@ -114,6 +114,7 @@ class Account:
             cluster_root_volume_gib=100,
             cluster_ssh_allowed_cidrs=["198.51.100.1/32"],
             cluster_public_key_file=f"{self.key()}.pub",
+            cluster_setup="push",
         )
         self.settings.update(more)
 
