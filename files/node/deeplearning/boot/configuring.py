@@ -67,11 +67,11 @@ def run_steps(machine: Machine, folder: str, progress: Progress) -> None:
     if machine.parameters["address"]:
         associate_address(machine)
     python = system.find_python()
-    wheels = system.unpack_wheels(folder, python)
+    wheels = system.unpack_wheels(folder)
     with open(f"{folder}/boot.json", encoding="utf-8") as file:
         settings = json.load(file)
     variables = playbook.variables(settings, machine.parameters, metadata("local-hostname"))
-    playbook.play(python.path, wheels, folder, machine.instance_id, variables, progress)
+    playbook.play(python, wheels, folder, machine.instance_id, variables, progress)
 
 
 def associate_address(machine: Machine) -> None:
