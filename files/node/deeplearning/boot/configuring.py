@@ -10,6 +10,7 @@ from deeplearning.boot import lifecycle, playbook, system
 from deeplearning.boot.first_stage import CONFIGURED, PASSING, Machine, log, metadata
 from deeplearning.contract import atomic_file
 from deeplearning.contract.errors import UserError
+from deeplearning.contract.report import CONFIGURING
 
 HEARTBEAT_SECONDS = 30
 CALL_SECONDS = 15
@@ -17,7 +18,7 @@ CALL_SECONDS = 15
 
 
 class Progress:
-    """The current step. A new step is reported, and extends the time that Auto Scaling gives the machine."""
+    """The current step. A new step is reported, and each task extends the time that Auto Scaling gives the machine."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
@@ -28,11 +29,8 @@ class Progress:
         if step != self.step:
             self.step = step
             log(f"{time.strftime('%H:%M:%S', time.gmtime())} {step}")
-            self._try(lambda: self._machine.report("configuring", step, seconds=CALL_SECONDS))
-        self.task()
-
-    def task(self) -> None:
-        """Send a heartbeat, unless there was one just now. A task that hangs sends none, so AWS ends its machine."""
+            self._try(lambda: self._machine.report(CONFIGURING, step, seconds=CALL_SECONDS))
+        # A task that hangs sends no heartbeat, so AWS ends its machine.
         if time.monotonic() - self._last_heartbeat >= HEARTBEAT_SECONDS:
             self._last_heartbeat = time.monotonic()
             self._try(lambda: self._machine.lifecycle("RecordLifecycleActionHeartbeat", CALL_SECONDS))

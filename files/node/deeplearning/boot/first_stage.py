@@ -28,7 +28,7 @@ from urllib.request import Request, urlopen
 
 PARAMETERS: dict[str, Any] = {}
 
-# contract/boot.py, which is in the bundle, has these as well.
+# contract/boot.py has these as well.
 HOOK = "deeplearning-configure"
 FOLDER = "/opt/deeplearning/boot"
 LOG = "/var/log/deeplearning-boot.log"
@@ -40,9 +40,10 @@ HOST_KEYS = "/etc/ssh/ssh_host_*_key.pub"
 NETWORK_SECONDS, DENIED_SECONDS, HOLD_SECONDS = 600, 120, 300
 """How long to retry, as routes and permissions may come up after the machine; the pause between heartbeats."""
 
+UNIT_FILE = "/etc/systemd/system/deeplearning-boot.service"
 UNIT = f"""\
 [Unit]
-Description=Configure this member of a deeplearning cluster
+Description=Configure this member of its cluster
 Wants=network-online.target
 After=network-online.target
 ConditionPathExists=!{CONFIGURED}
@@ -206,12 +207,12 @@ class Machine:
 
     def hold(self) -> None:
         """Keep this machine's place in its group: another one would fail as well."""
-        log("this machine keeps its place until it is abandoned")
+        log("keeping this machine's place")
         while self.lifecycle("RecordLifecycleActionHeartbeat", NETWORK_SECONDS):
             time.sleep(HOLD_SECONDS)
 
     def fetch_bundle(self) -> str:
-        """Return the folder of the bundle. Raise ValueError if the bundle is altered."""
+        """Return the folder of the verified bundle."""
         sha256 = self.parameters["sha256"]
         folder, archive, key = f"{FOLDER}/bundle/{sha256}", f"{FOLDER}/bundle.tar.gz", f"bundles/{sha256}.tar.gz"
         if os.path.isdir(folder):
@@ -243,7 +244,7 @@ def unpack(archive: str, folder: str) -> None:
         for member in tar.getmembers():
             parts = member.name.split("/")
             if not (member.isreg() or member.isdir()) or not parts[0] or ".." in parts:
-                raise ValueError(f"the bundle has {member.name!r}, which is no file or folder below it")
+                raise ValueError(f"the bundle has {member.name!r}, which is no file or folder in it")
         tar.extraction_filter = getattr(tarfile, "data_filter", None)
         tar.extractall(folder)
 
@@ -261,7 +262,7 @@ def install() -> int:
     """Install this program as a service, so that a reboot does not end it, and do not wait for it."""
     os.makedirs(FOLDER, exist_ok=True)
     shutil.copyfile(__file__, f"{FOLDER}/first_stage.py")
-    with open("/etc/systemd/system/deeplearning-boot.service", "w", encoding="ascii") as file:
+    with open(UNIT_FILE, "w", encoding="ascii") as file:
         file.write(UNIT)
     for words in ("daemon-reload", "enable deeplearning-boot", "start --no-block deeplearning-boot"):
         subprocess.run(["systemctl", "--quiet", *words.split()], check=True)

@@ -30,8 +30,6 @@ class PlaybookError(Exception):
 class Steps(Protocol):
     def begin(self, step: str) -> None: ...
 
-    def task(self) -> None: ...
-
 
 def variables(settings: Mapping[str, Any], parameters: Mapping[str, Any], private_name: str) -> dict[str, Any]:
     """Return the variables of node.yml. They win over those of plays and roles."""

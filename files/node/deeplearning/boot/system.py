@@ -21,6 +21,7 @@ INSTALLERS = {
     "/usr/bin/apt-get": ("apt-get update", "apt-get install -y --no-install-recommends python3.11"),
     "/usr/bin/dnf": ("dnf install -y python3.11",),
 }
+DROP_INS = "/run/systemd/system"
 UNUSED = ("ansible_test/",)
 UPDATES = ("apt-daily.service", "apt-daily-upgrade.service", "dnf-automatic.service", "dnf-automatic-install.service")
 
@@ -28,9 +29,7 @@ UPDATES = ("apt-daily.service", "apt-daily-upgrade.service", "dnf-automatic.serv
 def defer_updates() -> None:
     """Let the system's automatic updates begin when this machine is configured. A reboot forgets this."""
     text = f"[Unit]\nConditionPathExists={CONFIGURED}\n"
-    changed = [
-        atomic_file.write_if_changed(f"/run/systemd/system/{unit}.d/deeplearning.conf", text) for unit in UPDATES
-    ]
+    changed = [atomic_file.write_if_changed(f"{DROP_INS}/{unit}.d/deeplearning.conf", text) for unit in UPDATES]
     if any(changed):
         programs.run("systemctl", "daemon-reload")
 
