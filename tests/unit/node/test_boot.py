@@ -164,7 +164,7 @@ def test_a_master_takes_the_clusters_address(
 
 
 def test_heartbeats_are_sent_with_tasks_but_not_with_each(booted: Boot) -> None:
-    progress = configuring.Progress(booted.machine())
+    progress = configuring.ReportedSteps(booted.machine())
     for _second in range(61):
         progress.begin("packages")
         booted.clock.sleep(1)
@@ -174,7 +174,7 @@ def test_heartbeats_are_sent_with_tasks_but_not_with_each(booted: Boot) -> None:
 
 def test_progress_that_cannot_be_reported_does_not_stop_the_machine(booted: Boot) -> None:
     booted.aws.errors = [(404, "NoSuchBucket", "")] * 2
-    configuring.Progress(booted.machine()).begin("packages")
+    configuring.ReportedSteps(booted.machine()).begin("packages")
     assert "packages: HTTP 404 NoSuchBucket" in booted.log
 
 

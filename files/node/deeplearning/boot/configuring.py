@@ -17,7 +17,7 @@ CALL_SECONDS = 15
 """Reports of progress are not worth waiting for longer."""
 
 
-class Progress:
+class ReportedSteps:
     """The current step. A new step is reported, and each task extends the time that Auto Scaling gives the machine."""
 
     def __init__(self, machine: Machine) -> None:
@@ -44,14 +44,14 @@ class Progress:
 
 def configure(parameters: dict[str, Any], folder: str) -> int:
     machine = Machine(parameters)
-    progress = Progress(machine)
+    steps = ReportedSteps(machine)
     try:
-        run_steps(machine, folder, progress)
+        run_steps(machine, folder, steps)
     except playbook.PlaybookError as error:
-        lifecycle.fail(machine, progress.step, error.lines)
+        lifecycle.fail(machine, steps.step, error.lines)
         return 1
     except (UserError, OSError) as error:
-        lifecycle.fail(machine, progress.step, [str(error)])
+        lifecycle.fail(machine, steps.step, [str(error)])
         return 1
     lifecycle.complete(machine, "CONTINUE")
     atomic_file.write_if_changed(CONFIGURED, f"{parameters['sha256']}\n")
@@ -59,8 +59,8 @@ def configure(parameters: dict[str, Any], folder: str) -> int:
     return 0
 
 
-def run_steps(machine: Machine, folder: str, progress: Progress) -> None:
-    progress.begin("packages")
+def run_steps(machine: Machine, folder: str, steps: ReportedSteps) -> None:
+    steps.begin("packages")
     system.defer_updates()
     if machine.parameters["address"]:
         associate_address(machine)
@@ -69,7 +69,7 @@ def run_steps(machine: Machine, folder: str, progress: Progress) -> None:
     with open(f"{folder}/boot.json", encoding="utf-8") as file:
         settings = json.load(file)
     variables = playbook.variables(settings, machine.parameters, metadata("local-hostname"))
-    playbook.play(python, wheels, folder, machine.instance_id, variables, progress)
+    playbook.play(python, wheels, folder, machine.instance_id, variables, steps)
 
 
 def associate_address(machine: Machine) -> None:
