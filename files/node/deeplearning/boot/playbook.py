@@ -30,8 +30,6 @@ class PlaybookError(Exception):
 class Steps(Protocol):
     def begin(self, step: str) -> None: ...
 
-    def task(self) -> None: ...
-
 
 def variables(settings: Mapping[str, Any], parameters: Mapping[str, Any], private_name: str) -> dict[str, Any]:
     """Return the variables of node.yml. They win over those of plays and roles."""
@@ -61,7 +59,6 @@ def environment(folder: str) -> dict[str, str]:
         "PYTHONUNBUFFERED": "1",
         "DEBIAN_FRONTEND": "noninteractive",
         "NEEDRESTART_SUSPEND": "1",
-        "ANSIBLE_CONFIG": os.devnull,
         "ANSIBLE_HOME": f"{FOLDER}/ansible",
         "ANSIBLE_COLLECTIONS_PATH": f"{folder}/collections",
         "ANSIBLE_INVENTORY_ENABLED": "ansible.builtin.host_list",
@@ -115,5 +112,5 @@ def follow(output: Iterable[str], steps: Steps) -> list[str]:
 
 
 def step_of(task: re.Match[str]) -> str:
-    """Return the role, or the task if it is the playbook's own."""
-    return (task["role"] or task["task"]).rpartition(".")[2]
+    """Return the role, or the task if it is of no role."""
+    return task["role"].rpartition(".")[2] if task["role"] else task["task"].rpartition(" | ")[2]
