@@ -20,9 +20,9 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.capacity_
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.elastic_address import ElasticAddress
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.setup_reports import SetupReports
 
-from tests.account.booting import BROKEN, GIVES_UP, SILENT, Nodes
+from tests.account.booting import BROKEN, GIVES_UP, SILENT, Nodes, nodes_of
 from tests.account.fleet import ACCOUNT, TRUST, wait_until
-from tests.account.kit import REGION
+from tests.account.kit import CLOUD_HALF, REGION
 from tests.account.test_capacity import Groups
 
 BUCKET = f"c-{ACCOUNT}-{REGION}"
@@ -183,3 +183,27 @@ def test_a_machine_that_never_reports_is_late_and_its_console_is_shown(booting: 
     assert [(one["why"], one["count"]) for one in result["missing"]] == [("late", 1)]
     assert "has not reported. The end of its console:" in result["msg"]
     assert booting.group("workers")["DesiredCapacity"] == 1
+
+
+@pytest.mark.long
+def test_machines_of_a_cluster_configure_themselves(account: Any) -> None:
+    """provision.yml, from nothing to members, and again."""
+    account.wants(
+        "red", cluster_setup="boot", cluster_worker_count=2, cluster_image="base-oss-nvidia-driver-gpu-ubuntu-22.04"
+    )
+    nodes = nodes_of(account, "red")
+    ec2 = account.client("ec2")
+
+    def before_ready(machine: str) -> bool:
+        (address,) = ec2.describe_addresses(Filters=[{"Name": "tag:Name", "Values": ["red-master"]}])["Addresses"]
+        return bool(address.get("InstanceId"))
+
+    nodes.before_ready = before_ready
+    with nodes.boot():
+        ran = account.play(CLOUD_HALF)
+    assert ran.code == 0, ran.output[-6000:]
+    assert "red-workers 2/2 ready" in ran.output
+
+    started = time.time()
+    ran = account.play(CLOUD_HALF)
+    assert (ran.code, account.writes(started)) == (0, []), ran.output[-6000:]

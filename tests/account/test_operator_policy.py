@@ -16,6 +16,7 @@ from botocore.exceptions import ClientError
 from moto.backends import get_backend
 
 from localcloud.api.ec2.images import BASE
+from tests.account.booting import GIVES_UP, nodes_of
 from tests.account.fleet import meeting
 from tests.account.kit import CLOUD_HALF
 
@@ -158,7 +159,13 @@ def test_all_playbooks_run_with_it_and_need_all_of_it(account: Any, person: Any)
         cluster_tags={"team": "research"},
     )
     roles.add(play(person, CLOUD_HALF, code=2))
-    # The worker that has come is given back.
+    # Another one comes, and cannot configure itself.
+    account.cloud.faults.remove(shortage)
+    nodes = nodes_of(account, MINE)
+    nodes.will(f"{MINE}-workers", GIVES_UP)
+    with nodes.boot():
+        roles.add(play(person, CLOUD_HALF, code=2, cluster_setup="boot", cluster_worker_count=2, cluster_worker_min=2))
+    # The worker that has come is given back, and the launch hooks are.
     roles.add(play(person, CLOUD_HALF, cluster_worker_count=0, cluster_worker_min=0))
 
     # Machines that do not boot show no host keys.

@@ -37,7 +37,6 @@ RESOURCES = {
     "Create the security group of the members": "amazon.aws.ec2_security_group",
     "Allocate the NAT gateway's address": "amazon.aws.ec2_eip",
     "Allocate the master's address": "amazon.aws.ec2_eip",
-    "Associate the master's address": "amazon.aws.ec2_eip",
     "Delete an S3 endpoint that lacks a route table": "amazon.aws.ec2_vpc_endpoint",
     "Delete another key of that name": "amazon.aws.ec2_key",
     "Import the public key": "amazon.aws.ec2_key",
