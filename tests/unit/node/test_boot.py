@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from deeplearning.boot import configuring, lifecycle, playbook, system
 from deeplearning.contract import boot as contract
+from deeplearning.contract import paths
 from deeplearning.contract.errors import UserError
 
 from tests.unit.node.boot_kit import INSTANCE, OWN_REPORT, PARAMETERS, ROLE_ID, SHA256, Boot, booting
@@ -26,6 +27,8 @@ def booted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Boot]:
     with booting(tmp_path, monkeypatch) as booted:
         monkeypatch.setattr(playbook, "LOG", str(tmp_path / "log"))
         monkeypatch.setattr(configuring, "CONFIGURED", str(tmp_path / "configured"))
+        monkeypatch.setattr(paths, "CONFIGURING", str(tmp_path / "configuring"))
+        monkeypatch.setattr(paths, "PROGRAM", executable(tmp_path / "deeplearning", f"echo $@ >> {tmp_path}/called"))
         monkeypatch.setattr(configuring, "metadata", lambda path: booted.aws.metadata[path])
         yield booted
 
@@ -36,15 +39,14 @@ def booted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Boot]:
 @pytest.mark.parametrize(
     ("line", "step"),
     [
-        ("TASK [Gather facts about the operating system] ****", "Gather facts about the operating system"),
+        ("TASK [Gather facts about the operating system] ****", ""),
         ("TASK [deeplearning.aws.efs_mount : present | Mount the file system] ***", "efs_mount"),
-        ("TASK [Fail if it was not started by configure.yml] ***", "Fail if it was not started by configure.yml"),
-        ("TASK [present | Install packages] ***", "Install packages"),
+        ("TASK [present | Install packages] ***", ""),
         ("PLAY [Make machines members] ***", None),
         ("ok: [i-0123456789abcdef0]", None),
     ],
 )
-def test_steps_are_roles_and_the_playbooks_own_tasks(line: str, step: str | None) -> None:
+def test_steps_are_roles(line: str, step: str | None) -> None:
     task = playbook.TASK.match(line)
     assert (playbook.step_of(task) if task else None) == step
 
@@ -71,13 +73,13 @@ def test_its_output_is_logged_and_ends_with_the_failed_task(booted: Boot) -> Non
         "TASK [a : x] *\n",
         "ok: [i]\n",
         "\n",
-        "TASK [a : y] *\n",
+        "TASK [y] *\n",
         "fatal: [i]\n",
         "PLAY RECAP ***\n",
         "i : ok=1\n",
     ]
-    assert playbook.follow(output, steps) == ["TASK [a : y] *", "fatal: [i]"]
-    assert steps.begun == ["a", "a"] and booted.log == "".join(output)
+    assert playbook.follow(output, steps) == ["TASK [y] *", "fatal: [i]"]
+    assert steps.begun == ["a", ""] and booted.log == "".join(output)
 
 
 ANSIBLE = """
@@ -121,6 +123,15 @@ def test_a_configured_machine_goes_into_service(booted: Boot, tmp_path: Path) ->
     assert json.loads(Path(arguments[3][1:]).read_text())["node_hosts"] == "all"
     assert f"{tmp_path}/bundle/collections\n" in booted.log
     assert not (tmp_path / "bundle/python/ansible_test").exists()
+    assert (tmp_path / "called").read_text() == "members report\n"
+    assert not (tmp_path / "configuring").exists()
+
+
+@pytest.mark.parametrize(("state", "reports"), [("ready", False), ("faulty", False), ("configuring", True)])
+def test_the_last_report_is_that_of_the_node_program(booted: Boot, tmp_path: Path, state: str, reports: bool) -> None:
+    booted.aws.objects[OWN_REPORT] = json.dumps({"state": state}).encode()
+    configuring.confirm_report(booted.machine())
+    assert (tmp_path / "called").exists() == reports
 
 
 @pytest.mark.usefixtures("quiet_system")
@@ -129,7 +140,7 @@ def test_a_machine_whose_playbook_fails_is_given_back(booted: Boot, tmp_path: Pa
     assert booted.aws.states()[-1] == ("failed", "efs_mount")
     assert booted.aws.reports[-1]["log"][0].startswith("TASK [red.blue.efs_mount")
     assert booted.aws.actions()[-1] == "CompleteLifecycleActionABANDON"
-    assert not (tmp_path / "configured").exists()
+    assert not (tmp_path / "configured").exists() and (tmp_path / "configuring").exists()
 
 
 @pytest.mark.usefixtures("quiet_system")

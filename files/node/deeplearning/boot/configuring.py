@@ -6,11 +6,12 @@ import json
 import time
 from typing import Any
 
+from deeplearning import programs
 from deeplearning.boot import lifecycle, playbook, system
 from deeplearning.boot.first_stage import CONFIGURED, PASSING, Machine, log, metadata
-from deeplearning.contract import atomic_file
+from deeplearning.contract import atomic_file, paths
 from deeplearning.contract.errors import UserError
-from deeplearning.contract.report import CONFIGURING
+from deeplearning.contract.report import CONFIGURING, MEMBER_STATES, key_of
 
 HEARTBEAT_SECONDS = 30
 CALL_SECONDS = 15
@@ -26,7 +27,7 @@ class ReportedSteps:
         self.step = ""
 
     def begin(self, step: str) -> None:
-        if step != self.step:
+        if step and step != self.step:
             self.step = step
             log(f"{time.strftime('%H:%M:%S', time.gmtime())} {step}")
             self._try(lambda: self._machine.report(CONFIGURING, step, seconds=CALL_SECONDS))
@@ -44,6 +45,7 @@ class ReportedSteps:
 
 def configure(parameters: dict[str, Any], folder: str) -> int:
     machine = Machine(parameters)
+    atomic_file.write_if_changed(paths.CONFIGURING, "")
     steps = ReportedSteps(machine)
     try:
         run_steps(machine, folder, steps)
@@ -55,6 +57,7 @@ def configure(parameters: dict[str, Any], folder: str) -> int:
         return 1
     lifecycle.complete(machine, "CONTINUE")
     atomic_file.write_if_changed(CONFIGURED, f"{parameters['sha256']}\n")
+    atomic_file.remove(paths.CONFIGURING)
     log("configured")
     return 0
 
@@ -70,6 +73,19 @@ def run_steps(machine: Machine, folder: str, steps: ReportedSteps) -> None:
         settings = json.load(file)
     variables = playbook.variables(settings, machine.parameters, metadata("local-hostname"))
     playbook.play(python, wheels, folder, machine.instance_id, variables, steps)
+    confirm_report(machine)
+
+
+def confirm_report(machine: Machine) -> None:
+    """Let the node program report again if a late report of a step has replaced its own."""
+    key = key_of(f"{machine.parameters['role_id']}:{machine.instance_id}")
+    try:
+        report = machine.call("s3", machine.object(key), CALL_SECONDS, lambda response: json.load(response))
+    except PASSING as error:
+        log(f"the report cannot be read: {error}")
+        report = {}
+    if report.get("state") not in MEMBER_STATES:
+        programs.run(paths.PROGRAM, "members", "report")
 
 
 def associate_address(machine: Machine) -> None:
