@@ -21,6 +21,8 @@ REPORTS = f"{STATE}/reports.json"
 
 RUNTIME = "/run/deeplearning"
 """What is lost at a reboot."""
+CONFIGURING = f"{RUNTIME}/configuring"
+"""Exists while the machine configures itself, and after it has failed to. Until then the timer reports nothing."""
 UNCHANGED = f"{RUNTIME}/unchanged"
 """The state of all files after the last `members apply`."""
 

@@ -58,6 +58,7 @@ ANSWERS: Mapping[str, Form] = {
         ),
         checkpoints=u.list_of(u.words),
     ),
+    "run frameworks": u.record(frameworks=u.list_of(u.record(framework=framework, horovod=u.boolean))),
     "run create": u.record(run_id=run_id, warnings=u.list_of(u.words)),
     "tensorboard start": u.record(changed=u.boolean, port=u.between(6006, 6105)),
     "tensorboard stop": u.record(changed=u.boolean),

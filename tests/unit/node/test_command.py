@@ -366,3 +366,17 @@ def test_a_file_is_replaced_through_a_link_only_if_it_differs(tmp_path: Path) ->
     assert (tmp_path / "real").read_text() == "new" and (tmp_path / "link").is_symlink()
     assert (tmp_path / "real").stat().st_ino == inode
     assert sorted(os.listdir(tmp_path)) == ["link", "real"]
+
+
+def test_the_timer_does_not_report_a_machine_that_configures_itself(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reported: list[bool] = []
+    monkeypatch.setattr(commands, "read_config", lambda: cluster.config)
+    monkeypatch.setattr(commands, "report", lambda config, trust_cache: (bool(reported.append(trust_cache)), ""))
+    monkeypatch.setattr(paths, "CONFIGURING", str(tmp_path / "configuring"))
+    (tmp_path / "configuring").touch()
+    assert cli.main(["members", "report", "--repeated"]) == 0 and reported == []
+    assert cli.main(["members", "report"]) == 0 and reported == [False]
+    (tmp_path / "configuring").unlink()
+    assert cli.main(["members", "report", "--repeated"]) == 0 and reported == [False, True]

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from deeplearning.contract import paths
 from deeplearning.run import units, views
-from deeplearning.run.folder import Folder
+from deeplearning.run.folder import Folder, unfinished_frameworks
 from deeplearning.run.run_log import ProcessLog, RunLog
+
+from tests.unit.node.runs_kit import CONFIG, record
 
 
 @pytest.fixture
@@ -83,3 +87,27 @@ def test_checkpoints_are_listed_oldest_first_and_tensorpacks_by_their_index(run:
     Path(run.file("checkpoints/checkpoint")).touch()
     Path(run.file("checkpoints/model-6.index")).touch()
     assert run.checkpoints() == ["model-6"]
+
+
+def test_frameworks_of_unfinished_runs_are_those_that_a_new_machine_needs(tmp_path: Path) -> None:
+    config = replace(CONFIG, efs_mount=str(tmp_path))
+
+    def add(name: str, framework: str, distribution: str = "ddp", cluster: str = "sg-1", python: str = "") -> Folder:
+        folder = Folder(f"{tmp_path}/runs/c/{name}")
+        Path(folder.path).mkdir(parents=True)
+        own = python or f"{paths.ENVIRONMENTS}/{framework}/bin/python"
+        folder.write("run.json", {**record(framework, distribution), "python": own, "cluster_id": cluster})
+        return folder
+
+    assert unfinished_frameworks(config) == []
+    add("r1", "pytorch")
+    add("r2", "pytorch", "horovod")
+    add("r3", "mxnet", "dist_sync")
+    add("r4", "tensorflow", "horovod").write("result.json", {"state": "finished"})
+    add("r5", "tensorflow", cluster="sg-2")
+    add("r6", "tensorflow", python="/home/me/python")
+    add("r7", "caffe")
+    Path(add("r8", "tensorflow").file("run.json")).write_text("{")
+    Path(f"{tmp_path}/runs/c/r9").mkdir()
+    expected = [{"framework": "mxnet", "horovod": False}, {"framework": "pytorch", "horovod": True}]
+    assert unfinished_frameworks(config) == expected

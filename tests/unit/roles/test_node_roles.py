@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
+from ansible_collections.deeplearning.aws.plugins.plugin_utils import untrusted
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import answers
 
 ROLES = Path(__file__).resolve().parents[3] / "roles"
 
@@ -116,6 +118,38 @@ def test_python_is_that_of_the_default_framework(framework: str | None, state: s
         "/usr/local/bin/python": state,
         "/usr/local/bin/tensorboard": state,
     }
+
+
+UNFINISHED = {"frameworks": [{"framework": "mxnet", "horovod": False}, {"framework": "pytorch", "horovod": True}]}
+
+
+@pytest.mark.parametrize(
+    ("default", "unfinished", "expected"),
+    [
+        (None, None, {}),
+        (None, {"frameworks": []}, {}),
+        ("tensorflow", None, {"tensorflow": False}),
+        ("tensorflow", UNFINISHED, {"tensorflow": False, "mxnet": False, "pytorch": True}),
+        ("pytorch", UNFINISHED, {"pytorch": True, "mxnet": False}),
+    ],
+)
+def test_a_machine_gets_the_frameworks_of_unfinished_runs(
+    default: str | None, unfinished: dict[str, Any] | None, expected: dict[str, bool]
+) -> None:
+    loader = DataLoader()
+    (play,) = loader.load_from_file(str(ROLES.parent / "playbooks/node.yml"), trusted_as_template=True)
+    (task,) = [one for one in play["tasks"] if one["name"].startswith("Install the default framework")]
+    # In check mode the command does not run.
+    printed = {"stdout": json.dumps(unfinished)} if unfinished else {"skipped": True}
+    variables = {"node_cluster": {"default_framework": default}, "__node_unfinished": printed, **task["vars"]}
+    needed = Templar(loader, variables).template(task["loop"])
+    assert {item["framework"]: item["horovod"] for item in needed} == expected
+
+
+@pytest.mark.parametrize("framework", ["caffe", "../x", "{{ 1 }}"])
+def test_a_framework_that_a_node_invents_is_refused(framework: str) -> None:
+    with pytest.raises(untrusted.InvalidValue):
+        answers.ANSWERS["run frameworks"]({"frameworks": [{"framework": framework, "horovod": False}]})
 
 
 def outcome(left_out: Sequence[str] = (), **groups: list[str]) -> tuple[bool, str]:

@@ -6,18 +6,20 @@ import json
 import time
 from typing import Any
 
+from deeplearning import programs
 from deeplearning.boot import lifecycle, playbook, system
 from deeplearning.boot.first_stage import CONFIGURED, PASSING, Machine, log, metadata
-from deeplearning.contract import atomic_file
+from deeplearning.contract import atomic_file, paths
 from deeplearning.contract.errors import UserError
+from deeplearning.contract.report import CONFIGURING, MEMBER_STATES, key_of
 
 HEARTBEAT_SECONDS = 30
 CALL_SECONDS = 15
 """Reports of progress are not worth waiting for longer."""
 
 
-class Progress:
-    """The current step. A new step is reported, and extends the time that Auto Scaling gives the machine."""
+class ReportedSteps:
+    """The current step. A new step is reported, and each task extends the time that Auto Scaling gives the machine."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
@@ -25,14 +27,11 @@ class Progress:
         self.step = ""
 
     def begin(self, step: str) -> None:
-        if step != self.step:
+        if step and step != self.step:
             self.step = step
             log(f"{time.strftime('%H:%M:%S', time.gmtime())} {step}")
-            self._try(lambda: self._machine.report("configuring", step, seconds=CALL_SECONDS))
-        self.task()
-
-    def task(self) -> None:
-        """Send a heartbeat, unless there was one just now. A task that hangs sends none, so AWS ends its machine."""
+            self._try(lambda: self._machine.report(CONFIGURING, step, seconds=CALL_SECONDS))
+        # A task that hangs sends no heartbeat, so AWS ends its machine.
         if time.monotonic() - self._last_heartbeat >= HEARTBEAT_SECONDS:
             self._last_heartbeat = time.monotonic()
             self._try(lambda: self._machine.lifecycle("RecordLifecycleActionHeartbeat", CALL_SECONDS))
@@ -46,32 +45,47 @@ class Progress:
 
 def configure(parameters: dict[str, Any], folder: str) -> int:
     machine = Machine(parameters)
-    progress = Progress(machine)
+    atomic_file.write_if_changed(paths.CONFIGURING, "")
+    steps = ReportedSteps(machine)
     try:
-        run_steps(machine, folder, progress)
+        run_steps(machine, folder, steps)
     except playbook.PlaybookError as error:
-        lifecycle.fail(machine, progress.step, error.lines)
+        lifecycle.fail(machine, steps.step, error.lines)
         return 1
     except (UserError, OSError) as error:
-        lifecycle.fail(machine, progress.step, [str(error)])
+        lifecycle.fail(machine, steps.step, [str(error)])
         return 1
     lifecycle.complete(machine, "CONTINUE")
     atomic_file.write_if_changed(CONFIGURED, f"{parameters['sha256']}\n")
+    atomic_file.remove(paths.CONFIGURING)
     log("configured")
     return 0
 
 
-def run_steps(machine: Machine, folder: str, progress: Progress) -> None:
-    progress.begin("packages")
+def run_steps(machine: Machine, folder: str, steps: ReportedSteps) -> None:
+    steps.begin("packages")
     system.defer_updates()
     if machine.parameters["address"]:
         associate_address(machine)
     python = system.find_python()
-    wheels = system.unpack_wheels(folder, python)
+    wheels = system.unpack_wheels(folder)
     with open(f"{folder}/boot.json", encoding="utf-8") as file:
         settings = json.load(file)
     variables = playbook.variables(settings, machine.parameters, metadata("local-hostname"))
-    playbook.play(python.path, wheels, folder, machine.instance_id, variables, progress)
+    playbook.play(python, wheels, folder, machine.instance_id, variables, steps)
+    confirm_report(machine)
+
+
+def confirm_report(machine: Machine) -> None:
+    """Let the node program report again if a late report of a step has replaced its own."""
+    key = key_of(f"{machine.parameters['role_id']}:{machine.instance_id}")
+    try:
+        report = machine.call("s3", machine.object(key), CALL_SECONDS, lambda response: json.load(response))
+    except PASSING as error:
+        log(f"the report cannot be read: {error}")
+        report = {}
+    if report.get("state") not in MEMBER_STATES:
+        programs.run(paths.PROGRAM, "members", "report")
 
 
 def associate_address(machine: Machine) -> None:

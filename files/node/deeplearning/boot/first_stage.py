@@ -6,7 +6,6 @@ No secret is in here: the instance's role signs all calls.
 
 from __future__ import annotations
 
-import calendar
 import glob
 import hashlib
 import hmac
@@ -20,6 +19,7 @@ import tarfile
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from email.utils import parsedate_to_datetime
 from http.client import HTTPException
 from typing import Any, TypeVar
 from urllib.error import HTTPError
@@ -28,7 +28,7 @@ from urllib.request import Request, urlopen
 
 PARAMETERS: dict[str, Any] = {}
 
-# contract/boot.py, which is in the bundle, has these as well.
+# contract/boot.py has these as well.
 HOOK = "deeplearning-configure"
 FOLDER = "/opt/deeplearning/boot"
 LOG = "/var/log/deeplearning-boot.log"
@@ -37,13 +37,13 @@ PROGRAM = "collections/ansible_collections/deeplearning/aws/files/node"
 
 METADATA = "http://169.254.169.254/latest/"
 HOST_KEYS = "/etc/ssh/ssh_host_*_key.pub"
-NETWORK_SECONDS, DENIED_SECONDS = 600, 120
-"""How long to retry: routes and permissions may come up after the machine."""
-HOLD_SECONDS = 300
+NETWORK_SECONDS, DENIED_SECONDS, HOLD_SECONDS = 600, 120, 300
+"""How long to retry, as routes and permissions may come up after the machine; the pause between heartbeats."""
 
+UNIT_FILE = "/etc/systemd/system/deeplearning-boot.service"
 UNIT = f"""\
 [Unit]
-Description=Configure this machine as a member of its deeplearning cluster
+Description=Configure this member of its cluster
 Wants=network-online.target
 After=network-online.target
 ConditionPathExists=!{CONFIGURED}
@@ -143,8 +143,7 @@ class Machine:
         return time.time() + self._clock_offset
 
     def call(self, service: str, request: Request, seconds: float, read: Callable[[Any], T]) -> T:
-        name = f"{service} {request.get_method()} {urlsplit(request.full_url).path}"
-        return retry(lambda: self._call(service, request, read), seconds, name)
+        return retry(lambda: self._call(service, request, read), seconds, f"{request.get_method()} {request.full_url}")
 
     def _call(self, service: str, request: Request, read: Callable[[Any], T]) -> T:
         if self._credentials["Expiration"] < timestamp(self.now() + 300):
@@ -159,9 +158,9 @@ class Machine:
             code, message = (re.search(f"<{tag}>(.*?)</{tag}>", body, re.S) for tag in ("Code", "Message"))
             refused = Refused(error.code, code[1] if code else "", message[1] if message else "")
             if re.search("Skew|Expired|SignatureDoesNotMatch", refused.code):
-                # The machine's clock may be wrong. Use that of AWS.
-                date = time.strptime(error.headers.get("Date", ""), "%a, %d %b %Y %H:%M:%S GMT")
-                self._clock_offset = calendar.timegm(date) - time.time()
+                # The clock may be wrong. Use that of AWS.
+                date = parsedate_to_datetime(error.headers["Date"])
+                self._clock_offset = date.timestamp() - time.time()
                 self._credentials = {"Expiration": ""}
             raise refused from None
 
@@ -207,15 +206,15 @@ class Machine:
         return True
 
     def hold(self) -> None:
-        """Keep this machine's place in its group, so that no other one is launched that would fail as well."""
-        log("this machine keeps its place until it is abandoned")
+        """Keep this machine's place in its group: another one would fail as well."""
+        log("keeping this machine's place")
         while self.lifecycle("RecordLifecycleActionHeartbeat", NETWORK_SECONDS):
             time.sleep(HOLD_SECONDS)
 
     def fetch_bundle(self) -> str:
-        """Return the folder of the bundle. Raise ValueError if the bundle is altered."""
+        """Return the folder of the verified bundle."""
         sha256 = self.parameters["sha256"]
-        folder, archive, key = f"{FOLDER}/bundle/{sha256}", f"{FOLDER}/bundle.tar.gz", f"bundles/{sha256}.tar.gz"
+        folder, archive, key = f"{FOLDER}/bundle/{sha256}", f"{FOLDER}/bundle.tar", f"bundles/{sha256}.tar"
         if os.path.isdir(folder):
             return folder
 
@@ -245,8 +244,7 @@ def unpack(archive: str, folder: str) -> None:
         for member in tar.getmembers():
             parts = member.name.split("/")
             if not (member.isreg() or member.isdir()) or not parts[0] or ".." in parts:
-                raise ValueError(f"the bundle has {member.name!r}, which is no file or folder below it")
-            member.uid, member.gid, member.uname, member.gname = os.getuid(), os.getgid(), "", ""
+                raise ValueError(f"the bundle has {member.name!r}, which is no file or folder in it")
         tar.extraction_filter = getattr(tarfile, "data_filter", None)
         tar.extractall(folder)
 
@@ -261,10 +259,10 @@ def _printable(text: str, most: int) -> str:
 
 
 def install() -> int:
-    """Install this program as a service, so that a reboot does not end it, and start that without waiting for it."""
+    """Install this program as a service, so that a reboot does not end it, and do not wait for it."""
     os.makedirs(FOLDER, exist_ok=True)
     shutil.copyfile(__file__, f"{FOLDER}/first_stage.py")
-    with open("/etc/systemd/system/deeplearning-boot.service", "w", encoding="ascii") as file:
+    with open(UNIT_FILE, "w", encoding="ascii") as file:
         file.write(UNIT)
     for words in ("daemon-reload", "enable deeplearning-boot", "start --no-block deeplearning-boot"):
         subprocess.run(["systemctl", "--quiet", *words.split()], check=True)
@@ -272,7 +270,7 @@ def install() -> int:
 
 
 def run() -> int:
-    """Run the bundle's program in this process: it answers the launch lifecycle hook."""
+    """Run the bundle's program, which answers the launch lifecycle hook."""
     machine = Machine(PARAMETERS)
     try:
         machine.report("configuring", "bundle")

@@ -57,20 +57,20 @@ def count_failures(machine: Machine) -> int:
 
 def recent_keys(machine: Machine, prefix: str, oldest: str) -> list[str]:
     """Return the keys of the objects that were written since then, the newest first."""
-    query, found = {"list-type": "2", "prefix": prefix}, []
+    query, objects = {"list-type": "2", "prefix": prefix}, []
     while True:
         request = machine.object("")
         request.full_url += f"?{urlencode(sorted(query.items()), quote_via=quote)}"
         page = machine.call("s3", request, CALL_SECONDS, lambda body: str(body.read().decode()))
-        found += [(_value(item, "LastModified"), _value(item, "Key")) for item in page.split("<Contents>")[1:]]
+        objects += [(_value(item, "LastModified"), _value(item, "Key")) for item in page.split("<Contents>")[1:]]
         query["continuation-token"] = _value(page, "NextContinuationToken")
         if not query["continuation-token"]:
-            return [key for written, key in sorted(found, reverse=True) if written >= oldest]
+            return [key for written, key in sorted(objects, reverse=True) if written >= oldest]
 
 
 def _value(xml: str, tag: str) -> str:
-    found = re.search(f"<{tag}>(.*?)</{tag}>", xml, re.S)
-    return html.unescape(found[1]) if found else ""
+    match = re.search(f"<{tag}>(.*?)</{tag}>", xml, re.S)
+    return html.unescape(match[1]) if match else ""
 
 
 def is_failed(body: bytes) -> bool:

@@ -14,7 +14,7 @@ from deeplearning.boot.first_stage import FOLDER
 from deeplearning.contract.boot import COLLECTION, LOG
 from deeplearning.contract.report import MAX_LINES
 
-TASK = re.compile(r"TASK \[(?:(?P<role>[\w.]+) : )?(?P<task>.*)\] \**$")
+TASK = re.compile(r"TASK \[(?:(?P<role>[\w.]+) : )?.*\] \**$")
 MAIN = "import sys; sys.path.insert(0, sys.argv.pop(1)); from ansible.cli.playbook import main; sys.exit(main())"
 """Not by PYTHONPATH: modules run in the system's Python, which may be another one."""
 
@@ -29,8 +29,6 @@ class PlaybookError(Exception):
 
 class Steps(Protocol):
     def begin(self, step: str) -> None: ...
-
-    def task(self) -> None: ...
 
 
 def variables(settings: Mapping[str, Any], parameters: Mapping[str, Any], private_name: str) -> dict[str, Any]:
@@ -61,12 +59,10 @@ def environment(folder: str) -> dict[str, str]:
         "PYTHONUNBUFFERED": "1",
         "DEBIAN_FRONTEND": "noninteractive",
         "NEEDRESTART_SUSPEND": "1",
-        "ANSIBLE_CONFIG": os.devnull,
         "ANSIBLE_HOME": f"{FOLDER}/ansible",
         "ANSIBLE_COLLECTIONS_PATH": f"{folder}/collections",
         "ANSIBLE_INVENTORY_ENABLED": "ansible.builtin.host_list",
         "ANSIBLE_INJECT_FACT_VARS": "false",
-        "ANSIBLE_DISPLAY_SKIPPED_HOSTS": "false",
         "ANSIBLE_CALLBACK_RESULT_FORMAT": "yaml",
         "ANSIBLE_DEPRECATION_WARNINGS": "false",
         "ANSIBLE_LOCALHOST_WARNING": "false",
@@ -115,5 +111,5 @@ def follow(output: Iterable[str], steps: Steps) -> list[str]:
 
 
 def step_of(task: re.Match[str]) -> str:
-    """Return the role, or the task if it is the playbook's own."""
-    return (task["role"] or task["task"]).rpartition(".")[2]
+    """Return the role; nothing for the playbook's own tasks."""
+    return (task["role"] or "").rpartition(".")[2]

@@ -5,11 +5,8 @@ from __future__ import annotations
 import glob
 import json
 import os
-import platform
-import re
 import shutil
 import zipfile
-from dataclasses import dataclass
 
 from deeplearning import programs
 from deeplearning.boot.first_stage import CONFIGURED
@@ -24,26 +21,20 @@ INSTALLERS = {
     "/usr/bin/apt-get": ("apt-get update", "apt-get install -y --no-install-recommends python3.11"),
     "/usr/bin/dnf": ("dnf install -y python3.11",),
 }
+DROP_INS = "/run/systemd/system"
+UNUSED = ("ansible_test/",)
 UPDATES = ("apt-daily.service", "apt-daily-upgrade.service", "dnf-automatic.service", "dnf-automatic-install.service")
-
-
-@dataclass(frozen=True)
-class Python:
-    path: str
-    version: tuple[int, int]
 
 
 def defer_updates() -> None:
     """Let the system's automatic updates begin when this machine is configured. A reboot forgets this."""
     text = f"[Unit]\nConditionPathExists={CONFIGURED}\n"
-    changed = [
-        atomic_file.write_if_changed(f"/run/systemd/system/{unit}.d/deeplearning.conf", text) for unit in UPDATES
-    ]
+    changed = [atomic_file.write_if_changed(f"{DROP_INS}/{unit}.d/deeplearning.conf", text) for unit in UPDATES]
     if any(changed):
         programs.run("systemctl", "daemon-reload")
 
 
-def find_python() -> Python:
+def find_python() -> str:
     """Return a Python that Ansible supports, and install it if needed."""
     python = _existing_python()
     if python:
@@ -62,42 +53,21 @@ def find_python() -> Python:
     return python
 
 
-def _existing_python() -> Python | None:
+def _existing_python() -> str | None:
     for path in PYTHONS:
-        if os.path.exists(path):
-            major, minor = json.loads(programs.run(path, "-I", "-c", VERSION).stdout)
-            if (major, minor) >= OLDEST:
-                return Python(path, (major, minor))
+        if os.path.exists(path) and tuple(json.loads(programs.run(path, "-I", "-c", VERSION).stdout)) >= OLDEST:
+            return path
     return None
 
 
-def unpack_wheels(folder: str, python: Python) -> str:
-    """Return a folder with the packages of the bundle's wheels that fit this Python and machine."""
+def unpack_wheels(folder: str) -> str:
+    """Return a folder with the packages of the bundle's wheels. Compiled parts for another Python are not used."""
     target = f"{folder}/python"
     if os.path.isdir(target):
         return target
     shutil.rmtree(f"{target}.part", ignore_errors=True)
     for wheel in sorted(glob.glob(f"{folder}/wheels/*.whl")):
-        if fits(os.path.basename(wheel), python.version, platform.machine()):
-            with zipfile.ZipFile(wheel) as file:
-                file.extractall(f"{target}.part", [name for name in file.namelist() if not name.startswith(UNUSED)])
-    if not os.path.isdir(f"{target}.part/ansible"):
-        version = ".".join(map(str, python.version))
-        raise UserError(f"the bundle has no ansible-core for Python {version}: configure this image with push")
+        with zipfile.ZipFile(wheel) as file:
+            file.extractall(f"{target}.part", [name for name in file.namelist() if not name.startswith(UNUSED)])
     os.rename(f"{target}.part", target)
     return target
-
-
-UNUSED = ("ansible_test/",)
-
-
-def fits(wheel: str, version: tuple[int, int], machine: str) -> bool:
-    """Return whether a wheel is for this Python and machine, by its name."""
-    tags = re.fullmatch(r".*-(?P<python>[^-]+)-(?P<abi>[^-]+)-(?P<platform>[^-]+)\.whl", wheel)
-    if not tags or not (tags["platform"] == "any" or tags["platform"].endswith(machine)):
-        return False
-    pythons = tags["python"].split(".")
-    if "py3" in pythons or f"cp{version[0]}{version[1]}" in pythons:
-        return True
-    oldest = [int(name[3:]) for name in pythons if re.fullmatch(r"cp3\d+", name)]
-    return tags["abi"] == "abi3" and any(minor <= version[1] for minor in oldest)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -75,6 +76,8 @@ def _run_for_timer(action: Action, options: argparse.Namespace) -> int:
 
 
 def _report(options: argparse.Namespace) -> int:
+    if options.repeated and os.path.exists(paths.CONFIGURING):
+        return 0
     changed, fault = report(read_config(), trust_cache=options.repeated)
     _print(options, changed, {"changed": changed, "fault": fault}, "reported" if changed else "nothing new to report")
     if fault:

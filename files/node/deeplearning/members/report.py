@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 from deeplearning import machine
@@ -32,9 +31,8 @@ def report(config: Config, trust_cache: bool = False) -> tuple[bool, str]:
     key = key_of(aws.call("sts", "get_caller_identity")["UserId"])
     is_current = not trust_cache and is_reported(aws, config.bucket, key, record)
     if not is_current:
-        aws.call(
-            "s3", "put_object", Bucket=config.bucket, Key=key, Body=to_json(record), ContentType="application/json"
-        )
+        body = json.dumps({**record, "reported_at": schema.format_time()}, sort_keys=True).encode()
+        aws.call("s3", "put_object", Bucket=config.bucket, Key=key, Body=body, ContentType="application/json")
     atomic_file.write_if_changed(cache, digest)
     return not is_current, fault
 
@@ -51,27 +49,18 @@ def inspect_machine(config: Config) -> tuple[dict[str, Any], str]:
     """Return the report without its time, and the fault that makes it faulty."""
     gpus = machine.gpus()
     fault = fault_of(config, gpus)
-    return describe_machine(FAULTY if fault else READY, gpus, config.bundle), fault
-
-
-def describe_machine(state: str, gpus: int, bundle: str, step: str = "", log: Sequence[str] = ()) -> dict[str, Any]:
-    """Return a report without its time."""
-    return {
+    record = {
         "schema": schema.VERSION,
         "instance_id": machine.instance_id(),
         "host_keys": machine.host_keys(),
         "gpus": gpus,
-        "state": state,
+        "state": FAULTY if fault else READY,
         "os": machine.system(),
-        "bundle": bundle,
-        "step": step,
-        "log": list(log),
+        "bundle": config.bundle,
+        "step": "",
+        "log": [],
     }
-
-
-def to_json(record: Mapping[str, Any]) -> bytes:
-    """Return a report's file, which is written now."""
-    return json.dumps({**record, "reported_at": schema.format_time()}, sort_keys=True).encode()
+    return record, fault
 
 
 def fault_of(config: Config, gpus: int) -> str:

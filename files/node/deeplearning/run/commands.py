@@ -15,7 +15,7 @@ from deeplearning.contract.errors import UserError
 from deeplearning.run import plan as plans
 from deeplearning.run import sent_code, unit, units, views
 from deeplearning.run.create import create
-from deeplearning.run.folder import all_runs, check_folder_safety, find_run
+from deeplearning.run.folder import all_runs, check_folder_safety, find_run, unfinished_frameworks
 from deeplearning.run.identity import become
 from deeplearning.run.preview import plan_of_request, plan_of_run
 
@@ -58,6 +58,7 @@ def _parser() -> argparse.ArgumentParser:
     add("stop", _stop, "stop a run on all nodes", run="ID|all")
     for name, command, text, run in (
         ("list", _list, "list all runs", ""),
+        ("frameworks", _frameworks, "list the frameworks that unfinished runs need", ""),
         ("show", _show, "show a run and its processes", "ID"),
         ("plan", _plan, "print the launch plan of a run, or of a request on standard input", "ID|-"),
     ):
@@ -116,6 +117,12 @@ def _stop(arguments: argparse.Namespace, config: Config) -> int:
 def _list(arguments: argparse.Namespace, config: Config) -> int:
     runs = [views.overview(folder) for folder in all_runs(config)]
     print(json.dumps({"schema": 1, "runs": runs}) if arguments.json else views.overview_table(runs))
+    return 0
+
+
+def _frameworks(arguments: argparse.Namespace, config: Config) -> int:
+    needed = unfinished_frameworks(config)
+    print(json.dumps({"frameworks": needed}) if arguments.json else "\n".join(each["framework"] for each in needed))
     return 0
 
 

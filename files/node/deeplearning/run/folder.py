@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -12,6 +13,7 @@ from deeplearning import safe_paths
 from deeplearning.config import Config
 from deeplearning.contract import atomic_file, paths
 from deeplearning.contract.errors import UserError
+from deeplearning.contract.frameworks import FRAMEWORKS
 from deeplearning.contract.identifiers import RUN_ID
 
 SCHEMA = 1
@@ -135,12 +137,29 @@ def find_run(config: Config, run_id: str) -> Folder:
     return folder
 
 
+def unfinished_frameworks(config: Config) -> list[dict[str, Any]]:
+    """Return the frameworks that runs without a result use from this collection's environments, and whether with
+    Horovod. Runs that cannot be read do not count: a machine that joins must not fail because of them."""
+    needed: dict[str, bool] = {}
+    for folder in _folders(config):
+        with contextlib.suppress(UserError, OSError, KeyError):
+            run = folder.run()
+            name = run["framework"]
+            is_current = run["cluster_id"] == config.cluster_id and folder.result() is None
+            if is_current and name in FRAMEWORKS and run["python"] == f"{paths.ENVIRONMENTS}/{name}/bin/python":
+                needed[name] = needed.get(name, False) or run["distribution"] == "horovod"
+    return [{"framework": name, "horovod": horovod} for name, horovod in sorted(needed.items())]
+
+
 def all_runs(config: Config) -> list[Folder]:
     """Return the runs of this cluster, oldest first."""
+    runs = [folder for folder in _folders(config) if folder.exists()]
+    return sorted(runs, key=lambda folder: (folder.run()["asked_at"], folder.id))
+
+
+def _folders(config: Config) -> list[Folder]:
     root = runs_root(config)
     try:
-        folders = [Folder(f"{root}/{name}") for name in os.listdir(root) if re.fullmatch(RUN_ID, name)]
+        return [Folder(f"{root}/{name}") for name in os.listdir(root) if re.fullmatch(RUN_ID, name)]
     except FileNotFoundError:
         return []
-    runs = [folder for folder in folders if folder.exists()]
-    return sorted(runs, key=lambda folder: (folder.run()["asked_at"], folder.id))

@@ -1,0 +1,288 @@
+"""A machine that configures itself: the playbook's steps, its failures, and its answer to the launch hook."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deeplearning.boot import configuring, lifecycle, playbook, system
+from deeplearning.contract import boot as contract
+from deeplearning.contract import paths
+from deeplearning.contract.errors import UserError
+
+from tests.unit.node.boot_kit import INSTANCE, OWN_REPORT, PARAMETERS, ROLE_ID, SHA256, Boot, booting
+
+SETTINGS = {"cluster": {"cluster": "red", "efs_mount": "/efs"}, "efs_tls": True}
+
+
+@pytest.fixture
+def booted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Boot]:
+    with booting(tmp_path, monkeypatch) as booted:
+        monkeypatch.setattr(playbook, "LOG", str(tmp_path / "log"))
+        monkeypatch.setattr(configuring, "CONFIGURED", str(tmp_path / "configured"))
+        monkeypatch.setattr(paths, "CONFIGURING", str(tmp_path / "configuring"))
+        monkeypatch.setattr(paths, "PROGRAM", executable(tmp_path / "deeplearning", f"echo $@ >> {tmp_path}/called"))
+        monkeypatch.setattr(configuring, "metadata", lambda path: booted.aws.metadata[path])
+        yield booted
+
+
+# The playbook
+
+
+@pytest.mark.parametrize(
+    ("line", "step"),
+    [
+        ("TASK [Gather facts about the operating system] ****", ""),
+        ("TASK [deeplearning.aws.efs_mount : present | Mount the file system] ***", "efs_mount"),
+        ("TASK [present | Install packages] ***", ""),
+        ("PLAY [Make machines members] ***", None),
+        ("ok: [i-0123456789abcdef0]", None),
+    ],
+)
+def test_steps_are_roles(line: str, step: str | None) -> None:
+    task = playbook.TASK.match(line)
+    assert (playbook.step_of(task) if task else None) == step
+
+
+def test_variables_are_what_node_yml_takes() -> None:
+    variables = playbook.variables(SETTINGS, PARAMETERS, "ip-10-0-0-5.ec2.internal")
+    assert variables["node_cluster"] == {"cluster": "red", "efs_mount": "/efs", "bundle": SHA256}
+    assert variables["node_efs_tls"] is True and variables["ansible_become"] is False
+    assert (variables["deeplearning_role"], variables["deeplearning_gpus"]) == ("worker", 0)
+    assert variables["deeplearning_private_name"] == "ip-10-0-0-5.ec2.internal"
+
+
+class Steps:
+    def __init__(self) -> None:
+        self.begun: list[str] = []
+
+    def begin(self, step: str) -> None:
+        self.begun.append(step)
+
+
+def test_its_output_is_logged_and_ends_with_the_failed_task(booted: Boot) -> None:
+    steps = Steps()
+    output = [
+        "TASK [a : x] *\n",
+        "ok: [i]\n",
+        "\n",
+        "TASK [y] *\n",
+        "fatal: [i]\n",
+        "PLAY RECAP ***\n",
+        "i : ok=1\n",
+    ]
+    assert playbook.follow(output, steps) == ["TASK [y] *", "fatal: [i]"]
+    assert steps.begun == ["a", ""] and booted.log == "".join(output)
+
+
+ANSIBLE = """
+import json, os, sys
+
+def main():
+    print("TASK [red.blue.efs_mount : Mount it] ****")
+    print(json.dumps(sys.argv[1:]))
+    print(os.environ["ANSIBLE_COLLECTIONS_PATH"])
+    return int(sys.argv[1] == "--version") or {code}
+"""
+
+
+def bundle(folder: Path, code: int = 0) -> Path:
+    """A bundle whose Ansible prints its arguments."""
+    wheels = folder / "bundle/wheels"
+    wheels.mkdir(parents=True)
+    with zipfile.ZipFile(wheels / "ansible_core-2.19.14-py3-none-any.whl", "w") as file:
+        for name in ("ansible/__init__.py", "ansible/cli/__init__.py", "ansible_test/huge.py"):
+            file.writestr(name, "")
+        file.writestr("ansible/cli/playbook.py", ANSIBLE.format(code=code))
+    (folder / "bundle/boot.json").write_text(json.dumps(SETTINGS))
+    return folder / "bundle"
+
+
+@pytest.fixture
+def quiet_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(system, "defer_updates", lambda: None)
+    monkeypatch.setattr(system, "find_python", lambda: sys.executable)
+
+
+@pytest.mark.usefixtures("quiet_system")
+def test_a_configured_machine_goes_into_service(booted: Boot, tmp_path: Path) -> None:
+    assert configuring.configure(PARAMETERS, str(bundle(tmp_path))) == 0
+    assert booted.aws.states() == [("configuring", "packages"), ("configuring", "efs_mount")]
+    assert booted.aws.actions() == ["RecordLifecycleActionHeartbeat", "CompleteLifecycleActionCONTINUE"]
+    assert (tmp_path / "configured").read_text() == f"{SHA256}\n"
+    arguments = json.loads(next(line for line in booted.log.splitlines() if line.startswith("[")))
+    assert arguments[:2] == ["-i", f"{INSTANCE},"]
+    assert arguments[-1] == f"{tmp_path}/bundle/{contract.COLLECTION}/playbooks/node.yml"
+    assert json.loads(Path(arguments[3][1:]).read_text())["node_hosts"] == "all"
+    assert f"{tmp_path}/bundle/collections\n" in booted.log
+    assert not (tmp_path / "bundle/python/ansible_test").exists()
+    assert (tmp_path / "called").read_text() == "members report\n"
+    assert not (tmp_path / "configuring").exists()
+
+
+@pytest.mark.parametrize(("state", "reports"), [("ready", False), ("faulty", False), ("configuring", True)])
+def test_the_last_report_is_that_of_the_node_program(booted: Boot, tmp_path: Path, state: str, reports: bool) -> None:
+    booted.aws.objects[OWN_REPORT] = json.dumps({"state": state}).encode()
+    configuring.confirm_report(booted.machine())
+    assert (tmp_path / "called").exists() == reports
+
+
+@pytest.mark.usefixtures("quiet_system")
+def test_a_machine_whose_playbook_fails_is_given_back(booted: Boot, tmp_path: Path) -> None:
+    assert configuring.configure(PARAMETERS, str(bundle(tmp_path, code=2))) == 1
+    assert booted.aws.states()[-1] == ("failed", "efs_mount")
+    assert booted.aws.reports[-1]["log"][0].startswith("TASK [red.blue.efs_mount")
+    assert booted.aws.actions()[-1] == "CompleteLifecycleActionABANDON"
+    assert not (tmp_path / "configured").exists() and (tmp_path / "configuring").exists()
+
+
+@pytest.mark.usefixtures("quiet_system")
+def test_an_image_without_a_python_is_reported(booted: Boot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> str:
+        raise UserError("this image has no Python 3.11")
+
+    monkeypatch.setattr(system, "find_python", refuse)
+    assert configuring.configure(PARAMETERS, str(bundle(tmp_path))) == 1
+    assert booted.aws.reports[-1]["log"] == ["this image has no Python 3.11"]
+
+
+@pytest.mark.usefixtures("quiet_system")
+@pytest.mark.parametrize("refused", [False, True])
+def test_a_master_takes_the_clusters_address(
+    booted: Boot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: bool
+) -> None:
+    monkeypatch.setitem(PARAMETERS, "address", "eipalloc-1")
+    machine = booted.machine()
+    if refused:
+        booted.aws.errors = [(400, "InvalidAllocationID.NotFound", "There is none.")]
+    configuring.associate_address(machine)
+    if refused:
+        assert "eipalloc-1 cannot be associated" in booted.log
+    else:
+        (call,) = booted.aws.calls
+        assert (call["Action"], call["NetworkInterfaceId"], call["AllowReassociation"]) == (
+            "AssociateAddress",
+            "eni-1",
+            "true",
+        )
+
+
+def test_heartbeats_are_sent_with_tasks_but_not_with_each(booted: Boot) -> None:
+    progress = configuring.ReportedSteps(booted.machine())
+    for _second in range(61):
+        progress.begin("packages")
+        booted.clock.sleep(1)
+    assert booted.aws.actions() == ["RecordLifecycleActionHeartbeat"] * 3
+    assert booted.aws.states() == [("configuring", "packages")]
+
+
+def test_progress_that_cannot_be_reported_does_not_stop_the_machine(booted: Boot) -> None:
+    booted.aws.errors = [(404, "NoSuchBucket", "")] * 2
+    configuring.ReportedSteps(booted.machine()).begin("packages")
+    assert "packages: HTTP 404 NoSuchBucket" in booted.log
+
+
+# The hook
+
+
+def failed_machines(booted: Boot, count: int, state: str = "failed", written: str = "") -> None:
+    for number in range(count):
+        key = f"members/{ROLE_ID}:i-{number:017x}/report.json"
+        booted.aws.objects[key] = json.dumps({"state": state}).encode()
+        if written:
+            booted.aws.written[key] = written
+
+
+@pytest.mark.parametrize(
+    ("others", "state", "written", "answer"),
+    [
+        (0, "failed", "", "ABANDON"),
+        (contract.ATTEMPTS - 1, "failed", "", "ABANDON"),
+        (contract.ATTEMPTS, "failed", "", "hold"),
+        (40, "failed", "", "hold"),
+        # Those that did not fail, or long ago, do not count.
+        (7, "ready", "", "ABANDON"),
+        (7, "failed", "2026-01-01T00:00:00.000Z", "ABANDON"),
+    ],
+)
+def test_after_several_failures_a_machine_keeps_its_place(
+    booted: Boot, monkeypatch: pytest.MonkeyPatch, others: int, state: str, written: str, answer: str
+) -> None:
+    failed_machines(booted, others, state, written)
+    machine = booted.machine()
+    monkeypatch.setattr(machine, "hold", lambda: booted.aws.calls.append({"Action": "hold"}))
+    lifecycle.fail(machine, "efs_mount", ["no route"])
+    assert booted.aws.actions()[-1].endswith(answer)
+    assert OWN_REPORT in booted.aws.objects
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"[" * 60000, b'{"state": ["failed"]}', b"\xff"])
+def test_malformed_reports_do_not_count(body: bytes) -> None:
+    assert not lifecycle.is_failed(body)
+
+
+def test_failures_that_cannot_be_counted_do_not_buy_machines(booted: Boot, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = booted.machine()
+    held: list[bool] = []
+    monkeypatch.setattr(machine, "hold", lambda: held.append(True))
+    booted.aws.errors = [(404, "NoSuchBucket", "")]
+    lifecycle.fail(machine, "efs_mount", [])
+    assert held == [True] and booted.aws.actions() == []
+
+
+def test_the_answer_waits_until_the_hook_does(booted: Boot) -> None:
+    booted.aws.inactive = 5
+    lifecycle.complete(booted.machine(), "CONTINUE")
+    assert booted.aws.actions() == ["CompleteLifecycleActionCONTINUE"] * 6
+
+
+def test_without_a_hook_a_machine_is_done_after_a_minute(booted: Boot) -> None:
+    booted.aws.inactive = -1
+    lifecycle.complete(booted.machine(), "CONTINUE")
+    assert sum(booted.clock.slept) == lifecycle.HOOK_SECONDS
+    assert "no lifecycle action waits for CONTINUE" in booted.log
+
+
+# The operating system
+
+
+def executable(path: Path, text: str) -> str:
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("own", "installs", "expected"),
+    [("[3, 12]", True, "python3"), ("[3, 9]", True, "python3.11"), ("[3, 9]", False, "")],
+)
+def test_pythons(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: str, installs: bool, expected: str) -> None:
+    pythons = (executable(tmp_path / "python3", f"echo '{own}'"), str(tmp_path / "python3.11"))
+    source = executable(tmp_path / "source", "echo '[3, 11]'")
+    work = f"cp -p {source} {pythons[1]}" if installs else "echo 'no package python3.11' >&2; exit 1"
+    installer = executable(tmp_path / "dnf", work)
+    monkeypatch.setattr(system, "PYTHONS", pythons)
+    monkeypatch.setattr(system, "INSTALLERS", {installer: (f"{installer} install",), "/no/apt-get": ("/no/apt-get",)})
+    if expected:
+        assert os.path.basename(system.find_python()) == expected
+    else:
+        with pytest.raises(UserError, match=r"no Python 3\.11 or newer, .*: no package python3\.11"):
+            system.find_python()
+
+
+def test_updates_wait_until_the_machine_is_configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[Any] = []
+    monkeypatch.setattr(system, "DROP_INS", str(tmp_path))
+    monkeypatch.setattr(system.programs, "run", lambda *words: ran.append(words))
+    system.defer_updates()
+    system.defer_updates()
+    drop_in = (tmp_path / "apt-daily-upgrade.service.d/deeplearning.conf").read_text()
+    assert drop_in == "[Unit]\nConditionPathExists=/var/lib/deeplearning/configured\n"
+    assert ran == [("systemctl", "daemon-reload")]

@@ -1,0 +1,260 @@
+"""The user data of machines that configure themselves: the signature, the calls, the bundle."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import io
+import json
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.request import Request
+
+import pytest
+from botocore.auth import S3SigV4Auth, SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
+from deeplearning.boot import first_stage
+from deeplearning.contract import boot as contract
+from deeplearning.contract import report
+
+from tests.unit.node.boot_kit import INSTANCE, NO_ACTION, OWN_REPORT, PARAMETERS, SHA256, Boot, booting
+
+PROGRAM = Path(first_stage.__file__).resolve()
+BUNDLE = f"bundles/{SHA256}.tar.gz"
+
+
+@pytest.fixture
+def booted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Boot]:
+    with booting(tmp_path, monkeypatch) as booted:
+        yield booted
+
+
+def archive(*names: str, **changed: Any) -> bytes:
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w") as tar:
+        for name in names:
+            entry = tarfile.TarInfo(name)
+            entry.size = 2
+            for key, value in changed.items():
+                setattr(entry, key, value)
+            tar.addfile(entry, io.BytesIO(b"hi"))
+    return content.getvalue()
+
+
+def store(booted: Boot, body: bytes, monkeypatch: pytest.MonkeyPatch) -> first_stage.Machine:
+    """Store a bundle under its own checksum."""
+    sha256 = hashlib.sha256(body).hexdigest()
+    monkeypatch.setitem(PARAMETERS, "sha256", sha256)
+    booted.aws.objects[contract.bundle_key(sha256)] = body
+    return booted.machine()
+
+
+# The program
+
+
+def test_it_fits_user_data_and_runs_without_anything_installed() -> None:
+    text = PROGRAM.read_text(encoding="utf-8")
+    assert len(text.encode()) < 12 * 1024
+    assert text.count("PARAMETERS: dict[str, Any] = {}\n") == 1
+    tree = ast.parse(text, feature_version=(3, 9))
+    imported = {
+        str(name).split(".")[0]
+        for node in tree.body
+        for name in (
+            [node.module] if isinstance(node, ast.ImportFrom) else [alias.name for alias in getattr(node, "names", [])]
+        )
+    }
+    assert imported <= {*sys.stdlib_module_names, "__future__"}
+
+
+def test_it_agrees_with_the_contract() -> None:
+    names = ("HOOK", "FOLDER", "LOG")
+    assert [getattr(first_stage, name) for name in names] == [getattr(contract, name) for name in names]
+    assert f"{contract.COLLECTION}/files/node" == first_stage.PROGRAM
+    assert max(first_stage.HOLD_SECONDS * 2, first_stage.NETWORK_SECONDS) < contract.HOOK_SECONDS
+
+
+def test_it_installs_itself_and_starts_without_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, booted: Boot
+) -> None:
+    ran: list[str] = []
+    monkeypatch.setattr(first_stage, "UNIT_FILE", str(tmp_path / "unit"))
+    monkeypatch.setattr(subprocess, "run", lambda words, check: ran.append(" ".join(words[2:])))
+    assert first_stage.install() == 0
+    assert (tmp_path / "boot/first_stage.py").read_bytes() == PROGRAM.read_bytes()
+    assert "ConditionPathExists=!/var/lib/deeplearning/configured\n" in (tmp_path / "unit").read_text()
+    assert ran == ["daemon-reload", "enable deeplearning-boot", "start --no-block deeplearning-boot"]
+
+
+# The signature
+
+
+@pytest.mark.parametrize(
+    ("service", "method", "path", "body"),
+    [
+        ("s3", "GET", f"/{BUNDLE}", None),
+        ("s3", "GET", "/?list-type=2&prefix=members%2FAROA%3A", None),
+        ("s3", "PUT", f"/members/AROA%3A{INSTANCE}/report.json", b"{}"),
+        ("autoscaling", "POST", "/", b"Action=CompleteLifecycleAction"),
+    ],
+)
+def test_signatures_are_those_of_botocore(service: str, method: str, path: str, body: bytes | None) -> None:
+    credentials = {
+        "AccessKeyId": "AKIDEXAMPLE",
+        "SecretAccessKey": "wJalrXUtnFEMI/K7MDENG+bPxRfiCYE",
+        "Token": "t/k+n==",
+    }
+    url = f"https://bucket.s3.us-east-1.amazonaws.com{path}"
+    ours = Request(url, body, method=method)
+    first_stage.sign(ours, "us-east-1", service, credentials, time.time())
+    headers = {name.lower(): value for name, value in ours.header_items()}
+    theirs = AWSRequest(method, url, data=body, headers={"x-amz-content-sha256": headers["x-amz-content-sha256"]})
+    signer = S3SigV4Auth if service == "s3" else SigV4Auth
+    auth = signer(Credentials(*credentials.values()), service, "us-east-1")
+    theirs.context["timestamp"] = headers["x-amz-date"]
+    theirs.headers["X-Amz-Date"] = headers["x-amz-date"]
+    theirs.headers["X-Amz-Security-Token"] = credentials["Token"]
+    string = auth.string_to_sign(theirs, auth.canonical_request(theirs))
+    assert headers["authorization"].rpartition("=")[2] == auth.signature(string, theirs)
+    assert headers["host"] == "bucket.s3.us-east-1.amazonaws.com"
+
+
+# Calls
+
+
+@pytest.mark.parametrize(
+    ("error", "seconds"),
+    [
+        ((500, "InternalError", ""), 30),
+        ((503, "SlowDown", ""), 30),
+        ((400, "Throttling", "Rate exceeded"), 30),
+        ((400, "RequestLimitExceeded", ""), 30),
+        ((403, "AccessDenied", "not yet"), 30),
+    ],
+)
+def test_passing_errors_are_retried(booted: Boot, error: tuple[int, str, str], seconds: float) -> None:
+    booted.aws.errors = [error] * 4
+    booted.machine().report("configuring", "bundle", seconds=seconds)
+    assert booted.aws.states() == [("configuring", "bundle")]
+    assert booted.clock.slept == [0.5, 1, 2, 4]
+
+
+@pytest.mark.parametrize(
+    ("error", "most"),
+    [((404, "NoSuchBucket", ""), 0), ((400, "ValidationError", ""), 0), ((403, "AccessDenied", ""), 120)],
+)
+def test_final_errors_end_soon(booted: Boot, error: tuple[int, str, str], most: float) -> None:
+    booted.aws.errors = [error] * 1000
+    with pytest.raises(first_stage.Refused, match=error[1]):
+        booted.machine().report("configuring", "bundle")
+    assert sum(booted.clock.slept) <= most
+
+
+def test_a_network_that_never_comes_up_ends_at_the_deadline(booted: Boot) -> None:
+    booted.aws.errors = [(502, "", "")] * 1000
+    with pytest.raises(first_stage.Refused):
+        booted.machine().report("configuring", "bundle")
+    assert first_stage.NETWORK_SECONDS - 20 < sum(booted.clock.slept) <= first_stage.NETWORK_SECONDS
+
+
+def test_a_wrong_clock_is_corrected_by_that_of_aws(booted: Boot) -> None:
+    booted.aws.date = "Tue, 22 Nov 2033 19:00:00 GMT"
+    booted.aws.errors = [(403, "RequestTimeTooSkewed", "")]
+    machine = booted.machine()
+    machine.report("configuring", "bundle")
+    assert first_stage.timestamp(machine.now()).startswith("2033-11-22T19:00:0")
+
+
+def test_its_report_is_one_of_the_contract(booted: Boot) -> None:
+    lines = [f"line {number}\x1b[2J" for number in range(30)] + ["x" * 999]
+    booted.machine().report("failed", "a\nstep" * 99, lines)
+    parsed = report.parse(booted.aws.objects[OWN_REPORT], OWN_REPORT, PARAMETERS["bucket"])
+    assert (parsed["state"], parsed["bundle"], len(parsed["step"])) == ("failed", SHA256, 120)
+    assert parsed["log"][0] == "line 11 [2J" and len(parsed["log"]) == report.MAX_LINES
+    assert report.key_of(f"{PARAMETERS['role_id']}:{INSTANCE}") == OWN_REPORT
+
+
+def test_a_machine_holds_its_place_until_its_action_has_ended(booted: Boot) -> None:
+    machine = booted.machine()
+    lifecycle = machine.lifecycle
+    left = [True, True, False]
+    machine.lifecycle = lambda *words: lifecycle(*words) and left.pop(0)  # type: ignore[method-assign]
+    machine.hold()
+    assert booted.clock.slept == [300, 300]
+    assert booted.aws.actions() == ["RecordLifecycleActionHeartbeat"] * 3
+    booted.aws.errors = [NO_ACTION]
+    assert not lifecycle("RecordLifecycleActionHeartbeat", 60)
+    assert booted.aws.calls[0]["AutoScalingGroupName"] == PARAMETERS["group"]
+
+
+# The bundle
+
+
+def test_a_bundle_is_unpacked_and_not_fetched_again(booted: Boot, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = store(booted, archive("boot.json", "wheels/a.whl"), monkeypatch)
+    folder = Path(machine.fetch_bundle())
+    assert (folder / "wheels/a.whl").read_bytes() == b"hi"
+    requests = len(booted.aws.requests)
+    assert machine.fetch_bundle() == str(folder) and len(booted.aws.requests) == requests
+
+
+def test_a_download_that_breaks_off_is_repeated(booted: Boot, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = store(booted, archive("boot.json"), monkeypatch)
+    booted.aws.truncated = 2
+    assert Path(machine.fetch_bundle(), "boot.json").exists()
+
+
+def test_an_altered_bundle_is_refused(booted: Boot) -> None:
+    booted.aws.objects[BUNDLE] = archive("boot.json")
+    with pytest.raises(ValueError, match=f"{BUNDLE} is altered: its SHA-256 is "):
+        booted.machine().fetch_bundle()
+
+
+@pytest.mark.parametrize(
+    ("name", "changed"),
+    [
+        ("/etc/passwd", {}),
+        ("../outside", {}),
+        ("a/../../outside", {}),
+        ("link", {"type": tarfile.SYMTYPE, "linkname": "/etc"}),
+        ("link", {"type": tarfile.LNKTYPE, "linkname": "boot.json"}),
+        ("device", {"type": tarfile.CHRTYPE}),
+        ("pipe", {"type": tarfile.FIFOTYPE}),
+    ],
+)
+def test_what_leads_out_of_the_folder_is_not_unpacked(tmp_path: Path, name: str, changed: dict[str, Any]) -> None:
+    (tmp_path / "bundle").write_bytes(archive("boot.json", name, **changed))
+    with pytest.raises(ValueError, match="no file or folder in it"):
+        first_stage.unpack(str(tmp_path / "bundle"), str(tmp_path / "out/inner"))
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["bundle", "inner", "out"]
+
+
+# From beginning to end
+
+
+def test_a_missing_bundle_is_reported_and_the_place_is_kept(booted: Boot, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(first_stage, "PARAMETERS", PARAMETERS)
+    held: list[bool] = []
+    monkeypatch.setattr(first_stage.Machine, "hold", lambda machine: held.append(True))
+    assert first_stage.run() == 1
+    assert booted.aws.states() == [("configuring", "bundle"), ("failed", "bundle")]
+    assert "NoSuchKey" in json.dumps(booted.aws.reports[-1]["log"]) and "NoSuchKey" in booted.log
+    assert held == [True]
+
+
+def test_the_program_of_the_bundle_runs(booted: Boot, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(first_stage, "PARAMETERS", PARAMETERS)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    machine = store(booted, archive("boot.json"), monkeypatch)
+    from deeplearning.boot import configuring
+
+    ran: list[str] = []
+    monkeypatch.setattr(configuring, "configure", lambda parameters, folder: ran.append(folder) or 7)
+    assert first_stage.run() == 7
+    assert ran == [machine.fetch_bundle()] and sys.path[0] == f"{ran[0]}/{first_stage.PROGRAM}"
