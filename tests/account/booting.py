@@ -127,7 +127,7 @@ class Nodes:
 
     def _stored_bundle(self) -> str:
         (stored,) = self.account.client("s3").list_objects_v2(Bucket=self.bucket, Prefix=BUNDLES)["Contents"]
-        return str(stored["Key"]).removeprefix(BUNDLES).removesuffix(".tar.gz")
+        return str(stored["Key"]).removeprefix(BUNDLES).partition(".")[0]
 
     def _client(self, group: str, machine: str, service: str) -> Any:
         with self.account.cloud.lock:
