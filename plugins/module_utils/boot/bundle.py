@@ -114,7 +114,7 @@ def _wheel(folder: Path, beginning: str) -> Path | None:
 
 
 def _download(requirements: Path, folder: Path) -> None:
-    words = [
+    words: list[str | Path] = [
         *(sys.executable, "-m", "pip", "download", "-q", "--disable-pip-version-check"),
         *("--no-deps", "--require-hashes"),
         *("--only-binary", ":all:", "--python-version", "3.11", "--platform", "manylinux_2_28_x86_64"),

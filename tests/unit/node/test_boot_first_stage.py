@@ -26,7 +26,7 @@ from deeplearning.contract import report
 from tests.unit.node.boot_kit import INSTANCE, NO_ACTION, OWN_REPORT, PARAMETERS, SHA256, Boot, booting
 
 PROGRAM = Path(first_stage.__file__).resolve()
-BUNDLE = f"bundles/{SHA256}.tar.gz"
+BUNDLE = f"bundles/{SHA256}.tar"
 
 
 @pytest.fixture

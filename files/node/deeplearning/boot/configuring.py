@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from typing import Any
 
@@ -66,7 +67,8 @@ def run_steps(machine: Machine, folder: str, steps: ReportedSteps) -> None:
     steps.begin("packages")
     system.defer_updates()
     if machine.parameters["address"]:
-        associate_address(machine)
+        # The answer is lost, as the address that it is sent to is gone: do not wait for it.
+        threading.Thread(target=associate_address, args=(machine,), daemon=True).start()
     python = system.find_python()
     wheels = system.unpack_wheels(folder)
     with open(f"{folder}/boot.json", encoding="utf-8") as file:
