@@ -288,8 +288,8 @@ def _exec(arguments: Arguments) -> None:
     where = state.ask("process", instance=arguments.instance)
     for group in where["groups"]:
         # With version 2 alone a group that hands on controllers takes no processes: then the command is outside of it.
-        with contextlib.suppress(OSError), open(group, "w", encoding="ascii") as joining:
-            joining.write(str(os.getpid()))
+        with contextlib.suppress(OSError), open(group, "w", encoding="ascii") as procs:
+            procs.write(str(os.getpid()))
     inside = ["nsenter", "--target", str(where["pid"]), "--mount", "--uts", "--ipc", "--pid", "--net", "--root", "--wd"]
     variables = {
         "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",

@@ -109,7 +109,7 @@ class Control:
         pid = machines.pid_of(name)
         if pid is None:
             raise Refusal(f"instance {name} has no running machine: localcloud status lists those that do.")
-        return {"pid": pid, "groups": machines.joining(name)}
+        return {"pid": pid, "groups": machines.procs_files(name)}
 
     def _machines(self) -> Any:
         if self._service.machines is None:
