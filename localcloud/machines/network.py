@@ -10,7 +10,7 @@ import ipaddress
 import itertools
 import logging
 import subprocess
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -107,7 +107,7 @@ class HostNetwork:
         """Create a machine's namespace with a link to its VPC. The machine must be in the records already."""
         self.changed()
         vpc = self._vpcs[machine.vpc_id]
-        namespace = self._folder / "ns" / machine.id
+        namespace = namespace_of(self._folder, machine.id)
         link = _link_name(machine.id)
         prefix = ipaddress.ip_network(subnet_cidr).prefixlen
         gateway = str(ipaddress.ip_network(subnet_cidr)[1])
@@ -141,7 +141,7 @@ class HostNetwork:
             # Now, as the next machine may get the same address before the kernel has removed the namespace.
             delete = ["nsenter", f"--net={vpc.namespace}", "ip", "link", "del", _link_name(machine_id)]
             subprocess.run(delete, check=False, stderr=subprocess.DEVNULL)
-        namespaces.remove(self._folder / "ns" / machine_id)
+        namespaces.remove(namespace_of(self._folder, machine_id))
         self._last = ([], set())
 
     def _in_use(self, vpc_id: str) -> bool:
@@ -156,7 +156,7 @@ class HostNetwork:
     def _create(self, name: str) -> Vpc:
         taken = {vpc.number for vpc in self._vpcs.values()}
         number = next(number for number in itertools.count(1) if number not in taken)
-        vpc = Vpc(name, number, self._folder / "ns" / name)
+        vpc = Vpc(name, number, namespace_of(self._folder, name))
         try:
             self._connect(vpc)
             vpc.close = self._serve(vpc)
@@ -228,6 +228,11 @@ class HostNetwork:
         vpc.public = addresses
 
 
+def namespace_of(folder: Path, name: str) -> Path:
+    """Return the file of the namespace of a machine or a VPC."""
+    return folder / "ns" / name
+
+
 def _link_name(machine_id: str) -> str:
     """Return the name of a machine's link, which may have 15 characters."""
     return "m-" + machine_id[-12:]
@@ -297,7 +302,8 @@ def sweep(folder: Path) -> None:
         before.unlink()
     # Forwarding is off by now, so nothing is routed without these rules.
     _quietly("nft", "delete", "table", "ip", TABLE)
-    _remove_namespaces((folder / "ns").glob("*") if (folder / "ns").is_dir() else ())
+    for namespace in namespace_of(folder, "*").parent.glob("*"):
+        namespaces.remove(namespace)
 
 
 def _quietly(*command: str) -> str:
@@ -306,8 +312,3 @@ def _quietly(*command: str) -> str:
         return subprocess.run(command, capture_output=True, text=True, check=False).stdout
     except FileNotFoundError:
         return ""
-
-
-def _remove_namespaces(paths: Iterable[Path]) -> None:
-    for path in paths:
-        namespaces.remove(path)

@@ -22,7 +22,7 @@ _PROTOCOLS = {"6": "tcp", "17": "udp", "1": "icmp"}
 
 
 def ruleset(vpc: VpcView, transit: str, cut: Iterable[str] = ()) -> str:
-    """Return the whole table. `transit` is the VPC's source address towards S3, `cut` the addresses without a network."""
+    """Return the whole table. `transit` is the VPC's source address for S3, `cut` the addresses without a network."""
     groups = {group.id: group for group in vpc.security_groups}
     machines = list(vpc.instances)
     lines = [
