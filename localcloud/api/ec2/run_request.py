@@ -153,7 +153,7 @@ def _shutdown_behavior(request: Mapping[str, Any]) -> str:
 
 
 def _metadata(request: Mapping[str, Any], image: Image) -> Mapping[str, Any]:
-    """The metadata options of a launch; what it leaves open is as the image says."""
+    """Return the metadata options of a launch; the image has the defaults of missing ones."""
     options: Mapping[str, Any] = request.get("MetadataOptions") or {}
     check_metadata(options)
     of_image = {"HttpTokens": "required", "HttpPutResponseHopLimit": 2} if image.imds_support == "v2.0" else {}
