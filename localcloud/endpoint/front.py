@@ -3,6 +3,7 @@ or moto answer, and writes it all down."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import gc
 import hashlib
@@ -27,6 +28,7 @@ from localcloud.api import enforcement as rules
 from localcloud.api.ec2.late_reads import answer_late
 from localcloud.api.ec2.moto_records import regions
 from localcloud.api.login import worded
+from localcloud.api.s3_storage import body_on_disk
 from localcloud.api.services import BY_NAME, BY_SIGNING_NAME
 from localcloud.core.calls import Record
 from localcloud.core.cloud import Call, Cloud, handler_of
@@ -145,6 +147,7 @@ class Front:
                 # As moto says it: the caller gets UnsupportedOperation.
                 raise NotImplementedError(call.operation)
             read_delay = cloud.faults.read_delay() if call.service == "ec2" else None
+            answer: tuple[int, list[tuple[str, str]], bytes | Iterable[bytes]]
             if read_delay is not None:
                 answer = _serialize("ec2", model, environ, answer_late(call, handler, read_delay))
             elif handler is None:
@@ -156,26 +159,33 @@ class Front:
                 cloud.network.changed()
         return _respond(start_response, *answer)
 
-    def _from_moto(self, environ: Environ, record: Record) -> tuple[int, list[tuple[str, str]], bytes]:
+    def _from_moto(
+        self, environ: Environ, record: Record
+    ) -> tuple[int, list[tuple[str, str]], bytes | Iterable[bytes]]:
         answer: dict[str, Any] = {}
+        is_large = int(environ["CONTENT_LENGTH"]) > _IN_MEMORY
+        on_disk = is_large and record.service == "s3" and record.operation in ("PutObject", "UploadPart")
 
         def remember(status: str, headers: list[tuple[str, str]], _exc: Any = None) -> Any:
             answer.update(status=int(status.split()[0]), headers=headers)
 
         app = self._moto.get_application(environ)
-        chunks = app(environ, remember)
+        with body_on_disk(environ) if on_disk else contextlib.nullcontext():
+            chunks = app(environ, remember)
+        record.status = answer["status"]
+        if (record.service, record.operation) == ("s3", "GetObject") and record.status in (200, 206):
+            return record.status, answer["headers"], chunks
         try:
             body = b"".join(chunks)
         finally:
             if hasattr(chunks, "close"):
                 chunks.close()
-            if int(environ["CONTENT_LENGTH"]) > _IN_MEMORY:
+            if is_large:
                 # moto's request and its body refer to each other: without this, many bodies wait to be collected.
                 gc.collect(1)
-        record.status = answer["status"]
         if record.status >= 400:
             record.result = _error_code(body, record.status)
-        return answer["status"], answer["headers"], body
+        return record.status, answer["headers"], body
 
 
 def _stand_in(environ: Environ) -> str:
@@ -290,7 +300,7 @@ def _error_code(body: bytes, status: int) -> str:
 
 
 def _respond(
-    start_response: StartResponse, status: int, headers: list[tuple[str, str]], body: bytes
+    start_response: StartResponse, status: int, headers: list[tuple[str, str]], body: bytes | Iterable[bytes]
 ) -> Iterable[bytes]:
     kept = [
         (name, value)
@@ -298,7 +308,9 @@ def _respond(
         if name.lower() not in ("content-length", "status", "transfer-encoding")
     ]
     declared = next((value for name, value in headers if name.lower() == "content-length"), None)
-    # An answer to HEAD declares the length of what it leaves out.
-    kept.append(("Content-Length", declared if declared is not None and not body else str(len(body))))
+    if isinstance(body, bytes) and (body or declared is None):
+        declared = str(len(body))
+    # An answer to HEAD, and an object that is streamed, declare their length.
+    kept.append(("Content-Length", str(declared)))
     start_response(f"{status} {'OK' if status < 400 else 'Error'}", kept)
-    return [body]
+    return [body] if isinstance(body, bytes) else body
