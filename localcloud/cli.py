@@ -71,7 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     execute.add_argument("words", nargs=argparse.REMAINDER, metavar="-- CMD")
     console = command("console", _console, "print the console output of an instance's machine")
     console.add_argument("instance", metavar="ID")
-    _fault_commands(command("fault", _no_fault, "inject a fault, or lift it"))
+    _fault_commands(command("fault", _no_fault, "inject a fault, or clear it"))
     image = command("image", _no_image, "build machine images")
     build = image.add_subparsers(metavar="COMMAND").add_parser(
         "build", help="build the base image, or one with frameworks inside"
@@ -129,11 +129,11 @@ def _fault_commands(parser: argparse.ArgumentParser) -> None:
         fault(name, kind, text).add_argument("instance", metavar="ID")
     fault("stall", "stalled", "stall every access to a file system").add_argument("file_system", metavar="FS-ID")
     fault("expire", "expired", "expire temporary credentials").add_argument("session", metavar="INSTANCE|ROLE|SESSION")
-    clear = kinds.add_parser("clear", help="lift all faults, or one by its id, kind or target")
+    clear = kinds.add_parser("clear", help="clear all faults, or one by its id, kind or target")
     clear.add_argument("which", nargs="?", metavar="FAULT")
     clear.set_defaults(run=_clear, kind=None)
     for name, kind in (("thaw", "frozen"), ("mend", "cut"), ("resume", "stalled")):
-        undo = kinds.add_parser(name, help=f"lift the opposite fault: as fault clear ID ({kind})")
+        undo = kinds.add_parser(name, help=f"clear the opposite fault: as fault clear ID ({kind})")
         undo.add_argument("which", metavar="ID")
         undo.set_defaults(run=_clear, kind=kind)
 
@@ -332,7 +332,7 @@ def _fault(arguments: Arguments) -> None:
 
 
 def _clear(arguments: Arguments) -> None:
-    print(f"lifted {state.ask('clear', which=arguments.which, kind=arguments.kind)}")
+    print(f"cleared {state.ask('clear', which=arguments.which, kind=arguments.kind)}")
 
 
 def _image_build(arguments: Arguments) -> None:

@@ -1,4 +1,4 @@
-"""What the command line may ask of the running service, over a socket that only root can open."""
+"""The operations of the running service for the command line, over a socket that only root can open."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class Control:
         return self._cloud.machines.console(instance_id) if self._cloud.machines else ""
 
     def _process(self, arguments: Arguments) -> dict[str, Any]:
-        """Where a command can enter a machine."""
+        """Return the process and the control groups through which a command enters a machine."""
         with self._cloud.lock:
             name = self._instance(arguments["instance"]).id
         machines = self._machines()

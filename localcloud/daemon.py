@@ -1,4 +1,4 @@
-"""Starting and ending the service from the command line, and cleaning up after one that died."""
+"""Start and stop of the service from the command line, and cleanup after one that has died."""
 
 from __future__ import annotations
 

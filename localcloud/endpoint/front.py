@@ -1,5 +1,5 @@
-"""The front of the API: a WSGI application that finds out who asks for what, applies rules and faults, has an extension
-or moto answer, and writes it all down."""
+"""The front of the API: a WSGI application that identifies caller and operation, applies permissions and faults, lets a
+function of the service or moto answer, and logs the call."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class Front:
         except AwsError as error:
             return self._refuse(error, service, model, environ, start_response, record)
         except NotImplementedError as error:
-            # moto's word for what it does not know. Not an error of 500: clients would try again and again.
+            # moto does not have the operation. Not an error of 500, which clients would retry.
             refusal = AwsError("UnsupportedOperation", f"The local cloud has no {record.operation}: {error}", 400)
             return self._refuse(refusal, service, model, environ, start_response, record)
         except Exception as error:
@@ -135,7 +135,7 @@ class Front:
         cloud = self._cloud
         delay = cloud.latency.of("call")
         if delay:
-            time.sleep(delay)  # the wire to AWS and back, where a latency profile asks for it
+            time.sleep(delay)  # the round trip to AWS, if the latency profile has one
         with cloud.lock:
             needs = rules.required(call)
             record.action, record.resource = needs.action, needs.resource
@@ -144,7 +144,7 @@ class Front:
             rules.enforce(call, needs, record.source)
             handler = handler_of(call.service, call.operation)
             if handler is None and not BY_NAME[call.service].uses_moto:
-                # As moto says it: the caller gets UnsupportedOperation.
+                # As moto does: the caller gets UnsupportedOperation.
                 raise NotImplementedError(call.operation)
             read_delay = cloud.faults.read_delay() if call.service == "ec2" else None
             answer: tuple[int, list[tuple[str, str]], bytes | Iterable[bytes]]
@@ -189,7 +189,7 @@ class Front:
 
 
 def _stand_in(environ: Environ) -> str:
-    """A service that is here and speaks as the one does that is not."""
+    """Return a service with the protocol of a request to a service that does not exist here."""
     return "ssm" if "json" in environ.get("CONTENT_TYPE", "") else "sts"
 
 
@@ -198,7 +198,7 @@ def _through_s3_endpoint(source: str) -> bool:
 
 
 def _headers(environ: Environ) -> dict[str, str]:
-    """The headers by lower-case name, as they were sent (moto's handler keeps how those with underscores are spelt)."""
+    """Return the headers by lower-case name, with the underscores that moto's handler preserves."""
     spelled = environ.get(PRESERVED_HEADER_NAMES_ENVIRON_KEY) or {}
     headers = {
         spelled.get(name, name[5:].replace("_", "-")).lower(): str(value)
@@ -228,7 +228,7 @@ def _spool_body(environ: Environ) -> str:
 
 
 def _understand(service: str, environ: Environ) -> tuple[OperationModel, Mapping[str, Any]]:
-    """Which operation, with which parameters."""
+    """Return the operation and the parameters of a request."""
     request = Request(dict(environ))
     try:
         model, labels = get_service_router(service).match(request)
@@ -271,7 +271,7 @@ class _Refused(Exception):
 def _serialize(
     service: str, model: OperationModel | None, environ: Environ, result: Mapping[str, Any] | AwsError
 ) -> tuple[int, list[tuple[str, str]], bytes]:
-    """A result or a refusal in the protocol of the service."""
+    """Return a result or an error in the protocol of the service."""
     service_model = _model_of(service)
     try:
         protocol = determine_request_protocol(service_model, environ.get("CONTENT_TYPE", ""))
@@ -292,7 +292,7 @@ def _serialize(
 
 
 def _error_code(body: bytes, status: int) -> str:
-    """The code in an error that moto has serialized."""
+    """Return the code of an error that moto has serialized."""
     import re
 
     match = re.search(rb"<Code>([^<]+)</Code>|\"__type\"\s*:\s*\"(?:[^\"#]*#)?([^\"]+)\"", body)

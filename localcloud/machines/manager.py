@@ -198,7 +198,7 @@ class HostMachines:
             namespace = self.network.attach(view, subnet.cidr)
         self._cloud.clock.later(0, lambda: lifecycle.machine_started(self._cloud, view.id))
         while self._is_delayed(target, time.time() - entry.since):
-            if entry.changed.wait(0.2):  # A fault may be lifted meanwhile.
+            if entry.changed.wait(0.2):  # A fault may be cleared meanwhile.
                 return "stopped"
         files = nspawn.files_for(view)
         if apt_lock:
