@@ -48,6 +48,11 @@ def runs(efs_mount: str, cluster: str) -> str:
     return f"{efs_mount}/runs/{cluster}"
 
 
+def wheels(efs_mount: str) -> str:
+    """Return the folder of the wheels that one node builds for all."""
+    return f"{efs_mount}/.deeplearning/wheels"
+
+
 def published(efs_mount: str, cluster: str) -> str:
     return f"{efs_mount}/.deeplearning/{cluster}/members.json"
 
