@@ -71,7 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     execute.add_argument("words", nargs=argparse.REMAINDER, metavar="-- CMD")
     console = command("console", _console, "print the console output of an instance's machine")
     console.add_argument("instance", metavar="ID")
-    _fault_commands(command("fault", _no_fault, "inject a fault, or lift it"))
+    _fault_commands(command("fault", _no_fault, "inject a fault, or clear it"))
     image = command("image", _no_image, "build machine images")
     build = image.add_subparsers(metavar="COMMAND").add_parser(
         "build", help="build the base image, or one with frameworks inside"
@@ -129,11 +129,11 @@ def _fault_commands(parser: argparse.ArgumentParser) -> None:
         fault(name, kind, text).add_argument("instance", metavar="ID")
     fault("stall", "stalled", "stall every access to a file system").add_argument("file_system", metavar="FS-ID")
     fault("expire", "expired", "expire temporary credentials").add_argument("session", metavar="INSTANCE|ROLE|SESSION")
-    clear = kinds.add_parser("clear", help="lift all faults, or one by its id, kind or target")
+    clear = kinds.add_parser("clear", help="clear all faults, or one by its id, kind or target")
     clear.add_argument("which", nargs="?", metavar="FAULT")
     clear.set_defaults(run=_clear, kind=None)
     for name, kind in (("thaw", "frozen"), ("mend", "cut"), ("resume", "stalled")):
-        undo = kinds.add_parser(name, help=f"lift the opposite fault: as fault clear ID ({kind})")
+        undo = kinds.add_parser(name, help=f"clear the opposite fault: as fault clear ID ({kind})")
         undo.add_argument("which", metavar="ID")
         undo.set_defaults(run=_clear, kind=kind)
 
@@ -288,8 +288,8 @@ def _exec(arguments: Arguments) -> None:
     where = state.ask("process", instance=arguments.instance)
     for group in where["groups"]:
         # With version 2 alone a group that hands on controllers takes no processes: then the command is outside of it.
-        with contextlib.suppress(OSError), open(group, "w", encoding="ascii") as joining:
-            joining.write(str(os.getpid()))
+        with contextlib.suppress(OSError), open(group, "w", encoding="ascii") as procs:
+            procs.write(str(os.getpid()))
     inside = ["nsenter", "--target", str(where["pid"]), "--mount", "--uts", "--ipc", "--pid", "--net", "--root", "--wd"]
     variables = {
         "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -332,7 +332,7 @@ def _fault(arguments: Arguments) -> None:
 
 
 def _clear(arguments: Arguments) -> None:
-    print(f"lifted {state.ask('clear', which=arguments.which, kind=arguments.kind)}")
+    print(f"cleared {state.ask('clear', which=arguments.which, kind=arguments.kind)}")
 
 
 def _image_build(arguments: Arguments) -> None:

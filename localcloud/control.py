@@ -1,4 +1,4 @@
-"""What the command line may ask of the running service, over a socket that only root can open."""
+"""The operations of the running service for the command line, over a socket that only root can open."""
 
 from __future__ import annotations
 
@@ -102,14 +102,14 @@ class Control:
         return self._cloud.machines.console(instance_id) if self._cloud.machines else ""
 
     def _process(self, arguments: Arguments) -> dict[str, Any]:
-        """Where a command can enter a machine."""
+        """Return the process and the control groups through which a command enters a machine."""
         with self._cloud.lock:
             name = self._instance(arguments["instance"]).id
         machines = self._machines()
         pid = machines.pid_of(name)
         if pid is None:
             raise Refusal(f"instance {name} has no running machine: localcloud status lists those that do.")
-        return {"pid": pid, "groups": machines.joining(name)}
+        return {"pid": pid, "groups": machines.procs_files(name)}
 
     def _machines(self) -> Any:
         if self._service.machines is None:

@@ -1,4 +1,4 @@
-"""Starting and ending the service from the command line, and cleaning up after one that died."""
+"""Start and stop of the service from the command line, and cleanup after one that has died."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from localcloud import state
 from localcloud.core.errors import Refusal
 from localcloud.core.settings import PORT
-from localcloud.image.build import base_image, feature_image, say, tidy
+from localcloud.image.build import base_image, feature_image, print_progress, tidy
 from localcloud.machines import cgroups, leftovers, network
 from localcloud.machines.filesystem import can_cache
 from localcloud.machines.host import withheld_credentials
@@ -54,7 +54,7 @@ def up(latency: str, cpus: float | None, memory: int | None, api_only: bool) -> 
                 report_withheld_credentials()
                 _report_missing_cache()
             _check_port()
-            base = None if api_only else base_image(state.IMAGES, say)
+            base = None if api_only else base_image(state.IMAGES, print_progress)
             _start(latency, cpus, memory, base)
         except BaseException:
             _end_service()
@@ -84,10 +84,10 @@ def build_image(features: list[str]) -> None:
     with state.only_one():
         tidy(state.IMAGES)
         if not features:
-            print(base_image(state.IMAGES, say))
+            print(base_image(state.IMAGES, print_progress))
             return
         report_withheld_credentials()
-        _, layer = feature_image(state.IMAGES, features, say)
+        _, layer = feature_image(state.IMAGES, features, print_progress)
     name = f"localcloud-debian-12-{'-'.join(sorted(set(features)))}"
     if state.service_pid() is not None:
         print(f"{name} is {state.ask('image', features=sorted(set(features)), path=str(layer))}")
@@ -98,7 +98,7 @@ def build_image(features: list[str]) -> None:
 def report_withheld_credentials() -> None:
     settings = withheld_credentials()
     if settings:
-        say(
+        print_progress(
             f"a user or password is part of pip's {' and '.join(settings)} on this machine. Machines and images get "
             "the address without it: an index that requires it gives pip nothing (No matching distribution found). "
             "Use an index or a folder of wheels that requires none. Example: PIP_FIND_LINKS=/srv/wheels localcloud up"
@@ -107,7 +107,9 @@ def report_withheld_credentials() -> None:
 
 def _report_missing_cache() -> None:
     if not can_cache():
-        say("bindfs on this machine is built with FUSE 3: shared file systems do not cache here as NFS does.")
+        print_progress(
+            "bindfs on this machine is built with FUSE 3: shared file systems do not cache here as NFS does."
+        )
 
 
 def _check_linux() -> None:

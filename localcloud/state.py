@@ -1,4 +1,4 @@
-"""The running service as its files show it: where it writes, whether it lives, and how to talk to it."""
+"""The files of the running service: their paths, whether it runs, and the connection to it."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _running_service(folder: Path) -> dict[str, Any] | None:
 
 
 def _start_time(pid: int) -> str:
-    """When a process was started; raise ProcessLookupError if it is a zombie."""
+    """Return when a process was started. Raise ProcessLookupError if it is a zombie."""
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     if fields[0] == "Z":
         raise ProcessLookupError(pid)

@@ -19,6 +19,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PRODUCT = ("plugins", "files")
+PLAIN = (*PRODUCT, "localcloud")
+"""The folders whose identifiers and prose are checked, tests excluded."""
 BANNED_IDENTIFIERS = frozenset({"given", "wanted", "found", "told", "said", "there"})
 BANNED_WORDS = re.compile(r"\b(whoever|nobody|somebody|shall|told)\b", re.IGNORECASE)
 PROSE = (".py", ".yml", ".md", ".sh", ".service", ".timer")
@@ -43,8 +45,9 @@ def tracked(*folders: str) -> list[Path]:
     return [path for path in paths if path.is_file() and not path.is_symlink()]
 
 
-def product_python() -> list[Path]:
-    return [path for path in tracked(*PRODUCT) if path.suffix == ".py"]
+def python_in(*folders: str) -> list[Path]:
+    """Return the Python files below the folders, without tests."""
+    return [path for path in tracked(*folders) if path.suffix == ".py" and "tests" not in path.relative_to(ROOT).parts]
 
 
 def identifiers(source: str) -> Iterator[str]:
@@ -75,7 +78,7 @@ def public_classes(path: Path) -> list[str]:
 
 def banned_identifiers() -> Figure:
     counts: Counter[str] = Counter()
-    for path in product_python():
+    for path in python_in(*PLAIN):
         hits = sum(name in BANNED_IDENTIFIERS for name in identifiers(path.read_text(encoding="utf-8")))
         counts[str(path.relative_to(ROOT))] += hits
     return Figure("banned identifiers", counts.total(), 0, most(counts))
@@ -83,16 +86,16 @@ def banned_identifiers() -> Figure:
 
 def banned_words() -> Figure:
     counts: Counter[str] = Counter()
-    folders = ("plugins", "files", "roles", "playbooks", "inventory", "docs", "README.md", "SECURITY.md")
+    folders = (*PLAIN, "roles", "playbooks", "inventory", "docs", "README.md", "SECURITY.md")
     for path in tracked(*folders):
-        if path.suffix in PROSE and path.name != "glossary.md":
+        if path.suffix in PROSE and path.name != "glossary.md" and "tests" not in path.relative_to(ROOT).parts:
             counts[str(path.relative_to(ROOT))] += len(BANNED_WORDS.findall(prose(path)))
     return Figure("banned words in prose", counts.total(), 0, most(counts))
 
 
 def shared_class_names() -> Figure:
     places: dict[str, list[str]] = {}
-    for path in product_python():
+    for path in python_in(*PRODUCT):
         for name in public_classes(path):
             places.setdefault(name, []).append(str(path.relative_to(ROOT)))
     shared = [f"{name}: {', '.join(paths)}" for name, paths in sorted(places.items()) if len(paths) > 1]
@@ -114,7 +117,7 @@ def entry_points() -> list[Figure]:
 
 
 def figures() -> list[Figure]:
-    lines = sum(len(path.read_text(encoding="utf-8").splitlines()) for path in product_python())
+    lines = sum(len(path.read_text(encoding="utf-8").splitlines()) for path in python_in(*PRODUCT))
     return [
         banned_identifiers(),
         banned_words(),

@@ -1,1 +1,1 @@
-"""What the API answers: a front that knows callers and rules, and one extension module for each service."""
+"""The API: the services, with a module for each, and IAM's enforcement."""

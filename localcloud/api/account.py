@@ -1,4 +1,4 @@
-"""What the table of permissions asks about the account. Each service answers for its own resources."""
+"""The World of the table of permissions: facts about the account, which each service looks up."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ def _list_bucket_if_object_missing(call: Call) -> list[iam.Need]:
 
 
 def principal(call: Call, source: str) -> iam.Caller:
-    """The caller, with what the connection tells of the call."""
+    """Return the caller with the condition keys of the connection."""
     caller = call.caller
     if caller.kind == "service":
         return iam.Caller.aws_service(caller.name)
@@ -194,7 +194,7 @@ def _identity_policy(name: str, document: Mapping[str, Any]) -> iam.Policy:
 
 
 def _boundaries(name: str, document: Mapping[str, Any]) -> list[iam.Policy]:
-    """A boundary that says nothing allows nothing."""
+    """Return the policies of a boundary. One without statements allows nothing."""
     return [_identity_policy(name, document)] if document["Statement"] else []
 
 
@@ -204,7 +204,7 @@ def _policy_on_resource(name: str, document: str, kind: Kind) -> iam.Policy:
 
 
 def _parsed(name: str, document: str | Mapping[str, Any], kind: Kind) -> iam.Policy:
-    """One that cannot be read might have denied anything, so it denies everything."""
+    """Parse a policy. One that is malformed denies everything, as it might have denied any action."""
     try:
         return iam.parse_policy(document, kind=kind, name=name)
     except iam.MalformedPolicy:
@@ -215,7 +215,7 @@ def _parsed(name: str, document: str | Mapping[str, Any], kind: Kind) -> iam.Pol
 
 
 def _resource_policies(call: Call, needs: Iterable[iam.Need]) -> Iterable[tuple[str, iam.Policy]]:
-    """The policies of buckets, file systems and roles that a call is about, by ARN."""
+    """Return the policies of the buckets, file systems and roles of a call, by ARN."""
     for need in needs:
         about = iam.policy_arn(need)
         service = about.split(":", 3)[2] if about.startswith("arn:") else ""

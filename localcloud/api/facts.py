@@ -1,7 +1,7 @@
 """Names, tags and condition keys of resources, from the records of moto and of the services.
 
-They are asked for with every call, so they are read straight from memory. What does not exist is None or empty, and
-never an error: the service itself reports that a resource does not exist.
+Every call needs them, so they are read straight from memory. A missing resource is None or empty and never an error, as
+the service itself reports it.
 """
 
 from __future__ import annotations
@@ -63,11 +63,11 @@ def _named(records: Mapping[str, Any], name: str) -> Any:
     return next((record for record in records.values() if record.name == name), None)
 
 
-# What a name or a connection means ------------------------------------------------------------------------------------
+# Lookups of names and associations ------------------------------------------------------------------------------------
 
 
 def _in_ec2(find: Callable[[Any, str], Iterator[Any]]) -> Find:
-    """The first that is found in moto's records of the region."""
+    """Return a lookup of the first match in moto's records of the region."""
 
     def lookup(_cloud: Cloud, key: str, region: str) -> Any:
         backend = _ec2(region)
@@ -77,12 +77,12 @@ def _in_ec2(find: Callable[[Any, str], Iterator[Any]]) -> Find:
 
 
 def _address(key: str, answer: Callable[[Any], str]) -> Find:
-    """What `answer` says of the elastic address that has this value of `key`."""
+    """Return a lookup of an elastic address by `key`, with `answer` as its result."""
     return _in_ec2(lambda backend, value: (answer(one) for one in backend.addresses if getattr(one, key) == value))
 
 
 def _attached(answer: Callable[[Any], str]) -> Find:
-    """What `answer` says of the interface that has this attachment."""
+    """Return a lookup of an interface by its attachment, with `answer` as its result."""
     return _in_ec2(lambda backend, value: (answer(one) for one in backend.enis.values() if one.attachment_id == value))
 
 
@@ -91,7 +91,7 @@ def _table_of(backend: Any, association: str) -> Iterator[Any]:
 
 
 def _routed(kind: str) -> Find:
-    """The subnet or the gateway that a table is associated with; nothing for the main association of a VPC."""
+    """Return a lookup of the subnet or the gateway of an association; a VPC's main association has none."""
 
     def find(backend: Any, association: str) -> Iterator[Any]:
         targets = (table._associations.get(association, "") for table in backend.route_tables.values())
@@ -122,7 +122,7 @@ def _mount_target_member(member: str) -> Find:
 
 
 def _iam_arn(kind: str) -> Find:
-    """The ARN of a user, role, group or profile, by its name."""
+    """Return the ARN of a user, role, group or profile by its name."""
     return lambda _cloud, name, _region: getattr(_named(getattr(iam_backend(), kind), name), "arn", None)
 
 

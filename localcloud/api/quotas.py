@@ -19,7 +19,7 @@ DEFAULT = 20_000.0
 
 @dataclass(frozen=True)
 class Family:
-    """One quota: the instance types whose names begin with these letters count towards it."""
+    """A quota: the instance types whose names begin with these letters count towards it."""
 
     code: str
     kinds: str
@@ -76,7 +76,7 @@ _NAMES = {
 
 
 def family_of(instance_type: str) -> Family:
-    """The quota that a type counts towards: by the letters before its generation."""
+    """Return the quota of a type, by the letters before its generation."""
     match = re.match(r"[a-z]+", instance_type)
     letters = match[0] if match else ""
     result = next((family for family in FAMILIES if letters in family.letters), None)
@@ -84,7 +84,7 @@ def family_of(instance_type: str) -> Family:
 
 
 def vcpu_limit(cloud: Cloud, instance_type: str, spot: bool = False) -> float:
-    """The vCPUs that an account may have running of the kind that a type is of."""
+    """Return the quota of running vCPUs for a type."""
     family = family_of(instance_type)
     return _value(cloud, family.spot_code if spot and family.spot_code else family.code, DEFAULT)
 

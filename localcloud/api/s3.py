@@ -1,4 +1,4 @@
-"""Simple Storage Service: what a bucket is like when it is new, and policies that moto takes unread.
+"""Simple Storage Service: the defaults of a new bucket, and the validation of policies, which moto lacks.
 
 https://docs.aws.amazon.com/AmazonS3/latest/userguide/creating-buckets-s3.html
 """
@@ -34,8 +34,8 @@ def _no_opinion(*_: Any) -> Any:
     return PermissionResult.NEUTRAL
 
 
-# Who may do what is decided by localcloud.iam before moto is asked. moto's own reading of a bucket's policy knows no
-# conditions: one that denies requests without TLS would deny them all.
+# localcloud.iam evaluates permissions before moto is called. moto ignores the conditions of a bucket's policy: one that
+# denies requests without TLS would deny them all.
 FakeBucket.get_permission = _no_opinion  # type: ignore[method-assign,assignment]
 
 

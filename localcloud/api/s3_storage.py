@@ -1,19 +1,25 @@
-"""Large objects of S3: on disk, and never whole in memory. Importing this patches moto's records.
+"""Large objects of S3 are on disk, and never whole in memory. Importing this patches moto's records.
 
-moto keeps objects of up to 16 MB in memory, and joins the parts of an upload there.
+moto keeps objects of up to 16 MB in memory. It joins the parts of an upload there, and passes objects as bytes.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import io
+import os
+import secrets
 import tempfile
 import zlib
 from collections.abc import Iterator, Sequence
-from typing import Any
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, BinaryIO
 
 from moto.s3 import exceptions, models
 from moto.s3.models import FakeKey, FakeMultipart, MultipartChecksumBuilder
+from moto.s3.responses import S3Response
 
 IN_MEMORY = 64 * 1024
 """Bytes of an object that are kept in memory; larger objects are files."""
@@ -21,7 +27,57 @@ CHUNK = 1024 * 1024
 
 _models: Any = models
 _Key: Any = FakeKey
-_set_value = _Key.value.fset
+_get_value, _set_value = _Key.value.fget, _Key.value.fset
+_get_object = S3Response.get_object
+_bodies: dict[bytes, Any] = {}
+_streams: ContextVar[bool] = ContextVar("streams", default=False)
+
+
+@contextmanager
+def body_on_disk(environ: dict[str, Any]) -> Iterator[None]:
+    """Replace the body of an upload by a token, for which `set_value` takes the file."""
+    if environ.get("HTTP_X_AMZ_CONTENT_SHA256", "").startswith("STREAMING-"):
+        _decode(environ)
+    token = secrets.token_bytes(32)
+    _bodies[token] = environ["wsgi.input"]
+    environ |= {"wsgi.input": io.BytesIO(token), "CONTENT_LENGTH": str(len(token))}
+    try:
+        yield
+    finally:
+        _bodies.pop(token, None)
+
+
+def _decode(environ: dict[str, Any]) -> None:
+    """Decode a body in the encoding aws-chunked; its trailers become headers."""
+    source: BinaryIO = environ["wsgi.input"]
+    body = tempfile.SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115 - the object keeps it
+    while left := int(source.readline().partition(b";")[0], 16):
+        while left:
+            left -= body.write(source.read(min(CHUNK, left)))
+        source.readline()
+    for line in source:
+        name, colon, value = line.decode().strip().partition(":")
+        if colon:
+            environ[f"HTTP_{name.upper().replace('-', '_')}"] = value.strip()
+    environ |= {"wsgi.input": body, "HTTP_X_AMZ_CONTENT_SHA256": "UNSIGNED-PAYLOAD"}
+
+
+class Content:
+    """A part of a large object, which is read when it is sent."""
+
+    def __init__(self, file: BinaryIO, extent: range) -> None:
+        self._file = file
+        self._extent = extent
+
+    def __len__(self) -> int:
+        return len(self._extent)
+
+    def __getitem__(self, part: slice) -> Content:
+        return Content(self._file, self._extent[part])
+
+    def __iter__(self) -> Iterator[bytes]:
+        for start in self._extent[::CHUNK]:
+            yield os.pread(self._file.fileno(), min(CHUNK, self._extent.stop - start), start)
 
 
 class Joined:
@@ -40,8 +96,27 @@ class Joined:
         return self.file.tell()
 
 
+def get_object(response: Any) -> Any:
+    token = _streams.set(True)
+    try:
+        return _get_object(response)
+    finally:
+        _streams.reset(token)
+
+
+def get_value(key: Any) -> Any:
+    if key.contentsize <= IN_MEMORY or not _streams.get():
+        return _get_value(key)
+    key._value_buffer.flush()
+    return Content(os.fdopen(os.dup(key._value_buffer.fileno()), "rb"), range(key.contentsize))
+
+
 def set_value(key: Any, value: Any) -> None:
-    if isinstance(value, Joined):
+    if file := _bodies.pop(value, None) if isinstance(value, bytes) else None:
+        key.contentsize = file.seek(0, os.SEEK_END)
+        key._value_buffer.close()
+        key._value_buffer = file
+    elif isinstance(value, Joined):
         key.contentsize = len(value)
         key._value_buffer.close()
         key._value_buffer = value.file
@@ -77,5 +152,6 @@ def _checksum(metadata: Any, content: Joined, parts: Sequence[Any]) -> tuple[str
 
 
 _models.get_s3_default_key_buffer_size = lambda: IN_MEMORY
-_Key.value = _Key.value.setter(set_value)
+_Key.value = property(get_value, set_value)
+S3Response.get_object = get_object  # type: ignore[method-assign,assignment]
 FakeMultipart.complete = complete  # type: ignore[method-assign,assignment]

@@ -1,38 +1,18 @@
-"""The services of AWS that the local cloud has: a record of each, and all that is known of it.
+"""The services of AWS that the local cloud has, with a record of each.
 
-Importing this registers what the modules of the services answer.
+Importing this module imports all others of the package: each registers the operations that it answers.
 """
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import ModuleType
 
-from localcloud.api import facts, login, quotas, s3, ssm, sts
-from localcloud.api.autoscaling import groups, refreshes
-from localcloud.api.autoscaling import instances as scaling_instances
-from localcloud.api.autoscaling import tags as scaling_tags
-from localcloud.api.ec2 import (
-    addresses,
-    deletions,
-    images,
-    instance_types,
-    instances,
-    interfaces,
-    lifecycle,
-    nat,
-    networks,
-    placement,
-    run,
-    security_groups,
-    tags,
-    templates,
-)
-from localcloud.api.efs import file_systems, mount_targets, policies
-from localcloud.api.efs import tags as efs_tags
+from localcloud import api
+from localcloud.api import facts, login
 from localcloud.api.facts import Find, FindFacts, FindTags
-from localcloud.api.iam import identities, linked_roles
 from localcloud.api.login import Wording
 from localcloud.core.errors import AwsError
 from localcloud.iam import Lookup, Refusal
@@ -48,17 +28,15 @@ class Service:
     name: str
     """botocore's"""
     signing_name: str
-    """the one that signatures bear"""
-    modules: tuple[ModuleType, ...]
-    """those that answer operations"""
+    """the name in signatures"""
     refusal: Refusal = _JSON_REFUSAL
-    """how it words that a caller is not allowed something"""
+    """its error for a caller without the permission"""
     throttling: tuple[str, str, int] = _THROTTLING_EXCEPTION
     """code, message and status of its error for too many calls"""
     login: Wording = field(default_factory=lambda: login.json(400))
-    """how it words that it does not accept the caller's credentials"""
+    """its error for invalid credentials"""
     uses_moto: bool = True
-    """Whether moto answers operations that no module answers. False where the records are all our own."""
+    """Whether moto answers operations that no module answers. False if moto has none of the records."""
     arns: str = ""
     """the service in ARNs of its resources, if they have facts or tags"""
     tags: FindTags | None = None
@@ -66,7 +44,7 @@ class Service:
     facts: FindFacts | None = None
     """condition keys that describe a resource"""
     lookups: Mapping[Lookup, Find] = field(default_factory=dict)
-    """what the names and connections of its resources mean"""
+    """the resources of names and associations"""
 
     def throttled(self) -> AwsError:
         return AwsError(*self.throttling)
@@ -76,7 +54,6 @@ SERVICES = (
     Service(
         "autoscaling",
         "autoscaling",
-        (groups, scaling_instances, refreshes, scaling_tags),
         refusal=_XML_REFUSAL,
         login=login.QUERY,
         throttling=_THROTTLING,
@@ -88,22 +65,6 @@ SERVICES = (
     Service(
         "ec2",
         "ec2",
-        (
-            addresses,
-            deletions,
-            images,
-            instance_types,
-            instances,
-            interfaces,
-            lifecycle,
-            nat,
-            networks,
-            placement,
-            run,
-            security_groups,
-            tags,
-            templates,
-        ),
         refusal=Refusal("UnauthorizedOperation", "You are not authorized to perform this operation. "),
         login=login.EC2,
         throttling=("RequestLimitExceeded", "Request limit exceeded.", 503),
@@ -115,7 +76,6 @@ SERVICES = (
     Service(
         "efs",
         "elasticfilesystem",
-        (file_systems, mount_targets, policies, efs_tags),
         refusal=Refusal("AccessDeniedException"),
         login=login.json(403),
         uses_moto=False,
@@ -126,7 +86,6 @@ SERVICES = (
     Service(
         "iam",
         "iam",
-        (identities, linked_roles),
         refusal=_XML_REFUSAL,
         login=login.QUERY,
         throttling=_THROTTLING,
@@ -138,7 +97,6 @@ SERVICES = (
     Service(
         "s3",
         "s3",
-        (s3,),
         refusal=_XML_REFUSAL,
         login=login.S3,
         throttling=("SlowDown", "Please reduce your request rate.", 503),
@@ -146,10 +104,13 @@ SERVICES = (
         tags=facts.tags_in_s3,
         facts=facts.facts_in_s3,
     ),
-    Service("service-quotas", "servicequotas", (quotas,)),
-    Service("ssm", "ssm", (ssm,), arns="ssm", tags=facts.tags_in_ssm),
-    Service("sts", "sts", (sts,), refusal=_XML_REFUSAL, login=login.QUERY, throttling=_THROTTLING),
+    Service("service-quotas", "servicequotas"),
+    Service("ssm", "ssm", arns="ssm", tags=facts.tags_in_ssm),
+    Service("sts", "sts", refusal=_XML_REFUSAL, login=login.QUERY, throttling=_THROTTLING),
 )
 
 BY_NAME: Mapping[str, Service] = {service.name: service for service in SERVICES}
 BY_SIGNING_NAME: Mapping[str, Service] = {service.signing_name: service for service in SERVICES}
+
+for module in pkgutil.walk_packages(api.__path__, f"{api.__name__}."):
+    importlib.import_module(module.name)

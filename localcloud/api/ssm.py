@@ -24,12 +24,12 @@ _CHANGED = datetime.fromisoformat(CREATED).astimezone(UTC)
 
 
 def parameters(cloud: Cloud) -> dict[str, str]:
-    """The id of each image that has a family, by the name of its parameter. The newest of a family counts."""
+    """Return the id of the newest image of each family, by the name of its parameter."""
     return {f"{ROOT}{image.family}/latest/ami-id": image.id for image in images_of(cloud).values() if image.family}
 
 
 def image_by_parameter(cloud: Cloud, name: str) -> str | None:
-    """What `resolve:ssm:NAME` in place of an image's id stands for."""
+    """Return the image of `resolve:ssm:NAME`."""
     return parameters(cloud).get(name)
 
 
@@ -96,5 +96,5 @@ def get_parameters_by_path(call: Call) -> dict[str, Any]:
 
 
 def _plain(name: str) -> str:
-    """A parameter is named by itself or by its ARN."""
+    """Return the name of a parameter from its name or its ARN."""
     return name.partition(":parameter")[2] if name.startswith("arn:") else name

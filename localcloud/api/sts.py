@@ -1,4 +1,4 @@
-"""Security Token Service: who calls, and sessions of roles. Whom a role trusts is decided in rules.py."""
+"""Security Token Service: the caller's identity, and sessions of roles. localcloud.iam evaluates trust policies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The log of API calls: what was asked by whom, what it needed, and what came of it."""
+"""The log of API calls: caller, operation, needed permissions and result."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The cloud: what all parts of the service share; and calls, and who answers them.
+"""The cloud, which all parts of the service share; calls, and the functions that answer them.
 
 A module of a service answers an operation by a function marked with `answers`: it takes a Call and returns what boto3
 would return, as a plain dict, or raises AwsError. An operation that no function answers goes to moto unchanged. A
-function may ask moto itself (`call.moto()`) and add to its answer. Importing the module is all that registers it.
+function may call moto (`call.moto()`) and add to its answer. Importing a module registers its functions.
 """
 
 from __future__ import annotations
@@ -50,17 +50,17 @@ class Machines(Protocol):
     def reboot(self, instance_id: str) -> None: ...
 
     def console(self, instance_id: str) -> str:
-        """What it has written to its console so far."""
+        """Return the machine's console output."""
 
 
 class Network(Protocol):
     def changed(self) -> None:
-        """The API's records of networks have changed: make the wires follow, before this returns."""
+        """Apply changed records to the network before returning."""
 
 
 class NoNetwork:
     def changed(self) -> None:
-        """Nothing to follow."""
+        """Apply changed records to the network before returning."""
 
 
 class Cloud:
@@ -89,7 +89,7 @@ class Cloud:
         self._mock.stop()
 
     def records(self, name: str, make: type[Any]) -> Any:
-        """The records that an extension module keeps, made when first asked for."""
+        """Return the records of a service, and create them at the first call."""
         if name not in self.state:
             self.state[name] = make()
         return self.state[name]

@@ -1,7 +1,7 @@
-"""Faults that were asked for, and what each part of the service asks about them.
+"""The faults in force, and their effects on each part of the service.
 
-A fault is in force until it is cleared (or used up, where it has a count). What strikes once and is over, such as
-killing a machine, is not kept here: see `control.py`.
+A fault is in force until it is cleared (or used up, if it has a count). Faults with a single effect, such as
+killing a machine, are in `control.py`.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Faults:
                 self.remove(fault)
 
     def capacity_left(self, instance_type: str, zone: str) -> int | None:
-        """How many more instances of a type a zone can take; None: as many as you like."""
+        """Return the number of instances of a type that a zone can still launch; None is no limit."""
         matches = self.of_kind("capacity", type=instance_type, zone=zone)
         return min((fault.value for fault in matches), default=None)
 
@@ -88,12 +88,12 @@ class Faults:
             fault.value -= count
 
     def quota(self, code: str, named: bool = False) -> int | None:
-        """What a quota is set to for now; None: its usual value. With `named`, only faults count that name a code."""
+        """Return the value of a quota; None is its default. With `named`, only faults with a code count."""
         matches = self.of_kind("quota", code=code)
         return min((fault.value for fault in matches if "code" in fault.target or not named), default=None)
 
     def nat_gateway_fails(self) -> bool:
-        """Whether a NAT gateway that is created now ends as failed."""
+        """Return whether a new NAT gateway fails."""
         matches = self.of_kind("fail-nat")
         for fault in matches[:1]:
             self._use(fault)

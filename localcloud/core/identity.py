@@ -30,7 +30,7 @@ class Caller:
 
 
 def service_caller(name: str) -> Caller:
-    """One of AWS's own services, such as autoscaling.amazonaws.com."""
+    """Return the caller for a service such as autoscaling.amazonaws.com."""
     return Caller("service", name, name, name)
 
 
@@ -75,7 +75,7 @@ class Credentials:
         return session
 
     def for_instance(self, role: str, name: str, seconds: float) -> Session:
-        """The newest credentials of an instance: the same each time it asks, until they have little time left."""
+        """Return the newest credentials of an instance, which stay the same until shortly before they expire."""
         now = self._clock.time()
         held = [session for session in self._sessions.values() if (session.role, session.name) == (role, name)]
         newest = max(held, key=lambda session: session.issued, default=None)
@@ -86,7 +86,7 @@ class Credentials:
         return self.issue(role, name, seconds)
 
     def expire(self, name: str) -> int:
-        """End all sessions of that name (an instance's are named by its id), or of that role, now; says how many."""
+        """Expire all sessions with a name (of an instance, its id) or of a role, and return their number."""
         now = self._clock.time()
         matches = [
             session
@@ -108,7 +108,7 @@ class Credentials:
         self._sessions = kept
 
     def resolve(self, access_key: str, token: str | None) -> tuple[Caller, str]:
-        """The caller behind an access key, and the key's secret."""
+        """Return the caller of an access key, and the key's secret."""
         session = self._sessions.get(access_key)
         if session is not None:
             if not hmac.compare_digest(token or "", session.token):

@@ -37,7 +37,7 @@ class Latency:
         self._seconds = {**dict.fromkeys(AWS, 0.0), **seconds}
 
     def of(self, what: str) -> float:
-        """Seconds for one kind of wait; a name that no profile knows is a mistake of ours."""
+        """Return the seconds of a delay. An unknown name is an error of the code."""
         return self._seconds[what]
 
 

@@ -114,7 +114,7 @@ class MountTargetView:
 
 @dataclass(frozen=True)
 class VpcView:
-    """Everything that decides who can talk to whom in one VPC."""
+    """The records that decide about connections in one VPC."""
 
     id: str
     region: str

@@ -15,7 +15,7 @@ Writer = Callable[[Any, Write], None]
 
 
 def render(model: Any, result: Mapping[str, Any], request_id: str) -> bytes:
-    """The body of the answer to an operation."""
+    """Return the body of the answer to an operation."""
     parts = ['<?xml version="1.0" encoding="UTF-8"?>\n']
     namespace = (
         model.metadata.get("xmlNamespace") or f"http://ec2.amazonaws.com/doc/{model.metadata.get('apiVersion', '')}"

@@ -1,8 +1,9 @@
-"""The front of the API: a WSGI application that finds out who asks for what, applies rules and faults, has an extension
-or moto answer, and writes it all down."""
+"""The front of the API: a WSGI application that identifies caller and operation, applies permissions and faults, lets a
+function of the service or moto answer, and logs the call."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import gc
 import hashlib
@@ -27,6 +28,7 @@ from localcloud.api import enforcement as rules
 from localcloud.api.ec2.late_reads import answer_late
 from localcloud.api.ec2.moto_records import regions
 from localcloud.api.login import worded
+from localcloud.api.s3_storage import body_on_disk
 from localcloud.api.services import BY_NAME, BY_SIGNING_NAME
 from localcloud.core.calls import Record
 from localcloud.core.cloud import Call, Cloud, handler_of
@@ -89,7 +91,7 @@ class Front:
         except AwsError as error:
             return self._refuse(error, service, model, environ, start_response, record)
         except NotImplementedError as error:
-            # moto's word for what it does not know. Not an error of 500: clients would try again and again.
+            # moto does not have the operation. Not an error of 500, which clients would retry.
             refusal = AwsError("UnsupportedOperation", f"The local cloud has no {record.operation}: {error}", 400)
             return self._refuse(refusal, service, model, environ, start_response, record)
         except Exception as error:
@@ -133,7 +135,7 @@ class Front:
         cloud = self._cloud
         delay = cloud.latency.of("call")
         if delay:
-            time.sleep(delay)  # the wire to AWS and back, where a latency profile asks for it
+            time.sleep(delay)  # the round trip to AWS, if the latency profile has one
         with cloud.lock:
             needs = rules.required(call)
             record.action, record.resource = needs.action, needs.resource
@@ -142,9 +144,10 @@ class Front:
             rules.enforce(call, needs, record.source)
             handler = handler_of(call.service, call.operation)
             if handler is None and not BY_NAME[call.service].uses_moto:
-                # As moto says it: the caller gets UnsupportedOperation.
+                # As moto does: the caller gets UnsupportedOperation.
                 raise NotImplementedError(call.operation)
             read_delay = cloud.faults.read_delay() if call.service == "ec2" else None
+            answer: tuple[int, list[tuple[str, str]], bytes | Iterable[bytes]]
             if read_delay is not None:
                 answer = _serialize("ec2", model, environ, answer_late(call, handler, read_delay))
             elif handler is None:
@@ -156,30 +159,37 @@ class Front:
                 cloud.network.changed()
         return _respond(start_response, *answer)
 
-    def _from_moto(self, environ: Environ, record: Record) -> tuple[int, list[tuple[str, str]], bytes]:
+    def _from_moto(
+        self, environ: Environ, record: Record
+    ) -> tuple[int, list[tuple[str, str]], bytes | Iterable[bytes]]:
         answer: dict[str, Any] = {}
+        is_large = int(environ["CONTENT_LENGTH"]) > _IN_MEMORY
+        on_disk = is_large and record.service == "s3" and record.operation in ("PutObject", "UploadPart")
 
         def remember(status: str, headers: list[tuple[str, str]], _exc: Any = None) -> Any:
             answer.update(status=int(status.split()[0]), headers=headers)
 
         app = self._moto.get_application(environ)
-        chunks = app(environ, remember)
+        with body_on_disk(environ) if on_disk else contextlib.nullcontext():
+            chunks = app(environ, remember)
+        record.status = answer["status"]
+        if (record.service, record.operation) == ("s3", "GetObject") and record.status in (200, 206):
+            return record.status, answer["headers"], chunks
         try:
             body = b"".join(chunks)
         finally:
             if hasattr(chunks, "close"):
                 chunks.close()
-            if int(environ["CONTENT_LENGTH"]) > _IN_MEMORY:
+            if is_large:
                 # moto's request and its body refer to each other: without this, many bodies wait to be collected.
                 gc.collect(1)
-        record.status = answer["status"]
         if record.status >= 400:
             record.result = _error_code(body, record.status)
-        return answer["status"], answer["headers"], body
+        return record.status, answer["headers"], body
 
 
 def _stand_in(environ: Environ) -> str:
-    """A service that is here and speaks as the one does that is not."""
+    """Return a service with the protocol of a request to a service that does not exist here."""
     return "ssm" if "json" in environ.get("CONTENT_TYPE", "") else "sts"
 
 
@@ -188,7 +198,7 @@ def _through_s3_endpoint(source: str) -> bool:
 
 
 def _headers(environ: Environ) -> dict[str, str]:
-    """The headers by lower-case name, as they were sent (moto's handler keeps how those with underscores are spelt)."""
+    """Return the headers by lower-case name, with the underscores that moto's handler preserves."""
     spelled = environ.get(PRESERVED_HEADER_NAMES_ENVIRON_KEY) or {}
     headers = {
         spelled.get(name, name[5:].replace("_", "-")).lower(): str(value)
@@ -218,7 +228,7 @@ def _spool_body(environ: Environ) -> str:
 
 
 def _understand(service: str, environ: Environ) -> tuple[OperationModel, Mapping[str, Any]]:
-    """Which operation, with which parameters."""
+    """Return the operation and the parameters of a request."""
     request = Request(dict(environ))
     try:
         model, labels = get_service_router(service).match(request)
@@ -261,7 +271,7 @@ class _Refused(Exception):
 def _serialize(
     service: str, model: OperationModel | None, environ: Environ, result: Mapping[str, Any] | AwsError
 ) -> tuple[int, list[tuple[str, str]], bytes]:
-    """A result or a refusal in the protocol of the service."""
+    """Return a result or an error in the protocol of the service."""
     service_model = _model_of(service)
     try:
         protocol = determine_request_protocol(service_model, environ.get("CONTENT_TYPE", ""))
@@ -282,7 +292,7 @@ def _serialize(
 
 
 def _error_code(body: bytes, status: int) -> str:
-    """The code in an error that moto has serialized."""
+    """Return the code of an error that moto has serialized."""
     import re
 
     match = re.search(rb"<Code>([^<]+)</Code>|\"__type\"\s*:\s*\"(?:[^\"#]*#)?([^\"]+)\"", body)
@@ -290,7 +300,7 @@ def _error_code(body: bytes, status: int) -> str:
 
 
 def _respond(
-    start_response: StartResponse, status: int, headers: list[tuple[str, str]], body: bytes
+    start_response: StartResponse, status: int, headers: list[tuple[str, str]], body: bytes | Iterable[bytes]
 ) -> Iterable[bytes]:
     kept = [
         (name, value)
@@ -298,7 +308,9 @@ def _respond(
         if name.lower() not in ("content-length", "status", "transfer-encoding")
     ]
     declared = next((value for name, value in headers if name.lower() == "content-length"), None)
-    # An answer to HEAD declares the length of what it leaves out.
-    kept.append(("Content-Length", declared if declared is not None and not body else str(len(body))))
+    if isinstance(body, bytes) and (body or declared is None):
+        declared = str(len(body))
+    # An answer to HEAD, and an object that is streamed, declare their length.
+    kept.append(("Content-Length", str(declared)))
     start_response(f"{status} {'OK' if status < 400 else 'Error'}", kept)
-    return [body]
+    return [body] if isinstance(body, bytes) else body

@@ -24,7 +24,7 @@ _AUTHORIZATION = re.compile(
 
 @dataclass(frozen=True)
 class Signature:
-    """What a request says of who signed it, and for what."""
+    """The signer of a request and the scope of its signature."""
 
     access_key: str
     region: str
@@ -38,7 +38,7 @@ class Signature:
 
 
 def read_signature(headers: Mapping[str, str], query: str) -> Signature | None:
-    """The signature of a request (headers by lower-case name), or None where it bears none that can be read."""
+    """Return the signature of a request, or None without a valid one. The names of headers are in lower case."""
     match = _AUTHORIZATION.match(headers.get("authorization", ""))
     if match:
         return Signature(

@@ -39,7 +39,7 @@ class Authority:
         return self._certificate.public_bytes(Encoding.PEM).decode()
 
     def context(self) -> ssl.SSLContext:
-        """For a server: the certificate follows from the name that the client asks for."""
+        """Return a server's context, which chooses the certificate by the name that the client requests."""
 
         def choose(connection: ssl.SSLObject, name: str | None, _context: ssl.SSLContext) -> None:
             connection.context = self._context_of(name or "localcloud.amazonaws.com")

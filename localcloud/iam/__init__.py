@@ -1,11 +1,11 @@
-"""Who may do what: an evaluator of IAM policies, and the table of what each AWS call needs.
+"""An evaluator of IAM policies, and the table of the permissions that each AWS call needs.
 
     needs = required("ec2", "RunInstances", params, world, "us-east-1")      # table.py, services/
     refused = authorize(policies, needs, caller, resource_policies={…})     # policy.py, authorize.py
     if refused:
-        raise denied(Refusal("AccessDenied"), refused[0], caller.arn)                         # errors.py
+        raise denied(Refusal("AccessDenied"), refused[0], caller.arn)       # errors.py
 
-Pure functions on the standard library; what they have to know of the account they ask a World (world.py).
+Pure functions on the standard library. Facts about the account come from a World (world.py).
 """
 
 from __future__ import annotations

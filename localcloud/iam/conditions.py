@@ -1,23 +1,23 @@
-"""The Condition element: the operators, and when one holds.
+"""The Condition element of a policy: its operators, and when one is met.
 
     {"ForAllValues:StringLikeIfExists": {"aws:TagKeys": ["deeplearning:*", "Name"]}}
      qualifier    operator  suffix       key             values
 
-How a key without a value is judged is most of what is here:
+The result depends on whether the request has the key:
 
-| | key is there | key is absent |
+| | key is present | key is absent |
 | --- | --- | --- |
 | StringEquals … | one of the values matches | false |
 | StringNotEquals … | none of the values matches | true |
 | …IfExists | as above | true |
 | ForAllValues: | every value of the request passes | true |
 | ForAnyValue: | one value of the request passes | false |
-| Null | false if "true" was asked | true if "true" was asked |
+| Null "true" | false | true |
 
-A key with several values that is compared without a qualifier is taken as ForAnyValue (for a negated operator: none may
-match). AWS does not say what it does there and advises against it.
+A key with several values that is compared without a qualifier is treated as ForAnyValue (for a negated operator:
+none may match). AWS does not document this case and advises against it.
 
-Unknown operators, and values that an operator cannot read, are errors when the policy is read, never "true" later.
+Unknown operators, and values that an operator cannot parse, are errors when the policy is parsed.
 
 https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_elements_condition_operators.html
 https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_condition-logic-multiple-context-keys-or-values.html
@@ -36,10 +36,10 @@ from .patterns import Context, Pattern
 
 
 class MalformedPolicy(Exception):
-    """The policy cannot be read; the text is what AWS says."""
+    """The policy cannot be parsed; the text is AWS's message."""
 
 
-# A test says whether one value of the request matches one value of the policy.
+# Returns whether one value of the request matches one value of the policy.
 Test = Callable[[str, Pattern, Context], bool]
 
 
@@ -47,29 +47,29 @@ def _number(text: str) -> float:
     return float(text)
 
 
-def _moment(text: str) -> float:
-    """Seconds since 1970, out of ISO 8601 or such seconds."""
+def _timestamp(text: str) -> float:
+    """Parse ISO 8601, or seconds since 1970, to seconds since 1970."""
     try:
         return float(text)
     except ValueError:
-        moment = datetime.fromisoformat(text)
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+        date = datetime.fromisoformat(text)
+        return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
 
 
 def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
     return ipaddress.ip_network(text, strict=False)
 
 
-def _truth(text: str) -> bool:
+def _boolean(text: str) -> bool:
     return {"true": True, "false": False}[text.lower()]
 
 
-def _compared(read: Callable[[str], Any], compare: Callable[[Any, Any], bool]) -> Test:
+def _comparison(parse: Callable[[str], Any], compare: Callable[[Any, Any], bool]) -> Test:
     def test(value: str, pattern: Pattern, context: Context) -> bool:
         try:
-            return compare(read(value), read(pattern.text))
+            return compare(parse(value), parse(pattern.text))
         except (ValueError, KeyError):
-            return False  # the request's value is not of the operator's type; the policy's was checked on reading
+            return False  # the request's value is not of the operator's type; the policy's was checked by the parser
 
     return test
 
@@ -86,11 +86,11 @@ _TESTS: dict[str, Test] = {
     "ArnEquals": lambda value, pattern, context: pattern.matches_arn(value, context),
     "ArnLike": lambda value, pattern, context: pattern.matches_arn(value, context),
     "BinaryEquals": lambda value, pattern, context: value == pattern.text,
-    "Bool": _compared(_truth, operator.eq),
-    "IpAddress": _compared(_network, _within),
+    "Bool": _comparison(_boolean, operator.eq),
+    "IpAddress": _comparison(_network, _within),
     **{
-        f"{kind}{name}": _compared(read, compare)
-        for kind, read in (("Numeric", _number), ("Date", _moment))
+        f"{kind}{name}": _comparison(parse, compare)
+        for kind, parse in (("Numeric", _number), ("Date", _timestamp))
         for name, compare in (
             ("Equals", operator.eq),
             ("LessThan", operator.lt),
@@ -110,12 +110,12 @@ _NEGATED = {
     "DateNotEquals": "DateEquals",
     "NotIpAddress": "IpAddress",
 }
-_READERS: tuple[tuple[str, Callable[[str], object]], ...] = (
+_PARSERS: tuple[tuple[str, Callable[[str], object]], ...] = (
     ("Numeric", _number),
-    ("Date", _moment),
+    ("Date", _timestamp),
     ("IpAddress", _network),
-    ("Bool", _truth),
-    ("Null", _truth),
+    ("Bool", _boolean),
+    ("Null", _boolean),
 )
 _CANONICAL = {name.lower(): name for name in (*_TESTS, *_NEGATED, "Null")}
 
@@ -128,11 +128,11 @@ class Condition:
     qualifier: str = ""  # "forallvalues", "foranyvalue" or none
     if_exists: bool = False
 
-    def holds(self, context: Context) -> bool:
+    def is_met(self, context: Context) -> bool:
         value = context.get(self.key.lower())
         values = () if value is None else (value,) if isinstance(value, str) else tuple(value)
         if self.operator == "Null":
-            return (not values) == _truth(self.values[0].text)
+            return (not values) == _boolean(self.values[0].text)
         negated = self.operator in _NEGATED
         if not values:
             return self.if_exists or self.qualifier == "forallvalues" or (negated and not self.qualifier)
@@ -141,45 +141,45 @@ class Condition:
         def passes(value: str) -> bool:
             return any(test(value, pattern, context) for pattern in self.values) != negated
 
-        everyone = self.qualifier == "forallvalues" or (negated and not self.qualifier)
-        return all(map(passes, values)) if everyone else any(map(passes, values))
+        every_value = self.qualifier == "forallvalues" or (negated and not self.qualifier)
+        return all(map(passes, values)) if every_value else any(map(passes, values))
 
 
-def _condition(written: str, key: str, values: Iterable[str], variables: bool) -> Condition:
-    qualifier, colon, rest = written.lower().rpartition(":")
-    name = _CANONICAL.get(rest.removesuffix("ifexists"))
+def _condition(name: str, key: str, values: Iterable[str], variables: bool) -> Condition:
+    qualifier, colon, rest = name.lower().rpartition(":")
+    canonical = _CANONICAL.get(rest.removesuffix("ifexists"))
     if_exists = rest.endswith("ifexists")
-    if name is None or (colon and qualifier not in ("forallvalues", "foranyvalue")):
-        raise MalformedPolicy(f"Invalid Condition type : {written}.")
-    if name == "Null" and (qualifier or if_exists):
-        raise MalformedPolicy(f"Invalid Condition type : {written}.")
-    filled = variables and name.startswith(("String", "Arn"))
-    patterns = tuple(Pattern.parse(value, variables=filled) for value in values)
+    if canonical is None or (colon and qualifier not in ("forallvalues", "foranyvalue")):
+        raise MalformedPolicy(f"Invalid Condition type : {name}.")
+    if canonical == "Null" and (qualifier or if_exists):
+        raise MalformedPolicy(f"Invalid Condition type : {name}.")
+    has_variables = variables and canonical.startswith(("String", "Arn"))
+    patterns = tuple(Pattern.parse(value, variables=has_variables) for value in values)
     if not patterns:
-        raise MalformedPolicy(f"Condition {written} on {key} has no value.")
-    base = _NEGATED.get(name, name)
-    for prefix, read in _READERS:
+        raise MalformedPolicy(f"Condition {name} on {key} has no value.")
+    base = _NEGATED.get(canonical, canonical)
+    for prefix, parse in _PARSERS:
         if base.startswith(prefix):
             for pattern in patterns:
                 try:
-                    read(pattern.text)
+                    parse(pattern.text)
                 except (ValueError, KeyError):
-                    raise MalformedPolicy(f"Invalid value {pattern.text} for condition {written}.") from None
-    return Condition(name, key, patterns, qualifier, if_exists)
+                    raise MalformedPolicy(f"Invalid value {pattern.text} for condition {name}.") from None
+    return Condition(canonical, key, patterns, qualifier, if_exists)
 
 
 def parse_conditions(block: object, *, variables: bool = True) -> tuple[Condition, ...]:
-    """The Condition element of a statement. All of them must hold."""
+    """Parse the Condition element of a statement. All its conditions must be met."""
     if not isinstance(block, dict):
         raise MalformedPolicy("Syntax errors in policy.")
-    found = []
-    for written, keys in block.items():
+    conditions = []
+    for name, keys in block.items():
         if not isinstance(keys, dict):
             raise MalformedPolicy("Syntax errors in policy.")
-        for key, given in keys.items():
-            values = given if isinstance(given, list) else [given]
+        for key, element in keys.items():
+            values = element if isinstance(element, list) else [element]
             if not all(isinstance(value, str | bool | int | float) for value in values):
                 raise MalformedPolicy("Syntax errors in policy.")
             texts = [str(value).lower() if isinstance(value, bool) else str(value) for value in values]
-            found.append(_condition(written, key, texts, variables))
-    return tuple(found)
+            conditions.append(_condition(name, key, texts, variables))
+    return tuple(conditions)

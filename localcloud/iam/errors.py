@@ -1,7 +1,6 @@
-"""How AWS words a refusal.
+"""The errors with which AWS refuses a call.
 
-EC2's messages on actions with resources end in "Encoded authorization failure message: …" on AWS; that part is left
-out.
+On AWS, EC2's messages on actions with resources end in "Encoded authorization failure message: …". These do not.
 
 https://docs.aws.amazon.com/IAM/latest/UserGuide/troubleshoot_access-denied.html
 https://docs.aws.amazon.com/AWSEC2/latest/APIReference/errors-overview.html
@@ -18,11 +17,11 @@ from .policy import Decision
 
 @dataclass(frozen=True)
 class Refusal:
-    """How a service words that a caller is not allowed something."""
+    """The error of a service for a caller without the permission."""
 
     code: str
     start: str = ""
-    """how its message begins"""
+    """the beginning of its message"""
     status: int = 403
 
 
@@ -35,13 +34,13 @@ _KINDS = {
 
 
 def denied(refusal: Refusal, denial: Denial, caller_arn: str) -> AwsError:
-    """The error that a service answers a refused call with."""
+    """Return the error with which a service answers a refused call."""
     start = refusal.start
     need = denial.need
     on = "" if need.resource == "*" else f" on resource: {need.resource}"
     because = _because(denial.decision, need.action)
     if need.reason.startswith("launch template "):
-        # Auto Scaling tries the launch template in the caller's name and says so first; AWS's message may end there.
+        # Auto Scaling tries the launch template on the caller's behalf and names it first. AWS's message may end there.
         start = f"You are not authorized to use {need.reason.replace('launch template ', 'launch template: ', 1)}. "
     message = f"{start}User: {caller_arn} is not authorized to perform: {need.action}{on}{because}"
     return AwsError(refusal.code, message, refusal.status)
@@ -57,7 +56,6 @@ def _because(decision: Decision, action: str) -> str:
 
 
 def unknown(refusal: Refusal, service: str, operation: str) -> AwsError:
-    """No row in the table: refused, because what it would need is not known. AWS has no such error; the text says whose
-    it is."""
+    """Return the error for an operation without a row in the table. AWS has none, so the text names its source."""
     message = f"The local cloud does not know which permissions {service}:{operation} needs, so it refuses the call."
     return AwsError(refusal.code, message, 403)

@@ -1,12 +1,12 @@
-"""Text with wildcards and variables, as IAM policies write it.
+"""Text with wildcards and variables in IAM policies.
 
-A pattern is parsed once into pieces and is filled in for each request. Decisions that are easy to get wrong:
+A pattern is parsed once into pieces, and its variables are replaced for each request. Easy to get wrong:
 
-* What a variable stands for is literal text: a user who is named `*` does not become a wildcard.
+* The value of a variable is literal text: a user who is named `*` does not become a wildcard.
 * `${*}`, `${?}` and `${$}` are the characters themselves.
-* A variable that the request has no single value for, and that has no default, makes the *statement* not match;
-  this is the exception `Unresolved`, caught where statements are matched.
-* ARNs are compared part by part, so `*` in the region does not run over into the account. The sixth part may hold
+* A variable without a default for which the request has no single value makes the *statement* not match:
+  the exception `Unresolved`, caught where statements are matched.
+* ARNs are compared part by part, so `*` in the region does not match part of the account. The sixth part may hold
   colons. A pattern with fewer than six parts matches only if it ends in `*` (`arn:aws:s3*`).
 
 https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_variables.html
@@ -29,7 +29,7 @@ _WILD = {"*": ".*", "?": "."}
 
 
 class Unresolved(Exception):
-    """A policy variable that this request gives no value for."""
+    """A policy variable that has no value in this request."""
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,9 @@ class Variable:
     key: str
     default: str | None = None
 
-    def fill(self, context: Context) -> str:
+    def value(self, context: Context) -> str:
         value = context.get(self.key.lower(), self.default)
-        if not isinstance(value, str):  # absent, or a list: only single values can be put into text
+        if not isinstance(value, str):  # absent, or a list: only single values can replace a variable
             raise Unresolved(self.key)
         return value
 
@@ -53,18 +53,18 @@ Piece = str | Variable | Wildcard
 
 
 def context_of(*sources: Mapping[str, Value]) -> dict[str, Value]:
-    """One context out of several; later ones win, names become lower case."""
+    """Merge contexts into one; later ones win, names become lower case."""
     return {key.lower(): value for source in sources for key, value in source.items()}
 
 
 def _pieces(text: str, variables: bool) -> tuple[Piece, ...]:
-    found: list[Piece] = []
-    at = 0
+    pieces: list[Piece] = []
+    end = 0
     for match in _VARIABLE.finditer(text) if variables else ():
-        found += _wildcards(text[at : match.start()])
-        found.append(match["char"] or Variable(match["key"], match["default"]))
-        at = match.end()
-    return (*found, *_wildcards(text[at:]))
+        pieces += _wildcards(text[end : match.start()])
+        pieces.append(match["char"] or Variable(match["key"], match["default"]))
+        end = match.end()
+    return (*pieces, *_wildcards(text[end:]))
 
 
 def _wildcards(text: str) -> list[Piece]:
@@ -74,20 +74,20 @@ def _wildcards(text: str) -> list[Piece]:
 
 
 def _regex(pieces: Sequence[Piece], context: Context) -> str:
-    def one(piece: Piece) -> str:
+    def regex(piece: Piece) -> str:
         match piece:
             case Wildcard(char):
                 return _WILD[char]
             case Variable():
-                return re.escape(piece.fill(context))
+                return re.escape(piece.value(context))
             case _:
                 return re.escape(piece)
 
-    return "".join(map(one, pieces))
+    return "".join(map(regex, pieces))
 
 
 def _split_arn(pieces: Sequence[Piece]) -> list[list[Piece]]:
-    """At the first five colons that the policy's author wrote; those inside values and variables do not count."""
+    """Split at the first five colons of the policy's text; those inside values and variables do not count."""
     parts: list[list[Piece]] = [[]]
     for piece in pieces:
         if not isinstance(piece, str):
@@ -109,18 +109,18 @@ class Pattern:
         return cls(text, _pieces(text, variables))
 
     def literal(self, context: Context) -> str:
-        """The text with its variables filled in; `*` and `?` are only characters here."""
+        """Return the text with the values of its variables; `*` and `?` are plain characters here."""
 
-        def one(piece: Piece) -> str:
+        def text(piece: Piece) -> str:
             match piece:
                 case Wildcard(char):
                     return char
                 case Variable():
-                    return piece.fill(context)
+                    return piece.value(context)
                 case _:
                     return piece
 
-        return "".join(map(one, self.pieces))
+        return "".join(map(text, self.pieces))
 
     def matches(self, value: str, context: Context, *, ignore_case: bool = False) -> bool:
         flags = re.DOTALL | (re.IGNORECASE if ignore_case else 0)

@@ -1,6 +1,6 @@
-"""Reading one policy document, and what it says about one action on one resource.
+"""Parse a policy document, and decide with it about one action on one resource.
 
-The same reader serves four kinds, which differ in what they must and must not have:
+One parser serves all kinds of policies, which differ in their elements:
 
 | kind | Principal | Resource |
 | --- | --- | --- |
@@ -8,7 +8,7 @@ The same reader serves four kinds, which differ in what they must and must not h
 | resource (bucket, file system) | required | required |
 | trust (who may assume a role) | required | forbidden: it is the role |
 
-A policy of Version 2008-10-17 (also the default when there is none) knows no variables: `${…}` is text there.
+A policy of Version 2008-10-17 (the default) has no variables: `${…}` is text there.
 
 https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_grammar.html
 https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_evaluation-logic.html
@@ -37,8 +37,8 @@ _ELEMENTS = {
 
 @dataclass(frozen=True)
 class Decision:
-    """What was decided, and by whom: `source` is the kind of policy, `policy` its name, `sid` the statement's Sid, or
-    its number in the policy if it has none."""
+    """The outcome and its origin: `source` is the kind of policy, `policy` its name, `sid` the statement's Sid, or its
+    number in the policy if it has none."""
 
     outcome: Outcome
     source: str = ""
@@ -53,6 +53,7 @@ class Decision:
     @property
     def denied_explicitly(self) -> bool:
         return self.outcome == "explicitly denied"
+
 
 IMPLICIT = Decision("implicitly denied")
 
@@ -78,13 +79,13 @@ class Statement:
             return (
                 any(pattern.matches(action, {}, ignore_case=True) for pattern in self.actions) != self.not_actions
                 and (not self.resources or self._covers(resource, context) != self.not_resources)
-                and all(condition.holds(context) for condition in self.conditions)
+                and all(condition.is_met(context) for condition in self.conditions)
             )
         except Unresolved:
             return False
 
     def _covers(self, resource: str, context: Context) -> bool:
-        # No short cut: a variable without a value anywhere in the list puts the whole statement out of force.
+        # A list, so that all are evaluated: a variable without a value in any of them disables the whole statement.
         return any([pattern.matches_arn(resource, context) for pattern in self.resources])
 
 
@@ -109,19 +110,19 @@ class Policy:
 
 
 def decide(policies: Iterable[Policy], action: str, resource: str, context: Context) -> Decision:
-    """What several policies of one kind say together."""
+    """Decide by several policies of one kind together."""
     best = IMPLICIT
     for policy in policies:
-        found = policy.decide(action, resource, context)
-        if found.denied_explicitly:
-            return found
-        if found.allowed and not best.allowed:
-            best = found
+        decision = policy.decide(action, resource, context)
+        if decision.denied_explicitly:
+            return decision
+        if decision.allowed and not best.allowed:
+            best = decision
     return best
 
 
 def parse_policy(document: str | Mapping[str, Any], *, kind: Kind = "identity", name: str = "") -> Policy:
-    """Reads a document; raises MalformedPolicy, in AWS's words where they are known."""
+    """Parse a document. Raise MalformedPolicy with AWS's message where it is known."""
     if isinstance(document, str):
         try:
             document = json.loads(document)
@@ -137,77 +138,77 @@ def parse_policy(document: str | Mapping[str, Any], *, kind: Kind = "identity", 
         statements = [statements]
     if not isinstance(statements, list) or not statements:
         raise MalformedPolicy("Syntax errors in policy.")
-    sids = [one["Sid"] for one in statements if isinstance(one, Mapping) and one.get("Sid")]
+    sids = [element["Sid"] for element in statements if isinstance(element, Mapping) and element.get("Sid")]
     if len(sids) != len(set(sids)):
         raise MalformedPolicy("Statement IDs (SID) in a single policy must be unique.")
     variables = version == "2012-10-17"
     return Policy(
-        name, kind, tuple(_statement(one, kind, number, variables) for number, one in enumerate(statements, 1))
+        name, kind, tuple(_statement(element, kind, number, variables) for number, element in enumerate(statements, 1))
     )
 
 
-def _statement(given: Any, kind: Kind, number: int, variables: bool) -> Statement:
-    if not isinstance(given, Mapping) or set(given) - _ELEMENTS:
+def _statement(statement: Any, kind: Kind, number: int, variables: bool) -> Statement:
+    if not isinstance(statement, Mapping) or set(statement) - _ELEMENTS:
         raise MalformedPolicy("Syntax errors in policy.")
-    if given.get("Effect") not in ("Allow", "Deny"):
-        raise MalformedPolicy("Syntax errors in policy." if "Effect" in given else "Missing required field Effect")
-    sid = given.get("Sid", "")
+    if statement.get("Effect") not in ("Allow", "Deny"):
+        raise MalformedPolicy("Syntax errors in policy." if "Effect" in statement else "Missing required field Effect")
+    sid = statement.get("Sid", "")
     if not isinstance(sid, str) or (kind == "identity" and not re.fullmatch("[A-Za-z0-9]*", sid)):
         raise MalformedPolicy("Statement IDs (SID) must be alpha-numeric. Check that your input satisfies the regular "
                               "expression [0-9A-Za-z]*")  # fmt: skip
-    actions, not_actions = _either(given, "Action", "NotAction")
+    actions, not_actions = _either(statement, "Action", "NotAction")
     if not actions:
         raise MalformedPolicy("Policy statement must contain actions.")
-    if not all(one == "*" or re.fullmatch(r"[A-Za-z0-9-]+:[A-Za-z0-9*?]+", one) for one in actions):
+    if not all(action == "*" or re.fullmatch(r"[A-Za-z0-9-]+:[A-Za-z0-9*?]+", action) for action in actions):
         raise MalformedPolicy("Actions/Conditions must be prefaced by a vendor, e.g., iam, sdb, ec2, etc.")
-    resources, not_resources = _either(given, "Resource", "NotResource")
+    resources, not_resources = _either(statement, "Resource", "NotResource")
     if kind == "trust" and resources:
         raise MalformedPolicy("Has prohibited field Resource")
     if kind != "trust" and not resources:
         raise MalformedPolicy("Policy statement must contain resources.")
-    for one in resources:
-        if one != "*" and not re.match(r"arn:[^:]*(:[^:]*|\*$)", one):
-            raise MalformedPolicy(f'Resource {one} must be in ARN format or "*".')
+    for resource in resources:
+        if resource != "*" and not re.match(r"arn:[^:]*(:[^:]*|\*$)", resource):
+            raise MalformedPolicy(f'Resource {resource} must be in ARN format or "*".')
     return Statement(
         sid=sid or str(number),
-        allow=given["Effect"] == "Allow",
-        actions=tuple(Pattern.parse(one, variables=False) for one in actions),
+        allow=statement["Effect"] == "Allow",
+        actions=tuple(Pattern.parse(action, variables=False) for action in actions),
         not_actions=not_actions,
-        resources=tuple(Pattern.parse(one, variables=variables) for one in resources),
+        resources=tuple(Pattern.parse(resource, variables=variables) for resource in resources),
         not_resources=not_resources,
-        conditions=parse_conditions(given.get("Condition", {}), variables=variables),
-        principals=_principals(given, kind),
+        conditions=parse_conditions(statement.get("Condition", {}), variables=variables),
+        principals=_principals(statement, kind),
     )
 
 
-def _either(given: Mapping[str, Any], name: str, inverse: str) -> tuple[list[str], bool]:
-    if name in given and inverse in given:
+def _either(statement: Mapping[str, Any], name: str, inverse: str) -> tuple[list[str], bool]:
+    if name in statement and inverse in statement:
         raise MalformedPolicy(f"Statement/policy already has instance of {name}")
-    return _texts(given.get(name, given.get(inverse, []))), inverse in given
+    return _texts(statement.get(name, statement.get(inverse, []))), inverse in statement
 
 
-def _texts(given: Any) -> list[str]:
-    values = given if isinstance(given, list) else [given]
+def _texts(element: Any) -> list[str]:
+    values = element if isinstance(element, list) else [element]
     if not all(isinstance(value, str) for value in values):
         raise MalformedPolicy("Syntax errors in policy.")
     return values
 
 
-def _principals(given: Mapping[str, Any], kind: Kind) -> Principals | None:
+def _principals(statement: Mapping[str, Any], kind: Kind) -> Principals | None:
     if kind == "identity":
-        if "Principal" in given or "NotPrincipal" in given:
+        if "Principal" in statement or "NotPrincipal" in statement:
             raise MalformedPolicy("Policy document should not specify a principal.")
         return None
-    if ("Principal" in given) == ("NotPrincipal" in given):
+    if ("Principal" in statement) == ("NotPrincipal" in statement):
         raise MalformedPolicy("Missing required field Principal")
-    inverted = "NotPrincipal" in given
-    element = given["NotPrincipal"] if inverted else given["Principal"]
+    inverted = "NotPrincipal" in statement
+    element = statement["NotPrincipal"] if inverted else statement["Principal"]
     if element == "*":
         return Principals(everyone=True, inverted=inverted)
     if not isinstance(element, Mapping) or set(element) - {"AWS", "Service", "Federated", "CanonicalUser"}:
         raise MalformedPolicy("Invalid principal in policy")
     aws = tuple(_texts(element.get("AWS", [])))
-    if any("*" in one and one != "*" for one in aws):
+    if any("*" in name and name != "*" for name in aws):
         raise MalformedPolicy("Invalid principal in policy")
     return Principals(
         everyone="*" in aws,

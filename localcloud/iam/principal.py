@@ -1,4 +1,4 @@
-"""Who calls, and whether a policy's Principal element means them.
+"""The caller of an operation, and whether a policy's Principal element names it.
 
 https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_elements_principal.html
 https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_variables.html#principaltable
@@ -16,8 +16,8 @@ from .patterns import Value
 
 @dataclass(frozen=True)
 class Caller:
-    """The one who signed the request. Use the constructors below; `extra` holds what the connection tells
-    (aws:SourceIp, aws:CurrentTime, aws:SecureTransport, ec2:SourceInstanceARN …)."""
+    """The principal that signed the request. Use the constructors below; `extra` has the condition keys of the
+    connection (aws:SourceIp, aws:CurrentTime, aws:SecureTransport, ec2:SourceInstanceARN …)."""
 
     arn: str  # as GetCallerIdentity shows it
     account: str
@@ -47,7 +47,7 @@ class Caller:
         tags: Mapping[str, str] | None = None,
         extra: Mapping[str, Value] | None = None,
     ) -> Caller:
-        """An assumed role. On an instance the session's name is the instance's id, so its userid is AROA…:i-…"""
+        """Return an assumed role's caller. On an instance the session's name is the instance's id: AROA…:i-…"""
         _, partition, _, _, account, path = role_arn.split(":", 5)
         arn = f"arn:{partition}:sts::{account}:assumed-role/{path.rpartition('/')[2]}/{session}"
         userid = f"{role_id}:{session}"
@@ -58,8 +58,8 @@ class Caller:
         return cls(service, account, service, "AWSService", service=service)
 
     def context(self) -> dict[str, Value]:
-        """The condition keys that tell about the caller. aws:username exists for users only, as in AWS."""
-        known: dict[str, Value] = {
+        """Return the condition keys of the caller. aws:username exists for users only, as in AWS."""
+        keys: dict[str, Value] = {
             "aws:PrincipalArn": self.principal_arn or self.arn,
             "aws:PrincipalAccount": self.account,
             "aws:PrincipalType": self.kind,
@@ -68,14 +68,14 @@ class Caller:
             **{f"aws:PrincipalTag/{key}": value for key, value in self.tags.items()},
         }
         if self.username:
-            known["aws:username"] = self.username
+            keys["aws:username"] = self.username
         if self.service:
-            known["aws:PrincipalServiceName"] = self.service
-        return known | dict(self.extra)
+            keys["aws:PrincipalServiceName"] = self.service
+        return keys | dict(self.extra)
 
 
 class Named(IntEnum):
-    """How a policy names the caller. Naming the account only hands the question on to the caller's own policies."""
+    """How a policy names the caller. One that names only the account leaves the decision to the caller's policies."""
 
     NOT = 0
     ACCOUNT = 1
@@ -93,18 +93,18 @@ class Principals:
     inverted: bool = False
 
     def names(self, caller: Caller) -> Named:
-        found = self._names(caller)
+        named = self._names(caller)
         if self.inverted:
-            return Named.DIRECTLY if found is Named.NOT else Named.NOT
-        return found
+            return Named.DIRECTLY if named is Named.NOT else Named.NOT
+        return named
 
     def _names(self, caller: Caller) -> Named:
         if self.everyone:
             return Named.DIRECTLY
         if caller.service:
             return Named.DIRECTLY if caller.service in self.services else Named.NOT
-        mine = {caller.arn, caller.principal_arn, caller.userid, caller.userid.partition(":")[0]} - {""}
-        if mine & {*self.aws, *self.federated}:
+        names = {caller.arn, caller.principal_arn, caller.userid, caller.userid.partition(":")[0]} - {""}
+        if names & {*self.aws, *self.federated}:
             return Named.DIRECTLY
         accounts = {name.split(":")[4] if name.endswith(":root") else name for name in self.aws}
         return Named.ACCOUNT if caller.account and caller.account in accounts else Named.NOT

@@ -1,27 +1,25 @@
-"""The language that the table is written in: what a call needs, as data.
+"""The language of the table: the permissions that a call needs, as data.
 
-A row is an operation and its rules; most rules are one string of targets:
+A row is an operation and its rules. Most rules are one string of targets:
 
     "CreateSubnet": ec2.on("subnet=new vpc=VpcId"),
 
 | target | the action is checked on |
 | --- | --- |
-| `vpc=VpcId` | the VPC that the parameter VpcId names; on `vpc/*` if it is not given |
-| `instance=InstanceIds` | each of them; a path goes into lists and structures: `Filters.Values` |
-| `snapshot?=SnapshotId` | the snapshot if the call names one, and it exists; otherwise not at all |
-| `subnet=new` | `subnet/*`: the thing that the call makes; it bears the tags of the request |
-| `key-pair=new:KeyName` | the same, where the name is known beforehand |
-| `vpc=any` | `vpc/*`: which one, AWS finds out later |
-| `elastic-ip=AllocationId\\|PublicIp<public-ip` | the first that is given; `<` asks the World what it means |
-| `*` | `*`: the action knows no resources |
+| `vpc=VpcId` | the VPC that the parameter VpcId names; `vpc/*` without the parameter |
+| `instance=InstanceIds` | each of them; a path enters lists and structures: `Filters.Values` |
+| `snapshot?=SnapshotId` | the snapshot if the call names one that exists; otherwise no check |
+| `subnet=new` | `subnet/*`: the resource that the call creates, with the tags of the request |
+| `key-pair=new:KeyName` | the same, with a name from the request |
+| `vpc=any` | `vpc/*`: AWS determines the resource later |
+| `elastic-ip=AllocationId\\|PublicIp<public-ip` | the first parameter with a value; `<` looks it up in the World |
+| `*` | `*`: the action has no resource types |
 
-Condition keys come by themselves: aws:RequestedRegion, aws:ResourceAccount, aws:RequestTag/… and aws:TagKeys (where
-the call brings tags for that target), aws:ResourceTag/… and the service's own …:ResourceTag/… (of existing
-targets), and the World's facts about the target. `keys="autoscaling:MaxSize=MaxSize"` adds those that are parameters
-of the call.
+These condition keys are set for every target: aws:RequestedRegion, aws:ResourceAccount, aws:RequestTag/… and
+aws:TagKeys (if the call has tags for it), aws:ResourceTag/… and the service's own …:ResourceTag/… (if it exists), and
+the World's facts about it. `keys="autoscaling:MaxSize=MaxSize"` adds keys whose values are parameters of the call.
 
-A permission that comes from something else than the action of the call's own name (iam:PassRole …) is a rule too,
-made from a function of the call.
+A permission other than the action with the call's name (iam:PassRole …) is a rule too: a function of the call.
 """
 
 from __future__ import annotations
@@ -36,17 +34,18 @@ from .world import Lookup, World
 
 @dataclass(frozen=True)
 class Need:
-    """One thing that must be allowed: an action, on one resource, with the condition keys that hold for it.
-    `reason` says why, where it is not simply the action of the call's name."""
+    """A permission that a call needs: an action on one resource, with its condition keys.
+    `reason` says why, unless it is the action with the call's name."""
 
     action: str
     resource: str
     context: Mapping[str, Value] = field(default_factory=dict, hash=False)
     reason: str = ""
 
+
 @dataclass(frozen=True)
 class Call:
-    """One request, parsed: the operation and the parameters as boto3 takes them."""
+    """A parsed request: the operation and the parameters in boto3's form."""
 
     service: str
     operation: str
@@ -55,18 +54,18 @@ class Call:
     region: str
 
     def values(self, path: str) -> list[str]:
-        """All values at a dotted path, lists on the way opened; numbers and booleans as IAM writes them."""
-        found: list[Any] = [self.params]
+        """Return all values at a dotted path through structures and lists, in the form that IAM compares."""
+        values: list[Any] = [self.params]
         for name in path.split("."):
-            found = [one[name] for one in found if isinstance(one, Mapping) and one.get(name) is not None]
-            found = [item for one in found for item in (one if isinstance(one, list | tuple) else [one])]
-        return [text_of(one) for one in found if isinstance(one, str | bool | int | float)]
+            values = [value[name] for value in values if isinstance(value, Mapping) and value.get(name) is not None]
+            values = [item for value in values for item in (value if isinstance(value, list | tuple) else [value])]
+        return [text_of(value) for value in values if isinstance(value, str | bool | int | float)]
 
     def value(self, path: str) -> str:
         return next(iter(self.values(path)), "")
 
     def first(self, alternatives: str) -> list[str]:
-        """`A|B<lookup`: the values of the first path that has any, looked up if asked; unknown ones are `*`."""
+        """Return the values of the first path in `A|B<lookup` that has any; values without a result are `*`."""
         for alternative in alternatives.split("|"):
             path, _, lookup = alternative.partition("<")
             if values := self.values(path):
@@ -87,7 +86,7 @@ def text_of(value: object) -> str:
 
 
 def tags_of(pairs: object) -> dict[str, str]:
-    """[{"Key": …, "Value": …}] as a mapping; anything else is no tags."""
+    """Return [{"Key": …, "Value": …}] as a mapping, and an empty one for any other value."""
     pairs = pairs if isinstance(pairs, list | tuple) else []
     return {
         str(pair["Key"]): str(pair.get("Value") or "") for pair in pairs if isinstance(pair, Mapping) and "Key" in pair
@@ -95,7 +94,7 @@ def tags_of(pairs: object) -> dict[str, str]:
 
 
 def request_tags(tags: Mapping[str, str], keys: Iterable[str] = ()) -> dict[str, Value]:
-    """aws:RequestTag/… and aws:TagKeys; nothing without tags, as AWS leaves the keys out then."""
+    """Return aws:RequestTag/… and aws:TagKeys. Without tags AWS omits these keys, so the result is empty."""
     names = list(dict.fromkeys([*tags, *keys]))
     return ({f"aws:RequestTag/{key}": value for key, value in tags.items()} | {"aws:TagKeys": names}) if names else {}
 
@@ -124,7 +123,7 @@ class Target:
             return ["*"]
         ids = list(dict.fromkeys(call.first(self.names.removeprefix("new:"))))
         if self.optional:
-            return [one for one in ids if one != "*"]
+            return [name for name in ids if name != "*"]
         return ids or ["*"]
 
 
@@ -134,34 +133,35 @@ def _no_tags(call: Call, kind: str) -> Mapping[str, str]:
 
 @dataclass(frozen=True)
 class Service:
-    """How one service writes ARNs and tags."""
+    """The ARNs and tags of a service."""
 
     name: str  # botocore's
     prefix: str  # IAM's
     arn: Callable[[Call, str, str], str]  # call, kind, id
     resource_tags: tuple[str, ...] = ("aws:ResourceTag/",)
-    tags: Callable[[Call, str], Mapping[str, str]] = _no_tags  # those that the request brings for that kind
+    tags: Callable[[Call, str], Mapping[str, str]] = _no_tags  # the request's tags for a kind of resource
     tag_keys: Callable[[Call], list[str]] = lambda call: []  # keys alone (UntagResource)
 
     def on(self, targets: str, *, action: str = "", keys: str = "", tagging: bool = False,
-           given: str = "", reason: str = "") -> Rule:  # fmt: skip
-        """The action (the operation's own name if none is said) on each target. `tagging`: the request's tags are for
-        existing targets. `given`: only if that parameter is there, and is not False."""
+           when: str = "", reason: str = "") -> Rule:  # fmt: skip
+        """Return the rule that needs the action (by default the operation's name) on each target.
+
+        `tagging`: the request's tags are for existing targets. `when`: only if that parameter is set, and not False."""
         parsed = [Target.parse(text) for text in targets.split() if text != "*"]
 
         def needs(call: Call) -> Iterator[Need]:
-            if given and set(call.first(given)) <= {"false"}:
+            if when and set(call.first(when)) <= {"false"}:
                 return
-            name = f"{self.prefix}:{action or call.operation}" if ":" not in action else action
+            permission = f"{self.prefix}:{action or call.operation}" if ":" not in action else action
             extra = self._keys(call, keys)
             if not parsed:
                 own = self.requested(call, "*") if tagging else {}
-                yield Need(name, "*", self.region(call) | own | extra, reason)
+                yield Need(permission, "*", self.region(call) | own | extra, reason)
             for target in parsed:
-                for one in target.ids(call):
-                    arn = self.arn(call, target.kind, one)
+                for name in target.ids(call):
+                    arn = self.arn(call, target.kind, name)
                     own = self.requested(call, target.kind) if target.new or tagging else {}
-                    yield Need(name, arn, self.describe(call, arn) | own | extra, reason)
+                    yield Need(permission, arn, self.describe(call, arn) | own | extra, reason)
 
         return needs
 
@@ -169,7 +169,7 @@ class Service:
         return {"aws:RequestedRegion": call.region}
 
     def describe(self, call: Call, arn: str) -> dict[str, Value]:
-        """What is known of a resource."""
+        """Return the condition keys of a resource."""
         account = "".join(arn.split(":")[4:5]) or call.world.account
         known = self.region(call) | {"aws:ResourceAccount": account}
         if arn.endswith(("/*", ":*")):
@@ -183,15 +183,15 @@ class Service:
         return request_tags(self.tags(call, kind), self.tag_keys(call))
 
     def _keys(self, call: Call, keys: str) -> dict[str, Value]:
-        found: dict[str, Value] = {}
+        context: dict[str, Value] = {}
         for pair in keys.split():
             name, _, path = pair.partition("=")
             if values := call.first(path):
-                found[name] = values[0] if len(values) == 1 else values
-        return found
+                context[name] = values[0] if len(values) == 1 else values
+        return context
 
     def rows(self, table: Mapping[str, Rule | tuple[Rule, ...]], *always: Rule) -> dict[tuple[str, str], Row]:
-        """The rows of the service; `always` are rules that hold for each of them."""
+        """Return the rows of the service; `always` are rules of each of them."""
         return {
             (self.name, operation): (rules if isinstance(rules, tuple) else (rules,)) + always
             for operation, rules in table.items()
@@ -199,12 +199,12 @@ class Service:
 
 
 def nothing(call: Call) -> Iterable[Need]:
-    """Need no permission at all."""
+    """Need no permission."""
     return ()
 
 
 def pass_role(call: Call, role_arn: str, service: str, *, to: str = "", reason: str = "") -> Need:
-    """iam:PassRole: giving a role to a service is no call of its own, it is checked in the call that does it.
+    """Need iam:PassRole. Passing a role to a service is not a call: AWS checks it in the call that names the role.
 
     https://docs.aws.amazon.com/IAM/latest/UserGuide/id_roles_use_passrole.html
     """
@@ -217,7 +217,7 @@ def pass_role(call: Call, role_arn: str, service: str, *, to: str = "", reason: 
 
 
 def passed(path: str, service: str) -> Rule:
-    """iam:PassRole for a role whose ARN is a parameter."""
+    """Need iam:PassRole for a role whose ARN is a parameter."""
 
     def needs(call: Call) -> Iterator[Need]:
         for arn in call.values(path):
@@ -227,11 +227,11 @@ def passed(path: str, service: str) -> Rule:
 
 
 def service_linked_role(call: Call, service: str, name: str) -> Iterator[Need]:
-    """iam:CreateServiceLinkedRole, if the account lacks the role: the service makes it in the caller's name.
+    """Need iam:CreateServiceLinkedRole if the account lacks the role: the service creates it on the caller's behalf.
 
     https://docs.aws.amazon.com/IAM/latest/UserGuide/id_roles_create-service-linked-role.html
     """
     if not call.world.has_service_linked_role(service):
         arn = call.arn("iam", f"role/aws-service-role/{service}/{name}", region="")
         context = {"aws:RequestedRegion": call.region, "iam:AWSServiceName": service}
-        yield Need("iam:CreateServiceLinkedRole", arn, context, f"the first use of {service} makes its role")
+        yield Need("iam:CreateServiceLinkedRole", arn, context, f"the first use of {service} creates its role")

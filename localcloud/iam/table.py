@@ -1,4 +1,4 @@
-"""The table: (service, operation) → what must be allowed. The rows are in services/, in the language of rules.py."""
+"""The table: (service, operation) → the needed permissions. The rows are in services/, in the language of rules.py."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ TABLE: Mapping[tuple[str, str], Row] = {
 }
 
 
-# IAM is one for all regions, and its calls are said to be made here (aws:RequestedRegion).
+# IAM is global. This is its region in aws:RequestedRegion.
 _GLOBAL = {"iam": "us-east-1"}
 
 
 class UnknownOperation(Exception):
-    """No row: what the call needs is not known, so it must be refused."""
+    """The table has no row for the operation, so the call must be refused."""
 
     def __init__(self, service: str, operation: str) -> None:
         super().__init__(f"no row for {service}:{operation} in the IAM table")
@@ -34,12 +34,12 @@ class UnknownOperation(Exception):
 
 
 def required(service: str, operation: str, params: Mapping[str, Any], world: World, region: str) -> list[Need]:
-    """All that must be allowed for this call, each once. `service` is botocore's name, `params` what boto3 takes."""
+    """Return the permissions that this call needs, each once. `service` is botocore's name, `params` are boto3's."""
     row = TABLE.get((service, operation))
     if row is None:
         raise UnknownOperation(service, operation)
     call = Call(service, operation, params, world, _GLOBAL.get(service, region))
-    found: list[Need] = []
-    for needs in row:
-        found += (need for need in needs(call) if need not in found)
-    return found
+    needs: list[Need] = []
+    for rule in row:
+        needs += (need for need in rule(call) if need not in needs)
+    return needs

@@ -1,8 +1,8 @@
-"""What the table has to ask about the account, beside the parameters of the call.
+"""The facts about the account that the table needs in addition to the parameters of the call.
 
-A row says "the tags of this ARN" or "the template that this name means"; the World answers. Every answer may be "I
-do not know" (None or nothing): then the row checks the wildcard resource (`route-table/*`), and it is the service
-itself that says that the thing does not exist.
+A row uses the tags of an ARN, or the launch template of a name; the World knows them. It returns None or nothing for
+what does not exist. The row then checks the wildcard resource (`route-table/*`), and the service reports the missing
+resource.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol
 
 from .patterns import Value
 
-# What `lookup` can be asked: the kind of key that is given → what comes back.
+# The kinds of keys that `lookup` takes → what it returns.
 Lookup = Literal[
     "launch-template-name",  # → lt-…
     "security-group-name",  # → sg-…
@@ -46,20 +46,20 @@ class World(Protocol):
     def partition(self) -> str: ...
 
     def lookup(self, kind: Lookup, key: str, region: str) -> str | None:
-        """What a name or a connection means; None if there is no such thing."""
+        """Return what a name or an association refers to; None if it does not exist."""
 
     def tags(self, arn: str) -> Mapping[str, str]:
-        """The tags that the resource bears now; nothing if it does not exist."""
+        """Return the current tags of a resource; nothing if it does not exist."""
 
     def facts(self, arn: str) -> Mapping[str, Value]:
-        """Condition keys that describe an existing resource, as far as known: ec2:Vpc of a subnet or a security group
+        """Return the known condition keys of an existing resource: ec2:Vpc of a subnet or a security group
         (an ARN), ec2:InstanceType and ec2:AvailabilityZone of an instance, iam:PermissionsBoundary of a role …"""
 
     def launch_template(self, name_or_id: str, version: str, region: str) -> Mapping[str, Any] | None:
-        """LaunchTemplateData of that version (a number, $Latest or $Default)."""
+        """Return LaunchTemplateData of that version (a number, $Latest or $Default)."""
 
     def auto_scaling_group(self, name: str, region: str) -> Mapping[str, Any] | None:
-        """The group as DescribeAutoScalingGroups shows it."""
+        """Return the group as DescribeAutoScalingGroups does."""
 
     def has_service_linked_role(self, service: str) -> bool:
-        """Whether the account has the role linked to `autoscaling.amazonaws.com` and the like."""
+        """Return whether the account has the role linked to a service such as `autoscaling.amazonaws.com`."""

@@ -1,1 +1,1 @@
-"""Machine images: built once, kept by the hash of what goes into them, booted from as read-only lower layers."""
+"""Machine images: named after a hash of their contents, and used as read-only lower layers of machines' disks."""

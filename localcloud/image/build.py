@@ -22,42 +22,44 @@ _UNUSED_SECONDS = 14 * 86400
 
 
 def base_image(images: Path, progress: Progress) -> Path:
-    """The folder of the base image, built if it is not there."""
+    """Return the folder of the base image, and build it if it is missing."""
     folder = images / f"base-{base_hash()}"
     if not folder.is_dir():
-        _in_place(folder, lambda scratch: _build_base(scratch, images / "packages", progress), progress)
+        _build_atomically(folder, lambda scratch: _build_base(scratch, images / "packages", progress), progress)
     os.utime(folder)
     return folder
 
 
 def feature_image(images: Path, names: Sequence[str], progress: Progress) -> tuple[Path, Path]:
-    """The layers of an image with these features: the base, and what they add to it."""
+    """Return the layers of an image with these features: the base, and the layer over it."""
     unknown = [name for name in names if name not in FEATURES]
     if unknown:
-        raise Refusal(f"image feature {', '.join(unknown)} does not exist: give any of {', '.join(sorted(FEATURES))}.")
+        raise Refusal(f"image feature {', '.join(unknown)} does not exist; choose from {', '.join(sorted(FEATURES))}.")
     chosen = tuple(sorted(set(names)))
     base = base_image(images, progress)
     layer = images / f"{'-'.join(chosen)}-{feature_hash(chosen)}"
     if not layer.is_dir():
-        _in_place(layer, lambda scratch: _build_features(base, scratch, images / "wheels", chosen, progress), progress)
+        _build_atomically(
+            layer, lambda scratch: _build_features(base, scratch, images / "wheels", chosen, progress), progress
+        )
     return base, layer
 
 
 def built_feature_images(images: Path) -> dict[tuple[str, ...], Path]:
-    """The layers that are there and that the recipes of today would give."""
+    """Return the existing layers that match the current recipes."""
     import itertools
 
-    found = {}
+    layers = {}
     for count in range(1, len(FEATURES) + 1):
         for names in itertools.combinations(sorted(FEATURES), count):
             layer = images / f"{'-'.join(names)}-{feature_hash(names)}"
             if layer.is_dir():
-                found[names] = layer
-    return found
+                layers[names] = layer
+    return layers
 
 
-def _in_place(folder: Path, build: Callable[[Path], None], progress: Progress) -> None:
-    """Build beside the final place and rename: an image is whole or it is not there."""
+def _build_atomically(folder: Path, build: Callable[[Path], None], progress: Progress) -> None:
+    """Build next to the folder and rename, so that an image is complete or missing."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     scratch = folder.with_name(f".building-{folder.name}-{os.getpid()}")
     started = time.monotonic()
@@ -69,7 +71,7 @@ def _in_place(folder: Path, build: Callable[[Path], None], progress: Progress) -
         tail = (error.stderr or b"").decode(errors="replace").strip().splitlines()[-6:]
         raise Refusal(
             f"image {folder.name} could not be built: {Path(str(error.cmd[0])).name} failed with {error.returncode} "
-            f"({free} MiB are free in {folder.parent}). Its last words:\n  " + "\n  ".join(tail)
+            f"({free} MiB are free in {folder.parent}). Its last lines:\n  " + "\n  ".join(tail)
         ) from error
     except OSError as error:
         raise Refusal(f"image {folder.name} could not be built: {error}.") from error
@@ -79,8 +81,8 @@ def _in_place(folder: Path, build: Callable[[Path], None], progress: Progress) -
 
 
 def tidy(images: Path) -> None:
-    """Remove what a build that was killed has left, and images that no recipe gives any more and nobody has used for
-    long (another checkout may still use them)."""
+    """Remove leftovers of killed builds, and images of other recipes that were not used for two weeks (another checkout
+    may use them)."""
     for scratch in (*images.glob(".building-*"), *images.glob("wheels/.building-*")):
         remove(scratch)
     current = {base_hash(), *(path.name.rpartition("-")[2] for path in built_feature_images(images).values())}
@@ -93,13 +95,13 @@ def _build_base(scratch: Path, cache: Path, progress: Progress) -> None:
     progress(f"building the base image: Debian {SUITE} with {len(PACKAGES)} packages and what they need")
     cache.mkdir(parents=True, exist_ok=True)
     _mmdebstrap(scratch, cache, progress)
-    progress("putting our files into it")
+    progress("copying the local cloud's files")
     shutil.copytree(FILES, scratch, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
     for path in FILES.rglob("*"):
         if "__pycache__" not in path.parts:
-            inside = scratch / path.relative_to(FILES)
-            os.chown(inside, 0, 0)
-            inside.chmod(0o755 if path.is_dir() or os.access(path, os.X_OK) else 0o644)
+            copy = scratch / path.relative_to(FILES)
+            os.chown(copy, 0, 0)
+            copy.chmod(0o755 if path.is_dir() or os.access(path, os.X_OK) else 0o644)
     scratch.chmod(0o755)
     for unit in MASKED:
         link = scratch / "etc/systemd/system" / unit
@@ -112,13 +114,13 @@ def _build_base(scratch: Path, cache: Path, progress: Progress) -> None:
     (scratch / "etc/hosts").write_text(
         "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n", encoding="ascii"
     )
-    # Without this, each start of Open MPI's daemon looks for X displays for five seconds.
+    # Without this, each start of Open MPI's daemon searches for X displays for five seconds.
     (scratch / "etc/environment").write_text("HWLOC_COMPONENTS=-gl\n", encoding="ascii")
     run(["chroot", str(scratch), "python3", "-m", "compileall", "-q", "/usr/lib/python3/dist-packages/cloudinit"])
 
 
 def _mmdebstrap(scratch: Path, cache: Path, progress: Progress) -> None:
-    """Packages are kept in a cache of our own, so that the next build need not fetch them."""
+    """Install Debian's packages, which a cache keeps for the next build."""
     archives = "/var/cache/apt/archives"
     command = [
         "mmdebstrap",
@@ -137,20 +139,20 @@ def _mmdebstrap(scratch: Path, cache: Path, progress: Progress) -> None:
         str(scratch),
     ]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
-        said = []
+        lines = []
         for line in process.stderr or ():
-            said.append(line)
+            lines.append(line)
             if line.startswith("I: ") and "..." in line:
                 progress(line[3:].strip())
     if process.returncode:
-        raise subprocess.CalledProcessError(process.returncode, command, stderr="".join(said).encode())
+        raise subprocess.CalledProcessError(process.returncode, command, stderr="".join(lines).encode())
 
 
 def _build_features(base: Path, scratch: Path, wheels: Path, names: Sequence[str], progress: Progress) -> None:
-    with overlay(base, scratch, beside=str(scratch)) as merged:
+    with overlay(base, scratch, prefix=str(scratch)) as merged:
         features.build(merged, base, wheels, names, progress)
 
 
-def say(line: str) -> None:
-    """Progress for a person: on standard error, so that what a command answers stays clean."""
+def print_progress(line: str) -> None:
+    """Print progress on standard error, as standard output is for the result of a command."""
     print(f"localcloud: {line}", file=sys.stderr, flush=True)

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from localcloud.image.mounting import bound, overlay, remove, run
+from localcloud.image.mounting import bind_mounts, overlay, remove, run
 from localcloud.image.recipe import base_hash
 from localcloud.machines.host import pip_folders, write_host_settings
 
@@ -53,43 +53,43 @@ def _install(root: Path, packages: Sequence[str]) -> None:
     run(["chroot", str(root), "/bin/sh", "-ec", f"export DEBIAN_FRONTEND=noninteractive; {script}"])
 
 
-def build(root: Path, base: Path, wheels: Path, names: Sequence[str], say: Callable[[str], None]) -> None:
+def build(root: Path, base: Path, wheels: Path, names: Sequence[str], progress: Callable[[str], None]) -> None:
     """Install frameworks into a mounted root. `wheels` is the folder that keeps Horovod from one build to the next."""
     write_host_settings(root)
-    with _work_place(root) as work:
+    with _work_folder(root) as work:
         for name in names:
-            say(f"installing {name}: a minute or two")
+            progress(f"installing {name}: a minute or two")
             libraries = needs(name)["libraries"].get("debian")
             if libraries:
                 _install(root, libraries)
             key = _run_in(root, work, name, "marker = python_env.install(environment, extra)")
             if key:
-                wheel = _horovod(root, base, wheels, name, key, say)
+                wheel = _horovod(root, base, wheels, name, key, progress)
                 shutil.copy(wheel, work)
                 _run_in(root, work, name, f"marker = python_env.install(environment, extra, '/{_WORK}/{wheel.name}')")
 
 
-def _horovod(root: Path, base: Path, wheels: Path, name: str, key: str, say: Callable[[str], None]) -> Path:
+def _horovod(root: Path, base: Path, wheels: Path, name: str, key: str, progress: Callable[[str], None]) -> Path:
     """Return the wheel for the environments in a root, from an earlier build or built now in a copy of the base."""
-    kept = wheels / f"{key}-{_code_hash()}"
-    if not kept.is_dir():
-        say(f"building Horovod for {name}: some minutes")
+    cached = wheels / f"{key}-{_code_hash()}"
+    if not cached.is_dir():
+        progress(f"building Horovod for {name}: some minutes")
         scratch = wheels / f".building-{key}-{os.getpid()}"
         shared = "opt/deeplearning/env"
         try:
             with (
-                overlay(base, scratch / "upper", beside=str(scratch / "root")) as merged,
-                _work_place(merged) as work,
-                bound({merged / shared: root / shared}),
+                overlay(base, scratch / "upper", prefix=str(scratch / "root")) as merged,
+                _work_folder(merged) as work,
+                bind_mounts({merged / shared: root / shared}),
             ):
                 write_host_settings(merged)
                 _install(merged, COMPILER)
                 _run_in(merged, work, name, f"horovod.build(environment, marker['versions'], '/{_WORK}/wheels')")
                 shutil.copytree(work / "wheels" / key, scratch / "wheel")
-            (scratch / "wheel").rename(kept)
+            (scratch / "wheel").rename(cached)
         finally:
             remove(scratch)
-    (wheel,) = kept.glob("*.whl")
+    (wheel,) = cached.glob("*.whl")
     return wheel
 
 
@@ -120,8 +120,8 @@ def _code_hash() -> str:
 
 
 @contextmanager
-def _work_place(root: Path) -> Iterator[Path]:
-    """Yield a folder in the root with the shared code, and bind what pip needs of this machine: its devices, its
+def _work_folder(root: Path) -> Iterator[Path]:
+    """Yield a folder in the root with the shared code, and mount what pip needs of this machine: its devices, its
     resolver and its local package folders."""
     work = root / _WORK
     package = work / "ansible_collections/deeplearning/aws/plugins/module_utils"
@@ -132,9 +132,9 @@ def _work_place(root: Path) -> Iterator[Path]:
     resolver = root / "etc/resolv.conf"
     resolver.unlink(missing_ok=True)
     shutil.copyfile("/etc/resolv.conf", resolver)
-    own = {root / folder.lstrip("/"): Path(folder) for folder in ("/dev", "/proc", *pip_folders())}
+    sources = {root / folder.lstrip("/"): Path(folder) for folder in ("/dev", "/proc", *pip_folders())}
     try:
-        with bound(own):
+        with bind_mounts(sources):
             yield work
     finally:
         shutil.rmtree(work)

@@ -1,4 +1,4 @@
-"""Layers, what is mounted while they are made, and how they go again."""
+"""The mounts that a build of an image needs, and their removal."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from localcloud.machines.host import mounts_below
 
 
 @contextmanager
-def overlay(base: Path, upper: Path, beside: str) -> Iterator[Path]:
-    """The base with a layer over it, mounted; what is written goes into the layer. `beside` begins the names of the
-    folders that are needed meanwhile."""
-    work, merged = Path(f"{beside}.work"), Path(f"{beside}.merged")
+def overlay(base: Path, upper: Path, prefix: str) -> Iterator[Path]:
+    """Mount the base with a layer over it that receives all writes. `prefix` begins the paths of temporary folders."""
+    work, merged = Path(f"{prefix}.work"), Path(f"{prefix}.merged")
     try:
         for folder in (upper, work, merged):
             folder.mkdir(parents=True, exist_ok=True)
@@ -30,25 +29,25 @@ def overlay(base: Path, upper: Path, beside: str) -> Iterator[Path]:
 
 
 @contextmanager
-def bound(places: Mapping[Path, Path]) -> Iterator[None]:
-    """Folders seen at other places too."""
-    done: list[Path] = []
+def bind_mounts(sources: Mapping[Path, Path]) -> Iterator[None]:
+    """Mount each source at its target as well."""
+    mounted: list[Path] = []
     try:
-        for target, source in places.items():
+        for target, source in sources.items():
             target.mkdir(parents=True, exist_ok=True)
             run(["mount", "--bind", str(source), str(target)])
-            done.append(target)
+            mounted.append(target)
         yield
     finally:
-        for target in reversed(done):
+        for target in reversed(mounted):
             subprocess.run(["umount", "--lazy", str(target)], check=False)
 
 
 def remove(folder: Path) -> None:
-    for mounted in mounts_below(folder):
-        subprocess.run(["umount", "--lazy", mounted], check=False)
+    for mount_point in mounts_below(folder):
+        subprocess.run(["umount", "--lazy", mount_point], check=False)
     if mounts_below(folder):
-        raise Refusal(f"something is still mounted below {folder}: it is not removed, since that would remove it too.")
+        raise Refusal(f"{folder} is not removed, as something is still mounted below it. Unmount it and try again.")
     shutil.rmtree(folder, ignore_errors=True)
 
 

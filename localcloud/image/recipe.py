@@ -1,4 +1,4 @@
-"""What goes into the base image: packages, our files, and what is switched off."""
+"""The contents of the base image: packages, the local cloud's files, and masked units."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ FILES = Path(__file__).parent / "files"
 
 SUITE = "bookworm"
 
-# What cloud images of Debian and Ubuntu have, as far as our roles or people's scripts count on it. Open MPI is on the
-# Deep Learning AMIs as well. No libpam-systemd: it would start a systemd for each login and give nobody anything.
+# The packages of Debian's and Ubuntu's cloud images that roles or users' scripts need. Open MPI is on the Deep Learning
+# AMIs as well. Without libpam-systemd, which would start a systemd for each login.
 PACKAGES = (
     "ca-certificates",
     "cloud-init",
@@ -34,7 +34,7 @@ PACKAGES = (
     "wget",
 )
 
-# Units that have nothing to do in a container, or that would only cost time at each boot.
+# Units without a purpose in a container, which would only make each boot slower.
 MASKED = (
     "apt-daily.timer",
     "apt-daily-upgrade.timer",
@@ -60,7 +60,7 @@ MASKED = (
 
 
 def base_hash() -> str:
-    """Changes whenever something that goes into the base image does."""
+    """Return a hash of all contents of the base image."""
     digest = hashlib.sha256()
     for part in (SUITE, *PACKAGES, *MASKED):
         digest.update(part.encode() + b"\0")

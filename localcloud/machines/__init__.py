@@ -1,1 +1,1 @@
-"""The machines behind the instances: booted, wired, told who they are, and ended."""
+"""The machines behind the instances: their processes, network, metadata and file systems."""

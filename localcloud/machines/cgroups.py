@@ -1,4 +1,4 @@
-"""Control groups: each machine in a tree of its own, so that it can be limited, frozen and ended whole.
+"""Control groups: each machine has a tree of its own, so that all its processes can be limited, frozen and killed.
 
 Works with version 1 and mixed hierarchies (a folder for each controller below /sys/fs/cgroup) and with version 2 alone.
 """
@@ -18,7 +18,7 @@ _CPU_PERIOD_US = 100_000
 
 
 def _hierarchies() -> dict[str, Path]:
-    """Where each kind of control is: systemd's own tree, the unified one, and version 1's cpu and memory."""
+    """Return the root of each hierarchy: systemd's, the unified one, and version 1's cpu and memory."""
     if (ROOT / "cgroup.controllers").exists():
         return {"unified": ROOT}
     kinds = ("systemd", "unified", "cpu", "memory")
@@ -31,16 +31,16 @@ def are_writable() -> bool:
 
 
 class Cgroup:
-    """The tree of one machine (or of one helper process)."""
+    """The control groups of one machine (or of one helper process)."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self._folders = {kind: root / NAME / name for kind, root in _hierarchies().items()}
 
     def create(self, cpus: float | None = None, memory: int | None = None) -> None:
-        """Make the folders, with a share of processors and a limit of bytes where asked for."""
-        wanted = {"systemd", "unified"} | ({"cpu"} if cpus else set()) | ({"memory"} if memory else set())
-        self._folders = {kind: folder for kind, folder in self._folders.items() if kind in wanted}
+        """Create the folders, and limit processors and bytes of memory if requested."""
+        controllers = {"systemd", "unified"} | ({"cpu"} if cpus else set()) | ({"memory"} if memory else set())
+        self._folders = {kind: folder for kind, folder in self._folders.items() if kind in controllers}
         for folder in self._folders.values():
             folder.mkdir(parents=True, exist_ok=True)
         if cpus:
@@ -67,30 +67,30 @@ class Cgroup:
         for folder in (ROOT, ROOT / NAME):
             (folder / "cgroup.subtree_control").write_text("+cpu +memory", encoding="ascii")
 
-    def joining(self) -> list[str]:
-        """Files that a process writes its own id into, to join."""
+    def procs_files(self) -> list[str]:
+        """Return the files to which a process writes its id to join."""
         return [str(folder / "cgroup.procs") for folder in self._folders.values()]
 
     def command(self, *words: str) -> list[str]:
-        """A command that joins the group before it becomes what it is, so that nothing of it is ever outside."""
-        join = f'for group in {" ".join(self.joining())}; do echo $$ > $group; done; exec "$@"'
+        """Return a command that joins the group first, so that none of its processes is outside."""
+        join = f'for group in {" ".join(self.procs_files())}; do echo $$ > $group; done; exec "$@"'
         return ["/bin/sh", "-c", join, "sh", *words]
 
     def freeze(self, frozen: bool) -> None:
         (self._folders["unified"] / "cgroup.freeze").write_text("1" if frozen else "0", encoding="ascii")
 
     def pids(self) -> set[int]:
-        found: set[int] = set()
+        pids: set[int] = set()
         for folder in self._folders.values():
             for procs in folder.rglob("cgroup.procs") if folder.exists() else ():
                 try:
-                    found.update(int(pid) for pid in procs.read_text(encoding="ascii").split())
+                    pids.update(int(pid) for pid in procs.read_text(encoding="ascii").split())
                 except OSError:
-                    continue  # a group that ended while we looked
-        return found
+                    continue  # the group was removed meanwhile
+        return pids
 
     def kill(self) -> None:
-        """End every process in it, now."""
+        """Kill every process in it."""
         switch = self._folders.get("unified", Path("/nonexistent")) / "cgroup.kill"
         if switch.exists():
             switch.write_text("1", encoding="ascii")
@@ -102,8 +102,8 @@ class Cgroup:
                 continue
 
     def remove(self, deadline: float = 60.0) -> None:
-        """End what is in it, and take the folders away."""
-        # A killed process that writes to a busy disk ends when the disk has answered.
+        """Kill its processes, and remove the folders."""
+        # A killed process that waits for a busy disk ends only when the disk answers.
         end = time.monotonic() + deadline
         while any(folder.exists() for folder in self._folders.values()):
             self.kill()
@@ -113,11 +113,11 @@ class Cgroup:
                 raise TimeoutError(
                     f"the control group of {self.name} cannot be removed: processes {sorted(self.pids())}"
                 )
-            time.sleep(0.02)  # the kernel gives no event for "the last process is gone" in version 1
+            time.sleep(0.02)  # version 1 has no event for the end of the last process
 
 
 def _remove_tree(folder: Path) -> bool:
-    """Remove a tree of groups from its leaves up; False while something is still in it."""
+    """Remove a tree of groups from its leaves up. Return False while it still has processes."""
     if not folder.exists():
         return True
     for path, _folders, _files in os.walk(folder, topdown=False):
@@ -130,8 +130,8 @@ def _remove_tree(folder: Path) -> bool:
     return True
 
 
-def left_over() -> Iterator[str]:
-    """Names of groups that are there: after a crash, those of the service before."""
+def _existing() -> Iterator[str]:
+    """Yield the names of existing groups: after a crash, those of the previous service."""
     names: set[str] = set()
     for root in _hierarchies().values():
         folder = root / NAME
@@ -141,7 +141,7 @@ def left_over() -> Iterator[str]:
 
 
 def remove_all() -> None:
-    for name in left_over():
+    for name in _existing():
         Cgroup(name).remove()
     for root in _hierarchies().values():
         _remove_tree(root / NAME)

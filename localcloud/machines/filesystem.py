@@ -34,7 +34,7 @@ _CACHING = ",".join(
         "attr_timeout=3",
         "negative_timeout=30",
         "entry_timeout=0",
-        # Otherwise a file that is replaced between look-up and opening is read up to its old size.
+        # Otherwise a file that is replaced between lookup and open is read up to its old size.
         "direct_io",
         # Only `flock` excludes other machines: bindfs would take all `fcntl` locks in its own name, and so give the
         # same lock to two processes of one machine.
@@ -62,8 +62,8 @@ class _Server:
 @cache
 def can_cache() -> bool:
     """Return whether bindfs is built with FUSE 2: with FUSE 3 it lacks some options, and sets the timeouts to 0."""
-    done = subprocess.run(["bindfs", "--fuse-version"], capture_output=True, text=True, check=False)
-    return "version 2." in done.stdout
+    result = subprocess.run(["bindfs", "--fuse-version"], capture_output=True, text=True, check=False)
+    return "version 2." in result.stdout
 
 
 def _bindfs(source: str, data: Path, mount_point: Path) -> list[str]:
@@ -111,7 +111,7 @@ class FileSystems:
             _unmount(mount_point)
 
     def _open(self, name: str) -> Cgroup:
-        """Make a file system's folder and control group, where they are missing."""
+        """Create a file system's folder and control group unless they exist."""
         data = self._folder / name / _DATA
         if name not in self._names:
             data.mkdir(parents=True)
@@ -140,8 +140,8 @@ class FileSystems:
                 self._stalled.discard(name)
                 Cgroup(_group(name)).freeze(False)
 
-    def leave(self, machine: str) -> None:
-        """End a machine's servers: what still waits for them there fails, so that the machine can end."""
+    def unmount_all(self, machine: str) -> None:
+        """Kill a machine's servers: accesses that still wait for them fail, so that the machine can end."""
         with self._lock:
             for server in self._servers:
                 if server.machine == machine:
@@ -149,14 +149,14 @@ class FileSystems:
                     server.process.wait()
             self._servers = [server for server in self._servers if server.machine != machine]
 
-    def keep(self, existing: set[str]) -> None:
+    def retain(self, existing: set[str]) -> None:
         """Remove the file systems that do not exist any more."""
         with self._lock:
             for name in self._names - existing:
                 self._remove(name)
 
     def close(self) -> None:
-        self.keep(set())
+        self.retain(set())
 
     def _remove(self, name: str) -> None:
         remove(self._folder / name)
@@ -189,9 +189,9 @@ def put_into(machine_pid: int, source: Path, target: str, readonly: bool) -> Non
     """Mount a folder of the host at a path inside a machine."""
     helper = Path(__file__).with_name("put_into.py")
     command = [sys.executable, "-ISE", str(helper), str(machine_pid), str(source), target, "ro" if readonly else "rw"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise OSError(done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "mount failed")
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    if result.returncode:
+        raise OSError(result.stderr.strip().splitlines()[-1] if result.stderr.strip() else "mount failed")
 
 
 class MountServer:

@@ -1,4 +1,4 @@
-"""Ending and removing what a service that died has left. The command line imports this, and nothing of the API."""
+"""Removal of what a dead service has left. The command line imports this, and nothing of the API."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from localcloud.machines.nspawn import Limits, Machine
 
 
 def sweep(folder: Path) -> None:
-    """Machines, file systems, mounts, wires: all that bears our name, whoever left it."""
+    """Remove all machines, file systems, mounts and links of a local cloud, whichever process has left them."""
     cgroups.remove_all()
     for machine in _folders(folder / "machines"):
-        left = Machine(machine, machine.name, (), Limits())
-        left.clean()
-        left.remove_disk()
-    for shared in _folders(folder / "efs"):
-        filesystem.remove(shared)
-    for mounted in mounts_below(folder):
-        subprocess.run(["umount", "--lazy", mounted], check=False, capture_output=True)
+        leftover = Machine(machine, machine.name, (), Limits())
+        leftover.clean()
+        leftover.remove_disk()
+    for file_system in _folders(folder / "efs"):
+        filesystem.remove(file_system)
+    for mount_point in mounts_below(folder):
+        subprocess.run(["umount", "--lazy", mount_point], check=False, capture_output=True)
     network.sweep(folder)
 
 

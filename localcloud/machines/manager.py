@@ -58,7 +58,7 @@ class Supervised:
 
 
 class HostMachines:
-    """Machines on this host; `Machines` in cloud.py says what each method means."""
+    """Machines on this host; `Machines` in cloud.py documents its methods."""
 
     def __init__(
         self, cloud: Cloud, folder: Path, layers_of: Callable[[str], Sequence[Path]], limits: Limits, authority: str
@@ -77,24 +77,24 @@ class HostMachines:
         self.network.open()
 
     def follow(self) -> None:
-        """Make wires and folders follow the API's records; called under the cloud's lock when they may have changed."""
+        """Apply the API's records to links and folders; called under the cloud's lock when they may have changed."""
         self.network.changed()
-        self.file_systems.keep({known["id"] for known in efs.file_systems(self._cloud)})
+        self.file_systems.retain({record["id"] for record in efs.file_systems(self._cloud)})
 
     def close(self) -> None:
-        """End everything at once."""
-        everything = list(self._supervised.values())
-        for entry in everything:
+        """Kill all machines, and remove their network and file systems."""
+        entries = list(self._supervised.values())
+        for entry in entries:
             entry.target = "destroy"
             entry.changed.set()
             entry.machine.kill()
-        for entry in everything:
+        for entry in entries:
             if entry.thread:
                 entry.thread.join(10)
         self.file_systems.close()
         self.network.close()
 
-    # What the API asks for ---------------------------------------------------------------------------------------
+    # Calls of the API --------------------------------------------------------------------------------------------
 
     def start(self, instance: InstanceView) -> None:
         entry = self._supervised.get(instance.id)
@@ -128,7 +128,7 @@ class HostMachines:
     def reboot(self, instance_id: str) -> None:
         entry = self._supervised.get(instance_id)
         if entry is not None:
-            entry.machine.ask_to_reboot()
+            entry.machine.request_reboot()
 
     def console(self, instance_id: str) -> str:
         entry = self._supervised.get(instance_id)
@@ -137,7 +137,7 @@ class HostMachines:
         except OSError:
             return ""
 
-    # What a person asks for --------------------------------------------------------------------------------------
+    # Commands of a person ----------------------------------------------------------------------------------------
 
     def pid_of(self, instance_id: str) -> int | None:
         entry = self._supervised.get(instance_id)
@@ -148,15 +148,15 @@ class HostMachines:
         return entry.since if entry else None
 
     def kill(self, instance_id: str) -> None:
-        """The machine dies, as when its host's power fails."""
+        """Kill the machine, as a power failure of its host does."""
         self._running(instance_id).machine.kill()
 
     def freeze(self, instance_id: str, frozen: bool) -> None:
         self._running(instance_id).machine.freeze(frozen)
 
-    def joining(self, instance_id: str) -> list[str]:
-        """Groups that a command must join to live and die with the machine."""
-        return self._running(instance_id).machine.cgroup.joining()
+    def procs_files(self, instance_id: str) -> list[str]:
+        """Return the files to which a command writes its id to end with the machine."""
+        return self._running(instance_id).machine.cgroup.procs_files()
 
     def _running(self, instance_id: str) -> Supervised:
         entry = self._supervised.get(instance_id)
@@ -189,16 +189,16 @@ class HostMachines:
         """Boot the machine and wait until it ends; boot it again if it reboots. Return how it ended."""
         view = entry.view
         faults = self._cloud.faults
-        what = {"instance": view.id, "zone": view.zone, "type": view.type}
+        target = {"instance": view.id, "zone": view.zone, "type": view.type}
         with self._cloud.lock:
-            apt_lock = max((fault.value for fault in faults.of_kind("apt-lock", **what)), default=0)
+            apt_lock = max((fault.value for fault in faults.of_kind("apt-lock", **target)), default=0)
             subnet = next(
                 subnet for vpc in ec2.vpc_views(self._cloud) for subnet in vpc.subnets if subnet.id == view.subnet_id
             )
             namespace = self.network.attach(view, subnet.cidr)
         self._cloud.clock.later(0, lambda: lifecycle.machine_started(self._cloud, view.id))
-        while self._held_back(what, time.time() - entry.since):
-            if entry.changed.wait(0.2):  # A fault may be lifted meanwhile.
+        while self._is_delayed(target, time.time() - entry.since):
+            if entry.changed.wait(0.2):  # A fault may be cleared meanwhile.
                 return "stopped"
         files = nspawn.files_for(view)
         if apt_lock:
@@ -218,18 +218,18 @@ class HostMachines:
                 return ended
             entry.machine.cgroup.remove()
 
-    def _held_back(self, what: Mapping[str, str], waited: float) -> bool:
+    def _is_delayed(self, target: Mapping[str, str], waited: float) -> bool:
         """Return whether a fault delays the boot of a machine that was launched so many seconds ago."""
         faults = self._cloud.faults
         with self._cloud.lock:
-            delays = [fault.value for fault in faults.of_kind("slow-boot", **what)]
-            return bool(faults.of_kind("hang-boot", **what)) or waited < max(delays, default=0)
+            delays = [fault.value for fault in faults.of_kind("slow-boot", **target)]
+            return bool(faults.of_kind("hang-boot", **target)) or waited < max(delays, default=0)
 
     def _end_when_requested(self, entry: Supervised) -> None:
         entry.changed.wait()
         if entry.machine.running:
             entry.machine.end(15.0 if entry.target == "stop" else 4.0)
-            self.file_systems.leave(entry.view.id)
+            self.file_systems.unmount_all(entry.view.id)
 
     def _finish(self, entry: Supervised) -> None:
         """Clean up after the machine and report that the target is reached."""
@@ -240,7 +240,7 @@ class HostMachines:
         self._report(entry.view.id, "destroyed" if entry.target == "destroy" else "stopped")
 
     def _tidy(self, entry: Supervised) -> None:
-        self.file_systems.leave(entry.view.id)
+        self.file_systems.unmount_all(entry.view.id)
         try:
             entry.machine.clean()
         except (OSError, TimeoutError):
@@ -272,15 +272,15 @@ class HostMachines:
         """Start the services inside a VPC, and return a function that stops them."""
 
         def find(address: str) -> InstanceView | None:
-            known = vpc.machines.get(address)
-            if known is None:
+            machine = vpc.machines.get(address)
+            if machine is None:
                 return None
             with self._cloud.lock:
-                return ec2.find_instance(self._cloud, known.id)
+                return ec2.find_instance(self._cloud, machine.id)
 
         def zone_of(address: str) -> str | None:
-            known = vpc.machines.get(address)
-            return known.zone if known else None
+            machine = vpc.machines.get(address)
+            return machine.zone if machine else None
 
         metadata_socket, udp, tcp, nfs = namespaces.within(vpc.namespace, _listen)
         metadata = MetadataServer(metadata_socket, self.metadata, find)
@@ -302,12 +302,12 @@ class HostMachines:
         """Mount a file system in the machine that has reached its mount target. Return what `mount.nfs4` prints."""
         machine = vpc.machines.get(client)
         view = vpc.view
-        found = next((place for place in view.mount_targets if place.ip == server), None) if view else None
+        mount_target = next((item for item in view.mount_targets if item.ip == server), None) if view else None
         pid = self.pid_of(machine.id) if machine else None
-        if machine is None or found is None or pid is None:
+        if machine is None or mount_target is None or pid is None:
             return "access denied by server while mounting %s"
         try:
-            with self.file_systems.mounted(found.file_system_id, found.region, machine.id) as top:
+            with self.file_systems.mounted(mount_target.file_system_id, mount_target.region, machine.id) as top:
                 folder = Path(os.path.realpath(f"{top}{path}"))
                 if not folder.is_relative_to(top) or not folder.is_dir():
                     raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
@@ -315,7 +315,7 @@ class HostMachines:
         except FileNotFoundError as error:
             return f"mounting %s failed, reason given by server: {error.strerror}"
         except OSError as error:
-            log.warning("%s could not mount %s: %s", machine.id, found.file_system_id, error)
+            log.warning("%s could not mount %s: %s", machine.id, mount_target.file_system_id, error)
             return f"mounting %s failed, reason given by server: {error}"
         return "mounted"
 

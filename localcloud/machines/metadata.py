@@ -1,4 +1,4 @@
-"""The instance metadata service: who asks is known by the address that it asks from."""
+"""The instance metadata service, which recognizes an instance by the source address of its request."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LONGEST_TOKEN_SECONDS = 21600
 _TIME_TO_LIVE = 64
 
 Tree = dict[str, Any]
-"""folders by name: a str is a document, a dict a folder, None a name that leads nowhere"""
+"""entries by name: a str is a document, a dict a folder, None a name that does not exist"""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Answer:
 
 
 class Metadata:
-    """Answers requests of machines; the HTTP around it is below."""
+    """The answers to requests of machines. `MetadataServer` adds HTTP."""
 
     def __init__(self, clock: Clock, credentials: Callable[[InstanceView], Session]) -> None:
         self._clock = clock
@@ -50,7 +50,7 @@ class Metadata:
         self._lock = threading.Lock()
 
     def answer(self, method: str, path: str, headers: dict[str, str], machine: InstanceView) -> Answer:
-        """Headers by lower-case name."""
+        """Answer a request. The names of the headers are in lower case."""
         if machine.http_endpoint == "disabled":
             return Answer(403)
         if path.rstrip("/") == _TOKEN_PATH:
@@ -67,15 +67,15 @@ class Metadata:
             return Answer(405)
         if "x-forwarded-for" in headers:
             return Answer(403)
-        wanted = headers.get("x-aws-ec2-metadata-token-ttl-seconds", "")
-        if not wanted.isdecimal() or not 1 <= int(wanted) <= _LONGEST_TOKEN_SECONDS:
+        seconds = headers.get("x-aws-ec2-metadata-token-ttl-seconds", "")
+        if not seconds.isdecimal() or not 1 <= int(seconds) <= _LONGEST_TOKEN_SECONDS:
             return Answer(400)
         token = secrets.token_urlsafe(40)
         now = self._clock.time()
         with self._lock:
-            self._tokens = {known: entry for known, entry in self._tokens.items() if entry[1] > now}
-            self._tokens[token] = (machine.id, now + int(wanted))
-        return Answer(200, token.encode(), hop_limit=machine.hop_limit, token_seconds=wanted)
+            self._tokens = {name: entry for name, entry in self._tokens.items() if entry[1] > now}
+            self._tokens[token] = (machine.id, now + int(seconds))
+        return Answer(200, token.encode(), hop_limit=machine.hop_limit, token_seconds=seconds)
 
     def _valid(self, token: str | None, machine: InstanceView) -> bool:
         with self._lock:
@@ -86,17 +86,17 @@ class Metadata:
         parts = [unquote(part) for part in path.split("/") if part]
         if not parts:
             return Answer(200, b"latest")
-        found: Any = self._tree(machine)
+        entry: Any = self._tree(machine)
         for part in parts[1:]:
-            found = found.get(part) if isinstance(found, dict) else None
-            if callable(found):
-                found = found()
-            if found is None:
+            entry = entry.get(part) if isinstance(entry, dict) else None
+            if callable(entry):
+                entry = entry()
+            if entry is None:
                 return Answer(404)
-        if isinstance(found, dict):
-            names = [f"{name}/" if isinstance(inside, dict) else name for name, inside in found.items()]
+        if isinstance(entry, dict):
+            names = [f"{name}/" if isinstance(child, dict) else name for name, child in entry.items()]
             return Answer(200, "\n".join(names).encode())
-        body = found if isinstance(found, bytes) else str(found).encode()
+        body = entry if isinstance(entry, bytes) else str(entry).encode()
         kind = "application/octet-stream" if parts[1:] == ["user-data"] else "text/plain"
         return Answer(200, body, kind)
 
@@ -163,7 +163,7 @@ class Metadata:
 
 
 def _public_keys(machine: InstanceView) -> Tree:
-    """A folder that lists as `0=name` and is entered as `0`."""
+    """Return a folder whose list has `0=name` and whose entry is `0`."""
 
     class Keys(dict[str, Any]):
         def items(self) -> Any:
@@ -230,8 +230,8 @@ class _Handler(BaseHTTPRequestHandler):
             answer = Answer(404)
         else:
             answer = self.server.metadata.answer(self.command, self.path.partition("?")[0], headers, machine)
-        # A token must not travel further than the instance allows: the packet that carries it expires on the way. Other
-        # answers on the same connection travel further.
+        # The packet that carries a token expires after the instance's hop limit. Other answers on the same connection
+        # have no limit.
         self.connection.setsockopt(socket.IPPROTO_IP, socket.IP_TTL, answer.hop_limit or _TIME_TO_LIVE)
         self.send_response(answer.status)
         self.send_header("Content-Type", answer.kind)
@@ -244,12 +244,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     do_GET = do_PUT = do_HEAD = do_POST = do_DELETE = _answer
 
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  (the base class names it so)
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  (the base class's name)
         log.debug(format, *args)
 
 
 class MetadataServer(ThreadingHTTPServer):
-    """Serves one VPC on a socket that was made inside its namespace."""
+    """Serves one VPC on a socket that was created inside its namespace."""
 
     daemon_threads = True
 

@@ -1,4 +1,4 @@
-"""Network namespaces with a name in a folder of our own, and work done inside them."""
+"""Network namespaces, each kept by a file, and calls inside them."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def create(path: Path) -> None:
-    """A new network namespace, kept alive by a file. (Not `ip netns`: that leaves mounts of its own behind.)"""
+    """Create a network namespace that a file keeps. (Not by `ip netns`, which leaves mounts of its own.)"""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch()
     subprocess.run(["unshare", f"--net={path}", "true"], check=True)
 
 
 def remove(path: Path) -> None:
-    """Let go of it: it ends, with its links, when the last process in it has ended."""
+    """Release a namespace. It ends with its links when its last process has ended."""
     if path.exists():
         subprocess.run(["umount", "--lazy", str(path)], check=False, stderr=subprocess.DEVNULL)
         path.unlink(missing_ok=True)
 
 
 def run(path: Path | None, command: Sequence[str], text: str = "") -> None:
-    """A command inside the namespace (or in the host's own); what it reads is given as text."""
-    inside = ["nsenter", f"--net={path}", *command] if path else list(command)
-    done = subprocess.run(inside, input=text, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"{' '.join(inside)} failed with {done.returncode}: {done.stderr.strip()}\n{text}")
+    """Run a command in a namespace, or in the host's own. `text` is its input."""
+    entered = ["nsenter", f"--net={path}", *command] if path else list(command)
+    result = subprocess.run(entered, input=text, capture_output=True, text=True, check=False)
+    if result.returncode:
+        raise RuntimeError(f"{' '.join(entered)} failed with {result.returncode}: {result.stderr.strip()}\n{text}")
 
 
 def within(path: Path, action: Callable[[], T]) -> T:
-    """What the action returns when it is run inside the namespace: a socket made there stays there."""
+    """Call an action inside a namespace, and return its result: a socket that it opens belongs to the namespace."""
     outcome: list[T] = []
     problem: list[BaseException] = []
 
@@ -53,7 +53,7 @@ def within(path: Path, action: Callable[[], T]) -> T:
         except BaseException as error:
             problem.append(error)
 
-    # A namespace belongs to a thread: this one ends, and nobody else is moved.
+    # setns moves only the calling thread, so a thread of its own enters the namespace.
     thread = threading.Thread(target=enter)
     thread.start()
     thread.join()

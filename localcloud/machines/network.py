@@ -1,7 +1,7 @@
-"""The wires: a network namespace for each VPC, one for each machine, and a link from each VPC to the host.
+"""The network: a namespace for each VPC and each machine, and a link from each VPC to the host.
 
-A machine's only link leads into its VPC's namespace, which is router, firewall and whatever else AWS answers inside a
-VPC (metadata, names, mount targets). Addresses are those that the API shows; two VPCs may use the same ones.
+A machine's only link leads into its VPC's namespace, which is router and firewall, and has the services of AWS inside a
+VPC (metadata, names, mount targets). Addresses are those in the API; two VPCs may use the same ones.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import ipaddress
 import itertools
 import logging
 import subprocess
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,14 +24,14 @@ log = logging.getLogger(__name__)
 
 EDGE = "lc-edge"
 MACHINE_LINK = "ens5"
-"""as on Amazon's own machines"""
+"""the name on EC2 instances"""
 
 _FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")
 
 
 @dataclass
 class Vpc:
-    """One VPC as it is wired now."""
+    """The current network of a VPC."""
 
     id: str
     number: int
@@ -54,7 +54,7 @@ class Vpc:
 
 
 class HostNetwork:
-    """Makes the wires follow the API's records. Called under the cloud's lock."""
+    """Applies the API's records to the network. Called under the cloud's lock."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class HostNetwork:
         self._attached: dict[str, str] = {}
 
     def open(self) -> None:
-        """The host's side: an address from which the operator reaches machines, and a way out for them."""
+        """Configure the host: an address from which the operator reaches machines, and their route to the internet."""
         before = _FORWARDING.read_text(encoding="ascii")
         (self._folder / "ip_forward").write_text(before, encoding="ascii")
         namespaces.run(
@@ -86,7 +86,7 @@ class HostNetwork:
             f"route add unreachable {PUBLIC_NETWORK}\n"
             f"route add unreachable {TRANSIT_NETWORK}\n",
         )
-        # The rules first: at no moment does the host route for its neighbours.
+        # The rules come first, so that the host never routes for its neighbours.
         rules = host_rules(machines_only=before.strip() == "0", bridges=_bridges())
         namespaces.run(None, ["nft", "-f", "-"], rules)
         _FORWARDING.write_text("1", encoding="ascii")
@@ -96,32 +96,32 @@ class HostNetwork:
         cut = self._cut()
         if (views, cut) == self._last:
             return
-        wanted = {view.id: view for view in views if view.mount_targets or view.instances}
-        for name in [name for name in self._vpcs if name not in wanted and not self._in_use(name)]:
+        desired = {view.id: view for view in views if view.mount_targets or view.instances}
+        for name in [name for name in self._vpcs if name not in desired and not self._in_use(name)]:
             self._remove(self._vpcs.pop(name))
-        for name, view in wanted.items():
-            self._follow(self._vpcs.get(name) or self._create(name), view, cut)
-        self._last = (views, cut)  # only now: what failed half-way is tried again
+        for name, view in desired.items():
+            self._apply(self._vpcs.get(name) or self._create(name), view, cut)
+        self._last = (views, cut)  # set last, so that the next call retries a failed change
 
     def attach(self, machine: InstanceView, subnet_cidr: str) -> Path:
-        """A network namespace for a machine, wired to its VPC; the records must show the machine already."""
+        """Create a machine's namespace with a link to its VPC. The machine must be in the records already."""
         self.changed()
         vpc = self._vpcs[machine.vpc_id]
-        namespace = self._folder / "ns" / machine.id
-        wire = _wire(machine.id)
+        namespace = namespace_of(self._folder, machine.id)
+        link = _link_name(machine.id)
         prefix = ipaddress.ip_network(subnet_cidr).prefixlen
         gateway = str(ipaddress.ip_network(subnet_cidr)[1])
         namespaces.create(namespace)
         namespaces.run(
             vpc.namespace,
             ["ip", "-batch", "-"],
-            f"link add {wire} type veth peer name {MACHINE_LINK} address {machine.mac} netns {namespace}\n"
-            f"link set {wire} up\n"
-            f"route add {machine.private_ip}/32 dev {wire}\n"
-            f"neigh add {machine.private_ip} lladdr {machine.mac} dev {wire} nud permanent\n",
+            f"link add {link} type veth peer name {MACHINE_LINK} address {machine.mac} netns {namespace}\n"
+            f"link set {link} up\n"
+            f"route add {machine.private_ip}/32 dev {link}\n"
+            f"neigh add {machine.private_ip} lladdr {machine.mac} dev {link} nud permanent\n",
         )
-        # Machines ask for each other by ARP and are answered for, at once: every wire is its own, the VPC is between.
-        settings = (f"net.ipv4.conf.{wire}.proxy_arp=1", f"net.ipv4.neigh.{wire}.proxy_delay=0")
+        # The VPC answers ARP requests for other machines, at once, as each machine has a link of its own.
+        settings = (f"net.ipv4.conf.{link}.proxy_arp=1", f"net.ipv4.neigh.{link}.proxy_delay=0")
         namespaces.run(vpc.namespace, ["sysctl", "-qw", *settings])
         namespaces.run(
             namespace,
@@ -135,13 +135,13 @@ class HostNetwork:
         return namespace
 
     def detach(self, machine_id: str) -> None:
-        """Take a machine's wire away."""
+        """Remove a machine's link and its namespace."""
         vpc = self._vpcs.get(self._attached.pop(machine_id, ""))
         if vpc is not None:
-            # At once: the next machine may get the same address before the kernel has ended the namespace.
-            wire = ["nsenter", f"--net={vpc.namespace}", "ip", "link", "del", _wire(machine_id)]
-            subprocess.run(wire, check=False, stderr=subprocess.DEVNULL)
-        namespaces.remove(self._folder / "ns" / machine_id)
+            # Now, as the next machine may get the same address before the kernel has removed the namespace.
+            delete = ["nsenter", f"--net={vpc.namespace}", "ip", "link", "del", _link_name(machine_id)]
+            subprocess.run(delete, check=False, stderr=subprocess.DEVNULL)
+        namespaces.remove(namespace_of(self._folder, machine_id))
         self._last = ([], set())
 
     def _in_use(self, vpc_id: str) -> bool:
@@ -156,9 +156,9 @@ class HostNetwork:
     def _create(self, name: str) -> Vpc:
         taken = {vpc.number for vpc in self._vpcs.values()}
         number = next(number for number in itertools.count(1) if number not in taken)
-        vpc = Vpc(name, number, self._folder / "ns" / name)
+        vpc = Vpc(name, number, namespace_of(self._folder, name))
         try:
-            self._wire(vpc)
+            self._connect(vpc)
             vpc.close = self._serve(vpc)
         except BaseException:
             self._remove(vpc)
@@ -166,8 +166,8 @@ class HostNetwork:
         self._vpcs[name] = vpc
         return vpc
 
-    def _wire(self, vpc: Vpc) -> None:
-        """A namespace that is router and firewall, and its link to the host."""
+    def _connect(self, vpc: Vpc) -> None:
+        """Create the VPC's namespace and its link to the host."""
         namespaces.create(vpc.namespace)
         namespaces.run(
             None,
@@ -193,25 +193,25 @@ class HostNetwork:
         subprocess.run(["ip", "link", "del", vpc.link], check=False, stderr=subprocess.DEVNULL)
         namespaces.remove(vpc.namespace)
 
-    def _follow(self, vpc: Vpc, view: VpcView, cut: set[str]) -> None:
+    def _apply(self, vpc: Vpc, view: VpcView, cut: set[str]) -> None:
         vpc.view = view
         vpc.machines = {machine.private_ip: machine for machine in view.instances}
-        self._answer_for(vpc, _local_addresses(view))
-        self._route_to(vpc, _public_addresses(view))
+        self._set_local(vpc, _local_addresses(view))
+        self._set_public(vpc, _public_addresses(view))
         cut_off = [machine.private_ip for machine in view.instances if machine.id in cut]
         rules = ruleset(view, vpc.transit, cut_off)
         if rules != vpc.rules:
             namespaces.run(vpc.namespace, ["nft", "-f", "-"], rules)
             vpc.rules = rules
 
-    def _answer_for(self, vpc: Vpc, addresses: set[str]) -> None:
+    def _set_local(self, vpc: Vpc, addresses: set[str]) -> None:
         steps = [f"addr del {address}/32 dev lo\n" for address in vpc.local - addresses]
         steps += [f"addr add {address}/32 dev lo\n" for address in addresses - vpc.local]
         if steps:
             namespaces.run(vpc.namespace, ["ip", "-batch", "-"], "".join(steps))
         vpc.local = addresses
 
-    def _route_to(self, vpc: Vpc, addresses: set[str]) -> None:
+    def _set_public(self, vpc: Vpc, addresses: set[str]) -> None:
         """Route the VPC's public addresses to it on the host, which is the internet between its machines too.
 
         An address may move here from another VPC at the same time, so routes are replaced.
@@ -228,13 +228,18 @@ class HostNetwork:
         vpc.public = addresses
 
 
-def _wire(machine_id: str) -> str:
-    """A link's name has 15 characters at most."""
+def namespace_of(folder: Path, name: str) -> Path:
+    """Return the file of the namespace of a machine or a VPC."""
+    return folder / "ns" / name
+
+
+def _link_name(machine_id: str) -> str:
+    """Return the name of a machine's link, which may have 15 characters."""
     return "m-" + machine_id[-12:]
 
 
 def _mtu() -> int:
-    """What leaves through the host must fit its own way out."""
+    """Return the MTU of the host's default route, but at most 1500."""
     for line in subprocess.run(
         ["ip", "-o", "route", "show", "default"], capture_output=True, text=True, check=False
     ).stdout.splitlines():
@@ -256,14 +261,14 @@ def _public_addresses(view: VpcView) -> set[str]:
 
 
 def _bridges() -> list[str]:
-    """The host's bridges that are not ours."""
+    """Return the host's bridges other than the local cloud's."""
     names = sorted(path.parent.name for path in Path("/sys/class/net").glob("*/bridge"))
     return [name for name in names if not name.startswith(LINK_PREFIX)]
 
 
 def check_free() -> None:
-    """Refuse when somebody else uses our addresses, our names or our port."""
-    ours = [ipaddress.ip_network(PUBLIC_NETWORK), ipaddress.ip_network(TRANSIT_NETWORK)]
+    """Raise Refusal if another route of this machine uses the local cloud's addresses."""
+    ranges = [ipaddress.ip_network(PUBLIC_NETWORK), ipaddress.ip_network(TRANSIT_NETWORK)]
     listing = ["ip", "-o", "route", "show", "table", "all"]
     routes = subprocess.run(listing, capture_output=True, text=True, check=True).stdout
     for line in routes.splitlines():
@@ -274,8 +279,8 @@ def check_free() -> None:
             network = ipaddress.ip_network(text)
         except ValueError:
             continue
-        # A route for half the world (a VPN's) is no claim to these addresses: ours are more specific.
-        taken = [mine for mine in ours if network.version == 4 and network.prefixlen >= 8 and network.overlaps(mine)]
+        # A VPN's route for half of all addresses does not conflict, as the local cloud's routes are more specific.
+        taken = [item for item in ranges if network.version == 4 and network.prefixlen >= 8 and network.overlaps(item)]
         if taken:
             raise Refusal(
                 f"the address range {taken[0]} is in use on this machine (route: {line.strip()}): "
@@ -284,7 +289,7 @@ def check_free() -> None:
 
 
 def sweep(folder: Path) -> None:
-    """Take away every link, route, table and namespace that bears our name, whoever left it."""
+    """Remove every link, route, table and namespace of a local cloud, whichever process has left them."""
     for line in _quietly("ip", "-o", "link", "show").splitlines():
         name = line.split(":")[1].strip().split("@")[0]
         if name.startswith(LINK_PREFIX):
@@ -295,19 +300,15 @@ def sweep(folder: Path) -> None:
     if before.exists():
         _FORWARDING.write_text(before.read_text(encoding="ascii"), encoding="ascii")
         before.unlink()
-    # After that: what the rules kept from being routed is routed no more.
+    # Forwarding is off by now, so nothing is routed without these rules.
     _quietly("nft", "delete", "table", "ip", TABLE)
-    _remove_namespaces((folder / "ns").glob("*") if (folder / "ns").is_dir() else ())
+    for namespace in namespace_of(folder, "*").parent.glob("*"):
+        namespaces.remove(namespace)
 
 
 def _quietly(*command: str) -> str:
-    """What a command says that may have nothing to do; without the program there is nothing of ours either."""
+    """Return the output of a command that may fail. Without the program there is nothing to remove."""
     try:
         return subprocess.run(command, capture_output=True, text=True, check=False).stdout
     except FileNotFoundError:
         return ""
-
-
-def _remove_namespaces(paths: Iterable[Path]) -> None:
-    for path in paths:
-        namespaces.remove(path)

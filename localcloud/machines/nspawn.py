@@ -1,4 +1,4 @@
-"""One machine: a Debian booted by systemd-nspawn from an image, with a disk of its own laid over it."""
+"""One machine: a Debian system that systemd-nspawn boots from an image with a disk of its own over it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from localcloud.core.views import InstanceView
 from localcloud.machines.cgroups import Cgroup
 from localcloud.machines.host import pip_folders, write_host_settings
 
-_REBOOT_WANTED = 133
-"""nspawn's exit status when the machine was told to reboot and whoever started nspawn shall do it"""
+_REBOOT_STATUS = 133
+"""nspawn's exit status when the machine wants a reboot, which nspawn's caller performs"""
 
 _STOP_SECONDS = 15.0
 
@@ -27,7 +27,7 @@ class Limits:
 
 
 class Machine:
-    """The process, the mount and the folder of one machine. Not thread-safe: one thread looks after it."""
+    """The process, the mount and the folder of one machine. Not thread-safe: one thread supervises it."""
 
     def __init__(self, folder: Path, name: str, layers: Sequence[Path], limits: Limits) -> None:
         self.name = name
@@ -46,7 +46,7 @@ class Machine:
         return self.folder / "console.log"
 
     def prepare(self, files: Mapping[str, tuple[int, bytes]], authority: str) -> None:
-        """A disk, made when the machine is new; kept when it is started again. `authority`: whom it trusts for AWS."""
+        """Create the disk of a new machine, and mount it. `authority` is the certificate that it trusts for AWS."""
         upper = self.folder / "upper"
         if not upper.exists():
             for name in ("upper", "work", "root"):
@@ -93,17 +93,17 @@ class Machine:
             )
 
     def wait(self) -> str:
-        """How it ended: poweroff, reboot or killed."""
+        """Wait for the end of the machine. Return poweroff, reboot or killed."""
         if self._process is None:
             raise RuntimeError(f"{self.name} was never booted")
         status = self._process.wait()
-        if status == _REBOOT_WANTED:
+        if status == _REBOOT_STATUS:
             return "reboot"
         return "poweroff" if status == 0 else "killed"
 
     @property
     def pid(self) -> int | None:
-        """The machine's own init, as the host numbers it."""
+        """The host's id of the machine's init process."""
         if self._process is None or self._process.poll() is not None:
             return None
         try:
@@ -120,22 +120,22 @@ class Machine:
                 continue
         return None
 
-    def ask_to_stop(self) -> None:
-        """Like the power button: the machine shuts down by itself, or is ended when it takes too long."""
+    def request_stop(self) -> None:
+        """Press the power button."""
         self.freeze(False)
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
 
     def end(self, deadline: float = _STOP_SECONDS) -> None:
-        """Give it time to shut down in good order, then end it."""
-        self.ask_to_stop()
+        """Shut the machine down, and kill it after the deadline."""
+        self.request_stop()
         try:
             if self._process is not None:
                 self._process.wait(deadline)
         except subprocess.TimeoutExpired:
             self.kill()
 
-    def ask_to_reboot(self) -> None:
+    def request_reboot(self) -> None:
         leader = self.pid
         if leader is not None:
             os.kill(leader, signal.SIGRTMIN + 5)
@@ -152,11 +152,11 @@ class Machine:
         return self._process is not None and self._process.poll() is None
 
     def clean(self) -> None:
-        """What is left of a run that has ended: its group and its mount. The disk stays."""
+        """Remove the control groups and the mount of a machine that has ended. Its disk stays."""
         try:
             self.cgroup.remove()
         finally:
-            _forget(self.name, self.root)
+            _remove_runtime(self.name, self.root)
             _unmount(self.root)
 
     def remove_disk(self) -> None:
@@ -168,12 +168,12 @@ def _unmount(root: Path) -> None:
         subprocess.run(["umount", "--lazy", str(root)], check=False, capture_output=True)
 
 
-def _forget(name: str, root: Path) -> None:
-    """Folders and the lock that nspawn leaves when it is ended from outside."""
+def _remove_runtime(name: str, root: Path) -> None:
+    """Remove the folders and the lock that nspawn leaves when it is killed."""
     runtime = Path("/run/systemd/nspawn")
     if root.exists():
-        seen = root.stat()
-        (runtime / "locks" / f"inode-{seen.st_dev}:{seen.st_ino}").unlink(missing_ok=True)
+        status = root.stat()
+        (runtime / "locks" / f"inode-{status.st_dev}:{status.st_ino}").unlink(missing_ok=True)
     for kind in ("propagate", "unix-export"):
         folder = runtime / kind / name
         if os.path.ismount(folder):
@@ -182,10 +182,10 @@ def _forget(name: str, root: Path) -> None:
 
 
 def files_for(machine: InstanceView) -> dict[str, tuple[int, bytes]]:
-    """What is in a machine from its first moment because of who it is."""
+    """Return the files of a new machine that depend on its instance, as path: (mode, content)."""
     domain = machine.private_dns.partition(".")[2]
     hostname = machine.private_dns.partition(".")[0]
-    # For AWS clients that bring certificates of their own along.
+    # For AWS clients with certificates of their own.
     trust = "AWS_CA_BUNDLE=/etc/ssl/certs/ca-certificates.crt"
     files = {
         "/etc/hostname": (0o644, f"{hostname}\n".encode()),
@@ -203,7 +203,7 @@ def files_for(machine: InstanceView) -> dict[str, tuple[int, bytes]]:
 
 
 def nvidia_smi(machine: InstanceView) -> str:
-    """Says which GPUs the type has: `-L` and `--query-gpu=…`. There is nothing behind it."""
+    """Return a script that prints the GPUs of the instance type for `-L` and `--query-gpu=…`. There is no GPU."""
     gpus = [
         {
             "index": str(number),

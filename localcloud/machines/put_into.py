@@ -1,7 +1,7 @@
 """Run as a program: `put_into.py PID SOURCE TARGET ro|rw` mounts a folder of this machine in another mount namespace.
 
-A mount is picked up here (open_tree), the process moves into the namespace of PID (setns) and sets it down there
-(move_mount): nothing of the host's tree has to be visible inside. Own program: setns for mounts refuses threads.
+It clones the mount (open_tree), enters the namespace of PID (setns) and attaches the mount there (move_mount), so that
+the host's tree need not be visible inside. It is a program of its own, as setns for mounts fails with several threads.
 """
 
 import ctypes

@@ -1,4 +1,4 @@
-"""The resolver of a VPC: names of its mount targets and machines are its own knowledge, all others the host's."""
+"""The resolver of a VPC: it answers names of mount targets and machines, and forwards others to the host's servers."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ _PRIVATE = re.compile(r"ip-(\d+)-(\d+)-(\d+)-(\d+)\.(?:ec2\.internal|[a-z0-9-]+\
 _PUBLIC = re.compile(r"ec2-(\d+)-(\d+)-(\d+)-(\d+)\.(?:compute-1|[a-z0-9-]+\.compute)\.amazonaws\.com$")
 _REVERSE = re.compile(r"(\d+)\.(\d+)\.(\d+)\.(\d+)\.in-addr\.arpa$")
 
-Own = tuple[bool, str | None]
-"""whether a name is ours to answer, and its answer"""
+Lookup = tuple[bool, str | None]
+"""whether the resolver answers a name by itself, and the answer"""
 
 
-def look_up(name: str, kind: int, vpc: VpcView, zone: str | None) -> Own:
-    """What a VPC's resolver knows by itself. `zone` is the asking machine's: a file system's name leads to its target
-    there."""
+def look_up(name: str, kind: int, vpc: VpcView, zone: str | None) -> Lookup:
+    """Resolve a name from the records of the VPC. `zone` is the client's: a file system's name resolves to the mount
+    target in it."""
     name = name.lower()
     if match := _MOUNT_TARGET.match(name):
-        # AWS asks for both. https://docs.aws.amazon.com/efs/latest/ug/mounting-fs-mount-cmd-dns-name.html
+        # AWS requires both. https://docs.aws.amazon.com/efs/latest/ug/mounting-fs-mount-cmd-dns-name.html
         if not (vpc.dns_support and vpc.dns_hostnames):
             return True, None
-        wanted = match["zone"] or zone
+        target_zone = match["zone"] or zone
         for target in vpc.mount_targets:
-            same = target.file_system_id == match["fs"] and target.region == match["region"] and target.zone == wanted
-            if same and target.state == "available" and target.resolvable:
+            same_name = target.file_system_id == match["fs"] and target.region == match["region"]
+            if same_name and target.zone == target_zone and target.state == "available" and target.resolvable:
                 return True, target.ip if kind == _TYPE_A else None
         return True, None
     if match := _PRIVATE.match(name):
@@ -75,20 +75,20 @@ def _as_address(match: re.Match[str]) -> str | None:
 
 
 def _question(packet: bytes) -> tuple[str, int, int]:
-    """Name, type and where the question ends."""
+    """Return the name, the type and the end of the question."""
     labels = []
-    at = 12
-    while (length := packet[at]) != 0:
+    offset = 12
+    while (length := packet[offset]) != 0:
         if length > 63:
             raise ValueError("a compressed name in a question")
-        labels.append(packet[at + 1 : at + 1 + length].decode("ascii"))
-        at += 1 + length
-    (kind,) = struct.unpack("!H", packet[at + 1 : at + 3])
-    return ".".join(labels), kind, at + 5
+        labels.append(packet[offset + 1 : offset + 1 + length].decode("ascii"))
+        offset += 1 + length
+    (kind,) = struct.unpack("!H", packet[offset + 1 : offset + 3])
+    return ".".join(labels), kind, offset + 5
 
 
 def respond(packet: bytes, kind: int, end: int, answer: str | None, known: bool) -> bytes:
-    """An answer of one record, of none (there is such a name), or "no such name"."""
+    """Return a response with one record, with none (for a known name), or with the error for an unknown name."""
     code = 0 if answer is not None or known else 3
     header = packet[:2] + struct.pack("!HHHHH", 0x8180 | code, 1, 1 if answer else 0, 0, 0)
     if answer is None:
@@ -103,7 +103,7 @@ def _encode(name: str) -> bytes:
 
 
 class Resolver:
-    """Answers one VPC on sockets that were made inside its namespace."""
+    """Answers one VPC on sockets that were created inside its namespace."""
 
     def __init__(
         self,
@@ -121,7 +121,7 @@ class Resolver:
     def close(self) -> None:
         self._accepting.close()
         with contextlib.suppress(OSError):
-            self._udp.shutdown(socket.SHUT_RDWR)  # wakes whoever waits on it
+            self._udp.shutdown(socket.SHUT_RDWR)  # ends the wait in _serve_udp
         self._udp.close()
 
     def _serve_udp(self) -> None:
@@ -140,7 +140,7 @@ class Resolver:
             try:
                 self._udp.sendto(answer, sender)
             except OSError as error:
-                log.debug("an answer to %s was lost: %s", sender, error)
+                log.debug("cannot send an answer to %s: %s", sender, error)
 
     def _answer_tcp(self, client: socket.socket) -> None:
         client.settimeout(5)
@@ -150,7 +150,7 @@ class Resolver:
             if answer:
                 client.sendall(struct.pack("!H", len(answer)) + answer)
         except OSError as error:
-            log.debug("a name server client went away: %s", error)
+            log.debug("a client closed its connection to the resolver: %s", error)
 
     def _answer(self, packet: bytes, sender: str, forward: Callable[[bytes], bytes | None]) -> bytes | None:
         try:
@@ -158,8 +158,8 @@ class Resolver:
         except (IndexError, ValueError, struct.error):
             return None
         vpc = self._vpc()
-        ours, answer = look_up(name, kind, vpc, self._zone_of(sender)) if vpc else (False, None)
-        if not ours:
+        resolved, answer = look_up(name, kind, vpc, self._zone_of(sender)) if vpc else (False, None)
+        if not resolved:
             return forward(packet)
         exists = vpc is not None and look_up(name, _TYPE_A, vpc, self._zone_of(sender))[1] is not None
         return respond(packet, kind, end, answer, exists)
@@ -172,11 +172,11 @@ def _servers() -> list[str]:
 
 def _forward_udp(packet: bytes) -> bytes | None:
     for server in _servers():
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
-            asking.settimeout(3)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as upstream:
+            upstream.settimeout(3)
             try:
-                asking.sendto(packet, (server, 53))
-                return asking.recv(4096)
+                upstream.sendto(packet, (server, 53))
+                return upstream.recv(4096)
             except OSError:
                 continue
     return None
@@ -185,9 +185,9 @@ def _forward_udp(packet: bytes) -> bytes | None:
 def _forward_tcp(packet: bytes) -> bytes | None:
     for server in _servers():
         try:
-            with socket.create_connection((server, 53), timeout=3) as asking:
-                asking.sendall(struct.pack("!H", len(packet)) + packet)
-                return _read_tcp(asking)
+            with socket.create_connection((server, 53), timeout=3) as upstream:
+                upstream.sendall(struct.pack("!H", len(packet)) + packet)
+                return _read_tcp(upstream)
         except OSError:
             continue
     return None
@@ -197,5 +197,5 @@ def _read_tcp(connection: socket.socket) -> bytes:
     with connection.makefile("rb") as stream:
         length = stream.read(2)
         if len(length) < 2:
-            raise OSError("nothing came")
+            raise OSError("the connection was closed")
         return stream.read(struct.unpack("!H", length)[0])

@@ -1,7 +1,7 @@
 """A VPC's rules as one nftables table: security groups, routes to the internet, translated addresses.
 
-Pure: from what the API shows to the text that `nft -f` reads. The table lives in the VPC's own network namespace, which
-every packet between two machines passes, since each machine hangs on a wire of its own. The host has a table too.
+Pure functions from the API's records to input of `nft -f`. The table is in the VPC's network namespace, which every
+packet between two machines passes, as each machine has a link of its own. The host has a table too.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PROTOCOLS = {"6": "tcp", "17": "udp", "1": "icmp"}
 
 
 def ruleset(vpc: VpcView, transit: str, cut: Iterable[str] = ()) -> str:
-    """The whole table. `transit` is the VPC's own source address towards S3, `cut` the addresses without a network."""
+    """Return the whole table. `transit` is the VPC's source address for S3, `cut` the addresses without a network."""
     groups = {group.id: group for group in vpc.security_groups}
     machines = list(vpc.instances)
     lines = [
@@ -71,7 +71,7 @@ def _verdicts(pairs: Iterable[tuple[str, str]]) -> str:
 
 
 def _egress(machine: InstanceView, groups: dict[str, SecurityGroupView]) -> Iterator[str]:
-    """Back to the caller for what is allowed out; everything else ends here."""
+    """Return from the chain for allowed packets, and drop all others."""
     for name in machine.security_groups:
         for permission in groups[name].egress if name in groups else ():
             yield from (f"{match} return".strip() for match in _matches(permission, "daddr", groups))
@@ -86,7 +86,7 @@ def _ingress(names: Iterable[str], groups: dict[str, SecurityGroupView]) -> Iter
 
 
 def _matches(permission: Permission, side: str, groups: dict[str, SecurityGroupView]) -> Iterator[str]:
-    """nft's words for one permission: one line for each address range and each group that it names."""
+    """Yield the matches of a permission: one for each address range and each group in it."""
     ports = _ports(permission)
     for cidr in permission.cidrs:
         yield f"ip {side} {cidr} {ports}" if cidr != "0.0.0.0/0" else ports
@@ -112,7 +112,7 @@ def _ports(permission: Permission) -> str:
 
 
 def _outside(subnet: SubnetView) -> list[tuple[str, str, str]]:
-    """(destination, kind, target) of the routes that leave the VPC, the most specific first."""
+    """Return (destination, kind, target) of the routes that leave the VPC, the most specific first."""
     routes = [route for route in subnet.routes if route.kind != "local"]
     routes.sort(key=lambda route: -ipaddress.ip_network(route.destination).prefixlen)
     return [(route.destination, route.kind, route.target) for route in routes]
@@ -127,9 +127,9 @@ def _to_s3(subnet: SubnetView) -> str:
 
 
 def _nat_addresses(vpc: VpcView) -> dict[str, str]:
-    """Public addresses of the NAT gateways that work: available, in a subnet that leads to the internet."""
-    leads = {subnet.id for subnet in vpc.subnets if any(kind == "internet" for _, kind, _ in _outside(subnet))}
-    return {nat.id: nat.public_ip for nat in vpc.nat_gateways if nat.state == "available" and nat.subnet_id in leads}
+    """Return the public addresses of working NAT gateways: available, in a subnet with a route to the internet."""
+    public = {subnet.id for subnet in vpc.subnets if any(kind == "internet" for _, kind, _ in _outside(subnet))}
+    return {nat.id: nat.public_ip for nat in vpc.nat_gateways if nat.state == "available" and nat.subnet_id in public}
 
 
 def _public_machines(subnet: SubnetView, machines: Iterable[InstanceView]) -> list[InstanceView]:
@@ -137,7 +137,7 @@ def _public_machines(subnet: SubnetView, machines: Iterable[InstanceView]) -> li
 
 
 def _internet(vpc: VpcView, machines: list[InstanceView]) -> Iterator[str]:
-    """Who may leave the VPC, by the route table of the subnet that it is in."""
+    """Accept packets that leave the VPC by the route table of their subnet."""
     nats = _nat_addresses(vpc)
     for subnet in vpc.subnets:
         if subnet.s3_endpoint:
@@ -154,7 +154,7 @@ def _internet(vpc: VpcView, machines: list[InstanceView]) -> Iterator[str]:
 
 
 def _outbound(vpc: VpcView, machines: list[InstanceView], transit: str) -> Iterator[str]:
-    """Under which address it is seen outside."""
+    """Translate the source addresses of packets that leave the VPC."""
     nats = _nat_addresses(vpc)
     leaving = f'oifname "{UPLINK}"'
     for subnet in vpc.subnets:
@@ -166,7 +166,7 @@ def _outbound(vpc: VpcView, machines: list[InstanceView], transit: str) -> Itera
             elif kind == "nat" and target in nats:
                 yield f"{leaving} ip saddr {subnet.cidr} {to}snat to {nats[target]}"
         if subnet.s3_endpoint:
-            # The last resort, since all of AWS has one address here: who comes from this one is answered by S3 alone.
+            # The last rule, as all services have one address here: to packets from this source only S3 answers.
             yield f"{leaving} {_to_s3(subnet)} snat to {transit}"
 
 
@@ -198,7 +198,7 @@ def _forward(vpc: VpcView, machines: list[InstanceView]) -> Iterator[str]:
 
 
 def _input(vpc: VpcView, machines: list[InstanceView]) -> Iterator[str]:
-    """What AWS itself answers inside a VPC: metadata, names, the gateway's ping, and the mount targets."""
+    """Accept packets to AWS's services inside a VPC: metadata, names, the gateway's ping, and the mount targets."""
     targets: list[MountTargetView] = [target for target in vpc.mount_targets if target.state == "available"]
     yield "ip saddr @cut drop"
     yield "ct state established,related accept"
@@ -208,10 +208,10 @@ def _input(vpc: VpcView, machines: list[InstanceView]) -> Iterator[str]:
     yield f"ip daddr {RESOLVER_ADDRESS} meta l4proto {{ tcp, udp }} th dport 53 accept"
     yield "icmp type echo-request accept"
     if targets and machines:
-        wanted = ", ".join(target.ip for target in targets)
+        addresses = ", ".join(target.ip for target in targets)
         leaving = _verdicts((machine.private_ip, f"jump out-{machine.id}") for machine in machines)
         arriving = _verdicts((target.ip, f"goto in-{target.id}") for target in targets)
-        yield f"ip daddr != {{ {wanted} }} drop"
+        yield f"ip daddr != {{ {addresses} }} drop"
         yield f"tcp dport != {NFS} drop"
         yield f"ip saddr vmap {leaving}"
         yield f"ip daddr vmap {arriving}"
@@ -221,11 +221,11 @@ def _input(vpc: VpcView, machines: list[InstanceView]) -> Iterator[str]:
 
 
 def host_rules(machines_only: bool, bridges: Iterable[str] = ()) -> str:
-    """Return the host's table: machines may reach the API on the host, and the world through it; nothing else of it.
+    """Return the host's table: machines may reach the API on the host and the internet, but nothing else on the host.
 
     `machines_only` limits what the host routes to the traffic of machines, for a host that routed nothing before.
-    `bridges` are the host's other bridges. br_netfilter shows frames within one as forwarded, although nobody routes
-    them.
+    `bridges` are the host's other bridges. br_netfilter shows frames within a bridge as forwarded, although they
+    are not routed.
     """
     hook = "type filter hook {} priority 0; policy accept;"
     nat = "type nat hook postrouting priority 100;"

@@ -41,8 +41,8 @@ ec2 = boto3.client("ec2", REGION)
 
 
 def main() -> None:
-    found = census(CLUSTER, REGION)
-    counts = {kind: len(resources) for kind, resources in found.items()}
+    existing = census(CLUSTER, REGION)
+    counts = {kind: len(resources) for kind, resources in existing.items()}
     assert counts == COUNTS, counts
     (master,), (worker,) = instances("master"), instances("worker")
     public, private = master["PublicIpAddress"], worker["PrivateIpAddress"]
@@ -53,7 +53,7 @@ def main() -> None:
         assert output(known_hosts, public, "hostname -I") == master["PrivateIpAddress"]
         assert output(known_hosts, private, "hostname -I", jump=public) == private
         assert ssh(known_hosts, private, "true").returncode != 0, "a worker is reached without the master"
-        check_file_system(known_hosts, public, private, found["file system"][0]["FileSystemId"])
+        check_file_system(known_hosts, public, private, existing["file system"][0]["FileSystemId"])
         check_training(known_hosts, public)
 
 
@@ -67,9 +67,9 @@ def instances(role: str) -> list[dict[str, Any]]:
 def host_key(instance: dict[str, Any]) -> str:
     """Return the key on the instance's console, which only the account can read."""
     console = ec2.get_console_output(InstanceId=instance["InstanceId"], Latest=True)["Output"]
-    found = re.search(r"-----BEGIN SSH HOST KEY KEYS-----.*?(ssh-ed25519 \S+)", console, re.S)
-    assert found, f"no host key on the console of {instance['InstanceId']}"
-    return found[1]
+    match = re.search(r"-----BEGIN SSH HOST KEY KEYS-----.*?(ssh-ed25519 \S+)", console, re.S)
+    assert match, f"no host key on the console of {instance['InstanceId']}"
+    return match[1]
 
 
 def ssh(known_hosts: Path, address: str, command: str, jump: str | None = None) -> subprocess.CompletedProcess[str]:

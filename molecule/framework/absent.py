@@ -1,4 +1,4 @@
-"""Nothing of it is left. Then another user creates an environment there, for the next play."""
+"""The environment is removed. Then another user creates one at its path, for the next play."""
 
 from __future__ import annotations
 

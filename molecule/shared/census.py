@@ -16,12 +16,12 @@ GONE = ("terminated", "deleted")
 def census(cluster: str, region: str) -> dict[str, list[dict[str, Any]]]:
     """Return resources by kind: those with the cluster's name in a name or a tag, and those that bear no tag at all."""
     name = re.compile(rf'"{re.escape(cluster)}["-]')
-    found: dict[str, list[dict[str, Any]]] = {}
+    by_kind: dict[str, list[dict[str, Any]]] = {}
     for kind, resource in resources(region):
         untagged = kind in ("address", "volume") and not resource.get("Tags") and resource.get("State") != "in-use"
         if untagged or name.search(json.dumps(resource, default=str)):
-            found.setdefault(kind, []).append(resource)
-    return found
+            by_kind.setdefault(kind, []).append(resource)
+    return by_kind
 
 
 def resources(region: str) -> Iterator[tuple[str, dict[str, Any]]]:

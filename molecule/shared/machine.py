@@ -24,7 +24,7 @@ SCENARIO = os.environ["MOLECULE_SCENARIO_NAME"]
 FOLDER = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"], "machines", SCENARIO)
 ZONE, REGION = "us-east-1a", "us-east-1"
 OPERATOR = "198.51.100.1/32"
-"""The address from which machines see whoever tests come."""
+"""The address from which machines see the tests' connections come."""
 SECONDS = 60
 
 ec2, efs = boto3.client("ec2", REGION), boto3.client("efs", REGION)
@@ -110,8 +110,8 @@ def write_ssh_config(instance: dict[str, Any]) -> None:
 
     def host_key() -> str:
         console = ec2.get_console_output(InstanceId=instance["InstanceId"], Latest=True).get("Output", "")
-        found = re.search(r"-----BEGIN SSH HOST KEY KEYS-----.*?(ssh-ed25519 \S+)", console, re.S)
-        return found[1] if found else ""
+        match = re.search(r"-----BEGIN SSH HOST KEY KEYS-----.*?(ssh-ed25519 \S+)", console, re.S)
+        return match[1] if match else ""
 
     address = instance["PublicIpAddress"]
     (FOLDER / "known_hosts").write_text(f"{address} {wait_for(host_key, 'its host key')}\n")

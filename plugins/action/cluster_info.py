@@ -11,6 +11,7 @@ from typing import Any
 
 from ansible.utils.display import Display
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.action import Action
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster import data_bucket, host_keys, hosts, summary
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.capacity import GroupTarget, explain, missing_of
@@ -69,7 +70,12 @@ def _summary(aws: Aws, owned: ClusterResources, options: Mapping[str, Any], fold
 
 def _folder(task_vars: Mapping[str, Any]) -> Path:
     """Return the inventory's folder for files about clusters, such as the configuration for ssh."""
-    return Path(str(task_vars.get("deeplearning_folder", ".deeplearning"))).absolute()
+    if "deeplearning_folder" not in task_vars:
+        raise UserError(
+            "deeplearning_folder is not set: give an inventory of the plugin deeplearning.aws.cluster. "
+            "Example: -i inventory/aws.deeplearning.yml"
+        )
+    return Path(str(task_vars["deeplearning_folder"]))
 
 
 def _health(aws: Aws, owned: ClusterResources) -> Health:

@@ -26,8 +26,7 @@ options:
     default: summary
   file:
     description:
-      - Where to save the JSON. By default F(<cluster>.json) in O(deeplearning.aws.cluster#inventory:folder), which is
-        F(.deeplearning).
+      - Where to save the JSON. By default F(<cluster>.json) in O(deeplearning.aws.cluster#inventory:folder).
     type: str
     default: ""
   user:

@@ -23,8 +23,9 @@ options:
   folder:
     description:
       - Where to write the files C(cluster.known_hosts) and C(cluster.ssh_config), on the machine that Ansible runs on.
+        The inventory looks for them in O(deeplearning.aws.cluster#inventory:folder).
     type: path
-    default: .deeplearning
+    required: true
   user:
     description: The user to log in as; by default the one in the machines' tag C(deeplearning:user).
     type: str
@@ -71,6 +72,7 @@ EXAMPLES = r"""
   deeplearning.aws.discover_members:
     region: us-east-1
     cluster: deeplearning
+    folder: "{{ deeplearning_folder }}"
     private_key_file: ~/.ssh/id_ed25519
 
 # After this, the inventory connects with pinned host keys, and so does

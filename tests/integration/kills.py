@@ -77,12 +77,12 @@ def _name(line: str) -> str:
 
 def _plays() -> dict[str, str]:
     """The playbook of each play, by the play's name."""
-    found = {}
+    playbooks = {}
     for path in sorted((ROOT / "playbooks").glob("*.yml")):
         for play in yaml.safe_load(path.read_text(encoding="utf-8")):
             if "hosts" in play:
-                found[play["name"]] = path.name
-    return found
+                playbooks[play["name"]] = path.name
+    return playbooks
 
 
 PLAYS = _plays()
@@ -124,23 +124,23 @@ def _reading(
     reached: Callable[[Progress], bool] = lambda _progress: True,
 ) -> Iterator[tuple[subprocess.Popen[str], Progress, threading.Thread]]:
     """Start a playbook, and yield as soon as it has come so far or has ended."""
-    progress, there = Progress(), threading.Event()
+    progress, arrived = Progress(), threading.Event()
 
     def read(lines: IO[str]) -> None:
-        # What outlives the playbook may hold its output open until somebody closes it here.
+        # What outlives the playbook may hold its output open until this closes it.
         with contextlib.suppress(ValueError):
             for line in lines:
                 progress.read(line)
                 if reached(progress):
-                    there.set()
+                    arrived.set()
 
     with cluster.playing(*words, **extra) as playing:
         assert playing.stdout
         reader = threading.Thread(target=read, args=(playing.stdout,), daemon=True)
         reader.start()
         if reached(progress):
-            there.set()
-        while not there.wait(0.05) and playing.poll() is None:
+            arrived.set()
+        while not arrived.wait(0.05) and playing.poll() is None:
             pass
         try:
             yield playing, progress, reader
@@ -162,12 +162,12 @@ def kill(pid: int) -> None:
 
 
 def _children(pid: int) -> list[int]:
-    found = []
+    pids = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
             if int(path.read_text().rpartition(")")[2].split()[1]) == pid:
-                found.append(int(path.parent.name))
-    return found
+                pids.append(int(path.parent.name))
+    return pids
 
 
 def _is_playbook(pid: int) -> bool:
@@ -195,9 +195,9 @@ def marked(cloud: Cloud) -> Iterator[None]:
 
 def _with(word: bytes) -> list[int]:
     """The processes with this in their environment."""
-    found = []
+    pids = []
     for path in Path("/proc").glob("[0-9]*/environ"):
         with contextlib.suppress(OSError):
             if word in path.read_bytes().split(b"\0"):
-                found.append(int(path.parent.name))
-    return found
+                pids.append(int(path.parent.name))
+    return pids

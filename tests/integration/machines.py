@@ -38,10 +38,10 @@ def localcloud(*words: str, timeout: float = 300) -> Done:
 def wait_for(look: Callable[[], T], seconds: float, what: str) -> T:
     """What it finds (anything true)."""
     deadline = time.monotonic() + seconds
-    while not (found := look()):
-        assert time.monotonic() < deadline, f"{what}: not within {seconds:.0f} s (last: {found!r})"
+    while not (result := look()):
+        assert time.monotonic() < deadline, f"{what}: not within {seconds:.0f} s (last: {result!r})"
         time.sleep(0.3)  # between two looks
-    return found
+    return result
 
 
 @dataclass
@@ -66,15 +66,15 @@ class Cloud:
 
     def client(self, service: str) -> Any:
         """Plain boto3."""
-        given = self.variables
-        session = boto3.Session(given["AWS_ACCESS_KEY_ID"], given["AWS_SECRET_ACCESS_KEY"], region_name=REGION)
+        variables = self.variables
+        session = boto3.Session(variables["AWS_ACCESS_KEY_ID"], variables["AWS_SECRET_ACCESS_KEY"], region_name=REGION)
         retries = Config(retries={"total_max_attempts": 5})
-        return session.client(service, endpoint_url=given["AWS_ENDPOINT_URL"], config=retries)
+        return session.client(service, endpoint_url=variables["AWS_ENDPOINT_URL"], config=retries)
 
     def image(self, name: str = "localcloud-debian-12") -> str:
         """Its id, or nothing if no image of this name was built."""
-        found = self.client("ec2").describe_images(Filters=[{"Name": "name", "Values": [name]}])["Images"]
-        return str(found[0]["ImageId"]) if found else ""
+        images = self.client("ec2").describe_images(Filters=[{"Name": "name", "Values": [name]}])["Images"]
+        return str(images[0]["ImageId"]) if images else ""
 
     @contextmanager
     def cluster(self, name: str, **settings: Any) -> Iterator[Cluster]:
@@ -176,15 +176,16 @@ class Cluster:
 
     def members(self, host: str = "deeplearning-master") -> dict[str, Any]:
         """The list that a node goes by."""
-        found: dict[str, Any] = json.loads(self.says(host, "sudo deeplearning members show --json"))
-        return found
+        members: dict[str, Any] = json.loads(self.says(host, "sudo deeplearning members show --json"))
+        return members
 
     def machines(self) -> dict[str, dict[str, Any]]:
         """Those that live, by instance id, as AWS tells of them."""
-        wanted = {"tag:deeplearning:cluster": self.name, "instance-state-name": "running"}
-        filters = [{"Name": name, "Values": [value]} for name, value in wanted.items()]
-        found = self.cloud.client("ec2").describe_instances(Filters=filters)["Reservations"]
-        return {one["InstanceId"]: one for reservation in found for one in reservation["Instances"]}
+        values = {"tag:deeplearning:cluster": self.name, "instance-state-name": "running"}
+        filters = [{"Name": name, "Values": [value]} for name, value in values.items()]
+        reservations = self.cloud.client("ec2").describe_instances(Filters=filters)["Reservations"]
+        instances = [instance for reservation in reservations for instance in reservation["Instances"]]
+        return {instance["InstanceId"]: instance for instance in instances}
 
     def in_service(self, group: str) -> list[str]:
         """Of `master` or `workers`."""
@@ -200,7 +201,7 @@ class Cluster:
         groups = self.cloud.client("autoscaling").describe_auto_scaling_groups(
             AutoScalingGroupNames=[f"{self.name}-{group}"]
         )["AutoScalingGroups"]
-        return [dict(one) for found in groups for one in found["Instances"]]
+        return [dict(instance) for group in groups for instance in group["Instances"]]
 
     def end(self) -> None:
         scaling = self.cloud.client("autoscaling")

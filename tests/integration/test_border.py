@@ -119,8 +119,8 @@ def test_a_master_that_lies_gets_nothing_written_and_nothing_sent(hostile_master
     with ThreadPoolExecutor(2) as pool:
         played = dict(zip(ASKED, pool.map(play, ASKED), strict=True))
     for name, ran in played.items():
-        told = " ".join(ran.output.split())
-        assert ASKED[name][1] in told or name == "status", (name, ran.output[-3000:])
+        message = " ".join(ran.output.split())
+        assert ASKED[name][1] in message or name == "status", (name, ran.output[-3000:])
         assert "\x1b" not in ran.output and "\x07" not in ran.output, (name, ran.output[-3000:])
         assert "Traceback" not in ran.output and "curl" not in ran.output, (name, ran.output[-3000:])
         assert ran.code == (0 if name == "status" else 2), (name, ran.output[-3000:])
@@ -136,7 +136,7 @@ def test_a_master_that_lies_gets_nothing_written_and_nothing_sent(hostile_master
 
 
 AGENTS = "sudo find /tmp /run -name 'agent.*' -type s"
-# It logs in where members' own keys do not, and says whether an agent was there.
+# It logs in where members' keys are not accepted, and reports whether it has an agent.
 REPOSITORY = """
 set -e
 mkdir -p ~/.ssh && ssh-keygen -qyf /etc/ssh/ssh_host_ed25519_key 2>/dev/null || true
@@ -171,7 +171,7 @@ def test_the_agent_is_on_no_node_but_while_a_repository_is_cloned_by_it(training
     script = f"git+ssh://{user}@127.0.0.1{home}/private@main:train.py"
     asked = {"framework": "pytorch", "python": "/usr/bin/python3", "script": script, "run_id": "cloned-by-agent"}
     refused = cluster.ssh(MASTER, f"ssh -o BatchMode=yes {user}@127.0.0.1 true")
-    assert refused.returncode == 255, "without the agent nobody logs in there"
+    assert refused.returncode == 255, "the login works without the agent"
     with cluster.playing("train.yml", **asked) as playing:
         show = "deeplearning run show cloned-by-agent --json"
         wait_for(lambda: '"running"' in cluster.ssh(MASTER, show).stdout, 120, "the run is cloned and trains")

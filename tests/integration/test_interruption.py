@@ -16,7 +16,7 @@ from tests.integration.machines import Cluster
 
 MASTER, WORKER, OTHER = "deeplearning-master", "deeplearning-worker2", "deeplearning-worker3"
 FILE = "/etc/ssh/sshd_config.d/50-deeplearning.conf"
-# As after a kill between the new file and the reload: sshd has not read what is there.
+# As after a kill between the new file and the reload: sshd has not read the file.
 LOSE_RELOAD = f"""
 mv {FILE} /run/kept
 rm /run/sshd.pid
@@ -52,9 +52,9 @@ def failing(cluster: Cluster) -> dict[tuple[str, str], str]:
     checks: list[dict[str, Any]] = json.loads(
         (cluster.cloud.folder / ".deeplearning" / f"{cluster.name}.health.json").read_text()
     )["checks"]
-    found = {(check["node"], check["name"]): check["fix"] for check in checks if not check["ok"]}
-    assert (ran.code == 0) is (not found), ran.output[-6000:]
-    return found
+    failed = {(check["node"], check["name"]): check["fix"] for check in checks if not check["ok"]}
+    assert (ran.code == 0) is (not failed), ran.output[-6000:]
+    return failed
 
 
 def as_root(cluster: Cluster, node: str, script: str) -> None:
@@ -67,9 +67,9 @@ def test_what_health_names_is_cured_by_what_it_advises_also_after_a_kill(trainin
     assert failing(cluster) == {}
     as_root(cluster, MASTER, LOSE_RELOAD)
     as_root(cluster, OTHER, "systemctl disable --quiet --now deeplearning-apply.timer")
-    found = failing(cluster)
-    assert found.keys() == {(WORKER, "ssh"), (OTHER, "ssh"), (OTHER, "bandwidth"), (OTHER, "member")}
-    assert all(CURE in advice for advice in found.values()), found
+    failed = failing(cluster)
+    assert failed.keys() == {(WORKER, "ssh"), (OTHER, "ssh"), (OTHER, "bandwidth"), (OTHER, "member")}
+    assert all(CURE in advice for advice in failed.values()), failed
     with marked(cluster.cloud):
         kill_when(lambda progress: len(progress.tasks) >= TASKS, cluster, "playbooks/configure.yml")
         cured = cluster.play("playbooks/configure.yml")

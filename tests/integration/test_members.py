@@ -76,7 +76,8 @@ def test_all_go_by_the_same_list(cluster: Cluster) -> None:
     assert lists[0] == lists[1] == lists[2]
     assert [member["rank"] for member in lists[0]["members"]] == [1, 2, 3]
     tags = {
-        instance: {tag["Key"]: tag["Value"] for tag in found["Tags"]} for instance, found in cluster.machines().items()
+        instance: {tag["Key"]: tag["Value"] for tag in machine["Tags"]}
+        for instance, machine in cluster.machines().items()
     }
     assert {member["instance_id"]: str(member["rank"]) for member in lists[0]["members"]} == {
         instance: tag["deeplearning:rank"] for instance, tag in tags.items()
@@ -105,24 +106,24 @@ def test_old_loops_reach_everybody_and_ask_nothing(cluster: Cluster) -> None:
     for node in (MASTER, WORKERS[0]):
         addresses = cluster.says(node, "getent ahostsv4 " + " ".join(ALIASES) + " | awk '/STREAM/ {print $1}'")
         cluster.says(node, f"echo {shlex.quote(addresses)} > /tmp/addresses")
-        said = [
+        outputs = [
             cluster.says(node, loop.format(file)).split() for file in ("$DEEPLEARNING_WORKERS_PATH", "/tmp/addresses")
         ]
-        assert said[0] == said[1] and len(set(said[0])) == 3
-        # With nobody and nothing at the other end, and with no key anywhere.
+        assert outputs[0] == outputs[1] and len(set(outputs[0])) == 3
+        # Also for addresses without a machine, and without any key.
         refused = cluster.ssh(node, loop.format("$DEEPLEARNING_WORKERS_PATH") + " 2>&1 | grep -c Permission", "-n")
         assert refused.stdout.strip() == "0"
 
 
 @contextmanager
 def agent_of(key: Path) -> Iterator[dict[str, str]]:
-    said = command("ssh-agent", "-s").stdout
-    given = dict(part.split("=", 1) for part in said.replace("\n", ";").split(";") if "=" in part)
+    output = command("ssh-agent", "-s").stdout
+    agent = dict(part.split("=", 1) for part in output.replace("\n", ";").split(";") if "=" in part)
     try:
-        assert command("ssh-add", "-q", key, env=os.environ | given).returncode == 0
-        yield os.environ | given
+        assert command("ssh-add", "-q", key, env=os.environ | agent).returncode == 0
+        yield os.environ | agent
     finally:
-        os.kill(int(given["SSH_AGENT_PID"]), 15)
+        os.kill(int(agent["SSH_AGENT_PID"]), 15)
 
 
 def test_the_operators_agent_comes_along_and_no_key_is_anywhere(cluster: Cluster) -> None:
@@ -132,11 +133,11 @@ def test_the_operators_agent_comes_along_and_no_key_is_anywhere(cluster: Cluster
             MASTER, "ssh deeplearning-worker2 ssh deeplearning-worker3 ssh-add -l", "-A", env=environment
         )
         assert "operator" in seen.stdout, seen
-        # To members only: whoever is root elsewhere could use it.
+        # To members only, as root on another machine could use it.
         assert "forwardagent no" in cluster.says(MASTER, "ssh -G example.com")
     for node in NODES:
-        found = cluster.says(node, "sudo grep -rlIs 'PRIVATE KEY-----' /etc /home /root /opt /var/lib /efs || true")
-        assert {Path(path).name for path in found.splitlines()} <= {"ssh_host_ed25519_key", "ssh_host_ecdsa_key"}, node
+        files = cluster.says(node, "sudo grep -rlIs 'PRIVATE KEY-----' /etc /home /root /opt /var/lib /efs || true")
+        assert {Path(path).name for path in files.splitlines()} <= {"ssh_host_ed25519_key", "ssh_host_ecdsa_key"}, node
 
 
 def test_after_a_reboot_all_is_back(cluster: Cluster) -> None:
@@ -169,8 +170,8 @@ def test_the_old_habit_of_ending_all_of_python_breaks_nothing(cluster: Cluster) 
 
 
 def publish(cluster: Cluster) -> dict[str, Any]:
-    said: dict[str, Any] = json.loads(cluster.says(MASTER, "sudo deeplearning members publish --json"))
-    return said
+    answer: dict[str, Any] = json.loads(cluster.says(MASTER, "sudo deeplearning members publish --json"))
+    return answer
 
 
 def test_what_root_on_a_worker_forges_is_refused(cluster: Cluster) -> None:
@@ -179,8 +180,8 @@ def test_what_root_on_a_worker_forges_is_refused(cluster: Cluster) -> None:
 
     # A list: with another address, and not signed by the master's key.
     forge = (
-        f"import json; file = '{folder}/members.json'; found = json.load(open(file)); found['generation'] += 1; "
-        "found['members'][0]['private_ip'] = '10.0.128.250'; json.dump(found, open(file, 'w'))"
+        f"import json; file = '{folder}/members.json'; content = json.load(open(file)); content['generation'] += 1; "
+        "content['members'][0]['private_ip'] = '10.0.128.250'; json.dump(content, open(file, 'w'))"
     )
     cluster.says(node, f"sudo python3 -c {shlex.quote(forge)}")
     refused = cluster.ssh(WORKERS[1], "sudo deeplearning members apply")
@@ -236,8 +237,8 @@ def test_a_host_key_that_has_changed_is_refused_until_the_machine_reports_it(clu
     assert start.returncode == 0, start.stderr
     wait_for(lambda: cluster.ssh(MASTER, f"ssh {node} true").returncode == 0, APPLIED_SECONDS, "its fellows know it")
     assert localcloud("exec", changed, "--", *log_in).returncode == 0
-    told = cluster.play("playbooks/configure.yml")
-    assert told.code == 0, told.output[-6000:]
+    configured = cluster.play("playbooks/configure.yml")
+    assert configured.code == 0, configured.output[-6000:]
     cluster.says(node, "true", *algorithm)
     cluster.says(MASTER, f"ssh -o HostKeyAlgorithms=ssh-ed25519 {node} true")
 
@@ -293,7 +294,7 @@ def test_machines_are_replaced_while_others_read_and_train_and_an_old_master_doe
     reader_node = WORKERS[1]
     before = cluster.members(reader_node)
     old = {member["rank"]: member["instance_id"] for member in before["members"]}
-    # A unit of its own: our way there is through the master.
+    # A unit of its own: the connection to it goes through the master.
     cluster.ssh(reader_node, "cat > /tmp/reader.py", input=READER % cluster.name)
     cluster.says(reader_node, "sudo systemd-run --quiet sh -c 'python3 /tmp/reader.py > /tmp/looked'")
     runs = Runs(cluster)
@@ -337,7 +338,7 @@ def test_machines_are_replaced_while_others_read_and_train_and_an_old_master_doe
     (begun, ranks), (gone_on, ranks_again) = runs.counted(run_id)
     assert (begun, ranks, ranks_again) == (0, 3, 3) and gone_on > 0
 
-    # The old master wakes up, and finds that it is none. Its address is its successor's: without one it asks nobody.
+    # The former master boots and notices that it is superseded. Its successor has its address.
     ec2 = cluster.cloud.client("ec2")
     address = ec2.allocate_address(Domain="vpc")["AllocationId"]
     association = ec2.associate_address(InstanceId=old[1], AllocationId=address)["AssociationId"]
@@ -377,8 +378,8 @@ def test_a_member_that_cannot_be_reached_is_named_and_the_others_go_on(cluster: 
 @pytest.mark.long
 def test_an_operator_from_elsewhere_is_told_why_ssh_fails(cluster: Cluster) -> None:
     ec2 = cluster.cloud.client("ec2")
-    found = ec2.describe_security_groups(Filters=[{"Name": "tag:Name", "Values": [f"{cluster.name}-ssh"]}])
-    (group,) = found["SecurityGroups"]
+    groups = ec2.describe_security_groups(Filters=[{"Name": "tag:Name", "Values": [f"{cluster.name}-ssh"]}])
+    (group,) = groups["SecurityGroups"]
     rule = {"IpProtocol": "tcp", "FromPort": 22, "ToPort": 22, "IpRanges": [{"CidrIp": "198.51.100.1/32"}]}
     ec2.revoke_security_group_ingress(GroupId=group["GroupId"], IpPermissions=[rule])
     try:
@@ -402,20 +403,20 @@ def test_a_file_system_that_cannot_be_reached_is_explained(cluster: Cluster) -> 
         assert ran.code != 0
         return " ".join(ran.output.split())
 
-    # It stands still: whoever looks at it waits, and goes on when it is back.
+    # The file system stalls: processes that use it wait, and continue when it is back.
     assert localcloud("fault", "stall", file_system["FileSystemId"]).returncode == 0
     try:
-        said = cause()
+        message = cause()
     finally:
         assert localcloud("fault", "resume", file_system["FileSystemId"]).returncode == 0
     for node in NODES:
-        assert f"{node}, after 3 s: {file_system['FileSystemId']}" in said
-    assert "is mounted at /efs and does not answer" in said
+        assert f"{node}, after 3 s: {file_system['FileSystemId']}" in message
+    assert "is mounted at /efs and does not answer" in message
     again = cluster.play("playbooks/configure.yml")
     assert (again.code, again.changed) == (0, 0), again.output[-6000:]
 
-    found = ec2.describe_security_groups(Filters=[{"Name": "tag:Name", "Values": [f"{cluster.name}-efs"]}])
-    (group,) = found["SecurityGroups"]
+    groups = ec2.describe_security_groups(Filters=[{"Name": "tag:Name", "Values": [f"{cluster.name}-efs"]}])
+    (group,) = groups["SecurityGroups"]
     ec2.revoke_security_group_ingress(GroupId=group["GroupId"], IpPermissions=group["IpPermissions"])
     assert "does not answer on port 2049" in cause()
     ec2.authorize_security_group_ingress(GroupId=group["GroupId"], IpPermissions=group["IpPermissions"])

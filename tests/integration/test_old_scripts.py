@@ -1,5 +1,6 @@
 """Scripts with the interface of the old systems run unchanged, by hand on the master: they read the workers file and
-its variables, log in to each node, and find `python` there. Those here are our own; the old ones did the same.
+its variables, log in to each node, and find `python` on it. These scripts are the test's; the old
+ones did the same.
 """
 
 from __future__ import annotations
@@ -114,5 +115,5 @@ def with_python(training_cluster: Cluster) -> Iterator[Cluster]:
 def test_a_script_with_an_old_interface_runs_unchanged(with_python: Cluster, script: str) -> None:
     folder = f"mkdir -p $EFS_MOUNT/old/{script} && cd $EFS_MOUNT/old/{script}\n"
     done = with_python.ssh(MASTER, "bash -l", input=folder + textwrap.dedent(SCRIPTS[script]))
-    said = [line for line in done.stdout.splitlines() if line.startswith("the sum")]
-    assert said == ["the sum is 6"], done.stdout[-3000:] + done.stderr[-3000:]
+    sums = [line for line in done.stdout.splitlines() if line.startswith("the sum")]
+    assert sums == ["the sum is 6"], done.stdout[-3000:] + done.stderr[-3000:]

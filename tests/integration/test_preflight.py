@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from localcloud import state
-from localcloud.machines import namespaces
+from localcloud.machines import namespaces, network
 from tests.integration.machines import Cluster, Played
 
 SLOW = "deeplearning-worker2"
@@ -21,8 +21,8 @@ def test_a_node_with_a_slow_connection_is_named_before_the_run(training_cluster:
     (slow,) = (id_ for id_, machine in training_cluster.machines().items() if rank in machine["Tags"])
 
     def limit(action: str, *words: str) -> None:
-        """From outside: the root of a machine must not configure its network."""
-        namespaces.run(state.RUN / "ns" / slow, ["tc", "qdisc", action, "dev", interface, "root", *words])
+        """Change the limit from the host, as root in a machine must not configure its network."""
+        namespaces.run(network.namespace_of(state.RUN, slow), ["tc", "qdisc", action, "dev", interface, "root", *words])
 
     def train(**more: Any) -> Played:
         return training_cluster.play(
@@ -34,9 +34,9 @@ def test_a_node_with_a_slow_connection_is_named_before_the_run(training_cluster:
         refused = train(preflight=True, run_id="slow")
     finally:
         limit("del")
-    said = " ".join(refused.output.split())
-    assert refused.code == 2 and f"The preflight fails: {SLOW} has 0.0" in said, refused.output[-4000:]
-    assert "deeplearning-master has" not in said and "deeplearning-worker1 has" not in said
+    message = " ".join(refused.output.split())
+    assert refused.code == 2 and f"The preflight fails: {SLOW} has 0.0" in message, refused.output[-4000:]
+    assert "deeplearning-master has" not in message and "deeplearning-worker1 has" not in message
     assert training_cluster.ssh("deeplearning-master", "deeplearning run show slow").returncode == 2
 
     trained = train(preflight=True, run_id="fast")

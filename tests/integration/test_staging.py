@@ -80,8 +80,8 @@ def test_a_set_is_unpacked_by_all_nodes_and_a_second_run_moves_nothing(training_
     first = stage(cluster, "coco2017", coco, stage_target="efs")
     assert first.code == 0, first.output[-6000:]
     assert "No checksums are published for these" in first.output
-    told = re.findall(r"^  (\S+): \d+ of \d+ MiB$", first.output, re.MULTILINE)
-    assert {MASTER, "deeplearning-worker2", "deeplearning-worker3"} <= set(told), first.output[-6000:]
+    progress = re.findall(r"^  (\S+): \d+ of \d+ MiB$", first.output, re.MULTILINE)
+    assert {MASTER, "deeplearning-worker2", "deeplearning-worker3"} <= set(progress), first.output[-6000:]
     # As old scripts name them.
     counted = "for name in train2017 val2017 annotations pretrained-models; do ls /efs/data/$name/ | wc -l; done"
     assert cluster.says(MASTER, counted).split() == [str(FILES), "1", "1", "1"]
@@ -89,10 +89,10 @@ def test_a_set_is_unpacked_by_all_nodes_and_a_second_run_moves_nothing(training_
     assert marker["count"] == FILES + 3
     assert {"CreateMultipartUpload", "GetObject"} <= set(transfers(cluster, "coco2017", before))
     look = "find /efs/data/coco2017 -printf '%p %T@ %i\n' | sort | md5sum"
-    found, between = cluster.says(MASTER, look), datetime.now(UTC)
+    listing, between = cluster.says(MASTER, look), datetime.now(UTC)
     again = stage(cluster, "coco2017", coco, stage_target="efs")
     assert again.code == 0 and again.changed == 0, again.output[-6000:]
-    assert transfers(cluster, "coco2017", between) == [] and cluster.says(MASTER, look) == found
+    assert transfers(cluster, "coco2017", between) == [] and cluster.says(MASTER, look) == listing
 
 
 def test_what_is_wrong_with_a_file_is_said_before_anything_is_sent(training_cluster: Cluster, tmp_path: Path) -> None:

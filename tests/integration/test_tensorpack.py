@@ -19,12 +19,12 @@ from tools.recipe_docs import ONE_NODE, documented
 ROOT = Path(__file__).resolve().parents[2]
 TRAINERS = "/opt/deeplearning/trainers"
 EXAMPLE = "/efs/data/tensorpack/examples/FasterRCNN"
-# For the example's own: it writes down what it was started with.
+# In place of the example's own: it records how it was started.
 STAND_IN = """
 import json, os, sys
-told = {"argv": sys.argv, "folder": os.getcwd(), "environment": dict(os.environ)}
-with open(f"{os.environ['DEEPLEARNING_RUN_DIR']}/told{os.environ['DEEPLEARNING_RANK']}.json", "w") as file:
-    json.dump(told, file)
+options = {"argv": sys.argv, "folder": os.getcwd(), "environment": dict(os.environ)}
+with open(f"{os.environ['DEEPLEARNING_RUN_DIR']}/options{os.environ['DEEPLEARNING_RANK']}.json", "w") as file:
+    json.dump(options, file)
 """
 # Eight GPUs, as the driver's own program lists them.
 NVIDIA_SMI = """#!/bin/sh
@@ -100,12 +100,12 @@ def eight_gpus(training_cluster: Cluster) -> Iterator[None]:
         training_cluster.says(node, f"sudo rm {program}; sudo systemctl start deeplearning-report.timer")
 
 
-def told(cluster: Cluster, run: str, name: str, count: int) -> list[dict[str, Any]]:
+def printed(cluster: Cluster, run: str, name: str, count: int) -> list[dict[str, Any]]:
     """What each rank has written down."""
-    said = cluster.says(
+    output = cluster.says(
         MASTER, f"cd /efs/runs/{cluster.name}/{run} && for n in $(seq 0 {count - 1}); do cat {name}$n.json; echo; done"
     )
-    return [json.loads(line) for line in said.splitlines() if line]
+    return [json.loads(line) for line in output.splitlines() if line]
 
 
 def test_the_recipe_starts_the_documented_command_on_every_rank(training_cluster: Cluster, eight_gpus: None) -> None:
@@ -128,27 +128,27 @@ def test_the_recipe_starts_the_documented_command_on_every_rank(training_cluster
         command = [f"{EXAMPLE}/train.py", *words]
         for name, value in names.items():
             command = [word.replace(name, value) for word in command]
-        for rank, one in enumerate(told(cluster, run, "told", world)):
-            said = one["environment"]
-            assert [word.replace("/coco2017/../", "/") for word in one["argv"]] == command
-            assert one["folder"] == EXAMPLE
-            assert {name: said[name] for name in expected} == {
+        for rank, process in enumerate(printed(cluster, run, "options", world)):
+            variables = process["environment"]
+            assert [word.replace("/coco2017/../", "/") for word in process["argv"]] == command
+            assert process["folder"] == EXAMPLE
+            assert {name: variables[name] for name in expected} == {
                 **expected,
-                "NCCL_SOCKET_IFNAME": said["GLOO_SOCKET_IFNAME"],
+                "NCCL_SOCKET_IFNAME": variables["GLOO_SOCKET_IFNAME"],
             }
             places = ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK")
-            assert [int(said[name]) for name in places] == [rank, world, rank % 8]
-            assert said["NCCL_SOCKET_IFNAME"] not in ("", "lo", "docker0")
-            assert "TF_USE_LEGACY_KERAS" not in said
+            assert [int(variables[name]) for name in places] == [rank, world, rank % 8]
+            assert variables["NCCL_SOCKET_IFNAME"] not in ("", "lo", "docker0")
+            assert "TF_USE_LEGACY_KERAS" not in variables
 
 
 def test_gradients_are_averaged_so_that_one_ranks_data_changes_all_ranks_weights_alike(runs: Runs) -> None:
     runs.cluster.ssh(MASTER, "mkdir -p /efs/averages && cat > /efs/averages/train.py", input=AVERAGES)
-    given = {"framework": "tensorpack", "python": None, "data": "/efs/averages", "nodes": 2}
-    run_id = runs.start(f"{TRAINERS}/fasterrcnn.py", "--example", "/efs/averages", "MODE_MASK=True", **given)
+    options = {"framework": "tensorpack", "python": None, "data": "/efs/averages", "nodes": 2}
+    run_id = runs.start(f"{TRAINERS}/fasterrcnn.py", "--example", "/efs/averages", "MODE_MASK=True", **options)
     assert runs.wait(run_id) == 0, runs.log(run_id, "worker1")
     # The mean of 1 and 1, and then that of 1 and 301.
-    assert told(runs.cluster, run_id, "weights", 2) == [[-1.0, -152.0]] * 2
+    assert printed(runs.cluster, run_id, "weights", 2) == [[-1.0, -152.0]] * 2
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""What becomes of training runs, by the node's own command: how they end, what they are told, what they are refused."""
+"""Training runs by the node's own command: their ends, their processes' arguments, and refused requests."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def test_arguments_arrive_as_they_were_given_and_secrets_are_not_seen(runs: Runs
     run_id = runs.start("tells.py", *awkward, environment={"SECRET": secret})
     assert runs.wait(run_id) == 0
     for rank in range(3):
-        told = json.loads(runs.log(run_id, f"worker{rank}").partition(" ")[2])
-        assert told == {"argv": [*awkward[:5], f"{rank}/3", *awkward[6:]], "shown": False}
+        shown = json.loads(runs.log(run_id, f"worker{rank}").partition(" ")[2])
+        assert shown == {"argv": [*awkward[:5], f"{rank}/3", *awkward[6:]], "shown": False}
     runs.cluster.says(MASTER, f"! test -e {runs.root}/{run_id}/environment.json")
     events = runs.ask("follow", run_id).stdout.splitlines()
     assert json.loads(events[-1])["event"] == "end"
@@ -44,8 +44,8 @@ def test_arguments_arrive_as_they_were_given_and_secrets_are_not_seen(runs: Runs
 
 
 def test_servers_end_with_the_workers(runs: Runs) -> None:
-    given = ("{job_name}", "{task_index}", "{ps_hosts}", "{worker_hosts}")
-    run_id = runs.start("serves.py", *given, framework="tensorflow", distribution="parameter_server")
+    arguments = ("{job_name}", "{task_index}", "{ps_hosts}", "{worker_hosts}")
+    run_id = runs.start("serves.py", *arguments, framework="tensorflow", distribution="parameter_server")
     assert runs.wait(run_id) == 0
     name, index, servers, workers = runs.log(run_id, "ps2").split()[1:]
     assert (name, index) == ("ps", "2")
@@ -54,14 +54,14 @@ def test_servers_end_with_the_workers(runs: Runs) -> None:
 
 
 def test_what_cannot_be_is_refused_before_anything_starts(runs: Runs) -> None:
-    for words, given in {
+    for words, options in {
         "There is no run": {"resume": "nothing"},
         "no such file": {"script": "/efs/scripts/missing.py"},
         "nodes is 4, and only 3 of the members can train": {"nodes": 4},
         "no folder /efs/data/absent": {"data": "absent"},
     }.items():
         request = {"framework": "pytorch", "python": PYTHON, "script": "/efs/scripts/sleeps.py"}
-        refused = runs.ask("create", stdin=json.dumps(given if "resume" in given else {**request, **given}))
+        refused = runs.ask("create", stdin=json.dumps(options if "resume" in options else {**request, **options}))
         assert refused.returncode == 2 and words in refused.stderr, refused
         assert refused.stderr.count("\n") == 1
 

@@ -1,7 +1,7 @@
 """The old ways still work, by hand on the master: with the workers file and ssh, with the hostfile and mpirun, and with
 what each framework reads. Each is a sum over a rank on every node, which only ranks that reach each other can tell.
 
-A rank says it in one piece, its newline included: nobody keeps the lines of ranks apart here.
+Each rank prints its line in one write, newline included, as nothing separates the output of ranks.
 """
 
 from __future__ import annotations
@@ -104,5 +104,5 @@ def test_an_old_way_by_hand_on_the_master_works(training_cluster: Cluster, way: 
     here = f"mkdir -p $EFS_MOUNT/by-hand/{way} && cd $EFS_MOUNT/by-hand/{way}\n"
     script = here + textwrap.dedent(LOOP) + textwrap.dedent(WAYS[way])
     done = training_cluster.ssh(MASTER, "bash -l", input=script)
-    said = [line for line in done.stdout.splitlines() if line.startswith("the sum")]
-    assert said == [SUM] * 3, done.stdout[-3000:] + done.stderr[-3000:]
+    sums = [line for line in done.stdout.splitlines() if line.startswith("the sum")]
+    assert sums == [SUM] * 3, done.stdout[-3000:] + done.stderr[-3000:]

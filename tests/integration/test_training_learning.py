@@ -47,9 +47,9 @@ def train(cluster: Cluster, run: str, **request: Any) -> None:
 
 
 def curve(cluster: Cluster, run: str, rank: int = 0) -> list[dict[str, Any]]:
-    """What a rank has told at the end of each epoch."""
+    """Return what a rank has reported at the end of each epoch."""
     lines = cluster.says(MASTER, f"cat /efs/runs/{cluster.name}/{run}/metrics/rank{rank}.jsonl").splitlines()
-    return [told for line in lines if (told := json.loads(line))["val_accuracy"] is not None]
+    return [metrics for line in lines if (metrics := json.loads(line))["val_accuracy"] is not None]
 
 
 @pytest.mark.parametrize(

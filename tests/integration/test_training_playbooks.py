@@ -59,14 +59,14 @@ def own(cluster: Cluster, script: str, **extra: Any) -> Played:
     return train(cluster, framework="pytorch", python="/usr/bin/python3", script=script, **extra)
 
 
-def said(played: Played) -> str:
+def message(played: Played) -> str:
     """Without the ends of lines, which may be anywhere in a sentence."""
     return " ".join(played.output.split())
 
 
 def result(cluster: Cluster, run: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(cluster.says(MASTER, f"cat /efs/runs/{cluster.name}/{run}/result.json"))
-    return found
+    result: dict[str, Any] = json.loads(cluster.says(MASTER, f"cat /efs/runs/{cluster.name}/{run}/result.json"))
+    return result
 
 
 @pytest.mark.parametrize(("framework", "distribution", "nodes"), TRAINED)
@@ -90,7 +90,7 @@ def test_each_framework_and_distribution_trains_and_leaves_its_folder_complete(
 
 def test_one_figure_of_all_ranks_is_said_of_the_newest_checkpoint_and_a_report_is_made(cluster: Cluster) -> None:
     trained = result(cluster, "pytorch-ddp")["final"]["val_accuracy"]
-    evaluated = said(cluster.play("playbooks/evaluate.yml", run_id="pytorch-ddp"))
+    evaluated = message(cluster.play("playbooks/evaluate.yml", run_id="pytorch-ddp"))
     figure = f"pytorch-ddp, after epoch 1: {trained * 1000:.0f} of 1000 right, accuracy {trained:.4f} on generated data"
     assert figure in evaluated, evaluated[-3000:]
     swept = train(cluster, framework="mxnet", dataset="generated", sweep=[1, 2], run_id="sweep", script_args=QUICK)
@@ -214,10 +214,10 @@ def test_a_script_of_ones_own_is_evaluated_in_its_own_words(cluster: Cluster, sc
     for number in (1, 2):
         cluster.says(MASTER, f"touch -d @{number} {folder}/checkpoints/weights-{number}.bin")
     extra = {"run_id": "no-checkpoint", "evaluate_args": ["--test={checkpoint}"]}
-    evaluated = said(cluster.play("playbooks/evaluate.yml", **extra))
-    found = re.search(r"no-checkpoint was evaluated. What the script printed is on the nodes, in (\S+)/logs", evaluated)
-    assert found, evaluated[-3000:]
-    heard = json.loads(cluster.says(MASTER, f"cat {found[1]}/argv0.json"))[0]
+    evaluated = message(cluster.play("playbooks/evaluate.yml", **extra))
+    match = re.search(r"no-checkpoint was evaluated. What the script printed is on the nodes, in (\S+)/logs", evaluated)
+    assert match, evaluated[-3000:]
+    heard = json.loads(cluster.says(MASTER, f"cat {match[1]}/argv0.json"))[0]
     assert heard == [f"--test={folder}/checkpoints/weights-2.bin"]
 
 
@@ -287,8 +287,8 @@ def test_a_script_of_ones_own_gets_its_arguments_and_environment_as_they_are(
     (beside / "package").mkdir(parents=True)
     (beside / "package/layers.py").write_text("")
     awkward = ["--name", "a b", "$HOME \"q\" 'p' `x` \\", "{rank} of {world}", "", "ü"]
-    given = {"script_args": awkward, "env": {"SECRET": "s3cr3t 'x'"}, "sync": str(beside)}
-    ran = own(cluster, script, **given, run_id="awkward", nodes=2)
+    options = {"script_args": awkward, "env": {"SECRET": "s3cr3t 'x'"}, "sync": str(beside)}
+    ran = own(cluster, script, **options, run_id="awkward", nodes=2)
     assert ran.code == 0, ran.output[-3000:]
     heard = json.loads(cluster.says(MASTER, f"cat /efs/runs/{cluster.name}/awkward/argv1.json"))
     assert heard == [[*awkward[:3], "1 of 2", *awkward[4:]], "s3cr3t 'x'"]
@@ -318,7 +318,7 @@ def test_a_run_goes_on_alone_is_looked_at_and_stopped_and_nothing_of_it_is_left(
     assert re.search(r"second +running", cluster.play("status.yml", run_id="all").output)
     refused = own(cluster, script, nodes=[MASTER], on_busy="refuse", run_id="third")
     assert refused.code == 2
-    assert "in use: deeplearning-worker1 (run first): stop that run, or let this one wait" in said(refused)
+    assert "in use: deeplearning-worker1 (run first): stop that run, or let this one wait" in message(refused)
     assert cluster.ssh(MASTER, "deeplearning run show third").returncode == 2
     used = {"deeplearning-worker2", "deeplearning-worker3"}
     wait_for(lambda: cluster.protected() == used, 60, "its nodes are protected from scale-in")
@@ -338,7 +338,7 @@ def test_a_run_goes_on_alone_is_looked_at_and_stopped_and_nothing_of_it_is_left(
     [
         ({"framework": "mxnet", "nodes": 4}, "nodes is 4: .* has 3 nodes that train"),
         ({"framework": "mxnet", "nodes": ["deeplearning-worker9"]}, "nodes names deeplearning-worker9: the nodes that"),
-        ({"resume": "nobody"}, "There is no run nobody"),
+        ({"resume": "missing"}, "There is no run missing"),
         (
             {"framework": "pytorch", "dataset": "nothing", "python": "/usr/bin/python3"},
             "no folder /efs/data/nothing",

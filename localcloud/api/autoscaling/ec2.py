@@ -69,10 +69,10 @@ class Ec2Port(Protocol):
     """EC2's errors are raised as AwsError."""
 
     def template(self, specification: Mapping[str, Any]) -> Template:
-        """A version of a template by LaunchTemplateId or LaunchTemplateName, and Version."""
+        """Return a version of a template by LaunchTemplateId or LaunchTemplateName, and Version."""
 
     def zones_of(self, subnets: Sequence[str]) -> dict[str, str]:
-        """The zone of each subnet."""
+        """Return the zone of each subnet."""
 
     def dry_run(self, request: LaunchRequest, caller: Caller) -> None:
         """Raise AwsError if EC2 would refuse this launch to this caller."""
@@ -80,7 +80,7 @@ class Ec2Port(Protocol):
     def run(self, request: LaunchRequest) -> Launched: ...
 
     def statuses(self, ids: Collection[str]) -> dict[str, InstanceStatus]:
-        """The status of each of these instances that still exists."""
+        """Return the status of each of these instances that still exists."""
 
     def terminate(self, instance_id: str) -> None: ...
 
@@ -88,7 +88,7 @@ class Ec2Port(Protocol):
 
 
 def run_parameters(request: LaunchRequest) -> dict[str, Any]:
-    """The parameters of RunInstances."""
+    """Return the parameters of RunInstances."""
     params: dict[str, Any] = {"MinCount": 1, "MaxCount": 1}
     specification = request.template.specification
     params["LaunchTemplate"] = {"LaunchTemplateId": specification.id, "Version": specification.version}

@@ -190,7 +190,7 @@ def describe(call: Call) -> Result:
 
 
 def _matches_filter(group: Group, filter_: Mapping[str, Any]) -> bool:
-    """True if the group has a tag that the filter asks for."""
+    """Return whether the group has a tag that matches the filter."""
     name, values = filter_.get("Name", ""), filter_.get("Values") or []
     if name.startswith("tag:"):
         tag = group.tags.get(name[4:])

@@ -14,9 +14,9 @@ def hold(member: Member, hooks: Iterable[Hook], now: float) -> bool:
 
 
 def outcome(member: Member, now: float) -> str | None:
-    """What comes of all the actions that hold an instance: CONTINUE, ABANDON, or None as long as one is open.
+    """Return the result of all actions that hold an instance: CONTINUE, ABANDON, or None while one is open.
 
-    One that is abandoned ends the wait for all.
+    An abandoned action ends the wait for all.
     """
     for action in member.actions:
         if action.result is None and now >= min(action.deadline, action.started + action.hook.longest):
@@ -28,7 +28,7 @@ def outcome(member: Member, now: float) -> str | None:
 
 
 def find(member: Member, hook: str, token: str | None) -> Action | None:
-    """The open action of that hook, by its token if the request has one."""
+    """Return the open action of a hook, by its token if the request has one."""
     for action in member.actions:
         if action.hook.name == hook and action.result is None and token in (None, action.token):
             return action
@@ -41,5 +41,5 @@ def complete(action: Action, result: str) -> None:
 
 
 def extend(action: Action, now: float) -> None:
-    """A heartbeat: the whole time of the hook again."""
+    """Restart the timeout of an action, as a heartbeat does."""
     action.deadline = now + action.hook.heartbeat

@@ -58,7 +58,7 @@ def step(scaling: Scaling, group: Group) -> None:
 
 
 def _is_warm(refresh: Refresh, member: Member, now: float) -> bool:
-    """An instance that the refresh brought counts as healthy only after its warm-up."""
+    """Return whether an instance counts as healthy: one of the refresh does only after its warm-up."""
     if member.health != "Healthy" or member.since is None:
         return False
     return member.id in refresh.initial_members or now >= member.since + refresh.preferences["InstanceWarmup"]

@@ -140,7 +140,7 @@ def heartbeat(call: Call) -> Result:
 
 
 def _action_of(call: Call) -> tuple[Scaling, Action]:
-    """The open action that a call names by its token, or by instance."""
+    """Return the open action of a call, by its token or by instance."""
     scaling, params = scaling_in(call.cloud, call.region), call.params
     group = validation.group_named(scaling, params["AutoScalingGroupName"])
     token, instance = params.get("LifecycleActionToken"), params.get("InstanceId")

@@ -146,7 +146,7 @@ def _back_off(scaling: Scaling, group: Group) -> None:
 
 
 def on_running(scaling: Scaling, group: Group, member: Member) -> None:
-    """The instance runs: wait for its launch hooks, or put it in service."""
+    """Start the launch hooks of a running instance, or put it in service."""
     if hooks.hold(member, group.hooks_of(LAUNCHING), scaling.now):
         member.state = "Pending:Wait"
         if member.activity:

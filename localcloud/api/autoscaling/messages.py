@@ -10,7 +10,7 @@ SEPARATOR = "  "
 
 
 def datetime_of(seconds: float) -> datetime:
-    """A time as boto3 shows it: to the millisecond."""
+    """Return a time with boto3's precision of a millisecond."""
     return datetime.fromtimestamp(int(seconds * 1000) / 1000, UTC)
 
 

@@ -37,7 +37,7 @@ class Subnet:
 
     @property
     def details(self) -> dict[str, str]:
-        """As the details of an activity name it."""
+        """The names in the details of an activity."""
         return {"Subnet ID": self.id, "Availability Zone": self.zone}
 
 
@@ -197,7 +197,7 @@ class Group:
 
     @property
     def counted(self) -> int:
-        """The number of instances that count as capacity, including pending launches."""
+        """Return the number of instances that count as capacity, including pending launches."""
         members = sum(member.counts for member in self.members.values())
         return members + len(self.launches)
 
@@ -211,7 +211,7 @@ class Group:
 
     @property
     def refresh(self) -> Refresh | None:
-        """The one that is going on."""
+        """The refresh in progress."""
         return next((refresh for refresh in self.refreshes if refresh.active), None)
 
     def hooks_of(self, transition: str) -> list[Hook]:

@@ -35,7 +35,7 @@ def scaling_in(cloud: Cloud, region: str) -> Scaling:
 
 
 def _notice(scaling: Scaling, instance_id: str) -> None:
-    """An instance has changed its state: let its group take a step at once."""
+    """Run the next step of a group at once when one of its instances has changed its state."""
     if scaling.find(instance_id):
         scaling.schedule_step()
 
@@ -44,19 +44,19 @@ def _notice(scaling: Scaling, instance_id: str) -> None:
 
 
 def described_group(cloud: Cloud, region: str, name: str) -> dict[str, Any] | None:
-    """A group as DescribeAutoScalingGroups shows it."""
+    """Return a group as DescribeAutoScalingGroups does."""
     group = scaling_in(cloud, region).groups.get(name)
     return responses.group(group) if group else None
 
 
 def group_of_instance(cloud: Cloud, region: str, instance_id: str) -> str | None:
-    """The name of the group that an instance belongs to."""
+    """Return the name of an instance's group."""
     pair = scaling_in(cloud, region).find(instance_id)
     return pair[0].name if pair else None
 
 
 def tags_of(cloud: Cloud, region: str, group_arn: str) -> dict[str, str]:
-    """The tags of the group with that ARN; nothing if there is none."""
+    """Return the tags of the group with an ARN; nothing if it does not exist."""
     groups = scaling_in(cloud, region).groups.values()
     tags = next((group.tags for group in groups if group.arn == group_arn), {})
     return {key: tag.value for key, tag in tags.items()}

@@ -17,7 +17,7 @@ Response = dict[str, Any]
 def page(
     items: Sequence[T], key: Callable[[T], str], params: Mapping[str, Any], default: int, maximum: int
 ) -> tuple[list[T], Response]:
-    """One page of a list, and the token of the next one: the last item that has been shown."""
+    """Return a page of a list, and the token of the next one: the last item of the page."""
     size = params.get("MaxRecords") or default
     if not 1 <= size <= maximum:
         raise AwsError("ValidationError", f"The specified MaxRecords value {size} is out of range (1 - {maximum}).")
@@ -50,7 +50,7 @@ def member(record: Member) -> Response:
 
 
 def instance(group: Group, record: Member) -> Response:
-    """An instance on its own: AWS writes its health in capitals here."""
+    """Return an instance without its group: AWS writes its health in capitals here."""
     return {**member(record), "AutoScalingGroupName": group.name, "HealthStatus": record.health.upper()}
 
 

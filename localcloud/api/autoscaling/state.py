@@ -16,7 +16,7 @@ PERIOD = 1.0
 
 @dataclass(frozen=True)
 class Backoff:
-    """Seconds until the next attempt after so many failures in a row. AWS goes from about a minute to many."""
+    """Seconds until the next attempt after a number of failures in a row. On AWS from about a minute to many."""
 
     first: float = 5.0
     factor: float = 2.0
@@ -65,13 +65,13 @@ class Scaling:
     def begin(
         self, group: Group, description: str, cause: str, details: Mapping[str, Any], status: str = "InProgress"
     ) -> Activity:
-        """A new activity."""
+        """Add a new activity."""
         activity = Activity(new_id(), group.name, group.arn, description, cause, self.now, details, status)
         self.activities.append(activity)
         return activity
 
     def find(self, instance_id: str) -> tuple[Group, Member] | None:
-        """The group that an instance belongs to."""
+        """Return an instance's group and its member."""
         for group in self.groups.values():
             if instance_id in group.members:
                 return group, group.members[instance_id]

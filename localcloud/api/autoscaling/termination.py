@@ -35,7 +35,7 @@ def end_unhealthy(scaling: Scaling, group: Group) -> None:
 
 
 def shrink(scaling: Scaling, group: Group) -> None:
-    """Reduce the capacity to the desired one: first cancel launches that EC2 has not been asked for yet."""
+    """Reduce the capacity to the desired one: first cancel launches that have not reached EC2 yet."""
     excess = group.counted - group.desired
     if excess <= 0:
         return
@@ -82,7 +82,7 @@ def end(scaling: Scaling, group: Group, member: Member, cause: str, at_once: boo
 
 
 def request_termination(scaling: Scaling, member: Member) -> None:
-    """Ask EC2 to terminate an instance; the next step asks again if EC2 refuses."""
+    """Terminate an instance in EC2. If EC2 refuses, the next step tries again."""
     if member.termination_requested:
         return
     if member.activity:

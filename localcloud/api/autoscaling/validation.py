@@ -60,7 +60,7 @@ def group_named(scaling: Scaling, name: str) -> Group:
 
 
 def changeable(scaling: Scaling, name: str) -> Group:
-    """A group that may still be changed: not one that is being deleted."""
+    """Return a group that can be changed: not one that is being deleted."""
     group = group_named(scaling, name)
     if group.deleting:
         raise AwsError("ScalingActivityInProgress", f"AutoScalingGroup '{name}' is pending delete.")
@@ -85,7 +85,7 @@ def members_of(group: Group, ids: Sequence[str], *states: str) -> list[Member]:
 
 
 def subnets_of(scaling: Scaling, identifier: str | None, zones: Sequence[str]) -> list[Subnet]:
-    """The subnets of a VPCZoneIdentifier, which must be in these zones if the request names any."""
+    """Return the subnets of a VPCZoneIdentifier, which must be in the request's zones if it has any."""
     ids = [name.strip() for name in (identifier or "").split(",") if name.strip()]
     if not ids:
         raise invalid("The local cloud has no groups without subnets: use VPCZoneIdentifier.")

@@ -93,7 +93,7 @@ def associate_address(call: Call) -> dict[str, Any]:
 
 
 def _target(call: Call) -> Any:
-    """The interface that an address is to be bound to."""
+    """Return the interface of the request for an association."""
     backend = backend_of(call.region)
     if call.params.get("NetworkInterfaceId"):
         interface = interface_named(backend, str(call.params["NetworkInterfaceId"]))
@@ -135,7 +135,7 @@ def bind(cloud: Cloud, address: Any, interface: Any) -> None:
 
 
 def unbind(cloud: Cloud, address: Any) -> None:
-    """Take an address from its interface, which gets an automatic one again if its launch asked for one."""
+    """Disassociate an address. The interface gets an automatic address again if its launch requested one."""
     interface = address.eni
     address.eni = address.instance = address.association_id = None
     if interface is None:
@@ -147,7 +147,7 @@ def unbind(cloud: Cloud, address: Any) -> None:
 
 
 def _holds_gateway(address: Any) -> bool:
-    """Whether a NAT gateway uses the address: it alone can let go of it."""
+    """Return whether a NAT gateway uses the address: only its deletion releases it."""
     if address.eni is None:
         return False
     gateways = address.ec2_backend.nat_gateways.values()

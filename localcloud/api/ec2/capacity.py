@@ -15,7 +15,7 @@ from localcloud.core.errors import AwsError
 
 
 def launchable_count(cloud: Cloud, launch: Launch, min_count: int, max_count: int) -> int:
-    """As many instances as quota, capacity and subnet leave room for; too few are a refusal."""
+    """Return the number of instances that quota, capacity and subnet allow. Raise AwsError if it is too low."""
     quota = quota_room(cloud, launch)
     if quota < min_count:
         raise _quota_exceeded(cloud, launch.type, launch.spot)
@@ -63,7 +63,7 @@ def _takes_address(instance: Instance) -> bool:
 
 
 def _addresses_left(launch: Launch, min_count: int) -> int:
-    """How many instances the subnets have addresses for."""
+    """Return the number of instances for which the subnets have free addresses."""
     if any(spec.existing is not None or spec.address is not None for spec in launch.interfaces):
         if min_count > 1:
             raise AwsError(
@@ -82,7 +82,7 @@ def _addresses_left(launch: Launch, min_count: int) -> int:
 
 
 def quota_room(cloud: Cloud, launch: Launch) -> int:
-    """How many more instances of a type the quota of vCPUs allows."""
+    """Return the number of instances of a type that the quota of vCPUs still allows."""
     used = used_vcpus(cloud, launch.region, launch.type, launch.spot)
     return int((vcpu_limit(cloud, launch.type, launch.spot) - used) // vcpus(launch.type))
 

@@ -151,7 +151,7 @@ def delete_network_interface(call: Call) -> dict[str, Any]:
 
 @answers("ec2", "DeleteVpcEndpoints")
 def delete_vpc_endpoints(call: Call) -> dict[str, Any]:
-    """An endpoint that is gone is shown no more, and its interfaces give their addresses back."""
+    """Delete endpoints and their interfaces, which release their addresses."""
     backend = backend_of(call.region)
     ids = [str(key) for key in call.params.get("VpcEndpointIds") or ()]
     missing = [key for key in ids if key not in backend.vpc_end_points]

@@ -14,7 +14,7 @@ Values = Iterable[str | None]
 
 
 def matcher(patterns: Sequence[str]) -> Callable[[str], bool]:
-    """Whether a text is one of those asked for; * stands for any characters, ? for one."""
+    """Return a function that compares a text with patterns; * matches any characters, ? one."""
     exact = {pattern for pattern in patterns if "*" not in pattern and "?" not in pattern}
     wild = [_regex(pattern) for pattern in patterns if pattern not in exact]
     if not wild:
@@ -34,7 +34,7 @@ def chosen(
     getters: Mapping[str, Callable[[Item], Values]],
     tags: Callable[[Item], Mapping[str, str]] | None = None,
 ) -> list[Item]:
-    """The items that pass all filters; a filter that does not exist is refused."""
+    """Return the items that pass all filters. Raise AwsError for an unknown filter."""
     left = list(items)
     for record in filters or ():
         name, values = str(record.get("Name", "")), [str(value) for value in record.get("Values") or ()]
@@ -47,7 +47,7 @@ def chosen(
 
 
 def tag_getter(name: str, tags: Callable[[Item], Mapping[str, str]]) -> Callable[[Item], Values] | None:
-    """The filters on tags, which every resource that has tags knows."""
+    """Return the function that gets the values of a tag filter; None if the filter is not about tags."""
     if name.startswith("tag:"):
         key = name[4:]
         return lambda item: (tags(item).get(key),)
@@ -61,7 +61,7 @@ def tag_getter(name: str, tags: Callable[[Item], Mapping[str, str]]) -> Callable
 def page(
     items: Sequence[Item], params: Mapping[str, Any], minimum: int = 5, maximum: int = 1000, default: int | None = 1000
 ) -> tuple[Sequence[Item], str | None]:
-    """One page of items, and the token of the next one."""
+    """Return a page of items, and the token of the next one."""
     size = params.get("MaxResults")
     if size is not None and not minimum <= int(size) <= maximum:
         side, bound = ("greater", minimum) if int(size) < minimum else ("less", maximum)
@@ -89,7 +89,7 @@ def _offset(token: str | None) -> int:
 
 
 def tags_of(params: Mapping[str, Any], resource_type: str) -> dict[str, str]:
-    """The tags that TagSpecifications of a call give to one type of resource."""
+    """Return the tags in TagSpecifications of a call for a type of resource."""
     return {
         str(tag["Key"]): str(tag.get("Value") or "")
         for specification in params.get("TagSpecifications") or ()

@@ -1,8 +1,8 @@
-"""AMIs: what machines can be booted from. moto's own hundreds stand for nothing here and are gone.
+"""AMIs, from which machines boot. moto's own images are not loaded.
 
 An image has the same id in every region and in every run, unlike in AWS: it follows from its name and features, so that
-a test can name it. Images called like AWS's Deep Learning AMIs are there for those who look one up by its family; they
-boot the base image, or the one with the framework in it where such a one was built.
+a test can name it. Images with the names of AWS's Deep Learning AMIs can be looked up by their family; they boot the
+base image, or one with their framework if it was built.
 """
 
 from __future__ import annotations
@@ -111,8 +111,10 @@ def register(cloud: Cloud, image: Image) -> None:
 
 
 def path_of(cloud: Cloud, image_id: str) -> Path | None:
-    """The files that machines of an image boot from: its own, else those of a built one with these features, else the
-    base image's; None where none is known."""
+    """Return the files that machines of an image boot from, or None.
+
+    They are the image's own, those of a built image with its features, or the base image's.
+    """
     images = images_of(cloud)
     image = images.get(image_id)
     if image is None:
@@ -128,7 +130,7 @@ def path_of(cloud: Cloud, image_id: str) -> Path | None:
 
 
 def image_for_launch(cloud: Cloud, image_id: str) -> Image:
-    """The image of a launch, or AWS's refusal."""
+    """Return the image of a launch, or raise AWS's error."""
     if not _ID.match(image_id):
         raise AwsError("InvalidAMIID.Malformed", f'Invalid id: "{image_id}" (expecting "ami-...")')
     image = images_of(cloud).get(image_id)

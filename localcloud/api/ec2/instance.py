@@ -1,4 +1,4 @@
-"""One EC2 instance: an object of moto's, so that what moto does with instances goes on working, but made by us."""
+"""An EC2 instance: an object of moto's class, so that moto's operations on instances work, with data of our own."""
 
 from __future__ import annotations
 
@@ -223,7 +223,7 @@ def attach_volumes(instance: Instance, launch: Launch, moment: datetime) -> None
 
 
 def _key_of(backend: Any, ebs: Mapping[str, Any]) -> str:
-    """The key that encrypts a volume: AWS's own for EBS where none is named."""
+    """Return the key that encrypts a volume; without a key in the request, AWS's own for EBS."""
     if ebs.get("KmsKeyId"):
         return str(ebs["KmsKeyId"])
     if not backend.default_kms_key_id:

@@ -27,13 +27,13 @@ _FILTERS: Mapping[str, str] = {
 
 @functools.cache
 def types() -> Mapping[str, Mapping[str, Any]]:
-    """All instance types, by name."""
+    """Return all instance types, by name."""
     older = json.loads((DATA / "instance_types.json").read_text(encoding="utf-8"))
     return dict(INSTANCE_TYPES) | {name: _spelled_out(name, short) for name, short in older.items()}
 
 
 def _spelled_out(name: str, short: Mapping[str, Any]) -> dict[str, Any]:
-    """An entry of our own table in the words of DescribeInstanceTypes."""
+    """Return an entry of the local cloud's table in the form of DescribeInstanceTypes."""
     count, gpu, memory = short["gpus"]
     cores = short["vcpus"] // short["threads"]
     card = {
@@ -109,7 +109,7 @@ def vcpus(name: str) -> int:
 
 
 def gpus(name: str) -> tuple[int, str, int]:
-    """How many GPUs a type has, which, and how many MiB each has."""
+    """Return the number of GPUs of a type, their name, and the MiB of each."""
     listed = types().get(name, {}).get("GpuInfo", {}).get("Gpus") or ()
     if not listed:
         return 0, "", 0
@@ -121,7 +121,7 @@ def gpus(name: str) -> tuple[int, str, int]:
 
 
 def zones_with(name: str, region: str, zones: list[str]) -> list[str]:
-    """The zones of a region that offer a type. What moto does not know of is offered everywhere."""
+    """Return the zones of a region that offer a type. A type that moto does not have is offered in all."""
     offered = _offered(region)
     if name not in INSTANCE_TYPES or not offered:
         return zones
@@ -135,7 +135,7 @@ def _offered(region: str) -> frozenset[tuple[str, str]]:
 
 
 def _at(described: Any, path: str) -> Iterator[str]:
-    """The values under a path, through lists, as filters spell them."""
+    """Return the values at a path through lists, in the form of filters."""
     if isinstance(described, list):
         for item in described:
             yield from _at(item, path)

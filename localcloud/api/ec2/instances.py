@@ -26,7 +26,7 @@ def reservation_as_dict(instances: Sequence[Instance]) -> dict[str, Any]:
 
 
 def public_dns_of(instance: Instance) -> str:
-    """Only a VPC with DNS host names gives public ones."""
+    """Return the public name of an address. Only a VPC with DNS host names has such names."""
     if not instance.public_ip or not instance.ec2_backend.vpcs[instance.vpc_id].enable_dns_hostnames:
         return ""
     return public_dns(instance.public_ip, instance.region_name)
@@ -270,7 +270,7 @@ def describe_instance_status(call: Call) -> dict[str, Any]:
 
 @answers("ec2", "GetConsoleOutput")
 def get_console_output(call: Call) -> dict[str, Any]:
-    """The end of what the machine wrote, up to 64 KB as in AWS; always the latest, whether asked for or not."""
+    """Return the last 64 KB of the machine's console; always the latest, whether requested or not."""
     instance = instance_of(call.cloud, call.region, str(call.params.get("InstanceId")))
     refuse_dry_run(call.params)
     text = "" if instance.boots_nothing or call.cloud.machines is None else call.cloud.machines.console(instance.id)

@@ -58,7 +58,7 @@ def described(interface: Any) -> dict[str, Any]:
 
 
 def _shown(*path: str) -> Callable[[Any], Values]:
-    """The value at a path of what is shown, through lists."""
+    """Return a function that gets the values at a path of an interface, through lists."""
 
     def walk(value: Any, rest: tuple[str, ...]) -> list[str]:
         if isinstance(value, list):

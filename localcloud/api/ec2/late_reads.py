@@ -50,7 +50,7 @@ class Created:
 
 
 def answer_late(call: Call, handler: Handler | None, seconds: float) -> dict[str, Any]:
-    """The answer to a call of EC2, without resources that are younger than that."""
+    """Answer a call of EC2 without resources that are younger than the delay."""
     created: dict[str, Created] = call.cloud.records("late-reads", dict)
     now = call.cloud.clock.time()
     unseen = {resource: one.kind for resource, one in created.items() if now < one.time + seconds}
@@ -73,7 +73,7 @@ def answer_late(call: Call, handler: Handler | None, seconds: float) -> dict[str
 
 
 def _names(value: Any) -> Iterator[str]:
-    """All strings in the parameters of a call."""
+    """Return all strings in the parameters of a call."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""Launch templates: which version is meant, and what a launch says in all once template and request are one."""
+"""Launch templates: the version that a launch uses, and the merged data of template and request."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def template_of(region: str, specification: Mapping[str, Any]) -> Any:
 
 
 def numbered(template: Any, requested: str) -> Any:
-    """A version of a template by its number, $Latest or $Default."""
+    """Return a version of a template by its number, $Latest or $Default."""
     if requested == "$Latest":
         return template.versions[-1]
     expected = str(template.default_version_number) if requested == "$Default" else requested
@@ -58,7 +58,7 @@ def numbered(template: Any, requested: str) -> Any:
 
 
 def merged(request: Mapping[str, Any], template: Mapping[str, Any]) -> dict[str, Any]:
-    """One launch of both; what the request says counts."""
+    """Merge two sets of launch data; values of the request have precedence."""
     whole = {key: value for key, value in template.items() if value not in (None, [], {}, "")}
     for names in _ALIASES:
         if any(request.get(name) for name in names):
@@ -78,7 +78,7 @@ def merged(request: Mapping[str, Any], template: Mapping[str, Any]) -> dict[str,
 
 
 def _by_device(first: Any, second: Any) -> list[Mapping[str, Any]]:
-    """A device that both name: as the second says, with what it leaves open as the first does."""
+    """Merge two lists of devices: for a device in both, the second has precedence."""
     devices = {mapping["DeviceName"]: mapping for mapping in first}
     for mapping in second:
         before = devices.get(mapping["DeviceName"], {})

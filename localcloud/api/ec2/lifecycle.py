@@ -1,7 +1,7 @@
-"""The life of an instance: its API state follows its machine, no faster than the latency profile says.
+"""The life of an instance: its API state follows its machine, with the delays of the latency profile.
 
 pending → running → stopping → stopped → pending …, and from each → shutting-down → terminated. The machines report by
-`machine_started` and `machine_exited`. An instance of an image that boots nothing goes the same way by the clock alone.
+`machine_started` and `machine_exited`. An instance of an API-only image has the same states by the clock alone.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _all_running(cloud: Cloud, instances: Sequence[Instance]) -> None:
 
 
 def machine_started(cloud: Cloud, instance_id: str) -> None:
-    """A machine is booting (or has booted): its instance is running, once the time has come."""
+    """Set the instance of a machine that boots to running, after its latency."""
     instance = records_of(cloud).instances.get(instance_id)
     if instance is None or instance.state != "pending":
         return
@@ -102,7 +102,10 @@ def machine_started(cloud: Cloud, instance_id: str) -> None:
 
 
 def machine_exited(cloud: Cloud, instance_id: str, how: str) -> None:
-    """A machine is gone: "stopped" or "destroyed" as asked, "poweroff" from inside, "killed", or "failed" to boot."""
+    """Update the instance of a machine that has ended.
+
+    The end is "stopped" or "destroyed" as requested, "poweroff" from inside, "killed", or "failed" to boot.
+    """
     instance = records_of(cloud).instances.get(instance_id)
     if instance is None or instance.state == "terminated":
         return
@@ -211,14 +214,14 @@ def _release_resources(cloud: Cloud, instance: Instance) -> None:
 
 
 def release_automatic_address(cloud: Cloud, interface: Any) -> None:
-    """An address that came by itself goes by itself; an elastic one stays."""
+    """Release an instance's automatic public address; an elastic one stays."""
     if interface.public_ip and not any(one.public_ip == interface.public_ip for one in interface.ec2_backend.addresses):
         records_of(cloud).public.give_back(interface.public_ip)
         interface.public_ip = None
 
 
 def give_automatic_address(cloud: Cloud, interface: Any, instance: Instance) -> None:
-    """Where a launch asked for a public address, there is one whenever there is no elastic one."""
+    """Give an instance a public address if its launch requested one and it has no elastic one."""
     if interface.public_ip or not interface.public_ip_auto_assign:
         return
     public = records_of(cloud).public

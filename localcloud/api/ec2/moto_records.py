@@ -22,12 +22,12 @@ def backend_of(region: str) -> Any:
 
 @functools.cache
 def regions() -> frozenset[str]:
-    """The names of all regions."""
+    """Return the names of all regions."""
     return frozenset(get_backend("ec2")[ACCOUNT].regions)
 
 
 def backends_in_use() -> list[tuple[str, Any]]:
-    """The regions that have been used; moto makes the records of others when they are read."""
+    """Return the regions that have been used; moto creates the records of others when they are read."""
     regions: dict[str, Any] = get_backend("ec2")[ACCOUNT]
     return list(regions.items())
 
@@ -72,7 +72,7 @@ def subnet_named(backend: Any, subnet_id: str) -> Any:
 
 
 def internet_gateway_of(backend: Any, vpc_id: str) -> Any:
-    """The internet gateway that is attached to a VPC, or None."""
+    """Return the internet gateway that is attached to a VPC, or None."""
     gateways = backend.internet_gateways.values()
     return next((gateway for gateway in gateways if gateway.vpc is not None and gateway.vpc.id == vpc_id), None)
 

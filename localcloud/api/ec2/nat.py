@@ -96,7 +96,7 @@ def create_nat_gateway(call: Call) -> dict[str, Any]:
 
 
 def _failure(backend: Any, subnet: Any, address: Any) -> tuple[str, str] | None:
-    """What AWS notices only after it has said "pending"."""
+    """Return the error that AWS reports only after the state "pending"."""
     if address is None:
         return None
     if address.eni is not None:
@@ -127,7 +127,7 @@ def _fail(cloud: Cloud, gateway: Gateway, failure: tuple[str, str]) -> None:
 
 
 def _gone(cloud: Cloud, gateway: Gateway, state: str) -> None:
-    """It has ended, in one way or another: its interface goes, its Elastic IP address is free again."""
+    """Remove the interface of a gateway that was deleted or has failed, and free its Elastic IP address."""
     backend = gateway.ec2_backend
     for address in backend.addresses:
         if address.eni is gateway._eni:

@@ -49,7 +49,7 @@ def public_dns(address: str, region: str) -> str:
 
 
 def mac_of(interface_id: str) -> str:
-    """Stable, since it follows from the id; the first byte says that it is administered locally."""
+    """Return a MAC address that follows from the id. Its first byte marks it as locally administered."""
     digest = hashlib.sha256(interface_id.encode()).digest()
     return ":".join(f"{byte:02x}" for byte in (0x0A, *digest[:5]))
 
@@ -113,7 +113,7 @@ _create_interface = interfaces.NetworkInterfaceBackend.create_network_interface
 def _create_network_interface(
     self: Any, subnet: Any, private_ip_address: Any = None, private_ip_addresses: Any = None, *args: Any, **more: Any
 ) -> Any:
-    """As moto's, but its primary address is the subnet's to give, and taken there."""
+    """Create an interface as moto does, but with a free primary address of the subnet."""
     subnet = self.get_subnet(subnet) if isinstance(subnet, str) else subnet
     address = (
         private_ip_address[0] if isinstance(private_ip_address, list) and private_ip_address else private_ip_address
@@ -170,7 +170,7 @@ def _attachment(self: Any) -> Any:
 
 
 def _route_state(self: Any) -> str:
-    """A route whose target is gone is a black hole."""
+    """Return the state of a route: blackhole if its target does not exist."""
     backend = self.route_table.ec2_backend
     if self.nat_gateway is not None:
         return "active" if self.nat_gateway.state in ("pending", "available") else "blackhole"
@@ -181,7 +181,7 @@ def _route_state(self: Any) -> str:
 
 
 def _association(self: Any) -> dict[str, Any]:
-    """The public address of an interface, elastic or not."""
+    """Return the public address of an interface, elastic or not."""
     if not self.public_ip:
         return {}
     match = next((address for address in self.ec2_backend.addresses if address.public_ip == self.public_ip), None)

@@ -13,7 +13,7 @@ from localcloud.core.errors import AwsError
 
 
 def group_for_launch(cloud: Cloud, region: str, placement: Mapping[str, Any]) -> PlacementGroup | None:
-    """The group that a launch names, by its name or id."""
+    """Return the placement group of a launch, by its name or id."""
     name, group_id = placement.get("GroupName"), placement.get("GroupId")
     if not name and not group_id:
         return None

@@ -84,7 +84,7 @@ def instance_of(cloud: Cloud, region: str, instance_id: str) -> Instance:
 
 
 def instances_named(cloud: Cloud, region: str, ids: Iterable[str]) -> list[Instance]:
-    """The instances with these ids, or AWS's refusal."""
+    """Return the instances with these ids, or raise AWS's error."""
     existing = records_of(cloud).instances
     requested = [str(instance_id) for instance_id in dict.fromkeys(ids)]
     for instance_id in requested:

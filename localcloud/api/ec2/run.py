@@ -1,4 +1,4 @@
-"""RunInstances: what was asked for and found in order is made, as many as there is room for."""
+"""RunInstances: creates the instances of a validated request, as many as quota, capacity and subnet allow."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _counts(params: Mapping[str, Any]) -> tuple[int, int]:
 
 
 def _already_launched(call: Call) -> list[Instance]:
-    """A call that a client repeats with the same token, since it never saw the answer, launches nothing more."""
+    """Return the instances of an earlier call with the same client token, which launches nothing more."""
     records = records_of(call.cloud)
     ids = records.tokens.get(("run", call.region, str(call.params.get("ClientToken")))) or ()
     return [records.instances[key] for key in ids if key in records.instances]

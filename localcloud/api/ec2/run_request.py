@@ -1,4 +1,4 @@
-"""What a call of RunInstances asks for, checked in AWS's own words."""
+"""The request of RunInstances: validated, with AWS's errors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TAGGED = ("instance", "volume", "network-interface", "spot-instances-request", 
 
 
 def validated(cloud: Cloud, region: str, params: Mapping[str, Any]) -> Launch:
-    """What a call of RunInstances asks for, template included, or AWS's refusal. Nothing is changed by it."""
+    """Return the validated request of RunInstances, template included, or raise AWS's error. It changes nothing."""
     template = params.get("LaunchTemplate")
     request = dict(params)
     tags_of_template: dict[str, str] = {}
@@ -153,7 +153,7 @@ def _shutdown_behavior(request: Mapping[str, Any]) -> str:
 
 
 def _metadata(request: Mapping[str, Any], image: Image) -> Mapping[str, Any]:
-    """The metadata options of a launch; what it leaves open is as the image says."""
+    """Return the metadata options of a launch; the image has the defaults of missing ones."""
     options: Mapping[str, Any] = request.get("MetadataOptions") or {}
     check_metadata(options)
     of_image = {"HttpTokens": "required", "HttpPutResponseHopLimit": 2} if image.imds_support == "v2.0" else {}
@@ -200,7 +200,7 @@ def _tags(request: Mapping[str, Any]) -> dict[str, dict[str, str]]:
 
 
 def _volumes(request: Mapping[str, Any], image: Image) -> tuple[Mapping[str, Any], ...]:
-    """The devices of a launch, the image's root among them."""
+    """Return the devices of a launch, including the image's root."""
     root: dict[str, Any] = {"VolumeSize": image.root_gib, "VolumeType": "gp3", "SnapshotId": image.snapshot_id}
     devices: dict[str, Mapping[str, Any]] = {image.root_device: {"DeviceName": image.root_device, "Ebs": root}}
     for mapping in request.get("BlockDeviceMappings") or ():

@@ -53,7 +53,7 @@ def _group(call: Call) -> Any:
 
 
 def _permissions(params: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """What is asked for, as IpPermissions; a single rule may also be spelled in the parameters themselves."""
+    """Return the requested permissions as IpPermissions; a single rule may be in the parameters themselves."""
     values = list(params.get("IpPermissions") or ())
     if values or not params.get("IpProtocol"):
         return values
@@ -101,7 +101,7 @@ def _ports(permission: Mapping[str, Any]) -> tuple[str, Any, Any]:
 
 
 def _range(request: Mapping[str, Any]) -> dict[str, str]:
-    """One CIDR block; host bits are cut off, as AWS does."""
+    """Return a CIDR block without its host bits, as AWS does."""
     key = "CidrIp" if request.get("CidrIp") else "CidrIpv6"
     text = str(request.get(key) or "")
     try:

@@ -58,7 +58,7 @@ _EXISTING: Mapping[str, tuple[str, Callable[[Call, Any], Iterable[str]]]] = {
 
 
 def _resources(call: Call) -> list[str]:
-    """The resources of a call, all of which exist."""
+    """Return the resources of a call. Raise AwsError if one does not exist."""
     requested = [str(resource) for resource in call.params.get("Resources") or ()]
     if not requested:
         raise AwsError("MissingParameter", "The request must contain the parameter resourceIdSet")

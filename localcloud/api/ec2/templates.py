@@ -198,7 +198,7 @@ def describe_launch_template_versions(call: Call) -> dict[str, Any]:
 
 
 def _versions(template: Any, requested: Iterable[str], params: Mapping[str, Any]) -> list[Any]:
-    """Those named, else all between the bounds, the newest first as in AWS."""
+    """Return the versions in the request, or all between its bounds, the newest first as in AWS."""
     named = list(requested)
     if named:
         return list(dict.fromkeys(numbered(template, version) for version in named))

@@ -1,5 +1,5 @@
-"""The records as machines, network and metadata service need them. Read straight from memory, since they are asked for
-after every call that changes something."""
+"""The records for machines, network and metadata service. They are read straight from memory, as every call that
+changes something needs them."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from localcloud.core.views import (
 
 
 def find_instance(cloud: Cloud, instance_id: str) -> InstanceView | None:
-    """An instance by its id alone, in whatever region it is; also while it is shown as terminated."""
+    """Return an instance by its id in any region, also a terminated one that is still visible."""
     instance = records_of(cloud).instances.get(instance_id)
     return view_of(cloud, instance) if instance else None
 
 
 def instance_views(cloud: Cloud) -> list[InstanceView]:
-    """All that DescribeInstances shows, in every region, in the order in which they were launched."""
+    """Return all visible instances of all regions, in the order of their launch."""
     return [view_of(cloud, instance) for instance in records_of(cloud).instances.values()]
 
 
@@ -160,7 +160,7 @@ def _subnet_view(backend: Any, subnet: Any) -> SubnetView:
 
 
 def route_table_of(backend: Any, subnet: Any) -> Any:
-    """The table that a subnet is associated with, else the main one of its VPC."""
+    """Return the route table of a subnet, or the main one of its VPC."""
     main = None
     for table in backend.route_tables.values():
         if table.vpc_id == subnet.vpc_id:

@@ -62,13 +62,13 @@ def file_systems(cloud: Cloud) -> list[dict[str, Any]]:
 
 
 def file_system_policy(cloud: Cloud, file_system_arn: str) -> str | None:
-    """The JSON of the policy that a file system bears, if there is one."""
+    """Return the JSON of a file system's policy, or None."""
     matches = (one.policy for one, _ in all_file_systems(cloud) if one.arn == file_system_arn)
     return next(matches, None)
 
 
 def tags_of(cloud: Cloud, resource_arn: str) -> Mapping[str, str]:
-    """The tags of a file system; empty if it does not exist."""
+    """Return the tags of a file system; empty if it does not exist."""
     return next((one.tags for one, _ in all_file_systems(cloud) if one.arn == resource_arn), {})
 
 

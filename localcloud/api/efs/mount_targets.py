@@ -41,7 +41,7 @@ def _ec2(region: str) -> Any:
 
 
 def zone_ids(call: Call) -> Mapping[str, str]:
-    """The zones of the region: name to id."""
+    """Return the zones of the region: name to id."""
     answer = call.cloud.moto("ec2", "DescribeAvailabilityZones", call.region, {})
     return {zone["ZoneName"]: zone["ZoneId"] for zone in answer["AvailabilityZones"]}
 
@@ -107,7 +107,7 @@ def _check_subnet(others: Sequence[MountTarget], subnet: Any) -> None:
 
 
 def _groups(region: str, vpc_id: str, requested: Sequence[str]) -> tuple[str, ...]:
-    """The security groups asked for, or the default one of the network."""
+    """Return the requested security groups, or the default one of the network."""
     ec2 = _ec2(region)
     if not requested:
         return (str(ec2.get_default_security_group(vpc_id).id),)
@@ -123,7 +123,7 @@ def _groups(region: str, vpc_id: str, requested: Sequence[str]) -> tuple[str, ..
 
 
 def _add_interface(call: Call, subnet: Any, requested: str | None, groups: Sequence[str], description: str) -> Any:
-    """A network interface that belongs to EFS: the account sees it and cannot change it."""
+    """Add a network interface that belongs to EFS: the account sees it and cannot change it."""
     params: dict[str, Any] = {"SubnetId": subnet.id, "Groups": list(groups), "Description": description}
     if requested is not None:
         if ipaddress.ip_address(requested) not in subnet.cidr:

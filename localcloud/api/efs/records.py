@@ -108,7 +108,7 @@ def new_id(prefix: str) -> str:
 
 
 def bare_id(text: str) -> str:
-    """The id alone, where an ARN may have been given."""
+    """Return the id from an id or an ARN."""
     return text.rpartition("/")[2]
 
 
@@ -120,7 +120,7 @@ def find_file_system(call: Call, text: str) -> FileSystem:
 
 
 def find_available(call: Call, text: str) -> FileSystem:
-    """A file system that can be changed."""
+    """Return a file system that can be changed."""
     result = find_file_system(call, text)
     if result.state != "available":
         raise AwsError(
@@ -162,7 +162,7 @@ Item = TypeVar("Item", bound=Numbered)
 
 
 def page(items: Iterable[Item], limit: int | None, marker: str | None) -> tuple[list[Item], str | None]:
-    """The items after the marker, as many as were asked for, and the marker for the rest; oldest first."""
+    """Return the requested number of items after the marker, oldest first, and the next marker."""
     if marker and not marker.isdigit():
         raise bad_request("The marker is not one that an earlier answer gave.")
     size = PAGE if limit is None else int(limit)

@@ -11,7 +11,7 @@ MAX_TAGS = 50
 
 
 def read_tags(values: Iterable[Mapping[str, str]], old: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The tags given, over those that were there."""
+    """Merge the tags of the request into the existing ones."""
     new: dict[str, str] = {}
     for tag in values:
         key, value = tag["Key"], tag.get("Value", "")

@@ -1,4 +1,4 @@
-"""The policies that AWS manages. moto knows them all, but a second is too long to load them when one is wanted."""
+"""The policies that AWS manages. moto has them all, but needs a second to load them."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ _PRINCIPAL = re.compile(
 
 
 def encoded(answer: Mapping[str, Any]) -> dict[str, Any]:
-    """An answer as IAM sends it: documents as percent-encoded JSON (boto3 has decoded them)."""
+    """Return an answer in IAM's encoding: documents as percent-encoded JSON (boto3 decodes them)."""
     return {
         key: quote(json.dumps(value)) if key in _DOCUMENTS and isinstance(value, Mapping) else _encoded(value)
         for key, value in answer.items()
@@ -35,7 +35,7 @@ def _encoded(value: Any) -> Any:
 
 
 def check_document(document: str, kind: Kind = "identity", code: str = "MalformedPolicyDocument") -> None:
-    """It can be read; and those whom it names as principals exist, if they are of this account, as AWS demands."""
+    """Validate a policy document. Its principals in this account must exist, as on AWS."""
     try:
         parse_policy(document, kind=kind)
     except MalformedPolicy as error:

@@ -38,19 +38,19 @@ class History:
             del changes[:-_KEPT]
 
     def forget(self, *prefix: str) -> None:
-        """It is gone, with all that belonged to it."""
+        """Record that an object and all that belongs to it are deleted."""
         for key in [key for key in self._changes if key[: len(prefix)] == prefix]:
             del self._changes[key]
 
     def value_at(self, key: Key, time: float, present: Any) -> Any:
-        """What it was at that time: None if it was not there yet."""
+        """Return the value at a time; None if it did not exist."""
         changes = self._changes.get(key)
         if not changes:
             return present
         return next((value for since, value in reversed(changes) if since <= time), None)
 
     def names(self, *prefix: str) -> Iterator[str]:
-        """The last parts of the keys that begin so."""
+        """Yield the last parts of the keys with this prefix."""
         return (key[-1] for key in self._changes if key[:-1] == prefix)
 
     def last_change(self, key: Key) -> float:
@@ -75,7 +75,7 @@ def delay(cloud: Cloud) -> float:
 
 
 def effective_since(cloud: Cloud, profile_name: str) -> float | None:
-    """When an instance profile, with the role in it, takes or took effect; None if there is no such profile."""
+    """Return when an instance profile with its role takes or took effect; None if it does not exist."""
     if profile_name not in backend().instance_profiles:
         return None
     changes = history(cloud)
@@ -86,13 +86,13 @@ def effective_since(cloud: Cloud, profile_name: str) -> float | None:
 
 
 def profile_in_effect(cloud: Cloud, profile_name: str) -> bool:
-    """Whether EC2 knows an instance profile and the role in it already."""
+    """Return whether an instance profile and its role are in effect."""
     since = effective_since(cloud, profile_name)
     return since is not None and since <= cloud.clock.time()
 
 
 def policies_in_effect(cloud: Cloud, caller: Caller) -> list[tuple[str, Mapping[str, Any]]]:
-    """The identity policies of a user or a role by name; the documents are shared, not to be changed."""
+    """Return the identity policies of a user or a role by name. The documents are shared and must not be changed."""
     if caller.kind == "user":
         user = backend().users.get(caller.name)
         owners = [(("user", caller.name), user)] if user else []
@@ -104,7 +104,7 @@ def policies_in_effect(cloud: Cloud, caller: Caller) -> list[tuple[str, Mapping[
 
 
 def boundary_in_effect(cloud: Cloud, caller: Caller) -> tuple[str, Mapping[str, Any]] | None:
-    """A role's permissions boundary. (Users have none.)"""
+    """Return a role's permissions boundary. (Users have none.)"""
     for role in backend().roles.values():
         if caller.kind == "role" and role.name == caller.name:
             key = ("role", role.name, "boundary")
@@ -115,7 +115,7 @@ def boundary_in_effect(cloud: Cloud, caller: Caller) -> tuple[str, Mapping[str, 
 
 
 def trust_policy(cloud: Cloud, role_arn: str) -> str | None:
-    """The JSON of a role's trust policy; None if no such role is in effect."""
+    """Return the JSON of a role's trust policy; None if no such role is in effect."""
     for role in backend().roles.values():
         if role.arn == role_arn:
             present = role.assume_role_policy_document
@@ -139,7 +139,7 @@ def _policies(cloud: Cloud, owner: Key, record: Any) -> Iterator[tuple[str, Mapp
 
 
 def _managed(cloud: Cloud, policy_arn: str) -> tuple[str, Mapping[str, Any]] | None:
-    """The name and the document in effect of a managed policy; None if there is none."""
+    """Return the name and the document in effect of a managed policy; None if it does not exist."""
     policy = backend().managed_policies.get(policy_arn)
     present = _default_document(policy) if policy else None
     document = history(cloud).value_at(("policy", policy_arn), _horizon(cloud), present)
@@ -147,7 +147,7 @@ def _managed(cloud: Cloud, policy_arn: str) -> tuple[str, Mapping[str, Any]] | N
 
 
 def _horizon(cloud: Cloud) -> float:
-    """What was so at this time is in effect now."""
+    """Return the time whose records are in effect now."""
     return cloud.clock.time() - delay(cloud)
 
 

@@ -1,6 +1,6 @@
 """Identity and Access Management: where moto is laxer than AWS, or does not remember when something changed.
 
-What a policy says is decided in localcloud.iam; here is who has which. Quotas:
+localcloud.iam evaluates policies; this module records which identity has which. Quotas:
 https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html
 """
 
@@ -53,7 +53,7 @@ _WORDS = (
 
 
 def bootstrap(cloud: Cloud) -> tuple[str, str]:
-    """The account's first user, who may do everything: the id of an access key, and its secret."""
+    """Create the account's first user with all permissions. Return the id of an access key, and its secret."""
     admin = "arn:aws:iam::aws:policy/AdministratorAccess"
     with cloud.lock:
         make_known(admin)
@@ -74,7 +74,7 @@ def _ask_moto(call: Call, **params: Any) -> dict[str, Any]:
 
 
 def _owner(call: Call) -> tuple[Key, Any]:
-    """The user or role that a call is about: its key in the history, and moto's record."""
+    """Return the user or role of a call: its key in the history, and moto's record."""
     kind = next(kind for kind in ("role", "user") if f"{kind.title()}Name" in call.params)
     name = call.params[f"{kind.title()}Name"]
     records = getattr(backend(), f"{kind}s").values()
@@ -125,7 +125,7 @@ def read(call: Call) -> Result:
 
 @answers("iam", "GetUser", "CreateAccessKey", "ListAccessKeys", "DeleteAccessKey", "UpdateAccessKey")
 def of_user_or_caller(call: Call) -> Result:
-    """Who names no user means himself."""
+    """Return the user in the request, or else the caller."""
     if "UserName" in call.params:
         return _ask_moto(call)
     if call.caller.kind != "user":
@@ -312,7 +312,7 @@ def create_policy(call: Call) -> Result:
 
 
 def _note_document(call: Call, policy_arn: str) -> None:
-    """The document in force, which the history takes as new only if it differs from the last."""
+    """Record the document in force if it differs from the last one."""
     policy = backend().managed_policies[policy_arn]
     document = next(one.document for one in policy.versions if one.version_id == policy.default_version_id)
     _note(call, ("policy", policy_arn), document)

@@ -29,12 +29,12 @@ _PATH = "/aws-service-role/"
 
 
 def has_service_linked_role(cloud: Cloud, service: str) -> bool:
-    """Whether the account has the role linked to autoscaling.amazonaws.com and the like."""
+    """Return whether the account has the role linked to a service such as autoscaling.amazonaws.com."""
     return service in LINKED and _find(LINKED[service][0]) is not None
 
 
 def ensure_service_linked_role(cloud: Cloud, service: str) -> None:
-    """What a service does when it first needs its role. (That the caller may have it made is for the rules to say.)"""
+    """Create the role that a service needs. (The IAM table checks the caller's permission.)"""
     if not has_service_linked_role(cloud, service):
         _create(service, "")
 

@@ -1,11 +1,11 @@
-"""EC2 Auto Scaling. Describe… calls know no resources; all others are checked on the group.
+"""EC2 Auto Scaling. Describe… calls have no resource types; all others are checked on the group.
 
-A group with a launch template is where most refusals come from: Auto Scaling makes a dry run of ec2:RunInstances in
-the caller's name, so the caller needs everything that launching needs, iam:PassRole and ec2:CreateTags included.
-The page says so of CreateAutoScalingGroup, UpdateAutoScalingGroup and StartInstanceRefresh, whoever named the
-template: so an update that names none is checked against the group's own.
+For a group with a launch template, Auto Scaling makes a dry run of ec2:RunInstances on the caller's behalf, so the
+caller needs all permissions of a launch, iam:PassRole and ec2:CreateTags included. The page says so of
+CreateAutoScalingGroup, UpdateAutoScalingGroup and StartInstanceRefresh. An update without a template is checked
+with the group's own.
 
-Tags that a group hands on to its instances are made by Auto Scaling's own role.
+Auto Scaling's own role adds the tags that a group propagates to its instances.
 
 https://docs.aws.amazon.com/autoscaling/ec2/userguide/ec2-auto-scaling-launch-template-permissions.html
 """
@@ -21,11 +21,11 @@ from .ec2 import launch_needs
 
 
 def arn(call: Call, kind: str, name: str) -> str:
-    """A group's ARN has an id that only the World knows; before there is one, it is `*`."""
+    """Return a group's ARN. The World knows the id in it; that of a new group is `*`."""
     if name.startswith("arn:"):
         return name
-    found = call.lookup("auto-scaling-group", name) if name != "*" else None
-    return found or call.arn("autoscaling", f"autoScalingGroup:*:autoScalingGroupName/{name}")
+    existing = call.lookup("auto-scaling-group", name) if name != "*" else None
+    return existing or call.arn("autoscaling", f"autoScalingGroup:*:autoScalingGroupName/{name}")
 
 
 def tags(call: Call, kind: str) -> Mapping[str, str]:
@@ -44,40 +44,40 @@ _BALANCED = "autoscaling:LoadBalancerNames=LoadBalancerNames autoscaling:TargetG
 
 
 def change_group(call: Call) -> Iterator[Need]:
-    """The action itself, with the keys that describe the group as the request wants it."""
-    about: dict[str, Value] = {}
+    """Need the action itself, with the keys that describe the requested group."""
+    requested: dict[str, Value] = {}
     if template := template_of(call.params):
         numbered = str(template.get("Version") or "$Default").isdecimal()
-        about["autoscaling:LaunchTemplateVersionSpecified"] = text_of(numbered)
+        requested["autoscaling:LaunchTemplateVersionSpecified"] = text_of(numbered)
     if zones := call.value("VPCZoneIdentifier"):
-        about["autoscaling:VPCZoneIdentifiers"] = [zone.strip() for zone in zones.split(",")]
+        requested["autoscaling:VPCZoneIdentifiers"] = [zone.strip() for zone in zones.split(",")]
     creating = on("group=new:AutoScalingGroupName", keys=f"{_SIZES} {_BALANCED}")
     updating = on("group=AutoScalingGroupName", keys=_SIZES)
     for need in (creating if call.operation == "CreateAutoScalingGroup" else updating)(call):
-        yield Need(need.action, need.resource, {**need.context, **about})
+        yield Need(need.action, need.resource, {**need.context, **requested})
 
 
 def template_of(params: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The launch template that a request or a group names."""
+    """Return the launch template that a request or a group names."""
     return params.get("LaunchTemplate") or {}
 
 
-def tries_template(call: Call) -> Iterator[Need]:
+def dry_run(call: Call) -> Iterator[Need]:
     group = call.world.auto_scaling_group(call.value("AutoScalingGroupName"), call.region) or {}
-    wanted = call.params.get("DesiredConfiguration") or {}
-    template = template_of(call.params) or template_of(wanted) or template_of(group)
+    desired = call.params.get("DesiredConfiguration") or {}
+    template = template_of(call.params) or template_of(desired) or template_of(group)
     if not template:
         return
     name = template.get("LaunchTemplateId") or template.get("LaunchTemplateName")
     zones = str(call.params.get("VPCZoneIdentifier") or group.get("VPCZoneIdentifier") or "")
     for subnet in [zone.strip() for zone in zones.split(",")]:
-        asked = {"LaunchTemplate": template} | ({"SubnetId": subnet} if subnet else {})
-        yield from launch_needs(call, asked, reason=f"launch template {name}")
+        request = {"LaunchTemplate": template} | ({"SubnetId": subnet} if subnet else {})
+        yield from launch_needs(call, request, reason=f"launch template {name}")
 
 
-def makes_role(call: Call) -> Iterator[Need]:
+def creates_linked_role(call: Call) -> Iterator[Need]:
     own = call.value("ServiceLinkedRoleARN")
-    if own:  # one with a suffix, for a group that does not use the default: it is passed like any other role
+    if own:  # a role with a suffix instead of the default one: it is passed like any other role
         yield pass_role(call, own, "autoscaling.amazonaws.com")
     elif call.operation == "CreateAutoScalingGroup":
         yield from service_linked_role(call, "autoscaling.amazonaws.com", "AWSServiceRoleForAutoScaling")
@@ -88,11 +88,11 @@ ROWS = autoscaling.rows({
     # Groups
     "CreateAutoScalingGroup": (
         change_group,
-        on("group=new:AutoScalingGroupName", action="CreateOrUpdateTags", given="Tags.Key",
+        on("group=new:AutoScalingGroupName", action="CreateOrUpdateTags", when="Tags.Key",
            reason="the group is tagged"),
-        tries_template, makes_role,
+        dry_run, creates_linked_role,
         passed("LifecycleHookSpecificationList.RoleARN", "autoscaling.amazonaws.com")),
-    "UpdateAutoScalingGroup": (change_group, tries_template, makes_role),
+    "UpdateAutoScalingGroup": (change_group, dry_run, creates_linked_role),
     "DeleteAutoScalingGroup": on("group=AutoScalingGroupName", keys="autoscaling:ForceDelete=ForceDelete"),
     "DescribeAutoScalingGroups": ANY,
     "SetDesiredCapacity": GROUP,
@@ -118,7 +118,7 @@ ROWS = autoscaling.rows({
     "DescribeScalingActivities": ANY,
 
     # Refreshes and warm pools
-    "StartInstanceRefresh": (GROUP, tries_template),
+    "StartInstanceRefresh": (GROUP, dry_run),
     "CancelInstanceRefresh": GROUP,
     "DescribeInstanceRefreshes": ANY,
 

@@ -1,6 +1,6 @@
-"""EC2: most operations are checked on the things that their parameters name.
+"""EC2: most operations are checked on the resources that their parameters name.
 
-Not the caller's business, and so not here: what Auto Scaling does later with its own role.
+What Auto Scaling does later with its own role needs no permission of the caller.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..rules import (
     text_of,
 )
 
-# Owned by anyone, so without an account in the ARN.
+# Can belong to any account, so their ARNs have none.
 _NO_ACCOUNT = {"image", "snapshot"}
 
 # The type of a resource, in ARNs and in tags, by the prefix of its id.
@@ -61,19 +61,19 @@ def arn(call: Call, kind: str, name: str) -> str:
 
 
 def tags(call: Call, kind: str) -> Mapping[str, str]:
-    """Those of TagSpecifications for that type; CreateTags and DeleteTags have one list for all."""
+    """Return the tags of TagSpecifications for that type; CreateTags and DeleteTags have one list for all."""
     if "Tags" in call.params:
         return tags_of(call.params["Tags"])
     return specified_tags(call.params).get(kind, {})
 
 
 def specified_tags(params: Mapping[str, Any]) -> dict[str, dict[str, str]]:
-    """TagSpecifications as {type: tags}."""
-    found: dict[str, dict[str, str]] = {}
-    for one in params.get("TagSpecifications") or []:
-        if tags := tags_of(one.get("Tags")):
-            found.setdefault(one.get("ResourceType", ""), {}).update(tags)
-    return found
+    """Return TagSpecifications as {type: tags}."""
+    by_type: dict[str, dict[str, str]] = {}
+    for specification in params.get("TagSpecifications") or []:
+        if tags := tags_of(specification.get("Tags")):
+            by_type.setdefault(specification.get("ResourceType", ""), {}).update(tags)
+    return by_type
 
 
 ec2 = Service("ec2", "ec2", arn, ("aws:ResourceTag/", "ec2:ResourceTag/"), tags)
@@ -83,23 +83,23 @@ ANY = on("*")
 
 
 def create_tags(call: Call, specified: Mapping[str, Mapping[str, str]], created_by: str) -> Iterator[Need]:
-    """Tags in a creating call need ec2:CreateTags too, on each type that is tagged."""
+    """Need ec2:CreateTags for tags in a creating call, on each type that is tagged."""
     for kind, tags in specified.items():
         context = ec2.region(call) | {"ec2:CreateAction": created_by} | request_tags(tags)
         yield Need("ec2:CreateTags", arn(call, kind, "*"), context, f"{created_by} tags what it creates")
 
 
 def tags_on_create(call: Call) -> Iterator[Need]:
-    if call.operation != "RunInstances":  # it does this itself, with the launch template's tags
+    if call.operation != "RunInstances":  # launch_needs includes the launch template's tags
         yield from create_tags(call, specified_tags(call.params), call.operation)
 
 
 def tagged_resources(call: Call) -> Iterator[Need]:
-    for one in call.values("Resources") or ["*"]:
-        kind = RESOURCE_TYPES.get(one.rpartition("-")[0], "*")
-        name = call.lookup("key-pair-id", one) if kind == "key-pair" else None
-        name = call.lookup("placement-group-id", one) if kind == "placement-group" else name
-        target = arn(call, kind, name or one)
+    for resource in call.values("Resources") or ["*"]:
+        kind = RESOURCE_TYPES.get(resource.rpartition("-")[0], "*")
+        name = call.lookup("key-pair-id", resource) if kind == "key-pair" else None
+        name = call.lookup("placement-group-id", resource) if kind == "placement-group" else name
+        target = arn(call, kind, name or resource)
         context = ec2.describe(call, target) | ec2.requested(call, kind)
         yield Need(f"ec2:{call.operation}", target, context)
 
@@ -112,30 +112,31 @@ def launch(call: Call) -> Iterator[Need]:
 
 
 def launch_needs(call: Call, params: Mapping[str, Any], *, reason: str = "") -> Iterator[Need]:
-    """Everything that launching needs; what the request does not say comes from the launch template. Auto Scaling asks
-    the same (as a dry run), in its caller's name, when it is given a launch template: hence `params` and `reason`."""
+    """Need all permissions of a launch; parameters that the request omits come from the launch template.
+
+    Auto Scaling makes a dry run of a launch on its caller's behalf, with `params` and `reason` of its own."""
     template_arn, data = _template(call, params)
-    asked: dict[str, Any] = {**data, **{key: value for key, value in params.items() if value is not None}}
+    merged: dict[str, Any] = {**data, **{key: value for key, value in params.items() if value is not None}}
     tags = specified_tags(data) | specified_tags(params)
-    # In every check of a launch: which template, and whether the thing comes from it and not from the request.
+    # Every check of a launch has the template, and whether the resource comes from it and not from the request.
     shared: dict[str, Value] = ec2.region(call) | ({"ec2:LaunchTemplate": template_arn} if template_arn else {})
 
-    def need(kind: str, name: str, about: Mapping[str, Value] | None = None, source: str = "") -> Need:
+    def need(kind: str, name: str, keys: Mapping[str, Value] | None = None, source: str = "") -> Need:
         target = arn(call, kind, name)
-        context = ec2.describe(call, target) | shared | dict(about or {})
+        context = ec2.describe(call, target) | shared | dict(keys or {})
         if name == "*":
             context |= request_tags(tags.get(kind, {}))
         if template_arn:
             context["ec2:IsLaunchTemplateResource"] = text_of(source not in params if source else name == "*")
         return Need("ec2:RunInstances", target, context, reason)
 
-    interfaces = asked.get("NetworkInterfaces") or []
-    subnets = _unique([one.get("SubnetId") for one in interfaces] + [asked.get("SubnetId")])
+    interfaces = merged.get("NetworkInterfaces") or []
+    subnets = _unique([item.get("SubnetId") for item in interfaces] + [merged.get("SubnetId")])
     in_subnet = ec2.describe(call, arn(call, "subnet", subnets[0])) if subnets else {}
-    where = {key: in_subnet[key] for key in ("ec2:Vpc",) if key in in_subnet}
+    vpc_key = {key: in_subnet[key] for key in ("ec2:Vpc",) if key in in_subnet}
 
-    yield need("instance", "*", _instance_facts(call, asked))
-    image = asked.get("ImageId") or "*"
+    yield need("instance", "*", _instance_facts(call, merged))
+    image = merged.get("ImageId") or "*"
     if image.startswith("resolve:ssm:"):
         parameter = image.removeprefix("resolve:ssm:")
         yield Need(
@@ -143,76 +144,78 @@ def launch_needs(call: Call, params: Mapping[str, Any], *, reason: str = "") -> 
         )
         image = "*"
     yield need("image", image, source="ImageId")
-    for one in subnets or ["*"]:
-        yield need("subnet", one, source="SubnetId")
-    at = where | ({"ec2:Subnet": arn(call, "subnet", subnets[0])} if subnets else {})
-    for one in _unique([one.get("NetworkInterfaceId") for one in interfaces]) or ["*"]:
-        public = [one["AssociatePublicIpAddress"] for one in interfaces if "AssociatePublicIpAddress" in one]
+    for subnet in subnets or ["*"]:
+        yield need("subnet", subnet, source="SubnetId")
+    location = vpc_key | ({"ec2:Subnet": arn(call, "subnet", subnets[0])} if subnets else {})
+    for interface in _unique([item.get("NetworkInterfaceId") for item in interfaces]) or ["*"]:
+        public = [item["AssociatePublicIpAddress"] for item in interfaces if "AssociatePublicIpAddress" in item]
         yield need(
-            "network-interface", one, at | ({"ec2:AssociatePublicIpAddress": text_of(public[0])} if public else {})
+            "network-interface",
+            interface,
+            location | ({"ec2:AssociatePublicIpAddress": text_of(public[0])} if public else {}),
         )
-    for one in _security_groups(call, asked, interfaces) or ["*"]:
-        yield need("security-group", one, where, source="SecurityGroupIds")
-    yield from _volumes(asked.get("BlockDeviceMappings") or [], need)
-    if asked.get("KeyName"):
-        yield need("key-pair", asked["KeyName"], source="KeyName")
+    for group in _security_groups(call, merged, interfaces) or ["*"]:
+        yield need("security-group", group, vpc_key, source="SecurityGroupIds")
+    yield from _volumes(merged.get("BlockDeviceMappings") or [], need)
+    if merged.get("KeyName"):
+        yield need("key-pair", merged["KeyName"], source="KeyName")
     if template_arn:
         yield need("launch-template", template_arn.rpartition("/")[2], source="LaunchTemplate")
-    placement = asked.get("Placement") or {}
-    group = placement.get("GroupName") or call.lookup("placement-group-id", placement.get("GroupId") or "")
-    if group:
-        yield need("placement-group", group, source="Placement")
-    market = asked.get("InstanceMarketOptions") or {}
+    placement = merged.get("Placement") or {}
+    name = placement.get("GroupName") or call.lookup("placement-group-id", placement.get("GroupId") or "")
+    if name:
+        yield need("placement-group", name, source="Placement")
+    market = merged.get("InstanceMarketOptions") or {}
     if market.get("MarketType") == "spot":
         yield need("spot-instances-request", "*")
-        yield from _because(reason, service_linked_role(call, "spot.amazonaws.com", "AWSServiceRoleForEC2Spot"))
-    yield from _because(reason, create_tags(call, tags, "RunInstances"))
-    yield from profile_role(call, asked.get("IamInstanceProfile"), reason=reason)
+        yield from _with_reason(reason, service_linked_role(call, "spot.amazonaws.com", "AWSServiceRoleForEC2Spot"))
+    yield from _with_reason(reason, create_tags(call, tags, "RunInstances"))
+    yield from profile_role(call, merged.get("IamInstanceProfile"), reason=reason)
 
 
-def _because(reason: str, needs: Iterator[Need]) -> Iterator[Need]:
+def _with_reason(reason: str, needs: Iterator[Need]) -> Iterator[Need]:
     return (replace(need, reason=reason or need.reason) for need in needs)
 
 
 def _template(call: Call, params: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
-    """The ARN of the launch template that the request names, and its data; nothing if it names none."""
-    named = params.get("LaunchTemplate") or {}
-    name = named.get("LaunchTemplateName")
-    found = named.get("LaunchTemplateId") or (call.lookup("launch-template-name", name) if name else None)
-    if not (found or name):
+    """Return the ARN of the launch template that the request names, and its data; both empty without one."""
+    template = params.get("LaunchTemplate") or {}
+    name = template.get("LaunchTemplateName")
+    template_id = template.get("LaunchTemplateId") or (call.lookup("launch-template-name", name) if name else None)
+    if not (template_id or name):
         return "", {}
-    data = call.world.launch_template(found or name or "", str(named.get("Version") or "$Default"), call.region)
-    return arn(call, "launch-template", found or "*"), data or {}
+    version = str(template.get("Version") or "$Default")
+    data = call.world.launch_template(template_id or name or "", version, call.region)
+    return arn(call, "launch-template", template_id or "*"), data or {}
 
 
-def _instance_facts(call: Call, asked: Mapping[str, Any]) -> dict[str, Value]:
-    metadata = asked.get("MetadataOptions") or {}
-    placement = asked.get("Placement") or {}
-    market = (asked.get("InstanceMarketOptions") or {}).get("MarketType", "on-demand")
+def _instance_facts(call: Call, request: Mapping[str, Any]) -> dict[str, Value]:
+    metadata = request.get("MetadataOptions") or {}
+    placement = request.get("Placement") or {}
+    market = (request.get("InstanceMarketOptions") or {}).get("MarketType", "on-demand")
     facts = {
-        "ec2:InstanceType": asked.get("InstanceType"),
+        "ec2:InstanceType": request.get("InstanceType"),
         "ec2:InstanceMarketType": market,
-        "ec2:EbsOptimized": asked.get("EbsOptimized", False),
+        "ec2:EbsOptimized": request.get("EbsOptimized", False),
         "ec2:Tenancy": placement.get("Tenancy", "default"),
         "ec2:AvailabilityZone": placement.get("AvailabilityZone"),
         "ec2:MetadataHttpEndpoint": metadata.get("HttpEndpoint"),
         "ec2:MetadataHttpTokens": metadata.get("HttpTokens"),
         "ec2:MetadataHttpPutResponseHopLimit": metadata.get("HttpPutResponseHopLimit"),
-        "ec2:InstanceProfile": _profile_arn(call, asked.get("IamInstanceProfile")),
+        "ec2:InstanceProfile": _profile_arn(call, request.get("IamInstanceProfile")),
     }
     return {key: text_of(value) for key, value in facts.items() if value is not None}
 
 
-def _security_groups(call: Call, asked: Mapping[str, Any], interfaces: list[Any]) -> list[str]:
-    names = [call.lookup("security-group-name", name) for name in asked.get("SecurityGroups") or []]
-    return _unique(
-        [*(asked.get("SecurityGroupIds") or []), *names, *[g for one in interfaces for g in one.get("Groups") or []]]
-    )
+def _security_groups(call: Call, request: Mapping[str, Any], interfaces: list[Any]) -> list[str]:
+    names = [call.lookup("security-group-name", name) for name in request.get("SecurityGroups") or []]
+    of_interfaces = [group for interface in interfaces for group in interface.get("Groups") or []]
+    return _unique([*(request.get("SecurityGroupIds") or []), *names, *of_interfaces])
 
 
 def _volumes(mappings: list[Any], need: Any) -> Iterator[Need]:
-    """One check for each distinct disk; an instance has a root volume, mapped or not."""
-    disks = [one["Ebs"] for one in mappings if one.get("Ebs")] or [{}]
+    """Need a check for each distinct volume; an instance has a root volume, mapped or not."""
+    disks = [mapping["Ebs"] for mapping in mappings if mapping.get("Ebs")] or [{}]
     names = {
         "VolumeSize": "ec2:VolumeSize",
         "VolumeType": "ec2:VolumeType",
@@ -232,7 +235,7 @@ def _unique(values: list[Any]) -> list[str]:
 
 
 def parameter_arn(call: Call, name: str) -> str:
-    """AWS's own public parameters belong to no account."""
+    """Return the ARN of a parameter; that of AWS's public parameters has no account."""
     public = name.startswith("/aws/service/")
     return call.arn("ssm", f"parameter/{name.removeprefix('/')}", account="" if public else None)
 
@@ -246,10 +249,9 @@ def _profile_arn(call: Call, profile: Mapping[str, Any] | None) -> str | None:
 
 
 def profile_role(call: Call, profile: Mapping[str, Any] | None, *, reason: str = "") -> Iterator[Need]:
-    """iam:PassRole on the role in the profile. A profile that does not exist, or is empty, passes nothing: EC2 itself
-    then says that it is not valid."""
-    named = (profile or {}).get("Arn") or (profile or {}).get("Name")
-    role = call.lookup("instance-profile-role", named) if named else None
+    """Need iam:PassRole on the role in the profile. EC2 itself reports a profile that does not exist or is empty."""
+    name = (profile or {}).get("Arn") or (profile or {}).get("Name")
+    role = call.lookup("instance-profile-role", name) if name else None
     if role:
         yield pass_role(call, role, "ec2.amazonaws.com", to=arn(call, "instance", "*"), reason=reason)
 
@@ -259,7 +261,7 @@ _GROUP = "security-group=GroupId|GroupName<security-group-name"
 _ADDRESS = "elastic-ip=AllocationId|PublicIp<public-ip"
 _RULES = on(_GROUP)
 _EGRESS_RULES = on("security-group=GroupId")
-_TAGGED_RULES = on("security-group-rule=new", given="TagSpecifications.Tags.Key")
+_TAGGED_RULES = on("security-group-rule=new", when="TagSpecifications.Tags.Key")
 _ROUTED = (
     "subnet?=AssociationId<route-table-association-subnet "
     "internet-gateway?=AssociationId<route-table-association-gateway"

@@ -1,5 +1,5 @@
 """EFS, whose prefix in IAM is elasticfilesystem. Calls on a mount target are checked on its file system, and on the
-network interface behind it with ec2's actions: AWS makes, changes and deletes that in the caller's name.
+network interface with ec2's actions: AWS creates, changes and deletes the interface on the caller's behalf.
 """
 
 from __future__ import annotations
@@ -35,35 +35,32 @@ _INTERFACE = "network-interface=MountTargetId<mount-target-interface"
 
 
 def tagged_on_create(kind: str) -> Rule:
-    """elasticfilesystem:TagResource for tags in a creating call."""
+    """Need elasticfilesystem:TagResource for tags in a creating call."""
 
     def needs(call: Call) -> Iterator[Need]:
-        made = on(
-            f"{kind}=new", action="TagResource", given="Tags.Key", reason=f"{call.operation} tags what it creates"
-        )
-        for need in made(call):
+        rule = on(f"{kind}=new", action="TagResource", when="Tags.Key", reason=f"{call.operation} tags what it creates")
+        for need in rule(call):
             context = {**need.context, "elasticfilesystem:CreateAction": call.operation}
             yield Need(need.action, need.resource, context, need.reason)
 
     return needs
 
 
-def makes_role(call: Call) -> Iterator[Need]:
-    """EFS makes its role by itself. That the first mount target does it is from knowledge, not from AWS's pages."""
+def creates_linked_role(call: Call) -> Iterator[Need]:
+    """EFS creates its service-linked role. AWS's pages do not document that the first mount target does it."""
     yield from service_linked_role(call, "elasticfilesystem.amazonaws.com", "AWSServiceRoleForAmazonElasticFileSystem")
 
 
 def _interface(action: str, targets: str) -> Rule:
-    """What EFS asks of EC2 in the caller's name, by a forward access session: hence aws:ViaAWSService.
+    """Need what EFS calls in EC2 on the caller's behalf, by a forward access session: hence aws:ViaAWSService.
 
-    The pages of EFS's operations (API_CreateMountTarget …) say which permissions the caller needs, and that these
-    calls come from EFS's own address. That they carry the key is how AWS describes such sessions; it has not been seen
-    on AWS.
+    The pages of EFS's operations (API_CreateMountTarget …) list the permissions that the caller needs, and say that
+    these calls come from EFS's own address. AWS documents the key for such sessions; it was not observed on AWS.
     """
-    asked = ec2.on(targets, action=action, reason="a mount target is a network interface")
+    rule = ec2.on(targets, action=action, reason="a mount target is a network interface")
 
     def needs(call: Call) -> Iterator[Need]:
-        for need in asked(call):
+        for need in rule(call):
             yield replace(need, context={**need.context, "aws:ViaAWSService": "true"})
 
     return needs
@@ -86,7 +83,7 @@ ROWS = efs.rows({
         _interface("DescribeSubnets", "*"),
         _interface("DescribeNetworkInterfaces", "*"),
         _interface("CreateNetworkInterface", "network-interface=new subnet=SubnetId security-group?=SecurityGroups"),
-        makes_role),
+        creates_linked_role),
     "DeleteMountTarget": (MOUNT_TARGET, _interface("DeleteNetworkInterface", _INTERFACE)),
     "DescribeMountTargets": on("file-system=FileSystemId|MountTargetId<mount-target"),
     "ModifyMountTargetSecurityGroups": (

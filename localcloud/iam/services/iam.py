@@ -1,8 +1,8 @@
-"""IAM and STS: no region in their ARNs, and roles, users and profiles have a path that only the World knows.
+"""IAM and STS: their ARNs have no region, and the World knows the paths of roles, users and profiles.
 
-GetUser and the access-key calls may leave the user out and then mean the caller; the table does not know the
-caller, so they are checked on `user/*`. AWS's page lists iam:PutRolePolicy beside iam:CreateServiceLinkedRole; the
-call works without it, so it is not asked for.
+GetUser and the access-key calls may omit the user and then mean the caller. The table does not know the caller, so they
+are checked on `user/*`. AWS's page lists iam:PutRolePolicy in addition to iam:CreateServiceLinkedRole; the call works
+without it, so it is not required.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def arn(call: Call, kind: str, name: str) -> str:
     if _CREATES.get(call.operation) == kind:
         return call.arn("iam", f"{kind}{call.value('Path') or '/'}{name}", region="")
     lookup = _LOOKUPS.get(kind)
-    found = call.lookup(lookup, name) if lookup and name != "*" else None
-    return found or call.arn("iam", f"{kind}/{name}", region="")
+    existing = call.lookup(lookup, name) if lookup and name != "*" else None
+    return existing or call.arn("iam", f"{kind}/{name}", region="")
 
 
 def tags(call: Call, kind: str) -> Mapping[str, str]:
@@ -65,13 +65,13 @@ def new(kind: str, name: str, *, keys: str = "") -> Rule:
 
 
 def tagged(kind: str, name: str, action: str) -> Rule:
-    """Tags at creation need the tagging action too, on the same ARN."""
-    return on(f"{kind}=new:{name}", action=action, given="Tags.Key", reason="what is created is tagged")
+    """Need the tagging action for tags in a creating call, on the same ARN."""
+    return on(f"{kind}=new:{name}", action=action, when="Tags.Key", reason="the new resource is tagged")
 
 
-def puts_role_into_profile(call: Call) -> Iterator[Need]:
+def adds_role_to_profile(call: Call) -> Iterator[Need]:
     for name in call.values("RoleName"):
-        yield pass_role(call, arn(call, "role", name), "ec2.amazonaws.com", reason="the role is put into a profile")
+        yield pass_role(call, arn(call, "role", name), "ec2.amazonaws.com", reason="the role is added to a profile")
 
 
 # fmt: off
@@ -104,7 +104,7 @@ IAM_ROWS = iam.rows({
     "DeleteInstanceProfile": PROFILE,
     "GetInstanceProfile": PROFILE,
     "ListInstanceProfiles": ANY,
-    "AddRoleToInstanceProfile": (PROFILE, puts_role_into_profile),
+    "AddRoleToInstanceProfile": (PROFILE, adds_role_to_profile),
     "RemoveRoleFromInstanceProfile": PROFILE,
     "TagInstanceProfile": on("instance-profile=InstanceProfileName", tagging=True),
 
@@ -143,9 +143,9 @@ STS_ROWS = sts.rows({
         sts.on("role=RoleArn", tagging=True,
                keys="sts:ExternalId=ExternalId sts:RoleSessionName=RoleSessionName "
                     "sts:SourceIdentity=SourceIdentity"),
-        sts.on("role=RoleArn", action="TagSession", given="Tags.Key", tagging=True,
+        sts.on("role=RoleArn", action="TagSession", when="Tags.Key", tagging=True,
                reason="the session is tagged"),
-        sts.on("role=RoleArn", action="SetSourceIdentity", given="SourceIdentity",
+        sts.on("role=RoleArn", action="SetSourceIdentity", when="SourceIdentity",
                keys="sts:SourceIdentity=SourceIdentity", reason="the session names its source")),
     "GetAccessKeyInfo": sts.on("*"),
 })

@@ -1,8 +1,8 @@
-"""S3: its actions are older than its calls, so the names differ (ListObjectsV2 is s3:ListBucket); the table of AWS's
-page that maps calls to actions was read for every row. What S3 checks only for some parameters (an ACL, tags, a
-version) is a rule with `given`.
+"""S3, whose actions are older than its calls, so that names differ (ListObjectsV2 is s3:ListBucket). The rows follow
+the table on AWS's page that maps calls to actions. What S3 checks only for some parameters (an ACL, tags, a version)
+is a rule with `when`.
 
-s3:ResourceTag of buckets is not among the keys (it needs a switch on the bucket that nothing here uses); objects give
+s3:ResourceTag of buckets is missing, as buckets have it only after a call that is not emulated; objects have
 s3:ExistingObjectTag/….
 """
 
@@ -37,36 +37,35 @@ _PUT = (
 )
 
 
-def bucket(action: str, *, keys: str = "", given: str = "") -> Rule:
-    return s3.on("bucket=Bucket", action=action, keys=keys, given=given)
+def bucket(action: str, *, keys: str = "", when: str = "") -> Rule:
+    return s3.on("bucket=Bucket", action=action, keys=keys, when=when)
 
 
-def thing(action: str, *, keys: str = "", given: str = "") -> Rule:
-    """On the object."""
-    return s3.on("object=Key", action=action, keys=keys, given=given)
+def s3_object(action: str, *, keys: str = "", when: str = "") -> Rule:
+    return s3.on("object=Key", action=action, keys=keys, when=when)
 
 
 def versioned(action: str, version_action: str) -> Rule:
-    """The other name if the request names a version of the object."""
+    """Need another action if the request names a version of the object."""
 
     def needs(call: Call) -> Iterator[Need]:
-        asked = version_action if call.values("VersionId") else action
-        yield from thing(asked, keys="s3:VersionId=VersionId")(call)
+        name = version_action if call.values("VersionId") else action
+        yield from s3_object(name, keys="s3:VersionId=VersionId")(call)
 
     return needs
 
 
 def tags_object(call: Call) -> Iterator[Need]:
-    for need in thing("PutObjectTagging", given="Tagging")(call):
-        asked = object_tags(call)
-        extra: dict[str, Value] = {f"s3:RequestObjectTag/{key}": value for key, value in asked.items()}
+    for need in s3_object("PutObjectTagging", when="Tagging")(call):
+        tags = object_tags(call)
+        extra: dict[str, Value] = {f"s3:RequestObjectTag/{key}": value for key, value in tags.items()}
         yield Need(
-            need.action, need.resource, {**need.context, **extra, "s3:RequestObjectTagKeys": list(asked)}, need.reason
+            need.action, need.resource, {**need.context, **extra, "s3:RequestObjectTagKeys": list(tags)}, need.reason
         )
 
 
 def reads_source(call: Call) -> Iterator[Need]:
-    """CopySource is "bucket/key?versionId=…", or boto3's structure of the same."""
+    """Need to read the source of a copy. CopySource is "bucket/key?versionId=…", or boto3's structure of the same."""
     source: Any = call.params.get("CopySource") or {}
     if isinstance(source, str):
         path, _, version = unquote(source).removeprefix("/").partition("?versionId=")
@@ -79,26 +78,27 @@ def reads_source(call: Call) -> Iterator[Need]:
 
 
 def deletes_each(call: Call) -> Iterator[Need]:
-    for one in (call.params.get("Delete") or {}).get("Objects") or [{"Key": "*"}]:
-        target = arn(call, "object", one["Key"])
-        action = "s3:DeleteObjectVersion" if one.get("VersionId") else "s3:DeleteObject"
+    for item in (call.params.get("Delete") or {}).get("Objects") or [{"Key": "*"}]:
+        target = arn(call, "object", item["Key"])
+        action = "s3:DeleteObjectVersion" if item.get("VersionId") else "s3:DeleteObject"
         yield Need(action, target, s3.describe(call, target))
 
 
 _LISTING = "s3:prefix=Prefix s3:delimiter=Delimiter s3:max-keys=MaxKeys"
 _PUT_OBJECT = (
-    thing("PutObject", keys=_PUT),
-    thing("PutObjectAcl", given="ACL|GrantRead|GrantFullControl|GrantReadACP|GrantWriteACP", keys="s3:x-amz-acl=ACL"),
+    s3_object("PutObject", keys=_PUT),
+    s3_object(
+        "PutObjectAcl", when="ACL|GrantRead|GrantFullControl|GrantReadACP|GrantWriteACP", keys="s3:x-amz-acl=ACL"
+    ),
     tags_object,
-    thing("PutObjectRetention", given="ObjectLockMode"),
-    thing("PutObjectLegalHold", given="ObjectLockLegalHoldStatus"),
+    s3_object("PutObjectRetention", when="ObjectLockMode"),
+    s3_object("PutObjectLegalHold", when="ObjectLockLegalHoldStatus"),
 )
-_BYPASS = thing("BypassGovernanceRetention", given="BypassGovernanceRetention")
-
+_BYPASS = s3_object("BypassGovernanceRetention", when="BypassGovernanceRetention")
 
 
 def _in_own_account(needs: Rule) -> Rule:
-    """A new bucket is the caller's, even if another account has one of that name."""
+    """Check the rule in the caller's account: a new bucket is its own, even if another account has one of that name."""
     return lambda call: (
         replace(need, context={**need.context, "aws:ResourceAccount": call.world.account}) for need in needs(call)
     )
@@ -111,11 +111,11 @@ ROWS = s3.rows({
     "CreateBucket": tuple(map(_in_own_account, (
         bucket("CreateBucket",
                keys="s3:locationconstraint=CreateBucketConfiguration.LocationConstraint s3:x-amz-acl=ACL"),
-        bucket("PutBucketAcl", given="ACL|GrantRead|GrantWrite|GrantFullControl|GrantReadACP|GrantWriteACP"),
-        bucket("PutBucketOwnershipControls", given="ObjectOwnership"),
-        bucket("PutBucketObjectLockConfiguration", given="ObjectLockEnabledForBucket"),
-        bucket("PutBucketVersioning", given="ObjectLockEnabledForBucket"),
-        s3.on("bucket=Bucket", action="TagResource", given="CreateBucketConfiguration.Tags.Key",
+        bucket("PutBucketAcl", when="ACL|GrantRead|GrantWrite|GrantFullControl|GrantReadACP|GrantWriteACP"),
+        bucket("PutBucketOwnershipControls", when="ObjectOwnership"),
+        bucket("PutBucketObjectLockConfiguration", when="ObjectLockEnabledForBucket"),
+        bucket("PutBucketVersioning", when="ObjectLockEnabledForBucket"),
+        s3.on("bucket=Bucket", action="TagResource", when="CreateBucketConfiguration.Tags.Key",
               reason="the bucket is tagged")))),
     "DeleteBucket": bucket("DeleteBucket"),
     "HeadBucket": bucket("ListBucket"),
@@ -169,10 +169,10 @@ ROWS = s3.rows({
 
     # Uploads in parts
     "CreateMultipartUpload": _PUT_OBJECT,
-    "UploadPart": thing("PutObject"),
-    "UploadPartCopy": (reads_source, thing("PutObject")),
-    "CompleteMultipartUpload": thing("PutObject"),
-    "AbortMultipartUpload": thing("AbortMultipartUpload"),
-    "ListParts": thing("ListMultipartUploadParts"),
+    "UploadPart": s3_object("PutObject"),
+    "UploadPartCopy": (reads_source, s3_object("PutObject")),
+    "CompleteMultipartUpload": s3_object("PutObject"),
+    "AbortMultipartUpload": s3_object("AbortMultipartUpload"),
+    "ListParts": s3_object("ListMultipartUploadParts"),
 })
 # fmt: on

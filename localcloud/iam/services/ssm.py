@@ -38,7 +38,7 @@ ROWS = ssm.rows({
     "GetParametersByPath": on("parameter=Path", keys="ssm:Recursive=Recursive"),
     "PutParameter": (
         on("parameter=new:Name", keys="ssm:Overwrite=Overwrite"),
-        on("parameter=new:Name", action="AddTagsToResource", given="Tags.Key", reason="the parameter is tagged")),
+        on("parameter=new:Name", action="AddTagsToResource", when="Tags.Key", reason="the parameter is tagged")),
 
     # Commands and sessions
     "StartSession": on("instance=Target document?=DocumentName"),

@@ -63,7 +63,7 @@ def test_a_machine_may_do_what_its_role_may_and_no_more(network: Network) -> Non
     assert written["required"][0]["resource"] == f"arn:aws:s3:::{bucket}/members/{role_id}:{first}/report.json"
 
 
-def test_expired_credentials_are_refused_until_the_fault_is_lifted(network: Network) -> None:
+def test_expired_credentials_are_refused_until_the_fault_is_cleared(network: Network) -> None:
     network.cloud.role(network.name)
     (machine,) = network.launch(IamInstanceProfile={"Name": network.name})
     who = ask("boto3.client('sts').get_caller_identity()['Arn']")

@@ -121,9 +121,7 @@ def test_pages_hold_what_was_asked_for_and_lead_on(ask: Ask) -> None:
         ask("DescribeFileSystems", Marker="bogus")
 
 
-def test_a_file_system_is_updated_for_a_while_and_takes_no_other_change(
-    ask: Ask, fs: str, clock: ManualClock
-) -> None:
+def test_a_file_system_is_updated_for_a_while_and_takes_no_other_change(ask: Ask, fs: str, clock: ManualClock) -> None:
     assert ask("UpdateFileSystem", FileSystemId=fs, ThroughputMode="elastic")["LifeCycleState"] == "updating"
     for operation, params in (
         ("UpdateFileSystem", {"ThroughputMode": "bursting"}),

@@ -52,7 +52,7 @@ def test_whom_a_fault_strikes(faults: Faults, target: dict[str, str], what: dict
     assert faults.of_kind("quota", **what) == []
 
 
-def test_each_has_its_own_id_and_can_be_lifted_by_itself(faults: Faults) -> None:
+def test_each_has_its_own_id_and_can_be_cleared_by_itself(faults: Faults) -> None:
     first, second = faults.add("cut", {"instance": "i-1"}), faults.add("cut", {"instance": "i-2"})
     assert [fault.id for fault in faults] == ["fault-1", "fault-2"]
     faults.remove(first)
@@ -155,7 +155,7 @@ def test_quotas_and_the_delay_of_policies(faults: Faults) -> None:
     assert (faults.quota("L-1"), faults.quota("L-2"), faults.iam_delay()) == (8, 16, 30.0)
 
 
-def test_faults_may_be_lifted_while_they_are_gone_through(faults: Faults) -> None:
+def test_faults_may_be_cleared_during_an_iteration(faults: Faults) -> None:
     for _ in range(3):
         faults.add("cut", {})
     for fault in faults:

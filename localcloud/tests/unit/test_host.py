@@ -22,7 +22,7 @@ PASSWORD = "s3cr3t"
 def configured(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """Lines of the host's `pip config list`, to be given by the test."""
     lines: list[str] = []
-    monkeypatch.setattr(host, "_pip_says", lambda: "\n".join(lines))
+    monkeypatch.setattr(host, "_pip_config", lambda: "\n".join(lines))
     yield lines
 
 

@@ -12,7 +12,7 @@ from localcloud.machines.network import HostNetwork, Vpc
 
 
 def test_more_vpcs_than_a_byte_can_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(HostNetwork, "_wire", lambda _network, _vpc: None)
+    monkeypatch.setattr(HostNetwork, "_connect", lambda _network, _vpc: None)
     network = HostNetwork(tmp_path, list, set, lambda _vpc: lambda: None)
     vpcs: list[Vpc] = [network._create(f"vpc-{number}") for number in range(300)]
     assert len({vpc.link for vpc in vpcs}) == 300

@@ -165,9 +165,7 @@ def test_a_fault_can_lengthen_or_lift_the_wait(ask: Ask, cloud: Cloud, clock: Ma
     assert actions(cloud, role) == {"p": "s3:GetObject"}
 
 
-def test_managed_policies_count_from_attachment(
-    ask: Ask, cloud: Cloud, clock: ManualClock, role: Caller
-) -> None:
+def test_managed_policies_count_from_attachment(ask: Ask, cloud: Cloud, clock: ManualClock, role: Caller) -> None:
     arn = ask("CreatePolicy", PolicyName="mine", PolicyDocument=policy("s3:GetObject"))["Policy"]["Arn"]
     clock.advance(DELAY)
     ask("AttachRolePolicy", RoleName="worker", PolicyArn=arn)

@@ -75,9 +75,7 @@ def checks(service: str, operation: str) -> list[Need]:
         need
         for everything in (False, True)
         for world in (FakeWorld(), Everything(linked=()))
-        for need in required(
-            service, operation, minimal(shape, everything=everything) if shape else {}, world, REGION
-        )
+        for need in required(service, operation, minimal(shape, everything=everything) if shape else {}, world, REGION)
     ]
 
 

@@ -719,12 +719,12 @@ ROOT = {"AWS": f"{IAM}root"}
     ],
 )
 def test_a_buckets_policy_and_the_callers_own(mine: list[Any], theirs: Any, allowed: bool, source: str) -> None:
-    from localcloud.iam.authorize import judge
+    from localcloud.iam.authorize import evaluate
 
     policies = [parse_policy({"Version": "2012-10-17", "Statement": mine})] if mine else []
     about = {"arn:aws:s3:::b": bucket_policy(*theirs)} if theirs else {}
     [need] = needs("s3", "GetObject", Bucket="b", Key="k")
-    decision = judge(policies, need, OPERATOR, about, None)
+    decision = evaluate(policies, need, OPERATOR, about, None)
     assert (decision.allowed, decision.source) == (allowed, source)
 
 

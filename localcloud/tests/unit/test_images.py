@@ -78,6 +78,12 @@ def test_images_have_the_root_devices_and_metadata_versions_of_aws(
     [own] = ec2.run(ImageId=image["ImageId"], MetadataOptions={"HttpPutResponseHopLimit": 3})["Instances"]
     assert own["MetadataOptions"]["HttpTokens"] == tokens
     assert own["MetadataOptions"]["HttpPutResponseHopLimit"] == 3
+    data = {"MetadataOptions": {"HttpTokens": "optional", "HttpPutResponseHopLimit": 5}}
+    template = ec2("CreateLaunchTemplate", LaunchTemplateName="metadata", LaunchTemplateData=data)["LaunchTemplate"]
+    reference = {"LaunchTemplateId": template["LaunchTemplateId"]}
+    [templated] = ec2.run(ImageId=image["ImageId"], LaunchTemplate=reference)["Instances"]
+    options = templated["MetadataOptions"]
+    assert (options["HttpTokens"], options["HttpPutResponseHopLimit"]) == ("optional", 5)
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ def first_cells(text: str) -> list[str]:
 
 
 def test_figures_of_the_latency_profile() -> None:
-    rows = re.findall(r"^\| `(\w+)` \| ([\d.]+) \|", section("How long things take"), re.M)
+    rows = re.findall(r"^\| `(\w+)` \| ([\d.]+) \|", section("Latencies"), re.M)
     assert {what: float(seconds) for what, seconds in rows} == AWS
 
 

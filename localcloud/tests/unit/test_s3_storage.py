@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import io
 import os
 import subprocess
 import sys
@@ -15,7 +16,9 @@ import boto3
 import pytest
 from botocore.exceptions import ClientError
 from moto.backends import get_backend
+from moto.s3.models import FakeKey
 
+from localcloud.api.s3_storage import body_on_disk
 from localcloud.core.clock import ManualClock
 from localcloud.core.settings import ACCOUNT
 from localcloud.daemon import SERVICE_ENVIRONMENT
@@ -78,6 +81,41 @@ def test_an_object_is_joined_from_its_parts_on_disk(aws: Aws) -> None:
     assert stored("whole")._value_buffer._rolled
 
 
+@pytest.mark.parametrize(
+    ("extent", "start", "end"),
+    [("bytes=3-1048580", 3, 1048581), ("bytes=-5", 4 * MIB - 5, 4 * MIB), ("bytes=4194300-", 4194300, 4 * MIB)],
+)
+def test_a_part_of_an_object_on_disk(aws: Aws, extent: str, start: int, end: int) -> None:
+    client = aws("s3")
+    client.create_bucket(Bucket="bucket-1")
+    content = bytes(range(256)) * (4 * MIB // 256)
+    client.put_object(Bucket="bucket-1", Key="big", Body=content)
+    answer = client.get_object(Bucket="bucket-1", Key="big", Range=extent)
+    client.put_object(Bucket="bucket-1", Key="big", Body=b"another")
+    assert answer["Body"].read() == content[start:end]
+    assert answer["ContentRange"] == f"bytes {start}-{end - 1}/{4 * MIB}"
+
+
+def test_a_copy_of_an_object_on_disk(aws: Aws) -> None:
+    client = aws("s3")
+    client.create_bucket(Bucket="bucket-1")
+    client.put_object(Bucket="bucket-1", Key="big", Body=PARTS[0])
+    client.copy_object(Bucket="bucket-1", Key="copy", CopySource={"Bucket": "bucket-1", "Key": "big"})
+    assert client.get_object(Bucket="bucket-1", Key="copy")["Body"].read() == PARTS[0]
+
+
+def test_a_body_in_chunks_is_decoded_on_disk() -> None:
+    body = b"5;chunk-signature=0\r\nhello\r\n6\r\n world\r\n0\r\nx-amz-checksum-crc32:DUoRhQ==\r\n\r\n"
+    environ: dict[str, Any] = {
+        "wsgi.input": io.BytesIO(body),
+        "HTTP_X_AMZ_CONTENT_SHA256": "STREAMING-UNSIGNED-PAYLOAD-TRAILER",
+    }
+    with body_on_disk(environ):
+        key = FakeKey("key", environ["wsgi.input"].read(), ACCOUNT, "us-east-1")
+    assert (key.value, key.contentsize) == (b"hello world", 11)
+    assert environ["HTTP_X_AMZ_CHECKSUM_CRC32"] == "DUoRhQ=="
+
+
 @pytest.mark.parametrize("kind", ["COMPOSITE", "FULL_OBJECT"])
 def test_checksums_of_an_object_in_parts(aws: Aws, kind: str) -> None:
     client = aws("s3")
@@ -105,10 +143,10 @@ def test_parts_that_do_not_exist_are_refused(aws: Aws, parts: list[dict[str, Any
         client.complete_multipart_upload(**named, UploadId=upload_id, MultipartUpload={"Parts": parts})
 
 
-def test_an_upload_does_not_fill_the_memory_of_the_service(tmp_path: Path) -> None:
+def test_uploads_and_downloads_do_not_fill_the_memory_of_the_service(tmp_path: Path) -> None:
     big = tmp_path / "big"
     with big.open("wb") as file:
-        file.truncate(160 * MIB)
+        file.truncate(128 * MIB)
     environment = {**os.environ, **SERVICE_ENVIRONMENT}
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen([sys.executable, "-c", SERVER], env=environment, **pipes) as service:
@@ -125,6 +163,11 @@ def test_an_upload_does_not_fill_the_memory_of_the_service(tmp_path: Path) -> No
         client.put_object(Bucket="bucket-1", Key="small", Body=b"x")
         before = peak(service.pid)
         client.upload_file(str(big), "bucket-1", "big")
+        with big.open("rb") as file:
+            client.put_object(Bucket="bucket-1", Key="whole", Body=file)
+        for key in ("big", "whole"):
+            body = client.get_object(Bucket="bucket-1", Key=key)["Body"]
+            assert sum(len(chunk) for chunk in body.iter_chunks(MIB)) == 128 * MIB
         after = peak(service.pid)
         service.stdin.close()
     assert after - before < 100 * MIB

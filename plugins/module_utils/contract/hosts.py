@@ -9,7 +9,6 @@ MASTER = "deeplearning-worker1"
 """The master's canonical name in files, logs and code. It trains too, so it counts as a worker."""
 MASTER_ALIAS = "deeplearning-master"
 """Its name in the inventory, and an alias for people on the members."""
-PATTERN = r"deeplearning-(master|worker[1-9][0-9]{0,4})"
 
 
 def host_name(rank: int) -> str:
@@ -25,8 +24,3 @@ def aliases(rank: int) -> tuple[str, ...]:
 def inventory_name(rank: int) -> str:
     """Return the inventory's name of the member of a rank."""
     return aliases(rank)[-1]
-
-
-def to_inventory_name(name: str) -> str:
-    """Return the inventory's name of a member that has this name or alias."""
-    return MASTER_ALIAS if name == MASTER else name

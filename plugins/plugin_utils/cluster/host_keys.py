@@ -22,7 +22,6 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract.hosts im
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.report import parse
 
 JUMP, DIRECT, SSM = "jump", "direct", "ssm"
-CONNECTIONS = (JUMP, DIRECT, SSM)
 """How workers are reached: through the master, at their private addresses, or by AWS Systems Manager."""
 
 _BEGIN, _END = "-----BEGIN SSH HOST KEY KEYS-----", "-----END SSH HOST KEY KEYS-----"

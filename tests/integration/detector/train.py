@@ -26,8 +26,8 @@ class Evaluate(Callback):
         self.predict = self.trainer.get_predictor(["images"], ["detections"])
 
     def _trigger_epoch(self) -> None:
-        found = detector.detect(self.predict, self.folder, self.which.removeprefix("coco_"))
-        for name, value in detector.scores(*found).items():
+        detected = detector.detect(self.predict, self.folder, self.which.removeprefix("coco_"))
+        for name, value in detector.scores(*detected).items():
             self.trainer.monitors.put_scalar(f"{self.which}-{name}", value)
 
 

@@ -139,8 +139,8 @@ def in_files() -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def test_roles_tasks_hosts_and_files_are_chosen_by_nothing_but_what_is_listed_here() -> None:
-    found = {(path, template) for path, mapping in in_files() for template in chosen(mapping)}
-    assert found == ALLOWED
+    actual = {(path, template) for path, mapping in in_files() for template in chosen(mapping)}
+    assert actual == ALLOWED
 
 
 @pytest.mark.parametrize(
@@ -229,7 +229,7 @@ LOOKS_UP_METHODS = {
 STARTS_PROCESSES = {
     "node_program.py": "ssh, with Ansible's own options for the host; a node's program where the connection is local",
 }
-ON_NODES = {"node_program.py": "the one way on which actions run commands on nodes, whose words are cleaned there"}
+ON_NODES = {"node_program.py": "the only way in which actions run commands on nodes, with cleaned output"}
 
 
 def calls(path: Path) -> Iterator[str]:
@@ -249,16 +249,16 @@ def calls(path: Path) -> Iterator[str]:
     ],
 )
 def test_plugins_that_could_break_the_rule_are_listed(ends: tuple[str, ...], allowed: dict[str, str]) -> None:
-    found = {path.name for path in PLUGINS for call in calls(path) if call.endswith(ends)}
-    assert found <= set(allowed), found - set(allowed)
+    callers = {path.name for path in PLUGINS for call in calls(path) if call.endswith(ends)}
+    assert callers <= set(allowed), callers - set(allowed)
 
 
 def test_all_that_playbooks_print_of_nodes_was_parsed_before() -> None:
     """`from_json` is only for files of this repository."""
-    found = [
+    problems = [
         f"{path.relative_to(ROOT)}: {line.strip()}"
         for path in [*TASK_FILES, *VARIABLE_FILES]
         for line in path.read_text().splitlines()
         if "from_json" in line and "lookup('ansible.builtin.file'" not in line
     ]
-    assert not found
+    assert not problems

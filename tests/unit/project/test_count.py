@@ -9,7 +9,7 @@ def test_no_pronoun_or_participle_is_an_identifier() -> None:
     assert count.banned_identifiers().examples == ()
 
 
-def test_no_word_of_a_private_dialect_is_in_the_product_s_prose() -> None:
+def test_no_word_of_a_private_dialect_is_in_the_prose() -> None:
     assert count.banned_words().examples == ()
 
 

@@ -79,9 +79,7 @@ def test_a_reachable_file_system_has_no_obstacle(known: dict[str, str], monkeypa
         assert find_obstacle(NAME, OWN, 60) is None
 
 
-def test_a_stalled_mount_is_reported_within_the_timeout(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stalled_mount_is_reported_within_the_timeout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert find_stall(NAME, str(tmp_path), 60) is None
     monkeypatch.setattr(nfs, "PROBE", ("sleep",))
     obstacle = find_stall(NAME, "600", 0.1)

@@ -29,10 +29,10 @@ def written(folder: Path, text: str) -> str:
 
 
 def test_the_recipe_of_mask_rcnn_has_the_old_scripts_settings() -> None:
-    given = arguments("maskrcnn", {}, ALLOWED)
-    assert (given["framework"], given["distribution"], given["dataset"]) == ("tensorpack", "horovod", "coco2017")
-    assert given["env"] == {"HOROVOD_CYCLE_TIME": "0.5", "HOROVOD_FUSION_THRESHOLD": "67108864"}
-    assert given["script_args"][-9:] == [
+    options = arguments("maskrcnn", {}, ALLOWED)
+    assert (options["framework"], options["distribution"], options["dataset"]) == ("tensorpack", "horovod", "coco2017")
+    assert options["env"] == {"HOROVOD_CYCLE_TIME": "0.5", "HOROVOD_FUSION_THRESHOLD": "67108864"}
+    assert options["script_args"][-9:] == [
         "MODE_MASK=True",
         "MODE_FPN=True",
         "DATA.TRAIN=['coco_train2017']",
@@ -48,8 +48,8 @@ def test_the_recipe_of_mask_rcnn_has_the_old_scripts_settings() -> None:
 @pytest.mark.parametrize(("nodes", "column"), [(1, ONE_NODE), (4, FOUR_NODES)])
 def test_every_rank_of_8_gpus_a_node_is_started_as_docs_say(nodes: int, column: int, tmp_path: Path) -> None:
     checked = check("train", {"recipe": "maskrcnn"}).values
-    there = [plans.Node(f"deeplearning-worker{n}", f"10.0.0.{n}", 8, "ens5") for n in range(1, nodes + 1)]
-    plan = plans.make(record(checked["framework"], checked["distribution"]), there)
+    cluster = [plans.Node(f"deeplearning-worker{n}", f"10.0.0.{n}", 8, "ens5") for n in range(1, nodes + 1)]
+    plan = plans.make(record(checked["framework"], checked["distribution"]), cluster)
     assert hostfile(plan).splitlines() == [f"deeplearning-worker{n} slots=8" for n in range(1, nodes + 1)]
     run, data = tmp_path / "run", tmp_path / "data/coco2017"
     example = tmp_path / "data/tensorpack/examples/FasterRCNN"
@@ -65,8 +65,8 @@ def test_every_rank_of_8_gpus_a_node_is_started_as_docs_say(nodes: int, column: 
         options = fasterrcnn.parsed(words)
         program, *argv = fasterrcnn.attempt(options, int(environment["DEEPLEARNING_WORLD"])).words
         assert options.example.resolve() == example and program == f"{options.example}/train.py"
-        said = [word.replace(str(run), "$RUN").replace(str(data), "$DATA") for word in argv]
-        started.append((said, {name: environment[name] for name in documented(column)[1]}))
+        command = [word.replace(str(run), "$RUN").replace(str(data), "$DATA") for word in argv]
+        started.append((command, {name: environment[name] for name in documented(column)[1]}))
     assert started == [documented(column)] * (8 * nodes)
     assert not {"TF_CONFIG", "TF_USE_LEGACY_KERAS"} & set(environment)
 
@@ -123,15 +123,15 @@ def test_options_of_the_command_line_override_the_recipe() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "says"),
+    ("options", "message"),
     [
         ({"recipe": "maskcnn"}, "recipe is maskcnn: there is no such recipe, give maskrcnn or"),
         ({"framework": "mxnet", "recipe_config": {"A": 1}}, "recipe_config is .*: name the recipe that it changes"),
         ({"recipe": "maskrcnn", "recipe_config": "A"}, "recipe_config is A: give a map"),
     ],
 )
-def test_a_problem_with_a_recipe_is_reported_with_the_others(given: dict[str, object], says: str) -> None:
-    problems = check("train", {**given, "max_restarts": "x"}).problems
-    assert any(re.match(says, problem) for problem in problems) and any(
+def test_a_problem_with_a_recipe_is_reported_with_the_others(options: dict[str, object], message: str) -> None:
+    problems = check("train", {**options, "max_restarts": "x"}).problems
+    assert any(re.match(message, problem) for problem in problems) and any(
         "max_restarts" in problem for problem in problems
     )

@@ -1,4 +1,4 @@
-"""EC2's data source for a machine that has no firmware to say that it is one of Amazon's."""
+"""EC2's data source for a machine without the firmware by which cloud-init recognizes EC2."""
 
 from cloudinit import sources
 from cloudinit.sources.DataSourceEc2 import CloudNames, DataSourceEc2
@@ -12,5 +12,5 @@ class DataSourceLocalCloud(DataSourceEc2):
 
 
 def get_datasource_list(depends):
-    wanted = (sources.DEP_FILESYSTEM, sources.DEP_NETWORK)
-    return sources.list_from_depends(depends, [(DataSourceLocalCloud, wanted)])
+    required = (sources.DEP_FILESYSTEM, sources.DEP_NETWORK)
+    return sources.list_from_depends(depends, [(DataSourceLocalCloud, required)])
