@@ -248,6 +248,16 @@ def test_a_trainer_takes_mnist_and_each_node_has_its_data_on_its_own_disk(cluste
         assert "train-images-idx3-ubyte" in cluster.says(node, f"ls {taken}")
     assert "600 + 100 samples" in cluster.says(MASTER, f"cat /efs/runs/{cluster.name}/digits/logs/*.worker1.log")
 
+    # A machine in the place of a lost one has no copy: it makes it before it takes part.
+    for node in (MASTER, "deeplearning-worker2"):
+        cluster.says(node, f"sudo rm -r {taken}")
+    evaluated = cluster.play("playbooks/evaluate.yml", run_id="digits")
+    assert evaluated.code == 0 and "digits, after epoch 1: " in evaluated.output, evaluated.output[-6000:]
+    cluster.says("deeplearning-worker2", f"sudo rm -r {taken}")
+    resumed = train(cluster, resume="digits", script_args=["--epochs", "2", "--batch-size", "50"])
+    assert resumed.code == 0, resumed.output[-6000:]
+    assert "train-images-idx3-ubyte" in cluster.says("deeplearning-worker2", f"ls {taken}")
+
 
 # With a submodule that is reached as others are: by ssh.
 REPOSITORY = """
