@@ -6,6 +6,7 @@ preflight.json in the run's folder. `train.yml` and `health.yml -e health_scope=
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import sys
@@ -39,6 +40,8 @@ def torch_ddp() -> Ranks:
         device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
         torch.cuda.set_device(device)
     group.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    # Gloo's threads now and then abort a process that exits while they work.
+    atexit.register(group.destroy_process_group)
 
     def exchange(values: np.ndarray) -> np.ndarray:
         tensor = torch.from_numpy(values.copy()).to(device)
