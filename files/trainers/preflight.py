@@ -40,8 +40,6 @@ def torch_ddp() -> Ranks:
         device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
         torch.cuda.set_device(device)
     group.init_process_group("nccl" if device.type == "cuda" else "gloo")
-    # Gloo's threads now and then abort a process that exits while they work.
-    atexit.register(group.destroy_process_group)
 
     def exchange(values: np.ndarray) -> np.ndarray:
         tensor = torch.from_numpy(values.copy()).to(device)
@@ -179,6 +177,9 @@ def main() -> None:
     print(json.dumps(result), flush=True)
     if rank == 0:
         Path(os.environ["DEEPLEARNING_RUN_DIR"], "preflight.json").write_text(json.dumps(result))
+    if distribution == "ddp":
+        # At Python's own end gloo's thread now and then aborts the process, or waits for Python's lock for ever.
+        atexit.register(os._exit, int(not result["right"]))
     if not result["right"]:
         sys.exit(f"the sum over {expected} ranks is wrong")
 
