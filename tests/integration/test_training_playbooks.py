@@ -14,6 +14,8 @@ from tests.integration.machines import Cluster, Played, wait_for
 
 MASTER = "deeplearning-master"
 QUICK = ["--epochs", "1"]
+# oneDNN has a layout of its own for the weights of its wide convolutions.
+RESIDUAL = ["--network", "resnet", "--num-layers", "8", "--num-examples", "1200"]
 TRAINED = [
     ("mxnet", "dist_sync", 3),
     ("mxnet", "dist_device_sync", 3),
@@ -75,7 +77,8 @@ def test_each_framework_and_distribution_trains_and_leaves_its_folder_complete(
 ) -> None:
     run = f"{framework}-{distribution}".replace("_", "-")
     asked: dict[str, Any] = {"framework": framework, "distribution": distribution, "nodes": nodes, "run_id": run}
-    ran = train(cluster, **asked, dataset="generated", script_args=QUICK)
+    arguments = [*QUICK, *(RESIDUAL if distribution == "dist_device_sync" else ())]
+    ran = train(cluster, **asked, dataset="generated", script_args=arguments)
     assert ran.code == 0, ran.output[-6000:]
     assert f"run {run} has finished" in ran.output
     progress = r"epoch 1, step \d+, [0-9:]+ left, loss [0-9.]+, accuracy [0-9.]+ %"
