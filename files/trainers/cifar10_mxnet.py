@@ -79,7 +79,9 @@ class MXNet(common.Learner):
         self.exchange = not options.no_exchange
         self.gradients = self.store_of_gradients()
         for index, weight in enumerate(self.weights):
-            self.gradients.init(index, weight.data(self.devices[0]))
+            # Not with the weight: that of a convolution may have oneDNN's layout, which servers do not get, and then
+            # they take the first rank's gradient for it and wait for ever for another one.
+            self.gradients.init(index, mx.nd.zeros(weight.shape, ctx=self.devices[0], dtype=self.precision))
         self.loss = gluon.loss.SoftmaxCrossEntropyLoss()
         self.total_key = len(self.weights)  # the numbers before it are the weights'
         self.store.init(self.total_key, mx.nd.zeros(1))
@@ -165,7 +167,7 @@ class Asynchronous(MXNet):
     def update(self, samples: int) -> None:
         if self.exchange and not self.shared:  # only now, since weights may have been loaded
             for index, weight in enumerate(self.weights):
-                self.store.init(index, weight.data(self.devices[0]))
+                self.store.init(index, mx.nd.array(weight.data(self.devices[0]).asnumpy(), dtype=self.precision))
             self.shared = True
         before = [weight.data(self.devices[0]).copy() for weight in self.weights]
         super().update(samples)

@@ -6,12 +6,14 @@ preflight.json in the run's folder. `train.yml` and `health.yml -e health_scope=
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -23,8 +25,10 @@ SECONDS = 3.0
 
 Exchange = Callable[[np.ndarray], np.ndarray]
 """Takes this rank's values and returns the sum over all ranks."""
-Ranks = tuple[int, int, Exchange, "Callable[[], object] | None"]
-"""This rank, their number, the sum, and one all-reduce of 1 GiB between GPUs if NCCL does it."""
+Reduce = Callable[[], object]
+"""One all-reduce of 1 GiB between GPUs."""
+Ranks = tuple[int, int, Exchange, "Reduce | None"]
+"""This rank, their number, the sum, and the all-reduce if NCCL does it."""
 
 
 def torch_ddp() -> Ranks:
@@ -55,39 +59,43 @@ def horovod(module: str) -> Ranks:
 
     hvd = import_module(f"horovod.{module}")
     hvd.init()
-    if module == "torch":
-        import torch
+    exchange, reduce = horovod_torch(hvd) if module == "torch" else horovod_tensorflow(hvd)
+    return hvd.rank(), hvd.size(), exchange, reduce if hvd.nccl_built() else None
 
-        on_gpu = torch.cuda.is_available()
-        device = f"cuda:{hvd.local_rank()}" if on_gpu else "cpu"
-        resident = torch.zeros(NCCL_LENGTH if on_gpu else 0, device=device)
 
-        def reduce() -> None:
-            hvd.allreduce_(resident, op=hvd.Sum)
-            torch.cuda.synchronize()
+def horovod_torch(hvd: Any) -> tuple[Exchange, Reduce | None]:
+    import torch
 
-        return (
-            hvd.rank(),
-            hvd.size(),
-            lambda values: hvd.allreduce(torch.from_numpy(values).to(device), op=hvd.Sum).cpu().numpy(),
-            reduce if on_gpu and hvd.nccl_built() else None,
-        )
+    on_gpu = torch.cuda.is_available()
+    device = f"cuda:{hvd.local_rank()}" if on_gpu else "cpu"
+    resident = torch.zeros(NCCL_LENGTH if on_gpu else 0, device=device)
+
+    def exchange(values: np.ndarray) -> np.ndarray:
+        return hvd.allreduce(torch.from_numpy(values).to(device), op=hvd.Sum).cpu().numpy()
+
+    def reduce() -> None:
+        hvd.allreduce_(resident, op=hvd.Sum)
+        torch.cuda.synchronize()
+
+    return exchange, reduce if on_gpu else None
+
+
+def horovod_tensorflow(hvd: Any) -> tuple[Exchange, Reduce | None]:
     import tensorflow as tf
 
     gpus = tf.config.list_physical_devices("GPU")
-    for index, gpu in enumerate(gpus):
-        if index == hvd.local_rank():
-            tf.config.set_visible_devices(gpu, "GPU")
+    if gpus:
+        tf.config.set_visible_devices(gpus[hvd.local_rank()], "GPU")
     zeros = tf.zeros(NCCL_LENGTH if gpus else 0)
 
     def exchange(values: np.ndarray) -> np.ndarray:
         return hvd.allreduce(tf.constant(values), op=hvd.Sum).numpy()
 
-    def reduce_on_gpus() -> None:
+    def reduce() -> None:
         # To copy a number of the sum waits for it.
         hvd.allreduce(zeros, op=hvd.Sum)[0].numpy()
 
-    return hvd.rank(), hvd.size(), exchange, reduce_on_gpus if gpus and hvd.nccl_built() else None
+    return exchange, reduce if gpus else None
 
 
 def tensorflow() -> Ranks:
@@ -128,7 +136,7 @@ def exchange_of(framework: str, distribution: str) -> Ranks:
     return torch_ddp() if framework == "pytorch" else tensorflow()
 
 
-def measure(rank: int, world: int, exchange: Exchange, reduce: Callable[[], object] | None = None) -> dict:
+def measure(rank: int, world: int, exchange: Exchange, reduce: Reduce | None = None) -> dict:
     """Sum numbers that differ between ranks, so that a missing one is noticed."""
     mine = np.full(LENGTH, 2.0**rank if world <= 20 else rank + 1.0, np.float32)
     expected = 2.0**world - 1 if world <= 20 else world * (world + 1) / 2
@@ -169,6 +177,9 @@ def main() -> None:
     print(json.dumps(result), flush=True)
     if rank == 0:
         Path(os.environ["DEEPLEARNING_RUN_DIR"], "preflight.json").write_text(json.dumps(result))
+    if distribution == "ddp":
+        # At Python's own end gloo's thread now and then aborts the process, or waits for Python's lock for ever.
+        atexit.register(os._exit, int(not result["right"]))
     if not result["right"]:
         sys.exit(f"the sum over {expected} ranks is wrong")
 

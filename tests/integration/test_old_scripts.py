@@ -99,7 +99,42 @@ HEALTH = r"""
         awk '{ n += $1 } END { print "the sum is", n }'
     """
 
-SCRIPTS = {"generate_trainer": GENERATE, "run.sh": RUN, "health": HEALTH}
+# Starts DMLC_* processes from a host file over ssh, as MXNet's tracker does. MXNet 1.9 binds to DMLC_NODE_HOST, so the
+# hosts are addresses. The scheduler waits for ever for a process that has failed.
+TRACKER = r"""
+    cat > sum.py <<'END'
+    import mxnet as mx
+    store = mx.kvstore.create("dist_sync")
+    store.init(0, mx.nd.zeros(1))
+    store.push(0, mx.nd.full(1, store.rank + 1))
+    total = mx.nd.zeros(1)
+    store.pull(0, out=total)
+    total.wait_to_read()
+    if store.rank == 0:
+        print("the sum is %d" % total.asscalar())
+    END
+    cat > tracker.py <<'END'
+    import os, subprocess, sys
+    host_file, command = sys.argv[1], " ".join(sys.argv[2:])
+    hosts = [line.strip() for line in open(host_file)]
+    shared = {"DMLC_NUM_WORKER": len(hosts), "DMLC_NUM_SERVER": len(hosts)}
+    shared.update({"DMLC_PS_ROOT_URI": hosts[0], "DMLC_PS_ROOT_PORT": 9091})
+    def start(role, *ssh, **own):
+        exports = "".join("export %s=%s; " % pair for pair in dict(shared, DMLC_ROLE=role, **own).items())
+        line = "%scd %s; %s" % (exports, os.getcwd(), command)
+        return subprocess.Popen([*ssh, line] if ssh else ["sh", "-c", line], stdin=subprocess.DEVNULL)
+    scheduler = start("scheduler")
+    started = [
+        start(role, "ssh", "-o", "StrictHostKeyChecking=no", host, DMLC_NODE_HOST=host, DMLC_TASK_ID=task)
+        for role in ("server", "worker") for task, host in enumerate(hosts)
+    ]
+    if any([process.wait() for process in started[len(hosts):]]):
+        scheduler.kill()
+    END
+    python tracker.py /opt/deeplearning/addresses /opt/deeplearning/env/mxnet/bin/python $PWD/sum.py
+    """
+
+SCRIPTS = {"generate_trainer": GENERATE, "run.sh": RUN, "tracker": TRACKER, "health": HEALTH}
 
 
 @pytest.fixture(scope="module")

@@ -3,11 +3,13 @@ is wrong with it is a sentence."""
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import io
 import json
 import random
 import re
+import struct
 import subprocess
 import tarfile
 from collections.abc import Iterator
@@ -16,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.datasets import DATASETS
 
 from tests.account.kit import REGION
 from tests.integration.machines import Cluster, Played, localcloud
@@ -25,6 +28,8 @@ TRANSFERS = ("GetObject", "PutObject", "CreateMultipartUpload", "UploadPart")
 NODES = (MASTER, "deeplearning-worker2", "deeplearning-worker3")
 FILES = 300
 PINNED = "/opt/deeplearning/lib/deeplearning/contract/datasets.py"
+DIGESTS = {part.name: part.digest for name in ("cifar10", "mnist") for part in DATASETS[name].parts}
+PUBLISHERS = ("www.cs.toronto.edu", "ossci-datasets.s3.amazonaws.com")
 TRUSTED = "/etc/ssl/certs/ca-certificates.crt"
 SERVER = """
 import http.server, ssl
@@ -139,35 +144,53 @@ def cifar10() -> bytes:
     return packed.getvalue()
 
 
+def mnist() -> dict[str, bytes]:
+    """Files of the publisher's layout with few samples."""
+    files = {}
+    for which, count in (("train", 600), ("t10k", 100)):
+        labels = bytes(number % 10 for number in range(count))
+        images = b"".join(bytes([20 * label]) * 784 for label in labels)
+        files[f"{which}-images-idx3-ubyte"] = struct.pack(">IIII", 2051, count, 28, 28) + images
+        files[f"{which}-labels-idx1-ubyte"] = struct.pack(">II", 2049, count) + labels
+    return files
+
+
 @pytest.fixture
 def publisher(training_cluster: Cluster) -> Iterator[None]:
-    """The master resolves the publisher's name to itself, trusts a certificate for it, and has this test's checksum
-    instead of the publisher's: only root of a machine can do that. Nothing answers yet."""
-    cluster, archive = training_cluster, cifar10()
-    md5 = hashlib.md5(archive, usedforsecurity=False).hexdigest()
+    """The master resolves the publishers' names to itself, trusts a certificate for them, and has this test's checksums
+    instead of the publishers': only root of a machine can do that. Nothing answers yet."""
+    cluster, files = training_cluster, {"www/~kriz/cifar-10-binary.tar.gz": cifar10()}
+    pins = [f"s/30_730_000/{60 * 3073}/"]
+    for name, content in mnist().items():
+        files[f"www/mnist/{name}.gz"] = gzip.compress(content)
+        pins.append(f's/"{name}": [0-9_]*/"{name}": {len(content)}/')
+    for path, content in files.items():
+        md5 = hashlib.md5(content, usedforsecurity=False).hexdigest()
+        pins.append(f"s/{DIGESTS[Path(path).name]}/{md5}/")
     cluster.says(MASTER, f"sudo cp {PINNED} {PINNED}.kept")
-    cluster.says(MASTER, "sudo mkdir -p /run/publisher/www/~kriz && sudo chmod -R 777 /run/publisher")
-    for name, content in (("publisher.py", SERVER.encode()), ("www/~kriz/cifar-10-binary.tar.gz", archive)):
+    folders = " ".join(f"/run/publisher/{Path(path).parent}" for path in files)
+    cluster.says(MASTER, f"sudo mkdir -p {folders} && sudo chmod -R 777 /run/publisher")
+    for name, content in {"publisher.py": SERVER.encode(), **files}.items():
         words = cluster.ssh_words(MASTER)
         subprocess.run([*words, f"cat > '/run/publisher/{name}'"], input=content, check=True, timeout=60)
     cluster.says(
         MASTER,
         "cd /run/publisher && sudo openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 "
-        "-keyout publisher.key -out publisher.crt -subj /CN=www.cs.toronto.edu "
-        "-addext subjectAltName=DNS:www.cs.toronto.edu 2>/dev/null && "
+        "-keyout publisher.key -out publisher.crt -subj /CN=publishers "
+        f"-addext subjectAltName=DNS:{',DNS:'.join(PUBLISHERS)} 2>/dev/null && "
         f"sudo cp {TRUSTED} {TRUSTED}.kept && cat publisher.crt | sudo tee -a {TRUSTED} >/dev/null && "
-        "echo '127.0.0.1 www.cs.toronto.edu' | sudo tee -a /etc/hosts && "
-        f"sudo sed -i 's/c32a1d4ab5d03f1284b67883e8d87530/{md5}/; s/30_730_000/{60 * 3073}/' {PINNED}",
+        f"echo '127.0.0.1 {' '.join(PUBLISHERS)}' | sudo tee -a /etc/hosts && sudo sed -i '{'; '.join(pins)}' {PINNED}",
     )
     yield
     cluster.says(
         MASTER,
         f"sudo systemctl stop publisher; sudo mv {PINNED}.kept {PINNED} && sudo mv {TRUSTED}.kept {TRUSTED} && "
-        "sudo rm -rf /run/publisher && sudo sed -i '/www.cs.toronto.edu/d' /etc/hosts",
+        f"sudo rm -rf /run/publisher && sudo sed -i '/{PUBLISHERS[0]}/d' /etc/hosts",
     )
-    # Other tests share the cluster, and this is no CIFAR-10.
+    # Other tests share the cluster, and these are not the publishers'.
     for node in NODES:
-        cluster.says(node, "sudo rm -rf /opt/deeplearning/data/cifar10 /efs/data/cifar10 /efs/cifar10_data")
+        folders = "/opt/deeplearning/data/cifar10 /efs/data/cifar10 /efs/data/mnist /efs/cifar10_data"
+        cluster.says(node, f"sudo rm -rf {folders}")
 
 
 def test_the_customers_own_line_works_as_typed(training_cluster: Cluster, publisher: None) -> None:
@@ -185,7 +208,11 @@ def test_the_customers_own_line_works_as_typed(training_cluster: Cluster, publis
     trained = cluster.play("train.yml", framework="tensorflow")
     assert trained.code == 0 and re.search(r"run tensorflow-\S+ has finished", trained.output), trained.output[-6000:]
     assert cluster.says(MASTER, "ls /efs/cifar10_data/cifar-10-batches-bin/data_batch_*.bin | wc -l") == "5"
-    # From now on the publisher is not needed.
+    quick = ["--epochs", "1", "--batch-size", "50"]
+    digits = cluster.play("train.yml", framework="mxnet", dataset="mnist", run_id="mnist", nodes=1, script_args=quick)
+    assert digits.code == 0 and "run mnist has finished" in digits.output, digits.output[-6000:]
+    assert "600 + 100 samples" in cluster.says(MASTER, f"cat /efs/runs/{cluster.name}/mnist/logs/*.worker0.log")
+    # From now on the publishers are not needed.
     cluster.says(MASTER, "sudo systemctl stop publisher")
     again = cluster.play(
         "train.yml", framework="pytorch", data_on="node", run_id="own-disk", script_args=["--epochs", "1"]

@@ -5,6 +5,9 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import subprocess
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -152,16 +155,21 @@ def test_gradients_are_averaged_so_that_one_ranks_data_changes_all_ranks_weights
 
 
 @pytest.fixture(scope="module")
-def detector(training_cluster: Cluster) -> str:
-    """The folder of generated data. As staging does, the example is next to it: here a small detector in its place."""
-    example = "/efs/detector/tensorpack/examples/FasterRCNN"
-    training_cluster.says(MASTER, f"mkdir -p {example}")
+def detector(training_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The staged data set: few images, in an archive as COCO's were. A small detector is in the example's place."""
+    training_cluster.says(MASTER, f"mkdir -p {EXAMPLE}; sudo rm -rf /efs/data/coco2017")
     for file in (Path(__file__).parent / "detector").glob("*.py"):
-        put = training_cluster.ssh(MASTER, f"cat > {example}/{file.name}", input=file.read_text())
+        put = training_cluster.ssh(MASTER, f"cat > {EXAMPLE}/{file.name}", input=file.read_text())
         assert put.returncode == 0, put.stderr
-    data = "/efs/detector/shapes"
-    training_cluster.says(MASTER, f"python3 {TRAINERS}/generate.py {data} --format coco --train 400 --test 40")
-    return data
+    made = tmp_path_factory.mktemp("coco")
+    generate = [PYTHON, ROOT / "files/trainers/generate.py", made / "data", "--format", "coco"]
+    subprocess.run([*generate, "--train", "400", "--test", "40"], check=True)
+    with tarfile.open(made / "coco-2017.tar", "w") as archive:
+        archive.add(made / "data", "data")
+    shutil.rmtree(made / "data")
+    staged = training_cluster.play("stage.yml", dataset="coco2017", source_dir=str(made), stage_target="efs")
+    assert staged.code == 0, staged.output[-6000:]
+    return "coco2017"
 
 
 def recipe(file: Path, schedule: int) -> str:

@@ -14,6 +14,8 @@ from tests.integration.machines import Cluster, Played, wait_for
 
 MASTER = "deeplearning-master"
 QUICK = ["--epochs", "1"]
+# oneDNN has a layout of its own for the weights of its wide convolutions.
+RESIDUAL = ["--network", "resnet", "--num-layers", "8", "--num-examples", "1200"]
 TRAINED = [
     ("mxnet", "dist_sync", 3),
     ("mxnet", "dist_device_sync", 3),
@@ -75,7 +77,8 @@ def test_each_framework_and_distribution_trains_and_leaves_its_folder_complete(
 ) -> None:
     run = f"{framework}-{distribution}".replace("_", "-")
     asked: dict[str, Any] = {"framework": framework, "distribution": distribution, "nodes": nodes, "run_id": run}
-    ran = train(cluster, **asked, dataset="generated", script_args=QUICK)
+    arguments = [*QUICK, *(RESIDUAL if distribution == "dist_device_sync" else ())]
+    ran = train(cluster, **asked, dataset="generated", script_args=arguments)
     assert ran.code == 0, ran.output[-6000:]
     assert f"run {run} has finished" in ran.output
     progress = r"epoch 1, step \d+, [0-9:]+ left, loss [0-9.]+, accuracy [0-9.]+ %"
@@ -247,6 +250,16 @@ def test_a_trainer_takes_mnist_and_each_node_has_its_data_on_its_own_disk(cluste
     for node in (MASTER, "deeplearning-worker2"):
         assert "train-images-idx3-ubyte" in cluster.says(node, f"ls {taken}")
     assert "600 + 100 samples" in cluster.says(MASTER, f"cat /efs/runs/{cluster.name}/digits/logs/*.worker1.log")
+
+    # A machine in the place of a lost one has no copy: it makes it before it takes part.
+    for node in (MASTER, "deeplearning-worker2"):
+        cluster.says(node, f"sudo rm -r {taken}")
+    evaluated = cluster.play("playbooks/evaluate.yml", run_id="digits")
+    assert evaluated.code == 0 and "digits, after epoch 1: " in evaluated.output, evaluated.output[-6000:]
+    cluster.says("deeplearning-worker2", f"sudo rm -r {taken}")
+    resumed = train(cluster, resume="digits", script_args=["--epochs", "2", "--batch-size", "50"])
+    assert resumed.code == 0, resumed.output[-6000:]
+    assert "train-images-idx3-ubyte" in cluster.says("deeplearning-worker2", f"ls {taken}")
 
 
 # With a submodule that is reached as others are: by ssh.

@@ -53,6 +53,13 @@ def environment(value: Any) -> dict[str, str]:
     return value
 
 
+def own_copy(value: Any) -> dict[str, str]:
+    keys = {"data", "source", "bucket"}
+    if not isinstance(value, dict) or value.keys() != keys or not value["data"]:
+        raise InvalidValue("data, source and bucket")
+    return {key: argument(value[key]) for key in keys}
+
+
 FIELDS: dict[str, Check] = {
     "run_id": matching(RUN_ID, "a run's id: up to 48 of a-z 0-9 . _ - that begin with a letter or digit"),
     "framework": schema.one_of(*FRAMEWORKS),
@@ -62,6 +69,7 @@ FIELDS: dict[str, Check] = {
     "script_args": schema.list_of(argument),
     "python": matching(r"/.+", "an absolute path"),
     "data": text,
+    "own_copy": own_copy,
     "nodes": nodes,
     "processes_per_node": count,
     "servers": count,
@@ -75,8 +83,8 @@ FIELDS: dict[str, Check] = {
 MISSING_FRAMEWORK = f"framework is missing: give one of {', '.join(FRAMEWORKS)}. Example: -e framework=pytorch"
 DEFAULTS: dict[str, Any] = {"script_args": [], "max_restarts": 3, "environment": {}, "busy": "wait"}
 RECORDED = (
-    *("run_id", "cluster", "cluster_id", "framework", "distribution", "script", "script_args", "data", "python"),
-    *("nodes", "processes_per_node", "servers", "max_restarts", "busy", "code", "versions", "generated"),
+    *("run_id", "cluster", "cluster_id", "framework", "distribution", "script", "script_args", "data", "own_copy"),
+    *("python", "nodes", "processes_per_node", "servers", "max_restarts", "busy", "code", "versions", "generated"),
     *("asked_by", "asked_at"),
 )
 """The keys of run.json in addition to its schema: the request with all defaults filled in and all paths resolved. The

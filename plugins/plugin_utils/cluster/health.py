@@ -47,6 +47,7 @@ ADVICE: Mapping[str, str] = {
     "all-reduce": "ansible-playbook health.yml shows which connection is slow",
     "all-reduce.refused": "ansible-playbook train.yml -e framework={} installs the same everywhere",
     "all-reduce.failed": "see the logs on the master",
+    "all-reduce.late": "try again, as a framework that is read for the first time starts slowly; then see the logs",
     "all-reduce.wrong": "see the logs on the master, and do not train",
     "space": "remove old runs, or give runs_dir",
 }

@@ -25,7 +25,9 @@ _REQUESTED_AS_GIVEN = {
     "on_busy": "busy",
 }
 """By the options' names: the request's keys."""
-_KEPT_FOR_EVALUATION = ("framework", "distribution", "data", "nodes", "processes_per_node", "servers", "python")
+_KEPT_FOR_EVALUATION = (
+    *("framework", "distribution", "data", "own_copy", "nodes", "processes_per_node", "servers", "python"),
+)
 
 
 def complete(options: Options, efs_mount: str) -> dict[str, Any]:

@@ -51,6 +51,7 @@ ANSWERS: Mapping[str, Form] = {
             script=u.words,
             script_args=u.list_of(u.argument),
             data=u.optional(u.words),
+            own_copy=u.optional(u.record(data=u.words, source=u.argument, bucket=u.words)),
             generated=u.boolean,
             nodes=u.optional(nodes),
             processes_per_node=u.optional(u.between(1, 1024)),

@@ -271,7 +271,7 @@ def test_a_short_run_over_all_nodes_becomes_checks(
         (tmp_path / f"{name}.json").write_text(json.dumps(content))
     asked: list[list[str]] = []
 
-    def run(words: list[str], stdin: str = "") -> subprocess.CompletedProcess[str]:
+    def run(words: list[str], stdin: str = "", seconds: float = 0) -> subprocess.CompletedProcess[str]:
         asked.append(words[:1])
         answer = json.dumps({"run_dir": str(tmp_path)}) if words == ["create"] else ""
         return subprocess.CompletedProcess(words, code if words[0] == "start" else 0, answer, "")
@@ -312,7 +312,9 @@ def test_the_sum_of_gpus_is_compared_with_the_published_figure(
     measured = {"right": True, "ranks": 8 * count, "gbits": gigabits, "nccl": nccl}
     (tmp_path / "preflight.json").write_text(json.dumps(measured))
     answer = json.dumps({"run_dir": str(tmp_path)})
-    monkeypatch.setattr(training, "_run", lambda words, stdin="": subprocess.CompletedProcess(words, 0, answer, ""))
+    monkeypatch.setattr(
+        training, "_run", lambda words, *_stdin, **_limit: subprocess.CompletedProcess(words, 0, answer, "")
+    )
     monkeypatch.setattr(pairs, "measure", lambda ssh, aliases: {("a", "b"): 10.0, ("b", "a"): 10.0})
     _, summed, _ = training.run_checks(members_of_type(count, kind), "pytorch", "", "t", "ubuntu")
     assert (summed.name, summed.ok) == ("all-reduce", ok) and words in summed.detail
@@ -358,9 +360,37 @@ def test_each_node_sends_to_the_next_two_and_silence_is_no_speed(tmp_path: Path)
 
 def test_a_refused_short_run_is_no_reason_not_to_train(monkeypatch: pytest.MonkeyPatch) -> None:
     refused = subprocess.CompletedProcess(["create"], 1, "", "the nodes are busy\n")
-    monkeypatch.setattr(training, "_run", lambda words, stdin="": refused)
+    monkeypatch.setattr(training, "_run", lambda words, stdin: refused)
     members = members_of_type(2, "g5.xlarge")
-    (check,) = training.run_checks(members, "pytorch", "", "t", "ubuntu", if_free=True)
+    (check,) = training.run_checks(members, "pytorch", "", "t", "ubuntu", preflight=True)
     assert check.ok and check.detail == "not tested: the nodes are busy"
     (check,) = training.run_checks(members, "pytorch", "", "t", "ubuntu")
     assert not check.ok
+
+
+def test_a_preflight_ends_after_a_minute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    limits: dict[str, float] = {}
+
+    def run(words: list[str], stdin: str = "", seconds: float = training.SECONDS) -> subprocess.CompletedProcess[str]:
+        limits[words[0]] = seconds
+        if words[0] == "wait":
+            raise subprocess.TimeoutExpired(words, seconds)
+        return subprocess.CompletedProcess(words, 0, json.dumps({"run_dir": str(tmp_path)}), "")
+
+    clock = iter([1000.0, 1013.0])
+    monkeypatch.setattr(training, "_run", run)
+    monkeypatch.setattr(pairs, "check", lambda ssh, members: checks.Check("pairs", True, ""))
+    monkeypatch.setattr(training.time, "monotonic", lambda: next(clock))
+    _, late, _ = training.run_checks(members_of_type(2, "g5.xlarge"), "pytorch", "", "t", "ubuntu", preflight=True)
+    assert (late.ok, late.problem, late.detail) == (False, "late", f"it had not ended after 60 s: see {tmp_path}/logs")
+    assert limits["wait"] == 60 - 13 and "stop" in limits and tmp_path.exists()
+
+
+def test_pairs_have_half_a_minute_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ssh = tmp_path / "ssh"
+    ssh.write_text("#!/bin/sh\nexec sleep 60\n")
+    ssh.chmod(0o755)
+    monkeypatch.setattr(pairs, "SECONDS", 0.2)
+    started = time.monotonic()
+    assert set(pairs.measure([str(ssh)], ["a", "b", "c", "d"]).values()) == {0}
+    assert time.monotonic() - started < 4 * 0.2

@@ -12,14 +12,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from deeplearning.run import survey
+from deeplearning import programs
+from deeplearning.contract import paths
+from deeplearning.datasets import staging
+from deeplearning.run import own_copy, survey
 from deeplearning.run.folder import Folder
+from deeplearning.run.node_selection import Situation, SurveyVerdict, judge_surveys
 from deeplearning.run.plan import Node
 from deeplearning.run.survey import NodeSurvey
 
 from tests.unit.node.runs_kit import member
 
-SURVEY = {"boot_id": "0f-1", "gpus": 8, "efa": 4, "interface": "ens5", "ports": [20000, 20001], "problem": ""}
+SURVEY = {"boot_id": "0f-1", "gpus": 8, "efa": 4, "interface": "ens5", "ports": [20000, 20001]}
+SURVEY |= {"copying": "", "problem": ""}
 
 
 def survey_of(monkeypatch: pytest.MonkeyPatch, answer: Any, ports: int = 2) -> NodeSurvey:
@@ -62,6 +67,44 @@ def test_a_node_with_an_invalid_answer_takes_no_part(monkeypatch: pytest.MonkeyP
     result = survey_of(monkeypatch, answer)
     assert result.node is None and "deeplearning-worker2 has another version of our programs" in result.problem
     assert "\x1b" not in result.problem
+
+
+def test_a_node_that_copies_its_data_set_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    copying = survey_of(monkeypatch, {**SURVEY, "copying": "photos is copied to its disk"})
+    assert copying.is_copying and copying.problem == "deeplearning-worker2: photos is copied to its disk"
+    assert judge_surveys([copying], Situation.FIRST_START, may_wait=False) is SurveyVerdict.WAIT
+    refused = survey_of(monkeypatch, {**SURVEY, "problem": "it is full", "copying": ""})
+    assert not refused.is_copying
+    assert judge_surveys([refused], Situation.FIRST_START, may_wait=True) is SurveyVerdict.FAIL
+
+
+def test_a_missing_own_copy_is_made_by_a_unit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(staging, "ON_NODE", tmp_path)
+    run = {"run_id": "r1", "own_copy": {"data": "photos", "source": "", "bucket": "s3://b"}}
+    state, asked = "inactive", list[tuple[str, ...]]()
+
+    def answer(*words: str, **_options: Any) -> subprocess.CompletedProcess[str]:
+        asked.append(words)
+        output = {"show": state, "--output=cat": "fetching\nphotos is not staged\n"}.get(words[1], "")
+        return subprocess.CompletedProcess(words, 0, output, "")
+
+    monkeypatch.setattr(programs, "run", answer)
+    monkeypatch.setattr(own_copy, "as_root", lambda *words: words)
+    assert own_copy.make_if_missing({**run, "own_copy": None}) == ("", "") and not asked
+    assert own_copy.make_if_missing(run) == ("photos is copied to its disk", "")
+    started = ["systemd-run", "--quiet", "--unit=deeplearning-copy-r1.service", "/usr/local/bin/deeplearning", "data"]
+    assert list(asked[-1]) == [*started, "stage", "photos", "--on", "node", "--bucket", "s3://b", "--from", ""]
+    state = "active"
+    asked.clear()
+    assert own_copy.make_if_missing(run) == ("photos is copied to its disk", "") and len(asked) == 1
+    state = "failed"
+    assert own_copy.make_if_missing(run) == ("", "photos cannot be copied to its disk: photos is not staged")
+    assert asked[-1] == ("systemctl", "reset-failed", "deeplearning-copy-r1.service")
+    folder = staging.folder_of(staging.StagingRequest("photos", on_node=True), "").path
+    folder.mkdir()
+    (folder / "a").write_text("x")
+    (folder / paths.MARKER).write_text(json.dumps({"files": {"a": 1}}))
+    assert own_copy.make_if_missing(run) == ("", "")
 
 
 def test_ports_are_free_and_differ() -> None:

@@ -99,6 +99,52 @@ def test_packages_have_the_names_of_the_system(family: str, mpi: str) -> None:
     assert set(packages) == {"git", "wget", "rsync", "tar", "python3-boto3", mpi}
 
 
+# What the inspection of a machine returns: a system without a suitable Python has a problem.
+UBUNTU_22_04 = {"system": "ubuntu", "problem": "", "can_create_environments": False}
+UBUNTU_24_04 = {"system": "ubuntu", "problem": "mxnet needs Python 3.10 to 3.11", "can_create_environments": False}
+AMAZON_2023 = {"system": "amzn", "problem": "mxnet needs Python 3.10 to 3.11", "can_create_environments": False}
+
+
+@pytest.mark.parametrize(
+    ("inspected", "framework", "packages"),
+    [
+        (UBUNTU_22_04, "mxnet", {"libgomp1", "libquadmath0", "python3-venv"}),
+        (UBUNTU_22_04, "pytorch", {"python3-venv"}),
+        (UBUNTU_22_04 | {"can_create_environments": True}, "pytorch", set()),
+        (UBUNTU_24_04, "tensorpack", set()),
+        # Its own Python is 3.9. The package python3.11 creates environments.
+        (AMAZON_2023, "mxnet", {"libgomp", "libquadmath", "python3.11"}),
+        (AMAZON_2023, "pytorch", {"python3.11"}),
+        (AMAZON_2023 | {"problem": "", "can_create_environments": True}, "mxnet", {"libgomp", "libquadmath"}),
+        ({"system": "rocky", "problem": "", "can_create_environments": False}, "pytorch", set()),
+    ],
+)
+def test_an_environment_needs_packages_of_the_system(
+    inspected: dict[str, Any], framework: str, packages: set[str]
+) -> None:
+    needs = json.loads((ROLES / f"framework/files/{framework}/environment.json").read_text())
+    variables = {"__framework_inspected": inspected, "__framework_needs": needs}
+    assert set(value("framework", "__framework_packages", "", **variables)) == packages
+
+
+@pytest.mark.parametrize(
+    ("system", "refused", "recommends", "build"),
+    [
+        ("ubuntu", True, False, {"g++", "make", "libopenmpi-dev", "python3-dev"}),
+        ("amzn", False, True, {"gcc-c++", "make", "openmpi-devel", "python3.11-devel"}),
+    ],
+)
+def test_a_system_without_a_suitable_python_is_refused_unless_it_has_a_package_of_one(
+    system: str, refused: bool, recommends: bool, build: set[str]
+) -> None:
+    (refusal, *_) = DataLoader().load_from_file(str(ROLES / "framework/tasks/install.yml"), trusted_as_template=True)
+    variables = {"__framework_inspected": {"system": system, "problem": "mxnet needs Python 3.10 to 3.11"}}
+    assert bool(value("framework", refusal["when"], "", **variables)) is refused
+    # dnf has no such option.
+    assert value("framework", "__framework_recommends", "", **variables) is recommends
+    assert set(value("framework", "__framework_system.build", "", **variables)) == build
+
+
 def test_every_unit_is_installed_and_the_master_alone_publishes() -> None:
     variables = {"cluster_env_cluster": {}, "cluster_env_role": "worker"}
     sources = {item["source"] for item in value("cluster_env", "__cluster_env_program", "Debian", **variables)}

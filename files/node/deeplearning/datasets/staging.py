@@ -173,6 +173,10 @@ def _marker(path: Path) -> dict[str, Any]:
     return record
 
 
+def has_own_copy(data: str) -> bool:
+    return _is_complete(folder_of(StagingRequest(data, on_node=True), ""))
+
+
 def stage(request: StagingRequest, efs_mount: str, report: Report) -> dict[str, Any]:
     folder = folder_of(request, efs_mount)
     if request.is_in_place:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import statistics
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 
 from deeplearning.health.checks import Check
@@ -14,7 +15,8 @@ SLOW = 0.5
 """Below this share of the median, a pair is slow. Healthy pairs differ less, with one TCP stream each."""
 PEERS = 2
 """To so many nodes each node sends, so that a slow sender can be distinguished from a slow receiver."""
-SECONDS = 60
+SECONDS = 30.0
+"""Nodes that have not answered by then have 0 Gbit/s."""
 
 Speeds = Mapping[tuple[str, str], float]
 """Gbit/s by sender and receiver."""
@@ -38,13 +40,14 @@ def measure(ssh: Sequence[str], aliases: Sequence[str]) -> Speeds:
         )
         for alias, names in peers.items()
     }
-    answers = {alias: _answer(process) for alias, process in senders.items()}
+    deadline = time.monotonic() + SECONDS
+    answers = {alias: _answer(process, deadline) for alias, process in senders.items()}
     return {(alias, peer): float(answers[alias].get(peer, 0)) for alias, names in peers.items() for peer in names}
 
 
-def _answer(process: subprocess.Popen[str]) -> dict[str, float]:
+def _answer(process: subprocess.Popen[str], deadline: float) -> dict[str, float]:
     try:
-        answer: dict[str, float] = json.loads(process.communicate(timeout=SECONDS)[0])
+        answer: dict[str, float] = json.loads(process.communicate(timeout=max(0.0, deadline - time.monotonic()))[0])
     except (subprocess.TimeoutExpired, ValueError):
         process.kill()
         process.wait()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from deeplearning.health.checks import Check
 from deeplearning.members.member_list import Member, Members
 
 SECONDS = 300
+PREFLIGHT_SECONDS = 60
+"""The limit before a run, which waits for it. When it is exceeded, the all-reduce fails."""
 # Parameter servers do not reduce over all ranks: the network between nodes is tested by the other distribution.
 REPLACEMENTS = {"parameter_server": "multi_worker_mirrored"}
 
@@ -27,9 +30,14 @@ def run_checks(
     token: str,
     user: str,
     nodes: Sequence[str] = (),
-    if_free: bool = False,
+    preflight: bool = False,
 ) -> list[Check]:
-    """Check the nodes, or all that train. `if_free`: where the short run is refused, the planned one says why."""
+    """Check the nodes, or all that train.
+
+    `preflight`: a run is about to start. It says itself why it is refused, and the checks have less time.
+    """
+    limit = PREFLIGHT_SECONDS if preflight else SECONDS
+    deadline = time.monotonic() + limit
     chosen = [member for member in members.training if not nodes or set(nodes) & set(member.aliases)]
     run_id = f"preflight-{token.lower()}"
     request = {
@@ -45,7 +53,7 @@ def run_checks(
     created = _run(["create"], json.dumps(request))
     if created.returncode:
         reason = programs.last_line(created.stderr, "deeplearning run create failed")
-        return [Check("all-reduce", if_free, f"not tested: {reason}" if if_free else reason, "refused")]
+        return [Check("all-reduce", preflight, f"not tested: {reason}" if preflight else reason, "refused")]
     folder = Path(json.loads(created.stdout)["run_dir"])
     space = checks.space(shutil.disk_usage(folder).free)
     results: list[Check] = []
@@ -54,7 +62,9 @@ def run_checks(
             results.append(pairs.check(probes.as_user(user), chosen))
         # A slow connection slows every rank down: the sum would take long and tell nothing more.
         if all(result.ok for result in results):
-            results.append(_all_reduce(folder, run_id, chosen))
+            results.append(_all_reduce(folder, run_id, chosen, deadline))
+    except subprocess.TimeoutExpired:
+        results.append(Check("all-reduce", False, f"it had not ended after {limit} s: see {folder}/logs", "late"))
     finally:
         _run(["stop", run_id])
     if not any(result.name == "all-reduce" and not result.ok for result in results):
@@ -62,12 +72,11 @@ def run_checks(
     return [*results, space]
 
 
-def _all_reduce(folder: Path, run_id: str, nodes: Sequence[Member]) -> Check:
+def _all_reduce(folder: Path, run_id: str, nodes: Sequence[Member], deadline: float) -> Check:
+    """Raise TimeoutExpired if it has not ended at the deadline."""
     types = [member.instance_type for member in nodes]
-    try:
-        ended = _run(["start", run_id]).returncode or _run(["wait", run_id]).returncode
-    except subprocess.TimeoutExpired:
-        return Check("all-reduce", False, f"it had not ended after {SECONDS} s: see {folder}/logs", "failed")
+    ended = _run(["start", run_id]).returncode
+    ended = ended or _run(["wait", run_id], seconds=max(0.0, deadline - time.monotonic())).returncode
     measured = _record(folder / "preflight.json")
     if not measured or (ended and measured["right"]):
         sentence = _record(folder / "result.json").get("sentence", "it did not start")
@@ -89,5 +98,5 @@ def _record(file: Path) -> dict[str, Any]:
     return record
 
 
-def _run(words: list[str], stdin: str = "") -> subprocess.CompletedProcess[str]:
-    return programs.run("deeplearning", "run", *words, input=stdin, timeout=SECONDS)
+def _run(words: list[str], stdin: str = "", seconds: float = SECONDS) -> subprocess.CompletedProcess[str]:
+    return programs.run("deeplearning", "run", *words, input=stdin, timeout=seconds)

@@ -15,7 +15,7 @@ from deeplearning.contract.schema import format_time
 from deeplearning.members.member_list import Members
 from deeplearning.run.node_selection import select
 
-OPTIONAL = ("data", "nodes", "processes_per_node", "servers")
+OPTIONAL = ("data", "own_copy", "nodes", "processes_per_node", "servers")
 
 
 def new_run(request: dict[str, Any], config: Config, members: Members) -> dict[str, Any]:
@@ -24,7 +24,7 @@ def new_run(request: dict[str, Any], config: Config, members: Members) -> dict[s
     default_id = f"{run['framework']}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}"
     run["run_id"] = request.get("run_id") or default_id
     run["python"], run["versions"] = find_interpreter(run["framework"], request.get("python"))
-    run["data"] = find_data(run["data"], config)
+    run["data"] = find_data(run["data"], config, bool(run["own_copy"]))
     run["generated"] = bool(run["data"]) and os.path.exists(f"{run['data']}/{GENERATED_MARKER}")
     run.update(cluster=config.cluster, cluster_id=config.cluster_id, asked_at=format_time())
     return run
@@ -34,12 +34,14 @@ def resumed_run(
     run: dict[str, Any], environment: dict[str, str], request: dict[str, Any], config: Config
 ) -> dict[str, Any]:
     """Return the record of an ended run with the values of a request that resumes it."""
-    resumed = {**run, "environment": environment, **request}
+    resumed = {**dict.fromkeys(OPTIONAL), **run, "environment": environment, **request}
+    if "data" in request:
+        resumed["own_copy"] = request.get("own_copy")
     run_request.require_consistent({key: resumed[key] for key in ("framework", "distribution", "nodes", "script_args")})
     is_own = not run["python"].startswith(f"{paths.ENVIRONMENTS}/")
     python = request.get("python") or (run["python"] if is_own else None)
     resumed["python"], resumed["versions"] = find_interpreter(resumed["framework"], python)
-    resumed["data"] = find_data(resumed["data"], config)
+    resumed["data"] = find_data(resumed["data"], config, bool(resumed["own_copy"]))
     resumed.update(cluster=config.cluster, cluster_id=config.cluster_id, asked_at=format_time())
     return resumed
 
@@ -75,11 +77,14 @@ def find_interpreter(framework: str, python: str | None) -> tuple[str, dict[str,
     return f"{environment}/bin/python", marker.get("versions", {})
 
 
-def find_data(data: str | None, config: Config) -> str:
-    """Return the folder of a data set, or an empty string if none is requested."""
+def find_data(data: str | None, config: Config, is_own_copy: bool = False) -> str:
+    """Return the folder of a data set, or an empty string if none is requested.
+
+    A node that lacks its own copy makes it before an attempt.
+    """
     if not data:
         return ""
     folder = paths.dataset(config.efs_mount, data)
-    if not os.path.isdir(folder):
+    if not is_own_copy and not os.path.isdir(folder):
         raise UserError(f"data is {data}, and there is no folder {folder}: stage it first, or choose other data.")
     return folder

@@ -23,7 +23,7 @@ from deeplearning import machine, programs
 from deeplearning.contract import paths, schema
 from deeplearning.contract.errors import UserError
 from deeplearning.members.member_list import Member
-from deeplearning.run import efa, units
+from deeplearning.run import efa, own_copy, units
 from deeplearning.run.folder import Folder
 from deeplearning.run.identity import as_root
 from deeplearning.run.plan import Node
@@ -39,6 +39,7 @@ FIRST_PORT, LAST_PORT = 20000, 30000
 """Below the ports of outgoing connections, so that none of those takes one after the survey."""
 _SIOCGIFADDR = 0x8915
 """See netdevice(7)."""
+_TEXT = schema.matching(r"[^\x00-\x1f\x7f]{0,5000}", "a line of text")
 ANSWER = {
     "boot_id": schema.matching(r"[0-9a-f-]{1,64}", "a boot id"),
     "gpus": schema.gpus,
@@ -46,7 +47,8 @@ ANSWER = {
     # See dev_valid_name() in Linux; empty with a problem.
     "interface": schema.matching(r"[A-Za-z0-9_.-]{0,15}", "the name of a network interface"),
     "ports": schema.list_of(schema.between(1, 65535)),
-    "problem": schema.matching(r"[^\x00-\x1f\x7f]{0,5000}", "a line of text"),
+    "copying": _TEXT,
+    "problem": _TEXT,
 }
 """Training code may be root on its node, so answers are validated."""
 
@@ -58,6 +60,8 @@ class NodeSurvey:
     boot_id: str = ""
     problem: str = ""
     """Why it cannot take part; node is None if it did not even answer."""
+    is_copying: bool = False
+    """True if the problem ends by itself: it copies the data set to its own disk."""
 
 
 def survey_nodes(
@@ -97,10 +101,11 @@ def _survey(member: Member, command: Sequence[str], ports: int) -> NodeSurvey:
         ports=tuple(answer["ports"][:ports]),
         efa=answer["efa"],
     )
-    problem = answer["problem"]
+    problem = answer["problem"] or answer["copying"]
     if not problem and node.gpus < member.gpus:
         problem = f"{node.gpus} of its {member.gpus} GPUs answer: run `nvidia-smi -L` there"
-    return NodeSurvey(member, node, answer["boot_id"], f"{member.alias}: {problem}" if problem else "")
+    is_copying = problem == answer["copying"] != ""
+    return NodeSurvey(member, node, answer["boot_id"], f"{member.alias}: {problem}" if problem else "", is_copying)
 
 
 class Unanswered(Exception):
@@ -125,13 +130,17 @@ def main(argv: list[str]) -> int:
     arguments = parser.parse_args(argv)
     stop_earlier_attempts(arguments.run_id)
     interface = interface_of(arguments.address)
+    copying, problem = "", find_problem(arguments.folder, arguments.python, interface, arguments.address)
+    if not problem:
+        copying, problem = own_copy.make_if_missing(Folder(arguments.folder).run())
     answer = {
         "boot_id": boot_id(),
         "gpus": machine.gpus(DRIVER_SECONDS),
         "efa": efa.count(),
         "interface": interface,
         "ports": free_ports(arguments.ports, arguments.run_id),
-        "problem": find_problem(arguments.folder, arguments.python, interface, arguments.address),
+        "copying": copying,
+        "problem": problem,
     }
     json.dump(answer, sys.stdout)
     return 0
