@@ -73,8 +73,10 @@ ALLOWED = {
     # The operator's own choice of hosts, or the inventory's groups.
     ("playbooks/node.yml", "{{ node_hosts | default('cluster:joining') }}"),
     # Groups of the inventory, or none.
-    ("playbooks/configure.yml", "{{ 'master' if hostvars['localhost']['configure_hosts'] else 'all:!all' }}"),
-    ("playbooks/configure.yml", "{{ 'cluster:joining' if hostvars['localhost']['configure_hosts'] else 'all:!all' }}"),
+    ("playbooks/configure.yml",
+     "{{ 'master' if hostvars['localhost']['configure_hosts'] | default('') else 'all:!all' }}"),
+    ("playbooks/configure.yml",
+     "{{ 'cluster:joining' if hostvars['localhost']['configure_hosts'] | default('') else 'all:!all' }}"),
     # One of two words.
     ("playbooks/configure.yml", "{{ 'configured' if __applied['listed'] else 'unlisted' }}"),
     # The folder that the inventory's file names, with the cluster's name; a script and a folder of the command line.
