@@ -227,6 +227,7 @@ def check_iam(seen: Seen) -> None:
         "ReadFurtherData",
         "ListFurtherBucket1",
         "WriteNothingElse",
+        "AnswerTheLaunchHook",
     }
     name = f"{seen.cluster}-{seen.region}-master"
     document = seen.iam.get_role_policy(RoleName=name, PolicyName=policy)["PolicyDocument"]
