@@ -63,7 +63,7 @@ def main() -> None:
     found: dict[int, list[Cost]] = {}
     with tempfile.TemporaryDirectory() as folder, cloud_in(Path(folder)) as cloud:
         for size in SIZES:
-            with cloud.cluster(f"bench-{size}", worker_count=size - 1) as cluster:
+            with cloud.cluster(f"bench-{size}", worker_count=size - 1, setup="push") as cluster:
                 found[size] = costs(cluster)
     least, most = found[SIZES[0]], found[SIZES[-1]]
     rows = []
