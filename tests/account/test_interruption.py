@@ -96,6 +96,7 @@ def prepare(account: Any) -> None:
         "cluster_ssh_allowed_cidrs": ["198.51.100.0/24"],
         "cluster_public_key_file": f"{account.key()}.pub",
         "cluster_worker_count": WORKERS,
+        "cluster_setup": "push",
     }
 
 

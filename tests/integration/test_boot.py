@@ -43,12 +43,6 @@ def test_workers_are_members_before_anybody_logs_in(training_cluster: Cluster) -
         assert first_login >= configured, (node, first_login, configured)
 
 
-def test_an_unchanged_cluster_keeps_its_launch_templates(training_cluster: Cluster) -> None:
-    again = training_cluster.play("site.yml")
-    assert (again.code, again.changed) == (0, 0), again.output[-6000:]
-    assert "Store the bundle" in again.output
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("names", [["deeplearning-worker1"], ["deeplearning-worker1", "deeplearning-worker2"]])
 def test_a_run_outlives_its_master_and_a_worker_with_nobody_involved(
