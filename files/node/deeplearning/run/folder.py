@@ -159,7 +159,15 @@ def all_runs(config: Config) -> list[Folder]:
 
 def _folders(config: Config) -> list[Folder]:
     root = runs_root(config)
+    # A name that is looked up before it exists seems to be missing for half a minute, as NFS caches that: list it first.
+    for folder in (os.path.dirname(root), root):
+        if os.path.basename(folder) not in _names(os.path.dirname(folder)):
+            return []
+    return [Folder(f"{root}/{name}") for name in _names(root) if re.fullmatch(RUN_ID, name)]
+
+
+def _names(folder: str) -> list[str]:
     try:
-        return [Folder(f"{root}/{name}") for name in os.listdir(root) if re.fullmatch(RUN_ID, name)]
+        return os.listdir(folder)
     except FileNotFoundError:
         return []
