@@ -159,7 +159,7 @@ def all_runs(config: Config) -> list[Folder]:
 
 def _folders(config: Config) -> list[Folder]:
     root = runs_root(config)
-    # A name that is looked up before it exists seems to be missing for half a minute, as NFS caches that: list it first.
+    # NFS remembers for half a minute that a name was missing: list names, instead of looking one up.
     for folder in (os.path.dirname(root), root):
         if os.path.basename(folder) not in _names(os.path.dirname(folder)):
             return []
