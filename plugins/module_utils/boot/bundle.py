@@ -48,6 +48,7 @@ _OWN = (
 )
 """What nodes need of this collection."""
 _OF_POSIX = ("MANIFEST.json", "meta", "plugins/module_utils", "plugins/modules")
+_INTERPRETER = "#!/usr/bin/env python3"
 _PARAMETERS = "PARAMETERS: dict[str, Any] = {}\n"
 
 
@@ -80,8 +81,9 @@ def _files(folder: Path, parts: Iterable[str]) -> Iterator[tuple[str, Path]]:
                 yield str(name), path
 
 
-def find_posix(collection_paths: Iterable[str], python_paths: Iterable[str] = sys.path) -> Path:
+def find_posix(collection_paths: Iterable[str], python_paths: Iterable[str] | None = None) -> Path:
     """Return the folder of the collection ansible.posix where Ansible finds it."""
+    python_paths = sys.path if python_paths is None else python_paths
     folders = [Path(path).expanduser() for path in (*collection_paths, *python_paths) if path]
     for folder in folders:
         if (folder / POSIX / "plugins/modules").is_dir():
@@ -135,6 +137,7 @@ def user_data(program: str, parameters: Mapping[str, Any]) -> str:
         raise ValueError("the program of the first boot has no line for its parameters")
     # A JSON text without control characters is a valid literal of Python if it has no true, false or null.
     text = program.replace(_PARAMETERS, _PARAMETERS.replace("{}", json.dumps(dict(parameters), sort_keys=True)))
+    text = f"{_INTERPRETER}\n{text}"
     if len(text.encode()) > MAX_USER_DATA:
         raise ValueError(f"user data has {len(text.encode())} bytes, and EC2 takes {MAX_USER_DATA}")
     return text
@@ -142,5 +145,3 @@ def user_data(program: str, parameters: Mapping[str, Any]) -> str:
 
 def read_program(own: Path) -> str:
     return (own / "files/node/deeplearning/boot/first_stage.py").read_text(encoding="utf-8")
-
-

@@ -82,7 +82,7 @@ def confirm_report(machine: Machine) -> None:
     """Let the node program report again if a late report of a step has replaced its own."""
     key = key_of(f"{machine.parameters['role_id']}:{machine.instance_id}")
     try:
-        report = machine.call("s3", machine.object(key), CALL_SECONDS, lambda response: json.load(response))
+        report = machine.call("s3", machine.object(key), CALL_SECONDS, json.load)
     except PASSING as error:
         log(f"the report cannot be read: {error}")
         report = {}

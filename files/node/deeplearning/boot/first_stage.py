@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """User data of a machine that configures itself: fetch the bundle, compare its SHA-256, and run it. For Python 3.9.
 
 No secret is in here: the instance's role signs all calls.
