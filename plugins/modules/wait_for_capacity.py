@@ -18,7 +18,7 @@ description:
     trying. This is never done during a launch. Launching is suspended, pending launches end, the number is set, and
     launching is resumed.
   - After a failure each group again has the machines that it had at the start, which is none in a new cluster. Machines
-    that the launch lifecycle hook holds are given back by abandoning their lifecycle action.
+    that the launch lifecycle hook holds are terminated by abandoning their lifecycle action.
   - If all machines are in service and desired, nothing is written. If the group's desired capacity is less than
     O(groups[].desired), it is raised, which is how a second run retries after a shortfall.
 options:

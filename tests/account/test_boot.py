@@ -94,7 +94,7 @@ def booting(account: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Booting]:
 
 def test_all_configure_themselves_and_the_master_has_its_address_before_that(booting: Booting) -> None:
     def before_ready(machine: str) -> bool:
-        """The master waits for its address, and workers until somebody was told of them."""
+        """The master waits for its address, and workers until the progress has named them."""
         if machine in booting.machines("Pending:Wait", "master"):
             return booting.holder() == machine
         return any("c-workers 0/2 ready, 2 configuring (efs_mount, 0:" in line for line in booting.lines)

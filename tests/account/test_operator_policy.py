@@ -165,7 +165,7 @@ def test_all_playbooks_run_with_it_and_need_all_of_it(account: Any, person: Any)
     nodes.will(f"{MINE}-workers", GIVES_UP)
     with nodes.boot():
         roles.add(play(person, CLOUD_HALF, code=2, cluster_setup="boot", cluster_worker_count=2, cluster_worker_min=2))
-    # The worker that has come is given back, and the launch hooks are.
+    # The worker in service is terminated, and so are the machines that the launch hooks hold.
     roles.add(play(person, CLOUD_HALF, cluster_worker_count=0, cluster_worker_min=0))
 
     # Machines that do not boot show no host keys.

@@ -45,7 +45,7 @@ def test_a_run_goes_on_with_a_machine_in_a_killed_ones_place_and_then_without_on
     killed = instance_of(runs, NODES[1])
     assert localcloud("fault", "kill", killed).returncode == 0
     wait_for(lambda: len(ids := cluster.in_service("workers")) == 2 and killed not in ids, REPLACED_SECONDS, "another")
-    # Nobody configures it.
+    # It configures itself.
     wait_for(lambda: runs.show(run_id)["attempt"] == 1, 60, "it starts again")
     runs.counting(run_id, starts=2)
     assert {process["node"] for process in runs.show(run_id)["processes"]} == {"deeplearning-worker1", *NODES[1:]}

@@ -286,7 +286,8 @@ def traces() -> dict[str, Sequence[str]]:
             if any(name in words for name in ("systemd-nspawn", "bindfs", "localcloud.serve")):
                 processes.append(words)
     mounts = [line.split()[1] for line in Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()]
-    groups = [str(path) for path in Path("/sys/fs/cgroup").rglob("*localcloud*")]
+    # Unlike rglob, os.walk passes over folders that disappear meanwhile.
+    groups = [f"{root}/{name}" for root, names, _ in os.walk("/sys/fs/cgroup") for name in names if "localcloud" in name]
     return {
         "processes": processes,
         "mounts": sorted(mounts),

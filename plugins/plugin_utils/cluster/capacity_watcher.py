@@ -52,7 +52,7 @@ class CapacityWatch:
         verdicts = self._wait()
         failed = capacity.GroupVerdict.FAILED in verdicts.values()
         # Read before the groups are restored: AWS's messages are those of the failed launches, and machines that are
-        # given back have not failed.
+        # abandoned then have not failed.
         self._read_consoles()
         missing, in_service = self._missing(), self._in_service()
         if failed:

@@ -114,7 +114,7 @@ class FakeAws:
 
 
 class Clock:
-    """A time that passes when somebody sleeps."""
+    """A clock that only sleeping advances."""
 
     def __init__(self) -> None:
         self.slept: list[float] = []

@@ -246,7 +246,7 @@ def test_the_answer_waits_until_the_hook_does(booted: Boot) -> None:
 def test_without_a_hook_a_machine_is_done_after_a_minute(booted: Boot) -> None:
     booted.aws.inactive = -1
     lifecycle.complete(booted.machine(), "CONTINUE")
-    assert sum(booted.clock.slept) == lifecycle.HOOK_SECONDS
+    assert sum(booted.clock.slept) == lifecycle.HOOK_ACTIVE_SECONDS
     assert "no lifecycle action waits for CONTINUE" in booted.log
 
 

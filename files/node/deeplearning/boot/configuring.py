@@ -92,9 +92,8 @@ def confirm_report(machine: Machine) -> None:
 
 def associate_address(machine: Machine) -> None:
     """Take the cluster's public address over. The operator does so as well, so a refusal is no failure."""
-    mac = metadata("mac")
-    interface = metadata(f"network/interfaces/macs/{mac}/interface-id")
     try:
+        interface = metadata(f"network/interfaces/macs/{metadata('mac')}/interface-id")
         machine.query(
             "ec2",
             "2016-11-15",

@@ -1,4 +1,4 @@
-"""The end of a machine's launch: it goes into service, is given back, or keeps its place."""
+"""Answer the launch lifecycle hook: continue, abandon, or keep the machine's place."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from deeplearning.boot.first_stage import PASSING, Machine, log, timestamp
 from deeplearning.contract.boot import ATTEMPTS, FAILURE_SECONDS
 from deeplearning.contract.report import FAILED, MAX_BYTES, PREFIX
 
-HOOK_SECONDS = 60
+HOOK_ACTIVE_SECONDS = 60
 """Auto Scaling may learn of a machine after it has booted. After so long there is no hook."""
 CALL_SECONDS = 120
 
 
 def complete(machine: Machine, result: str) -> None:
     """Answer the hook, if there is one."""
-    end = time.monotonic() + HOOK_SECONDS
+    end = time.monotonic() + HOOK_ACTIVE_SECONDS
     while not machine.lifecycle("CompleteLifecycleAction", CALL_SECONDS, LifecycleActionResult=result):
         if time.monotonic() >= end:
             log(f"no lifecycle action waits for {result}")
             return
-        time.sleep(2)
+        time.sleep(2)  # between two calls
 
 
 def fail(machine: Machine, step: str, lines: Sequence[str]) -> None:
-    """Report the failure and give the machine back. After several failures keep it, as another one would fail too."""
+    """Report the failure and abandon the machine. After several failures keep it, as another one would fail too."""
     log("\n".join([f"failed: {step}", *lines]))
     try:
         machine.report(FAILED, step, lines, CALL_SECONDS)
         failures = count_failures(machine)
     except PASSING as error:
-        # Without the number, giving it back could go on for ever.
+        # Without the number, machines could be launched and abandoned for ever.
         log(f"the failures of other machines cannot be counted: {error}")
         failures = ATTEMPTS + 1
     if failures > ATTEMPTS:

@@ -65,6 +65,7 @@ def unpack_wheels(folder: str) -> str:
     target = f"{folder}/python"
     if os.path.isdir(target):
         return target
+    # Usually there is none: an interrupted attempt left it.
     shutil.rmtree(f"{target}.part", ignore_errors=True)
     for wheel in sorted(glob.glob(f"{folder}/wheels/*.whl")):
         with zipfile.ZipFile(wheel) as file:
