@@ -287,14 +287,14 @@ def traces() -> dict[str, Sequence[str]]:
                 processes.append(words)
     mounts = [line.split()[1] for line in Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()]
     # Unlike rglob, os.walk passes over folders that disappear meanwhile.
-    groups = [f"{root}/{name}" for root, names, _ in os.walk("/sys/fs/cgroup") for name in names if "localcloud" in name]
+    folders = [f"{root}/{name}" for root, names, _ in os.walk("/sys/fs/cgroup") for name in names]
     return {
         "processes": processes,
         "mounts": sorted(mounts),
         "links": command("ip", "-o", "link").stdout.splitlines(),
         "routes": command("ip", "route", "show", "table", "all").stdout.splitlines(),
         "tables": command("nft", "list", "tables").stdout.splitlines(),
-        "groups": sorted(groups),
+        "groups": sorted(folder for folder in folders if "localcloud" in folder.rpartition("/")[2]),
         "forwarding": [Path("/proc/sys/net/ipv4/ip_forward").read_text(encoding="ascii")],
         "nspawn": sorted(str(path) for path in Path("/run/systemd/nspawn").rglob("*/*")),
         "namespaces": sorted(os.listdir("/run/netns")) if Path("/run/netns").exists() else [],

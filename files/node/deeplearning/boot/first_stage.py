@@ -237,7 +237,7 @@ class Machine:
 
 def unpack(archive: str, folder: str) -> None:
     """Unpack files and folders, and refuse anything that could lead out of the folder."""
-    # An earlier attempt may have left it.
+    # Left by an attempt.
     shutil.rmtree(folder, ignore_errors=True)
     os.makedirs(folder)
     with tarfile.open(archive) as tar:
