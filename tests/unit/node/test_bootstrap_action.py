@@ -49,7 +49,7 @@ def run(
     path = folder / "action.py"
     path.write_text(bundle.bootstrap_action(wrapper, program, PARAMETERS))
     (folder / "bin").mkdir()
-    (folder / "bin/sudo").write_text(f'#!/bin/sh\nprintf '%s ' "$@" > {folder}/sudo\nshift; ROOT=1 exec "$@"\n')
+    (folder / "bin/sudo").write_text(f'#!/bin/sh\nprintf "%s " "$@" > {folder}/sudo\nshift; ROOT=1 exec "$@"\n')
     (folder / "bin/sudo").chmod(0o755)
     words = arguments or (hashlib.sha256(path.read_bytes()).hexdigest(),)
     environment = {**os.environ, "PATH": f"{folder}/bin:{os.environ['PATH']}"}
