@@ -52,7 +52,7 @@ def unknown_names(playbook: str, extra_vars: Mapping[str, Any], roles: Iterable[
 
 
 _NOT_ON_EMR = {
-    "fleet": "instance fleets are not supported, as the members of a run have one type: cluster_instance_type says which",
+    "fleet": "instance fleets are not supported, as the nodes of a run have one type: cluster_instance_type says which",
     "task": "task groups are not supported, as EMR takes their machines back at any time: cluster_worker_count is the "
     "number of core nodes",
     "hdfs": "HDFS is not supported for data and results, as it goes with the cluster: use EFS or S3",

@@ -336,7 +336,7 @@ SECTIONS: Sequence[tuple[str, str, Sequence[Option]]] = (
     ),
     (
         "EMR",
-        "For `emr.yml`, which makes the cluster of EMR's machines: the master is EMR's primary node, the workers are its "
+        "For `emr.yml`, which makes the cluster of EMR's machines: the master is its primary node, the workers are its "
         "core nodes. The other settings apply too, apart from those about Auto Scaling: docs/emr.md.",
         (
             Option(
@@ -358,7 +358,7 @@ SECTIONS: Sequence[tuple[str, str, Sequence[Option]]] = (
                 r.bucket,
                 "",
                 "s3://my-logs/emr",
-                "A bucket of this account, or bucket/prefix, for EMR's logs. Empty: `emr-logs` in the cluster's bucket, "
+                "A bucket of this account or bucket/prefix, for EMR's logs. Empty: `emr-logs` in the cluster's bucket, "
                 "which is deleted with the cluster.",
             ),
             Option(
@@ -366,7 +366,7 @@ SECTIONS: Sequence[tuple[str, str, Sequence[Option]]] = (
                 r.integer(0, 10080),
                 60,
                 180,
-                "EMR removes the machines after so many minutes without a run, a step and a YARN application. 0: never.",
+                "EMR ends the cluster after so many minutes without a run, a step or a YARN application. 0: never.",
             ),
             Option(
                 "cluster_emr_yarn_percent",
