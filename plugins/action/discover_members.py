@@ -29,7 +29,7 @@ class ActionModule(Action):
         timeout = 0 if self.check_mode else options["wait_seconds"]
         discovery = HostKeyDiscovery(Aws.from_options(options), options["cluster"])
         cluster, reports = discovery.run(timeout, Display().display, options["wait_for_ranks"])
-        facts = discovery.facts()
+        facts = discovery.facts(cluster)
         for instance in discovery.invalid_reports:
             bucket = discovery.names.bucket
             Display().warning(f"The report of {instance} in {bucket} is not in the expected form: it is ignored.")
