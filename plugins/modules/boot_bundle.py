@@ -152,15 +152,14 @@ def run(options: dict[str, Any], check_mode: bool) -> dict[str, Any]:
         role: bundle.user_data(program, {**common, "role": role, **parameters})
         for role, parameters in options["machines"].items()
     }
-    result = {"changed": changed, "sha256": sha256, "size": len(body), "user_data": user_data, "bootstrap": {}}
+    bootstrap = {}
     if options["bootstrap"]:
         wrapper = bundle.read_program(own, "bootstrap_action.py")
         action = bundle.bootstrap_action(wrapper, program, {**common, **options["bootstrap"]}).encode()
-        action_sha256 = hashlib.sha256(action).hexdigest()
-        key = bootstrap_key(action_sha256)
-        result["changed"] |= bucket.ensure(key, action)
-        result["bootstrap"] = {"path": f"s3://{options['bucket']}/{key}", "sha256": action_sha256}
-    return result
+        key = bootstrap_key(hashlib.sha256(action).hexdigest())
+        changed |= bucket.ensure(key, action)
+        bootstrap = {"path": f"s3://{options['bucket']}/{key}", "sha256": hashlib.sha256(action).hexdigest()}
+    return {"changed": changed, "sha256": sha256, "size": len(body), "user_data": user_data, "bootstrap": bootstrap}
 
 
 def main() -> None:
