@@ -25,9 +25,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.resources.member_
 Plan = dict[str, Any]
 
 
-def make_plan(
-    aws: Aws, cluster: Cluster, dataset: str, data_on: str, on_emr: bool = False
-) -> tuple[Plan, list[str]]:
+def make_plan(aws: Aws, cluster: Cluster, dataset: str, data_on: str, on_emr: bool = False) -> tuple[Plan, list[str]]:
     """Return the plan, and the problems. With problems, the plan is incomplete.
 
     A data set that is named is compared with the nodes' own disks.
