@@ -93,7 +93,8 @@ plan:
       sample: {"id": "ami-0123456789abcdef0", "name": "Deep Learning Base OSS Nvidia Driver GPU AMI (Ubuntu 22.04)",
         "root_device": "/dev/sda1", "kept": false}
     emr:
-      description: For a cluster of EMR's machines, its C(release), C(cluster_id) if it exists, and where its C(logs) are.
+      description: For a cluster of EMR's machines, its C(release), C(cluster_id) if it exists, and the place of its
+        C(logs).
       type: dict
       sample: {}
     user:
@@ -103,8 +104,9 @@ plan:
     type:
       description: The workers' instance type.
       type: dict
-      sample: {"name": "g5.xlarge", "vcpus": 4, "memory_mib": 16384, "gpus": 1, "gpu_name": "A10G", "gpu_maker": "NVIDIA",
-        "efa_cards": [], "instance_store_gib": 232.8, "placement": true, "spot": true, "architectures": ["x86_64"]}
+      sample: {"name": "g5.xlarge", "vcpus": 4, "memory_mib": 16384, "gpus": 1, "gpu_name": "A10G",
+        "gpu_maker": "NVIDIA", "efa_cards": [], "instance_store_gib": 232.8, "placement": true, "spot": true,
+        "architectures": ["x86_64"]}
     master_type:
       description: The master's, in the same form.
       type: dict

@@ -124,8 +124,8 @@ def _check_root_volume(cluster: Cluster) -> Iterator[Finding]:
         yield setting_problem("root_volume_gib", size, f"EMR needs {ROOT_GIB} or more", need)
     elif size < need:
         yield note(
-            f"cluster_root_volume_gib is {size}: EMR's own software and {len(FRAMEWORKS)} frameworks take about {need}. "
-            "With fewer frameworks less is enough."
+            f"cluster_root_volume_gib is {size}: EMR's software and {len(FRAMEWORKS)} frameworks take about {need}; "
+            "fewer frameworks take less."
         )
 
 

@@ -200,11 +200,25 @@ def _describe_emr(reader: _Reader, cluster: Cluster, account: str) -> EmrFacts:
     release, bucket = cluster["emr_release"], cluster["emr_log_uri"].partition("/")[0]
     described = reader.call("emr", "describe_release_label", "ValidationException", ReleaseLabel=release)
     applications = None if described is None else [str(item["Name"]) for item in described.get("Applications") or ()]
-    listed = None
-    if applications:
-        listed = reader.pages("emr", "list_supported_instance_types", "SupportedInstanceTypes", ReleaseLabel=release)
-    types = None if listed is None else [str(item["Type"]) for item in listed]
-    return EmrFacts(applications, types, reader.bucket_problem(bucket, account) if bucket else "")
+    return EmrFacts(
+        applications,
+        _types_of_emr(reader, release) if applications else None,
+        reader.bucket_problem(bucket, account) if bucket else "",
+    )
+
+
+def _types_of_emr(reader: _Reader, release: str) -> list[str] | None:
+    """Return the types that a release offers. botocore knows no pages of this call."""
+    names: list[str] = []
+    more: dict[str, str] = {}
+    while True:
+        answer = reader.call("emr", "list_supported_instance_types", ReleaseLabel=release, **more)
+        if answer is None:
+            return None
+        names += [str(item["Type"]) for item in answer.get("SupportedInstanceTypes") or ()]
+        if not answer.get("Marker"):
+            return names
+        more = {"Marker": answer["Marker"]}
 
 
 def type_names(cluster: Cluster) -> dict[str, str]:

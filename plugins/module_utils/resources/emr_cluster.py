@@ -116,7 +116,18 @@ def find_clusters(aws: Aws, name: str, states: Sequence[str] = LIVING) -> list[d
     described = [
         aws.call("emr", "describe_cluster", ClusterId=item["Id"])["Cluster"] for item in listed if item["Name"] == name
     ]
-    return [cluster for cluster in described if tags_of(cluster.get("Tags")).get(CLUSTER_TAG) == name]
+    return [cluster for cluster in described if is_named(cluster, name)]
+
+
+def is_named(cluster: Listed, name: str) -> bool:
+    """Return whether an EMR cluster is the one of our name: it has the name and the tag."""
+    return cluster.get("Name") == name and tags_of(cluster.get("Tags")).get(CLUSTER_TAG) == name
+
+
+def terminate(aws: Aws, cluster_id: str) -> None:
+    """Begin to terminate a cluster, also a protected one."""
+    aws.call("emr", "set_termination_protection", JobFlowIds=[cluster_id], TerminationProtected=False)
+    aws.call("emr", "terminate_job_flows", JobFlowIds=[cluster_id])
 
 
 def find_cluster(aws: Aws, name: str) -> dict[str, Any]:

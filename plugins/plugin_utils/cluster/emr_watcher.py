@@ -14,7 +14,12 @@ from typing import Any
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.polling import ProgressPrinter, until
-from ansible_collections.deeplearning.aws.plugins.module_utils.resources.emr_cluster import CORE, ENDING, groups_of
+from ansible_collections.deeplearning.aws.plugins.module_utils.resources.emr_cluster import (
+    CORE,
+    ENDING,
+    groups_of,
+    terminate,
+)
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.capacity import clock
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.untrusted import one_line, printable
 
@@ -188,12 +193,6 @@ class EmrWatch:
 
         self._until(poll, LOG_SECONDS)
         return found
-
-
-def terminate(aws: Aws, cluster_id: str) -> None:
-    """Begin to terminate a cluster, also a protected one."""
-    aws.call("emr", "set_termination_protection", JobFlowIds=[cluster_id], TerminationProtected=False)
-    aws.call("emr", "terminate_job_flows", JobFlowIds=[cluster_id])
 
 
 def tail_of(compressed: bytes) -> str:
