@@ -143,8 +143,8 @@ TABLE: Sequence[Option] = (
         r.boolean,
         False,
         True,
-        "Plan what emr.yml would create, in place of site.yml.",
-        ("plan",),
+        "A cluster of EMR's machines, as emr.yml creates it, in place of Auto Scaling groups.",
+        ("plan", "provision"),
     ),
     Option(
         "dataset",
