@@ -1,4 +1,4 @@
-"""Run as a program in a machine, as root, with settings as JSON on standard input: makes it a node of an EMR cluster.
+"""Run as a program in a machine, as root, with settings as JSON: makes it a node of an EMR cluster.
 
 It stands in for EMR's instance controller: creates the user hadoop and the info files, fetches each bootstrap action
 from S3 with the machine's own credentials, runs it as hadoop, and stores its logs in S3. It prints a JSON object before
@@ -12,8 +12,10 @@ import pwd
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import boto3
@@ -59,7 +61,7 @@ def write(path: Path, text: str, mode: int = 0o644, owner: str = "root") -> None
     os.chown(path, pwd.getpwnam(owner).pw_uid, pwd.getpwnam(owner).pw_gid)
 
 
-def prepare(settings: dict) -> None:  # type: ignore[type-arg]
+def prepare(settings: Mapping[str, Any]) -> None:
     """Create the user hadoop, the info files and the stand-ins."""
     if subprocess.run(["id", "hadoop"], capture_output=True, check=False).returncode:
         subprocess.run(["useradd", "--create-home", "--shell", "/bin/bash", "hadoop"], check=True)
@@ -75,14 +77,14 @@ def prepare(settings: dict) -> None:  # type: ignore[type-arg]
             write(Path("/usr/bin", name), text, 0o755)
 
 
-def run(settings: dict, number: int) -> dict:  # type: ignore[type-arg]
+def run(settings: Mapping[str, Any], number: int) -> dict[str, Any]:
     """Run a bootstrap action and store its logs. Return what to report: the exit status."""
     action = settings["actions"][number - 1]
     logs, path = LOGS / str(number), SCRIPTS / str(number) / os.path.basename(action["path"])
     logs.mkdir(parents=True, exist_ok=True)
     for log in ("stdout", "stderr"):
         (logs / log).touch()
-    report = {"status": 1, "action": number, "downloaded": False}
+    report: dict[str, Any] = {"status": 1, "action": number, "downloaded": False}
     with (logs / "controller").open("w", encoding="utf-8") as controller:
 
         def note(text: str) -> None:
@@ -105,7 +107,7 @@ def run(settings: dict, number: int) -> dict:  # type: ignore[type-arg]
     return report
 
 
-def execute(path: Path, args: list, logs: Path) -> int:  # type: ignore[type-arg]
+def execute(path: Path, args: list[str], logs: Path) -> int:
     variables = {
         "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         "HOME": "/home/hadoop",
@@ -130,7 +132,7 @@ def execute(path: Path, args: list, logs: Path) -> int:  # type: ignore[type-arg
     return done.returncode
 
 
-def store(settings: dict, number: int, logs: Path) -> None:  # type: ignore[type-arg]
+def store(settings: Mapping[str, Any], number: int, logs: Path) -> None:
     """Store the logs of an action below the cluster's LogUri. As in AWS, only they are missing if that fails."""
     if not settings["log_uri"]:
         return
@@ -153,13 +155,13 @@ def store(settings: dict, number: int, logs: Path) -> None:  # type: ignore[type
 
 
 def main() -> None:
-    settings = json.load(sys.stdin)
+    settings = json.loads(sys.argv[1])
     os.environ.update(TRUST)
     while not os.path.exists("/run/cloud-init/result.json"):
         time.sleep(0.2)  # cloud-init writes it at its end
     prepare(settings)
     print(json.dumps({"state": "BOOTSTRAPPING"}), flush=True)
-    report = {"status": 0}
+    report: dict[str, Any] = {"status": 0}
     for number in range(1, len(settings["actions"]) + 1):
         report = run(settings, number)
         if report["status"]:

@@ -151,22 +151,22 @@ class HostMachines:
         self, instance_id: str, settings: Mapping[str, Any], report: Callable[[Mapping[str, Any]], None]
     ) -> None:
         """Run the node's program in a machine as soon as it boots, and hand on what the program prints."""
-        entry = self._supervised[instance_id]
+        entry = self._supervised.get(instance_id)
+        if entry is None:
+            return
         while (pid := entry.machine.pid) is None:
             if entry.changed.wait(0.2):
                 return
         program = Path(__file__).with_name("emr_node.py").read_text(encoding="utf-8")
-        words = entry.machine.cgroup.command(*namespaces.inside(pid), "/usr/bin/python3", "-c", program)
+        words = entry.machine.cgroup.command(
+            *namespaces.inside(pid), "/usr/bin/python3", "-c", program, json.dumps(settings)
+        )
         status: Mapping[str, Any] = {}
         with (
             entry.machine.console_file.open("ab") as console,
-            subprocess.Popen(
-                words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=console, text=True
-            ) as process,
+            subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=console) as process,
         ):
-            json.dump(settings, process.stdin)
-            process.stdin.close()
-            for line in process.stdout:
+            for line in process.stdout or ():
                 status = json.loads(line)
                 self._cloud.clock.later(0, partial(report, status))
         if "status" not in status and entry.machine.running:
