@@ -114,13 +114,14 @@ def modify_instance_groups(call: Call) -> Result:
         _check_change(config, cluster, group)
     for config, _, group in pairs:
         group.arrested, group.lost = None, 0
-        ids = config.get("EC2InstanceIdsToTerminate") or ()
-        ending = [node for node in group.alive if node.instance in ids]
-        group.requested = len(group.alive) - len(ending) if ids else int(config["InstanceCount"])
-        # EMR chooses which nodes go, unless the call names them; here the oldest, so that no caller relies on it.
-        ending += [] if ids else group.alive[: max(0, len(group.alive) - group.requested)]
-        for node in ending:
-            engine.end_node(call.cloud, node, Reason("USER_REQUEST", "Terminated by a resize of the instance group"))
+        reason = Reason("USER_REQUEST", "Terminated by a resize of the instance group")
+        for node in group.alive:
+            if node.instance in (config.get("EC2InstanceIdsToTerminate") or ()):
+                engine.end_node(call.cloud, node, reason)
+        group.requested = int(config.get("InstanceCount") or len(group.alive))
+        # EMR chooses which other nodes go; here the oldest, so that no caller relies on it.
+        for node in group.alive[: max(0, len(group.alive) - group.requested)]:
+            engine.end_node(call.cloud, node, reason)
     engine.schedule(call.cloud)
     return {}
 
@@ -138,17 +139,17 @@ def _check_change(config: Mapping[str, Any], cluster: Cluster, group: Group) -> 
     count, ids = config.get("InstanceCount"), config.get("EC2InstanceIdsToTerminate") or ()
     if config.get("Configurations") or (config.get("ShrinkPolicy") or {}):
         raise invalid("The local cloud changes the size of instance groups only.")
-    if (count is None) == (not ids):
-        raise invalid("Either InstanceCount or EC2InstanceIdsToTerminate must be specified, and not both.")
+    if count is None and not ids:
+        raise invalid("Either InstanceCount or EC2InstanceIdsToTerminate must be specified.")
     if cluster.state not in READY:
-        raise invalid("Instance groups can be modified only while the cluster is running or waiting.")
+        raise invalid("An instance group may only be modified when the cluster is running or waiting.")
     if group.role != CORE:
         raise invalid("The master instance group can not be resized.")
     unknown = set(ids) - {node.instance for node in group.alive}
     if unknown:
         raise invalid(f"Instances {', '.join(sorted(unknown))} are not in instance group {group.id}.")
     if (int(count) if count is not None else len(group.alive) - len(set(ids))) < 1:
-        raise invalid("A core instance group must have at least one instance.")
+        raise invalid("An instance group must have at least one instance.")
 
 
 @answers("emr", "PutAutoTerminationPolicy")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,9 +15,16 @@ from localcloud.core.clock import ManualClock
 from localcloud.core.cloud import Cloud
 from localcloud.core.latency import Latency
 from localcloud.tests.unit.ec2_kit import REGION, Ec2, Recorder
+from localcloud.tests.unit.rules_kit import Aws, allow, refused, when
 
 LATENCY = {"emr_launch": 30, "instance_running": 20, "emr_bootstrapped": 10, "emr_applications": 60}
 BUCKET = "logs-and-scripts"
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    """Clients over HTTP sign with the time that it really is."""
+    return ManualClock(time.time())
 
 
 @pytest.fixture
@@ -363,8 +371,9 @@ def test_a_group_grows_and_shrinks(emr: Emr) -> None:
     emr.clock.advance(100)
     assert emr.ids(cluster, "CORE", "RUNNING") == [one, others[1]]
     assert emr.group(cluster)["RequestedInstanceCount"] == 2
-    emr.resize(cluster, InstanceCount=1)
+    emr.resize(cluster, InstanceCount=1, EC2InstanceIdsToTerminate=[others[1]])
     emr.clock.advance(100)
+    assert emr.ids(cluster, "CORE", "RUNNING") == [one]
     assert len(emr.ids(cluster, "CORE", "RUNNING")) == 1
     assert emr.group(cluster)["Status"]["State"] == "RUNNING"
 
@@ -511,3 +520,41 @@ def test_releases_and_their_types(emr: Emr) -> None:
 def test_a_cluster_has_an_arn(emr: Emr) -> None:
     arn = emr("RunJobFlow", **emr.request())["ClusterArn"]
     assert arn.startswith(f"arn:aws:elasticmapreduce:{REGION}:123456789012:cluster/j-")
+
+
+# Permissions
+
+
+def test_a_caller_needs_the_cluster_and_the_roles_that_it_passes(emr: Emr, aws: Aws) -> None:
+    ours = when("StringEquals", "elasticmapreduce:RequestTag/deeplearning:cluster", "one")
+    own = when("StringEquals", "aws:ResourceTag/deeplearning:cluster", "one")
+    roles = "arn:aws:iam::123456789012:role/"
+    linked = allow("iam:CreateServiceLinkedRole")
+    start = allow("elasticmapreduce:RunJobFlow", **ours)
+    passes = [
+        allow(
+            "iam:PassRole", f"{roles}{name}", **when("StringEquals", "iam:PassedToService", f"{service}.amazonaws.com")
+        )
+        for name, service in (("emr", "elasticmapreduce"), ("nodes", "ec2"))
+    ]
+    reads = [allow("elasticmapreduce:DescribeCluster", **own), allow("elasticmapreduce:TerminateJobFlows", **own)]
+    client = aws("emr", aws.role("person", start, *passes, *reads))
+    with refused("AccessDeniedException", "iam:CreateServiceLinkedRole"):
+        client.run_job_flow(**emr.request())
+    for missing in (start, *passes):
+        aws.policy("person", linked, *(each for each in (start, *passes) if each is not missing))
+        with refused("AccessDeniedException", missing["Action"]):
+            client.run_job_flow(**emr.request())
+    aws.policy("person", linked, start, *passes, *reads)
+    with refused("AccessDeniedException", "elasticmapreduce:RunJobFlow"):
+        client.run_job_flow(**emr.request(Tags=[{"Key": "deeplearning:cluster", "Value": "two"}]))
+    mine = client.run_job_flow(**emr.request())["JobFlowId"]
+    other = emr.run(Tags=[])
+    assert client.describe_cluster(ClusterId=mine)["Cluster"]["Status"]["State"] == "STARTING"
+    with refused(
+        "AccessDeniedException", f"elasticmapreduce:TerminateJobFlows on resource: arn:aws:elasticmapreduce:{REGION}"
+    ):
+        client.terminate_job_flows(JobFlowIds=[other])
+    client.terminate_job_flows(JobFlowIds=[mine])
+    emr.clock.advance(1)
+    assert emr.state(mine) == "TERMINATED"
