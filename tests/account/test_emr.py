@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
+import threading
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from localcloud.api.ec2.lifecycle import NoMachines
 from tests.account.kit import CLOUD_HALF, REGION
 
 ACCOUNT = "123456789012"
@@ -89,6 +92,42 @@ def test_a_cluster_is_created_repeated_resized_and_removed(emr_account: Any) -> 
     check_gone(account, kept=True)
     play(account, "destroy.yml", destroy="red", cluster_keep_efs=False)
     check_gone(account, kept=False)
+
+
+def test_a_failing_bootstrap_action_shows_its_own_stderr_and_nothing_keeps_running(
+    emr_account: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On one of three nodes, as EMR would do it."""
+    account = emr_account
+    succeed = NoMachines.provision
+    failing: list[str] = []
+
+    def store_log(cluster: str, machine: str) -> None:
+        key = f"emr-logs/{cluster}/node/{machine}/bootstrap-actions/1/stderr.gz"
+        body = gzip.compress(b"step efs_mount\nthe mount target does not answer\n")
+        account.client("s3").put_object(Bucket=f"red-{ACCOUNT}-{REGION}", Key=key, Body=body)
+
+    def provision(machines: Any, machine: str, settings: Any, report: Any) -> None:
+        if failing or settings["instance_info"]["isMaster"]:
+            succeed(machines, machine, settings, report)
+            return
+        failing.append(machine)
+        account.cloud.clock.later(0, lambda: report({"state": "BOOTSTRAPPING"}))
+        account.cloud.clock.later(2, lambda: report({"status": 1, "action": 1}))
+        threading.Thread(target=store_log, args=(settings["cluster"], machine)).start()
+
+    monkeypatch.setattr(NoMachines, "provision", provision)
+    ran = play(account, CLOUD_HALF, code=2)
+    assert f"On 1 slave instances (including {failing[0]}), bootstrap action 1 returned" in flat(ran.output)
+    assert "Nothing keeps running." in flat(ran.output) and "the mount target does not answer" in flat(ran.output)
+    assert living(account) == []
+    running = [{"Name": "instance-state-name", "Values": ["pending", "running"]}]
+    assert account.client("ec2").describe_instances(Filters=RED + running)["Reservations"] == []
+
+
+def flat(output: str) -> str:
+    """Ansible's output without its breaks of lines."""
+    return " ".join(output.split())
 
 
 def check_cluster(account: Any, cluster: Any) -> None:
