@@ -241,7 +241,7 @@ def service_statements(access: MemberAccess) -> list[Statement]:
         _statement("UseWhatBearsTheTag", launch, [f"{ec2}:launch-template/*"]) | of_cluster,
         _statement("LaunchIn", [*launch, "ec2:CreateNetworkInterface"], places),
         _statement("LaunchWith", launch, any_of),
-        _statement("ChangeAndDeleteWhatBearsTheTag", change, ["*"]) | of_cluster,
+        _statement("ChangeAndDeleteWhatBearsTheTag", change, [f"{ec2}:*"]) | of_cluster,
         _statement("TagIt", ["ec2:CreateTags"], own) | for_cluster,
         _statement("UntagIt", ["ec2:DeleteTags"], own) | of_cluster,
         _statement("GiveNodesTheirRole", ["iam:PassRole"], [role])
