@@ -78,6 +78,7 @@ def run(cloud: Cloud, cluster: Cluster, group: Group, count: int) -> list[dict[s
     """Launch instances of a group. EC2's errors are raised as AwsError."""
     instances, request = cluster.instances, cluster.request
     which = "Master" if group.role == MASTER else "Slave"
+    tags = {**cluster.tags, JOB_FLOW_TAG: cluster.id, GROUP_ROLE_TAG: group.role}
     image = images_of(cloud).get(str(request.get("CustomAmiId") or BASE.id))
     root = {
         "DeviceName": image.root_device if image else BASE.root_device,
@@ -97,13 +98,13 @@ def run(cloud: Cloud, cluster: Cluster, group: Group, count: int) -> list[dict[s
         "BlockDeviceMappings": [root],
         "DisableApiTermination": cluster.protected,
         "InstanceInitiatedShutdownBehavior": "terminate",
+        "TagSpecifications": [
+            {"ResourceType": "instance", "Tags": [{"Key": key, "Value": value} for key, value in tags.items()]}
+        ],
     }
     if instances.get("Ec2KeyName"):
         params["KeyName"] = instances["Ec2KeyName"]
-    made: list[dict[str, Any]] = ask(cloud, cluster.region, "RunInstances", **params)["Instances"]
-    tags = {**cluster.tags, JOB_FLOW_TAG: cluster.id, GROUP_ROLE_TAG: group.role}
-    set_tags(cloud, cluster.region, [one["InstanceId"] for one in made], tags)
-    return made
+    return list(ask(cloud, cluster.region, "RunInstances", **params)["Instances"])
 
 
 def set_tags(cloud: Cloud, region: str, ids: Sequence[str], tags: Mapping[str, str]) -> None:
