@@ -15,6 +15,7 @@ from typing import Any
 from localcloud import daemon, state
 from localcloud.core.errors import Refusal
 from localcloud.core.latency import latency_from
+from localcloud.machines.namespaces import inside
 
 Arguments = argparse.Namespace
 
@@ -290,16 +291,9 @@ def _exec(arguments: Arguments) -> None:
         # With version 2 alone a group that hands on controllers takes no processes: then the command is outside of it.
         with contextlib.suppress(OSError), open(group, "w", encoding="ascii") as procs:
             procs.write(str(os.getpid()))
-    inside = ["nsenter", "--target", str(where["pid"]), "--mount", "--uts", "--ipc", "--pid", "--net", "--root", "--wd"]
-    variables = {
-        "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-        "HOME": "/root",
-        "LANG": "C.UTF-8",
-    }
-    variables["TERM"] = os.environ.get("TERM", "dumb")
-    settings = [f"{name}={value}" for name, value in variables.items()]
+    words = [*inside(where["pid"]), *words]
     sys.stdout.flush()
-    os.execvp(inside[0], [*inside, "env", "-i", *settings, *words])
+    os.execvp(words[0], words)
 
 
 def _console(arguments: Arguments) -> None:

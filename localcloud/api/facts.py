@@ -17,6 +17,7 @@ from localcloud.api.ec2.images import images_of
 from localcloud.api.ec2.moto_records import groups_in, subnets_in
 from localcloud.api.efs import file_systems as efs
 from localcloud.api.efs import records as efs_records
+from localcloud.api.emr import records as emr_records
 from localcloud.api.iam.history import backend as iam_backend
 from localcloud.core.cloud import Cloud
 from localcloud.core.settings import ACCOUNT, OTHER_ACCOUNT
@@ -237,6 +238,10 @@ def tags_in_autoscaling(cloud: Cloud, arn: str, region: str, _resource: str) -> 
 
 def tags_in_efs(cloud: Cloud, arn: str, _region: str, _resource: str) -> Tags:
     return efs.tags_of(cloud, arn)
+
+
+def tags_in_emr(cloud: Cloud, _arn: str, _region: str, resource: str) -> Tags:
+    return emr_records.tags_of(cloud, resource.partition("/")[2])
 
 
 # What else is known of resources --------------------------------------------------------------------------------------

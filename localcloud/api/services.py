@@ -84,6 +84,13 @@ SERVICES = (
         lookups=facts.EFS_LOOKUPS,
     ),
     Service(
+        "emr",
+        "elasticmapreduce",
+        uses_moto=False,
+        arns="elasticmapreduce",
+        tags=facts.tags_in_emr,
+    ),
+    Service(
         "iam",
         "iam",
         refusal=_XML_REFUSAL,

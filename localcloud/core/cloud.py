@@ -52,6 +52,15 @@ class Machines(Protocol):
     def console(self, instance_id: str) -> str:
         """Return the machine's console output."""
 
+    def provision(
+        self, instance_id: str, settings: Mapping[str, Any], report: Callable[[Mapping[str, Any]], None]
+    ) -> None:
+        """Prepare a machine for EMR, and run the bootstrap actions in it (machines/emr_node.py).
+
+        The clock calls `report` with {"state": "BOOTSTRAPPING"} before the first action, and at the end with
+        {"status": …}: 0, or the exit status of the `action` (a number from 1) that failed, and whether it could be
+        `downloaded`."""
+
 
 class Network(Protocol):
     def changed(self) -> None:

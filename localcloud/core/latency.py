@@ -25,6 +25,9 @@ AWS: Mapping[str, float] = {
     "mount_target_deleted": 30.0,
     "iam_in_effect": 15.0,
     "autoscaling_launch": 5.0,
+    "emr_launch": 30.0,
+    "emr_bootstrapped": 20.0,
+    "emr_applications": 120.0,
 }
 
 

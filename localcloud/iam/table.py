@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .rules import Call, Need, Row
-from .services import autoscaling, ec2, efs, iam, others, s3, ssm
+from .services import autoscaling, ec2, efs, emr, iam, others, s3, ssm
 from .world import World
 
 TABLE: Mapping[tuple[str, str], Row] = {
@@ -15,6 +15,7 @@ TABLE: Mapping[tuple[str, str], Row] = {
     **iam.ROWS,
     **s3.ROWS,
     **efs.ROWS,
+    **emr.ROWS,
     **ssm.ROWS,
     **others.ROWS,
 }

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import errno
+import json
 import logging
 import os
 import socket
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from localcloud.api import enforcement as rules
 from localcloud.api.ec2 import lifecycle
@@ -136,6 +140,38 @@ class HostMachines:
             return entry.machine.console_file.read_text(encoding="utf-8", errors="replace")[-65536:] if entry else ""
         except OSError:
             return ""
+
+    def provision(
+        self, instance_id: str, settings: Mapping[str, Any], report: Callable[[Mapping[str, Any]], None]
+    ) -> None:
+        words = (instance_id, settings, report)
+        threading.Thread(target=self._provision, args=words, name=f"emr-{instance_id}", daemon=True).start()
+
+    def _provision(
+        self, instance_id: str, settings: Mapping[str, Any], report: Callable[[Mapping[str, Any]], None]
+    ) -> None:
+        """Run the node's program in a machine as soon as it boots, and hand on what the program prints."""
+        entry = self._supervised.get(instance_id)
+        if entry is None:
+            return
+        while (pid := entry.machine.pid) is None:
+            if entry.changed.wait(0.2):
+                return
+        program = Path(__file__).with_name("emr_node.py").read_text(encoding="utf-8")
+        words = entry.machine.cgroup.command(
+            *namespaces.inside(pid), "/usr/bin/python3", "-c", program, json.dumps(settings)
+        )
+        status: Mapping[str, Any] = {}
+        with (
+            entry.machine.console_file.open("ab") as console,
+            subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=console) as process,
+        ):
+            for line in process.stdout or ():
+                status = json.loads(line)
+                self._cloud.clock.later(0, partial(report, status))
+        if "status" not in status and entry.machine.running:
+            log.error("the EMR program in %s failed: its console says why", instance_id)
+            self._cloud.clock.later(0, lambda: report({"status": 1}))
 
     # Commands of a person ----------------------------------------------------------------------------------------
 

@@ -60,3 +60,15 @@ def within(path: Path, action: Callable[[], T]) -> T:
     if problem:
         raise problem[0]
     return outcome[0]
+
+
+def inside(pid: int) -> list[str]:
+    """Return the words before a command that run it in the namespaces of a machine, as root."""
+    variables = (
+        "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "HOME=/root",
+        "LANG=C.UTF-8",
+        f"TERM={os.environ.get('TERM', 'dumb')}",
+    )
+    spaces = ("--mount", "--uts", "--ipc", "--pid", "--net", "--root", "--wd")
+    return ["nsenter", "--target", str(pid), *spaces, "env", "-i", *variables]

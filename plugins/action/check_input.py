@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible.errors import AnsibleError
+from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.utils.vars import load_extra_vars
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.module_utils.messages import join_problems
@@ -36,8 +37,9 @@ class ActionModule(Action):
         names = [name for name in sorted(task_vars) if playbook_input.is_setting(name, roles)]
         settings, problems = self._resolve(names, task_vars)
         problems += [playbook_input.unknown_setting(name) for name in names if name not in TABLE]
-        checked_settings = setting_rules.check(settings, playbook in playbook_input.PROVISIONING)
         variables, unresolved = self._resolve(set(options_of(playbook)) & set(task_vars), task_vars)
+        emr = playbook == "emr" or boolean(variables.get("emr", False), strict=False)
+        checked_settings = setting_rules.check(settings, playbook in playbook_input.PROVISIONING, emr)
         cluster = checked_settings.values
         checked = run_rules.check(
             playbook, variables, cluster.get("default_framework") or "", cluster.get("efs_mount") or "/efs"
@@ -48,7 +50,8 @@ class ActionModule(Action):
             raise UserError(join_problems(problems, "{} settings are wrong:"))
         if playbook in playbook_input.NEEDS_MEMBERS and task_vars.get("deeplearning_problem"):
             raise UserError(str(task_vars["deeplearning_problem"]))
-        result = {"changed": False, "cluster": setting_rules.complete(cluster), "options": checked.values}
+        result = {"changed": False, "cluster": setting_rules.complete(cluster, emr), "options": checked.values}
+        result["emr"] = emr
         result["requested_by"] = f"{getpass.getuser()}@{socket.gethostname()}"
         return result | _train(checked.values, variables, result) if playbook == "train" else result
 

@@ -14,7 +14,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract import atomic_file
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.hosts import MASTER_ALIAS
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import MASTER
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import EMR_USER, MASTER
 from ansible_collections.deeplearning.aws.plugins.module_utils.messages import join_names
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.action import Action
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster import host_keys
@@ -29,7 +29,7 @@ class ActionModule(Action):
         timeout = 0 if self.check_mode else options["wait_seconds"]
         discovery = HostKeyDiscovery(Aws.from_options(options), options["cluster"])
         cluster, reports = discovery.run(timeout, Display().display, options["wait_for_ranks"])
-        facts = discovery.facts()
+        facts = discovery.facts(cluster)
         for instance in discovery.invalid_reports:
             bucket = discovery.names.bucket
             Display().warning(f"The report of {instance} in {bucket} is not in the expected form: it is ignored.")
@@ -68,7 +68,7 @@ def _login(cluster: Cluster, options: Mapping[str, Any]) -> host_keys.Login:
     users = (str(node.record["user"]) for node in cluster.nodes)
     key = options["private_key_file"]
     return host_keys.Login(
-        options["user"] or next(filter(None, users), ""),
+        EMR_USER if cluster.job_flow else options["user"] or next(filter(None, users), ""),
         str(Path(key).absolute()) if key else "",
         options["connection"],
         options["region"],

@@ -19,6 +19,7 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.capacity_
     GroupNotFound,
 )
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.elastic_address import ElasticAddress
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.emr_watcher import EmrWatch
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.setup_reports import SetupReports
 
 
@@ -26,6 +27,8 @@ class ActionModule(Action):
     _requires_connection = False
 
     def handle(self, options: dict[str, Any], task_vars: Mapping[str, Any]) -> dict[str, Any]:
+        if options["emr"]:
+            return self._wait_for_emr(options)
         targets = [
             GroupTarget(group["name"], group["desired"], group["minimum"], group["essential"])
             for group in options["groups"]
@@ -60,6 +63,22 @@ class ActionModule(Action):
             ).run()
         except (AwsError, GroupNotFound) as error:
             return {"failed": True, "outcome": "failed", "elsewhere": False, "msg": str(error)}
+
+    def _wait_for_emr(self, options: dict[str, Any]) -> dict[str, Any]:
+        emr = options["emr"]
+        if self.check_mode:
+            return {"changed": False, "outcome": "unknown", "msg": "Would wait until the EMR cluster is configured."}
+        try:
+            return EmrWatch(
+                Aws.from_options(options),
+                emr["cluster_id"],
+                emr["logs"],
+                options["timeout_seconds"],
+                emr["poll_seconds"],
+                Display().display,
+            ).run()
+        except AwsError as error:
+            return {"failed": True, "outcome": "failed", "msg": str(error)}
 
 
 def _setup_reports(aws: Aws, options: Mapping[str, Any]) -> SetupReports:

@@ -17,7 +17,7 @@ description:
     policies the role has.
 options:
   _input:
-    description: The role of the members, V(master) or V(worker).
+    description: The role of the members, V(master) or V(worker); of EMR's machines, V(node); of EMR itself, V(emr).
     type: str
     required: true
   cluster:
@@ -46,6 +46,10 @@ options:
     type: list
     elements: str
     default: []
+  logs:
+    description: Where EMR's machines store EMR's logs, as C(bucket) or C(bucket/prefix). If empty, in C(bucket).
+    type: str
+    default: ""
   partition:
     description: The partition of AWS.
     type: str

@@ -12,6 +12,7 @@ description:
   - Builds an archive with the roles for nodes, the collections that they use, the settings and ansible-core, and stores
     it in the cluster's bucket under its SHA-256. Equal content gives the same archive.
   - Returns the user data of the machines, which fetches the archive, compares its SHA-256 and runs the roles.
+  - For EMR it stores a bootstrap action that does the same.
   - The wheels of ansible-core are downloaded by pip, once, into a folder.
   - In check mode it stores nothing.
 options:
@@ -47,7 +48,13 @@ options:
   machines:
     description: By role, the parameters of its machines' user data.
     type: dict
-    required: true
+    default: {}
+  bootstrap:
+    description:
+      - The parameters of EMR's bootstrap action. C(role_id) is the id of the IAM role of all nodes, and C(gpus) has the
+        number of GPUs by role. Without them there is no bootstrap action.
+    type: dict
+    default: {}
 extends_documentation_fragment: [deeplearning.aws._aws, deeplearning.aws._attributes]
 """
 
@@ -77,16 +84,21 @@ user_data:
   description: By role, the user data of its machines.
   returned: success
   type: dict
+bootstrap:
+  description: EMR's bootstrap action, with its C(path) in S3 and its C(sha256), which is its argument.
+  returned: success
+  type: dict
 """
 
 import hashlib
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import ARGUMENTS, Aws
 from ansible_collections.deeplearning.aws.plugins.module_utils.boot import bundle
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.boot import bundle_key
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.boot import bootstrap_key, bundle_key
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import domain
 
@@ -101,6 +113,23 @@ def is_stored(aws: Aws, bucket: str, account: str, key: str, size: int) -> bool:
     return bool(head) and head["ContentLength"] == size
 
 
+@dataclass(frozen=True)
+class Store:
+    aws: Aws
+    bucket: str
+    account: str
+    check_mode: bool
+
+    def ensure(self, key: str, body: bytes) -> bool:
+        """Store an object whose key contains its SHA-256. Return False if it is stored already."""
+        place = (self.aws, self.bucket, self.account, key)
+        if is_stored(*place, len(body)):
+            return False
+        if not self.check_mode:
+            store(*place, body)
+        return True
+
+
 def run(options: dict[str, Any], check_mode: bool) -> dict[str, Any]:
     own = Path(options["source"])
     wheels = bundle.download_wheels(own / "files/boot/requirements.txt", Path(options["wheels"]))
@@ -109,10 +138,8 @@ def run(options: dict[str, Any], check_mode: bool) -> dict[str, Any]:
     sha256 = hashlib.sha256(body).hexdigest()
 
     aws = Aws.from_options(options)
-    place = (aws, options["bucket"], options["account"], bundle_key(sha256))
-    stored = is_stored(*place, len(body))
-    if not stored and not check_mode:
-        store(*place, body)
+    bucket = Store(aws, options["bucket"], options["account"], check_mode)
+    changed = bucket.ensure(bundle_key(sha256), body)
     common = {
         "cluster": options["cluster"]["cluster"],
         "region": aws.region,
@@ -120,12 +147,19 @@ def run(options: dict[str, Any], check_mode: bool) -> dict[str, Any]:
         "bucket": options["bucket"],
         "sha256": sha256,
     }
-    program = bundle.read_program(own)
+    program = bundle.read_program(own, "first_stage.py")
     user_data = {
         role: bundle.user_data(program, {**common, "role": role, **parameters})
         for role, parameters in options["machines"].items()
     }
-    return {"changed": not stored, "sha256": sha256, "size": len(body), "user_data": user_data}
+    bootstrap = {}
+    if options["bootstrap"]:
+        wrapper = bundle.read_program(own, "bootstrap_action.py")
+        action = bundle.bootstrap_action(wrapper, program, {**common, **options["bootstrap"]}).encode()
+        key = bootstrap_key(hashlib.sha256(action).hexdigest())
+        changed |= bucket.ensure(key, action)
+        bootstrap = {"path": f"s3://{options['bucket']}/{key}", "sha256": hashlib.sha256(action).hexdigest()}
+    return {"changed": changed, "sha256": sha256, "size": len(body), "user_data": user_data, "bootstrap": bootstrap}
 
 
 def main() -> None:
@@ -139,7 +173,8 @@ def main() -> None:
             "wheels": {"type": "path", "required": True},
             "cluster": {"type": "dict", "required": True},
             "efs_tls": {"type": "bool", "default": False},
-            "machines": {"type": "dict", "required": True},
+            "machines": {"type": "dict", "default": {}},
+            "bootstrap": {"type": "dict", "default": {}},
         },
         supports_check_mode=True,
     )

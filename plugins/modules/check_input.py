@@ -74,6 +74,10 @@ recipe_env:
   description: The environment variables of the recipe, unless C(env) is given.
   returned: for train
   type: dict
+emr:
+  description: Whether the settings are those of a cluster of EMR's machines.
+  returned: success
+  type: bool
 requested_by:
   description: The user and the machine that make the request.
   returned: success

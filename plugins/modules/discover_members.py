@@ -85,7 +85,8 @@ RETURN = r"""
 cluster:
   description:
     - What the machines need to know about their cluster. C(cluster_id) is the id of the security group of its members,
-      C(master_role_id) begins the user id of the master's sessions, C(efs_name) is the file system's name in DNS.
+      C(master_role_id) begins the user id of the master's sessions, C(job_flow) is the id of the EMR cluster and empty
+      for Auto Scaling groups, C(efs_name) is the file system's name in DNS.
   returned: success
   type: dict
   sample:
@@ -95,6 +96,7 @@ cluster:
     bucket: deeplearning-123456789012-us-east-1
     vpc_cidrs: [10.0.0.0/16]
     master_role_id: AROA0123456789EXAMPLE
+    job_flow: ""
     efs_name: fs-0123456789abcdef0.efs.us-east-1.amazonaws.com
     user: ubuntu
 data_bucket:

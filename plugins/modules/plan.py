@@ -19,6 +19,10 @@ options:
     description: The settings, as M(deeplearning.aws.check_input) returns them.
     type: dict
     required: true
+  emr:
+    description: Whether the machines are to be EMR's.
+    type: bool
+    default: false
   dataset:
     description: A data set to compare with the nodes' own disks, by its name.
     type: str
@@ -34,6 +38,8 @@ notes:
     C(ec2:DescribeInstanceTypeOfferings), C(ec2:DescribeKeyPairs), C(ec2:DescribeLaunchTemplates),
     C(ec2:DescribeLaunchTemplateVersions), C(ec2:DescribeRouteTables), C(ec2:DescribeSecurityGroups),
     C(ec2:DescribeSubnets), C(ec2:DescribeVpcs), C(elasticfilesystem:DescribeFileSystems),
+    C(elasticmapreduce:ListClusters), for O(emr) also C(elasticmapreduce:DescribeCluster),
+    C(elasticmapreduce:DescribeReleaseLabel) and C(elasticmapreduce:ListSupportedInstanceTypes),
     C(elasticfilesystem:DescribeMountTargets), C(servicequotas:GetServiceQuota),
     C(servicequotas:GetAWSDefaultServiceQuota), C(ssm:GetParameters) and C(ssm:GetParametersByPath).
 """
@@ -86,6 +92,11 @@ plan:
       type: dict
       sample: {"id": "ami-0123456789abcdef0", "name": "Deep Learning Base OSS Nvidia Driver GPU AMI (Ubuntu 22.04)",
         "root_device": "/dev/sda1", "kept": false}
+    emr:
+      description: For a cluster of EMR's machines, its C(release), C(cluster_id) if it exists, and the place of its
+        C(logs).
+      type: dict
+      sample: {}
     user:
       description: The user to log in as.
       type: str
@@ -93,8 +104,9 @@ plan:
     type:
       description: The workers' instance type.
       type: dict
-      sample: {"name": "g5.xlarge", "vcpus": 4, "gpus": 1, "gpu_name": "A10G", "gpu_maker": "NVIDIA",
-        "efa_cards": [], "instance_store_gib": 232.8, "placement": true, "spot": true, "architectures": ["x86_64"]}
+      sample: {"name": "g5.xlarge", "vcpus": 4, "memory_mib": 16384, "gpus": 1, "gpu_name": "A10G",
+        "gpu_maker": "NVIDIA", "efa_cards": [], "instance_store_gib": 232.8, "placement": true, "spot": true,
+        "architectures": ["x86_64"]}
     master_type:
       description: The master's, in the same form.
       type: dict
@@ -148,6 +160,7 @@ def main() -> None:
         argument_spec={
             **ARGUMENTS,
             "cluster": {"type": "dict", "required": True},
+            "emr": {"type": "bool", "default": False},
             "dataset": {"type": "str", "default": ""},
             "data_on": {"type": "str", "default": "node", "choices": ["node", "instance_store"]},
         },
@@ -159,6 +172,7 @@ def main() -> None:
             module.params["cluster"],
             module.params["dataset"],
             module.params["data_on"],
+            module.params["emr"],
         )
     except AwsError as error:
         module.fail_json(msg=str(error))

@@ -6,7 +6,7 @@
 
 DOCUMENTATION = r"""
 module: wait_for_capacity
-short_description: Wait until Auto Scaling groups have their machines, or report why not
+short_description: Wait until Auto Scaling groups or an EMR cluster have their machines, or report why not
 version_added: 1.0.0
 description:
   - Watches one or several Auto Scaling groups until they have settled, and reports the progress.
@@ -19,14 +19,17 @@ description:
     launching is resumed.
   - After a failure each group again has the machines that it had at the start, which is none in a new cluster. Machines
     that the launch lifecycle hook holds are terminated by abandoning their lifecycle action.
+  - With O(emr) it watches an EMR cluster instead, until all its instances are configured. One that does not become
+    ready in time is terminated. After a failure the message has EMR's reason and the end of the failing bootstrap
+    action's log.
   - If all machines are in service and desired, nothing is written. If the group's desired capacity is less than
     O(groups[].desired), it is raised, which is how a second run retries after a shortfall.
 options:
   groups:
-    description: The groups to wait for, all at once. If one fails, all fail.
+    description: The groups to wait for, all at once. If one fails, all fail. Give them, or O(emr).
     type: list
     elements: dict
-    required: true
+    default: []
     suboptions:
       name:
         description: The group's name.
@@ -54,6 +57,22 @@ options:
             network interface as soon as the machine runs.
         type: str
         default: ""
+  emr:
+    description: The EMR cluster to wait for. Of the other options, only O(timeout_seconds) applies.
+    type: dict
+    suboptions:
+      cluster_id:
+        description: Its id.
+        type: str
+        required: true
+      logs:
+        description: Where it stores its logs, as C(bucket) or C(bucket/prefix).
+        type: str
+        required: true
+      poll_seconds:
+        description: Seconds between two polls. EMR asks for 30.
+        type: float
+        default: 30
   reports:
     description:
       - For machines that configure themselves, and are in service only after that. Their reports are read from the

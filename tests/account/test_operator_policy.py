@@ -45,7 +45,8 @@ def actions_of(document: Path) -> set[str]:
     return {action for statement in statements for action in listed(statement["Action"])}
 
 
-DOCUMENTED = {action for document in DOCUMENTS for action in actions_of(document)}
+OF_EMR = {action for document in DOCUMENTS if document.stem == "operator-emr" for action in actions_of(document)}
+DOCUMENTED = {action for document in DOCUMENTS if document.stem != "operator-emr" for action in actions_of(document)}
 
 
 class Log:
@@ -204,6 +205,32 @@ def test_all_playbooks_run_with_it_and_need_all_of_it(account: Any, person: Any)
             f"in the README of {role}, and never needed: {action}" for action in sorted(listed - actions - later)
         ]
     assert not problems, "\n" + "\n".join(problems)
+
+
+def test_emr_runs_with_it_and_needs_all_of_it(account: Any, person: Any) -> None:
+    log, roles = Log(account), Roles(Log(account))
+    for setting in ("cluster_image", "cluster_login_user", "cluster_setup", "cluster_spot", "cluster_efs_tls"):
+        del person.settings[setting]
+    person.settings |= {"cluster_instance_type": "m5.xlarge", "emr_poll_seconds": 1}
+    roles.add(play(person, CLOUD_HALF, emr=True, cluster_worker_count=1))
+    changes = {"cluster_emr_replace_unhealthy": False, "cluster_emr_termination_protection": True}
+    changes |= {"cluster_emr_idle_minutes": 30, "cluster_tags": {"team": "research"}}
+    roles.add(play(person, CLOUD_HALF, emr=True, cluster_worker_count=2, **changes))
+    changes["cluster_emr_idle_minutes"] = 0
+    roles.add(play(person, CLOUD_HALF, emr=True, cluster_worker_count=1, **changes))
+    play(person, "status.yml")
+    play(person, "destroy.yml", destroy=MINE, cluster_keep_efs=False)
+
+    needed = log.needed()
+    problems = [f"refused: {call}" for call in log.refused()]
+    problems += [
+        f"needed, and not in docs/iam: {action} ({needed[action]})"
+        for action in sorted(needed.keys() - DOCUMENTED - OF_EMR)
+    ]
+    problems += [f"in operator-emr, and never needed: {action}" for action in sorted(OF_EMR - needed.keys())]
+    assert not problems, "\n" + "\n".join(problems)
+    # A failure needs more than this.
+    assert roles.needed["emr_cluster"] <= listed_in_readme("emr_cluster")
 
 
 def amazon_aws() -> int:

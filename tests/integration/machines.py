@@ -204,6 +204,11 @@ class Cluster:
         return [dict(instance) for group in groups for instance in group["Instances"]]
 
     def end(self) -> None:
+        emr = self.cloud.client("emr")
+        living = ["STARTING", "BOOTSTRAPPING", "RUNNING", "WAITING"]
+        flows = [one["Id"] for one in emr.list_clusters(ClusterStates=living)["Clusters"] if one["Name"] == self.name]
+        if flows:
+            emr.terminate_job_flows(JobFlowIds=flows)
         scaling = self.cloud.client("autoscaling")
         for group in scaling.describe_auto_scaling_groups()["AutoScalingGroups"]:
             if group["AutoScalingGroupName"] in (f"{self.name}-master", f"{self.name}-workers"):

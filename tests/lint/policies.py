@@ -31,7 +31,9 @@ ACCEPTED = Path(__file__).with_name("accepted_findings.yml")
 Policy = dict[str, Any]
 
 CLUSTER = {"cluster": "red", "account": "123456789012", "region": "us-east-1"}
-ROLES = ("master", "worker")
+ROLES = ("master", "worker", "node")
+EMR_SERVICE = "emr"
+"""The role of EMR's service, which uses no buckets."""
 BUCKETS = {
     "": {},
     "-with-buckets": {
@@ -80,7 +82,7 @@ def member_policies() -> dict[str, Policy]:
     settings = {**defaults, **cluster, **variables}
     return {
         f"{role}{suffix}": Templar(loader, {**settings, **BUCKETS[suffix], "item": {"key": role}}).template(policy)
-        for role, suffix in product(ROLES, BUCKETS)
+        for role, suffix in (*product(ROLES, BUCKETS), (EMR_SERVICE, ""))
     }
 
 

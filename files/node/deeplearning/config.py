@@ -30,6 +30,10 @@ class Config:
     """How many GPUs machines of this type have; None if that is unknown."""
     bundle: str
     """The SHA-256 of the bundle by which the node has configured itself; empty if it was configured by ssh."""
+    job_flow: str = ""
+    """The id of the EMR cluster; empty for machines of Auto Scaling groups."""
+    emr_idle_seconds: int = 0
+    """After so long without work EMR ends the cluster; 0 for never."""
 
 
 def read_config() -> Config:

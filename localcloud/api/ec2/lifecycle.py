@@ -6,7 +6,7 @@ pending → running → stopping → stopped → pending …, and from each → 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from moto.ec2.models.instances import StateReason
@@ -62,6 +62,12 @@ class NoMachines:
 
     def console(self, instance_id: str) -> str:
         return ""
+
+    def provision(
+        self, instance_id: str, settings: Mapping[str, Any], report: Callable[[Mapping[str, Any]], None]
+    ) -> None:
+        self._cloud.clock.later(0, lambda: report({"state": "BOOTSTRAPPING"}))
+        self._cloud.clock.later(self._cloud.latency.of("emr_bootstrapped"), lambda: report({"status": 0}))
 
 
 def machines_of(cloud: Cloud) -> Machines:

@@ -24,7 +24,7 @@ def run_instances(call: Call) -> dict[str, Any]:
     repeated = _already_launched(call)
     if repeated:
         return reservation_as_dict(repeated)
-    launch = validated(call.cloud, call.region, call.params)
+    launch = validated(call)
     min_count, max_count = _counts(call.params)
     refuse_dry_run(call.params)
     count = launchable_count(call.cloud, launch, min_count, max_count)

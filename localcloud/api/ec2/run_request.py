@@ -16,14 +16,15 @@ from localcloud.api.ec2.placement import group_for_launch
 from localcloud.api.ec2.profiles import profile_for_launch
 from localcloud.api.ec2.run_network import interfaces_for_launch
 from localcloud.api.ssm import image_by_parameter
-from localcloud.core.cloud import Cloud
+from localcloud.core.cloud import Call, Cloud
 from localcloud.core.errors import AwsError
 
 _TAGGED = ("instance", "volume", "network-interface", "spot-instances-request", "elastic-gpu")
 
 
-def validated(cloud: Cloud, region: str, params: Mapping[str, Any]) -> Launch:
+def validated(call: Call) -> Launch:
     """Return the validated request of RunInstances, template included, or raise AWS's error. It changes nothing."""
+    cloud, region, params = call.cloud, call.region, call.params
     template = params.get("LaunchTemplate")
     request = dict(params)
     tags_of_template: dict[str, str] = {}
@@ -47,7 +48,7 @@ def validated(cloud: Cloud, region: str, params: Mapping[str, Any]) -> Launch:
         )
     interfaces = interfaces_for_launch(region, request, kind)
     _check_zone(region, kind, interfaces[0].subnet.availability_zone, placement)
-    tags = _tags(request)
+    tags = _tags(request, of_service=call.caller.kind == "service")
     if tags_of_template:
         tags["instance"] = {**tags.get("instance", {}), **tags_of_template}
     market = request.get("InstanceMarketOptions") or {}
@@ -177,7 +178,7 @@ def check_metadata(options: Mapping[str, Any]) -> None:
         )
 
 
-def _tags(request: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+def _tags(request: Mapping[str, Any], of_service: bool) -> dict[str, dict[str, str]]:
     tags: dict[str, dict[str, str]] = {}
     for specification in request.get("TagSpecifications") or ():
         kind = str(specification.get("ResourceType"))
@@ -188,7 +189,7 @@ def _tags(request: Mapping[str, Any]) -> dict[str, dict[str, str]]:
         of_kind = tags.setdefault(kind, {})
         for tag in specification.get("Tags") or ():
             key = str(tag.get("Key") or "")
-            if key.startswith("aws:") and not key.startswith("aws:autoscaling:"):
+            if key.startswith("aws:") and not of_service:
                 raise AwsError(
                     "InvalidParameterValue", f"Tag keys starting with 'aws:' are reserved for internal use: {key}"
                 )

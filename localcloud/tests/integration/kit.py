@@ -229,7 +229,13 @@ class Network:
         return str(instance.get("PublicIpAddress") or instance.get("PrivateIpAddress"))
 
     def ssh(
-        self, name: str, *words: str, via: str | None = None, timeout: float = 60, **more: Any
+        self,
+        name: str,
+        *words: str,
+        via: str | None = None,
+        user: str = "ubuntu",
+        timeout: float = 60,
+        **more: Any,
     ) -> subprocess.CompletedProcess[str]:
         """Plain ssh. Host keys are not this file's subject: they are compared with the API's in a test of their own."""
         options = [
@@ -239,14 +245,14 @@ class Network:
         if via is not None:
             hop = " ".join(["ssh", *options, "-W", "%h:%p", f"ubuntu@{self.address(via)}"])
             options += ["-o", f"ProxyCommand={hop}"]
-        return command("ssh", *options, f"ubuntu@{self.address(name)}", *words, timeout=timeout, **more)
+        return command("ssh", *options, f"{user}@{self.address(name)}", *words, timeout=timeout, **more)
 
     def wait_for_ssh(self, name: str, via: str | None = None, seconds: float = 60) -> None:
         wait_for(lambda: self.ssh(name, "true", via=via).returncode == 0, seconds, f"ssh to {name}")
 
-    def says(self, name: str, *words: str, via: str | None = None) -> str:
+    def says(self, name: str, *words: str, via: str | None = None, user: str = "ubuntu") -> str:
         """What a command prints that has to succeed."""
-        done = self.ssh(name, *words, via=via)
+        done = self.ssh(name, *words, via=via, user=user)
         assert done.returncode == 0, f"{words} in {name}: {done.returncode} {done.stdout} {done.stderr}"
         return done.stdout.strip()
 

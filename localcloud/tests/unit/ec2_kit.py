@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -28,6 +28,8 @@ class Recorder:
         self.views: list[InstanceView] = []
         self.order: list[str] = []
         self.written = ""
+        self.settings: dict[str, Mapping[str, Any]] = {}
+        self.reports: dict[str, Callable[..., None]] = {}
 
     def names(self) -> list[str]:
         return [name for name, _ in self.calls]
@@ -48,6 +50,11 @@ class Recorder:
 
     def reboot(self, instance_id: str) -> None:
         self._note("reboot", instance_id)
+
+    def provision(self, instance_id: str, settings: Mapping[str, Any], report: Callable[..., None]) -> None:
+        self._note("provision", instance_id)
+        self.settings[instance_id] = settings
+        self.reports[instance_id] = report
 
     def console(self, instance_id: str) -> str:
         return self.written

@@ -59,7 +59,11 @@ EFA = {"DeviceIndex": 0, "InterfaceType": "efa"}
             "smaller",
         ),
         (
-            {"TagSpecifications": [{"ResourceType": "instance", "Tags": [{"Key": "aws:x", "Value": "y"}]}]},
+            {
+                "TagSpecifications": [
+                    {"ResourceType": "instance", "Tags": [{"Key": "aws:autoscaling:groupName", "Value": "y"}]}
+                ]
+            },
             "InvalidParameterValue",
             "reserved",
         ),

@@ -50,6 +50,7 @@ ASK: dict[str, tuple[str, dict[str, str]]] = {
     "efs": ("describe_file_systems", {}),
     "ssm": ("get_parameters", {"Names": ["a"]}),
     "autoscaling": ("describe_auto_scaling_groups", {}),
+    "emr": ("list_clusters", {}),
     "service-quotas": ("get_service_quota", {"ServiceCode": "ec2", "QuotaCode": "L-1216C47A"}),
 }
 
@@ -80,6 +81,7 @@ WRONG_SECRET = {
     "autoscaling": ("SignatureDoesNotMatch", 403),
     "ec2": ("AuthFailure", 401),
     "efs": ("InvalidSignatureException", 403),
+    "emr": ("InvalidSignatureException", 400),
     "iam": ("SignatureDoesNotMatch", 403),
     "s3": ("SignatureDoesNotMatch", 403),
     "service-quotas": ("InvalidSignatureException", 400),
@@ -250,7 +252,7 @@ def test_what_a_request_says_of_its_signer(
 @pytest.mark.parametrize(
     "service, operation, name",
     [
-        ("emr", "list_clusters", "elasticmapreduce"),  # JSON
+        ("athena", "list_work_groups", "athena"),  # JSON
         ("sns", "list_topics", "sns"),  # forms and XML
         ("route53", "list_hosted_zones", "route53"),  # XML
     ],
@@ -293,6 +295,7 @@ def test_an_operation_that_nobody_answers_is_no_reason_to_try_again(aws: Aws) ->
         ("s3", "get_object", {"Bucket": "none-of-it", "Key": "k"}, "NoSuchBucket", 404),
         ("s3", "head_bucket", {"Bucket": "none-of-it"}, "404", 404),
         ("efs", "describe_file_systems", {"FileSystemId": "fs-0123456789abcdef0"}, "FileSystemNotFound", 404),
+        ("emr", "describe_cluster", {"ClusterId": "j-NONE"}, "InvalidRequestException", 400),
         ("ssm", "get_parameter", {"Name": "none"}, "ParameterNotFound", 400),
         ("autoscaling", "delete_auto_scaling_group", {"AutoScalingGroupName": "none"}, "ValidationError", 400),
     ],

@@ -25,8 +25,9 @@ GLOBAL_KEYS = {"aws:RequestedRegion", "aws:ResourceAccount", "aws:ViaAWSService"
 # Types of resources that the local cloud has none of: a row need not check them.
 ABSENT = {
     "access-point", "accesspoint", "accesspointobject", "capacity-reservation", "dedicated-host", "elastic-gpu",
-    "elastic-inference", "group", "ipam-pool", "ipv4pool-ec2", "ipv6pool-ec2",
-    "license-configuration", "managed-instance", "secondary-subnet", "task", "vpn-gateway",
+    "editor", "elastic-inference", "group", "ipam-pool", "ipv4pool-ec2", "ipv6pool-ec2",
+    "license-configuration", "managed-instance", "notebook-execution", "secondary-subnet", "studio", "task",
+    "vpn-gateway",
 }  # fmt: skip
 
 UNCHECKED = {
@@ -42,7 +43,7 @@ UNLISTED = {
 }
 """Resources that a row checks although the reference does not have them, and why."""
 
-PREFIXES = {"efs": "elasticfilesystem", "service-quotas": "servicequotas"}
+PREFIXES = {"efs": "elasticfilesystem", "emr": "elasticmapreduce", "service-quotas": "servicequotas"}
 """IAM's names of services, where boto3 has others"""
 
 FREE = {("sts", "GetCallerIdentity")}

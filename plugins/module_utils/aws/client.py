@@ -112,6 +112,7 @@ _CLOCK = re.compile(r"Signature (expired|not yet current)", re.IGNORECASE)
 
 _IAM_PREFIX = {
     "efs": "elasticfilesystem",
+    "emr": "elasticmapreduce",
     "service-quotas": "servicequotas",
 }
 """IAM prefixes that differ from boto3's names of the services."""

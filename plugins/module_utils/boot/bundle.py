@@ -50,6 +50,7 @@ _OWN = (
 _OF_POSIX = ("MANIFEST.json", "meta", "plugins/module_utils", "plugins/modules")
 _INTERPRETER = "#!/usr/bin/env python3"
 _PARAMETERS = "PARAMETERS: dict[str, Any] = {}\n"
+_FIRST_STAGE = 'FIRST_STAGE = ""\n'
 
 
 def build(content: Mapping[str, Any], own: Path, posix: Path, wheels: Sequence[Path]) -> bytes:
@@ -133,15 +134,25 @@ def _download(requirements: Path, folder: Path) -> None:
 
 def user_data(program: str, parameters: Mapping[str, Any]) -> str:
     """Return the program of the first boot with its parameters."""
-    if program.count(_PARAMETERS) != 1:
-        raise ValueError("the program of the first boot has no line for its parameters")
-    # A JSON text without control characters is a valid literal of Python if it has no true, false or null.
-    text = program.replace(_PARAMETERS, _PARAMETERS.replace("{}", json.dumps(dict(parameters), sort_keys=True)))
-    text = f"{_INTERPRETER}\n{text}"
+    text = f"{_INTERPRETER}\n{_fill(program, _PARAMETERS, '{}', parameters)}"
     if len(text.encode()) > MAX_USER_DATA:
         raise ValueError(f"user data has {len(text.encode())} bytes, and EC2 takes {MAX_USER_DATA}")
     return text
 
 
-def read_program(own: Path) -> str:
-    return (own / "files/node/deeplearning/boot/first_stage.py").read_text(encoding="utf-8")
+def bootstrap_action(wrapper: str, program: str, parameters: Mapping[str, Any]) -> str:
+    """Return EMR's bootstrap action: the wrapper with the program of the first boot in it."""
+    text = _fill(_fill(wrapper, _FIRST_STAGE, '""', program), _PARAMETERS, "{}", parameters)
+    return f"{_INTERPRETER}\n{text}"
+
+
+def _fill(program: str, line: str, empty: str, value: Any) -> str:
+    """Return the program with the value in this line, which it has once."""
+    if program.count(f"\n{line}") != 1:
+        raise ValueError(f"the program has no line {line!r}")
+    # A JSON text without control characters is a valid literal of Python if it has no true, false or null.
+    return program.replace(f"\n{line}", f"\n{line.replace(empty, json.dumps(value, sort_keys=True))}")
+
+
+def read_program(own: Path, name: str) -> str:
+    return (own / "files/node/deeplearning/boot" / name).read_text(encoding="utf-8")

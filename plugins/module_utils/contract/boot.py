@@ -27,3 +27,8 @@ another one that fails as well."""
 
 def bundle_key(sha256: str) -> str:
     return f"{BUNDLES}{sha256}.tar"
+
+
+def bootstrap_key(sha256: str) -> str:
+    """Return the key of EMR's bootstrap action."""
+    return f"{BUNDLES}{sha256}.py"

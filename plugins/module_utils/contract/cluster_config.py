@@ -26,12 +26,15 @@ FIELDS = {
     "default_framework": schema.optional(schema.one_of(*FRAMEWORKS)),
     "gpus": schema.optional(schema.gpus),
     "bundle": schema.or_empty(schema.sha256),
+    "job_flow": schema.or_empty(schema.word),
+    "emr_idle_seconds": schema.uint32,
 }
 
 
 def build(cluster: Mapping[str, Any], role: str, gpus: int | None) -> dict[str, Any]:
-    """Return the content for one node. `cluster`: the fields that all nodes share; `bundle` may be missing."""
-    record = {"schema": schema.VERSION, "bundle": "", **cluster, "role": role, "gpus": gpus}
+    """Return the content for one node. `cluster`: the fields that all nodes share; the last three may be missing."""
+    defaults = {"schema": schema.VERSION, "bundle": "", "job_flow": "", "emr_idle_seconds": 0}
+    record = {**defaults, **cluster, "role": role, "gpus": gpus}
     schema.validate(record, FIELDS, "cluster.json")
     return record
 

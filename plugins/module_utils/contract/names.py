@@ -26,9 +26,21 @@ GROUP_TAG = "aws:autoscaling:groupName"
 """Only AWS can set it. A member counts only if this names one of the cluster's groups."""
 TEMPLATE_TAG = "aws:ec2launchtemplate:id"
 """AWS's own as well: what a machine was launched by. Unlike the group's name it stays when a machine is detached."""
+JOB_FLOW_TAG = "aws:elasticmapreduce:job-flow-id"
+"""On EMR's machines, and only AWS can set it: the job flow (the EMR cluster) that they belong to."""
+GROUP_ROLE_TAG = "aws:elasticmapreduce:instance-group-role"
+"""AWS's own as well, on the same machines: MASTER or CORE."""
 
 MASTER = "master"
 WORKER = "worker"
+
+EMR_USER = "hadoop"
+"""The user whom EMR makes on its machines, and the one to log in as there."""
+EMR_SERVICE = "emr"
+EMR_NODE = "node"
+"""What the IAM roles of EMR's service and of all its machines are called, as `identity` takes it."""
+EMR_LOGS = "emr-logs"
+"""The prefix of the cluster's bucket for EMR's logs. Machines write there, so what is read there is data of nodes."""
 
 
 @dataclass(frozen=True)

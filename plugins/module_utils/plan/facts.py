@@ -17,6 +17,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names im
     tags_of,
 )
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan import images, quotas
+from ansible_collections.deeplearning.aws.plugins.module_utils.resources.emr_cluster import find_clusters
 
 Cluster = Mapping[str, Any]
 Item = Mapping[str, Any]
@@ -43,6 +44,17 @@ class ImageFacts:
 
 
 @dataclass(frozen=True)
+class EmrFacts:
+    """What EMR has. None is unknown."""
+
+    applications: Sequence[str] | None
+    """The release's; none if there is no such release."""
+    types: Sequence[str] | None
+    """The instance types that the release offers."""
+    log_bucket_problem: str = ""
+
+
+@dataclass(frozen=True)
 class AccountFacts:
     """What AWS has. None is unknown, because a call failed or was not needed."""
 
@@ -51,6 +63,10 @@ class AccountFacts:
     partition: str
     groups: Sequence[Item] | None
     """The cluster's Auto Scaling groups."""
+    emr_clusters: Sequence[Item] | None
+    """The EMR clusters that live and have the cluster's name and tag."""
+    emr: EmrFacts | None
+    """Only read for a cluster of EMR's machines."""
     types: Mapping[str, InstanceType] | None
     """The types of the settings that exist, by name."""
     offered_types: Sequence[str]
@@ -76,7 +92,7 @@ class AccountFacts:
     failures: Sequence[str]
 
 
-def gather_facts(aws: Aws, cluster: Cluster) -> AccountFacts:
+def gather_facts(aws: Aws, cluster: Cluster, emr: bool = False) -> AccountFacts:
     """Raise AwsError if the credentials or the connection fail."""
     reader = _Reader(aws)
     account = aws.account
@@ -98,6 +114,8 @@ def gather_facts(aws: Aws, cluster: Cluster) -> AccountFacts:
             "AutoScalingGroups",
             AutoScalingGroupNames=list(Names(cluster["name"]).groups.values()),
         ),
+        emr_clusters=reader.emr_clusters(cluster["name"]),
+        emr=_describe_emr(reader, cluster, account) if emr else None,
         types=types,
         offered_types=_describe_offered_types(reader) if is_type_missing else [],
         image=_describe_image(reader, cluster, types or {}),
@@ -153,10 +171,54 @@ class _Reader:
             self._add(error)
             return None
 
+    def emr_clusters(self, name: str) -> list[Any] | None:
+        try:
+            return list(find_clusters(self._aws, name))
+        except AwsError as error:
+            self._add(error)
+            return None
+
+    def bucket_problem(self, bucket: str, account: str) -> str:
+        """Return why EMR's machines could not write to a bucket; empty if they could."""
+        try:
+            self._aws.call("s3", "head_bucket", Bucket=bucket, ExpectedBucketOwner=account)
+        except AwsError as error:
+            if error.is_fatal:
+                raise
+            if error.code in ("404", "NoSuchBucket"):
+                return f"there is no bucket {bucket}"
+            return f"the bucket {bucket} cannot be used, as it does not belong to this account or refuses access"
+        return ""
+
     def _add(self, error: AwsError) -> None:
         if error.is_fatal:
             raise error
         self.failures.append(str(error))
+
+
+def _describe_emr(reader: _Reader, cluster: Cluster, account: str) -> EmrFacts:
+    release, bucket = cluster["emr_release"], cluster["emr_log_uri"].partition("/")[0]
+    described = reader.call("emr", "describe_release_label", "ValidationException", ReleaseLabel=release)
+    applications = None if described is None else [str(item["Name"]) for item in described.get("Applications") or ()]
+    return EmrFacts(
+        applications,
+        _types_of_emr(reader, release) if applications else None,
+        reader.bucket_problem(bucket, account) if bucket else "",
+    )
+
+
+def _types_of_emr(reader: _Reader, release: str) -> list[str] | None:
+    """Return the types that a release offers. botocore knows no pages of this call."""
+    names: list[str] = []
+    more: dict[str, str] = {}
+    while True:
+        answer = reader.call("emr", "list_supported_instance_types", ReleaseLabel=release, **more)
+        if answer is None:
+            return None
+        names += [str(item["Type"]) for item in answer.get("SupportedInstanceTypes") or ()]
+        if not answer.get("Marker"):
+            return names
+        more = {"Marker": answer["Marker"]}
 
 
 def type_names(cluster: Cluster) -> dict[str, str]:
@@ -174,6 +236,7 @@ def instance_type(described: Item) -> InstanceType:
     return {
         "name": described["InstanceType"],
         "vcpus": int(described["VCpuInfo"]["DefaultVCpus"]),
+        "memory_mib": int(described.get("MemoryInfo", {}).get("SizeInMiB", 0)),
         "gpus": sum(int(gpu.get("Count", 0)) for gpu in gpus),
         "gpu_name": gpus[0].get("Name", "") if gpus else "",
         "gpu_maker": gpus[0].get("Manufacturer", "") if gpus else "",
@@ -204,6 +267,8 @@ def _vpc_filters(cluster: Cluster) -> dict[str, list[str]]:
 def _describe_image(reader: _Reader, cluster: Cluster, types: Mapping[str, InstanceType]) -> ImageFacts:
     """Return the image that the cluster is pinned to, if it still exists, or the one of the setting."""
     setting = cluster["image"]
+    if not setting:
+        return ImageFacts()
     pinned_id = _pinned_image_id(reader, cluster["name"], setting)
     described = _describe_ami(reader, pinned_id) if pinned_id else None
     if described:

@@ -54,12 +54,17 @@ def user_of(image: Mapping[str, Any]) -> str:
 
 def can_install_efs_utils(image: Mapping[str, Any]) -> bool:
     """Return whether the image's system has a package of amazon-efs-utils: Amazon Linux alone has one."""
-    return re.search(_AMAZON_LINUX, _text(image)) is not None
+    return matches(image, _AMAZON_LINUX)
+
+
+def matches(image: Mapping[str, Any], pattern: str) -> bool:
+    """Return whether an image's name or description matches."""
+    return re.search(pattern, _text(image)) is not None
 
 
 def can_boot(image: Mapping[str, Any]) -> bool:
     """Return whether the image's system has Python 3.11 or newer, or a package of it."""
-    return re.search(_NEW_PYTHON, _text(image)) is not None
+    return matches(image, _NEW_PYTHON)
 
 
 def _text(image: Mapping[str, Any]) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import Names, domain
 from ansible_collections.deeplearning.aws.plugins.module_utils.messages import join_names
-from ansible_collections.deeplearning.aws.plugins.module_utils.plan import data, machines, network, prices
+from ansible_collections.deeplearning.aws.plugins.module_utils.plan import data, emr, machines, network, prices
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.facts import (
     AccountFacts,
     Cluster,
@@ -25,13 +25,13 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.resources.member_
 Plan = dict[str, Any]
 
 
-def make_plan(aws: Aws, cluster: Cluster, dataset: str, data_on: str) -> tuple[Plan, list[str]]:
+def make_plan(aws: Aws, cluster: Cluster, dataset: str, data_on: str, on_emr: bool = False) -> tuple[Plan, list[str]]:
     """Return the plan, and the problems. With problems, the plan is incomplete.
 
     A data set that is named is compared with the nodes' own disks.
     """
     check_region(aws)
-    facts = gather_facts(aws, cluster)
+    facts = gather_facts(aws, cluster, on_emr)
     findings = list(check(facts, cluster))
     if dataset:
         findings += data.check(facts, cluster, dataset, data.size_gib(aws, dataset), data_on)
@@ -58,6 +58,8 @@ def check_region(aws: Aws) -> None:
 
 def check(facts: AccountFacts, cluster: Cluster) -> Iterator[Finding]:
     """Return all that prevents the plan, and notes."""
+    yield from emr.check_kind(facts, cluster)
+    yield from emr.check(facts, cluster)
     yield from _check_s3_write(facts, cluster)
     yield from machines.check_types(facts, cluster)
     yield from machines.check_image(facts, cluster)
@@ -95,7 +97,8 @@ def resolve(facts: AccountFacts, cluster: Cluster) -> Plan:
         "partition": facts.partition,
         "domain": domain(facts.partition),
         "region": facts.region,
-        "exists": bool(facts.groups),
+        "exists": bool(facts.groups or facts.emr_clusters),
+        "emr": emr.of_plan(facts, cluster),
         "zones": network.zones_of_plan(facts, cluster),
         "vpc": vpc,
         "image": machines.image_of_plan(facts),
@@ -118,6 +121,7 @@ def resolve(facts: AccountFacts, cluster: Cluster) -> Plan:
             cluster["root_volume_gib"],
             own_network=not vpc["external"],
             public=cluster["public"],
+            emr=facts.emr is not None,
         ),
     }
 
@@ -135,6 +139,9 @@ def render(cluster: Cluster, plan: Plan) -> list[str]:
     spot = ", workers as spot instances" if cluster["spot"] and workers else ""
     extras = [name for name, enabled in (("placement group", plan["placement_group"]), ("EFA", plan["efa"])) if enabled]
     image, efs, vpc = plan["image"], plan["efs"], plan["vpc"]
+    kept = ", kept" if image.get("kept") else ""
+    image_words = f"{image['name']} ({image['id']}{kept})" if image else "its own image"
+    source = f"{plan['emr']['release']} of EMR, " if plan["emr"] else ""
     if vpc["external"] or vpc["id"]:
         where = f"{vpc['id']} ({vpc['cidr']}), {'existing' if vpc['external'] else 'its own'}"
     else:
@@ -148,7 +155,7 @@ def render(cluster: Cluster, plan: Plan) -> list[str]:
         f"  Machines     1 master and {workers} worker{'' if workers == 1 else 's'} {kinds}{gpus}{spot}",
         f"               {cluster['capacity_policy']}, at least {cluster['worker_min']} of the workers"
         + (f"; {', '.join(extras)}" if extras else ""),
-        f"  Image        {image['name']} ({image['id']}{', kept' if image['kept'] else ''}), user {plan['user']}",
+        f"  Image        {source}{image_words}, user {plan['user']}",
         f"  Zone         {plan['zones'][0]}"
         + (f", else {join_names(plan['zones'][1:])}" if len(plan["zones"]) > 1 else ""),
         f"  Network      {where}",

@@ -88,6 +88,9 @@ INSTANCES: Mapping[str, float] = {
     "t3.xlarge": 0.1664,
     "t3.2xlarge": 0.3328,
 }
+EMR_SHARE = 0.25
+"""What EMR costs on top of a machine, as a share of its price: DATE, for most types, and unverified. Some large older
+types cost less."""
 NAT_GATEWAY = 0.045
 """In addition, each GB through it costs 0.045."""
 PUBLIC_ADDRESS = 0.005
@@ -108,16 +111,32 @@ class CostItem:
 
 
 def hourly(
-    region: str, master: str, worker: str, workers: int, spot: bool, disk_gib: int, own_network: bool, public: bool
+    region: str,
+    master: str,
+    worker: str,
+    workers: int,
+    spot: bool,
+    disk_gib: int,
+    own_network: bool,
+    public: bool,
+    emr: bool = False,
 ) -> dict[str, Any]:
     """Return the hourly costs of a cluster. `known` is false if the price of an instance type is missing."""
+    has_nat_gateway = own_network and not (emr and public)
+    addresses = workers + 1 if emr and public else has_nat_gateway + public
     items = [
         CostItem(f"master {master}", 1, INSTANCES.get(master)),
         CostItem(f"worker {worker}", workers, INSTANCES.get(worker), "spot: at most this" if spot else ""),
         CostItem(f"disk of {disk_gib} GiB", workers + 1, disk_gib * DISK_GIB_MONTH / MONTH),
-        CostItem("NAT gateway", 1 if own_network else 0, NAT_GATEWAY, "and 0.045 for each GB through it"),
-        CostItem("public address", own_network + public, PUBLIC_ADDRESS),
+        CostItem("NAT gateway", 1 if has_nat_gateway else 0, NAT_GATEWAY, "and 0.045 for each GB through it"),
+        CostItem("public address", addresses, PUBLIC_ADDRESS),
     ]
+    if emr:
+        note = f"{EMR_SHARE:.0%} of the machine's price, unverified"
+        items += [
+            CostItem(f"EMR on {kind}", count, INSTANCES[kind] * EMR_SHARE if kind in INSTANCES else None, note)
+            for kind, count in ((master, 1), (worker, workers))
+        ]
     items = [item for item in items if item.count]
     return {
         "amount": round(sum(item.count * item.each for item in items if item.each is not None), 4),

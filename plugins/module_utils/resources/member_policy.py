@@ -14,6 +14,9 @@ from typing import Any
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import (
     CLUSTER_TAG,
+    EMR_LOGS,
+    EMR_NODE,
+    EMR_SERVICE,
     MASTER,
     RANK_TAG,
     Names,
@@ -36,6 +39,8 @@ class MemberAccess:
     bucket: str
     read: Sequence[str] = ()
     write: Sequence[str] = ()
+    logs: str = ""
+    """Where EMR's machines store EMR's logs. Empty: their prefix of the cluster's own bucket."""
     partition: str = "aws"
 
     @property
@@ -44,9 +49,15 @@ class MemberAccess:
 
 
 def policy_for(role: str, access: MemberAccess) -> dict[str, Any]:
-    statements = [*bucket_statements(access), lifecycle_statement(role, access)]
-    if role == MASTER:
-        statements += master_statements(access)
+    if role == EMR_SERVICE:
+        statements = service_statements(access)
+    elif role == EMR_NODE:
+        logs = access.logs or f"{access.bucket}/{EMR_LOGS}"
+        statements = [*bucket_statements(access, [logs]), *emr_node_statements(access)]
+    else:
+        statements = [*bucket_statements(access), lifecycle_statement(role, access)]
+        if role == MASTER:
+            statements += master_statements(access)
     return {"Version": "2012-10-17", "Statement": statements}
 
 
@@ -63,8 +74,9 @@ def outside_results(bucket: str, data_bucket: str, locations: Iterable[str]) -> 
     ]
 
 
-def bucket_statements(access: MemberAccess) -> list[Statement]:
-    """Return the statements for the cluster's own bucket, for that of data sets, and for the further locations.
+def bucket_statements(access: MemberAccess, logs: Sequence[str] = ()) -> list[Statement]:
+    """Return the statements for the cluster's own bucket, for that of data sets, and for the further locations. `logs`
+    are only written.
 
     Names of buckets can be predicted, so one that another account has taken is neither read nor written. The last
     statement denies all other writing, regardless of other policies of the role: a report is trusted because only its
@@ -78,6 +90,7 @@ def bucket_statements(access: MemberAccess) -> list[Statement]:
     writable = [location for location in access.write if location not in forbidden]
     readable = list(dict.fromkeys([*access.read, *writable]))
     objects = [f"{s3}{location}/*" for location in writable]
+    log_objects = [f"{s3}{location}/*" for location in logs]
     of_account = {"Condition": {"StringEquals": {"aws:ResourceAccount": access.account}}}
     statements = [
         _statement("ReadTheBuckets", ["s3:GetObject"], [f"{s3}{name}/*" for name in own]) | of_account,
@@ -90,8 +103,10 @@ def bucket_statements(access: MemberAccess) -> list[Statement]:
     statements += _list_statements(s3, readable)
     if writable:
         statements.append(_statement("WriteFurtherData", _WRITE, objects))
+    if log_objects:
+        statements.append(_statement("StoreLogs", ["s3:PutObject"], log_objects) | of_account)
     denied: Statement = {"Sid": "WriteNothingElse", "Effect": "Deny", "Action": _WRITE}
-    return [*statements, {**denied, "NotResource": [own_report, *objects]}]
+    return [*statements, {**denied, "NotResource": [own_report, *objects, *log_objects]}]
 
 
 def _list_statements(s3: str, locations: Iterable[str]) -> list[Statement]:
@@ -125,23 +140,11 @@ def master_statements(access: MemberAccess) -> list[Statement]:
         "autoscaling:DescribeAutoScalingInstances",
         "ec2:DescribeInstances",
     ]
-    ec2 = f"arn:{access.partition}:ec2:{access.region}:{access.account}"
+    ec2 = _ec2(access)
     of_cluster = {"StringEquals": {f"ec2:ResourceTag/{CLUSTER_TAG}": access.cluster}}
-    conditions = {
-        **of_cluster,
-        "ForAllValues:StringEquals": {"aws:TagKeys": [RANK_TAG]},
-        # ForAllValues is true without any tag key as well.
-        "Null": {"aws:TagKeys": "false"},
-    }
     return [
-        {"Sid": "ListMembers", "Effect": "Allow", "Action": list_calls, "Resource": "*"},
-        {
-            "Sid": "AssignRanks",
-            "Effect": "Allow",
-            "Action": "ec2:CreateTags",
-            "Resource": f"{ec2}:instance/*",
-            "Condition": conditions,
-        },
+        _statement("ListMembers", list_calls, ["*"]),
+        rank_statement(access),
         # AWS checks the interface, and the instance only if the call names it.
         _statement("TakeTheAddress", ["ec2:AssociateAddress"], [f"{ec2}:elastic-ip/*", f"{ec2}:network-interface/*"])
         | {"Condition": of_cluster},
@@ -151,6 +154,103 @@ def master_statements(access: MemberAccess) -> list[Statement]:
             [_group(Names(access.cluster).workers_group, access)],
         ),
     ]
+
+
+def rank_statement(access: MemberAccess) -> Statement:
+    conditions = {
+        "StringEquals": {f"ec2:ResourceTag/{CLUSTER_TAG}": access.cluster},
+        "ForAllValues:StringEquals": {"aws:TagKeys": [RANK_TAG]},
+        # ForAllValues is true without any tag key as well.
+        "Null": {"aws:TagKeys": "false"},
+    }
+    return _statement("AssignRanks", ["ec2:CreateTags"], [f"{_ec2(access)}:instance/*"]) | {"Condition": conditions}
+
+
+def emr_node_statements(access: MemberAccess) -> list[Statement]:
+    """Return the statements for all machines of EMR, which have one role: listing members, assigning ranks, keeping the
+    cluster while runs are active, and fetching EMR's own software."""
+    actions = [
+        "elasticmapreduce:DescribeCluster",
+        "elasticmapreduce:GetAutoTerminationPolicy",
+        "elasticmapreduce:ListInstances",
+        "elasticmapreduce:PutAutoTerminationPolicy",
+        "elasticmapreduce:RemoveAutoTerminationPolicy",
+    ]
+    clusters = f"arn:{access.partition}:elasticmapreduce:{access.region}:{access.account}:cluster/*"
+    of_cluster = {"Condition": {"StringEquals": {f"aws:ResourceTag/{CLUSTER_TAG}": access.cluster}}}
+    software = [f"{access.region}.elasticmapreduce", f"repo.{access.region}.emr.amazonaws.com"]
+    return [
+        _statement("ListMembers", ["ec2:DescribeInstances"], ["*"]),
+        rank_statement(access),
+        _statement("SeeAndKeepTheCluster", actions, [clusters]) | of_cluster,
+        _statement("FetchEmrItself", ["s3:GetObject"], [f"arn:{access.partition}:s3:::{name}/*" for name in software]),
+    ]
+
+
+def service_statements(access: MemberAccess) -> list[Statement]:
+    """Return the statements for EMR itself, which launches machines and opens their security groups in our name. What
+    it makes has the cluster's tags."""
+    ec2 = _ec2(access)
+    of_cluster = {"Condition": {"StringEquals": {f"aws:ResourceTag/{CLUSTER_TAG}": access.cluster}}}
+    for_cluster = {"Condition": {"StringEquals": {f"aws:RequestTag/{CLUSTER_TAG}": access.cluster}}}
+    launch = ["ec2:CreateFleet", "ec2:CreateLaunchTemplate", "ec2:CreateLaunchTemplateVersion", "ec2:RunInstances"]
+    see = [
+        "ec2:DescribeAccountAttributes",
+        "ec2:DescribeCapacityReservations",
+        "ec2:DescribeDhcpOptions",
+        "ec2:DescribeImages",
+        "ec2:DescribeInstances",
+        "ec2:DescribeInstanceStatus",
+        "ec2:DescribeInstanceTypeOfferings",
+        "ec2:DescribeInstanceTypes",
+        "ec2:DescribeKeyPairs",
+        "ec2:DescribeLaunchTemplates",
+        "ec2:DescribeNetworkAcls",
+        "ec2:DescribeNetworkInterfaces",
+        "ec2:DescribePlacementGroups",
+        "ec2:DescribeRouteTables",
+        "ec2:DescribeSecurityGroups",
+        "ec2:DescribeSubnets",
+        "ec2:DescribeVolumes",
+        "ec2:DescribeVolumeStatus",
+        "ec2:DescribeVpcAttribute",
+        "ec2:DescribeVpcEndpoints",
+        "ec2:DescribeVpcs",
+    ]
+    change = [
+        "ec2:AuthorizeSecurityGroupEgress",
+        "ec2:AuthorizeSecurityGroupIngress",
+        "ec2:CreateLaunchTemplateVersion",
+        "ec2:DeleteLaunchTemplate",
+        "ec2:DeleteNetworkInterface",
+        "ec2:ModifyInstanceAttribute",
+        "ec2:RevokeSecurityGroupEgress",
+        "ec2:RevokeSecurityGroupIngress",
+        "ec2:TerminateInstances",
+    ]
+    own = [f"{ec2}:{kind}/*" for kind in ("instance", "volume", "network-interface", "launch-template", "fleet")]
+    any_of = [f"{ec2}:key-pair/*", f"arn:{access.partition}:ec2:{access.region}::image/*"]
+    any_of += [f"{ec2}:{kind}/*" for kind in ("capacity-reservation", "network-interface")]
+    # Subnets and groups of the user's own do not have the tag.
+    places = [f"{ec2}:subnet/*", f"{ec2}:security-group/*"]
+    node_role = Names(access.cluster, access.account, access.region).identity(EMR_NODE)
+    role = f"arn:{access.partition}:iam::{access.account}:role/{node_role}"
+    return [
+        _statement("See", see, ["*"]),
+        _statement("MakeWhatBearsTheTag", [*launch, "ec2:CreateNetworkInterface"], own) | for_cluster,
+        _statement("UseWhatBearsTheTag", launch, [f"{ec2}:launch-template/*"]) | of_cluster,
+        _statement("LaunchIn", [*launch, "ec2:CreateNetworkInterface"], places),
+        _statement("LaunchWith", launch, any_of),
+        _statement("ChangeAndDeleteWhatBearsTheTag", change, [f"{ec2}:*"]) | of_cluster,
+        _statement("TagIt", ["ec2:CreateTags"], own) | for_cluster,
+        _statement("UntagIt", ["ec2:DeleteTags"], own) | of_cluster,
+        _statement("GiveNodesTheirRole", ["iam:PassRole"], [role])
+        | {"Condition": {"StringLike": {"iam:PassedToService": "ec2.amazonaws.com*"}}},
+    ]
+
+
+def _ec2(access: MemberAccess) -> str:
+    return f"arn:{access.partition}:ec2:{access.region}:{access.account}"
 
 
 def _group(name: str, access: MemberAccess) -> str:

@@ -36,7 +36,7 @@ ADVICE: Mapping[str, str] = {
     "efs": f"is there a mount target in the node's zone? {_CONFIGURE} mounts it",
     "efs.other": "on the nodes, mount | grep nfs4: is it the same file system everywhere?",
     "efs.silent": "wait: what uses it resumes as soon as it answers; AWS's health dashboard may say when",
-    "gpus": "replace the machine: terminate it in EC2, and Auto Scaling launches another",
+    "gpus": "replace the machine: terminate it in EC2, and another one is launched",
     "gpus.differ": "give all nodes the same instance type",
     "driver": "reboot the node; if that is not enough, replace the machine",
     "xid": "see NVIDIA's list of Xid errors; usually: replace the machine",

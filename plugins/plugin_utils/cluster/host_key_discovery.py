@@ -13,6 +13,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.polling import ProgressPrinter, until
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import (
     CLUSTER_TAG,
+    EMR_NODE,
     MASTER,
     Names,
     domain,
@@ -102,8 +103,8 @@ class HostKeyDiscovery:
         # Threads share clients, but must not create them.
         for service in ("ec2", "s3"):
             self._aws.client(service)
-        for role in {node.role for node in nodes}:
-            self.role_id(role)
+        for identity in {node.identity for node in nodes}:
+            self.role_id(identity)
         with ThreadPoolExecutor(AT_ONCE) as pool:
             for node, report in zip(nodes, pool.map(self._report, nodes), strict=True):
                 if report:
@@ -111,7 +112,7 @@ class HostKeyDiscovery:
 
     def _report(self, node: ClusterNode) -> NodeReport | None:
         """Return the machine's report, which only it can write, or until it exists what its console shows."""
-        key = key_of(f"{self.role_id(node.role)}:{node.id}")
+        key = key_of(f"{self.role_id(node.identity)}:{node.id}")
         text = self._read(key)
         report = parse_report(text, key, self.names.bucket) if text else None
         if text and not report and node.id not in self.invalid_reports:
@@ -143,16 +144,16 @@ class HostKeyDiscovery:
             answer = self._aws.call("ec2", "get_console_output", InstanceId=instance)
         return str(answer.get("Output") or "")
 
-    def role_id(self, role: str) -> str:
-        """Return the beginning of the user id of every session of a role."""
-        if role not in self._role_ids:
-            answer = self._aws.call("iam", "get_role", RoleName=self.names.identity(role))
-            self._role_ids[role] = str(answer["Role"]["RoleId"])
-        return self._role_ids[role]
+    def role_id(self, identity: str) -> str:
+        """Return the beginning of the user id of every session of an IAM role."""
+        if identity not in self._role_ids:
+            answer = self._aws.call("iam", "get_role", RoleName=self.names.identity(identity))
+            self._role_ids[identity] = str(answer["Role"]["RoleId"])
+        return self._role_ids[identity]
 
     # What members need to know about their cluster
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self, cluster: Cluster) -> dict[str, Any]:
         filters = [tag_filter(CLUSTER_TAG, self._cluster)]
         listed = self._aws.pages("ec2", "describe_security_groups", "SecurityGroups", Filters=filters)
         groups = {str(group["GroupName"]): group for group in listed}
@@ -170,7 +171,8 @@ class HostKeyDiscovery:
             "region": self._aws.region,
             "bucket": self.names.bucket,
             "vpc_cidrs": cidrs_in_use(vpc),
-            "master_role_id": self.role_id(MASTER),
+            "master_role_id": self.role_id(EMR_NODE if cluster.job_flow else MASTER),
+            "job_flow": cluster.job_flow,
             "efs_name": self._file_system(str(groups[self.names.of("efs")]["GroupId"])),
         }
 

@@ -13,8 +13,11 @@ from typing import Any
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.hosts import inventory_name
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import (
     CLUSTER_TAG,
+    EMR_NODE,
     GPUS_TAG,
+    GROUP_ROLE_TAG,
     GROUP_TAG,
+    JOB_FLOW_TAG,
     MASTER,
     RANK_TAG,
     USER_TAG,
@@ -31,6 +34,8 @@ _RANK = re.compile(r"[1-9][0-9]{0,4}\Z")
 _GPUS = re.compile(r"[0-9]{1,3}\Z")
 _USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}\Z")
 _LAST = 1 << 20
+_EMR_ROLES = {"MASTER": MASTER, "CORE": WORKER}
+"""Our roles by EMR's of instance groups."""
 
 InstanceRecord = Mapping[str, Any]
 """What `record_of` returns."""
@@ -49,6 +54,11 @@ class ClusterNode:
         return str(self.record["id"])
 
     @property
+    def identity(self) -> str:
+        """The role in the name of its IAM role: all nodes of EMR have one."""
+        return EMR_NODE if self.record["job_flow"] else self.role
+
+    @property
     def name(self) -> str:
         """Its inventory name: the instance id until it has a rank."""
         return inventory_name(self.rank) if self.rank else self.id
@@ -60,16 +70,19 @@ class Cluster:
     nodes: list[ClusterNode] = field(default_factory=list)
 
     @property
+    def job_flow(self) -> str:
+        """The id of the EMR cluster, if it is one."""
+        return str(self.nodes[0].record["job_flow"]) if self.nodes else ""
+
+    @property
     def master(self) -> InstanceRecord | None:
         return next((node.record for node in self.nodes if node.rank == 1), None)
 
 
 def instance_filters(clusters: Sequence[str], states: Sequence[str] = LIVING) -> list[dict[str, Any]]:
-    """Return filters of DescribeInstances for the nodes of these clusters."""
-    groups = [group for cluster in clusters for group in Names(cluster).groups.values()]
+    """Return filters of DescribeInstances for the nodes of these clusters. `clusters_from` decides which are nodes."""
     return [
         tag_filter(CLUSTER_TAG, *clusters),
-        tag_filter(GROUP_TAG, *groups),
         {"Name": "instance-state-name", "Values": list(states)},
     ]
 
@@ -88,6 +101,8 @@ def record_of(instance: Mapping[str, Any]) -> dict[str, Any]:
         "id": instance["InstanceId"],
         "cluster": tags.get(CLUSTER_TAG, ""),
         "group": tags.get(GROUP_TAG, ""),
+        "job_flow": tags.get(JOB_FLOW_TAG, ""),
+        "group_role": tags.get(GROUP_ROLE_TAG, ""),
         "rank": tags.get(RANK_TAG, ""),
         "user": login_user(tags),
         "gpus": int(gpus) if _GPUS.match(gpus) else None,
@@ -104,11 +119,13 @@ def record_of(instance: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def clusters_from(records: Iterable[InstanceRecord], names: Sequence[str]) -> list[Cluster]:
-    """Return each cluster with its nodes, sorted by rank. Only instances that its groups have launched are nodes.
+    """Return each cluster with its nodes, sorted by rank.
 
+    Only instances that its Auto Scaling groups have launched are nodes, or without any those of the newest EMR cluster.
     The newest instance of the master's group has rank 1; an older one is being replaced. The rank of a worker is its
     tag. It has none yet if the tag is not the rank of a worker, or if an older machine has the same.
     """
+    records = list(records)
     clusters = {name: Cluster(name) for name in names}
     roles = {(name, group): role for name in names for role, group in Names(name).groups.items()}
     for record in records:
@@ -116,9 +133,23 @@ def clusters_from(records: Iterable[InstanceRecord], names: Sequence[str]) -> li
         if role:
             clusters[record["cluster"]].nodes.append(ClusterNode(record, role))
     for cluster in clusters.values():
+        if not cluster.nodes:
+            cluster.nodes = _nodes_of_emr([record for record in records if record["cluster"] == cluster.name])
         _rank(cluster.nodes)
         cluster.nodes.sort(key=lambda node: (node.rank or _LAST, node.id))
     return list(clusters.values())
+
+
+def _nodes_of_emr(records: Iterable[InstanceRecord]) -> list[ClusterNode]:
+    """Return the nodes of the newest EMR cluster. Only AWS can set the tags by which they are found."""
+    launched = [record for record in records if record["job_flow"] and record["group_role"] in _EMR_ROLES]
+    primaries = [record for record in launched if _EMR_ROLES[record["group_role"]] == MASTER]
+    newest = max(primaries, key=lambda record: (record["launched"], record["id"]), default=None)
+    return [
+        ClusterNode(record, _EMR_ROLES[record["group_role"]])
+        for record in launched
+        if newest and record["job_flow"] == newest["job_flow"]
+    ]
 
 
 def _rank(nodes: Sequence[ClusterNode]) -> None:

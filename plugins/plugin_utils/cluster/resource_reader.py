@@ -13,13 +13,25 @@ from typing import TYPE_CHECKING, Any
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import AwsError
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import (
     CLUSTER_TAG,
+    EMR_NODE,
+    EMR_SERVICE,
+    GROUP_ROLE_TAG,
     GROUP_TAG,
+    JOB_FLOW_TAG,
     MASTER,
     TEMPLATE_TAG,
     WORKER,
     Names,
     tag_filter,
     tags_of,
+)
+from ansible_collections.deeplearning.aws.plugins.module_utils.resources.emr_cluster import (
+    ENDING,
+    LIVING,
+    PRIMARY,
+    find_clusters,
+    groups_of,
+    is_named,
 )
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.membership import login_user
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.resources import (
@@ -74,11 +86,14 @@ EC2: Mapping[str, Type] = {
 _KINDS = {type_.tagged_as: kind for kind, type_ in EC2.items()}
 _PHASES = {"shutting-down": GOING, "deleting": GOING, "terminated": DEAD, "deleted": DEAD}
 """By the states of AWS."""
+IDENTITIES = (MASTER, WORKER, EMR_NODE, EMR_SERVICE)
+"""What a cluster's IAM roles are for, of Auto Scaling groups and of EMR."""
 _PARTS = frozenset({"security-group-rule"})
 """Types that have tags and are deleted with the resource that they are a part of."""
 
 OTHERS = (
     "auto_scaling_group",
+    "emr_cluster",
     "file_system",
     "mount_target",
     "mount_target_access",
@@ -95,6 +110,8 @@ class ResourceReader:
         self._aws = aws
         self._cluster = cluster
         self._by_kind: dict[str, list[Resource]] = {}
+        self._job_flows: dict[str, bool] = {}
+        """Whether EMR clusters are this one's, also after they have ended, by their ids."""
 
     @property
     def names(self) -> Names:
@@ -103,13 +120,14 @@ class ResourceReader:
     def read(self) -> ClusterResources:
         """Return all resources."""
         self._by_kind = {}
+        self._read_others(["emr_cluster"])
         tagged = tagged_resources(self._aws, self._cluster)
         for kind in (kind for kind in EC2 if kind in tagged):
             self._by_kind[kind] = self._of_ec2(kind)
         for kind, ids in tagged.items():
             if kind not in EC2:
                 self._by_kind[kind] = [Resource(kind, item) for item in ids]
-        self._read_others(OTHERS)
+        self._read_others([kind for kind in OTHERS if kind != "emr_cluster"])
         return self.owned
 
     def read_again(self, kinds: Iterable[str]) -> ClusterResources:
@@ -141,13 +159,25 @@ class ResourceReader:
         if kind == "instance":
             listed = [instance for reservation in listed for instance in reservation["Instances"]]
         groups = frozenset(self.names.groups.values())
-        return [resource_of(kind, item, groups) for item in listed]
+        resources = [resource_of(kind, item, groups) for item in listed]
+        return [
+            replace(resource, ours=True) if self._is_of_emr(str(resource.facts.get("job_flow") or "")) else resource
+            for resource in resources
+        ]
+
+    def _is_of_emr(self, job_flow: str) -> bool:
+        """Return whether an EMR cluster is this one's. Only AWS tags machines with the id of theirs."""
+        if job_flow and job_flow not in self._job_flows:
+            answer = self._aws.find("emr", "describe_cluster", ("InvalidRequestException",), ClusterId=job_flow)
+            self._job_flows[job_flow] = is_named(answer.get("Cluster", {}), self._cluster)
+        return self._job_flows.get(job_flow, False)
 
     # The other services
 
     def _read_others(self, kinds: Iterable[str]) -> None:
         readers: Mapping[str, Callable[[], list[Resource]]] = {
             "auto_scaling_group": self._groups,
+            "emr_cluster": self._emr_clusters,
             "file_system": self._file_systems,
             "mount_target": self._mount_targets,
             "instance_profile": self._profiles,
@@ -166,6 +196,15 @@ class ResourceReader:
             Filters=[tag_filter(CLUSTER_TAG, self._cluster)],
         )
         return [group_of(item) for item in listed]
+
+    def _emr_clusters(self) -> list[Resource]:
+        resources = []
+        for cluster in find_clusters(self._aws, self._cluster, (*LIVING, ENDING)):
+            cluster_id = str(cluster["Id"])
+            self._job_flows[cluster_id] = True
+            instances = self._aws.pages("emr", "list_instances", "Instances", ClusterId=cluster_id)
+            resources.append(emr_cluster_of(cluster, groups_of(self._aws, cluster_id), instances))
+        return resources
 
     def _file_systems(self) -> list[Resource]:
         listed = self._aws.pages("efs", "describe_file_systems", "FileSystems")
@@ -208,7 +247,7 @@ class ResourceReader:
 
     def _profiles(self) -> list[Resource]:
         resources = []
-        for role in (MASTER, WORKER):
+        for role in IDENTITIES:
             name = self.names.identity(role)
             listed = self._of_iam("get_instance_profile", "InstanceProfile", InstanceProfileName=name)
             # The name is reserved for us: a profile without a tag was created by a call that could not tag it.
@@ -219,7 +258,7 @@ class ResourceReader:
 
     def _roles(self) -> list[Resource]:
         resources = []
-        for role in (MASTER, WORKER):
+        for role in IDENTITIES:
             name = self.names.identity(role)
             listed = self._of_iam("get_role", "Role", RoleName=name)
             if listed and tags_of(listed.get("Tags")).get(CLUSTER_TAG) == self._cluster:
@@ -275,12 +314,14 @@ def clusters_in(aws: Aws) -> list[str]:
     systems = aws.pages("efs", "describe_file_systems", "FileSystems")
     names = [str(item.get("Value", "")) for item in (*ec2, *groups)]
     names += [tags_of(item.get("Tags")).get(CLUSTER_TAG, "") for item in systems]
-    return sorted({name for name in names if name} | set(_clusters_by_name(aws)))
+    emr = aws.pages("emr", "list_clusters", "Clusters", ClusterStates=[*LIVING, ENDING])
+    named = [str(item["Name"]) for item in emr if find_clusters(aws, str(item["Name"]), [item["Status"]["State"]])]
+    return sorted({name for name in [*names, *named] if name} | set(_clusters_by_name(aws)))
 
 
 def _clusters_by_name(aws: Aws) -> list[str]:
     """Return the clusters that a role, a profile or a bucket is named after. They may have nothing else."""
-    endings = [f"-{aws.region}-{role}" for role in (MASTER, WORKER)]
+    endings = [f"-{aws.region}-{role}" for role in IDENTITIES]
     roles = [str(item["RoleName"]) for item in aws.pages("iam", "list_roles", "Roles")]
     profiles = [
         str(item["InstanceProfileName"]) for item in aws.pages("iam", "list_instance_profiles", "InstanceProfiles")
@@ -343,6 +384,8 @@ def facts_of(kind: str, listed: Listed) -> dict[str, Any]:
             "public_name": str(listed.get("PublicDnsName") or ""),
             "group": tags_of(listed.get("Tags")).get(GROUP_TAG, ""),
             "template": tags_of(listed.get("Tags")).get(TEMPLATE_TAG, ""),
+            "job_flow": tags_of(listed.get("Tags")).get(JOB_FLOW_TAG, ""),
+            "is_primary": tags_of(listed.get("Tags")).get(GROUP_ROLE_TAG) == PRIMARY,
         }
     if kind == "address":
         return {
@@ -359,7 +402,12 @@ def facts_of(kind: str, listed: Listed) -> dict[str, Any]:
             "associations": [str(item["RouteTableAssociationId"]) for item in associations if not item.get("Main")],
         }
     if kind == "security_group":
-        return {"names": sorted(groups_named_in(listed) - {listed["GroupId"]})}
+        others = groups_named_in(listed) - {listed["GroupId"]}
+        rules = {"ingress": "IpPermissions", "egress": "IpPermissionsEgress"}
+        return {
+            "names": sorted(others),
+            "rules": {way: rules_naming(listed.get(key) or (), others) for way, key in rules.items()},
+        }
     return {}
 
 
@@ -367,6 +415,38 @@ def groups_named_in(listed: Listed) -> set[str]:
     """Return the security groups that the rules of a group name: they cannot be deleted before it."""
     rules = (*(listed.get("IpPermissions") or ()), *(listed.get("IpPermissionsEgress") or ()))
     return {str(pair.get("GroupId", "")) for rule in rules for pair in rule.get("UserIdGroupPairs") or ()}
+
+
+def rules_naming(rules: Iterable[Listed], groups: Iterable[str]) -> list[dict[str, Any]]:
+    """Return the parts of rules that name one of the groups, as the API takes them."""
+    parts = []
+    for rule in rules:
+        pairs = [
+            {"GroupId": pair["GroupId"]}
+            for pair in rule.get("UserIdGroupPairs") or ()
+            if pair.get("GroupId") in set(groups)
+        ]
+        kept = {key: rule[key] for key in ("IpProtocol", "FromPort", "ToPort") if key in rule}
+        if pairs:
+            parts.append({**kept, "UserIdGroupPairs": pairs})
+    return parts
+
+
+def emr_cluster_of(listed: Listed, groups: Mapping[str, Listed], instances: Iterable[Listed]) -> Resource:
+    status = listed["Status"]
+    state = str(status["State"])
+    return Resource(
+        "emr_cluster",
+        str(listed["Id"]),
+        str(listed["Name"]),
+        state.lower(),
+        GOING if state == ENDING else LIVE,
+        facts={
+            "most": sum(int(group["RequestedInstanceCount"]) for group in groups.values()),
+            "in_service": [str(item["Ec2InstanceId"]) for item in instances if item["Status"]["State"] == "RUNNING"],
+            "reason": str((status.get("StateChangeReason") or {}).get("Message") or ""),
+        },
+    )
 
 
 def group_of(listed: Listed) -> Resource:

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import EMR_SERVICE, Names
+
 LIVE = "live"
 GOING = "going"
 """It is being deleted."""
@@ -17,6 +19,7 @@ DEAD = "dead"
 
 WORDS: Mapping[str, tuple[str, str]] = {
     "auto_scaling_group": ("Auto Scaling group", "Auto Scaling groups"),
+    "emr_cluster": ("EMR cluster", "EMR clusters"),
     "instance": ("instance", "instances"),
     "launch_template": ("launch template", "launch templates"),
     "placement_group": ("placement group", "placement groups"),
@@ -116,6 +119,12 @@ def leftovers(owned: ClusterResources, keep: bool) -> list[Resource]:
     return [resource for resource in owned.current if resource not in may_stay]
 
 
+def is_of_emr(owned: ClusterResources) -> bool:
+    """Return whether the machines are EMR's, or were: the role of EMR's service outlives them."""
+    service = Names(owned.cluster, owned.account, owned.region).identity(EMR_SERVICE)
+    return bool(owned.of_kind("emr_cluster")) or any(role.id == service for role in owned.of_kind("role"))
+
+
 def count_by_kind(resources: Iterable[Resource]) -> list[str]:
     """Return texts such as `3 instances` and `1 NAT gateway`."""
     numbers: dict[str, int] = {}
@@ -145,6 +154,9 @@ class Health:
 def health_of(owned: ClusterResources, explained: Mapping[str, Sequence[str]] | None = None) -> Health:
     """Return the health. `explained`: for each group, the reasons for missing machines."""
     groups = [resource for resource in owned.of_kind("auto_scaling_group") if resource.ours]
+    clusters = owned.of_kind("emr_cluster")
+    if clusters:
+        return _health_of_emr(clusters[0])
     most = sum(int(group.facts["most"]) for group in groups)
     in_service = sum(len(group.facts["in_service"]) for group in groups)
     if not [resource for resource in leftovers(owned, keep=True) if resource.ours]:
@@ -152,6 +164,9 @@ def health_of(owned: ClusterResources, explained: Mapping[str, Sequence[str]] | 
     reasons = [reason for group in groups for reason in (explained or {}).get(group.name, ())]
     if any(group.phase == GOING for group in groups):
         return Health("failed", most, in_service, ["its machines are being removed"])
+    if is_of_emr(owned):
+        why = "there is no EMR cluster: it is not created yet, or has ended, as it does after cluster_emr_idle_minutes"
+        return Health("failed", most, in_service, [why])
     missing = [
         what for what in ("master", "workers") if not any(group.name == f"{owned.cluster}-{what}" for group in groups)
     ]
@@ -180,4 +195,14 @@ def _health_of_groups(
         return Health("creating", most, in_service, slow)
     if in_service < most:
         return Health("degraded", most, in_service, reasons or [f"{most - in_service} of {most} machines are missing"])
+    return Health("ready", most, in_service)
+
+
+def _health_of_emr(cluster: Resource) -> Health:
+    most, in_service = int(cluster.facts["most"]), len(cluster.facts["in_service"])
+    if cluster.phase == GOING:
+        return Health("failed", most, in_service, [cluster.facts["reason"] or "EMR is terminating it"])
+    if cluster.state in ("starting", "bootstrapping") or in_service < most:
+        why = f"the EMR cluster is {cluster.state}, and {most - in_service} of {most} machines are not in service yet"
+        return Health("creating", most, in_service, [why])
     return Health("ready", most, in_service)

@@ -21,6 +21,7 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.resources
     Health,
     Resource,
     count_by_kind,
+    is_of_emr,
     leftovers,
 )
 
@@ -86,7 +87,7 @@ def describe(owned: ClusterResources, health: Health, context: Context) -> dict[
         "private_key_file": context.private_key_file,
         "ssh": ssh_command(master, context),
         "hourly": dict(context.hourly),
-        "next": next_command(state, context),
+        "next": next_command(state, context, emr=is_of_emr(owned)),
         "destroy": destroy_command(owned.cluster, context.again),
         "resources": [resource.as_dict() for resource in owned.current],
     }
@@ -107,7 +108,10 @@ def _tagged_user(owned: ClusterResources) -> str:
 
 
 def _master(owned: ClusterResources, groups: Mapping[str, Resource]) -> dict[str, str]:
-    in_service = groups["master"].facts["in_service"] if "master" in groups else ()
+    in_service = list(groups["master"].facts["in_service"]) if "master" in groups else []
+    for cluster in owned.of_kind("emr_cluster"):
+        primaries = {instance.id for instance in owned.of_kind("instance") if instance.facts["is_primary"]}
+        in_service += [instance for instance in cluster.facts["in_service"] if instance in primaries]
     for instance in owned.of_kind("instance"):
         if instance.id in in_service:
             address = owned.find_by_name("address", "master")
@@ -134,10 +138,11 @@ def ssh_command(master: Mapping[str, str], context: Context) -> str:
     return f"ssh -A{key} {user}{address}"
 
 
-def next_command(state: str, context: Context) -> str:
+def next_command(state: str, context: Context, emr: bool = False) -> str:
     if state in ("ready", "degraded") and context.next:
         return f"{context.next}{context.again}"
-    playbook = "status.yml" if state in ("ready", "degraded", "creating") and not context.failure else "site.yml"
+    source = "emr.yml" if emr else "site.yml"
+    playbook = "status.yml" if state in ("ready", "degraded", "creating") and not context.failure else source
     return f"ansible-playbook {playbook}{context.again}"
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.polling import ProgressPrinter, until
+from ansible_collections.deeplearning.aws.plugins.module_utils.resources.emr_cluster import terminate
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.resource_reader import ResourceReader
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.resources import (
     GOING,
@@ -24,18 +25,20 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.resources
     retained,
 )
 
-_MACHINES = frozenset({"auto_scaling_group", "instance"})
+_SOURCES = frozenset({"auto_scaling_group", "emr_cluster"})
+_MACHINES = _SOURCES | {"instance"}
 _HOLD_A_SUBNET = _MACHINES | {"nat_gateway", "mount_target", "network_interface"}
 
 AFTER: Mapping[str, frozenset[str]] = {
-    # The group ends its machines by itself, and goes when they have gone.
+    # They end their machines by themselves, and go when they have gone.
     "auto_scaling_group": frozenset(),
+    "emr_cluster": frozenset(),
     "nat_gateway": frozenset(),
     "endpoint": frozenset(),
-    "instance": frozenset({"auto_scaling_group"}),
+    "instance": _SOURCES,
     # By its template a machine that was detached from its group is known.
     "launch_template": _MACHINES,
-    "key_pair": frozenset({"auto_scaling_group"}),
+    "key_pair": _SOURCES,
     "placement_group": _MACHINES,
     "instance_profile": _MACHINES,
     "role": _MACHINES | {"instance_profile"},
@@ -181,6 +184,15 @@ class Deleting:
 
     def _auto_scaling_group(self, resource: Resource) -> None:
         self._aws.call("autoscaling", "delete_auto_scaling_group", AutoScalingGroupName=resource.id, ForceDelete=True)
+
+    def _emr_cluster(self, resource: Resource) -> None:
+        terminate(self._aws, resource.id)
+
+    def _security_group(self, resource: Resource) -> None:
+        """Remove the rules that name other groups, whose own rules may name this one: those that EMR manages do."""
+        for way, rules in resource.facts.get("rules", {}).items():
+            if rules:
+                self._aws.call("ec2", f"revoke_security_group_{way}", GroupId=resource.id, IpPermissions=rules)
 
     def _instance(self, resource: Resource) -> None:
         self._aws.call("ec2", "terminate_instances", InstanceIds=[resource.id])

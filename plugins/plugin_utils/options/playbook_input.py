@@ -14,13 +14,13 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.readers i
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.run_options import PLAYBOOKS, name_of, options_of
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.settings import PREFIX, TABLE
 
-PROVISIONING = ("site", "plan", "provision")
+PROVISIONING = ("site", "emr", "plan", "provision")
 """They need all settings; other playbooks need those that say which cluster is meant."""
 NEEDS_MEMBERS = ("train", "evaluate", "follow", "stop", "report", "tensorboard")
 """They can do nothing if the inventory could not read the members. Others have their own way to report that."""
 NOT_SETTINGS = ("cluster_plan",)
 """Variables of playbooks that begin like settings."""
-TIMING = ("provision_settle_seconds", "destroy_stuck_seconds")
+TIMING = ("provision_settle_seconds", "emr_poll_seconds", "destroy_stuck_seconds")
 """Waiting times that tests shorten. Every playbook accepts them."""
 _FOREIGN = ("ansible_", "deeplearning_")
 
@@ -51,7 +51,20 @@ def unknown_names(playbook: str, extra_vars: Mapping[str, Any], roles: Iterable[
     return problems
 
 
+_NOT_ON_EMR = {
+    "fleet": "instance fleets are not supported, as the nodes of a run have one type: cluster_instance_type says which",
+    "task": "task groups are not supported, as EMR takes their machines back at any time: cluster_worker_count is the "
+    "number of core nodes",
+    "hdfs": "HDFS is not supported for data and results, as it goes with the cluster: use EFS or S3",
+    "queue": "runs are not submitted to YARN, they run next to it: cluster_emr_yarn_percent is YARN's share",
+}
+"""What people may ask of EMR, by a word in the name of the setting that they invent."""
+
+
 def unknown_setting(name: str) -> str:
+    refusals = [why for word, why in _NOT_ON_EMR.items() if name.startswith(f"{PREFIX}emr_") and word in name]
+    if refusals:
+        return f"{name} is no setting: {refusals[0]}."
     close = difflib.get_close_matches(name, TABLE, 1, 0.7)
     hint = f"{close[0]} is meant, perhaps" if close else "docs/settings.md lists them all"
     return f"{name} is no setting: {hint}."

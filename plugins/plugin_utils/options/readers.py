@@ -104,6 +104,8 @@ region = _matching("region", r"[a-z]{2,4}(-[a-z]+)+-\d{1,2}", "give the name of 
 role_arn = _matching("ARN", r"arn:aws[a-z-]*:iam::\d{12}:role/[\w+=,.@/-]+", "give the ARN of an IAM role")
 policy_arn = _matching("ARN", r"arn:aws[a-z-]*:iam::(\d{12}|aws):policy/[\w+=,.@/-]+", "give the ARN of an IAM policy")
 instance_type = _matching("type", r"[a-z][a-z0-9-]*\.[a-z0-9-]+", "give the name of an EC2 instance type")
+emr_release = _matching("emr-…", r"emr-\d{1,2}\.\d{1,3}\.\d{1,3}", "give a release of EMR, such as emr-7.14.0")
+emr_application = _matching("name", r"[A-Za-z][A-Za-z0-9-]*", "give the name of an application of EMR, such as Spark")
 zone = _matching("zone", r"[a-z]{2,4}(-[a-z]+)+-\d{1,2}(-[a-z]{3}-\d)?[a-z]", "give the name of an availability zone")
 bastion = _matching("host", r"([a-z_][\w.-]*@)?[A-Za-z0-9][A-Za-z0-9.:-]*", "give a host or user@host, as ssh takes it")
 user = _matching("user", r"(?!root$)[a-z_][a-z0-9_-]{0,31}", "give the name of the image's ordinary user")

@@ -16,7 +16,7 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.option im
 _DISTRIBUTION = r.choice(*dict.fromkeys(name for names in DISTRIBUTIONS.values() for name in names))
 _TRAIN = ("train",)
 _NEW_RUNS = ("train", "evaluate")
-_HEALTH = ("health", "site")
+_HEALTH = ("health", "site", "emr")
 _STAGE = ("stage",)
 
 TABLE: Sequence[Option] = (
@@ -137,6 +137,14 @@ TABLE: Sequence[Option] = (
         "Where to stage the data set: on the shared file system, or on each node's own disk, which is its instance "
         "store if its type has one. instance_store: the same, and refused if a type has none.",
         _TRAIN,
+    ),
+    Option(
+        "emr",
+        r.boolean,
+        False,
+        True,
+        "A cluster of EMR's machines, as emr.yml creates it, in place of Auto Scaling groups.",
+        ("plan", "provision"),
     ),
     Option(
         "dataset",
@@ -319,10 +327,10 @@ TABLE: Sequence[Option] = (
     ),
 )
 PLAYBOOKS = (
-    *("site", "plan", "provision", "configure", "status", "audit", "health", "destroy", "stage"),
+    *("site", "emr", "plan", "provision", "configure", "status", "audit", "health", "destroy", "stage"),
     *("train", "evaluate", "follow", "stop", "report", "tensorboard"),
 )
-DAILY = ("site", "plan", "status", "health", "train", "follow", "stop", "stage", "destroy")
+DAILY = ("site", "emr", "plan", "status", "health", "train", "follow", "stop", "stage", "destroy")
 """Playbooks with a file in the root of the checkout."""
 RUN_PLAYBOOKS = ("train", "evaluate", "follow", "stop", "report", "tensorboard", "status")
 

@@ -72,6 +72,8 @@ def dataset(value: Any) -> str:
     text = r.text(value)
     if text.startswith("s3://"):
         return s3_uri(text)
+    if text.startswith("hdfs://"):
+        raise InvalidOption("HDFS is not supported, copy the data to S3 (s3-dist-cp does it on EMR), and give s3://…")
     if text.startswith("/"):
         return str(PurePosixPath(text))
     if not _NAME.fullmatch(text):

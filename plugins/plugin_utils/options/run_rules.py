@@ -133,4 +133,5 @@ _RULES: Mapping[str, Sequence[Rule]] = {
     "train": (_framework, _request, _sweep, _resume, _data_source),
     "health": _HEALTH,
     "site": _HEALTH,
+    "emr": _HEALTH,
 }

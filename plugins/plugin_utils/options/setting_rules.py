@@ -10,6 +10,7 @@ from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import EMR_USER
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import readers as r
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.option import Validated, validate
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.readers import InvalidOption
@@ -23,17 +24,22 @@ MIN_PREFIX_LENGTH = 8
 """A network with a shorter prefix counts as the whole world."""
 
 
-def check(variables: Mapping[str, Any], provisioning: bool = True) -> Validated:
+def check(variables: Mapping[str, Any], provisioning: bool = True, emr: bool = False) -> Validated:
     """Return the settings without their prefix. Playbooks that do not provision need fewer of them."""
     validated = validate(TABLE.values(), variables)
     cluster = {name.removeprefix(PREFIX): value for name, value in validated.values.items()}
-    rules = (*_PROVISIONING_RULES, *_RULES) if provisioning else _RULES
+    rules = (*_PROVISIONING_RULES, *_RULES, *[_not_on_emr] * emr) if provisioning else _RULES
     return Validated(cluster, validated.problems + [problem for rule in rules for problem in rule(cluster)])
 
 
-def complete(cluster: Cluster) -> dict[str, Any]:
+def complete(cluster: Cluster, emr: bool = False) -> dict[str, Any]:
     """Return valid settings together with those that follow from others."""
     result = dict(cluster)
+    if emr:
+        result |= {"login_user": EMR_USER, "capacity_policy": "all_or_nothing", "setup": "boot"}
+        result |= {"worker_min": None, "placement_group": "false", "efa": "false"}
+        if result["image"] == TABLE["cluster_image"].default:
+            result["image"] = ""
     if result["worker_min"] is None:
         count = result["worker_count"]
         result["worker_min"] = {"all_or_nothing": count, "best_effort": 0}.get(result["capacity_policy"], min(1, count))
@@ -170,6 +176,27 @@ def _file_problem(name: str, file: str, read: Callable[[str], str]) -> Iterable[
         read(file)
     except InvalidOption as invalid:
         yield TABLE[PREFIX + name].problem(file, str(invalid))
+
+
+_AUTO_SCALING_ONLY: Mapping[str, tuple[Any, str]] = {
+    "setup": ("push", "EMR's machines configure themselves"),
+    "spot": (True, "spot instances are not supported on EMR, which ends the cluster with its core nodes"),
+    "placement_group": ("true", "EMR puts core nodes into no cluster placement group"),
+    "efa": ("true", "EMR attaches no EFA"),
+    "root_volume_type": ("gp2", "EMR chooses the type of root volumes"),
+    "capacity_policy": ("best_effort", "EMR starts all machines of a new cluster or none"),
+}
+"""Values that emr.yml cannot grant, and why."""
+
+
+def _not_on_emr(cluster: Cluster) -> Iterable[str]:
+    for name, (value, why) in _AUTO_SCALING_ONLY.items():
+        if cluster.get(name) == value:
+            yield f"{PREFIX}{name} is {str(value).lower()}: {why}. Leave it out."
+    if cluster.get("login_user") not in (None, "", EMR_USER):
+        yield f"cluster_login_user is {cluster['login_user']}: on EMR it is {EMR_USER}. Leave it out."
+    if cluster.get("worker_count") == 0:
+        yield f"cluster_worker_count is 0: EMR needs a core node. Example: {_example('worker_count', 1)}"
 
 
 _PROVISIONING_RULES: Sequence[Rule] = (_workers, _network, _ssh, _keys, _root_volume)

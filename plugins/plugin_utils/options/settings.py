@@ -335,6 +335,64 @@ SECTIONS: Sequence[tuple[str, str, Sequence[Option]]] = (
         ),
     ),
     (
+        "EMR",
+        "For `emr.yml`, which makes the cluster of EMR's machines: the master is its primary node, the workers are its "
+        "core nodes. The other settings apply too, apart from those about Auto Scaling: docs/emr.md.",
+        (
+            Option(
+                "cluster_emr_release",
+                r.emr_release,
+                "emr-7.14.0",
+                "emr-7.12.0",
+                "EMR's release. A cluster keeps the one that it was created with.",
+            ),
+            Option(
+                "cluster_emr_applications",
+                r.list_of(r.emr_application),
+                ["Hadoop"],
+                ["Hadoop", "Spark"],
+                "The applications of the release to install.",
+            ),
+            Option(
+                "cluster_emr_log_uri",
+                r.bucket,
+                "",
+                "s3://my-logs/emr",
+                "A bucket of this account or bucket/prefix, for EMR's logs. Empty: `emr-logs` in the cluster's bucket, "
+                "which is deleted with the cluster.",
+            ),
+            Option(
+                "cluster_emr_idle_minutes",
+                r.integer(0, 10080),
+                60,
+                180,
+                "EMR ends the cluster after so many minutes without a run, a step or a YARN application. 0: never.",
+            ),
+            Option(
+                "cluster_emr_yarn_percent",
+                r.integer(10, 100),
+                25,
+                50,
+                "The share of each core node's memory and processors that YARN may give to its applications. Training "
+                "runs next to YARN, not in it.",
+            ),
+            Option(
+                "cluster_emr_termination_protection",
+                r.boolean,
+                False,
+                True,
+                "Have EMR refuse to end the cluster for anybody else. `destroy.yml` lifts it.",
+            ),
+            Option(
+                "cluster_emr_replace_unhealthy",
+                r.boolean,
+                True,
+                False,
+                "Have EMR replace core nodes that do not answer. The new one configures itself and becomes a member.",
+            ),
+        ),
+    ),
+    (
         "Other settings",
         "",
         (

@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import os
+import shutil
 import stat
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
@@ -21,7 +22,7 @@ from deeplearning.aws import AwsClient, NotFound
 from deeplearning.config import Config
 from deeplearning.contract import paths
 from deeplearning.contract.errors import UserError
-from deeplearning.contract.names import GROUP_TAG, RANK_TAG
+from deeplearning.contract.names import GROUP_TAG, JOB_FLOW_TAG, RANK_TAG
 from deeplearning.contract.report import key_of
 from deeplearning.members import applying, published_list, publishing, rendering, signing
 
@@ -42,6 +43,7 @@ esac
 echo "$@" >> {folder}/systemctl.log
 """
 MASTER_ROLE, WORKER_ROLE = "AROAMASTER", "AROAWORKER"
+JOB_FLOW = "j-2AXXXXXXGAPLF"
 
 
 def instance(number: int) -> str:
@@ -59,6 +61,7 @@ class FakeAws(AwsClient):
     """As much of AWS as a master asks, with the answers in AWS's shape."""
 
     instances: dict[str, dict[str, Any]] = field(default_factory=dict)
+    masters: set[str] = field(default_factory=set)
     states: dict[str, str] = field(default_factory=dict)
     """life cycle states, by instance id"""
     desired: dict[str, int] = field(default_factory=lambda: {"demo-master": 1, "demo-workers": 0})
@@ -69,14 +72,20 @@ class FakeAws(AwsClient):
     listed: int = 0
     """how many objects the last listing had"""
     user_id: str = ""
+    emr: bool = False
+    """whether the machines are those of an EMR cluster"""
+    idle_timeout: int = 0
+    """of the auto-termination policy; 0 if there is none"""
     denied: set[str] = field(default_factory=set)
     before: dict[str, list[Callable[[], None]]] = field(default_factory=dict)
     """what happens before the next calls of an operation; one a call"""
 
     def add(self, number: int, master: bool = False, tag: str = "") -> str:
         group = "demo-master" if master else "demo-workers"
-        tags = {GROUP_TAG: group, **({RANK_TAG: tag} if tag else {})}
+        own = {JOB_FLOW_TAG: JOB_FLOW} if self.emr else {GROUP_TAG: group}
+        tags = {**own, **({RANK_TAG: tag} if tag else {})}
         address = f"10.0.{number // 250}.{number % 250 + 4}"
+        self.masters |= {instance(number)} if master else set()
         self.instances[instance(number)] = {
             "InstanceId": instance(number),
             "PrivateIpAddress": address,
@@ -91,7 +100,7 @@ class FakeAws(AwsClient):
 
     def report(self, number: int, **changed: Any) -> str:
         instance_id = instance(number)
-        role = MASTER_ROLE if self._is_master(instance_id) else WORKER_ROLE
+        role = MASTER_ROLE if self.emr or self._is_master(instance_id) else WORKER_ROLE
         content = {
             "schema": 1,
             "instance_id": instance_id,
@@ -116,7 +125,7 @@ class FakeAws(AwsClient):
         return str(tags.get(RANK_TAG, ""))
 
     def _is_master(self, instance_id: str) -> bool:
-        return {"Key": GROUP_TAG, "Value": "demo-master"} in self.instances[instance_id]["Tags"]
+        return instance_id in self.masters
 
     # What the program asks
 
@@ -138,6 +147,12 @@ class FakeAws(AwsClient):
             tags = self.instances[arguments["Resources"][0]]["Tags"]
             keys = {tag["Key"] for tag in arguments["Tags"]}
             tags[:] = [tag for tag in tags if tag["Key"] not in keys] + arguments["Tags"]
+        if operation == "get_auto_termination_policy":
+            return {"AutoTerminationPolicy": {"IdleTimeout": self.idle_timeout}} if self.idle_timeout else {}
+        if operation == "remove_auto_termination_policy":
+            self.idle_timeout = 0
+        if operation == "put_auto_termination_policy":
+            self.idle_timeout = arguments["AutoTerminationPolicy"]["IdleTimeout"]
         return {"UserId": self.user_id} if operation == "get_caller_identity" else {}
 
     def pages(self, service: str, operation: str, key: str, **arguments: Any) -> list[dict[str, Any]]:
@@ -149,6 +164,15 @@ class FakeAws(AwsClient):
             ][: arguments["PaginationConfig"]["MaxItems"]]
             self.listed = len(listed)
             return listed
+        if operation == "list_instances":
+            return [
+                {
+                    "Ec2InstanceId": instance_id,
+                    "Status": {"State": "RUNNING" if self.states[instance_id] == "InService" else "BOOTSTRAPPING"},
+                }
+                for instance_id in self.instances
+                if self._is_master(instance_id) == (arguments["InstanceGroupTypes"] == ["MASTER"])
+            ]
         if operation == "describe_instances":
             return [{"Instances": [item]} for item in self.instances.values()]
         return [
@@ -185,6 +209,8 @@ class Node:
     config: Config
     aws: FakeAws
     monkeypatch: pytest.MonkeyPatch
+    owners: dict[str, str] = field(default_factory=dict)
+    """by path"""
 
     def __post_init__(self) -> None:
         for folder in ("run/deeplearning", "var/lib/deeplearning", "etc/ssh", "opt/deeplearning"):
@@ -214,6 +240,7 @@ class Node:
             for name, value in REAL_PATHS.items():
                 patch.setattr(paths, name, self._whole(value))
             targets = tuple(replace(target, path=self._whole(target.path)) for target in REAL_TARGETS)
+            patch.setattr(shutil, "chown", lambda path, user, group: self.owners.update({path: user}))
             patch.setattr(rendering, "TARGETS", targets)
             patch.setenv("NODE_ROOT", str(self.root))
             patch.setattr(signing, "KEY", str(self.key))
@@ -229,8 +256,9 @@ class Node:
         return Path(self._whole(path)).read_text()
 
     def publish(self, nodes_in_use: Sequence[str] = ()) -> publishing.PublishOutcome:
+        usage = publishing.Usage(nodes_in_use, bool(nodes_in_use))
         with self.here():
-            return publishing.publish(self.config, self.aws, lambda: nodes_in_use)
+            return publishing.publish(self.config, self.aws, lambda: usage)
 
     def apply(self) -> applying.ApplyOutcome:
         with self.here():

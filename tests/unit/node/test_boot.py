@@ -53,7 +53,10 @@ def test_steps_are_roles(line: str, step: str | None) -> None:
 
 def test_variables_are_what_node_yml_takes() -> None:
     variables = playbook.variables(SETTINGS, PARAMETERS, "ip-10-0-0-5.ec2.internal")
-    assert variables["node_cluster"] == {"cluster": "red", "efs_mount": "/efs", "bundle": SHA256}
+    expected = {"cluster": "red", "efs_mount": "/efs", "bundle": SHA256, "job_flow": ""}
+    assert variables["node_cluster"] == expected
+    variables = playbook.variables(SETTINGS, {**PARAMETERS, "job_flow": "j-1"}, "ip-10-0-0-5.ec2.internal")
+    assert variables["node_cluster"] == {**expected, "job_flow": "j-1"}
     assert variables["node_efs_tls"] is True and variables["ansible_become"] is False
     assert (variables["deeplearning_role"], variables["deeplearning_gpus"]) == ("worker", 0)
     assert variables["deeplearning_private_name"] == "ip-10-0-0-5.ec2.internal"
@@ -248,6 +251,16 @@ def test_without_a_hook_a_machine_is_done_after_a_minute(booted: Boot) -> None:
     lifecycle.complete(booted.machine(), "CONTINUE")
     assert sum(booted.clock.slept) == lifecycle.HOOK_ACTIVE_SECONDS
     assert "no lifecycle action waits for CONTINUE" in booted.log
+
+
+def test_a_machine_of_emr_has_no_hook(booted: Boot, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(PARAMETERS, "group", "")
+    lifecycle.complete(booted.machine(), "CONTINUE")
+    failed_machines(booted, contract.ATTEMPTS)
+    lifecycle.fail(booted.machine(), "efs_mount", ["no route"])
+    configuring.ReportedSteps(booted.machine()).begin("packages")
+    assert booted.aws.calls == [] and booted.clock.slept == []
+    assert booted.aws.states() == [("failed", "efs_mount"), ("configuring", "packages")]
 
 
 # The operating system

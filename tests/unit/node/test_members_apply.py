@@ -21,7 +21,7 @@ from deeplearning.members import applying, cli, published_list, rendering, repor
 from deeplearning.members.applying import ApplyOutcome
 from deeplearning.members.member_list import Members, read_applied, this_member, unsettled
 
-from tests.unit.node.members_kit import Cluster, Node, cluster_in, host_key, instance
+from tests.unit.node.members_kit import JOB_FLOW, Cluster, Node, cluster_in, host_key, instance
 
 
 @pytest.fixture
@@ -547,3 +547,43 @@ def test_a_list_that_does_not_exist_yet_is_not_looked_up(tmp_path: Path, monkeyp
     path.write_text("{}")
     path.chmod(0o644)
     assert published_list.content_of(str(path)) == b"{}"
+
+
+# EMR
+
+
+@pytest.fixture
+def emr_worker(cluster: Cluster) -> Node:
+    cluster.aws.emr = True
+    cluster.config = replace(cluster.config, job_flow=JOB_FLOW, user="hadoop", master_trains=False)
+    master = cluster.master()
+    cluster.workers(120, 9)
+    master.publish()
+    return cluster.node(9)
+
+
+def test_old_scripts_for_emr_find_all_addresses_in_numeric_order(emr_worker: Node) -> None:
+    assert emr_worker.apply().changed
+    assert emr_worker.text("/home/hadoop/worker_ip_file").split() == ["10.0.0.5", "10.0.0.13", "10.0.0.124"]
+    assert emr_worker.owners == {f"{emr_worker.root}/home/hadoop/worker_ip_file": "hadoop"}
+    assert not emr_worker.apply().changed
+    # Such a script may have written it.
+    (emr_worker.root / "home/hadoop/worker_ip_file").write_text("10.0.0.5\n")
+    assert emr_worker.apply().changed
+    with emr_worker.here():
+        assert applying.forget()
+    assert not (emr_worker.root / "home/hadoop/worker_ip_file").exists()
+
+
+def test_only_nodes_of_emr_have_the_file_of_old_scripts(worker: Node) -> None:
+    worker.apply()
+    assert not (worker.root / "home").exists()
+
+
+def test_a_core_node_of_emr_cannot_pass_for_the_master(cluster: Cluster, emr_worker: Node) -> None:
+    emr_worker.apply()
+    # Its report has the same role as the master's.
+    cluster.aws.report(9, host_keys=[emr_worker.public_key])
+    cluster.put(emr_worker.signed({**cluster.list, "generation": 2, "published_by": instance(9)}))
+    with pytest.raises(UserError, match=f"{instance(9)}, which is not the primary node of {JOB_FLOW}"):
+        emr_worker.apply()

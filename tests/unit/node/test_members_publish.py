@@ -18,7 +18,7 @@ from deeplearning.members.publishing import PublishOutcome
 from deeplearning.members.ranks import Instance
 from urllib3.exceptions import ProtocolError
 
-from tests.unit.node.members_kit import MASTER_ROLE, WORKER_ROLE, Cluster, cluster_in, instance
+from tests.unit.node.members_kit import JOB_FLOW, MASTER_ROLE, WORKER_ROLE, Cluster, cluster_in, instance
 
 COUNTED = 1_000_000
 """No count of changes comes to that; the seconds since 1970 do."""
@@ -485,3 +485,52 @@ def test_the_list_is_published_even_if_nothing_may_be_protected(cluster: Cluster
     with pytest.raises(UserError, match="set_instance_protection"):
         master.publish(["deeplearning-worker2"])
     assert len(cluster.list["members"]) == 2
+
+
+# EMR
+
+
+@pytest.fixture
+def emr(cluster: Cluster) -> Cluster:
+    cluster.aws.emr, cluster.aws.idle_timeout = True, 3600
+    cluster.config = replace(cluster.config, job_flow=JOB_FLOW, emr_idle_seconds=3600)
+    return cluster
+
+
+def test_the_members_of_an_emr_cluster_are_its_running_instances(emr: Cluster) -> None:
+    master = emr.master()
+    emr.workers(2, 3)
+    emr.aws.states[instance(3)] = "Pending"
+    assert master.publish().generation == 1
+    assert (list(emr.addresses()), emr.list["desired"]) == (["deeplearning-worker1", "deeplearning-worker2"], 3)
+    emr.aws.states[instance(3)] = "InService"
+    # All nodes have the master's role, but that does not make them former masters.
+    assert master.publish().generation == 2
+    assert "describe_auto_scaling_groups" not in emr.aws.calls
+
+
+def test_a_core_node_does_not_publish(emr: Cluster) -> None:
+    emr.master()
+    emr.workers(2)
+    with pytest.raises(UserError, match="is not the master in service"):
+        emr.node(2).publish()
+
+
+def test_runs_suspend_the_auto_termination_of_emr(emr: Cluster) -> None:
+    master = emr.master()
+    emr.workers(2)
+    for in_use, timeout in (([], 3600), (["deeplearning-worker2"], 0), (["deeplearning-worker2"], 0), ([], 3600)):
+        master.publish(in_use)
+        assert emr.aws.idle_timeout == timeout
+    emr.aws.idle_timeout = 60
+    master.publish()
+    assert emr.aws.idle_timeout == 3600
+    writes = [call for call in emr.aws.calls if call.endswith("_auto_termination_policy") and call[:3] != "get"]
+    assert len(writes) == 3 and not emr.aws.protected
+
+
+def test_a_cluster_that_never_ends_by_itself_has_no_policy_to_look_after(emr: Cluster) -> None:
+    emr.config = replace(emr.config, emr_idle_seconds=0)
+    master = emr.master()
+    master.publish()
+    assert not [call for call in emr.aws.calls if "policy" in call]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import io
 import json
 import os
@@ -69,14 +70,17 @@ def test_the_roles_of_the_bundle_are_those_that_nodes_run() -> None:
     """A role that the playbook of nodes includes is missing nowhere."""
     used = set()
     for path in [ROOT / "playbooks/node.yml", *(ROOT / "playbooks/tasks/node").glob("*.yml")]:
-        used |= {line.split("deeplearning.aws.")[1].strip() for line in path.read_text().splitlines()
-                 if "name: deeplearning.aws." in line and "{{" not in line}
+        used |= {
+            line.split("deeplearning.aws.")[1].strip()
+            for line in path.read_text().splitlines()
+            if "name: deeplearning.aws." in line and "{{" not in line
+        }
     packed = {part.removeprefix("roles/") for part in bundle._OWN if part.startswith("roles/")}
     assert used <= packed and {"framework", "tensorpack", "packages"} <= packed
 
 
 def test_user_data_is_the_program_with_its_parameters() -> None:
-    program = bundle.read_program(ROOT)
+    program = bundle.read_program(ROOT, "first_stage.py")
     parameters = {"cluster": "red", "gpus": 8, "address": "", "role": "worker"}
     text = bundle.user_data(program, parameters)
     assert text.startswith("#!/usr/bin/env python3\n")
@@ -88,7 +92,20 @@ def test_user_data_is_the_program_with_its_parameters() -> None:
 
 def test_user_data_that_is_too_long_is_refused() -> None:
     with pytest.raises(ValueError, match="EC2 takes 16384"):
-        bundle.user_data(bundle.read_program(ROOT), {"cluster": "x" * 16384})
+        bundle.user_data(bundle.read_program(ROOT, "first_stage.py"), {"cluster": "x" * 16384})
+
+
+def test_the_bootstrap_action_has_the_program_of_the_first_boot() -> None:
+    program, wrapper = (bundle.read_program(ROOT, f"{name}.py") for name in ("first_stage", "bootstrap_action"))
+    parameters = {"cluster": "red", "gpus": {"master": 0, "worker": 8}}
+    text = bundle.bootstrap_action(wrapper, program, parameters)
+    assigned = {
+        ast.unparse(node.targets[0] if isinstance(node, ast.Assign) else node.target): ast.literal_eval(node.value)
+        for node in ast.parse(text, feature_version=(3, 9)).body
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value
+    }
+    assert (assigned["PARAMETERS"], assigned["FIRST_STAGE"]) == (parameters, program)
+    assert program.count(assigned["PARAMETERS_LINE"]) == 1
 
 
 def test_the_pins_are_those_of_the_operator() -> None:

@@ -11,12 +11,14 @@ import pytest
 from ansible_collections.deeplearning.aws.plugins.module_utils.resources.member_policy import (
     MemberAccess,
     bucket_statements,
+    emr_node_statements,
     lifecycle_statement,
     master_statements,
+    policy_for,
 )
 
 ROOT = Path(__file__).resolve().parents[3]
-DOCUMENTS = [ROOT / "docs/iam" / f"{name}.json" for name in ("operator-machines", "operator-identity")]
+DOCUMENTS = [ROOT / "docs/iam" / f"{name}.json" for name in ("operator-machines", "operator-identity", "operator-emr")]
 TOLD = (ROOT / "docs/iam.md").read_text(encoding="utf-8")
 LONGEST = {"cluster": "a-name-that-has-29-characters", "account": "123456789012", "region": "ap-southeast-2"}
 MOST_CHARACTERS = 6144
@@ -47,8 +49,16 @@ def test_what_members_may_do_is_what_their_roles_hold() -> None:
     kinds = {
         "on master and workers": [*bucket_statements(access), lifecycle_statement("worker", access)],
         "on the master alone": master_statements(access),
+        "on all machines of EMR": emr_node_statements(access),
     }
     for title, statements in kinds.items():
         table = TOLD.split(f"| {title} |")[1].split("\n\n")[0]
         held = {action for one in statements for action in listed(one["Action"])}
         assert set(re.findall(r"`(\w+:[A-Z]\w+)`", table)) == held
+
+
+def test_roles_of_emr_fit_into_a_role() -> None:
+    """AWS lets the inline policies of a role have 10,240 characters."""
+    access = MemberAccess("a-name-that-has-29-characters", "ap-southeast-2", "123456789012", "own", ["a"], ["b"])
+    for role in ("node", "emr"):
+        assert len(json.dumps(policy_for(role, access), separators=(",", ":"))) <= 10240

@@ -62,12 +62,13 @@ def test_an_accepted_finding_that_is_gone_is_to_be_removed() -> None:
 
 def test_members_policies_are_rendered_with_and_without_buckets() -> None:
     rendered = policies.member_policies()
-    assert sorted(rendered) == ["master", "master-with-buckets", "worker", "worker-with-buckets"]
+    members = [f"{role}{suffix}" for role in ("master", "node", "worker") for suffix in ("", "-with-buckets")]
+    assert sorted(rendered) == ["emr", *members]
     for name, policy in rendered.items():
         text = json.dumps(policy)
         assert "{{" not in text
         assert ("arn:aws:s3:::datasets" in text) == ("arn:aws:s3:::results/red" in text) == ("buckets" in name)
-        assert ("ec2:CreateTags" in text) == name.startswith("master")
+        assert ("ec2:CreateTags" in text) == name.startswith(("master", "node", "emr"))
 
 
 def test_policies_of_operators_are_filled_in() -> None:

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).resolve().parents[3]
-CLOUD_ROLES = ("iam", "bucket", "network", "storage", "machines")
+CLOUD_ROLES = ("iam", "bucket", "network", "storage", "machines", "emr_cluster")
 CLOUD_PLAYBOOKS = "playbooks/tasks/provision"
 
 RESOURCES = {
@@ -35,6 +35,7 @@ RESOURCES = {
     "Create the security group for ssh": "amazon.aws.ec2_security_group",
     "Create the security group of the file system": "amazon.aws.ec2_security_group",
     "Create the security group of the members": "amazon.aws.ec2_security_group",
+    "Create the security groups that EMR manages": "amazon.aws.ec2_security_group",
     "Allocate the NAT gateway's address": "amazon.aws.ec2_eip",
     "Allocate the master's address": "amazon.aws.ec2_eip",
     "Delete an S3 endpoint that lacks a route table": "amazon.aws.ec2_vpc_endpoint",
@@ -45,6 +46,7 @@ RESOURCES = {
     "Assume the role": "amazon.aws.sts_assume_role",
 }
 EXCEPTIONS = {
+    "Create the EMR cluster": "deeplearning.aws.emr_cluster",
     "Store the bundle": "deeplearning.aws.boot_bundle",
     "Create the launch hooks": "community.aws.autoscaling_lifecycle_hook",
     "Delete the launch hooks": "community.aws.autoscaling_lifecycle_hook",

@@ -157,7 +157,7 @@ class Machine:
             code, message = (re.search(f"<{tag}>(.*?)</{tag}>", body, re.S) for tag in ("Code", "Message"))
             refused = Refused(error.code, code[1] if code else "", message[1] if message else "")
             if re.search("Skew|Expired|SignatureDoesNotMatch", refused.code):
-                # The clock may be wrong. Use that of AWS.
+                # This clock may be wrong.
                 date = parsedate_to_datetime(error.headers["Date"])
                 self._clock_offset = date.timestamp() - time.time()
                 self._credentials = {"Expiration": ""}
@@ -193,9 +193,10 @@ class Machine:
         self.call("s3", self.object(key, "PUT", json.dumps(record).encode()), seconds, lambda _: None)
 
     def lifecycle(self, action: str, seconds: float, **values: str) -> bool:
-        """Return False if no lifecycle action waits for this machine."""
-        values.update(Action=action, LifecycleHookName=HOOK, InstanceId=self.instance_id)
-        values["AutoScalingGroupName"] = self.parameters["group"]
+        """Return False if no lifecycle action waits for this machine. EMR has none."""
+        if not (group := self.parameters["group"]):
+            return False
+        values.update(Action=action, LifecycleHookName=HOOK, InstanceId=self.instance_id, AutoScalingGroupName=group)
         try:
             self.query("autoscaling", "2011-01-01", seconds, **values)
         except Refused as error:
@@ -237,7 +238,6 @@ class Machine:
 
 def unpack(archive: str, folder: str) -> None:
     """Unpack files and folders, and refuse anything that could lead out of the folder."""
-    # Left by an attempt.
     shutil.rmtree(folder, ignore_errors=True)
     os.makedirs(folder)
     with tarfile.open(archive) as tar:

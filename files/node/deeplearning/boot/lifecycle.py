@@ -20,6 +20,8 @@ CALL_SECONDS = 120
 
 def complete(machine: Machine, result: str) -> None:
     """Answer the hook, if there is one."""
+    if not machine.parameters["group"]:
+        return
     end = time.monotonic() + HOOK_ACTIVE_SECONDS
     while not machine.lifecycle("CompleteLifecycleAction", CALL_SECONDS, LifecycleActionResult=result):
         if time.monotonic() >= end:

@@ -33,12 +33,13 @@ class Steps(Protocol):
 
 def variables(settings: Mapping[str, Any], parameters: Mapping[str, Any], private_name: str) -> dict[str, Any]:
     """Return the variables of node.yml. They win over those of plays and roles."""
+    cluster = {**settings["cluster"], "bundle": parameters["sha256"], "job_flow": parameters.get("job_flow", "")}
     return {
         "ansible_connection": "local",
         "ansible_python_interpreter": "/usr/bin/python3",
         "ansible_become": False,
         "node_hosts": "all",
-        "node_cluster": {**settings["cluster"], "bundle": parameters["sha256"]},
+        "node_cluster": cluster,
         "node_efs_tls": settings["efs_tls"],
         "deeplearning_role": parameters["role"],
         "deeplearning_gpus": parameters["gpus"],

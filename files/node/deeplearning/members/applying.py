@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -36,7 +37,8 @@ def apply(config: Config, connect: Callable[[], AwsClient]) -> ApplyOutcome:
         changed = _install(config, members)
         # Written last: a process that waits for a generation finds everything in place.
         changed |= atomic_file.write_if_changed(paths.APPLIED, content.decode("utf-8"))
-        stamps = map(stamp_of, (paths.CLUSTER, rendering.__file__, *(target.path for target in rendering.TARGETS)))
+        files = (target.path for target in rendering.targets(config))
+        stamps = map(stamp_of, (paths.CLUSTER, rendering.__file__, *files))
         atomic_file.write_if_changed(paths.UNCHANGED, "\n".join([source, *stamps]))
         return ApplyOutcome(members.generation, changed, _is_listed(members))
 
@@ -79,8 +81,10 @@ def _install(config: Config, members: Members) -> bool:
     gpus = this_member(members).gpus if _is_listed(members) else machine.gpus()
     variables = rendering.environment(config, members, gpus)
     changed = False
-    for target in rendering.TARGETS:
+    for target in rendering.targets(config):
         changed |= atomic_file.write_if_changed(target.path, _text(target, target.lines(members, variables)))
+        if target.emr:
+            shutil.chown(target.path, config.user, config.user)
     _update_systemd(variables)
     return changed
 

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from deeplearning.aws import AwsClient, NotFound, Unavailable
+from deeplearning.config import Config
 from deeplearning.contract.errors import UserError
-from deeplearning.contract.names import GROUP_TAG, RANK_TAG, Names, tag_filter, tag_list, tags_of
+from deeplearning.contract.names import GROUP_TAG, JOB_FLOW_TAG, RANK_TAG, Names, tag_filter, tag_list, tags_of
 from deeplearning.contract.report import PREFIX
 from deeplearning.members import report
 from deeplearning.members.ranks import Instance
@@ -18,6 +19,9 @@ from deeplearning.members.ranks import Instance
 PARALLEL_CALLS = 16
 MAX_OBJECTS = 20_000
 """Below members/. Each machine has one, also those that were replaced; but a machine may write any number."""
+
+PRIMARY = "MASTER"
+"""How EMR's API calls the group of the primary node."""
 
 MAX_IDS = 50
 """Instances in a call of SetInstanceProtection."""
@@ -27,7 +31,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Groups:
-    """The two Auto Scaling groups: their desired capacity, and their machines in service."""
+    """The groups of the master and of the workers: their desired capacity, and their machines in service."""
 
     desired: int
     masters: tuple[str, ...]
@@ -46,6 +50,8 @@ class StoredReport:
 
 
 class Cloud:
+    """A cluster of Auto Scaling groups."""
+
     def __init__(self, aws: AwsClient, cluster: str, bucket: str) -> None:
         self._aws = aws
         names = Names(cluster)
@@ -67,16 +73,17 @@ class Cloud:
             _protected(by_name.get(self._workers, {})),
         )
 
+    def _tag_filter(self) -> dict[str, object]:
+        """Return a filter by a tag that only AWS can set."""
+        return tag_filter(GROUP_TAG, self._master, self._workers)
+
     def machines(self, groups: Groups) -> list[Instance]:
-        """Return the running machines in service. Auto Scaling, not a tag, decides which group a machine is in."""
+        """Return the running machines in service. Their group's service, not a tag, decides which group that is."""
         reservations = self._aws.pages(
             "ec2",
             "describe_instances",
             "Reservations",
-            Filters=[
-                tag_filter(GROUP_TAG, self._master, self._workers),
-                {"Name": "instance-state-name", "Values": ["running"]},
-            ],
+            Filters=[self._tag_filter(), {"Name": "instance-state-name", "Values": ["running"]}],
         )
         running = {item["InstanceId"]: item for reservation in reservations for item in reservation["Instances"]}
         return [
@@ -93,8 +100,8 @@ class Cloud:
 
         self._in_parallel("ec2", set_rank, ranks)
 
-    def protect(self, groups: Groups, used: Collection[str]) -> None:
-        """Protect these workers from scale-in, and no others."""
+    def protect(self, groups: Groups, used: Collection[str], busy: bool) -> None:
+        """Protect these workers from scale-in, and no others. `busy`: whether any run is active."""
         workers = set(groups.workers)
         to_protect, to_release = workers & set(used) - groups.protected, groups.protected - set(used)
         for ids, protected in ((to_protect, True), (to_release, False)):
@@ -150,6 +157,55 @@ class Cloud:
         self._aws.client(service)
         with ThreadPoolExecutor(PARALLEL_CALLS) as pool:
             return list(pool.map(call, items))
+
+
+class EmrCloud(Cloud):
+    """A cluster of EMR."""
+
+    def __init__(self, aws: AwsClient, config: Config) -> None:
+        super().__init__(aws, config.cluster, config.bucket)
+        self._job_flow, self._idle_seconds = config.job_flow, config.emr_idle_seconds
+
+    def groups(self) -> Groups:
+        masters, workers = (instances_of(self._aws, self._job_flow, kind) for kind in (PRIMARY, "CORE"))
+        return Groups(len(masters) + len(workers), _running(masters), _running(workers))
+
+    def _tag_filter(self) -> dict[str, object]:
+        return tag_filter(JOB_FLOW_TAG, self._job_flow)
+
+    def protect(self, groups: Groups, used: Collection[str], busy: bool) -> None:
+        """Remove the auto-termination policy while a run is active: EMR counts the work of YARN only."""
+        if not self._idle_seconds:
+            return
+        cluster = {"ClusterId": self._job_flow}
+        answer = self._aws.call("emr", "get_auto_termination_policy", **cluster)
+        current = (answer.get("AutoTerminationPolicy") or {}).get("IdleTimeout", 0)
+        if busy and current:
+            self._aws.call("emr", "remove_auto_termination_policy", **cluster)
+        elif not busy and current != self._idle_seconds:
+            policy = {"IdleTimeout": self._idle_seconds}
+            self._aws.call("emr", "put_auto_termination_policy", **cluster, AutoTerminationPolicy=policy)
+
+
+def instances_of(aws: AwsClient, job_flow: str, kind: str) -> list[dict[str, Any]]:
+    """Return the instances of an EMR cluster's group that run or are being started."""
+    states = ["AWAITING_FULFILLMENT", "PROVISIONING", "BOOTSTRAPPING", "RUNNING"]
+    return aws.pages(
+        "emr",
+        "list_instances",
+        "Instances",
+        ClusterId=job_flow,
+        InstanceGroupTypes=[kind],
+        InstanceStates=states,
+    )
+
+
+def _running(instances: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+    return tuple(item["Ec2InstanceId"] for item in instances if item["Status"]["State"] == "RUNNING")
+
+
+def connect(aws: AwsClient, config: Config) -> Cloud:
+    return EmrCloud(aws, config) if config.job_flow else Cloud(aws, config.cluster, config.bucket)
 
 
 def _in_service(group: Mapping[str, Any]) -> tuple[str, ...]:

@@ -17,8 +17,9 @@ from deeplearning.contract import atomic_file, paths
 from deeplearning.contract.errors import UserError
 from deeplearning.members.applying import apply, forget
 from deeplearning.members.member_list import Members, read_applied, unsettled
-from deeplearning.members.publishing import publish
+from deeplearning.members.publishing import Usage, publish
 from deeplearning.members.report import report
+from deeplearning.run import units
 from deeplearning.run.allocation import nodes_in_use
 
 Action = Callable[[argparse.Namespace], int]
@@ -87,7 +88,7 @@ def _report(options: argparse.Namespace) -> int:
 
 def _publish(options: argparse.Namespace) -> int:
     config = read_config()
-    outcome = publish(config, AwsClient(config.region), lambda: nodes_in_use(config))
+    outcome = publish(config, AwsClient(config.region), lambda: Usage(nodes_in_use(config), bool(units.active_runs())))
     summary = f"generation {outcome.generation} {'published' if outcome.changed else 'is still current'}"
     _print(options, outcome.changed, dataclasses.asdict(outcome), summary)
     if outcome.left_out:

@@ -29,8 +29,8 @@ from deeplearning.config import Config
 from deeplearning.contract import atomic_file, hosts, paths, schema
 from deeplearning.contract.errors import UserError
 from deeplearning.contract.report import MEMBER_STATES, instance_of, key_of
-from deeplearning.members import published_list, ranks, signing
-from deeplearning.members.cloud import Cloud, Groups, StoredReport
+from deeplearning.members import cloud, published_list, ranks, signing
+from deeplearning.members.cloud import Groups, StoredReport
 from deeplearning.members.member_list import Members, read_applied
 from deeplearning.members.ranks import Instance
 
@@ -46,7 +46,16 @@ class PublishOutcome:
     """A message for each machine whose report cannot be used."""
 
 
-def publish(config: Config, aws: AwsClient, nodes_in_use: Callable[[], Collection[str]]) -> PublishOutcome:
+@dataclass(frozen=True)
+class Usage:
+    """What runs use now."""
+
+    nodes: Collection[str] = ()
+    busy: bool = False
+    """Whether any run is active: it may be waiting for nodes."""
+
+
+def publish(config: Config, aws: AwsClient, usage: Callable[[], Usage]) -> PublishOutcome:
     """Publish the member list if it has changed, and protect the nodes in use from scale-in."""
     if config.role != "master":
         raise UserError(f"only the master publishes, and this node is a worker: run this on {hosts.MASTER_ALIAS}.")
@@ -54,7 +63,7 @@ def publish(config: Config, aws: AwsClient, nodes_in_use: Callable[[], Collectio
         raise UserError(f"nothing is mounted at {config.efs_mount}, where the member list is published: mount it.")
     with lock.exclusive_lock(f"{paths.RUNTIME}/publish.lock", "deeplearning members publish"):
         try:
-            return Publisher(config, aws, machine.instance_id()).publish(nodes_in_use)
+            return Publisher(config, aws, machine.instance_id()).publish(usage)
         except OSError as error:
             raise UserError(
                 f"the member list cannot be published ({error}): is anything in its place, or is a disk full?"
@@ -65,11 +74,11 @@ class Publisher:
     def __init__(self, config: Config, aws: AwsClient, own_id: str) -> None:
         self._config = config
         self._aws = aws
-        self._cloud = Cloud(aws, config.cluster, config.bucket)
+        self._cloud = cloud.connect(aws, config)
         self._own_id = own_id
         self._path = paths.published(config.efs_mount, config.cluster)
 
-    def publish(self, nodes_in_use: Callable[[], Collection[str]]) -> PublishOutcome:
+    def publish(self, usage: Callable[[], Usage]) -> PublishOutcome:
         groups = self._fence()
         machines = self._cloud.machines(groups)
         current = self._current_list()
@@ -77,8 +86,9 @@ class Publisher:
         assigned = ranks.assign(machines, current_ranks)
         self._cloud.set_ranks(ranks.to_tag(machines, assigned))
         outcome = self._publish_list(groups, machines, assigned, current)
-        in_use = nodes_in_use()
-        self._cloud.protect(groups, {id_ for id_, rank in assigned.items() if hosts.host_name(rank) in in_use})
+        now = usage()
+        in_use = {id_ for id_, rank in assigned.items() if hosts.host_name(rank) in now.nodes}
+        self._cloud.protect(groups, in_use, now.busy)
         return outcome
 
     def _publish_list(
@@ -202,7 +212,8 @@ class Publisher:
         current = self._current_list()
         newest = max(current.generation if current else 0, self._applied_generation())
         masters = {instance_id for instance_id, item in stored.items() if self._is_of_master_role(instance_id, item)}
-        if masters == {self._own_id}:
+        # All nodes of EMR have one role, and its only master is never replaced.
+        if masters == {self._own_id} or self._config.job_flow:
             return newest + 1
         # A former master's list may be lost, or replaced by an older one of its own. Then its last generation is
         # unknown, and nodes refuse a lower one: the time is above any count.

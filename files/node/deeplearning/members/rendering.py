@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -17,6 +18,9 @@ KNOWN_HOSTS = "/etc/ssh/ssh_known_hosts"
 EQUIVALENT = "/etc/ssh/shosts.equiv"
 SSH_CONFIG = "/etc/ssh/ssh_config.d/50-deeplearning-members.conf"
 
+WORKER_IP_FILE = "/home/hadoop/worker_ip_file"
+"""What scripts for EMR read: the addresses of all members."""
+
 BEGIN = "# BEGIN deeplearning (written by `deeplearning members apply`)\n"
 END = "# END deeplearning\n"
 """Around our block in a file that other programs write too."""
@@ -30,6 +34,8 @@ class Target:
     """Renders the list and the environment."""
     shared: bool = False
     """Other programs write the file too: ours is a block in it."""
+    emr: bool = False
+    """Only nodes of EMR have it. It is the user's, whose scripts may write it."""
 
 
 VARIABLES = (
@@ -61,6 +67,11 @@ def _hostfile(members: Members, variables: dict[str, str]) -> str:
 
 def _addresses(members: Members, variables: dict[str, str]) -> str:
     return "".join(f"{member.private_ip}\n" for member in members.training)
+
+
+def _worker_ips(members: Members, variables: dict[str, str]) -> str:
+    addresses = sorted(ipaddress.IPv4Address(member.private_ip) for member in members.members)
+    return "".join(f"{address}\n" for address in addresses)
 
 
 def _hosts(members: Members, variables: dict[str, str]) -> str:
@@ -117,7 +128,13 @@ TARGETS = (
     Target(KNOWN_HOSTS, _known_hosts, shared=True),
     Target(EQUIVALENT, _equivalent),
     Target(SSH_CONFIG, _ssh_config),
+    Target(WORKER_IP_FILE, _worker_ips, emr=True),
 )
+
+
+def targets(config: Config) -> tuple[Target, ...]:
+    """Return the files of this node."""
+    return tuple(target for target in TARGETS if config.job_flow or not target.emr)
 
 
 def with_block(text: str, lines: str) -> str:

@@ -19,6 +19,7 @@ from deeplearning.contract import atomic_file, paths
 from deeplearning.contract.errors import UserError
 from deeplearning.contract.report import key_of
 from deeplearning.members import report
+from deeplearning.members.cloud import PRIMARY, instances_of
 from deeplearning.programs import last_line
 
 KEY = "/etc/ssh/ssh_host_ed25519_key"
@@ -56,9 +57,15 @@ def check_signature(record: dict[str, Any], config: Config, connect: Callable[[]
     keys = (atomic_file.read_or_none(cache) or "").splitlines()
     if keys and verify(record, keys):
         return
+    aws = connect()
+    if config.job_flow:
+        # All nodes have one role there, so EMR is asked which of them is the master.
+        primary = instances_of(aws, config.job_flow, PRIMARY)
+        if master not in [instance["Ec2InstanceId"] for instance in primary]:
+            raise UserError(f"the member list is by {master}, which is not the primary node of {config.job_flow}.")
     key = key_of(f"{config.master_role_id}:{master}")
     try:
-        keys = report.read(connect(), config.bucket, key)["host_keys"]
+        keys = report.read(aws, config.bucket, key)["host_keys"]
     except NotFound:
         raise UserError(f"the member list is by {master}, which has never been this cluster's master.") from None
     if not verify(record, keys):

@@ -10,9 +10,10 @@ import pytest
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws import polling
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import AwsError
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.host_key_discovery import HostKeyDiscovery
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.membership import Cluster
 
 from tests.unit.plugins.cluster.test_host_keys import BLOCK, ECDSA, ED, key
-from tests.unit.plugins.cluster.test_inventory import MASTER, instance
+from tests.unit.plugins.cluster.test_inventory import MASTER, emr_instance, instance
 
 WORKER = instance(2, rank="2")
 GROUPS = [{"GroupName": f"red-{what}", "GroupId": f"sg-{what}", "VpcId": "vpc-1"} for what in ("members", "efs")]
@@ -168,11 +169,25 @@ def test_a_machine_may_disappear_meanwhile() -> None:
 
 
 def test_the_facts_for_members() -> None:
-    facts = HostKeyDiscovery(Fake(MASTER), "red").facts()
+    facts = HostKeyDiscovery(Fake(MASTER), "red").facts(Cluster("red"))
     assert facts["cluster_id"] == "sg-members"
     assert facts["efs_name"] == "fs-0abc.efs.us-east-1.amazonaws.com"
-    in_china = HostKeyDiscovery(Fake(MASTER, partition="aws-cn"), "red").facts()
+    in_china = HostKeyDiscovery(Fake(MASTER, partition="aws-cn"), "red").facts(Cluster("red"))
     assert in_china["efs_name"].endswith(".amazonaws.com.cn")
+
+
+def test_the_nodes_of_emr_have_one_role() -> None:
+    primary, core = emr_instance(1, "MASTER"), emr_instance(2, "CORE", rank="2")
+    fake = Fake(primary, core)
+    for machine in (primary, core):
+        fake.add_report(machine, "node")
+    cluster, reports, discovery, _ = discover(fake)
+    assert {node.role: reports[node.id].host_keys for node in cluster.nodes} == {
+        "master": [key(seed=9)],
+        "worker": [key(seed=9)],
+    }
+    facts = discovery.facts(cluster)
+    assert (facts["master_role_id"], facts["job_flow"]) == ("AROA-node", "j-1")
 
 
 def test_all_blocks_of_the_vpc_count() -> None:
@@ -180,7 +195,7 @@ def test_all_blocks_of_the_vpc_count() -> None:
     states = {"10.0.0.0/16": "associated", "10.1.0.0/16": "associated", "10.2.0.0/16": "disassociated"}
     blocks = [{"CidrBlock": block, "CidrBlockState": {"State": state}} for block, state in states.items()]
     fake.listed["describe_vpcs"] = [{"CidrBlock": "10.0.0.0/16", "CidrBlockAssociationSet": blocks}]
-    assert HostKeyDiscovery(fake, "red").facts()["vpc_cidrs"] == ["10.0.0.0/16", "10.1.0.0/16"]
+    assert HostKeyDiscovery(fake, "red").facts(Cluster("red"))["vpc_cidrs"] == ["10.0.0.0/16", "10.1.0.0/16"]
 
 
 @pytest.mark.parametrize(
@@ -199,4 +214,4 @@ def test_missing_resources_are_named(operation: str, answer: list[dict[str, Any]
     fake = Fake(MASTER)
     fake.listed[operation] = answer
     with pytest.raises(AwsError, match=message):
-        HostKeyDiscovery(fake, "red").facts()
+        HostKeyDiscovery(fake, "red").facts(Cluster("red"))

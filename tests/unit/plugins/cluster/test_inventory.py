@@ -56,6 +56,16 @@ def instance(
 MASTER = instance(1, "red-master")
 
 
+def emr_instance(number: int, role: str, job_flow: str = "j-1", **more: Any) -> dict[str, Any]:
+    """Return a machine that EMR has launched."""
+    machine = instance(number, "", **more)
+    own = {"aws:elasticmapreduce:job-flow-id": job_flow, "aws:elasticmapreduce:instance-group-role": role}
+    machine["Tags"] = [tag for tag in machine["Tags"] if tag["Key"] != "deeplearning:user"]
+    tags = {**own, "deeplearning:user": "hadoop"}
+    machine["Tags"] += [{"Key": key, "Value": value} for key, value in tags.items() if value]
+    return machine
+
+
 class Answer:
     """Stands in for AWS: returns the same instances each time, and records the queries."""
 
@@ -316,11 +326,51 @@ def test_the_server_filters(answer: Any, read: Any) -> None:
     (query,) = fake.queries
     assert {one["Name"]: one["Values"] for one in query["Filters"]} == {
         "tag:deeplearning:cluster": ["red"],
-        "tag:aws:autoscaling:groupName": ["red-master", "red-workers"],
         "instance-state-name": ["running"],
         "instance-type": ["g5.xlarge"],
     }
     assert query["MaxResults"] == 1000
+
+
+@pytest.mark.parametrize(
+    ("machines", "expected"),
+    [
+        # A core node without a rank joins.
+        (
+            [emr_instance(1, "MASTER"), emr_instance(2, "CORE", rank="2"), emr_instance(3, "CORE")],
+            {
+                "master": ["deeplearning-master"],
+                "workers": ["deeplearning-worker2"],
+                "joining": ["i-" + "0" * 16 + "3"],
+            },
+        ),
+        # An older cluster of the same name is ending.
+        (
+            [emr_instance(1, "MASTER", "j-0"), emr_instance(2, "CORE", "j-0", rank="2"), emr_instance(3, "MASTER")],
+            {"master": ["deeplearning-master"], "workers": [], "joining": []},
+        ),
+        # Others can set the tag of the cluster, but not those of EMR. Task groups are none of ours.
+        (
+            [emr_instance(1, "MASTER"), emr_instance(2, "", ""), emr_instance(3, "TASK")],
+            {"master": ["deeplearning-master"], "workers": [], "joining": []},
+        ),
+        # Machines of the cluster's Auto Scaling groups come before those of a job flow that bears its tag.
+        (
+            [MASTER, emr_instance(4, "CORE", rank="2")],
+            {"master": ["deeplearning-master"], "workers": [], "joining": []},
+        ),
+        # Without a primary node there is no cluster.
+        ([emr_instance(2, "CORE", rank="2")], {"master": [], "workers": [], "joining": []}),
+    ],
+)
+def test_the_machines_of_emr(
+    answer: Any, read: Any, machines: list[dict[str, Any]], expected: dict[str, list[str]]
+) -> None:
+    answer(*machines)
+    inventory = read()
+    assert {name: [host.name for host in inventory.groups[name].hosts] for name in expected} == expected
+    if len(expected["workers"]) == 1:
+        assert inventory.get_host("deeplearning-worker2").vars["ansible_user"] == "hadoop"
 
 
 def test_the_cluster_is_set_as_variables(answer: Any, read: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +64,8 @@ def test_the_example_of_each_message_is_right(setting: Option) -> None:
     if isinstance(setting.example, bool | int):
         assert setting.read(str(setting.example)) == setting.read(setting.example)
     if setting.default not in (None, "", [], {}):
-        assert setting.read(setting.default) == setting.read(str(setting.default))
+        text = json.dumps(setting.default) if isinstance(setting.default, list) else str(setting.default)
+        assert setting.read(setting.default) == setting.read(text)
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,8 @@ FACTS = AccountFacts(
     account="123456789012",
     partition="aws",
     groups=[],
+    emr_clusters=[],
+    emr=None,
     types={"g5.xlarge": TYPE},
     offered_types=[],
     image=ImageFacts("ami-1", described=[IMAGE]),

@@ -144,6 +144,8 @@ def test_the_role_renders_it(tmp_path: Path) -> None:
         "iam_s3_read": ["datasets/imagenet/"],
         "iam_s3_write": [BUCKET, "results"],
         "iam_tags": {},
+        "iam_emr": False,
+        "iam_emr_logs": "",
         "ansible_python_interpreter": sys.executable,
     }
     content = "{{ __iam_policy | to_json }}"
@@ -163,7 +165,9 @@ def test_the_role_renders_it(tmp_path: Path) -> None:
     command = [str(Path(sys.executable).parent / "ansible-playbook"), "-i", "localhost,", str(tmp_path / "play.yml")]
     done = subprocess.run(command, cwd=ROOT, env=dict(os.environ), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    access = MemberAccess("red", "us-east-1", ACCOUNT, BUCKET, ["datasets/imagenet"], [BUCKET, "results"], "aws-cn")
+    access = MemberAccess(
+        "red", "us-east-1", ACCOUNT, BUCKET, ["datasets/imagenet"], [BUCKET, "results"], partition="aws-cn"
+    )
     for role in ("master", "worker"):
         rendered = json.loads((tmp_path / f"{role}.json").read_text(encoding="utf-8"))
         assert rendered == policy_for(role, access)

@@ -1,0 +1,1 @@
+"""Elastic MapReduce: clusters of uniform instance groups, whose nodes are EC2 instances with bootstrap actions."""

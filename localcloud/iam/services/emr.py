@@ -1,0 +1,82 @@
+"""EMR, whose prefix in IAM is elasticmapreduce. RunJobFlow has no resource type, only conditions on its tags.
+
+The service role is passed to EMR, the role of the instance profile to EC2. EMR's own roles launch the instances.
+
+https://docs.aws.amazon.com/emr/latest/ManagementGuide/emr-iam-role-for-ec2.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from ..rules import Call, Need, Rule, Service, pass_role, service_linked_role, tags_of
+from .iam import arn as iam_arn
+
+
+def arn(call: Call, kind: str, name: str) -> str:
+    return name if name.startswith("arn:") else call.arn("elasticmapreduce", f"{kind}/{name}")
+
+
+def tags(call: Call, kind: str) -> Mapping[str, str]:
+    return tags_of(call.params.get("Tags"))
+
+
+def tag_keys(call: Call) -> list[str]:
+    return call.values("TagKeys")
+
+
+emr = Service("emr", "elasticmapreduce", arn, ("aws:ResourceTag/", "elasticmapreduce:ResourceTag/"), tags, tag_keys)
+on = emr.on
+
+ANY = on("*")
+CLUSTER = on("cluster=ClusterId")
+CLUSTERS = on("cluster=JobFlowIds")
+
+
+def tagging(targets: str) -> Rule:
+    """Need the action with the tags of the request, also as EMR's own condition keys."""
+    rule = on(targets, tagging=True)
+
+    def needs(call: Call) -> Iterator[Need]:
+        own = {f"elasticmapreduce:RequestTag/{key}": value for key, value in tags(call, "").items()}
+        for need in rule(call):
+            yield replace(need, context={**need.context, **own})
+
+    return needs
+
+
+def passes_roles(call: Call) -> Iterator[Need]:
+    for name in call.values("ServiceRole"):
+        yield pass_role(call, iam_arn(call, "role", name), "elasticmapreduce.amazonaws.com")
+    for name in call.values("JobFlowRole"):
+        if role := call.lookup("instance-profile-role", name):
+            yield pass_role(call, role, "ec2.amazonaws.com", reason=f"the role of the instance profile {name}")
+
+
+def creates_linked_role(call: Call) -> Iterator[Need]:
+    """AWS accepts the call without it, and ends the cluster with an error if the account lacks the role."""
+    yield from service_linked_role(call, "elasticmapreduce.amazonaws.com", "AWSServiceRoleForEMRCleanup")
+
+
+# fmt: off
+ROWS = emr.rows({
+    "RunJobFlow": (tagging("*"), passes_roles, creates_linked_role),
+    "DescribeCluster": CLUSTER,
+    "ListClusters": ANY,
+    "ListInstances": CLUSTER,
+    "ListInstanceGroups": CLUSTER,
+    "ListBootstrapActions": CLUSTER,
+    "ModifyInstanceGroups": CLUSTER,
+    "PutAutoTerminationPolicy": CLUSTER,
+    "GetAutoTerminationPolicy": CLUSTER,
+    "RemoveAutoTerminationPolicy": CLUSTER,
+    "SetTerminationProtection": CLUSTERS,
+    "SetUnhealthyNodeReplacement": CLUSTERS,
+    "DescribeReleaseLabel": ANY,
+    "ListSupportedInstanceTypes": ANY,
+    "AddTags": tagging("cluster=ResourceId"),
+    "RemoveTags": tagging("cluster=ResourceId"),
+    "TerminateJobFlows": CLUSTERS,
+})
+# fmt: on

@@ -1,0 +1,92 @@
+#!/usr/bin/python
+# Copyright: (c) 2026, the deeplearning.aws contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: emr_cluster_info
+short_description: Describe a living EMR cluster
+version_added: 1.0.0
+description:
+  - Finds the living EMR cluster that has the name and the tag C(deeplearning:cluster) with the same value. It only
+    reads.
+options:
+  name:
+    description: The cluster's name.
+    type: str
+    required: true
+extends_documentation_fragment: [deeplearning.aws._aws, deeplearning.aws._attributes]
+"""
+
+EXAMPLES = r"""
+- name: Describe the EMR cluster
+  deeplearning.aws.emr_cluster_info:
+    region: us-east-1
+    name: red
+  register: emr
+"""
+
+RETURN = r"""
+exists:
+  description: Whether there is one.
+  returned: success
+  type: bool
+cluster_id:
+  description: Its id, or an empty text.
+  returned: success
+  type: str
+  sample: j-2AXXXXXXGAPLF
+cluster:
+  description: AWS's description, with its own names.
+  returned: success
+  type: dict
+instance_groups:
+  description: Its instance groups, with AWS's names.
+  returned: success
+  type: list
+  elements: dict
+instances:
+  description: Its instances that have not ended, with AWS's names.
+  returned: success
+  type: list
+  elements: dict
+"""
+
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import ARGUMENTS, Aws, AwsError
+from ansible_collections.deeplearning.aws.plugins.module_utils.resources.emr_cluster import find_cluster, groups_of
+
+_STATES = ["AWAITING_FULFILLMENT", "PROVISIONING", "BOOTSTRAPPING", "RUNNING"]
+
+
+def describe(aws: Aws, name: str) -> dict[str, Any]:
+    cluster = find_cluster(aws, name)
+    if not cluster:
+        return {"exists": False, "cluster_id": "", "cluster": {}, "instance_groups": [], "instances": []}
+    cluster_id = str(cluster["Id"])
+    instances = aws.pages("emr", "list_instances", "Instances", ClusterId=cluster_id, InstanceStates=_STATES)
+    return {
+        "exists": True,
+        "cluster_id": cluster_id,
+        "cluster": cluster,
+        "instance_groups": list(groups_of(aws, cluster_id).values()),
+        "instances": instances,
+    }
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={**ARGUMENTS, "name": {"type": "str", "required": True}}, supports_check_mode=True
+    )
+    try:
+        described = describe(Aws.from_options(module.params), module.params["name"])
+    except AwsError as error:
+        module.fail_json(msg=str(error))
+    module.exit_json(changed=False, **described)
+
+
+if __name__ == "__main__":
+    main()

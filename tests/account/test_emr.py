@@ -1,0 +1,186 @@
+"""What emr.yml makes in AWS, by plain boto3, up to where its machines are configured: these do not boot."""
+
+from __future__ import annotations
+
+import gzip
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from localcloud.api.ec2.lifecycle import NoMachines
+from tests.account.kit import CLOUD_HALF, REGION
+
+ACCOUNT = "123456789012"
+RED = [{"Name": "tag:deeplearning:cluster", "Values": ["red"]}]
+LIVING = ["STARTING", "BOOTSTRAPPING", "RUNNING", "WAITING", "TERMINATING"]
+
+
+@pytest.fixture
+def emr_account(account: Any, tmp_path: Path) -> Any:
+    account.wants("red", cluster_instance_type="m5.xlarge", cluster_worker_count=2, emr=True, emr_poll_seconds=1)
+    for setting in ("cluster_image", "cluster_login_user", "cluster_setup"):
+        del account.settings[setting]
+    return account
+
+
+def living(account: Any) -> list[Any]:
+    emr = account.client("emr")
+    return [
+        emr.describe_cluster(ClusterId=one["Id"])["Cluster"]
+        for one in emr.list_clusters(ClusterStates=LIVING)["Clusters"]
+    ]
+
+
+def groups(account: Any, cluster: Any) -> dict[str, Any]:
+    listed = account.client("emr").list_instance_groups(ClusterId=cluster["Id"])["InstanceGroups"]
+    return {group["InstanceGroupType"]: group for group in listed}
+
+
+def play(account: Any, playbook: str, *arguments: str, code: int = 0, **extra: Any) -> Any:
+    settings = dict(account.settings)
+    if playbook not in (CLOUD_HALF, "plan.yml"):
+        del account.settings["emr"]
+    try:
+        ran = account.play(playbook, *arguments, **extra)
+    finally:
+        account.settings.clear()
+        account.settings.update(settings)
+    assert ran.code == code, ran.output[-6000:]
+    return ran
+
+
+def test_a_cluster_is_created_repeated_resized_and_removed(emr_account: Any) -> None:
+    account = emr_account
+    ran = play(account, CLOUD_HALF, "--check")
+    assert living(account) == [] and not account.writes(ran.started[0]), account.writes(ran.started[0])
+
+    play(account, CLOUD_HALF)
+    (cluster,) = living(account)
+    check_cluster(account, cluster)
+    check_network(account)
+
+    since = time.time()
+    assert play(account, CLOUD_HALF).changed == 0
+    assert [call for call in account.writes(since) if call.startswith("elasticmapreduce")] == []
+    calls = [call for call in account.cloud.calls.since(since) if call["service"] in ("emr", "elasticmapreduce")]
+    assert 0 < len(calls) <= 12, [call["operation"] for call in calls]
+
+    play(account, CLOUD_HALF, cluster_worker_count=3, cluster_emr_idle_minutes=30, cluster_tags={"team": "vision"})
+    core = groups(account, cluster)["CORE"]
+    assert (core["RequestedInstanceCount"], core["RunningInstanceCount"]) == (3, 3)
+    emr = account.client("emr")
+    assert emr.get_auto_termination_policy(ClusterId=cluster["Id"])["AutoTerminationPolicy"] == {"IdleTimeout": 1800}
+
+    status = play(account, "status.yml")
+    assert "is ready: 4 of 4 machines in service" in status.output, status.output
+    assert "EMR cluster j-" in play(account, "playbooks/audit.yml").output
+
+    # site.yml refuses the name.
+    site = play(account, "plan.yml", code=2, emr=False)
+    assert "an EMR cluster of this name lives" in flat(site.output)
+
+    emr.set_termination_protection(JobFlowIds=[cluster["Id"]], TerminationProtected=True)
+    play(account, "destroy.yml", destroy="red")
+    check_gone(account, kept=True)
+    play(account, "destroy.yml", destroy="red", cluster_keep_efs=False)
+    check_gone(account, kept=False)
+
+
+def test_a_failing_bootstrap_action_shows_its_own_stderr_and_nothing_keeps_running(
+    emr_account: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On one of three nodes, as EMR would do it."""
+    account = emr_account
+    succeed = NoMachines.provision
+    failing: list[str] = []
+
+    def store_log(cluster: str, machine: str) -> None:
+        key = f"emr-logs/{cluster}/node/{machine}/bootstrap-actions/1/stderr.gz"
+        body = gzip.compress(b"step efs_mount\nthe mount target does not answer\n")
+        account.client("s3").put_object(Bucket=f"red-{ACCOUNT}-{REGION}", Key=key, Body=body)
+
+    def provision(machines: Any, machine: str, settings: Any, report: Any) -> None:
+        if failing or settings["instance_info"]["isMaster"]:
+            succeed(machines, machine, settings, report)
+            return
+        failing.append(machine)
+        account.cloud.clock.later(0, lambda: report({"state": "BOOTSTRAPPING"}))
+        account.cloud.clock.later(2, lambda: report({"status": 1, "action": 1}))
+        threading.Thread(target=store_log, args=(settings["cluster"], machine)).start()
+
+    monkeypatch.setattr(NoMachines, "provision", provision)
+    ran = play(account, CLOUD_HALF, code=2)
+    assert f"On 1 slave instances (including {failing[0]}), bootstrap action 1 returned" in flat(ran.output)
+    assert "Nothing keeps running." in flat(ran.output) and "the mount target does not answer" in flat(ran.output)
+    assert living(account) == []
+    running = [{"Name": "instance-state-name", "Values": ["pending", "running"]}]
+    assert account.client("ec2").describe_instances(Filters=RED + running)["Reservations"] == []
+
+
+def flat(output: str) -> str:
+    """Ansible's output without its breaks of lines."""
+    return " ".join(output.split())
+
+
+def check_cluster(account: Any, cluster: Any) -> None:
+    assert (cluster["Status"]["State"], cluster["Name"], cluster["ReleaseLabel"]) == ("WAITING", "red", "emr-7.14.0")
+    assert {tag["Key"]: tag["Value"] for tag in cluster["Tags"]} == {
+        "Name": "red",
+        "deeplearning:cluster": "red",
+        "deeplearning:user": "hadoop",
+    }
+    assert [one["Name"] for one in cluster["Applications"]] == ["Hadoop"]
+    assert cluster["LogUri"].rstrip("/").endswith(f"://red-{ACCOUNT}-{REGION}/emr-logs")
+    assert not cluster["TerminationProtected"] and cluster["UnhealthyNodeReplacement"]
+    counts = {
+        role: (one["InstanceType"], one["RunningInstanceCount"]) for role, one in groups(account, cluster).items()
+    }
+    assert counts == {"MASTER": ("m5.xlarge", 1), "CORE": ("m5.xlarge", 2)}
+    (configuration,) = cluster["Configurations"]
+    assert configuration["Properties"]["yarn.nodemanager.resource.memory-mb"] == "4096"
+    emr = account.client("emr")
+    (action,) = emr.list_bootstrap_actions(ClusterId=cluster["Id"])["BootstrapActions"]
+    stored = account.client("s3").get_object(
+        Bucket=f"red-{ACCOUNT}-{REGION}", Key=action["ScriptPath"].split("/", 3)[3]
+    )
+    assert stored["ContentLength"] > 0
+    assert emr.get_auto_termination_policy(ClusterId=cluster["Id"])["AutoTerminationPolicy"] == {"IdleTimeout": 3600}
+
+
+def check_network(account: Any) -> None:
+    """All machines have public addresses, so there is no NAT gateway. ssh is for the primary node alone."""
+    ec2 = account.client("ec2")
+    assert ec2.describe_nat_gateways(Filter=RED)["NatGateways"] == []
+    assert ec2.describe_addresses(Filters=RED)["Addresses"] == []
+    named = {
+        group["GroupName"]: group["GroupId"] for group in ec2.describe_security_groups(Filters=RED)["SecurityGroups"]
+    }
+    instances = [one for item in ec2.describe_instances(Filters=RED)["Reservations"] for one in item["Instances"]]
+    assert len(instances) == 3 and all(one.get("PublicIpAddress") for one in instances)
+    for instance in instances:
+        tags = {tag["Key"]: tag["Value"] for tag in instance["Tags"]}
+        is_primary = tags["aws:elasticmapreduce:instance-group-role"] == "MASTER"
+        own = {"red-emr-master", "red-ssh"} if is_primary else {"red-emr-core"}
+        attached = {group["GroupId"] for group in instance["SecurityGroups"]}
+        assert attached == {named[name] for name in own | {"red-members"}}
+    (target,) = [
+        target
+        for system in account.client("efs").describe_file_systems()["FileSystems"]
+        for target in account.client("efs").describe_mount_targets(FileSystemId=system["FileSystemId"])["MountTargets"]
+    ]
+    assert target["LifeCycleState"] == "available"
+
+
+def check_gone(account: Any, kept: bool) -> None:
+    ec2, iam = account.client("ec2"), account.client("iam")
+    assert living(account) == []
+    left = [tag for tag in ec2.describe_tags(Filters=RED_TAGS)["Tags"] if tag["ResourceType"] != "instance"]
+    assert left == []
+    assert [role["RoleName"] for role in iam.list_roles()["Roles"] if role["RoleName"].startswith("red-")] == []
+    assert len(account.client("efs").describe_file_systems()["FileSystems"]) == int(kept)
+
+
+RED_TAGS = [{"Name": "key", "Values": ["deeplearning:cluster"]}, {"Name": "value", "Values": ["red"]}]

@@ -1,0 +1,180 @@
+"""EMR on booted machines: emr.yml makes a cluster whose nodes are members and train as hadoop, and follows its size."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.conftest import ALL_FRAMEWORKS
+from tests.integration.machines import Cloud, Cluster, Played, localcloud, wait_for
+
+MASTER = "deeplearning-master"
+NODES = (MASTER, "deeplearning-worker2", "deeplearning-worker3")
+FILE = "/home/hadoop/worker_ip_file"
+
+SCRIPT = """
+import getpass, os, sys
+print(f"rank {os.environ['DEEPLEARNING_RANK']} runs as {getpass.getuser()}", flush=True)
+sys.exit(any(name.startswith("AWS_ACCESS_KEY") for name in os.environ))
+"""
+
+# With the interface of the old script, and not its text: sourced on the primary node, it asks YARN for the nodes.
+METADATA = """
+export DEEPLEARNING_WORKERS_PATH=/home/hadoop/worker_ip_file
+nodes=$(yarn node -list 2> /dev/null | grep RUNNING | cut -d: -f1)
+{ for node in $nodes; do nslookup $node | awk '/^Address: / {print $2}'; done; hostname -I | cut -d' ' -f1; } |
+    sort -n -t. -k1,1 -k2,2 -k3,3 -k4,4 > $DEEPLEARNING_WORKERS_PATH
+export DEEPLEARNING_WORKERS_COUNT=$(wc -l < $DEEPLEARNING_WORKERS_PATH)
+export DEEPLEARNING_WORKER_GPU_COUNT=$(nvidia-smi -L 2> /dev/null | grep -c '^GPU')
+while read -u 10 host; do
+    ssh -o "StrictHostKeyChecking no" $host "whoami; cat $DEEPLEARNING_WORKERS_PATH"
+done 10<$DEEPLEARNING_WORKERS_PATH
+echo $DEEPLEARNING_WORKERS_COUNT workers with $DEEPLEARNING_WORKER_GPU_COUNT GPUs
+"""
+
+# As the old bootstrap action: <file system> <region>.
+MOUNT = """#!/bin/bash
+set -e
+[ $# = 2 ] || exit 1
+sudo mkdir -p /efs
+for attempt in 1 2 3 4 5 6; do
+    sudo mount -t nfs4 -o nfsvers=4.1,hard,timeo=600,retrans=2,noresvport $1.efs.$2.amazonaws.com:/ /efs && break
+    sleep 5
+done
+grep -q "^$1" /proc/mounts
+sudo touch /efs/mounted-by-$(hostname)
+"""
+
+
+def message(played: Played) -> str:
+    return " ".join(played.output.split())
+
+
+@pytest.fixture(scope="module")
+def emr_cluster(cloud_with_machines: Cloud) -> Iterator[Cluster]:
+    """A primary node and two core nodes, with an image that has all frameworks."""
+    built = localcloud("image", "build", "--with", "mxnet,pytorch,tensorflow,tensorpack", timeout=1500)
+    assert built.returncode == 0, built.stderr
+    image = cloud_with_machines.image(ALL_FRAMEWORKS)
+    with cloud_with_machines.cluster(f"e-{secrets.token_hex(3)}", worker_count=2, image=image) as cluster:
+        made = cluster.play("emr.yml")
+        assert made.code == 0, made.output[-6000:]
+        yield cluster
+
+
+def addresses(cluster: Cluster) -> list[str]:
+    found = [str(machine["PrivateIpAddress"]) for machine in cluster.machines().values()]
+    return sorted(found, key=lambda address: [int(part) for part in address.split(".")])
+
+
+def check_nodes(cluster: Cluster, names: Sequence[str]) -> None:
+    """Check the user, the variables, in a shell that is no login shell, and the files on every node."""
+    for name in names:
+        line = "whoami; printenv DEEPLEARNING_WORKERS_PATH DEEPLEARNING_WORKERS_COUNT EFS_MOUNT"
+        expected = ["hadoop", "/opt/deeplearning/workers", str(len(names)), "/efs"]
+        assert cluster.says(name, line).split() == expected, name
+        assert cluster.says(name, "printenv DEEPLEARNING_WORKER_GPU_COUNT") == "0"
+        assert cluster.says(name, f"cat {FILE}").split() == addresses(cluster), name
+
+
+def test_the_nodes_are_members_and_train_as_hadoop(emr_cluster: Cluster, tmp_path: Path) -> None:
+    check_nodes(emr_cluster, NODES)
+    script = tmp_path / "who.py"
+    script.write_text(SCRIPT)
+    trained = emr_cluster.play("train.yml", framework="mxnet", script=str(script), run_id="who")
+    assert trained.code == 0, trained.output[-6000:]
+    logs = emr_cluster.says(MASTER, f"cat /efs/runs/{emr_cluster.name}/who/logs/*.worker0.log")
+    assert sorted(line for line in logs.splitlines() if " runs as " in line) == [
+        f"rank {rank} runs as hadoop" for rank in range(3)
+    ]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("framework", ["mxnet", "tensorflow"])
+def test_a_framework_trains_on_emr(emr_cluster: Cluster, framework: str) -> None:
+    trained = emr_cluster.play("train.yml", framework=framework, dataset="generated", script_args=["--epochs", "1"])
+    assert trained.code == 0, trained.output[-6000:]
+    assert "has finished" in trained.output
+
+
+@pytest.mark.long
+def test_a_metadata_script_for_emr_works(emr_cluster: Cluster) -> None:
+    printed = emr_cluster.says(MASTER, METADATA)
+    expected = [word for _host in NODES for word in ("hadoop", *addresses(emr_cluster))]
+    assert printed.splitlines() == [*expected, "3 workers with 0 GPUs"]
+
+
+@pytest.mark.long
+def test_a_second_run_changes_nothing_and_a_new_size_is_followed(emr_cluster: Cluster) -> None:
+    again = emr_cluster.play("emr.yml")
+    assert (again.code, again.changed) == (0, 0), again.output[-6000:]
+    for count in (3, 2):
+        resized = emr_cluster.play("emr.yml", cluster_worker_count=count)
+        assert resized.code == 0, resized.output[-6000:]
+        check_nodes(emr_cluster, [MASTER, *(f"deeplearning-worker{rank}" for rank in range(2, count + 2))])
+
+
+def run_job_flow(cluster: Cluster, name: str, script: str, *arguments: str) -> str:
+    """Start a cluster as the cluster's own, with another bootstrap action."""
+    emr = cluster.cloud.client("emr")
+    own = emr.describe_cluster(ClusterId=job_flow(cluster))["Cluster"]
+    bucket = next(name for name in bucket_names(cluster) if name.startswith(f"{cluster.name}-"))
+    cluster.cloud.client("s3").put_object(Bucket=bucket, Key=f"bundles/{name}", Body=script.encode())
+    network = own["Ec2InstanceAttributes"]
+    groups = [("MASTER", 1), ("CORE", 2)]
+    started = emr.run_job_flow(
+        Name=name,
+        ReleaseLabel=own["ReleaseLabel"],
+        LogUri=own["LogUri"],
+        ServiceRole=own["ServiceRole"],
+        JobFlowRole=network["IamInstanceProfile"],
+        CustomAmiId=own["CustomAmiId"],
+        Instances={
+            "InstanceGroups": [
+                {"InstanceRole": role, "InstanceType": "m5.xlarge", "InstanceCount": count} for role, count in groups
+            ],
+            "Ec2SubnetId": network["Ec2SubnetId"],
+            "KeepJobFlowAliveWhenNoSteps": True,
+            "EmrManagedMasterSecurityGroup": network["EmrManagedMasterSecurityGroup"],
+            "EmrManagedSlaveSecurityGroup": network["EmrManagedSlaveSecurityGroup"],
+            "AdditionalMasterSecurityGroups": network["AdditionalMasterSecurityGroups"],
+            "AdditionalSlaveSecurityGroups": network["AdditionalSlaveSecurityGroups"],
+        },
+        BootstrapActions=[
+            {
+                "Name": name,
+                "ScriptBootstrapAction": {"Path": f"s3://{bucket}/bundles/{name}", "Args": list(arguments)},
+            }
+        ],
+    )
+    return str(started["JobFlowId"])
+
+
+def bucket_names(cluster: Cluster) -> list[str]:
+    return [str(bucket["Name"]) for bucket in cluster.cloud.client("s3").list_buckets()["Buckets"]]
+
+
+def job_flow(cluster: Cluster) -> str:
+    (machine, *_) = cluster.machines().values()
+    tags = {tag["Key"]: tag["Value"] for tag in machine["Tags"]}
+    return str(tags["aws:elasticmapreduce:job-flow-id"])
+
+
+def state_of(cluster: Cluster, flow: str) -> dict[str, Any]:
+    status: dict[str, Any] = cluster.cloud.client("emr").describe_cluster(ClusterId=flow)["Cluster"]["Status"]
+    return status
+
+
+@pytest.mark.long
+def test_an_old_bootstrap_action_mounts_the_file_system(emr_cluster: Cluster) -> None:
+    system = emr_cluster.says(MASTER, "findmnt -no SOURCE /efs").partition(".")[0]
+    flow = run_job_flow(emr_cluster, "mount.sh", MOUNT, system, "us-east-1")
+    try:
+        wait_for(lambda: state_of(emr_cluster, flow)["State"] == "WAITING", 180, "the cluster mounts")
+        assert len(emr_cluster.says(MASTER, "ls -d /efs/mounted-by-*").split()) == 3
+    finally:
+        emr_cluster.cloud.client("emr").terminate_job_flows(JobFlowIds=[flow])

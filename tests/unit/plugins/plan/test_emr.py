@@ -1,0 +1,185 @@
+"""The part of the plan that is EMR's: a sentence for each thing that EMR does not take, and its price."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from ansible_collections.deeplearning.aws.plugins.module_utils.plan import planner, prices
+from ansible_collections.deeplearning.aws.plugins.module_utils.plan.facts import AccountFacts, EmrFacts, ImageFacts
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import playbook_input, setting_rules
+
+KIND = {
+    "name": "m5.xlarge",
+    "vcpus": 4,
+    "memory_mib": 16384,
+    "gpus": 0,
+    "gpu_name": "",
+    "gpu_maker": "",
+    "efa_cards": [],
+    "instance_store_gib": 0,
+    "placement": True,
+    "spot": True,
+    "architectures": ["x86_64"],
+}
+EMR = EmrFacts(["Hadoop", "Spark"], ["m5.xlarge", "m5.2xlarge"])
+FACTS = AccountFacts(
+    region="us-east-1",
+    account="123456789012",
+    partition="aws",
+    groups=[],
+    emr_clusters=[],
+    emr=EMR,
+    types={"m5.xlarge": KIND},
+    offered_types=[],
+    image=ImageFacts(),
+    quotas={},
+    other_instances=[],
+    vpcs=[],
+    subnets=None,
+    route_tables=None,
+    file_systems=[],
+    mount_targets=None,
+    security_groups=None,
+    zones=[{"ZoneName": "us-east-1a"}],
+    offers=[{"InstanceType": "m5.xlarge", "Location": "us-east-1a"}],
+    key_pairs=[{"KeyName": "my-key"}],
+    failures=(),
+)
+AMI = "ami-0123456789abcdef0"
+AMAZON_LINUX = {"ImageId": AMI, "Name": "al2023-ami-2023", "State": "available", "RootDeviceType": "ebs"}
+MINIMUM = {
+    "name": "red",
+    "ssh_allowed_cidrs": ["198.51.100.1/32"],
+    "key_name": "my-key",
+    "region": "us-east-1",
+    "instance_type": "m5.xlarge",
+}
+
+
+def checked(emr: bool = True, **settings: Any) -> Any:
+    return setting_rules.check({f"cluster_{name}": value for name, value in {**MINIMUM, **settings}.items()}, emr=emr)
+
+
+def texts(facts: AccountFacts = FACTS, is_problem: bool = True, emr: bool = True, **settings: Any) -> list[str]:
+    validated = checked(emr, **settings)
+    assert validated.problems == []
+    cluster = setting_rules.complete(validated.values, emr)
+    return [finding.text for finding in planner.check(facts, cluster) if finding.is_problem is is_problem]
+
+
+def image(**changes: Any) -> AccountFacts:
+    return replace(FACTS, image=ImageFacts(AMI, described=[{**AMAZON_LINUX, **changes}]))
+
+
+def test_what_fits_has_no_findings() -> None:
+    assert texts() == texts(is_problem=False) == []
+    assert texts(image(), image=AMI) == []
+
+
+@pytest.mark.parametrize(
+    ("facts", "settings", "words"),
+    [
+        (
+            image(),
+            {"emr_release": "emr-5.6.0", "image": AMI},
+            "EMR takes images of your own (cluster_image) from release 5.7",
+        ),
+        (FACTS, {"emr_release": "emr-6.15.0"}, "its system has no Python 3.11"),
+        (
+            replace(FACTS, emr=replace(EMR, applications=[])),
+            {"emr_release": "emr-7.99.0"},
+            "us-east-1 has no such release of EMR",
+        ),
+        (FACTS, {"emr_applications": ["Hue"]}, "emr-7.14.0 has Hadoop, Spark"),
+        (replace(FACTS, emr=replace(EMR, types=["m5.2xlarge"])), {}, "does not offer this type, take m5.2xlarge"),
+        (image(Name="Deep Learning AMI (Ubuntu 22.04)"), {"image": AMI}, "takes images of Amazon Linux 2023 alone"),
+        (image(RootDeviceType="instance-store"), {"image": AMI}, "is not an EBS volume"),
+        (image(Architecture="arm64"), {"image": AMI}, "that is for arm64"),
+        (FACTS, {"root_volume_gib": 10}, "EMR needs 15 or more"),
+        (
+            replace(FACTS, emr=replace(EMR, log_bucket_problem="there is no bucket logs")),
+            {"emr_log_uri": "s3://logs/a"},
+            "cluster_emr_log_uri is logs/a: there is no bucket logs",
+        ),
+        (
+            replace(FACTS, groups=[{"AutoScalingGroupName": "red-master"}]),
+            {},
+            "a cluster of Auto Scaling groups has this name",
+        ),
+    ],
+)
+def test_what_emr_does_not_take_is_refused(facts: AccountFacts, settings: dict[str, Any], words: str) -> None:
+    problems = texts(facts, **settings)
+    assert any(words in problem for problem in problems), problems
+
+
+def test_site_refuses_the_name_of_an_emr_cluster() -> None:
+    (problem,) = texts(replace(FACTS, emr=None, emr_clusters=[{"Id": "j-1"}]), emr=False)
+    assert "an EMR cluster of this name lives (j-1)" in problem
+
+
+def test_a_root_volume_too_small_for_the_frameworks_is_noted_with_the_number() -> None:
+    (note,) = texts(is_problem=False, root_volume_gib=30)
+    assert note.startswith("cluster_root_volume_gib is 30: EMR's software and 4 frameworks take about 51")
+
+
+def test_a_public_subnet_must_give_public_addresses() -> None:
+    subnet, vpc = "subnet-0123456789abcdef0", "vpc-0123456789abcdef0"
+    given = {"vpc_id": vpc, "public_subnet_ids": [subnet], "private_subnet_ids": ["subnet-0123456789abcdef1"]}
+    described = [
+        {"SubnetId": subnet, "VpcId": vpc, "AvailabilityZone": "us-east-1a", "MapPublicIpOnLaunch": False},
+        {"SubnetId": "subnet-0123456789abcdef1", "VpcId": vpc, "AvailabilityZone": "us-east-1a"},
+    ]
+    facts = replace(FACTS, vpcs=[{"VpcId": vpc, "CidrBlock": "10.0.0.0/16"}], subnets=described)
+    (problem,) = texts(facts, **given)
+    assert "it gives them no public addresses" in problem
+    described[0]["MapPublicIpOnLaunch"] = True
+    assert texts(facts, **given) == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"setup": "push"}, "EMR's machines configure themselves"),
+        ({"spot": True}, "spot instances are not supported on EMR"),
+        ({"efa": True}, "EMR attaches no EFA"),
+        ({"placement_group": True}, "no cluster placement group"),
+        ({"login_user": "ubuntu"}, "on EMR it is hadoop"),
+        ({"worker_count": 0}, "EMR needs a core node"),
+        ({"emr_idle_minutes": 0.5}, "cluster_emr_idle_minutes is 0.5"),
+        ({"emr_release": "7.1"}, "give a release of EMR"),
+    ],
+)
+def test_settings_that_emr_cannot_grant_are_refused_before_any_call(settings: dict[str, Any], words: str) -> None:
+    problems = checked(**settings).problems
+    assert any(words in problem for problem in problems), problems
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("cluster_emr_instance_fleets", "instance fleets are not supported"),
+        ("cluster_emr_task_count", "task groups are not supported"),
+        ("cluster_emr_hdfs", "HDFS is not supported"),
+        ("cluster_emr_yarn_queue", "runs are not submitted to YARN"),
+    ],
+)
+def test_what_people_may_ask_of_emr_is_refused_in_a_sentence(name: str, words: str) -> None:
+    assert words in playbook_input.unknown_setting(name)
+
+
+def test_the_price_has_emr_on_top_and_no_nat_gateway() -> None:
+    def parts(public: bool) -> dict[str, Any]:
+        cost = prices.hourly("us-east-1", "m5.xlarge", "m5.xlarge", 2, False, 100, True, public, emr=True)
+        assert cost["known"]
+        return {part["what"]: (part["count"], part["each"]) for part in cost["parts"]} | {"amount": cost["amount"]}
+
+    public = parts(public=True)
+    assert public["EMR on m5.xlarge"] == (2, 0.192 * prices.EMR_SHARE)
+    assert public["public address"][0] == 3 and "NAT gateway" not in public
+    assert "NAT gateway" in parts(public=False)
+    plain = prices.hourly("us-east-1", "m5.xlarge", "m5.xlarge", 2, False, 100, True, True)
+    more = 3 * 0.192 * prices.EMR_SHARE - prices.NAT_GATEWAY + prices.PUBLIC_ADDRESS
+    assert public["amount"] == pytest.approx(plain["amount"] + more)
