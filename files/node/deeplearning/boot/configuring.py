@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 from deeplearning import programs
-from deeplearning.boot import lifecycle, playbook, system
+from deeplearning.boot import playbook, system
 from deeplearning.boot.first_stage import CONFIGURED, PASSING, Machine, log, metadata
 from deeplearning.contract import atomic_file, paths
 from deeplearning.contract.errors import UserError
@@ -51,12 +51,12 @@ def configure(parameters: dict[str, Any], folder: str) -> int:
     try:
         run_steps(machine, folder, steps)
     except playbook.PlaybookError as error:
-        lifecycle.fail(machine, steps.step, error.lines)
+        machine.fail(steps.step, error.lines)
         return 1
     except (UserError, OSError) as error:
-        lifecycle.fail(machine, steps.step, [str(error)])
+        machine.fail(steps.step, [str(error)])
         return 1
-    lifecycle.complete(machine, "CONTINUE")
+    machine.complete("CONTINUE")
     atomic_file.write_if_changed(CONFIGURED, f"{parameters['sha256']}\n")
     atomic_file.remove(paths.CONFIGURING)
     log("configured")
@@ -82,7 +82,7 @@ def confirm_report(machine: Machine) -> None:
     """Let the node program report again if a late report of a step has replaced its own."""
     key = key_of(f"{machine.parameters['role_id']}:{machine.instance_id}")
     try:
-        report = machine.call("s3", machine.object(key), CALL_SECONDS, json.load)
+        report = json.loads(machine.call("s3", machine.object(key), CALL_SECONDS))
     except PASSING as error:
         log(f"the report cannot be read: {error}")
         report = {}
