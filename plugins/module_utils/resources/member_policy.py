@@ -37,6 +37,8 @@ class MemberAccess:
     read: Sequence[str] = ()
     write: Sequence[str] = ()
     partition: str = "aws"
+    workers_associate: bool = False
+    """Whether workers associate the address of a new master, which gets none at its launch."""
 
     @property
     def data_bucket(self) -> str:
@@ -47,6 +49,9 @@ def policy_for(role: str, access: MemberAccess) -> dict[str, Any]:
     statements = [*bucket_statements(access), lifecycle_statement(role, access)]
     if role == MASTER:
         statements += master_statements(access)
+    elif access.workers_associate:
+        find_calls = ["autoscaling:DescribeAutoScalingGroups", "ec2:DescribeAddresses", "ec2:DescribeInstances"]
+        statements += [_statement("FindTheMaster", find_calls, ["*"]), address_statement(access)]
     return {"Version": "2012-10-17", "Statement": statements}
 
 
@@ -125,10 +130,8 @@ def master_statements(access: MemberAccess) -> list[Statement]:
         "autoscaling:DescribeAutoScalingInstances",
         "ec2:DescribeInstances",
     ]
-    ec2 = f"arn:{access.partition}:ec2:{access.region}:{access.account}"
-    of_cluster = {"StringEquals": {f"ec2:ResourceTag/{CLUSTER_TAG}": access.cluster}}
     conditions = {
-        **of_cluster,
+        **_of_cluster(access),
         "ForAllValues:StringEquals": {"aws:TagKeys": [RANK_TAG]},
         # ForAllValues is true without any tag key as well.
         "Null": {"aws:TagKeys": "false"},
@@ -139,18 +142,31 @@ def master_statements(access: MemberAccess) -> list[Statement]:
             "Sid": "AssignRanks",
             "Effect": "Allow",
             "Action": "ec2:CreateTags",
-            "Resource": f"{ec2}:instance/*",
+            "Resource": f"{_ec2(access)}:instance/*",
             "Condition": conditions,
         },
-        # AWS checks the interface, and the instance only if the call names it.
-        _statement("TakeTheAddress", ["ec2:AssociateAddress"], [f"{ec2}:elastic-ip/*", f"{ec2}:network-interface/*"])
-        | {"Condition": of_cluster},
+        address_statement(access),
         _statement(
             "ProtectNodesOfRuns",
             ["autoscaling:SetInstanceProtection"],
             [_group(Names(access.cluster).workers_group, access)],
         ),
     ]
+
+
+def address_statement(access: MemberAccess) -> Statement:
+    """Return the statement for associating the cluster's address with an interface of the cluster."""
+    # AWS checks the interface, and the instance only if the call names it.
+    resources = [f"{_ec2(access)}:elastic-ip/*", f"{_ec2(access)}:network-interface/*"]
+    return _statement("TakeTheAddress", ["ec2:AssociateAddress"], resources) | {"Condition": _of_cluster(access)}
+
+
+def _ec2(access: MemberAccess) -> str:
+    return f"arn:{access.partition}:ec2:{access.region}:{access.account}"
+
+
+def _of_cluster(access: MemberAccess) -> dict[str, Any]:
+    return {"StringEquals": {f"ec2:ResourceTag/{CLUSTER_TAG}": access.cluster}}
 
 
 def _group(name: str, access: MemberAccess) -> str:

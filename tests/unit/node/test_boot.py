@@ -176,6 +176,21 @@ def test_a_master_takes_the_clusters_address(
         )
 
 
+def test_a_worker_remembers_the_address_and_a_master_waits_for_aws(
+    booted: Boot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(paths, "MASTER_ADDRESS", str(tmp_path / "master-address"))
+    monkeypatch.setitem(PARAMETERS, "address", "eipalloc-1")
+    configuring.take_address(booted.machine())
+    assert (tmp_path / "master-address").read_text() == "eipalloc-1" and booted.aws.calls == []
+
+    monkeypatch.setitem(PARAMETERS, "role", "master")
+    monkeypatch.setattr(configuring, "associate_address", lambda machine: None)
+    booted.aws.errors = [(503, "", "")] * 3
+    configuring.take_address(booted.machine())
+    assert booted.aws.actions() == ["RecordLifecycleActionHeartbeat"] and booted.clock.slept == [0.5, 1, 2]
+
+
 def test_heartbeats_are_sent_with_tasks_but_not_with_each(booted: Boot) -> None:
     progress = configuring.ReportedSteps(booted.machine())
     for _second in range(61):
