@@ -35,7 +35,6 @@ ROLES = ("master", "worker")
 BUCKETS = {
     "": {},
     "-with-buckets": {
-        "iam_workers_associate": True,
         "iam_s3_read": ["datasets/imagenet", "public"],
         "iam_s3_write": ["results/red"],
     },

@@ -125,11 +125,7 @@ def lifecycle_statement(role: str, access: MemberAccess) -> Statement:
 def master_statements(access: MemberAccess) -> list[Statement]:
     """Return the statements for listing members, assigning ranks, taking the cluster's address, and protecting the
     nodes of a run from scale-in. IAM cannot limit the listing to resources."""
-    list_calls = [
-        "autoscaling:DescribeAutoScalingGroups",
-        "autoscaling:DescribeAutoScalingInstances",
-        "ec2:DescribeInstances",
-    ]
+    list_calls = ["autoscaling:DescribeAutoScalingGroups", "ec2:DescribeInstances"]
     conditions = {
         **_of_cluster(access),
         "ForAllValues:StringEquals": {"aws:TagKeys": [RANK_TAG]},
