@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +14,13 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.action import Action
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster import data_bucket, host_keys, hosts, summary
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.capacity import GroupTarget, explain, missing_of
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.capacity_watcher import AutoScaling
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.missing_machines import shortages_of
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.resource_reader import (
     ResourceReader,
     clusters_in,
 )
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.resources import (
     ClusterResources,
-    Health,
     health_of,
 )
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.command_line import repeat_options
@@ -65,7 +63,7 @@ def _summary(aws: Aws, owned: ClusterResources, options: Mapping[str, Any], fold
         again=repeat_options(),
         access=hosts.ssh_access(host_keys.JUMP, host_keys.ssh_files(folder, owned.cluster)[1]),
     )
-    return summary.describe(owned, _health(aws, owned), context)
+    return summary.describe(owned, health_of(owned, shortages_of(aws, owned)), context)
 
 
 def _folder(task_vars: Mapping[str, Any]) -> Path:
@@ -76,17 +74,3 @@ def _folder(task_vars: Mapping[str, Any]) -> Path:
             "Example: -i inventory/aws.deeplearning.yml"
         )
     return Path(str(task_vars["deeplearning_folder"]))
-
-
-def _health(aws: Aws, owned: ClusterResources) -> Health:
-    """Return the cluster's health. If machines are missing, it includes AWS's reasons."""
-    groups = [resource for resource in owned.of_kind("auto_scaling_group") if resource.ours]
-    short = [resource for resource in groups if len(resource.facts["in_service"]) < int(resource.facts["most"])]
-    reasons: dict[str, Sequence[str]] = {}
-    if short:
-        observed = AutoScaling(aws).describe([resource.name for resource in short], 0.0, None)
-        for resource in short:
-            if resource.name in observed and observed[resource.name].failures:
-                target = GroupTarget(resource.name, int(resource.facts["most"]))
-                reasons[resource.name] = [explain(missing) for missing in missing_of(observed[resource.name], target)]
-    return health_of(owned, reasons)

@@ -54,6 +54,10 @@ options:
     description: The partition of AWS.
     type: str
     default: aws
+  workers_associate:
+    description: Whether workers associate the address of a new master, which gets none at its launch.
+    type: bool
+    default: false
 """
 
 EXAMPLES = r"""
@@ -75,7 +79,7 @@ from typing import Any
 from ansible_collections.deeplearning.aws.plugins.module_utils.resources.member_policy import MemberAccess, policy_for
 
 
-def member_policy(role: str, *, read: Iterable[str] = (), write: Iterable[str] = (), **access: str) -> dict[str, Any]:
+def member_policy(role: str, *, read: Iterable[str] = (), write: Iterable[str] = (), **access: Any) -> dict[str, Any]:
     return policy_for(role, MemberAccess(read=_locations(read), write=_locations(write), **access))
 
 

@@ -92,7 +92,8 @@ clusters:
       description: V(absent), V(creating), V(ready), V(degraded) or V(failed).
       type: str
     reasons:
-      description: Why it is not V(ready), a sentence each.
+      description:
+        - Why it is not V(ready), line by line, with the last lines of machines that failed to configure themselves.
       type: list
     clean:
       description: Whether nothing exists, apart from a file system that was kept.

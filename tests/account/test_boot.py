@@ -18,6 +18,14 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.capacity_
     CapacityWatch,
 )
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.elastic_address import ElasticAddress
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.missing_machines import shortages_of
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.resource_reader import group_of
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.resources import (
+    ClusterResources,
+    Health,
+    Resource,
+    health_of,
+)
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.setup_reports import SetupReports
 
 from tests.account.booting import BROKEN, GIVES_UP, SILENT, Nodes, nodes_of
@@ -78,6 +86,17 @@ class Booting(Groups):
         with self.nodes.boot():
             return watch.run()
 
+    def health(self) -> Health:
+        """Return the health, as status.yml reads it."""
+        aws, iam = Aws(REGION, endpoint=self.account.endpoint), self.account.client("iam")
+        resources = [group_of({**self.group(group.removeprefix("c-")), "Tags": []}) for group in GROUPS]
+        resources += [
+            Resource("role", name, name, facts={"id": iam.get_role(RoleName=name)["Role"]["RoleId"]})
+            for name in self.nodes.roles.values()
+        ]
+        owned = ClusterResources("c", ACCOUNT, REGION, [*resources, Resource("bucket", BUCKET)])
+        return health_of(owned, shortages_of(aws, owned))
+
     def holder(self) -> str:
         (address,) = self.ec2.describe_addresses(AllocationIds=[self.address])["Addresses"]
         return str(address.get("InstanceId", ""))
@@ -136,6 +155,32 @@ def test_a_machine_that_keeps_its_place_counts_as_missing(booting: Booting) -> N
     assert any("1/2 ready, 1 failed: efs_mount" in line for line in booting.lines), booting.lines
     group = booting.group("workers")
     assert (group["DesiredCapacity"], group["SuspendedProcesses"]) == (1, [])
+
+
+def test_status_names_machines_that_keep_their_places_and_those_that_configure_themselves(booting: Booting) -> None:
+    booting.nodes.will("c-workers", GIVES_UP)
+    booting.size(master=1, workers=1)
+    with booting.nodes.boot():
+        wait_until(lambda: booting.machines("InService", "master"))
+        wait_until(lambda: booting.health().state == "degraded")
+    (held,) = booting.machines("Pending:Wait")
+    health = booting.health()
+    failed = [
+        "1 of c-workers could not configure themselves: correct the cause that their logs show, and run site.yml again",
+        f"{held}: efs_mount",
+        "    TASK [efs_mount : Mount the file system]",
+        "    mount.nfs4: No route to host",
+    ]
+    assert (health.in_service, health.most, list(health.why)) == (1, 2, failed)
+
+    booting.nodes.before_ready = lambda _machine: False
+    booting.size(workers=2)
+    with booting.nodes.boot():
+        wait_until(lambda: any("configuring" in line for line in booting.health().why))
+    health = booting.health()
+    assert health.state == "creating" and health.why[0] == "2 of 3 machines are not in service yet"
+    assert health.why[1].startswith("c-workers 0/2 ready, 1 configuring (efs_mount, 0:")
+    assert list(health.why[2:]) == failed
 
 
 def test_growing_a_running_cluster_costs_it_no_old_machine(booting: Booting) -> None:

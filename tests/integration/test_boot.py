@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
+from tests.account.kit import REGION
 from tests.integration.machines import Cluster, localcloud, wait_for
 from tests.integration.runs import MASTER, NODES, Runs
 
@@ -41,6 +44,37 @@ def test_workers_are_members_before_anybody_logs_in(training_cluster: Cluster) -
             int(training_cluster.says(node, f"sudo sh -c {line!r}")) for line in (FIRST_LOGIN, CONFIGURED)
         )
         assert first_login >= configured, (node, first_login, configured)
+
+
+def needed_actions(cluster: Cluster, role: str) -> set[str]:
+    """The actions that members of this role were allowed, by the log of all calls."""
+    session = f":assumed-role/{cluster.name}-{REGION}-{role}/i-"
+    calls = [json.loads(line) for line in localcloud("calls", "--json").stdout.splitlines()]
+    by_role = [call for call in calls if session in call["caller"] and call["result"] == "ok"]
+    return {need["action"] for call in by_role for need in call["required"]}
+
+
+def allowed_actions(cluster: Cluster, role: str) -> set[str]:
+    policy = cluster.cloud.client("iam").get_role_policy(
+        RoleName=f"{cluster.name}-{REGION}-{role}", PolicyName="deeplearning"
+    )
+    statements = [one for one in policy["PolicyDocument"]["Statement"] if one["Effect"] == "Allow"]
+    listed = [one["Action"] for one in statements]
+    return {action for value in listed for action in ([value] if isinstance(value, str) else value)}
+
+
+def test_members_need_all_that_their_policies_allow(training_cluster: Cluster) -> None:
+    runs = Runs(training_cluster)
+    run_id = runs.start("counts.py", "100000")
+    wait_for(training_cluster.protected, 60, "the run's nodes are protected from scale-in")
+    assert runs.ask("stop", run_id).returncode == 0
+    # What a machine does that installs Horovod: here it finds no wheel.
+    for node in NODES:
+        assert json.loads(training_cluster.says(node, "sudo deeplearning wheels pull /tmp/wheels")) == {"wheels": {}}
+    for role in ("master", "worker"):
+        allowed = allowed_actions(training_cluster, role)
+        assert allowed, role
+        assert allowed - needed_actions(training_cluster, role) == set(), role
 
 
 @pytest.mark.long

@@ -16,7 +16,7 @@ COLLECTION = "collections/ansible_collections/deeplearning/aws"
 """Where this collection is in a bundle."""
 
 FOLDER = "/opt/deeplearning/boot"
-"""On the node: first_stage.py, and bundle/<sha256>/."""
+"""On the node: first_stage.py, and the unpacked bundle."""
 LOG = "/var/log/deeplearning-boot.log"
 
 ATTEMPTS = 3

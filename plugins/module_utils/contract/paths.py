@@ -19,6 +19,9 @@ APPLIED = f"{STATE}/members.json"
 REPORTS = f"{STATE}/reports.json"
 """The master's cache of all members' reports: a tick reads only those that have changed."""
 
+MASTER_ADDRESS = f"{STATE}/master-address"
+"""On workers: the allocation id of the address that they give to a new master, which gets none at its launch."""
+
 RUNTIME = "/run/deeplearning"
 """What is lost at a reboot."""
 CONFIGURING = f"{RUNTIME}/configuring"

@@ -80,6 +80,8 @@ class AccountFacts:
     """The VPC of the settings, or the cluster's own one, if it exists."""
     subnets: Sequence[Item] | None
     route_tables: Sequence[Item] | None
+    endpoints: Sequence[Item] | None
+    """The endpoints in the VPC of the settings."""
     file_systems: Sequence[Item] | None
     """The file system of the settings, or those with the cluster's tag."""
     mount_targets: Sequence[Item] | None
@@ -125,6 +127,9 @@ def gather_facts(aws: Aws, cluster: Cluster, emr: bool = False) -> AccountFacts:
         subnets=reader.ec2("describe_subnets", "Subnets", {"subnet-id": subnet_ids}) if external_vpc else None,
         route_tables=(
             reader.ec2("describe_route_tables", "RouteTables", {"vpc-id": [external_vpc]}) if external_vpc else None
+        ),
+        endpoints=(
+            reader.ec2("describe_vpc_endpoints", "VpcEndpoints", {"vpc-id": [external_vpc]}) if external_vpc else None
         ),
         file_systems=file_systems,
         mount_targets=_describe_mount_targets(reader, file_systems),

@@ -17,6 +17,8 @@ _NEW_PYTHON = (
     r"ubuntu\D*(22|24|26)\.04|debian\D*1[2-9]|amazon ?linux\D?2023|\bal2023|\b(rhel|rocky|alma|centos)\D*(9|10)\b"
 )
 """Systems that have Python 3.11 or newer, or a package of it."""
+_OWN_NEW_PYTHON = r"ubuntu\D*(24|26)\.04|debian\D*1[2-9]|\b(rhel|rocky|alma|centos)\D*10\b"
+"""Systems that have it without a further package."""
 _USERS: Sequence[tuple[str, str]] = (
     (r"ubuntu", "ubuntu"),
     (_AMAZON_LINUX, "ec2-user"),
@@ -65,6 +67,11 @@ def matches(image: Mapping[str, Any], pattern: str) -> bool:
 def can_boot(image: Mapping[str, Any]) -> bool:
     """Return whether the image's system has Python 3.11 or newer, or a package of it."""
     return matches(image, _NEW_PYTHON)
+
+
+def has_new_python(image: Mapping[str, Any]) -> bool:
+    """Return whether the image's system has Python 3.11 or newer without a further package."""
+    return re.search(_OWN_NEW_PYTHON, _text(image)) is not None
 
 
 def _text(image: Mapping[str, Any]) -> str:

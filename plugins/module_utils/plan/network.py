@@ -11,9 +11,12 @@ from typing import Any, NamedTuple
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import MASTER, WORKER, Names
 from ansible_collections.deeplearning.aws.plugins.module_utils.messages import join_names
+from ansible_collections.deeplearning.aws.plugins.module_utils.plan import images
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.facts import AccountFacts, Cluster, Item
-from ansible_collections.deeplearning.aws.plugins.module_utils.plan.findings import Finding, setting_problem
+from ansible_collections.deeplearning.aws.plugins.module_utils.plan.findings import Finding, note, setting_problem
 
+ENDPOINTS = ("autoscaling", "ec2", "s3", "sts")
+"""What machines call that configure themselves."""
 RESERVED_ADDRESSES = 5
 """AWS keeps them in every subnet."""
 
@@ -178,7 +181,10 @@ def _check(subnet: _Subnet, facts: AccountFacts, cluster: Cluster) -> Iterator[F
         yield setting_problem(setting, subnet.id, problem)
         return
     if facts.route_tables:
-        yield from _check_route(subnet, default_route_target(subnet.id, facts.route_tables))
+        target = default_route_target(subnet.id, facts.route_tables)
+        yield from _check_route(subnet, target)
+        if subnet.kind == "private" and not target:
+            yield from _check_without_route(subnet, facts, cluster)
     yield from _check_free_addresses(subnet, facts, cluster)
 
 
@@ -190,15 +196,54 @@ def _check_route(subnet: _Subnet, target: str) -> Iterator[Finding]:
     if subnet.kind == "private" and target.startswith("igw-"):
         problem = f"it is a public one (its default route leads to {target}), and its machines have no public addresses"
         yield setting_problem("private_subnet_ids", subnet.id, problem)
-    if subnet.kind == "private" and not target:
-        yield setting_problem("private_subnet_ids", subnet.id, "it has no default route: add one to a NAT gateway")
+
+
+def _check_without_route(subnet: _Subnet, facts: AccountFacts, cluster: Cluster) -> Iterator[Finding]:
+    """Without a route to the internet, machines need endpoints, and the image all that would be installed."""
+    nat = "add a default route to a NAT gateway"
+    lacking = [name for name in ENDPOINTS if not _has_endpoint(name, subnet.id, facts)]
+    described = (facts.image.described or [{}])[0]
+    if cluster["setup"] != "boot":
+        problem = "it has no default route: add one to a NAT gateway"
+    elif lacking:
+        problem = f"it has no default route, and no VPC endpoint of {join_names(lacking)}: {nat}, or these endpoints"
+    elif not images.has_new_python(described):
+        problem = (
+            f"it has no default route, and the image {described.get('Name') or cluster['image']} shows no Python 3.11 "
+            f"or newer of its own, which could not be installed: {nat}, or take another image"
+        )
+    else:
+        yield note(
+            f"{subnet.id} has no default route, so its machines reach no package index: the image must contain the "
+            "packages and frameworks, or lead pip and the package manager to indexes in your network."
+        )
+        return
+    yield setting_problem("private_subnet_ids", subnet.id, problem)
+
+
+def _has_endpoint(service: str, subnet_id: str, facts: AccountFacts) -> bool:
+    """Return whether machines in a subnet reach a service of AWS under its usual name."""
+    table = _route_table(subnet_id, facts.route_tables or ())
+    for endpoint in facts.endpoints or ():
+        if endpoint["ServiceName"].endswith(f".{facts.region}.{service}") and endpoint["State"] == "available":
+            if endpoint["VpcEndpointType"] == "Gateway" and table.get("RouteTableId") in endpoint["RouteTableIds"]:
+                return True
+            if endpoint["VpcEndpointType"] == "Interface" and endpoint.get("PrivateDnsEnabled"):
+                return True
+    return False
 
 
 def default_route_target(subnet_id: str, tables: Sequence[Item]) -> str:
-    """Return the target of a subnet's default route, such as igw-…; empty if it has none.
+    """Return the target of a subnet's default route, such as igw-…; empty if it has none."""
+    for route in _route_table(subnet_id, tables).get("Routes") or ():
+        if route.get("DestinationCidrBlock") == "0.0.0.0/0" and route.get("State", "active") == "active":
+            ways = ("GatewayId", "NatGatewayId", "TransitGatewayId", "NetworkInterfaceId", "VpcPeeringConnectionId")
+            return next((str(route[way]) for way in ways if route.get(way)), "elsewhere")
+    return ""
 
-    A subnet without a route table of its own uses the VPC's main one.
-    """
+
+def _route_table(subnet_id: str, tables: Sequence[Item]) -> Item:
+    """Return a subnet's route table: without one of its own it is the VPC's main one."""
     own = main = None
     for table in tables:
         for association in table.get("Associations") or ():
@@ -206,11 +251,7 @@ def default_route_target(subnet_id: str, tables: Sequence[Item]) -> str:
                 own = table
             elif association.get("Main"):
                 main = table
-    for route in (own or main or {}).get("Routes") or ():
-        if route.get("DestinationCidrBlock") == "0.0.0.0/0" and route.get("State", "active") == "active":
-            ways = ("GatewayId", "NatGatewayId", "TransitGatewayId", "NetworkInterfaceId", "VpcPeeringConnectionId")
-            return next((str(route[way]) for way in ways if route.get(way)), "elsewhere")
-    return ""
+    return own or main or {}
 
 
 def check_security_groups(facts: AccountFacts, cluster: Cluster) -> Iterator[Finding]:

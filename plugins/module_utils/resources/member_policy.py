@@ -42,6 +42,8 @@ class MemberAccess:
     logs: str = ""
     """Where EMR's machines store EMR's logs. Empty: their prefix of the cluster's own bucket."""
     partition: str = "aws"
+    workers_associate: bool = False
+    """Whether workers associate the address of a new master, which gets none at its launch."""
 
     @property
     def data_bucket(self) -> str:
@@ -58,6 +60,9 @@ def policy_for(role: str, access: MemberAccess) -> dict[str, Any]:
         statements = [*bucket_statements(access), lifecycle_statement(role, access)]
         if role == MASTER:
             statements += master_statements(access)
+        elif access.workers_associate:
+            find_calls = ["autoscaling:DescribeAutoScalingGroups", "ec2:DescribeAddresses", "ec2:DescribeInstances"]
+            statements += [_statement("FindTheMaster", find_calls, ["*"]), address_statement(access)]
     return {"Version": "2012-10-17", "Statement": statements}
 
 
@@ -135,19 +140,11 @@ def lifecycle_statement(role: str, access: MemberAccess) -> Statement:
 def master_statements(access: MemberAccess) -> list[Statement]:
     """Return the statements for listing members, assigning ranks, taking the cluster's address, and protecting the
     nodes of a run from scale-in. IAM cannot limit the listing to resources."""
-    list_calls = [
-        "autoscaling:DescribeAutoScalingGroups",
-        "autoscaling:DescribeAutoScalingInstances",
-        "ec2:DescribeInstances",
-    ]
-    ec2 = _ec2(access)
-    of_cluster = {"StringEquals": {f"ec2:ResourceTag/{CLUSTER_TAG}": access.cluster}}
+    list_calls = ["autoscaling:DescribeAutoScalingGroups", "ec2:DescribeInstances"]
     return [
         _statement("ListMembers", list_calls, ["*"]),
         rank_statement(access),
-        # AWS checks the interface, and the instance only if the call names it.
-        _statement("TakeTheAddress", ["ec2:AssociateAddress"], [f"{ec2}:elastic-ip/*", f"{ec2}:network-interface/*"])
-        | {"Condition": of_cluster},
+        address_statement(access),
         _statement(
             "ProtectNodesOfRuns",
             ["autoscaling:SetInstanceProtection"],
@@ -156,9 +153,16 @@ def master_statements(access: MemberAccess) -> list[Statement]:
     ]
 
 
+def address_statement(access: MemberAccess) -> Statement:
+    """Return the statement for associating the cluster's address with an interface of the cluster."""
+    # AWS checks the interface, and the instance only if the call names it.
+    resources = [f"{_ec2(access)}:elastic-ip/*", f"{_ec2(access)}:network-interface/*"]
+    return _statement("TakeTheAddress", ["ec2:AssociateAddress"], resources) | {"Condition": _of_cluster(access)}
+
+
 def rank_statement(access: MemberAccess) -> Statement:
     conditions = {
-        "StringEquals": {f"ec2:ResourceTag/{CLUSTER_TAG}": access.cluster},
+        **_of_cluster(access),
         "ForAllValues:StringEquals": {"aws:TagKeys": [RANK_TAG]},
         # ForAllValues is true without any tag key as well.
         "Null": {"aws:TagKeys": "false"},
@@ -251,6 +255,10 @@ def service_statements(access: MemberAccess) -> list[Statement]:
 
 def _ec2(access: MemberAccess) -> str:
     return f"arn:{access.partition}:ec2:{access.region}:{access.account}"
+
+
+def _of_cluster(access: MemberAccess) -> dict[str, Any]:
+    return {"StringEquals": {f"ec2:ResourceTag/{CLUSTER_TAG}": access.cluster}}
 
 
 def _group(name: str, access: MemberAccess) -> str:

@@ -149,20 +149,6 @@ class CapacityWatch:
             associated &= address.is_associated(machines)
         return associated
 
-    def _read_reports(self) -> None:
-        """Read what the machines report that are not in service, or that never were."""
-        if self.reports is None:
-            return
-        ids = {
-            name: [
-                *(machine.id for machine in group.machines if machine.is_pending),
-                *(failure.machine for failure in group.failures if failure.machine),
-            ]
-            for name, group in self._groups.items()
-        }
-        setups = self.reports.read(ids)
-        self._groups = {name: replace(group, setups=setups) for name, group in self._groups.items()}
-
     def _read_consoles(self) -> None:
         """Read the consoles of some machines that have not reported."""
         if self.reports is None:
@@ -223,7 +209,8 @@ class CapacityWatch:
             raise GroupNotFound(
                 f"There is no Auto Scaling group {' and no '.join(missing)}: run site.yml, which makes what is missing."
             )
-        self._read_reports()
+        if self.reports:
+            self._groups = self.reports.add_to(self._groups)
 
     def _report(self, progress: ProgressPrinter, now: float) -> None:
         """Report each change, and nothing if all machines are in service at the first poll."""

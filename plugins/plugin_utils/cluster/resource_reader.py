@@ -262,7 +262,7 @@ class ResourceReader:
             name = self.names.identity(role)
             listed = self._of_iam("get_role", "Role", RoleName=name)
             if listed and tags_of(listed.get("Tags")).get(CLUSTER_TAG) == self._cluster:
-                resources.append(Resource("role", name, name))
+                resources.append(Resource("role", name, name, facts={"id": str(listed["RoleId"])}))
         return resources
 
     def _of_iam(self, operation: str, key: str, **params: str) -> Listed:

@@ -151,8 +151,19 @@ class Health:
     why: Sequence[str] = ()
 
 
-def health_of(owned: ClusterResources, explained: Mapping[str, Sequence[str]] | None = None) -> Health:
-    """Return the health. `explained`: for each group, the reasons for missing machines."""
+@dataclass(frozen=True)
+class Shortage:
+    """Why a group has fewer machines than it may have."""
+
+    reasons: Sequence[str] = ()
+    failed: int = 0
+    """Machines that keep their places after they failed to configure themselves: they do not come into service."""
+    configuring: Sequence[str] = ()
+    """What is known of machines that configure themselves, or have failed to."""
+
+
+def health_of(owned: ClusterResources, shortages: Mapping[str, Shortage] | None = None) -> Health:
+    """Return the health. `shortages`: by the names of groups."""
     groups = [resource for resource in owned.of_kind("auto_scaling_group") if resource.ours]
     clusters = owned.of_kind("emr_cluster")
     if clusters:
@@ -161,7 +172,7 @@ def health_of(owned: ClusterResources, explained: Mapping[str, Sequence[str]] | 
     in_service = sum(len(group.facts["in_service"]) for group in groups)
     if not [resource for resource in leftovers(owned, keep=True) if resource.ours]:
         return Health("absent", 0, 0)
-    reasons = [reason for group in groups for reason in (explained or {}).get(group.name, ())]
+    short = [shortages[group.name] for group in groups if group.name in shortages] if shortages else []
     if any(group.phase == GOING for group in groups):
         return Health("failed", most, in_service, ["its machines are being removed"])
     if is_of_emr(owned):
@@ -172,13 +183,14 @@ def health_of(owned: ClusterResources, explained: Mapping[str, Sequence[str]] | 
     ]
     if missing:
         return Health("creating", most, in_service, [f"there is no group of {' and no group of '.join(missing)} yet"])
-    return _health_of_groups(owned, groups, most, in_service, reasons)
+    return _health_of_groups(owned, groups, most, in_service, short)
 
 
 def _health_of_groups(
-    owned: ClusterResources, groups: Sequence[Resource], most: int, in_service: int, reasons: Sequence[str]
+    owned: ClusterResources, groups: Sequence[Resource], most: int, in_service: int, short: Sequence[Shortage]
 ) -> Health:
-    coming = sum(int(group.facts["coming"]) for group in groups)
+    reasons = [reason for shortage in short for reason in shortage.reasons]
+    coming = sum(int(group.facts["coming"]) for group in groups) - sum(shortage.failed for shortage in short)
     desired = sum(int(group.facts["desired"]) for group in groups)
     slow = [
         f"{WORDS[resource.kind][0]} {resource.id} is {resource.state}"
@@ -188,7 +200,8 @@ def _health_of_groups(
     master = next(group for group in groups if group.name == f"{owned.cluster}-master")
     if coming or (in_service < desired and not reasons):
         pending = f"{desired - in_service} of {desired} machines are not in service yet"
-        return Health("creating", most, in_service, [pending, *slow])
+        known = [line for shortage in short for line in shortage.configuring]
+        return Health("creating", most, in_service, [pending, *slow, *known])
     if not master.facts["in_service"]:
         return Health("failed", most, in_service, reasons or ["the master is not there"])
     if slow:

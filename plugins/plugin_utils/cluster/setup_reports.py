@@ -7,13 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract import report
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.capacity import MOST_LINES, NodeSetup
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.capacity import (
+    MOST_LINES,
+    NodeSetup,
+    ScalingGroup,
+)
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.untrusted import one_line
 
 AT_ONCE = 16
@@ -28,6 +32,18 @@ class SetupReports:
     """The id of the members' IAM role, by the name of the group."""
     _read: dict[str, tuple[str, NodeSetup | None]] = field(default_factory=dict, init=False)
     """By the key of a report, its ETag and its content, unless it is malformed."""
+
+    def add_to(self, groups: Mapping[str, ScalingGroup]) -> dict[str, ScalingGroup]:
+        """Return the groups with the reports of machines that are not in service, or that never were."""
+        ids = {
+            name: [
+                *(machine.id for machine in group.machines if machine.is_pending),
+                *(failure.machine for failure in group.failures if failure.machine),
+            ]
+            for name, group in groups.items()
+        }
+        setups = self.read(ids)
+        return {name: replace(group, setups=setups) for name, group in groups.items()}
 
     def read(self, ids: Mapping[str, Sequence[str]]) -> dict[str, NodeSetup]:
         """Return what the instances of each group report, by instance id. Only reports that changed are read."""

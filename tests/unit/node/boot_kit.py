@@ -101,16 +101,14 @@ class FakeAws:
 
     def _listing(self, query: dict[str, str]) -> bytes:
         """In pages of two."""
-        keys = sorted(key for key in self.objects if key.startswith(query["prefix"]))
-        keys = keys[int(query.get("continuation-token", "0")) :]
-        rest = len([key for key in self.objects if key.startswith(query["prefix"])]) - len(keys) + 2
+        keys = sorted(key for key in self.objects if key.startswith(query["prefix"]) and key > query["start-after"])
         now = time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime())
         items = "".join(
-            f"<Contents><Key>{key}</Key><LastModified>{self.written.get(key, now)}</LastModified></Contents>"
+            f"<Contents><Key>{key}</Key><LastModified>{self.written.get(key, now)}</LastModified>"
+            f"<Size>{len(self.objects[key])}</Size></Contents>"
             for key in keys[:2]
         )
-        token = f"<NextContinuationToken>{rest}</NextContinuationToken>" if len(keys) > 2 else ""
-        return f"<ListBucketResult>{token}{items}</ListBucketResult>".encode()
+        return f"<ListBucketResult>{items}</ListBucketResult>".encode()
 
 
 class Clock:
@@ -180,7 +178,7 @@ def booting(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Boot]:
     keys.mkdir()
     (keys / "ssh_host_ed25519_key.pub").write_text(f"ssh-ed25519 {'A' * 68} root@x\n")
     monkeypatch.setattr(first_stage, "urlopen", local)
-    monkeypatch.setattr(first_stage, "HOST_KEYS", f"{keys}/ssh_host_*_key.pub")
+    monkeypatch.setattr(first_stage, "HOST_KEYS", str(keys))
     monkeypatch.setattr(first_stage, "FOLDER", str(folder / "boot"))
     monkeypatch.setattr(first_stage, "LOG", str(folder / "log"))
     monkeypatch.setattr(time, "sleep", clock.sleep)

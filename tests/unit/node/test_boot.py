@@ -6,19 +6,21 @@ import json
 import os
 import stat
 import sys
+import time
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from deeplearning.boot import configuring, lifecycle, playbook, system
+from deeplearning.boot import configuring, first_stage, playbook, system
 from deeplearning.contract import boot as contract
 from deeplearning.contract import paths
 from deeplearning.contract.errors import UserError
 
-from tests.unit.node.boot_kit import INSTANCE, OWN_REPORT, PARAMETERS, ROLE_ID, SHA256, Boot, booting
+from tests.unit.node.boot_kit import INSTANCE, NO_ACTION, OWN_REPORT, PARAMETERS, ROLE_ID, SHA256, Boot, booting
 
+FAILED = json.dumps({"state": "failed"}).encode()
 SETTINGS = {"cluster": {"cluster": "red", "efs_mount": "/efs"}, "efs_tls": True}
 
 
@@ -177,6 +179,21 @@ def test_a_master_takes_the_clusters_address(
         )
 
 
+def test_a_worker_remembers_the_address_and_a_master_waits_for_aws(
+    booted: Boot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(paths, "MASTER_ADDRESS", str(tmp_path / "master-address"))
+    monkeypatch.setitem(PARAMETERS, "address", "eipalloc-1")
+    configuring.take_address(booted.machine())
+    assert (tmp_path / "master-address").read_text() == "eipalloc-1" and booted.aws.calls == []
+
+    monkeypatch.setitem(PARAMETERS, "role", "master")
+    monkeypatch.setattr(configuring, "associate_address", lambda machine: None)
+    booted.aws.errors = [(503, "", "")] * 3
+    configuring.take_address(booted.machine())
+    assert booted.aws.actions() == ["RecordLifecycleActionHeartbeat"] and booted.clock.slept == [0.5, 1, 2]
+
+
 def test_heartbeats_are_sent_with_tasks_but_not_with_each(booted: Boot) -> None:
     progress = configuring.ReportedSteps(booted.machine())
     for _second in range(61):
@@ -198,7 +215,7 @@ def test_progress_that_cannot_be_reported_does_not_stop_the_machine(booted: Boot
 def failed_machines(booted: Boot, count: int, state: str = "failed", written: str = "") -> None:
     for number in range(count):
         key = f"members/{ROLE_ID}:i-{number:017x}/report.json"
-        booted.aws.objects[key] = json.dumps({"state": state}).encode()
+        booted.aws.objects[key] = FAILED.replace(b"failed", state.encode())
         if written:
             booted.aws.written[key] = written
 
@@ -208,8 +225,8 @@ def failed_machines(booted: Boot, count: int, state: str = "failed", written: st
     [
         (0, "failed", "", "ABANDON"),
         (contract.ATTEMPTS - 1, "failed", "", "ABANDON"),
-        (contract.ATTEMPTS, "failed", "", "hold"),
-        (40, "failed", "", "hold"),
+        (contract.ATTEMPTS, "failed", "", "Heartbeat"),
+        (40, "failed", "", "Heartbeat"),
         # Those that did not fail, or long ago, do not count.
         (7, "ready", "", "ABANDON"),
         (7, "failed", "2026-01-01T00:00:00.000Z", "ABANDON"),
@@ -220,36 +237,35 @@ def test_after_several_failures_a_machine_keeps_its_place(
 ) -> None:
     failed_machines(booted, others, state, written)
     machine = booted.machine()
-    monkeypatch.setattr(machine, "hold", lambda: booted.aws.calls.append({"Action": "hold"}))
-    lifecycle.fail(machine, "efs_mount", ["no route"])
-    assert booted.aws.actions()[-1].endswith(answer)
+    monkeypatch.setattr(time, "sleep", lambda _seconds: setattr(booted.aws, "inactive", -1))
+    machine.fail("efs_mount", ["no route"])
+    assert booted.aws.actions()[0].endswith(answer)
     assert OWN_REPORT in booted.aws.objects
 
 
-@pytest.mark.parametrize("body", [b"", b"[]", b"[" * 60000, b'{"state": ["failed"]}', b"\xff"])
-def test_malformed_reports_do_not_count(body: bytes) -> None:
-    assert not lifecycle.is_failed(body)
+@pytest.mark.parametrize("body", [b"", b"[" * 60000, b'{"state": ["failed"]}', b"\xff", FAILED + b" " * 70000])
+def test_malformed_reports_do_not_count(booted: Boot, body: bytes) -> None:
+    for number in range(9):
+        booted.aws.objects[f"members/{ROLE_ID}:i-{number:017x}/report.json"] = body
+    assert booted.machine().count_failures() == 0
 
 
-def test_failures_that_cannot_be_counted_do_not_buy_machines(booted: Boot, monkeypatch: pytest.MonkeyPatch) -> None:
-    machine = booted.machine()
-    held: list[bool] = []
-    monkeypatch.setattr(machine, "hold", lambda: held.append(True))
-    booted.aws.errors = [(404, "NoSuchBucket", "")]
-    lifecycle.fail(machine, "efs_mount", [])
-    assert held == [True] and booted.aws.actions() == []
+def test_failures_that_cannot_be_counted_do_not_buy_machines(booted: Boot) -> None:
+    booted.aws.errors = [(404, "NoSuchBucket", ""), NO_ACTION]
+    booted.machine().fail("efs_mount", [])
+    assert booted.aws.requests[1:] == ["POST "] and "failures cannot be counted" in booted.log
 
 
 def test_the_answer_waits_until_the_hook_does(booted: Boot) -> None:
     booted.aws.inactive = 5
-    lifecycle.complete(booted.machine(), "CONTINUE")
+    booted.machine().complete("CONTINUE")
     assert booted.aws.actions() == ["CompleteLifecycleActionCONTINUE"] * 6
 
 
 def test_without_a_hook_a_machine_is_done_after_a_minute(booted: Boot) -> None:
     booted.aws.inactive = -1
-    lifecycle.complete(booted.machine(), "CONTINUE")
-    assert sum(booted.clock.slept) == lifecycle.HOOK_ACTIVE_SECONDS
+    booted.machine().complete("CONTINUE")
+    assert sum(booted.clock.slept) == first_stage.HOOK_ACTIVE_SECONDS
     assert "no lifecycle action waits for CONTINUE" in booted.log
 
 

@@ -23,7 +23,7 @@ from deeplearning.boot import first_stage
 from deeplearning.contract import boot as contract
 from deeplearning.contract import report
 
-from tests.unit.node.boot_kit import INSTANCE, NO_ACTION, OWN_REPORT, PARAMETERS, SHA256, Boot, booting
+from tests.unit.node.boot_kit import INSTANCE, OWN_REPORT, PARAMETERS, SHA256, Boot, booting
 
 PROGRAM = Path(first_stage.__file__).resolve()
 BUNDLE = f"bundles/{SHA256}.tar"
@@ -74,9 +74,9 @@ def test_it_fits_user_data_and_runs_without_anything_installed() -> None:
 
 
 def test_it_agrees_with_the_contract() -> None:
-    names = ("HOOK", "FOLDER", "LOG")
+    names = ("HOOK", "FOLDER", "LOG", "ATTEMPTS", "FAILURE_SECONDS")
     assert [getattr(first_stage, name) for name in names] == [getattr(contract, name) for name in names]
-    assert f"{contract.COLLECTION}/files/node" == first_stage.PROGRAM
+    assert (f"{contract.COLLECTION}/files/node", report.MAX_BYTES) == (first_stage.PROGRAM, first_stage.MAX_REPORT)
     assert max(first_stage.HOLD_SECONDS * 2, first_stage.NETWORK_SECONDS) < contract.HOOK_SECONDS
 
 
@@ -173,35 +173,38 @@ def test_a_wrong_clock_is_corrected_by_that_of_aws(booted: Boot) -> None:
 
 def test_its_report_is_one_of_the_contract(booted: Boot) -> None:
     lines = [f"line {number}\x1b[2J" for number in range(30)] + ["x" * 999]
-    booted.machine().report("failed", "a\nstep" * 99, lines)
+    booted.machine().report("failed", "step" * 99, lines)
     parsed = report.parse(booted.aws.objects[OWN_REPORT], OWN_REPORT, PARAMETERS["bucket"])
     assert (parsed["state"], parsed["bundle"], len(parsed["step"])) == ("failed", SHA256, 120)
     assert parsed["log"][0] == "line 11 [2J" and len(parsed["log"]) == report.MAX_LINES
     assert report.key_of(f"{PARAMETERS['role_id']}:{INSTANCE}") == OWN_REPORT
 
 
-def test_a_machine_holds_its_place_until_its_action_has_ended(booted: Boot) -> None:
+def test_a_machine_holds_its_place_until_its_action_has_ended(booted: Boot, monkeypatch: pytest.MonkeyPatch) -> None:
     machine = booted.machine()
-    lifecycle = machine.lifecycle
-    left = [True, True, False]
-    machine.lifecycle = lambda *words: lifecycle(*words) and left.pop(0)  # type: ignore[method-assign]
-    machine.hold()
+    monkeypatch.setattr(machine, "count_failures", lambda: first_stage.ATTEMPTS + 1)
+
+    def sleep(seconds: float) -> None:
+        booted.clock.slept.append(seconds)
+        booted.aws.inactive = -(len(booted.clock.slept) == 2)
+
+    monkeypatch.setattr(time, "sleep", sleep)
+    machine.fail("bundle", [])
     assert booted.clock.slept == [300, 300]
     assert booted.aws.actions() == ["RecordLifecycleActionHeartbeat"] * 3
-    booted.aws.errors = [NO_ACTION]
-    assert not lifecycle("RecordLifecycleActionHeartbeat", 60)
     assert booted.aws.calls[0]["AutoScalingGroupName"] == PARAMETERS["group"]
 
 
 # The bundle
 
 
-def test_a_bundle_is_unpacked_and_not_fetched_again(booted: Boot, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bundle_is_unpacked_also_over_what_a_reboot_left(booted: Boot, monkeypatch: pytest.MonkeyPatch) -> None:
     machine = store(booted, archive("boot.json", "wheels/a.whl"), monkeypatch)
     folder = Path(machine.fetch_bundle())
-    assert (folder / "wheels/a.whl").read_bytes() == b"hi"
-    requests = len(booted.aws.requests)
-    assert machine.fetch_bundle() == str(folder) and len(booted.aws.requests) == requests
+    (folder / "wheels/a.whl").write_bytes(b"half")
+    (folder / "left").touch()
+    assert machine.fetch_bundle() == str(folder)
+    assert (folder / "wheels/a.whl").read_bytes() == b"hi" and not (folder / "left").exists()
 
 
 def test_a_download_that_breaks_off_is_repeated(booted: Boot, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,36 +219,49 @@ def test_an_altered_bundle_is_refused(booted: Boot) -> None:
         booted.machine().fetch_bundle()
 
 
-@pytest.mark.parametrize(
-    ("name", "changed"),
-    [
-        ("/etc/passwd", {}),
-        ("../outside", {}),
-        ("a/../../outside", {}),
-        ("link", {"type": tarfile.SYMTYPE, "linkname": "/etc"}),
-        ("link", {"type": tarfile.LNKTYPE, "linkname": "boot.json"}),
-        ("device", {"type": tarfile.CHRTYPE}),
-        ("pipe", {"type": tarfile.FIFOTYPE}),
-    ],
-)
-def test_what_leads_out_of_the_folder_is_not_unpacked(tmp_path: Path, name: str, changed: dict[str, Any]) -> None:
-    (tmp_path / "bundle").write_bytes(archive("boot.json", name, **changed))
-    with pytest.raises(ValueError, match="no file or folder in it"):
-        first_stage.unpack(str(tmp_path / "bundle"), str(tmp_path / "out/inner"))
-    assert sorted(path.name for path in tmp_path.rglob("*")) == ["bundle", "inner", "out"]
-
-
 # From beginning to end
 
 
-def test_a_missing_bundle_is_reported_and_the_place_is_kept(booted: Boot, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("stored", "failures", "reason", "answer"),
+    [
+        (None, 0, "NoSuchKey", "CompleteLifecycleActionABANDON"),
+        (b"altered", 0, "is altered", "CompleteLifecycleActionABANDON"),
+        (None, 3, "NoSuchKey", "RecordLifecycleActionHeartbeat"),
+    ],
+)
+def test_without_its_bundle_a_machine_is_given_back_and_later_ones_keep_their_places(
+    booted: Boot, monkeypatch: pytest.MonkeyPatch, stored: bytes | None, failures: int, reason: str, answer: str
+) -> None:
     monkeypatch.setattr(first_stage, "PARAMETERS", PARAMETERS)
-    held: list[bool] = []
-    monkeypatch.setattr(first_stage.Machine, "hold", lambda machine: held.append(True))
+    monkeypatch.setattr(time, "sleep", lambda _seconds: setattr(booted.aws, "inactive", -1))
+    if stored:
+        booted.aws.objects[BUNDLE] = stored
+    for number in range(failures):
+        key = f"members/{PARAMETERS['role_id']}:i-{number:017x}/report.json"
+        booted.aws.objects[key] = b'{"state": "failed"}'
     assert first_stage.run() == 1
     assert booted.aws.states() == [("configuring", "bundle"), ("failed", "bundle")]
-    assert "NoSuchKey" in json.dumps(booted.aws.reports[-1]["log"]) and "NoSuchKey" in booted.log
-    assert held == [True]
+    assert reason in json.dumps(booted.aws.reports[-1]["log"]) and reason in booted.log
+    assert booted.aws.actions()[0] == answer
+
+
+def test_a_machine_that_may_not_read_its_bundle_keeps_its_place(booted: Boot, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor can it read the reports of others, so it does not know whether more machines would be bought in vain."""
+    monkeypatch.setattr(first_stage, "PARAMETERS", PARAMETERS)
+    answer = booted.aws.answer
+
+    def without_reading(method: str, path: str, body: bytes) -> tuple[int, bytes]:
+        if method == "GET" and "latest/" not in path:
+            return 403, b"<Error><Code>AccessDenied</Code></Error>"
+        if "Heartbeat" in body.decode():
+            booted.aws.inactive = -1
+        return answer(method, path, body)
+
+    monkeypatch.setattr(booted.aws, "answer", without_reading)
+    assert first_stage.run() == 1
+    assert booted.aws.states() == [("configuring", "bundle"), ("failed", "bundle")]
+    assert booted.aws.actions() == ["RecordLifecycleActionHeartbeat"]
 
 
 def test_the_program_of_the_bundle_runs(booted: Boot, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,10 +8,11 @@ import time
 from typing import Any
 
 from deeplearning import programs
-from deeplearning.boot import lifecycle, playbook, system
-from deeplearning.boot.first_stage import CONFIGURED, PASSING, Machine, log, metadata
+from deeplearning.boot import playbook, system
+from deeplearning.boot.first_stage import CONFIGURED, NETWORK_SECONDS, PASSING, Machine, log, metadata
 from deeplearning.contract import atomic_file, paths
 from deeplearning.contract.errors import UserError
+from deeplearning.contract.names import WORKER
 from deeplearning.contract.report import CONFIGURING, MEMBER_STATES, key_of
 
 HEARTBEAT_SECONDS = 30
@@ -51,12 +52,12 @@ def configure(parameters: dict[str, Any], folder: str) -> int:
     try:
         run_steps(machine, folder, steps)
     except playbook.PlaybookError as error:
-        lifecycle.fail(machine, steps.step, error.lines)
+        machine.fail(steps.step, error.lines)
         return 1
     except (UserError, OSError) as error:
-        lifecycle.fail(machine, steps.step, [str(error)])
+        machine.fail(steps.step, [str(error)])
         return 1
-    lifecycle.complete(machine, "CONTINUE")
+    machine.complete("CONTINUE")
     atomic_file.write_if_changed(CONFIGURED, f"{parameters['sha256']}\n")
     atomic_file.remove(paths.CONFIGURING)
     log("configured")
@@ -67,8 +68,7 @@ def run_steps(machine: Machine, folder: str, steps: ReportedSteps) -> None:
     steps.begin("packages")
     system.defer_updates()
     if machine.parameters["address"]:
-        # The answer is lost, as the address that it is sent to is gone: do not wait for it.
-        threading.Thread(target=associate_address, args=(machine,), daemon=True).start()
+        take_address(machine)
     python = system.find_python()
     wheels = system.unpack_wheels(folder)
     with open(f"{folder}/boot.json", encoding="utf-8") as file:
@@ -82,12 +82,26 @@ def confirm_report(machine: Machine) -> None:
     """Let the node program report again if a late report of a step has replaced its own."""
     key = key_of(f"{machine.parameters['role_id']}:{machine.instance_id}")
     try:
-        report = machine.call("s3", machine.object(key), CALL_SECONDS, json.load)
+        report = json.loads(machine.call("s3", machine.object(key), CALL_SECONDS))
     except PASSING as error:
         log(f"the report cannot be read: {error}")
         report = {}
     if report.get("state") not in MEMBER_STATES:
         programs.run(paths.PROGRAM, "members", "report")
+
+
+def take_address(machine: Machine) -> None:
+    """Let a master take the cluster's address and wait for AWS's API. Let a worker remember the address."""
+    if machine.parameters["role"] == WORKER:
+        atomic_file.write_if_changed(paths.MASTER_ADDRESS, machine.parameters["address"])
+        return
+    # The answer is lost, as the address that it is sent to is gone: do not wait for it.
+    threading.Thread(target=associate_address, args=(machine,), daemon=True).start()
+    # With several network interfaces it has no address yet: a worker or site.yml associates it.
+    try:
+        machine.lifecycle("RecordLifecycleActionHeartbeat", NETWORK_SECONDS)
+    except PASSING as error:
+        log(f"AWS's API cannot be reached: {error}")
 
 
 def associate_address(machine: Machine) -> None:

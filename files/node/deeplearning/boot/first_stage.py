@@ -5,7 +5,6 @@ No secret is in here: the instance's role signs all calls.
 
 from __future__ import annotations
 
-import glob
 import hashlib
 import hmac
 import json
@@ -14,12 +13,12 @@ import re
 import shutil
 import subprocess
 import sys
-import tarfile
 import time
 import traceback
 from collections.abc import Callable, Sequence
 from email.utils import parsedate_to_datetime
 from http.client import HTTPException
+from pathlib import Path
 from typing import Any, TypeVar
 from urllib.error import HTTPError
 from urllib.parse import quote, urlencode, urlsplit
@@ -32,12 +31,14 @@ HOOK = "deeplearning-configure"
 FOLDER = "/opt/deeplearning/boot"
 LOG = "/var/log/deeplearning-boot.log"
 CONFIGURED = "/var/lib/deeplearning/configured"
+ATTEMPTS, FAILURE_SECONDS = 3, 1800
 PROGRAM = "collections/ansible_collections/deeplearning/aws/files/node"
 
 METADATA = "http://169.254.169.254/latest/"
-HOST_KEYS = "/etc/ssh/ssh_host_*_key.pub"
-NETWORK_SECONDS, DENIED_SECONDS, HOLD_SECONDS = 600, 120, 300
-"""How long to retry, as routes and permissions may come up after the machine; the pause between heartbeats."""
+MAX_REPORT = 1 << 16
+HOST_KEYS = "/etc/ssh"
+NETWORK_SECONDS, DENIED_SECONDS, HOOK_ACTIVE_SECONDS, HOLD_SECONDS = 600, 120, 60, 300
+"""How long to retry, as these may come up after the machine; the pause between heartbeats."""
 
 UNIT_FILE = "/etc/systemd/system/deeplearning-boot.service"
 UNIT = f"""\
@@ -63,17 +64,12 @@ class Refused(Exception):
 
     def __init__(self, status: int, code: str, message: str) -> None:
         super().__init__(f"HTTP {status} {code} {message}")
-        self.status, self.code = status, code
-
-    def retry_seconds(self) -> float:
-        if self.status == 403:
-            return DENIED_SECONDS
-        final = 400 <= self.status < 429 and not re.search("Throttl|LimitExceeded|Expired", self.code)
-        return 0 if final else NETWORK_SECONDS
+        self.code = code
+        final = 400 <= status < 429 and not re.search("Throttl|LimitExceeded|Expired", code)
+        self.retry_seconds = DENIED_SECONDS if status == 403 else 0 if final else NETWORK_SECONDS
 
 
 PASSING = (OSError, HTTPException, LookupError, ValueError, Refused)
-"""What a network that is not up yet, or AWS for a moment, may answer."""
 
 
 def log(text: str) -> None:
@@ -83,14 +79,12 @@ def log(text: str) -> None:
 
 
 def retry(action: Callable[[], T], seconds: float, name: str) -> T:
-    """Return what `action` returns."""
     start, pause = time.monotonic(), 0.5
     while True:
         try:
             return action()
         except PASSING as error:
-            limit = min(seconds, error.retry_seconds() if isinstance(error, Refused) else seconds)
-            if time.monotonic() + pause > start + limit:
+            if time.monotonic() + pause > start + min(seconds, getattr(error, "retry_seconds", seconds)):
                 raise
             log(f"{name}: {error}; retrying")
         time.sleep(pause)
@@ -135,135 +129,136 @@ class Machine:
         self.parameters = parameters
         self.instance_id = retry(lambda: metadata("instance-id"), NETWORK_SECONDS, "metadata")
         self._clock_offset = 0.0
-        self._credentials = {"Expiration": ""}
 
     def now(self) -> float:
         """Return the time by AWS's clock."""
         return time.time() + self._clock_offset
 
-    def call(self, service: str, request: Request, seconds: float, read: Callable[[Any], T]) -> T:
-        return retry(lambda: self._call(service, request, read), seconds, f"{request.get_method()} {request.full_url}")
+    def call(self, service: str, request: Request, seconds: float) -> bytes:
+        return retry(lambda: self._call(service, request), seconds, f"{request.get_method()} {request.full_url}")
 
-    def _call(self, service: str, request: Request, read: Callable[[Any], T]) -> T:
-        if self._credentials["Expiration"] < timestamp(self.now() + 300):
-            roles = "iam/security-credentials/"
-            self._credentials = json.loads(metadata(roles + metadata(roles).split()[0]))
-        sign(request, self.parameters["region"], service, self._credentials, self.now())
+    def _call(self, service: str, request: Request) -> bytes:
+        roles = "iam/security-credentials/"
+        credentials = json.loads(metadata(roles + metadata(roles).split()[0]))
+        sign(request, self.parameters["region"], service, credentials, self.now())
         try:
             with urlopen(request, timeout=20) as response:
-                return read(response)
+                return bytes(response.read())
         except HTTPError as error:
             body = error.read(4096).decode(errors="replace")
-            code, message = (re.search(f"<{tag}>(.*?)</{tag}>", body, re.S) for tag in ("Code", "Message"))
-            refused = Refused(error.code, code[1] if code else "", message[1] if message else "")
+            refused = Refused(error.code, _tag(body, "Code"), _tag(body, "Message"))
             if re.search("Skew|Expired|SignatureDoesNotMatch", refused.code):
                 # This clock may be wrong.
                 date = parsedate_to_datetime(error.headers["Date"])
                 self._clock_offset = date.timestamp() - time.time()
-                self._credentials = {"Expiration": ""}
             raise refused from None
 
     def query(self, service: str, version: str, seconds: float, **values: str) -> None:
         """Call EC2 or Auto Scaling."""
         url = f"https://{service}.{self.parameters['region']}.{self.parameters['suffix']}/"
-        self.call(service, Request(url, urlencode({"Version": version, **values}).encode()), seconds, lambda _: None)
+        self.call(service, Request(url, urlencode({"Version": version, **values}).encode()), seconds)
 
-    def object(self, key: str, method: str = "GET", body: bytes | None = None) -> Request:
-        """Return a request for an object of the cluster's bucket."""
-        host = "{bucket}.s3.{region}.{suffix}".format(**self.parameters)
-        return Request(f"https://{host}/{quote(key)}", body, {"Content-Type": "application/json"}, method=method)
+    def object(self, key: str, body: bytes | None = None) -> Request:
+        """Return a request to read or write an object of the cluster's bucket."""
+        url = "https://{bucket}.s3.{region}.{suffix}/".format(**self.parameters) + quote(key)
+        return Request(url, body, {"Content-Type": "application/json"}, method="PUT" if body else "GET")
 
     def report(self, state: str, step: str, lines: Sequence[str] = (), seconds: float = NETWORK_SECONDS) -> None:
         """Write this machine's report, as contract/report.py describes it."""
-        keys = [_read(path).split()[:2] for path in sorted(glob.glob(HOST_KEYS))]
-        system = dict(line.partition("=")[::2] for line in _read("/etc/os-release").splitlines())
         record = {
             "schema": 1,
             "instance_id": self.instance_id,
-            "host_keys": [" ".join(key) for key in keys],
+            "host_keys": [" ".join(key.read_text().split()[:2]) for key in sorted(Path(HOST_KEYS).glob("*_key.pub"))],
             "gpus": 0,
             "state": state,
-            "os": " ".join(system.get(key, "").strip('"') for key in ("ID", "VERSION_ID")),
+            "os": "",
             "bundle": self.parameters["sha256"],
-            "step": _printable(step, 120),
-            "log": [_printable(line, 300) for line in lines[-20:]],
+            "step": step[:120],
+            "log": ["".join(letter if letter.isprintable() else " " for letter in line[:300]) for line in lines[-20:]],
             "reported_at": timestamp(self.now()),
         }
         key = f"members/{self.parameters['role_id']}:{self.instance_id}/report.json"
-        self.call("s3", self.object(key, "PUT", json.dumps(record).encode()), seconds, lambda _: None)
+        self.call("s3", self.object(key, json.dumps(record).encode()), seconds)
 
     def lifecycle(self, action: str, seconds: float, **values: str) -> bool:
         """Return False if no lifecycle action waits for this machine. EMR has none."""
-        if not (group := self.parameters["group"]):
+        if not self.parameters["group"]:
             return False
-        values.update(Action=action, LifecycleHookName=HOOK, InstanceId=self.instance_id, AutoScalingGroupName=group)
+        values.update(LifecycleHookName=HOOK, AutoScalingGroupName=self.parameters["group"])
         try:
-            self.query("autoscaling", "2011-01-01", seconds, **values)
+            self.query("autoscaling", "2011-01-01", seconds, Action=action, InstanceId=self.instance_id, **values)
+            return True
         except Refused as error:
-            if "No active Lifecycle Action" in str(error):
-                return False
-            raise
-        return True
+            if "No active Lifecycle Action" not in str(error):
+                raise
+            return False
 
-    def hold(self) -> None:
-        """Keep this machine's place in its group: another one would fail as well."""
+    def complete(self, result: str) -> None:
+        """Answer the launch hook, if there is one."""
+        end = time.monotonic() + (HOOK_ACTIVE_SECONDS if self.parameters["group"] else 0)
+        while not self.lifecycle("CompleteLifecycleAction", DENIED_SECONDS, LifecycleActionResult=result):
+            if time.monotonic() >= end:
+                log(f"no lifecycle action waits for {result}")
+                return
+            time.sleep(2)  # between two calls
+
+    def fail(self, step: str, lines: Sequence[str]) -> None:
+        """Report the failure and abandon this machine; after several failures keep its place, as another one would
+        fail as well."""
+        log("\n".join([f"failed: {step}", *lines]))
+        try:
+            self.report("failed", step, lines, DENIED_SECONDS)
+            failures = self.count_failures()
+        except PASSING as error:
+            # Without the number, machines could be launched and abandoned for ever.
+            log(f"failures cannot be counted: {error}")
+            failures = ATTEMPTS + 1
+        if failures <= ATTEMPTS:
+            self.complete("ABANDON")
+            return
         log("keeping this machine's place")
         while self.lifecycle("RecordLifecycleActionHeartbeat", NETWORK_SECONDS):
             time.sleep(HOLD_SECONDS)
 
+    def count_failures(self) -> int:
+        """Return how many machines of this role have failed lately, with this one; not all if they are too many."""
+        prefix = last = f"members/{self.parameters['role_id']}:"
+        oldest, count = timestamp(self.now() - FAILURE_SECONDS), 0
+        while last and count <= ATTEMPTS:
+            request = self.object("")
+            request.full_url += f"?list-type=2&prefix={quote(prefix, '')}&start-after={quote(last, '')}"
+            last = ""
+            for item in self.call("s3", request, DENIED_SECONDS).decode().split("<Contents>")[1:]:
+                last = _tag(item, "Key")
+                # Any machine may have written anything into its own report.
+                if _tag(item, "LastModified") >= oldest and int(_tag(item, "Size")) < MAX_REPORT:
+                    count += b'"state": "failed"' in self.call("s3", self.object(last), DENIED_SECONDS)
+        return count
+
     def fetch_bundle(self) -> str:
         """Return the folder of the verified bundle."""
-        sha256 = self.parameters["sha256"]
-        folder, archive, key = f"{FOLDER}/bundle/{sha256}", f"{FOLDER}/bundle.tar", f"bundles/{sha256}.tar"
-        if os.path.isdir(folder):
-            return folder
-
-        def save(response: Any) -> str:
-            digest, size = hashlib.sha256(), 0
-            with open(archive, "wb") as file:
-                for chunk in iter(lambda: response.read(1 << 20), b""):
-                    digest.update(chunk)
-                    size += file.write(chunk)
-            if size < int(response.headers["Content-Length"]):
-                raise OSError(f"the connection broke after {size} bytes")
-            return digest.hexdigest()
-
-        actual = self.call("s3", self.object(key), NETWORK_SECONDS, save)
-        if actual != sha256:
+        folder, archive, key = f"{FOLDER}/bundle", f"{FOLDER}/bundle.tar", f"bundles/{self.parameters['sha256']}.tar"
+        content = self.call("s3", self.object(key), NETWORK_SECONDS)
+        actual = hashlib.sha256(content).hexdigest()
+        if actual != self.parameters["sha256"]:
             raise ValueError(f"s3://{self.parameters['bucket']}/{key} is altered: its SHA-256 is {actual}")
-        unpack(archive, f"{folder}.part")
-        os.rename(f"{folder}.part", folder)
+        Path(archive).write_bytes(content)
+        # A reboot in the middle has left it.
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.unpack_archive(archive, folder)
         return folder
 
 
-def unpack(archive: str, folder: str) -> None:
-    """Unpack files and folders, and refuse anything that could lead out of the folder."""
-    shutil.rmtree(folder, ignore_errors=True)
-    os.makedirs(folder)
-    with tarfile.open(archive) as tar:
-        for member in tar.getmembers():
-            parts = member.name.split("/")
-            if not (member.isreg() or member.isdir()) or not parts[0] or ".." in parts:
-                raise ValueError(f"the bundle has {member.name!r}, which is no file or folder in it")
-        tar.extraction_filter = getattr(tarfile, "data_filter", None)
-        tar.extractall(folder)
-
-
-def _read(path: str) -> str:
-    with open(path, encoding="utf-8") as file:
-        return file.read()
-
-
-def _printable(text: str, most: int) -> str:
-    return "".join(character if character.isprintable() else " " for character in text[:most])
+def _tag(xml: str, name: str) -> str:
+    match = re.search(f"<{name}>(.*?)</{name}>", xml, re.S)
+    return match[1] if match else ""
 
 
 def install() -> int:
     """Install this program as a service, so that a reboot does not end it, and do not wait for it."""
     os.makedirs(FOLDER, exist_ok=True)
     shutil.copyfile(__file__, f"{FOLDER}/first_stage.py")
-    with open(UNIT_FILE, "w", encoding="ascii") as file:
-        file.write(UNIT)
+    Path(UNIT_FILE).write_text(UNIT)
     for words in ("daemon-reload", "enable deeplearning-boot", "start --no-block deeplearning-boot"):
         subprocess.run(["systemctl", "--quiet", *words.split()], check=True)
     return 0
@@ -280,12 +275,7 @@ def run() -> int:
 
         return configure(PARAMETERS, folder)
     except Exception:
-        text = traceback.format_exc()
-        log(text)
-        try:
-            machine.report("failed", "bundle", text.splitlines())
-        finally:
-            machine.hold()
+        machine.fail("bundle", traceback.format_exc().splitlines())
         return 1
 
 

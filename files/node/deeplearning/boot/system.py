@@ -5,7 +5,6 @@ from __future__ import annotations
 import glob
 import json
 import os
-import shutil
 import zipfile
 
 from deeplearning import programs
@@ -63,12 +62,7 @@ def _existing_python() -> str | None:
 def unpack_wheels(folder: str) -> str:
     """Return a folder with the packages of the bundle's wheels. Compiled parts for another Python are not used."""
     target = f"{folder}/python"
-    if os.path.isdir(target):
-        return target
-    # Usually there is none: an interrupted attempt left it.
-    shutil.rmtree(f"{target}.part", ignore_errors=True)
     for wheel in sorted(glob.glob(f"{folder}/wheels/*.whl")):
         with zipfile.ZipFile(wheel) as file:
-            file.extractall(f"{target}.part", [name for name in file.namelist() if not name.startswith(UNUSED)])
-    os.rename(f"{target}.part", target)
+            file.extractall(target, [name for name in file.namelist() if not name.startswith(UNUSED)])
     return target

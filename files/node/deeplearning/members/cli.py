@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import os
+
+from deeplearning.contract import paths
 from deeplearning.members.unchanged import is_unchanged
 
 
 def main(argv: list[str]) -> int:
-    if argv == ["apply", "--repeated"] and is_unchanged():
-        return 0
+    if argv == ["apply", "--repeated"]:
+        if os.path.exists(paths.MASTER_ADDRESS):
+            from deeplearning.members import commands
+
+            commands.main(["address", "--repeated"])
+        if is_unchanged():
+            return 0
     from deeplearning.members import commands
 
     return commands.main(argv)

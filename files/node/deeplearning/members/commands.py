@@ -16,6 +16,7 @@ from deeplearning.config import read_config
 from deeplearning.contract import atomic_file, paths
 from deeplearning.contract.errors import UserError
 from deeplearning.members.applying import apply, forget
+from deeplearning.members.master_address import associate
 from deeplearning.members.member_list import Members, read_applied, unsettled
 from deeplearning.members.publishing import Usage, publish
 from deeplearning.members.report import report
@@ -51,6 +52,7 @@ def _parser() -> argparse.ArgumentParser:
     add("report", _report, "write this machine's host keys, GPUs and state to the cluster's bucket", timer=True)
     add("publish", _publish, "on the master: assign ranks, and publish the member list if it has changed", timer=True)
     add("apply", _apply, "verify the published member list, and make this node's files follow it", timer=True)
+    add("address", _address, "on a worker: give a master that cannot be reached the cluster's address", timer=True)
     add("show", _show, "print the member list that this node uses")
     add("forget", _forget, "remove everything that `apply` has written")
     wait = add(
@@ -101,6 +103,14 @@ def _apply(options: argparse.Namespace) -> int:
     outcome = apply(config, lambda: AwsClient(config.region))
     summary = f"generation {outcome.generation} {'applied' if outcome.changed else 'is in place'}"
     _print(options, outcome.changed, dataclasses.asdict(outcome), summary)
+    return 0
+
+
+def _address(options: argparse.Namespace) -> int:
+    allocation = atomic_file.read_or_none(paths.MASTER_ADDRESS)
+    config = read_config()
+    changed = bool(allocation) and associate(read_applied(), AwsClient(config.region), str(allocation))
+    _print(options, changed, {"changed": changed}, "associated" if changed else "nothing to do")
     return 0
 
 

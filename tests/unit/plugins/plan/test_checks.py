@@ -48,6 +48,7 @@ FACTS = AccountFacts(
     vpcs=[],
     subnets=None,
     route_tables=None,
+    endpoints=None,
     file_systems=[],
     mount_targets=None,
     security_groups=None,
@@ -187,7 +188,7 @@ def in_vpc(zone: str = ZONES[0], free: int = 100, private_route: dict[str, str] 
 
     def table(subnet: str, target: dict[str, str]) -> dict[str, Any]:
         routes = [{"DestinationCidrBlock": "0.0.0.0/0", **target}] if target else []
-        return {"Associations": [{"SubnetId": subnet}], "Routes": routes}
+        return {"RouteTableId": f"rtb-{subnet}", "Associations": [{"SubnetId": subnet}], "Routes": routes}
 
     subnets = [
         {"SubnetId": PUBLIC, "VpcId": VPC, "AvailabilityZone": ZONES[0]},
@@ -210,7 +211,6 @@ def test_subnets_of_the_user_choose_the_zone() -> None:
     ("facts", "problem"),
     [
         (in_vpc(zone=ZONES[1]), "No zone has both a public and a private one of the given subnets"),
-        (in_vpc(private_route={}), "it has no default route: add one to a NAT gateway"),
         (in_vpc(private_route={"GatewayId": "igw-1"}), "it is a public one (its default route leads to igw-1)"),
         (replace(in_vpc(), subnets=in_vpc().subnets[:1]), "us-east-1 has no such subnet"),  # type: ignore[index]
         (replace(in_vpc(), vpcs=[], subnets=None), "us-east-1 has no such VPC in this account"),
@@ -219,6 +219,46 @@ def test_subnets_of_the_user_choose_the_zone() -> None:
 def test_subnets_that_do_not_fit(facts: AccountFacts, problem: str) -> None:
     (text,) = texts(facts, **SETTINGS)
     assert problem in text
+
+
+def endpoint(service: str, **changed: Any) -> dict[str, Any]:
+    kind = {"VpcEndpointType": "Interface", "PrivateDnsEnabled": True, "State": "available"}
+    return {"ServiceName": f"com.amazonaws.us-east-1.{service}", **kind, **changed}
+
+
+GATEWAY = endpoint("s3", VpcEndpointType="Gateway", RouteTableIds=[f"rtb-{PRIVATE}"])
+ALL_ENDPOINTS = [endpoint("autoscaling"), endpoint("ec2"), endpoint("sts"), GATEWAY]
+UBUNTU_24 = "Deep Learning AMI (Ubuntu 24.04)"
+
+
+@pytest.mark.parametrize(
+    ("endpoints", "name", "settings", "problem"),
+    [
+        (ALL_ENDPOINTS, UBUNTU_24, {}, ""),
+        (ALL_ENDPOINTS, UBUNTU_24, {"setup": "push"}, "it has no default route: add one to a NAT gateway."),
+        (
+            [],
+            UBUNTU_24,
+            {},
+            "no VPC endpoint of autoscaling, ec2, s3, sts: add a default route to a NAT gateway, or these",
+        ),
+        (ALL_ENDPOINTS[2:], UBUNTU_24, {}, "no VPC endpoint of autoscaling, ec2: "),
+        ([*ALL_ENDPOINTS[1:], endpoint("autoscaling", State="pending")], UBUNTU_24, {}, "endpoint of autoscaling: "),
+        ([*ALL_ENDPOINTS[1:], endpoint("autoscaling", PrivateDnsEnabled=False)], UBUNTU_24, {}, "of autoscaling: "),
+        ([*ALL_ENDPOINTS[1:], endpoint("application-autoscaling")], UBUNTU_24, {}, "endpoint of autoscaling: "),
+        ([*ALL_ENDPOINTS[:3], GATEWAY | {"RouteTableIds": ["rtb-1"]}], UBUNTU_24, {}, "no VPC endpoint of s3: "),
+        (ALL_ENDPOINTS, IMAGE["Name"], {}, f"the image {IMAGE['Name']} shows no Python 3.11 or newer of its own"),
+    ],
+)
+def test_without_a_route_to_the_internet_endpoints_and_the_images_python_are_needed(
+    endpoints: list[dict[str, Any]], name: str, settings: dict[str, Any], problem: str
+) -> None:
+    facts = replace(in_vpc(private_route={}), endpoints=endpoints, image=image(Name=name))
+    found = texts(facts, **SETTINGS, **settings)
+    assert [problem in text for text in found] == ([True] if problem else []), found
+    if not problem:
+        (hint,) = texts(facts, is_problem=False, **SETTINGS)
+        assert f"{PRIVATE} has no default route, so its machines reach no package index" in hint
 
 
 @pytest.mark.parametrize(

@@ -141,6 +141,7 @@ def test_the_role_renders_it(tmp_path: Path) -> None:
         "iam_account": "123456789012",
         "iam_partition": "aws-cn",
         "iam_bucket": BUCKET,
+        "iam_workers_associate": False,
         "iam_s3_read": ["datasets/imagenet/"],
         "iam_s3_write": [BUCKET, "results"],
         "iam_tags": {},
@@ -230,3 +231,17 @@ def test_the_master_alone_takes_addresses_and_only_its_clusters(kind: str) -> No
         [parse_policy(policy_for("master", access))], "ec2:AssociateAddress", resource, context_of({}, {})
     )
     assert untagged.outcome == "implicitly denied"
+
+
+@pytest.mark.parametrize("workers_associate", [False, True])
+def test_workers_associate_the_address_only_where_a_new_master_has_none(workers_associate: bool) -> None:
+    access = MemberAccess("red", "us-east-1", ACCOUNT, BUCKET, workers_associate=workers_associate)
+    granted = parse_policy(policy_for("worker", access))
+    ec2 = f"arn:aws:ec2:us-east-1:{ACCOUNT}"
+    for cluster, outcome in (
+        ("red", "allowed" if workers_associate else "implicitly denied"),
+        ("blue", "implicitly denied"),
+    ):
+        context = context_of({"aws:userid": ME}, {"ec2:ResourceTag/deeplearning:cluster": cluster})
+        for resource in ("elastic-ip/eipalloc-1", "network-interface/eni-1"):
+            assert decide([granted], "ec2:AssociateAddress", f"{ec2}:{resource}", context).outcome == outcome
