@@ -71,7 +71,7 @@ class ActionModule(Action):
         try:
             return EmrWatch(
                 Aws.from_options(options),
-                emr["cluster_id"],
+                emr["id"],
                 emr["logs"],
                 options["timeout_seconds"],
                 emr["poll_seconds"],

@@ -160,7 +160,7 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-cluster_id:
+id:
   description: Its id; empty in check mode if it does not exist yet.
   returned: success
   type: str
@@ -335,7 +335,7 @@ def main() -> None:
         cluster_id = cluster.converge()
     except AwsError as error:
         module.fail_json(msg=str(error))
-    module.exit_json(changed=cluster.changed, cluster_id=cluster_id, created=cluster.created)
+    module.exit_json(changed=cluster.changed, id=cluster_id, created=cluster.created)
 
 
 if __name__ == "__main__":

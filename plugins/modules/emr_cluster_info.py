@@ -32,7 +32,7 @@ exists:
   description: Whether there is one.
   returned: success
   type: bool
-cluster_id:
+id:
   description: Its id, or an empty text.
   returned: success
   type: str
@@ -65,12 +65,12 @@ _STATES = ["AWAITING_FULFILLMENT", "PROVISIONING", "BOOTSTRAPPING", "RUNNING"]
 def describe(aws: Aws, name: str) -> dict[str, Any]:
     cluster = find_cluster(aws, name)
     if not cluster:
-        return {"exists": False, "cluster_id": "", "cluster": {}, "instance_groups": [], "instances": []}
+        return {"exists": False, "id": "", "cluster": {}, "instance_groups": [], "instances": []}
     cluster_id = str(cluster["Id"])
     instances = aws.pages("emr", "list_instances", "Instances", ClusterId=cluster_id, InstanceStates=_STATES)
     return {
         "exists": True,
-        "cluster_id": cluster_id,
+        "id": cluster_id,
         "cluster": cluster,
         "instance_groups": list(groups_of(aws, cluster_id).values()),
         "instances": instances,

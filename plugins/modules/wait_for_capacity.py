@@ -61,7 +61,7 @@ options:
     description: The EMR cluster to wait for. Of the other options, only O(timeout_seconds) applies.
     type: dict
     suboptions:
-      cluster_id:
+      id:
         description: Its id.
         type: str
         required: true
