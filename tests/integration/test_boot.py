@@ -4,35 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from tests.integration.healing import ClusterView, start_training
 from tests.integration.machines import Cluster, localcloud, wait_for
 from tests.integration.runs import MASTER, NODES, Runs
 
-REPLACED_SECONDS = 240
+HEALED_SECONDS = 240
 """Auto Scaling's detection of the loss, the boot, the configuration and the next member list, on a busy machine."""
+MASTER_NAME, WORKER_NAME = "deeplearning-worker1", "deeplearning-worker2"
 FIRST_LOGIN = "journalctl -q -u ssh -o short-unix --grep 'Accepted' | head -n 1 | cut -d. -f1"
 CONFIGURED = "stat -c %Y /var/lib/deeplearning/configured"
-
-
-def instance_ids(cluster: Cluster) -> dict[str, str]:
-    return {member["aliases"][0]: member["instance_id"] for member in cluster.members()["members"]}
-
-
-def kill(*instances: str) -> None:
-    for instance in instances:
-        assert localcloud("fault", "kill", instance).returncode == 0
-
-
-def wait_for_replacements(cluster: Cluster, lost: set[str]) -> dict[str, str]:
-    """Wait until the cluster is complete without these instances. Return its instances by name."""
-
-    def complete() -> dict[str, str]:
-        # New machines have other host keys. This describes the cluster, and repairs nothing.
-        cluster.play("status.yml")
-        done = cluster.ssh(MASTER, "sudo deeplearning members wait --count 3 --timeout 5")
-        ids = instance_ids(cluster) if done.returncode == 0 else {}
-        return ids if not lost & set(ids.values()) else {}
-
-    return wait_for(complete, REPLACED_SECONDS, "replacements are members")
 
 
 def test_workers_are_members_before_anybody_logs_in(training_cluster: Cluster) -> None:
@@ -44,22 +24,27 @@ def test_workers_are_members_before_anybody_logs_in(training_cluster: Cluster) -
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("names", [["deeplearning-worker1"], ["deeplearning-worker1", "deeplearning-worker2"]])
-def test_a_run_outlives_its_master_and_a_worker_with_nobody_involved(
+@pytest.mark.parametrize("names", [[WORKER_NAME], [MASTER_NAME], [MASTER_NAME, WORKER_NAME]], ids="-".join)
+def test_a_training_outlives_its_master_and_a_worker_with_nobody_involved(
     training_cluster: Cluster, names: list[str]
 ) -> None:
-    runs = Runs(training_cluster)
-    run_id = runs.start("counts.py", "100000")
-    runs.counting(run_id)
-    before = instance_ids(training_cluster)
+    runs, view = Runs(training_cluster), ClusterView(training_cluster)
+    run_id = start_training(runs, "--max-steps", "800", "--checkpoint-steps", "20")
+    checkpoints = view.run_file(run_id, "checkpoints")
+    wait_for(lambda: len(list(checkpoints.glob("epoch-*"))) > 1, 60, f"{run_id} has checkpoints")
+    before = view.instances()
     lost = {before[name] for name in names}
-    kill(*lost)
-    after = wait_for_replacements(training_cluster, lost)
-    # The others keep their names and their instances.
-    assert {name: id_ for name, id_ in after.items() if name not in names} == {
-        name: id_ for name, id_ in before.items() if name not in names
-    }
-    runs.counting(run_id, starts=2)
-    assert runs.ask("stop", run_id).returncode == 0
-    begun = [start for start, _processes in runs.counted(run_id)]
-    assert begun[0] == 0 < begun[-1]
+    for instance in lost:
+        assert localcloud("fault", "kill", instance).returncode == 0
+    # From here on nobody logs in, and no playbook is run.
+    wait_for(lambda: not lost & set(view.instances().values()) and view.is_complete(), HEALED_SECONDS, "it is healed")
+    after = view.instances()
+    assert {name for name in before if before[name] != after[name]} == set(names)
+    result = wait_for(lambda: view.run_record(run_id, "result.json"), HEALED_SECONDS, f"{run_id} ends")
+    assert (result["state"], [attempt["cause"] for attempt in result["attempts"]]) == ("finished", ["lost", "finished"])
+    assert (result["final"]["step"], result["final"]["ranks"]) == (800, 3)
+    assert result["final"]["val_accuracy"] > 0.8
+    # New machines have other host keys: the ssh configuration learns them.
+    assert training_cluster.play("status.yml").code == 0
+    assert "resumes from epoch-" in runs.log(run_id, "worker0")
+    assert training_cluster.says(MASTER, "hostname") == MASTER_NAME
