@@ -34,9 +34,13 @@ class ClusterView:
             if one["pid"] and one["state"] == "running" and one["name"].startswith(f"{self.name}-")
         }
 
+    @property
+    def published_path(self) -> Path:
+        return Path(self.efs, ".deeplearning", self.name, "members.json")
+
     def published(self) -> dict[str, Any]:
         """Return the member list; an exception says that it is torn."""
-        record: dict[str, Any] = json.loads((self.efs / f".deeplearning/{self.name}/members.json").read_bytes())
+        record: dict[str, Any] = json.loads(self.published_path.read_bytes())
         return record
 
     def instances(self) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from localcloud import state
 from tests.integration.healing import ClusterView, start_training
 from tests.integration.machines import Cluster, localcloud, wait_for
 from tests.integration.runs import MASTER, NODES, Runs
@@ -48,3 +49,52 @@ def test_a_training_outlives_its_master_and_a_worker_with_nobody_involved(
     assert training_cluster.play("status.yml").code == 0
     assert "resumes from epoch-" in runs.log(run_id, "worker0")
     assert training_cluster.says(MASTER, "hostname") == MASTER_NAME
+
+
+def log_of(instance: str) -> str:
+    """Return what a machine has written while it configures itself; nothing while it boots."""
+    return localcloud("exec", instance, "--", "cat", "/var/log/deeplearning-boot.log").stdout
+
+
+@pytest.mark.long
+def test_a_machine_configures_itself_in_spite_of_bad_luck(training_cluster: Cluster) -> None:
+    """Its clock is wrong, the file system is not there yet, Auto Scaling throttles its answers, and it reboots."""
+    view, ec2 = ClusterView(training_cluster), training_cluster.cloud.client("ec2")
+    before = view.instances()
+    filters = [{"Name": "tag:Name", "Values": [f"{training_cluster.name}-efs"]}]
+    (group,) = ec2.describe_security_groups(Filters=filters)["SecurityGroups"]
+    permissions = {"GroupId": group["GroupId"], "IpPermissions": group["IpPermissions"]}
+    ec2.revoke_security_group_ingress(**permissions)
+    lifecycle = {"action": "autoscaling:*Lifecycle*"}
+    throttled = state.ask("fault", kind="throttle", target=lifecycle, value=0.5, seed=1)
+    skewed = state.ask("fault", kind="skew", target={}, value=7200.0)
+    try:
+        assert localcloud("fault", "kill", before[WORKER_NAME]).returncode == 0
+        (instance,) = wait_for(lambda: set(view.machines()) - set(before.values()), 120, "another machine")
+        wait_for(lambda: " efs_mount\n" in log_of(instance), 120, f"{instance} waits for the file system")
+        assert "RequestTimeTooSkewed" in log_of(instance)
+        state.ask("clear", which=skewed["id"])
+        ec2.reboot_instances(InstanceIds=[instance])
+        wait_for(lambda: log_of(instance).count(" efs_mount\n") == 2, 120, f"{instance} has begun again")
+        ec2.authorize_security_group_ingress(**permissions)
+        wait_for(lambda: instance in view.instances().values() and view.is_complete(), HEALED_SECONDS, "it is healed")
+        assert {**before, WORKER_NAME: instance} == view.instances()
+    finally:
+        for fault in (skewed, throttled):
+            localcloud("fault", "clear", fault["id"])
+
+
+@pytest.mark.long
+def test_a_split_network_and_a_deleted_list_change_no_member(training_cluster: Cluster) -> None:
+    view = ClusterView(training_cluster)
+    before = view.published()
+    workers = [instance for name, instance in view.instances().items() if name != MASTER_NAME]
+    for instance in workers:
+        assert localcloud("fault", "cut", instance).returncode == 0
+    path = view.published_path
+    path.unlink()
+    wait_for(path.exists, 60, "the master publishes it again, alone")
+    assert [localcloud("fault", "mend", instance).returncode for instance in workers] == [0, 0]
+    wait_for(view.is_complete, 120, "the workers use the new list")
+    after = view.published()
+    assert (after["members"], after["generation"] > before["generation"]) == (before["members"], True)
