@@ -238,13 +238,17 @@ def test_what_leads_out_of_the_folder_is_not_unpacked(tmp_path: Path, name: str,
 # From beginning to end
 
 
-def test_a_missing_bundle_is_reported_and_the_place_is_kept(booted: Boot, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("reason", ["NoSuchKey", "AccessDenied"])
+def test_a_missing_or_denied_bundle_is_reported_and_the_place_is_kept(
+    booted: Boot, monkeypatch: pytest.MonkeyPatch, reason: str
+) -> None:
     monkeypatch.setattr(first_stage, "PARAMETERS", PARAMETERS)
+    booted.aws.denied = reason == "AccessDenied"
     held: list[bool] = []
     monkeypatch.setattr(first_stage.Machine, "hold", lambda machine: held.append(True))
     assert first_stage.run() == 1
     assert booted.aws.states() == [("configuring", "bundle"), ("failed", "bundle")]
-    assert "NoSuchKey" in json.dumps(booted.aws.reports[-1]["log"]) and "NoSuchKey" in booted.log
+    assert reason in json.dumps(booted.aws.reports[-1]["log"]) and reason in booted.log
     assert held == [True]
 
 
