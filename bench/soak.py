@@ -277,7 +277,7 @@ def measure_soak(title: str, part: str, minutes: float, seed: int) -> bool:
                 soak.describe()
     rows = [*soak.rows(minutes), Row("soaks that ended before their end", bool(problem), "", 0)]
     more = ["", f"Seed {seed}. A cluster is a master and two workers. No playbook was run, and nobody logged in.", ""]
-    write("chaos", title, rows, "\n".join([*more, *soak.table(), "", *soak.watch.wrong, problem]), part)
+    write("chaos", title, rows, "\n".join([*more, *soak.table(), "", *soak.watch.wrong, problem]).rstrip(), part)
     return all(row.target is None or row.value <= row.target for row in rows)
 
 
