@@ -112,6 +112,8 @@ def _fault_commands(parser: argparse.ArgumentParser) -> None:
     late.add_argument("value", type=_positive, metavar="SECONDS")
     reads = fault("late-reads", "late-reads", "hide new resources of EC2 for a while")
     reads.add_argument("value", type=_positive, metavar="SECONDS")
+    skew = fault("skew", "skew", "set AWS's clock ahead of all others, or behind if negative")
+    skew.add_argument("value", type=_finite, metavar="SECONDS")
     foreign = fault("foreign-bucket", "foreign-bucket", "make another account the owner of a bucket, existing or not")
     foreign.add_argument("bucket", metavar="NAME")
     nat = fault("fail-nat", "fail-nat", "make the next NAT gateway fail")
@@ -152,6 +154,12 @@ def _number(text: str) -> float:
 def _positive(text: str) -> float:
     if not 0 < _number(text) < float("inf"):
         raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
+    return float(text)
+
+
+def _finite(text: str) -> float:
+    if not abs(_number(text)) < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is not a number")
     return float(text)
 
 

@@ -297,9 +297,10 @@ PARTS = {
         Layer("newest-account", 10, pytest(*ACCOUNT, processes=2), newest=True),
         Layer("chaos-calls", 30, chaos("task", "write")),
         Layer("chaos-machines", 60, chaos("machines"), root=True),
+        Layer("chaos-soak", 40, chaos("soak"), root=True),
         Layer("account", 10, pytest(*ACCOUNT, long=True)),
         Layer("late-reads", 12, pytest(*ACCOUNT, processes=2, options=("--late-reads", "2"))),
-        Layer("integration", 12, pytest(*INTEGRATION, long=True), root=True),
+        Layer("integration", 30, pytest(*INTEGRATION, long=True), root=True),
         Layer("molecule", 12, molecule(lambda: LONG_SCENARIOS), root=True),
     )
 }

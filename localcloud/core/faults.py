@@ -21,8 +21,8 @@ from localcloud.core.errors import AwsError
 class Fault:
     id: str
     kind: str
-    """capacity, quota, throttle, error, late-iam, late-reads, foreign-bucket, fail-nat, slow-boot, hang-boot, apt-lock,
-    frozen, cut, stalled, expired"""
+    """capacity, quota, throttle, error, late-iam, late-reads, skew, foreign-bucket, fail-nat, slow-boot, hang-boot,
+    apt-lock, frozen, cut, stalled, expired"""
     target: Mapping[str, Any]
     """what it strikes, such as {"type": "t3.micro", "zone": "us-east-1a"}; an absent key means any"""
     value: Any = None
@@ -102,6 +102,10 @@ class Faults:
     def read_delay(self) -> float | None:
         """Seconds for which a new resource is not seen; None: it is seen at once."""
         return max((fault.value for fault in self.of_kind("late-reads")), default=None)
+
+    def clock_skew(self) -> float:
+        """Return the seconds by which AWS's clock is ahead of the machines' clocks."""
+        return float(sum(fault.value for fault in self.of_kind("skew")))
 
     def iam_delay(self) -> float | None:
         """Seconds until a new policy or instance profile takes effect; None: as the latency profile says."""

@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping
+from email.utils import formatdate
 from typing import Any
 
 from moto.core.model import OperationModel, ServiceModel
@@ -58,6 +59,7 @@ class Front:
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         started = time.time()
+        start_response = self._dated(start_response)
         headers = _headers(environ)
         digest = _spool_body(environ)
         record = Record(started, "anonymous", "", "", DEFAULT_REGION, source=environ.get("REMOTE_ADDR", ""))
@@ -102,6 +104,19 @@ class Front:
             record.milliseconds = round((time.time() - started) * 1000, 1)
             self._cloud.calls.add(record)
 
+    def _now(self) -> float:
+        return self._cloud.clock.time() + self._cloud.faults.clock_skew()
+
+    def _dated(self, start_response: StartResponse) -> StartResponse:
+        """Return the function with AWS's time added to the headers."""
+        date = formatdate(self._now(), usegmt=True)
+
+        def start(status: str, headers: list[tuple[str, str]]) -> Any:
+            others = [header for header in headers if header[0].lower() != "date"]
+            return start_response(status, [*others, ("Date", date)])
+
+        return start
+
     def _refuse(
         self,
         error: AwsError,
@@ -126,7 +141,7 @@ class Front:
         if "?" not in raw and environ.get("QUERY_STRING"):
             raw += "?" + environ["QUERY_STRING"]
         url = f"http://{headers.get('host', 'localhost')}{raw}"
-        check_signature(signature, secret, environ["REQUEST_METHOD"], url, headers, digest, self._cloud.clock.time())
+        check_signature(signature, secret, environ["REQUEST_METHOD"], url, headers, digest, self._now())
         return caller
 
     def _perform(

@@ -25,6 +25,10 @@ class _Handler(MotoRequestHandler):
     def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
         """Calls are logged by the front, with more in it."""
 
+    def send_response(self, code: int, message: str | None = None) -> None:
+        """Leave the header `Date` to the front, which knows AWS's clock."""
+        self.send_response_only(code, message)
+
     def connection_dropped(self, error: BaseException, environ: dict[str, Any] | None = None) -> None:
         self.close_connection = True
 

@@ -17,9 +17,9 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names im
 from tests.account.fleet import ACCOUNT, host_key
 from tests.account.kit import REGION, Account
 
-READY, BROKEN, GIVES_UP, SILENT = "ready", "broken", "gives up", "silent"
+READY, BROKEN, GIVES_UP, HANGS, SILENT = "ready", "broken", "gives up", "hangs", "silent"
 """What a machine does: it configures itself; it fails, and keeps its place if others failed before; it fails and keeps
-its place at once; it never reports."""
+its place at once; it reports its first step and no other; it never reports."""
 LOG = ["TASK [efs_mount : Mount the file system]", "mount.nfs4: No route to host"]
 
 
@@ -82,7 +82,7 @@ class Nodes:
         behaviour = self._doing.get(machine)
         if behaviour is None:
             behaviour = self._doing[machine] = next(self.behaviours.get(group, iter(())), READY)
-            if behaviour == READY:
+            if behaviour in (READY, HANGS):
                 self.report(group, machine, "configuring", "efs_mount")
             elif behaviour != SILENT:
                 self._fail(group, machine, holds=behaviour == GIVES_UP)

@@ -28,7 +28,7 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.resources
 )
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.setup_reports import SetupReports
 
-from tests.account.booting import BROKEN, GIVES_UP, SILENT, Nodes, nodes_of
+from tests.account.booting import BROKEN, GIVES_UP, HANGS, SILENT, Nodes, nodes_of
 from tests.account.fleet import ACCOUNT, TRUST, wait_until
 from tests.account.kit import CLOUD_HALF, REGION
 from tests.account.test_capacity import Groups
@@ -52,17 +52,20 @@ class Booting(Groups):
             document = json.dumps(policy_for(role, access))
             iam.put_role_policy(RoleName=name, PolicyName="p", PolicyDocument=document)
             self.make(self.template(group), **{group.removeprefix("c-"): 0})
-            self.scaling.put_lifecycle_hook(
-                AutoScalingGroupName=group,
-                LifecycleHookName=HOOK,
-                LifecycleTransition="autoscaling:EC2_INSTANCE_LAUNCHING",
-                HeartbeatTimeout=HOOK_SECONDS,
-            )
+            self.put_hook(group, HOOK_SECONDS)
         self.nodes = Nodes(account, BUCKET, {group: f"c-{REGION}-{role}" for group, role in GROUPS.items()}, NEW)
         gateway = self.ec2.create_internet_gateway()["InternetGateway"]["InternetGatewayId"]
         vpc = self.ec2.describe_subnets(SubnetIds=[self.subnet])["Subnets"][0]["VpcId"]
         self.ec2.attach_internet_gateway(InternetGatewayId=gateway, VpcId=vpc)
         self.address = self.ec2.allocate_address(Domain="vpc")["AllocationId"]
+
+    def put_hook(self, group: str, seconds: int) -> None:
+        self.scaling.put_lifecycle_hook(
+            AutoScalingGroupName=group,
+            LifecycleHookName=HOOK,
+            LifecycleTransition="autoscaling:EC2_INSTANCE_LAUNCHING",
+            HeartbeatTimeout=seconds,
+        )
 
     def size(self, **sizes: int) -> None:
         for what, size in sizes.items():
@@ -228,6 +231,27 @@ def test_a_machine_that_never_reports_is_late_and_its_console_is_shown(booting: 
     assert [(one["why"], one["count"]) for one in result["missing"]] == [("late", 1)]
     assert "has not reported. The end of its console:" in result["msg"]
     assert booting.group("workers")["DesiredCapacity"] == 1
+
+
+@pytest.mark.long
+def test_a_machine_that_hangs_is_replaced_when_its_hook_ends(booting: Booting) -> None:
+    booting.put_hook("c-workers", 30)
+    booting.nodes.will("c-workers", HANGS)
+    booting.size(workers=2)
+    with booting.nodes.boot():
+        wait_until(lambda: len(booting.machines("InService")) == 1)
+    (hanging,) = booting.machines("Pending:Wait")
+    result = booting.configured(GroupTarget("c-workers", 2, 2), seconds=90)
+    assert (result["outcome"], result["in_service"], booting.running()) == ("full", 2, 2), booting.lines
+    assert hanging not in booting.machines("InService")
+
+
+def test_machines_answer_their_hook_though_auto_scaling_throttles(booting: Booting) -> None:
+    booting.account.cloud.faults.seed(3)
+    booting.account.cloud.faults.add("throttle", {"action": "autoscaling:*"}, value=0.3)
+    booting.size(master=1, workers=2)
+    result = booting.configured(MASTER, WORKERS)
+    assert (result["outcome"], result["in_service"], booting.running()) == ("full", 3, 3), booting.lines
 
 
 @pytest.mark.long

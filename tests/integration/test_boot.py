@@ -3,47 +3,31 @@
 from __future__ import annotations
 
 import json
+import secrets
 
 import pytest
 
+from localcloud import state
 from tests.account.kit import REGION
-from tests.integration.machines import Cluster, localcloud, wait_for
-from tests.integration.runs import MASTER, NODES, Runs
+from tests.integration.healing import ClusterView, start_training
+from tests.integration.machines import Cloud, Cluster, localcloud, wait_for
+from tests.integration.runs import NODES, Runs
 
-REPLACED_SECONDS = 240
+HEALED_SECONDS = 240
 """Auto Scaling's detection of the loss, the boot, the configuration and the next member list, on a busy machine."""
+MASTER_NAME, WORKER_NAME = "deeplearning-worker1", "deeplearning-worker2"
 FIRST_LOGIN = "journalctl -q -u ssh -o short-unix --grep 'Accepted' | head -n 1 | cut -d. -f1"
 CONFIGURED = "stat -c %Y /var/lib/deeplearning/configured"
 
 
-def instance_ids(cluster: Cluster) -> dict[str, str]:
-    return {member["aliases"][0]: member["instance_id"] for member in cluster.members()["members"]}
-
-
-def kill(*instances: str) -> None:
-    for instance in instances:
-        assert localcloud("fault", "kill", instance).returncode == 0
-
-
-def wait_for_replacements(cluster: Cluster, lost: set[str]) -> dict[str, str]:
-    """Wait until the cluster is complete without these instances. Return its instances by name."""
-
-    def complete() -> dict[str, str]:
-        # New machines have other host keys. This describes the cluster, and repairs nothing.
-        cluster.play("status.yml")
-        done = cluster.ssh(MASTER, "sudo deeplearning members wait --count 3 --timeout 5")
-        ids = instance_ids(cluster) if done.returncode == 0 else {}
-        return ids if not lost & set(ids.values()) else {}
-
-    return wait_for(complete, REPLACED_SECONDS, "replacements are members")
-
-
 def test_workers_are_members_before_anybody_logs_in(training_cluster: Cluster) -> None:
     for node in NODES[1:]:
-        first_login, configured = (
-            int(training_cluster.says(node, f"sudo sh -c {line!r}")) for line in (FIRST_LOGIN, CONFIGURED)
-        )
-        assert first_login >= configured, (node, first_login, configured)
+        assert_nobody_logged_in_before_it_was_configured(training_cluster, node)
+
+
+def assert_nobody_logged_in_before_it_was_configured(cluster: Cluster, node: str) -> None:
+    first_login, configured = (int(cluster.says(node, f"sudo sh -c {line!r}")) for line in (FIRST_LOGIN, CONFIGURED))
+    assert first_login >= configured, (node, first_login, configured)
 
 
 def needed_actions(cluster: Cluster, role: str) -> set[str]:
@@ -78,22 +62,89 @@ def test_members_need_all_that_their_policies_allow(training_cluster: Cluster) -
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("names", [["deeplearning-worker1"], ["deeplearning-worker1", "deeplearning-worker2"]])
-def test_a_run_outlives_its_master_and_a_worker_with_nobody_involved(
+def test_thirteen_machines_configure_themselves_and_are_destroyed(cloud_with_machines: Cloud) -> None:
+    with cloud_with_machines.cluster(f"w-{secrets.token_hex(3)}", worker_count=12) as cluster:
+        created = cluster.play("site.yml")
+        assert created.code == 0, created.output[-6000:]
+        published = ClusterView(cluster).published()
+        assert [member["rank"] for member in published["members"]] == list(range(1, 14))
+        for member in published["members"][1:]:
+            assert_nobody_logged_in_before_it_was_configured(cluster, member["aliases"][0])
+        destroyed = cluster.play("destroy.yml", destroy=cluster.name, cluster_keep_efs=False)
+        assert destroyed.code == 0, destroyed.output[-6000:]
+        assert not cluster.machines()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("names", [[WORKER_NAME], [MASTER_NAME], [MASTER_NAME, WORKER_NAME]], ids="-".join)
+def test_a_training_outlives_its_master_and_a_worker_with_nobody_involved(
     training_cluster: Cluster, names: list[str]
 ) -> None:
-    runs = Runs(training_cluster)
-    run_id = runs.start("counts.py", "100000")
-    runs.counting(run_id)
-    before = instance_ids(training_cluster)
+    runs, view = Runs(training_cluster), ClusterView(training_cluster)
+    run_id = start_training(runs, "--max-steps", "400", "--checkpoint-steps", "20")
+    checkpoints = view.run_file(run_id, "checkpoints")
+    wait_for(lambda: len(list(checkpoints.glob("epoch-*"))) > 1, 60, f"{run_id} has checkpoints")
+    before = view.instances()
     lost = {before[name] for name in names}
-    kill(*lost)
-    after = wait_for_replacements(training_cluster, lost)
-    # The others keep their names and their instances.
-    assert {name: id_ for name, id_ in after.items() if name not in names} == {
-        name: id_ for name, id_ in before.items() if name not in names
-    }
-    runs.counting(run_id, starts=2)
-    assert runs.ask("stop", run_id).returncode == 0
-    begun = [start for start, _processes in runs.counted(run_id)]
-    assert begun[0] == 0 < begun[-1]
+    for instance in lost:
+        assert localcloud("fault", "kill", instance).returncode == 0
+    # From here on nobody logs in, and no playbook is run.
+    wait_for(lambda: not lost & set(view.instances().values()) and view.is_complete(), HEALED_SECONDS, "it is healed")
+    after = view.instances()
+    assert {name for name in before if before[name] != after[name]} == set(names)
+    result = wait_for(lambda: view.run_record(run_id, "result.json"), HEALED_SECONDS, f"{run_id} ends")
+    assert (result["state"], [attempt["cause"] for attempt in result["attempts"]]) == ("finished", ["lost", "finished"])
+    assert (result["final"]["step"], result["final"]["ranks"]) == (400, 3)
+    assert result["final"]["val_accuracy"] > 0.8
+    # New machines have other host keys: the ssh configuration learns them.
+    assert training_cluster.play("status.yml").code == 0
+    assert "resumes from epoch-" in runs.log(run_id, "worker0")
+
+
+def log_of(instance: str) -> str:
+    """Return what a machine has written while it configures itself; nothing while it boots."""
+    return localcloud("exec", instance, "--", "cat", "/var/log/deeplearning-boot.log").stdout
+
+
+@pytest.mark.long
+def test_a_machine_configures_itself_in_spite_of_bad_luck(training_cluster: Cluster) -> None:
+    """Its clock is wrong, the file system is not there yet, Auto Scaling throttles its answers, and it reboots."""
+    view, ec2 = ClusterView(training_cluster), training_cluster.cloud.client("ec2")
+    before = view.instances()
+    filters = [{"Name": "tag:Name", "Values": [f"{training_cluster.name}-efs"]}]
+    (group,) = ec2.describe_security_groups(Filters=filters)["SecurityGroups"]
+    permissions = {"GroupId": group["GroupId"], "IpPermissions": group["IpPermissions"]}
+    ec2.revoke_security_group_ingress(**permissions)
+    lifecycle = {"action": "autoscaling:*Lifecycle*"}
+    throttled = state.ask("fault", kind="throttle", target=lifecycle, value=0.5, seed=1)
+    skewed = state.ask("fault", kind="skew", target={}, value=7200.0)
+    try:
+        assert localcloud("fault", "kill", before[WORKER_NAME]).returncode == 0
+        (instance,) = wait_for(lambda: set(view.machines()) - set(before.values()), 120, "another machine")
+        wait_for(lambda: " efs_mount\n" in log_of(instance), 120, f"{instance} waits for the file system")
+        assert "RequestTimeTooSkewed" in log_of(instance)
+        state.ask("clear", which=skewed["id"])
+        ec2.reboot_instances(InstanceIds=[instance])
+        wait_for(lambda: log_of(instance).count(" efs_mount\n") == 2, 120, f"{instance} has begun again")
+        ec2.authorize_security_group_ingress(**permissions)
+        wait_for(lambda: instance in view.instances().values() and view.is_complete(), HEALED_SECONDS, "it is healed")
+        assert {**before, WORKER_NAME: instance} == view.instances()
+    finally:
+        for fault in (skewed, throttled):
+            localcloud("fault", "clear", fault["id"])
+
+
+@pytest.mark.long
+def test_a_split_network_and_a_deleted_list_change_no_member(training_cluster: Cluster) -> None:
+    view = ClusterView(training_cluster)
+    before = view.published()
+    workers = [instance for name, instance in view.instances().items() if name != MASTER_NAME]
+    for instance in workers:
+        assert localcloud("fault", "cut", instance).returncode == 0
+    path = view.published_path
+    path.unlink()
+    wait_for(path.exists, 60, "the master publishes it again, alone")
+    assert [localcloud("fault", "mend", instance).returncode for instance in workers] == [0, 0]
+    wait_for(view.is_complete, 120, "the workers use the new list")
+    after = view.published()
+    assert (after["members"], after["generation"] > before["generation"]) == (before["members"], True)

@@ -18,7 +18,7 @@ from localcloud.core.errors import Refusal
 COMMANDS = ("up", "down", "env", "status", "calls", "exec", "console", "fault", "image")
 FAULTS = (
     "capacity", "quota", "throttle", "error", "late-iam", "slow-boot", "hang-boot", "apt-lock", "kill", "freeze", "cut",
-    "stall", "expire", "late-reads", "foreign-bucket", "fail-nat", "clear", "thaw", "mend", "resume",
+    "stall", "expire", "late-reads", "skew", "foreign-bucket", "fail-nat", "clear", "thaw", "mend", "resume",
 )  # fmt: skip
 
 
@@ -207,6 +207,7 @@ def test_image_build(features: str, names: list[str], monkeypatch: pytest.Monkey
         (["throttle", "0.2", "--action", "ec2:*"], "throttle", {"action": "ec2:*"}, 0.2, None),
         (["late-iam", "30"], "late-iam", {}, 30.0, None),
         (["late-reads", "5"], "late-reads", {}, 5.0, None),
+        (["skew", "-3600"], "skew", {}, -3600.0, None),
         (["foreign-bucket", "data"], "foreign-bucket", {"bucket": "data"}, None, None),
         (["fail-nat"], "fail-nat", {}, None, 1),
         (["fail-nat", "--count", "2"], "fail-nat", {}, None, 2),

@@ -7,6 +7,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 import pytest
@@ -120,6 +121,16 @@ def test_each_service_words_a_refused_login_in_its_own_way(
     assert refusal(aws(service, session), service) == expired
     clock._now += 3600
     assert refusal(aws(service), service) == clock_is_wrong
+
+
+def test_a_clock_that_is_skewed_is_refused_and_told_the_time(aws: Aws, clock: ManualClock) -> None:
+    fault = aws.cloud.faults.add("skew", {}, 3600.0)
+    with pytest.raises(ClientError, match="RequestTimeTooSkewed") as caught:
+        aws("s3").list_buckets()
+    date = caught.value.response["ResponseMetadata"]["HTTPHeaders"]["date"]
+    assert parsedate_to_datetime(date).timestamp() == int(clock.time() + 3600)
+    aws.cloud.faults.remove(fault)
+    assert aws("s3").list_buckets()["Buckets"] == []
 
 
 def test_a_key_that_nobody_holds(aws: Aws) -> None:

@@ -51,6 +51,8 @@ class FakeAws:
     """the answers to the next requests, metadata apart"""
     inactive: int = 0
     """how many lifecycle calls find no action; -1 for all"""
+    denied: bool = False
+    """whether members may not read bundles"""
     truncated: int = 0
     """how many downloads break off"""
     date: str = ""
@@ -80,6 +82,8 @@ class FakeAws:
             value = "token" if method == "PUT" else self.metadata.get(key.removeprefix("latest/meta-data/"))
             return (404, b"") if value is None else (200, value.encode())
         self.requests.append(f"{method} {key}")
+        if self.denied and key.startswith("bundles/"):
+            return self._error(403, "AccessDenied", "")
         if self.errors:
             return self._error(*self.errors.pop(0))
         if method == "POST":

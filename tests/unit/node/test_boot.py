@@ -271,9 +271,9 @@ def test_without_a_hook_a_machine_is_done_after_a_minute(booted: Boot) -> None:
 
 def test_a_machine_of_emr_has_no_hook(booted: Boot, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(PARAMETERS, "group", "")
-    lifecycle.complete(booted.machine(), "CONTINUE")
+    booted.machine().complete("CONTINUE")
     failed_machines(booted, contract.ATTEMPTS)
-    lifecycle.fail(booted.machine(), "efs_mount", ["no route"])
+    booted.machine().fail("efs_mount", ["no route"])
     configuring.ReportedSteps(booted.machine()).begin("packages")
     assert booted.aws.calls == [] and booted.clock.slept == []
     assert booted.aws.states() == [("failed", "efs_mount"), ("configuring", "packages")]

@@ -102,6 +102,22 @@ def test_a_replaced_worker_gets_the_rank_that_became_free(cluster: Cluster) -> N
     assert cluster.aws.tag_of(9) == "2"
 
 
+def test_two_machines_that_boot_for_one_rank_get_one_each(cluster: Cluster) -> None:
+    """Only one of them gets the free rank, also if both have its tag."""
+    master = cluster.master()
+    cluster.workers(2, 3)
+    master.publish()
+    cluster.aws.end(2)
+    for number in (8, 9):
+        cluster.aws.add(number, tag="2")
+        cluster.aws.report(number)
+    master.publish()
+    assert [(member["rank"], member["instance_id"]) for member in cluster.list["members"]] == [
+        *((1, instance(1)), (2, instance(8)), (3, instance(3)), (4, instance(9)))
+    ]
+    assert [cluster.aws.tag_of(number) for number in (8, 3, 9)] == ["2", "3", "4"]
+
+
 def test_a_machine_has_a_rank_before_it_has_reported_and_is_listed_after(cluster: Cluster) -> None:
     master = cluster.master()
     cluster.aws.add(2)
@@ -393,6 +409,17 @@ def test_an_old_list_put_back_is_replaced_too(cluster: Cluster) -> None:
     cluster.aws.desired["demo-workers"] = 0
     cluster.put(old)
     assert master.publish() == PublishOutcome(4, True, [])
+
+
+def test_a_deleted_list_is_published_again_with_the_same_ranks(cluster: Cluster) -> None:
+    master = cluster.master()
+    cluster.workers(2, 3)
+    master.publish()
+    master.apply()
+    before = cluster.list
+    cluster.path.unlink()
+    assert master.publish() == PublishOutcome(2, True, [])
+    assert cluster.list["members"] == before["members"]
 
 
 def test_a_new_master_without_a_list_begins_above_all_earlier_generations(cluster: Cluster) -> None:
