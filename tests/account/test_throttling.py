@@ -8,10 +8,23 @@ from typing import Any
 
 import pytest
 
-from tests.account.kit import CLOUD_HALF
+from tests.account.fleet import ACCOUNT
+from tests.account.kit import CLOUD_HALF, REGION, ROLE_PLAY
 
 NAME = "c-slow"
+BUCKET = f"{NAME}-{ACCOUNT}-{REGION}"
 RATE, SEED = 0.3, 3
+ROLES = (
+    ROLE_PLAY
+    + f"""\
+    - ansible.builtin.import_role:
+        name: deeplearning.aws.iam
+      vars: {{iam_cluster: {NAME}, iam_region: {REGION}, iam_account: "{ACCOUNT}", iam_bucket: {BUCKET}}}
+    - ansible.builtin.import_role:
+        name: deeplearning.aws.bucket
+      vars: {{bucket_cluster: {NAME}, bucket_name: {BUCKET}, bucket_account: "{ACCOUNT}"}}
+"""
+)
 WORDS = {"RequestLimitExceeded", "Throttling", "ThrottlingException", "SlowDown"}
 
 
@@ -30,6 +43,15 @@ def play(account: Any, playbooks: Any, **extra: Any) -> Any:
     return ran
 
 
+def test_roles_and_destroy_with_three_of_ten_calls_refused(account: Any) -> None:
+    (account.folder / "roles.yml").write_text(ROLES, encoding="utf-8")
+    account.cloud.faults.seed(SEED)
+    account.cloud.faults.add("throttle", {}, value=RATE)
+    assert play(account, str(account.folder / "roles.yml")).changed > 0
+    assert play(account, "destroy.yml", destroy=NAME).changed == 1
+
+
+@pytest.mark.long
 def test_site_and_destroy_with_three_of_ten_calls_refused(account: Any) -> None:
     account.cloud.faults.seed(SEED)
     account.cloud.faults.add("throttle", {}, value=RATE)

@@ -286,16 +286,19 @@ def traces() -> dict[str, Sequence[str]]:
             if any(name in words for name in ("systemd-nspawn", "bindfs", "localcloud.serve")):
                 processes.append(words)
     mounts = [line.split()[1] for line in Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()]
-    # Unlike rglob, os.walk passes over folders that disappear meanwhile.
-    folders = [f"{root}/{name}" for root, names, _ in os.walk("/sys/fs/cgroup") for name in names]
     return {
         "processes": processes,
         "mounts": sorted(mounts),
         "links": command("ip", "-o", "link").stdout.splitlines(),
         "routes": command("ip", "route", "show", "table", "all").stdout.splitlines(),
         "tables": command("nft", "list", "tables").stdout.splitlines(),
-        "groups": sorted(folder for folder in folders if "localcloud" in folder.rpartition("/")[2]),
+        "groups": [path for path in _below("/sys/fs/cgroup") if "localcloud" in path.rpartition("/")[2]],
         "forwarding": [Path("/proc/sys/net/ipv4/ip_forward").read_text(encoding="ascii")],
-        "nspawn": sorted(str(path) for path in Path("/run/systemd/nspawn").rglob("*/*")),
+        "nspawn": [path for path in _below("/run/systemd/nspawn") if path.count("/") > 4],
         "namespaces": sorted(os.listdir("/run/netns")) if Path("/run/netns").exists() else [],
     }
+
+
+def _below(folder: str) -> list[str]:
+    """Return all folders and files below one. Unlike rglob, os.walk passes over folders that disappear meanwhile."""
+    return sorted(f"{root}/{name}" for root, folders, files in os.walk(folder) for name in (*folders, *files))
