@@ -41,7 +41,7 @@ SILENCE_SECONDS = 30 * 60
 """A command that prints nothing for this long is ended. Slowness alone never fails a layer."""
 
 PYTHONS = ("3.11", "3.12", "3.13")
-LONG_SCENARIOS = ("tensorpack",)
+LONG_SCENARIOS = ("framework", "tensorpack", "training_run")
 """Molecule scenarios of the long size; `make test` runs the others."""
 RESULTS = ROOT / "bench/results/test-long.md"
 
@@ -249,16 +249,14 @@ def scenarios() -> list[str]:
     return sorted({place.parent.name for place in ROOT.glob("molecule/*/molecule.yml")} - set(LONG_SCENARIOS))
 
 
-def molecule(names: Callable[[], Sequence[str]], *tests: str) -> Callable[[Path], Result]:
+def molecule(names: Callable[[], Sequence[str]], *tests: str, long: bool = False) -> Callable[[Path], Result]:
     """One run for all scenarios, as they share the local cloud: the first that fails ends it."""
 
     def run(venv: Path) -> Result:
         chosen = [word for name in names() for word in ("-s", name)]
         passed = command("molecule", "test", *chosen, venv=venv).ok
         result = Result(passed, f"{len(names())} passed" if passed else "a scenario failed")
-        if not tests:
-            return result
-        left = pytest(*tests)(venv)
+        left = pytest(*tests, long=long)(venv)
         return Result(result.ok and left.ok, f"{result.detail}, {left.detail}")
 
     return run
@@ -274,6 +272,7 @@ def chaos(*parts: str) -> Callable[[Path], Result]:
 UNIT = ("tests/unit", "localcloud/tests/unit")
 ACCOUNT = ("tests/account",)
 INTEGRATION = ("localcloud/tests/integration", "tests/integration")
+MOLECULE = ("tests/molecule",)
 
 LAYERS = {
     layer.name: layer
@@ -283,7 +282,7 @@ LAYERS = {
         Layer("unit", 3, pytest(*UNIT, processes=2)),
         Layer("account", 9, pytest(*ACCOUNT, processes=2)),
         Layer("integration", 22.5, pytest(*INTEGRATION), root=True),
-        Layer("molecule", 6.5, molecule(scenarios, "tests/molecule"), root=True),
+        Layer("molecule", 6.5, molecule(scenarios, *MOLECULE), root=True),
     )
 }
 """What `make test` runs."""
@@ -301,7 +300,7 @@ PARTS = {
         Layer("account", 10, pytest(*ACCOUNT, long=True)),
         Layer("late-reads", 12, pytest(*ACCOUNT, processes=2, options=("--late-reads", "2"))),
         Layer("integration", 30, pytest(*INTEGRATION, long=True), root=True),
-        Layer("molecule", 12, molecule(lambda: LONG_SCENARIOS), root=True),
+        Layer("molecule", 12, molecule(lambda: LONG_SCENARIOS, *MOLECULE, long=True), root=True),
     )
 }
 """What `make test-long` runs."""

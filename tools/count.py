@@ -20,7 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PRODUCT = ("plugins", "files")
 PLAIN = (*PRODUCT, "localcloud")
-"""The folders whose identifiers and prose are checked, tests excluded."""
+"""The folders whose identifiers and prose are checked."""
 BANNED_IDENTIFIERS = frozenset({"given", "wanted", "found", "told", "said", "there"})
 BANNED_WORDS = re.compile(r"\b(whoever|nobody|somebody|shall|told)\b", re.IGNORECASE)
 PROSE = (".py", ".yml", ".md", ".sh", ".service", ".timer")
@@ -46,8 +46,7 @@ def tracked(*folders: str) -> list[Path]:
 
 
 def python_in(*folders: str) -> list[Path]:
-    """Return the Python files below the folders, without tests."""
-    return [path for path in tracked(*folders) if path.suffix == ".py" and "tests" not in path.relative_to(ROOT).parts]
+    return [path for path in tracked(*folders) if path.suffix == ".py"]
 
 
 def identifiers(source: str) -> Iterator[str]:
@@ -88,7 +87,7 @@ def banned_words() -> Figure:
     counts: Counter[str] = Counter()
     folders = (*PLAIN, "roles", "playbooks", "inventory", "docs", "README.md", "SECURITY.md")
     for path in tracked(*folders):
-        if path.suffix in PROSE and path.name != "glossary.md" and "tests" not in path.relative_to(ROOT).parts:
+        if path.suffix in PROSE and path.name != "glossary.md":
             counts[str(path.relative_to(ROOT))] += len(BANNED_WORDS.findall(prose(path)))
     return Figure("banned words in prose", counts.total(), 0, most(counts))
 

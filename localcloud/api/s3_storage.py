@@ -12,13 +12,13 @@ import os
 import secrets
 import tempfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, BinaryIO
 
 from moto.s3 import exceptions, models
-from moto.s3.models import FakeKey, FakeMultipart, MultipartChecksumBuilder
+from moto.s3.models import FakeKey, FakeMultipart, MultipartChecksumBuilder, S3Backend
 from moto.s3.responses import S3Response
 
 IN_MEMORY = 64 * 1024
@@ -28,7 +28,6 @@ CHUNK = 1024 * 1024
 _models: Any = models
 _Key: Any = FakeKey
 _get_value, _set_value = _Key.value.fget, _Key.value.fset
-_get_object = S3Response.get_object
 _bodies: dict[bytes, Any] = {}
 _streams: ContextVar[bool] = ContextVar("streams", default=False)
 
@@ -63,7 +62,7 @@ def _decode(environ: dict[str, Any]) -> None:
 
 
 class Content:
-    """A part of a large object, which is read when it is sent."""
+    """A part of a large object, which is read when it is sent or copied."""
 
     def __init__(self, file: BinaryIO, extent: range) -> None:
         self._file = file
@@ -96,12 +95,17 @@ class Joined:
         return self.file.tell()
 
 
-def get_object(response: Any) -> Any:
-    token = _streams.set(True)
-    try:
-        return _get_object(response)
-    finally:
-        _streams.reset(token)
+def streaming(function: Callable[..., Any]) -> Any:
+    """Let a function of moto pass on the contents of large objects as `Content`, not as bytes."""
+
+    def run(*arguments: Any, **named: Any) -> Any:
+        token = _streams.set(True)
+        try:
+            return function(*arguments, **named)
+        finally:
+            _streams.reset(token)
+
+    return run
 
 
 def get_value(key: Any) -> Any:
@@ -120,6 +124,10 @@ def set_value(key: Any, value: Any) -> None:
         key.contentsize = len(value)
         key._value_buffer.close()
         key._value_buffer = value.file
+    elif isinstance(value, Content):
+        key.contentsize = len(value)
+        for chunk in value:
+            key._value_buffer.write(chunk)
     else:
         _set_value(key, value)
 
@@ -153,5 +161,7 @@ def _checksum(metadata: Any, content: Joined, parts: Sequence[Any]) -> tuple[str
 
 _models.get_s3_default_key_buffer_size = lambda: IN_MEMORY
 _Key.value = property(get_value, set_value)
-S3Response.get_object = get_object  # type: ignore[method-assign,assignment]
+S3Response.get_object = streaming(S3Response.get_object)  # type: ignore[method-assign]
+S3Backend.copy_object = streaming(S3Backend.copy_object)  # type: ignore[method-assign]
+S3Backend.upload_part_copy = streaming(S3Backend.upload_part_copy)  # type: ignore[method-assign]
 FakeMultipart.complete = complete  # type: ignore[method-assign,assignment]

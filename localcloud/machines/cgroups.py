@@ -5,6 +5,7 @@ Works with version 1 and mixed hierarchies (a folder for each controller below /
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
@@ -81,12 +82,11 @@ class Cgroup:
 
     def pids(self) -> set[int]:
         pids: set[int] = set()
-        for folder in self._folders.values():
-            for procs in folder.rglob("cgroup.procs") if folder.exists() else ():
-                try:
-                    pids.update(int(pid) for pid in procs.read_text(encoding="ascii").split())
-                except OSError:
-                    continue  # the group was removed meanwhile
+        # Groups may disappear meanwhile: unlike rglob, os.walk passes over these.
+        for root in self._folders.values():
+            for folder, _folders, _files in os.walk(root):
+                with contextlib.suppress(OSError):
+                    pids.update(map(int, Path(folder, "cgroup.procs").read_text(encoding="ascii").split()))
         return pids
 
     def kill(self) -> None:

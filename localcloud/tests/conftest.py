@@ -1,4 +1,4 @@
-"""A cloud in this process for each test that asks: time stands still until told otherwise, and nothing boots."""
+"""A cloud in this process for each test that asks: time stands still until a test advances it, and nothing boots."""
 
 from __future__ import annotations
 

@@ -10,12 +10,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import boto3
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.boot import ATTEMPTS, BUNDLES, HOOK
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import MASTER, WORKER, Names
 
 from tests.account.fleet import ACCOUNT, host_key
-from tests.account.kit import REGION, Account
+from tests.account.kit import REGION, Account, new_session
 
 READY, BROKEN, GIVES_UP, HANGS, SILENT = "ready", "broken", "gives up", "hangs", "silent"
 """What a machine does: it configures itself; it fails, and keeps its place if others failed before; it fails and keeps
@@ -132,11 +131,5 @@ class Nodes:
     def _client(self, group: str, machine: str, service: str) -> Any:
         with self.account.cloud.lock:
             session = self.account.cloud.credentials.issue(self.roles[group], machine, 3600)
-        return boto3.client(
-            service,
-            region_name=REGION,
-            endpoint_url=self.account.endpoint,
-            aws_access_key_id=session.access_key,
-            aws_secret_access_key=session.secret,
-            aws_session_token=session.token,
-        )
+        keys = new_session(session.access_key, session.secret, REGION, session.token)
+        return keys.client(service, endpoint_url=self.account.endpoint)

@@ -19,6 +19,7 @@ from typing import Any
 
 import boto3
 from botocore.config import Config
+from botocore.loaders import Loader
 
 from localcloud.api.iam.identities import bootstrap
 from localcloud.core.calls import CallLog, Record
@@ -37,6 +38,9 @@ RUN = "INTEGRATION_RUN"
 CLOUD_HALF = "playbooks/provision.yml"
 """site.yml up to where machines are configured: the machines of this account do not boot."""
 
+MODELS = Loader()
+"""The models of AWS's services, which take most of a new session's time to read: read once for all."""
+
 ROLE_PLAY = """\
 - name: Play the role alone
   hosts: localhost
@@ -48,6 +52,12 @@ ROLE_PLAY = """\
   tasks:
 """
 """The beginning of a play of one role alone: its tasks follow."""
+
+
+def new_session(key: str, secret: str, region: str, token: str | None = None) -> boto3.Session:
+    session = boto3.Session(key, secret, token, region_name=region)
+    session._session.register_component("data_loader", MODELS)
+    return session
 
 
 class WatchedLog(CallLog):
@@ -93,10 +103,9 @@ class Account:
 
     def client(self, service: str, region: str = REGION) -> Any:
         """Plain boto3, for setting up and for looking independently."""
-        session = boto3.Session(
-            self.environment["AWS_ACCESS_KEY_ID"], self.environment["AWS_SECRET_ACCESS_KEY"], region_name=region
-        )
-        return session.client(service, endpoint_url=self.endpoint, config=Config(retries={"total_max_attempts": 10}))
+        retries = Config(retries={"total_max_attempts": 10})
+        key, secret = (self.environment[f"AWS_{name}"] for name in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY"))
+        return new_session(key, secret, region).client(service, endpoint_url=self.endpoint, config=retries)
 
     def key(self, name: str = "key") -> Path:
         """A new one of somebody's, in the folder."""
@@ -229,6 +238,7 @@ def account_in(folder: Path, latency: str = "none", late_reads: float | None = N
     lock = threading.RLock()
     clock, log = RealClock(lock), WatchedLog()
     cloud = Cloud(clock, lock, latency_from(latency), log)
+    cloud._session._session.register_component("data_loader", MODELS)
     server = HttpServer(Front(cloud), "127.0.0.1", 0)
     server.start()
     try:

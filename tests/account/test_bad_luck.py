@@ -19,17 +19,23 @@ def failed(account: Any) -> str:
     return " ".join(ran.output.split())
 
 
-def test_a_used_up_quota_is_explained(account: Any) -> None:
+@pytest.mark.parametrize(
+    ("code", "sentence"),
+    [
+        (VPCS, "ec2:CreateVpc failed: The maximum number of VPCs has been reached. (VpcLimitExceeded)"),
+        pytest.param(
+            ADDRESSES,
+            "ec2:AllocateAddress failed: The maximum number of addresses has been reached. (Addr",
+            marks=pytest.mark.long,
+        ),
+    ],
+)
+def test_a_used_up_quota_is_explained(account: Any, code: str, sentence: str) -> None:
     prepare(account)
-    fault = account.cloud.faults.add("quota", {"code": VPCS}, value=1)
+    account.cloud.faults.add("quota", {"code": code}, value=1)
     output = failed(account)
-    assert "ec2:CreateVpc failed: The maximum number of VPCs has been reached. (VpcLimitExceeded)" in output
+    assert sentence in output
     assert "request a higher limit in Service Quotas, and run the same command again." in output
-    account.cloud.faults.remove(fault)
-
-    account.cloud.faults.add("quota", {"code": ADDRESSES}, value=1)
-    output = failed(account)
-    assert "ec2:AllocateAddress failed: The maximum number of addresses has been reached. (Addr" in output
 
 
 @pytest.mark.long

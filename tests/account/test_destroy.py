@@ -66,53 +66,63 @@ def test_a_degraded_cluster_says_so_and_gets_the_rest_later(account: Any) -> Non
     assert state_of(account)["state"] == "absent"
 
 
+class Theirs:
+    """A network and a file system that no cluster has made, and somebody who may do nothing but work in a role."""
+
+    def __init__(self, account: Any) -> None:
+        self.ec2, self.efs = account.client("ec2"), account.client("efs")
+        self.network = given_network(self.ec2)
+        self.system = self.efs.create_file_system(CreationToken="theirs")["FileSystemId"]
+        wait_for_file_system(self.efs, self.system)
+        self.target = self.efs.create_mount_target(
+            FileSystemId=self.system, SubnetId=self.network["private"], SecurityGroups=[self.network["group"]]
+        )["MountTargetId"]
+        self.person = in_a_role(account)
+        self.person.settings |= {
+            "cluster_vpc_id": self.network["vpc"],
+            "cluster_public_subnet_ids": [self.network["public"]],
+            "cluster_private_subnet_ids": [self.network["private"]],
+            "cluster_efs_id": self.system,
+        }
+
+    def groups_of_target(self) -> list[str]:
+        groups: list[str] = self.efs.describe_mount_target_security_groups(MountTargetId=self.target)["SecurityGroups"]
+        return groups
+
+
+@pytest.mark.long
+def test_two_clusters_share_a_network_and_a_file_system(account: Any) -> None:
+    theirs = Theirs(account)
+    play(theirs.person, CLOUD_HALF)
+    play(theirs.person, CLOUD_HALF, cluster_name="c-beside")
+    assert len(theirs.groups_of_target()) == 3
+    assert state_of(theirs.person)["state"] == "ready"
+    play(theirs.person, "destroy.yml", cluster_name="c-beside", destroy="c-beside", cluster_keep_efs=False)
+    assert len(theirs.groups_of_target()) == 2
+    assert state_of(theirs.person)["state"] == "ready"
+
+
 def test_in_an_existing_network_foreign_resources_stay(account: Any) -> None:
-    """Two of them, in one VPC and on one file system. Whoever makes them may do nothing but work in a role."""
-    ec2, efs = account.client("ec2"), account.client("efs")
-    existing = given_network(ec2)
-    system = efs.create_file_system(CreationToken="theirs")["FileSystemId"]
-    wait_for_file_system(efs, system)
-    target = efs.create_mount_target(
-        FileSystemId=system, SubnetId=existing["private"], SecurityGroups=[existing["group"]]
-    )["MountTargetId"]
-
-    def groups_of_target() -> list[str]:
-        result: list[str] = efs.describe_mount_target_security_groups(MountTargetId=target)["SecurityGroups"]
-        return result
-
-    person = in_a_role(account)
-    person.settings |= {
-        "cluster_vpc_id": existing["vpc"],
-        "cluster_public_subnet_ids": [existing["public"]],
-        "cluster_private_subnet_ids": [existing["private"]],
-        "cluster_efs_id": system,
-    }
+    theirs = Theirs(account)
+    ec2, existing, person = theirs.ec2, theirs.network, theirs.person
     before = network_of(ec2, existing["vpc"])
     ran = play(person, CLOUD_HALF, "-v")
     session = account.cloud.calls.since()[-1]
     assert session["caller"].endswith("assumed-role/worker/deeplearning"), session
     assert "SessionToken" not in ran.output and "secret_key" not in ran.output
     assert network_of(ec2, existing["vpc"]) == before
-    assert len(groups_of_target()) == 2
+    assert len(theirs.groups_of_target()) == 2
     result = state_of(person)
-    assert (result["state"], result["efs"]["file_system_id"]) == ("ready", system)
+    assert (result["state"], result["efs"]["file_system_id"]) == ("ready", theirs.system)
     (master,) = machines(ec2, NAME, "master")
     (worker,) = machines(ec2, NAME, "worker")
     assert (master["SubnetId"], worker["SubnetId"]) == (existing["public"], existing["private"])
     assert master["PublicIpAddress"] == result["master"]["public_ip"]
-    again = play(person, CLOUD_HALF)
-    assert again.changed == 0, again.output
-
-    play(person, CLOUD_HALF, cluster_name="c-beside")
-    assert len(groups_of_target()) == 3
-    assert state_of(person)["state"] == "ready"
-    play(person, "destroy.yml", cluster_name="c-beside", destroy="c-beside", cluster_keep_efs=False)
-    assert len(groups_of_target()) == 2
-    assert state_of(person)["state"] == "ready"
 
     play(person, "destroy.yml", destroy=NAME, cluster_keep_efs=False)
-    assert groups_of_target() == [existing["group"]]
-    assert efs.describe_file_systems(FileSystemId=system)["FileSystems"][0]["LifeCycleState"] == "available"
+    assert theirs.groups_of_target() == [existing["group"]]
+    (system,) = theirs.efs.describe_file_systems(FileSystemId=theirs.system)["FileSystems"]
+    assert system["LifeCycleState"] == "available"
     assert network_of(ec2, existing["vpc"]) == before
     assert [one["GroupName"] for one in groups_in(ec2, existing["vpc"])] == ["default", "theirs"]
 

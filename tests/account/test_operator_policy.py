@@ -715,7 +715,10 @@ def test_a_boundary_holds_the_operator_to_it(account: Any, person: Any) -> None:
     role = f"arn:aws:iam::{ACCOUNT}:role/{MINE}-{REGION}-master"
     reason = f"AWS does not allow iam:CreateRole on {role} to arn:aws:iam::{ACCOUNT}:user/{PERSON}: give it this"
     assert refused.code == 2 and reason in " ".join(refused.output.split())
-    play(person, CLOUD_HALF, cluster_permissions_boundary=boundary)
+    # The roles come first; what follows them is the same with a boundary.
+    error = {"code": "VpcLimitExceeded", "message": "The maximum number of VPCs has been reached.", "status": 400}
+    account.cloud.faults.add("error", {"action": "ec2:CreateVpc"}, value=error)
+    play(person, CLOUD_HALF, code=2, cluster_permissions_boundary=boundary)
     role = f"{MINE}-{REGION}-master"
     assert iam.get_role(RoleName=role)["Role"]["PermissionsBoundary"]["PermissionsBoundaryArn"] == boundary
 

@@ -9,9 +9,12 @@ from typing import Any
 import pytest
 
 from tests.account.kit import CLOUD_HALF
+from tests.account.test_interruption import KILLED
 
 NAME = "c-slow"
 RATE, SEED = 0.3, 3
+TASKS = 30
+"""After so many of its tasks provision.yml is ended: the rest calls AWS in the same ways."""
 WORDS = {"RequestLimitExceeded", "Throttling", "ThrottlingException", "SlowDown"}
 
 
@@ -20,16 +23,26 @@ def settings(account: Any) -> None:
     account.wants(NAME)
 
 
-def play(account: Any, playbooks: Any, **extra: Any) -> Any:
+def play(account: Any, playbooks: Any, *, code: int = 0, **extra: Any) -> Any:
     """It succeeds, though it was throttled as often as was asked for."""
     started = time.time()
     ran = account.play(playbooks, **extra)
-    assert ran.code == 0, ran.output[-6000:]
+    assert ran.code == code, ran.output[-6000:]
     results = Counter(call["result"] in WORDS for call in account.cloud.calls.since(started))
     assert 0.2 < results[True] / results.total() < 0.4, results
     return ran
 
 
+def test_a_part_of_site_and_destroy_with_three_of_ten_calls_refused(account: Any) -> None:
+    """The roles, the bucket and the VPC of a cluster are made, and removed."""
+    account.cloud.faults.seed(SEED)
+    account.cloud.faults.add("throttle", {}, value=RATE)
+    ran = play(account, CLOUD_HALF, code=KILLED, kill_at_task=TASKS)
+    assert "fatal: " not in ran.output and "Create the VPC" in ran.output, ran.output[-6000:]
+    assert play(account, "destroy.yml", destroy=NAME).changed == 1
+
+
+@pytest.mark.long
 def test_site_and_destroy_with_three_of_ten_calls_refused(account: Any) -> None:
     account.cloud.faults.seed(SEED)
     account.cloud.faults.add("throttle", {}, value=RATE)

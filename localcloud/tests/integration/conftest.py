@@ -40,7 +40,7 @@ def nothing_up() -> Iterator[dict[str, object]]:
 
 @pytest.fixture(scope="session")
 def cloud() -> Iterator[Clients]:
-    """The local cloud, up for the whole session. One that is up already is somebody's: it is not touched."""
+    """The local cloud, up for the whole session. One that is up already is not touched."""
     if localcloud("status").returncode == 0:
         pytest.fail("a local cloud is up on this machine: end it with localcloud down, then test again")
     started = localcloud("up")

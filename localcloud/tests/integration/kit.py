@@ -23,7 +23,7 @@ from localcloud.api import quotas
 T = TypeVar("T")
 
 OPERATOR = "198.51.100.1/32"
-"""The address from which machines see whoever tests come."""
+"""The address from which machines see the connections of tests come."""
 
 TRUST_EC2 = {
     "Version": "2012-10-17",
@@ -83,28 +83,28 @@ class Clients:
         return client
 
     def as_role(self, role_arn: str, name: str = "tester") -> Clients:
-        given = self.sts.assume_role(RoleArn=role_arn, RoleSessionName=name)["Credentials"]
+        credentials = self.sts.assume_role(RoleArn=role_arn, RoleSessionName=name)["Credentials"]
         variables = {
             **self.variables,
-            "AWS_ACCESS_KEY_ID": given["AccessKeyId"],
-            "AWS_SECRET_ACCESS_KEY": given["SecretAccessKey"],
-            "AWS_SESSION_TOKEN": given["SessionToken"],
+            "AWS_ACCESS_KEY_ID": credentials["AccessKeyId"],
+            "AWS_SECRET_ACCESS_KEY": credentials["SecretAccessKey"],
+            "AWS_SESSION_TOKEN": credentials["SessionToken"],
         }
         return Clients(variables)
 
     def instances(self, *ids: str, **filters: str) -> list[dict[str, Any]]:
-        wanted = [{"Name": name.replace("_", "-"), "Values": [value]} for name, value in filters.items()]
-        found = self.ec2.describe_instances(InstanceIds=list(ids), Filters=wanted)["Reservations"]
-        return [instance for reservation in found for instance in reservation["Instances"]]
+        parameters = [{"Name": name.replace("_", "-"), "Values": [value]} for name, value in filters.items()]
+        answer = self.ec2.describe_instances(InstanceIds=list(ids), Filters=parameters)["Reservations"]
+        return [instance for reservation in answer for instance in reservation["Instances"]]
 
     def instance(self, name: str) -> dict[str, Any]:
         return self.instances(name)[0]
 
     def group(self, name: str) -> dict[str, Any]:
-        found: dict[str, Any] = self.autoscaling.describe_auto_scaling_groups(AutoScalingGroupNames=[name])[
+        answer: dict[str, Any] = self.autoscaling.describe_auto_scaling_groups(AutoScalingGroupNames=[name])[
             "AutoScalingGroups"
         ][0]
-        return found
+        return answer
 
     def in_service(self, name: str) -> list[str]:
         return [
@@ -112,8 +112,8 @@ class Clients:
         ]
 
     def image(self, name: str = "localcloud-debian-12") -> str:
-        found = self.ec2.describe_images(Filters=[{"Name": "name", "Values": [name]}])["Images"]
-        return str(found[0]["ImageId"])
+        answer = self.ec2.describe_images(Filters=[{"Name": "name", "Values": [name]}])["Images"]
+        return str(answer[0]["ImageId"])
 
     def role(self, name: str, *statements: dict[str, Any]) -> str:
         """A role for instances with an instance profile of the same name."""
@@ -192,8 +192,8 @@ class Network:
             "Groups": [self.group],
             "AssociatePublicIpAddress": public,
         }
-        wanted = {"ImageId": self.cloud.image(), "InstanceType": "t3.micro", "KeyName": "tester", **more}
-        made = self.cloud.ec2.run_instances(MinCount=count, MaxCount=count, NetworkInterfaces=[interface], **wanted)
+        parameters = {"ImageId": self.cloud.image(), "InstanceType": "t3.micro", "KeyName": "tester", **more}
+        made = self.cloud.ec2.run_instances(MinCount=count, MaxCount=count, NetworkInterfaces=[interface], **parameters)
         ids = [instance["InstanceId"] for instance in made["Instances"]]
         if wait:
             for name in ids:
@@ -292,16 +292,19 @@ def traces() -> dict[str, Sequence[str]]:
             if any(name in words for name in ("systemd-nspawn", "bindfs", "localcloud.serve")):
                 processes.append(words)
     mounts = [line.split()[1] for line in Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()]
-    # Unlike rglob, os.walk passes over folders that disappear meanwhile.
-    folders = [f"{root}/{name}" for root, names, _ in os.walk("/sys/fs/cgroup") for name in names]
     return {
         "processes": processes,
         "mounts": sorted(mounts),
         "links": command("ip", "-o", "link").stdout.splitlines(),
         "routes": command("ip", "route", "show", "table", "all").stdout.splitlines(),
         "tables": command("nft", "list", "tables").stdout.splitlines(),
-        "groups": sorted(folder for folder in folders if "localcloud" in folder.rpartition("/")[2]),
+        "groups": [path for path in _below("/sys/fs/cgroup") if "localcloud" in path.rpartition("/")[2]],
         "forwarding": [Path("/proc/sys/net/ipv4/ip_forward").read_text(encoding="ascii")],
-        "nspawn": sorted(str(path) for path in Path("/run/systemd/nspawn").rglob("*/*")),
+        "nspawn": [path for path in _below("/run/systemd/nspawn") if path.count("/") > 4],
         "namespaces": sorted(os.listdir("/run/netns")) if Path("/run/netns").exists() else [],
     }
+
+
+def _below(folder: str) -> list[str]:
+    """Return all folders and files below one. Unlike rglob, os.walk passes over folders that disappear meanwhile."""
+    return sorted(f"{root}/{name}" for root, folders, files in os.walk(folder) for name in (*folders, *files))

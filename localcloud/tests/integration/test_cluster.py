@@ -33,7 +33,7 @@ def test_a_private_group_behind_a_bastion_keeps_its_size(network: Network) -> No
     group = network.scaling_group(3, template)
     (bastion,) = network.launch()
 
-    members = wait_for(lambda: found if len(found := cloud.in_service(group)) == 3 else None, 30, "three in service")
+    members = wait_for(lambda: ids if len(ids := cloud.in_service(group)) == 3 else None, 30, "three in service")
     for member in members:
         network.wait_for_ssh(member, via=bastion)
         who = wait_for_user_data(network, member, "/tmp/who.json", via=bastion)
@@ -72,11 +72,11 @@ def test_capacity_that_is_missing_is_said_and_filled_when_it_comes(network: Netw
     wait_for(lambda: len(cloud.in_service(group)) == 2, 30, "two in service")
 
     def failed() -> list[str]:
-        found = cloud.autoscaling.describe_scaling_activities(AutoScalingGroupName=group)["Activities"]
-        return [activity["StatusMessage"] for activity in found if activity["StatusCode"] == "Failed"]
+        result = cloud.autoscaling.describe_scaling_activities(AutoScalingGroupName=group)["Activities"]
+        return [activity["StatusMessage"] for activity in result if activity["StatusCode"] == "Failed"]
 
-    said = wait_for(failed, 20, "an activity that says why")
-    assert "sufficient t3.nano capacity in the Availability Zone you requested (us-east-1a)" in said[0]
+    messages = wait_for(failed, 20, "an activity that says why")
+    assert "sufficient t3.nano capacity in the Availability Zone you requested (us-east-1a)" in messages[0]
     assert cloud.group(group)["DesiredCapacity"] == 3
 
     assert localcloud("fault", "clear").returncode == 0
@@ -95,10 +95,10 @@ def test_a_launch_hook_holds_an_instance_until_somebody_answers(network: Network
 
     def waiting(besides: str = "") -> str:
         members = cloud.group(group)["Instances"]
-        found = [
+        result = [
             m["InstanceId"] for m in members if m["LifecycleState"] == "Pending:Wait" and m["InstanceId"] != besides
         ]
-        return found[0] if found else ""
+        return result[0] if result else ""
 
     def answer(name: str, result: str) -> None:
         cloud.autoscaling.complete_lifecycle_action(
@@ -119,11 +119,11 @@ def test_the_console_has_the_host_keys_that_ssh_meets(network: Network) -> None:
     (machine,) = network.launch()
     met = network.says(machine, "cat /etc/ssh/ssh_host_ed25519_key.pub").split()[1]
 
-    def said() -> str:
+    def console_text() -> str:
         output = cloud.ec2.get_console_output(InstanceId=machine, Latest=True).get("Output", "")
         return str(output) if "END SSH HOST KEY KEYS" in output else ""
 
-    console = wait_for(said, 20, "host keys on the console")
+    console = wait_for(console_text, 20, "host keys on the console")
     assert met in console
     assert met in localcloud("console", machine).stdout
     done = localcloud("exec", machine, "--", "sh", "-c", "id -un; exit 3")

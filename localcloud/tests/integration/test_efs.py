@@ -32,8 +32,8 @@ def mount_target(network: Network, name: str) -> tuple[str, str]:
     made = network.cloud.efs.create_mount_target(FileSystemId=name, SubnetId=network.private, SecurityGroups=[group])
 
     def available() -> bool:
-        found = network.cloud.efs.describe_mount_targets(MountTargetId=made["MountTargetId"])["MountTargets"]
-        return bool(found[0]["LifeCycleState"] == "available")
+        answer = network.cloud.efs.describe_mount_targets(MountTargetId=made["MountTargetId"])["MountTargets"]
+        return bool(answer[0]["LifeCycleState"] == "available")
 
     wait_for(available, 20, "the mount target is available")
     return str(made["MountTargetId"]), str(group)

@@ -21,8 +21,8 @@ def test_a_frozen_machine_is_impaired_and_goes_on_when_thawed(network: Network) 
     ec2 = network.cloud.ec2
 
     def status() -> str:
-        found = ec2.describe_instance_status(InstanceIds=[machine])["InstanceStatuses"]
-        return str(found[0]["InstanceStatus"]["Status"])
+        result = ec2.describe_instance_status(InstanceIds=[machine])["InstanceStatuses"]
+        return str(result[0]["InstanceStatus"]["Status"])
 
     wait_for(lambda: status() == "ok", 30, "status ok")
     assert localcloud("fault", "freeze", machine).returncode == 0
@@ -64,7 +64,7 @@ def test_a_machine_that_dies_is_an_instance_that_fails(network: Network) -> None
     [
         (["fault", "kill", "i-0123456789abcdef0"], "instance i-0123456789abcdef0 does not exist"),
         (["fault", "stall", "fs-0123456789abcdef0"], "file system fs-0123456789abcdef0 does not exist"),
-        (["fault", "expire", "nobody"], "there are no credentials of nobody"),
+        (["fault", "expire", "missing"], "there are no credentials of missing"),
         (["fault", "clear", "fault-99"], "no fault in force has the id, kind or target fault-99"),
         (["exec", "i-0123456789abcdef0", "--", "true"], "instance i-0123456789abcdef0 does not exist"),
         (["console", "i-0123456789abcdef0"], "instance i-0123456789abcdef0 does not exist"),

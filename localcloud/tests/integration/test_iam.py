@@ -40,7 +40,7 @@ def test_a_machine_may_do_what_its_role_may_and_no_more(network: Network) -> Non
     assert "200" in network.says(first, ask(rank.format(first)))
     assert "UnauthorizedOperation" in network.ssh(first, ask(rank.format(second))).stderr
 
-    # The policy variable holds the instance's id: its own prefix, and nobody else's.
+    # The policy variable holds the instance's id: its own prefix, and no other's.
     role_id = cloud.iam.get_role(RoleName=network.name)["Role"]["RoleId"]
     put = "boto3.client('s3').put_object(Bucket='{}', Key='members/{}:{}/report.json', Body=b'ok')['ETag']"
     network.says(first, ask(put.format(bucket, role_id, first)))

@@ -138,9 +138,9 @@ def everybodys_folder() -> Iterator[Path]:
 
 
 def test_without_root_or_namespaces_there_is_an_api(nothing_up: dict[str, object], everybodys_folder: Path) -> None:
-    nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+    unprivileged = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
     powerless = ["setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin"]
-    for limits, problem in ((nobody, "needs root"), (powerless, "refuses them (unshare: ")):
+    for limits, problem in ((unprivileged, "needs root"), (powerless, "refuses them (unshare: ")):
         variables = {**os.environ, "LOCALCLOUD_HOME": str(everybodys_folder / limits[1])}
 
         def run(*words: str, limits: list[str] = limits, env: dict[str, str] = variables) -> Any:

@@ -122,12 +122,12 @@ def test_an_elastic_address_moves_between_machines(network: Network) -> None:
 
 def test_two_networks_with_the_same_addresses_do_not_meet(network: Network) -> None:
     other = Network.create(network.cloud, network.key)
-    (here,), (there,) = network.launch(), other.launch()
+    (here,), (neighbour,) = network.launch(), other.launch()
     cloud = network.cloud
-    assert cloud.instance(here)["PrivateIpAddress"] == cloud.instance(there)["PrivateIpAddress"]
+    assert cloud.instance(here)["PrivateIpAddress"] == cloud.instance(neighbour)["PrivateIpAddress"]
     network.says(here, "echo here > me")
-    other.says(there, "echo there > me")
-    assert (network.says(here, "cat me"), other.says(there, "cat me")) == ("here", "there")
+    other.says(neighbour, "echo there > me")
+    assert (network.says(here, "cat me"), other.says(neighbour, "cat me")) == ("here", "neighbour")
 
 
 def test_metadata_asks_for_a_token_and_tells_each_machine_its_own(network: Network) -> None:

@@ -1,4 +1,4 @@
-"""What the tests of Auto Scaling share: an EC2 that does as it is told, and a way to call."""
+"""What the tests of Auto Scaling share: an EC2 that obeys at once, and a way to call."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def no_capacity(kind: str, zone: str) -> AwsError:
 
 @dataclass
 class FakeEc2:
-    """Instances run as soon as they are launched (unless `slow`), and end as soon as they are told to."""
+    """Instances run as soon as they are launched (unless `slow`), and end as soon as they are terminated."""
 
     latest: int = 1
     data: dict[str, Any] = field(default_factory=lambda: {"InstanceType": "t3.micro", "ImageId": "ami-1"})
@@ -136,10 +136,10 @@ class Kit:
 
     @property
     def group(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.ask("DescribeAutoScalingGroups", AutoScalingGroupNames=["g"])["AutoScalingGroups"][
-            0
-        ]
-        return found
+        result: dict[str, Any] = self.ask("DescribeAutoScalingGroups", AutoScalingGroupNames=["g"])[
+            "AutoScalingGroups"
+        ][0]
+        return result
 
     @property
     def states(self) -> dict[str, str]:
@@ -151,10 +151,10 @@ class Kit:
 
     @property
     def activities(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self.ask(
+        result: list[dict[str, Any]] = self.ask(
             "DescribeScalingActivities", AutoScalingGroupName="g", IncludeDeletedGroups=True
         )["Activities"]
-        return found
+        return result
 
 
 def kit_for(cloud: Cloud, clock: ManualClock) -> Kit:

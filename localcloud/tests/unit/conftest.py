@@ -1,4 +1,4 @@
-"""An EC2 to ask, machines that only write down what they were told, and the API over HTTP."""
+"""An EC2 to ask, machines that only record their calls, and the API over HTTP."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class Swapped:
 
     front: Front
 
-    def __call__(self, *given: Any) -> Iterable[bytes]:
-        return self.front(*given)
+    def __call__(self, *arguments: Any) -> Iterable[bytes]:
+        return self.front(*arguments)
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""What the tests of EC2 share: short ways to ask, and machines that only write down what they were told."""
+"""What the tests of EC2 share: short ways to ask, and machines that only record their calls."""
 
 from __future__ import annotations
 
@@ -105,8 +105,8 @@ class Ec2:
         return str(self.describe(instance)["State"]["Name"])
 
     def tags_of(self, resource_id: str) -> dict[str, str]:
-        found = self("DescribeTags", Filters=[{"Name": "resource-id", "Values": [resource_id]}])["Tags"]
-        return {tag["Key"]: tag["Value"] for tag in found}
+        result = self("DescribeTags", Filters=[{"Name": "resource-id", "Values": [resource_id]}])["Tags"]
+        return {tag["Key"]: tag["Value"] for tag in result}
 
     def subnet(self, cidr: str = "10.0.0.0/24", zone: str = f"{REGION}a", vpc: str | None = None) -> tuple[str, str]:
         """A subnet, in a new VPC if none is given."""

@@ -77,8 +77,8 @@ class Aws:
 
     def role(self, name: str, *statements: Mapping[str, Any], session: str = "one", **more: Any) -> Session:
         """A new role with these statements in its policy, and a session of it."""
-        given = {"AssumeRolePolicyDocument": trust({"AWS": ROOT}), **more}
-        self.ask("iam", "CreateRole", RoleName=name, **given)
+        options = {"AssumeRolePolicyDocument": trust({"AWS": ROOT}), **more}
+        self.ask("iam", "CreateRole", RoleName=name, **options)
         if statements:
             self.policy(name, *statements)
         return self.cloud.credentials.issue(name, session, 3600)

@@ -92,14 +92,14 @@ def test_sizes_must_fit(kit: Kit, least: int, most: int, desired: int, words: st
     ],
 )
 def test_what_does_not_exist_is_refused(kit: Kit, settings: dict[str, Any], words: str) -> None:
-    given = {
+    options = {
         "VPCZoneIdentifier": "subnet-a",
         "LaunchTemplate": {"LaunchTemplateId": "lt-1"},
         "MinSize": 0,
         "MaxSize": 1,
         **settings,
     }
-    assert words in refusal(kit, "CreateAutoScalingGroup", **given)
+    assert words in refusal(kit, "CreateAutoScalingGroup", **options)
     assert kit.scaling.groups == {}
 
 
@@ -131,8 +131,8 @@ def test_groups_are_paged_and_filtered_by_tags(kit: Kit) -> None:
         )
 
     def names(**params: Any) -> list[str]:
-        found = kit.ask("DescribeAutoScalingGroups", **params)["AutoScalingGroups"]
-        return [group["AutoScalingGroupName"] for group in found]
+        listed = kit.ask("DescribeAutoScalingGroups", **params)["AutoScalingGroups"]
+        return [group["AutoScalingGroupName"] for group in listed]
 
     assert names(Filters=[{"Name": "tag:k", "Values": ["1"]}]) == ["a", "c"]
     assert names(Filters=[{"Name": "tag-key", "Values": ["k"]}, {"Name": "tag-value", "Values": ["2"]}]) == ["b"]
@@ -325,9 +325,9 @@ def test_the_protected_stay(kit: Kit) -> None:
     kit.on("SetDesiredCapacity", DesiredCapacity=0)
     kit.wait(30)
     assert kit.ids == [first, second]
-    told = [activity for activity in kit.activities if activity["StatusCode"] == "Failed"]
-    assert len(told) == 1
-    assert "protected from scale-in" in told[0]["StatusMessage"]
+    failures = [activity for activity in kit.activities if activity["StatusCode"] == "Failed"]
+    assert len(failures) == 1
+    assert "protected from scale-in" in failures[0]["StatusMessage"]
     kit.on("SetInstanceProtection", InstanceIds=[second], ProtectedFromScaleIn=False)
     kit.wait()
     assert kit.ids == [first]

@@ -65,14 +65,14 @@ class Site:
 
     @property
     def activities(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self.ask("autoscaling", "DescribeScalingActivities")["Activities"]
-        return found
+        result: list[dict[str, Any]] = self.ask("autoscaling", "DescribeScalingActivities")["Activities"]
+        return result
 
     def instance(self, name: str) -> dict[str, Any]:
-        found: dict[str, Any] = self.ask("ec2", "DescribeInstances", InstanceIds=[name])["Reservations"][0][
+        result: dict[str, Any] = self.ask("ec2", "DescribeInstances", InstanceIds=[name])["Reservations"][0][
             "Instances"
         ][0]
-        return found
+        return result
 
 
 @pytest.fixture
@@ -110,11 +110,11 @@ def test_capacity_that_is_missing_and_comes_back(site: Site) -> None:
     fault = site.cloud.faults.add("capacity", {"type": "t3.micro", "zone": "us-east-1a"}, 2)
     site.create(3)
     assert list(site.states.values()) == ["InService", "InService"]
-    said = site.activities[0]["StatusMessage"]
-    assert said.startswith(
+    output = site.activities[0]["StatusMessage"]
+    assert output.startswith(
         "We currently do not have sufficient t3.micro capacity in the Availability Zone you requested"
     )
-    assert said.endswith("Launching EC2 instance failed.")
+    assert output.endswith("Launching EC2 instance failed.")
     site.cloud.faults.remove(fault)
     site.clock.advance(6)
     assert list(site.states.values()) == ["InService"] * 3
@@ -143,7 +143,7 @@ def test_what_is_frozen_is_replaced_after_its_grace_period(site: Site) -> None:
     ("wrong", "words"),
     [
         ({"ImageId": "ami-0123456789abcdef0"}, "valid fully-formed launch template. The image id"),
-        ({"IamInstanceProfile": {"Name": "nobody"}}, "valid fully-formed launch template. Value (nobody)"),
+        ({"IamInstanceProfile": {"Name": "missing"}}, "valid fully-formed launch template. Value (missing)"),
         ({"InstanceType": "t3.enormous"}, "valid fully-formed launch template. Invalid value 't3.enormous'"),
     ],
 )

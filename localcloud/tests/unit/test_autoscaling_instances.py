@@ -127,11 +127,11 @@ def test_hooks_are_shown_changed_and_deleted(kit: Kit) -> None:
 def test_terminating_one_replaces_it_or_shrinks_the_group(kit: Kit) -> None:
     kit.create(2, 1)
     first, second = kit.ids
-    given = kit.ask("TerminateInstanceInAutoScalingGroup", InstanceId=first, ShouldDecrementDesiredCapacity=False)
-    assert given["Activity"]["Cause"].endswith(
+    answer = kit.ask("TerminateInstanceInAutoScalingGroup", InstanceId=first, ShouldDecrementDesiredCapacity=False)
+    assert answer["Activity"]["Cause"].endswith(
         f"instance {first} was taken out of service in response to a user request."
     )
-    assert given["Activity"]["StatusCode"] == "InProgress"
+    assert answer["Activity"]["StatusCode"] == "InProgress"
     kit.wait()
     assert len(kit.ids) == 2
     kit.ask("TerminateInstanceInAutoScalingGroup", InstanceId=second, ShouldDecrementDesiredCapacity=True)
@@ -160,8 +160,8 @@ def test_detaching(kit: Kit, decrement: bool, size: int) -> None:
 
 def test_instances_are_described_by_themselves(kit: Kit) -> None:
     kit.create(3)
-    found = kit.ask("DescribeAutoScalingInstances", InstanceIds=kit.ids[:1])["AutoScalingInstances"]
-    assert [(one["AutoScalingGroupName"], one["HealthStatus"], one["LifecycleState"]) for one in found] == [
+    listed = kit.ask("DescribeAutoScalingInstances", InstanceIds=kit.ids[:1])["AutoScalingInstances"]
+    assert [(one["AutoScalingGroupName"], one["HealthStatus"], one["LifecycleState"]) for one in listed] == [
         ("g", "HEALTHY", "InService")
     ]
     first = kit.ask("DescribeAutoScalingInstances", MaxRecords=2)
@@ -177,7 +177,7 @@ def test_a_refresh_replaces_little_by_little(kit: Kit) -> None:
     kit.scaling.launch_takes = lambda: 3.0
     old = kit.ids
     kit.ec2.latest = 2
-    given = kit.on("StartInstanceRefresh", Preferences={"MinHealthyPercentage": 50, "InstanceWarmup": 10})
+    answer = kit.on("StartInstanceRefresh", Preferences={"MinHealthyPercentage": 50, "InstanceWarmup": 10})
     with pytest.raises(AwsError, match="InstanceRefreshInProgress"):
         kit.on("StartInstanceRefresh")
     least = 4
@@ -188,7 +188,7 @@ def test_a_refresh_replaces_little_by_little(kit: Kit) -> None:
     assert not set(old) & set(kit.ids)
     assert {one["LaunchTemplate"]["Version"] for one in kit.group["Instances"]} == {"2"}
     refresh = kit.on("DescribeInstanceRefreshes")["InstanceRefreshes"][0]
-    assert (refresh["InstanceRefreshId"], refresh["Status"]) == (given["InstanceRefreshId"], "Successful")
+    assert (refresh["InstanceRefreshId"], refresh["Status"]) == (answer["InstanceRefreshId"], "Successful")
     assert (refresh["PercentageComplete"], refresh["InstancesToUpdate"]) == (100, 0)
 
 

@@ -155,8 +155,8 @@ def test_what_the_service_refuses_is_refused_here(
         raise Refusal("instance i-1 does not exist: localcloud status lists those that do.")
 
     monkeypatch.setattr(state, "ask", ask)
-    said = refused(capsys, "console", "i-1")
-    assert said == "localcloud: instance i-1 does not exist: localcloud status lists those that do."
+    message = refused(capsys, "console", "i-1")
+    assert message == "localcloud: instance i-1 does not exist: localcloud status lists those that do."
 
 
 # Commands
@@ -171,31 +171,31 @@ def test_what_the_service_refuses_is_refused_here(
     ],
 )
 def test_up(words: list[str], started: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    given: list[Any] = []
-    monkeypatch.setattr(daemon, "up", lambda *arguments: given.extend(arguments))
+    passed: list[Any] = []
+    monkeypatch.setattr(daemon, "up", lambda *arguments: passed.extend(arguments))
     assert cli.main(["up", *words]) == 0
-    assert tuple(given) == started
+    assert tuple(passed) == started
 
 
 def test_up_hands_on_where_a_profile_is_whatever_folder_the_service_runs_in(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    given: list[Any] = []
-    monkeypatch.setattr(daemon, "up", lambda *arguments: given.extend(arguments))
+    passed: list[Any] = []
+    monkeypatch.setattr(daemon, "up", lambda *arguments: passed.extend(arguments))
     (tmp_path / "slow.json").write_text('{"call": 1}', encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     assert cli.main(["up", "--latency", "slow.json"]) == 0
-    assert given[0] == str(tmp_path / "slow.json")
+    assert passed[0] == str(tmp_path / "slow.json")
 
 
 @pytest.mark.parametrize(
     "features, names", [("", []), ("pytorch", ["pytorch"]), (" mxnet,,pytorch ", ["mxnet", "pytorch"])]
 )
 def test_image_build(features: str, names: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    given: list[Any] = []
-    monkeypatch.setattr(daemon, "build_image", given.append)
+    passed: list[Any] = []
+    monkeypatch.setattr(daemon, "build_image", passed.append)
     assert cli.main(["image", "build", "--with", features]) == 0
-    assert given == [names]
+    assert passed == [names]
 
 
 @pytest.mark.parametrize(
@@ -279,7 +279,7 @@ def test_exec_joins_the_machine_and_becomes_the_command(
     joined = tmp_path / "cgroup.procs"
     became: list[Any] = []
     monkeypatch.setattr(state, "ask", lambda *_given, **_more: {"pid": 42, "groups": [str(joined)]})
-    monkeypatch.setattr("os.execvp", lambda *given: became.extend(given))
+    monkeypatch.setattr("os.execvp", lambda *passed: became.extend(passed))
     cli.main(["exec", "i-1", *words])
     program, line = became
     assert program == "nsenter"
@@ -343,7 +343,7 @@ CALL = {
 
 def test_calls(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     since: list[float] = []
-    monkeypatch.setattr(state, "ask", lambda _command, **given: since.append(given["since"]) or [CALL, CALL])
+    monkeypatch.setattr(state, "ask", lambda _command, **passed: since.append(passed["since"]) or [CALL, CALL])
     assert cli.main(["calls"]) == 0
     row = capsys.readouterr().out.splitlines()[-1].split()
     assert row[1:] == [
@@ -391,10 +391,10 @@ def test_a_machine_that_cannot_boot_others_is_told_what_it_lacks(
         answer = bad if name == lacking else good
         monkeypatch.setattr(name, lambda *_words, answer=answer, **_more: answer)
     assert cli.main(words) == 2
-    said = capsys.readouterr().err
-    assert problem in said
-    assert said.endswith("Without machines it works: localcloud up --api-only\n")
-    assert len(said.splitlines()) == 1
+    message = capsys.readouterr().err
+    assert problem in message
+    assert message.endswith("Without machines it works: localcloud up --api-only\n")
+    assert len(message.splitlines()) == 1
 
 
 def test_roots_service_is_for_root(

@@ -92,7 +92,7 @@ def test_it_does_what_is_due_in_order_and_under_the_lock(running: Running) -> No
         running.clock.later(0, running.note("first"))
         running.clock.later(0, running.note("second"))
         time.sleep(0.05)
-        assert running.done == [], "somebody else holds the lock"
+        assert running.done == [], "another thread holds the lock"
     assert running.wait(0.03)[:3] == ["first", "second", "later"]
 
 

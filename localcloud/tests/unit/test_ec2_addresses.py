@@ -30,23 +30,23 @@ def allocate(ec2: Ec2, region: str = REGION) -> tuple[str, str]:
 
 
 def shown(ec2: Ec2, allocation: str) -> dict[str, Any]:
-    found: dict[str, Any] = ec2("DescribeAddresses", AllocationIds=[allocation])["Addresses"][0]
-    return found
+    result: dict[str, Any] = ec2("DescribeAddresses", AllocationIds=[allocation])["Addresses"][0]
+    return result
 
 
 def test_one_pool_for_all_regions_and_nothing_twice(ec2: Ec2, cloud: Cloud) -> None:
     cloud.faults.add("quota", {"code": ADDRESSES.code}, 300)
-    given = [allocate(ec2, region)[1] for region in (REGION, "eu-west-1") for _ in range(100)]
-    given += [ec2.run(NetworkInterfaces=PUBLIC)["Instances"][0]["PublicIpAddress"] for _ in range(52)]
-    assert len(set(given)) == 252
-    assert not {f"198.51.100.{last}" for last in (0, 1, 2, 255)} & set(given)
+    allocated = [allocate(ec2, region)[1] for region in (REGION, "eu-west-1") for _ in range(100)]
+    allocated += [ec2.run(NetworkInterfaces=PUBLIC)["Instances"][0]["PublicIpAddress"] for _ in range(52)]
+    assert len(set(allocated)) == 252
+    assert not {f"198.51.100.{last}" for last in (0, 1, 2, 255)} & set(allocated)
     with ec2.refused("AddressLimitExceeded"):
         allocate(ec2)
     with ec2.refused("InsufficientAddressCapacity"):
         ec2.run(NetworkInterfaces=PUBLIC)
     # Nothing half made is left of it, and what is freed can be had again.
-    ec2("ReleaseAddress", PublicIp=given[0])
-    assert ec2.run(NetworkInterfaces=PUBLIC)["Instances"][0]["PublicIpAddress"] == given[0]
+    ec2("ReleaseAddress", PublicIp=allocated[0])
+    assert ec2.run(NetworkInterfaces=PUBLIC)["Instances"][0]["PublicIpAddress"] == allocated[0]
 
 
 def test_api_only_instances_take_nothing_from_the_pool(ec2: Ec2) -> None:
@@ -135,9 +135,9 @@ def test_tags_and_filters_of_addresses(ec2: Ec2) -> None:
     tags = [{"ResourceType": "elastic-ip", "Tags": [{"Key": "k", "Value": "v"}]}]
     made = ec2("AllocateAddress", Domain="vpc", TagSpecifications=tags)
     allocate(ec2)
-    [found] = ec2("DescribeAddresses", Filters=[{"Name": "tag:k", "Values": ["v"]}])["Addresses"]
-    assert found["AllocationId"] == made["AllocationId"]
-    assert ec2("DescribeAddresses", PublicIps=[made["PublicIp"]])["Addresses"] == [found]
+    [result] = ec2("DescribeAddresses", Filters=[{"Name": "tag:k", "Values": ["v"]}])["Addresses"]
+    assert result["AllocationId"] == made["AllocationId"]
+    assert ec2("DescribeAddresses", PublicIps=[made["PublicIp"]])["Addresses"] == [result]
     with ec2.refused("InvalidAddress.NotFound"):
         ec2("DescribeAddresses", PublicIps=["198.51.100.250"])
     ec2("ReleaseAddress", AllocationId=made["AllocationId"])
@@ -155,8 +155,8 @@ def network(ec2: Ec2) -> tuple[str, str]:
 
 
 def gateway_shown(ec2: Ec2, gateway: str) -> dict[str, Any]:
-    found: dict[str, Any] = ec2("DescribeNatGateways", NatGatewayIds=[gateway])["NatGateways"][0]
-    return found
+    result: dict[str, Any] = ec2("DescribeNatGateways", NatGatewayIds=[gateway])["NatGateways"][0]
+    return result
 
 
 def test_the_life_of_a_nat_gateway(ec2: Ec2, clock: ManualClock) -> None:
@@ -206,9 +206,9 @@ def test_the_next_nat_gateway_fails(ec2: Ec2, cloud: Cloud, clock: ManualClock) 
         clock.advance(94)
         assert (gateway_shown(ec2, key)["State"], "AssociationId" in shown(ec2, allocation)) == ("pending", True)
         clock.advance(1)
-        found = gateway_shown(ec2, key)
-        states.append((found["State"], "AssociationId" in shown(ec2, allocation)))
-        reasons.append((found.get("FailureCode"), "is in an invalid state" in found.get("FailureMessage", "")))
+        result = gateway_shown(ec2, key)
+        states.append((result["State"], "AssociationId" in shown(ec2, allocation)))
+        reasons.append((result.get("FailureCode"), "is in an invalid state" in result.get("FailureMessage", "")))
     assert states == [("failed", False), ("available", True)]
     assert reasons == [("InternalError", True), (None, False)]
 

@@ -36,7 +36,7 @@ def name(value: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    ("filters", "found"),
+    ("filters", "matches"),
     [
         ({"tag:Name": ["one"]}, {"one"}),
         ({"tag:Name": ["o*", "two"]}, {"one", "two"}),
@@ -50,11 +50,11 @@ def name(value: str) -> list[dict[str, Any]]:
         ({"ip-address": ["198.51.100.*"]}, {"one"}),
         ({"instance.group-name": ["default"]}, {"one", "two"}),
         ({"private-dns-name": ["ip-10-0-0-4.ec2.internal"]}, {"one"}),
-        ({"key-name": ["nobody"]}, set()),
+        ({"key-name": ["missing"]}, set()),
         ({"tenancy": ["default"]}, {"one", "two"}),
     ],
 )
-def test_filters(ec2: Ec2, filters: dict[str, list[str]], found: set[str]) -> None:
+def test_filters(ec2: Ec2, filters: dict[str, list[str]], matches: set[str]) -> None:
     vpc, subnet = ec2.subnet()
     _, other = ec2.subnet("10.0.1.0/24", f"{REGION}b", vpc)
     public = [{"DeviceIndex": 0, "SubnetId": subnet, "AssociatePublicIpAddress": True}]
@@ -65,7 +65,7 @@ def test_filters(ec2: Ec2, filters: dict[str, list[str]], found: set[str]) -> No
         reservations = ec2("DescribeInstances", Filters=asked + more)["Reservations"]
         instances = [instance for reservation in reservations for instance in reservation["Instances"]]
         names = {tag["Value"] for instance in instances for tag in instance["Tags"] if tag["Key"] == "Name"}
-        assert names == found
+        assert names == matches
 
 
 def test_an_unknown_filter_is_refused(ec2: Ec2) -> None:
@@ -113,8 +113,8 @@ def test_status(ec2: Ec2, cloud: Cloud) -> None:
     pending = ec2.run()["Instances"][0]["InstanceId"]
 
     def status(**params: Any) -> dict[str, tuple[str, str]]:
-        found = ec2("DescribeInstanceStatus", **params)["InstanceStatuses"]
-        return {one["InstanceId"]: (one["InstanceStatus"]["Status"], one["SystemStatus"]["Status"]) for one in found}
+        matches = ec2("DescribeInstanceStatus", **params)["InstanceStatuses"]
+        return {one["InstanceId"]: (one["InstanceStatus"]["Status"], one["SystemStatus"]["Status"]) for one in matches}
 
     assert status() == {running: ("ok", "ok")}
     assert status(IncludeAllInstances=True)[pending] == ("initializing", "initializing")
@@ -141,8 +141,8 @@ def test_tags(ec2: Ec2) -> None:
     ec2("CreateTags", Resources=[key], Tags=[{"Key": "a", "Value": "1"}, {"Key": "b", "Value": "2"}])
     ec2("DeleteTags", Resources=[key], Tags=[{"Key": "a", "Value": "other"}, {"Key": "b"}])
     assert ec2.tags_of(key) == {"a": "1"}
-    found = ec2("DescribeTags", Filters=[{"Name": "resource-type", "Values": ["instance"]}])["Tags"]
-    assert found == [{"Key": "a", "ResourceId": key, "ResourceType": "instance", "Value": "1"}]
+    matches = ec2("DescribeTags", Filters=[{"Name": "resource-type", "Values": ["instance"]}])["Tags"]
+    assert matches == [{"Key": "a", "ResourceId": key, "ResourceType": "instance", "Value": "1"}]
     with ec2.refused("InvalidParameterValue", "aws:"):
         ec2("CreateTags", Resources=[key], Tags=[{"Key": "aws:x", "Value": "1"}])
     with ec2.refused("InvalidParameterValue", "256 characters"):

@@ -29,7 +29,7 @@ EFA = {"DeviceIndex": 0, "InterfaceType": "efa"}
         ({"ImageId": "resolve:ssm:/no/such"}, "InvalidParameterValue", "/no/such"),
         ({"ImageId": None}, "MissingParameter", "ImageId"),
         ({"SubnetId": NOWHERE}, "InvalidSubnetID.NotFound", NOWHERE),
-        ({"KeyName": "nobody"}, "InvalidKeyPair.NotFound", "'nobody'"),
+        ({"KeyName": "missing"}, "InvalidKeyPair.NotFound", "'missing'"),
         ({"SecurityGroupIds": ["sg-0123456789abcdef0"]}, "InvalidGroup.NotFound", "sg-0123456789abcdef0"),
         ({"SecurityGroups": ["nothing"]}, "InvalidGroup.NotFound", "nothing"),
         ({"IamInstanceProfile": {"Name": "none"}}, "InvalidParameterValue", "Invalid IAM Instance Profile name"),
@@ -377,8 +377,8 @@ def test_placement_groups(ec2: Ec2) -> None:
     assert instance["Placement"]["GroupId"] == made["GroupId"]
     with ec2.refused("InvalidPlacementGroup.InUse"):
         ec2("DeletePlacementGroup", GroupName="close")
-    [found] = ec2("DescribePlacementGroups", Filters=[{"Name": "tag:k", "Values": ["v"]}])["PlacementGroups"]
-    assert (found["State"], found["Strategy"]) == ("available", "cluster")
+    [result] = ec2("DescribePlacementGroups", Filters=[{"Name": "tag:k", "Values": ["v"]}])["PlacementGroups"]
+    assert (result["State"], result["Strategy"]) == ("available", "cluster")
     ec2.terminated(instance)
     ec2("DeletePlacementGroup", GroupName="close")
     with ec2.refused("InvalidPlacementGroup.Unknown"):

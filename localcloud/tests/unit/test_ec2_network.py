@@ -25,15 +25,15 @@ def itself(group_id: str, description: str | None = None) -> dict[str, Any]:
 
 
 def shown(ec2: Ec2, group_id: str) -> dict[str, Any]:
-    found: dict[str, Any] = ec2("DescribeSecurityGroups", GroupIds=[group_id])["SecurityGroups"][0]
-    return found
+    result: dict[str, Any] = ec2("DescribeSecurityGroups", GroupIds=[group_id])["SecurityGroups"][0]
+    return result
 
 
 def test_a_new_group_lets_everything_out_and_nothing_in(ec2: Ec2) -> None:
     vpc, _ = ec2.subnet()
-    found = shown(ec2, group(ec2, vpc))
-    assert found["IpPermissions"] == []
-    [rule] = found["IpPermissionsEgress"]
+    result = shown(ec2, group(ec2, vpc))
+    assert result["IpPermissions"] == []
+    [rule] = result["IpPermissionsEgress"]
     assert (rule["IpProtocol"], rule["IpRanges"]) == ("-1", [{"CidrIp": "0.0.0.0/0"}])
 
 
@@ -179,8 +179,8 @@ def test_subnets_are_private_and_of_their_region(ec2: Ec2, region: str) -> None:
     vpc = ec2("CreateVpc", region=region, CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
     made = ec2("CreateSubnet", region=region, VpcId=vpc, CidrBlock="10.0.1.0/24")["Subnet"]
     assert made["AvailabilityZone"] == f"{region}a"
-    [found] = ec2("DescribeSubnets", region=region, SubnetIds=[made["SubnetId"]])["Subnets"]
-    assert (found["MapPublicIpOnLaunch"], found["DefaultForAz"]) == (False, False)
+    [result] = ec2("DescribeSubnets", region=region, SubnetIds=[made["SubnetId"]])["Subnets"]
+    assert (result["MapPublicIpOnLaunch"], result["DefaultForAz"]) == (False, False)
     with ec2.refused("InvalidParameterValue", "eu-west-1a"):
         params = {"VpcId": vpc, "CidrBlock": "10.0.2.0/24", "AvailabilityZone": "eu-west-1a"}
         ec2("CreateSubnet", region=region, **params)

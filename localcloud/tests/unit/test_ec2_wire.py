@@ -54,12 +54,12 @@ def test_a_thousand_instances(client: Any) -> None:
         ImageId=API_ONLY.id, InstanceType="t3.micro", MinCount=1000, MaxCount=1000, TagSpecifications=tags
     )["Instances"]
     launched = time.process_time()
-    found = client.describe_instances()["Reservations"][0]["Instances"]
+    instances = client.describe_instances()["Reservations"][0]["Instances"]
     described = time.process_time()
     print(f"run {launched - started:.2f} s, describe {described - launched:.2f} s")
-    assert [one["InstanceId"] for one in found] == [one["InstanceId"] for one in made]
-    assert found[0]["Tags"] == [{"Key": "Name", "Value": "a & <b>"}]
-    assert isinstance(found[0]["LaunchTime"], datetime)
+    assert [one["InstanceId"] for one in instances] == [one["InstanceId"] for one in made]
+    assert instances[0]["Tags"] == [{"Key": "Name", "Value": "a & <b>"}]
+    assert isinstance(instances[0]["LaunchTime"], datetime)
     # Processor time, twice the target: others may be at work on the machine.
     assert launched - started < 4
     assert described - launched < 4

@@ -1,4 +1,4 @@
-"""Faults: whom they strike, how often, and what the parts of the service are told of them."""
+"""Faults: whom they strike, how often, and how the parts of the service learn of them."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def faults(clock: ManualClock) -> Faults:
 
 def refusals(faults: Faults, service: str, operation: str, calls: int) -> list[str]:
     """What came of so many calls: ok, or the code."""
-    found = []
+    results = []
     for _ in range(calls):
         try:
             faults.refuse_call(service, operation, BY_NAME[service].throttled())
-            found.append("ok")
+            results.append("ok")
         except AwsError as error:
-            found.append(error.code)
-    return found
+            results.append(error.code)
+    return results
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def refusals(faults: Faults, service: str, operation: str, calls: int) -> list[s
         ({"type": "T3.*"}, {"type": "t3.micro"}, False),
         ({"type": "t3.*", "zone": "us-east-1a"}, {"type": "t3.micro", "zone": "us-east-1a"}, True),
         ({"type": "t3.*", "zone": "us-east-1a"}, {"type": "t3.micro", "zone": "us-east-1b"}, False),
-        ({"zone": "us-east-1a"}, {"type": "t3.micro"}, True),  # nobody asked about zones
+        ({"zone": "us-east-1a"}, {"type": "t3.micro"}, True),  # the call names no zone
         ({"zone": "us-east-1a"}, {"zone": None}, False),
         ({"zone": "*"}, {"zone": None}, True),
     ],

@@ -37,8 +37,8 @@ def fetch(url: str, method: str = "GET", data: bytes | None = None, **headers: s
 
 
 def code_in(body: bytes) -> str:
-    found = re.search(rb"<Code>(.*?)</Code>", body)
-    return found[1].decode() if found else ""
+    result = re.search(rb"<Code>(.*?)</Code>", body)
+    return result[1].decode() if result else ""
 
 
 # Signatures
@@ -249,9 +249,9 @@ HEADER = f"AWS4-HMAC-SHA256 Credential={SCOPE}, SignedHeaders=host;x-amz-date, S
 def test_what_a_request_says_of_its_signer(
     headers: Mapping[str, str], query: str, expected: tuple[Any, ...] | None
 ) -> None:
-    found: Signature | None = read_signature(headers, query)
-    if found is not None:
-        seen = (found.access_key, found.region, found.signing_name, found.presigned, found.expires)
+    result: Signature | None = read_signature(headers, query)
+    if result is not None:
+        seen = (result.access_key, result.region, result.signing_name, result.presigned, result.expires)
         assert seen == expected
     else:
         assert expected is None

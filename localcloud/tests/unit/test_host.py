@@ -1,4 +1,4 @@
-"""What machines take over from the host's pip: where packages come from, and nobody's password."""
+"""What machines take over from the host's pip: where packages come from, and no password."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_who_starts_the_cloud_hears_what_machines_do_not_get(
 
 
 class Locked(BaseHTTPRequestHandler):
-    """A package index that lets in nobody without a password."""
+    """A package index that requires a password."""
 
     seen: list[str | None]
 

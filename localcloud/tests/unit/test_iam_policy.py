@@ -56,7 +56,7 @@ def test_arns_match_part_by_part(pattern: str, arn: str, matches: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("operator", "wanted", "value", "holds"),
+    ("operator", "condition", "value", "holds"),
     [
         ("StringEquals", "a", "a", True),
         ("StringEquals", "a", "A", False),
@@ -120,8 +120,8 @@ def test_arns_match_part_by_part(pattern: str, arn: str, matches: bool) -> None:
         ("StringNotEquals", "a", ["b", "a"], False),
     ],
 )
-def test_each_operator(operator: str, wanted: Any, value: Any, holds: bool) -> None:
-    document = policy(allow(Condition={operator: {"x:Key": wanted}}))
+def test_each_operator(operator: str, condition: Any, value: Any, holds: bool) -> None:
+    document = policy(allow(Condition={operator: {"x:Key": condition}}))
     context = {} if value is None else {"X:kEY": value}
     assert says(document, "ec2:RunInstances", **context) == ("allowed" if holds else "implicitly denied")
 

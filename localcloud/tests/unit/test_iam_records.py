@@ -244,7 +244,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ),
     (
         "CreateRole",
-        {"AssumeRolePolicyDocument": trust({"AWS": "nobody"})},
+        {"AssumeRolePolicyDocument": trust({"AWS": "missing"})},
         "MalformedPolicyDocument: Invalid principal",
     ),
     ("UpdateAssumeRolePolicy", {"PolicyDocument": "[]", "RoleName": "worker"}, "MalformedPolicyDocument"),

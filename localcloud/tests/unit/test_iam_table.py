@@ -79,9 +79,9 @@ def needs(service: str, operation: str, world: Any = WORLD, **params: Any) -> li
     return required(service, operation, params, world, REGION)
 
 
-def pairs(found: list[Need]) -> list[str]:
+def pairs(result: list[Need]) -> list[str]:
     """action and resource, with the account's own parts left out, as a short table"""
-    return [f"{need.action} {need.resource.replace(EC2, '').replace(IAM, '')}" for need in found]
+    return [f"{need.action} {need.resource.replace(EC2, '').replace(IAM, '')}" for need in result]
 
 
 def refused(
@@ -366,32 +366,32 @@ BY_TEMPLATE = {"LaunchTemplate": {"LaunchTemplateName": "c-workers", "Version": 
 
 
 def test_launching_from_a_template_needs_what_the_template_names() -> None:
-    found = needs("ec2", "RunInstances", MinCount=1, MaxCount=1, SubnetId="subnet-1", **BY_TEMPLATE)
-    assert pairs(found) == LAUNCH
-    instance = found[0].context
+    result = needs("ec2", "RunInstances", MinCount=1, MaxCount=1, SubnetId="subnet-1", **BY_TEMPLATE)
+    assert pairs(result) == LAUNCH
+    instance = result[0].context
     assert instance["ec2:InstanceType"] == "g5.xlarge"
     assert instance["ec2:MetadataHttpTokens"] == "required"
     assert instance["ec2:MetadataHttpPutResponseHopLimit"] == "1"
     assert instance["ec2:InstanceProfile"] == f"{IAM}instance-profile/c-worker"
     assert instance["ec2:LaunchTemplate"] == f"{EC2}launch-template/lt-1"
     assert instance["aws:RequestTag/deeplearning:cluster"] == "c"
-    assert found[6].context["ec2:Encrypted"] == "true"
-    assert found[3].context["ec2:Vpc"] == f"{EC2}vpc/vpc-1"
-    assert found[10].context["ec2:CreateAction"] == "RunInstances"
-    assert found[12].context["iam:PassedToService"] == "ec2.amazonaws.com"
+    assert result[6].context["ec2:Encrypted"] == "true"
+    assert result[3].context["ec2:Vpc"] == f"{EC2}vpc/vpc-1"
+    assert result[10].context["ec2:CreateAction"] == "RunInstances"
+    assert result[12].context["iam:PassedToService"] == "ec2.amazonaws.com"
 
 
 def test_what_the_request_says_wins_over_the_template() -> None:
-    found = needs("ec2", "RunInstances", InstanceType="c5.large", ImageId="ami-2", SubnetId="subnet-1", **BY_TEMPLATE)
-    assert found[0].context["ec2:InstanceType"] == "c5.large"
-    image = next(need for need in found if ":image/" in need.resource)
+    result = needs("ec2", "RunInstances", InstanceType="c5.large", ImageId="ami-2", SubnetId="subnet-1", **BY_TEMPLATE)
+    assert result[0].context["ec2:InstanceType"] == "c5.large"
+    image = next(need for need in result if ":image/" in need.resource)
     assert image.resource.endswith("image/ami-2") and image.context["ec2:IsLaunchTemplateResource"] == "false"
-    group = next(need for need in found if need.resource.endswith("sg-1"))
+    group = next(need for need in result if need.resource.endswith("sg-1"))
     assert group.context["ec2:IsLaunchTemplateResource"] == "true"
 
 
 def test_launching_without_a_template() -> None:
-    found = needs("ec2", "RunInstances", ImageId="ami-1", InstanceType="t3.micro")
+    result = needs("ec2", "RunInstances", ImageId="ami-1", InstanceType="t3.micro")
     kinds = (
         "instance/*",
         f"arn:aws:ec2:{REGION}::image/ami-1",
@@ -400,25 +400,25 @@ def test_launching_without_a_template() -> None:
         "security-group/*",
         "volume/*",
     )
-    assert pairs(found) == [f"ec2:RunInstances {kind}" for kind in kinds]
+    assert pairs(result) == [f"ec2:RunInstances {kind}" for kind in kinds]
 
 
 def test_what_efs_asks_of_ec2_in_the_callers_name_says_so() -> None:
-    found = needs("efs", "DeleteMountTarget", MountTargetId="fsmt-1")
-    assert [need.context.get("aws:ViaAWSService") for need in found] == [None, "true"]
+    result = needs("efs", "DeleteMountTarget", MountTargetId="fsmt-1")
+    assert [need.context.get("aws:ViaAWSService") for need in result] == [None, "true"]
 
 
 def test_spot_needs_its_role_once() -> None:
     world = FakeWorld(linked=())
     asked = {"ImageId": "ami-1", "InstanceMarketOptions": {"MarketType": "spot"}}
-    found = pairs(needs("ec2", "RunInstances", world, **asked))
-    assert "ec2:RunInstances spot-instances-request/*" in found
-    assert "iam:CreateServiceLinkedRole role/aws-service-role/spot.amazonaws.com/AWSServiceRoleForEC2Spot" in found
+    result = pairs(needs("ec2", "RunInstances", world, **asked))
+    assert "ec2:RunInstances spot-instances-request/*" in result
+    assert "iam:CreateServiceLinkedRole role/aws-service-role/spot.amazonaws.com/AWSServiceRoleForEC2Spot" in result
     assert not any("CreateServiceLinkedRole" in one for one in pairs(needs("ec2", "RunInstances", **asked)))
 
 
 def test_a_group_with_a_template_is_tried_in_its_callers_name() -> None:
-    found = needs(
+    result = needs(
         "autoscaling",
         "CreateAutoScalingGroup",
         AutoScalingGroupName="c-new",
@@ -429,15 +429,15 @@ def test_a_group_with_a_template_is_tried_in_its_callers_name() -> None:
         **BY_TEMPLATE,
     )
     new = f"{ASG}autoScalingGroup:*:autoScalingGroupName/c-new"
-    assert pairs(found) == [
+    assert pairs(result) == [
         f"autoscaling:CreateAutoScalingGroup {new}",
         f"autoscaling:CreateOrUpdateTags {new}",
         *LAUNCH,
     ]
-    assert found[0].context["autoscaling:MaxSize"] == "3"
-    assert found[0].context["autoscaling:LaunchTemplateVersionSpecified"] == "true"
-    assert found[0].context["aws:RequestTag/deeplearning:cluster"] == "c"
-    assert found[0].context["aws:TagKeys"] == ["deeplearning:cluster"]
+    assert result[0].context["autoscaling:MaxSize"] == "3"
+    assert result[0].context["autoscaling:LaunchTemplateVersionSpecified"] == "true"
+    assert result[0].context["aws:RequestTag/deeplearning:cluster"] == "c"
+    assert result[0].context["aws:TagKeys"] == ["deeplearning:cluster"]
 
 
 @pytest.mark.parametrize("operation", ["UpdateAutoScalingGroup", "StartInstanceRefresh"])
@@ -466,9 +466,9 @@ def test_a_change_is_checked_against_the_groups_own_template(operation: str) -> 
     ],
 )
 def test_the_first_use_makes_the_services_role(service: str, operation: str, params: dict[str, Any], role: str) -> None:
-    wanted = f"iam:CreateServiceLinkedRole role/aws-service-role/{role}"
+    target = f"iam:CreateServiceLinkedRole role/aws-service-role/{role}"
     first = needs(service, operation, FakeWorld(linked=()), **params)
-    assert wanted in pairs(first) and wanted not in pairs(needs(service, operation, **params))
+    assert target in pairs(first) and target not in pairs(needs(service, operation, **params))
     assert first[-1].context["iam:AWSServiceName"] == role.partition("/")[0]
 
 
@@ -750,10 +750,10 @@ def test_a_role_must_trust_the_caller(mine: list[Any], principal: Any, more: dic
     policies = [parse_policy({"Version": "2012-10-17", "Statement": mine})] if mine else []
     about = {role: trust(principal, **more)} if principal else {}
     asked = needs("sts", "AssumeRole", RoleArn=role, RoleSessionName="s")
-    found = authorize(policies, asked, OPERATOR, resource_policies=about)
-    assert (not found) is allowed
-    if found:
-        assert denied(BY_NAME["sts"].refusal, found[0], OPERATOR.arn).code == "AccessDenied"
+    result = authorize(policies, asked, OPERATOR, resource_policies=about)
+    assert (not result) is allowed
+    if result:
+        assert denied(BY_NAME["sts"].refusal, result[0], OPERATOR.arn).code == "AccessDenied"
 
 
 def test_ec2_itself_may_assume_the_role_that_trusts_it() -> None:
@@ -881,9 +881,9 @@ def test_each_row_answers_for_any_valid_call(service: str, operation: str, every
     shape = model(service).operation_model(operation).input_shape
     params = minimal(shape, everything=everything) if shape else {}
     for world in (WORLD, FakeWorld(linked=())):
-        found = required(service, operation, params, world, REGION)
-        assert found or (service, operation) in {("sts", "GetCallerIdentity")}
-        for need in found:
+        result = required(service, operation, params, world, REGION)
+        assert result or (service, operation) in {("sts", "GetCallerIdentity")}
+        for need in result:
             assert need.resource == "*" or (need.resource.startswith("arn:aws:") and need.resource.count(":") >= 5)
             assert need.action.count(":") == 1
 

@@ -21,10 +21,10 @@ def test_ids_are_the_same_always_and_everywhere() -> None:
 
 @pytest.mark.parametrize("region", ["us-east-1", "ap-southeast-2"])
 def test_ours_and_no_others_in_every_region(ec2: Ec2, region: str) -> None:
-    found = {one["Name"]: one for one in ec2("DescribeImages", region=region)["Images"]}
-    assert {"localcloud-debian-12", "localcloud-api-only"} <= set(found)
-    assert all(name.startswith(("localcloud-", "Deep Learning ")) for name in found)
-    base = found["localcloud-debian-12"]
+    result = {one["Name"]: one for one in ec2("DescribeImages", region=region)["Images"]}
+    assert {"localcloud-debian-12", "localcloud-api-only"} <= set(result)
+    assert all(name.startswith(("localcloud-", "Deep Learning ")) for name in result)
+    base = result["localcloud-debian-12"]
     assert base["ImageId"] == BASE.id
     assert (base["Architecture"], base["State"], base["RootDeviceName"]) == ("x86_64", "available", "/dev/sda1")
     assert base["ImageOwnerAlias"] == "amazon"
@@ -124,11 +124,11 @@ def test_parameters_name_images_that_can_be_launched(ec2: Ec2) -> None:
         MaxResults=10,
         NextToken=answer["NextToken"],
     )
-    found = {one["Name"]: one["Value"] for one in answer["Parameters"] + more["Parameters"]}
-    assert UBUNTU in found
-    for value in found.values():
+    result = {one["Name"]: one["Value"] for one in answer["Parameters"] + more["Parameters"]}
+    assert UBUNTU in result
+    for value in result.values():
         assert ec2.run(ImageId=value)
-    assert ec2.run(ImageId=f"resolve:ssm:{UBUNTU}")["Instances"][0]["ImageId"] == found[UBUNTU]
+    assert ec2.run(ImageId=f"resolve:ssm:{UBUNTU}")["Instances"][0]["ImageId"] == result[UBUNTU]
 
 
 def test_a_parameter_by_itself_and_among_others(ec2: Ec2) -> None:

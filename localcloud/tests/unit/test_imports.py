@@ -29,12 +29,12 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 
 def modules() -> dict[str, Path]:
     """The files of localcloud by module name, without tests and what goes into images."""
-    found = {}
+    result = {}
     for path in PACKAGE.rglob("*.py"):
         parts = path.relative_to(PACKAGE).with_suffix("").parts
         if parts[0] != "tests" and parts[:2] != ("image", "files"):
-            found[".".join(("localcloud", *(part for part in parts if part != "__init__")))] = path
-    return found
+            result[".".join(("localcloud", *(part for part in parts if part != "__init__")))] = path
+    return result
 
 
 def imported(module: str, path: Path, known: Mapping[str, Path]) -> Iterator[str]:

@@ -28,14 +28,14 @@ def ec2(aws: Aws) -> Any:
 
 def codes(client: Any, *calls: tuple[str, dict[str, Any]]) -> list[str]:
     """The result of each call: ok, or the code of the error."""
-    found = []
+    results = []
     for operation, params in calls:
         try:
             getattr(client, operation)(**params)
-            found.append("ok")
+            results.append("ok")
         except ClientError as error:
-            found.append(error.response["Error"]["Code"])
-    return found
+            results.append(error.response["Error"]["Code"])
+    return results
 
 
 def create_all(ec2: Any, clock: ManualClock) -> list[tuple[str, str, str, str, str]]:

@@ -21,10 +21,10 @@ def test_none_and_aws() -> None:
     assert latency_from("aws").of("nat_gateway_available") == 95
 
 
-@pytest.mark.parametrize("given, seconds", [("aws*0.1", 9.5), ("aws*2", 190), ("aws*0", 0), ("aws*1e-1", 9.5)])
-def test_aws_by_a_factor(given: str, seconds: float) -> None:
-    latency = latency_from(given)
-    assert latency.name == given
+@pytest.mark.parametrize("profile, seconds", [("aws*0.1", 9.5), ("aws*2", 190), ("aws*0", 0), ("aws*1e-1", 9.5)])
+def test_aws_by_a_factor(profile: str, seconds: float) -> None:
+    latency = latency_from(profile)
+    assert latency.name == profile
     assert latency.of("nat_gateway_available") == pytest.approx(seconds)
 
 
@@ -51,13 +51,13 @@ def test_what_no_profile_knows_is_a_mistake_of_ours() -> None:
         latency_from("aws").of("lunch")
 
 
-@pytest.mark.parametrize("given", ["aws*", "aws*fast", "aws*-1", "aws*nan", "aws*inf", "aws**2", "aws*0.1*2"])
-def test_factors_that_are_none(given: str) -> None:
-    if given == "aws*":
-        assert seconds_of(latency_from(given)) == AWS
+@pytest.mark.parametrize("profile", ["aws*", "aws*fast", "aws*-1", "aws*nan", "aws*inf", "aws**2", "aws*0.1*2"])
+def test_factors_that_are_none(profile: str) -> None:
+    if profile == "aws*":
+        assert seconds_of(latency_from(profile)) == AWS
         return
     with pytest.raises(Refusal, match="must be a number, 0 or more. Example: --latency 'aws\\*0.1'$"):
-        latency_from(given)
+        latency_from(profile)
 
 
 @pytest.mark.parametrize(

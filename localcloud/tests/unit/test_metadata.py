@@ -68,7 +68,7 @@ def get(service: Metadata, path: str, view: InstanceView = FULL, **headers: str)
         ("PUT", {TTL: "-1"}, 400),
         ("PUT", {TTL: "soon"}, 400),
         ("PUT", {}, 400),
-        ("PUT", {TTL: "60", "x-forwarded-for": "192.0.2.1"}, 403),  # it has come through somebody's proxy
+        ("PUT", {TTL: "60", "x-forwarded-for": "192.0.2.1"}, 403),  # it has come through a proxy
         ("GET", {TTL: "60"}, 405),
         ("POST", {TTL: "60"}, 405),
     ],
@@ -111,7 +111,7 @@ def test_metadata_is_only_read(service: Metadata, method: str) -> None:
     assert service.answer(method, "/latest/meta-data/instance-id", {}, FULL).status == 405
 
 
-# What is told
+# Contents
 
 
 @pytest.mark.parametrize(
@@ -185,8 +185,8 @@ def test_the_identity_document(service: Metadata) -> None:
 
 def test_credentials_stay_the_same_until_they_are_about_to_expire(service: Metadata, clock: ManualClock) -> None:
     def credentials() -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(get(service, "meta-data/iam/security-credentials/worker").body)
-        return found
+        result: dict[str, Any] = json.loads(get(service, "meta-data/iam/security-credentials/worker").body)
+        return result
 
     first = credentials()
     assert (first["Code"], first["Type"]) == ("Success", "AWS-HMAC")
@@ -237,9 +237,9 @@ def test_over_http(server: tuple[Server, dict[str, InstanceView]]) -> None:
     connection.request("PUT", "/latest/api/token", headers={"X-aws-ec2-metadata-token-ttl-seconds": "60"})
     answer = connection.getresponse()
     assert answer.headers["X-Aws-Ec2-Metadata-Token-Ttl-Seconds"] == "60"
-    given = answer.read().decode()
+    issued = answer.read().decode()
     assert service.connection.getsockopt(socket.IPPROTO_IP, socket.IP_TTL) == 1
-    assert ask("GET", "/latest/meta-data/instance-id?x=y", X_aws_ec2_metadata_token=given) == (200, b"i-10")
+    assert ask("GET", "/latest/meta-data/instance-id?x=y", X_aws_ec2_metadata_token=issued) == (200, b"i-10")
     assert service.connection.getsockopt(socket.IPPROTO_IP, socket.IP_TTL) == 64
     assert ask("HEAD", "/latest/meta-data/instance-id") == (200, b"")
     assert ask("GET", "/latest/meta-data/instance-id", X_aws_ec2_metadata_token="wrong") == (401, b"")

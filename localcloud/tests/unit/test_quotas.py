@@ -107,12 +107,12 @@ def test_quotas_that_are_none(ec2: Ec2) -> None:
 
 
 def types(ec2: Ec2, **params: Any) -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = {}
+    result: dict[str, dict[str, Any]] = {}
     while True:
         answer = ec2("DescribeInstanceTypes", **params)
-        found |= {one["InstanceType"]: one for one in answer["InstanceTypes"]}
+        result |= {one["InstanceType"]: one for one in answer["InstanceTypes"]}
         if "NextToken" not in answer:
-            return found
+            return result
         params["NextToken"] = answer["NextToken"]
 
 
@@ -133,10 +133,10 @@ def types(ec2: Ec2, **params: Any) -> dict[str, dict[str, Any]]:
     ],
 )
 def test_types(ec2: Ec2, cloud: Cloud, name: str, vcpus: int, gpus: int, gpu: str, elastic: int) -> None:
-    found = types(ec2, InstanceTypes=[name])[name]
-    assert found["VCpuInfo"]["DefaultVCpus"] == vcpus
-    assert sum(one["Count"] for one in found.get("GpuInfo", {}).get("Gpus", [])) == gpus
-    assert found["NetworkInfo"].get("EfaInfo", {}).get("MaximumEfaInterfaces", 0) == elastic
+    result = types(ec2, InstanceTypes=[name])[name]
+    assert result["VCpuInfo"]["DefaultVCpus"] == vcpus
+    assert sum(one["Count"] for one in result.get("GpuInfo", {}).get("Gpus", [])) == gpus
+    assert result["NetworkInfo"].get("EfaInfo", {}).get("MaximumEfaInterfaces", 0) == elastic
     instance = ec2.run(InstanceType=name)["Instances"][0]
     view = find_instance(cloud, instance["InstanceId"])
     assert view and (view.gpus, view.gpu_name) == (gpus, gpu)

@@ -104,9 +104,9 @@ def test_a_node_may_set_one_tag_on_its_own_cluster_and_no_other(aws: Aws) -> Non
     condition = {**OURS["Condition"], "ForAllValues:StringEquals": {"aws:TagKeys": ["rank"]}}
     client = aws("ec2", aws.role("master", allow("ec2:CreateTags", f"{EC2}instance/*", Condition=condition)))
     client.create_tags(Resources=[mine], Tags=tags(rank="1"))
-    for resource, wanted in ((mine, tags(cluster="b")), (mine, tags(rank="1", cluster="b")), (other, tags(rank="1"))):
+    for resource, new_tags in ((mine, tags(cluster="b")), (mine, tags(rank="1", cluster="b")), (other, tags(rank="1"))):
         with refused("UnauthorizedOperation", "ec2:CreateTags"):
-            client.create_tags(Resources=[resource], Tags=wanted)
+            client.create_tags(Resources=[resource], Tags=new_tags)
 
 
 def test_an_explicit_deny_wins(aws: Aws) -> None:
@@ -239,12 +239,12 @@ def test_a_group_is_tried_in_its_makers_name(aws: Aws, group: dict[str, Any]) ->
 
 
 def test_a_groups_tags_are_conditions(aws: Aws, group: dict[str, Any]) -> None:
-    wanted = [{"Key": "cluster", "Value": "a", "PropagateAtLaunch": True}]
-    aws("autoscaling").create_auto_scaling_group(**group, Tags=wanted)
+    new_tags = [{"Key": "cluster", "Value": "a", "PropagateAtLaunch": True}]
+    aws("autoscaling").create_auto_scaling_group(**group, Tags=new_tags)
     client = aws("autoscaling", aws.role("operator", allow("autoscaling:SetDesiredCapacity", **OURS)))
     client.set_desired_capacity(AutoScalingGroupName="nodes", DesiredCapacity=1)
     aws("autoscaling").create_or_update_tags(
-        Tags=[{**wanted[0], "Value": "b", "ResourceId": "nodes", "ResourceType": "auto-scaling-group"}]
+        Tags=[{**new_tags[0], "Value": "b", "ResourceId": "nodes", "ResourceType": "auto-scaling-group"}]
     )
     with refused("AccessDenied", "autoscaling:SetDesiredCapacity on resource: arn:aws:autoscaling:"):
         client.set_desired_capacity(AutoScalingGroupName="nodes", DesiredCapacity=0)
@@ -456,8 +456,8 @@ def test_a_role_is_assumed_by_whom_it_trusts(aws: Aws) -> None:
     aws.role("secret", AssumeRolePolicyDocument=trust({"AWS": ROOT}, **when("StringEquals", "sts:ExternalId", "xyz")))
     arn = "arn:aws:iam::123456789012:role/"
     client = aws("sts")
-    given = client.assume_role(RoleArn=f"{arn}open", RoleSessionName="me")["Credentials"]
-    keys = (given["AccessKeyId"], given["SecretAccessKey"], given["SessionToken"])
+    issued = client.assume_role(RoleArn=f"{arn}open", RoleSessionName="me")["Credentials"]
+    keys = (issued["AccessKeyId"], issued["SecretAccessKey"], issued["SessionToken"])
     aws.client("ec2", *keys).describe_vpcs()
     for name in ("closed", "secret", "none"):
         with refused("AccessDenied", f"is not authorized to perform: sts:AssumeRole on resource: {arn}{name}"):

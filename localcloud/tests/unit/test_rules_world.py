@@ -147,8 +147,8 @@ def test_what_names_and_connections_mean(cloud: Cloud, site: Site) -> None:
 
 
 def test_the_default_networks_group_is_meant_by_a_name(cloud: Cloud, site: Site) -> None:
-    found = Account(cloud).lookup("security-group-name", "default", REGION)
-    groups = site.ask("ec2", "DescribeSecurityGroups", GroupIds=[found])["SecurityGroups"]
+    result = Account(cloud).lookup("security-group-name", "default", REGION)
+    groups = site.ask("ec2", "DescribeSecurityGroups", GroupIds=[result])["SecurityGroups"]
     [vpc] = site.ask("ec2", "DescribeVpcs", VpcIds=[groups[0]["VpcId"]])["Vpcs"]
     assert vpc["IsDefault"]
 
@@ -216,10 +216,10 @@ def test_facts(cloud: Cloud, site: Site) -> None:
 def test_templates_and_groups(cloud: Cloud, site: Site) -> None:
     world = Account(cloud)
     for name, version in (("web", "$Default"), (site.template, "$Latest"), (site.template, "1")):
-        found = world.launch_template(name, version, REGION)
-        assert found is not None
-        assert found["InstanceType"] == "c5.large"
-        assert found["TagSpecifications"] == site.data["TagSpecifications"]
+        result = world.launch_template(name, version, REGION)
+        assert result is not None
+        assert result["InstanceType"] == "c5.large"
+        assert result["TagSpecifications"] == site.data["TagSpecifications"]
     assert world.launch_template("web", "2", REGION) is None
     assert world.launch_template("none", "$Latest", REGION) is None
     group = world.auto_scaling_group("nodes", REGION)

@@ -33,17 +33,17 @@ def chains(view: VpcView, cut: tuple[str, ...] = ()) -> dict[str, list[str]]:
 
 def chains_of(text: str) -> dict[str, list[str]]:
     """The rules of each chain, in order."""
-    found = re.findall(r"^  chain (\S+) \{\n(.*?)^  \}", text, re.M | re.S)
-    return {name: [line.strip() for line in body.splitlines()] for name, body in found}
+    result = re.findall(r"^  chain (\S+) \{\n(.*?)^  \}", text, re.M | re.S)
+    return {name: [line.strip() for line in body.splitlines()] for name, body in result}
 
 
 def members(view: VpcView, name: str, cut: tuple[str, ...] = ()) -> set[str]:
     """The addresses of a set."""
-    found = re.search(
+    result = re.search(
         rf"^  set {name} \{{ type ipv4_addr;(?: elements = \{{ (.*) \}})? \}}$", ruleset(view, TRANSIT, cut), re.M
     )
-    assert found, name
-    return set((found[1] or "").split(", ")) - {""}
+    assert result, name
+    return set((result[1] or "").split(", ")) - {""}
 
 
 @pytest.mark.parametrize(
@@ -135,17 +135,17 @@ PRIVATE = machine(10, subnet="subnet-private")
 
 
 def test_an_internet_gateway_is_for_machines_with_a_public_address() -> None:
-    found = chains(vpc(PUBLIC, machine(11)))
-    assert found["internet"] == ["ip saddr 10.0.0.10 accept", "ip saddr 10.0.0.0/24 drop", "drop"]
-    assert found["postrouting"][1:] == ['oifname "up0" ip saddr 10.0.0.10 snat to 198.51.100.20']
-    assert found["prerouting"][1:] == ['iifname "up0" ip daddr 198.51.100.20 dnat to 10.0.0.10']
+    result = chains(vpc(PUBLIC, machine(11)))
+    assert result["internet"] == ["ip saddr 10.0.0.10 accept", "ip saddr 10.0.0.0/24 drop", "drop"]
+    assert result["postrouting"][1:] == ['oifname "up0" ip saddr 10.0.0.10 snat to 198.51.100.20']
+    assert result["prerouting"][1:] == ['iifname "up0" ip daddr 198.51.100.20 dnat to 10.0.0.10']
 
 
 def test_a_public_address_without_an_internet_gateway_is_worth_nothing() -> None:
     for routes in ((), (NOWHERE,)):
-        found = chains(vpc(PUBLIC, subnets=(subnet("subnet-public", *routes),)))
-        assert not [rule for rule in found["internet"] if "accept" in rule]
-        assert (found["prerouting"][1:], found["postrouting"][1:]) == ([], [])
+        result = chains(vpc(PUBLIC, subnets=(subnet("subnet-public", *routes),)))
+        assert not [rule for rule in result["internet"] if "accept" in rule]
+        assert (result["prerouting"][1:], result["postrouting"][1:]) == ([], [])
 
 
 @pytest.mark.parametrize(
@@ -162,18 +162,18 @@ def test_a_nat_gateway_works_when_it_is_available_and_reaches_the_internet_itsel
 ) -> None:
     gateway = type(GATEWAY)("nat-1", home, "198.51.100.9", state)
     subnets = (subnet("subnet-public", INTERNET), subnet("subnet-private", NAT))
-    found = chains(vpc(PRIVATE, subnets=subnets, nat_gateways=(gateway,)))
-    assert ("ip saddr 10.0.1.0/24 accept" in found["internet"]) == opens
-    assert ('oifname "up0" ip saddr 10.0.1.0/24 snat to 198.51.100.9' in found["postrouting"]) == opens
-    assert "ip saddr 10.0.1.0/24 drop" in found["internet"]
+    result = chains(vpc(PRIVATE, subnets=subnets, nat_gateways=(gateway,)))
+    assert ("ip saddr 10.0.1.0/24 accept" in result["internet"]) == opens
+    assert ('oifname "up0" ip saddr 10.0.1.0/24 snat to 198.51.100.9' in result["postrouting"]) == opens
+    assert "ip saddr 10.0.1.0/24 drop" in result["internet"]
 
 
 def test_the_most_specific_route_wins() -> None:
     routes = (NAT, RouteView("203.0.113.0/24", "other", "pcx-1"), RouteView("203.0.0.0/16", "internet", "igw-1"))
     subnets = (subnet("subnet-public", INTERNET), subnet("subnet-private", *routes))
-    there = machine(10, subnet="subnet-private", public_ip="198.51.100.20")
-    found = chains(vpc(there, subnets=subnets, nat_gateways=(GATEWAY,)))
-    assert found["internet"][1:] == [
+    private = machine(10, subnet="subnet-private", public_ip="198.51.100.20")
+    result = chains(vpc(private, subnets=subnets, nat_gateways=(GATEWAY,)))
+    assert result["internet"][1:] == [
         "ip saddr 10.0.1.0/24 ip daddr 203.0.113.0/24 drop",
         "ip saddr 10.0.1.10 ip daddr 203.0.0.0/16 accept",
         "ip saddr 10.0.1.0/24 ip daddr 203.0.0.0/16 drop",
@@ -181,7 +181,7 @@ def test_the_most_specific_route_wins() -> None:
         "ip saddr 10.0.1.0/24 drop",
         "drop",
     ]
-    assert found["postrouting"][1:] == [
+    assert result["postrouting"][1:] == [
         'oifname "up0" ip saddr 10.0.1.10 ip daddr 203.0.0.0/16 snat to 198.51.100.20',
         'oifname "up0" ip saddr 10.0.1.0/24 snat to 198.51.100.9',
     ]
@@ -193,16 +193,16 @@ S3 = "ip saddr 10.0.1.0/24 ip daddr 198.51.100.1 tcp dport 443"
 @pytest.mark.parametrize("routes", [(), (NOWHERE,), (INTERNET,), (RouteView("10.9.0.0/16", "other", "pcx-1"),)])
 def test_an_s3_endpoint_is_a_way_where_there_is_no_other(routes: tuple[RouteView, ...]) -> None:
     subnets = (subnet("subnet-private", *routes, s3_endpoint=True),)
-    found = chains(vpc(PRIVATE, subnets=subnets))
-    assert found["internet"][0] == f"{S3} accept"
-    assert found["postrouting"][-1] == f'oifname "up0" {S3} snat to {TRANSIT}'
-    assert len([rule for rule in found["internet"] if "accept" in rule]) == 1
+    result = chains(vpc(PRIVATE, subnets=subnets))
+    assert result["internet"][0] == f"{S3} accept"
+    assert result["postrouting"][-1] == f'oifname "up0" {S3} snat to {TRANSIT}'
+    assert len([rule for rule in result["internet"] if "accept" in rule]) == 1
 
 
 def test_beside_a_nat_gateway_an_s3_endpoint_leaves_the_way_to_it() -> None:
     subnets = (subnet("subnet-public", INTERNET), subnet("subnet-private", NAT, s3_endpoint=True))
-    found = chains(vpc(PRIVATE, subnets=subnets, nat_gateways=(GATEWAY,)))
-    assert found["postrouting"][1] == 'oifname "up0" ip saddr 10.0.1.0/24 snat to 198.51.100.9'
+    result = chains(vpc(PRIVATE, subnets=subnets, nat_gateways=(GATEWAY,)))
+    assert result["postrouting"][1] == 'oifname "up0" ip saddr 10.0.1.0/24 snat to 198.51.100.9'
 
 
 # What answers inside
@@ -215,9 +215,9 @@ def test_mount_targets_answer_on_their_port_to_whom_both_sides_let() -> None:
         security_groups=(group(), group("sg-efs", nfs)),
         mount_targets=(target(200), target(201, state="creating")),
     )
-    found = chains(view)
-    assert found["in-fsmt-200"] == ["ip saddr @sg-a tcp dport 2049-2049 accept", "drop"]
-    assert found["input"][-4:] == [
+    result = chains(view)
+    assert result["in-fsmt-200"] == ["ip saddr @sg-a tcp dport 2049-2049 accept", "drop"]
+    assert result["input"][-4:] == [
         "ip daddr != { 10.0.1.200 } drop",
         "tcp dport != 2049 drop",
         "ip saddr vmap { 10.0.0.10 : jump out-i-10 }",

@@ -100,8 +100,27 @@ def test_a_copy_of_an_object_on_disk(aws: Aws) -> None:
     client = aws("s3")
     client.create_bucket(Bucket="bucket-1")
     client.put_object(Bucket="bucket-1", Key="big", Body=PARTS[0])
-    client.copy_object(Bucket="bucket-1", Key="copy", CopySource={"Bucket": "bucket-1", "Key": "big"})
+    source = {"Bucket": "bucket-1", "Key": "big"}
+    client.copy_object(Bucket="bucket-1", Key="copy", CopySource=source)
+    client.delete_object(**source)
     assert client.get_object(Bucket="bucket-1", Key="copy")["Body"].read() == PARTS[0]
+    assert stored("copy")._value_buffer._rolled
+
+
+def test_parts_that_are_copied_from_an_object_on_disk(aws: Aws) -> None:
+    client = aws("s3")
+    client.create_bucket(Bucket="bucket-1")
+    client.put_object(Bucket="bucket-1", Key="big", Body=b"".join(PARTS))
+    named = {"Bucket": "bucket-1", "Key": "copy"}
+    upload_id = client.create_multipart_upload(**named)["UploadId"]
+    tags = []
+    for number, extent in enumerate((f"bytes=1-{6 * MIB}", f"bytes={6 * MIB}-{10 * MIB + 2}"), 1):
+        part = {"PartNumber": number, "CopySource": {"Bucket": "bucket-1", "Key": "big"}, "CopySourceRange": extent}
+        answer = client.upload_part_copy(**named, UploadId=upload_id, **part)
+        tags.append({"PartNumber": number, "ETag": answer["CopyPartResult"]["ETag"]})
+    client.complete_multipart_upload(**named, UploadId=upload_id, MultipartUpload={"Parts": tags})
+    content = b"".join(PARTS)
+    assert client.get_object(**named)["Body"].read() == content[1 : 6 * MIB + 1] + content[6 * MIB :]
 
 
 def test_a_body_in_chunks_is_decoded_on_disk() -> None:
@@ -143,7 +162,7 @@ def test_parts_that_do_not_exist_are_refused(aws: Aws, parts: list[dict[str, Any
         client.complete_multipart_upload(**named, UploadId=upload_id, MultipartUpload={"Parts": parts})
 
 
-def test_uploads_and_downloads_do_not_fill_the_memory_of_the_service(tmp_path: Path) -> None:
+def test_uploads_downloads_and_copies_do_not_fill_the_memory_of_the_service(tmp_path: Path) -> None:
     big = tmp_path / "big"
     with big.open("wb") as file:
         file.truncate(128 * MIB)
@@ -165,7 +184,8 @@ def test_uploads_and_downloads_do_not_fill_the_memory_of_the_service(tmp_path: P
         client.upload_file(str(big), "bucket-1", "big")
         with big.open("rb") as file:
             client.put_object(Bucket="bucket-1", Key="whole", Body=file)
-        for key in ("big", "whole"):
+        client.copy_object(Bucket="bucket-1", Key="copy", CopySource={"Bucket": "bucket-1", "Key": "whole"})
+        for key in ("big", "whole", "copy"):
             body = client.get_object(Bucket="bucket-1", Key=key)["Body"]
             assert sum(len(chunk) for chunk in body.iter_chunks(MIB)) == 128 * MIB
         after = peak(service.pid)

@@ -58,9 +58,9 @@ def test_an_assumed_role_is_its_holder_until_it_expires(cloud: Cloud, clock: Man
         "AssumedRoleId": f"{role['RoleId']}:one",
         "Arn": "arn:aws:sts::123456789012:assumed-role/worker/one",
     }
-    given = answer["Credentials"]
-    caller, secret = cloud.credentials.resolve(given["AccessKeyId"], given["SessionToken"])
-    assert secret == given["SecretAccessKey"]
+    issued = answer["Credentials"]
+    caller, secret = cloud.credentials.resolve(issued["AccessKeyId"], issued["SessionToken"])
+    assert secret == issued["SecretAccessKey"]
     assert ask("GetCallerIdentity", caller=caller) == {
         "UserId": f"{role['RoleId']}:one",
         "Account": "123456789012",
@@ -68,7 +68,7 @@ def test_an_assumed_role_is_its_holder_until_it_expires(cloud: Cloud, clock: Man
     }
     clock.advance(900)
     with pytest.raises(AwsError, match="ExpiredToken"):
-        cloud.credentials.resolve(given["AccessKeyId"], given["SessionToken"])
+        cloud.credentials.resolve(issued["AccessKeyId"], issued["SessionToken"])
 
 
 def test_a_role_that_trusts_only_a_service_is_for_it_alone(cloud: Cloud, ask: Ask) -> None:
@@ -85,8 +85,8 @@ def test_one_role_can_trust_another(cloud: Cloud, ask: Ask) -> None:
     second = make_role(cloud, "second", {"AWS": first["Arn"]}, MaxSessionDuration=7200)
     with pytest.raises(AwsError, match="AccessDenied"):
         ask("AssumeRole", RoleArn=second["Arn"], RoleSessionName="two")
-    given = ask("AssumeRole", RoleArn=first["Arn"], RoleSessionName="one")["Credentials"]
-    caller, _ = cloud.credentials.resolve(given["AccessKeyId"], given["SessionToken"])
+    issued = ask("AssumeRole", RoleArn=first["Arn"], RoleSessionName="one")["Credentials"]
+    caller, _ = cloud.credentials.resolve(issued["AccessKeyId"], issued["SessionToken"])
     ask("AssumeRole", caller=caller, RoleArn=second["Arn"], RoleSessionName="two")
     with pytest.raises(AwsError, match="ValidationError: .*1 hour session limit for roles assumed by role chaining"):
         ask("AssumeRole", caller=caller, RoleArn=second["Arn"], RoleSessionName="two", DurationSeconds=7200)

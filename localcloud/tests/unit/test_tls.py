@@ -1,4 +1,4 @@
-"""Machines ask for AWS by its own names: whoever trusts the authority believes each of them, and nobody else does."""
+"""Machines ask for AWS by its own names. Only clients that trust the authority accept the certificates."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ def served() -> Iterator[tuple[Authority, int]]:
 
 
 def certificate_of(port: int, name: str | None, trust: ssl.SSLContext) -> dict[str, Any]:
-    """What a server shows to somebody who asks for a name and checks it."""
+    """Return the certificate that a server presents to a client that asks for a name and verifies it."""
     import socket
 
     with (
         socket.create_connection(("127.0.0.1", port), timeout=5) as plain,
         trust.wrap_socket(plain, server_hostname=name) as secured,
     ):
-        found: Any = secured.getpeercert()
-        return dict(found)
+        result: Any = secured.getpeercert()
+        return dict(result)
 
 
 def trusting(authority: Authority) -> ssl.SSLContext:

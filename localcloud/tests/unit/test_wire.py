@@ -72,8 +72,8 @@ def test_policy_documents_arrive_as_they_were_sent(session: Any) -> None:
     assert client.get_role_policy(RoleName="worker", PolicyName="p")["PolicyDocument"] == document
     admin = "arn:aws:iam::aws:policy/AdministratorAccess"
     version = client.get_policy(PolicyArn=admin)["Policy"]["DefaultVersionId"]
-    found = client.get_policy_version(PolicyArn=admin, VersionId=version)["PolicyVersion"]["Document"]
-    assert found["Statement"][0]["Action"] == "*"
+    admin_policy = client.get_policy_version(PolicyArn=admin, VersionId=version)["PolicyVersion"]["Document"]
+    assert admin_policy["Statement"][0]["Action"] == "*"
     with pytest.raises(ClientError, match="DeleteConflict") as caught:
         client.delete_role(RoleName="worker")
     assert caught.value.response["ResponseMetadata"]["HTTPStatusCode"] == 409
@@ -81,13 +81,13 @@ def test_policy_documents_arrive_as_they_were_sent(session: Any) -> None:
 
 def test_credentials_of_a_role_are_accepted(session: Any) -> None:
     role = session("iam").create_role(RoleName="worker", AssumeRolePolicyDocument=json.dumps(TRUST))["Role"]
-    given = session("sts").assume_role(RoleArn=role["Arn"], RoleSessionName="one")["Credentials"]
-    assert abs(given["Expiration"].timestamp() - time.time() - 3600) < 60
+    issued = session("sts").assume_role(RoleArn=role["Arn"], RoleSessionName="one")["Credentials"]
+    assert abs(issued["Expiration"].timestamp() - time.time() - 3600) < 60
     worker = session(
         "sts",
-        aws_access_key_id=given["AccessKeyId"],
-        aws_secret_access_key=given["SecretAccessKey"],
-        aws_session_token=given["SessionToken"],
+        aws_access_key_id=issued["AccessKeyId"],
+        aws_secret_access_key=issued["SecretAccessKey"],
+        aws_session_token=issued["SessionToken"],
     )
     assert worker.get_caller_identity()["Arn"].endswith(":assumed-role/worker/one")
 

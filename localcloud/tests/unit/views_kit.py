@@ -1,4 +1,4 @@
-"""A VPC with two subnets, and machines in it, as machines, network and metadata service are told of them."""
+"""A VPC with two subnets, and machines in it, as machines, network and metadata service get them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ GATEWAY = NatGatewayView("nat-1", "subnet-public", "198.51.100.9", "available")
 def machine(number: int = 10, subnet: str = "subnet-public", **more: Any) -> InstanceView:
     """The last part of its address is its number; so is its name."""
     address = f"10.0.{0 if subnet == 'subnet-public' else 1}.{number}"
-    given: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "id": f"i-{number}",
         "region": "us-east-1",
         "zone": "us-east-1a",
@@ -48,7 +48,7 @@ def machine(number: int = 10, subnet: str = "subnet-public", **more: Any) -> Ins
         "launch_index": 0,
         "reservation_id": "r-1",
     }
-    return InstanceView(**{**given, **more})
+    return InstanceView(**{**defaults, **more})
 
 
 def group(
@@ -63,7 +63,7 @@ def subnet(name: str, *routes: RouteView, s3_endpoint: bool = False) -> SubnetVi
 
 
 def target(number: int = 200, **more: Any) -> MountTargetView:
-    given = {
+    defaults = {
         "id": f"fsmt-{number}",
         "file_system_id": "fs-0a",
         "region": "us-east-1",
@@ -75,11 +75,11 @@ def target(number: int = 200, **more: Any) -> MountTargetView:
         "state": "available",
         "resolvable": True,
     }
-    return MountTargetView(**{**given, **more})
+    return MountTargetView(**{**defaults, **more})
 
 
 def vpc(*machines: InstanceView, **more: Any) -> VpcView:
-    given: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "id": "vpc-1",
         "region": "us-east-1",
         "cidrs": ("10.0.0.0/16",),
@@ -91,4 +91,4 @@ def vpc(*machines: InstanceView, **more: Any) -> VpcView:
         "nat_gateways": (),
         "mount_targets": (),
     }
-    return VpcView(**{**given, **more})
+    return VpcView(**{**defaults, **more})

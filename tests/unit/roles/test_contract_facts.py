@@ -88,12 +88,15 @@ def test_unit_files_are_where_systemd_is_reloaded_for_them() -> None:
 )
 def test_folders_on_the_shared_file_system(file: str, name: str, expected: str) -> None:
     cluster = {"name": "red", "efs_mount": "/fs"}
-    assert rendered(file, name, __cluster=cluster, node_cluster=cluster, __options={"run_id": "lenet-1"}) == expected
+    variables = {"__cluster": cluster, "node_cluster": cluster, "__options": {"run_id": "lenet-1"}, "__shared": True}
+    assert rendered(file, name, **variables) == expected
 
 
 def test_names_of_resources() -> None:
-    identities = rendered("roles/iam/vars/main.yml", "__iam_names", iam_cluster="red", iam_region="us-east-1")
-    assert identities == {role: CLUSTER.identity(role) for role in (names.MASTER, names.WORKER)}
+    for emr, roles in ((False, (names.MASTER, names.WORKER)), (True, (names.EMR_NODE, names.EMR_SERVICE))):
+        variables = {"__iam_prefix": "red-us-east-1-", "iam_emr": emr}
+        identities = rendered("roles/iam/vars/main.yml", "__iam_names", **variables)
+        assert identities == {role: CLUSTER.identity(role) for role in roles}
     kinds = values_of(yaml.safe_load((ROOT / "roles/machines/vars/main.yml").read_text()), "__machines_kinds")
     groups = {kind["role"]: kind["group"].replace("{{ machines_cluster }}", "red") for kind in next(kinds)}
     assert groups == CLUSTER.groups
