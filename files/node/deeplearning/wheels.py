@@ -15,7 +15,7 @@ import sys
 
 from deeplearning.aws import AwsClient
 from deeplearning.config import read_config
-from deeplearning.contract import atomic_file
+from deeplearning.contract import atomic_file, paths
 from deeplearning.contract.errors import UserError
 
 PREFIX = "wheels/"
@@ -26,7 +26,7 @@ def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="deeplearning wheels", description=__doc__)
     actions = parser.add_subparsers(required=True, metavar="ACTION")
     action = actions.add_parser("pull", help="copy the wheels for this machine's architecture, and print their SHA-256")
-    action.add_argument("folder")
+    action.add_argument("folder", nargs="?", default=paths.WHEELS)
     arguments = parser.parse_args(argv)
     config = read_config()
     print(json.dumps({"wheels": pull(AwsClient(config.region), config.bucket, arguments.folder)}))
