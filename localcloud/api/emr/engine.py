@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -21,6 +22,7 @@ from localcloud.api.iam.history import backend as iam_backend
 from localcloud.core.cloud import Call, Cloud
 from localcloud.core.errors import AwsError
 from localcloud.core.identity import service_caller
+from localcloud.core.settings import ACCOUNT
 
 log = logging.getLogger(__name__)
 
@@ -96,7 +98,12 @@ def _assume_service_role(cloud: Cloud, cluster: Cluster) -> None:
         raise AwsError("NoSuchEntity", role)
     params = {"RoleArn": match.arn, "RoleSessionName": "CCSSession"}
     call = Call(cloud, "sts", "AssumeRole", params, cluster.region, _EMR)
-    enforcement.enforce(call, enforcement.required(call), "")
+    needs = enforcement.required(call)
+    # The trust policy may demand that EMR works for this account, and for a cluster of it.
+    source = f"arn:aws:elasticmapreduce:{cluster.region}:{ACCOUNT}:cluster/{cluster.id}"
+    keys = {"aws:SourceAccount": ACCOUNT, "aws:SourceArn": source}
+    each = tuple(replace(need, context={**need.context, **keys}) for need in needs.each)
+    enforcement.enforce(call, replace(needs, each=each), "")
 
 
 def _refused(error: AwsError) -> Reason:
