@@ -240,7 +240,7 @@ UBUNTU_24 = "Deep Learning AMI (Ubuntu 24.04)"
             [],
             UBUNTU_24,
             {},
-            "no VPC endpoint of autoscaling, ec2, s3, sts: add a default route to a NAT gateway, or these",
+            "no VPC endpoint of autoscaling, ec2, s3, sts: add a default route",
         ),
         (ALL_ENDPOINTS[2:], UBUNTU_24, {}, "no VPC endpoint of autoscaling, ec2: "),
         ([*ALL_ENDPOINTS[1:], endpoint("autoscaling", State="pending")], UBUNTU_24, {}, "endpoint of autoscaling: "),
