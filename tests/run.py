@@ -280,9 +280,9 @@ LAYERS = {
         Layer("lint", 2.5, lint),
         Layer("sanity", 1.5, sanity),
         Layer("unit", 3, pytest(*UNIT, processes=2)),
-        Layer("account", 9, pytest(*ACCOUNT, processes=2)),
-        Layer("integration", 22.5, pytest(*INTEGRATION), root=True),
-        Layer("molecule", 6.5, molecule(scenarios, *MOLECULE), root=True),
+        Layer("account", 6, pytest(*ACCOUNT, processes=2)),
+        Layer("integration", 16, pytest(*INTEGRATION), root=True),
+        Layer("molecule", 4, molecule(scenarios, *MOLECULE), root=True),
     )
 }
 """What `make test` runs."""
@@ -293,14 +293,14 @@ PARTS = {
         Layer("newest-lint", 2.5, lint, newest=True),
         Layer("newest-sanity", 1.5, sanity, newest=True),
         Layer("newest-unit", 4, pytest(*UNIT, processes=2), newest=True),
-        Layer("newest-account", 10, pytest(*ACCOUNT, processes=2), newest=True),
+        Layer("newest-account", 7, pytest(*ACCOUNT, processes=2), newest=True),
         Layer("chaos-calls", 30, chaos("task", "write")),
         Layer("chaos-machines", 60, chaos("machines"), root=True),
         Layer("chaos-soak", 40, chaos("soak"), root=True),
-        Layer("account", 10, pytest(*ACCOUNT, long=True)),
-        Layer("late-reads", 12, pytest(*ACCOUNT, processes=2, options=("--late-reads", "2"))),
-        Layer("integration", 30, pytest(*INTEGRATION, long=True), root=True),
-        Layer("molecule", 12, molecule(lambda: LONG_SCENARIOS, *MOLECULE, long=True), root=True),
+        Layer("account", 20, pytest(*ACCOUNT, long=True)),
+        Layer("late-reads", 8, pytest(*ACCOUNT, processes=2, options=("--late-reads", "2"))),
+        Layer("integration", 40, pytest(*INTEGRATION, long=True), root=True),
+        Layer("molecule", 15, molecule(lambda: LONG_SCENARIOS, *MOLECULE, long=True), root=True),
     )
 }
 """What `make test-long` runs."""

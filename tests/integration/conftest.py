@@ -21,14 +21,12 @@ def cloud_with_machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cl
 
 @pytest.fixture(scope="session")
 def training_cluster(cloud_with_machines: Cloud) -> Iterator[Cluster]:
-    """A master and two workers that all tests share. Their image has all frameworks: it is built once and
+    """A master and two workers that all tests of training share. Their image has all frameworks: it is built once and
     kept; with nothing kept that takes some minutes."""
     built = localcloud("image", "build", "--with", "mxnet,pytorch,tensorflow,tensorpack", timeout=1500)
     assert built.returncode == 0, built.stderr
     image = cloud_with_machines.image(ALL_FRAMEWORKS)
-    # Old scripts find `python` on the path with a default framework.
-    settings = {"worker_count": 2, "image": image, "default_framework": "tensorflow"}
-    with cloud_with_machines.cluster(f"t-{secrets.token_hex(3)}", **settings) as cluster:
+    with cloud_with_machines.cluster(f"t-{secrets.token_hex(3)}", worker_count=2, image=image) as cluster:
         made = cluster.play("site.yml")
         assert made.code == 0, made.output[-6000:]
         yield cluster

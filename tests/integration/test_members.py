@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import shlex
 import time
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.machines import Cluster, Done, command, localcloud, wait_for
+from tests.integration.machines import Cloud, Cluster, Done, command, localcloud, wait_for
 from tests.integration.runs import Runs
 
 MASTER, WORKERS = "deeplearning-master", ["deeplearning-worker2", "deeplearning-worker3"]
@@ -57,8 +58,11 @@ print(json.dumps([looks, wrong]))
 
 
 @pytest.fixture(scope="module")
-def cluster(training_cluster: Cluster) -> Cluster:
-    return training_cluster
+def cluster(cloud_with_machines: Cloud) -> Iterator[Cluster]:
+    with cloud_with_machines.cluster(f"m-{secrets.token_hex(3)}", worker_count=2) as cluster:
+        made = cluster.play("site.yml")
+        assert made.code == 0, made.output[-6000:]
+        yield cluster
 
 
 @pytest.mark.parametrize(
@@ -139,6 +143,7 @@ def test_the_operators_agent_comes_along_and_no_key_is_anywhere(cluster: Cluster
         assert {Path(path).name for path in files.splitlines()} <= {"ssh_host_ed25519_key", "ssh_host_ecdsa_key"}, node
 
 
+@pytest.mark.long
 def test_after_a_reboot_all_is_back(cluster: Cluster) -> None:
     node = WORKERS[0]
     before = cluster.says(node, "systemctl show -P UserspaceTimestamp")
@@ -214,6 +219,7 @@ def test_what_root_on_a_worker_forges_is_refused(cluster: Cluster) -> None:
     assert denied.returncode != 0 and "UnauthorizedOperation" in denied.stderr, denied
 
 
+@pytest.mark.long
 def test_a_host_key_that_has_changed_is_refused_until_the_machine_reports_it(cluster: Cluster) -> None:
     node = WORKERS[1]
     changed = cluster.members()["members"][2]["instance_id"]
@@ -360,4 +366,3 @@ def test_machines_are_replaced_while_others_read_and_train_and_an_old_master_doe
     assert runs.causes(run_id) == ["lost", "stopped"]
     ec2.disassociate_address(AssociationId=association)
     ec2.release_address(AllocationId=address)
-    ec2.terminate_instances(InstanceIds=[old[1]])

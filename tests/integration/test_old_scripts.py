@@ -6,6 +6,7 @@ ones did the same.
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Iterator
 
 import pytest
 
@@ -136,9 +137,18 @@ TRACKER = r"""
 SCRIPTS = {"generate_trainer": GENERATE, "run.sh": RUN, "tracker": TRACKER, "health": HEALTH}
 
 
+@pytest.fixture(scope="module")
+def with_python(training_cluster: Cluster) -> Iterator[Cluster]:
+    """Old scripts find `python` on the path with a default framework."""
+    configured = training_cluster.play("playbooks/configure.yml", cluster_default_framework="tensorflow")
+    assert configured.code == 0, configured.output[-4000:]
+    yield training_cluster
+    assert training_cluster.play("playbooks/configure.yml").code == 0
+
+
 @pytest.mark.parametrize("script", SCRIPTS)
-def test_a_script_with_an_old_interface_runs_unchanged(training_cluster: Cluster, script: str) -> None:
+def test_a_script_with_an_old_interface_runs_unchanged(with_python: Cluster, script: str) -> None:
     folder = f"mkdir -p $EFS_MOUNT/old/{script} && cd $EFS_MOUNT/old/{script}\n"
-    done = training_cluster.ssh(MASTER, "bash -l", input=folder + textwrap.dedent(SCRIPTS[script]))
+    done = with_python.ssh(MASTER, "bash -l", input=folder + textwrap.dedent(SCRIPTS[script]))
     sums = [line for line in done.stdout.splitlines() if line.startswith("the sum")]
     assert sums == ["the sum is 6"], done.stdout[-3000:] + done.stderr[-3000:]

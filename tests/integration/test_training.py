@@ -87,6 +87,7 @@ def test_runs_are_stopped_one_by_one_and_share_no_node(runs: Runs) -> None:
     assert runs.left(one, NODES) + runs.left(waiting, NODES) == []
 
 
+@pytest.mark.long
 def test_a_run_does_not_need_whoever_follows_it_nor_that_the_master_stays_up(runs: Runs) -> None:
     run_id = runs.start("counts.py", "40")
     following = subprocess.Popen(

@@ -54,7 +54,7 @@ def curve(cluster: Cluster, run: str, rank: int = 0) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize(
     ("framework", "distribution"),
-    [("pytorch", "ddp"), ("mxnet", "dist_sync")],
+    [("pytorch", "ddp"), pytest.param("mxnet", "dist_sync", marks=pytest.mark.long)],
 )
 def test_all_classes_are_learned_together_and_not_without_the_exchange(
     cluster: Cluster, skewed: str, trained: str, framework: str, distribution: str
@@ -70,6 +70,7 @@ def test_all_classes_are_learned_together_and_not_without_the_exchange(
         assert curve(cluster, alone, rank)[-1]["val_accuracy"] < 0.5
 
 
+@pytest.mark.long
 def test_a_run_that_goes_on_has_the_curve_of_one_that_was_not_interrupted(
     cluster: Cluster, skewed: str, trained: str
 ) -> None:
@@ -82,6 +83,7 @@ def test_a_run_that_goes_on_has_the_curve_of_one_that_was_not_interrupted(
                 assert parted[what] == pytest.approx(whole[what], abs=1e-3)
 
 
+@pytest.mark.long
 def test_mxnets_own_files_of_records_are_read(cluster: Cluster) -> None:
     cluster.says(MASTER, f"{GENERATE} /efs/data/records --format recordio --train 600 --test 100")
     asked = {"framework": "mxnet", "distribution": "local", "nodes": 1, "data": "/efs/data/records"}

@@ -18,13 +18,13 @@ QUICK = ["--epochs", "1"]
 RESIDUAL = ["--network", "resnet", "--num-layers", "8", "--num-examples", "1200"]
 TRAINED = [
     ("mxnet", "dist_sync", 3),
-    ("mxnet", "dist_device_sync", 3),
+    pytest.param("mxnet", "dist_device_sync", 3, marks=pytest.mark.long),
     pytest.param("mxnet", "dist_async", 3, marks=pytest.mark.long),
     pytest.param("mxnet", "local", 1, marks=pytest.mark.long),
     pytest.param("mxnet", "device", 1, marks=pytest.mark.long),
     ("pytorch", "ddp", 3),
     ("tensorflow", "multi_worker_mirrored", 3),
-    ("tensorflow", "parameter_server", 3),
+    pytest.param("tensorflow", "parameter_server", 3, marks=pytest.mark.long),
     ("tensorpack", "horovod", 3),
     # Its wheel is built, which takes a minute or two; tensorpack's comes with the image.
     pytest.param("tensorflow", "horovod", 3, marks=pytest.mark.long),
@@ -151,7 +151,10 @@ print(tuple(scores.shape))
 }
 
 
-@pytest.mark.parametrize("framework", LOADS)
+@pytest.mark.parametrize(
+    "framework",
+    ["pytorch", "tensorflow", *(pytest.param(name, marks=pytest.mark.long) for name in ("mxnet", "tensorpack"))],
+)
 def test_all_trainers_take_the_same_options_and_leave_a_model_for_the_framework_alone(
     cluster: Cluster, framework: str
 ) -> None:
@@ -307,6 +310,7 @@ def test_a_script_of_ones_own_gets_its_arguments_and_environment_as_they_are(
     assert sorted(sent.splitlines()) == ["./my script.py", "./package/layers.py"]
 
 
+@pytest.mark.long
 def test_a_script_that_ends_with_7_on_rank_1_fails_the_playbook_with_that_sentence(
     cluster: Cluster, script: str
 ) -> None:

@@ -63,6 +63,7 @@ def test_a_run_goes_on_with_a_machine_in_a_killed_ones_place_and_then_without_on
     assert begun[0] == 0 < begun[1] < begun[2]
 
 
+@pytest.mark.long
 def test_a_hanging_node_does_not_keep_a_run_from_being_stopped(runs: Runs) -> None:
     run_id = runs.start("sleeps.py", nodes=NODES[:2])
     runs.running(run_id)

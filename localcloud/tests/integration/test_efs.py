@@ -8,6 +8,8 @@ import textwrap
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import pytest
+
 from localcloud.tests.integration.kit import Clients, Network, localcloud, traces, wait_for
 
 OPTIONS = "nfsvers=4.1,rsize=1048576,wsize=1048576,hard,timeo=600,retrans=2,noresvport"
@@ -126,6 +128,7 @@ def side_by_side(network: Network, scripts: dict[str, str]) -> dict[str, str]:
         return dict(zip(scripts, pool.map(run, scripts), strict=True))
 
 
+@pytest.mark.long
 def test_sizes_and_missing_names_are_cached_and_an_opened_file_is_not(network: Network) -> None:
     _, (reader, writer) = shared(network, 2)
     writing = """

@@ -20,6 +20,7 @@ from localcloud.core.settings import HOME
 from localcloud.tests.integration.kit import Network, command, localcloud, traces, up, wait_for
 
 
+@pytest.mark.long
 def test_a_hundred_random_steps_leave_nothing(nothing_up: dict[str, object], key: Path) -> None:
     network = Network.create(up(), key)
     ec2 = network.cloud.ec2
@@ -80,6 +81,7 @@ def test_a_service_that_died_is_cleaned_up_by_the_next(nothing_up: dict[str, obj
     assert up().instances() == []
 
 
+@pytest.mark.long
 def test_an_interrupted_up_leaves_nothing(nothing_up: dict[str, object]) -> None:
     for delay in (0.2, 0.6, 1.0, 1.4):
         starting = subprocess.Popen(
@@ -166,6 +168,7 @@ def _file(folder: Path, text: str) -> str:
     return str(path)
 
 
+@pytest.mark.long
 def test_a_full_disk_leaves_no_half_image(tmp_path: Path) -> None:
     assert command("mount", "-t", "tmpfs", "-o", "size=150M", "tmpfs", str(tmp_path)).returncode == 0
     try:

@@ -1,4 +1,4 @@
-"""docs/features.md: each test that it names exists."""
+"""docs/features.md: each test that it names exists, and `make test` runs it."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ def test_each_feature_names_a_test_that_exists(named: str) -> None:
     place = ROOT / path
     assert place.exists()
     assert not function or f"\ndef {function}(" in place.read_text()
+    assert not function or f".mark.long\ndef {function}(" not in place.read_text()
 
 
 def test_every_row_names_one() -> None:
