@@ -79,6 +79,7 @@ class FakeAws(AwsClient):
         address = f"10.0.{number // 250}.{number % 250 + 4}"
         self.instances[instance(number)] = {
             "InstanceId": instance(number),
+            "State": {"Name": "running"},
             "PrivateIpAddress": address,
             "PrivateDnsName": f"ip-{address.replace('.', '-')}.ec2.internal",
             "InstanceType": "p3.16xlarge",
@@ -150,7 +151,8 @@ class FakeAws(AwsClient):
             self.listed = len(listed)
             return listed
         if operation == "describe_instances":
-            return [{"Instances": [item]} for item in self.instances.values()]
+            states = next(item["Values"] for item in arguments["Filters"] if item["Name"] == "instance-state-name")
+            return [{"Instances": [item]} for item in self.instances.values() if item["State"]["Name"] in states]
         return [
             {
                 "AutoScalingGroupName": group,

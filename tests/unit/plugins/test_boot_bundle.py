@@ -69,8 +69,11 @@ def test_the_roles_of_the_bundle_are_those_that_nodes_run() -> None:
     """A role that the playbook of nodes includes is missing nowhere."""
     used = set()
     for path in [ROOT / "playbooks/node.yml", *(ROOT / "playbooks/tasks/node").glob("*.yml")]:
-        used |= {line.split("deeplearning.aws.")[1].strip() for line in path.read_text().splitlines()
-                 if "name: deeplearning.aws." in line and "{{" not in line}
+        used |= {
+            line.split("deeplearning.aws.")[1].strip()
+            for line in path.read_text().splitlines()
+            if "name: deeplearning.aws." in line and "{{" not in line
+        }
     packed = {part.removeprefix("roles/") for part in bundle._OWN if part.startswith("roles/")}
     assert used <= packed and {"framework", "tensorpack", "packages"} <= packed
 

@@ -8,6 +8,11 @@ from deeplearning.members.unchanged import is_unchanged
 def main(argv: list[str]) -> int:
     if argv == ["apply", "--repeated"] and is_unchanged():
         return 0
+    if argv == ["publish", "--repeated"]:
+        from deeplearning.members.check_times import is_due
+
+        if not is_due():
+            return 0
     from deeplearning.members import commands
 
     return commands.main(argv)

@@ -17,7 +17,7 @@ from deeplearning.contract import atomic_file, paths
 from deeplearning.contract.errors import UserError
 from deeplearning.members.applying import apply, forget
 from deeplearning.members.member_list import Members, read_applied, unsettled
-from deeplearning.members.publishing import publish
+from deeplearning.members.publishing import is_quiet, publish
 from deeplearning.members.report import report
 from deeplearning.run.allocation import nodes_in_use
 
@@ -87,7 +87,10 @@ def _report(options: argparse.Namespace) -> int:
 
 def _publish(options: argparse.Namespace) -> int:
     config = read_config()
-    outcome = publish(config, AwsClient(config.region), lambda: nodes_in_use(config))
+    aws = AwsClient(config.region)
+    if options.repeated and is_quiet(config, aws, lambda: nodes_in_use(config)):
+        return 0
+    outcome = publish(config, aws, lambda: nodes_in_use(config))
     summary = f"generation {outcome.generation} {'published' if outcome.changed else 'is still current'}"
     _print(options, outcome.changed, dataclasses.asdict(outcome), summary)
     if outcome.left_out:
