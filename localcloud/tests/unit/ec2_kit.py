@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -48,6 +49,10 @@ class Recorder:
 
     def reboot(self, instance_id: str) -> None:
         self._note("reboot", instance_id)
+
+    def copy_disk(self, instance_id: str, name: str, done: Callable[[tuple[Path, ...]], None]) -> None:
+        self._note("copy_disk", instance_id)
+        self.copied = done
 
     def console(self, instance_id: str) -> str:
         return self.written
