@@ -19,6 +19,10 @@ options:
     description: The settings, as M(deeplearning.aws.check_input) returns them.
     type: dict
     required: true
+  pins:
+    description: The versions of the frameworks, as P(deeplearning.aws.framework_pins#filter) returns them.
+    type: dict
+    default: {}
   dataset:
     description: A data set to compare with the nodes' own disks, by its name.
     type: str
@@ -148,6 +152,7 @@ def main() -> None:
         argument_spec={
             **ARGUMENTS,
             "cluster": {"type": "dict", "required": True},
+            "pins": {"type": "dict", "default": {}},
             "dataset": {"type": "str", "default": ""},
             "data_on": {"type": "str", "default": "node", "choices": ["node", "instance_store"]},
         },
@@ -159,6 +164,7 @@ def main() -> None:
             module.params["cluster"],
             module.params["dataset"],
             module.params["data_on"],
+            module.params["pins"],
         )
     except AwsError as error:
         module.fail_json(msg=str(error))

@@ -33,7 +33,8 @@ class ReportedSteps:
             log(f"{time.strftime('%H:%M:%S', time.gmtime())} {step}")
             self._try(lambda: self._machine.report(CONFIGURING, step, seconds=CALL_SECONDS))
         # A task that hangs sends no heartbeat, so AWS ends its machine.
-        if time.monotonic() - self._last_heartbeat >= HEARTBEAT_SECONDS:
+        is_in_group = bool(self._machine.parameters["group"])
+        if is_in_group and time.monotonic() - self._last_heartbeat >= HEARTBEAT_SECONDS:
             self._last_heartbeat = time.monotonic()
             self._try(lambda: self._machine.lifecycle("RecordLifecycleActionHeartbeat", CALL_SECONDS))
 
@@ -74,7 +75,7 @@ def run_steps(machine: Machine, folder: str, steps: ReportedSteps) -> None:
     with open(f"{folder}/boot.json", encoding="utf-8") as file:
         settings = json.load(file)
     variables = playbook.variables(settings, machine.parameters, metadata("local-hostname"))
-    playbook.play(python, wheels, folder, machine.instance_id, variables, steps)
+    playbook.play("node.yml", python, wheels, folder, machine.instance_id, variables, steps)
     confirm_report(machine)
 
 

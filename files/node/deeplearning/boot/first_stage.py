@@ -276,6 +276,10 @@ def run() -> int:
         machine.report("configuring", "bundle")
         folder = machine.fetch_bundle()
         sys.path.insert(0, f"{folder}/{PROGRAM}")
+        if "frameworks" in PARAMETERS:
+            from deeplearning.boot.baking import bake
+
+            return bake(PARAMETERS, folder)
         from deeplearning.boot.configuring import configure
 
         return configure(PARAMETERS, folder)
@@ -285,7 +289,8 @@ def run() -> int:
         try:
             machine.report("failed", "bundle", text.splitlines())
         finally:
-            machine.hold()
+            if PARAMETERS["group"]:
+                machine.hold()
         return 1
 
 
