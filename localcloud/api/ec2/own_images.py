@@ -115,3 +115,12 @@ def delete_snapshot(call: Call) -> dict[str, Any]:
     del _snapshots(call.cloud)[snapshot_id]
     backend_of(call.region).tags.pop(snapshot_id, None)
     return {}
+
+
+@answers("ec2", "DescribeImageAttribute")
+def describe_image_attribute(call: Call) -> dict[str, Any]:
+    image = image_for_launch(call.cloud, str(call.params.get("ImageId") or ""), pending=True)
+    if call.params.get("Attribute") != "launchPermission" or image.owner != ACCOUNT:
+        raise AwsError("AuthFailure", f"Not authorized for the attributes of image: {image.id}")
+    refuse_dry_run(call.params)
+    return {"ImageId": image.id, "LaunchPermissions": []}

@@ -385,6 +385,7 @@ ROWS = ec2.rows({
 
     # Images, volumes, snapshots
     "DescribeImages": ANY,
+    "DescribeImageAttribute": on("image=ImageId"),
     "CreateImage": on("image=new snapshot=new instance=InstanceId"),
     "DeregisterImage": on("image=ImageId"),
     "DescribeSnapshots": ANY,

@@ -166,6 +166,7 @@ def test_an_image_of_a_stopped_instance(ec2: Ec2, cloud: Cloud, machines: Record
     assert images_of(cloud)[image_id].layers == (Path("/copy"), Path("/base"))
     assert not [one for one in ec2("DescribeImages", region="eu-west-1")["Images"] if one["Name"] == "mine"]
     assert ec2.run(ImageId=image_id)["Instances"][0]["ImageId"] == image_id
+    assert ec2("DescribeImageAttribute", ImageId=image_id, Attribute="launchPermission")["LaunchPermissions"] == []
     # Its snapshot outlives it.
     [snapshot] = ec2("DescribeSnapshots", Filters=[{"Name": "tag:a", "Values": ["snapshot"]}])["Snapshots"]
     assert snapshot["SnapshotId"] == image["BlockDeviceMappings"][0]["Ebs"]["SnapshotId"]
