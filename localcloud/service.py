@@ -68,6 +68,9 @@ class Service:
     def _layers_of(self, image_id: str) -> Sequence[Path]:
         if self._base is None:
             raise RuntimeError("a service without a base image boots no machines")
+        image = images.images_of(self.cloud).get(image_id)
+        if image and image.layers:
+            return image.layers
         result = images.path_of(self.cloud, image_id)
         return [self._base] if result is None or result == self._base else [result, self._base]
 

@@ -11,6 +11,7 @@ import secrets
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 import boto3
@@ -48,6 +49,9 @@ class Machines(Protocol):
         """Shut it down and throw its disk away; reported as exited with "destroyed", also if nothing ran."""
 
     def reboot(self, instance_id: str) -> None: ...
+
+    def copy_disk(self, instance_id: str, name: str, done: Callable[[tuple[Path, ...]], None]) -> None:
+        """Copy the disk of a stopped machine under a name, and call `done` with the layers that others boot from."""
 
     def console(self, instance_id: str) -> str:
         """Return the machine's console output."""

@@ -134,6 +134,11 @@ class HostMachines:
         if entry is not None:
             entry.machine.request_reboot()
 
+    def copy_disk(self, instance_id: str, name: str, done: Callable[[tuple[Path, ...]], None]) -> None:
+        machine = self._supervised[instance_id].machine
+        target = self._folder / "images" / name
+        threading.Thread(target=lambda: done(machine.copy_disk(target)), name=name, daemon=True).start()
+
     def console(self, instance_id: str) -> str:
         entry = self._supervised.get(instance_id)
         try:

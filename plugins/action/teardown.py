@@ -14,6 +14,7 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.action import Act
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster import data_bucket
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.resource_reader import ResourceReader
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.resources import (
+    IMAGES,
     WORDS,
     ClusterResources,
     Resource,
@@ -45,7 +46,7 @@ class ActionModule(Action):
             removed = self._remove_data(aws)
             if not options["consent"]:
                 return {"changed": bool(removed), "removed": removed}
-        kinds = IN_ZONE if options["scope"] == "zone" else EVERYTHING
+        kinds = {"all": EVERYTHING, "zone": IN_ZONE, "images": IMAGES}[options["scope"]]
         reader = ResourceReader(aws, cluster)
         owned = reader.read()
         deletions = to_delete(owned, keep, kinds)
@@ -95,7 +96,7 @@ class ActionModule(Action):
             "changed": teardown.changed,
             "removed": [resource.as_dict() for resource in teardown.removed.values()],
         }
-        if options["scope"] == "zone":
+        if options["scope"] != "all":
             rest = left
         else:
             # Read everything again: only what AWS now lists counts.
@@ -131,13 +132,10 @@ def describe_plan(owned: ClusterResources, deletions: list[Resource], keep: bool
     lines += [
         f"  {resource.describe()}" for resource in sorted(deletions, key=lambda resource: order.index(resource.kind))
     ]
-    kept_systems = retained(owned, keep)
+    kept_resources = [resource for resource in retained(owned, keep) if resource not in deletions]
     foreign = [resource for resource in owned.current if not resource.ours]
     held = [resource for resource in owned.of_kind("file_system") if not keep and foreign_targets(owned, resource)]
-    lines += [
-        f"The {resource.describe()} is kept: the next site.yml finds it. To remove it too: -e cluster_keep_efs=false"
-        for resource in kept_systems
-    ]
+    lines += [f"The {resource.describe()} is kept{_undo(resource)}" for resource in kept_resources]
     lines += [f"The {resource.describe()} stays, as others have mount targets on it." for resource in held]
     lines += [f"The {resource.describe()} stays, as the cluster did not make it." for resource in foreign]
     return lines
@@ -148,6 +146,14 @@ def describe_result(owned: ClusterResources, teardown: Teardown) -> list[str]:
     counts = count_by_kind(teardown.removed.values())
     lines = [f"The cluster {owned.cluster} is gone" + (f": {', '.join(counts)}." if counts else ", and was before.")]
     for resource in retained(owned, teardown.keep):
-        size = f", {resource.facts['bytes'] / 2**30:.1f} GiB," if resource.facts["bytes"] >= 2**28 else ""
-        lines.append(f"The {resource.describe()}{size} is kept and goes on costing: the next site.yml finds it again.")
+        stored = resource.facts.get("bytes", 0)
+        size = f", {stored / 2**30:.1f} GiB," if stored >= 2**28 else ""
+        costs = " and goes on costing" if resource.costs else ""
+        lines.append(f"The {resource.describe()}{size} is kept{costs}{_undo(resource)}")
     return lines
+
+
+def _undo(resource: Resource) -> str:
+    if resource.kind in IMAGES:
+        return ". To delete it: ansible-playbook deeplearning.aws.image -e image_state=absent"
+    return ": the next site.yml finds it. To remove it too: -e cluster_keep_efs=false"

@@ -31,6 +31,7 @@ options:
       - health
       - destroy
       - stage
+      - image
       - train
       - evaluate
       - follow

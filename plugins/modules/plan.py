@@ -23,6 +23,10 @@ options:
     description: Whether the machines are to be EMR's.
     type: bool
     default: false
+  pins:
+    description: The versions of the frameworks, as P(deeplearning.aws.framework_pins#filter) returns them.
+    type: dict
+    default: {}
   dataset:
     description: A data set to compare with the nodes' own disks, by its name.
     type: str
@@ -161,6 +165,7 @@ def main() -> None:
             **ARGUMENTS,
             "cluster": {"type": "dict", "required": True},
             "emr": {"type": "bool", "default": False},
+            "pins": {"type": "dict", "default": {}},
             "dataset": {"type": "str", "default": ""},
             "data_on": {"type": "str", "default": "node", "choices": ["node", "instance_store"]},
         },
@@ -172,6 +177,7 @@ def main() -> None:
             module.params["cluster"],
             module.params["dataset"],
             module.params["data_on"],
+            module.params["pins"],
             module.params["emr"],
         )
     except AwsError as error:

@@ -38,9 +38,10 @@ options:
   scope:
     description:
       - What to remove. With V(zone), only the resources in the availability zone, so that another zone can be tried.
-        Then resources are not read again at the end.
+        With V(images), only the images that the cluster has made, which are kept otherwise. Then resources are not read
+        again at the end.
     type: str
-    choices: [all, zone]
+    choices: [all, zone, images]
     default: all
   stuck_seconds:
     description: Seconds after which a resource is given up that AWS refuses to delete while nothing else changes.

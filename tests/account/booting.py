@@ -60,6 +60,35 @@ class Nodes:
             self._stopped.clear()
         assert not self.failures, self.failures
 
+    @contextmanager
+    def bake(self, cluster: str, behaviour: str = READY) -> Iterator[None]:
+        """Let the machine of image.yml prepare and stop itself in the meantime."""
+        ended = threading.Event()
+        thread = threading.Thread(target=self._bake, args=(cluster, behaviour, ended))
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+        assert not self.failures, self.failures
+
+    def _bake(self, cluster: str, behaviour: str, ended: threading.Event) -> None:
+        ec2, group = self.account.client("ec2"), Names(cluster).workers_group
+        filters = [
+            {"Name": "tag:Name", "Values": [f"{cluster}-image"]},
+            {"Name": "instance-state-name", "Values": ["running"]},
+        ]
+        while not ended.wait(0.2):
+            for reservation in ec2.describe_instances(Filters=filters)["Reservations"]:
+                machine = reservation["Instances"][0]["InstanceId"]
+                if behaviour == READY:
+                    self.report(group, machine, "ready", "clean")
+                    ec2.stop_instances(InstanceIds=[machine])
+                else:
+                    self.report(group, machine, "failed", "framework", LOG)
+                return
+
     def will(self, group: str, *behaviours: str) -> None:
         self.behaviours[group] = iter(behaviours)
 

@@ -49,10 +49,18 @@ class Image:
     root_gib: int = 8
     imds_support: str | None = None
     """v2.0: instances require tokens unless their launch says otherwise"""
+    region: str | None = None
+    """Of an image that the account has made; the others are in all regions."""
+    made_of: str = ""
+    """the instance that such an image was made of"""
+    layers: tuple[Path, ...] = ()
+    """The layers that its machines boot from, the uppermost first; empty: see `path_of`."""
+    state: str = "available"
+    created: str = CREATED
 
     @cached_property
     def id(self) -> str:
-        text = " ".join((self.name, *sorted(self.features)))
+        text = " ".join((self.name, *sorted(self.features), self.made_of)).rstrip()
         return "ami-0" + hashlib.sha256(text.encode()).hexdigest()[:16]
 
     @property
@@ -129,13 +137,15 @@ def path_of(cloud: Cloud, image_id: str) -> Path | None:
     return built[0].path if built else fallback
 
 
-def image_for_launch(cloud: Cloud, image_id: str) -> Image:
-    """Return the image of a launch, or raise AWS's error."""
+def image_for_launch(cloud: Cloud, image_id: str, pending: bool = False) -> Image:
+    """Return the image of a launch, or raise AWS's error. `pending`: also one that is still being made."""
     if not _ID.match(image_id):
         raise AwsError("InvalidAMIID.Malformed", f'Invalid id: "{image_id}" (expecting "ami-...")')
     image = images_of(cloud).get(image_id)
     if image is None:
         raise AwsError("InvalidAMIID.NotFound", f"The image id '[{image_id}]' does not exist")
+    if image.state != "available" and not pending:
+        raise AwsError("InvalidAMIID.Unavailable", f"The image ID '[{image_id}]' is not available")
     return image
 
 
@@ -151,7 +161,7 @@ _FILTERS: Mapping[str, Callable[[Image], Values]] = {
     "owner-id": lambda image: (image.owner,),
     "block-device-mapping.volume-size": lambda image: (str(image.root_gib),),
     "root-device-name": lambda image: (image.root_device,),
-    "state": _constant("available"),
+    "state": lambda image: (image.state,),
     "virtualization-type": _constant("hvm"),
 }
 
@@ -180,7 +190,7 @@ def image_as_dict(image: Image, tags: Mapping[str, str]) -> dict[str, Any]:
             }
         ],
         "BootMode": "uefi-preferred",
-        "CreationDate": CREATED,
+        "CreationDate": image.created,
         "Description": image.description,
         "EnaSupport": True,
         "Hypervisor": "xen",
@@ -194,7 +204,7 @@ def image_as_dict(image: Image, tags: Mapping[str, str]) -> dict[str, Any]:
         "RootDeviceName": image.root_device,
         "RootDeviceType": "ebs",
         "SriovNetSupport": "simple",
-        "State": "available",
+        "State": image.state,
         "Tags": [{"Key": key, "Value": value} for key, value in tags.items()],
         "UsageOperation": "RunInstances",
         "VirtualizationType": "hvm",
@@ -218,7 +228,7 @@ def _named(images: Mapping[str, Image], ids: Sequence[str]) -> list[Image]:
 @answers("ec2", "DescribeImages")
 def describe_images(call: Call) -> dict[str, Any]:
     refuse_dry_run(call.params)
-    images = images_of(call.cloud)
+    images = {key: image for key, image in images_of(call.cloud).items() if image.region in (None, call.region)}
     ids = list(call.params.get("ImageIds") or ())
     matches = _named(images, ids) if ids else list(images.values())
     owners = set(call.params.get("Owners") or ())

@@ -7,6 +7,7 @@ pending → running → stopping → stopped → pending …, and from each → 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from moto.ec2.models.instances import StateReason
@@ -59,6 +60,9 @@ class NoMachines:
 
     def reboot(self, instance_id: str) -> None:
         """Nothing runs, so nothing restarts."""
+
+    def copy_disk(self, instance_id: str, name: str, done: Callable[[tuple[Path, ...]], None]) -> None:
+        done(())
 
     def console(self, instance_id: str) -> str:
         return ""

@@ -385,6 +385,11 @@ ROWS = ec2.rows({
 
     # Images, volumes, snapshots
     "DescribeImages": ANY,
+    "DescribeImageAttribute": on("image=ImageId"),
+    "CreateImage": on("image=new snapshot=new instance=InstanceId"),
+    "DeregisterImage": on("image=ImageId"),
+    "DescribeSnapshots": ANY,
+    "DeleteSnapshot": on("snapshot=SnapshotId"),
     "CreateVolume": (
         on("volume=new",
            keys="ec2:Encrypted=Encrypted ec2:VolumeSize=Size ec2:VolumeType=VolumeType ec2:VolumeIops=Iops "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -55,6 +56,10 @@ class Recorder:
         self._note("provision", instance_id)
         self.settings[instance_id] = settings
         self.reports[instance_id] = report
+
+    def copy_disk(self, instance_id: str, name: str, done: Callable[[tuple[Path, ...]], None]) -> None:
+        self._note("copy_disk", instance_id)
+        self.copied = done
 
     def console(self, instance_id: str) -> str:
         return self.written

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from localcloud.api.ec2.images import API_ONLY, BASE, Image, path_of, register
+from localcloud.api.ec2.images import API_ONLY, BASE, Image, images_of, path_of, register
 from localcloud.core.cloud import Cloud
-from localcloud.tests.unit.ec2_kit import Ec2
+from localcloud.tests.unit.ec2_kit import Ec2, Recorder
 
 UBUNTU = "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-22.04/latest/ami-id"
 
@@ -143,3 +143,38 @@ def test_a_parameter_by_itself_and_among_others(ec2: Ec2) -> None:
     assert [one["Name"] for one in answer["Parameters"]] == ["/mine", UBUNTU]
     assert answer["InvalidParameters"] == ["/yours", names[3]]
     assert ec2("GetParametersByPath", service="ssm", Path="/")["Parameters"][0]["Name"] == "/mine"
+
+
+def test_an_image_of_a_stopped_instance(ec2: Ec2, cloud: Cloud, machines: Recorder) -> None:
+    instance = ec2.running()
+    tags = [{"ResourceType": kind, "Tags": [{"Key": "a", "Value": kind}]} for kind in ("image", "snapshot")]
+    request = {"InstanceId": instance["InstanceId"], "Name": "mine", "TagSpecifications": tags}
+    with ec2.refused("IncorrectState", "stopped"):
+        ec2("CreateImage", **request)
+    ec2.stopped(instance)
+    image_id = ec2("CreateImage", **request)["ImageId"]
+    with ec2.refused("InvalidAMIName.Duplicate"):
+        ec2("CreateImage", **request)
+    pending = [{"Name": "state", "Values": ["pending"]}]
+    assert [one["Name"] for one in ec2("DescribeImages", Filters=pending)["Images"]] == ["mine"]
+    with ec2.refused("InvalidAMIID.Unavailable"):
+        ec2.run(ImageId=image_id)
+    machines.copied((Path("/copy"), Path("/base")))
+    ec2.clock.advance(1)
+    [image] = ec2("DescribeImages", Owners=["self"])["Images"]
+    assert (image["State"], image["Tags"]) == ("available", [{"Key": "a", "Value": "image"}])
+    assert images_of(cloud)[image_id].layers == (Path("/copy"), Path("/base"))
+    assert not [one for one in ec2("DescribeImages", region="eu-west-1")["Images"] if one["Name"] == "mine"]
+    assert ec2.run(ImageId=image_id)["Instances"][0]["ImageId"] == image_id
+    assert ec2("DescribeImageAttribute", ImageId=image_id, Attribute="launchPermission")["LaunchPermissions"] == []
+    # Its snapshot outlives it.
+    [snapshot] = ec2("DescribeSnapshots", Filters=[{"Name": "tag:a", "Values": ["snapshot"]}])["Snapshots"]
+    assert snapshot["SnapshotId"] == image["BlockDeviceMappings"][0]["Ebs"]["SnapshotId"]
+    with ec2.refused("InvalidSnapshot.InUse"):
+        ec2("DeleteSnapshot", SnapshotId=snapshot["SnapshotId"])
+    ec2("DeregisterImage", ImageId=image_id)
+    assert ec2.tags_of(image_id) == {} != ec2.tags_of(snapshot["SnapshotId"])
+    ec2("DeleteSnapshot", SnapshotId=snapshot["SnapshotId"])
+    assert ec2("DescribeSnapshots")["Snapshots"] == [] and ec2.tags_of(snapshot["SnapshotId"]) == {}
+    with ec2.refused("InvalidAMIID.NotFound"):
+        ec2.run(ImageId=image_id)

@@ -29,6 +29,7 @@ _OWN = (
     "meta",
     "files/node",
     "files/trainers",
+    "playbooks/bake.yml",
     "playbooks/node.yml",
     "playbooks/tasks/node",
     "playbooks/tasks/runs/wheels.yml",

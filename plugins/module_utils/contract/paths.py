@@ -26,6 +26,8 @@ RUNTIME = "/run/deeplearning"
 """What is lost at a reboot."""
 CONFIGURING = f"{RUNTIME}/configuring"
 """Exists while the machine configures itself, and after it has failed to. Until then the timer reports nothing."""
+CHECK_TIMES = f"{RUNTIME}/check-times.json"
+"""On the master: when it checks the members again, and what it saw last."""
 UNCHANGED = f"{RUNTIME}/unchanged"
 """The state of all files after the last `members apply`."""
 
@@ -62,6 +64,11 @@ def wheels(efs_mount: str) -> str:
 
 def published(efs_mount: str, cluster: str) -> str:
     return f"{efs_mount}/.deeplearning/{cluster}/members.json"
+
+
+def check_requests(efs_mount: str, cluster: str) -> str:
+    """Return the folder in which nodes ask the master to check the members at once."""
+    return f"{efs_mount}/.deeplearning/{cluster}/check"
 
 
 def health(efs_mount: str, cluster: str) -> str:

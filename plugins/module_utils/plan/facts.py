@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
@@ -92,9 +92,11 @@ class AccountFacts:
     """Which of the types each zone offers."""
     key_pairs: Sequence[Item] | None
     failures: Sequence[str]
+    pins: Mapping[str, str] = field(default_factory=dict)
+    """The versions of the frameworks that machines get now, as checksums."""
 
 
-def gather_facts(aws: Aws, cluster: Cluster, emr: bool = False) -> AccountFacts:
+def gather_facts(aws: Aws, cluster: Cluster, pins: Mapping[str, str], emr: bool = False) -> AccountFacts:
     """Raise AwsError if the credentials or the connection fail."""
     reader = _Reader(aws)
     account = aws.account
@@ -145,6 +147,7 @@ def gather_facts(aws: Aws, cluster: Cluster, emr: bool = False) -> AccountFacts:
         # Without a filter, as a name with an asterisk would match other key pairs.
         key_pairs=reader.ec2("describe_key_pairs", "KeyPairs") if cluster["key_name"] else None,
         failures=tuple(reader.failures),
+        pins=pins,
     )
 
 

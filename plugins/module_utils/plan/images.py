@@ -9,6 +9,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import PINS_TAG, USER_TAG, tags_of
+
 PATH = "/aws/service/deeplearning/ami"
 """AWS's public parameters: PATH/<architecture>/<family>/latest/ami-id"""
 
@@ -50,8 +52,10 @@ def proprietary(names: Sequence[str]) -> list[str]:
 
 
 def user_of(image: Mapping[str, Any]) -> str:
-    """Return the user that an image creates; empty if its name and description do not show it."""
-    return next((user for pattern, user in _USERS if re.search(pattern, _text(image))), "")
+    """Return the user that an image creates; empty if its tag, name and description do not show it."""
+    return tags_of(image.get("Tags")).get(USER_TAG) or next(
+        (user for pattern, user in _USERS if re.search(pattern, _text(image))), ""
+    )
 
 
 def can_install_efs_utils(image: Mapping[str, Any]) -> bool:
@@ -78,6 +82,17 @@ def _text(image: Mapping[str, Any]) -> str:
     return f"{image.get('Name', '')} {image.get('Description', '')}".lower()
 
 
+def outdated(image: Mapping[str, Any], pins: Mapping[str, str]) -> list[str]:
+    """Return the frameworks that an image of image.yml has in other versions than machines get now."""
+    baked = baked_pins(image)
+    return [framework for framework, checksum in baked.items() if pins.get(framework) != checksum]
+
+
+def baked_pins(image: Mapping[str, Any]) -> dict[str, str]:
+    words = tags_of(image.get("Tags")).get(PINS_TAG, "").split()
+    return {name: checksum for name, _equals, checksum in (word.partition("=") for word in words)}
+
+
 def root_gib(image: Mapping[str, Any]) -> int:
     """Return the minimum size of the root volume."""
     for device in image.get("BlockDeviceMappings") or ():
@@ -88,7 +103,8 @@ def root_gib(image: Mapping[str, Any]) -> int:
 
 def misfit(image: Mapping[str, Any], kind: Mapping[str, Any]) -> str:
     """Return why an instance type cannot run an image; empty if it can. `kind` has the facts about the type."""
-    name = str(image.get("Name", ""))
+    # The description of an image that image.yml made names what it was made from.
+    name = f"{image.get('Name', '')} {image.get('Description', '')}"
     family = kind["name"].partition(".")[0].partition("-")[0]
     architecture = image.get("Architecture", "x86_64")
     if architecture not in kind["architectures"]:

@@ -122,6 +122,7 @@ def _check_described_image(facts: AccountFacts, cluster: Cluster, image: Item) -
             "machines configure themselves: configure them by ssh"
         )
         yield setting_problem("setup", "boot", problem, "push")
+    yield from _check_baked_image(facts, cluster, image)
     minimum = images.root_gib(image)
     if cluster["root_volume_gib"] < minimum:
         problem = f"the image needs {minimum} or more"
@@ -129,6 +130,21 @@ def _check_described_image(facts: AccountFacts, cluster: Cluster, image: Item) -
     if not cluster["login_user"] and not images.user_of(image):
         problem = f"the image {image.get('Name') or image['ImageId']} does not show its user"
         yield setting_problem("login_user", '""', problem, "ubuntu")
+
+
+def _check_baked_image(facts: AccountFacts, cluster: Cluster, image: Item) -> Iterator[Finding]:
+    outdated = images.outdated(image, facts.pins)
+    if outdated:
+        yield note(
+            f"The image {image['ImageId']} has other versions of {join_names(outdated)} than this collection installs "
+            "now: each machine installs them when it boots. Make a new one: ansible-playbook deeplearning.aws.image"
+        )
+    default = cluster["default_framework"]
+    if images.baked_pins(image) and default and default not in images.baked_pins(image):
+        yield note(
+            f"The image {image['ImageId']} has no environment of {default}, which is cluster_default_framework: each "
+            "machine installs it when it boots."
+        )
 
 
 def _other_driver(facts: AccountFacts, why: str) -> str:

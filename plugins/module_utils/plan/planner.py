@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
@@ -25,13 +25,15 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.resources.member_
 Plan = dict[str, Any]
 
 
-def make_plan(aws: Aws, cluster: Cluster, dataset: str, data_on: str, on_emr: bool = False) -> tuple[Plan, list[str]]:
+def make_plan(
+    aws: Aws, cluster: Cluster, dataset: str, data_on: str, pins: Mapping[str, str], on_emr: bool = False
+) -> tuple[Plan, list[str]]:
     """Return the plan, and the problems. With problems, the plan is incomplete.
 
-    A data set that is named is compared with the nodes' own disks.
+    A data set that is named is compared with the nodes' own disks, and the image with the frameworks' `pins`.
     """
     check_region(aws)
-    facts = gather_facts(aws, cluster, on_emr)
+    facts = gather_facts(aws, cluster, pins, on_emr)
     findings = list(check(facts, cluster))
     if dataset:
         findings += data.check(facts, cluster, dataset, data.size_gib(aws, dataset), data_on)

@@ -82,6 +82,8 @@ EC2: Mapping[str, Type] = {
     "internet_gateway": Type("internet-gateway", "describe_internet_gateways", "InternetGateways", "InternetGatewayId"),
     "security_group": Type("security-group", "describe_security_groups", "SecurityGroups", "GroupId", "GroupName"),
     "vpc": Type("vpc", "describe_vpcs", "Vpcs", "VpcId"),
+    "image": Type("image", "describe_images", "Images", "ImageId", "Name"),
+    "snapshot": Type("snapshot", "describe_snapshots", "Snapshots", "SnapshotId"),
 }
 _KINDS = {type_.tagged_as: kind for kind, type_ in EC2.items()}
 _PHASES = {"shutting-down": GOING, "deleting": GOING, "terminated": DEAD, "deleted": DEAD}
@@ -142,6 +144,14 @@ class ResourceReader:
     def owned(self) -> ClusterResources:
         resources = [resource for listed in self._by_kind.values() for resource in listed]
         claimed = with_detached(resources, frozenset(self.names.groups.values()))
+        profile = self.names.identity(WORKER)
+        # The machine of image.yml. Only someone who may pass the members' role can launch one.
+        claimed = [
+            replace(resource, ours=True)
+            if resource.name == self.names.of("image") and resource.facts.get("profile") == profile
+            else resource
+            for resource in claimed
+        ]
         return ClusterResources(self._cluster, self.names.account, self._aws.region, claimed)
 
     def _ids(self, kind: str) -> list[str]:
@@ -386,6 +396,7 @@ def facts_of(kind: str, listed: Listed) -> dict[str, Any]:
             "template": tags_of(listed.get("Tags")).get(TEMPLATE_TAG, ""),
             "job_flow": tags_of(listed.get("Tags")).get(JOB_FLOW_TAG, ""),
             "is_primary": tags_of(listed.get("Tags")).get(GROUP_ROLE_TAG) == PRIMARY,
+            "profile": str((listed.get("IamInstanceProfile") or {}).get("Arn", "")).rpartition("/")[2],
         }
     if kind == "address":
         return {

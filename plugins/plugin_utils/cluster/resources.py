@@ -40,6 +40,8 @@ WORDS: Mapping[str, tuple[str, str]] = {
     "instance_profile": ("instance profile", "instance profiles"),
     "role": ("IAM role", "IAM roles"),
     "bucket": ("bucket", "buckets"),
+    "image": ("image", "images"),
+    "snapshot": ("snapshot", "snapshots"),
 }
 """The kinds of resources that a cluster has, in words (one, several), in the order of messages."""
 
@@ -50,7 +52,10 @@ _COSTS: Mapping[str, str] = {
     "volume": "by the gigabyte",
     "file_system": "by the gigabyte",
     "bucket": "by the gigabyte",
+    "snapshot": "by the gigabyte",
 }
+IMAGES = frozenset({"image", "snapshot"})
+"""They outlive the cluster, as the next one may boot from them. image.yml deletes them."""
 
 
 @dataclass(frozen=True)
@@ -109,8 +114,9 @@ class ClusterResources:
 
 
 def retained(owned: ClusterResources, keep: bool) -> list[Resource]:
-    """Return what stays when a cluster is removed: its file system, if that is to be kept."""
-    return [resource for resource in owned.of_kind("file_system") if keep and resource.ours]
+    """Return what stays when a cluster is removed: its images, and its file system, if that is to be kept."""
+    kinds = IMAGES | {"file_system"} if keep else IMAGES
+    return [resource for resource in owned.current if resource.kind in kinds and resource.ours]
 
 
 def leftovers(owned: ClusterResources, keep: bool) -> list[Resource]:

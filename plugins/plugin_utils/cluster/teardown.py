@@ -18,6 +18,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.resources.emr_clu
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.resource_reader import ResourceReader
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.resources import (
     GOING,
+    IMAGES,
     LIVE,
     ClusterResources,
     Resource,
@@ -54,6 +55,8 @@ AFTER: Mapping[str, frozenset[str]] = {
     "security_group": _HOLD_A_SUBNET | {"mount_target_access"},
     "route_table": frozenset({"subnet", "endpoint"}),
     "internet_gateway": _MACHINES | {"nat_gateway", "address"},
+    "image": frozenset(),
+    "snapshot": frozenset({"image"}),
     "vpc": _HOLD_A_SUBNET | {"subnet", "security_group", "route_table", "internet_gateway", "endpoint"},
 }
 """Kinds that must be deleted before a kind."""
@@ -79,6 +82,7 @@ _HELD = frozenset(
         "InvalidNetworkInterface.InUse",
         "InvalidParameterValue",
         "InvalidPlacementGroup.InUse",
+        "InvalidSnapshot.InUse",
         "OperationAborted",
         "OperationNotPermitted",
         "ResourceInUse",
@@ -92,7 +96,7 @@ _HELD = frozenset(
 
 def to_delete(owned: ClusterResources, keep: bool, kinds: Collection[str] = EVERYTHING) -> list[Resource]:
     """Return what the cluster created and what is not to be retained."""
-    kept_resources = retained(owned, keep)
+    kept_resources = [] if kinds == IMAGES else retained(owned, keep)
     resources = []
     for resource in owned.current:
         if not resource.ours or resource in kept_resources or resource.kind not in kinds:
@@ -164,6 +168,8 @@ _CALLS: Mapping[str, tuple[str, str, str]] = {
     "internet_gateway": ("ec2", "delete_internet_gateway", "InternetGatewayId"),
     "security_group": ("ec2", "delete_security_group", "GroupId"),
     "vpc": ("ec2", "delete_vpc", "VpcId"),
+    "image": ("ec2", "deregister_image", "ImageId"),
+    "snapshot": ("ec2", "delete_snapshot", "SnapshotId"),
 }
 """The call that deletes a kind, and its parameter for the id."""
 

@@ -14,7 +14,7 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.readers i
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.run_options import PLAYBOOKS, name_of, options_of
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.settings import PREFIX, TABLE
 
-PROVISIONING = ("site", "emr", "plan", "provision")
+PROVISIONING = ("site", "emr", "plan", "provision", "image")
 """They need all settings; other playbooks need those that say which cluster is meant."""
 NEEDS_MEMBERS = ("train", "evaluate", "follow", "stop", "report", "tensorboard")
 """They can do nothing if the inventory could not read the members. Others have their own way to report that."""

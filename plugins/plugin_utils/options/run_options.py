@@ -325,9 +325,25 @@ TABLE: Sequence[Option] = (
         "The cluster to list, or all. Without it, `cluster_name`.",
         ("audit",),
     ),
+    Option(
+        "image_frameworks",
+        r.list_of(r.choice("tensorflow", "mxnet", "pytorch")),
+        [],
+        ["pytorch"],
+        "The frameworks to install in the image. Without it, `cluster_default_framework`.",
+        ("image",),
+    ),
+    Option(
+        "image_state",
+        r.choice("present", "absent"),
+        "present",
+        "absent",
+        "present: make the image unless it exists. absent: delete all images that the cluster has made.",
+        ("image",),
+    ),
 )
 PLAYBOOKS = (
-    *("site", "emr", "plan", "provision", "configure", "status", "audit", "health", "destroy", "stage"),
+    *("site", "emr", "plan", "provision", "configure", "status", "audit", "health", "destroy", "stage", "image"),
     *("train", "evaluate", "follow", "stop", "report", "tensorboard"),
 )
 DAILY = ("site", "emr", "plan", "status", "health", "train", "follow", "stop", "stage", "destroy")

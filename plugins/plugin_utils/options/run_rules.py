@@ -35,6 +35,8 @@ def check(
     options, problems = validated.values, problems + validated.problems
     if options.get("framework", "") is None and not options.get("resume"):
         options["framework"] = default_framework or None
+    if options.get("image_frameworks") == []:
+        options["image_frameworks"] = [default_framework] if default_framework else []
     for rule in _RULES.get(playbook, ()):
         problems += rule(options)
     if playbook == "train":
@@ -66,6 +68,12 @@ def _with_recipe(variables: Mapping[str, Any]) -> tuple[dict[str, Any], list[str
 
 def _example(name: str, value: Any = None) -> str:
     return options_of("train")[name].argument(value)
+
+
+def _image(options: Options) -> Iterable[str]:
+    if options["image_state"] == "present" and not options["image_frameworks"]:
+        example = options_of("image")["image_frameworks"].argument()
+        yield f"image_frameworks is empty: name the frameworks that the image is to contain. Example: {example}"
 
 
 def _framework(options: Options) -> Iterable[str]:
@@ -134,4 +142,5 @@ _RULES: Mapping[str, Sequence[Rule]] = {
     "health": _HEALTH,
     "site": _HEALTH,
     "emr": _HEALTH,
+    "image": (_image,),
 }

@@ -88,6 +88,7 @@ class FakeAws(AwsClient):
         self.masters |= {instance(number)} if master else set()
         self.instances[instance(number)] = {
             "InstanceId": instance(number),
+            "State": {"Name": "running"},
             "PrivateIpAddress": address,
             "PrivateDnsName": f"ip-{address.replace('.', '-')}.ec2.internal",
             "InstanceType": "p3.16xlarge",
@@ -174,7 +175,8 @@ class FakeAws(AwsClient):
                 if self._is_master(instance_id) == (arguments["InstanceGroupTypes"] == ["MASTER"])
             ]
         if operation == "describe_instances":
-            return [{"Instances": [item]} for item in self.instances.values()]
+            states = next(item["Values"] for item in arguments["Filters"] if item["Name"] == "instance-state-name")
+            return [{"Instances": [item]} for item in self.instances.values() if item["State"]["Name"] in states]
         return [
             {
                 "AutoScalingGroupName": group,

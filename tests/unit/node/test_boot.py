@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from deeplearning.boot import configuring, first_stage, playbook, system
+from deeplearning.boot import baking, configuring, first_stage, playbook, system
 from deeplearning.contract import boot as contract
 from deeplearning.contract import paths
 from deeplearning.contract.errors import UserError
@@ -21,6 +21,7 @@ from deeplearning.contract.errors import UserError
 from tests.unit.node.boot_kit import INSTANCE, NO_ACTION, OWN_REPORT, PARAMETERS, ROLE_ID, SHA256, Boot, booting
 
 FAILED = json.dumps({"state": "failed"}).encode()
+BAKING = {**PARAMETERS, "group": "", "frameworks": ["pytorch"]}
 SETTINGS = {"cluster": {"cluster": "red", "efs_mount": "/efs"}, "efs_tls": True}
 
 
@@ -315,3 +316,46 @@ def test_updates_wait_until_the_machine_is_configured(tmp_path: Path, monkeypatc
     drop_in = (tmp_path / "apt-daily-upgrade.service.d/deeplearning.conf").read_text()
     assert drop_in == "[Unit]\nConditionPathExists=/var/lib/deeplearning/configured\n"
     assert ran == [("systemctl", "daemon-reload")]
+
+
+# The source of an image
+
+
+@pytest.fixture
+def baked(booted: Boot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine's files, with what belongs to it alone."""
+    root = tmp_path / "root"
+    for path in (*baking.OWN, "/var/log/journal/a", "/etc/ssh/ssh_host_ed25519_key", "/etc/ssh/sshd_config"):
+        file = root / path.replace("*", "x").lstrip("/")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("own")
+    monkeypatch.setattr(baking, "OWN", tuple(f"{root}{path}" for path in baking.OWN))
+    monkeypatch.setattr(baking, "HOST_KEYS", f"{root}{baking.HOST_KEYS}")
+    monkeypatch.setattr(baking, "LOGS", f"{root}{baking.LOGS}")
+    called = tmp_path / "called"
+    monkeypatch.setattr(baking.programs, "run", lambda *words: called.write_text(" ".join(words) + "\n"))
+    return root
+
+
+@pytest.mark.usefixtures("quiet_system")
+def test_an_image_has_nothing_of_the_machine_that_it_is_made_of(booted: Boot, baked: Path, tmp_path: Path) -> None:
+    assert baking.bake(BAKING, str(bundle(tmp_path))) == 0
+    assert booted.aws.states()[-1] == ("ready", "clean") and booted.aws.actions() == []
+    assert [str(path.relative_to(baked)) for path in sorted(baked.rglob("*")) if path.is_file()] == [
+        "etc/machine-id",
+        "etc/ssh/sshd_config",
+    ]
+    assert (baked / "etc/machine-id").read_text() == "" and (baked / "var/log/journal").is_dir()
+    assert (tmp_path / "called").read_text() == "systemctl --no-block poweroff\n"
+    arguments = json.loads(next(line for line in booted.log.splitlines() if line.startswith("[")))
+    assert arguments[-1].endswith("/playbooks/bake.yml")
+    assert json.loads(Path(arguments[3][1:]).read_text())["bake_frameworks"] == ["pytorch"]
+
+
+@pytest.mark.usefixtures("quiet_system")
+def test_a_machine_whose_frameworks_fail_reports_it_and_goes_on_running(
+    booted: Boot, baked: Path, tmp_path: Path
+) -> None:
+    assert baking.bake(BAKING, str(bundle(tmp_path, code=2))) == 1
+    assert booted.aws.states()[-1] == ("failed", "efs_mount")
+    assert (baked / "etc/ssh/ssh_host_ed25519_key").exists() and not (tmp_path / "called").exists()

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from unittest.mock import Mock
@@ -13,12 +14,12 @@ from unittest.mock import Mock
 import pytest
 from botocore.exceptions import IncompleteReadError
 from deeplearning.contract.errors import UserError
-from deeplearning.members import cloud, ranks
+from deeplearning.members import check_times, cloud, publishing, ranks, unchanged
 from deeplearning.members.publishing import PublishOutcome
 from deeplearning.members.ranks import Instance
 from urllib3.exceptions import ProtocolError
 
-from tests.unit.node.members_kit import JOB_FLOW, MASTER_ROLE, WORKER_ROLE, Cluster, cluster_in, instance
+from tests.unit.node.members_kit import JOB_FLOW, MASTER_ROLE, WORKER_ROLE, Cluster, Node, cluster_in, instance
 
 COUNTED = 1_000_000
 """No count of changes comes to that; the seconds since 1970 do."""
@@ -87,7 +88,7 @@ def test_nothing_is_written_when_nothing_has_changed(cluster: Cluster) -> None:
     cluster.aws.calls.clear()
     assert master.publish() == PublishOutcome(1, False, [])
     assert cluster.path.stat() == before
-    assert os.listdir(cluster.path.parent) == ["members.json"]
+    assert sorted(os.listdir(cluster.path.parent)) == ["check", "members.json"]
     assert sorted(cluster.aws.calls) == ["describe_auto_scaling_groups", "describe_instances", "list_objects_v2"]
 
 
@@ -313,7 +314,7 @@ def test_a_former_master_suspended_before_the_rename_has_nothing_to_rename(
     with pytest.raises(UserError, match="another master took over"):
         old.publish()
     assert cluster.list["published_by"] == instance(8)
-    assert os.listdir(cluster.path.parent) == ["members.json"]
+    assert sorted(os.listdir(cluster.path.parent)) == ["check", "members.json"]
 
 
 def test_a_worker_does_not_publish(cluster: Cluster) -> None:
@@ -561,3 +562,103 @@ def test_a_cluster_that_never_ends_by_itself_has_no_policy_to_look_after(emr: Cl
     master = emr.master()
     master.publish()
     assert not [call for call in emr.aws.calls if "policy" in call]
+
+
+# When the master checks
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
+    """The time, which a test sets."""
+    times = [1000.0]
+    monkeypatch.setattr(check_times, "time", Mock(monotonic=lambda: times[0]))
+    yield times
+
+
+def tick(master: Node, in_use: Sequence[str] = ()) -> list[str]:
+    """Run a tick of the publish timer as the command does, and the apply timer. Return the calls."""
+    master.aws.calls.clear()
+    with master.here():
+        if check_times.is_due() and not publishing.is_quiet(master.config, master.aws, lambda: in_use):
+            publishing.publish(master.config, master.aws, lambda: in_use)
+        calls = list(master.aws.calls)
+        if unchanged.is_unchanged():
+            return calls
+    master.apply()
+    return calls
+
+
+@pytest.mark.parametrize("workers", [2, 1500])
+def test_a_quiet_cluster_makes_few_calls_whatever_its_size(cluster: Cluster, clock: list[float], workers: int) -> None:
+    master = cluster.master()
+    cluster.workers(*range(2, workers + 2))
+    tick(master)
+    count, minutes, further_pages = 0, 10, workers // 1000
+    for _ in range(minutes * 12):
+        clock[0] += 5
+        calls = tick(master)
+        # Only a full check reads all machines and reports.
+        count += len(calls) + (2 * further_pages if "list_objects_v2" in calls else 0)
+    assert 0 < count / minutes <= 6
+
+
+def test_a_machine_that_reports_is_a_member_at_the_next_tick(cluster: Cluster, clock: list[float]) -> None:
+    master, late = cluster.master(), cluster.node(3)
+    cluster.workers(2)
+    tick(master)
+    clock[0] += 5
+    assert tick(master) == []
+    cluster.workers(3)
+    cluster.aws.states[instance(3)] = "Pending:Wait"
+    with late.here():
+        check_times.request_check(cluster.config.efs_mount, "demo", instance(3))
+    clock[0] += 5
+    assert "list_objects_v2" in tick(master) and len(cluster.list["members"]) == 2
+    # It is in service some seconds after its report.
+    clock[0] += 5
+    assert tick(master) == ["describe_auto_scaling_groups", "describe_instances"]
+    cluster.aws.states[instance(3)] = "InService"
+    clock[0] += 5
+    tick(master)
+    assert len(cluster.list["members"]) == 3
+
+
+def test_what_ended_or_changed_is_found_by_a_quick_check(cluster: Cluster, clock: list[float]) -> None:
+    master = cluster.master()
+    cluster.workers(2, 3, 4)
+    tick(master)
+    cluster.aws.instances[instance(4)]["State"] = {"Name": "terminated"}
+    clock[0] += check_times.QUICK_SECONDS
+    tick(master)
+    assert len(cluster.list["members"]) == 3
+    cluster.aws.end(4)
+    tick(master)
+    clock[0] += check_times.QUICK_SECONDS
+    tick(master, ["deeplearning-worker2"])
+    assert cluster.aws.protected == {instance(2)}
+    cluster.path.unlink()
+    clock[0] += check_times.QUICK_SECONDS
+    tick(master, ["deeplearning-worker2"])
+    assert len(cluster.list["members"]) == 3
+
+
+def test_an_error_is_followed_by_a_full_check_soon(cluster: Cluster, clock: list[float]) -> None:
+    master = cluster.master()
+    cluster.aws.denied.add("list_objects_v2")
+    with pytest.raises(UserError, match="list_objects_v2"):
+        tick(master)
+    cluster.aws.denied.clear()
+    clock[0] += 5
+    with master.here():
+        assert not check_times.is_due()
+    clock[0] += check_times.UNSETTLED_SECONDS
+    tick(master)
+    assert cluster.list["generation"] == 1
+
+
+def test_what_is_no_request_keeps_nothing_busy(cluster: Cluster, clock: list[float]) -> None:
+    master = cluster.master()
+    tick(master)
+    (cluster.path.parent / "check/folder").mkdir()
+    clock[0] += 5
+    assert tick(master) == ["describe_auto_scaling_groups", "describe_instances"]

@@ -18,7 +18,10 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.resources.member_
 )
 
 ROOT = Path(__file__).resolve().parents[3]
-DOCUMENTS = [ROOT / "docs/iam" / f"{name}.json" for name in ("operator-machines", "operator-identity", "operator-emr")]
+DOCUMENTS = [
+    ROOT / "docs/iam" / f"{name}.json"
+    for name in ("operator-machines", "operator-images", "operator-identity", "operator-emr")
+]
 TOLD = (ROOT / "docs/iam.md").read_text(encoding="utf-8")
 LONGEST = {"cluster": "a-name-that-has-29-characters", "account": "123456789012", "region": "ap-southeast-2"}
 MOST_CHARACTERS = 6144

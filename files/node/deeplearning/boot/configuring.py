@@ -45,6 +45,15 @@ class ReportedSteps:
             log(f"{self.step}: {error}")
 
 
+def start(parameters: dict[str, Any], folder: str) -> int:
+    """Configure this machine, or turn it into the source of an image."""
+    if "frameworks" in parameters:
+        from deeplearning.boot.baking import bake
+
+        return bake(parameters, folder)
+    return configure(parameters, folder)
+
+
 def configure(parameters: dict[str, Any], folder: str) -> int:
     machine = Machine(parameters)
     atomic_file.write_if_changed(paths.CONFIGURING, "")
@@ -74,7 +83,7 @@ def run_steps(machine: Machine, folder: str, steps: ReportedSteps) -> None:
     with open(f"{folder}/boot.json", encoding="utf-8") as file:
         settings = json.load(file)
     variables = playbook.variables(settings, machine.parameters, metadata("local-hostname"))
-    playbook.play(python, wheels, folder, machine.instance_id, variables, steps)
+    playbook.play("node.yml", python, wheels, folder, machine.instance_id, variables, steps)
     confirm_report(machine)
 
 

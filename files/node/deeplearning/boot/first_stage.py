@@ -271,9 +271,9 @@ def run() -> int:
         machine.report("configuring", "bundle")
         folder = machine.fetch_bundle()
         sys.path.insert(0, f"{folder}/{PROGRAM}")
-        from deeplearning.boot.configuring import configure
+        from deeplearning.boot.configuring import start
 
-        return configure(PARAMETERS, folder)
+        return start(PARAMETERS, folder)
     except Exception:
         machine.fail("bundle", traceback.format_exc().splitlines())
         return 1

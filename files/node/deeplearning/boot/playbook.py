@@ -19,6 +19,14 @@ MAIN = "import sys; sys.path.insert(0, sys.argv.pop(1)); from ansible.cli.playbo
 """Not by PYTHONPATH: modules run in the system's Python, which may be another one."""
 
 
+LOCAL = {
+    "ansible_connection": "local",
+    "ansible_python_interpreter": "/usr/bin/python3",
+    "ansible_become": False,
+}
+"""Variables that win over those of plays and roles."""
+
+
 class PlaybookError(Exception):
     """The playbook failed."""
 
@@ -32,12 +40,10 @@ class Steps(Protocol):
 
 
 def variables(settings: Mapping[str, Any], parameters: Mapping[str, Any], private_name: str) -> dict[str, Any]:
-    """Return the variables of node.yml. They win over those of plays and roles."""
+    """Return the variables of node.yml."""
     cluster = {**settings["cluster"], "bundle": parameters["sha256"], "job_flow": parameters.get("job_flow", "")}
     return {
-        "ansible_connection": "local",
-        "ansible_python_interpreter": "/usr/bin/python3",
-        "ansible_become": False,
+        **LOCAL,
         "node_hosts": "all",
         "node_cluster": cluster,
         "node_efs_tls": settings["efs_tls"],
@@ -47,8 +53,8 @@ def variables(settings: Mapping[str, Any], parameters: Mapping[str, Any], privat
     }
 
 
-def command(python: str, wheels: str, folder: str, instance_id: str, variables_file: str) -> list[str]:
-    playbook = f"{folder}/{COLLECTION}/playbooks/node.yml"
+def command(name: str, python: str, wheels: str, folder: str, instance_id: str, variables_file: str) -> list[str]:
+    playbook = f"{folder}/{COLLECTION}/playbooks/{name}"
     return [python, "-I", "-c", MAIN, wheels, "-i", f"{instance_id},", "-e", f"@{variables_file}", playbook]
 
 
@@ -72,13 +78,19 @@ def environment(folder: str) -> dict[str, str]:
 
 
 def play(
-    python: str, wheels: str, folder: str, instance_id: str, extra_variables: Mapping[str, Any], steps: Steps
+    name: str,
+    python: str,
+    wheels: str,
+    folder: str,
+    instance_id: str,
+    extra_variables: Mapping[str, Any],
+    steps: Steps,
 ) -> None:
     """Raise PlaybookError if the playbook fails."""
     variables_file = f"{folder}/variables.json"
     with open(variables_file, "w", encoding="utf-8") as file:
         json.dump(extra_variables, file)
-    words = command(python, wheels, folder, instance_id, variables_file)
+    words = command(name, python, wheels, folder, instance_id, variables_file)
     with subprocess.Popen(
         words,
         cwd=folder,

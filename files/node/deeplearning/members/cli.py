@@ -16,6 +16,11 @@ def main(argv: list[str]) -> int:
             commands.main(["address", "--repeated"])
         if is_unchanged():
             return 0
+    if argv == ["publish", "--repeated"]:
+        from deeplearning.members.check_times import is_due
+
+        if not is_due():
+            return 0
     from deeplearning.members import commands
 
     return commands.main(argv)

@@ -77,21 +77,26 @@ class Cloud:
         """Return a filter by a tag that only AWS can set."""
         return tag_filter(GROUP_TAG, self._master, self._workers)
 
+    def has_ended(self, groups: Groups) -> bool:
+        """Return whether a machine in service has ended, which its group's service notices later. The answer is short."""
+        states = ["shutting-down", "terminated", "stopping", "stopped"]
+        return not {*groups.masters, *groups.workers}.isdisjoint(self._instances(states))
+
     def machines(self, groups: Groups) -> list[Instance]:
-        """Return the running machines in service. Their group's service, not a tag, decides which group that is."""
-        reservations = self._aws.pages(
-            "ec2",
-            "describe_instances",
-            "Reservations",
-            Filters=[self._tag_filter(), {"Name": "instance-state-name", "Values": ["running"]}],
-        )
-        running = {item["InstanceId"]: item for reservation in reservations for item in reservation["Instances"]}
+        """Return the running machines in service. AWS's service, not a tag, decides which group a machine is in."""
+        running = self._instances(["running"])
         return [
             _machine(running[instance_id], is_master)
             for ids, is_master in ((groups.masters, True), (groups.workers, False))
             for instance_id in ids
             if instance_id in running
         ]
+
+    def _instances(self, states: list[str]) -> dict[str, Mapping[str, Any]]:
+        """Return the instances of both groups in these states by their ids."""
+        filters = [self._tag_filter(), {"Name": "instance-state-name", "Values": states}]
+        reservations = self._aws.pages("ec2", "describe_instances", "Reservations", Filters=filters)
+        return {item["InstanceId"]: item for reservation in reservations for item in reservation["Instances"]}
 
     def set_ranks(self, ranks: Mapping[str, int]) -> None:
         def set_rank(instance_id: str) -> None:

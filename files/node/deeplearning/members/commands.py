@@ -18,7 +18,7 @@ from deeplearning.contract.errors import UserError
 from deeplearning.members.applying import apply, forget
 from deeplearning.members.master_address import associate
 from deeplearning.members.member_list import Members, read_applied, unsettled
-from deeplearning.members.publishing import Usage, publish
+from deeplearning.members.publishing import Usage, is_quiet, publish
 from deeplearning.members.report import report
 from deeplearning.run import units
 from deeplearning.run.allocation import nodes_in_use
@@ -90,7 +90,14 @@ def _report(options: argparse.Namespace) -> int:
 
 def _publish(options: argparse.Namespace) -> int:
     config = read_config()
-    outcome = publish(config, AwsClient(config.region), lambda: Usage(nodes_in_use(config), bool(units.active_runs())))
+    aws = AwsClient(config.region)
+
+    def usage() -> Usage:
+        return Usage(nodes_in_use(config), bool(units.active_runs()))
+
+    if options.repeated and is_quiet(config, aws, usage):
+        return 0
+    outcome = publish(config, aws, usage)
     summary = f"generation {outcome.generation} {'published' if outcome.changed else 'is still current'}"
     _print(options, outcome.changed, dataclasses.asdict(outcome), summary)
     if outcome.left_out:

@@ -29,10 +29,11 @@ from deeplearning.config import Config
 from deeplearning.contract import atomic_file, hosts, paths, schema
 from deeplearning.contract.errors import UserError
 from deeplearning.contract.report import MEMBER_STATES, instance_of, key_of
-from deeplearning.members import cloud, published_list, ranks, signing
+from deeplearning.members import check_times, cloud, published_list, ranks, signing
 from deeplearning.members.cloud import Groups, StoredReport
 from deeplearning.members.member_list import Members, read_applied
 from deeplearning.members.ranks import Instance
+from deeplearning.members.unchanged import is_unchanged
 
 Reports = Mapping[str, Mapping[str, Any]]
 """By instance id."""
@@ -62,12 +63,33 @@ def publish(config: Config, aws: AwsClient, usage: Callable[[], Usage]) -> Publi
     if not machine.is_mounted(config.efs_mount):
         raise UserError(f"nothing is mounted at {config.efs_mount}, where the member list is published: mount it.")
     with lock.exclusive_lock(f"{paths.RUNTIME}/publish.lock", "deeplearning members publish"):
+        check_times.take_requests(config.efs_mount, config.cluster)
+        publisher = Publisher(config, aws, machine.instance_id())
         try:
-            return Publisher(config, aws, machine.instance_id()).publish(usage)
+            return publisher.publish(usage)
         except OSError as error:
             raise UserError(
                 f"the member list cannot be published ({error}): is anything in its place, or is a disk full?"
             ) from None
+        finally:
+            check_times.record_full_check(config.efs_mount, config.cluster, publisher.seen, publisher.settled)
+
+
+def is_quiet(config: Config, aws: AwsClient, usage: Callable[[], Usage]) -> bool:
+    """Return whether a quick check finds that nothing is to be published. It does not notice changed reports."""
+    requested = check_times.take_requests(config.efs_mount, config.cluster)
+    if requested or check_times.is_full_check_due() or not is_unchanged():
+        return False
+    connected = cloud.connect(aws, config)
+    groups = connected.groups()
+    if not check_times.has_seen(_seen(groups, usage())) or connected.has_ended(groups):
+        return False
+    check_times.record_quick_check()
+    return True
+
+
+def _seen(groups: Groups, usage: Usage) -> str:
+    return json.dumps([groups.desired, groups.masters, sorted(groups.workers), sorted(usage.nodes), usage.busy])
 
 
 class Publisher:
@@ -77,6 +99,9 @@ class Publisher:
         self._cloud = cloud.connect(aws, config)
         self._own_id = own_id
         self._path = paths.published(config.efs_mount, config.cluster)
+        self.seen = ""
+        self.settled = False
+        """Whether all machines in service are members."""
 
     def publish(self, usage: Callable[[], Usage]) -> PublishOutcome:
         groups = self._fence()
@@ -89,6 +114,7 @@ class Publisher:
         now = usage()
         in_use = {id_ for id_, rank in assigned.items() if hosts.host_name(rank) in now.nodes}
         self._cloud.protect(groups, in_use, now.busy)
+        self.seen = _seen(groups, now)
         return outcome
 
     def _publish_list(
@@ -98,6 +124,7 @@ class Publisher:
         reports, left_out = self._reports(machines, stored)
         if self._own_id not in reports:
             raise UserError("this master has not reported itself: run `deeplearning members report` first.")
+        self.settled = {*groups.masters, *groups.workers} <= set(reports)
         content = self._content(groups, machines, assigned, reports)
         if current and not self._is_new(content, current):
             return PublishOutcome(current.generation, False, left_out)
@@ -185,7 +212,8 @@ class Publisher:
 
     def _write(self, content: Mapping[str, Any], stored: Mapping[str, StoredReport], keys: Sequence[str]) -> int:
         folder = os.path.dirname(self._path)
-        for path in (os.path.dirname(folder), folder):
+        requests = paths.check_requests(self._config.efs_mount, self._config.cluster)
+        for path in (os.path.dirname(folder), folder, requests):
             safe_paths.own_folder(path, published_list.OWNER)
         own = f"{self._path}.{self._own_id}"
         for name in os.listdir(folder):

@@ -12,6 +12,7 @@ from deeplearning.config import Config
 from deeplearning.contract import atomic_file, paths, schema
 from deeplearning.contract.errors import UserError
 from deeplearning.contract.report import FAULTY, MAX_BYTES, READY, key_of, parse
+from deeplearning.members.check_times import request_check
 
 
 def report(config: Config, trust_cache: bool = False) -> tuple[bool, str]:
@@ -33,6 +34,7 @@ def report(config: Config, trust_cache: bool = False) -> tuple[bool, str]:
     if not is_current:
         body = json.dumps({**record, "reported_at": schema.format_time()}, sort_keys=True).encode()
         aws.call("s3", "put_object", Bucket=config.bucket, Key=key, Body=body, ContentType="application/json")
+        request_check(config.efs_mount, config.cluster, machine.instance_id())
     atomic_file.write_if_changed(cache, digest)
     return not is_current, fault
 

@@ -18,6 +18,7 @@ from deeplearning.config import Config
 from deeplearning.contract import atomic_file, hosts
 from deeplearning.contract.errors import UserError
 from deeplearning.contract.schema import format_time, parse_time
+from deeplearning.members.check_times import request_check
 from deeplearning.run import units
 from deeplearning.run.allocation import Allocator
 from deeplearning.run.attempt import FAILED, FINISHED, LOST, STOPPED, Attempt, AttemptOutcome
@@ -69,6 +70,7 @@ class Unit:
                 self._end(replace(outcome, cause=FAILED, reason=sentence))
                 return
             self.run_log.enter("recovering", f"lost {lost}")
+            self._request_check()
 
     def fail(self, error: Exception) -> None:
         # A master that was suspended and replaced meets all kinds of errors.
@@ -130,6 +132,11 @@ class Unit:
     def _reserve(self, nodes: Sequence[str]) -> None:
         self.run_log.state["nodes"] = list(nodes)
         self.run_log.save()
+        # The nodes are to be protected from scale-in.
+        self._request_check()
+
+    def _request_check(self) -> None:
+        request_check(self.config.efs_mount, self.config.cluster, self.folder.id)
 
     def _end(self, outcome: AttemptOutcome) -> None:
         result = {

@@ -74,6 +74,20 @@ def image(**changes: Any) -> ImageFacts:
     return ImageFacts("ami-1", described=[{**IMAGE, **changes}])
 
 
+def test_an_image_with_other_versions_of_frameworks_is_named() -> None:
+    tags = [
+        {"Key": "deeplearning:pins", "Value": "pytorch=old mxnet=same"},
+        {"Key": "deeplearning:user", "Value": "me"},
+    ]
+    facts = replace(FACTS, image=image(Tags=tags, Name="red-image-1"), pins={"pytorch": "new", "mxnet": "same"})
+    older, lacking = texts(facts, is_problem=False, default_framework="tensorflow", setup="push")
+    assert "ami-1 has other versions of pytorch" in older and "deeplearning.aws.image" in older
+    assert "no environment of tensorflow" in lacking
+    assert texts(facts, setup="push") == []
+    current = replace(facts, pins={"pytorch": "old", "mxnet": "same"})
+    assert texts(current, is_problem=False, default_framework="pytorch", setup="push") == []
+
+
 def test_a_cluster_that_fits_has_no_findings() -> None:
     assert list(planner.check(FACTS, cluster())) == []
 

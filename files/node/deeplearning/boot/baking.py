@@ -1,0 +1,86 @@
+"""Turn this machine into the source of an image: install frameworks, remove what belongs to this machine, power off.
+
+It is no member of its cluster, so most of what belongs to a cluster is never written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import os
+import shutil
+from typing import Any
+
+from deeplearning import programs
+from deeplearning.boot import playbook, system
+from deeplearning.boot.configuring import ReportedSteps
+from deeplearning.boot.first_stage import FOLDER, UNIT_FILE, Machine
+from deeplearning.contract.errors import UserError
+from deeplearning.contract.report import READY
+
+CALL_SECONDS = 120
+
+OWN = (
+    *("/etc/machine-id", "/var/lib/dbus/machine-id", "/var/lib/systemd/credential.secret"),
+    *("/var/lib/cloud", "/var/lib/dhcp/*", "/var/lib/deeplearning"),
+    *("/etc/deeplearning", "/root/.*_history", "/home/*/.*_history"),
+    # The next cluster's user may be another person.
+    *("/root/.ssh/authorized_keys", "/home/*/.ssh/authorized_keys"),
+    *(UNIT_FILE, "/etc/systemd/system/*.wants/deeplearning-*", FOLDER),
+)
+"""What must not be in an image. sshd's host keys are removed last, as the report contains them."""
+HOST_KEYS = "/etc/ssh/ssh_host_*"
+LOGS = "/var/log"
+
+
+def bake(parameters: dict[str, Any], folder: str) -> int:
+    machine = Machine(parameters)
+    steps = ReportedSteps(machine)
+    try:
+        install(machine, folder, steps)
+        steps.begin("clean")
+        remove(OWN)
+        machine.report(READY, "clean", seconds=CALL_SECONDS)
+        remove((HOST_KEYS,))
+        remove_logs()
+        # Without this file systemd would take the machine for one that boots for the first time, and enable units.
+        with open(OWN[0], "w", encoding="ascii"):
+            pass
+    except playbook.PlaybookError as error:
+        machine.fail(steps.step, error.lines)
+        return 1
+    except (UserError, OSError) as error:
+        machine.fail(steps.step, [str(error)])
+        return 1
+    programs.run("systemctl", "--no-block", "poweroff")
+    return 0
+
+
+def install(machine: Machine, folder: str, steps: ReportedSteps) -> None:
+    steps.begin("packages")
+    system.defer_updates()
+    python = system.find_python()
+    wheels = system.unpack_wheels(folder)
+    variables = {
+        **playbook.LOCAL,
+        "bake_frameworks": machine.parameters["frameworks"],
+        "deeplearning_gpus": machine.parameters["gpus"],
+    }
+    playbook.play("bake.yml", python, wheels, folder, machine.instance_id, variables, steps)
+
+
+def remove(patterns: tuple[str, ...]) -> None:
+    for path in (path for pattern in patterns for path in glob.glob(pattern)):
+        if os.path.isdir(path) and not os.path.islink(path):
+            shutil.rmtree(path)
+        else:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
+
+
+def remove_logs() -> None:
+    """Remove all logs, but not their folders, which services expect."""
+    for folder, _folders, names in os.walk(LOGS):
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(os.path.join(folder, name))

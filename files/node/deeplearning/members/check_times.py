@@ -1,0 +1,89 @@
+"""When the master checks the members: at once if a node asks for it, otherwise seldom. Most ticks of the timer find
+nothing to do, so this must be cheap.
+
+A node asks by a file in a folder of the shared file system. The master lists the folder: NFS reports no events, and
+caches attributes and missing names. A full check reads all machines and reports. A quick one finds out with two calls,
+whatever the size of the cluster, whether a machine entered or left service.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from typing import Any
+
+from deeplearning.contract import atomic_file, paths
+
+QUICK_SECONDS, FULL_SECONDS = 30, 300
+UNSETTLED_SECONDS = 15
+"""Between full checks while a machine in service is no member, and after an error."""
+HURRIED_SECONDS = 60
+"""After a request, each tick makes a quick check for so long: a machine reports before it is in service."""
+
+
+def request_check(efs_mount: str, cluster: str, name: str) -> None:
+    """Ask the master to check at once. It checks later if this is not possible. `name`: who asks."""
+    path = f"{paths.check_requests(efs_mount, cluster)}/{name}"
+    with contextlib.suppress(OSError):
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644))
+
+
+def is_due() -> bool:
+    record = _read()
+    return bool(time.monotonic() >= record["next"] or _requests(record["requests"]))
+
+
+def take_requests(efs_mount: str, cluster: str) -> bool:
+    """Remove the requests before a check, so that none that is made during it is lost. Return whether there was any."""
+    folder, taken = paths.check_requests(efs_mount, cluster), False
+    for name in _requests(folder):
+        with contextlib.suppress(OSError):
+            os.unlink(f"{folder}/{name}")
+            taken = True
+    if taken:
+        _write(_read() | {"hurried_until": time.monotonic() + HURRIED_SECONDS, "full": 0.0, "next": 0.0})
+    return taken
+
+
+def is_full_check_due() -> bool:
+    return bool(time.monotonic() >= _read()["full"])
+
+
+def has_seen(seen: str) -> bool:
+    """Return whether the last full check saw the same."""
+    return bool(_read()["seen"] == seen)
+
+
+def record_quick_check() -> None:
+    record = _read()
+    now = time.monotonic()
+    pause = 0 if now < record["hurried_until"] else QUICK_SECONDS
+    _write(record | {"next": min(now + pause, record["full"])})
+
+
+def record_full_check(efs_mount: str, cluster: str, seen: str, settled: bool) -> None:
+    """`seen`: what a quick check compares; empty after an error."""
+    full = time.monotonic() + (FULL_SECONDS if settled else UNSETTLED_SECONDS)
+    _write(_read() | {"requests": paths.check_requests(efs_mount, cluster), "seen": seen, "full": full})
+    record_quick_check()
+
+
+def _requests(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
+
+
+def _read() -> dict[str, Any]:
+    """Return the times of this boot; a check is due if there was none."""
+    record = {"requests": "", "seen": "", "full": 0.0, "next": 0.0, "hurried_until": 0.0}
+    with contextlib.suppress(OSError, ValueError), open(paths.CHECK_TIMES, encoding="utf-8") as file:
+        record.update(json.load(file))
+    return record
+
+
+def _write(record: dict[str, Any]) -> None:
+    atomic_file.write_if_changed(paths.CHECK_TIMES, json.dumps(record))

@@ -1,0 +1,70 @@
+"""image.yml: an AMI with frameworks, made from a machine that is no member. The machine is a stand-in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from localcloud.api.ec2.images import API_ONLY
+from tests.account.booting import BROKEN, Nodes, nodes_of
+from tests.account.kit import CLOUD_HALF
+
+IMAGE = "playbooks/image.yml"
+OURS = [{"Name": "tag:deeplearning:cluster", "Values": ["red"]}]
+
+
+@pytest.fixture
+def nodes(account: Any) -> Nodes:
+    account.wants("red", cluster_worker_count=0, cluster_setup="push", cluster_default_framework="pytorch")
+    ran = account.play(CLOUD_HALF)
+    assert ran.code == 0, ran.output[-4000:]
+    return nodes_of(account, "red", "0" * 64)
+
+
+def images(account: Any) -> list[Any]:
+    return list(account.client("ec2").describe_images(Owners=["self"], Filters=OURS)["Images"])
+
+
+def machines(account: Any) -> list[str]:
+    filters = [*OURS, {"Name": "tag:Name", "Values": ["red-image"]}]
+    found = account.client("ec2").describe_instances(Filters=filters)["Reservations"]
+    return [item["Instances"][0]["State"]["Name"] for item in found]
+
+
+def test_an_image_is_made_once_used_and_deleted(account: Any, nodes: Nodes) -> None:
+    ec2 = account.client("ec2")
+    assert account.play(IMAGE, "--check").changed and not images(account) and not machines(account)
+    with nodes.bake("red"):
+        ran = account.play(IMAGE)
+    assert ran.code == 0, ran.output[-4000:]
+    [image] = images(account)
+    tags = {tag["Key"]: tag["Value"] for tag in image["Tags"]}
+    assert tags["deeplearning:base"] == API_ONLY.id and tags["deeplearning:pins"].startswith("pytorch=")
+    assert image["Description"] == "pytorch on localcloud-api-only" and image["ImageId"] in ran.output
+    assert set(machines(account)) == {"terminated"}
+    [snapshot] = ec2.describe_snapshots(Filters=OURS)["Snapshots"]
+
+    # It exists, also for a cluster that boots from it.
+    again = account.play(IMAGE, cluster_image=image["ImageId"])
+    assert (again.code, again.changed) == (0, 0) and image["ImageId"] in again.output, again.output[-4000:]
+    assert account.play(CLOUD_HALF, cluster_image=image["ImageId"]).code == 0
+    template = ec2.describe_launch_template_versions(LaunchTemplateName="red-workers", Versions=["$Latest"])
+    assert template["LaunchTemplateVersions"][0]["LaunchTemplateData"]["ImageId"] == image["ImageId"]
+
+    # It outlives the cluster, with a line about it.
+    gone = account.play("destroy.yml", destroy="red", cluster_keep_efs=False)
+    assert gone.code == 0 and f"{snapshot['SnapshotId']} is kept and goes on costing" in gone.output, gone.output
+    assert len(images(account)) == 1
+    assert account.play(IMAGE, "--check", image_state="absent").changed and images(account)
+    assert account.play(IMAGE, image_state="absent").changed
+    assert images(account) == [] == ec2.describe_snapshots(Filters=OURS)["Snapshots"]
+    again = account.play(IMAGE, image_state="absent")
+    assert (again.code, again.changed) == (0, 0)
+
+
+def test_a_machine_that_cannot_prepare_itself_is_terminated_and_its_log_shown(account: Any, nodes: Nodes) -> None:
+    with nodes.bake("red", BROKEN):
+        ran = account.play(IMAGE)
+    assert ran.code == 2 and "could not prepare itself (framework): TASK [efs_mount" in ran.output
+    assert set(machines(account)) <= {"terminated", "shutting-down"} and not images(account)
