@@ -178,7 +178,7 @@ class EmrWatch:
         return lines
 
     def _read_log(self, bucket: str, key: str) -> list[str]:
-        found: list[str] = []
+        lines: list[str] = []
 
         def poll() -> bool | None:
             try:
@@ -186,13 +186,13 @@ class EmrWatch:
             except AwsError as error:
                 if error.code in ("NoSuchKey", "404"):
                     return None
-                found.append(f"  {error}")
+                lines.append(f"  {error}")
                 return True
-            found.extend(f"  {one_line(line)}" for line in tail_of(content).splitlines()[-LOG_LINES:])
+            lines.extend(f"  {one_line(line)}" for line in tail_of(content).splitlines()[-LOG_LINES:])
             return True
 
         self._until(poll, LOG_SECONDS)
-        return found
+        return lines
 
 
 def tail_of(compressed: bytes) -> str:
