@@ -178,7 +178,7 @@ class EmrWatch:
         return lines
 
     def _read_log(self, bucket: str, key: str) -> list[str]:
-        found: list[str] = []
+        lines: list[str] = []
 
         def poll() -> bool | None:
             try:
@@ -186,19 +186,19 @@ class EmrWatch:
             except AwsError as error:
                 if error.code in ("NoSuchKey", "404"):
                     return None
-                found.append(f"  {error}")
+                lines.append(f"  {error}")
                 return True
-            found.extend(f"  {one_line(line)}" for line in tail_of(content).splitlines()[-LOG_LINES:])
+            lines.extend(f"  {one_line(line)}" for line in tail_of(content).splitlines()[-LOG_LINES:])
             return True
 
         self._until(poll, LOG_SECONDS)
-        return found
+        return lines
 
 
 def tail_of(compressed: bytes) -> str:
     """Return the printable end of a file that a node has compressed with gzip, or what can be read of it."""
     decompressor = zlib.decompressobj(zlib.MAX_WBITS | 16)
-    kept, total = b"", 0
+    tail, total = b"", 0
     while compressed and total < MOST_DECOMPRESSED:
         try:
             piece = decompressor.decompress(compressed, 1 << 16)
@@ -207,9 +207,9 @@ def tail_of(compressed: bytes) -> str:
         if not piece:
             break
         total += len(piece)
-        kept = (kept + piece)[-LOG_CHARACTERS:]
+        tail = (tail + piece)[-LOG_CHARACTERS:]
         compressed = decompressor.unconsumed_tail
-    return printable(kept.decode("utf-8", "replace"))
+    return printable(tail.decode("utf-8", "replace"))
 
 
 def _reason(status: Mapping[str, Any]) -> str:
