@@ -104,6 +104,7 @@ def gather_facts(aws: Aws, cluster: Cluster, emr: bool = False) -> AccountFacts:
     subnet_ids = sorted({*cluster["public_subnet_ids"], *cluster["private_subnet_ids"]})
     group_ids = cluster["security_group_ids"]
     file_systems = _describe_file_systems(reader, cluster)
+    emr_clusters = reader.emr_clusters(cluster["name"])
     return AccountFacts(
         region=aws.region,
         account=account,
@@ -114,8 +115,8 @@ def gather_facts(aws: Aws, cluster: Cluster, emr: bool = False) -> AccountFacts:
             "AutoScalingGroups",
             AutoScalingGroupNames=list(Names(cluster["name"]).groups.values()),
         ),
-        emr_clusters=reader.emr_clusters(cluster["name"]),
-        emr=_describe_emr(reader, cluster, account) if emr else None,
+        emr_clusters=emr_clusters,
+        emr=_describe_emr(reader, cluster, account, bool(emr_clusters)) if emr else None,
         types=types,
         offered_types=_describe_offered_types(reader) if is_type_missing else [],
         image=_describe_image(reader, cluster, types or {}),
@@ -196,9 +197,12 @@ class _Reader:
         self.failures.append(str(error))
 
 
-def _describe_emr(reader: _Reader, cluster: Cluster, account: str) -> EmrFacts:
+def _describe_emr(reader: _Reader, cluster: Cluster, account: str, exists: bool) -> EmrFacts:
+    """A cluster that exists has its release and its types, which do not change."""
     release, bucket = cluster["emr_release"], cluster["emr_log_uri"].partition("/")[0]
-    described = reader.call("emr", "describe_release_label", "ValidationException", ReleaseLabel=release)
+    described = None
+    if not exists:
+        described = reader.call("emr", "describe_release_label", "ValidationException", ReleaseLabel=release)
     applications = None if described is None else [str(item["Name"]) for item in described.get("Applications") or ()]
     return EmrFacts(
         applications,
