@@ -78,7 +78,7 @@ class Cloud:
         return tag_filter(GROUP_TAG, self._master, self._workers)
 
     def has_ended(self, groups: Groups) -> bool:
-        """Return whether a machine in service has ended, which its group's service notices later. The answer is short."""
+        """Return whether a machine in service has ended, which AWS's service notices later. The answer is short."""
         states = ["shutting-down", "terminated", "stopping", "stopped"]
         return not {*groups.masters, *groups.workers}.isdisjoint(self._instances(states))
 
