@@ -96,15 +96,18 @@ class Emr:
         self("ModifyInstanceGroups", InstanceGroups=[{"InstanceGroupId": self.group(cluster)["Id"], **change}])
 
 
-def role(ec2: Ec2, name: str, service: str) -> None:
+def role(ec2: Ec2, name: str, service: str, **condition: Any) -> None:
     trust = {"Version": "2012-10-17", "Statement": [
-        {"Effect": "Allow", "Principal": {"Service": service}, "Action": "sts:AssumeRole"}]}  # fmt: skip
+        {"Effect": "Allow", "Principal": {"Service": service}, "Action": "sts:AssumeRole",
+         **condition}]}  # fmt: skip
     ec2("CreateRole", service="iam", RoleName=name, AssumeRolePolicyDocument=json.dumps(trust))
 
 
 @pytest.fixture
 def emr(ec2: Ec2, cloud: Cloud, clock: ManualClock) -> Emr:
-    role(ec2, "emr", "elasticmapreduce.amazonaws.com")
+    ours = {"StringEquals": {"aws:SourceAccount": "123456789012"},
+            "ArnLike": {"aws:SourceArn": "arn:aws:elasticmapreduce:us-east-1:123456789012:*"}}  # fmt: skip
+    role(ec2, "emr", "elasticmapreduce.amazonaws.com", Condition=ours)
     role(ec2, "nodes", "ec2.amazonaws.com")
     ec2("CreateInstanceProfile", service="iam", InstanceProfileName="nodes")
     ec2("AddRoleToInstanceProfile", service="iam", InstanceProfileName="nodes", RoleName="nodes")
@@ -239,12 +242,15 @@ def test_what_aws_refuses_is_refused(emr: Emr) -> None:
 LATE: list[tuple[dict[str, Any], str]] = [
     ({"ServiceRole": "nodes"}, "EMR service role nodes is invalid"),
     ({"ServiceRole": "missing"}, "EMR service role missing is invalid"),
+    ({"ServiceRole": "of-another-account"}, "EMR service role of-another-account is invalid"),
     ({"Instances": {"Ec2KeyName": "missing"}}, "The given SSH key name was invalid"),
     ({"EbsRootVolumeSize": 5}, "smaller than snapshot"),
 ]
 
 
 def test_what_aws_finds_out_later_ends_the_cluster(emr: Emr) -> None:
+    elsewhere = when("StringEquals", "aws:SourceAccount", "210987654321")
+    role(emr.ec2, "of-another-account", "elasticmapreduce.amazonaws.com", **elsewhere)
     clusters = [(emr.run(**change), message) for change, message in LATE]
     emr.clock.advance(60)
     for cluster, message in clusters:
