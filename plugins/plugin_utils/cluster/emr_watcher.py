@@ -198,7 +198,7 @@ class EmrWatch:
 def tail_of(compressed: bytes) -> str:
     """Return the printable end of a file that a node has compressed with gzip, or what can be read of it."""
     decompressor = zlib.decompressobj(zlib.MAX_WBITS | 16)
-    kept, total = b"", 0
+    tail, total = b"", 0
     while compressed and total < MOST_DECOMPRESSED:
         try:
             piece = decompressor.decompress(compressed, 1 << 16)
@@ -207,9 +207,9 @@ def tail_of(compressed: bytes) -> str:
         if not piece:
             break
         total += len(piece)
-        kept = (kept + piece)[-LOG_CHARACTERS:]
+        tail = (tail + piece)[-LOG_CHARACTERS:]
         compressed = decompressor.unconsumed_tail
-    return printable(kept.decode("utf-8", "replace"))
+    return printable(tail.decode("utf-8", "replace"))
 
 
 def _reason(status: Mapping[str, Any]) -> str:

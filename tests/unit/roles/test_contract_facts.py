@@ -92,12 +92,21 @@ def test_folders_on_the_shared_file_system(file: str, name: str, expected: str) 
 
 
 def test_names_of_resources() -> None:
-    identities = rendered("roles/iam/vars/main.yml", "__iam_names", iam_cluster="red", iam_region="us-east-1")
-    assert identities == {role: CLUSTER.identity(role) for role in (names.MASTER, names.WORKER)}
+    for emr, roles in ((False, (names.MASTER, names.WORKER)), (True, (names.EMR_NODE, names.EMR_SERVICE))):
+        identities = rendered(
+            "roles/iam/vars/main.yml", "__iam_names", iam_cluster="red", iam_region="us-east-1", iam_emr=emr
+        )
+        assert identities == {role: CLUSTER.identity(role) for role in roles}
     kinds = values_of(yaml.safe_load((ROOT / "roles/machines/vars/main.yml").read_text()), "__machines_kinds")
     groups = {kind["role"]: kind["group"].replace("{{ machines_cluster }}", "red") for kind in next(kinds)}
     assert groups == CLUSTER.groups
-    security_groups = rendered("roles/network/vars/main.yml", "__network_security_group_names", network_cluster="red")
+    security_groups = rendered(
+        "roles/network/vars/main.yml",
+        "__network_security_group_names",
+        network_cluster="red",
+        network_public=True,
+        network_emr=False,
+    )
     assert security_groups == [CLUSTER.of("members"), CLUSTER.of("efs"), CLUSTER.of("ssh")]
     storage = "roles/storage/tasks/main.yml"
     assert rendered(storage, "creation_token", storage_cluster="red") == CLUSTER.file_system_token
