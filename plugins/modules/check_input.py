@@ -23,6 +23,7 @@ options:
     required: true
     choices:
       - site
+      - emr
       - plan
       - provision
       - configure
