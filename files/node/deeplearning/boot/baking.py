@@ -9,6 +9,7 @@ import contextlib
 import glob
 import os
 import shutil
+from collections.abc import Sequence
 from typing import Any
 
 from deeplearning import programs
@@ -54,7 +55,7 @@ def bake(parameters: dict[str, Any], folder: str) -> int:
     return 0
 
 
-def fail(machine: Machine, step: str, lines: list[str]) -> int:
+def fail(machine: Machine, step: str, lines: Sequence[str]) -> int:
     """Report it. The operator's playbook terminates this machine."""
     log("\n".join([f"failed: {step}", *lines]))
     machine.report(FAILED, step, lines, CALL_SECONDS)
