@@ -120,7 +120,11 @@ def delete_snapshot(call: Call) -> dict[str, Any]:
 @answers("ec2", "DescribeImageAttribute")
 def describe_image_attribute(call: Call) -> dict[str, Any]:
     image = image_for_launch(call.cloud, str(call.params.get("ImageId") or ""), pending=True)
-    if call.params.get("Attribute") != "launchPermission" or image.owner != ACCOUNT:
-        raise AwsError("AuthFailure", f"Not authorized for the attributes of image: {image.id}")
+    keys = {"launchPermission": "LaunchPermissions", "productCodes": "ProductCodes"}
+    attribute = str(call.params.get("Attribute"))
+    if image.owner != ACCOUNT:
+        raise AwsError("AuthFailure", f"Not authorized for image: {image.id}")
+    if attribute not in keys:
+        raise AwsError("InvalidParameterValue", f"The local cloud has no attribute {attribute} of images.")
     refuse_dry_run(call.params)
-    return {"ImageId": image.id, "LaunchPermissions": []}
+    return {"ImageId": image.id, keys[attribute]: []}

@@ -94,7 +94,7 @@ ALLOWED = {
     ("playbooks/status.yml", "{{ checked['cluster']['summary_file'] }}"),
     # The Python that runs Ansible.
     ("playbooks/tasks/runs/dataset.yml", CONTROLLER),
-    *((f"playbooks/{name}.yml", CONTROLLER) for name in ("plan", "provision", "stage")),
+    *((f"playbooks/{name}.yml", CONTROLLER) for name in ("image", "plan", "provision", "stage")),
 }  # fmt: skip
 
 

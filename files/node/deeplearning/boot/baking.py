@@ -9,6 +9,7 @@ import contextlib
 import glob
 import os
 import shutil
+from collections.abc import Sequence
 from typing import Any
 
 from deeplearning import programs

@@ -32,7 +32,7 @@ def request_check(efs_mount: str, cluster: str, name: str) -> None:
 
 def is_due() -> bool:
     record = _read()
-    return bool(time.monotonic() >= record["next"] or _requests(record["requests"]))
+    return time.monotonic() >= float(record["next"]) or bool(_requests(record["requests"]))
 
 
 def take_requests(efs_mount: str, cluster: str) -> bool:
@@ -48,7 +48,7 @@ def take_requests(efs_mount: str, cluster: str) -> bool:
 
 
 def is_full_check_due() -> bool:
-    return bool(time.monotonic() >= _read()["full"])
+    return time.monotonic() >= float(_read()["full"])
 
 
 def has_seen(seen: str) -> bool:
