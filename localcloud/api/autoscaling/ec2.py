@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from localcloud.api.autoscaling.records import LaunchTemplateSpecification, Subnet
@@ -143,8 +143,10 @@ class CloudEc2:
         return {record["SubnetId"]: record["AvailabilityZone"] for record in records}
 
     def dry_run(self, request: LaunchRequest, caller: Caller) -> None:
+        # Auto Scaling itself adds the tags that a caller may not.
+        tags = {key: value for key, value in request.tags.items() if not key.startswith("aws:")}
         try:
-            self._ask("RunInstances", caller, DryRun=True, **run_parameters(request))
+            self._ask("RunInstances", caller, DryRun=True, **run_parameters(replace(request, tags=tags)))
         except AwsError as error:
             if error.code != "DryRunOperation":
                 raise
