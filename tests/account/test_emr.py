@@ -54,7 +54,7 @@ def play(account: Any, playbook: str, *arguments: str, code: int = 0, **extra: A
 
 def test_a_cluster_is_created_repeated_resized_and_removed(emr_account: Any) -> None:
     account = emr_account
-    ran = play(account, CLOUD_HALF, "--check")
+    ran = play(account, "emr.yml", "--check")
     assert living(account) == [] and not account.writes(ran.started[0]), account.writes(ran.started[0])
 
     play(account, CLOUD_HALF)
