@@ -88,12 +88,12 @@ def test_it_tells_the_time(running: Running) -> None:
 
 def test_it_does_what_is_due_in_order_and_under_the_lock(running: Running) -> None:
     with running.lock:
-        running.clock.later(0.02, running.note("later"))
+        running.clock.later(0.5, running.note("later"))
         running.clock.later(0, running.note("first"))
         running.clock.later(0, running.note("second"))
         time.sleep(0.05)
         assert running.done == [], "another thread holds the lock"
-    assert running.wait(0.03)[:3] == ["first", "second", "later"]
+    assert running.wait(0.55)[:3] == ["first", "second", "later"]
 
 
 def test_a_task_that_fails_ends_neither_the_clock_nor_its_own_repetition(running: Running) -> None:
