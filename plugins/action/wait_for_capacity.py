@@ -11,7 +11,9 @@ from typing import Any
 
 from ansible.utils.display import Display
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.action import Action
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.baking_watcher import BakingWatch
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.capacity import GroupTarget, Policy, WaitRules
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.capacity_watcher import (
     AutoScaling,
@@ -29,6 +31,8 @@ class ActionModule(Action):
     def handle(self, options: dict[str, Any], task_vars: Mapping[str, Any]) -> dict[str, Any]:
         if options["emr"]:
             return self._wait_for_emr(options)
+        if options["baking"]:
+            return self._wait_for_baking(options)
         targets = [
             GroupTarget(group["name"], group["desired"], group["minimum"], group["essential"])
             for group in options["groups"]
@@ -79,6 +83,18 @@ class ActionModule(Action):
             ).run()
         except AwsError as error:
             return {"failed": True, "outcome": "failed", "msg": str(error)}
+
+    def _wait_for_baking(self, options: dict[str, Any]) -> dict[str, Any]:
+        baking = options["baking"]
+        if self.check_mode:
+            return {"changed": False, "outcome": "unknown", "msg": "Would wait until the machine has stopped."}
+        try:
+            aws = Aws.from_options(options)
+            reports = SetupReports(aws, baking["bucket"], baking["account"], {baking["id"]: baking["role_id"]})
+            BakingWatch(aws, baking["id"], reports, options["timeout_seconds"], Display().display).run()
+        except (AwsError, UserError) as error:
+            return {"failed": True, "outcome": "failed", "msg": str(error)}
+        return {"changed": False, "outcome": "ready", "msg": f"{baking['id']} is the source of an image."}
 
 
 def _setup_reports(aws: Aws, options: Mapping[str, Any]) -> SetupReports:

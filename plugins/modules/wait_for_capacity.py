@@ -22,11 +22,12 @@ description:
   - With O(emr) it watches an EMR cluster instead, until all its instances are configured. One that does not become
     ready in time is terminated. After a failure the message has EMR's reason and the end of the failing bootstrap
     action's log.
+  - With O(baking) it watches a machine that turns itself into the source of an image, until it has stopped.
   - If all machines are in service and desired, nothing is written. If the group's desired capacity is less than
     O(groups[].desired), it is raised, which is how a second run retries after a shortfall.
 options:
   groups:
-    description: The groups to wait for, all at once. If one fails, all fail. Give them, or O(emr).
+    description: The groups to wait for, all at once. If one fails, all fail. Give them, O(emr) or O(baking).
     type: list
     elements: dict
     default: []
@@ -73,6 +74,28 @@ options:
         description: Seconds between two polls. EMR asks for 30.
         type: float
         default: 30
+  baking:
+    description:
+      - The machine to wait for, which installs frameworks, removes what belongs to it alone, and stops. Of the other
+        options, only O(timeout_seconds) applies.
+    type: dict
+    suboptions:
+      id:
+        description: Its id.
+        type: str
+        required: true
+      role_id:
+        description: The unique id of its IAM role.
+        type: str
+        required: true
+      bucket:
+        description: The bucket with its report.
+        type: str
+        required: true
+      account:
+        description: The account that the bucket must belong to.
+        type: str
+        required: true
   reports:
     description:
       - For machines that configure themselves, and are in service only after that. Their reports are read from the

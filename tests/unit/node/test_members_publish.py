@@ -578,9 +578,10 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
 def tick(master: Node, in_use: Sequence[str] = ()) -> list[str]:
     """Run a tick of the publish timer as the command does, and the apply timer. Return the calls."""
     master.aws.calls.clear()
+    usage = publishing.Usage(in_use, bool(in_use))
     with master.here():
-        if check_times.is_due() and not publishing.is_quiet(master.config, master.aws, lambda: in_use):
-            publishing.publish(master.config, master.aws, lambda: in_use)
+        if check_times.is_due() and not publishing.is_quiet(master.config, master.aws, lambda: usage):
+            publishing.publish(master.config, master.aws, lambda: usage)
         calls = list(master.aws.calls)
         if unchanged.is_unchanged():
             return calls

@@ -9,7 +9,6 @@ import contextlib
 import glob
 import os
 import shutil
-from collections.abc import Sequence
 from typing import Any
 
 from deeplearning import programs

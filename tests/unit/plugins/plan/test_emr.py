@@ -39,6 +39,7 @@ FACTS = AccountFacts(
     vpcs=[],
     subnets=None,
     route_tables=None,
+    endpoints=None,
     file_systems=[],
     mount_targets=None,
     security_groups=None,
