@@ -260,7 +260,9 @@ class EmrCluster:
                     "runs, or stop them (ansible-playbook stop.yml -e run_id=all), and try again a minute later."
                 )
             leaving = surplus(self._ranks(cluster_id), count)
-            if leaving:
+            if len(leaving) == requested - count:
+                # With their ids EMR lowers the number itself.
+                del change["InstanceCount"]
                 change["EC2InstanceIdsToTerminate"] = leaving
         self._change("modify_instance_groups", ClusterId=cluster_id, InstanceGroups=[change])
 

@@ -175,7 +175,7 @@ def test_a_smaller_cluster_loses_its_highest_ranks_and_none_while_runs_are_activ
     converge(emr, core_count=1)
     ((_operation, params),) = emr.writes
     (change,) = params["InstanceGroups"]
-    assert change == {"InstanceGroupId": "ig-CORE", "InstanceCount": 1, "EC2InstanceIdsToTerminate": ["i-0"]}
+    assert change == {"InstanceGroupId": "ig-CORE", "EC2InstanceIdsToTerminate": ["i-0"]}
 
     # The master has removed the policy. It puts it back itself.
     running = Emr(CLUSTER, idle=0)
