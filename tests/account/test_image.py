@@ -54,7 +54,8 @@ def test_an_image_is_made_once_used_and_deleted(account: Any, nodes: Nodes) -> N
 
     # It outlives the cluster, with a line about it.
     gone = account.play("destroy.yml", destroy="red", cluster_keep_efs=False)
-    assert gone.code == 0 and f"{snapshot['SnapshotId']} is kept and goes on costing" in gone.output, gone.output
+    kept = f"{snapshot['SnapshotId']} ({image['Name']}) is kept and goes on costing"
+    assert gone.code == 0 and kept in gone.output, gone.output
     assert len(images(account)) == 1
     assert account.play(IMAGE, "--check", image_state="absent").changed and images(account)
     assert account.play(IMAGE, image_state="absent").changed
