@@ -52,11 +52,8 @@ def play(account: Any, playbook: str, *arguments: str, code: int = 0, **extra: A
     return ran
 
 
-def test_a_cluster_is_created_repeated_resized_and_removed(emr_account: Any) -> None:
+def test_a_cluster_is_created_repeated_and_removed(emr_account: Any) -> None:
     account = emr_account
-    ran = play(account, "emr.yml", "--check")
-    assert living(account) == [] and not account.writes(ran.started[0]), account.writes(ran.started[0])
-
     play(account, CLOUD_HALF)
     (cluster,) = living(account)
     check_cluster(account, cluster)
@@ -68,6 +65,18 @@ def test_a_cluster_is_created_repeated_resized_and_removed(emr_account: Any) -> 
     calls = [call for call in account.cloud.calls.since(since) if call["service"] in ("emr", "elasticmapreduce")]
     assert 0 < len(calls) <= 12, [call["operation"] for call in calls]
 
+    play(account, "destroy.yml", destroy="red", cluster_keep_efs=False)
+    check_gone(account, kept=False)
+
+
+@pytest.mark.long
+def test_a_cluster_is_planned_resized_listed_and_removed_without_its_file_system(emr_account: Any) -> None:
+    account = emr_account
+    ran = play(account, "emr.yml", "--check")
+    assert living(account) == [] and not account.writes(ran.started[0]), account.writes(ran.started[0])
+
+    play(account, CLOUD_HALF)
+    (cluster,) = living(account)
     play(account, CLOUD_HALF, cluster_worker_count=3, cluster_emr_idle_minutes=30, cluster_tags={"team": "vision"})
     core = groups(account, cluster)["CORE"]
     assert (core["RequestedInstanceCount"], core["RunningInstanceCount"]) == (3, 3)
