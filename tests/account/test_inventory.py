@@ -64,6 +64,7 @@ def test_members_are_discovered_and_then_reached_by_their_keys(account: Account,
         "master_role_id": red.role_ids["master"],
         "efs_name": f"{system}.efs.{REGION}.amazonaws.com",
         "user": "ubuntu",
+        "job_flow": "",
     }
     named = {one["name"]: (one["instance_id"], one["rank"], one["gpus"]) for one in met["members"]}
     assert named == {

@@ -126,7 +126,7 @@ def test_two_networks_with_the_same_addresses_do_not_meet(network: Network) -> N
     cloud = network.cloud
     assert cloud.instance(here)["PrivateIpAddress"] == cloud.instance(neighbour)["PrivateIpAddress"]
     network.says(here, "echo here > me")
-    other.says(neighbour, "echo there > me")
+    other.says(neighbour, "echo neighbour > me")
     assert (network.says(here, "cat me"), other.says(neighbour, "cat me")) == ("here", "neighbour")
 
 
