@@ -13,9 +13,8 @@ from typing import Any
 
 from deeplearning import programs
 from deeplearning.boot import playbook, system
-from deeplearning.boot.configuring import ReportedSteps
+from deeplearning.boot.configuring import ReportedSteps, succeeds
 from deeplearning.boot.first_stage import FOLDER, UNIT_FILE, Machine
-from deeplearning.contract.errors import UserError
 from deeplearning.contract.report import READY
 
 CALL_SECONDS = 120
@@ -36,24 +35,22 @@ LOGS = "/var/log"
 def bake(parameters: dict[str, Any], folder: str) -> int:
     machine = Machine(parameters)
     steps = ReportedSteps(machine)
-    try:
-        install(machine, folder, steps)
-        steps.begin("clean")
-        remove(OWN)
-        machine.report(READY, "clean", seconds=CALL_SECONDS)
-        remove((HOST_KEYS,))
-        remove_logs()
-        # Without this file systemd would take the machine for one that boots for the first time, and enable units.
-        with open(OWN[0], "w", encoding="ascii"):
-            pass
-    except playbook.PlaybookError as error:
-        machine.fail(steps.step, error.lines)
-        return 1
-    except (UserError, OSError) as error:
-        machine.fail(steps.step, [str(error)])
+    if not succeeds(machine, steps, lambda: prepare(machine, folder, steps)):
         return 1
     programs.run("systemctl", "--no-block", "poweroff")
     return 0
+
+
+def prepare(machine: Machine, folder: str, steps: ReportedSteps) -> None:
+    install(machine, folder, steps)
+    steps.begin("clean")
+    remove(OWN)
+    machine.report(READY, "clean", seconds=CALL_SECONDS)
+    remove((HOST_KEYS,))
+    remove_logs()
+    # Without this file systemd would take the machine for one that boots for the first time, and enable units.
+    with open(OWN[0], "w", encoding="ascii"):
+        pass
 
 
 def install(machine: Machine, folder: str, steps: ReportedSteps) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 from deeplearning import programs
@@ -58,19 +59,25 @@ def configure(parameters: dict[str, Any], folder: str) -> int:
     machine = Machine(parameters)
     atomic_file.write_if_changed(paths.CONFIGURING, "")
     steps = ReportedSteps(machine)
-    try:
-        run_steps(machine, folder, steps)
-    except playbook.PlaybookError as error:
-        machine.fail(steps.step, error.lines)
-        return 1
-    except (UserError, OSError) as error:
-        machine.fail(steps.step, [str(error)])
+    if not succeeds(machine, steps, lambda: run_steps(machine, folder, steps)):
         return 1
     machine.complete("CONTINUE")
     atomic_file.write_if_changed(CONFIGURED, f"{parameters['sha256']}\n")
     atomic_file.remove(paths.CONFIGURING)
     log("configured")
     return 0
+
+
+def succeeds(machine: Machine, steps: ReportedSteps, action: Callable[[], None]) -> bool:
+    """Return False after a failure, which is reported and answered to the hook."""
+    try:
+        action()
+        return True
+    except playbook.PlaybookError as error:
+        machine.fail(steps.step, error.lines)
+    except (UserError, OSError) as error:
+        machine.fail(steps.step, [str(error)])
+    return False
 
 
 def run_steps(machine: Machine, folder: str, steps: ReportedSteps) -> None:

@@ -10,6 +10,8 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.plan import plann
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.facts import AccountFacts, EmrFacts, ImageFacts
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import playbook_input, setting_rules
 
+from tests.unit.plugins.plan.test_checks import FACTS as AUTO_SCALING_FACTS
+
 KIND = {
     "name": "m5.xlarge",
     "vcpus": 4,
@@ -24,29 +26,14 @@ KIND = {
     "architectures": ["x86_64"],
 }
 EMR = EmrFacts(["Hadoop", "Spark"], ["m5.xlarge", "m5.2xlarge"])
-FACTS = AccountFacts(
-    region="us-east-1",
-    account="123456789012",
-    partition="aws",
-    groups=[],
-    emr_clusters=[],
+FACTS = replace(
+    AUTO_SCALING_FACTS,
     emr=EMR,
     types={"m5.xlarge": KIND},
-    offered_types=[],
     image=ImageFacts(),
     quotas={},
-    other_instances=[],
-    vpcs=[],
-    subnets=None,
-    route_tables=None,
-    endpoints=None,
-    file_systems=[],
-    mount_targets=None,
-    security_groups=None,
     zones=[{"ZoneName": "us-east-1a"}],
     offers=[{"InstanceType": "m5.xlarge", "Location": "us-east-1a"}],
-    key_pairs=[{"KeyName": "my-key"}],
-    failures=(),
 )
 AMI = "ami-0123456789abcdef0"
 AMAZON_LINUX = {"ImageId": AMI, "Name": "al2023-ami-2023", "State": "available", "RootDeviceType": "ebs"}
