@@ -232,7 +232,7 @@ def check_iam(seen: Seen) -> None:
     name = f"{seen.cluster}-{seen.region}-master"
     document = seen.iam.get_role_policy(RoleName=name, PolicyName=policy)["PolicyDocument"]
     (ranks,) = [one for one in document["Statement"] if one["Sid"] == "AssignRanks"]
-    assert ranks["Resource"] == f"arn:aws:ec2:{seen.region}:123456789012:instance/*"
+    assert ranks["Resource"] == [f"arn:aws:ec2:{seen.region}:123456789012:instance/*"]
     assert ranks["Condition"]["StringEquals"] == {"ec2:ResourceTag/deeplearning:cluster": seen.cluster}
     assert ranks["Condition"]["ForAllValues:StringEquals"] == {"aws:TagKeys": ["deeplearning:rank"]}
 
