@@ -335,6 +335,21 @@ def cluster_tag(cluster: str | None) -> list[dict[str, str]]:
     return [{"Key": "deeplearning:cluster", "Value": cluster}] if cluster else []
 
 
+def image_of(account: Any, name: str, cluster: str | None, subnet: str) -> tuple[str, str]:
+    """Create an image of a stopped instance. Return the ids of the image and of its snapshot."""
+    ec2 = account.client("ec2")
+    launched = ec2.run_instances(ImageId=BASE.id, InstanceType=TYPE, MinCount=1, MaxCount=1, SubnetId=subnet)
+    instance = launched["Instances"][0]["InstanceId"]
+    ec2.get_waiter("instance_running").wait(InstanceIds=[instance], WaiterConfig={"Delay": 1})
+    ec2.stop_instances(InstanceIds=[instance])
+    ec2.get_waiter("instance_stopped").wait(InstanceIds=[instance], WaiterConfig={"Delay": 1})
+    tags = [*tagged("image", cluster), *tagged("snapshot", cluster)]
+    image = ec2.create_image(InstanceId=instance, Name=f"{name}-image", TagSpecifications=tags)["ImageId"]
+    ec2.get_waiter("image_available").wait(ImageIds=[image], WaiterConfig={"Delay": 1})
+    (disk,) = ec2.describe_images(ImageIds=[image])["Images"][0]["BlockDeviceMappings"]
+    return str(image), str(disk["Ebs"]["SnapshotId"])
+
+
 def resources_of(account: Any, name: str, cluster: str | None) -> dict[str, str]:
     """Create one resource of each kind, as its owner would, and return their ids. They bear the tag of `cluster`, or no
     tag, which is what most of an account looks like."""
@@ -366,6 +381,7 @@ def resources_of(account: Any, name: str, cluster: str | None) -> dict[str, str]
         ImageId=BASE.id, InstanceType=TYPE, MinCount=1, MaxCount=1, SubnetId=subnet,
         TagSpecifications=tagged("instance", cluster),
     )["Instances"][0]["InstanceId"]  # fmt: skip
+    image, snapshot = image_of(account, name, cluster, subnet)
     address = ec2.allocate_address(Domain="vpc", TagSpecifications=tagged("elastic-ip", cluster))["AllocationId"]
     nat = ec2.create_nat_gateway(
         SubnetId=subnet,
@@ -409,6 +425,8 @@ def resources_of(account: Any, name: str, cluster: str | None) -> dict[str, str]
         "group": group,
         "interface": interface,
         "instance": instance,
+        "image": image,
+        "snapshot": snapshot,
         "address": address,
         "use": use,
         "nat": nat,
@@ -432,6 +450,9 @@ Refused = list[tuple[str, str, dict[str, Any]]]
 ON_OTHERS: Refused = [
     # What somebody else owns is neither deleted …
     ("ec2", "delete_vpc", {"VpcId": "{vpc}"}),
+    ("ec2", "create_image", {"InstanceId": "{instance}", "Name": "copy", "TagSpecifications": tagged("image", MINE)}),
+    ("ec2", "deregister_image", {"ImageId": "{image}"}),
+    ("ec2", "delete_snapshot", {"SnapshotId": "{snapshot}"}),
     ("ec2", "delete_subnet", {"SubnetId": "{subnet}"}),
     ("ec2", "delete_internet_gateway", {"InternetGatewayId": "{gateway}"}),
     ("ec2", "delete_route_table", {"RouteTableId": "{table}"}),
@@ -620,7 +641,7 @@ ELSEWHERE: Refused = [
     ("iam", "create_role", {"RoleName": "admin", "AssumeRolePolicyDocument": "{{}}"}),
     ("iam", "create_instance_profile", {"InstanceProfileName": "admin"}),
     ("iam", "create_user", {"UserName": "admin"}),
-    ("iam", "create_service_linked_role", {"AWSServiceName": "elasticmapreduce.amazonaws.com"}),
+    ("iam", "create_service_linked_role", {"AWSServiceName": "ecs.amazonaws.com"}),
     ("s3", "create_bucket", {"Bucket": "anything"}),
     # What belongs to the account stays unread, secrets first of all.
     ("ssm", "get_parameter", {"Name": "/prod/database/password"}),
@@ -692,6 +713,68 @@ def test_it_does_not_reach_what_others_have(account: Any, person: Any, cluster: 
     # Every action that changes something was among what these calls needed.
     untried = {action for action in DOCUMENTED if not READING.match(action)} - Log(account).needed().keys()
     assert untried == set()
+
+
+def emr_cluster(account: Any, cluster: str | None, **roles: str) -> str:
+    """Create an EMR cluster as its owner would, and return its id."""
+    ec2 = account.client("ec2")
+    vpc = ec2.create_vpc(CidrBlock="10.3.0.0/16")["Vpc"]["VpcId"]
+    subnet = ec2.create_subnet(VpcId=vpc, CidrBlock="10.3.0.0/24", AvailabilityZone=ZONE)["Subnet"]["SubnetId"]
+    groups = [{"InstanceRole": role, "InstanceType": "m5.xlarge", "InstanceCount": 1} for role in ("MASTER", "CORE")]
+    instances = {"InstanceGroups": groups, "Ec2SubnetId": subnet, "KeepJobFlowAliveWhenNoSteps": True}
+    tags = cluster_tag(cluster)
+    request = {"Name": "blue", "ReleaseLabel": "emr-7.14.0", "Instances": instances, "Tags": tags, **roles}
+    return str(account.client("emr").run_job_flow(**request)["JobFlowId"])
+
+
+@pytest.mark.parametrize("cluster", [OTHERS, None], ids=["another cluster's", "without any tag"])
+def test_it_does_not_reach_the_emr_clusters_of_others(account: Any, person: Any, cluster: str | None) -> None:
+    iam = account.client("iam")
+    role, service = f"{OTHERS}-{REGION}-node", f"{OTHERS}-{REGION}-emr"
+    for name, principal in ((role, "ec2"), (service, "elasticmapreduce")):
+        trusted = {
+            "Effect": "Allow",
+            "Principal": {"Service": f"{principal}.amazonaws.com"},
+            "Action": "sts:AssumeRole",
+        }
+        document = json.dumps({"Version": "2012-10-17", "Statement": [trusted]})
+        iam.create_role(RoleName=name, AssumeRolePolicyDocument=document)
+    iam.create_instance_profile(InstanceProfileName=role)
+    iam.add_role_to_instance_profile(InstanceProfileName=role, RoleName=role)
+    roles = {"JobFlowRole": role, "ServiceRole": service}
+    job_flow = emr_cluster(account, cluster, **roles)
+    (group,) = [
+        one
+        for one in account.client("emr").list_instance_groups(ClusterId=job_flow)["InstanceGroups"]
+        if one["InstanceGroupType"] == "CORE"
+    ]
+    of_it = {"ClusterId": job_flow}
+    calls: Refused = [
+        ("emr", "add_tags", {"ResourceId": job_flow, "Tags": RED}),
+        (
+            "emr",
+            "modify_instance_groups",
+            {**of_it, "InstanceGroups": [{"InstanceGroupId": group["Id"], "InstanceCount": 2}]},
+        ),
+        ("emr", "put_auto_termination_policy", {**of_it, "AutoTerminationPolicy": {"IdleTimeout": 60}}),
+        ("emr", "remove_auto_termination_policy", of_it),
+        ("emr", "set_termination_protection", {"JobFlowIds": [job_flow], "TerminationProtected": False}),
+        ("emr", "set_unhealthy_node_replacement", {"JobFlowIds": [job_flow], "UnhealthyNodeReplacement": False}),
+        ("emr", "terminate_job_flows", {"JobFlowIds": [job_flow]}),
+        ("emr", "describe_cluster", of_it),
+    ]
+    came_through = allowed(person, calls, {})
+    for tags in ([], cluster_tag(OTHERS), RED):
+        # The roles are not its own, so even its own tag does not help.
+        with pytest.raises(ClientError, match="AccessDenied"):
+            person_emr_cluster(person, tags, **roles)
+    assert not came_through, "\n" + "\n".join(came_through)
+
+
+def person_emr_cluster(person: Any, tags: Any, **roles: str) -> None:
+    groups = [{"InstanceRole": "MASTER", "InstanceType": "m5.xlarge", "InstanceCount": 1}]
+    instances = {"InstanceGroups": groups, "KeepJobFlowAliveWhenNoSteps": True}
+    person.client("emr").run_job_flow(Name="red", ReleaseLabel="emr-7.14.0", Instances=instances, Tags=tags, **roles)
 
 
 def test_it_does_not_give_away_what_is_its_own(account: Any, person: Any) -> None:
