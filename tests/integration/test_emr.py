@@ -92,7 +92,8 @@ def test_the_nodes_are_members_and_train_as_hadoop(emr_cluster: Cluster, tmp_pat
     assert trained.code == 0, trained.output[-6000:]
     logs = emr_cluster.says(MASTER, f"cat /efs/runs/{emr_cluster.name}/who/logs/*.worker*.log")
     printed = [line.partition(" ")[2] for line in logs.splitlines()]
-    assert sorted(line for line in printed if " runs as " in line) == [f"rank {rank} runs as hadoop" for rank in range(3)]
+    users = sorted(line for line in printed if " runs as " in line)
+    assert users == [f"rank {rank} runs as hadoop" for rank in range(3)]
 
 
 @pytest.mark.long
