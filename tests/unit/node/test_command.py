@@ -97,7 +97,8 @@ def test_a_refusal_is_one_sentence_and_exit_code_2(
     monkeypatch.setattr(paths, "APPLIED", "/nowhere/members.json")
     assert cli.main(["members", "show"]) == 2
     assert capsys.readouterr().err.splitlines() == [
-        "deeplearning: this node has no member list yet: `deeplearning members wait --count 1` waits for it."
+        "deeplearning: this node has no member list yet: "
+        "`deeplearning members wait --count 3` waits for a list of three."
     ]
 
 
@@ -207,9 +208,10 @@ def test_machines_that_are_left_out_are_reported_after_publishing(
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["--count", "3"], "after 0 s 2 of 3 members are in the list."),
+        (["--count", "3"], "after 0 s 2 members are in the list, and not 3."),
         (["--count", "2", "--generation", "2"], "after 0 s this node has generation 1 of the member list, not 2."),
-        (["--count", "1"], "after 0 s 3 machines are desired and 2 are members."),
+        (["--count", "1"], "after 0 s 2 members are in the list, and not 1."),
+        (["--count", "2"], "after 0 s 3 machines are desired and 2 are members."),
     ],
 )
 def test_wait_reports_what_is_missing(cluster: Cluster, words: list[str], sentence: str) -> None:

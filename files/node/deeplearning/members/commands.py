@@ -58,7 +58,7 @@ def _parser() -> argparse.ArgumentParser:
     wait = add(
         "wait", _wait, "wait until the member list is complete: as many members as are desired, all of them ready"
     )
-    wait.add_argument("--count", type=int, required=True, help="at least so many machines, the master included")
+    wait.add_argument("--count", type=int, required=True, help="so many machines, the master included")
     wait.add_argument("--generation", type=int, default=0, help="at least this generation of the list")
     wait.add_argument("--timeout", type=float, default=300, help="seconds until it gives up (default: %(default)s)")
     return parser
@@ -168,8 +168,8 @@ def _reason_to_wait(count: int, generation: int) -> str:
         members = read_applied()
     except UserError as error:
         return str(error).rstrip(".")
-    if len(members.members) < count:
-        return f"{len(members.members)} of {count} members are in the list"
+    if len(members.members) != count:
+        return f"{len(members.members)} members are in the list, and not {count}"
     if members.generation < generation:
         return f"this node has generation {members.generation} of the member list, not {generation}"
     return "; ".join(unsettled(members))

@@ -56,7 +56,7 @@ def read_applied() -> Members:
             return members_of(json.load(file))
     except FileNotFoundError:
         raise UserError(
-            "this node has no member list yet: `deeplearning members wait --count 1` waits for it."
+            "this node has no member list yet: `deeplearning members wait --count 3` waits for a list of three."
         ) from None
 
 
