@@ -34,7 +34,8 @@ _value:
   description:
     - True if the task failed and AWS's error code ends with C(NotFound).
     - True as well if the module stumbled over an empty answer, as M(amazon.aws.ec2_security_group),
-      M(amazon.aws.ec2_vpc_endpoint) and M(amazon.aws.ec2_launch_template) do when they read a new resource back.
+      M(amazon.aws.ec2_vpc_endpoint) and M(amazon.aws.ec2_launch_template) do when they read a new resource back, or if
+      it leaves the code out, as M(amazon.aws.ec2_vpc_subnet) does with C(map_public).
   type: bool
 """
 
@@ -42,7 +43,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-_NOT_LISTED = ("list index out of range", "'NoneType' object")
+_NOT_LISTED = ("list index out of range", "'NoneType' object", "Failed to modify subnet")
 _CODE = re.compile(r"An error occurred \(([\w.]+)\)")
 
 

@@ -30,6 +30,7 @@ def without_error(result: dict[str, Any]) -> dict[str, Any]:
         ({"failed": True, "results": [failed("VpcLimitExceeded"), failed("InvalidVpcID.NotFound")]}, False),
         ({"failed": True, "msg": "Task failed: Module failed: list index out of range"}, True),
         ({"failed": True, "msg": "Task failed: Module failed: 'NoneType' object has no attribute 'items'"}, True),
+        ({"failed": True, "msg": "Failed to modify subnet"}, True),
         (failed("InvalidLaunchTemplateName.NotFoundException"), True),
         ({"failed": True, "msg": "It is late"}, False),
         ({"changed": True, "msg": "An error occurred (InvalidVpcID.NotFound)"}, False),
