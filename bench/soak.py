@@ -1,4 +1,4 @@
-"""The soak: a training whose machines are killed, frozen and cut at random, with nobody involved."""
+"""The soak: a training whose machines are killed, frozen and cut at random, without a login or a playbook."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ class Watch:
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             self.look()
-            time.sleep(0.2)
+            time.sleep(0.2)  # between two looks at the files
 
     def follow_until(self, done: Callable[[], bool], what: str) -> None:
         """Give up after HEALED_SECONDS."""
@@ -276,7 +276,7 @@ def measure_soak(title: str, part: str, minutes: float, seed: int) -> bool:
                 say(problem)
                 soak.describe()
     rows = [*soak.rows(minutes), Row("soaks that ended before their end", bool(problem), "", 0)]
-    more = ["", f"Seed {seed}. A cluster is a master and two workers. No playbook was run, and nobody logged in.", ""]
+    more = ["", f"Seed {seed}. A cluster is a master and two workers. There was no playbook and no login.", ""]
     write("chaos", title, rows, "\n".join([*more, *soak.table(), "", *soak.watch.wrong, problem]).rstrip(), part)
     return all(row.target is None or row.value <= row.target for row in rows)
 

@@ -67,7 +67,7 @@ def test_a_degraded_cluster_says_so_and_gets_the_rest_later(account: Any) -> Non
 
 
 class Theirs:
-    """A network and a file system that no cluster has made, and somebody who may do nothing but work in a role."""
+    """A network and a file system that no cluster has made, and a user who may do nothing but assume a role."""
 
     def __init__(self, account: Any) -> None:
         self.ec2, self.efs = account.client("ec2"), account.client("efs")

@@ -88,7 +88,7 @@ def test_a_training_outlives_its_master_and_a_worker_with_nobody_involved(
     lost = {before[name] for name in names}
     for instance in lost:
         assert localcloud("fault", "kill", instance).returncode == 0
-    # From here on nobody logs in, and no playbook is run.
+    # From here on there is no login and no playbook.
     wait_for(lambda: not lost & set(view.instances().values()) and view.is_complete(), HEALED_SECONDS, "it is healed")
     after = view.instances()
     assert {name for name in before if before[name] != after[name]} == set(names)

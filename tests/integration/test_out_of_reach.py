@@ -118,7 +118,7 @@ def test_a_new_cluster_on_the_kept_file_system_does_not_go_by_the_old_list(clust
     assert [member["rank"] for member in new["members"]] == [1]
     assert not {one["instance_id"] for one in new["members"]} & {one["instance_id"] for one in old["members"]}
     assert cluster.says(MASTER, "cat /opt/deeplearning/workers") == "deeplearning-worker1"
-    # What was trained is gone on with.
+    # The training continues from its checkpoint.
     resumed = cluster.play("train.yml", resume=run_id, script_args=["8"])
     assert resumed.code == 0, resumed.output[-3000:]
     assert runs.counted(run_id) == [(0, 3), (4, 1)]

@@ -247,7 +247,7 @@ def test_without_its_bundle_a_machine_is_given_back_and_later_ones_keep_their_pl
 
 
 def test_a_machine_that_may_not_read_its_bundle_keeps_its_place(booted: Boot, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor can it read the reports of others, so it does not know whether more machines would be bought in vain."""
+    """Nor can it read the reports of others, so it does not know whether other machines would fail as well."""
     monkeypatch.setattr(first_stage, "PARAMETERS", PARAMETERS)
     answer = booted.aws.answer
 
