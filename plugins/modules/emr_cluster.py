@@ -176,9 +176,13 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import ARGUMENTS, Aws, AwsError
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import RANK_TAG, tag_list, tags_of
-from ansible_collections.deeplearning.aws.plugins.module_utils.resources.emr_cluster import (
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import (
     CORE,
+    RANK_TAG,
+    tag_list,
+    tags_of,
+)
+from ansible_collections.deeplearning.aws.plugins.module_utils.resources.emr_cluster import (
     EmrSpec,
     find_cluster,
     fixed_differences,

@@ -38,6 +38,8 @@ GROUP_ROLE_TAG = "aws:elasticmapreduce:instance-group-role"
 MASTER = "master"
 WORKER = "worker"
 
+PRIMARY, CORE = "MASTER", "CORE"
+"""How EMR calls the instance groups of the primary node and of the core nodes."""
 EMR_USER = "hadoop"
 """The user whom EMR makes on its machines, and the one to log in as there."""
 EMR_SERVICE = "emr"

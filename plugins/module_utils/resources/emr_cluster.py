@@ -10,11 +10,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import CLUSTER_TAG, tag_list, tags_of
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import (
+    CLUSTER_TAG,
+    CORE,
+    PRIMARY,
+    tag_list,
+    tags_of,
+)
 
 LIVING = ("STARTING", "BOOTSTRAPPING", "RUNNING", "WAITING")
 ENDING = "TERMINATING"
-PRIMARY, CORE = "MASTER", "CORE"
 SMALLEST_MIB = 1024
 """The least memory that YARN can work with."""
 _OWN = "EMR's own"

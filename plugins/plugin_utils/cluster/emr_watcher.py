@@ -14,8 +14,8 @@ from typing import Any
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.polling import ProgressPrinter, until
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import CORE
 from ansible_collections.deeplearning.aws.plugins.module_utils.resources.emr_cluster import (
-    CORE,
     ENDING,
     groups_of,
     terminate,

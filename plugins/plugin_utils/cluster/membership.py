@@ -13,12 +13,14 @@ from typing import Any
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.hosts import inventory_name
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import (
     CLUSTER_TAG,
+    CORE,
     EMR_NODE,
     GPUS_TAG,
     GROUP_ROLE_TAG,
     GROUP_TAG,
     JOB_FLOW_TAG,
     MASTER,
+    PRIMARY,
     RANK_TAG,
     USER_TAG,
     WORKER,
@@ -34,7 +36,7 @@ _RANK = re.compile(r"[1-9][0-9]{0,4}\Z")
 _GPUS = re.compile(r"[0-9]{1,3}\Z")
 _USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}\Z")
 _LAST = 1 << 20
-_EMR_ROLES = {"MASTER": MASTER, "CORE": WORKER}
+_EMR_ROLES = {PRIMARY: MASTER, CORE: WORKER}
 """Our roles by EMR's of instance groups."""
 
 InstanceRecord = Mapping[str, Any]

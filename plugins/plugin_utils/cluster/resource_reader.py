@@ -19,6 +19,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names im
     GROUP_TAG,
     JOB_FLOW_TAG,
     MASTER,
+    PRIMARY,
     TEMPLATE_TAG,
     WORKER,
     Names,
@@ -28,7 +29,6 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names im
 from ansible_collections.deeplearning.aws.plugins.module_utils.resources.emr_cluster import (
     ENDING,
     LIVING,
-    PRIMARY,
     find_clusters,
     groups_of,
     is_named,

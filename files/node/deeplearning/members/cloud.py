@@ -11,7 +11,17 @@ from typing import Any, TypeVar
 from deeplearning.aws import AwsClient, NotFound, Unavailable
 from deeplearning.config import Config
 from deeplearning.contract.errors import UserError
-from deeplearning.contract.names import GROUP_TAG, JOB_FLOW_TAG, RANK_TAG, Names, tag_filter, tag_list, tags_of
+from deeplearning.contract.names import (
+    CORE,
+    GROUP_TAG,
+    JOB_FLOW_TAG,
+    PRIMARY,
+    RANK_TAG,
+    Names,
+    tag_filter,
+    tag_list,
+    tags_of,
+)
 from deeplearning.contract.report import PREFIX
 from deeplearning.members import report
 from deeplearning.members.ranks import Instance
@@ -19,9 +29,6 @@ from deeplearning.members.ranks import Instance
 PARALLEL_CALLS = 16
 MAX_OBJECTS = 20_000
 """Below members/. Each machine has one, also those that were replaced; but a machine may write any number."""
-
-PRIMARY = "MASTER"
-"""How EMR's API calls the group of the primary node."""
 
 MAX_IDS = 50
 """Instances in a call of SetInstanceProtection."""
@@ -172,7 +179,7 @@ class EmrCloud(Cloud):
         self._job_flow, self._idle_seconds = config.job_flow, config.emr_idle_seconds
 
     def groups(self) -> Groups:
-        masters, workers = (instances_of(self._aws, self._job_flow, kind) for kind in (PRIMARY, "CORE"))
+        masters, workers = (instances_of(self._aws, self._job_flow, kind) for kind in (PRIMARY, CORE))
         return Groups(len(masters) + len(workers), _running(masters), _running(workers))
 
     def _tag_filter(self) -> dict[str, object]:

@@ -17,9 +17,10 @@ from deeplearning.aws import AwsClient, NotFound
 from deeplearning.config import Config
 from deeplearning.contract import atomic_file, paths
 from deeplearning.contract.errors import UserError
+from deeplearning.contract.names import PRIMARY
 from deeplearning.contract.report import key_of
 from deeplearning.members import report
-from deeplearning.members.cloud import PRIMARY, instances_of
+from deeplearning.members.cloud import instances_of
 from deeplearning.programs import last_line
 
 KEY = "/etc/ssh/ssh_host_ed25519_key"
