@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import secrets
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -136,6 +137,7 @@ def run_job_flow(cluster: Cluster, name: str, script: str, *arguments: str) -> s
         ServiceRole=own["ServiceRole"],
         JobFlowRole=network["IamInstanceProfile"],
         CustomAmiId=own["CustomAmiId"],
+        EbsRootVolumeSize=own["EbsRootVolumeSize"],
         Tags=own["Tags"],
         Instances={
             "InstanceGroups": [
@@ -173,12 +175,24 @@ def state_of(cluster: Cluster, flow: str) -> dict[str, Any]:
     return status
 
 
+def stderr_of(cluster: Cluster, flow: str) -> list[str]:
+    """Return what the bootstrap action printed to stderr on each node, as EMR stored it."""
+    s3 = cluster.cloud.client("s3")
+    bucket = next(name for name in bucket_names(cluster) if name.startswith(f"{cluster.name}-"))
+    keys = [entry["Key"] for entry in s3.list_objects_v2(Bucket=bucket)["Contents"]]
+    logs = [key for key in keys if flow in key and "stderr" in key]
+    return [gzip.decompress(s3.get_object(Bucket=bucket, Key=key)["Body"].read()).decode() for key in logs]
+
+
 @pytest.mark.long
 def test_an_old_bootstrap_action_mounts_the_file_system(emr_cluster: Cluster) -> None:
     system = emr_cluster.says(MASTER, "findmnt -no SOURCE /efs").partition(".")[0]
     flow = run_job_flow(emr_cluster, "mount.sh", MOUNT, system, "us-east-1")
     try:
-        wait_for(lambda: state_of(emr_cluster, flow)["State"] == "WAITING", 180, "the cluster mounts")
+        starting = ("STARTING", "BOOTSTRAPPING")
+        wait_for(lambda: state_of(emr_cluster, flow)["State"] not in starting, 180, "the bootstrap action has ended")
+        status = state_of(emr_cluster, flow)
+        assert status["State"] == "WAITING", (status, stderr_of(emr_cluster, flow))
         assert len(emr_cluster.says(MASTER, "ls -d /efs/mounted-by-*").split()) == 3
     finally:
         emr_cluster.cloud.client("emr").terminate_job_flows(JobFlowIds=[flow])
