@@ -230,6 +230,14 @@ def test_a_machine_that_configures_itself_takes_horovod_from_the_bucket_and_does
     assert templar.template(role["vars"]["framework_horovod"]) is True
 
 
+@pytest.mark.parametrize("playbook", ["bake", "node", "train"])
+def test_who_includes_the_tasks_of_a_framework_sets_their_variables(playbook: str) -> None:
+    text = (ROLES.parent / f"playbooks/{playbook}.yml").read_text()
+    assert "tasks/node/framework.yml" in text
+    for name in ("__framework", "__horovod", "__wheels", "__shared"):
+        assert f" {name}" in text, name
+
+
 @pytest.mark.parametrize("framework", ["caffe", "../x", "{{ 1 }}"])
 def test_a_framework_that_a_node_invents_is_refused(framework: str) -> None:
     with pytest.raises(untrusted.InvalidValue):
