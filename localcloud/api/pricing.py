@@ -36,8 +36,8 @@ def _product(call: Call, service: str, kind: str) -> dict[str, Any]:
 @answers("pricing", "GetProducts")
 def get_products(call: Call) -> dict[str, Any]:
     service = str(call.params["ServiceCode"])
-    wanted = {item["Field"]: item["Value"] for item in call.params.get("Filters") or ()}
-    wanted.pop("regionCode", None)
+    requested = {item["Field"]: item["Value"] for item in call.params.get("Filters") or ()}
+    requested.pop("regionCode", None)
     listed = [_product(call, service, kind) for kind in INSTANCES] if service in _SERVICES else []
-    matching = [item for item in listed if wanted.items() <= item["product"]["attributes"].items()]
+    matching = [item for item in listed if requested.items() <= item["product"]["attributes"].items()]
     return {"FormatVersion": "aws_v1", "PriceList": [json.dumps(item) for item in matching]}

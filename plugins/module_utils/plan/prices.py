@@ -140,7 +140,7 @@ def lines(cost: Mapping[str, Any]) -> Sequence[str]:
     """Return the costs as lines of text."""
     shown = []
     for part in cost["parts"]:
-        amount = "not known" if part["each"] is None else f"{part['count'] * part['each']:.2f}"
+        amount = "not known" if part["each"] is None else f"{part['count'] * part['each']:.3f}"
         shown.append(
             f"  {amount:>9}  {part['count']} x {part['what']}" + (f" ({part['note']})" if part["note"] else "")
         )
@@ -148,7 +148,7 @@ def lines(cost: Mapping[str, Any]) -> Sequence[str]:
     where = "" if cost["exact_region"] else f"; for {MAIN_REGION}, this region may cost twice as much"
     return [
         *shown,
-        f"  {cost['amount']:>9.2f}  an hour in all{unknown}",
+        f"  {cost['amount']:>9.3f}  an hour in all{unknown}",
         f"  Prices: {cost['source']}{where}.",
         f"  File system: {cost['file_system_gb_month']:.2f} a month for each GB stored, plus reads and writes.",
     ]

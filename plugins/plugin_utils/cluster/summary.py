@@ -211,7 +211,8 @@ def _removal_rows(summary: Mapping[str, Any], owned: ClusterResources) -> list[t
         rows.append(("to remove it", summary["destroy"]))
     has_machines = any(item["kind"] == "instance" for item in summary["billed"])
     if not has_machines and any(resource.ours for resource in owned.of_kind("file_system")):
-        rows.append(("with its file system", f"{summary['destroy']} -e cluster_keep_efs=false"))
+        label = "with its file system" if rows else "to remove it"
+        rows.append((label, f"{summary['destroy']} -e cluster_keep_efs=false"))
     return rows
 
 

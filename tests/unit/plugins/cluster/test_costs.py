@@ -134,7 +134,7 @@ def test_a_file_system_that_was_kept_is_named_with_its_price() -> None:
         " ".join(line.split()) for line in summary_lines(describe(red, Health("absent", 0, 0), Context()), red, "")
     ]
     assert "still costs 0.03 USD an hour: 1 file system (0.03)" in lines
-    assert lines[-1] == "with its file system ansible-playbook destroy.yml -e destroy=red -e cluster_keep_efs=false"
+    assert lines[-1] == "to remove it ansible-playbook destroy.yml -e destroy=red -e cluster_keep_efs=false"
 
 
 def test_small_amounts_are_readable() -> None:
