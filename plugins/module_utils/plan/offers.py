@@ -105,7 +105,7 @@ def current_prices(aws: Aws, types: Sequence[str], with_emr: bool = False) -> di
             for text in api.pages("pricing", "get_products", "PriceList", **_query(service, aws.region, kind)):
                 prices.update(_prices_of(service, json.loads(text)))
     except (AwsError, ValueError, LookupError, TypeError, AttributeError):
-        # The table has most prices too, and whoever prints a price names its source.
+        # The table has most prices too, and each place that prints a price names its source.
         return {}
     return prices
 

@@ -28,7 +28,7 @@ NOT_COUNTED = "disks, addresses, storage and traffic"
 
 
 @dataclass(frozen=True)
-class Machine:
+class MachineTime:
     """A machine, and from when until when it ran."""
 
     type: str
@@ -46,7 +46,7 @@ class Costs:
     """What `cluster_info` reads about costs."""
 
     prices: PriceList
-    machines: Sequence[Machine] = ()
+    machines: Sequence[MachineTime] = ()
     has_history: bool = True
     """Whether the machines that have ended are among them, as far back as Auto Scaling reports them."""
 
@@ -65,15 +65,15 @@ def read_costs(aws: Aws, owned: ClusterResources) -> Costs:
     return Costs(PriceList(aws.region, offers.current_prices(aws, types, is_emr)), machines, has_history)
 
 
-def present_machines(owned: ClusterResources) -> list[Machine]:
+def present_machines(owned: ClusterResources) -> list[MachineTime]:
     return [
-        Machine(resource.facts["type"], resource.facts["launched"], is_emr=bool(resource.facts["job_flow"]))
+        MachineTime(resource.facts["type"], resource.facts["launched"], is_emr=bool(resource.facts["job_flow"]))
         for resource in owned.of_kind("instance")
         if resource.ours and resource.costs and resource.facts.get("launched")
     ]
 
 
-def _former_machines(aws: Aws, group: Resource, present: set[str]) -> list[Machine]:
+def _former_machines(aws: Aws, group: Resource, present: set[str]) -> list[MachineTime]:
     """Return the machines of a group that have ended. Auto Scaling does not report their types: they count as those of
     the current launch template."""
     activities = aws.pages("autoscaling", "describe_scaling_activities", "Activities", AutoScalingGroupName=group.name)
@@ -88,7 +88,7 @@ def _former_machines(aws: Aws, group: Resource, present: set[str]) -> list[Machi
         Versions=["$Latest"],
     )
     kind = str(versions[0]["LaunchTemplateData"].get("InstanceType", "")) if versions else ""
-    return [Machine(kind, start, end) for start, end in spans]
+    return [MachineTime(kind, start, end) for start, end in spans]
 
 
 def spans_of(activities: Sequence[Mapping[str, Any]]) -> dict[str, tuple[datetime, datetime]]:

@@ -12,7 +12,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.prices import PriceList
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.costs import (
     Costs,
-    Machine,
+    MachineTime,
     billed,
     cost_so_far,
     phrase,
@@ -59,7 +59,7 @@ def owned(*resources: Resource) -> ClusterResources:
 
 def test_it_is_hours_by_price_of_the_machines_and_the_gateway() -> None:
     red = owned(instance("i-1"), instance("i-2"), GATEWAY)
-    ended = Machine("g5.xlarge", START - timedelta(hours=5), START - timedelta(hours=3))
+    ended = MachineTime("g5.xlarge", START - timedelta(hours=5), START - timedelta(hours=3))
     costs = Costs(LIST, [*present_machines(red), ended])
     cost = cost_so_far(red, costs, START + timedelta(hours=2))
     assert cost["amount"] == pytest.approx(2 * 2 * G5 + 2 * G5 + 3 * 0.045, abs=1e-4)
@@ -81,7 +81,7 @@ def test_what_is_not_counted_is_named() -> None:
 
 def test_a_machine_costs_at_least_a_minute_and_emr_more() -> None:
     now = START + timedelta(seconds=5)
-    short = cost_so_far(owned(), Costs(LIST, [Machine("p5.48xlarge", START)]), now)
+    short = cost_so_far(owned(), Costs(LIST, [MachineTime("p5.48xlarge", START)]), now)
     assert short["amount"] == pytest.approx(55.04 / 60, abs=1e-4)
     red = owned(instance("i-1", "m5.xlarge", job_flow="j-1"))
     cost = cost_so_far(red, Costs(LIST, present_machines(red)), START + timedelta(hours=1))
