@@ -101,6 +101,7 @@ SERVICES = (
         facts=facts.facts_in_iam,
         lookups=facts.IAM_LOOKUPS,
     ),
+    Service("pricing", "pricing", uses_moto=False),
     Service(
         "s3",
         "s3",

@@ -13,7 +13,13 @@ from ansible.utils.display import Display
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.action import Action
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster import data_bucket, host_keys, hosts, summary
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster import (
+    costs,
+    data_bucket,
+    host_keys,
+    hosts,
+    summary,
+)
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.missing_machines import shortages_of
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.resource_reader import (
     ResourceReader,
@@ -62,6 +68,7 @@ def _summary(aws: Aws, owned: ClusterResources, options: Mapping[str, Any], fold
         failure=options["failure"],
         again=repeat_options(),
         access=hosts.ssh_access(host_keys.JUMP, host_keys.ssh_files(folder, owned.cluster)[1]),
+        costs=costs.read_costs(aws, owned),
     )
     return summary.describe(owned, health_of(owned, shortages_of(aws, owned)), context)
 

@@ -10,13 +10,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
+from ansible_collections.deeplearning.aws.plugins.module_utils.plan.offers import current_prices
+from ansible_collections.deeplearning.aws.plugins.module_utils.plan.prices import PriceList
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.action import Action
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import answers, node_program, report, report_files
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.untrusted import InvalidValue
 
 MOST_RUNS = 100
 """In a report on all runs: a page with more is hard to read, and takes long to write."""
+MOST_TYPES = 20
+"""Instance types whose prices are requested: a node may have written down any number of them."""
 ENDED = ("finished", "failed", "stopped", "lost")
 PAGE = "report.html"
 
@@ -32,7 +37,7 @@ class ActionModule(Action):
         name = runs[0] if len(runs) == 1 else f"{runs[0]}-and-{len(runs) - 1}-more"
         page = Path(options["folder"], name, PAGE)
         try:
-            lines = self._write(runs, options["root"], page)
+            lines = self._write(runs, options, page)
         except OSError as error:
             raise UserError(f"{error.filename} cannot be written: {error.strerror}.") from None
         except ArithmeticError as error:
@@ -56,13 +61,16 @@ class ActionModule(Action):
         except InvalidValue as malformed:
             raise UserError(f"runs is {run_ids!r:.200}; each of them must be {malformed}.") from None
 
-    def _write(self, runs: list[str], root: str, page: Path) -> list[str]:
+    def _write(self, runs: list[str], options: Mapping[str, Any], page: Path) -> list[str]:
         # No run has such a name. The files stay there, for people who want to look into the figures.
         fetched = page.parents[1] / ".runs"
         for run in runs:
-            self._fetch(run, root, fetched / run)
+            self._fetch(run, options["root"], fetched / run)
+        reported = report.read_all(fetched / run for run in runs)
+        types = sorted({kind for run in reported for kind in run.machine_hours})[:MOST_TYPES]
+        current = current_prices(Aws.from_options(options), types) if types else {}
         page.parent.mkdir(parents=True, exist_ok=True)
-        return report.write([fetched / run for run in runs], page)
+        return report.write(reported, PriceList(options["region"], current), page)
 
     def _fetch(self, run: str, root: str, folder: Path) -> None:
         command = report_files.pack_command(f"{root}/{run}")

@@ -119,6 +119,16 @@ clusters:
     hourly:
       description: What it costs an hour, as far as that is known.
       type: dict
+    billed:
+      description: What is billed now, by kind, with its hourly price in USD, or null if that is not known.
+      type: list
+    cost_so_far:
+      description:
+        - What its machines and its NAT gateway have cost at on-demand prices since the first of them that is known.
+          Machines that have ended count as far back as Auto Scaling reports them, which is six weeks. C(note) says what
+          is not counted, and C(source) where the prices come from.
+      type: dict
+      sample: {"amount": 12.3, "currency": "USD", "since": "2026-11-23T03:10:00+00:00", "note": "…", "source": "…"}
     next:
       description: The command to continue with.
       type: str

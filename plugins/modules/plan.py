@@ -45,7 +45,8 @@ notes:
     C(elasticmapreduce:ListClusters), for O(emr) also C(elasticmapreduce:DescribeCluster),
     C(elasticmapreduce:DescribeReleaseLabel) and C(elasticmapreduce:ListSupportedInstanceTypes),
     C(elasticfilesystem:DescribeMountTargets), C(servicequotas:GetServiceQuota),
-    C(servicequotas:GetAWSDefaultServiceQuota), C(ssm:GetParameters) and C(ssm:GetParametersByPath).
+    C(servicequotas:GetAWSDefaultServiceQuota), C(ssm:GetParameters) and C(ssm:GetParametersByPath). Without
+    C(pricing:GetProducts) the prices are those of the collection's own table.
 """
 
 EXAMPLES = r"""
@@ -140,9 +141,10 @@ plan:
       type: list
       elements: dict
     hourly:
-      description: The hourly costs.
+      description: The hourly costs, and where their prices come from.
       type: dict
-      sample: {"amount": 2.09, "currency": "USD", "known": true, "parts": []}
+      sample: {"amount": 2.09, "currency": "USD", "known": true, "parts": [],
+        "source": "AWS's Price List API, 2026-11-20"}
     notes:
       description: Remarks that do not prevent the plan.
       type: list

@@ -11,6 +11,7 @@ version_added: 1.0.0
 description:
   - Fetches the results and metrics of runs (not their checkpoints), and writes one page with a table and plots. The
     page needs no other file.
+  - The costs are those of each run's machines, at the prices of the Price List API, or of the collection's table.
   - The page is on the machine that Ansible runs on, and next to the runs on the shared file system.
 options:
   runs:
@@ -26,7 +27,10 @@ options:
     description: Where the report is written on the machine that Ansible runs on.
     type: path
     required: true
-extends_documentation_fragment: [deeplearning.aws._attributes, deeplearning.aws._attributes.action]
+extends_documentation_fragment:
+  - deeplearning.aws._aws
+  - deeplearning.aws._attributes
+  - deeplearning.aws._attributes.action
 attributes:
   check_mode:
     details: Returns in check mode which runs it would report on.
@@ -37,6 +41,7 @@ attributes:
 EXAMPLES = r"""
 - name: Report on two runs
   deeplearning.aws.run_report:
+    region: us-east-1
     runs: [lenet-1, lenet-2]
     root: /efs/runs/red
     folder: .deeplearning/reports/red

@@ -57,3 +57,11 @@ def test_a_bucket_that_another_account_has_under_its_name_ends_it_before_any_mac
     assert ran.code == 2
     assert f"The bucket {seen.bucket()} belongs to another account" in " ".join(ran.output.split())
     assert not seen.instances() and not seen.listed("describe_launch_templates", "LaunchTemplates")
+
+
+def test_a_cluster_that_costs_more_than_the_limit_is_refused_before_anything_is_created(account: Any) -> None:
+    account.wants("red", cluster_max_hourly_cost=0.1)
+    ran = account.play(CLOUD_HALF)
+    assert ran.code == 2
+    assert "cluster_max_hourly_cost is 0.1: with all machines the cluster costs up to" in " ".join(ran.output.split())
+    assert not [call for call in account.cloud.calls.since() if call["writes"]]

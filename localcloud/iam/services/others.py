@@ -1,4 +1,4 @@
-"""Service quotas."""
+"""Service quotas, and the price list."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ quotas = Service("service-quotas", "servicequotas", quota_arn)
 ANY = quotas.on("*")
 QUOTA = quotas.on("quota=QuotaCode", keys="servicequotas:service=ServiceCode")
 
+pricing = Service("pricing", "pricing", lambda _call, _kind, _name: "*")
+
 ROWS = quotas.rows(
     {
         "GetServiceQuota": QUOTA,
         "GetAWSDefaultServiceQuota": ANY,
     }
-)
+) | pricing.rows({"GetProducts": pricing.on("*")})

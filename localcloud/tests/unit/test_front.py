@@ -52,6 +52,7 @@ ASK: dict[str, tuple[str, dict[str, str]]] = {
     "ssm": ("get_parameters", {"Names": ["a"]}),
     "autoscaling": ("describe_auto_scaling_groups", {}),
     "emr": ("list_clusters", {}),
+    "pricing": ("get_products", {"ServiceCode": "AmazonEC2"}),
     "service-quotas": ("get_service_quota", {"ServiceCode": "ec2", "QuotaCode": "L-1216C47A"}),
 }
 
@@ -85,6 +86,7 @@ WRONG_SECRET = {
     "emr": ("InvalidSignatureException", 400),
     "iam": ("SignatureDoesNotMatch", 403),
     "s3": ("SignatureDoesNotMatch", 403),
+    "pricing": ("InvalidSignatureException", 400),
     "service-quotas": ("InvalidSignatureException", 400),
     "ssm": ("InvalidSignatureException", 400),
     "sts": ("SignatureDoesNotMatch", 403),

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import itertools
 import os
@@ -174,6 +175,12 @@ class Aws:
     def from_options(cls, options: Mapping[str, Any]) -> Aws:
         """Return the session of a module's options (see ARGUMENTS)."""
         return cls(options["region"], options["profile"], options["role_arn"])
+
+    def in_region(self, region: str) -> Aws:
+        """Return this session in another region."""
+        other = copy.copy(self)
+        other.region, other._clients = region, {}
+        return other
 
     def regions(self) -> list[str]:
         """Return all regions that the SDK knows, in all partitions, without a call."""

@@ -17,6 +17,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names im
     tags_of,
 )
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan import images, quotas
+from ansible_collections.deeplearning.aws.plugins.module_utils.plan.offers import Price, current_prices
 from ansible_collections.deeplearning.aws.plugins.module_utils.resources.emr_cluster import find_clusters
 
 Cluster = Mapping[str, Any]
@@ -94,6 +95,8 @@ class AccountFacts:
     failures: Sequence[str]
     pins: Mapping[str, str] = field(default_factory=dict)
     """The versions of the frameworks that machines get now, as checksums."""
+    prices: Mapping[str, Price] = field(default_factory=dict)
+    """What the Price List API answers about the types."""
 
 
 def gather_facts(aws: Aws, cluster: Cluster, pins: Mapping[str, str], emr: bool = False) -> AccountFacts:
@@ -149,6 +152,7 @@ def gather_facts(aws: Aws, cluster: Cluster, pins: Mapping[str, str], emr: bool 
         key_pairs=reader.ec2("describe_key_pairs", "KeyPairs") if cluster["key_name"] else None,
         failures=tuple(reader.failures),
         pins=pins,
+        prices=current_prices(aws, sorted(types or ()), emr),
     )
 
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -71,6 +72,26 @@ def check(facts: AccountFacts, cluster: Cluster) -> Iterator[Finding]:
     yield from network.check_security_groups(facts, cluster)
     yield from network.check_zones(facts, cluster)
     yield from machines.check_key_pair(facts, cluster)
+    yield from _check_max_hourly_cost(facts, cluster)
+
+
+def _check_max_hourly_cost(facts: AccountFacts, cluster: Cluster) -> Iterator[Finding]:
+    limit = cluster["max_hourly_cost"]
+    if limit is None or not facts.types:
+        return
+    cost = _hourly(facts, cluster)
+    most = prices.at_most(cost)
+    if not cost["known"]:
+        unknown = join_names([part["what"] for part in cost["parts"] if part["each"] is None])
+        problem = f"the price of {unknown} is not known here: take another type, or no limit"
+        yield setting_problem("max_hourly_cost", limit, problem)
+    elif most > limit:
+        where = "" if cost["exact_region"] else f"; {facts.region} may cost twice as much as {prices.MAIN_REGION}"
+        problem = (
+            f"with all machines the cluster costs up to {most:.2f} {prices.CURRENCY} an hour (on demand; "
+            f"{cost['source']}{where}): take fewer or smaller machines, or raise this limit"
+        )
+        yield setting_problem("max_hourly_cost", limit, problem, math.ceil(most))
 
 
 def _check_s3_write(facts: AccountFacts, cluster: Cluster) -> Iterator[Finding]:
@@ -114,18 +135,23 @@ def resolve(facts: AccountFacts, cluster: Cluster) -> Plan:
         "bucket": Names(cluster["name"], facts.account, facts.region).bucket,
         "efs": network.file_system_of_plan(facts, cluster),
         "quotas": machines.quotas_of_plan(facts, cluster),
-        "hourly": prices.hourly(
-            facts.region,
-            cluster["master_instance_type"],
-            cluster["instance_type"],
-            cluster["worker_count"],
-            cluster["spot"],
-            cluster["root_volume_gib"],
-            own_network=not vpc["external"],
-            public=cluster["public"],
-            emr=facts.emr is not None,
-        ),
+        "hourly": _hourly(facts, cluster),
     }
+
+
+def _hourly(facts: AccountFacts, cluster: Cluster) -> dict[str, Any]:
+    return prices.hourly(
+        prices.PriceList(facts.region, facts.prices),
+        cluster["master_instance_type"],
+        cluster["instance_type"],
+        cluster["worker_count"],
+        cluster["spot"],
+        cluster["root_volume_gib"],
+        own_network=not cluster["vpc_id"],
+        public=cluster["public"],
+        emr=facts.emr is not None,
+        disk_type=cluster["root_volume_type"],
+    )
 
 
 def _resolve_auto(setting: str, key: str, master: InstanceType, worker: InstanceType) -> bool:

@@ -1,104 +1,76 @@
 # Copyright: (c) 2026, the deeplearning.aws contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 
-"""Estimate the hourly costs of a cluster, to notice an expensive mistake before it runs for a night.
+"""Estimate the hourly costs of a cluster at AWS's on-demand prices.
 
-Linux on-demand prices of us-east-1 in US dollars, as AWS's price pages (https://aws.amazon.com/ec2/pricing/on-demand/)
-listed them at the end of 2025. They were written down from memory and have not been compared with the pages since.
-Other regions cost up to a half more. A type that is not listed is reported as "not known". PRIVATE to the collection:
-it may change at any time.
+The prices of instance types come from the Price List API where it answers, everything else from the collection's table
+(price_table.py). PRIVATE to the collection: it may change at any time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
-DATE = "2025-12"
-REGION = "us-east-1"
-SOURCE = f"AWS list prices of {REGION}, {DATE}, approximate"
+from ansible_collections.deeplearning.aws.plugins.module_utils.plan import offers
+from ansible_collections.deeplearning.aws.plugins.module_utils.plan.offers import Price
+from ansible_collections.deeplearning.aws.plugins.module_utils.plan.price_table import MEMORY, PRICES
 
-INSTANCES: Mapping[str, float] = {
-    "c5.large": 0.085,
-    "c5.xlarge": 0.17,
-    "c5.2xlarge": 0.34,
-    "c5.4xlarge": 0.68,
-    "c5.9xlarge": 1.53,
-    "c5.18xlarge": 3.06,
-    "c5n.18xlarge": 3.888,
-    "c6i.large": 0.085,
-    "c6i.xlarge": 0.17,
-    "c6i.2xlarge": 0.34,
-    "c6i.4xlarge": 0.68,
-    "g4dn.xlarge": 0.526,
-    "g4dn.2xlarge": 0.752,
-    "g4dn.4xlarge": 1.204,
-    "g4dn.8xlarge": 2.176,
-    "g4dn.12xlarge": 3.912,
-    "g4dn.16xlarge": 4.352,
-    "g4dn.metal": 7.824,
-    "g5.xlarge": 1.006,
-    "g5.2xlarge": 1.212,
-    "g5.4xlarge": 1.624,
-    "g5.8xlarge": 2.448,
-    "g5.12xlarge": 5.672,
-    "g5.16xlarge": 4.096,
-    "g5.24xlarge": 8.144,
-    "g5.48xlarge": 16.288,
-    "g6.xlarge": 0.8048,
-    "g6.2xlarge": 0.9776,
-    "g6.4xlarge": 1.3232,
-    "g6.8xlarge": 2.0144,
-    "g6.12xlarge": 4.6016,
-    "g6.16xlarge": 3.3968,
-    "g6.24xlarge": 6.6752,
-    "g6.48xlarge": 13.3504,
-    "g6e.xlarge": 1.861,
-    "g6e.2xlarge": 2.2421,
-    "g6e.4xlarge": 3.0042,
-    "g6e.8xlarge": 4.5286,
-    "g6e.12xlarge": 10.4926,
-    "g6e.16xlarge": 7.5772,
-    "g6e.24xlarge": 15.0656,
-    "g6e.48xlarge": 30.1312,
-    "m5.large": 0.096,
-    "m5.xlarge": 0.192,
-    "m5.2xlarge": 0.384,
-    "m5.4xlarge": 0.768,
-    "m6i.large": 0.096,
-    "m6i.xlarge": 0.192,
-    "m6i.2xlarge": 0.384,
-    "p2.xlarge": 0.9,
-    "p2.8xlarge": 7.2,
-    "p2.16xlarge": 14.4,
-    "p3.2xlarge": 3.06,
-    "p3.8xlarge": 12.24,
-    "p3.16xlarge": 24.48,
-    "p3dn.24xlarge": 31.212,
-    "p4d.24xlarge": 21.96,
-    "p4de.24xlarge": 27.45,
-    "p5.4xlarge": 6.88,
-    "p5.48xlarge": 55.04,
-    "p5en.48xlarge": 63.3,
-    "t3.micro": 0.0104,
-    "t3.small": 0.0208,
-    "t3.medium": 0.0416,
-    "t3.large": 0.0832,
-    "t3.xlarge": 0.1664,
-    "t3.2xlarge": 0.3328,
-}
+CURRENCY = "USD"
+MAIN_REGION = "us-east-1"
+"""Its prices stand for those of regions that the table does not have."""
+OTHER_REGIONS = 2.0
+"""No region costs more than this, compared with MAIN_REGION: from memory, São Paulo costs 1.7 times as much."""
 EMR_SHARE = 0.25
-"""What EMR costs on top of a machine, as a share of its price: DATE, for most types, and unverified. Some large older
-types cost less."""
-NAT_GATEWAY = 0.045
-"""In addition, each GB through it costs 0.045."""
-PUBLIC_ADDRESS = 0.005
-DISK_GIB_MONTH = 0.08
-FILES_GIB_MONTH = 0.30
-BUCKET_GIB_MONTH = 0.023
+"""What EMR costs on top of a machine, as a share of its price, for most types: from memory. Some large older types cost
+less."""
 MONTH = 730
 """In hours."""
+
+
+@dataclass(frozen=True)
+class PriceList:
+    """The prices of a region."""
+
+    region: str
+    current: Mapping[str, Price] = field(default_factory=dict)
+    """Those that the Price List API has answered with."""
+
+    def find(self, item: str) -> Price | None:
+        if item in self.current:
+            return self.current[item]
+        table = PRICES.get(self.region, {}) if item in PRICES.get(self.region, {}) else PRICES[MAIN_REGION]
+        return Price(*table[item]) if item in table else None
+
+    def amount(self, item: str) -> float | None:
+        price = self.find(item)
+        return price.amount if price else None
+
+    def has_own(self, item: str) -> bool:
+        """Return whether a price is the region's, and not that of MAIN_REGION in its place."""
+        return item in self.current or item in PRICES.get(self.region, {})
+
+    def emr(self, instance_type: str) -> tuple[float | None, str]:
+        """Return what EMR costs on top of a machine an hour, and a note on the figure."""
+        listed, machine = self.amount(offers.emr(instance_type)), self.amount(offers.machine(instance_type))
+        if listed is not None or machine is None:
+            return listed, ""
+        return machine * EMR_SHARE, f"{EMR_SHARE:.0%} of the machine's price, unverified"
+
+    def source(self, items: Iterable[str]) -> str:
+        """Return where the prices of some items come from, and from when they are."""
+        dates: dict[str, list[str]] = {}
+        for item in items:
+            price = self.find(item)
+            if price:
+                dates.setdefault(price.source if price.source in (offers.API, MEMORY) else "", []).append(price.date)
+        words = {
+            offers.API: "{}, {}",
+            "": "AWS's price list of {1}",
+            MEMORY: "the collection's table of {1}, from memory and unverified",
+        }
+        return "; ".join(text.format(source, min(dates[source])) for source, text in words.items() if source in dates)
 
 
 @dataclass(frozen=True)
@@ -111,7 +83,7 @@ class CostItem:
 
 
 def hourly(
-    region: str,
+    prices: PriceList,
     master: str,
     worker: str,
     workers: int,
@@ -120,46 +92,63 @@ def hourly(
     own_network: bool,
     public: bool,
     emr: bool = False,
+    disk_type: str = "gp3",
 ) -> dict[str, Any]:
     """Return the hourly costs of a cluster. `known` is false if the price of an instance type is missing."""
     has_nat_gateway = own_network and not (emr and public)
     addresses = workers + 1 if emr and public else has_nat_gateway + public
+    machines = [(offers.machine(master), "master", master, 1), (offers.machine(worker), "worker", worker, workers)]
+    used = [item for item, _role, _kind, count in machines if count]
     items = [
-        CostItem(f"master {master}", 1, INSTANCES.get(master)),
-        CostItem(f"worker {worker}", workers, INSTANCES.get(worker), "spot: at most this" if spot else ""),
-        CostItem(f"disk of {disk_gib} GiB", workers + 1, disk_gib * DISK_GIB_MONTH / MONTH),
-        CostItem("NAT gateway", 1 if has_nat_gateway else 0, NAT_GATEWAY, "and 0.045 for each GB through it"),
-        CostItem("public address", addresses, PUBLIC_ADDRESS),
+        CostItem(
+            f"{role} {kind}", count, prices.amount(item), "spot: at most this" if spot and role == "worker" else ""
+        )
+        for item, role, kind, count in machines
+    ]
+    disk, traffic = prices.amount(offers.disk(disk_type)), prices.amount(offers.NAT_GATEWAY_GB)
+    items += [
+        CostItem(f"disk of {disk_gib} GiB", workers + 1, None if disk is None else disk_gib * disk / MONTH),
+        CostItem(
+            "NAT gateway",
+            int(has_nat_gateway),
+            prices.amount(offers.NAT_GATEWAY),
+            f"and {traffic} for each GB through it",
+        ),
+        CostItem("public address", addresses, prices.amount(offers.ADDRESS)),
     ]
     if emr:
-        note = f"{EMR_SHARE:.0%} of the machine's price, unverified"
-        items += [
-            CostItem(f"EMR on {kind}", count, INSTANCES[kind] * EMR_SHARE if kind in INSTANCES else None, note)
-            for kind, count in ((master, 1), (worker, workers))
-        ]
+        items += [CostItem(f"EMR on {kind}", count, *prices.emr(kind)) for _item, _role, kind, count in machines]
     items = [item for item in items if item.count]
+    storage = prices.amount(offers.FILE_SYSTEM)
     return {
         "amount": round(sum(item.count * item.each for item in items if item.each is not None), 4),
-        "currency": "USD",
+        "currency": CURRENCY,
         "known": all(item.each is not None for item in items),
-        "source": SOURCE,
-        "exact_region": region == REGION,
+        "source": prices.source([*used, offers.disk(disk_type), offers.NAT_GATEWAY, offers.ADDRESS]),
+        "exact_region": all(prices.has_own(item) for item in used),
         "parts": [asdict(item) for item in items],
+        "file_system_gb_month": storage,
     }
+
+
+def at_most(cost: Mapping[str, Any]) -> float:
+    """Return what `hourly` can be at most: more if the prices are those of another region."""
+    return float(cost["amount"]) * (1.0 if cost["exact_region"] else OTHER_REGIONS)
 
 
 def lines(cost: Mapping[str, Any]) -> Sequence[str]:
     """Return the costs as lines of text."""
     shown = []
     for part in cost["parts"]:
-        amount = "not known" if part["each"] is None else f"{part['count'] * part['each']:.2f}"
+        amount = "not known" if part["each"] is None else f"{part['count'] * part['each']:.3f}"
         shown.append(
             f"  {amount:>9}  {part['count']} x {part['what']}" + (f" ({part['note']})" if part["note"] else "")
         )
     unknown = "" if cost["known"] else ", and what is not known"
-    where = "" if cost["exact_region"] else "; this region may cost more"
-    shown.append(f"  {cost['amount']:>9.2f}  an hour in all{unknown} ({cost['source']}{where})")
+    where = "" if cost["exact_region"] else f"; for {MAIN_REGION}, this region may cost twice as much"
     return [
         *shown,
-        f"  File system: {FILES_GIB_MONTH:.2f} a month for each GB stored, plus reads and writes.",
+        f"  {cost['amount']:>9.3f}  an hour in all{unknown}",
+        f"  Prices: {cost['source']}{where}.",
+        f"  File system: {cost['file_system_gb_month']:.2f} a month for each GB stored, plus reads and writes.",
     ]

@@ -397,7 +397,15 @@ def facts_of(kind: str, listed: Listed) -> dict[str, Any]:
             "job_flow": tags_of(listed.get("Tags")).get(JOB_FLOW_TAG, ""),
             "is_primary": tags_of(listed.get("Tags")).get(GROUP_ROLE_TAG) == PRIMARY,
             "profile": str((listed.get("IamInstanceProfile") or {}).get("Arn", "")).rpartition("/")[2],
+            "type": str(listed.get("InstanceType") or ""),
+            "launched": listed.get("LaunchTime"),
         }
+    if kind == "nat_gateway":
+        return {"created": listed.get("CreateTime")}
+    if kind == "volume":
+        return {"type": str(listed.get("VolumeType") or ""), "gib": int(listed.get("Size") or 0)}
+    if kind == "snapshot":
+        return {"gib": int(listed.get("VolumeSize") or 0)}
     if kind == "address":
         return {
             "public_ip": str(listed.get("PublicIp", "")),

@@ -14,6 +14,8 @@ from typing import Any
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.atomic_file import write_if_changed
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.hosts import MASTER_ALIAS
+from ansible_collections.deeplearning.aws.plugins.module_utils.plan.prices import PriceList
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.costs import Costs, billed, cost_so_far, phrase
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.host_keys import JUMP
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.hosts import SshAccess
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.resources import (
@@ -43,6 +45,8 @@ class Context:
     """the options of this command line that every other command needs too"""
     access: SshAccess = field(default_factory=lambda: SshAccess(JUMP))
     """ssh's configuration, if it exists"""
+    costs: Costs | None = None
+    """prices and machines, if they were read"""
 
 
 def destroy_command(cluster: str, again: str = "") -> str:
@@ -63,6 +67,7 @@ def describe(owned: ClusterResources, health: Health, context: Context) -> dict[
     context = replace(context, user=context.user or _tagged_user(owned))
     master = _master(owned, groups)
     state = "failed" if context.failure else health.state
+    costs = context.costs or Costs(PriceList(owned.region), has_history=False)
     return {
         "schema": SCHEMA,
         "cluster": owned.cluster,
@@ -87,6 +92,8 @@ def describe(owned: ClusterResources, health: Health, context: Context) -> dict[
         "private_key_file": context.private_key_file,
         "ssh": ssh_command(master, context),
         "hourly": dict(context.hourly),
+        "billed": billed(owned.current, costs.prices),
+        "cost_so_far": cost_so_far(owned, costs),
         "next": next_command(state, context, emr=is_of_emr(owned)),
         "destroy": destroy_command(owned.cluster, context.again),
         "resources": [resource.as_dict() for resource in owned.current],
@@ -181,21 +188,49 @@ def _rows(summary: Mapping[str, Any], owned: ClusterResources) -> list[tuple[str
         ("groups", ", ".join(groups)),
         ("ssh security group", summary["ssh_security_group_id"]),
         ("file system", efs["file_system_id"] + targets),
-        ("costs", hourly_phrase(summary["hourly"]) if summary["hourly"] else ", ".join(cost_phrases(owned.current))),
+        *_cost_rows(summary),
         ("next", summary["next"]),
-        ("to remove it", summary["destroy"]),
+        *_removal_rows(summary, owned),
     ]
+
+
+def _cost_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the costs now and so far. Without machines, what is billed all the same."""
+    items = summary["billed"]
+    if any(item["kind"] == "instance" for item in items):
+        now = ("costs", hourly_phrase(summary["hourly"]) if summary["hourly"] else phrase(items))
+    else:
+        now = ("still costs", phrase(items) or "nothing")
+    return [now, ("cost so far", so_far_phrase(summary["cost_so_far"]))]
+
+
+def _removal_rows(summary: Mapping[str, Any], owned: ClusterResources) -> list[tuple[str, str]]:
+    """Return how to end the costs."""
+    rows = []
+    if any(resource.ours for resource in leftovers(owned, keep=True)):
+        rows.append(("to remove it", summary["destroy"]))
+    has_machines = any(item["kind"] == "instance" for item in summary["billed"])
+    if not has_machines and any(resource.ours for resource in owned.of_kind("file_system")):
+        label = "with its file system" if rows else "to remove it"
+        rows.append((label, f"{summary['destroy']} -e cluster_keep_efs=false"))
+    return rows
+
+
+def so_far_phrase(cost: Mapping[str, Any]) -> str:
+    """Return what a cluster has cost as text; empty if nothing was counted."""
+    since = f"{cost['since'][:16].replace('T', ' ')} UTC"
+    return f"{cost['amount']:.2f} {cost['currency']} since {since} ({cost['note']})" if cost["since"] else ""
 
 
 def _failure_rows(summary: Mapping[str, Any], owned: ClusterResources) -> list[tuple[str, str]]:
-    existing = owned.current
     own = [resource for resource in leftovers(owned, keep=True) if resource.ours]
-    rows = [
-        ("existing", ", ".join(count_by_kind(existing)) or "nothing"),
-        ("still costs", ", ".join(cost_phrases(existing)) or "nothing"),
+    return [
+        ("existing", ", ".join(count_by_kind(owned.current)) or "nothing"),
+        ("still costs", phrase(summary["billed"]) or "nothing"),
+        ("cost so far", so_far_phrase(summary["cost_so_far"])),
         ("to continue" if own else "to create it", summary["next"]),
+        *_removal_rows(summary, owned),
     ]
-    return [*rows, ("to remove it", summary["destroy"])] if own else rows
 
 
 def resource_lines(cluster: str, region: str, all_resources: Sequence[ClusterResources]) -> list[str]:
@@ -213,21 +248,11 @@ def _lines_of_one(owned: ClusterResources) -> list[str]:
         state = f", {resource.state}" if resource.state else ""
         foreign = "" if resource.ours else ", not created by the cluster"
         lines.append(f"  {resource.describe()}{state}{foreign}")
-    costs = cost_phrases(owned.current)
-    lines.append(f"It costs: {', '.join(costs)}." if costs else "It costs nothing.")
+    costs = phrase(billed(owned.current, PriceList(owned.region)))
+    lines.append(f"It costs {costs}." if costs else "It costs nothing.")
     if leftovers(owned, keep=True):
         lines.append(f"To remove it: {destroy_command(owned.cluster, f' -e cluster_name={owned.cluster}')}")
     return lines
-
-
-def cost_phrases(resources: Sequence[Resource]) -> list[str]:
-    """Return the billed resources, such as `1 NAT gateway (by the hour)`."""
-    billed = [resource for resource in resources if resource.costs]
-    phrases = []
-    for kind in dict.fromkeys(resource.kind for resource in billed):
-        same = [resource for resource in billed if resource.kind == kind]
-        phrases.append(f"{count_by_kind(same)[0]} ({same[0].costs})")
-    return phrases
 
 
 def hourly_phrase(hourly: Mapping[str, Any]) -> str:

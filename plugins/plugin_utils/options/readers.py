@@ -146,6 +146,21 @@ def integer(least: int, most: int) -> Reader:
     return read
 
 
+def amount(most: int) -> Reader:
+    """Return a reader of numbers above 0, with a fraction if need be."""
+
+    @_of_kind("number", f"above 0, up to {most}")
+    def read(value: Any) -> float:
+        content = str(value).strip()
+        if isinstance(value, bool | list | dict) or not re.fullmatch(r"\d{1,9}(\.\d{1,9})?", content, re.ASCII):
+            raise InvalidOption("give a number, such as 2.5")
+        if not 0 < float(content) <= most:
+            raise InvalidOption(f"give more than 0, and {most} at most")
+        return float(content)
+
+    return read
+
+
 def choice(*options: str) -> Reader:
     names = [option for option in options if option]
 

@@ -393,6 +393,20 @@ SECTIONS: Sequence[tuple[str, str, Sequence[Option]]] = (
         ),
     ),
     (
+        "Costs",
+        "docs/costs.md has what a cluster costs, and how to end it.",
+        (
+            Option(
+                "cluster_max_hourly_cost",
+                r.amount(1_000_000),
+                None,
+                25,
+                "What the cluster may cost an hour with all its machines, in USD. Settings that cost more, or whose "
+                "price is not known, are refused before anything is created. Empty: no limit.",
+            ),
+        ),
+    ),
+    (
         "Other settings",
         "",
         (

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from itertools import islice
@@ -14,7 +14,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract import schema
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
+from ansible_collections.deeplearning.aws.plugins.module_utils.plan import offers
+from ansible_collections.deeplearning.aws.plugins.module_utils.plan.prices import CURRENCY, PriceList
 from ansible_collections.deeplearning.aws.plugins.plugin_utils import untrusted as u
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import answers
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs.plot import Plot, Series
@@ -42,6 +45,14 @@ class ReportedRun:
     state: str
     ranks: Mapping[int, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     """The metrics of each rank, line by line."""
+    machine_hours: Mapping[str, float] = field(default_factory=dict)
+    """Of all attempts, by instance type."""
+
+    def cost(self, prices: PriceList) -> float | None:
+        """Return what the machines cost while the attempts ran; None if that is not known."""
+        amounts = [(prices.amount(offers.machine(kind)), hours) for kind, hours in self.machine_hours.items()]
+        known = [price * hours for price, hours in amounts if price is not None]
+        return sum(known) if amounts and len(known) == len(amounts) else None
 
     @property
     def epochs(self) -> list[Mapping[str, Any]]:
@@ -117,7 +128,22 @@ _REQUEST = u.record(
     data=u.optional(u.words),
     generated=u.optional(u.boolean),
 )
-_RESULT = u.record(state=u.one_of(*answers.STATES))
+
+
+def _time(value: Any) -> float:
+    try:
+        return schema.parse_time(schema.timestamp(value))
+    except ValueError:
+        raise u.InvalidValue("a time") from None
+
+
+_ATTEMPT = u.record(
+    started=_time,
+    # An attempt that a master's outage interrupted may have none.
+    ended=u.optional(_time),
+    machines=u.optional(u.map_of(schema.instance_type, u.between(1, u.MOST_ITEMS), 16)),
+)
+_RESULT = u.record(state=u.one_of(*answers.STATES), attempts=u.optional(u.list_of(_ATTEMPT)))
 _STATE = u.record(processes=answers.processes)
 _FIGURES = ("epoch", "loss", "seconds", "samples_per_second", "val_accuracy", "average_precision", "ranks")
 _LINE = u.record(**dict.fromkeys(_FIGURES, u.lenient(u.number)))
@@ -147,7 +173,17 @@ def read(folder: Path) -> ReportedRun:
         processes=sum(process["role"] == "worker" for process in processes),
         state=result.get("state", "running"),
         ranks=_metrics(folder / "metrics"),
+        machine_hours=_machine_hours(result.get("attempts") or ()),
     )
+
+
+def _machine_hours(attempts: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    total: dict[str, float] = {}
+    for attempt in attempts:
+        for kind, number in (attempt["machines"] or {}).items() if attempt["ended"] else ():
+            seconds = max(attempt["ended"] - attempt["started"], 0.0)
+            total[kind] = total.get(kind, 0.0) + number * seconds / 3600
+    return total
 
 
 def _read_optional(file: Path, parse: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
@@ -192,11 +228,15 @@ COLUMNS = (
     "average precision",
     "speed-up",
     "efficiency",
+    f"cost ({CURRENCY})",
 )
 
 
-def table(runs: Sequence[ReportedRun]) -> list[list[str]]:
-    return [[_shown(value, places) for value, places in _row(run, _base(run, runs))] for run in runs]
+def table(runs: Sequence[ReportedRun], prices: PriceList) -> list[list[str]]:
+    return [
+        [_shown(value, places) for value, places in (*_row(run, _base(run, runs)), (run.cost(prices), 2))]
+        for run in runs
+    ]
 
 
 def _base(run: ReportedRun, runs: Sequence[ReportedRun]) -> ReportedRun | None:
@@ -294,10 +334,22 @@ td { white-space: nowrap; }
 """
 
 
-def page(runs: Sequence[ReportedRun]) -> str:
+def cost_note(runs: Sequence[ReportedRun], prices: PriceList) -> str:
+    """Return what the costs in the table are; empty if there are none."""
+    items = [offers.machine(kind) for run in runs for kind in run.machine_hours]
+    if not any(run.cost(prices) is not None for run in runs):
+        return ""
+    where = "" if all(prices.has_own(item) for item in items) else f", which are not {prices.region}'s own"
+    return (
+        "Cost is that of the run's machines while its attempts ran, at on-demand prices, without disks, network and "
+        f"storage. Prices: {prices.source(items)}{where}."
+    )
+
+
+def page(runs: Sequence[ReportedRun], prices: PriceList) -> str:
     """Return the page. It refers to no other file or address."""
     head = "".join(f"<th>{escape(column)}</th>" for column in COLUMNS)
-    rows = ["<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in table(runs)]
+    rows = ["<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in table(runs, prices)]
     requests = [
         f"<li>{escape(run.id)}: {escape(run.name)}, data {escape(run.data or 'none')}, "
         f"arguments <code>{escape(' '.join(run.arguments) or 'none')}</code></li>"
@@ -313,7 +365,7 @@ def page(runs: Sequence[ReportedRun]) -> str:
 </tbody></table>
 <p>Time is that of training, without start and evaluation. Samples per second are the median of all epochs but the
 first. Speed-up and efficiency are by samples per second, against the run on the fewest nodes with the same
-arguments.</p>
+arguments. {escape(cost_note(runs, prices))}</p>
 <div class="plots">
 {chr(10).join(plot.svg() for plot in plots(runs).values())}
 </div>
@@ -325,17 +377,22 @@ arguments.</p>
 """
 
 
-def text(runs: Sequence[ReportedRun]) -> list[str]:
+def text(runs: Sequence[ReportedRun], prices: PriceList) -> list[str]:
     """Return the table for a terminal, line by line."""
-    rows = [list(COLUMNS), *table(runs)]
+    rows = [list(COLUMNS), *table(runs, prices)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(COLUMNS))]
     lines = ["  ".join(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)) for row in rows]
     named = [f"{row[0]:<{widths[0]}}  {line}".rstrip() for row, line in zip(rows, lines, strict=True)]
-    return named + ([GENERATED] if any(run.generated for run in runs) else [])
+    notes = [GENERATED] if any(run.generated for run in runs) else []
+    return named + notes + [note for note in [cost_note(runs, prices)] if note]
 
 
-def write(folders: Sequence[Path], file: Path) -> list[str]:
-    """Write the report on the runs in some folders. Return the table for a terminal."""
-    runs = sorted((read(folder) for folder in folders), key=lambda run: (run.framework, run.nodes, run.id))
-    file.write_text(page(runs), encoding="utf-8")
-    return text(runs)
+def read_all(folders: Iterable[Path]) -> list[ReportedRun]:
+    """Return the runs in some folders, in the order of a report."""
+    return sorted((read(folder) for folder in folders), key=lambda run: (run.framework, run.nodes, run.id))
+
+
+def write(runs: Sequence[ReportedRun], prices: PriceList, file: Path) -> list[str]:
+    """Write the report. Return the table for a terminal."""
+    file.write_text(page(runs, prices), encoding="utf-8")
+    return text(runs, prices)

@@ -16,9 +16,11 @@ from deeplearning.contract import atomic_file
 from deeplearning.run import allocation, layout, survey, unit
 from deeplearning.run.attempt import AttemptOutcome
 from deeplearning.run.folder import Folder
+from deeplearning.run.plan import Node
 from deeplearning.run.run_log import ProcessLog, RunLog
+from deeplearning.run.survey import NodeSurvey
 
-from tests.unit.node.runs_kit import CONFIG
+from tests.unit.node.runs_kit import CONFIG, member, members
 
 
 @pytest.fixture
@@ -51,6 +53,30 @@ def test_a_run_whose_end_could_not_be_written_keeps_its_environment(
     monkeypatch.setattr(run, "write", Mock(side_effect=OSError(errno.ENOSPC, "No space left on device")))
     ending._end(AttemptOutcome("failed", 1))
     assert run.result() is None and os.path.exists(run.file("environment.json"))
+
+
+def test_the_result_has_the_machines_of_each_attempt(
+    run: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = replace(members(3), members=(member(1), member(2), replace(member(3), instance_type="g5.xlarge")))
+    surveys = [NodeSurvey(one, Node(one.alias, one.private_ip)) for one in listed.members]
+    surveys.append(NodeSurvey(replace(member(4), instance_type="p5.48xlarge"), problem="it does not answer"))
+    monkeypatch.setattr(unit.signal, "signal", lambda *_unused: None)
+    for module in (unit, allocation):
+        monkeypatch.setattr(module, "is_superseded", lambda config: False)
+    monkeypatch.setattr(allocation, "instance_id", lambda: "i-00000001")
+    monkeypatch.setattr(allocation, "read_applied", lambda: listed)
+    monkeypatch.setattr(allocation, "this_member", lambda applied: member(1))
+    monkeypatch.setattr(allocation, "nodes_in_use", lambda config, except_run: {})
+    monkeypatch.setattr(allocation, "runs_root", lambda config: tmp_path)
+    monkeypatch.setattr(allocation, "survey_nodes", lambda *_unused: surveys)
+    monkeypatch.setattr(allocation, "judge_surveys", lambda *_unused: allocation.SurveyVerdict.START)
+    attempt = Mock(run=lambda: AttemptOutcome("finished", 0))
+    monkeypatch.setattr(unit, "Attempt", lambda *_unused: attempt)
+    unit.Unit(replace(CONFIG, efs_mount=str(tmp_path)), run).supervise()
+    (entry,) = (run.result() or {})["attempts"]
+    assert entry["machines"] == {"t3.micro": 2, "g5.xlarge": 1}
+    assert unit.duration(entry) >= 0
 
 
 def test_a_full_file_system_is_reported_once_and_ends_nothing(run: Folder, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -35,6 +36,8 @@ class Allocation:
     boot_ids: dict[str, str]
     master: str
     """This machine's own name."""
+    machines: dict[str, int] = field(default_factory=dict)
+    """The number of nodes of each instance type."""
 
 
 @dataclass
@@ -146,6 +149,7 @@ class Allocator:
             generation=members.generation,
             boot_ids={survey.member.alias: survey.boot_id for survey in usable},
             master=this_member(members).alias,
+            machines=dict(Counter(survey.member.instance_type for survey in usable)),
         )
 
     def _port_count(self, selected: Sequence[Member]) -> int:

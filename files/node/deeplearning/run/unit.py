@@ -119,6 +119,7 @@ class Unit:
             "started": format_time(),
             "ended": None,
             "generation": allocation.generation,
+            "machines": allocation.machines,
             "exit_code": None,
             "cause": None,
         }

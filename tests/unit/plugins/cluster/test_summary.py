@@ -92,7 +92,10 @@ def test_a_failure_lists_what_exists_what_it_costs_and_how_to_remove_it() -> Non
     summary = describe(ESTATE, HEALTH, context)
     lines = summary_lines(summary, ESTATE, "")
     assert (summary["state"], summary["reasons"]) == ("failed", ["No zone has five machines."])
-    assert "  still costs   2 instances (by the second), 1 Elastic IP address (by the hour)" in "\n".join(lines)
+    assert (
+        "  still costs   at least 0.05 USD an hour: 2 instances (by the second), 1 Elastic IP address (0.005), "
+        "1 NAT gateway (0.045), 1 file system (0.00)"
+    ) in lines
     assert "  to continue   ansible-playbook site.yml -e cluster_name=c" in lines
     assert "  to remove it  ansible-playbook destroy.yml -e destroy=c -e cluster_name=c" in lines
 
@@ -129,7 +132,7 @@ def test_resources_are_listed_with_what_they_cost_and_how_to_remove_them() -> No
     lines = resource_lines("all", "us-east-1", [ESTATE, empty])
     assert lines[0] == "The cluster c (us-east-1, account 123456789012) has:"
     assert "  NAT gateway nat-1 (c-nat), available" in lines
-    assert lines[-2].startswith("It costs: 2 instances (by the second), 1 Elastic IP address (by the hour)")
+    assert lines[-2].startswith("It costs at least 0.05 USD an hour: 2 instances (by the second), 1 Elastic IP address")
     assert lines[-1] == "To remove it: ansible-playbook destroy.yml -e destroy=c -e cluster_name=c"
     assert resource_lines("all", "us-east-1", [empty]) == ["No cluster has resources in us-east-1."]
     assert resource_lines("d", "us-east-1", [empty]) == ["The cluster d has no resources in us-east-1."]

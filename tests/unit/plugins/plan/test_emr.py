@@ -158,9 +158,12 @@ def test_what_people_may_ask_of_emr_is_refused_in_a_sentence(name: str, words: s
     assert words in playbook_input.unknown_setting(name)
 
 
+LIST = prices.PriceList("us-east-1")
+
+
 def test_the_price_has_emr_on_top_and_no_nat_gateway() -> None:
     def parts(public: bool) -> dict[str, Any]:
-        cost = prices.hourly("us-east-1", "m5.xlarge", "m5.xlarge", 2, False, 100, True, public, emr=True)
+        cost = prices.hourly(LIST, "m5.xlarge", "m5.xlarge", 2, False, 100, True, public, emr=True)
         assert cost["known"]
         return {part["what"]: (part["count"], part["each"]) for part in cost["parts"]} | {"amount": cost["amount"]}
 
@@ -168,6 +171,6 @@ def test_the_price_has_emr_on_top_and_no_nat_gateway() -> None:
     assert public["EMR on m5.xlarge"] == (2, 0.192 * prices.EMR_SHARE)
     assert public["public address"][0] == 3 and "NAT gateway" not in public
     assert "NAT gateway" in parts(public=False)
-    plain = prices.hourly("us-east-1", "m5.xlarge", "m5.xlarge", 2, False, 100, True, True)
-    more = 3 * 0.192 * prices.EMR_SHARE - prices.NAT_GATEWAY + prices.PUBLIC_ADDRESS
+    plain = prices.hourly(LIST, "m5.xlarge", "m5.xlarge", 2, False, 100, True, True)
+    more = 3 * 0.192 * prices.EMR_SHARE - 0.045 + 0.005
     assert public["amount"] == pytest.approx(plain["amount"] + more)

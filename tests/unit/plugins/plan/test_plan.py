@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan import images, network, prices, quotas
+from ansible_collections.deeplearning.aws.plugins.module_utils.plan.offers import API, Price
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import setting_rules
 
 from tests.unit.conftest import Account
@@ -106,7 +107,9 @@ def test_an_empty_account(planned: Any, aws: Account) -> None:
 def test_no_call_is_made_twice(planned: Any, aws: Account) -> None:
     before = len(aws.calls())
     planned(**network_of(aws), master_instance_type="g5.2xlarge", security_group_ids=[])
-    calls = [call for call in aws.calls()[before:] if call.rpartition(":")[2].startswith(("Describe", "Get"))]
+    # The price list takes one type in a call.
+    reads = [call for call in aws.calls()[before:] if call != "pricing:GetProducts"]
+    calls = [call for call in reads if call.rpartition(":")[2].startswith(("Describe", "Get"))]
     assert sorted(set(calls)) == sorted(calls)
 
 
@@ -118,7 +121,6 @@ def test_another_region(planned: Any) -> None:
     plan = planned(region="ap-southeast-2")
     assert {zone[:-1] for zone in plan["zones"]} == {"ap-southeast-2"}
     assert plan["bucket"] == "red-123456789012-ap-southeast-2"
-    assert plan["hourly"]["exact_region"] is False
 
 
 def test_all_problems_are_reported_at_once(ask: Any) -> None:
@@ -456,16 +458,69 @@ def test_the_way_out_of_a_subnet() -> None:
     assert network.default_route_target("subnet-1", [{**own, "Routes": [blackhole]}]) == ""
 
 
+def hourly(
+    region: str = "us-east-1", worker: str = "g5.xlarge", workers: int = 2, public: bool = True
+) -> dict[str, Any]:
+    return prices.hourly(prices.PriceList(region), "g5.xlarge", worker, workers, False, 100, True, public)
+
+
 def test_what_it_costs() -> None:
-    cost = prices.hourly("us-east-1", "g5.xlarge", "g5.xlarge", 2, False, 100, True, True)
+    cost = hourly()
     assert cost["known"] is True
     assert cost["amount"] == pytest.approx(3 * 1.006 + 3 * 100 * 0.08 / 730 + 0.045 + 0.01, abs=0.001)
-    unknown = prices.hourly("us-east-1", "g5.xlarge", "u7i-12tb.224xlarge", 1, False, 100, True, True)
+    unknown = hourly(worker="u7i-12tb.224xlarge", workers=1)
     assert unknown["known"] is False
-    private = prices.hourly("us-east-1", "g5.xlarge", "g5.xlarge", 2, False, 100, True, False)
+    private = hourly(public=False)
     assert private["amount"] == pytest.approx(cost["amount"] - 0.005)
     assert any("not known  1 x worker u7i-12tb" in line for line in prices.lines(unknown))
-    assert "and what is not known" in prices.lines(unknown)[-2]
+    assert "and what is not known" in prices.lines(unknown)[-3]
+
+
+def test_each_price_has_a_date_and_a_source() -> None:
+    assert hourly()["source"] == "the collection's table of 2025-12, from memory and unverified"
+    listed = {"machine g5.xlarge, hour": Price(1.1, "2026-11-20", API)}
+    mixed = prices.PriceList("eu-west-1", listed)
+    cost = prices.hourly(mixed, "g5.xlarge", "g5.xlarge", 1, False, 100, True, True)
+    assert cost["parts"][0]["each"] == 1.1
+    assert cost["source"] == (
+        "AWS's Price List API, 2026-11-20; the collection's table of 2025-12, from memory and unverified"
+    )
+    assert f"  Prices: {cost['source']}." in prices.lines(cost)
+
+
+def test_a_region_that_the_table_does_not_have_counts_twice_towards_the_limit() -> None:
+    elsewhere = hourly("eu-west-1")
+    assert (elsewhere["amount"], elsewhere["exact_region"]) == (hourly()["amount"], False)
+    assert prices.at_most(elsewhere) == 2 * prices.at_most(hourly())
+    assert "; for us-east-1, this region may cost twice as much." in prices.lines(elsewhere)[-2]
+
+
+def test_what_aws_answers_comes_before_the_table(planned: Any, aws: Account) -> None:
+    today = planned()["hourly"]
+    assert today["source"].startswith("AWS's Price List API, 20")
+    assert "from memory" in today["source"], "of the rest"
+    assert planned(region="ap-southeast-2")["hourly"]["exact_region"] is True
+    assert planned(instance_type="p4d.24xlarge")["hourly"]["source"].startswith("the collection's table")
+    words = {"code": "AccessDeniedException", "message": "No.", "status": 400}
+    aws.cloud.faults.add("error", {"action": "pricing:GetProducts"}, words)
+    assert planned()["hourly"]["source"].startswith("the collection's table")
+
+
+def test_a_limit_of_the_hourly_cost(refused: Any, planned: Any) -> None:
+    assert planned(max_hourly_cost=2.2)["hourly"]["amount"] < 2.2
+    (problem,) = refused(max_hourly_cost=2)
+    assert problem.startswith(
+        "cluster_max_hourly_cost is 2.0: with all machines the cluster costs up to 2.09 USD an hour"
+    )
+    assert problem.endswith(
+        "take fewer or smaller machines, or raise this limit. Example: -e cluster_max_hourly_cost=3"
+    )
+    assert (
+        "us-west-2 may cost twice" in refused(region="us-west-2", instance_type="p4d.24xlarge", max_hourly_cost=60)[-1]
+    )
+    assert "the price of master x1.32xlarge, worker x1.32xlarge is not known here" in "".join(
+        refused(instance_type="x1.32xlarge", max_hourly_cost=1000)
+    )
 
 
 def test_the_halves_of_a_network_are_its_subnets() -> None:

@@ -11,8 +11,11 @@ from typing import Any
 
 import pytest
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
+from ansible_collections.deeplearning.aws.plugins.module_utils.plan.prices import PriceList
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import report
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs.plot import WIDTH, Plot, Series, ticks
+
+PRICES = PriceList("us-east-1")
 
 
 def a_run(root: Path, name: str, nodes: int, speed: float, epochs: int = 3, **more: Any) -> Path:
@@ -45,7 +48,7 @@ def an_epoch(epoch: int, speed: float) -> list[dict[str, Any]]:
 
 
 def cells(folders: Sequence[Path]) -> list[dict[str, str]]:
-    rows = report.table([report.read(folder) for folder in folders])
+    rows = report.table([report.read(folder) for folder in folders], PRICES)
     return [dict(zip(report.COLUMNS, row, strict=True)) for row in rows]
 
 
@@ -63,6 +66,7 @@ def test_speed_up_and_efficiency_are_against_the_run_on_the_fewest_nodes(tmp_pat
         "average precision": "",
         "speed-up": "1.00",
         "efficiency": "1.00",
+        "cost (USD)": "",
     }
     assert (two["samples/s in all"], two["global batch"], two["speed-up"], two["efficiency"]) == (
         "180.0",
@@ -102,7 +106,7 @@ def test_a_detectors_figures_of_all_ranks_are_in_the_lines_of_the_first(tmp_path
     (row,) = cells([folder])
     assert (row["samples/s in all"], row["samples/s of each"]) == ("80.0", "5.0")
     assert (row["average precision"], row["accuracy"], row["global batch"]) == ("0.250", "", "")
-    assert "Average precision on the validation set" in report.page([report.read(folder)])
+    assert "Average precision on the validation set" in report.page([report.read(folder)], PRICES)
 
 
 def test_a_script_that_wrote_no_metrics_is_a_row_without_figures(tmp_path: Path) -> None:
@@ -111,6 +115,55 @@ def test_a_script_that_wrote_no_metrics_is_a_row_without_figures(tmp_path: Path)
     (row,) = cells([folder])
     assert (row["run"], row["nodes"], row["time (s)"], row["accuracy"]) == ("mine (failed)", "2", "", "")
     assert report.plots([report.read(folder)]) == {}
+
+
+def attempt(start: str, end: str | None, **machines: Any) -> dict[str, Any]:
+    times = {"started": f"2026-11-23T{start}Z", "ended": end and f"2026-11-23T{end}Z"}
+    return {**times, "generation": 3, "exit_code": 0, "cause": "finished", **machines}
+
+
+def test_the_cost_of_a_run_is_that_of_its_machines_while_its_attempts_ran(tmp_path: Path) -> None:
+    folder = a_run(tmp_path, "one", 2, 10)
+    attempts = [
+        attempt("10:00:00", "10:30:00", machines={"g5.xlarge": 2, "c5.large": 1}),
+        attempt("11:00:00", "11:45:00", machines={"g5.xlarge": 1}),
+        attempt("12:00:00", None, machines={"g5.xlarge": 1}),
+        # By a master of an older version.
+        attempt("13:00:00", "14:00:00"),
+    ]
+    (folder / "result.json").write_text(json.dumps({"state": "finished", "attempts": attempts}))
+    run = report.read(folder)
+    assert run.machine_hours == {"g5.xlarge": 1.75, "c5.large": 0.5}
+    assert cells([folder])[0]["cost (USD)"] == f"{1.75 * 1.006 + 0.5 * 0.085:.2f}"
+    lines = report.text([run], PRICES)
+    assert "at on-demand prices" in lines[-1] and "from memory and unverified" in lines[-1]
+    assert lines[-1].replace("'", "&#x27;") in report.page([run], PRICES)
+    assert "which are not eu-west-3's own" in report.cost_note([run], PriceList("eu-west-3"))
+
+
+@pytest.mark.parametrize("machines", [None, {"u7i-12tb.224xlarge": 1}])
+def test_a_cost_that_is_not_known_is_left_out(tmp_path: Path, machines: Any) -> None:
+    folder = a_run(tmp_path, "one", 2, 10)
+    attempts = [attempt("10:00:00", "10:30:00", machines=machines)]
+    (folder / "result.json").write_text(json.dumps({"state": "finished", "attempts": attempts}))
+    assert cells([folder])[0]["cost (USD)"] == ""
+    assert report.cost_note([report.read(folder)], PRICES) == ""
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        attempt("25:00:00", "10:30:00"),
+        attempt("10:00:00", "later"),
+        attempt("10:00:00", "11:00:00", machines={"g5.xlarge": -1}),
+        attempt("10:00:00", "11:00:00", machines={"<b>": 1}),
+    ],
+)
+def test_attempts_that_a_node_has_made_up_are_refused(tmp_path: Path, wrong: dict[str, Any]) -> None:
+    folder = a_run(tmp_path, "one", 2, 10)
+    (folder / "result.json").write_text(json.dumps({"state": "finished", "attempts": [wrong]}))
+    with pytest.raises(UserError, match="is no folder of a run: attempts"):
+        report.read(folder)
 
 
 def test_a_line_that_was_cut_off_is_left_out(tmp_path: Path) -> None:
@@ -133,7 +186,7 @@ def test_what_is_no_run_is_refused_in_a_sentence(tmp_path: Path, text: str) -> N
 
 def test_a_folder_that_is_not_there_is_refused_in_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="is no folder of a run"):
-        report.write([tmp_path / "none"], tmp_path / "report.html")
+        report.read_all([tmp_path / "none"])
 
 
 ODD = [10**400, float("nan"), 1e300, 5e-324, 1e-308, -(10**15), 10**15, "x", True, [], {}, "\x1b[2J"]
@@ -146,7 +199,7 @@ def test_figures_that_are_none_make_a_report_that_lacks_them(tmp_path: Path, odd
     lines = [dict.fromkeys(keys, odd), {**dict.fromkeys(keys, odd), "epoch": 2, "val_accuracy": 0.5}]
     for rank in (0, 1):
         (folder / f"metrics/rank{rank}.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    lines = report.write([folder], tmp_path / "report.html")
+    lines = report.write(report.read_all([folder]), PRICES, tmp_path / "report.html")
     assert not any(character in "".join(lines) for character in "\x1b\n")
     assert "odd" in lines[1] and "0.500" in lines[1]
 
@@ -177,7 +230,7 @@ class Reader(HTMLParser):
 
 def test_the_page_needs_no_other_file_and_marks_generated_data(tmp_path: Path) -> None:
     folders = [a_run(tmp_path, f"on-{n}", n, 100, script_args=["<b>&"]) for n in (1, 2)]
-    lines = report.write(folders, tmp_path / "report.html")
+    lines = report.write(report.read_all(folders), PRICES, tmp_path / "report.html")
     reader = Reader()
     reader.feed((tmp_path / "report.html").read_text(encoding="utf-8"))
     assert not reader.links and not reader.open and "script" not in reader.tags and "b" not in reader.tags
@@ -189,7 +242,7 @@ def test_the_page_needs_no_other_file_and_marks_generated_data(tmp_path: Path) -
 
 def test_data_that_is_real_is_not_called_generated(tmp_path: Path) -> None:
     folder = a_run(tmp_path, "real", 1, 10, generated=False)
-    assert report.GENERATED not in report.page([report.read(folder)])
+    assert report.GENERATED not in report.page([report.read(folder)], PRICES)
 
 
 def test_runs_that_would_be_called_alike_are_called_by_their_ids(tmp_path: Path) -> None:

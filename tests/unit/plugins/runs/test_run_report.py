@@ -20,6 +20,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors i
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import node_program, report_files
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.untrusted import InvalidValue
 
+from tests.unit.conftest import Account
 from tests.unit.plugins.runs.test_report import a_run
 from tests.unit.plugins.test_untrusted import EVIL_IDS
 
@@ -66,7 +67,8 @@ def master(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def report(tmp_path: Path, master: Path) -> Callable[..., tuple[dict[str, Any], Report]]:
     def make(*runs: Any, listed: Any = None) -> tuple[dict[str, Any], Report]:
         (tmp_path / "listed.json").write_text(json.dumps({"runs": listed}))
-        action = Report({"runs": list(runs), "root": str(master), "folder": str(tmp_path / "here/reports")})
+        login = {"region": "us-east-1", "profile": "", "role_arn": ""}
+        action = Report({"runs": list(runs), "root": str(master), "folder": str(tmp_path / "here/reports"), **login})
         return action.run(None, {"inventory_hostname": "deeplearning-master"}), action
 
     return make
@@ -269,3 +271,14 @@ def test_a_node_that_never_ends_is_not_read_for_ever(tmp_path: Path, monkeypatch
         node_program.stream(Connection(), ["run", "follow", "mine"], "n") as lines,
     ):
         assert not list(lines)
+
+
+def test_the_costs_are_at_the_prices_of_today(report: Any, master: Path, tmp_path: Path, aws: Account) -> None:
+    times = {"started": "2026-11-23T10:00:00Z", "ended": "2026-11-23T12:00:00Z"}
+    result = {"state": "finished", "attempts": [{**times, "machines": {"c5.large": 3}}]}
+    (master / "mine/result.json").write_text(json.dumps(result))
+    answer, _action = report("mine")
+    assert not answer.get("failed"), answer
+    page = (tmp_path / "here/reports/mine/report.html").read_text()
+    assert "<td>0.51</td>" in page and "Prices: AWS&#x27;s Price List API, 20" in page
+    assert "pricing:GetProducts" in aws.calls()

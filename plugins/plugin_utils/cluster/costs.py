@@ -1,0 +1,187 @@
+# Copyright: (c) 2026, the deeplearning.aws contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""What a cluster has cost so far, and what each of its resources costs an hour."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
+from ansible_collections.deeplearning.aws.plugins.module_utils.plan import offers
+from ansible_collections.deeplearning.aws.plugins.module_utils.plan.prices import CURRENCY, MONTH, PriceList
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.resources import (
+    ClusterResources,
+    Resource,
+    count_by_kind,
+)
+
+_LAUNCHED = re.compile(r"Launching a new EC2 instance: (i-[0-9a-f]+)")
+_TERMINATED = re.compile(r"Terminating EC2 instance: (i-[0-9a-f]+)")
+LEAST_SECONDS = 60.0
+"""AWS bills machines by the second, and at least a minute."""
+NOT_COUNTED = "disks, addresses, storage and traffic"
+
+
+@dataclass(frozen=True)
+class MachineTime:
+    """A machine, and from when until when it ran."""
+
+    type: str
+    start: datetime
+    end: datetime | None = None
+    """None: it runs."""
+    is_emr: bool = False
+
+    def hours(self, now: datetime) -> float:
+        return max(((self.end or now) - self.start).total_seconds(), LEAST_SECONDS) / 3600
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What `cluster_info` reads about costs."""
+
+    prices: PriceList
+    machines: Sequence[MachineTime] = ()
+    has_history: bool = True
+    """Whether the machines that have ended are among them, as far back as Auto Scaling reports them."""
+
+
+def read_costs(aws: Aws, owned: ClusterResources) -> Costs:
+    """Read the prices and the machines of a cluster, with those that have ended."""
+    machines, has_history = present_machines(owned), True
+    try:
+        for group in owned.of_kind("auto_scaling_group"):
+            machines += _former_machines(aws, group, {instance.id for instance in owned.of_kind("instance")})
+    except AwsError:
+        has_history = False
+    has_history &= not owned.of_kind("emr_cluster")
+    types = sorted({machine.type for machine in machines})
+    is_emr = any(machine.is_emr for machine in machines)
+    return Costs(PriceList(aws.region, offers.current_prices(aws, types, is_emr)), machines, has_history)
+
+
+def present_machines(owned: ClusterResources) -> list[MachineTime]:
+    return [
+        MachineTime(resource.facts["type"], resource.facts["launched"], is_emr=bool(resource.facts["job_flow"]))
+        for resource in owned.of_kind("instance")
+        if resource.ours and resource.costs and resource.facts.get("launched")
+    ]
+
+
+def _former_machines(aws: Aws, group: Resource, present: set[str]) -> list[MachineTime]:
+    """Return the machines of a group that have ended. Auto Scaling does not report their types: they count as those of
+    the current launch template."""
+    activities = aws.pages("autoscaling", "describe_scaling_activities", "Activities", AutoScalingGroupName=group.name)
+    spans = [span for machine, span in spans_of(activities).items() if machine not in present]
+    if not spans:
+        return []
+    versions = aws.pages(
+        "ec2",
+        "describe_launch_template_versions",
+        "LaunchTemplateVersions",
+        LaunchTemplateName=group.name,
+        Versions=["$Latest"],
+    )
+    kind = str(versions[0]["LaunchTemplateData"].get("InstanceType", "")) if versions else ""
+    return [MachineTime(kind, start, end) for start, end in spans]
+
+
+def spans_of(activities: Sequence[Mapping[str, Any]]) -> dict[str, tuple[datetime, datetime]]:
+    """Return when machines were launched and terminated, by their ids, from the activities of a group."""
+    starts, ends = {}, {}
+    for activity in activities:
+        words = str(activity.get("Description", ""))
+        if match := _LAUNCHED.match(words):
+            starts[match[1]] = activity["StartTime"]
+        elif match := _TERMINATED.match(words):
+            ends[match[1]] = activity.get("EndTime") or activity["StartTime"]
+    return {machine: (starts[machine], ends[machine]) for machine in starts.keys() & ends.keys()}
+
+
+def cost_so_far(owned: ClusterResources, costs: Costs, now: datetime | None = None) -> dict[str, Any]:
+    """Return what the machines and NAT gateways of a cluster have cost, and what is not counted."""
+    now = now or datetime.now(UTC)
+    amount, starts, unknown = 0.0, [], set()
+    for machine in costs.machines:
+        each = _hourly_of_machine(machine.type, machine.is_emr, costs.prices)
+        starts.append(machine.start)
+        if each is None:
+            unknown.add(machine.type)
+        else:
+            amount += each * machine.hours(now)
+    for gateway in owned.of_kind("nat_gateway"):
+        if gateway.costs and gateway.facts.get("created"):
+            starts.append(gateway.facts["created"])
+            hours = (now - gateway.facts["created"]).total_seconds() / 3600
+            amount += (costs.prices.amount(offers.NAT_GATEWAY) or 0.0) * hours
+    missing = [f"machines of {kind or 'an unknown type'}, whose price is not known" for kind in sorted(unknown)]
+    if not costs.has_history:
+        missing.append("machines that have ended")
+    items = [offers.machine(machine.type) for machine in costs.machines]
+    return {
+        "amount": round(amount, 4),
+        "currency": CURRENCY,
+        "since": min(starts).isoformat(timespec="seconds") if starts else "",
+        "note": f"machines and NAT gateway at on-demand prices; without {', '.join([NOT_COUNTED, *missing])}",
+        "source": costs.prices.source([*items, offers.NAT_GATEWAY]),
+    }
+
+
+def _hourly_of_machine(kind: str, is_emr: bool, prices: PriceList) -> float | None:
+    price = prices.amount(offers.machine(kind))
+    return price if price is None or not is_emr else price + (prices.emr(kind)[0] or 0.0)
+
+
+def hourly_of(resource: Resource, prices: PriceList) -> float | None:
+    """Return what a resource costs an hour in USD; None if that is not known, as with the content of a bucket."""
+    facts, gib = resource.facts, resource.facts.get("gib", 0.0)
+    if resource.kind == "instance":
+        return _hourly_of_machine(facts.get("type", ""), bool(facts.get("job_flow")), prices)
+    by_the_hour = {"nat_gateway": offers.NAT_GATEWAY, "address": offers.ADDRESS}
+    by_the_month = {
+        "file_system": (offers.FILE_SYSTEM, facts.get("bytes", 0) / 2**30),
+        "snapshot": (offers.SNAPSHOT, gib),
+        "volume": (offers.disk(facts.get("type", "")), gib),
+    }
+    if resource.kind in by_the_hour:
+        return prices.amount(by_the_hour[resource.kind])
+    item, size = by_the_month.get(resource.kind, ("", 0.0))
+    price = prices.amount(item)
+    return None if price is None else price * size / MONTH
+
+
+def billed(resources: Sequence[Resource], prices: PriceList) -> list[dict[str, Any]]:
+    """Return what is billed now, by kind: `what` (such as `2 instances`), `hourly` in USD (None: not known), and how
+    the kind is billed."""
+    billing = [resource for resource in resources if resource.costs]
+    items = []
+    for kind in dict.fromkeys(resource.kind for resource in billing):
+        same = [resource for resource in billing if resource.kind == kind]
+        amounts = [hourly_of(resource, prices) for resource in same]
+        known = [amount for amount in amounts if amount is not None]
+        hourly = sum(known) if len(known) == len(amounts) else None
+        how = same[0].costs
+        if kind == "bucket":
+            how += f", {prices.amount(offers.BUCKET)} a month for each"
+        items.append({"kind": kind, "what": count_by_kind(same)[0], "hourly": hourly, "how": how})
+    return items
+
+
+def phrase(items: Sequence[Mapping[str, Any]]) -> str:
+    """Return billed items as text, such as `0.05 USD an hour: 1 NAT gateway (0.045), 1 bucket (by the gigabyte)`."""
+    known = [item["hourly"] for item in items if item["hourly"] is not None]
+    parts = [f"{item['what']} ({item['how'] if item['hourly'] is None else _shown(item['hourly'])})" for item in items]
+    least = "" if len(known) == len(items) else "at least "
+    return (f"{least}{_shown(sum(known))} {CURRENCY} an hour: " if known else "") + ", ".join(parts)
+
+
+def _shown(amount: float) -> str:
+    """Return an amount with the digits that matter: 27.16, 0.045."""
+    if 0 < amount < 0.0001:
+        return "less than 0.0001"
+    return f"{amount:.2f}" if amount >= 1 or not amount else f"{amount:.4f}".rstrip("0")
