@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster import (
     data_bucket,
     host_keys,
     hosts,
+    logs,
     summary,
 )
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.missing_machines import shortages_of
@@ -41,6 +43,9 @@ class ActionModule(Action):
         names = clusters_in(aws) if options["cluster"] == summary.ALL else [options["cluster"]]
         all_resources = [ResourceReader(aws, name).read() for name in names]
         summaries = {owned.cluster: _summary(aws, owned, options, folder) for owned in all_resources}
+        if options["show"] == "logs":
+            connection = str(task_vars.get("deeplearning_connection") or host_keys.JUMP)
+            return self._collect_logs(aws, summaries, all_resources[0], options, folder, connection)
         if options["cluster"] == summary.ALL or options["show"] == "resources":
             lines = summary.resource_lines(options["cluster"], aws.region, all_resources) + data_bucket.describe(aws)
         else:
@@ -48,6 +53,37 @@ class ActionModule(Action):
             lines = self._save(summaries[options["cluster"]], all_resources[0], file)
         Display().display("\n" + "\n".join(lines) + "\n")
         return {"changed": False, "clusters": summaries}
+
+    def _collect_logs(
+        self,
+        aws: Aws,
+        summaries: dict[str, dict[str, Any]],
+        owned: ClusterResources,
+        options: Mapping[str, Any],
+        folder: Path,
+        connection: str,
+    ) -> dict[str, Any]:
+        """Write an archive of logs. The file does not count as a change of the cluster."""
+        cluster = options["cluster"]
+        name = f"{cluster}-logs-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}.tar.gz"
+        file = Path(options["file"] or folder / "logs" / name).expanduser()
+        access = hosts.ssh_access(connection, host_keys.ssh_files(folder, cluster)[1].absolute())
+        display = Display().display
+        collector = logs.LogCollector(
+            aws, owned, access, options["efs_mount"], options["node"], options["run_id"], display
+        )
+        if not owned.current:
+            raise UserError(f"There is no cluster {cluster} in {aws.region}, so there are no logs of it.")
+        if self.check_mode:
+            return {"changed": False, "clusters": summaries}
+        try:
+            with logs.new_archive(file) as archive:
+                collector.collect(archive, summaries[cluster], folder / f"{cluster}.health.json")
+        except OSError as error:
+            raise UserError(f"{error.filename or file} cannot be written: {error.strerror}.") from None
+        result = {"archive": str(file), "answered": collector.answered, "problems": collector.problems}
+        display("\n" + "\n".join(logs.result_lines(cluster, file, collector)) + "\n")
+        return {"changed": False, "clusters": summaries, **result}
 
     def _save(self, described: dict[str, Any], owned: ClusterResources, file: Path) -> list[str]:
         """Write the summary to its file, and return it as text. The file does not count as a change of the cluster."""

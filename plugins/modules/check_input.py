@@ -33,6 +33,7 @@ options:
       - destroy
       - stage
       - image
+      - logs
       - train
       - evaluate
       - follow

@@ -14,19 +14,24 @@ description:
   - The state is V(absent), V(creating) (something is not ready yet), V(ready), V(degraded) (fewer machines than
     requested, with the reason) or V(failed).
   - Records of deleted resources, such as terminated instances, are left out.
+  - Logs are collected however little answers. Nodes are asked by ssh, with the configuration that
+    M(deeplearning.aws.discover_members) has written. Secrets of known form or name are removed.
 options:
   cluster:
     description: The cluster's name, or V(all) to list the resources of all clusters.
     type: str
     required: true
   show:
-    description: Print a summary, which is also saved as JSON, or a list of the resources, which is not.
+    description:
+      - Print a summary, which is also saved as JSON, or a list of the resources, which is not; or write an archive with
+        the logs of the cluster and its nodes.
     type: str
-    choices: [summary, resources]
+    choices: [summary, resources, logs]
     default: summary
   file:
     description:
       - Where to save the JSON. By default F(<cluster>.json) in O(deeplearning.aws.cluster#inventory:folder).
+      - With O(show=logs) where to write the archive. By default F(logs/<cluster>-logs-<time>.tar.gz) in that folder.
     type: str
     default: ""
   user:
@@ -53,6 +58,18 @@ options:
         remove it.
     type: str
     default: ""
+  node:
+    description: With O(show=logs) the only node to ask, by its name or instance id. Without it, all.
+    type: str
+    default: ""
+  run_id:
+    description: With O(show=logs) the only run whose files to collect. Without it, the newest runs.
+    type: str
+    default: ""
+  efs_mount:
+    description: With O(show=logs) where the nodes have mounted the file system.
+    type: str
+    default: /efs
 extends_documentation_fragment:
   - deeplearning.aws._aws
   - deeplearning.aws._attributes
@@ -83,6 +100,18 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+archive:
+  description: The file with the logs.
+  returned: with O(show=logs)
+  type: str
+answered:
+  description: The nodes that have answered.
+  returned: with O(show=logs)
+  type: list
+problems:
+  description: Sentences about what could not be read.
+  returned: with O(show=logs)
+  type: list
 clusters:
   description: A summary of each cluster, by its name.
   returned: success

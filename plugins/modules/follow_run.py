@@ -19,7 +19,7 @@ options:
     type: str
     required: true
   output:
-    description: Whether to show what the first worker prints.
+    description: Whether to show what the processes print, each line with its role and rank. At most 64 processes.
     type: bool
     default: false
 extends_documentation_fragment: [deeplearning.aws._attributes, deeplearning.aws._attributes.action]

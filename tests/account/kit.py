@@ -254,6 +254,8 @@ def account_in(folder: Path, latency: str = "none", late_reads: float | None = N
             "AWS_EC2_METADATA_DISABLED": "true",
             "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
             "ANSIBLE_FORCE_COLOR": "0",
+            # Prints each task as it starts.
+            "ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.default",
             "ANSIBLE_LOCAL_TEMP": str(folder / "ansible"),
             "NO_COLOR": "1",
             **SHOW_DEPRECATIONS,

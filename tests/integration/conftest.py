@@ -29,4 +29,5 @@ def training_cluster(cloud_with_machines: Cloud) -> Iterator[Cluster]:
     with cloud_with_machines.cluster(f"t-{secrets.token_hex(3)}", worker_count=2, image=image) as cluster:
         made = cluster.play("site.yml")
         assert made.code == 0, made.output[-6000:]
+        cluster.site = made.output
         yield cluster

@@ -91,6 +91,8 @@ class Cluster:
     cloud: Cloud
     name: str
     settings: dict[str, Any] = field(default_factory=dict)
+    site: str = ""
+    """what the site.yml that has created it printed"""
 
     def play(self, *words: str, **extra: Any) -> Played:
         """A playbook, as a person runs it."""
@@ -102,7 +104,8 @@ class Cluster:
         with subprocess.Popen(
             self._playbook(words, extra),
             cwd=self.cloud.folder,
-            env=self._environment(),
+            # It prints each task.
+            env=self._environment() | {"ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.default"},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

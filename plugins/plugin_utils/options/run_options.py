@@ -240,6 +240,16 @@ TABLE: Sequence[Option] = (
         "Which runs. Without it, all that have ended.",
         ("report",),
     ),
+    Option(
+        "node",
+        rr.one_node,
+        None,
+        "deeplearning-worker2",
+        "Which node, by its name or instance id. Without it, all.",
+        ("logs",),
+    ),
+    Option("run_id", rr.run_id, None, "lenet-1", "Which run. Without it, the newest ten.", ("logs",)),
+    Option("output", r.boolean, False, True, "Also print what the processes of the run print.", ("follow",)),
     Option("state", r.choice("present", "absent"), "present", "absent", "absent: stop it.", ("tensorboard",)),
     Option(
         "health_scope",
@@ -343,7 +353,20 @@ TABLE: Sequence[Option] = (
     ),
 )
 PLAYBOOKS = (
-    *("site", "emr", "plan", "provision", "configure", "status", "audit", "health", "destroy", "stage", "image"),
+    *(
+        "site",
+        "emr",
+        "plan",
+        "provision",
+        "configure",
+        "status",
+        "audit",
+        "health",
+        "destroy",
+        "stage",
+        "image",
+        "logs",
+    ),
     *("train", "evaluate", "follow", "stop", "report", "tensorboard"),
 )
 DAILY = ("site", "emr", "plan", "status", "health", "train", "follow", "stop", "stage", "destroy")

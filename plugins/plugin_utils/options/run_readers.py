@@ -26,6 +26,7 @@ TRAINERS = "/opt/deeplearning/trainers"
 """The collection's own trainers, on every node."""
 
 _MEMBER = re.compile(r"deeplearning-(master|worker[1-9][0-9]{0,4})")
+_INSTANCE = re.compile(r"i-[0-9a-f]{8,32}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -62,6 +63,13 @@ def nodes(value: Any) -> int | list[str]:
     if not names or not all(_MEMBER.fullmatch(name) for name in names):
         raise InvalidOption("give a number, or a list of members as the inventory names them")
     return list(dict.fromkeys("deeplearning-master" if name == "deeplearning-worker1" else name for name in names))
+
+
+def one_node(value: Any) -> str:
+    text = r.text(value)
+    if not (_MEMBER.fullmatch(text) or _INSTANCE.fullmatch(text)):
+        raise InvalidOption("give a member as the inventory names it, or an instance id")
+    return text
 
 
 def processes(value: Any) -> int | str:

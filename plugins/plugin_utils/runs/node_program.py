@@ -6,13 +6,16 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import selectors
 import shlex
 import signal
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import IO, Any
 
 from ansible.errors import AnsibleConnectionFailure
@@ -148,21 +151,42 @@ def read_bytes(
     return bytes(content)
 
 
+def read_available(config: Path, host: str, shell_command: str, limit: int, seconds: float) -> tuple[bytes, str]:
+    """Return what a command prints on a host of ssh's configuration, and why that is not all, if it is not.
+
+    It ends within the seconds, however the host behaves.
+    """
+    words = ["ssh", "-F", str(config), "-o", "BatchMode=yes", "-o", "ForwardAgent=no", "-o", "ConnectTimeout=10"]
+    words += ["-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=4", host, shell_command]
+    content = bytearray()
+    try:
+        with _output(words, host, subprocess.DEVNULL, time.monotonic() + seconds) as chunks:
+            for chunk in chunks:
+                content += chunk
+                if len(content) > limit:
+                    raise UserError(f"{host} sends more than {limit >> 20} MiB: the rest is left out.")
+    except UserError as error:
+        return bytes(content), str(error)
+    return bytes(content), ""
+
+
 @contextlib.contextmanager
-def _output(words: Sequence[str], host: str, stdin: IO[bytes] | int) -> Iterator[Iterator[bytes]]:
+def _output(
+    words: Sequence[str], host: str, stdin: IO[bytes] | int, deadline: float = math.inf
+) -> Iterator[Iterator[bytes]]:
     """Yield what a process prints, and terminate it at the end. What ssh runs on the node ends when it next writes."""
     with (
         tempfile.TemporaryFile() as stderr,
         subprocess.Popen(words, stdin=stdin, stdout=subprocess.PIPE, stderr=stderr) as process,
     ):
         try:
-            yield _chunks(process, stderr, host)
+            yield _chunks(process, stderr, host, deadline)
         finally:
             process.terminate()
 
 
-def _chunks(process: subprocess.Popen[bytes], stderr: IO[bytes], host: str) -> Iterator[bytes]:
-    """Yield the output until the process ends. Raise UserError if it failed."""
+def _chunks(process: subprocess.Popen[bytes], stderr: IO[bytes], host: str, deadline: float) -> Iterator[bytes]:
+    """Yield the output until the process ends. Raise UserError if it failed, or did not end in time."""
     if process.stdout is None:
         raise ValueError("the process was started without a pipe for its output")
     parent = os.getppid()
@@ -172,6 +196,8 @@ def _chunks(process: subprocess.Popen[bytes], stderr: IO[bytes], host: str) -> I
             if os.fstat(stderr.fileno()).st_size > LONGEST_ANSWER:
                 raise _limit_exceeded(host, LONGEST_ANSWER)
             _end_with_parent(parent)
+            if time.monotonic() > deadline:
+                raise UserError(f"{host} did not answer completely in time.")
             # A process may close its output long before it ends.
             if not selector.get_map():
                 with contextlib.suppress(subprocess.TimeoutExpired):

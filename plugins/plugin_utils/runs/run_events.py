@@ -84,7 +84,7 @@ class Follower:
         return []
 
     def _output(self, event: Mapping[str, Any]) -> list[str]:
-        return [f"  {event['line']}"]
+        return [f"  {event['role']} {event['rank']} | {event['line']}"]
 
     def _note(self, event: Mapping[str, Any]) -> list[str]:
         # Indented, so that a node's text is not taken for the playbook's.
@@ -141,7 +141,7 @@ _EVENTS: Mapping[str, tuple[Callable[[Any], dict[str, Any]], Callable[[Follower,
         ),
         Follower._progress,
     ),
-    "output": (u.record(line=u.words), Follower._output),
+    "output": (u.record(role=answers.role, rank=u.count, line=u.words), Follower._output),
     "note": (u.record(text=u.words), Follower._note),
     "end": (
         u.record(

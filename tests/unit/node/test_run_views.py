@@ -32,16 +32,39 @@ def test_following_a_run_that_vanished_ends(run: Folder, nothing_active: None) -
     assert views.wait(run) == 1
 
 
-def test_following_shows_what_the_first_worker_prints(run: Folder, nothing_active: None) -> None:
+NODE = "deeplearning-worker1"
+
+
+def test_following_shows_what_each_process_prints(run: Folder, nothing_active: None) -> None:
     record = RunLog(run)
-    record.event("plan", processes=[{"node": "deeplearning-worker1", "role": "worker", "rank": 0, "gpus": None}])
-    log = ProcessLog(record, run, "deeplearning-worker1.worker0", 0)
-    log.line(1.0, "hello  world")
-    log.close()
+    processes = [{"node": NODE, "role": role, "rank": rank, "gpus": None} for role, rank in (("worker", 0), ("ps", 3))]
+    record.event("plan", processes=processes)
+    for name, line in (("worker0", "hello  world"), ("ps3", "serving")):
+        log = ProcessLog(record, run, f"{NODE}.{name}", 0)
+        log.line(1.0, line)
+        log.close()
     record.event("end", state="finished", exit_code=0, first_failure=None, sentence="")
     events = list(views.follow(run, 0, with_output=True))
-    assert [event["event"] for event in events] == ["plan", "output", "end"]
-    assert events[1]["line"] == "hello  world"
+    assert [event["event"] for event in events] == ["plan", "output", "output", "end"]
+    assert [(event["role"], event["rank"], event["line"]) for event in events[1:3]] == [
+        ("worker", 0, "hello  world"),
+        ("ps", 3, "serving"),
+    ]
+
+
+def test_after_a_reconnect_only_what_is_printed_then_follows(run: Folder, nothing_active: None) -> None:
+    record = RunLog(run)
+    record.event("plan", processes=[{"node": NODE, "role": "worker", "rank": 0, "gpus": None}])
+    log = ProcessLog(record, run, f"{NODE}.worker0", 0)
+    log.line(1.0, "before")
+    log.flush()
+    following = views.follow(run, 1, with_output=True)
+    record.enter("running")
+    assert next(following)["event"] == "state"
+    log.line(2.0, "after")
+    log.close()
+    record.event("end", state="finished", exit_code=0, first_failure=None, sentence="")
+    assert [event.get("line", event["event"]) for event in following] == ["after", "end"]
 
 
 @pytest.mark.parametrize("is_event", [True, False])

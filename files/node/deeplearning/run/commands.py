@@ -53,7 +53,7 @@ def _parser() -> argparse.ArgumentParser:
     add("start", _start, "start a run that was created")
     follow = add("follow", _follow, "print the run's events as JSON lines until it has ended")
     follow.add_argument("--from-line", type=int, default=0, metavar="N", help="skip the first N events")
-    follow.add_argument("--output", action="store_true", help="include the output of the first worker")
+    follow.add_argument("--output", action="store_true", help="include what its processes print")
     add("wait", _wait, "wait for the end; exit with the run's own code")
     add("stop", _stop, "stop a run on all nodes", run="ID|all")
     for name, command, text, run in (

@@ -18,6 +18,8 @@ POLL_SECONDS = 0.5
 VANISHED_SECONDS = 3.0
 """Seconds without a unit and without a result after which a run is lost. A new run may be about to start."""
 LOST_CODE = 1
+MOST_PROCESSES = 64
+"""The output of so many processes is followed: each poll opens all of their logs."""
 
 
 def state_of(folder: Folder) -> str:
@@ -94,8 +96,16 @@ def detail_text(folder: Folder) -> str:
 
 
 def follow(folder: Folder, after: int, with_output: bool) -> Iterator[dict[str, Any]]:
-    """Yield events until the last, and between them, on request, what the leading process prints."""
-    output = LeaderOutput(folder) if with_output else None
+    """Yield events until the last, and between them, on request, what the processes print.
+
+    With `after`, what they printed before is left out as well.
+    """
+    output = ProcessOutput(folder) if with_output else None
+    if output and after:
+        for event in folder.events():
+            if event["n"] <= after:
+                output.handle_event(event)
+        output.skip()
     missing_since = time.monotonic()
     while True:
         for event in folder.events(after):
@@ -134,35 +144,39 @@ def _missing_sentence(folder: Folder) -> str:
     return f"run {folder.id} has vanished without a result: see journalctl -u {units.supervisor_unit(folder.id)}"
 
 
-class LeaderOutput:
-    """What the first worker, or the chief, has printed since the last call of `new_lines`."""
+class ProcessOutput:
+    """What the processes of a run have printed since the last call of `new_lines`."""
 
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
-        self._leading: dict[str, Any] | None = None
-        self._offset = 0
+        self._processes: list[dict[str, Any]] = []
+        self._offsets: dict[str, int] = {}
 
     def handle_event(self, event: dict[str, Any]) -> None:
         if event["event"] == "plan":
-            first = [each for each in event["processes"] if each["role"] in ("chief", "worker") and each["rank"] == 0]
-            leading = min(first, key=lambda process: str(process["role"]))
-            if self._leading != leading:
-                self._leading, self._offset = leading, 0
+            processes = event["processes"][:MOST_PROCESSES]
+            self._processes = [{key: process[key] for key in ("node", "role", "rank")} for process in processes]
+
+    def skip(self) -> None:
+        for _unused in self.new_lines():
+            pass
 
     def new_lines(self) -> Iterator[dict[str, Any]]:
-        if self._leading is None:
-            return
-        process = {key: self._leading[key] for key in ("node", "role", "rank")}
+        for process in self._processes:
+            for line in self._read(self._folder.file("logs/{node}.{role}{rank}.log".format(**process))):
+                yield {"event": "output", **process, "line": line.partition(" ")[2]}
+
+    def _read(self, path: str) -> list[str]:
+        """Return the new complete lines of a log."""
         try:
-            with open(self._folder.file("logs/{node}.{role}{rank}.log".format(**process)), "rb") as file:
-                file.seek(self._offset)
+            with open(path, "rb") as file:
+                file.seek(self._offsets.get(path, 0))
                 data = file.read()
         except FileNotFoundError:
-            return
+            return []
         complete = data[: data.rfind(b"\n") + 1]
-        self._offset += len(complete)
-        for line in complete.decode(errors="replace").splitlines():
-            yield {"event": "output", **process, "line": line.partition(" ")[2]}
+        self._offsets[path] = self._offsets.get(path, 0) + len(complete)
+        return complete.decode(errors="replace").splitlines()
 
 
 def wait(folder: Folder) -> int:

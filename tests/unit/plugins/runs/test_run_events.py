@@ -93,7 +93,8 @@ HOSTILE: list[dict[str, Any]] = [
     {"event": "plan", "processes": [{"node": "a b", "role": "worker"}]},
     {"event": "process", "state": "ended", "exit_code": 7},
     {"event": "process", "state": "ended", "exit_code": 7, "node": "n", "role": "../x", "rank": 0},
-    {"event": "output", "line": 7},
+    {"event": "output", "role": "worker", "rank": 0, "line": 7},
+    {"event": "output", "role": "../x", "rank": 0, "line": "x"},
     {"event": "note"},
     {"event": "end", "state": "finished"},
     {"event": "end", "state": "won", "exit_code": 0, "sentence": "x"},
@@ -128,14 +129,14 @@ def test_a_malformed_figure_is_left_out_of_the_line(figures: dict[str, Any]) -> 
 def test_output_of_a_run_cannot_control_the_terminal() -> None:
     screen, follower = Screen(), Follower("mine")
     display = ProgressDisplay(screen.show, False, 80, screen.now)
-    for line in follower.take({"event": "output", "line": f"a{EVIL}\nb"}):
+    for line in follower.take({"event": "output", "role": "worker", "rank": 1, "line": f"a{EVIL}\nb"}):
         display.message(line)
     display.message(f"from elsewhere {EVIL}")
     display.update(f"epoch 1 {EVIL}\x1b[2J")
     display.close(f"epoch 1 {EVIL}\x1b[2J")
     assert len(screen.written) == 3
     assert all(character not in "".join(screen.written) for character in "\x1b\x07")
-    assert "  a\ufffd]52;c;ZXZpbA==\ufffd b\n" in screen.written
+    assert "  worker 1 | a\ufffd]52;c;ZXZpbA==\ufffd b\n" in screen.written
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,125 @@
+# Copyright: (c) 2026, the deeplearning.aws contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: short
+type: stdout
+short_description: Print changes, messages and failures only
+version_added: 1.0.0
+author:
+  - The deeplearning.aws contributors (@deeplearning-aws)
+description:
+  - Prints a line for each play and for each change, messages of M(ansible.builtin.debug) as they are, and failures as
+    P(ansible.builtin.default#callback) prints them, with all details.
+  - Tasks that change nothing, skipped hosts and included files are not printed. A task whose name tells that it takes
+    minutes is printed when it starts.
+  - With C(-v) it prints all that P(ansible.builtin.default#callback) prints.
+extends_documentation_fragment:
+  - default_callback
+  - result_format_callback
+requirements:
+  - Enable it in ansible.cfg, C(stdout_callback = deeplearning.aws.short), as this collection's own does.
+"""
+
+from typing import Any
+
+from ansible import constants as C
+from ansible.playbook.task_include import TaskInclude
+from ansible.plugins.callback.default import CallbackModule as DefaultCallback
+
+
+class CallbackModule(DefaultCallback):  # type: ignore[misc]
+    CALLBACK_VERSION = 2.0
+    CALLBACK_TYPE = "stdout"
+    CALLBACK_NAME = "deeplearning.aws.short"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._messages: set[tuple[str, str]] = set()
+        self._announced: set[str] = set()
+        self._play_line = ""
+
+    @property
+    def _is_verbose(self) -> bool:
+        return bool(self._display.verbosity)
+
+    def v2_playbook_on_play_start(self, play: Any) -> None:
+        if self._is_verbose:
+            super().v2_playbook_on_play_start(play)
+        else:
+            self._play = play
+            marker = " [CHECK MODE]" if play.check_mode and self.get_option("check_mode_markers") else ""
+            # Printed with the play's first task, as there may be no host for it.
+            self._play_line = f"\nPLAY [{play.get_name().strip()}]{marker}"
+
+    def v2_playbook_on_no_hosts_matched(self) -> None:
+        if self._is_verbose:
+            super().v2_playbook_on_no_hosts_matched()
+
+    def v2_playbook_on_include(self, included_file: Any) -> None:
+        if self._is_verbose:
+            super().v2_playbook_on_include(included_file)
+
+    def _task_start(self, task: Any, prefix: str | None = None) -> None:
+        if self._is_verbose:
+            super()._task_start(task, prefix)
+        else:
+            # The banner of a failed task prints this name.
+            self._last_task_name = task.get_name().strip()
+
+    def v2_runner_on_start(self, host: Any, task: Any) -> None:
+        if self._is_verbose:
+            super().v2_runner_on_start(host, task)
+            return
+        if self._play_line:
+            self._display.display(self._play_line)
+            self._play_line = ""
+        if task.get_name().endswith("minutes)"):
+            self._announce("started", task)
+
+    def v2_runner_retry(self, result: Any) -> None:
+        if self._is_verbose:
+            super().v2_runner_retry(result)
+        else:
+            self._announce("waiting", result.task)
+
+    def _announce(self, state: str, task: Any) -> None:
+        if task._uuid not in self._announced:
+            self._announced.add(task._uuid)
+            self._display.display(f"{state}: {task.get_name().strip()}", color=C.COLOR_DEBUG)
+
+    def v2_runner_on_skipped(self, result: Any) -> None:
+        if self._is_verbose:
+            super().v2_runner_on_skipped(result)
+
+    def v2_runner_item_on_skipped(self, result: Any) -> None:
+        if self._is_verbose:
+            super().v2_runner_item_on_skipped(result)
+
+    def v2_runner_on_ok(self, result: Any) -> None:
+        if self._is_verbose:
+            super().v2_runner_on_ok(result)
+            return
+        self._handle_warnings_and_exception(result)
+        message = result.result.get("msg")
+        if result.task.action in C._ACTION_DEBUG and isinstance(message, str):
+            # All nodes may have the same message.
+            if (result.task._uuid, message) not in self._messages:
+                self._messages.add((result.task._uuid, message))
+                self._display.display(message)
+        elif not result.task.loop and not isinstance(result.task, TaskInclude):
+            self._print_change(result)
+
+    def v2_runner_item_on_ok(self, result: Any) -> None:
+        if self._is_verbose:
+            super().v2_runner_item_on_ok(result)
+        elif not isinstance(result.task, TaskInclude):
+            self._handle_warnings_and_exception(result)
+            self._print_change(result, f" => (item={self._get_item_label(result.result)})")
+
+    def _print_change(self, result: Any, item: str = "") -> None:
+        if result.result.get("changed"):
+            line = f"changed: [{self.host_label(result)}] {result.task.get_name().strip()}{item}"
+            self._display.display(line, color=C.COLOR_CHANGED)
