@@ -5,7 +5,11 @@
 
 from __future__ import annotations
 
+import json
+import os
+import time
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +17,14 @@ from ansible.utils.display import Display
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.action import Action
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster import data_bucket, host_keys, hosts, summary
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster import (
+    data_bucket,
+    host_keys,
+    hosts,
+    status,
+    status_reader,
+    summary,
+)
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.missing_machines import shortages_of
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.resource_reader import (
     ResourceReader,
@@ -24,6 +35,13 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.resources
     health_of,
 )
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.command_line import repeat_options
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs.node_program import end_with_parent
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs.progress_bar import on_terminal
+
+WATCH_SECONDS = 10
+"""Between the end of a description and the beginning of the next one."""
+CLEAR = "\033[H\033[2J"
+"""Clears a terminal."""
 
 
 class ActionModule(Action):
@@ -32,6 +50,19 @@ class ActionModule(Action):
     def handle(self, options: dict[str, Any], task_vars: Mapping[str, Any]) -> dict[str, Any]:
         folder = _folder(task_vars)
         aws = Aws.from_options(options)
+        result, parent = self._describe(aws, options, folder), os.getppid()
+        while options["watch"] and not self.check_mode:
+            for _second in range(WATCH_SECONDS):
+                end_with_parent(parent)
+                time.sleep(1)
+            try:
+                result = self._describe(aws, options, folder)
+            except UserError as error:
+                # The next one may succeed.
+                Display().display(str(error))
+        return result
+
+    def _describe(self, aws: Aws, options: Mapping[str, Any], folder: Path) -> dict[str, Any]:
         names = clusters_in(aws) if options["cluster"] == summary.ALL else [options["cluster"]]
         all_resources = [ResourceReader(aws, name).read() for name in names]
         summaries = {owned.cluster: _summary(aws, owned, options, folder) for owned in all_resources}
@@ -39,8 +70,12 @@ class ActionModule(Action):
             lines = summary.resource_lines(options["cluster"], aws.region, all_resources) + data_bucket.describe(aws)
         else:
             file = Path(options["file"] or folder / f"{options['cluster']}.json").expanduser()
-            lines = self._save(summaries[options["cluster"]], all_resources[0], file)
-        Display().display("\n" + "\n".join(lines) + "\n")
+            described = summaries[options["cluster"]]
+            lines = self._save(described, all_resources[0], file)
+            if options["format"] == "json":
+                lines = [json.dumps(described, indent=2, sort_keys=True)]
+        begin = CLEAR if options["watch"] and on_terminal() else "\n"
+        Display().display(begin + "\n".join(lines) + "\n")
         return {"changed": False, "clusters": summaries}
 
     def _save(self, described: dict[str, Any], owned: ClusterResources, file: Path) -> list[str]:
@@ -50,10 +85,12 @@ class ActionModule(Action):
                 summary.write(file, described)
             except OSError as error:
                 Display().warning(f"The summary cannot be written to {file}: {error.strerror}.")
-        return summary.summary_lines(described, owned, str(file) if file.exists() else "")
+        details = status.lines(described) if "members" in described else []
+        return summary.summary_lines(described, owned, str(file) if file.exists() else "", details)
 
 
 def _summary(aws: Aws, owned: ClusterResources, options: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    access = hosts.ssh_access(host_keys.JUMP, host_keys.ssh_files(folder, owned.cluster)[1])
     context = summary.Context(
         user=options["user"],
         private_key_file=options["private_key_file"],
@@ -61,9 +98,12 @@ def _summary(aws: Aws, owned: ClusterResources, options: Mapping[str, Any], fold
         next=options["next"],
         failure=options["failure"],
         again=repeat_options(),
-        access=hosts.ssh_access(host_keys.JUMP, host_keys.ssh_files(folder, owned.cluster)[1]),
+        access=access,
     )
-    return summary.describe(owned, health_of(owned, shortages_of(aws, owned)), context)
+    described = summary.describe(owned, health_of(owned, shortages_of(aws, owned)), context)
+    if options["show"] != "status":
+        return described
+    return status.extend(described, owned, status_reader.observe(aws, owned, described, access), datetime.now(UTC))
 
 
 def _folder(task_vars: Mapping[str, Any]) -> Path:

@@ -14,16 +14,29 @@ description:
   - The state is V(absent), V(creating) (something is not ready yet), V(ready), V(degraded) (fewer machines than
     requested, with the reason) or V(failed).
   - Records of deleted resources, such as terminated instances, are left out.
+  - With O(show=status) it also asks the master, by ssh with the configuration that M(deeplearning.aws.discover_members)
+    has written, and describes members, runs and what needs attention. A master that does not answer is a warning.
 options:
   cluster:
     description: The cluster's name, or V(all) to list the resources of all clusters.
     type: str
     required: true
   show:
-    description: Print a summary, which is also saved as JSON, or a list of the resources, which is not.
+    description:
+      - Print a summary, which is also saved as JSON, or a list of the resources, which is not.
+      - V(status) is the summary with members, runs and warnings.
     type: str
-    choices: [summary, resources]
+    choices: [summary, status, resources]
     default: summary
+  format:
+    description: Print a summary as text, or the JSON that is saved.
+    type: str
+    choices: [text, json]
+    default: text
+  watch:
+    description: Print it again every few seconds, until Ansible is interrupted. Not in check mode.
+    type: bool
+    default: false
   file:
     description:
       - Where to save the JSON. By default F(<cluster>.json) in O(deeplearning.aws.cluster#inventory:folder).
@@ -124,6 +137,20 @@ clusters:
       type: str
     destroy:
       description: The command that removes the cluster.
+      type: str
+    members:
+      description:
+        - With O(show=status), each machine with its name, rank, addresses, type, C(health) and C(load). The load is
+          what the machine wrote about itself in the last minutes, or null.
+      type: list
+    runs:
+      description: With O(show=status), the runs that have not ended, and the last that have, as the master reports them.
+      type: list
+    warnings:
+      description: With O(show=status), what needs attention, a sentence each.
+      type: list
+    master_problem:
+      description: With O(show=status), why the master does not answer, or an empty text.
       type: str
     resources:
       description: All that the cluster has, each with its kind, id, name, state and how it is billed.
