@@ -38,7 +38,7 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.command_l
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs.node_program import end_with_parent
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs.progress_bar import on_terminal
 
-WATCH_SECONDS = 10
+WATCH_SECONDS = 5
 """Between the end of a description and the beginning of the next one."""
 CLEAR = "\033[H\033[2J"
 """Clears a terminal."""

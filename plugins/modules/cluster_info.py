@@ -144,7 +144,7 @@ clusters:
           what the machine wrote about itself in the last minutes, or null.
       type: list
     runs:
-      description: With O(show=status), the runs that have not ended, and the last that have, as the master reports them.
+      description: With O(show=status), the runs that have not ended, and the last that have, according to the master.
       type: list
     warnings:
       description: With O(show=status), what needs attention, a sentence each.

@@ -85,7 +85,7 @@ def extend(summary: Mapping[str, Any], owned: ClusterResources, seen: Observatio
         "members": members,
         "runs": list(answer.get("runs", ())),
         "warnings": [
-            *([f"The master does not answer: {seen.silence}"] if summary["master"] and seen.silence else []),
+            *([f"The master does not answer. {seen.silence}"] if summary["master"] and seen.silence else []),
             *answer.get("problems", ()),
             *_end_warning(summary, now),
             *_member_warnings(members),

@@ -118,11 +118,11 @@ def _file_system_bytes(aws: Aws, file_system: str) -> int | None:
 
 
 def _ask_master(master: Mapping[str, str], access: SshAccess) -> tuple[dict[str, Any] | None, str]:
-    """Return the master's answer, or None and why there is none."""
+    """Return the master's answer, or None and a sentence that says why there is none."""
     if not master:
-        return None, "there is no master"
+        return None, "There is no master."
     if master["instance_id"] not in access.known:
-        return None, f"the host keys of {master['instance_id']} are not known here yet"
+        return None, f"The host keys of {master['instance_id']} are not known here yet."
     try:
         return node_program.ask_master(access.config, ["status"], MASTER_SECONDS), ""
     except UserError as error:
