@@ -20,6 +20,7 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.membershi
 )
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.resources import ClusterResources
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import run_events
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.untrusted import one_line
 
 SHOWN_MEMBERS = 32
 """The most members in a full table. With more, only those are in it that are not ready."""
@@ -300,7 +301,7 @@ def lines(status: Mapping[str, Any]) -> list[str]:
     if not status["members"] and not status["warnings"]:
         return []
     return [
-        *(f"  Warning: {warning}." for warning in (text.rstrip(".") for text in status["warnings"])),
+        *(f"  Warning: {one_line(warning).rstrip('.')}." for warning in status["warnings"]),
         "",
         *_indented(_member_rows(status["members"])),
         *_count_of_hidden(status["members"]),

@@ -33,7 +33,10 @@ REPLACED_HOURS = 24
 _BUNDLE = re.compile(r'"sha256": "([0-9a-f]{64})"')
 """In the user data that fetches the bundle."""
 _TERMINATED = re.compile(r"Terminating EC2 instance: (i-[0-9a-f]+)")
-_UNHEALTHY = re.compile(r"taken out of service in response to (an? [^.]*(?:health|status) check[^.]*)\.")
+_FAILED = re.compile(
+    r"taken out of service in response to (an? [^.]*(?:health[ -]check|status check|[Ii]nterruption)[^.]*)\."
+)
+"""A machine that failed, or that Spot has taken back; not one that somebody has removed."""
 
 
 def observe(aws: Aws, owned: ClusterResources, summary: Mapping[str, Any], access: SshAccess) -> Observations:
@@ -104,7 +107,7 @@ def replacements_of(activities: Sequence[Mapping[str, Any]], since: datetime) ->
     replaced = []
     for activity in activities:
         machine = _TERMINATED.match(str(activity.get("Description") or ""))
-        why = _UNHEALTHY.search(str(activity.get("Cause") or ""))
+        why = _FAILED.search(str(activity.get("Cause") or ""))
         if machine and why and activity["StartTime"] >= since:
             replaced.append(Replacement(machine[1], f"{activity['StartTime']:%Y-%m-%d %H:%M}", why[1]))
     return replaced
