@@ -15,7 +15,7 @@ description:
     requested, with the reason) or V(failed).
   - Records of deleted resources, such as terminated instances, are left out.
   - With O(show=status) it also asks the master, by ssh with the configuration that M(deeplearning.aws.discover_members)
-    has written, and describes members, runs and what needs attention. A master that does not answer is a warning.
+    has written, and describes members, runs and problems. That the master does not answer is one of the problems.
 options:
   cluster:
     description: The cluster's name, or V(all) to list the resources of all clusters.
@@ -24,7 +24,7 @@ options:
   show:
     description:
       - Print a summary, which is also saved as JSON, or a list of the resources, which is not.
-      - V(status) is the summary with members, runs and warnings.
+      - V(status) is the summary with members, runs and problems.
     type: str
     choices: [summary, status, resources]
     default: summary
@@ -146,7 +146,7 @@ clusters:
     runs:
       description: With O(show=status), the runs that have not ended, and the last that have, according to the master.
       type: list
-    warnings:
+    problems:
       description: With O(show=status), what needs attention, a sentence each.
       type: list
     master_problem:

@@ -95,7 +95,7 @@ def test_a_cluster_that_is_well_is_one_screen_with_members_load_and_runs(red: Fl
     run = "lenet-1 running pytorch ddp 1 epoch 3, loss 0.2500, 812 samples/s 2026-11-23T03:00:00Z by anna"
     assert run in lines
     assert any(line.startswith("file system fs-") and "GiB in use" in line for line in lines)
-    assert described["warnings"] == [] and described["runs"][0]["run_id"] == "lenet-1"
+    assert described["problems"] == [] and described["runs"][0]["run_id"] == "lenet-1"
     asked = (red.account.folder / "asked").read_text()
     assert asked.startswith(f"-F {red.account.folder}/red.ssh_config ") and asked.endswith("deeplearning status\n")
 
@@ -125,7 +125,7 @@ def test_a_degraded_cluster_says_what_needs_attention(red: Fleet) -> None:
         "deeplearning-worker2": "faulty",
         "deeplearning-worker3": "joining",
     }
-    assert described["warnings"] == [
+    assert described["problems"] == [
         "runs: no answer within 8 s",
         "deeplearning-worker2: faulty: ansible-playbook health.yml shows which check fails",
         "deeplearning-worker3: not in the member list yet: the master adds it once it has reported itself",
@@ -135,7 +135,7 @@ def test_a_degraded_cluster_says_what_needs_attention(red: Fleet) -> None:
         "than new machines of red-workers get. A machine keeps it until it is replaced",
         "deeplearning-worker2: configured by an old bundle. ansible-playbook site.yml configures them again",
     ], output
-    assert all(f"  Warning: {warning}.\n" in output for warning in described["warnings"])
+    assert all(f"  Problem: {warning}.\n" in output for warning in described["problems"])
 
     # The master hangs, and a worker ends.
     (red.account.folder / "answer").unlink()
@@ -143,11 +143,11 @@ def test_a_degraded_cluster_says_what_needs_attention(red: Fleet) -> None:
     wait_until(lambda: len(red.machines("workers")) == 2 and ids[2] not in str(red.machines("workers")))
     output, described = status(red)
     assert health(described)["deeplearning-master"] == "in service" and described["runs"] == []
-    assert described["warnings"][0] == (
+    assert described["problems"][0] == (
         "The master does not answer. The connection to deeplearning-master was lost: ssh: connect to host 203.0.113.1 "
         "port 22: Connection timed out"
     )
-    replaced = [warning for warning in described["warnings"] if warning.startswith(f"{ids[2]} was replaced at 20")]
+    replaced = [warning for warning in described["problems"] if warning.startswith(f"{ids[2]} was replaced at 20")]
     assert len(replaced) == 1 and replaced[0].endswith("indicating it has been terminated or stopped")
     assert "  Runs: unknown.\n" in output
 

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the deeplearning.aws contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 
-"""What status.yml shows in addition to a cluster's summary: members, runs and warnings. Pure functions."""
+"""What status.yml shows in addition to a cluster's summary: members, runs and problems. Pure functions."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Observations:
 
 
 def extend(summary: Mapping[str, Any], owned: ClusterResources, seen: Observations, now: datetime) -> dict[str, Any]:
-    """Return a cluster's summary with its members, runs and warnings."""
+    """Return a cluster's summary with its members, runs and problems."""
     members = _members(owned, seen, now)
     answer = seen.answer or {}
     return {
@@ -85,15 +85,15 @@ def extend(summary: Mapping[str, Any], owned: ClusterResources, seen: Observatio
         "master_problem": seen.silence,
         "members": members,
         "runs": list(answer.get("runs", ())),
-        "warnings": [
+        "problems": [
             *([f"The master does not answer. {seen.silence}"] if summary["master"] and seen.silence else []),
             *answer.get("problems", ()),
-            *_end_warning(summary, now),
-            *_member_warnings(members),
+            *_end_problem(summary, now),
+            *_member_problems(members),
             *(_replaced(item) for item in seen.replacements),
-            *_template_warnings(owned, members, seen),
-            *_bundle_warnings(members, seen),
-            *_image_warnings(seen, now),
+            *_template_problems(owned, members, seen),
+            *_bundle_problems(members, seen),
+            *_image_problems(seen, now),
         ],
     }
 
@@ -183,7 +183,7 @@ def _time(text: str, otherwise: datetime) -> datetime:
     return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
-# Warnings
+# Problems
 
 _ADVICE = {
     "unhealthy": "unhealthy in its group: Auto Scaling replaces it",
@@ -195,33 +195,33 @@ _ADVICE = {
 }
 
 
-def _member_warnings(members: Sequence[Mapping[str, Any]]) -> list[str]:
-    warnings = []
+def _member_problems(members: Sequence[Mapping[str, Any]]) -> list[str]:
+    problems = []
     for health, words in _ADVICE.items():
         names = [member["name"] for member in members if member["health"] == health]
         if names:
-            warnings.append(f"{join_names(names)}: {words}")
+            problems.append(f"{join_names(names)}: {words}")
     for member in members:
         load = member["load"] or {"errors": (), "disk_percent": 0}
-        warnings += [f"{member['name']}: {error}" for error in load["errors"]]
+        problems += [f"{member['name']}: {error}" for error in load["errors"]]
         if load["disk_percent"] >= FULL_PERCENT:
-            warnings.append(f"{member['name']}: its root disk is {load['disk_percent']} % full")
-    return warnings
+            problems.append(f"{member['name']}: its root disk is {load['disk_percent']} % full")
+    return problems
 
 
 def _replaced(item: Replacement) -> str:
     return f"{item.machine} was replaced at {item.at} UTC: Auto Scaling took it out of service after {item.reason}"
 
 
-def _template_warnings(owned: ClusterResources, members: Sequence[Mapping[str, Any]], seen: Observations) -> list[str]:
-    warnings = []
+def _template_problems(owned: ClusterResources, members: Sequence[Mapping[str, Any]], seen: Observations) -> list[str]:
+    problems = []
     for group in owned.of_kind("auto_scaling_group"):
         versions = seen.templates.get(group.name)
         if not versions:
             continue
         newest, used = versions[max(versions)], group.facts.get("template_version", "")
         if used.isdecimal() and int(used) != newest.number:
-            warnings.append(
+            problems.append(
                 f"{group.name} launches machines by version {used} of its launch template, and {newest.number} is the "
                 "newest: ansible-playbook site.yml makes it use that"
             )
@@ -230,13 +230,13 @@ def _template_warnings(owned: ClusterResources, members: Sequence[Mapping[str, A
             version = versions.get(int(member["template_version"])) if member["template_version"].isdecimal() else None
             if member["group"] == group.name and version:
                 differing.setdefault(_difference(version, newest), []).append(member["name"])
-        warnings += [
+        problems += [
             f"{join_names(names)}: launched with another {difference} than new machines of {group.name} get. A machine "
             "keeps it until it is replaced"
             for difference, names in differing.items()
             if difference
         ]
-    return warnings
+    return problems
 
 
 def _difference(version: TemplateVersion, newest: TemplateVersion) -> str:
@@ -251,7 +251,7 @@ def _difference(version: TemplateVersion, newest: TemplateVersion) -> str:
     return " and ".join(values)
 
 
-def _bundle_warnings(members: Sequence[Mapping[str, Any]], seen: Observations) -> list[str]:
+def _bundle_problems(members: Sequence[Mapping[str, Any]], seen: Observations) -> list[str]:
     newest = {group: versions[max(versions)].bundle for group, versions in seen.templates.items()}
     names = [
         member["name"]
@@ -263,24 +263,24 @@ def _bundle_warnings(members: Sequence[Mapping[str, Any]], seen: Observations) -
     return [f"{join_names(names)}: configured by an old bundle. ansible-playbook site.yml configures them again"]
 
 
-def _image_warnings(seen: Observations, now: datetime) -> list[str]:
-    warnings = []
+def _image_problems(seen: Observations, now: datetime) -> list[str]:
+    problems = []
     for image in sorted({versions[max(versions)].image for versions in seen.templates.values()} - {""}):
         if image not in seen.image_dates:
-            warnings.append(
+            problems.append(
                 f"The image {image} is not available any more, so Auto Scaling can launch no machine: ansible-playbook "
                 "site.yml takes the newest of its family"
             )
         elif now - _time(seen.image_dates[image], now) > OLD_IMAGE:
-            warnings.append(
+            problems.append(
                 f"The image {image} was made on {seen.image_dates[image][:10]}: ansible-playbook site.yml takes the "
                 "newest of its family for new machines"
             )
-    return warnings
+    return problems
 
 
-def _end_warning(summary: Mapping[str, Any], now: datetime) -> list[str]:
-    """Warn of an end that is near."""
+def _end_problem(summary: Mapping[str, Any], now: datetime) -> list[str]:
+    """Report an end that is near."""
     ends = summary.get("ends") or {}
     if not ends.get("at"):
         return []
@@ -297,11 +297,11 @@ def _end_warning(summary: Mapping[str, Any], now: datetime) -> list[str]:
 
 
 def lines(status: Mapping[str, Any]) -> list[str]:
-    """Return warnings, members and runs as text."""
-    if not status["members"] and not status["warnings"]:
+    """Return problems, members and runs as text."""
+    if not status["members"] and not status["problems"]:
         return []
     return [
-        *(f"  Warning: {one_line(warning).rstrip('.')}." for warning in status["warnings"]),
+        *(f"  Problem: {one_line(problem).rstrip('.')}." for problem in status["problems"]),
         "",
         *_indented(_member_rows(status["members"])),
         *_count_of_hidden(status["members"]),

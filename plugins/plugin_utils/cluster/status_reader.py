@@ -36,7 +36,7 @@ _TERMINATED = re.compile(r"Terminating EC2 instance: (i-[0-9a-f]+)")
 _FAILED = re.compile(
     r"taken out of service in response to (an? [^.]*(?:health[ -]check|status check|[Ii]nterruption)[^.]*)\."
 )
-"""A machine that failed, or that Spot has taken back; not one that somebody has removed."""
+"""A machine that failed, or that Spot has taken back; not one that was removed on request."""
 
 
 def observe(aws: Aws, owned: ClusterResources, summary: Mapping[str, Any], access: SshAccess) -> Observations:
@@ -116,8 +116,8 @@ def replacements_of(activities: Sequence[Mapping[str, Any]], since: datetime) ->
 def _file_system_bytes(aws: Aws, file_system: str) -> int | None:
     if not file_system:
         return None
-    found = aws.find("efs", "describe_file_systems", ("FileSystemNotFound",), FileSystemId=file_system)
-    return next((int(item["SizeInBytes"]["Value"]) for item in found.get("FileSystems", ())), None)
+    answer = aws.find("efs", "describe_file_systems", ("FileSystemNotFound",), FileSystemId=file_system)
+    return next((int(item["SizeInBytes"]["Value"]) for item in answer.get("FileSystems", ())), None)
 
 
 def _ask_master(master: Mapping[str, str], access: SshAccess) -> tuple[dict[str, Any] | None, str]:

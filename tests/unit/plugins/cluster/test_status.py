@@ -75,7 +75,7 @@ def health(described: dict[str, Any], rank: int = 2) -> str:
 
 def test_a_cluster_that_is_well_needs_no_attention() -> None:
     described = extended()
-    assert described["warnings"] == [] and described["master_problem"] == ""
+    assert described["problems"] == [] and described["master_problem"] == ""
     assert [(member["name"], member["health"]) for member in described["members"]] == [
         ("deeplearning-master", "ready"),
         ("deeplearning-worker2", "ready"),
@@ -103,8 +103,8 @@ def test_auto_scaling_knows_more_about_a_machine_than_the_master(
     (member,) = [member for member in described["members"] if member["rank"] == 2]
     assert member["step"] == setup.step
     warned = {"unhealthy", "failed", "detached"} & {words}
-    assert len(described["warnings"]) == len(warned)
-    assert all(f"deeplearning-worker2: {status._ADVICE[word]}" in described["warnings"] for word in warned)
+    assert len(described["problems"]) == len(warned)
+    assert all(f"deeplearning-worker2: {status._ADVICE[word]}" in described["problems"] for word in warned)
 
 
 def without(key: str) -> Observations:
@@ -125,17 +125,17 @@ def test_the_master_knows_who_is_a_member_and_who_is_silent(seen: Observations, 
     described = extended(seen)
     assert health(described) == words
     if seen.silence == "It is frozen.":
-        assert described["warnings"] == ["The master does not answer. It is frozen."]
+        assert described["problems"] == ["The master does not answer. It is frozen."]
 
 
 def test_a_new_machine_is_not_silent_yet() -> None:
     described = extended(without("loads"), instance(2, LaunchTime=NOW - timedelta(minutes=2)))
-    assert health(described) == "ready" and described["warnings"] == []
+    assert health(described) == "ready" and described["problems"] == []
 
 
 def test_a_cluster_without_a_master_has_no_second_warning() -> None:
     seen = Observations(silence="There is no master.")
-    assert extended(seen, master={})["warnings"] == []
+    assert extended(seen, master={})["problems"] == []
 
 
 def test_nodes_of_emr_are_members_too() -> None:
@@ -174,7 +174,7 @@ def test_a_machine_keeps_what_its_template_had_when_it_was_launched(
     seen = replace(SEEN, templates={"c-workers": {each.number: each for each in versions}}, image_dates=DATES)
     newest = str(max(each.number for each in versions))
     described = extended(seen, group("c-workers", 2, version=newest))
-    assert [text[: len(start)] for text, start in zip(described["warnings"], warnings, strict=True)] == warnings
+    assert [text[: len(start)] for text, start in zip(described["problems"], warnings, strict=True)] == warnings
 
 
 DATES = {"ami-1": "2026-10-16T08:00:00.000Z", "ami-2": "2026-10-16T08:00:00.000Z"}
@@ -182,17 +182,17 @@ DATES = {"ami-1": "2026-10-16T08:00:00.000Z", "ami-2": "2026-10-16T08:00:00.000Z
 
 def test_a_group_that_does_not_use_the_newest_version_is_named() -> None:
     seen = replace(SEEN, templates={"c-workers": {2: version(2), 3: version(3)}}, image_dates=DATES)
-    (warning,) = extended(seen)["warnings"]
+    (warning,) = extended(seen)["problems"]
     assert warning.startswith("c-workers launches machines by version 2 of its launch template, and 3 is the newest")
-    assert extended(seen, group("c-workers", 2, version="$Latest"))["warnings"] == []
+    assert extended(seen, group("c-workers", 2, version="$Latest"))["problems"] == []
 
 
 def test_an_old_bundle_is_one_that_new_machines_do_not_get() -> None:
     seen = replace(SEEN, templates={"c-workers": {2: version(2, "new")}}, image_dates=DATES)
-    assert extended(replace(seen, reports={"i-00000002": NodeSetup("ready", bundle="new")}))["warnings"] == []
+    assert extended(replace(seen, reports={"i-00000002": NodeSetup("ready", bundle="new")}))["problems"] == []
     # One that was configured by ssh has none.
-    assert extended(replace(seen, reports={"i-00000002": NodeSetup("ready")}))["warnings"] == []
-    (warning,) = extended(replace(seen, reports={"i-00000002": NodeSetup("ready", bundle="old")}))["warnings"]
+    assert extended(replace(seen, reports={"i-00000002": NodeSetup("ready")}))["problems"] == []
+    (warning,) = extended(replace(seen, reports={"i-00000002": NodeSetup("ready", bundle="old")}))["problems"]
     assert warning.startswith("deeplearning-worker2: configured by an old bundle")
 
 
@@ -207,7 +207,7 @@ def test_an_old_bundle_is_one_that_new_machines_do_not_get() -> None:
 )
 def test_an_old_image_and_one_that_is_gone_are_named_once(dates: dict[str, str], words: str) -> None:
     templates = {name: {2: version(2)} for name in ("c-master", "c-workers")}
-    warnings = extended(replace(SEEN, templates=templates, image_dates=dates))["warnings"]
+    warnings = extended(replace(SEEN, templates=templates, image_dates=dates))["problems"]
     assert [warning.startswith(words) for warning in warnings] == ([True] if words else [])
 
 
@@ -221,7 +221,7 @@ def test_an_old_image_and_one_that_is_gone_are_named_once(dates: dict[str, str],
     ],
 )
 def test_an_end_that_is_near_is_a_warning(ends: dict[str, Any], warned: bool) -> None:
-    warnings = extended(ends=ends)["warnings"]
+    warnings = extended(ends=ends)["problems"]
     assert [warning.startswith("The machines end in 40 minutes (2026-11-23T04:40:00Z)") for warning in warnings] == (
         [True] if warned else []
     )
@@ -250,7 +250,7 @@ def test_lines_are_aligned_and_say_what_is_unknown() -> None:
     assert worker.index("2: 95 % busy, 20 % memory") == header.index("GPUs") == master.rindex("-")
     assert "  No runs." in lines
     assert "  Runs: unknown." in status.lines(extended(Observations(silence="It is frozen.")))
-    assert status.lines({"members": [], "warnings": [], "runs": [], "master_problem": "There is no master."}) == []
+    assert status.lines({"members": [], "problems": [], "runs": [], "master_problem": "There is no master."}) == []
 
 
 # The reader
