@@ -143,10 +143,8 @@ def test_a_degraded_cluster_says_what_needs_attention(red: Fleet) -> None:
     wait_until(lambda: len(red.machines("workers")) == 2 and ids[2] not in str(red.machines("workers")))
     output, described = status(red)
     assert health(described)["deeplearning-master"] == "in service" and described["runs"] == []
-    assert described["problems"][0] == (
-        "The master does not answer. The connection to deeplearning-master was lost: ssh: connect to host 203.0.113.1 "
-        "port 22: Connection timed out"
-    )
+    silence = "ssh: connect to host 203.0.113.1 port 22: Connection timed out"
+    assert described["problems"][0] == f"The master does not answer. {silence}"
     replaced = [warning for warning in described["problems"] if warning.startswith(f"{ids[2]} was replaced at 20")]
     assert len(replaced) == 1 and replaced[0].endswith("indicating it has been terminated or stopped")
     assert "  Runs: unknown.\n" in output
@@ -199,5 +197,5 @@ def test_watching_prints_it_again_until_it_is_interrupted(red: Fleet) -> None:
         process.stdout.read()
         assert process.wait(10) != 0
     finally:
-        process.kill()
+        os.killpg(process.pid, signal.SIGKILL)
         process.wait()

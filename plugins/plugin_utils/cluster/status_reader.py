@@ -14,6 +14,7 @@ from typing import Any
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.hosts import MASTER_ALIAS
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.capacity import NodeSetup
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.hosts import SshAccess
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.missing_machines import reports_of
@@ -129,4 +130,5 @@ def _ask_master(master: Mapping[str, str], access: SshAccess) -> tuple[dict[str,
     try:
         return node_program.ask_master(access.config, ["status"], MASTER_SECONDS), ""
     except UserError as error:
-        return None, str(error)
+        # What ssh itself prints says enough.
+        return None, str(error).removeprefix(f"The connection to {MASTER_ALIAS} was lost: ")
