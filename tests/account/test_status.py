@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
 import signal
@@ -197,5 +198,6 @@ def test_watching_prints_it_again_until_it_is_interrupted(red: Fleet) -> None:
         process.stdout.read()
         assert process.wait(10) != 0
     finally:
-        os.killpg(process.pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
         process.wait()
