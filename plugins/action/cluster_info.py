@@ -36,12 +36,9 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.resources
 )
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.command_line import repeat_options
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs.node_program import end_with_parent
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs.progress_bar import on_terminal
 
 WATCH_SECONDS = 5
 """Between the end of a description and the beginning of the next one."""
-CLEAR = "\033[H\033[2J"
-"""Clears a terminal."""
 
 
 class ActionModule(Action):
@@ -74,8 +71,10 @@ class ActionModule(Action):
             lines = self._save(described, all_resources[0], file)
             if options["format"] == "json":
                 lines = [json.dumps(described, indent=2, sort_keys=True)]
-        begin = CLEAR if options["watch"] and on_terminal() else "\n"
-        Display().display(begin + "\n".join(lines) + "\n")
+        # Ansible's display passes nothing on that would clear a terminal.
+        if options["watch"]:
+            lines = [f"{datetime.now(UTC):%H:%M:%S} UTC", *lines]
+        Display().display("\n" + "\n".join(lines) + "\n")
         return {"changed": False, "clusters": summaries}
 
     def _save(self, described: dict[str, Any], owned: ClusterResources, file: Path) -> list[str]:
