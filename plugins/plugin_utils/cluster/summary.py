@@ -184,7 +184,6 @@ def _rows(summary: Mapping[str, Any], owned: ClusterResources) -> list[tuple[str
         ("ssh security group", summary["ssh_security_group_id"]),
         ("file system", efs["file_system_id"] + _size_phrase(efs.get("bytes")) + targets),
         ("costs", hourly_phrase(summary["hourly"]) if summary["hourly"] else ", ".join(cost_phrases(owned.current))),
-        ("cost so far", cost_phrase(summary.get("cost_so_far") or {})),
         ("next", summary["next"]),
         ("to remove it", summary["destroy"]),
     ]
@@ -192,14 +191,6 @@ def _rows(summary: Mapping[str, Any], owned: ClusterResources) -> list[tuple[str
 
 def _size_phrase(size: int | None) -> str:
     return "" if size is None else f", {size / 2**30:.1f} GiB in use"
-
-
-def cost_phrase(cost: Mapping[str, Any]) -> str:
-    """Return what a cluster has cost so far; empty if that is not known."""
-    if not cost:
-        return ""
-    note = f" ({cost['note']})" if cost.get("note") else ""
-    return f"{cost['amount']:.2f} {cost['currency']} since {cost['since']}{note}"
 
 
 def _failure_rows(summary: Mapping[str, Any], owned: ClusterResources) -> list[tuple[str, str]]:
