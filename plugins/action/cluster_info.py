@@ -5,8 +5,11 @@
 
 from __future__ import annotations
 
+import json
+import os
 import time
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +23,8 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster import (
     host_keys,
     hosts,
     logs,
+    status,
+    status_reader,
     summary,
 )
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.missing_machines import shortages_of
@@ -32,6 +37,10 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.resources
     health_of,
 )
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.command_line import repeat_options
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs.node_program import end_with_parent
+
+WATCH_SECONDS = 5
+"""Between the end of a description and the beginning of the next one."""
 
 
 class ActionModule(Action):
@@ -40,31 +49,44 @@ class ActionModule(Action):
     def handle(self, options: dict[str, Any], task_vars: Mapping[str, Any]) -> dict[str, Any]:
         folder = _folder(task_vars)
         aws = Aws.from_options(options)
+        if options["show"] == "logs":
+            connection = str(task_vars.get("deeplearning_connection") or host_keys.JUMP)
+            return self._collect_logs(aws, options, folder, connection)
+        result, parent = self._describe(aws, options, folder), os.getppid()
+        while options["watch"] and not self.check_mode:
+            for _second in range(WATCH_SECONDS):
+                end_with_parent(parent)
+                time.sleep(1)
+            try:
+                result = self._describe(aws, options, folder)
+            except UserError as error:
+                # The next one may succeed.
+                Display().display(str(error))
+        return result
+
+    def _describe(self, aws: Aws, options: Mapping[str, Any], folder: Path) -> dict[str, Any]:
         names = clusters_in(aws) if options["cluster"] == summary.ALL else [options["cluster"]]
         all_resources = [ResourceReader(aws, name).read() for name in names]
         summaries = {owned.cluster: _summary(aws, owned, options, folder) for owned in all_resources}
-        if options["show"] == "logs":
-            connection = str(task_vars.get("deeplearning_connection") or host_keys.JUMP)
-            return self._collect_logs(aws, summaries, all_resources[0], options, folder, connection)
         if options["cluster"] == summary.ALL or options["show"] == "resources":
             lines = summary.resource_lines(options["cluster"], aws.region, all_resources) + data_bucket.describe(aws)
         else:
             file = Path(options["file"] or folder / f"{options['cluster']}.json").expanduser()
-            lines = self._save(summaries[options["cluster"]], all_resources[0], file)
+            described = summaries[options["cluster"]]
+            lines = self._save(described, all_resources[0], file)
+            if options["format"] == "json":
+                lines = [json.dumps(described, indent=2, sort_keys=True)]
+        # Ansible's display passes nothing on that would clear a terminal.
+        if options["watch"]:
+            lines = [f"{datetime.now(UTC):%H:%M:%S} UTC", *lines]
         Display().display("\n" + "\n".join(lines) + "\n")
         return {"changed": False, "clusters": summaries}
 
-    def _collect_logs(
-        self,
-        aws: Aws,
-        summaries: dict[str, dict[str, Any]],
-        owned: ClusterResources,
-        options: Mapping[str, Any],
-        folder: Path,
-        connection: str,
-    ) -> dict[str, Any]:
+    def _collect_logs(self, aws: Aws, options: Mapping[str, Any], folder: Path, connection: str) -> dict[str, Any]:
         """Write an archive of logs. The file does not count as a change of the cluster."""
         cluster = options["cluster"]
+        owned = ResourceReader(aws, cluster).read()
+        summaries = {cluster: _summary(aws, owned, options, folder)}
         name = f"{cluster}-logs-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}.tar.gz"
         file = Path(options["file"] or folder / "logs" / name).expanduser()
         access = hosts.ssh_access(connection, host_keys.ssh_files(folder, cluster)[1].absolute())
@@ -92,10 +114,12 @@ class ActionModule(Action):
                 summary.write(file, described)
             except OSError as error:
                 Display().warning(f"The summary cannot be written to {file}: {error.strerror}.")
-        return summary.summary_lines(described, owned, str(file) if file.exists() else "")
+        details = status.lines(described) if "members" in described else []
+        return summary.summary_lines(described, owned, str(file) if file.exists() else "", details)
 
 
 def _summary(aws: Aws, owned: ClusterResources, options: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    access = hosts.ssh_access(host_keys.JUMP, host_keys.ssh_files(folder, owned.cluster)[1])
     context = summary.Context(
         user=options["user"],
         private_key_file=options["private_key_file"],
@@ -103,10 +127,13 @@ def _summary(aws: Aws, owned: ClusterResources, options: Mapping[str, Any], fold
         next=options["next"],
         failure=options["failure"],
         again=repeat_options(),
-        access=hosts.ssh_access(host_keys.JUMP, host_keys.ssh_files(folder, owned.cluster)[1]),
+        access=access,
         costs=costs.read_costs(aws, owned),
     )
-    return summary.describe(owned, health_of(owned, shortages_of(aws, owned)), context)
+    described = summary.describe(owned, health_of(owned, shortages_of(aws, owned)), context)
+    if options["show"] != "status":
+        return described
+    return status.extend(described, owned, status_reader.observe(aws, owned, described, access), datetime.now(UTC))
 
 
 def _folder(task_vars: Mapping[str, Any]) -> Path:

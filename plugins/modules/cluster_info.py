@@ -16,6 +16,8 @@ description:
   - Records of deleted resources, such as terminated instances, are left out.
   - Logs are collected however little answers. Nodes are asked by ssh, with the configuration that
     M(deeplearning.aws.discover_members) has written. Secrets of known form or name are removed.
+  - With O(show=status) it also asks the master, by ssh with the configuration that M(deeplearning.aws.discover_members)
+    has written, and describes members, runs and problems. That the master does not answer is one of the problems.
 options:
   cluster:
     description: The cluster's name, or V(all) to list the resources of all clusters.
@@ -25,9 +27,19 @@ options:
     description:
       - Print a summary, which is also saved as JSON, or a list of the resources, which is not; or write an archive with
         the logs of the cluster and its nodes.
+      - V(status) is the summary with members, runs and problems.
     type: str
-    choices: [summary, resources, logs]
+    choices: [summary, status, resources, logs]
     default: summary
+  format:
+    description: Print a summary as text, or the JSON that is saved.
+    type: str
+    choices: [text, json]
+    default: text
+  watch:
+    description: Print it again every few seconds, until Ansible is interrupted. Not in check mode.
+    type: bool
+    default: false
   file:
     description:
       - Where to save the JSON. By default F(<cluster>.json) in O(deeplearning.aws.cluster#inventory:folder).
@@ -163,6 +175,20 @@ clusters:
       type: str
     destroy:
       description: The command that removes the cluster.
+      type: str
+    members:
+      description:
+        - With O(show=status), each machine with its name, rank, addresses, type, C(health) and C(load). The load is
+          what the machine wrote about itself in the last minutes, or null.
+      type: list
+    runs:
+      description: With O(show=status), the runs that have not ended, and the last that have, according to the master.
+      type: list
+    problems:
+      description: With O(show=status), what needs attention, a sentence each.
+      type: list
+    master_problem:
+      description: With O(show=status), why the master does not answer, or an empty text.
       type: str
     resources:
       description: All that the cluster has, each with its kind, id, name, state and how it is billed.

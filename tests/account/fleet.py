@@ -117,7 +117,8 @@ def fleet(account: Account, cluster: str, workers: int) -> Fleet:
     }
     image = ec2.describe_images(Filters=[{"Name": "name", "Values": ["localcloud-api-only"]}])["Images"][0]["ImageId"]
     for role, kind, count in (("master", "master", 1), ("worker", "workers", workers)):
-        iam.create_role(RoleName=f"{cluster}-{REGION}-{role}", AssumeRolePolicyDocument=TRUST)
+        own = [{"Key": "deeplearning:cluster", "Value": cluster}]
+        iam.create_role(RoleName=f"{cluster}-{REGION}-{role}", AssumeRolePolicyDocument=TRUST, Tags=own)
         tags = {"deeplearning:role": role, "deeplearning:user": "ubuntu", "deeplearning:gpus": "1"}
         interface = {
             "DeviceIndex": 0,
@@ -126,6 +127,7 @@ def fleet(account: Account, cluster: str, workers: int) -> Fleet:
         }
         template = ec2.create_launch_template(
             LaunchTemplateName=f"{cluster}-{kind}",
+            TagSpecifications=[tagged("launch-template", kind)],
             LaunchTemplateData={
                 "ImageId": image,
                 "InstanceType": "g5.xlarge",
@@ -140,6 +142,7 @@ def fleet(account: Account, cluster: str, workers: int) -> Fleet:
             DesiredCapacity=count,
             VPCZoneIdentifier=subnet_id,
             LaunchTemplate={"LaunchTemplateId": template},
+            Tags=own,
         )
     account.client("s3").create_bucket(Bucket=f"{cluster}-{ACCOUNT}-{REGION}")
     cluster_fleet = Fleet(account, cluster, groups, subnet_id)

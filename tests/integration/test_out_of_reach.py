@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import secrets
+import subprocess
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
-from tests.integration.machines import Cloud, Cluster, localcloud
+from tests.integration.machines import Cloud, Cluster, localcloud, wait_for
 from tests.integration.runs import MASTER, NODES, Runs
 
 pytestmark = pytest.mark.long
@@ -20,6 +23,47 @@ def cluster(cloud_with_machines: Cloud) -> Iterator[Cluster]:
         made = cluster.play("site.yml")
         assert made.code == 0, made.output[-6000:]
         yield cluster
+
+
+def status(cluster: Cluster) -> dict[str, Any]:
+    """What status.yml shows, as data."""
+    ran = cluster.play("status.yml")
+    assert ran.code == 0, ran.output
+    print(ran.output)
+    summary: dict[str, Any] = json.loads((cluster.cloud.folder / f".deeplearning/{cluster.name}.json").read_text())
+    return summary
+
+
+def test_the_screen_shows_the_load_of_members_and_a_master_that_ssh_cannot_reach(cluster: Cluster) -> None:
+    count = f"sudo ls /efs/.deeplearning/{cluster.name}/load | wc -l"
+    wait_for(lambda: int(cluster.says(MASTER, count)) >= 3, 150, "all members have written their load")
+    summary = status(cluster)
+    assert {member["health"] for member in summary["members"]} == {"ready"} and len(summary["members"]) == 3
+    assert all(0 < member["load"]["memory_percent"] < 100 for member in summary["members"])
+    assert summary["master_problem"] == "" and summary["efs"]["bytes"] is not None
+
+    # A terminal is a login, and the sessions of Ansible and of this test are none.
+    terminal = subprocess.Popen(
+        [*cluster.ssh_words(NODES[1], "-tt"), "cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
+    )
+    load = "sudo deeplearning members load --json"
+    try:
+        wait_for(lambda: json.loads(cluster.says(NODES[1], load))["logins"] == 1, 30, "one login")
+    finally:
+        terminal.kill()
+        terminal.wait()
+
+    ec2 = cluster.cloud.client("ec2")
+    filters = [{"Name": "tag:Name", "Values": [f"{cluster.name}-ssh"]}]
+    (group,) = ec2.describe_security_groups(Filters=filters)["SecurityGroups"]
+    rules = {"GroupId": group["GroupId"], "IpPermissions": group["IpPermissions"]}
+    ec2.revoke_security_group_ingress(**rules)
+    try:
+        summary = status(cluster)
+    finally:
+        ec2.authorize_security_group_ingress(**rules)
+    assert {member["health"] for member in summary["members"]} == {"in service"}
+    assert summary["problems"][0].startswith("The master does not answer. ")
 
 
 def test_a_member_that_cannot_be_reached_is_named_and_the_others_go_on(cluster: Cluster) -> None:

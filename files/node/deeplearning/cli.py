@@ -15,6 +15,7 @@ GROUPS = {
     "tensorboard": ("deeplearning.tensorboard", "TensorBoard on this node: start, stop"),
     "wheels": ("deeplearning.wheels", "Horovod's wheels in the cluster's bucket: pull"),
     "env": ("deeplearning.environment", "print the line that activates a framework"),
+    "status": ("deeplearning.status", "describe members, load and runs"),
     "health": ("deeplearning.health.cli", "check whether this node is fit for training"),
 }
 HELP = "usage: deeplearning GROUP …\n\n" + "\n".join(f"  {name:<12} {group[1]}" for name, group in GROUPS.items())

@@ -25,7 +25,7 @@ def shortages_of(aws: Aws, owned: ClusterResources) -> dict[str, Shortage]:
         return {}
     api = AutoScaling(aws)
     observed = {name: _recent(group, api.now()) for name, group in api.describe(short, 0.0, None).items()}
-    reports = _reports(aws, owned)
+    reports = reports_of(aws, owned)
     if reports:
         observed = reports.add_to(observed)
     return {name: _shortage(group, capacity.GroupTarget(name, desired[name]), api) for name, group in observed.items()}
@@ -41,7 +41,8 @@ def _recent(group: capacity.ScalingGroup, now: float) -> capacity.ScalingGroup:
     return replace(group, attempts=attempts)
 
 
-def _reports(aws: Aws, owned: ClusterResources) -> SetupReports | None:
+def reports_of(aws: Aws, owned: ClusterResources) -> SetupReports | None:
+    """Return the reports of a cluster's machines, unless their bucket or their roles are missing."""
     names = Names(owned.cluster, owned.account, owned.region)
     ids = {role.name: str(role.facts["id"]) for role in owned.of_kind("role")}
     role_ids = {group: ids.get(names.identity(role), "") for role, group in names.groups.items()}

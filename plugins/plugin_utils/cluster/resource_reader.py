@@ -33,7 +33,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.resources.emr_clu
     groups_of,
     is_named,
 )
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.membership import login_user
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.membership import login_user, record_of
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.resources import (
     DEAD,
     GOING,
@@ -388,6 +388,7 @@ def with_detached(resources: Sequence[Resource], groups: frozenset[str]) -> list
 def facts_of(kind: str, listed: Listed) -> dict[str, Any]:
     if kind == "instance":
         return {
+            "record": record_of(listed),
             "user": login_user(tags_of(listed.get("Tags"))),
             "private_ip": str(listed.get("PrivateIpAddress") or ""),
             "public_ip": str(listed.get("PublicIpAddress") or ""),
@@ -486,9 +487,23 @@ def group_of(listed: Listed) -> Resource:
                 for item in machines
                 if item["LifecycleState"] == "InService" and item.get("HealthStatus") == "Healthy"
             ],
+            "machines": {
+                str(item["InstanceId"]): {
+                    "lifecycle": str(item["LifecycleState"]),
+                    "is_healthy": item.get("HealthStatus") == "Healthy",
+                    "template_version": template_version(item),
+                }
+                for item in machines
+            },
+            "template_version": template_version(listed),
             "coming": sum(str(item["LifecycleState"]).startswith("Pending") for item in machines),
         },
     )
+
+
+def template_version(listed: Listed) -> str:
+    """Return the version of the launch template that a machine was launched by, or that a group uses."""
+    return str((listed.get("LaunchTemplate") or {}).get("Version", ""))
 
 
 def file_system_of(listed: Listed) -> Resource:

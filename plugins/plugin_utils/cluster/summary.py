@@ -162,8 +162,10 @@ _STATES: Mapping[str, str] = {
 }
 
 
-def summary_lines(summary: Mapping[str, Any], owned: ClusterResources, file: str) -> list[str]:
-    """Return a summary as text. `file`: where it is saved as JSON, if it is."""
+def summary_lines(
+    summary: Mapping[str, Any], owned: ClusterResources, file: str, details: Sequence[str] = ()
+) -> list[str]:
+    """Return a summary as text. `file`: where it is saved as JSON, if it is. `details`: lines for its middle."""
     machines, state = summary["machines"], summary["state"]
     count = f": {machines['in_service']} of {machines['desired']} machines in service" if machines["desired"] else ""
     region = f"{summary['region']}, account {summary['account']}"
@@ -173,7 +175,7 @@ def summary_lines(summary: Mapping[str, Any], owned: ClusterResources, file: str
     if file:
         rows.append(("as JSON", file))
     width = max((len(label) for label, value in rows if value), default=0)
-    return lines + [f"  {label:<{width}}  {value}" for label, value in rows if value]
+    return [*lines, *details, *(f"  {label:<{width}}  {value}" for label, value in rows if value)]
 
 
 def _rows(summary: Mapping[str, Any], owned: ClusterResources) -> list[tuple[str, str]]:
@@ -187,7 +189,7 @@ def _rows(summary: Mapping[str, Any], owned: ClusterResources) -> list[tuple[str
         ("master", ", ".join(name for name in names if name)),
         ("groups", ", ".join(groups)),
         ("ssh security group", summary["ssh_security_group_id"]),
-        ("file system", efs["file_system_id"] + targets),
+        ("file system", efs["file_system_id"] + _size_phrase(efs.get("bytes")) + targets),
         *_cost_rows(summary),
         ("next", summary["next"]),
         *_removal_rows(summary, owned),
@@ -220,6 +222,10 @@ def so_far_phrase(cost: Mapping[str, Any]) -> str:
     """Return what a cluster has cost as text; empty if nothing was counted."""
     since = f"{cost['since'][:16].replace('T', ' ')} UTC"
     return f"{cost['amount']:.2f} {cost['currency']} since {since} ({cost['note']})" if cost["since"] else ""
+
+
+def _size_phrase(size: int | None) -> str:
+    return "" if size is None else f", {size / 2**30:.1f} GiB in use"
 
 
 def _failure_rows(summary: Mapping[str, Any], owned: ClusterResources) -> list[tuple[str, str]]:

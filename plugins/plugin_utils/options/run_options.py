@@ -231,6 +231,8 @@ TABLE: Sequence[Option] = (
     ),
     Option("run_id", rr.run_or_all, None, "lenet-1", "Which run, or all.", ("stop",), required="say which run"),
     Option("run_id", rr.run_or_all, None, "lenet-1", "Which run, or all.", ("tensorboard", "status")),
+    Option("watch", r.boolean, False, True, "Print it again every few seconds, until Ctrl-C.", ("status",)),
+    Option("format", r.choice("text", "json"), "text", "json", "Print it as text or as JSON.", ("status",)),
     Option("run_id", rr.run_id, None, "lenet-1", "Which run.", ("follow", "evaluate"), required="say which run"),
     Option(
         "run_id",

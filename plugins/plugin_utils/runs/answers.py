@@ -8,8 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract import node_load, schema
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.frameworks import DISTRIBUTIONS
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.identifiers import is_run_id
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.report import MEMBER_STATES
 from ansible_collections.deeplearning.aws.plugins.module_utils.node.horovod import WHEEL
 from ansible_collections.deeplearning.aws.plugins.plugin_utils import untrusted as u
 
@@ -46,6 +49,28 @@ def wheel(value: Any) -> str:
     return value
 
 
+def load(value: Any) -> dict[str, Any]:
+    """Parse the load of a node."""
+    if not isinstance(value, dict):
+        raise u.InvalidValue("a map")
+    try:
+        return node_load.validate({**value, "schema": schema.VERSION}, "the load")
+    except UserError as error:
+        raise u.InvalidValue(str(error)) from None
+
+
+progress = u.lenient(
+    u.record(
+        epoch=u.lenient(u.number),
+        step=u.lenient(u.number),
+        loss=u.lenient(u.number),
+        accuracy=u.lenient(u.number),
+        samples_per_second=u.lenient(u.number),
+        seconds_left=u.lenient(u.number),
+    )
+)
+"""The progress of a run, which its script reports."""
+
 _EXISTS = {"there": u.boolean}
 _STAGED = u.record(changed=u.boolean, path=u.path, generated=u.boolean)
 
@@ -77,6 +102,24 @@ ANSWERS: Mapping[str, Form] = {
     "data show": u.record(**_EXISTS, path=u.path, generated=u.boolean, received=u.count),
     "data stage": _STAGED,
     "data receive": u.record(path=u.path),
+    "status": u.record(
+        members=u.list_of(u.record(instance_id=schema.instance, rank=u.count, state=u.one_of(*MEMBER_STATES))),
+        loads=u.list_of(load),
+        runs=u.list_of(
+            u.record(
+                run_id=run_id,
+                state=u.one_of(*STATES),
+                framework=framework,
+                distribution=distribution,
+                nodes=u.list_of(u.node),
+                progress=progress,
+                asked_by=u.words,
+                asked_at=u.words,
+                sentence=u.words,
+            )
+        ),
+        problems=u.list_of(u.words),
+    ),
     "members publish": u.record(generation=u.count, changed=u.boolean, left_out=u.list_of(u.words)),
     "members apply": u.record(generation=u.count, changed=u.boolean, listed=u.boolean),
     "members report": u.record(changed=u.boolean),

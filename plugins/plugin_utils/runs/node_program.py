@@ -21,6 +21,7 @@ from typing import IO, Any
 from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.hosts import MASTER_ALIAS
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.paths import PROGRAM
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import answers
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.untrusted import InvalidValue, from_json, one_line
@@ -139,15 +140,34 @@ def read_bytes(
 ) -> bytes:
     """Return what a shell command on a connection's host prints. Raise UserError for more than `limit` bytes."""
     ssh = ssh_command(connection, forward_agent)
-    content = bytearray()
     with tempfile.TemporaryFile() as file:
         file.write(stdin)
         file.seek(0)
         with _output([*ssh, shell_command] if ssh else ["/bin/sh", "-c", shell_command], host, file) as chunks:
-            for chunk in chunks:
-                content += chunk
-                if len(content) > limit:
-                    raise _limit_exceeded(host, limit)
+            return _collect(chunks, host, limit)
+
+
+def ask_master(ssh_config: str, words: Sequence[str], seconds: float) -> dict[str, Any]:
+    """Return the master's answer to `deeplearning WORDS`. Raise UserError if there is none in time.
+
+    It is reached by the configuration that discover_members has written, with nothing of Ansible's.
+    """
+    options = ("BatchMode=yes", "ForwardAgent=no", "ConnectTimeout=5", "ServerAliveInterval=5")
+    ssh = ["ssh", "-F", ssh_config, *(word for option in options for word in ("-o", option)), MASTER_ALIAS]
+    try:
+        with _output([*ssh, command(words)], MASTER_ALIAS, subprocess.DEVNULL, seconds) as chunks:
+            content = _collect(chunks, MASTER_ALIAS, LONGEST_ANSWER)
+    except FileNotFoundError:
+        raise UserError("There is no ssh on this machine: install OpenSSH's client.") from None
+    return parse_answer(MASTER_ALIAS, words, content.decode(errors="replace"))
+
+
+def _collect(chunks: Iterable[bytes], host: str, limit: int) -> bytes:
+    content = bytearray()
+    for chunk in chunks:
+        content += chunk
+        if len(content) > limit:
+            raise _limit_exceeded(host, limit)
     return bytes(content)
 
 
@@ -160,7 +180,7 @@ def read_available(config: Path, host: str, shell_command: str, limit: int, seco
     words += ["-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=4", host, shell_command]
     content = bytearray()
     try:
-        with _output(words, host, subprocess.DEVNULL, time.monotonic() + seconds) as chunks:
+        with _output(words, host, subprocess.DEVNULL, seconds) as chunks:
             for chunk in chunks:
                 content += chunk
                 if len(content) > limit:
@@ -172,7 +192,7 @@ def read_available(config: Path, host: str, shell_command: str, limit: int, seco
 
 @contextlib.contextmanager
 def _output(
-    words: Sequence[str], host: str, stdin: IO[bytes] | int, deadline: float = math.inf
+    words: Sequence[str], host: str, stdin: IO[bytes] | int, seconds: float = math.inf
 ) -> Iterator[Iterator[bytes]]:
     """Yield what a process prints, and terminate it at the end. What ssh runs on the node ends when it next writes."""
     with (
@@ -180,13 +200,13 @@ def _output(
         subprocess.Popen(words, stdin=stdin, stdout=subprocess.PIPE, stderr=stderr) as process,
     ):
         try:
-            yield _chunks(process, stderr, host, deadline)
+            yield _chunks(process, stderr, host, time.monotonic() + seconds)
         finally:
             process.terminate()
 
 
 def _chunks(process: subprocess.Popen[bytes], stderr: IO[bytes], host: str, deadline: float) -> Iterator[bytes]:
-    """Yield the output until the process ends. Raise UserError if it failed, or did not end in time."""
+    """Yield the output until the process ends. Raise UserError if it failed, or has not ended in time."""
     if process.stdout is None:
         raise ValueError("the process was started without a pipe for its output")
     parent = os.getppid()
@@ -195,9 +215,9 @@ def _chunks(process: subprocess.Popen[bytes], stderr: IO[bytes], host: str, dead
         while process.poll() is None or selector.get_map():
             if os.fstat(stderr.fileno()).st_size > LONGEST_ANSWER:
                 raise _limit_exceeded(host, LONGEST_ANSWER)
-            _end_with_parent(parent)
+            end_with_parent(parent)
             if time.monotonic() > deadline:
-                raise UserError(f"{host} did not answer completely in time.")
+                raise ConnectionLost(f"{host} does not answer in time: is it frozen, or overloaded?")
             # A process may close its output long before it ends.
             if not selector.get_map():
                 with contextlib.suppress(subprocess.TimeoutExpired):
@@ -229,7 +249,7 @@ def _limit_exceeded(host: str, limit: int) -> UserError:
     )
 
 
-def _end_with_parent(parent: int) -> None:
+def end_with_parent(parent: int) -> None:
     """End this process if Ansible has ended: its workers have a session of their own and survive a closed terminal."""
     if os.getppid() != parent:
         os.kill(os.getpid(), signal.SIGTERM)

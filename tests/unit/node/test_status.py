@@ -1,0 +1,93 @@
+"""`deeplearning status`: what the master answers, whatever of it can be read."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import answers
+from deeplearning import cli, status
+from deeplearning.contract.schema import format_time
+from deeplearning.members import load
+from deeplearning.run import units
+from deeplearning.run.folder import Folder, runs_root
+
+from tests.unit.node.members_kit import Node, cluster_in, instance
+
+
+@pytest.fixture
+def master(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
+    """The master of a cluster with a worker. No run has a unit."""
+    monkeypatch.setattr(units, "may_continue", lambda _run: False)
+    cluster = cluster_in(tmp_path, monkeypatch)
+    master = cluster.master()
+    cluster.workers(2)
+    master.publish()
+    master.apply()
+    return master
+
+
+def add_run(master: Node, run_id: str, state: str = "", **fields: Any) -> Folder:
+    folder = Folder(f"{runs_root(master.config)}/{run_id}")
+    Path(folder.path).mkdir(parents=True)
+    run = {"framework": "pytorch", "distribution": "ddp", "script": "/efs/x.py", "asked_by": "anna"}
+    folder.write("run.json", {**run, "asked_at": format_time(), **fields})
+    folder.write("state.json", {"state": "running", "nodes": ["deeplearning-worker1"], "progress": {"epoch": 2}})
+    if state:
+        folder.write("result.json", {"state": state, "exit_code": 0, "sentence": "done"})
+    return folder
+
+
+def answer(master: Node, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    """What the operator's side reads."""
+    with master.here():
+        assert cli.main(["status"]) == 0
+    return answers.parse(["status"], capsys.readouterr().out)
+
+
+def test_members_loads_and_runs(master: Node, capsys: pytest.CaptureFixture[str]) -> None:
+    with master.here():
+        load.publish(master.config.efs_mount, master.config.cluster, instance(1))
+    add_run(master, "lenet-1", "finished")
+    described = answer(master, capsys)
+    assert described["members"] == [
+        {"instance_id": instance(1), "rank": 1, "state": "ready"},
+        {"instance_id": instance(2), "rank": 2, "state": "ready"},
+    ]
+    assert [each["instance_id"] for each in described["loads"]] == [instance(1)]
+    (run,) = described["runs"]
+    assert (run["run_id"], run["state"], run["nodes"]) == ("lenet-1", "finished", ["deeplearning-worker1"])
+    assert run["progress"]["epoch"] == 2 and described["problems"] == []
+
+
+def test_runs_that_go_on_and_the_last_that_have_ended(
+    master: Node, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(units, "may_continue", lambda run: run == "r00")
+    for number in range(9):
+        add_run(master, f"r{number:02}", "" if number == 0 else "failed", asked_at=f"2026-11-23T03:0{number}:00Z")
+    Path(add_run(master, "broken").file("run.json")).write_text('{"schema": 1, "asked_at": "2026"}')
+    described = answer(master, capsys)
+    assert [run["run_id"] for run in described["runs"]] == ["r00", "r04", "r05", "r06", "r07", "r08"]
+    assert described["runs"][0]["state"] == "running"
+    monkeypatch.setattr(status, "NEWEST_RUNS", 2)
+    assert [run["run_id"] for run in answer(master, capsys)["runs"]] == ["r07", "r08"]
+
+
+def test_what_cannot_be_read_is_named_and_the_rest_is_answered(
+    master: Node, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(status, "EFS_SECONDS", 0.3)
+    monkeypatch.setattr(load, "read_all", lambda *_: time.sleep(30))
+    Path(add_run(master, "r1").file("run.json")).write_text("[]")
+    (master.root / "var/lib/deeplearning/members.json").unlink()
+    started = time.monotonic()
+    described = answer(master, capsys)
+    assert time.monotonic() - started < 10
+    assert (described["members"], described["loads"], described["runs"]) == ([], [], [])
+    members, loads, runs = described["problems"]
+    assert members.startswith("members: this node has no member list yet")
+    assert loads == "the loads of nodes: no answer within 0.3 s"
+    assert runs.startswith("runs: ") and "run.json has another schema" in runs
