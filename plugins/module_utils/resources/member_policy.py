@@ -19,6 +19,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names im
     EMR_SERVICE,
     MASTER,
     RANK_TAG,
+    RUN_TAG,
     Names,
 )
 
@@ -138,18 +139,13 @@ def lifecycle_statement(role: str, access: MemberAccess) -> Statement:
 
 
 def master_statements(access: MemberAccess) -> list[Statement]:
-    """Return the statements for listing members, assigning ranks, taking the cluster's address, and protecting the
-    nodes of a run from scale-in. IAM cannot limit the listing to resources."""
+    """Return the statements for listing members, assigning ranks, and taking the cluster's address. IAM cannot limit
+    the listing to resources."""
     list_calls = ["autoscaling:DescribeAutoScalingGroups", "ec2:DescribeInstances"]
     return [
         _statement("ListMembers", list_calls, ["*"]),
-        rank_statement(access),
+        tag_statement("AssignRanksAndMarkUse", [RANK_TAG, RUN_TAG], access),
         address_statement(access),
-        _statement(
-            "ProtectNodesOfRuns",
-            ["autoscaling:SetInstanceProtection"],
-            [_group(Names(access.cluster).workers_group, access)],
-        ),
     ]
 
 
@@ -160,14 +156,14 @@ def address_statement(access: MemberAccess) -> Statement:
     return _statement("TakeTheAddress", ["ec2:AssociateAddress"], resources) | {"Condition": _of_cluster(access)}
 
 
-def rank_statement(access: MemberAccess) -> Statement:
+def tag_statement(sid: str, tags: list[str], access: MemberAccess) -> Statement:
     conditions = {
         **_of_cluster(access),
-        "ForAllValues:StringEquals": {"aws:TagKeys": [RANK_TAG]},
+        "ForAllValues:StringEquals": {"aws:TagKeys": tags},
         # ForAllValues is true without any tag key as well.
         "Null": {"aws:TagKeys": "false"},
     }
-    return _statement("AssignRanks", ["ec2:CreateTags"], [f"{_ec2(access)}:instance/*"]) | {"Condition": conditions}
+    return _statement(sid, ["ec2:CreateTags"], [f"{_ec2(access)}:instance/*"]) | {"Condition": conditions}
 
 
 def emr_node_statements(access: MemberAccess) -> list[Statement]:
@@ -185,7 +181,7 @@ def emr_node_statements(access: MemberAccess) -> list[Statement]:
     software = [f"{access.region}.elasticmapreduce", f"repo.{access.region}.emr.amazonaws.com"]
     return [
         _statement("ListMembers", ["ec2:DescribeInstances"], ["*"]),
-        rank_statement(access),
+        tag_statement("AssignRanks", [RANK_TAG], access),
         _statement("SeeAndKeepTheCluster", actions, [clusters]) | of_cluster,
         _statement("FetchEmrItself", ["s3:GetObject"], [f"arn:{access.partition}:s3:::{name}/*" for name in software]),
     ]

@@ -132,7 +132,7 @@ class Unit:
     def _reserve(self, nodes: Sequence[str]) -> None:
         self.run_log.state["nodes"] = list(nodes)
         self.run_log.save()
-        # The nodes are to be protected from scale-in.
+        # The master is to mark them as used.
         self._request_check()
 
     def _request_check(self) -> None:

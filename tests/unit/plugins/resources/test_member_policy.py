@@ -181,14 +181,14 @@ def test_the_master_alone_lists_members_and_assigns_ranks_in_its_cluster() -> No
     assert master[: len(worker) - 1] == worker[:-1]
     assert [statement["Sid"] for statement in master[len(worker) :]] == [
         "ListMembers",
-        "AssignRanks",
+        "AssignRanksAndMarkUse",
         "TakeTheAddress",
-        "ProtectNodesOfRuns",
     ]
     policies = [parse_policy(policy_for("master", access))]
     instance = f"arn:aws:ec2:us-east-1:{ACCOUNT}:instance/i-01"
     for cluster, keys, outcome in (
         ("red", ["deeplearning:rank"], "allowed"),
+        ("red", ["deeplearning:run"], "allowed"),
         ("blue", ["deeplearning:rank"], "implicitly denied"),
         ("red", ["deeplearning:cluster"], "implicitly denied"),
         ("red", ["deeplearning:rank", "Name"], "implicitly denied"),
@@ -198,9 +198,6 @@ def test_the_master_alone_lists_members_and_assigns_ranks_in_its_cluster() -> No
             {}, {"ec2:ResourceTag/deeplearning:cluster": cluster, **({"aws:TagKeys": keys} if keys else {})}
         )
         assert decide(policies, "ec2:CreateTags", instance, context).outcome == outcome, (cluster, keys)
-    for group, outcome in (("red-workers", "allowed"), ("red-master", "denied"), ("red-2-workers", "denied")):
-        name = f"arn:aws:autoscaling:us-east-1:{ACCOUNT}:autoScalingGroup:id:autoScalingGroupName/{group}"
-        assert decide(policies, "autoscaling:SetInstanceProtection", name, context_of({}, {})).outcome.endswith(outcome)
 
 
 @pytest.mark.parametrize("role", ["master", "worker"])
