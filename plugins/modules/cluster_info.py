@@ -20,9 +20,9 @@ options:
     type: str
     required: true
   show:
-    description: Print a summary, which is also saved as JSON, or a list of the resources, which is not.
+    description: Print a summary, which is also saved as JSON, a list of the resources, which is not, or nothing.
     type: str
-    choices: [summary, resources]
+    choices: [summary, resources, none]
     default: summary
   file:
     description:
@@ -43,6 +43,10 @@ options:
         billed.
     type: dict
     default: {}
+  idle_minutes:
+    description: After how many minutes without work AWS ends the machines, for the summary; 0 for never.
+    type: int
+    default: 0
   next:
     description: The command to continue with.
     type: str
@@ -118,6 +122,12 @@ clusters:
       type: dict
     hourly:
       description: What it costs an hour, as far as that is known.
+      type: dict
+    ends:
+      description:
+        - When AWS ends all machines next (C(at), empty if never), the C(reason) for it, V(cluster_ttl_hours) or
+          V(idle), O(idle_minutes), and when they end by C(cluster_ttl_hours) (C(ttl_at)). While something works, the
+          master postpones an idle end.
       type: dict
     next:
       description: The command to continue with.

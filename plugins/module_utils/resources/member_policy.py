@@ -43,6 +43,8 @@ class MemberAccess:
     logs: str = ""
     """Where EMR's machines store EMR's logs. Empty: their prefix of the cluster's own bucket."""
     partition: str = "aws"
+    idle_end: bool = False
+    """Whether the master postpones the scheduled end of the machines while they work."""
     workers_associate: bool = False
     """Whether workers associate the address of a new master, which gets none at its launch."""
 
@@ -141,12 +143,32 @@ def lifecycle_statement(role: str, access: MemberAccess) -> Statement:
 def master_statements(access: MemberAccess) -> list[Statement]:
     """Return the statements for listing members, assigning ranks, and taking the cluster's address. IAM cannot limit
     the listing to resources."""
-    list_calls = ["autoscaling:DescribeAutoScalingGroups", "ec2:DescribeInstances"]
+    list_calls = [
+        "autoscaling:DescribeAutoScalingGroups",
+        "autoscaling:DescribeScheduledActions",
+        "ec2:DescribeInstances",
+    ]
     return [
         _statement("ListMembers", list_calls, ["*"]),
         tag_statement("AssignRanksAndMarkUse", [RANK_TAG, RUN_TAG], access),
         address_statement(access),
+        *([end_statement(access)] if access.idle_end else []),
     ]
+
+
+def end_statement(access: MemberAccess) -> Statement:
+    """Return the statement for scheduling the end of the cluster's groups. A call that leaves out a size is denied.
+
+    There is no key for the desired capacity, which cannot exceed MaxSize.
+    """
+    conditions = {
+        "NumericEquals": {"autoscaling:MinSize": "0", "autoscaling:MaxSize": "0"},
+        "StringEquals": {f"aws:ResourceTag/{CLUSTER_TAG}": access.cluster},
+    }
+    groups = [_group(name, access) for name in Names(access.cluster).groups.values()]
+    return _statement("ScheduleTheEnd", ["autoscaling:PutScheduledUpdateGroupAction"], groups) | {
+        "Condition": conditions
+    }
 
 
 def address_statement(access: MemberAccess) -> Statement:

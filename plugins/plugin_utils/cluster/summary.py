@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import json
 import shlex
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract import schema
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.atomic_file import write_if_changed
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.hosts import MASTER_ALIAS
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.scheduled_end import IDLE, TTL
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.host_keys import JUMP
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.hosts import SshAccess
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.resources import (
@@ -37,6 +40,7 @@ class Context:
     user: str = ""
     private_key_file: str = ""
     hourly: Mapping[str, Any] = field(default_factory=dict)
+    idle_minutes: int = 0
     next: str = ""
     failure: str = ""
     again: str = ""
@@ -87,6 +91,7 @@ def describe(owned: ClusterResources, health: Health, context: Context) -> dict[
         "private_key_file": context.private_key_file,
         "ssh": ssh_command(master, context),
         "hourly": dict(context.hourly),
+        "ends": scheduled_end(owned, context.idle_minutes),
         "next": next_command(state, context, emr=is_of_emr(owned)),
         "destroy": destroy_command(owned.cluster, context.again),
         "resources": [resource.as_dict() for resource in owned.current],
@@ -99,6 +104,41 @@ def _file_system(owned: ClusterResources) -> str:
     targets = [*owned.of_kind("mount_target"), *owned.of_kind("mount_target_access")]
     systems += [str(target.facts["file_system"]) for target in targets if target.ours]
     return systems[0] if systems else ""
+
+
+def _ends(owned: ClusterResources, kind: str) -> list[float]:
+    groups = owned.of_kind("auto_scaling_group")
+    return [group.facts["ends"][kind] for group in groups if group.ours and kind in group.facts["ends"]]
+
+
+def scheduled_end(owned: ClusterResources, idle_minutes: int) -> dict[str, Any]:
+    """Return when AWS ends the machines next, and why."""
+    times = [(at, reason) for kind, reason in _REASONS.items() for at in _ends(owned, kind)]
+    at, reason = min(times, default=(0.0, ""))
+    ttl = min(_ends(owned, TTL), default=0.0)
+    return {
+        "at": schema.format_time(at) if at else "",
+        "reason": reason,
+        "idle_minutes": idle_minutes,
+        "ttl_at": schema.format_time(ttl) if ttl else "",
+    }
+
+
+_REASONS = {TTL: "cluster_ttl_hours", IDLE: "idle"}
+
+
+def end_phrase(owned: ClusterResources) -> str:
+    """Return the scheduled ends as text; empty if there is none."""
+    hints = {
+        TTL: " (ansible-playbook deeplearning.aws.extend postpones it)",
+        IDLE: ", unless something works until then",
+    }
+    times = {kind: min(_ends(owned, kind), default=0.0) for kind in hints}
+    return "; ".join(
+        time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(times[kind])) + hint
+        for kind, hint in hints.items()
+        if times[kind]
+    )
 
 
 def _tagged_user(owned: ClusterResources) -> str:
@@ -182,6 +222,7 @@ def _rows(summary: Mapping[str, Any], owned: ClusterResources) -> list[tuple[str
         ("ssh security group", summary["ssh_security_group_id"]),
         ("file system", efs["file_system_id"] + targets),
         ("costs", hourly_phrase(summary["hourly"]) if summary["hourly"] else ", ".join(cost_phrases(owned.current))),
+        ("machines end", end_phrase(owned)),
         ("next", summary["next"]),
         ("to remove it", summary["destroy"]),
     ]

@@ -146,6 +146,19 @@ def integer(least: int, most: int) -> Reader:
     return read
 
 
+def number(least: int, most: int) -> Reader:
+    @_of_kind("number", f"{least} to {most}, with decimals if needed")
+    def read(value: Any) -> float:
+        content = str(value).strip()
+        if isinstance(value, bool | list | dict) or not re.fullmatch(r"[+-]?\d+(\.\d+)?", content, re.ASCII):
+            raise InvalidOption(f"give a number from {least} to {most}")
+        if not least <= float(content) <= most:
+            raise InvalidOption(f"give {least} to {most}")
+        return float(content)
+
+    return read
+
+
 def choice(*options: str) -> Reader:
     names = [option for option in options if option]
 

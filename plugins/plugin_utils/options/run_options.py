@@ -318,6 +318,15 @@ TABLE: Sequence[Option] = (
         ("destroy",),
     ),
     Option(
+        "hours",
+        r.number(0, 8760),
+        None,
+        4,
+        "By how many hours to postpone the end of all machines. Without a scheduled end, they end after so many hours.",
+        ("extend",),
+        required="say by how many hours",
+    ),
+    Option(
         "audit",
         r.text,
         "",
@@ -344,7 +353,7 @@ TABLE: Sequence[Option] = (
 )
 PLAYBOOKS = (
     *("site", "emr", "plan", "provision", "configure", "status", "audit", "health", "destroy", "stage", "image"),
-    *("train", "evaluate", "follow", "stop", "report", "tensorboard"),
+    *("extend", "train", "evaluate", "follow", "stop", "report", "tensorboard"),
 )
 DAILY = ("site", "emr", "plan", "status", "health", "train", "follow", "stop", "stage", "destroy")
 """Playbooks with a file in the root of the checkout."""

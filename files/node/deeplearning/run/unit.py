@@ -85,10 +85,10 @@ class Unit:
         return attempts
 
     def _interrupt(self) -> None:
-        """Leave the run without an end: this machine goes down, and resumes the run after its boot."""
+        """Leave the run without an end: this machine goes down, or all do. The next master resumes the run."""
         if self.attempts:
             self.attempts[-1]["cause"] = LOST
-        self.run_log.enter("recovering", "the master goes down")
+        self.run_log.enter("recovering", "the master goes down, or all machines end soon")
 
     def _close_interrupted_attempt(self) -> None:
         """Close an attempt without an end: the master went down meanwhile, or was replaced."""

@@ -141,6 +141,7 @@ def test_the_role_renders_it(tmp_path: Path) -> None:
         "iam_account": "123456789012",
         "iam_partition": "aws-cn",
         "iam_bucket": BUCKET,
+        "iam_idle_end": False,
         "iam_workers_associate": False,
         "iam_s3_read": ["datasets/imagenet/"],
         "iam_s3_write": [BUCKET, "results"],
