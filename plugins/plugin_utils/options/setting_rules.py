@@ -196,8 +196,8 @@ def _not_on_emr(cluster: Cluster) -> Iterable[str]:
     for name in ("ttl_hours", "idle_minutes"):
         if cluster.get(name):
             yield (
-                f"{PREFIX}{name} is {cluster[name]:g}: it is for machines of Auto Scaling groups. Leave it out. EMR ends "
-                f"an idle cluster by itself. Example: {_example('emr_idle_minutes')}"
+                f"{PREFIX}{name} is {cluster[name]:g}: it is for machines of Auto Scaling groups. Leave it out. EMR "
+                f"ends an idle cluster by itself. Example: {_example('emr_idle_minutes')}"
             )
     if cluster.get("login_user") not in (None, "", EMR_USER):
         yield f"cluster_login_user is {cluster['login_user']}: on EMR it is {EMR_USER}. Leave it out."
