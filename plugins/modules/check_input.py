@@ -33,6 +33,7 @@ options:
       - destroy
       - stage
       - image
+      - extend
       - train
       - evaluate
       - follow

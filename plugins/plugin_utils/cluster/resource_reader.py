@@ -9,6 +9,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import AwsError
@@ -472,7 +473,7 @@ def emr_cluster_of(listed: Listed, groups: Mapping[str, Listed], instances: Iter
     )
 
 
-def group_of(listed: Listed, ends: Mapping[str, Mapping[str, float]]) -> Resource:
+def group_of(listed: Listed, ends: Mapping[str, Mapping[str, float]] = MappingProxyType({})) -> Resource:
     """Return an Auto Scaling group. `ends`: when machines are scheduled to end, by kind and group."""
     machines = listed.get("Instances") or ()
     name = str(listed["AutoScalingGroupName"])

@@ -107,8 +107,8 @@ def _file_system(owned: ClusterResources) -> str:
 
 
 def _ends(owned: ClusterResources, kind: str) -> list[float]:
-    groups = owned.of_kind("auto_scaling_group")
-    return [group.facts["ends"][kind] for group in groups if group.ours and kind in group.facts["ends"]]
+    ends = [group.facts.get("ends", {}) for group in owned.of_kind("auto_scaling_group") if group.ours]
+    return [of_group[kind] for of_group in ends if kind in of_group]
 
 
 def scheduled_end(owned: ClusterResources, idle_minutes: int) -> dict[str, Any]:
@@ -129,10 +129,7 @@ _REASONS = {TTL: "cluster_ttl_hours", IDLE: "idle"}
 
 def end_phrase(owned: ClusterResources) -> str:
     """Return the scheduled ends as text; empty if there is none."""
-    hints = {
-        TTL: " (ansible-playbook deeplearning.aws.extend postpones it)",
-        IDLE: ", unless something works until then",
-    }
+    hints = {TTL: " (deeplearning.aws.extend postpones it)", IDLE: ", unless something works until then"}
     times = {kind: min(_ends(owned, kind), default=0.0) for kind in hints}
     return "; ".join(
         time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(times[kind])) + hint

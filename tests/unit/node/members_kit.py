@@ -74,6 +74,8 @@ class FakeAws(AwsClient):
     """whether the machines are those of an EMR cluster"""
     idle_timeout: int = 0
     """of the auto-termination policy; 0 if there is none"""
+    scheduled: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
+    """scheduled actions, by group and name"""
     denied: set[str] = field(default_factory=set)
     before: dict[str, list[Callable[[], None]]] = field(default_factory=dict)
     """what happens before the next calls of an operation; one a call"""
@@ -144,6 +146,9 @@ class FakeAws(AwsClient):
             return {"Body": io.BytesIO(self.objects[arguments["Key"]])}
         if operation == "put_object":
             self.objects[arguments["Key"]] = arguments["Body"]
+        if operation == "put_scheduled_update_group_action":
+            action = (arguments["AutoScalingGroupName"], arguments["ScheduledActionName"])
+            self.scheduled[action] = arguments
         if operation == "create_tags":
             keys = {tag["Key"] for tag in arguments["Tags"]}
             for instance_id in arguments["Resources"]:
@@ -166,6 +171,10 @@ class FakeAws(AwsClient):
             ][: arguments["PaginationConfig"]["MaxItems"]]
             self.listed = len(listed)
             return listed
+        if operation == "describe_scheduled_actions":
+            return [
+                item for (_group, name), item in self.scheduled.items() if name in arguments["ScheduledActionNames"]
+            ]
         if operation == "list_instances":
             return [
                 {

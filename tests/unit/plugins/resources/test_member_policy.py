@@ -201,6 +201,39 @@ def test_the_master_alone_lists_members_and_assigns_ranks_in_its_cluster() -> No
         assert decide(policies, "ec2:CreateTags", instance, context).outcome == outcome, (cluster, keys)
 
 
+SIZES = {"autoscaling:MinSize": "0", "autoscaling:MaxSize": "0"}
+
+
+@pytest.mark.parametrize(
+    ("role", "group", "cluster", "sizes", "allowed"),
+    [
+        ("master", "red-master", "red", SIZES, True),
+        ("master", "red-workers", "red", SIZES, True),
+        ("master", "red-workers", "blue", SIZES, False),
+        ("master", "red-2-workers", "red", SIZES, False),
+        ("master", "red-workers", "red", SIZES | {"autoscaling:MaxSize": "1"}, False),
+        ("master", "red-workers", "red", SIZES | {"autoscaling:MinSize": "1"}, False),
+        # A size that the call leaves out.
+        ("master", "red-workers", "red", {"autoscaling:MinSize": "0"}, False),
+        ("master", "red-workers", "red", {"autoscaling:MaxSize": "0"}, False),
+        ("master", "red-workers", "red", {}, False),
+        ("worker", "red-workers", "red", SIZES, False),
+    ],
+)
+def test_the_master_alone_schedules_the_end_and_no_other_size(
+    role: str, group: str, cluster: str, sizes: dict[str, str], allowed: bool
+) -> None:
+    name = f"arn:aws:autoscaling:us-east-1:{ACCOUNT}:autoScalingGroup:id:autoScalingGroupName/{group}"
+    context = context_of({}, {"aws:ResourceTag/deeplearning:cluster": cluster, **sizes})
+    for idle_end in (True, False):
+        granted = parse_policy(policy_for(role, MemberAccess("red", "us-east-1", ACCOUNT, BUCKET, idle_end=idle_end)))
+        outcome = decide([granted], "autoscaling:PutScheduledUpdateGroupAction", name, context).outcome
+        assert (outcome == "allowed") == (allowed and idle_end)
+        # It has no condition keys of sizes.
+        for action in ("BatchPutScheduledUpdateGroupAction", "DeleteScheduledAction", "SetInstanceProtection"):
+            assert decide([granted], f"autoscaling:{action}", name, context).outcome != "allowed"
+
+
 @pytest.mark.parametrize("role", ["master", "worker"])
 def test_a_member_answers_the_hook_of_its_own_group_alone(role: str) -> None:
     policies = [parse_policy(policy_for(role, MemberAccess("red", "us-east-1", ACCOUNT, BUCKET)))]
