@@ -188,7 +188,9 @@ def recover(monkeypatch: pytest.MonkeyPatch) -> Mock:
     return recover
 
 
-def test_a_run_is_asked_for_a_checkpoint_and_then_stopped_without_an_end(stopped: Mock, run: Folder) -> None:
+def test_a_run_is_asked_for_a_checkpoint_and_then_stopped_without_an_end(
+    stopped: Mock, run: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = Mock()
     request = Path(run.file(CHECKPOINT_REQUEST))
     ending.prepare(config, 301, ["r1"])
@@ -199,6 +201,8 @@ def test_a_run_is_asked_for_a_checkpoint_and_then_stopped_without_an_end(stopped
     assert request.stat() == first and not stopped.called
     ending.prepare(config, 110, ["r1"])
     stopped.assert_called_once_with("stop", "deeplearning-run@r1.service")
+    monkeypatch.setattr(units, "active_units", lambda _pattern: [])
+    assert units.may_continue("r1")
     # `run stop` leaves a file that says so, and such a run is not resumed.
     assert run.read("stop.json") is None
 
