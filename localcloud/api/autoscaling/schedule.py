@@ -86,11 +86,11 @@ def describe(call: Call) -> Result:
     scaling, params = scaling_in(call.cloud, call.region), call.params
     name, names = params.get("AutoScalingGroupName"), params.get("ScheduledActionNames")
     groups = [validation.group_named(scaling, name)] if name else list(scaling.groups.values())
-    found: list[tuple[Group, ScheduledAction]] = [
+    pairs: list[tuple[Group, ScheduledAction]] = [
         (group, action)
         for group in groups
         for action in sorted(group.scheduled.values(), key=lambda action: action.start)
         if not names or action.name in names
     ]
-    found, token = responses.page(found, lambda pair: pair[1].arn, params, 50, 100)
-    return {"ScheduledUpdateGroupActions": [responses.scheduled_action(*pair) for pair in found], **token}
+    pairs, token = responses.page(pairs, lambda pair: pair[1].arn, params, 50, 100)
+    return {"ScheduledUpdateGroupActions": [responses.scheduled_action(*pair) for pair in pairs], **token}

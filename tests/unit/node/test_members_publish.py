@@ -607,7 +607,9 @@ def test_a_quiet_cluster_makes_few_calls_whatever_its_size(cluster: Cluster, clo
         calls = tick(master)
         # Only a full check reads all machines and reports.
         count += len(calls) + (2 * further_pages if "list_objects_v2" in calls else 0)
-    assert 0 < count / minutes <= 6
+        # The time of a scheduled end is read after each check.
+        count += bool(calls)
+    assert 0 < count / minutes <= 8
 
 
 def test_a_machine_that_reports_is_a_member_at_the_next_tick(cluster: Cluster, clock: list[float]) -> None:

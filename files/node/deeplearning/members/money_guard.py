@@ -1,6 +1,6 @@
 """The end of the cluster's machines, which is scheduled in the account: docs/decisions/011-money-guard.md.
 
-The master postpones the idle end while something works. Without the master nobody does, so the machines end. Before an
+The master postpones the idle end while something works. Without the master nothing does, so the machines end. Before an
 end that it cannot postpone, it has the runs save a checkpoint and stops them.
 """
 
@@ -80,7 +80,7 @@ def _loads(config: Config) -> list[dict[str, Any]]:
 
 
 def is_busy(loads: Iterable[Mapping[str, Any]]) -> bool:
-    """Return whether somebody is logged in on a node, or a processor or GPU is in use."""
+    """Return whether a person is logged in on a node, or a processor or GPU is in use."""
     return any(
         node["logins"]
         or node["load"] >= BUSY_LOAD

@@ -39,7 +39,7 @@ def prepare(config: Config, seconds_left: float | None, run_ids: Sequence[str]) 
 def _folders(config: Config, run_ids: Sequence[str]) -> list[Folder]:
     folders = []
     for run_id in run_ids:
-        # Somebody may have removed the folder of a run.
+        # The folder of a run may have been removed.
         with contextlib.suppress(UserError):
             folders.append(find_run(config, run_id))
     return folders
