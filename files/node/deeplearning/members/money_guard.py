@@ -42,9 +42,9 @@ def check(config: Config, aws: AwsClient, runs: Sequence[str]) -> None:
     )
     ends = scheduled_ends(actions, config.cluster, now)
     ttl = earliest(ends, TTL)
+    ending.prepare(config, None if ttl is None else ttl - now, runs)
     if config.idle_seconds:
         _postpone(config, aws, ends[IDLE], runs, now)
-    ending.prepare(config, None if ttl is None else ttl - now, runs)
     atomic_file.write_if_changed(paths.LOGIN_MESSAGE, login_message(ttl, config.idle_seconds))
 
 
