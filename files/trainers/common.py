@@ -21,6 +21,7 @@ from events import EventsFile
 Array = Any
 SECONDS_BETWEEN_LINES = 2.0
 CHECKPOINTS_KEPT = 3
+SECONDS_BETWEEN_REQUESTS = 1.0
 
 
 def arguments(description: str, distributions: tuple[str, ...], default: str) -> argparse.Namespace:
@@ -293,6 +294,27 @@ class Checkpoints:
             self.path(old).unlink()
 
 
+class CheckpointRequest:
+    """The master's request for a checkpoint, because the run is going to be stopped: a new file in the run's folder."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self._path = run_dir / "checkpoint-request.json"
+        self._seen, self._checked = self._stamp(), time.monotonic()
+
+    def _stamp(self) -> int:
+        try:
+            return self._path.stat().st_mtime_ns
+        except OSError:
+            return 0
+
+    def is_new(self) -> bool:
+        """Return whether there is a request that was not there before. The folder is shared, so look seldom."""
+        if time.monotonic() - self._checked < SECONDS_BETWEEN_REQUESTS:
+            return False
+        self._checked, before, self._seen = time.monotonic(), self._seen, self._stamp()
+        return self._seen not in (0, before)
+
+
 # The loop
 
 
@@ -373,6 +395,7 @@ def learn(
     epochs, skipped = done if done[1] < plan.steps_per_epoch else (done[0] + 1, 0)
     metrics = Metrics(options.run_dir, learner.rank, learner.world, plan, epochs, skipped, options.log_steps)
     saves = learner.rank == 0 and not options.no_exchange
+    request = CheckpointRequest(options.run_dir)
     rate = None
     while (before := epochs * plan.steps_per_epoch) + skipped < plan.total:
         metrics.begin_epoch()
@@ -384,7 +407,7 @@ def learn(
                 learner.set_learning_rate(rate)
             metrics.add(*learner.step(images, labels))
             is_due = options.checkpoint_steps and (before + number) % options.checkpoint_steps == 0
-            if saves and is_due and number < count:
+            if saves and number < count and (is_due or request.is_new()):
                 checkpoints.save(learner, (epochs, number))
         metrics.add(*learner.rest(), steps=0)
         metrics.end_epoch(right_of(learner, options, test) / len(test))

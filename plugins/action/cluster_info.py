@@ -68,6 +68,8 @@ class ActionModule(Action):
         names = clusters_in(aws) if options["cluster"] == summary.ALL else [options["cluster"]]
         all_resources = [ResourceReader(aws, name).read() for name in names]
         summaries = {owned.cluster: _summary(aws, owned, options, folder) for owned in all_resources}
+        if options["show"] == "none":
+            return {"changed": False, "clusters": summaries}
         if options["cluster"] == summary.ALL or options["show"] == "resources":
             lines = summary.resource_lines(options["cluster"], aws.region, all_resources) + data_bucket.describe(aws)
         else:
@@ -124,6 +126,7 @@ def _summary(aws: Aws, owned: ClusterResources, options: Mapping[str, Any], fold
         user=options["user"],
         private_key_file=options["private_key_file"],
         hourly=options["hourly"],
+        idle_minutes=options["idle_minutes"],
         next=options["next"],
         failure=options["failure"],
         again=repeat_options(),

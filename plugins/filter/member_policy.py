@@ -54,6 +54,10 @@ options:
     description: The partition of AWS.
     type: str
     default: aws
+  idle_end:
+    description: Whether the master may schedule the end of the cluster's machines.
+    type: bool
+    default: false
   workers_associate:
     description: Whether workers associate the address of a new master, which gets none at its launch.
     type: bool

@@ -44,9 +44,9 @@ _value:
     name:
       description: Its name in the cluster, or the instance's id if it has no rank.
       type: str
-    protected:
-      description: Whether it is protected from scale-in. The master protects the nodes that a run uses.
-      type: bool
+    run:
+      description: The run that uses it, by the master's tag; empty if none does.
+      type: str
 """
 
 import re
@@ -54,7 +54,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.hosts import host_name
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import RANK_TAG
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import RANK_TAG, RUN_TAG
 
 _RANK = re.compile(r"[1-9][0-9]{0,4}", re.ASCII)
 _UNRANKED = 100_000
@@ -65,6 +65,7 @@ def surplus_workers(
     group: Mapping[str, Any], machines: Sequence[Mapping[str, Any]], desired: int
 ) -> list[dict[str, Any]]:
     ranks = {machine["instance_id"]: _rank(machine) for machine in machines}
+    runs = {machine["instance_id"]: str(machine["tags"].get(RUN_TAG, "")) for machine in machines}
     present = [
         (ranks.get(item["instance_id"], _UNRANKED), item)
         for item in group["instances"]
@@ -75,7 +76,7 @@ def surplus_workers(
         {
             "instance_id": item["instance_id"],
             "name": item["instance_id"] if rank == _UNRANKED else host_name(rank),
-            "protected": item["protected_from_scale_in"],
+            "run": runs.get(item["instance_id"], ""),
         }
         for rank, item in present[: max(0, len(present) - int(desired))]
     ]

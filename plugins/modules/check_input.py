@@ -34,6 +34,7 @@ options:
       - stage
       - image
       - logs
+      - extend
       - train
       - evaluate
       - follow

@@ -26,10 +26,10 @@ options:
   show:
     description:
       - Print a summary, which is also saved as JSON, or a list of the resources, which is not; or write an archive with
-        the logs of the cluster and its nodes.
+        the logs of the cluster and its nodes; or print nothing.
       - V(status) is the summary with members, runs and problems.
     type: str
-    choices: [summary, status, resources, logs]
+    choices: [summary, status, resources, logs, none]
     default: summary
   format:
     description: Print a summary as text, or the JSON that is saved.
@@ -60,6 +60,10 @@ options:
         billed.
     type: dict
     default: {}
+  idle_minutes:
+    description: After how many minutes without work AWS ends the machines, for the summary; 0 for never.
+    type: int
+    default: 0
   next:
     description: The command to continue with.
     type: str
@@ -170,6 +174,12 @@ clusters:
           is not counted, and C(source) where the prices come from.
       type: dict
       sample: {"amount": 12.3, "currency": "USD", "since": "2026-11-23T03:10:00+00:00", "note": "…", "source": "…"}
+    ends:
+      description:
+        - When AWS ends all machines next (C(at), empty if never), the C(reason) for it, V(cluster_ttl_hours) or
+          V(idle), O(idle_minutes), and when they end by C(cluster_ttl_hours) (C(ttl_at)). While something works, the
+          master postpones an idle end.
+      type: dict
     next:
       description: The command to continue with.
       type: str

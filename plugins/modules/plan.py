@@ -102,6 +102,10 @@ plan:
         C(logs).
       type: dict
       sample: {}
+    ends:
+      description: When each Auto Scaling group is scheduled to end its machines, in seconds since the epoch.
+      type: dict
+      sample: {"ttl": {"red-master": 1767225600.0, "red-workers": 1767225600.0}, "idle": {}}
     user:
       description: The user to log in as.
       type: str

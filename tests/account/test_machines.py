@@ -115,17 +115,16 @@ def test_fewer_workers_are_the_first_by_rank_and_one_that_a_run_uses_is_not_remo
     ids = workers()
     for rank, instance in zip((4, 2, 3), ids, strict=True):
         ec2.create_tags(Resources=[instance], Tags=[{"Key": "deeplearning:rank", "Value": str(rank)}])
-    protection = {"AutoScalingGroupName": name, "InstanceIds": [ids[2]]}
-    groups.set_instance_protection(**protection, ProtectedFromScaleIn=True)
+    ec2.create_tags(Resources=[ids[2]], Tags=[{"Key": "deeplearning:run", "Value": "lenet-1"}])
 
     started = time.time()
     ran = account.play(str(play), machines_worker_count=1)
     assert ran.code == 2
     said = " ".join(ran.output.split())
-    assert "of the workers to remove deeplearning-worker3 is protected from scale-in: a run uses them." in said
+    assert "of the workers to remove deeplearning-worker3 is in use by a run." in said
     assert account.writes(started) == []
 
-    groups.set_instance_protection(**protection, ProtectedFromScaleIn=False)
+    ec2.create_tags(Resources=[ids[2]], Tags=[{"Key": "deeplearning:run", "Value": ""}])
     ran = account.play(str(play), machines_worker_count=1)
     assert ran.code == 0, ran.output[-4000:]
     wait_until(lambda: workers() == [ids[1]])

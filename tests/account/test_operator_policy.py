@@ -122,6 +122,7 @@ def person(account: Any) -> Any:
         cluster_efs_tls=True,
         # Amazon Linux has a package of what mounts with TLS.
         cluster_image="base-oss-nvidia-driver-gpu-amazon-linux-2023",
+        cluster_ttl_hours=8,
         provision_settle_seconds=1,
         destroy_stuck_seconds=5,
     )
@@ -152,6 +153,7 @@ def test_all_playbooks_run_with_it_and_need_all_of_it(account: Any, person: Any)
     person.settings.update(
         cluster_spot=False,
         cluster_efs_tls=False,
+        cluster_ttl_hours=0,
         cluster_capacity_policy="all_or_nothing",
         cluster_worker_min=3,
         cluster_image=BASE.id,
@@ -214,8 +216,9 @@ def test_all_playbooks_run_with_it_and_need_all_of_it(account: Any, person: Any)
 
 def test_emr_runs_with_it_and_needs_all_of_it(account: Any, person: Any) -> None:
     log, roles = Log(account), Roles(Log(account))
-    for setting in ("cluster_image", "cluster_login_user", "cluster_setup", "cluster_spot", "cluster_efs_tls"):
-        del person.settings[setting]
+    of_others = ("image", "login_user", "setup", "spot", "efs_tls", "ttl_hours")
+    for setting in of_others:
+        del person.settings[f"cluster_{setting}"]
     person.settings |= {"cluster_instance_type": "m5.xlarge", "emr_poll_seconds": 1}
     roles.add(play(person, CLOUD_HALF, emr=True, cluster_worker_count=1))
     changes = {"cluster_emr_replace_unhealthy": False, "cluster_emr_termination_protection": True}

@@ -194,11 +194,10 @@ class Cluster:
         """Of `master` or `workers`."""
         return [one["InstanceId"] for one in self._instances(group) if one["LifecycleState"] == "InService"]
 
-    def protected(self) -> set[str]:
-        """Return the names of the workers that are protected from scale-in."""
-        protected = {one["InstanceId"] for one in self._instances("workers") if one["ProtectedFromScaleIn"]}
-        tags = ({tag["Key"]: tag["Value"] for tag in self.machines()[id_]["Tags"]} for id_ in protected)
-        return {f"deeplearning-worker{one['deeplearning:rank']}" for one in tags}
+    def used(self) -> set[str]:
+        """Return the names of the nodes that the master has tagged with a run."""
+        tags = [{tag["Key"]: tag["Value"] for tag in machine["Tags"]} for machine in self.machines().values()]
+        return {f"deeplearning-worker{one['deeplearning:rank']}" for one in tags if one.get("deeplearning:run")}
 
     def _instances(self, group: str) -> list[dict[str, Any]]:
         groups = self.cloud.client("autoscaling").describe_auto_scaling_groups(

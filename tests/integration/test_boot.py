@@ -50,7 +50,7 @@ def allowed_actions(cluster: Cluster, role: str) -> set[str]:
 def test_members_need_all_that_their_policies_allow(training_cluster: Cluster) -> None:
     runs = Runs(training_cluster)
     run_id = runs.start("counts.py", "100000")
-    wait_for(training_cluster.protected, 60, "the run's nodes are protected from scale-in")
+    wait_for(training_cluster.used, 60, "the run's nodes are tagged")
     assert runs.ask("stop", run_id).returncode == 0
     # What a machine does that installs Horovod: here it finds no wheel.
     for node in NODES:

@@ -354,8 +354,8 @@ def test_a_run_goes_on_alone_is_looked_at_and_stopped_and_nothing_of_it_is_left(
     assert refused.code == 2
     assert "in use: deeplearning-worker1 (run first): stop that run, or let this one wait" in message(refused)
     assert cluster.ssh(MASTER, "deeplearning run show third").returncode == 2
-    used = {"deeplearning-worker2", "deeplearning-worker3"}
-    wait_for(lambda: cluster.protected() == used, 60, "its nodes are protected from scale-in")
+    used = {"deeplearning-worker1", "deeplearning-worker2", "deeplearning-worker3"}
+    wait_for(lambda: cluster.used() == used, 60, "the nodes of both runs are tagged")
     stopped = cluster.play("stop.yml", run_id="second")
     assert stopped.code == 0 and "run second was stopped" in stopped.output
     for node in ("deeplearning-worker2", "deeplearning-worker3"):
@@ -364,7 +364,7 @@ def test_a_run_goes_on_alone_is_looked_at_and_stopped_and_nothing_of_it_is_left(
     assert "run first was stopped" in cluster.play("stop.yml", run_id="all").output
     again = cluster.play("follow.yml", run_id="first")
     assert again.code == 0 and "run first was stopped" in again.output
-    wait_for(lambda: not cluster.protected(), 60, "no node is protected any more")
+    wait_for(lambda: not cluster.used(), 60, "no node is in use any more")
 
 
 @pytest.mark.parametrize(

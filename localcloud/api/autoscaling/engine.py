@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from localcloud.api.autoscaling import hooks, instance_refresh, launching, messages, termination
+from localcloud.api.autoscaling import hooks, instance_refresh, launching, messages, scheduling, termination
 from localcloud.api.autoscaling.ec2 import InstanceStatus
 from localcloud.api.autoscaling.records import Group, Member
 from localcloud.api.autoscaling.state import Scaling
@@ -33,6 +33,7 @@ def _step(scaling: Scaling, group: Group, status: Mapping[str, InstanceStatus]) 
         if not group.members:
             del scaling.groups[group.name]
         return
+    scheduling.run_due(scaling, group)
     termination.end_unhealthy(scaling, group)
     instance_refresh.step(scaling, group)
     launching.plan(scaling, group)

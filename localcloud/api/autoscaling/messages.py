@@ -26,9 +26,9 @@ def created(desired: int) -> str:
     return f"a user request created an AutoScalingGroup changing the desired capacity from 0 to {desired}."
 
 
-def updated(min_size: int, max_size: int, desired: int, before: int) -> str:
+def updated(min_size: int, max_size: int, desired: int, before: int, by: str = "user request") -> str:
     return (
-        f"a user request update of AutoScalingGroup constraints to min: {min_size}, max: {max_size}, "
+        f"a {by} update of AutoScalingGroup constraints to min: {min_size}, max: {max_size}, "
         f"desired: {desired} changing the desired capacity from {before} to {desired}."
     )
 

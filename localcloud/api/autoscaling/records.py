@@ -140,6 +140,19 @@ class Member:
 
 
 @dataclass
+class ScheduledAction:
+    name: str
+    arn: str
+    start: float
+    sizes: Mapping[str, int]
+    """MinSize, MaxSize and DesiredCapacity, as far as the request has them"""
+    recurrence: str = ""
+    end: float | None = None
+    """with a recurrence: when it is deleted"""
+    has_run: bool = False
+
+
+@dataclass
 class Refresh:
     id: str
     start: float
@@ -184,6 +197,7 @@ class Group:
     members: dict[str, Member] = field(default_factory=dict)
     launches: list[Launch] = field(default_factory=list)
     refreshes: list[Refresh] = field(default_factory=list)
+    scheduled: dict[str, ScheduledAction] = field(default_factory=dict)
     deleting: bool = False
     reasons: list[str] = field(default_factory=list)
     """what has been asked for since the last launch or end: it begins the next activities' causes"""

@@ -7,7 +7,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from localcloud.api.autoscaling.messages import datetime_of
-from localcloud.api.autoscaling.records import Activity, Group, Hook, LaunchTemplateSpecification, Member, Refresh
+from localcloud.api.autoscaling.records import (
+    Activity,
+    Group,
+    Hook,
+    LaunchTemplateSpecification,
+    Member,
+    Refresh,
+    ScheduledAction,
+)
 from localcloud.core.errors import AwsError
 
 T = TypeVar("T")
@@ -139,6 +147,23 @@ def hook(owner: Group, record: Hook) -> Response:
         "NotificationMetadata": record.metadata,
     }
     return response | {key: value for key, value in optional.items() if value}
+
+
+def scheduled_action(owner: Group, record: ScheduledAction) -> Response:
+    response: Response = {
+        "AutoScalingGroupName": owner.name,
+        "ScheduledActionName": record.name,
+        "ScheduledActionARN": record.arn,
+        # The older name of the same.
+        "Time": datetime_of(record.start),
+        "StartTime": datetime_of(record.start),
+        **record.sizes,
+    }
+    if record.recurrence:
+        response["Recurrence"] = record.recurrence
+    if record.end is not None:
+        response["EndTime"] = datetime_of(record.end)
+    return response
 
 
 def refresh(owner: Group, record: Refresh) -> Response:

@@ -117,6 +117,11 @@ ROWS = autoscaling.rows({
     "DescribeLifecycleHooks": ANY,
     "DescribeScalingActivities": ANY,
 
+    # Scheduled actions
+    "PutScheduledUpdateGroupAction": on("group=AutoScalingGroupName", keys=_SIZES),
+    "DeleteScheduledAction": GROUP,
+    "DescribeScheduledActions": ANY,
+
     # Refreshes and warm pools
     "StartInstanceRefresh": (GROUP, dry_run),
     "CancelInstanceRefresh": GROUP,

@@ -28,12 +28,13 @@ FIELDS = {
     "bundle": schema.or_empty(schema.sha256),
     "job_flow": schema.or_empty(schema.word),
     "emr_idle_seconds": schema.uint32,
+    "idle_seconds": schema.uint32,
 }
 
 
 def build(cluster: Mapping[str, Any], role: str, gpus: int | None) -> dict[str, Any]:
-    """Return the content for one node. `cluster`: the fields that all nodes share; the last three may be missing."""
-    defaults = {"schema": schema.VERSION, "bundle": "", "job_flow": "", "emr_idle_seconds": 0}
+    """Return the content for one node. `cluster`: the fields that all nodes share; the last four may be missing."""
+    defaults = {"schema": schema.VERSION, "bundle": "", "job_flow": "", "emr_idle_seconds": 0, "idle_seconds": 0}
     record = {**defaults, **cluster, "role": role, "gpus": gpus}
     schema.validate(record, FIELDS, "cluster.json")
     return record

@@ -57,9 +57,9 @@ host_key = matching(
 )
 
 
-def format_time() -> str:
-    """Return the current time as a timestamp."""
-    return time.strftime(TIME_FORM, time.gmtime())
+def format_time(seconds: float | None = None) -> str:
+    """Return a time in seconds since the epoch, or the current one, as a timestamp."""
+    return time.strftime(TIME_FORM, time.gmtime(seconds))
 
 
 def parse_time(text: str) -> float:

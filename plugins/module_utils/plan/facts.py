@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +16,10 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names im
     IMAGE_TAG,
     Names,
     tags_of,
+)
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.scheduled_end import (
+    action_names,
+    scheduled_ends,
 )
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan import images, quotas
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.offers import Price, current_prices
@@ -93,6 +98,8 @@ class AccountFacts:
     """Which of the types each zone offers."""
     key_pairs: Sequence[Item] | None
     failures: Sequence[str]
+    ends: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """When the machines are scheduled to end, as `scheduled_ends` returns it."""
     pins: Mapping[str, str] = field(default_factory=dict)
     """The versions of the frameworks that machines get now, as checksums."""
     prices: Mapping[str, Price] = field(default_factory=dict)
@@ -122,6 +129,7 @@ def gather_facts(aws: Aws, cluster: Cluster, pins: Mapping[str, str], emr: bool 
             "AutoScalingGroups",
             AutoScalingGroupNames=list(Names(cluster["name"]).groups.values()),
         ),
+        ends=_describe_ends(reader, cluster["name"]),
         emr_clusters=emr_clusters,
         emr=_describe_emr(reader, cluster, account, bool(emr_clusters)) if emr else None,
         types=types,
@@ -154,6 +162,16 @@ def gather_facts(aws: Aws, cluster: Cluster, pins: Mapping[str, str], emr: bool 
         pins=pins,
         prices=current_prices(aws, sorted(types or ()), emr),
     )
+
+
+def _describe_ends(reader: _Reader, cluster: str) -> dict[str, dict[str, float]]:
+    actions = reader.pages(
+        "autoscaling",
+        "describe_scheduled_actions",
+        "ScheduledUpdateGroupActions",
+        ScheduledActionNames=action_names(cluster),
+    )
+    return scheduled_ends(actions or (), cluster, time.time())
 
 
 class _Reader:

@@ -122,6 +122,7 @@ def resolve(facts: AccountFacts, cluster: Cluster) -> Plan:
         "region": facts.region,
         "exists": bool(facts.groups or facts.emr_clusters),
         "emr": emr.of_plan(facts, cluster),
+        "ends": {kind: dict(of_groups) for kind, of_groups in facts.ends.items()},
         "zones": network.zones_of_plan(facts, cluster),
         "vpc": vpc,
         "image": machines.image_of_plan(facts),
@@ -176,6 +177,8 @@ def render(cluster: Cluster, plan: Plan) -> list[str]:
         where = f"a new one, {vpc['cidr']}"
     owner = "an existing one" if efs["external"] else "the cluster's own"
     files = f"{efs['id']}, {owner}" if efs["id"] else "a new one"
+    ends = [f"{cluster['ttl_hours']:g} hours after their creation"] * bool(cluster["ttl_hours"])
+    ends += [f"after {cluster['idle_minutes']} minutes without work"] * bool(cluster["idle_minutes"])
     keep = "" if efs["external"] else (", kept by destroy.yml" if cluster["keep_efs"] else ", deleted by destroy.yml")
     return [
         f"Cluster {plan['cluster']} in {plan['region']}, account {plan['account']}: "
@@ -183,6 +186,7 @@ def render(cluster: Cluster, plan: Plan) -> list[str]:
         f"  Machines     1 master and {workers} worker{'' if workers == 1 else 's'} {kinds}{gpus}{spot}",
         f"               {cluster['capacity_policy']}, at least {cluster['worker_min']} of the workers"
         + (f"; {', '.join(extras)}" if extras else ""),
+        *([f"               they end {' or '.join(ends)}"] if ends else []),
         f"  Image        {source}{image_words}, user {plan['user']}",
         f"  Zone         {plan['zones'][0]}"
         + (f", else {join_names(plan['zones'][1:])}" if len(plan["zones"]) > 1 else ""),

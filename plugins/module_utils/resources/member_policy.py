@@ -19,6 +19,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names im
     EMR_SERVICE,
     MASTER,
     RANK_TAG,
+    RUN_TAG,
     Names,
 )
 
@@ -42,6 +43,8 @@ class MemberAccess:
     logs: str = ""
     """Where EMR's machines store EMR's logs. Empty: their prefix of the cluster's own bucket."""
     partition: str = "aws"
+    idle_end: bool = False
+    """Whether the master postpones the scheduled end of the machines while they work."""
     workers_associate: bool = False
     """Whether workers associate the address of a new master, which gets none at its launch."""
 
@@ -138,19 +141,34 @@ def lifecycle_statement(role: str, access: MemberAccess) -> Statement:
 
 
 def master_statements(access: MemberAccess) -> list[Statement]:
-    """Return the statements for listing members, assigning ranks, taking the cluster's address, and protecting the
-    nodes of a run from scale-in. IAM cannot limit the listing to resources."""
-    list_calls = ["autoscaling:DescribeAutoScalingGroups", "ec2:DescribeInstances"]
+    """Return the statements for listing members, assigning ranks, and taking the cluster's address. IAM cannot limit
+    the listing to resources."""
+    list_calls = [
+        "autoscaling:DescribeAutoScalingGroups",
+        "autoscaling:DescribeScheduledActions",
+        "ec2:DescribeInstances",
+    ]
     return [
         _statement("ListMembers", list_calls, ["*"]),
-        rank_statement(access),
+        tag_statement("AssignRanksAndMarkUse", [RANK_TAG, RUN_TAG], access),
         address_statement(access),
-        _statement(
-            "ProtectNodesOfRuns",
-            ["autoscaling:SetInstanceProtection"],
-            [_group(Names(access.cluster).workers_group, access)],
-        ),
+        *([end_statement(access)] if access.idle_end else []),
     ]
+
+
+def end_statement(access: MemberAccess) -> Statement:
+    """Return the statement for scheduling the end of the cluster's groups. A call that leaves out a size is denied.
+
+    There is no key for the desired capacity, which cannot exceed MaxSize.
+    """
+    conditions = {
+        "NumericEquals": {"autoscaling:MinSize": "0", "autoscaling:MaxSize": "0"},
+        "StringEquals": {f"aws:ResourceTag/{CLUSTER_TAG}": access.cluster},
+    }
+    groups = [_group(name, access) for name in Names(access.cluster).groups.values()]
+    return _statement("ScheduleTheEnd", ["autoscaling:PutScheduledUpdateGroupAction"], groups) | {
+        "Condition": conditions
+    }
 
 
 def address_statement(access: MemberAccess) -> Statement:
@@ -160,14 +178,14 @@ def address_statement(access: MemberAccess) -> Statement:
     return _statement("TakeTheAddress", ["ec2:AssociateAddress"], resources) | {"Condition": _of_cluster(access)}
 
 
-def rank_statement(access: MemberAccess) -> Statement:
+def tag_statement(sid: str, tags: list[str], access: MemberAccess) -> Statement:
     conditions = {
         **_of_cluster(access),
-        "ForAllValues:StringEquals": {"aws:TagKeys": [RANK_TAG]},
+        "ForAllValues:StringEquals": {"aws:TagKeys": tags},
         # ForAllValues is true without any tag key as well.
         "Null": {"aws:TagKeys": "false"},
     }
-    return _statement("AssignRanks", ["ec2:CreateTags"], [f"{_ec2(access)}:instance/*"]) | {"Condition": conditions}
+    return _statement(sid, ["ec2:CreateTags"], [f"{_ec2(access)}:instance/*"]) | {"Condition": conditions}
 
 
 def emr_node_statements(access: MemberAccess) -> list[Statement]:
@@ -185,7 +203,7 @@ def emr_node_statements(access: MemberAccess) -> list[Statement]:
     software = [f"{access.region}.elasticmapreduce", f"repo.{access.region}.emr.amazonaws.com"]
     return [
         _statement("ListMembers", ["ec2:DescribeInstances"], ["*"]),
-        rank_statement(access),
+        tag_statement("AssignRanks", [RANK_TAG], access),
         _statement("SeeAndKeepTheCluster", actions, [clusters]) | of_cluster,
         _statement("FetchEmrItself", ["s3:GetObject"], [f"arn:{access.partition}:s3:::{name}/*" for name in software]),
     ]

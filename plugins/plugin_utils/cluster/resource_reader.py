@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import AwsError
@@ -25,6 +27,10 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names im
     Names,
     tag_filter,
     tags_of,
+)
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.scheduled_end import (
+    action_names,
+    scheduled_ends,
 )
 from ansible_collections.deeplearning.aws.plugins.module_utils.resources.emr_cluster import (
     ENDING,
@@ -205,7 +211,14 @@ class ResourceReader:
             "AutoScalingGroups",
             Filters=[tag_filter(CLUSTER_TAG, self._cluster)],
         )
-        return [group_of(item) for item in listed]
+        actions = self._aws.pages(
+            "autoscaling",
+            "describe_scheduled_actions",
+            "ScheduledUpdateGroupActions",
+            ScheduledActionNames=action_names(self._cluster),
+        )
+        ends = scheduled_ends(actions, self._cluster, time.time())
+        return [group_of(item, ends) for item in listed]
 
     def _emr_clusters(self) -> list[Resource]:
         resources = []
@@ -469,7 +482,8 @@ def emr_cluster_of(listed: Listed, groups: Mapping[str, Listed], instances: Iter
     )
 
 
-def group_of(listed: Listed) -> Resource:
+def group_of(listed: Listed, ends: Mapping[str, Mapping[str, float]] = MappingProxyType({})) -> Resource:
+    """Return an Auto Scaling group. `ends`: when machines are scheduled to end, by kind and group."""
     machines = listed.get("Instances") or ()
     name = str(listed["AutoScalingGroupName"])
     status = str(listed.get("Status") or "")
@@ -497,6 +511,7 @@ def group_of(listed: Listed) -> Resource:
             },
             "template_version": template_version(listed),
             "coming": sum(str(item["LifecycleState"]).startswith("Pending") for item in machines),
+            "ends": {kind: of_groups[name] for kind, of_groups in ends.items() if name in of_groups},
         },
     )
 

@@ -192,6 +192,12 @@ def health_of(owned: ClusterResources, shortages: Mapping[str, Shortage] | None 
     return _health_of_groups(owned, groups, most, in_service, short)
 
 
+_ENDED = (
+    "its groups are set to 0 machines, as cluster_ttl_hours and cluster_idle_minutes do; its file system stays, and "
+    "site.yml brings the machines back"
+)
+
+
 def _health_of_groups(
     owned: ClusterResources, groups: Sequence[Resource], most: int, in_service: int, short: Sequence[Shortage]
 ) -> Health:
@@ -204,6 +210,8 @@ def _health_of_groups(
         if resource.state in ("pending", "creating")
     ]
     master = next(group for group in groups if group.name == f"{owned.cluster}-master")
+    if not master.facts["most"]:
+        return Health("failed", most, in_service, [_ENDED])
     if coming or (in_service < desired and not reasons):
         pending = f"{desired - in_service} of {desired} machines are not in service yet"
         known = [line for shortage in short for line in shortage.configuring]

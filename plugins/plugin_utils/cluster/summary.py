@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import json
 import shlex
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract import schema
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.atomic_file import write_if_changed
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.hosts import MASTER_ALIAS
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.scheduled_end import IDLE, TTL
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.prices import PriceList
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.costs import Costs, billed, cost_so_far, phrase
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.host_keys import JUMP
@@ -39,6 +42,7 @@ class Context:
     user: str = ""
     private_key_file: str = ""
     hourly: Mapping[str, Any] = field(default_factory=dict)
+    idle_minutes: int = 0
     next: str = ""
     failure: str = ""
     again: str = ""
@@ -94,6 +98,7 @@ def describe(owned: ClusterResources, health: Health, context: Context) -> dict[
         "hourly": dict(context.hourly),
         "billed": billed(owned.current, costs.prices),
         "cost_so_far": cost_so_far(owned, costs),
+        "ends": scheduled_end(owned, context.idle_minutes),
         "next": next_command(state, context, emr=is_of_emr(owned)),
         "destroy": destroy_command(owned.cluster, context.again),
         "resources": [resource.as_dict() for resource in owned.current],
@@ -106,6 +111,38 @@ def _file_system(owned: ClusterResources) -> str:
     targets = [*owned.of_kind("mount_target"), *owned.of_kind("mount_target_access")]
     systems += [str(target.facts["file_system"]) for target in targets if target.ours]
     return systems[0] if systems else ""
+
+
+def _ends(owned: ClusterResources, kind: str) -> list[float]:
+    ends = [group.facts.get("ends", {}) for group in owned.of_kind("auto_scaling_group") if group.ours]
+    return [of_group[kind] for of_group in ends if kind in of_group]
+
+
+def scheduled_end(owned: ClusterResources, idle_minutes: int) -> dict[str, Any]:
+    """Return when AWS ends the machines next, and why."""
+    times = [(at, reason) for kind, reason in _REASONS.items() for at in _ends(owned, kind)]
+    at, reason = min(times, default=(0.0, ""))
+    ttl = min(_ends(owned, TTL), default=0.0)
+    return {
+        "at": schema.format_time(at) if at else "",
+        "reason": reason,
+        "idle_minutes": idle_minutes,
+        "ttl_at": schema.format_time(ttl) if ttl else "",
+    }
+
+
+_REASONS = {TTL: "cluster_ttl_hours", IDLE: "idle"}
+
+
+def end_phrase(owned: ClusterResources) -> str:
+    """Return the scheduled ends as text; empty if there is none."""
+    hints = {TTL: " (deeplearning.aws.extend postpones it)", IDLE: ", unless something works until then"}
+    times = {kind: min(_ends(owned, kind), default=0.0) for kind in hints}
+    return "; ".join(
+        time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(times[kind])) + hint
+        for kind, hint in hints.items()
+        if times[kind]
+    )
 
 
 def _tagged_user(owned: ClusterResources) -> str:
@@ -191,6 +228,7 @@ def _rows(summary: Mapping[str, Any], owned: ClusterResources) -> list[tuple[str
         ("ssh security group", summary["ssh_security_group_id"]),
         ("file system", efs["file_system_id"] + _size_phrase(efs.get("bytes")) + targets),
         *_cost_rows(summary),
+        ("machines end", end_phrase(owned)),
         ("next", summary["next"]),
         *_removal_rows(summary, owned),
     ]

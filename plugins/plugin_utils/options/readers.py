@@ -146,16 +146,14 @@ def integer(least: int, most: int) -> Reader:
     return read
 
 
-def amount(most: int) -> Reader:
-    """Return a reader of numbers above 0, with a fraction if need be."""
-
-    @_of_kind("number", f"above 0, up to {most}")
+def number(least: int, most: int) -> Reader:
+    @_of_kind("number", f"{least} to {most}, with decimals if needed")
     def read(value: Any) -> float:
         content = str(value).strip()
-        if isinstance(value, bool | list | dict) or not re.fullmatch(r"\d{1,9}(\.\d{1,9})?", content, re.ASCII):
-            raise InvalidOption("give a number, such as 2.5")
-        if not 0 < float(content) <= most:
-            raise InvalidOption(f"give more than 0, and {most} at most")
+        if isinstance(value, bool | list | dict) or not re.fullmatch(r"[+-]?\d+(\.\d+)?", content, re.ASCII):
+            raise InvalidOption(f"give a number from {least} to {most}")
+        if not least <= float(content) <= most:
+            raise InvalidOption(f"give {least} to {most}")
         return float(content)
 
     return read

@@ -330,6 +330,15 @@ TABLE: Sequence[Option] = (
         ("destroy",),
     ),
     Option(
+        "hours",
+        r.number(0, 8760),
+        None,
+        4,
+        "By how many hours to postpone the end of all machines. Without a scheduled end, they end after so many hours.",
+        ("extend",),
+        required="say by how many hours",
+    ),
+    Option(
         "audit",
         r.text,
         "",
@@ -355,21 +364,8 @@ TABLE: Sequence[Option] = (
     ),
 )
 PLAYBOOKS = (
-    *(
-        "site",
-        "emr",
-        "plan",
-        "provision",
-        "configure",
-        "status",
-        "audit",
-        "health",
-        "destroy",
-        "stage",
-        "image",
-        "logs",
-    ),
-    *("train", "evaluate", "follow", "stop", "report", "tensorboard"),
+    *("site", "emr", "plan", "provision", "configure", "status", "audit", "health", "destroy", "stage", "image"),
+    *("extend", "logs", "train", "evaluate", "follow", "stop", "report", "tensorboard"),
 )
 DAILY = ("site", "emr", "plan", "status", "health", "train", "follow", "stop", "stage", "destroy")
 """Playbooks with a file in the root of the checkout."""

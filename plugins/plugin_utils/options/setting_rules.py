@@ -193,6 +193,12 @@ def _not_on_emr(cluster: Cluster) -> Iterable[str]:
     for name, (value, why) in _AUTO_SCALING_ONLY.items():
         if cluster.get(name) == value:
             yield f"{PREFIX}{name} is {str(value).lower()}: {why}. Leave it out."
+    for name in ("ttl_hours", "idle_minutes"):
+        if cluster.get(name):
+            yield (
+                f"{PREFIX}{name} is {cluster[name]:g}: it is for machines of Auto Scaling groups. Leave it out. EMR "
+                f"ends an idle cluster by itself. Example: {_example('emr_idle_minutes')}"
+            )
     if cluster.get("login_user") not in (None, "", EMR_USER):
         yield f"cluster_login_user is {cluster['login_user']}: on EMR it is {EMR_USER}. Leave it out."
     if cluster.get("worker_count") == 0:

@@ -398,11 +398,34 @@ SECTIONS: Sequence[tuple[str, str, Sequence[Option]]] = (
         (
             Option(
                 "cluster_max_hourly_cost",
-                r.amount(1_000_000),
+                r.number(0, 1_000_000),
                 None,
                 25,
                 "What the cluster may cost an hour with all its machines, in USD. Settings that cost more, or whose "
                 "price is not known, are refused before anything is created. Empty: no limit.",
+            ),
+        ),
+    ),
+    (
+        "The end of the machines",
+        "AWS itself ends the machines at these times, also when your own machine is off and no node answers. The file "
+        "system stays, and `site.yml` brings the machines back. The reasons: docs/decisions/011-money-guard.md.",
+        (
+            Option(
+                "cluster_ttl_hours",
+                r.number(0, 8760),
+                0,
+                8,
+                "All machines end so many hours after `site.yml` has created them, or brought them back. Runs save a "
+                "checkpoint before. `deeplearning.aws.extend` postpones it. 0: never.",
+            ),
+            Option(
+                "cluster_idle_minutes",
+                r.integer(0, 10080),
+                0,
+                60,
+                "All machines end after so many minutes without a run, a login, or work of a processor or GPU. The "
+                "master postpones the end while there is any, so they end without a master too. 0: never.",
             ),
         ),
     ),

@@ -22,7 +22,7 @@ from deeplearning.aws import AwsClient, NotFound
 from deeplearning.config import Config
 from deeplearning.contract import paths
 from deeplearning.contract.errors import UserError
-from deeplearning.contract.names import GROUP_TAG, JOB_FLOW_TAG, RANK_TAG
+from deeplearning.contract.names import GROUP_TAG, JOB_FLOW_TAG, RANK_TAG, RUN_TAG
 from deeplearning.contract.report import key_of
 from deeplearning.members import applying, published_list, publishing, rendering, signing
 
@@ -66,8 +66,6 @@ class FakeAws(AwsClient):
     """life cycle states, by instance id"""
     desired: dict[str, int] = field(default_factory=lambda: {"demo-master": 1, "demo-workers": 0})
     objects: dict[str, bytes] = field(default_factory=dict)
-    protected: set[str] = field(default_factory=set)
-    """instances that are protected from scale-in"""
     calls: list[str] = field(default_factory=list)
     listed: int = 0
     """how many objects the last listing had"""
@@ -76,6 +74,8 @@ class FakeAws(AwsClient):
     """whether the machines are those of an EMR cluster"""
     idle_timeout: int = 0
     """of the auto-termination policy; 0 if there is none"""
+    scheduled: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
+    """scheduled actions, by group and name"""
     denied: set[str] = field(default_factory=set)
     before: dict[str, list[Callable[[], None]]] = field(default_factory=dict)
     """what happens before the next calls of an operation; one a call"""
@@ -121,9 +121,14 @@ class FakeAws(AwsClient):
     def end(self, number: int) -> None:
         del self.instances[instance(number)], self.states[instance(number)]
 
-    def tag_of(self, number: int) -> str:
+    def tag_of(self, number: int, key: str = RANK_TAG) -> str:
         tags = {tag["Key"]: tag["Value"] for tag in self.instances[instance(number)]["Tags"]}
-        return str(tags.get(RANK_TAG, ""))
+        return str(tags.get(key, ""))
+
+    def used(self) -> dict[int, str]:
+        """Return the runs of the tags, by the numbers of the instances that have one."""
+        runs = {number: self.tag_of(number, RUN_TAG) for number in range(1, len(self.instances) + 1)}
+        return {number: run for number, run in runs.items() if run}
 
     def _is_master(self, instance_id: str) -> bool:
         return instance_id in self.masters
@@ -141,13 +146,14 @@ class FakeAws(AwsClient):
             return {"Body": io.BytesIO(self.objects[arguments["Key"]])}
         if operation == "put_object":
             self.objects[arguments["Key"]] = arguments["Body"]
-        if operation == "set_instance_protection":
-            change = self.protected.update if arguments["ProtectedFromScaleIn"] else self.protected.difference_update
-            change(arguments["InstanceIds"])
+        if operation == "put_scheduled_update_group_action":
+            action = (arguments["AutoScalingGroupName"], arguments["ScheduledActionName"])
+            self.scheduled[action] = arguments
         if operation == "create_tags":
-            tags = self.instances[arguments["Resources"][0]]["Tags"]
             keys = {tag["Key"] for tag in arguments["Tags"]}
-            tags[:] = [tag for tag in tags if tag["Key"] not in keys] + arguments["Tags"]
+            for instance_id in arguments["Resources"]:
+                tags = self.instances[instance_id]["Tags"]
+                tags[:] = [tag for tag in tags if tag["Key"] not in keys] + arguments["Tags"]
         if operation == "get_auto_termination_policy":
             return {"AutoTerminationPolicy": {"IdleTimeout": self.idle_timeout}} if self.idle_timeout else {}
         if operation == "remove_auto_termination_policy":
@@ -165,6 +171,10 @@ class FakeAws(AwsClient):
             ][: arguments["PaginationConfig"]["MaxItems"]]
             self.listed = len(listed)
             return listed
+        if operation == "describe_scheduled_actions":
+            return [
+                item for (_group, name), item in self.scheduled.items() if name in arguments["ScheduledActionNames"]
+            ]
         if operation == "list_instances":
             return [
                 {
@@ -185,7 +195,6 @@ class FakeAws(AwsClient):
                     {
                         "InstanceId": instance_id,
                         "LifecycleState": self.states[instance_id],
-                        "ProtectedFromScaleIn": instance_id in self.protected,
                     }
                     for instance_id in self.instances
                     if self._is_master(instance_id) == (group == "demo-master")
@@ -200,6 +209,10 @@ class FakeAws(AwsClient):
             self.before[operation].pop(0)()
         if operation in self.denied:
             raise UserError(f"this machine's role is not allowed {operation}.")
+
+
+def usage_of(nodes: Sequence[str]) -> publishing.Usage:
+    return publishing.Usage(dict.fromkeys(nodes, "run1"), bool(nodes))
 
 
 @dataclass
@@ -258,7 +271,7 @@ class Node:
         return Path(self._whole(path)).read_text()
 
     def publish(self, nodes_in_use: Sequence[str] = ()) -> publishing.PublishOutcome:
-        usage = publishing.Usage(nodes_in_use, bool(nodes_in_use))
+        usage = usage_of(nodes_in_use)
         with self.here():
             return publishing.publish(self.config, self.aws, lambda: usage)
 

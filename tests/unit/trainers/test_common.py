@@ -359,6 +359,24 @@ def test_checkpoints_are_written_every_few_steps_and_at_the_end_of_epochs(
     assert common.Checkpoints(tmp_path, "npy").points() == points
 
 
+def test_a_checkpoint_is_written_when_a_new_request_appears(
+    tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(common, "SECONDS_BETWEEN_REQUESTS", 0.0)
+    request, step = tmp_path / "checkpoint-request.json", Mean.step
+    request.write_text("that of an earlier attempt")
+
+    def requested(learner: Mean, images: Any, labels: Any) -> tuple[int, float, int]:
+        if learner.steps == 12:
+            request.unlink()
+            request.write_text("{}")
+        return step(learner, images, labels)
+
+    monkeypatch.setattr(Mean, "step", requested)
+    run(1, asked(data, tmp_path, epochs=2))
+    assert common.Checkpoints(tmp_path, "npy").points() == [(1, 0), (1, 3), (2, 0)]
+
+
 def test_the_learning_rate_falls_after_epochs_and_steps(tmp_path: Path, data: Path) -> None:
     more = {"lr": 1.0, "lr_factor": 0.5, "lr_step_epochs": (1,), "lr_steps": (3, 15)}
     learner = run(1, asked(data, tmp_path, epochs=2, **more))[0]

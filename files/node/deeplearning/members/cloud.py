@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -17,6 +17,7 @@ from deeplearning.contract.names import (
     JOB_FLOW_TAG,
     PRIMARY,
     RANK_TAG,
+    RUN_TAG,
     Names,
     tag_filter,
     tag_list,
@@ -30,8 +31,8 @@ PARALLEL_CALLS = 16
 MAX_OBJECTS = 20_000
 """Below members/. Each machine has one, also those that were replaced; but a machine may write any number."""
 
-MAX_IDS = 50
-"""Instances in a call of SetInstanceProtection."""
+MAX_IDS = 500
+"""Instances in a call of CreateTags."""
 
 Result = TypeVar("Result")
 
@@ -43,8 +44,6 @@ class Groups:
     desired: int
     masters: tuple[str, ...]
     workers: tuple[str, ...]
-    protected: frozenset[str] = frozenset()
-    """The workers in service that are protected from scale-in."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +76,6 @@ class Cloud:
             sum(group["DesiredCapacity"] for group in groups),
             _in_service(by_name.get(self._master, {})),
             _in_service(by_name.get(self._workers, {})),
-            _protected(by_name.get(self._workers, {})),
         )
 
     def _tag_filter(self) -> dict[str, object]:
@@ -112,19 +110,16 @@ class Cloud:
 
         self._in_parallel("ec2", set_rank, ranks)
 
-    def protect(self, groups: Groups, used: Collection[str], busy: bool) -> None:
-        """Protect these workers from scale-in, and no others. `busy`: whether any run is active."""
-        workers = set(groups.workers)
-        to_protect, to_release = workers & set(used) - groups.protected, groups.protected - set(used)
-        for ids, protected in ((to_protect, True), (to_release, False)):
-            for chunk in (sorted(ids)[start : start + MAX_IDS] for start in range(0, len(ids), MAX_IDS)):
-                self._aws.call(
-                    "autoscaling",
-                    "set_instance_protection",
-                    AutoScalingGroupName=self._workers,
-                    InstanceIds=chunk,
-                    ProtectedFromScaleIn=protected,
-                )
+    def mark_used(self, machines: Iterable[Instance], runs: Mapping[str, str], busy: bool) -> None:
+        """Tag each machine with the run that uses it. `runs`: by instance id. `busy`: whether any run is active."""
+        outdated: dict[str, list[str]] = {}
+        for machine in machines:
+            run = runs.get(machine.instance_id, "")
+            if machine.run_tag != run:
+                outdated.setdefault(run, []).append(machine.instance_id)
+        for run, ids in outdated.items():
+            for chunk in (ids[start : start + MAX_IDS] for start in range(0, len(ids), MAX_IDS)):
+                self._aws.call("ec2", "create_tags", Resources=chunk, Tags=tag_list({RUN_TAG: run}))
 
     def stored_reports(self) -> list[StoredReport]:
         objects = self._aws.pages(
@@ -185,7 +180,7 @@ class EmrCloud(Cloud):
     def _tag_filter(self) -> dict[str, object]:
         return tag_filter(JOB_FLOW_TAG, self._job_flow)
 
-    def protect(self, groups: Groups, used: Collection[str], busy: bool) -> None:
+    def mark_used(self, machines: Iterable[Instance], runs: Mapping[str, str], busy: bool) -> None:
         """Remove the auto-termination policy while a run is active: EMR counts the work of YARN only."""
         if not self._idle_seconds:
             return
@@ -224,16 +219,8 @@ def _in_service(group: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(item["InstanceId"] for item in group.get("Instances", []) if item["LifecycleState"] == "InService")
 
 
-def _protected(group: Mapping[str, Any]) -> frozenset[str]:
-    in_service = set(_in_service(group))
-    return frozenset(
-        item["InstanceId"]
-        for item in group.get("Instances", [])
-        if item["ProtectedFromScaleIn"] and item["InstanceId"] in in_service
-    )
-
-
 def _machine(instance: Mapping[str, Any], is_master: bool) -> Instance:
+    tags = tags_of(instance.get("Tags"))
     return Instance(
         instance_id=instance["InstanceId"],
         master=is_master,
@@ -241,5 +228,6 @@ def _machine(instance: Mapping[str, Any], is_master: bool) -> Instance:
         private_dns=instance["PrivateDnsName"],
         instance_type=instance["InstanceType"],
         launched=str(instance["LaunchTime"]),
-        rank_tag=tags_of(instance.get("Tags")).get(RANK_TAG, ""),
+        rank_tag=tags.get(RANK_TAG, ""),
+        run_tag=tags.get(RUN_TAG, ""),
     )

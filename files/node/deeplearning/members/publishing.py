@@ -19,8 +19,8 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from deeplearning import lock, machine, safe_paths
@@ -51,13 +51,14 @@ class PublishOutcome:
 class Usage:
     """What runs use now."""
 
-    nodes: Collection[str] = ()
+    nodes: Mapping[str, str] = field(default_factory=dict)
+    """The runs, by the nodes that they use."""
     busy: bool = False
     """Whether any run is active: it may be waiting for nodes."""
 
 
 def publish(config: Config, aws: AwsClient, usage: Callable[[], Usage]) -> PublishOutcome:
-    """Publish the member list if it has changed, and protect the nodes in use from scale-in."""
+    """Publish the member list if it has changed, and mark the nodes that runs use."""
     if config.role != "master":
         raise UserError(f"only the master publishes, and this node is a worker: run this on {hosts.MASTER_ALIAS}.")
     if not machine.is_mounted(config.efs_mount):
@@ -89,7 +90,7 @@ def is_quiet(config: Config, aws: AwsClient, usage: Callable[[], Usage]) -> bool
 
 
 def _seen(groups: Groups, usage: Usage) -> str:
-    return json.dumps([groups.desired, groups.masters, sorted(groups.workers), sorted(usage.nodes), usage.busy])
+    return json.dumps([groups.desired, groups.masters, sorted(groups.workers), sorted(usage.nodes.items()), usage.busy])
 
 
 class Publisher:
@@ -112,8 +113,8 @@ class Publisher:
         self._cloud.set_ranks(ranks.to_tag(machines, assigned))
         outcome = self._publish_list(groups, machines, assigned, current)
         now = usage()
-        in_use = {id_ for id_, rank in assigned.items() if hosts.host_name(rank) in now.nodes}
-        self._cloud.protect(groups, in_use, now.busy)
+        runs = {id_: now.nodes.get(hosts.host_name(rank), "") for id_, rank in assigned.items()}
+        self._cloud.mark_used(machines, runs, now.busy)
         self.seen = _seen(groups, now)
         return outcome
 

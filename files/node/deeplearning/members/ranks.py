@@ -18,6 +18,8 @@ class Instance:
     launched: str
     rank_tag: str
     """empty if it has none"""
+    run_tag: str = ""
+    """the run that uses it; empty if none does"""
 
 
 def assign(machines: Iterable[Instance], listed: Mapping[str, int]) -> dict[str, int]:

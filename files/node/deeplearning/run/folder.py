@@ -17,6 +17,8 @@ from deeplearning.contract.frameworks import FRAMEWORKS
 from deeplearning.contract.identifiers import RUN_ID
 
 SCHEMA = 1
+CHECKPOINT_REQUEST = "checkpoint-request.json"
+"""A new file of this name asks the trainer for a checkpoint, as the run is going to be stopped."""
 REPLACED = ("run.json", "environment.json", "state.json")
 """Files that are replaced while others read them. Other files appear once."""
 

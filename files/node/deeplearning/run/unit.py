@@ -85,10 +85,10 @@ class Unit:
         return attempts
 
     def _interrupt(self) -> None:
-        """Leave the run without an end: this machine goes down, and resumes the run after its boot."""
+        """Leave the run without an end: this machine goes down, or all do. The next master resumes the run."""
         if self.attempts:
             self.attempts[-1]["cause"] = LOST
-        self.run_log.enter("recovering", "the master goes down")
+        self.run_log.enter("recovering", "the master goes down, or all machines end soon")
 
     def _close_interrupted_attempt(self) -> None:
         """Close an attempt without an end: the master went down meanwhile, or was replaced."""
@@ -133,7 +133,7 @@ class Unit:
     def _reserve(self, nodes: Sequence[str]) -> None:
         self.run_log.state["nodes"] = list(nodes)
         self.run_log.save()
-        # The nodes are to be protected from scale-in.
+        # The master is to mark them as used.
         self._request_check()
 
     def _request_check(self) -> None:

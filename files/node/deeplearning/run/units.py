@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 
 from deeplearning import programs
+from deeplearning.contract import atomic_file, paths
 from deeplearning.contract.errors import UserError
 from deeplearning.run.identity import as_root
 
@@ -30,8 +31,9 @@ def is_active(run_id: str) -> bool:
 
 
 def may_continue(run_id: str) -> bool:
-    """Return True if it is active, or if this master has booted and not yet resumed interrupted runs."""
-    if is_active(run_id):
+    """Return True if it is active, was stopped because all machines are about to end, or if this master has booted and
+    not yet resumed interrupted runs."""
+    if is_active(run_id) or run_id in (atomic_file.read_or_none(paths.STOPPED_RUNS) or "").split():
         return True
     shown = programs.run("systemctl", "show", "--value", "--property=ExecMainExitTimestampMonotonic", RECOVERY_UNIT)
     return shown.stdout.strip() == "0"

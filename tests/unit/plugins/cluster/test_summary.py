@@ -77,6 +77,30 @@ def test_it_reads_well() -> None:
     assert "  groups              c-master (1 of 1), c-workers (1 of 2)" in lines
 
 
+def test_the_earliest_end_is_in_the_data_and_both_in_the_text() -> None:
+    def ends(at: dict[str, float]) -> ClusterResources:
+        group = replace(MASTER, facts={**MASTER.facts, "ends": at})
+        return replace(ESTATE, resources=[group, *ESTATE.resources[1:]])
+
+    both = ends({"ttl": 1_800_003_600.0, "idle": 1_800_000_000.0})
+    summary = describe(both, HEALTH, replace(CONTEXT, idle_minutes=60))
+    assert summary["ends"] == {
+        "at": "2027-01-15T08:00:00Z",
+        "reason": "idle",
+        "idle_minutes": 60,
+        "ttl_at": "2027-01-15T09:00:00Z",
+    }
+    (line,) = [line for line in summary_lines(summary, both, "") if "machines end" in line]
+    assert line.split("  ")[-1] == (
+        "2027-01-15 09:00 UTC (deeplearning.aws.extend postpones it); 2027-01-15 08:00 UTC, unless something works "
+        "until then"
+    )
+    ttl = describe(ends({"ttl": 1_800_003_600.0}), HEALTH, CONTEXT)["ends"]
+    assert (ttl["at"], ttl["reason"]) == ("2027-01-15T09:00:00Z", "cluster_ttl_hours")
+    never = {"at": "", "reason": "", "idle_minutes": 0, "ttl_at": ""}
+    assert describe(ESTATE, HEALTH, CONTEXT)["ends"] == never
+
+
 def test_what_only_the_plan_knows_is_otherwise_taken_from_aws() -> None:
     machine = Resource("instance", "i-1", "c-master", "running", facts={**INSTANCE, "user": "admin"})
     foreign = Resource("instance", "i-0", "x", "running", ours=False, facts={**INSTANCE, "user": "mallory"})

@@ -73,6 +73,8 @@ def test_the_example_of_each_message_is_right(setting: Option) -> None:
     [
         ("worker_count", "4", 4),
         ("worker_count", " 0 ", 0),
+        ("ttl_hours", "0.05", 0.05),
+        ("ttl_hours", 8, 8.0),
         ("spot", "true", True),
         ("spot", "no", False),
         ("placement_group", "True", "true"),
@@ -106,6 +108,9 @@ def test_what_is_right_gets_its_type_once(name: str, options: Any, read: Any) ->
         ("worker_count", 2.5, "is 2.5: give a whole number"),
         ("worker_count", 5000, "is 5000: give 1023 or less."),
         ("root_volume_gib", 0, "is 0: give 8 or more."),
+        ("ttl_hours", "8h", "is 8h: give a number from 0 to 8760."),
+        ("ttl_hours", -1, "is -1: give 0 to 8760."),
+        ("ttl_hours", [8], "give a number"),
         ("spot", "maybe", "is maybe: give true or false."),
         ("capacity_policy", "some", "is some: give at_least, all_or_nothing or best_effort."),
         ("placement_group", "perhaps", "give auto, true or false"),

@@ -137,6 +137,8 @@ def test_a_public_subnet_must_give_public_addresses() -> None:
         ({"login_user": "ubuntu"}, "on EMR it is hadoop"),
         ({"worker_count": 0}, "EMR needs a core node"),
         ({"emr_idle_minutes": 0.5}, "cluster_emr_idle_minutes is 0.5"),
+        ({"ttl_hours": 8}, "cluster_ttl_hours is 8: it is for machines of Auto Scaling groups"),
+        ({"idle_minutes": 30}, "EMR ends an idle cluster by itself. Example: -e cluster_emr_idle_minutes=180"),
         ({"emr_release": "7.1"}, "give a release of EMR"),
     ],
 )

@@ -141,6 +141,7 @@ def test_the_role_renders_it(tmp_path: Path) -> None:
         "iam_account": "123456789012",
         "iam_partition": "aws-cn",
         "iam_bucket": BUCKET,
+        "iam_idle_end": False,
         "iam_workers_associate": False,
         "iam_s3_read": ["datasets/imagenet/"],
         "iam_s3_write": [BUCKET, "results"],
@@ -181,14 +182,14 @@ def test_the_master_alone_lists_members_and_assigns_ranks_in_its_cluster() -> No
     assert master[: len(worker) - 1] == worker[:-1]
     assert [statement["Sid"] for statement in master[len(worker) :]] == [
         "ListMembers",
-        "AssignRanks",
+        "AssignRanksAndMarkUse",
         "TakeTheAddress",
-        "ProtectNodesOfRuns",
     ]
     policies = [parse_policy(policy_for("master", access))]
     instance = f"arn:aws:ec2:us-east-1:{ACCOUNT}:instance/i-01"
     for cluster, keys, outcome in (
         ("red", ["deeplearning:rank"], "allowed"),
+        ("red", ["deeplearning:run"], "allowed"),
         ("blue", ["deeplearning:rank"], "implicitly denied"),
         ("red", ["deeplearning:cluster"], "implicitly denied"),
         ("red", ["deeplearning:rank", "Name"], "implicitly denied"),
@@ -198,9 +199,39 @@ def test_the_master_alone_lists_members_and_assigns_ranks_in_its_cluster() -> No
             {}, {"ec2:ResourceTag/deeplearning:cluster": cluster, **({"aws:TagKeys": keys} if keys else {})}
         )
         assert decide(policies, "ec2:CreateTags", instance, context).outcome == outcome, (cluster, keys)
-    for group, outcome in (("red-workers", "allowed"), ("red-master", "denied"), ("red-2-workers", "denied")):
-        name = f"arn:aws:autoscaling:us-east-1:{ACCOUNT}:autoScalingGroup:id:autoScalingGroupName/{group}"
-        assert decide(policies, "autoscaling:SetInstanceProtection", name, context_of({}, {})).outcome.endswith(outcome)
+
+
+SIZES = {"autoscaling:MinSize": "0", "autoscaling:MaxSize": "0"}
+
+
+@pytest.mark.parametrize(
+    ("role", "group", "cluster", "sizes", "allowed"),
+    [
+        ("master", "red-master", "red", SIZES, True),
+        ("master", "red-workers", "red", SIZES, True),
+        ("master", "red-workers", "blue", SIZES, False),
+        ("master", "red-2-workers", "red", SIZES, False),
+        ("master", "red-workers", "red", SIZES | {"autoscaling:MaxSize": "1"}, False),
+        ("master", "red-workers", "red", SIZES | {"autoscaling:MinSize": "1"}, False),
+        # A size that the call leaves out.
+        ("master", "red-workers", "red", {"autoscaling:MinSize": "0"}, False),
+        ("master", "red-workers", "red", {"autoscaling:MaxSize": "0"}, False),
+        ("master", "red-workers", "red", {}, False),
+        ("worker", "red-workers", "red", SIZES, False),
+    ],
+)
+def test_the_master_alone_schedules_the_end_and_no_other_size(
+    role: str, group: str, cluster: str, sizes: dict[str, str], allowed: bool
+) -> None:
+    name = f"arn:aws:autoscaling:us-east-1:{ACCOUNT}:autoScalingGroup:id:autoScalingGroupName/{group}"
+    context = context_of({}, {"aws:ResourceTag/deeplearning:cluster": cluster, **sizes})
+    for idle_end in (True, False):
+        granted = parse_policy(policy_for(role, MemberAccess("red", "us-east-1", ACCOUNT, BUCKET, idle_end=idle_end)))
+        outcome = decide([granted], "autoscaling:PutScheduledUpdateGroupAction", name, context).outcome
+        assert (outcome == "allowed") == (allowed and idle_end)
+        # It has no condition keys of sizes.
+        for action in ("BatchPutScheduledUpdateGroupAction", "DeleteScheduledAction", "SetInstanceProtection"):
+            assert decide([granted], f"autoscaling:{action}", name, context).outcome != "allowed"
 
 
 @pytest.mark.parametrize("role", ["master", "worker"])

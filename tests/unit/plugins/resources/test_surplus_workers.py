@@ -9,16 +9,7 @@ from ansible_collections.deeplearning.aws.plugins.filter.surplus_workers import 
 
 
 def group(*ids: str, **states: str) -> dict[str, Any]:
-    return {
-        "instances": [
-            {
-                "instance_id": id_,
-                "lifecycle_state": states.get(id_, "InService"),
-                "protected_from_scale_in": states.get(id_) == "InService",
-            }
-            for id_ in ids
-        ]
-    }
+    return {"instances": [{"instance_id": id_, "lifecycle_state": states.get(id_, "InService")} for id_ in ids]}
 
 
 def machines(**ranks: str) -> list[dict[str, Any]]:
@@ -54,6 +45,9 @@ def test_the_workers_with_the_highest_ranks_go(
     assert [worker["name"] for worker in surplus_workers(instances, ranks, desired)] == expected
 
 
-def test_a_protected_worker_is_said_to_be() -> None:
-    chosen = surplus_workers(group("a", "b", b="InService"), machines(a="2", b="3"), 0)
-    assert {worker["instance_id"]: worker["protected"] for worker in chosen} == {"a": False, "b": True}
+def test_the_run_that_uses_a_worker_is_named() -> None:
+    used = machines(a="2", b="3")
+    used[1]["tags"]["deeplearning:run"] = "lenet-1"
+    used[0]["tags"]["deeplearning:run"] = ""
+    chosen = surplus_workers(group("a", "b", "c"), used, 0)
+    assert {worker["instance_id"]: worker["run"] for worker in chosen} == {"a": "", "b": "lenet-1", "c": ""}

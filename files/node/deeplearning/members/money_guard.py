@@ -1,0 +1,101 @@
+"""The end of the cluster's machines, which is scheduled in the account: docs/decisions/011-money-guard.md.
+
+The master postpones the idle end while something works. Without the master nothing does, so the machines end. Before an
+end that it cannot postpone, it has the runs save a checkpoint and stops them.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timezone
+from typing import Any
+
+from deeplearning.aws import AwsClient
+from deeplearning.config import Config
+from deeplearning.contract import atomic_file, paths
+from deeplearning.contract.names import Names
+from deeplearning.contract.scheduled_end import IDLE, TTL, action_names, earliest, scheduled_ends
+from deeplearning.deadline import DeadlineExceeded, within
+from deeplearning.members import load
+from deeplearning.run import ending
+
+BUSY_LOAD = 0.5
+"""From this load average on a node works: half a processor. Its own timers take less."""
+BUSY_GPU_PERCENT = 5
+EFS_SECONDS = 10.0
+PUT_SECONDS = 60.0
+"""The idle end is not moved for less."""
+
+
+def check(config: Config, aws: AwsClient, runs: Sequence[str]) -> None:
+    """Postpone the idle end if anything works, prepare for the other, and write the message for people who log in."""
+    if config.job_flow:
+        return
+    now = time.time()
+    actions = aws.pages(
+        "autoscaling",
+        "describe_scheduled_actions",
+        "ScheduledUpdateGroupActions",
+        ScheduledActionNames=action_names(config.cluster),
+    )
+    ends = scheduled_ends(actions, config.cluster, now)
+    ttl = earliest(ends, TTL)
+    ending.prepare(config, None if ttl is None else ttl - now, runs)
+    if config.idle_seconds:
+        _postpone(config, aws, ends[IDLE], runs, now)
+    atomic_file.write_if_changed(paths.LOGIN_MESSAGE, login_message(ttl, config.idle_seconds))
+
+
+def _postpone(config: Config, aws: AwsClient, ends: Mapping[str, float], runs: Sequence[str], now: float) -> None:
+    """Move the idle end of both groups, if it is not where it belongs. A boot counts as work."""
+    groups = Names(config.cluster).groups.values()
+    target = int(now) + config.idle_seconds
+    tolerance = min(PUT_SECONDS, config.idle_seconds / 4)
+    late = [group for group in groups if abs(target - ends.get(group, 0.0)) >= tolerance]
+    has_booted = not os.path.exists(paths.LOGIN_MESSAGE)
+    if not late or not (has_booted or runs or is_busy(_loads(config))):
+        return
+    for group in late:
+        aws.call(
+            "autoscaling",
+            "put_scheduled_update_group_action",
+            AutoScalingGroupName=group,
+            ScheduledActionName=Names(config.cluster).of(IDLE),
+            # The time of another action of the group is refused: these end on a second that no minute begins with.
+            StartTime=datetime.fromtimestamp(target + (target % 60 == 0), timezone.utc),
+            MinSize=0,
+            MaxSize=0,
+            DesiredCapacity=0,
+        )
+
+
+def _loads(config: Config) -> list[dict[str, Any]]:
+    try:
+        loads: list[dict[str, Any]] = within(EFS_SECONDS, lambda: load.read_all(config.efs_mount, config.cluster))
+    except DeadlineExceeded:
+        return []
+    return loads
+
+
+def is_busy(loads: Iterable[Mapping[str, Any]]) -> bool:
+    """Return whether a person is logged in on a node, or a processor or GPU is in use."""
+    return any(
+        node["logins"]
+        or node["load"] >= BUSY_LOAD
+        or any(gpu["busy_percent"] >= BUSY_GPU_PERCENT for gpu in node["gpus"])
+        for node in loads
+    )
+
+
+def login_message(ttl: float | None, idle_seconds: int) -> str:
+    """Return the text that people see when they log in; empty if nothing ends the cluster by itself."""
+    lines = []
+    if ttl is not None:
+        at = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(ttl))
+        lines.append(f"All machines of this cluster end at {at}; its file system stays.")
+        lines.append("To postpone it, on your own machine: ansible-playbook deeplearning.aws.extend -e hours=4")
+    if idle_seconds:
+        lines.append(f"They end after {idle_seconds // 60} minutes without a run, a login or other work as well.")
+    return "".join(f"{line}\n" for line in lines)

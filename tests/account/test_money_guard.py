@@ -1,0 +1,168 @@
+"""The end of the machines that AWS itself brings about: what site.yml schedules, and what the master may do to it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from localcloud.api.autoscaling.regions import scaling_in
+from tests.account.fleet import wait_until
+from tests.account.kit import CLOUD_HALF, REGION, account_in, new_session
+
+CLUSTER = "red"
+GROUPS = (f"{CLUSTER}-master", f"{CLUSTER}-workers")
+HOUR = 3600
+
+
+@pytest.fixture(scope="module")
+def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    with account_in(tmp_path_factory.mktemp("guard")) as account:
+        account.wants(CLUSTER, cluster_ttl_hours=8, cluster_idle_minutes=60, provision_settle_seconds=1)
+        play(account)
+        yield account
+
+
+def play(account: Any, playbook: str = CLOUD_HALF, code: int = 0, **extra: Any) -> Any:
+    ran = account.play(playbook, **extra)
+    assert ran.code == code, ran.output[-4000:]
+    return ran
+
+
+def actions(account: Any) -> dict[str, dict[str, Any]]:
+    """Return the actions of both groups, which are the same, by what they are for."""
+    client = account.client("autoscaling")
+    listed = client.describe_scheduled_actions()["ScheduledUpdateGroupActions"]
+    by_group: dict[str, dict[str, Any]] = {group: {} for group in GROUPS}
+    for action in listed:
+        assert [action[size] for size in ("MinSize", "MaxSize", "DesiredCapacity")] == [0, 0, 0]
+        by_group[action["AutoScalingGroupName"]][action["ScheduledActionName"].removeprefix(f"{CLUSTER}-")] = action
+    assert by_group[GROUPS[0]].keys() == by_group[GROUPS[1]].keys()
+    return by_group[GROUPS[0]]
+
+
+def seconds_left(action: dict[str, Any]) -> float:
+    return float((action["StartTime"] - datetime.now(UTC)).total_seconds())
+
+
+def machines(account: Any) -> list[str]:
+    alive = {"Name": "instance-state-name", "Values": ["pending", "running"]}
+    reservations = account.client("ec2").describe_instances(Filters=[alive])["Reservations"]
+    return [instance["InstanceId"] for reservation in reservations for instance in reservation["Instances"]]
+
+
+def let_it_come(account: Any, kind: str) -> None:
+    """Let AWS run the actions of a kind now."""
+    with account.cloud.lock:
+        for group in scaling_in(account.cloud, REGION).groups.values():
+            group.scheduled[f"{CLUSTER}-{kind}"].start = time.time() - 1
+
+
+def test_both_ends_are_scheduled_and_the_first_is_postponed(account: Any) -> None:
+    scheduled = actions(account)
+    assert 7.5 * HOUR < seconds_left(scheduled["ttl"]) < 8 * HOUR + 120
+    # Until the master can postpone it, machines have the time that they may take to start as well.
+    assert 90 * 60 < seconds_left(scheduled["idle"]) < 118 * 60
+    before = scheduled["ttl"]["StartTime"]
+    told = " ".join(play(account, "playbooks/extend.yml", hours=1.5).output.split())
+    postponed = actions(account)["ttl"]["StartTime"]
+    assert (postponed - before).total_seconds() == 1.5 * HOUR
+    assert f"machines end {postponed:%Y-%m-%d %H:%M} UTC" in told
+
+
+def as_master(account: Any, service: str) -> Any:
+    """Return a client with the rights of the master's role."""
+    issued = account.cloud.credentials.issue(f"{CLUSTER}-{REGION}-master", "i-0123456789abcdef0", 3600)
+    session = new_session(issued.access_key, issued.secret, REGION, issued.token)
+    return session.client(service, endpoint_url=account.endpoint)
+
+
+def put(client: Any, group: str, **sizes: int) -> None:
+    client.put_scheduled_update_group_action(
+        AutoScalingGroupName=group,
+        ScheduledActionName=f"{CLUSTER}-idle",
+        StartTime=datetime.fromtimestamp(time.time() + HOUR, UTC),
+        **sizes,
+    )
+
+
+@pytest.mark.parametrize(
+    ("sizes", "code"),
+    [
+        ({"MinSize": 0, "MaxSize": 9, "DesiredCapacity": 9}, "AccessDenied"),
+        ({"MinSize": 0, "MaxSize": 9}, "AccessDenied"),
+        ({"MinSize": 3, "MaxSize": 0}, "AccessDenied"),
+        ({"DesiredCapacity": 9}, "AccessDenied"),
+        ({"MaxSize": 0, "DesiredCapacity": 0}, "AccessDenied"),
+        # IAM has no key for the desired capacity, but Auto Scaling compares it with the others.
+        ({"MinSize": 0, "MaxSize": 0, "DesiredCapacity": 9}, "ValidationError"),
+    ],
+    ids=str,
+)
+def test_the_master_cannot_raise_a_size(account: Any, sizes: dict[str, int], code: str) -> None:
+    with pytest.raises(ClientError) as refused:
+        put(as_master(account, "autoscaling"), GROUPS[1], **sizes)
+    assert refused.value.response["Error"]["Code"] == code
+    assert max(seconds_left(action) for action in actions(account).values()) > HOUR
+
+
+def test_the_master_postpones_the_end_of_its_own_groups_and_does_nothing_else_to_them(account: Any) -> None:
+    master, sizes = as_master(account, "autoscaling"), {"MinSize": 0, "MaxSize": 0, "DesiredCapacity": 0}
+    for group in GROUPS:
+        put(master, group, **sizes)
+    assert HOUR - 60 < seconds_left(actions(account)["idle"]) <= HOUR
+    other = {"AutoScalingGroupName": "blue-workers"}
+    group = {"AutoScalingGroupName": GROUPS[1]}
+    entry = {"ScheduledActionName": "more", "StartTime": datetime.now(UTC), **sizes}
+    for operation, arguments in (
+        ("put_scheduled_update_group_action", {**other, **entry}),
+        ("delete_scheduled_action", {**group, "ScheduledActionName": f"{CLUSTER}-ttl"}),
+        ("set_desired_capacity", {**group, "DesiredCapacity": 9}),
+        ("update_auto_scaling_group", {**group, "MaxSize": 9}),
+        ("suspend_processes", {**group, "ScalingProcesses": ["ScheduledActions"]}),
+        ("set_instance_protection", {**group, "InstanceIds": machines(account), "ProtectedFromScaleIn": True}),
+    ):
+        with pytest.raises(ClientError) as refused:
+            getattr(master, operation)(**arguments)
+        assert refused.value.response["Error"]["Code"] == "AccessDenied", operation
+
+
+def test_the_machines_end_without_anybody(account: Any) -> None:
+    assert len(machines(account)) == 2
+    let_it_come(account, "ttl")
+    wait_until(lambda: not machines(account))
+    told = " ".join(play(account, "status.yml").output.split())
+    assert "its groups are set to 0 machines" in told and "site.yml brings the machines back" in told
+
+
+@pytest.mark.long
+def test_site_yml_brings_them_back_with_a_new_end_and_keeps_that(account: Any) -> None:
+    let_it_come(account, "idle")
+    refused = play(account, "playbooks/extend.yml", code=2, hours=1)
+    assert "has no machines whose end could be postponed" in " ".join(refused.output.split())
+    play(account)
+    assert len(machines(account)) == 2
+    end = actions(account)["ttl"]["StartTime"]
+    assert 7.5 * HOUR < seconds_left(actions(account)["ttl"]) < 8 * HOUR + 120
+    assert play(account).changed == 0
+    assert actions(account)["ttl"]["StartTime"] == end
+
+
+@pytest.mark.long
+def test_what_is_switched_off_is_deleted(account: Any) -> None:
+    play(account, cluster_idle_minutes=0)
+    assert actions(account).keys() == {"ttl"}
+    with pytest.raises(ClientError) as refused:
+        put(as_master(account, "autoscaling"), GROUPS[1], MinSize=0, MaxSize=0)
+    assert refused.value.response["Error"]["Code"] == "AccessDenied"
+    play(account, cluster_ttl_hours=0, cluster_idle_minutes=0)
+    assert actions(account) == {}
+    # Without an end, this makes one.
+    play(account, "playbooks/extend.yml", hours=2)
+    assert 1.5 * HOUR < seconds_left(actions(account)["ttl"]) < 2 * HOUR + 120
+    play(account, "destroy.yml", destroy=CLUSTER)
+    assert account.client("autoscaling").describe_scheduled_actions()["ScheduledUpdateGroupActions"] == []
