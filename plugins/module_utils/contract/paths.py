@@ -74,3 +74,8 @@ def check_requests(efs_mount: str, cluster: str) -> str:
 def health(efs_mount: str, cluster: str) -> str:
     """Return the folder that nodes write to while a health check runs."""
     return f"{efs_mount}/.deeplearning/{cluster}/health"
+
+
+def load(efs_mount: str, cluster: str) -> str:
+    """Return the folder in which each node writes how busy it is: <instance id>.json."""
+    return f"{efs_mount}/.deeplearning/{cluster}/load"

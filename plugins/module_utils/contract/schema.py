@@ -75,6 +75,15 @@ def between(least: int, most: int) -> Check:
     return check
 
 
+def number(least: float, most: float) -> Check:
+    def check(value: Any) -> float:
+        if not isinstance(value, (int, float)) or isinstance(value, bool) or not least <= value <= most:
+            raise InvalidValue(f"a number from {least} to {most}")
+        return value
+
+    return check
+
+
 def text(most: int) -> Check:
     def check(value: Any) -> str:
         if not isinstance(value, str) or len(value) > most or not value.isprintable():

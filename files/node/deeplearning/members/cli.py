@@ -23,4 +23,7 @@ def main(argv: list[str]) -> int:
             return 0
     from deeplearning.members import commands
 
-    return commands.main(argv)
+    code = commands.main(argv)
+    if argv == ["report", "--repeated"]:
+        return commands.main(["load", "--repeated"])
+    return code

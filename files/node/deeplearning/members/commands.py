@@ -11,10 +11,12 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from deeplearning import machine
 from deeplearning.aws import AwsClient
 from deeplearning.config import read_config
 from deeplearning.contract import atomic_file, paths
 from deeplearning.contract.errors import UserError
+from deeplearning.members import load
 from deeplearning.members.applying import apply, forget
 from deeplearning.members.master_address import associate
 from deeplearning.members.member_list import Members, read_applied, unsettled
@@ -50,6 +52,7 @@ def _parser() -> argparse.ArgumentParser:
         return added
 
     add("report", _report, "write this machine's host keys, GPUs and state to the cluster's bucket", timer=True)
+    add("load", _load, "write how busy this node is to the shared file system", timer=True)
     add("publish", _publish, "on the master: assign ranks, and publish the member list if it has changed", timer=True)
     add("apply", _apply, "verify the published member list, and make this node's files follow it", timer=True)
     add("address", _address, "on a worker: give a master that cannot be reached the cluster's address", timer=True)
@@ -85,6 +88,14 @@ def _report(options: argparse.Namespace) -> int:
     _print(options, changed, {"changed": changed, "fault": fault}, "reported" if changed else "nothing new to report")
     if fault:
         raise UserError(f"{fault}.")
+    return 0
+
+
+def _load(options: argparse.Namespace) -> int:
+    if options.repeated and os.path.exists(paths.CONFIGURING):
+        return 0
+    config = read_config()
+    _print(options, False, load.publish(config.efs_mount, config.cluster, machine.instance_id()), "written")
     return 0
 
 

@@ -1,0 +1,1 @@
+../../../../plugins/module_utils/contract/node_load.py

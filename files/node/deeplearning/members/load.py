@@ -1,0 +1,153 @@
+"""How busy the nodes are: each writes a file of its own to the shared file system, where the others read it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import stat
+import time
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+from deeplearning import machine, programs
+from deeplearning.contract import atomic_file, node_load, paths, schema
+from deeplearning.contract.errors import UserError
+from deeplearning.deadline import DeadlineExceeded, within
+from deeplearning.members import published_list
+
+MEMINFO = "/proc/meminfo"
+DRIVER_SECONDS = 15.0
+EFS_SECONDS = 10.0
+"""With the time that `members report` waits for the driver, both have to end before the unit's TimeoutStartSec."""
+REMOVED_SECONDS = 24 * 3600
+"""The files of machines that are gone are removed when they are this old."""
+QUERY = ("--query-gpu=utilization.gpu,memory.used,memory.total", "--format=csv,noheader,nounits")
+
+
+def measure() -> dict[str, Any]:
+    """Return how busy this node is, without the id of its instance."""
+    gpus, errors = _gpus()
+    disk = shutil.disk_usage("/")
+    return {
+        "schema": schema.VERSION,
+        "at": int(time.time()),
+        "load": round(os.getloadavg()[0], 2),
+        "processors": os.cpu_count() or 1,
+        "memory_percent": _memory_percent(),
+        "disk_percent": round(100 * (disk.total - disk.free) / disk.total),
+        "gpus": gpus,
+        "logins": _logins(),
+        "errors": errors,
+    }
+
+
+def _memory_percent() -> int:
+    lines = (line.split() for line in Path(MEMINFO).read_text().splitlines())
+    kib = {words[0]: int(words[1]) for words in lines}
+    return round(100 * (kib["MemTotal:"] - kib["MemAvailable:"]) / kib["MemTotal:"])
+
+
+def _logins() -> int:
+    """Return the number of sessions with a terminal. Ansible and mpirun log in without one."""
+    return len(programs.run("who").stdout.splitlines())
+
+
+def _gpus() -> tuple[list[dict[str, int]], list[str]]:
+    """Return the use of each GPU, and what went wrong."""
+    try:
+        code, output, errors = machine.run_nvidia_smi(*QUERY, seconds=DRIVER_SECONDS)
+    except FileNotFoundError:
+        return [], []
+    except OSError as error:
+        return [], [f"nvidia-smi cannot be started: {error.strerror}"]
+    except DeadlineExceeded:
+        return [], [f"nvidia-smi does not end within {DRIVER_SECONDS:g} s"]
+    if code:
+        return [], [_printable(programs.last_line(errors or output))]
+    gpus, problems = [], []
+    for number, line in enumerate(output.splitlines()[: schema.MAX_GPUS]):
+        values = [int(word) if word.strip().isdecimal() else -1 for word in line.split(",")]
+        if len(values) == 3 and min(values) >= 0 and values[2]:
+            busy, used, total = values
+            gpus.append({"busy_percent": min(busy, 100), "memory_percent": min(round(100 * used / total), 100)})
+        else:
+            problems.append(_printable(f"nvidia-smi reports no use of GPU {number}: {line.strip()}"))
+    return gpus, problems[: node_load.MAX_ERRORS]
+
+
+def _printable(text: str) -> str:
+    return "".join(character if character.isprintable() else "?" for character in text)[: node_load.MAX_ERROR]
+
+
+def publish(efs_mount: str, cluster: str, instance_id: str) -> dict[str, Any]:
+    """Write this node's file, and return its content."""
+    if not machine.is_mounted(efs_mount):
+        raise UserError(f"nothing is mounted at {efs_mount}, where nodes write how busy they are: mount it.")
+    record = {**measure(), "instance_id": instance_id}
+    content = json.dumps(record, sort_keys=True).encode("ascii")
+
+    def write() -> None:
+        with _opened_folder(efs_mount, cluster) as folder:
+            atomic_file.replace(f"/proc/self/fd/{folder}/{instance_id}.json", content)
+
+    try:
+        within(EFS_SECONDS, write)
+    except FileNotFoundError:
+        raise UserError(f"{efs_mount} has no folder of {cluster} yet: the master creates it.") from None
+    except DeadlineExceeded:
+        raise UserError(f"{efs_mount} does not answer within {EFS_SECONDS:g} s.") from None
+    return record
+
+
+def read_all(efs_mount: str, cluster: str) -> list[dict[str, Any]]:
+    """Return the load of each node that wrote its file recently. Malformed and foreign files are left out.
+
+    This waits for a file system that does not answer: call it by `within`.
+    """
+    try:
+        with _opened_folder(efs_mount, cluster) as folder:
+            loads = [_read(folder, name) for name in sorted(os.listdir(folder))]
+    except OSError:
+        return []
+    return [load for load in loads if load]
+
+
+def _read(folder: int, name: str) -> dict[str, Any] | None:
+    instance_id = name.removesuffix(".json")
+    with contextlib.suppress(OSError, UserError):
+        # Neither follow a link nor wait for a pipe, which root on any machine may put there.
+        handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+        with open(handle, "rb") as file:
+            seen = os.fstat(handle)
+            if not stat.S_ISREG(seen.st_mode) or seen.st_uid != published_list.OWNER:
+                return None
+            content = file.read(node_load.MAX_BYTES + 1)
+        if time.time() - seen.st_mtime > REMOVED_SECONDS:
+            os.unlink(name, dir_fd=folder)
+            return None
+        load = node_load.parse(content, name)
+        if load["instance_id"] == instance_id and abs(time.time() - load["at"]) < node_load.MAX_AGE_SECONDS:
+            return load
+    return None
+
+
+@contextlib.contextmanager
+def _opened_folder(efs_mount: str, cluster: str) -> Generator[int, None, None]:
+    """Open the folder of load files, created if needed. Follow no link below the mount: root anywhere may put some."""
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+    names = os.path.relpath(paths.load(efs_mount, cluster), efs_mount).split("/")
+    handle = os.open(efs_mount, flags)
+    try:
+        for depth, name in enumerate(names, start=1):
+            # The master creates the folders above, and checks whose they are.
+            if depth == len(names):
+                with contextlib.suppress(FileExistsError, PermissionError):
+                    os.mkdir(name, 0o755, dir_fd=handle)
+            above, handle = handle, os.open(name, flags | os.O_NOFOLLOW, dir_fd=handle)
+            os.close(above)
+        yield handle
+    finally:
+        os.close(handle)

@@ -1,0 +1,195 @@
+"""How busy nodes are: what each writes, and what others read."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deeplearning import machine, programs
+from deeplearning.config import Config
+from deeplearning.contract import node_load, paths
+from deeplearning.contract.errors import UserError
+from deeplearning.deadline import DeadlineExceeded
+from deeplearning.members import cli, commands, load, published_list
+
+from tests.unit.node.members_kit import Cluster, Node, cluster_in, instance
+
+
+@pytest.fixture
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
+    """A worker of a cluster whose master has published a list."""
+    cluster: Cluster = cluster_in(tmp_path, monkeypatch)
+    master = cluster.master()
+    cluster.workers(2)
+    master.publish()
+    worker = cluster.node(2)
+    nvidia_smi("8, 100, 400", monkeypatch)
+    return worker
+
+
+def nvidia_smi(output: str, monkeypatch: pytest.MonkeyPatch, code: int = 0) -> None:
+    monkeypatch.setattr(machine, "run_nvidia_smi", lambda *_words, seconds: (code, output, "no driver\n"))
+
+
+def files(node: Node) -> Path:
+    return Path(paths.load(node.config.efs_mount, node.config.cluster))
+
+
+def publish(node: Node) -> dict[str, Any]:
+    with node.here():
+        return load.publish(node.config.efs_mount, node.config.cluster, instance(node.number))
+
+
+def read_all(node: Node) -> list[dict[str, Any]]:
+    return load.read_all(node.config.efs_mount, node.config.cluster)
+
+
+def test_each_node_writes_a_file_and_all_are_read(node: Node) -> None:
+    publish(node)
+    (read,) = read_all(node)
+    assert read["instance_id"] == instance(2) and read["processors"] == os.cpu_count()
+    assert read["gpus"] == [{"busy_percent": 8, "memory_percent": 25}] and read["errors"] == []
+    assert 0 < read["memory_percent"] < 100 and 0 < read["disk_percent"] <= 100 and abs(read["at"] - time.time()) < 60
+    assert stat.S_IMODE((files(node) / f"{instance(2)}.json").stat().st_mode) == 0o644
+
+
+def test_a_terminal_is_a_login(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    printed = "anna  pts/0  2026-11-23 03:00 (10.0.0.9)\nanna  pts/1  2026-11-23 03:00 (10.0.0.9)\n"
+    monkeypatch.setattr(programs, "run", lambda *words: subprocess.CompletedProcess(words, 0, printed, ""))
+    assert load.measure()["logins"] == 2
+
+
+@pytest.mark.parametrize(
+    ("output", "code", "gpus", "problem"),
+    [
+        ("100, 39, 40\n0, 0, 40", 0, [(100, 98), (0, 0)], []),
+        # As one that is divided into MIG instances.
+        ("[N/A], 39, 40\n7, 4, 40", 0, [(7, 10)], ["nvidia-smi reports no use of GPU 0: [N/A], 39, 40"]),
+        ("", 9, [], ["no driver"]),
+        ("\x1b[2J, 1, 1", 0, [], ["nvidia-smi reports no use of GPU 0: ?[2J, 1, 1"]),
+    ],
+)
+def test_what_the_driver_does_not_report_is_an_error(
+    output: str, code: int, gpus: list[tuple[int, int]], problem: list[str], node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nvidia_smi(output, monkeypatch, code)
+    record = publish(node)
+    assert [(gpu["busy_percent"], gpu["memory_percent"]) for gpu in record["gpus"]] == gpus
+    assert record["errors"] == problem and len(read_all(node)) == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "problem"),
+    [(FileNotFoundError(), []), (DeadlineExceeded(), ["nvidia-smi does not end within 15 s"])],
+)
+def test_a_driver_that_is_missing_or_hangs(
+    error: Exception, problem: list[str], node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_words: str, seconds: float) -> None:
+        raise error
+
+    monkeypatch.setattr(machine, "run_nvidia_smi", fail)
+    record = publish(node)
+    assert (record["gpus"], record["errors"]) == ([], problem)
+
+
+def change(**values: Any) -> Callable[[Path], None]:
+    def spoil(file: Path) -> None:
+        file.write_text(json.dumps({**json.loads(file.read_text()), **values}))
+
+    return spoil
+
+
+def link(file: Path) -> None:
+    target = file.rename(file.with_suffix(".moved"))
+    file.symlink_to(target)
+
+
+def pipe(file: Path) -> None:
+    file.unlink()
+    os.mkfifo(file)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        change(load=float("nan")),
+        change(load="1"),
+        change(gpus=[{"busy_percent": 101, "memory_percent": 0}]),
+        change(gpus=[{"busy_percent": 1}]),
+        change(errors=["a\nb"]),
+        change(extra=1),
+        change(instance_id=instance(3)),
+        change(at=0),
+        change(at=int(time.time()) + 10**6),
+        change(errors=["x" * 20] * node_load.MAX_BYTES),
+        lambda file: file.write_text("[" * 10**5),
+        lambda file: file.rename(file.with_name(f"{instance(9)}.json")),
+        link,
+        pipe,
+    ],
+)  # fmt: skip
+def test_malformed_and_foreign_files_are_left_out(spoil: Callable[[Path], None], node: Node) -> None:
+    publish(node)
+    spoil(files(node) / f"{instance(2)}.json")
+    assert read_all(node) == []
+
+
+def test_files_of_another_user_are_left_out(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    publish(node)
+    monkeypatch.setattr(published_list, "OWNER", os.getuid() + 1)
+    assert read_all(node) == []
+
+
+def test_files_of_machines_that_are_gone_are_removed_after_a_day(node: Node) -> None:
+    publish(node)
+    file = files(node) / f"{instance(2)}.json"
+    os.utime(file, (0, time.time() - load.REMOVED_SECONDS - 1))
+    assert read_all(node) == [] and not file.exists()
+
+
+def test_a_link_in_the_folders_place_is_not_followed(node: Node, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    files(node).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OSError):
+        publish(node)
+    assert not list((tmp_path / "elsewhere").iterdir()) and read_all(node) == []
+
+
+def test_before_the_first_list_there_is_no_folder(node: Node) -> None:
+    with node.here(), pytest.raises(UserError, match="has no folder of blue yet: the master creates it"):
+        load.publish(node.config.efs_mount, "blue", instance(2))
+    assert load.read_all(node.config.efs_mount, "blue") == []
+
+
+def test_a_file_system_that_is_missing_or_hangs_is_one_sentence(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(load, "EFS_SECONDS", 0.1)
+    with monkeypatch.context() as patch, pytest.raises(UserError, match="does not answer within 0.1 s"):
+        patch.setattr(load, "_opened_folder", lambda *_: time.sleep(30))
+        publish(node)
+    (node.root / "etc/mounts").write_text("")
+    with pytest.raises(UserError, match="nothing is mounted"):
+        publish(node)
+
+
+def test_the_timer_that_reports_writes_the_load_too(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    reported: list[bool] = []
+
+    def report(_config: Config, trust_cache: bool) -> tuple[bool, str]:
+        reported.append(trust_cache)
+        return False, "a fault"
+
+    monkeypatch.setattr(commands, "report", report)
+    with node.here():
+        Path(paths.CONFIGURING).touch()
+        assert cli.main(["report", "--repeated"]) == 0 and not read_all(node)
+        Path(paths.CONFIGURING).unlink()
+        assert cli.main(["report", "--repeated"]) == 0
+    assert reported == [True] and len(read_all(node)) == 1
