@@ -33,6 +33,7 @@ options:
       - destroy
       - stage
       - image
+      - status_page
       - train
       - evaluate
       - follow

@@ -34,6 +34,8 @@ class Config:
     """The id of the EMR cluster; empty for machines of Auto Scaling groups."""
     emr_idle_seconds: int = 0
     """After so long without work EMR ends the cluster; 0 for never."""
+    monitoring: bool = False
+    """Whether Prometheus runs on the master."""
 
 
 def read_config() -> Config:

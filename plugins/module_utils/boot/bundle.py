@@ -44,6 +44,7 @@ _OWN = (
     "roles/cluster_env",
     "roles/efs_mount",
     "roles/framework",
+    "roles/monitoring",
     "roles/packages",
     "roles/tensorpack",
 )

@@ -241,6 +241,7 @@ TABLE: Sequence[Option] = (
         ("report",),
     ),
     Option("state", r.choice("present", "absent"), "present", "absent", "absent: stop it.", ("tensorboard",)),
+    Option("state", r.choice("present", "absent"), "present", "absent", "absent: stop it.", ("status_page",)),
     Option(
         "health_scope",
         r.choice("training"),
@@ -344,6 +345,7 @@ TABLE: Sequence[Option] = (
 )
 PLAYBOOKS = (
     *("site", "emr", "plan", "provision", "configure", "status", "audit", "health", "destroy", "stage", "image"),
+    *("status_page",),
     *("train", "evaluate", "follow", "stop", "report", "tensorboard"),
 )
 DAILY = ("site", "emr", "plan", "status", "health", "train", "follow", "stop", "stage", "destroy")
