@@ -566,6 +566,7 @@ def test_prometheus_on_the_master_finds_all_members_and_those_with_gpus(cluster:
     names = [group["labels"]["instance"] for group in nodes]
     assert names == ["deeplearning-worker1", "deeplearning-worker2"]
     assert not master.apply().changed
+    cluster.config = replace(cluster.config, role="worker")
     worker = cluster.node(2)
     worker.apply()
     assert not (worker.root / "etc/deeplearning/monitoring").exists()
