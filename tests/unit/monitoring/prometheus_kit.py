@@ -90,11 +90,9 @@ def running(folder: Path, arguments: str, runs: list[dict[str, Any]]) -> Iterato
         text = (FILES / "prometheus.yml").read_text().replace(paths.MONITORING, str(folder)).replace("15s", "1s")
         (folder / "prometheus.yml").write_text(text)
         (folder / "alerts.yml").write_text((FILES / "alerts.yml").read_text())
-        for path, render in (
-            (paths.NODE_TARGETS, rendering._node_targets),
-            (paths.GPU_TARGETS, rendering._gpu_targets),
-        ):
-            (folder / Path(path).name).write_text(_at(ports, render(watched(), {})))
+        for target in rendering.TARGETS:
+            if target.monitoring:
+                (folder / Path(target.path).name).write_text(_at(ports, target.lines(watched(), {})))
         exporter = unpacked_program("prometheus-node-exporter", "prometheus-node-exporter")
         stack.enter_context(
             _process(

@@ -19,7 +19,8 @@ from tests.unit.roles.test_node_roles import monitored
 
 HERE = Path(__file__).parent
 DASHBOARDS = sorted((ROOT / "files/grafana").glob("*.json"))
-ACTIVE = [run_with(run_id="lenet-1", points=100, state="running")]
+ACTIVE = [run_with("lenet-1", 100, "running")]
+ACTIVE[0]["points"][-1]["val_accuracy"] = 0.75
 
 
 @pytest.fixture(scope="module")

@@ -62,6 +62,7 @@ class PageServer(ForkingMixIn, HTTPServer):
     """A process for each request, so that a file system that does not answer hangs none of the others."""
 
     allow_reuse_address = True
+    block_on_close = False
 
     def __init__(self, port: int, page: Page) -> None:
         self.page = page

@@ -74,7 +74,12 @@ MEMBER_COLUMNS = (
     "GPU memory",
     "logins",
 )
-CHARTS = (("loss", "loss", "{:.4g}"), ("accuracy", "accuracy", "{:.3f}"), ("samples_per_second", "samples/s", "{:.0f}"))
+CHARTS = (
+    ("loss", "loss", "{:.4g}", None),
+    ("accuracy", "accuracy", "{:.3f}", None),
+    ("samples_per_second", "samples/s", "{:.0f}", 0.0),
+)
+"""Figure, label, format, and where the axis begins: if None, at the lowest value."""
 
 
 def page(snapshot: Mapping[str, Any]) -> str:
@@ -186,12 +191,12 @@ def _duration(seconds: float) -> str:
     return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min {int(seconds) % 60} s"
 
 
-def _chart(points: Sequence[Mapping[str, Any]], key: str, label: str, form: str) -> str:
+def _chart(points: Sequence[Mapping[str, Any]], key: str, label: str, form: str, origin: float | None) -> str:
     known = [(point["time"], point[key]) for point in points if point[key] is not None]
     if not known:
         return "<div></div>"
     (first, last), values = (known[0][0], known[-1][0]), [value for _time, value in known]
-    low, high = min(values), max(values)
+    low, high = min(values) if origin is None else origin, max(values)
     path = "M" + " L".join(
         f"{WIDTH * _share(at, first, last):.1f} {HEIGHT * (0.95 - 0.9 * _share(value, low, high)):.1f}"
         for at, value in known
