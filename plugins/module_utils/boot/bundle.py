@@ -45,7 +45,6 @@ _OWN = (
     "roles/efs_mount",
     "roles/framework",
     "roles/monitoring",
-    "roles/packages",
     "roles/tensorpack",
 )
 """What nodes need of this collection."""

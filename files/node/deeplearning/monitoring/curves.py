@@ -45,8 +45,7 @@ def curve(path: str) -> list[Point]:
             return list(_points(_window(file, 0, _size(file))))
         points = []
         for number in range(WINDOWS):
-            found = list(_points(_window(file, last * number // (WINDOWS - 1), WINDOW_BYTES)))
-            points += found[-1:]
+            points += list(_points(_window(file, last * number // (WINDOWS - 1), WINDOW_BYTES)))[-1:]
         return points
 
 
