@@ -41,7 +41,7 @@ SILENCE_SECONDS = 30 * 60
 """A command that prints nothing for this long is ended. Slowness alone never fails a layer."""
 
 PYTHONS = ("3.11", "3.12", "3.13")
-LONG_SCENARIOS = ("framework", "tensorpack", "training_run")
+LONG_SCENARIOS = ("framework", "monitoring", "tensorpack", "training_run")
 """Molecule scenarios of the long size; `make test` runs the others."""
 RESULTS = ROOT / "bench/results/test-long.md"
 

@@ -33,8 +33,9 @@ options:
       - destroy
       - stage
       - image
-      - logs
       - extend
+      - logs
+      - status_page
       - train
       - evaluate
       - follow

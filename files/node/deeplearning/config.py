@@ -36,6 +36,8 @@ class Config:
     """After so long without work EMR ends the cluster; 0 for never."""
     idle_seconds: int = 0
     """After so long without work Auto Scaling ends the machines; 0 for never."""
+    monitoring: bool = False
+    """Whether Prometheus runs on the master."""
 
 
 def read_config() -> Config:

@@ -44,7 +44,7 @@ _OWN = (
     "roles/cluster_env",
     "roles/efs_mount",
     "roles/framework",
-    "roles/packages",
+    "roles/monitoring",
     "roles/tensorpack",
 )
 """What nodes need of this collection."""

@@ -24,6 +24,7 @@ FIELDS = {
     "efs_mount": schema.path,
     "efs_name": schema.word,
     "default_framework": schema.optional(schema.one_of(*FRAMEWORKS)),
+    "monitoring": schema.boolean,
     "gpus": schema.optional(schema.gpus),
     "bundle": schema.or_empty(schema.sha256),
     "job_flow": schema.or_empty(schema.word),
@@ -33,8 +34,11 @@ FIELDS = {
 
 
 def build(cluster: Mapping[str, Any], role: str, gpus: int | None) -> dict[str, Any]:
-    """Return the content for one node. `cluster`: the fields that all nodes share; the last four may be missing."""
-    defaults = {"schema": schema.VERSION, "bundle": "", "job_flow": "", "emr_idle_seconds": 0, "idle_seconds": 0}
+    """Return the content for one node. `cluster`: the fields that all nodes share; those below may be missing."""
+    defaults = {
+        **{"schema": schema.VERSION, "monitoring": False, "bundle": ""},
+        **{"job_flow": "", "emr_idle_seconds": 0, "idle_seconds": 0},
+    }
     record = {**defaults, **cluster, "role": role, "gpus": gpus}
     schema.validate(record, FIELDS, "cluster.json")
     return record

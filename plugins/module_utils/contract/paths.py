@@ -45,6 +45,15 @@ WORKERS = "/opt/deeplearning/workers"
 HOSTFILE = "/opt/deeplearning/hostfile"
 ADDRESSES = "/opt/deeplearning/addresses"
 
+MONITORING = "/etc/deeplearning/monitoring"
+PROMETHEUS = f"{MONITORING}/prometheus.yml"
+ALERTS = f"{MONITORING}/alerts.yml"
+NODE_TARGETS = f"{MONITORING}/nodes.json"
+GPU_TARGETS = f"{MONITORING}/gpus.json"
+"""Where Prometheus finds the members. They follow the member list."""
+METRICS = "/var/lib/prometheus/node-exporter/deeplearning.prom"
+"""What the master's node exporter adds to its own figures. The folder is that of its package."""
+
 MARKER = ".deeplearning.json"
 """A file that is written last, in an environment or a data set, and describes it."""
 

@@ -63,6 +63,11 @@ def can_install_efs_utils(image: Mapping[str, Any]) -> bool:
     return matches(image, _AMAZON_LINUX)
 
 
+def has_prometheus(image: Mapping[str, Any]) -> bool:
+    """Return whether the image's system has packages of Prometheus. Any but Amazon Linux may."""
+    return not matches(image, _AMAZON_LINUX)
+
+
 def matches(image: Mapping[str, Any], pattern: str) -> bool:
     """Return whether an image's name or description matches."""
     return re.search(pattern, _text(image)) is not None

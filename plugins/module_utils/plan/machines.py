@@ -116,6 +116,11 @@ def _check_described_image(facts: AccountFacts, cluster: Cluster, image: Item) -
             yield setting_problem(setting, kind["name"], problem, "g5.xlarge")
     if cluster["efs_tls"] and not images.can_install_efs_utils(image):
         yield _without_efs_utils(value, image)
+    if cluster["monitoring"] and not images.has_prometheus(image):
+        problem = (
+            f"the image {image.get('Name') or image['ImageId']} is Amazon Linux, which has no package of Prometheus"
+        )
+        yield setting_problem("monitoring", True, f"{problem}: take an image of Ubuntu, or do without", False)
     if cluster["setup"] == "boot" and not images.can_boot(image):
         problem = (
             f"the image {image.get('Name') or image['ImageId']} shows no system with Python 3.11 or newer, by which "

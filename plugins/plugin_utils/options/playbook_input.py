@@ -16,7 +16,7 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.settings 
 
 PROVISIONING = ("site", "emr", "plan", "provision", "image")
 """They need all settings; other playbooks need those that say which cluster is meant."""
-NEEDS_MEMBERS = ("train", "evaluate", "follow", "stop", "report", "tensorboard")
+NEEDS_MEMBERS = ("train", "evaluate", "follow", "stop", "report", "tensorboard", "status_page")
 """They can do nothing if the inventory could not read the members. Others have their own way to report that."""
 NOT_SETTINGS = ("cluster_plan",)
 """Variables of playbooks that begin like settings."""

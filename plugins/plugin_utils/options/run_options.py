@@ -253,6 +253,7 @@ TABLE: Sequence[Option] = (
     Option("run_id", rr.run_id, None, "lenet-1", "Which run. Without it, the newest ten.", ("logs",)),
     Option("output", r.boolean, False, True, "Also print what the processes of the run print.", ("follow",)),
     Option("state", r.choice("present", "absent"), "present", "absent", "absent: stop it.", ("tensorboard",)),
+    Option("state", r.choice("present", "absent"), "present", "absent", "absent: stop it.", ("status_page",)),
     Option(
         "health_scope",
         r.choice("training"),
@@ -365,7 +366,7 @@ TABLE: Sequence[Option] = (
 )
 PLAYBOOKS = (
     *("site", "emr", "plan", "provision", "configure", "status", "audit", "health", "destroy", "stage", "image"),
-    *("extend", "logs", "train", "evaluate", "follow", "stop", "report", "tensorboard"),
+    *("extend", "logs", "status_page", "train", "evaluate", "follow", "stop", "report", "tensorboard"),
 )
 DAILY = ("site", "emr", "plan", "status", "health", "train", "follow", "stop", "stage", "destroy")
 """Playbooks with a file in the root of the checkout."""

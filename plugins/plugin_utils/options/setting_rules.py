@@ -184,6 +184,7 @@ _AUTO_SCALING_ONLY: Mapping[str, tuple[Any, str]] = {
     "placement_group": ("true", "EMR puts core nodes into no cluster placement group"),
     "efa": ("true", "EMR attaches no EFA"),
     "root_volume_type": ("gp2", "EMR chooses the type of root volumes"),
+    "monitoring": (True, "EMR's machines run Amazon Linux, which has no package of Prometheus"),
     "capacity_policy": ("best_effort", "EMR starts all machines of a new cluster or none"),
 }
 """Values that emr.yml cannot grant, and why."""

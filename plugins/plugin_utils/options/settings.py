@@ -162,6 +162,14 @@ SECTIONS: Sequence[tuple[str, str, Sequence[Option]]] = (
                 "The framework whose python login shells find. Empty: none, they are activated by name.",
             ),
             Option(
+                "cluster_monitoring",
+                r.boolean,
+                False,
+                True,
+                "Run Prometheus on the master and its node exporter on all machines: docs/monitoring.md. This needs an "
+                "image of Debian or Ubuntu.",
+            ),
+            Option(
                 "cluster_capacity_timeout_minutes",
                 r.integer(1, 1440),
                 55,

@@ -96,6 +96,8 @@ ANSWERS: Mapping[str, Form] = {
     "run create": u.record(run_id=run_id, warnings=u.list_of(u.words)),
     "tensorboard start": u.record(changed=u.boolean, port=u.between(6006, 6105)),
     "tensorboard stop": u.record(changed=u.boolean),
+    "page start": u.record(changed=u.boolean, port=u.between(6106, 6205)),
+    "page stop": u.record(changed=u.boolean),
     "unpack show": u.record(**_EXISTS),
     "unpack share": u.record(changed=u.boolean, files=u.count),
     "unpack finish": u.record(changed=u.boolean),

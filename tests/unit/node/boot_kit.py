@@ -61,6 +61,7 @@ class FakeAws:
             "instance-id": INSTANCE,
             "mac": "02:00:00:00:00:01",
             "local-hostname": "ip-10-0-0-5.ec2.internal",
+            "local-ipv4": "10.0.0.5",
             "network/interfaces/macs/02:00:00:00:00:01/interface-id": "eni-1",
             "iam/security-credentials/": "red-worker",
             "iam/security-credentials/red-worker": json.dumps(

@@ -55,14 +55,15 @@ def test_steps_are_roles(line: str, step: str | None) -> None:
 
 
 def test_variables_are_what_node_yml_takes() -> None:
-    variables = playbook.variables(SETTINGS, PARAMETERS, "ip-10-0-0-5.ec2.internal")
+    names = ("ip-10-0-0-5.ec2.internal", "10.0.0.5")
+    variables = playbook.variables(SETTINGS, PARAMETERS, *names)
     expected = {"cluster": "red", "efs_mount": "/efs", "bundle": SHA256, "job_flow": ""}
     assert variables["node_cluster"] == expected
-    variables = playbook.variables(SETTINGS, {**PARAMETERS, "job_flow": "j-1"}, "ip-10-0-0-5.ec2.internal")
+    variables = playbook.variables(SETTINGS, {**PARAMETERS, "job_flow": "j-1"}, *names)
     assert variables["node_cluster"] == {**expected, "job_flow": "j-1"}
     assert variables["node_efs_tls"] is True and variables["ansible_become"] is False
     assert (variables["deeplearning_role"], variables["deeplearning_gpus"]) == ("worker", 0)
-    assert variables["deeplearning_private_name"] == "ip-10-0-0-5.ec2.internal"
+    assert (variables["deeplearning_private_name"], variables["deeplearning_private_address"]) == names
 
 
 class Steps:

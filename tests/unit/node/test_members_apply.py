@@ -22,6 +22,7 @@ from deeplearning.members.applying import ApplyOutcome
 from deeplearning.members.member_list import Members, read_applied, this_member, unsettled
 
 from tests.unit.node.members_kit import JOB_FLOW, Cluster, Node, cluster_in, host_key, instance
+from tests.unit.node.runs_kit import members
 
 
 @pytest.fixture
@@ -547,6 +548,40 @@ def test_a_list_that_does_not_exist_yet_is_not_looked_up(tmp_path: Path, monkeyp
     path.write_text("{}")
     path.chmod(0o644)
     assert published_list.content_of(str(path)) == b"{}"
+
+
+# Monitoring
+
+
+def test_prometheus_on_the_master_finds_all_members_and_those_with_gpus(cluster: Cluster) -> None:
+    cluster.config = replace(cluster.config, monitoring=True)
+    master = cluster.master()
+    cluster.workers(2)
+    master.publish()
+    assert master.apply().changed
+    folder = "/etc/deeplearning/monitoring"
+    nodes, gpus = (json.loads(master.text(f"{folder}/{name}.json")) for name in ("nodes", "gpus"))
+    assert [group["targets"] for group in nodes] == [["10.0.0.5:9100"], ["10.0.0.6:9100"]]
+    assert [group["targets"] for group in gpus] == [["10.0.0.5:9400"], ["10.0.0.6:9400"]]
+    names = [group["labels"]["instance"] for group in nodes]
+    assert names == ["deeplearning-worker1", "deeplearning-worker2"]
+    assert not master.apply().changed
+    cluster.config = replace(cluster.config, role="worker")
+    worker = cluster.node(2)
+    worker.apply()
+    assert not (worker.root / "etc/deeplearning/monitoring").exists()
+
+
+def test_members_without_gpus_have_no_dcgm_exporter() -> None:
+    assert json.loads(rendering._gpu_targets(members(2), {})) == []
+    assert len(json.loads(rendering._node_targets(members(2), {}))) == 2
+
+
+def test_an_unwatched_master_has_no_targets(cluster: Cluster) -> None:
+    master = cluster.master()
+    master.publish()
+    master.apply()
+    assert not (master.root / "etc/deeplearning/monitoring").exists()
 
 
 # EMR

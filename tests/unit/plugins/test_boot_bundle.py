@@ -76,7 +76,7 @@ def test_the_roles_of_the_bundle_are_those_that_nodes_run() -> None:
             if "name: deeplearning.aws." in line and "{{" not in line
         }
     packed = {part.removeprefix("roles/") for part in bundle._OWN if part.startswith("roles/")}
-    assert used <= packed and {"framework", "tensorpack", "packages"} <= packed
+    assert used <= packed and {"framework", "tensorpack", "cluster_env"} <= packed
 
 
 def test_user_data_is_the_program_with_its_parameters() -> None:

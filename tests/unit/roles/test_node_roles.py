@@ -6,6 +6,7 @@ Ubuntu's family is Debian, Amazon Linux's is RedHat.
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract import paths
 from ansible_collections.deeplearning.aws.plugins.plugin_utils import untrusted
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import answers
 
@@ -99,6 +101,50 @@ def test_packages_have_the_names_of_the_system(family: str, mpi: str) -> None:
     assert set(packages) == {"git", "wget", "rsync", "tar", "python3-boto3", mpi}
 
 
+def monitored(expression: str, server: bool, **overrides: Any) -> Any:
+    variables = {"monitoring_server": server, "monitoring_address": "10.0.0.5", **overrides}
+    return value("monitoring", expression, "Debian", **variables)
+
+
+@pytest.mark.parametrize(
+    ("server", "services"),
+    [(False, ["prometheus-node-exporter"]), (True, ["prometheus-node-exporter", "prometheus"])],
+)
+def test_prometheus_runs_on_the_master_alone_and_nothing_listens_on_all_addresses(
+    server: bool, services: list[str]
+) -> None:
+    assert monitored("__monitoring_services", server) == services
+    files = {item["path"]: item["content"] for item in monitored("__monitoring_files", server)}
+    assert list(files) == [f"/etc/default/{service}" for service in services]
+    assert files["/etc/default/prometheus-node-exporter"] == 'ARGS="--web.listen-address=10.0.0.5:9100"\n'
+    if server:
+        arguments = monitored("__monitoring_arguments", server)["prometheus"].split()
+        assert shlex.split(files["/etc/default/prometheus"].partition("=")[2]) == [" ".join(arguments)]
+        assert f"--config.file={paths.PROMETHEUS}" in arguments
+        assert "--web.listen-address=127.0.0.1:9090" in arguments
+    configured = {item["path"]: Path(item["source"]) for item in monitored("__monitoring_configuration", server)}
+    assert set(configured) == ({paths.PROMETHEUS, paths.ALERTS} if server else set())
+    assert all(source.is_file() for source in configured.values())
+
+
+@pytest.mark.parametrize(("codes", "runs"), [([0, 0], True), ([0, 1], False), ([1, 0], True)])
+def test_prometheus_is_reloaded_only_if_it_runs_with_its_arguments(codes: list[int], runs: bool) -> None:
+    checked = {"results": [{"rc": code} for code in codes]}
+    assert monitored("__monitoring_runs_server", True, __monitoring_checked=checked) is runs
+    assert monitored("__monitoring_runs_server", False, __monitoring_checked=checked) is False
+
+
+@pytest.mark.parametrize(("variables", "state"), [({}, "absent"), ({"monitoring": True}, "present")])
+def test_nodes_are_watched_if_the_settings_say_so(variables: dict[str, Any], state: str) -> None:
+    loader = DataLoader()
+    (play,) = loader.load_from_file(str(ROLES.parent / "playbooks/node.yml"), trusted_as_template=True)
+    (task,) = [one for one in play["tasks"] if one["name"].startswith("Watch the machine")]
+    known = {"node_cluster": variables, "deeplearning_role": "master", "deeplearning_private_address": "10.0.0.5"}
+    values = {key: Templar(loader, known).template(text) for key, text in task["vars"].items()}
+    expected = {"monitoring_state": state, "monitoring_server": True, "monitoring_address": "10.0.0.5"}
+    assert values == expected
+
+
 # What the inspection of a machine returns: a system without a suitable Python has a problem.
 UBUNTU_22_04 = {"system": "ubuntu", "problem": "", "can_create_environments": False}
 UBUNTU_24_04 = {"system": "ubuntu", "problem": "mxnet needs Python 3.10 to 3.11", "can_create_environments": False}
@@ -152,7 +198,9 @@ def test_every_unit_is_installed_and_the_master_alone_publishes() -> None:
     assert units <= {str(Path(source).resolve()) for source in sources}
     timers = value("cluster_env", "__cluster_env_timers", "Debian", **variables)
     assert set(timers["master"]) - set(timers["worker"]) == {"deeplearning-publish.timer", "deeplearning-recover.timer"}
-    assert {timer for timer in timers["master"]} == {Path(unit).name for unit in units if unit.endswith(".timer")}
+    # The role monitoring starts this one.
+    of_monitoring = {"deeplearning-metrics.timer"}
+    assert {*timers["master"], *of_monitoring} == {Path(unit).name for unit in units if unit.endswith(".timer")}
 
 
 @pytest.mark.parametrize(("framework", "state"), [(None, "absent"), ("pytorch", "present")])

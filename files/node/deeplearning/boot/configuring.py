@@ -89,7 +89,8 @@ def run_steps(machine: Machine, folder: str, steps: ReportedSteps) -> None:
     wheels = system.unpack_wheels(folder)
     with open(f"{folder}/boot.json", encoding="utf-8") as file:
         settings = json.load(file)
-    variables = playbook.variables(settings, machine.parameters, metadata("local-hostname"))
+    names = (metadata("local-hostname"), metadata("local-ipv4"))
+    variables = playbook.variables(settings, machine.parameters, *names)
     playbook.play("node.yml", python, wheels, folder, machine.instance_id, variables, steps)
     confirm_report(machine)
 

@@ -39,7 +39,9 @@ class Steps(Protocol):
     def begin(self, step: str) -> None: ...
 
 
-def variables(settings: Mapping[str, Any], parameters: Mapping[str, Any], private_name: str) -> dict[str, Any]:
+def variables(
+    settings: Mapping[str, Any], parameters: Mapping[str, Any], private_name: str, private_address: str
+) -> dict[str, Any]:
     """Return the variables of node.yml."""
     cluster = {**settings["cluster"], "bundle": parameters["sha256"], "job_flow": parameters.get("job_flow", "")}
     return {
@@ -50,6 +52,7 @@ def variables(settings: Mapping[str, Any], parameters: Mapping[str, Any], privat
         "deeplearning_role": parameters["role"],
         "deeplearning_gpus": parameters["gpus"],
         "deeplearning_private_name": private_name,
+        "deeplearning_private_address": private_address,
     }
 
 

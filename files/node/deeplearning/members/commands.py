@@ -22,6 +22,7 @@ from deeplearning.members.master_address import associate
 from deeplearning.members.member_list import Members, read_applied, unsettled
 from deeplearning.members.publishing import Usage, is_quiet, publish
 from deeplearning.members.report import report
+from deeplearning.monitoring import metrics
 from deeplearning.run import units
 from deeplearning.run.allocation import nodes_in_use
 
@@ -53,6 +54,7 @@ def _parser() -> argparse.ArgumentParser:
 
     add("report", _report, "write this machine's host keys, GPUs and state to the cluster's bucket", timer=True)
     add("load", _load, "write how busy this node is to the shared file system", timer=True)
+    add("metrics", _metrics, "on the master: write figures of members and runs for Prometheus", timer=True)
     add("publish", _publish, "on the master: assign ranks, and publish the member list if it has changed", timer=True)
     add("apply", _apply, "verify the published member list, and make this node's files follow it", timer=True)
     add("address", _address, "on a worker: give a master that cannot be reached the cluster's address", timer=True)
@@ -96,6 +98,12 @@ def _load(options: argparse.Namespace) -> int:
         return 0
     config = read_config()
     _print(options, False, load.publish(config.efs_mount, config.cluster, machine.instance_id()), "written")
+    return 0
+
+
+def _metrics(options: argparse.Namespace) -> int:
+    metrics.write(read_config())
+    _print(options, False, {"path": paths.METRICS}, "written")
     return 0
 
 

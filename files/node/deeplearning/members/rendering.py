@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from deeplearning.config import Config
@@ -21,6 +22,9 @@ SSH_CONFIG = "/etc/ssh/ssh_config.d/50-deeplearning-members.conf"
 WORKER_IP_FILE = "/home/hadoop/worker_ip_file"
 """What scripts for EMR read: the addresses of all members."""
 
+NODE_EXPORTER, DCGM_EXPORTER = 9100, 9400
+"""The ports of what Prometheus reads on members."""
+
 BEGIN = "# BEGIN deeplearning (written by `deeplearning members apply`)\n"
 END = "# END deeplearning\n"
 """Around our block in a file that other programs write too."""
@@ -36,6 +40,8 @@ class Target:
     """Other programs write the file too: ours is a block in it."""
     emr: bool = False
     """Only nodes of EMR have it. It is the user's, whose scripts may write it."""
+    monitoring: bool = False
+    """Only the master of a cluster with `cluster_monitoring` has it."""
 
 
 VARIABLES = (
@@ -113,6 +119,26 @@ def _ssh_config(members: Members, variables: dict[str, str]) -> str:
     return f"{NOTE}Host {names}\n" + "".join(f"    {option}\n" for option in options)
 
 
+def _node_targets(members: Members, variables: dict[str, str]) -> str:
+    return _scraped(members.members, NODE_EXPORTER)
+
+
+def _gpu_targets(members: Members, variables: dict[str, str]) -> str:
+    return _scraped([member for member in members.members if member.gpus], DCGM_EXPORTER)
+
+
+def _scraped(members: Sequence[Member], port: int) -> str:
+    """Return targets for Prometheus. A member's instance is its alias, which a machine that replaces it gets too."""
+    groups = [
+        {
+            "targets": [f"{member.private_ip}:{port}"],
+            "labels": {"instance": member.alias, "instance_id": member.instance_id, "type": member.instance_type},
+        }
+        for member in members
+    ]
+    return json.dumps(groups, indent=1) + "\n"
+
+
 def _names(member: Member) -> tuple[str, ...]:
     return (*member.aliases, member.private_ip, member.private_dns)
 
@@ -129,12 +155,17 @@ TARGETS = (
     Target(EQUIVALENT, _equivalent),
     Target(SSH_CONFIG, _ssh_config),
     Target(WORKER_IP_FILE, _worker_ips, emr=True),
+    Target(paths.NODE_TARGETS, _node_targets, monitoring=True),
+    Target(paths.GPU_TARGETS, _gpu_targets, monitoring=True),
 )
 
 
 def targets(config: Config) -> tuple[Target, ...]:
     """Return the files of this node."""
-    return tuple(target for target in TARGETS if config.job_flow or not target.emr)
+    is_monitored = config.monitoring and config.role == "master"
+    return tuple(
+        target for target in TARGETS if (config.job_flow or not target.emr) and (is_monitored or not target.monitoring)
+    )
 
 
 def with_block(text: str, lines: str) -> str:

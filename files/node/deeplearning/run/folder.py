@@ -159,6 +159,15 @@ def all_runs(config: Config) -> list[Folder]:
     return sorted(runs, key=lambda folder: (folder.run()["asked_at"], folder.id))
 
 
+def newest_runs(config: Config, count: int) -> list[Folder]:
+    """Return the runs whose folders changed last, oldest first. They may be unreadable."""
+    changed = []
+    for folder in _folders(config):
+        with contextlib.suppress(OSError):
+            changed.append((os.stat(folder.path).st_mtime, folder.id, folder))
+    return [folder for _time, _id, folder in sorted(changed, key=lambda item: item[:2])[-count:]]
+
+
 def _folders(config: Config) -> list[Folder]:
     root = runs_root(config)
     # NFS remembers for half a minute that a name was missing: list names, instead of looking one up.

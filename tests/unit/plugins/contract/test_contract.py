@@ -128,7 +128,7 @@ def test_a_file_is_replaced_whole_and_leaves_nothing_behind(tmp_path: Path) -> N
 
 def test_the_file_that_names_a_nodes_cluster() -> None:
     text = node_config(CLUSTER, "worker", "8")
-    defaults = {"bundle": "", "job_flow": "", "emr_idle_seconds": 0, "idle_seconds": 0}
+    defaults = {"monitoring": False, "bundle": "", "job_flow": "", "emr_idle_seconds": 0, "idle_seconds": 0}
     assert json.loads(text) == {**CLUSTER, **defaults, "schema": 1, "role": "worker", "gpus": 8}
     assert json.loads(node_config({**CLUSTER, "bundle": "a" * 64}, "master"))["bundle"] == "a" * 64
     assert json.loads(node_config(CLUSTER, "master"))["gpus"] is None

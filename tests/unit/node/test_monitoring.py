@@ -1,0 +1,248 @@
+"""What the master writes for Prometheus and shows on the status page. A run's folder may hold anything."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deeplearning.contract import node_load, paths
+from deeplearning.contract.errors import UserError
+from deeplearning.deadline import DeadlineExceeded
+from deeplearning.members import load
+from deeplearning.monitoring import curves, metrics, snapshot
+from deeplearning.run import units, views
+from deeplearning.run.folder import Folder
+from deeplearning.run.run_log import RunLog
+
+from tests.unit.node.runs_kit import CONFIG, members
+
+NOW = 1_800_000_000.0
+
+
+def point(number: int, seconds: float = NOW) -> dict[str, Any]:
+    """Return the progress of a run after so many points, every three seconds and ten steps."""
+    figures = {"epoch": number // 20, "step": 10.0 * number, "seconds_left": 600.0}
+    figures |= {"loss": 2.3 / (1 + number / 10), "accuracy": 1 - 0.9 / (1 + number / 30)}
+    figures |= {"samples_per_second": 3200 + 80 * math.sin(number / 4)}
+    return {"time": seconds + 3 * number, **dict.fromkeys(curves.FIGURES), **figures}
+
+
+def run_with(run_id: str, points: int, state: str, **more: Any) -> dict[str, Any]:
+    """Return a run as a snapshot has it."""
+    first = time.time() - 3 * points
+    known: dict[str, Any] = {"run_id": run_id, "state": state, "nodes": 2, "reason": ""}
+    known |= {"framework": "pytorch", "distribution": "ddp", "asked_at": "2026-11-23T03:00:00Z"}
+    return {**known, "points": [point(number, first) for number in range(points)], **more}
+
+
+def events(path: Path, *lines: str) -> str:
+    file = path / "events.jsonl"
+    file.write_text("".join(f"{line}\n" for line in lines))
+    return str(file)
+
+
+def progress(number: int, **more: Any) -> str:
+    return json.dumps({"n": number, "event": "progress", **point(number), "ranks": 2, **more})
+
+
+# Curves
+
+
+def test_points_are_the_progress_of_a_run(tmp_path: Path) -> None:
+    path = events(tmp_path, '{"n": 1, "time": 1.0, "event": "state"}', progress(1), progress(2))
+    assert curves.curve(path) == curves.newest(path) == [point(1), point(2)]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "no JSON",
+        "[" * 100_000,
+        "[1]",
+        '{"event": "progress"}',
+        '{"event": "progress", "time": "now"}',
+        '{"event": "progress", "time": NaN}',
+        '{"event": "progress", "time": true}',
+    ],
+)
+def test_other_lines_are_left_out(tmp_path: Path, line: str) -> None:
+    assert curves.curve(events(tmp_path, line, progress(1))) == [point(1)]
+
+
+@pytest.mark.parametrize("value", ["0.5", True, [1], None, float("nan"), float("inf")])
+def test_a_figure_that_is_no_number_is_unknown(tmp_path: Path, value: Any) -> None:
+    assert curves.curve(events(tmp_path, progress(1, loss=value))) == [{**point(1), "loss": None}]
+
+
+def test_an_incomplete_last_line_is_left_out(tmp_path: Path) -> None:
+    path = events(tmp_path, progress(1))
+    with open(path, "a", encoding="utf-8") as file:
+        file.write(progress(2)[:40])
+    assert curves.newest(path) == [point(1)]
+
+
+def test_of_a_long_run_some_points_are_read_from_the_beginning_to_the_end(tmp_path: Path) -> None:
+    path = events(tmp_path, *map(progress, range(20_000)))
+    assert os.path.getsize(path) > 3 * 2**20
+    found = curves.curve(path)
+    assert len(found) == curves.WINDOWS
+    times = [each["time"] for each in found]
+    assert times == sorted(set(times))
+    assert found[0]["step"] < 500 and found[-1] == point(19_999)
+    gaps = [later - earlier for earlier, later in zip(times, times[1:], strict=False)]
+    assert max(gaps) < 2 * 60_000 / curves.WINDOWS
+    newest = curves.newest(path)
+    assert newest[-1] == point(19_999) and len(newest) > 100
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
+def test_what_is_no_file_is_not_read(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "events.jsonl"
+    if kind == "link":
+        (tmp_path / "other").write_text(f"{progress(1)}\n")
+        path.symlink_to("other")
+    elif kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.mkdir()
+    with pytest.raises(OSError):
+        curves.newest(str(path))
+
+
+def test_the_time_of_a_step_is_that_of_the_last_minute() -> None:
+    assert curves.step_seconds([point(number) for number in range(100)]) == pytest.approx(0.3)
+    slow = [{**point(0), "time": NOW + at, "step": step} for at, step in ((0, 0), (10, 100), (3000, 110), (3050, 120))]
+    assert curves.step_seconds(slow) == pytest.approx(5)
+
+
+@pytest.mark.parametrize("points", [[], [point(1)], [point(2), point(2)], [{**point(1), "step": None}]])
+def test_the_time_of_a_step_may_be_unknown(points: list[dict[str, Any]]) -> None:
+    assert curves.step_seconds(points) is None
+
+
+# Prometheus
+
+
+def test_figures_of_members_and_runs_for_prometheus() -> None:
+    faulty = replace(members(2), desired=3)
+    faulty = replace(faulty, members=(faulty.members[0], replace(faulty.members[1], state="faulty")))
+    runs = [run_with("lenet-1", 30, "running"), run_with("waits", 0, "waiting", framework="")]
+    lines = metrics.render({**metrics.of_members(faulty), **metrics.of_runs(runs)}).splitlines()
+    samples = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+    assert samples["deeplearning_members"] == "2" and samples["deeplearning_members_desired"] == "3"
+    assert samples['deeplearning_member_ready{member="deeplearning-worker2"}'] == "0"
+    assert samples['deeplearning_run_state{run="lenet-1",framework="pytorch",state="running"}'] == "1"
+    assert samples['deeplearning_run_state{run="waits",framework="",state="waiting"}'] == "1"
+    assert float(samples['deeplearning_run_step_seconds{run="lenet-1"}']) == pytest.approx(0.3)
+    assert float(samples['deeplearning_run_samples_per_second{run="lenet-1"}']) > 3000
+    assert abs(float(samples['deeplearning_run_progress_timestamp_seconds{run="lenet-1"}']) - time.time()) < 10
+    # No rank has written these.
+    assert not {'deeplearning_run_val_accuracy{run="lenet-1"}', 'deeplearning_run_loss{run="waits"}'} & set(samples)
+    named = {line.split()[2] for line in lines if line.startswith("# TYPE")}
+    assert named == {sample.partition("{")[0] for sample in samples} and named <= set(metrics.HELP)
+
+
+@pytest.fixture
+def started(run: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folder:
+    """A run that goes on, on a master whose files are in a folder of the test."""
+    monkeypatch.setattr(units, "active_runs", lambda: ["r1"])
+    monkeypatch.setattr(units, "may_continue", lambda run_id: True)
+    monkeypatch.setattr(snapshot, "read_applied", lambda: members(2))
+    monkeypatch.setattr(metrics, "read_applied", lambda: members(2))
+    monkeypatch.setattr(paths, "METRICS", str(tmp_path / "deeplearning.prom"))
+    log = RunLog(run)
+    log.enter("running")
+    figures = point(1)
+    del figures["time"]
+    log.event("progress", **figures)
+    return run
+
+
+def test_the_master_writes_the_figures_of_active_runs(started: Folder, tmp_path: Path) -> None:
+    metrics.write(replace(CONFIG, efs_mount=str(tmp_path)))
+    text = Path(paths.METRICS).read_text()
+    assert 'deeplearning_run_state{run="r1",framework="tensorflow",state="running"} 1\n' in text
+    assert 'deeplearning_run_loss{run="r1"} 2.09' in text
+    before = os.stat(paths.METRICS)
+    metrics.write(replace(CONFIG, efs_mount=str(tmp_path)))
+    assert os.stat(paths.METRICS).st_ino != before.st_ino, "its age shows that it is written"
+
+
+def test_if_the_file_system_does_not_answer_nothing_is_written(
+    started: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def within(seconds: float, action: Any) -> Any:
+        raise DeadlineExceeded
+
+    monkeypatch.setattr(metrics, "within", within)
+    with pytest.raises(UserError, match="does not answer within 20 s"):
+        metrics.write(replace(CONFIG, efs_mount=str(tmp_path)))
+    assert not Path(paths.METRICS).exists()
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"schema": 1}', '{"schema": 1, "framework": []}'])
+def test_a_run_that_cannot_be_read_is_left_out(started: Folder, tmp_path: Path, content: str) -> None:
+    Path(started.file("run.json")).write_text(content)
+    assert snapshot.active_runs(replace(CONFIG, efs_mount=str(tmp_path))) == []
+
+
+# The snapshot
+
+
+def loaded(number: int, **more: Any) -> dict[str, Any]:
+    record = {"instance_id": members(number).members[-1].instance_id, "at": int(time.time()), "load": 1.5}
+    record |= {"processors": 4, "memory_percent": 30, "disk_percent": 40, "logins": 1, "errors": []}
+    return record | {"gpus": [{"busy_percent": 90, "memory_percent": 50}]} | more
+
+
+def test_a_snapshot_has_members_with_their_load_and_runs_with_their_curves(
+    started: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(load, "read_all", lambda mount, cluster: [loaded(1), loaded(2)])
+    taken = snapshot.take(replace(CONFIG, efs_mount=str(tmp_path)))
+    # It comes from a child process, as JSON.
+    assert json.loads(json.dumps(taken))["cluster"] == "c"
+    assert [member["load"]["load"] for member in taken["members"]] == [1.5, 1.5]
+    (shown,) = taken["runs"]
+    assert (shown["run_id"], shown["state"], len(shown["points"])) == ("r1", "running", 1)
+    assert taken["problems"] == []
+
+
+def test_problems_are_named(started: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshot, "read_applied", lambda: replace(members(3), desired=4))
+    full = loaded(2, disk_percent=93, errors=["nvidia-smi does not end within 15 s"])
+    monkeypatch.setattr(load, "read_all", lambda mount, cluster: [loaded(1), full])
+    with open(started.file("events.jsonl"), "a", encoding="utf-8") as file:
+        file.write(json.dumps({"n": 9, "event": "progress", "time": time.time() - 1000, "loss": 1}) + "\n")
+    assert snapshot.take(replace(CONFIG, efs_mount=str(tmp_path)))["problems"] == [
+        "4 machines are desired and 3 are members",
+        "the disk of deeplearning-worker2 is 93 % full",
+        "deeplearning-worker2: nvidia-smi does not end within 15 s",
+        f"deeplearning-worker3 has written no load for {node_load.MAX_AGE_SECONDS // 60} minutes",
+        "run r1 has made no progress for 16 minutes",
+    ]
+
+
+def test_ended_runs_show_how_they_ended_and_the_newest_are_shown(
+    run: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshot, "read_applied", lambda: members(1))
+    monkeypatch.setattr(load, "read_all", lambda mount, cluster: [])
+    monkeypatch.setattr(views, "units", units)
+    run.write("result.json", {"state": "failed", "exit_code": 7, "sentence": "run r1 ended with 7"})
+    for number in range(snapshot.SHOWN_RUNS):
+        other = Folder(str(tmp_path / f"runs/c/other{number}"))
+        os.mkdir(other.path)
+        other.write("run.json", run.run())
+        other.write("result.json", {"state": "finished", "exit_code": 0, "sentence": ""})
+        os.utime(other.path, (number, number))
+    shown = snapshot.take(replace(CONFIG, efs_mount=str(tmp_path)))["runs"]
+    assert [each["run_id"] for each in shown] == ["r1", *(f"other{number}" for number in range(9, 0, -1))]
+    assert (shown[0]["state"], shown[0]["reason"]) == ("failed", "run r1 ended with 7")
