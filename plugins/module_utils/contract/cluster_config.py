@@ -36,8 +36,12 @@ FIELDS = {
 def build(cluster: Mapping[str, Any], role: str, gpus: int | None) -> dict[str, Any]:
     """Return the content for one node. `cluster`: the fields that all nodes share; those below may be missing."""
     defaults = {
-        **{"schema": schema.VERSION, "monitoring": False, "bundle": ""},
-        **{"job_flow": "", "emr_idle_seconds": 0, "idle_seconds": 0},
+        "schema": schema.VERSION,
+        "monitoring": False,
+        "bundle": "",
+        "job_flow": "",
+        "emr_idle_seconds": 0,
+        "idle_seconds": 0,
     }
     record = {**defaults, **cluster, "role": role, "gpus": gpus}
     schema.validate(record, FIELDS, "cluster.json")
