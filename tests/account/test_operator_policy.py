@@ -677,7 +677,8 @@ GIVEN_AWAY: Refused = [
     ),
 ]
 READING = re.compile(
-    r"\w+:(Describe|List|GetAccelerate|GetBucket|GetEncryption|GetInstanceProfile|GetInventory|GetRole|GetServiceQuota)"
+    r"\w+:(Describe|List|GetAccelerate|GetBucket|GetEncryption|GetInstanceProfile|GetInventory|GetProducts|GetRole"
+    r"|GetServiceQuota)"
 )
 
 
