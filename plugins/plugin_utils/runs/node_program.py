@@ -155,7 +155,7 @@ def ask_master(ssh_config: str, words: Sequence[str], seconds: float) -> dict[st
     options = ("BatchMode=yes", "ForwardAgent=no", "ConnectTimeout=5", "ServerAliveInterval=5")
     ssh = ["ssh", "-F", ssh_config, *(word for option in options for word in ("-o", option)), MASTER_ALIAS]
     try:
-        with _output([*ssh, command(words)], MASTER_ALIAS, subprocess.DEVNULL, seconds) as chunks:
+        with _output([*ssh, command(words)], MASTER_ALIAS, subprocess.DEVNULL, time.monotonic() + seconds) as chunks:
             content = _collect(chunks, MASTER_ALIAS, LONGEST_ANSWER)
     except FileNotFoundError:
         raise UserError("There is no ssh on this machine: install OpenSSH's client.") from None
@@ -192,7 +192,7 @@ def read_available(config: Path, host: str, shell_command: str, limit: int, seco
 
 @contextlib.contextmanager
 def _output(
-    words: Sequence[str], host: str, stdin: IO[bytes] | int, seconds: float = math.inf
+    words: Sequence[str], host: str, stdin: IO[bytes] | int, deadline: float = math.inf
 ) -> Iterator[Iterator[bytes]]:
     """Yield what a process prints, and terminate it at the end. What ssh runs on the node ends when it next writes."""
     with (
@@ -200,13 +200,13 @@ def _output(
         subprocess.Popen(words, stdin=stdin, stdout=subprocess.PIPE, stderr=stderr) as process,
     ):
         try:
-            yield _chunks(process, stderr, host, time.monotonic() + seconds)
+            yield _chunks(process, stderr, host, deadline)
         finally:
             process.terminate()
 
 
 def _chunks(process: subprocess.Popen[bytes], stderr: IO[bytes], host: str, deadline: float) -> Iterator[bytes]:
-    """Yield the output until the process ends. Raise UserError if it failed, or has not ended in time."""
+    """Yield the output until the process ends. Raise UserError if it failed, or did not end in time."""
     if process.stdout is None:
         raise ValueError("the process was started without a pipe for its output")
     parent = os.getppid()
@@ -217,7 +217,7 @@ def _chunks(process: subprocess.Popen[bytes], stderr: IO[bytes], host: str, dead
                 raise _limit_exceeded(host, LONGEST_ANSWER)
             end_with_parent(parent)
             if time.monotonic() > deadline:
-                raise ConnectionLost(f"{host} does not answer in time: is it frozen, or overloaded?")
+                raise UserError(f"{host} did not answer completely in time.")
             # A process may close its output long before it ends.
             if not selector.get_map():
                 with contextlib.suppress(subprocess.TimeoutExpired):

@@ -323,7 +323,7 @@ def ssh(folder: Path, lines: str, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("lines", "words"),
     [
-        ("exec sleep 30", "deeplearning-master does not answer in time: is it frozen, or overloaded?"),
+        ("exec sleep 30", "deeplearning-master did not answer completely in time."),
         ("echo 'Permission denied (publickey).' >&2; exit 255", "was lost: Permission denied"),
         ("echo '{}'", "answered `deeplearning status` with something unexpected"),
         ("printf '\\033[2J' >&2; exit 1", "\N{REPLACEMENT CHARACTER}[2J"),
