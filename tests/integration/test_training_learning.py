@@ -8,10 +8,12 @@ import shlex
 import signal
 import subprocess
 import urllib.request
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.browser import page_text, screenshot
 from tests.integration.machines import Cluster, wait_for
 
 MASTER = "deeplearning-master"
@@ -108,6 +110,30 @@ def test_tensorboard_shows_the_curves_through_the_tunnel_that_is_printed(cluster
     # TensorBoard runs until it is stopped, so that the tunnel can be opened again.
     unit = f"deeplearning-tensorboard-{trained}.service"
     assert json.loads(cluster.says(MASTER, "deeplearning tensorboard stop all"))["stopped"] == [unit]
+
+
+@pytest.mark.long
+def test_the_status_page_shows_members_and_the_run_through_the_tunnel_that_is_printed(
+    cluster: Cluster, trained: str, tmp_path: Path
+) -> None:
+    played = cluster.play("playbooks/status_page.yml")
+    assert played.code == 0, played.output
+    (address,) = re.findall(r"Open (http://localhost:[0-9]+)", played.output)
+    (command,) = re.findall(r"ssh -F [^\"\n]+ deeplearning-master", played.output)
+    with subprocess.Popen(shlex.split(command), cwd=cluster.cloud.folder, stdin=subprocess.DEVNULL) as tunnel:
+        try:
+            wait_for(lambda: page(address), 30, "the tunnel is open")
+            # Nodes write their load once a minute.
+            row = r"<tr><td>deeplearning-worker3</td>.* of \d+"
+            wait_for(lambda: re.search(row, page(address)), 150, "all members have written their load")
+            text = page_text(address)
+            screenshot(address, tmp_path / "page.png")
+        finally:
+            tunnel.send_signal(signal.SIGINT)
+    (shown,) = re.findall(rf"<h3>{trained} .*?</h3>.*?</div>", text)
+    assert "finished" in shown and text.count('class="chart"') >= 3
+    assert cluster.play("playbooks/status_page.yml", state="absent").code == 0
+    assert json.loads(cluster.says(MASTER, "deeplearning page stop")) == {"changed": False, "stopped": []}
 
 
 def page(address: str) -> str:

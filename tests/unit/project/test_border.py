@@ -62,7 +62,7 @@ CONTROLLER = "{{ ansible_playbook_python }}"
 ALLOWED = {
     # Roles by the state that their caller wants: argument_specs has the choices.
     *((f"roles/{name}/tasks/main.yml", f"{{{{ {name}_state }}}}.yml") for name in
-      ("cluster_env", "efs_mount", "framework")),
+      ("cluster_env", "efs_mount", "framework", "monitoring")),
     # One of two; the role framework refuses names of frameworks that are not in its specs.
     ("playbooks/tasks/node/framework.yml",
      "deeplearning.aws.{{ 'tensorpack' if __framework == 'tensorpack' else 'framework' }}"),

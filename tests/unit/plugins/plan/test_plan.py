@@ -228,6 +228,13 @@ def test_tls_needs_an_image_that_can_have_the_program(refused: Any, planned: Any
     assert "must contain amazon-efs-utils" in note
 
 
+def test_prometheus_needs_an_image_of_a_distribution_that_has_it(refused: Any, planned: Any, aws: Account) -> None:
+    (sentence,) = refused(monitoring=True, image=AMAZON_LINUX)
+    assert sentence.startswith("cluster_monitoring is true: the image Deep Learning Base OSS Nvidia")
+    assert "is Amazon Linux" in sentence and sentence.endswith("Example: -e cluster_monitoring=false")
+    assert planned(monitoring=True)["notes"] == planned()["notes"]
+
+
 def test_a_quota_too_small_for_the_least(refused: Any, aws: Account) -> None:
     aws.cloud.faults.add("quota", {"code": "L-DB2E81BA"}, 4)
     (problem,) = refused(worker_count=2)
