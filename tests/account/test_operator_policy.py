@@ -171,6 +171,8 @@ def test_all_playbooks_run_with_it_and_need_all_of_it(account: Any, person: Any)
     # The worker in service is terminated, and so are the machines that the launch hooks hold.
     roles.add(play(person, CLOUD_HALF, cluster_worker_count=0, cluster_worker_min=0))
 
+    assert "cannot be read" not in play(person, "playbooks/logs.yml").output
+
     with nodes_of(account, MINE, "0" * 64).bake(MINE):
         play(person, "playbooks/image.yml", image_frameworks=["pytorch"])
     play(person, "playbooks/audit.yml")

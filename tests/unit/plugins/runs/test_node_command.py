@@ -39,7 +39,11 @@ def test_a_request_is_not_shown_even_where_arguments_of_tasks_are(tmp_path: Path
     done = subprocess.run(
         [str(Path(sys.executable).parent / "ansible-playbook"), *words],
         cwd=ROOT,
-        env={**os.environ, "ANSIBLE_DISPLAY_ARGS_TO_STDOUT": "1"},
+        env={
+            **os.environ,
+            "ANSIBLE_DISPLAY_ARGS_TO_STDOUT": "1",
+            "ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.default",
+        },
         capture_output=True,
         text=True,
         check=False,
