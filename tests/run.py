@@ -389,7 +389,7 @@ def commit() -> str:
         done = subprocess.run(["git", "-C", ROOT, *words], capture_output=True, text=True, check=False)
         return str(done.stdout).strip()
 
-    changed = git("status", "--porcelain", "--", ".", ":!bench/results")
+    changed = git("status", "--porcelain", "--", ".", ":!bench/results", ":!bench/results.json")
     return (git("rev-parse", "--short", "HEAD") or "no commit") + (" with changes" if changed else "")
 
 
