@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from docutils import nodes
@@ -47,6 +48,15 @@ def link_to_ansible(_app: Any, _env: Any, node: Any, content: Any) -> Any:
     return nodes.reference("", "", content, refuri=address, internal=False) if address else None
 
 
+CONTENTS = re.compile(r"^\.\. contents::.*\n(?: +:.*\n)*", re.MULTILINE)
+
+
+def without_contents(_app: Any, _page: str, source: list[str]) -> None:
+    """Remove the lists of contents that antsibull-docs and antsibull-changelog make: the theme has its own."""
+    source[0] = CONTENTS.sub("", source[0])
+
+
 def setup(app: Any) -> dict[str, Any]:
+    app.connect("source-read", without_contents)
     app.connect("missing-reference", link_to_ansible)
     return {"parallel_read_safe": True}
