@@ -301,7 +301,7 @@ PARTS = {
         Layer("account", 20, pytest(*ACCOUNT, long=True)),
         Layer("late-reads", 8, pytest(*ACCOUNT, processes=2, options=("--late-reads", "2"))),
         Layer("integration", 40, pytest(*INTEGRATION, long=True), root=True),
-        Layer("molecule", 15, molecule(lambda: LONG_SCENARIOS, *MOLECULE, long=True), root=True),
+        Layer("molecule", 25, molecule(lambda: LONG_SCENARIOS, *MOLECULE, long=True), root=True),
     )
 }
 """What `make test-long` runs."""
