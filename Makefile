@@ -67,7 +67,7 @@ $(VENV)/.installed: requirements.txt pyproject.toml | python
 	$$install --no-deps --no-build-isolation -e .
 	@touch $@
 
-# The tools that check the built collection, whose versions conflict with ours.
+# The tools that check the built collection and build the documentation site, whose versions conflict with ours.
 .PHONY: packaging
 packaging: $(VENV)-packaging/.installed
 
@@ -75,6 +75,13 @@ $(VENV)-packaging/.installed: python := $(VENV)/bin/python
 $(VENV)-packaging/.installed: tests/lint/packaging.txt | $(VENV)/.installed
 	@$(call install,$(@D),$<)
 	@touch $@
+
+.PHONY: docs
+docs: build/site/html/index.html ## the documentation site: build/site/html/index.html
+
+# A page is any Markdown file, and those of modules, plugins and roles are made from their own documentation.
+build/site/html/index.html: $(VENV)-packaging/.installed $(wildcard $(shell git ls-files '*.md' docs galaxy.yml plugins roles tools/site))
+	@$(VENV)-packaging/bin/python tools/site/build.py
 
 .PHONY: demo
 demo: setup ## a cluster on the local cloud: one master, two workers
@@ -87,7 +94,7 @@ test-long: setup ## the slow tests: newest Python, chaos, builds; results in ben
 	@$(BIN)/python tests/run.py --long
 
 .PHONY: lint unit
-lint: venv ## ansible-lint, yamllint, ruff, mypy, scans of IAM policies, checks of the built collection
+lint: venv ## ansible-lint, yamllint, ruff, mypy, scans of IAM policies, checks of the built collection, the documentation site
 unit: venv ## the quick tests; those with a second user need root
 lint unit:
 	@$(BIN)/python tests/run.py $@

@@ -1,15 +1,23 @@
-"""Results of a measurement: printed, and kept in bench/results with the conditions that they were taken under."""
+"""Results of a measurement: printed, and kept with the conditions that they were taken under.
+
+bench/results has a page for each measurement, bench/results.json the figures of all. tools/bench_docs.py makes the
+tables of docs/benchmarks.md from these.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import subprocess
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 RESULTS = Path(__file__).parent / "results"
+FIGURES = Path(__file__).parent / "results.json"
+SCHEMA = 1
 
 
 @dataclass(frozen=True)
@@ -23,14 +31,13 @@ class Row:
 
 def write(name: str, title: str, rows: list[Row], more: str = "", part: str = "") -> None:
     """Write the file of a measurement. With `part`, replace the section of that heading, and keep the others."""
-    load = os.getloadavg()[0]
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False).stdout
-    conditions = (
-        f"Measured on {date.today()} at {commit.strip() or 'no commit'}: {os.cpu_count()} cores, "
-        f"Linux {platform.release()}, Python {platform.python_version()}, load at the end {load:.1f}."
+    conditions = _conditions()
+    sentence = (
+        f"Measured on {conditions['date']} at {conditions['commit']}: {conditions['processors']} cores, "
+        f"Linux {conditions['kernel']}, Python {conditions['python']}, load at the end {conditions['load']:.1f}."
     )
-    lines = [conditions, "", "| what | measured | target |", "| --- | --- | --- |"]
-    lines += [f"| {row.what} | {_value(row.value, row.unit)} | {_target(row)} |" for row in rows]
+    lines = [sentence, "", "| what | measured | target |", "| --- | --- | --- |"]
+    lines += [f"| {row.what} | {formatted(row.value, row.unit)} | {_target(row)} |" for row in rows]
     text = "\n".join([*lines, *([more] if more else [])]) + "\n"
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{name}.md"
@@ -38,7 +45,29 @@ def write(name: str, title: str, rows: list[Row], more: str = "", part: str = ""
         sections = _sections(path.read_text(encoding="utf-8") if path.exists() else "")
         text = "\n".join(f"## {heading}\n\n{content}" for heading, content in sorted((sections | {part: text}).items()))
     path.write_text(f"# {title}\n\n{text}", encoding="utf-8")
+    record(f"{name}: {part}" if part else name, title, conditions, rows)
     print(path.read_text(encoding="utf-8"))
+
+
+def _conditions() -> dict[str, Any]:
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False).stdout
+    return {
+        "date": date.today().isoformat(),
+        "commit": commit.strip() or "no commit",
+        "processors": os.cpu_count(),
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "load": round(os.getloadavg()[0], 1),
+    }
+
+
+def record(key: str, title: str, conditions: dict[str, Any], rows: list[Row]) -> None:
+    """Replace a measurement in the file of all figures."""
+    all_of_them = json.loads(FIGURES.read_text(encoding="utf-8")) if FIGURES.exists() else {"measurements": {}}
+    measurement = {"title": title, "conditions": conditions, "figures": [asdict(row) for row in rows]}
+    measurements = dict(sorted((all_of_them["measurements"] | {key: measurement}).items()))
+    text = json.dumps({"schema": SCHEMA, "measurements": measurements}, indent=1, ensure_ascii=False)
+    FIGURES.write_text(f"{text}\n", encoding="utf-8")
 
 
 def _sections(text: str) -> dict[str, str]:
@@ -50,9 +79,10 @@ def _sections(text: str) -> dict[str, str]:
 def _target(row: Row) -> str:
     if row.target is None:
         return "none"
-    return f"≤ {_value(row.target, row.unit)}{'' if row.value <= row.target else ': missed'}"
+    return f"≤ {formatted(row.target, row.unit)}{'' if row.value <= row.target else ': missed'}"
 
 
-def _value(value: float, unit: str) -> str:
+def formatted(value: float, unit: str) -> str:
+    """Return a figure as people read it."""
     places = 0 if float(value).is_integer() else 2 if value < 10 else 1
     return f"{value:,.{places}f} {unit}".rstrip()

@@ -109,9 +109,9 @@ def main() -> None:
             generate = "sudo python3 /opt/deeplearning/trainers/generate.py"
             cluster.says(MASTER, f"{generate} {DATA} --train 2048 --test 128")
             rows.append(launcher(bench))
-            table = scaling(bench)
             rows += resumed(bench)
-    write("training", "Training runs", rows, table)
+            speeds = scaling(bench)
+    write("training", "Training runs", [*rows, *figures(speeds)], table(speeds))
 
 
 def launcher(bench: Bench) -> Row:
@@ -127,15 +127,29 @@ def launcher(bench: Bench) -> Row:
     )
 
 
-def scaling(bench: Bench) -> str:
-    lines = ["", "Samples per second in all (speed-up), generated data, LeNet:", ""]
-    lines += [f"| framework | {' | '.join(f'{nodes} nodes' for nodes in SWEEP)} |", "| --- |" + " --- |" * len(SWEEP)]
+def scaling(bench: Bench) -> dict[str, list[float]]:
+    """Return the samples per second of all nodes, for each framework and number of nodes."""
+    speeds: dict[str, list[float]] = {}
     for framework in FRAMEWORKS:
-        found = []
         for nodes in SWEEP:
             run = f"{framework}-{nodes}"
             bench.train(run, framework=framework, dataset=DATA, nodes=nodes, script_args=ARGUMENTS)
-            found.append(bench.speed(run))
+            speeds.setdefault(framework, []).append(bench.speed(run))
+    return speeds
+
+
+def figures(speeds: Mapping[str, list[float]]) -> list[Row]:
+    return [
+        Row(f"{framework}, {nodes} nodes", speed, "samples/s", None)
+        for framework, found in speeds.items()
+        for nodes, speed in zip(SWEEP, found, strict=True)
+    ]
+
+
+def table(speeds: Mapping[str, list[float]]) -> str:
+    lines = ["", "Samples per second in all (speed-up), generated data, LeNet:", ""]
+    lines += [f"| framework | {' | '.join(f'{nodes} nodes' for nodes in SWEEP)} |", "| --- |" + " --- |" * len(SWEEP)]
+    for framework, found in speeds.items():
         lines.append(f"| {framework} | {' | '.join(f'{speed:,.0f} ({speed / found[0]:.2f})' for speed in found)} |")
     return "\n".join(lines)
 

@@ -201,6 +201,7 @@ def lint(venv: Path) -> Result:
         ],
         "policies": ["python", "-m", "tests.lint.policies"],
         "packaging": ["python", "-m", "tests.lint.packaging"],
+        "docs": ["make", "-s", "docs", f"VENV={venv.relative_to(ROOT)}"],
     }
     failed = [name for name, words in checks.items() if not command(*words, venv=venv).ok]
     return Result(not failed, f"failed: {', '.join(failed)}" if failed else f"{len(checks)} checks passed")
@@ -277,7 +278,7 @@ MOLECULE = ("tests/molecule",)
 LAYERS = {
     layer.name: layer
     for layer in (
-        Layer("lint", 2.5, lint),
+        Layer("lint", 3, lint),
         Layer("sanity", 1.5, sanity),
         Layer("unit", 3, pytest(*UNIT, processes=2)),
         Layer("account", 6, pytest(*ACCOUNT, processes=2)),
@@ -290,7 +291,7 @@ LAYERS = {
 PARTS = {
     part.name: part
     for part in (
-        Layer("newest-lint", 2.5, lint, newest=True),
+        Layer("newest-lint", 3, lint, newest=True),
         Layer("newest-sanity", 1.5, sanity, newest=True),
         Layer("newest-unit", 4, pytest(*UNIT, processes=2), newest=True),
         Layer("newest-account", 7, pytest(*ACCOUNT, processes=2), newest=True),
@@ -300,7 +301,7 @@ PARTS = {
         Layer("account", 20, pytest(*ACCOUNT, long=True)),
         Layer("late-reads", 8, pytest(*ACCOUNT, processes=2, options=("--late-reads", "2"))),
         Layer("integration", 40, pytest(*INTEGRATION, long=True), root=True),
-        Layer("molecule", 15, molecule(lambda: LONG_SCENARIOS, *MOLECULE, long=True), root=True),
+        Layer("molecule", 25, molecule(lambda: LONG_SCENARIOS, *MOLECULE, long=True), root=True),
     )
 }
 """What `make test-long` runs."""
@@ -388,7 +389,7 @@ def commit() -> str:
         done = subprocess.run(["git", "-C", ROOT, *words], capture_output=True, text=True, check=False)
         return str(done.stdout).strip()
 
-    changed = git("status", "--porcelain", "--", ".", ":!bench/results")
+    changed = git("status", "--porcelain", "--", ".", ":!bench/results", ":!bench/results.json")
     return (git("rev-parse", "--short", "HEAD") or "no commit") + (" with changes" if changed else "")
 
 

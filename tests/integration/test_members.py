@@ -143,6 +143,14 @@ def test_the_operators_agent_comes_along_and_no_key_is_anywhere(cluster: Cluster
         assert {Path(path).name for path in files.splitlines()} <= {"ssh_host_ed25519_key", "ssh_host_ecdsa_key"}, node
 
 
+def test_files_are_copied_by_the_written_configuration(cluster: Cluster, tmp_path: Path) -> None:
+    (tmp_path / "data.tar").write_bytes(bytes(1000))
+    options = cluster.ssh_words(MASTER)[1:-1]
+    copied = command("scp", *options, tmp_path / "data.tar", f"{MASTER}:/efs/data.tar")
+    assert copied.returncode == 0, copied.stderr
+    assert cluster.says(MASTER, "stat --format %s /efs/data.tar") == "1000"
+
+
 @pytest.mark.long
 def test_after_a_reboot_all_is_back(cluster: Cluster) -> None:
     node = WORKERS[0]

@@ -1,4 +1,4 @@
-"""Check the built collection as Ansible Galaxy and the documentation site do: python -m tests.lint.packaging
+"""Check what is released, with the tools that release it: python -m tests.lint.packaging
 
 The tools have an environment of their own, made by `make packaging`, because their versions conflict with ours.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -16,6 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import ansible_collections
+import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 VENV = Path(sys.prefix)
@@ -24,6 +26,9 @@ TOOLS = VENV.with_name(f"{VENV.name}-packaging") / "bin"
 EXPECTED = "ERROR: The import failed for the following reason: Invalid collection metadata. 'repository' is required"
 """Only the customer knows the address of the repository. The importer stops here, so a copy with an address follows."""
 REPOSITORY = "https://git.example.com/deeplearning.aws"
+CHANGELOG = "CHANGELOG.rst"
+NEEDED = ("meta/ee-requirements.txt", "meta/ee-bindep.txt")
+"""What the playbooks need on the operator's machine."""
 
 
 def built(folder: Path) -> Path:
@@ -100,6 +105,37 @@ def problems_in_documentation(collection: Path, folder: Path) -> list[str]:
     return lines or ([f"antsibull-docs ended with {code}"] if code else [])
 
 
+def problems_in_changelog(folder: Path) -> list[str]:
+    """Return what antsibull-changelog finds wrong, a version without an entry, and a file that is out of date."""
+    shutil.copytree(ROOT / "changelogs", folder / "changelogs")
+    shutil.copy(ROOT / "galaxy.yml", folder)
+    problems = []
+    for word in ("lint", "generate"):
+        code, lines = run([TOOLS / "antsibull-changelog", word], folder)
+        problems += lines or ([f"antsibull-changelog {word} ended with {code}"] if code else [])
+    version = yaml.safe_load((ROOT / "galaxy.yml").read_text())["version"]
+    if version not in yaml.safe_load((ROOT / "changelogs/changelog.yaml").read_text())["releases"]:
+        problems.append(f"changelogs/changelog.yaml has no release {version}: run antsibull-changelog release")
+    if not problems and (folder / CHANGELOG).read_text() != (ROOT / CHANGELOG).read_text():
+        problems.append(f"{CHANGELOG} differs from changelogs/changelog.yaml: run antsibull-changelog generate")
+    return problems
+
+
+def problems_in_execution_environment(tarball: Path, folder: Path) -> list[str]:
+    """Return why no image can be described, and what the collection needs but the image would lack."""
+    (folder / "build").mkdir()
+    shutil.copy(tarball, folder / "build")
+    shutil.copy(ROOT / "execution-environment.yml", folder)
+    code, lines = run([TOOLS / "ansible-builder", "create", "--context", "context"], folder)
+    if code:
+        return [f"ansible-builder create ended with {code}:", *lines[-20:]]
+    code, lines = run([TOOLS / "ansible-builder", "introspect", folder], folder)
+    found = {line.split("#")[0].strip(" -'") for line in lines}
+    needed = [line for name in NEEDED for line in (ROOT / name).read_text().splitlines() if not line.startswith("#")]
+    missing = [line for line in needed if line not in found]
+    return [f"ansible-builder introspect does not find {line}" for line in missing]
+
+
 def main() -> int:
     subprocess.run(["make", "-s", "-C", ROOT, "packaging", f"VENV={VENV.relative_to(ROOT)}"], check=True)
     with tempfile.TemporaryDirectory() as scratch:
@@ -108,11 +144,16 @@ def main() -> int:
         copied_to.mkdir()
         tarball = built(built_in)
         collection = unpacked(tarball, copied_to)
-        problems = problems_for_galaxy(tarball, copied_to) + problems_in_documentation(collection, copied_to)
+        problems = [
+            *problems_for_galaxy(tarball, copied_to),
+            *problems_in_documentation(collection, copied_to),
+            *problems_in_changelog(copied_to),
+            *problems_in_execution_environment(tarball, copied_to),
+        ]
     if problems:
         print("\n".join(problems))
         return 1
-    print("galaxy-importer complains only of the missing repository; antsibull-docs finds nothing")
+    print("galaxy-importer complains only of the missing repository; the other tools find nothing")
     return 0
 
 

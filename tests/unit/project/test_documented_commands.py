@@ -1,4 +1,4 @@
-"""The pages' commands: each playbook exists, and it has each option and setting that is given to it."""
+"""The pages' commands: playbooks and options exist, and each block names the test that runs it, or why none does."""
 
 from __future__ import annotations
 
@@ -11,8 +11,15 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.run_optio
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.settings import TABLE
 
 ROOT = Path(__file__).resolve().parents[3]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 COMMAND = re.compile(r"ansible-playbook (?:deeplearning\.aws\.(\w+)|([\w/]+)\.yml)([^`|\n]*)")
+BLOCK = re.compile(r"(?:^<!-- (?P<mark>[^\n]*) -->\n)?^```\w*\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+ENTERED = re.compile(
+    r"^\s*(?:[$#] )?(?:sudo )?(?:ansible\S*|make|molecule|localcloud|ssh(?:-add)?|scp|aws|\S*pytest|eval) ",
+    re.MULTILINE,
+)
+"""A line that a person enters, in contrast to output."""
+NOT_RUN = re.compile(r"needs AWS|needs Windows|not run: .+")
 NAME = re.compile(r"-e '?\"?(?:\{\"?)?(\w+)\"?[=:]")
 
 
@@ -36,8 +43,45 @@ def test_commands_of_a_page_name_what_exists(page: Path) -> None:
     assert not problems, problems
 
 
+def problems_of_mark(mark: str | None, text: str) -> list[str]:
+    """Return why the comment above a block of commands does not say how far they are tested."""
+    if mark and NOT_RUN.fullmatch(mark):
+        return []
+    if not mark or not mark.startswith("run by "):
+        return [f"{mark!r} is neither a test nor a reason"]
+    sources = ""
+    for test in mark.removeprefix("run by ").split(", "):
+        path, _, function = test.partition("::")
+        source = (ROOT / path).read_text(encoding="utf-8") if (ROOT / path).is_file() else ""
+        if not source or (function and f"\ndef {function}(" not in source):
+            return [f"{test} does not exist"]
+        sources += source
+    # A test that follows the page itself names none.
+    if "docs/start.md" in sources:
+        return []
+    played = {collection or Path(path).name for collection, path, _ in COMMAND.findall(text)}
+    return [f"{mark}: none plays {name}" for name in played if not re.search(rf"\b{name}\b", sources)]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_each_block_of_commands_names_a_test_or_why_none_runs_it(page: Path) -> None:
+    blocks = [block for block in BLOCK.finditer(page.read_text(encoding="utf-8")) if ENTERED.search(block["text"])]
+    problems = {block["text"][:60]: problems_of_mark(block["mark"], block["text"]) for block in blocks}
+    assert not any(problems.values()), {text: found for text, found in problems.items() if found}
+
+
+@pytest.mark.parametrize(
+    "mark",
+    [None, "tested", "run by tests/no.py", "run by tests/run.py::test_no", "run by tests/unit/project/test_count.py"],
+)
+def test_a_block_without_a_test_that_plays_it_is_a_problem(mark: str | None) -> None:
+    assert problems_of_mark(mark, "ansible-playbook destroy.yml")
+
+
 def test_commands_are_recognized() -> None:
     """A pattern that no longer matches must not pass for pages without mistakes."""
     every = [command for page in PAGES for command in commands(page)]
     assert {"site", "train", "follow", "stop", "stage", "tensorboard", "evaluate"} <= {name for _, name, _ in every}
     assert {"run_id", "framework", "destroy"} <= {name for _, _, rest in every for name in NAME.findall(rest)}
+    blocks = [block["text"] for page in PAGES for block in BLOCK.finditer(page.read_text(encoding="utf-8"))]
+    assert len([text for text in blocks if ENTERED.search(text)]) > 30

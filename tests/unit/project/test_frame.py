@@ -23,7 +23,8 @@ ROOT = Path(__file__).resolve().parents[3]
 LINK = ROOT / "collections/ansible_collections/deeplearning/aws"
 
 SHIPPED = {
-    *("FILES.json", "MANIFEST.json", "LICENSE", "README.md", "SECURITY.md", "requirements.yml"),
+    *("FILES.json", "MANIFEST.json", "LICENSE", "requirements.yml"),
+    *("CHANGELOG.rst", "CONTRIBUTING.md", "README.md", "SECURITY.md"),
     *("changelogs", "docs", "files", "meta", "playbooks", "plugins", "roles"),
 }
 """What a collection may hold at its top. Anything else in the root is named in galaxy.yml, build_ignore."""
@@ -107,6 +108,20 @@ def test_the_installed_collection_is_in_the_supported_range(name: str) -> None:
     assert installed in supported
     if sys.version_info < (3, 12):
         assert f">={installed}" in str(supported).split(","), "the oldest supported version is the tested one"
+
+
+def test_the_execution_environment_has_the_newest_supported_ansible_core() -> None:
+    pins = [
+        Requirement(line.split("--hash")[0]) for line in split_pins((ROOT / "tests/lint/packaging.txt").read_text())
+    ]
+    newest = max(str(pin.specifier) for pin in pins if pin.name == "ansible-core")
+    assert load("execution-environment.yml")["dependencies"]["ansible_core"] == {"package_pip": f"ansible-core{newest}"}
+
+
+def test_the_public_ci_runs_what_each_change_must_pass_with_pinned_actions() -> None:
+    steps = load(".github/workflows/test.yml")["jobs"]["test"]["steps"]
+    assert "sudo --preserve-env=CI .ci/run" in [step.get("run") for step in steps]
+    assert all(re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", step["uses"]) for step in steps if "uses" in step)
 
 
 def test_the_collection_depends_on_the_same_ranges() -> None:

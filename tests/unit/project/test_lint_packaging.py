@@ -88,3 +88,46 @@ def test_each_line_of_the_documentation_linter_is_a_problem(
 ) -> None:
     monkeypatch.setattr(packaging, "run", lambda words, folder: (code, lines))
     assert packaging.problems_in_documentation(tmp_path, tmp_path) == problems
+
+
+NOTHING: tuple[int, list[str]] = (0, [])
+
+
+def generate(words: Sequence[str | Path], folder: Path) -> tuple[int, list[str]]:
+    if words[-1] == "generate":
+        (folder / packaging.CHANGELOG).write_text((packaging.ROOT / packaging.CHANGELOG).read_text())
+    return NOTHING
+
+
+def test_a_changelog_that_is_what_its_source_makes_is_fine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(packaging, "run", generate)
+    assert packaging.problems_in_changelog(tmp_path) == []
+
+
+def test_a_changelog_that_is_out_of_date_is_a_problem(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def differently(words: Sequence[str | Path], folder: Path) -> tuple[int, list[str]]:
+        (folder / packaging.CHANGELOG).write_text("another")
+        return NOTHING
+
+    monkeypatch.setattr(packaging, "run", differently)
+    assert packaging.problems_in_changelog(tmp_path) == [
+        "CHANGELOG.rst differs from changelogs/changelog.yaml: run antsibull-changelog generate"
+    ]
+
+
+def test_a_fragment_that_is_wrong_is_a_problem(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    complaint = 'changelogs/fragments/x.yml:0:0: section "fixes" is unknown'
+    monkeypatch.setattr(packaging, "run", lambda words, folder: (3, [complaint]) if words[-1] == "lint" else NOTHING)
+    assert packaging.problems_in_changelog(tmp_path) == [complaint]
+
+
+def test_what_an_image_would_lack_is_a_problem(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tarball: Path) -> None:
+    found = "- 'openssh-client [platform:dpkg]  # from collection deeplearning.aws'"
+
+    def without_boto3(words: Sequence[str | Path], folder: Path) -> tuple[int, list[str]]:
+        return (0, [found]) if words[1] == "introspect" else NOTHING
+
+    monkeypatch.setattr(packaging, "run", without_boto3)
+    missing = packaging.problems_in_execution_environment(tarball, tmp_path)
+    assert "ansible-builder introspect does not find boto3>=1.35.0" in missing
+    assert not any("openssh-client [" in problem for problem in missing)

@@ -15,6 +15,8 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.plan.prices impor
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import report
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs.plot import WIDTH, Plot, Series, ticks
 
+from tests.browser import page_text, screenshot
+
 PRICES = PriceList("us-east-1")
 
 
@@ -275,3 +277,13 @@ def test_every_point_is_within_the_picture_and_every_line_is_named(count: int) -
     lines = [point.split(",") for points in re.findall(r'points="([^"]+)"', svg) for point in points.split()]
     assert len(at) > count and len(lines) > 2 * count
     assert all(0 <= float(x) <= WIDTH and 0 <= float(y) <= plot.height for x, y in [*at, *lines])
+
+
+def test_a_browser_shows_the_page_with_its_plots(tmp_path: Path) -> None:
+    runs = [a_run(tmp_path, f"on-{n}", n, speed) for n, speed in ((1, 100), (2, 90))]
+    report.write(runs, tmp_path / "report.html")
+    shown = page_text(f"file://{tmp_path}/report.html")
+    assert "<svg" in shown and "on-1" in shown and "on-2" in shown
+    screenshot(f"file://{tmp_path}/report.html", tmp_path / "report.png", 1000, 800)
+    # A page that shows nothing compresses to a few kilobytes.
+    assert (tmp_path / "report.png").stat().st_size > 20_000

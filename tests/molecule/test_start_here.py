@@ -1,0 +1,64 @@
+"""docs/start.md, followed by a fresh reader: a clone, an empty home, no cached image, one command after another."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from localcloud.tests.integration.kit import localcloud
+
+ROOT = Path(__file__).resolve().parents[2]
+MINUTES = 10
+"""What the page promises."""
+BLOCK = re.compile(r"<!-- run by tests/molecule/test_start_here\.py::\w+ -->\n```console\n(.*?)```", re.DOTALL)
+
+
+def commands() -> list[str]:
+    """Return what the page tells its reader to enter, in its order."""
+    blocks = BLOCK.findall((ROOT / "docs/start.md").read_text(encoding="utf-8"))
+    return [line.removeprefix("# ") for block in blocks for line in block.splitlines()]
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> Iterator[dict[str, str]]:
+    """Yield the environment of somebody who has never used this machine. What they start ends with them."""
+    assert localcloud("status").returncode == 2, "a local cloud is up on this machine: end it with localcloud down"
+    home = tmp_path / "home"
+    home.mkdir()
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "ANSIBLE_", "VIRTUAL_"))}
+    environment = kept | {"HOME": str(home), "LOCALCLOUD_HOME": str(tmp_path / "localcloud"), "NO_COLOR": "1"}
+    subprocess.run(["git", "clone", "-q", ROOT, tmp_path / "clone"], check=True)
+    try:
+        yield environment
+    finally:
+        subprocess.run([sys.executable, "-m", "localcloud", "down"], cwd=ROOT, env=environment, check=False)
+
+
+@pytest.mark.long
+def test_the_page_leads_to_a_trained_model_and_leaves_nothing(reader: dict[str, str], tmp_path: Path) -> None:
+    script = "\n".join(["set -euo pipefail", *commands(), "localcloud status || echo the status is $?"])
+    started = time.monotonic()
+    done = subprocess.run(
+        ["bash", "-c", script],
+        cwd=tmp_path / "clone",
+        env=reader,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=20 * 60,
+        check=False,
+    )
+    minutes = (time.monotonic() - started) / 60
+    assert done.returncode == 0, done.stdout[-6000:]
+    assert len(re.findall(r"run (?:pytorch-\S+|mine) has finished", done.stdout)) == 2
+    assert "deeplearning-worker1\ndeeplearning-worker2\ndeeplearning-worker3\n" in done.stdout
+    assert done.stdout.rstrip().endswith("the status is 2"), "the local cloud is still up"
+    assert minutes < MINUTES, f"{minutes:.1f} minutes"
