@@ -152,14 +152,25 @@ def ask_master(ssh_config: str, words: Sequence[str], seconds: float) -> dict[st
 
     It is reached by the configuration that discover_members has written, with nothing of Ansible's.
     """
-    options = ("BatchMode=yes", "ForwardAgent=no", "ConnectTimeout=5", "ServerAliveInterval=5")
-    ssh = ["ssh", "-F", ssh_config, *(word for option in options for word in ("-o", option)), MASTER_ALIAS]
+    ssh = _configured_ssh(ssh_config, MASTER_ALIAS, command(words))
     try:
-        with _output([*ssh, command(words)], MASTER_ALIAS, subprocess.DEVNULL, time.monotonic() + seconds) as chunks:
+        with _output(ssh, MASTER_ALIAS, subprocess.DEVNULL, time.monotonic() + seconds) as chunks:
             content = _collect(chunks, MASTER_ALIAS, LONGEST_ANSWER)
     except FileNotFoundError:
         raise UserError("There is no ssh on this machine: install OpenSSH's client.") from None
     return parse_answer(MASTER_ALIAS, words, content.decode(errors="replace"))
+
+
+def _configured_ssh(config: str, host: str, shell_command: str) -> list[str]:
+    """Return the command line of ssh for a host of a configuration that discover_members has written."""
+    options = (
+        "BatchMode=yes",
+        "ForwardAgent=no",
+        "ConnectTimeout=10",
+        "ServerAliveInterval=5",
+        "ServerAliveCountMax=4",
+    )
+    return ["ssh", "-F", config, *(word for option in options for word in ("-o", option)), host, shell_command]
 
 
 def _collect(chunks: Iterable[bytes], host: str, limit: int) -> bytes:
@@ -176,11 +187,9 @@ def read_available(config: Path, host: str, shell_command: str, limit: int, seco
 
     It ends within the seconds, however the host behaves.
     """
-    words = ["ssh", "-F", str(config), "-o", "BatchMode=yes", "-o", "ForwardAgent=no", "-o", "ConnectTimeout=10"]
-    words += ["-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=4", host, shell_command]
-    content = bytearray()
+    words, content = _configured_ssh(str(config), host, shell_command), bytearray()
     try:
-        with _output(words, host, subprocess.DEVNULL, seconds) as chunks:
+        with _output(words, host, subprocess.DEVNULL, time.monotonic() + seconds) as chunks:
             for chunk in chunks:
                 content += chunk
                 if len(content) > limit:
