@@ -60,6 +60,7 @@ def test_a_bucket_that_another_account_has_under_its_name_ends_it_before_any_mac
 
 
 def test_a_cluster_that_costs_more_than_the_limit_is_refused_before_anything_is_created(account: Any) -> None:
+    """site.yml begins with these playbooks."""
     account.wants("red", cluster_max_hourly_cost=0.1)
     ran = account.play(CLOUD_HALF)
     assert ran.code == 2
