@@ -58,6 +58,9 @@ class Prometheus:
         try:
             return list(self.get("query", query=expression)["result"])
         except urllib.error.HTTPError as error:
+            # While it starts, it is unavailable.
+            if error.code == 503:
+                raise
             raise AssertionError(f"{expression}: {error.read().decode()}") from None
 
 
