@@ -207,7 +207,7 @@ def _activity(activity: Mapping[str, Any]) -> str:
 
 
 def result_lines(cluster: str, file: Path, collector: LogCollector) -> list[str]:
-    size = f"{file.stat().st_size / 2**20:.1f} MiB"
+    size = f"{-(-file.stat().st_size // 1024)} KiB"
     answered = f"Answered: {', '.join(collector.answered) or 'no node'}."
     return [
         f"The logs of the cluster {cluster}: {file} ({size})",
