@@ -35,7 +35,7 @@ def ansible_page(label: str) -> str:
     """Return the address of what a label of Ansible's documentation names, or nothing."""
     if label in ANSIBLE_PAGES:
         return ANSIBLE + ANSIBLE_PAGES[label]
-    if label.startswith("ANSIBLE_CACHE_PLUGIN"):
+    if label.startswith("ANSIBLE_"):
         return f"{ANSIBLE}{ANSIBLE_PAGES['ansible_configuration_settings']}#envvar-{label}"
     prefix, _, rest = label.partition(".")
     if prefix != "ansible_collections" or rest.startswith("deeplearning."):

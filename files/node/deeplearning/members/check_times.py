@@ -17,6 +17,8 @@ from typing import Any
 from deeplearning.contract import atomic_file, paths
 
 QUICK_SECONDS, FULL_SECONDS = 30, 300
+END_SECONDS = 60
+"""Between checks of the scheduled end of the machines."""
 UNSETTLED_SECONDS = 15
 """Between full checks while a machine in service is no member, and after an error."""
 HURRIED_SECONDS = 60
@@ -70,6 +72,14 @@ def record_full_check(efs_mount: str, cluster: str, seen: str, settled: bool) ->
     record_quick_check()
 
 
+def is_end_check_due() -> bool:
+    return time.monotonic() >= float(_read()["end"])
+
+
+def record_end_check() -> None:
+    _write(_read() | {"end": time.monotonic() + END_SECONDS})
+
+
 def _requests(folder: str) -> list[str]:
     try:
         return os.listdir(folder)
@@ -79,7 +89,7 @@ def _requests(folder: str) -> list[str]:
 
 def _read() -> dict[str, Any]:
     """Return the times of this boot; a check is due if there was none."""
-    record = {"requests": "", "seen": "", "full": 0.0, "next": 0.0, "hurried_until": 0.0}
+    record = {"requests": "", "seen": "", "full": 0.0, "next": 0.0, "hurried_until": 0.0, "end": 0.0}
     with contextlib.suppress(OSError, ValueError), open(paths.CHECK_TIMES, encoding="utf-8") as file:
         record.update(json.load(file))
     return record

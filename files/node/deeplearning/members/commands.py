@@ -16,7 +16,7 @@ from deeplearning.aws import AwsClient
 from deeplearning.config import read_config
 from deeplearning.contract import atomic_file, paths
 from deeplearning.contract.errors import UserError
-from deeplearning.members import load, money_guard
+from deeplearning.members import check_times, load, money_guard
 from deeplearning.members.applying import apply, forget
 from deeplearning.members.master_address import associate
 from deeplearning.members.member_list import Members, read_applied, unsettled
@@ -120,7 +120,9 @@ def _publish(options: argparse.Namespace) -> int:
         outcome = publish(config, aws, usage)
     finally:
         # Also if the list cannot be published: the idle end comes closer.
-        money_guard.check(config, aws, units.active_runs())
+        if not options.repeated or check_times.is_end_check_due():
+            money_guard.check(config, aws, units.active_runs())
+            check_times.record_end_check()
     summary = f"generation {outcome.generation} {'published' if outcome.changed else 'is still current'}"
     _print(options, outcome.changed, dataclasses.asdict(outcome), summary)
     if outcome.left_out:

@@ -111,7 +111,7 @@ def test_a_bucket_to_stage_in_is_taken_with_and_without_its_scheme(bucket: str) 
 
 
 def test_daily_playbooks_alone_have_a_file_in_the_root() -> None:
-    root = {file.stem for file in ROOT.glob("*.yml")} - {"galaxy", "requirements"}
+    root = {file.stem for file in ROOT.glob("*.yml")} - {"execution-environment", "galaxy", "requirements"}
     assert root == set(DAILY)
 
 

@@ -281,7 +281,7 @@ def test_every_point_is_within_the_picture_and_every_line_is_named(count: int) -
 
 def test_a_browser_shows_the_page_with_its_plots(tmp_path: Path) -> None:
     runs = [a_run(tmp_path, f"on-{n}", n, speed) for n, speed in ((1, 100), (2, 90))]
-    report.write(runs, tmp_path / "report.html")
+    report.write(report.read_all(runs), PRICES, tmp_path / "report.html")
     shown = page_text(f"file://{tmp_path}/report.html")
     assert "<svg" in shown and "on-1" in shown and "on-2" in shown
     screenshot(f"file://{tmp_path}/report.html", tmp_path / "report.png", 1000, 800)
