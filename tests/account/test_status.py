@@ -179,7 +179,8 @@ def test_a_cluster_without_a_master_and_a_half_destroyed_one(red: Fleet) -> None
 def test_watching_prints_it_again_until_it_is_interrupted(red: Fleet) -> None:
     command = [str(ROOT / "status.yml"), "-e", json.dumps({**red.account.settings, "watch": True})]
     process = subprocess.Popen(
-        [os.path.join(os.path.dirname(sys.executable), "ansible-playbook"), *command],
+        # A shell in the background has its commands ignore SIGINT.
+        ["env", "--default-signal=INT", os.path.join(os.path.dirname(sys.executable), "ansible-playbook"), *command],
         cwd=red.account.folder,
         env=red.account.environment,
         stdin=subprocess.DEVNULL,
