@@ -138,8 +138,9 @@ def test_the_operators_agent_comes_along_and_no_key_is_anywhere(cluster: Cluster
         assert "operator" in seen.stdout, seen
         # To members only, as root on another machine could use it.
         assert "forwardagent no" in cluster.says(MASTER, "ssh -G example.com")
+    keys = "grep -rlIsE '^-----BEGIN ([A-Z]+ )*PRIVATE KEY-----' /etc /home /root /opt /var/lib /efs"
     for node in NODES:
-        files = cluster.says(node, "sudo grep -rlIs 'PRIVATE KEY-----' /etc /home /root /opt /var/lib /efs || true")
+        files = cluster.says(node, f"sudo {keys} || true")
         assert {Path(path).name for path in files.splitlines()} <= {"ssh_host_ed25519_key", "ssh_host_ecdsa_key"}, node
 
 
