@@ -572,6 +572,8 @@ ON_OTHERS: Refused = [
     ("autoscaling", "disable_metrics_collection", GROUP),
     ("autoscaling", "put_lifecycle_hook", GROUP | {"LifecycleHookName": "h"}),
     ("autoscaling", "delete_lifecycle_hook", GROUP | {"LifecycleHookName": "h"}),
+    ("autoscaling", "put_scheduled_update_group_action", GROUP | {"ScheduledActionName": "end", "MinSize": 0}),
+    ("autoscaling", "delete_scheduled_action", GROUP | {"ScheduledActionName": "end"}),
     (
         "autoscaling",
         "complete_lifecycle_action",

@@ -219,7 +219,7 @@ def check_iam(seen: Seen) -> None:
         assert statements["ReadFurtherData"]["Resource"] == ["arn:aws:s3:::datasets/imagenet/*"]
         assert statements["ListFurtherBucket1"]["Condition"] == {"StringLike": {"s3:prefix": ["imagenet/*"]}}
         assert "WriteFurtherData" not in statements
-        assert ("AssignRanks" in statements) == (role == "master")
+        assert ("AssignRanksAndMarkUse" in statements) == (role == "master")
     assert statements.keys() == {
         "ReadTheBuckets",
         "ListTheBuckets",
@@ -231,10 +231,10 @@ def check_iam(seen: Seen) -> None:
     }
     name = f"{seen.cluster}-{seen.region}-master"
     document = seen.iam.get_role_policy(RoleName=name, PolicyName=policy)["PolicyDocument"]
-    (ranks,) = [one for one in document["Statement"] if one["Sid"] == "AssignRanks"]
+    (ranks,) = [one for one in document["Statement"] if one["Sid"] == "AssignRanksAndMarkUse"]
     assert ranks["Resource"] == [f"arn:aws:ec2:{seen.region}:123456789012:instance/*"]
     assert ranks["Condition"]["StringEquals"] == {"ec2:ResourceTag/deeplearning:cluster": seen.cluster}
-    assert ranks["Condition"]["ForAllValues:StringEquals"] == {"aws:TagKeys": ["deeplearning:rank"]}
+    assert ranks["Condition"]["ForAllValues:StringEquals"] == {"aws:TagKeys": ["deeplearning:rank", "deeplearning:run"]}
 
 
 def check_machines(seen: Seen, workers: int = 2) -> None:
