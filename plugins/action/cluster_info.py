@@ -56,7 +56,7 @@ class ActionModule(Action):
         while options["watch"] and not self.check_mode:
             for _second in range(WATCH_SECONDS):
                 end_with_parent(parent)
-                time.sleep(1)
+                time.sleep(1)  # the pause between two descriptions
             try:
                 result = self._describe(aws, options, folder)
             except UserError as error:

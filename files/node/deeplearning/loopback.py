@@ -71,7 +71,7 @@ class LoopbackServer:
                 with urllib.request.urlopen(f"http://{ADDRESS}:{port}{self.probe}", timeout=5):
                     return True
             except (urllib.error.URLError, OSError):
-                time.sleep(0.3)
+                time.sleep(0.3)  # between two probes
         raise UserError(
             f"{self.title} does not answer after {SECONDS:.0f} s: see journalctl -u {self.unit} on the master."
         )

@@ -13,6 +13,7 @@ from typing import Any
 
 from deeplearning.config import Config, read_config
 from deeplearning.contract.errors import UserError
+from deeplearning.contract.run_request import ENDED_STATES
 from deeplearning.deadline import DeadlineExceeded, within
 from deeplearning.members import load
 from deeplearning.members.member_list import read_applied
@@ -25,7 +26,6 @@ NEWEST_RUNS = 50
 """Older runs are not read: there may be thousands."""
 ENDED_RUNS = 5
 """The most runs that have ended to describe."""
-ENDED = ("finished", "failed", "stopped", "lost")
 
 
 def main(argv: list[str]) -> int:
@@ -78,5 +78,5 @@ def _runs(config: Config) -> list[dict[str, Any]]:
     for folder in all_runs(config)[-NEWEST_RUNS:]:
         with contextlib.suppress(UserError, OSError, KeyError):
             runs.append(views.overview(folder))
-    ended = [run["run_id"] for run in runs if run["state"] in ENDED]
+    ended = [run["run_id"] for run in runs if run["state"] in ENDED_STATES]
     return [run for run in runs if run["run_id"] not in ended[:-ENDED_RUNS]]

@@ -16,6 +16,11 @@ from .git_source import without_secret
 from .identifiers import RUN_ID
 from .schema import Check, InvalidValue, matching
 
+ACTIVE_STATES = ("waiting", "starting", "running", "recovering", "stopping")
+"""The states of a run that the master supervises."""
+ENDED_STATES = ("finished", "failed", "stopped", "lost")
+STATES = ("created", *ACTIVE_STATES, *ENDED_STATES)
+
 _NODES = "a number, or a list of members' names"
 _ENVIRONMENT = 'a map of strings like {"NCCL_DEBUG": "INFO"}'
 

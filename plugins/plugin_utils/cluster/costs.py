@@ -21,7 +21,7 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.resources
 )
 
 _LAUNCHED = re.compile(r"Launching a new EC2 instance: (i-[0-9a-f]+)")
-_TERMINATED = re.compile(r"Terminating EC2 instance: (i-[0-9a-f]+)")
+TERMINATED = re.compile(r"Terminating EC2 instance: (i-[0-9a-f]+)")
 LEAST_SECONDS = 60.0
 """AWS bills machines by the second, and at least a minute."""
 NOT_COUNTED = "disks, addresses, storage and traffic"
@@ -98,7 +98,7 @@ def spans_of(activities: Sequence[Mapping[str, Any]]) -> dict[str, tuple[datetim
         words = str(activity.get("Description", ""))
         if match := _LAUNCHED.match(words):
             starts[match[1]] = activity["StartTime"]
-        elif match := _TERMINATED.match(words):
+        elif match := TERMINATED.match(words):
             ends[match[1]] = activity.get("EndTime") or activity["StartTime"]
     return {machine: (starts[machine], ends[machine]) for machine in starts.keys() & ends.keys()}
 

@@ -16,6 +16,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.hosts import MASTER_ALIAS
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.capacity import NodeSetup
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.costs import TERMINATED
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.hosts import SshAccess
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.missing_machines import reports_of
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.resources import ClusterResources, Resource
@@ -33,7 +34,6 @@ REPLACED_HOURS = 24
 
 _BUNDLE = re.compile(r'"sha256": "([0-9a-f]{64})"')
 """In the user data that fetches the bundle."""
-_TERMINATED = re.compile(r"Terminating EC2 instance: (i-[0-9a-f]+)")
 _FAILED = re.compile(
     r"taken out of service in response to (an? [^.]*(?:health[ -]check|status check|[Ii]nterruption)[^.]*)\."
 )
@@ -107,7 +107,7 @@ def _replacements(aws: Aws, group: Resource) -> list[Replacement]:
 def replacements_of(activities: Sequence[Mapping[str, Any]], since: datetime) -> list[Replacement]:
     replaced = []
     for activity in activities:
-        machine = _TERMINATED.match(str(activity.get("Description") or ""))
+        machine = TERMINATED.match(str(activity.get("Description") or ""))
         why = _FAILED.search(str(activity.get("Cause") or ""))
         if machine and why and activity["StartTime"] >= since:
             replaced.append(Replacement(machine[1], f"{activity['StartTime']:%Y-%m-%d %H:%M}", why[1]))

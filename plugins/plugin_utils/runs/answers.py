@@ -13,15 +13,11 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors i
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.frameworks import DISTRIBUTIONS
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.identifiers import is_run_id
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.report import MEMBER_STATES
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.run_request import STATES
 from ansible_collections.deeplearning.aws.plugins.module_utils.node.horovod import WHEEL
 from ansible_collections.deeplearning.aws.plugins.plugin_utils import untrusted as u
 
 Form = Callable[[Any], dict[str, Any]]
-
-STATES = (
-    *("created", "waiting", "starting", "running", "recovering", "stopping"),
-    *("finished", "failed", "stopped", "lost"),
-)
 
 framework = u.one_of(*DISTRIBUTIONS)
 distribution = u.one_of(*(name for names in DISTRIBUTIONS.values() for name in names))

@@ -16,6 +16,7 @@ from typing import Any
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract import schema
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.run_request import STATES
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan import offers
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.prices import CURRENCY, PriceList
 from ansible_collections.deeplearning.aws.plugins.plugin_utils import untrusted as u
@@ -143,7 +144,7 @@ _ATTEMPT = u.record(
     ended=u.optional(_time),
     machines=u.optional(u.map_of(schema.instance_type, u.between(1, u.MOST_ITEMS), 16)),
 )
-_RESULT = u.record(state=u.one_of(*answers.STATES), attempts=u.optional(u.list_of(_ATTEMPT)))
+_RESULT = u.record(state=u.one_of(*STATES), attempts=u.optional(u.list_of(_ATTEMPT)))
 _STATE = u.record(processes=answers.processes)
 _FIGURES = ("epoch", "loss", "seconds", "samples_per_second", "val_accuracy", "average_precision", "ranks")
 _LINE = u.record(**dict.fromkeys(_FIGURES, u.lenient(u.number)))

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.run_request import ENDED_STATES, STATES
 from ansible_collections.deeplearning.aws.plugins.plugin_utils import untrusted as u
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import answers
 
@@ -111,7 +112,7 @@ _FAILURE = u.record(
 )
 _EVENTS: Mapping[str, tuple[Callable[[Any], dict[str, Any]], Callable[[Follower, Mapping[str, Any]], list[str]]]] = {
     "state": (
-        u.record(state=u.one_of(*answers.STATES), reason=u.optional(u.words), time=_SECONDS),
+        u.record(state=u.one_of(*STATES), reason=u.optional(u.words), time=_SECONDS),
         Follower._state,
     ),
     "plan": (u.record(processes=answers.processes), Follower._plan),
@@ -145,7 +146,7 @@ _EVENTS: Mapping[str, tuple[Callable[[Any], dict[str, Any]], Callable[[Follower,
     "note": (u.record(text=u.words), Follower._note),
     "end": (
         u.record(
-            state=u.one_of("finished", "failed", "stopped", "lost"),
+            state=u.one_of(*ENDED_STATES),
             exit_code=u.number,
             first_failure=u.optional(_FAILURE),
             sentence=u.words,

@@ -9,10 +9,11 @@ from deeplearning.config import Config
 from deeplearning.contract import atomic_file, paths
 from deeplearning.contract.errors import UserError
 from deeplearning.contract.report import READY
+from deeplearning.contract.run_request import ACTIVE_STATES
 from deeplearning.deadline import DeadlineExceeded, within
 from deeplearning.members.member_list import Members, read_applied
 from deeplearning.monitoring.curves import step_seconds
-from deeplearning.monitoring.snapshot import ACTIVE, active_runs
+from deeplearning.monitoring.snapshot import active_runs
 
 SECONDS = 20.0
 
@@ -68,7 +69,7 @@ def of_runs(runs: Sequence[Mapping[str, Any]]) -> dict[str, list[Sample]]:
 
 
 def _of_run(run: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, str], float]]:
-    if run["state"] in ACTIVE:
+    if run["state"] in ACTIVE_STATES:
         yield "state", {"framework": run["framework"], "state": run["state"]}, 1
     yield "nodes", {}, run["nodes"]
     points = run["points"]

@@ -22,7 +22,6 @@ from deeplearning.run.views import state_of
 SHOWN_RUNS = 10
 STALLED_SECONDS = 900
 FULL_PERCENT = 90
-ACTIVE = ("waiting", "starting", "running", "recovering", "stopping")
 
 
 def active_runs(config: Config) -> list[dict[str, Any]]:
