@@ -68,10 +68,10 @@ def test_both_ends_are_scheduled_and_the_first_is_postponed(account: Any) -> Non
     # Until the master can postpone it, machines have the time that they may take to start as well.
     assert 90 * 60 < seconds_left(scheduled["idle"]) < 118 * 60
     before = scheduled["ttl"]["StartTime"]
-    told = " ".join(play(account, "playbooks/extend.yml", hours=1.5).output.split())
+    printed = " ".join(play(account, "playbooks/extend.yml", hours=1.5).output.split())
     postponed = actions(account)["ttl"]["StartTime"]
     assert (postponed - before).total_seconds() == 1.5 * HOUR
-    assert f"machines end {postponed:%Y-%m-%d %H:%M} UTC" in told
+    assert f"machines end {postponed:%Y-%m-%d %H:%M} UTC" in printed
 
 
 def as_master(account: Any, service: str) -> Any:
@@ -135,8 +135,8 @@ def test_the_machines_end_without_anybody(account: Any) -> None:
     assert len(machines(account)) == 2
     let_it_come(account, "ttl")
     wait_until(lambda: not machines(account))
-    told = " ".join(play(account, "status.yml").output.split())
-    assert "its groups are set to 0 machines" in told and "site.yml brings the machines back" in told
+    printed = " ".join(play(account, "status.yml").output.split())
+    assert "its groups are set to 0 machines" in printed and "site.yml brings the machines back" in printed
 
 
 @pytest.mark.long

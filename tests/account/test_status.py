@@ -107,7 +107,7 @@ def test_a_cluster_that_is_well_is_one_screen_with_members_load_and_runs(red: Fl
 
 def test_a_degraded_cluster_says_what_needs_attention(red: Fleet) -> None:
     ids = {number: red.id(number) for number in (1, 2, 3)}
-    # Somebody changes the template of the workers, and the machines do not follow.
+    # A person changes the template of the workers, and the machines do not follow.
     red.ec2.create_launch_template_version(
         LaunchTemplateName="red-workers",
         SourceVersion="1",

@@ -28,7 +28,7 @@ def commands() -> list[str]:
 
 @pytest.fixture
 def reader(tmp_path: Path) -> Iterator[dict[str, str]]:
-    """Yield the environment of somebody who has never used this machine. What they start ends with them."""
+    """Yield the environment of a user who is new to this machine. What the user starts ends with them."""
     assert localcloud("status").returncode == 2, "a local cloud is up on this machine: end it with localcloud down"
     home = tmp_path / "home"
     home.mkdir()
