@@ -12,8 +12,9 @@ import sys
 from pathlib import Path
 
 from localcloud import state
+from localcloud.api.ec2.images import name_with
 from localcloud.core.errors import Refusal
-from localcloud.core.settings import PORT
+from localcloud.core.settings import PORT, SUITE, SUITES
 from localcloud.image.build import base_image, feature_image, print_progress, tidy
 from localcloud.machines import cgroups, leftovers, network
 from localcloud.machines.filesystem import can_cache
@@ -88,7 +89,7 @@ def build_image(features: list[str]) -> None:
             return
         report_withheld_credentials()
         _, layer = feature_image(state.IMAGES, features, print_progress)
-    name = f"localcloud-debian-12-{'-'.join(sorted(set(features)))}"
+    name = name_with(sorted(set(features)))
     if state.service_pid() is not None:
         print(f"{name} is {state.ask('image', features=sorted(set(features)), path=str(layer))}")
     else:
@@ -120,6 +121,8 @@ def _check_linux() -> None:
 def _check_machine() -> None:
     """Raise Refusal if machines cannot be booted on this one."""
     _check_linux()
+    if SUITE not in SUITES:
+        raise Refusal(f"LOCALCLOUD_SUITE is {SUITE}: give {' or '.join(SUITES)}.")
     problem = _problem_of_machine()
     if problem:
         raise Refusal(f"{problem}. Without machines it works: localcloud up --api-only")

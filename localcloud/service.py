@@ -14,7 +14,7 @@ from localcloud.core.calls import CallLog
 from localcloud.core.clock import RealClock
 from localcloud.core.cloud import Cloud
 from localcloud.core.latency import Latency
-from localcloud.core.settings import EDGE_ADDRESS, PORT, TLS_PORT
+from localcloud.core.settings import EDGE_ADDRESS, PORT, SYSTEM, TLS_PORT
 from localcloud.endpoint.front import Front
 from localcloud.endpoint.server import HttpServer
 from localcloud.endpoint.tls import Authority
@@ -60,8 +60,8 @@ class Service:
 
     def add_image(self, features: tuple[str, ...], layer: Path) -> str:
         """Make a built image known, and say its id."""
-        name = f"localcloud-debian-12-{'-'.join(features)}"
-        image = images.Image(name, features, layer, f"Debian 12 with {', '.join(features)}", family=name)
+        name = images.name_with(features)
+        image = images.Image(name, features, layer, f"{SYSTEM} with {', '.join(features)}", family=name)
         images.register(self.cloud, image)
         return image.id
 

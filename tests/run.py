@@ -218,17 +218,25 @@ def pytest(
     several = ["-n", str(processes), "--dist", "loadfile"] if processes > 1 else []
 
     def run(venv: Path) -> Result:
-        with tempfile.TemporaryDirectory() as folder:
-            report = Path(folder) / "report.xml"
-            chosen = ["-m", "long" if long else "not long"]
-            words = ["pytest", "-q", *chosen, "--durations=5", f"--junit-xml={report}", *several]
-            found = existing(*places)
-            if not found:
-                return Result(False, f"no tests in {', '.join(places)}")
-            ended = command(*words, *found, *options, venv=venv)
-            return counted(ended.code or len(ended.deprecations), report)
+        found = existing(*places)
+        if not found:
+            return Result(False, f"no tests in {', '.join(places)}")
+        chosen = ["-m", "long" if long else "not long"]
+        return run_and_count(venv, *chosen, *several, *found, *options)
 
     return run
+
+
+def on_debian_13(venv: Path) -> Result:
+    return run_and_count(venv, *DEBIAN_13, variables=["LOCALCLOUD_SUITE=trixie"])
+
+
+def run_and_count(venv: Path, *arguments: str, variables: Sequence[str] = ()) -> Result:
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "report.xml"
+        words = ["env", *variables, "pytest", "-q", "--durations=5", f"--junit-xml={report}"]
+        ended = command(*words, *arguments, venv=venv)
+        return counted(ended.code or len(ended.deprecations), report)
 
 
 def counted(code: int, report: Path) -> Result:
@@ -274,6 +282,19 @@ UNIT = ("tests/unit", "localcloud/tests/unit")
 ACCOUNT = ("tests/account",)
 INTEGRATION = ("localcloud/tests/integration", "tests/integration")
 MOLECULE = ("tests/molecule",)
+DEBIAN_13 = (
+    *(f"tests/integration/test_{name}.py" for name in ("launcher", "training", "training_recovery")),
+    *(
+        f"tests/integration/test_{name}]"
+        for name in (
+            "training_by_hand.py::test_an_old_way_by_hand_on_the_master_works[mpirun",
+            "training_by_hand.py::test_an_old_way_by_hand_on_the_master_works[tensorflow",
+            "old_scripts.py::test_a_script_with_an_old_interface_runs_unchanged[generate_trainer",
+            "old_scripts.py::test_a_script_with_an_old_interface_runs_unchanged[run.sh",
+            "old_scripts.py::test_a_script_with_an_old_interface_runs_unchanged[health",
+        )
+    ),
+)
 
 LAYERS = {
     layer.name: layer
@@ -301,6 +322,7 @@ PARTS = {
         Layer("account", 20, pytest(*ACCOUNT, long=True)),
         Layer("late-reads", 8, pytest(*ACCOUNT, processes=2, options=("--late-reads", "2"))),
         Layer("integration", 40, pytest(*INTEGRATION, long=True), root=True),
+        Layer("debian-13", 15, on_debian_13, root=True),
         Layer("molecule", 25, molecule(lambda: LONG_SCENARIOS, *MOLECULE, long=True), root=True),
     )
 }

@@ -15,6 +15,11 @@ _DEFAULT_HOME = Path("/var/lib/localcloud") if os.geteuid() == 0 else Path.home(
 HOME = Path(os.environ.get("LOCALCLOUD_HOME", _DEFAULT_HOME))
 """Everything that the local cloud stores: images, and `run`, which `down` removes."""
 
+SUITES = {"bookworm": "Debian 12", "trixie": "Debian 13"}
+SUITE = os.environ.get("LOCALCLOUD_SUITE", "bookworm")
+"""The release of Debian that all machines boot."""
+SYSTEM = SUITES.get(SUITE, SUITE)
+
 PORT = 4599
 """The API answers here on loopback. Machines ask AWS's own names, which lead them to EDGE_ADDRESS and TLS_PORT."""
 

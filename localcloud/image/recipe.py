@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
+from localcloud.core import settings
+
 FILES = Path(__file__).parent / "files"
 
-SUITE = "bookworm"
+SUITE = settings.SUITE
 
 # The packages of Debian's and Ubuntu's cloud images that roles or users' scripts need. Open MPI is on the Deep Learning
 # AMIs as well. Without libpam-systemd, which would start a systemd for each login.

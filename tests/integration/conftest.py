@@ -7,9 +7,13 @@ from collections.abc import Iterator
 
 import pytest
 
+from localcloud.api.ec2 import images
+from localcloud.core import settings
 from tests.integration.machines import Cloud, Cluster, cloud_in, localcloud
 
-ALL_FRAMEWORKS = "localcloud-debian-12-mxnet-pytorch-tensorflow-tensorpack"
+# Of the others there are no wheels for CPUs and Debian 13's Python.
+FRAMEWORKS = {"bookworm": "mxnet,pytorch,tensorflow,tensorpack", "trixie": "tensorflow"}[settings.SUITE]
+IMAGE_NAME = images.name_with(FRAMEWORKS.split(","))
 
 
 @pytest.fixture(scope="session")
@@ -21,11 +25,12 @@ def cloud_with_machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cl
 
 @pytest.fixture(scope="session")
 def training_cluster(cloud_with_machines: Cloud) -> Iterator[Cluster]:
-    """A master and two workers that all tests of training share. Their image has all frameworks: it is built once and
-    kept; with nothing kept that takes some minutes."""
-    built = localcloud("image", "build", "--with", "mxnet,pytorch,tensorflow,tensorpack", timeout=1500)
+    """A master and two workers that all tests of training share. Their image has frameworks inside: it is built once
+    and kept; with nothing kept that takes some minutes."""
+    built = localcloud("image", "build", "--with", FRAMEWORKS, timeout=1500)
     assert built.returncode == 0, built.stderr
-    image = cloud_with_machines.image(ALL_FRAMEWORKS)
+    image = cloud_with_machines.image(IMAGE_NAME)
+    assert image, f"a local cloud without LOCALCLOUD_SUITE={settings.SUITE} is up: end it with localcloud down"
     with cloud_with_machines.cluster(f"t-{secrets.token_hex(3)}", worker_count=2, image=image) as cluster:
         made = cluster.play("site.yml")
         assert made.code == 0, made.output[-6000:]

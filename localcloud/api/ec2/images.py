@@ -21,7 +21,7 @@ from localcloud.api.ec2.filters import Values, chosen, page, refuse_dry_run
 from localcloud.api.ec2.moto_records import backend_of
 from localcloud.core.cloud import Call, Cloud, answers
 from localcloud.core.errors import AwsError
-from localcloud.core.settings import ACCOUNT
+from localcloud.core.settings import ACCOUNT, SYSTEM
 
 # moto makes a volume and a snapshot for each AMI that it knows, in each region, before it answers anything.
 os.environ["MOTO_EC2_LOAD_DEFAULT_AMIS"] = "false"
@@ -88,10 +88,11 @@ def _given() -> dict[str, Image]:
     return {image.id: image for image in images}
 
 
+BASE_NAME = f"localcloud-{SYSTEM.lower().replace(' ', '-')}"
 BASE = Image(
-    "localcloud-debian-12",
-    description="Debian 12 with systemd, sshd, cloud-init, sudo, python3 and the user ubuntu",
-    family="localcloud-debian-12",
+    BASE_NAME,
+    description=f"{SYSTEM} with systemd, sshd, cloud-init, sudo, python3 and the user ubuntu",
+    family=BASE_NAME,
     owner=_AMAZON,
 )
 API_ONLY = Image(
@@ -101,6 +102,11 @@ API_ONLY = Image(
     family="localcloud-api-only",
     owner=_AMAZON,
 )
+
+
+def name_with(features: Sequence[str]) -> str:
+    """Return the name of the image with these frameworks."""
+    return "-".join((BASE_NAME, *features))
 
 
 @dataclass

@@ -397,6 +397,14 @@ def test_a_machine_that_cannot_boot_others_is_told_what_it_lacks(
     assert len(message.splitlines()) == 1
 
 
+@pytest.mark.parametrize("words", [["up"], ["image", "build"]])
+def test_an_unknown_release_of_debian_is_refused(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(daemon, "SUITE", "jessie")
+    assert refused(capsys, *words) == "localcloud: LOCALCLOUD_SUITE is jessie: give bookworm or trixie."
+
+
 def test_roots_service_is_for_root(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,17 @@ UBUNTU = "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu
 def test_ids_are_the_same_always_and_everywhere() -> None:
     assert BASE.id == "ami-004d0dbcf26383867"
     assert Image("x", ("b", "a")).id == Image("x", ("a", "b"), Path("/else")).id != Image("x").id
+
+
+def test_the_images_of_another_release_have_names_and_files_of_their_own() -> None:
+    program = "from localcloud.api.ec2.images import name_with; from localcloud.image.recipe import base_hash"
+    printed = []
+    for suite in ("bookworm", "trixie"):
+        words = [sys.executable, "-c", f"{program}; print(name_with(['mxnet', 'pytorch']), base_hash())"]
+        printed.append(subprocess.check_output(words, env={**os.environ, "LOCALCLOUD_SUITE": suite}, text=True).split())
+    (twelve, its_hash), (thirteen, other_hash) = printed
+    assert (twelve, thirteen) == ("localcloud-debian-12-mxnet-pytorch", "localcloud-debian-13-mxnet-pytorch")
+    assert its_hash != other_hash
 
 
 @pytest.mark.parametrize("region", ["us-east-1", "ap-southeast-2"])

@@ -187,6 +187,16 @@ def test_a_layer_can_have_options_of_its_own(runner: ModuleType, monkeypatch: py
     assert started[0][-3:] == ["tests/account", "--late-reads", "2"]
 
 
+def test_the_tests_on_debian_13_exist(runner: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[list[str]] = []
+    monkeypatch.setattr(runner, "command", lambda *words, venv: started.append(list(words)) or runner.Ended(0))
+    runner.on_debian_13(VENV)
+    assert started[0][:3] == ["env", "LOCALCLOUD_SUITE=trixie", "pytest"]
+    words = [sys.executable, "-m", "pytest", "--collect-only", "-q", *runner.DEBIAN_13]
+    collected = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert collected.returncode == 0, collected.stdout
+
+
 @pytest.mark.parametrize(("codes", "ok"), [((0, 0), True), ((1, 0), False), ((0, 1), False)])
 def test_all_scenarios_are_one_call_of_molecule_and_its_tests_follow(
     runner: ModuleType, monkeypatch: pytest.MonkeyPatch, codes: tuple[int, int], ok: bool
