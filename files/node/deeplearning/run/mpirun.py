@@ -14,6 +14,7 @@ from typing import Any
 from deeplearning.config import Config
 from deeplearning.contract import open_mpi, paths
 from deeplearning.contract.errors import UserError
+from deeplearning.run import messages
 from deeplearning.run.identity import as_root
 from deeplearning.run.plan import Plan
 from deeplearning.run.units import attempt_unit
@@ -85,13 +86,16 @@ def member_networks(plan: Plan, ranges: Sequence[str]) -> str:
     return ",".join(text for text in ranges if any(address in ipaddress.ip_network(text) for address in addresses))
 
 
+_CONTINUED = messages.CONTINUED.encode()
+
+
 class Sorter:
     """Splits mpirun's output by process.
 
-    mpirun cuts what processes write into pieces of a few KiB, anywhere, and mixes the pieces of all processes.
-    --tag-output puts `[job,rank]<stdout>:` before each piece and each line, and Open MPI 5 a space behind it. Wrappers
-    write JSON without any `<`, so such a tag is always mpirun's, and the pieces of one process, joined, are exactly
-    what it wrote.
+    mpirun mixes what it reads of all processes. With --tag-output, Open MPI 4 puts `[job,rank]<stdout>:` before each
+    piece and each line, wherever a piece was cut. Open MPI 5 does so before each line only, with a space behind it; of
+    wrappers it reads whole lines (see messages.py). They write no `<`, so such a tag is always mpirun's, and the pieces
+    of one process, joined, are exactly what it wrote.
     """
 
     _TAG = re.compile(rb"\[\d+,(\d+)\]<std(?:out|err)>:")
@@ -130,7 +134,9 @@ class Sorter:
         for line in complete:
             self._lines[self._rank].append(line)
             text = b"".join(self._lines.pop(self._rank))
-            if text:
+            if text.endswith(_CONTINUED):
+                self._lines[self._rank].append(text.removesuffix(_CONTINUED))
+            elif text:
                 yield self._rank, _message(text)
         if rest:
             self._lines[self._rank].append(rest)

@@ -1,7 +1,7 @@
 """`deeplearning run exec`: the wrapper that mpirun starts for each process, and that reports to the master.
 
-Messages are JSON lines over mpirun: {"pid"} at the start, {"time", "line"} for each line of output, and {"time", "end"}
-with the exit code. They have no `<` (see mpirun.py).
+Messages go over mpirun (see messages.py): {"pid"} at the start, {"time", "line"} for each line of output, and {"time",
+"end"} with the exit code.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from types import FrameType
 from typing import IO, Any
 
 from deeplearning.contract.errors import UserError
+from deeplearning.run import messages
 from deeplearning.run import plan as plans
 from deeplearning.run.variables import fill_in, variables
 
@@ -32,6 +33,7 @@ _NOT_STARTED = 127
 
 
 def main(argv: list[str]) -> int:
+    messages.keep_writes_apart(sys.stdout.fileno())
     with open(argv[0], encoding="utf-8") as file:
         start = json.load(file)
     plan = plans.from_json(start["plan"])
@@ -80,9 +82,9 @@ def prepare(start: dict[str, Any], plan: plans.Plan, process: plans.Process) -> 
 
 
 def report(**message: Any) -> None:
-    text = json.dumps(message, separators=(",", ":")).replace("<", "\\u003c")
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
+    for line in messages.lines(message):
+        sys.stdout.write(line)
+        sys.stdout.flush()
 
 
 class Child:
