@@ -1,0 +1,89 @@
+"""What the launcher needs of Open MPI, with the version that the machines have: Debian 12 has 4, Debian 13 has 5."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from localcloud.core import settings
+from tests.integration.machines import Cluster, wait_for
+from tests.integration.runs import MASTER, NODES, Runs
+
+pytestmark = pytest.mark.long
+
+VERSIONS = {"bookworm": "4.1", "trixie": "5.0"}
+
+# Each process says where it is, and its lines are longer than the pieces that mpirun passes on.
+SPEAKS = """
+import json, os, socket, sys, time
+rank = os.environ["DEEPLEARNING_RANK"]
+names = ("OMPI_COMM_WORLD_RANK", "DEEPLEARNING_LOCAL_RANK", "DEEPLEARNING_WORLD", "PLACE")
+print(json.dumps([socket.gethostname(), *(os.environ[name] for name in names)]), flush=True)
+for line in range(40):
+    print(f"{line}:" + rank * int(sys.argv[1]), file=sys.stderr if line % 2 else sys.stdout, flush=True)
+"""
+
+# Rank 1 alone on its node waits for the signal that the others end by.
+HEARS = """
+import os, pathlib, signal, sys, time
+folder = pathlib.Path(os.environ["DEEPLEARNING_RUN_DIR"])
+rank = os.environ["DEEPLEARNING_RANK"]
+def end(number, frame):
+    (folder / f"heard-{rank}").write_text(str(number))
+    sys.exit(0)
+signal.signal(signal.SIGTERM, end)
+(folder / f"ready-{rank}").touch()
+while True:
+    signal.pause()
+"""
+
+DIES = """
+import os, signal, time
+if os.environ["DEEPLEARNING_RANK"] == "4":
+    os.kill(os.getpid(), signal.SIGSEGV)
+time.sleep(600)
+"""
+
+
+@pytest.fixture(scope="module")
+def runs(training_cluster: Cluster) -> Runs:
+    made = Runs(training_cluster)
+    for name, text in {"speaks.py": SPEAKS, "hears.py": HEARS, "dies.py": DIES}.items():
+        assert training_cluster.ssh(MASTER, f"cat > /efs/scripts/{name}", input=text).returncode == 0
+    return made
+
+
+def test_the_machines_have_the_open_mpi_of_their_release(runs: Runs) -> None:
+    for node in NODES:
+        printed = runs.cluster.says(node, "mpirun --version").splitlines()[0]
+        assert f"(Open MPI) {VERSIONS[settings.SUITE]}" in printed
+
+
+@pytest.mark.parametrize("length", [10, 3000, 20000])
+def test_each_process_runs_where_it_is_planned_and_its_lines_are_its_own(runs: Runs, length: int) -> None:
+    run_id = runs.start("speaks.py", str(length), processes_per_node=3, environment={"PLACE": "a 'b' $c"})
+    assert runs.wait(run_id) == 0
+    for rank in range(9):
+        words = [line.partition(" ")[2] for line in runs.log(run_id, f"worker{rank}").splitlines()]
+        host = NODES[rank // 3].replace("master", "worker1")
+        assert json.loads(words[0]) == [host, str(rank), str(rank % 3), "9", "a 'b' $c"]
+        assert sorted(words[1:]) == sorted(f"{line}:{str(rank) * length}" for line in range(40))
+    assert runs.left(run_id, NODES) == []
+
+
+def test_a_stopped_run_ends_by_sigterm_on_every_node(runs: Runs) -> None:
+    run_id = runs.start("hears.py", processes_per_node=2)
+    look = f"ls {runs.root}/{run_id}"
+    wait_for(lambda: runs.cluster.says(MASTER, look).count("ready-") == 6, 40, "all processes are ready")
+    assert runs.ask("stop", run_id).returncode == 0
+    assert runs.show(run_id)["state"] == "stopped"
+    assert runs.left(run_id, NODES) == []
+    wait_for(lambda: runs.cluster.says(MASTER, look).count("heard-") == 6, 20, "all processes have heard the signal")
+
+
+def test_a_process_that_a_signal_ends_is_named_with_it(runs: Runs) -> None:
+    run_id = runs.start("dies.py", processes_per_node=2)
+    assert runs.wait(run_id) == 139
+    assert runs.show(run_id)["result"]["sentence"] == f"run {run_id} ended with 139 (deeplearning-worker3, rank 4)"
+    assert runs.left(run_id, NODES) == []
