@@ -15,6 +15,7 @@ from deeplearning.run import mpirun
 from deeplearning.run import plan as plans
 from deeplearning.run.plan import Node
 
+from tests.open_mpi import PARAMETERS
 from tests.unit.node.runs_kit import record
 
 CONFIG = Config(
@@ -45,6 +46,18 @@ def test_one_process_a_gpu_rank_by_rank_unbound_and_by_the_members_network(
         "oob_tcp_if_include 10.0.0.0/16",
     ):
         assert f" --mca {setting} " in line
+
+
+def test_runs_set_what_is_known_of_open_mpi_4_and_5(monkeypatch: pytest.MonkeyPatch) -> None:
+    """tests/integration/test_launcher.py compares the table with the Open MPI of its machines."""
+    monkeypatch.setattr(shutil, "which", lambda name, path: "/usr/bin/mpirun")
+    plan = plans.make(record("pytorch", "ddp"), [Node("deeplearning-worker1", "10.0.0.1", 1)])
+    words = list(mpirun.command(plan, "r1", 0, CONFIG, "/efs/a"))
+    names = [name for word, name in zip(words, words[1:], strict=False) if word == "--mca"]
+    assert sorted(names) == sorted(PARAMETERS)
+    of_one_version = {name for name, called in PARAMETERS.items() if not all(called)}
+    hostnames = {"orte_keep_fqdn_hostnames", "prte_keep_fqdn_hostnames"}
+    assert of_one_version == hostnames | {"btl_vader_single_copy_mechanism"}
 
 
 @pytest.mark.parametrize("folders", [shared.FOLDERS, shared.FOLDERS[1:], shared.FOLDERS[-2:]])
