@@ -10,6 +10,7 @@ PARAMETERS: dict[str, tuple[str, str]] = {
     "plm_rsh_no_tree_spawn": ("plm_rsh_no_tree_spawn", "plm_ssh_no_tree_spawn"),
     "orte_keep_fqdn_hostnames": ("orte_keep_fqdn_hostnames", ""),
     "prte_keep_fqdn_hostnames": ("", "prte_keep_fqdn_hostnames"),
+    "prte_do_not_resolve": ("", "prte_do_not_resolve"),
     "oob_tcp_if_include": ("oob_tcp_if_include", "prte_if_include"),
     "oob_tcp_keepalive_time": ("oob_tcp_keepalive_time", "oob_tcp_keepalive_time"),
     "oob_tcp_keepalive_intvl": ("oob_tcp_keepalive_intvl", "oob_tcp_keepalive_intvl"),

@@ -39,6 +39,7 @@ def test_one_process_a_gpu_rank_by_rank_unbound_and_by_the_members_network(
         # The name of it in Open MPI 4 and in 5, which takes the other names of 4.
         "orte_keep_fqdn_hostnames 1",
         "prte_keep_fqdn_hostnames 1",
+        "prte_do_not_resolve 0",
         "pml ob1",
         "btl ^openib",
         "btl_vader_single_copy_mechanism none",
@@ -56,7 +57,7 @@ def test_runs_set_what_is_known_of_open_mpi_4_and_5(monkeypatch: pytest.MonkeyPa
     names = [name for word, name in zip(words, words[1:], strict=False) if word == "--mca"]
     assert sorted(names) == sorted(PARAMETERS)
     of_one_version = {name for name, called in PARAMETERS.items() if not all(called)}
-    hostnames = {"orte_keep_fqdn_hostnames", "prte_keep_fqdn_hostnames"}
+    hostnames = {"orte_keep_fqdn_hostnames", "prte_keep_fqdn_hostnames", "prte_do_not_resolve"}
     assert of_one_version == hostnames | {"btl_vader_single_copy_mechanism"}
 
 

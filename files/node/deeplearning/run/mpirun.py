@@ -27,6 +27,8 @@ SETTINGS = {
     # Open MPI 4 and 5 ignore each other's name. 5 takes the other names of 4, too.
     "orte_keep_fqdn_hostnames": "1",
     "prte_keep_fqdn_hostnames": "1",
+    # By default, 5 recognizes its own machine by its hostname only, and starts a second daemon on it.
+    "prte_do_not_resolve": "0",
     # Notice a cut network within ten seconds; the default is five minutes.
     "oob_tcp_keepalive_time": "5",
     "oob_tcp_keepalive_intvl": "2",

@@ -11,6 +11,9 @@ from deeplearning.run.folder import Folder
 from deeplearning.run.plan import Plan
 from deeplearning.run.run_log import ProcessLog, RunLog
 
+_HARMLESS = "plm:ssh: Warning: setpgid("
+"""Open MPI 5 prints it at each start: mpirun and the agent it starts both set the agent's process group."""
+
 
 class ProcessTable:
     def __init__(self, plan: Plan, folder: Folder, attempt: int, run_log: RunLog) -> None:
@@ -61,7 +64,7 @@ class ProcessTable:
 
     def handle_mpirun_output(self, data: bytes) -> None:
         for line in data.decode(errors="replace").splitlines():
-            if line.strip(" -"):
+            if line.strip(" -\0") and _HARMLESS not in line:
                 self._mpirun_log.line(time.time(), line)
 
     def failure_from_mpirun(self, node: str) -> dict[str, Any]:
