@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from localcloud.core import settings
 from tests.integration.machines import Cluster
 
 MASTER = "deeplearning-master"
@@ -133,6 +134,10 @@ TRACKER = r"""
     END
     python tracker.py /opt/deeplearning/addresses /opt/deeplearning/env/mxnet/bin/python $PWD/sum.py
     """
+
+if settings.SUITE == "trixie":
+    # Its Open MPI 5.0.7 loses the output of --output-filename.
+    RUN = RUN.replace("--output-filename $PWD/logs", "--output dir=$PWD/logs")
 
 SCRIPTS = {"generate_trainer": GENERATE, "run.sh": RUN, "tracker": TRACKER, "health": HEALTH}
 
