@@ -6,11 +6,12 @@ import json
 import os
 import random
 import select
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from deeplearning.run import messages, progress
+from deeplearning.run import messages, progress, wrapper
 from deeplearning.run.mpirun import Sorter
 from deeplearning.run.progress import MetricsReader, seconds_left, summary
 
@@ -74,6 +75,15 @@ def test_a_read_of_a_pipe_returns_one_line_and_other_outputs_are_left_as_they_ar
     assert os.read(terminal, 4096) == b"whole"
     os.close(terminal)
     os.close(other)
+
+
+@pytest.mark.parametrize(("namespace", "used"), [("3471048705", "stdout"), ("prterun-ip-10-0-0-5-82@1", "stderr")])
+def test_a_wrapper_writes_where_mpirun_does_not_join_writes(
+    namespace: str, used: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Open MPI 4 and 5 call a job."""
+    monkeypatch.setenv("PMIX_NAMESPACE", namespace)
+    assert wrapper.output() is getattr(sys, used)
 
 
 def test_a_line_is_complete_at_once_even_if_it_ends_like_a_tag_begins() -> None:

@@ -71,7 +71,7 @@ def command(plan: Plan, run_id: str, attempt: int, config: Config, files: str) -
         *as_root("systemd-run", f"--unit={attempt_unit(run_id, attempt)}", *options, "--"),
         *_program_words(program),
         *("--hostfile", f"{files}/hostfile", "-np", str(len(plan.processes)), "--map-by", "slot", "--bind-to", "none"),
-        *("--tag-output", "--leave-session-attached"),
+        *("--tag-output", "--merge-stderr-to-stdout", "--leave-session-attached"),
         *mca,
         *(paths.PROGRAM, "run", "exec", f"{files}/plan.json"),
     ]

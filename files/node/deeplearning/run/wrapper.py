@@ -33,7 +33,7 @@ _NOT_STARTED = 127
 
 
 def main(argv: list[str]) -> int:
-    messages.keep_writes_apart(sys.stdout.fileno())
+    messages.keep_writes_apart(output().fileno())
     with open(argv[0], encoding="utf-8") as file:
         start = json.load(file)
     plan = plans.from_json(start["plan"])
@@ -81,10 +81,15 @@ def prepare(start: dict[str, Any], plan: plans.Plan, process: plans.Process) -> 
     return {**environment, **own}, [*start["command"], *fill_in(start, plan, process)]
 
 
+def output() -> IO[str]:
+    """Return standard error under Open MPI 5, which merges both: standard output is a terminal, and joins writes."""
+    return sys.stderr if os.environ.get("PMIX_NAMESPACE", "").startswith("prterun") else sys.stdout
+
+
 def report(**message: Any) -> None:
     for line in messages.lines(message):
-        sys.stdout.write(line)
-        sys.stdout.flush()
+        output().write(line)
+        output().flush()
 
 
 class Child:
