@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from localcloud.api.autoscaling import hooks, instance_refresh, launching, messages, scheduling, termination
+from localcloud.api.autoscaling import hooks, launching, messages, scheduling, termination
 from localcloud.api.autoscaling.ec2 import InstanceStatus
 from localcloud.api.autoscaling.records import Group, Member
 from localcloud.api.autoscaling.state import Scaling
@@ -35,7 +35,6 @@ def _step(scaling: Scaling, group: Group, status: Mapping[str, InstanceStatus]) 
         return
     scheduling.run_due(scaling, group)
     termination.end_unhealthy(scaling, group)
-    instance_refresh.step(scaling, group)
     launching.plan(scaling, group)
     termination.shrink(scaling, group)
     if launching.launch_due(scaling, group, BATCH):

@@ -80,13 +80,14 @@ def _read_settings(group: Group, params: Mapping[str, Any]) -> None:
         "DefaultCooldown": "cooldown",
         "HealthCheckGracePeriod": "grace_period",
         "HealthCheckType": "health_type",
-        "NewInstancesProtectedFromScaleIn": "protect_new",
         "PlacementGroup": "placement_group",
         "ServiceLinkedRoleARN": "service_role",
     }
     for name, attribute in fields.items():
         if params.get(name) is not None:
             setattr(group, attribute, params[name])
+    if params.get("NewInstancesProtectedFromScaleIn"):
+        raise invalid("The local cloud has no protection from scale-in.")
     if params.get("TerminationPolicies") not in (None, [], ["Default"]):
         raise invalid("The local cloud has no termination policy but Default.")
     group.stored.update({name: params[name] for name in STORED if params.get(name) is not None})

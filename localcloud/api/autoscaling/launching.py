@@ -95,7 +95,6 @@ def _run(scaling: Scaling, group: Group, subnet: Subnet) -> Member:
         subnet=Subnet(launched.zone, request.subnet.id),
         launched=scaling.now,
         template=request.template.specification,
-        protected=group.protect_new,
     )
 
 

@@ -13,7 +13,6 @@ from localcloud.api.autoscaling.records import (
     Hook,
     LaunchTemplateSpecification,
     Member,
-    Refresh,
     ScheduledAction,
 )
 from localcloud.core.errors import AwsError
@@ -51,7 +50,7 @@ def member(record: Member) -> Response:
         "AvailabilityZone": record.subnet.zone,
         "LifecycleState": record.state,
         "HealthStatus": record.health,
-        "ProtectedFromScaleIn": record.protected,
+        "ProtectedFromScaleIn": False,
         "LaunchTemplate": specification(record.template),
     }
     return response
@@ -97,7 +96,7 @@ def group(record: Group, instances: bool = True) -> Response:
         "EnabledMetrics": [],
         "Tags": tags(record),
         "TerminationPolicies": ["Default"],
-        "NewInstancesProtectedFromScaleIn": record.protect_new,
+        "NewInstancesProtectedFromScaleIn": False,
         "ServiceLinkedRoleARN": record.service_role,
         "TrafficSources": [],
     }
@@ -163,26 +162,4 @@ def scheduled_action(owner: Group, record: ScheduledAction) -> Response:
         response["Recurrence"] = record.recurrence
     if record.end is not None:
         response["EndTime"] = datetime_of(record.end)
-    return response
-
-
-def refresh(owner: Group, record: Refresh) -> Response:
-    left = len(record.remaining)
-    done = 100 if record.status == "Successful" or not record.total else 100 * (record.total - left) // record.total
-    response: Response = {
-        "InstanceRefreshId": record.id,
-        "AutoScalingGroupName": owner.name,
-        "Status": record.status,
-        "StartTime": datetime_of(record.start),
-        "PercentageComplete": done,
-        "InstancesToUpdate": left,
-        "Preferences": dict(record.preferences),
-        "Strategy": "Rolling",
-    }
-    if record.desired:
-        response["DesiredConfiguration"] = dict(record.desired)
-    if record.end is not None:
-        response["EndTime"] = datetime_of(record.end)
-    if record.reason:
-        response["StatusReason"] = record.reason
     return response

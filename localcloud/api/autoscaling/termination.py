@@ -49,18 +49,12 @@ def shrink(scaling: Scaling, group: Group) -> None:
             excess -= 1
     if excess <= 0 or not group.allows("Terminate"):
         return
-    candidates = [member for member in group.members.values() if member.counts and not member.protected]
+    candidates = [member for member in group.members.values() if member.counts]
     before = group.counted
-    chosen = select_for_termination(candidates, group.template, excess)
-    for member in chosen:
+    for member in select_for_termination(candidates, group.template, excess):
         sentences = (messages.shrinks(before, group.desired), messages.selected(member.id))
         end(scaling, group, member, messages.cause(group.reasons, now, *sentences))
-    if chosen:
-        group.reasons.clear()
-    elif not group.reported_protected:
-        group.reported_protected = True
-        cause = messages.cause(group.reasons, now, messages.shrinks(before, group.desired))
-        scaling.begin(group, messages.ALL_PROTECTED, cause, {}).finish("Failed", now, messages.ALL_PROTECTED)
+    group.reasons.clear()
 
 
 def end(scaling: Scaling, group: Group, member: Member, cause: str, at_once: bool = False) -> Activity:

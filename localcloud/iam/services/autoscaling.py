@@ -2,7 +2,7 @@
 
 For a group with a launch template, Auto Scaling makes a dry run of ec2:RunInstances on the caller's behalf, so the
 caller needs all permissions of a launch, iam:PassRole and ec2:CreateTags included. The page says so of
-CreateAutoScalingGroup, UpdateAutoScalingGroup and StartInstanceRefresh. An update without a template is checked
+CreateAutoScalingGroup and UpdateAutoScalingGroup. An update without a template is checked
 with the group's own.
 
 Auto Scaling's own role adds the tags that a group propagates to its instances.
@@ -64,8 +64,7 @@ def template_of(params: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def dry_run(call: Call) -> Iterator[Need]:
     group = call.world.auto_scaling_group(call.value("AutoScalingGroupName"), call.region) or {}
-    desired = call.params.get("DesiredConfiguration") or {}
-    template = template_of(call.params) or template_of(desired) or template_of(group)
+    template = template_of(call.params) or template_of(group)
     if not template:
         return
     name = template.get("LaunchTemplateId") or template.get("LaunchTemplateName")
@@ -109,7 +108,7 @@ ROWS = autoscaling.rows({
     "TerminateInstanceInAutoScalingGroup": INSTANCE,
     "DescribeAutoScalingInstances": ANY,
 
-    # Hooks, activities, notifications
+    # Hooks, activities
     "PutLifecycleHook": (GROUP, passed("RoleARN", "autoscaling.amazonaws.com")),
     "DeleteLifecycleHook": GROUP,
     "CompleteLifecycleAction": GROUP,
@@ -121,12 +120,5 @@ ROWS = autoscaling.rows({
     "PutScheduledUpdateGroupAction": on("group=AutoScalingGroupName", keys=_SIZES),
     "DeleteScheduledAction": GROUP,
     "DescribeScheduledActions": ANY,
-
-    # Refreshes and warm pools
-    "StartInstanceRefresh": (GROUP, dry_run),
-    "CancelInstanceRefresh": GROUP,
-    "DescribeInstanceRefreshes": ANY,
-
-    # Launch configurations
 })
 # fmt: on

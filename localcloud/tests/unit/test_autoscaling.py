@@ -319,20 +319,6 @@ def test_the_oldest_goes_first(kit: Kit) -> None:
     assert ended["StatusCode"] == "Successful"
 
 
-def test_the_protected_stay(kit: Kit) -> None:
-    kit.create(2, NewInstancesProtectedFromScaleIn=True)
-    first, second = kit.ids
-    kit.on("SetDesiredCapacity", DesiredCapacity=0)
-    kit.wait(30)
-    assert kit.ids == [first, second]
-    failures = [activity for activity in kit.activities if activity["StatusCode"] == "Failed"]
-    assert len(failures) == 1
-    assert "protected from scale-in" in failures[0]["StatusMessage"]
-    kit.on("SetInstanceProtection", InstanceIds=[second], ProtectedFromScaleIn=False)
-    kit.wait()
-    assert kit.ids == [first]
-
-
 def test_launches_that_are_not_wanted_any_more_are_cancelled(kit: Kit) -> None:
     kit.scaling.launch_takes = lambda: 5.0
     kit.create(3, wait=1)
