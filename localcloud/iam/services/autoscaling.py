@@ -35,10 +35,6 @@ def tags(call: Call, kind: str) -> Mapping[str, str]:
 autoscaling = Service("autoscaling", "autoscaling", arn, ("aws:ResourceTag/", "autoscaling:ResourceTag/"), tags)
 on = autoscaling.on
 
-ANY = on("*")
-GROUP = on("group=AutoScalingGroupName")
-INSTANCE = on("group=InstanceId<auto-scaling-instance")
-
 _SIZES = "autoscaling:MinSize=MinSize autoscaling:MaxSize=MaxSize"
 _BALANCED = "autoscaling:LoadBalancerNames=LoadBalancerNames autoscaling:TargetGroupARNs=TargetGroupARNs"
 
@@ -51,8 +47,8 @@ def change_group(call: Call) -> Iterator[Need]:
         requested["autoscaling:LaunchTemplateVersionSpecified"] = text_of(numbered)
     if zones := call.value("VPCZoneIdentifier"):
         requested["autoscaling:VPCZoneIdentifiers"] = [zone.strip() for zone in zones.split(",")]
-    creating = on("group=new:AutoScalingGroupName", keys=f"{_SIZES} {_BALANCED}")
-    updating = on("group=AutoScalingGroupName", keys=_SIZES)
+    creating = on(f"group=new:AutoScalingGroupName {_SIZES} {_BALANCED}")
+    updating = on(f"group=AutoScalingGroupName {_SIZES}")
     for need in (creating if call.operation == "CreateAutoScalingGroup" else updating)(call):
         yield Need(need.action, need.resource, {**need.context, **requested})
 
@@ -82,43 +78,10 @@ def creates_linked_role(call: Call) -> Iterator[Need]:
         yield from service_linked_role(call, "autoscaling.amazonaws.com", "AWSServiceRoleForAutoScaling")
 
 
-# fmt: off
-ROWS = autoscaling.rows({
-    # Groups
-    "CreateAutoScalingGroup": (
-        change_group,
-        on("group=new:AutoScalingGroupName", action="CreateOrUpdateTags", when="Tags.Key",
-           reason="the group is tagged"),
-        dry_run, creates_linked_role,
-        passed("LifecycleHookSpecificationList.RoleARN", "autoscaling.amazonaws.com")),
-    "UpdateAutoScalingGroup": (change_group, dry_run, creates_linked_role),
-    "DeleteAutoScalingGroup": on("group=AutoScalingGroupName", keys="autoscaling:ForceDelete=ForceDelete"),
-    "DescribeAutoScalingGroups": ANY,
-    "SetDesiredCapacity": GROUP,
-    "SuspendProcesses": GROUP,
-    "ResumeProcesses": GROUP,
-    "DisableMetricsCollection": GROUP,
-    "CreateOrUpdateTags": on("group=Tags.ResourceId", tagging=True),
-    "DeleteTags": on("group=Tags.ResourceId", tagging=True),
-    "DescribeTags": ANY,
-
-    # Instances
-    "DetachInstances": GROUP,
-    "SetInstanceProtection": GROUP,
-    "TerminateInstanceInAutoScalingGroup": INSTANCE,
-    "DescribeAutoScalingInstances": ANY,
-
-    # Hooks, activities
-    "PutLifecycleHook": (GROUP, passed("RoleARN", "autoscaling.amazonaws.com")),
-    "DeleteLifecycleHook": GROUP,
-    "CompleteLifecycleAction": GROUP,
-    "RecordLifecycleActionHeartbeat": GROUP,
-    "DescribeLifecycleHooks": ANY,
-    "DescribeScalingActivities": ANY,
-
-    # Scheduled actions
-    "PutScheduledUpdateGroupAction": on("group=AutoScalingGroupName", keys=_SIZES),
-    "DeleteScheduledAction": GROUP,
-    "DescribeScheduledActions": ANY,
-})
-# fmt: on
+ROWS = autoscaling.rows(
+    change_group=change_group,
+    dry_run=dry_run,
+    creates_linked_role=creates_linked_role,
+    passes_hook_role=passed("RoleARN", "autoscaling.amazonaws.com"),
+    passes_hook_roles=passed("LifecycleHookSpecificationList.RoleARN", "autoscaling.amazonaws.com"),
+)

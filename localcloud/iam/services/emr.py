@@ -27,16 +27,11 @@ def tag_keys(call: Call) -> list[str]:
 
 
 emr = Service("emr", "elasticmapreduce", arn, ("aws:ResourceTag/", "elasticmapreduce:ResourceTag/"), tags, tag_keys)
-on = emr.on
-
-ANY = on("*")
-CLUSTER = on("cluster=ClusterId")
-CLUSTERS = on("cluster=JobFlowIds")
 
 
 def tagging(targets: str) -> Rule:
     """Need the action with the tags of the request, also as EMR's own condition keys."""
-    rule = on(targets, tagging=True)
+    rule = emr.on(targets, tagging=True)
 
     def needs(call: Call) -> Iterator[Need]:
         own = {f"elasticmapreduce:RequestTag/{key}": value for key, value in tags(call, "").items()}
@@ -59,24 +54,9 @@ def creates_linked_role(call: Call) -> Iterator[Need]:
     yield from service_linked_role(call, "elasticmapreduce.amazonaws.com", "AWSServiceRoleForEMRCleanup")
 
 
-# fmt: off
-ROWS = emr.rows({
-    "RunJobFlow": (tagging("*"), passes_roles, creates_linked_role),
-    "DescribeCluster": CLUSTER,
-    "ListClusters": ANY,
-    "ListInstances": CLUSTER,
-    "ListInstanceGroups": CLUSTER,
-    "ListBootstrapActions": CLUSTER,
-    "ModifyInstanceGroups": CLUSTER,
-    "PutAutoTerminationPolicy": CLUSTER,
-    "GetAutoTerminationPolicy": CLUSTER,
-    "RemoveAutoTerminationPolicy": CLUSTER,
-    "SetTerminationProtection": CLUSTERS,
-    "SetUnhealthyNodeReplacement": CLUSTERS,
-    "DescribeReleaseLabel": ANY,
-    "ListSupportedInstanceTypes": ANY,
-    "AddTags": tagging("cluster=ResourceId"),
-    "RemoveTags": tagging("cluster=ResourceId"),
-    "TerminateJobFlows": CLUSTERS,
-})
-# fmt: on
+ROWS = emr.rows(
+    tags_new_cluster=tagging("*"),
+    tags_cluster=tagging("cluster=ResourceId"),
+    passes_roles=passes_roles,
+    creates_linked_role=creates_linked_role,
+)

@@ -25,22 +25,4 @@ def tags(call: Call, kind: str) -> Mapping[str, str]:
 
 
 ssm = Service("ssm", "ssm", arn, ("aws:ResourceTag/", "ssm:resourceTag/"), tags)
-on = ssm.on
-
-ANY = on("*")
-PARAMETER = on("parameter=Name")
-
-# fmt: off
-ROWS = ssm.rows({
-    # Parameters
-    "GetParameter": PARAMETER,
-    "GetParameters": on("parameter=Names"),
-    "GetParametersByPath": on("parameter=Path", keys="ssm:Recursive=Recursive"),
-    "PutParameter": (
-        on("parameter=new:Name", keys="ssm:Overwrite=Overwrite"),
-        on("parameter=new:Name", action="AddTagsToResource", when="Tags.Key", reason="the parameter is tagged")),
-
-    # Commands and sessions
-    "StartSession": on("instance=Target document?=DocumentName"),
-})
-# fmt: on
+ROWS = ssm.rows()
