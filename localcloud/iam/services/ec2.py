@@ -129,8 +129,6 @@ def launch_needs(call: Call, params: Mapping[str, Any], *, reason: str = "") -> 
 
     interfaces = merged.get("NetworkInterfaces") or []
     subnets = _unique([item.get("SubnetId") for item in interfaces] + [merged.get("SubnetId")])
-    in_subnet = ec2.describe(call, arn(call, "subnet", subnets[0])) if subnets else {}
-    vpc_key = {key: in_subnet[key] for key in ("ec2:Vpc",) if key in in_subnet}
 
     yield need("instance", "*", _instance_facts(call, merged))
     image = merged.get("ImageId") or "*"
@@ -143,7 +141,7 @@ def launch_needs(call: Call, params: Mapping[str, Any], *, reason: str = "") -> 
     yield need("image", image, source="ImageId")
     for subnet in subnets or ["*"]:
         yield need("subnet", subnet, source="SubnetId")
-    location = vpc_key | ({"ec2:Subnet": arn(call, "subnet", subnets[0])} if subnets else {})
+    location = {"ec2:Subnet": arn(call, "subnet", subnets[0])} if subnets else {}
     for interface in _unique([item.get("NetworkInterfaceId") for item in interfaces]) or ["*"]:
         public = [item["AssociatePublicIpAddress"] for item in interfaces if "AssociatePublicIpAddress" in item]
         yield need(
@@ -152,7 +150,7 @@ def launch_needs(call: Call, params: Mapping[str, Any], *, reason: str = "") -> 
             location | ({"ec2:AssociatePublicIpAddress": text_of(public[0])} if public else {}),
         )
     for group in _security_groups(call, merged, interfaces) or ["*"]:
-        yield need("security-group", group, vpc_key, source="SecurityGroupIds")
+        yield need("security-group", group, source="SecurityGroupIds")
     yield from _volumes(merged.get("BlockDeviceMappings") or [], need)
     if merged.get("KeyName"):
         yield need("key-pair", merged["KeyName"], source="KeyName")

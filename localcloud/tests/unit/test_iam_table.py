@@ -67,7 +67,6 @@ WORLD = FakeWorld(
         f"{EC2}vpc/vpc-1": {"deeplearning:cluster": "c"},
         GROUP: {"deeplearning:cluster": "c"},
     },
-    known={f"{EC2}subnet/subnet-1": {"ec2:Vpc": f"{EC2}vpc/vpc-1"}},
     templates={("lt-1", "1"): TEMPLATE, ("lt-1", "$Default"): TEMPLATE},
     groups={
         "c-workers": {"LaunchTemplate": {"LaunchTemplateId": "lt-1", "Version": "1"}, "VPCZoneIdentifier": "subnet-1"}
@@ -376,7 +375,6 @@ def test_launching_from_a_template_needs_what_the_template_names() -> None:
     assert instance["ec2:LaunchTemplate"] == f"{EC2}launch-template/lt-1"
     assert instance["aws:RequestTag/deeplearning:cluster"] == "c"
     assert result[6].context["ec2:Encrypted"] == "true"
-    assert result[3].context["ec2:Vpc"] == f"{EC2}vpc/vpc-1"
     assert result[10].context["ec2:CreateAction"] == "RunInstances"
     assert result[12].context["iam:PassedToService"] == "ec2.amazonaws.com"
 
