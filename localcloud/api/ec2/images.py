@@ -11,13 +11,13 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from localcloud.api.ec2.filters import Values, chosen, page, refuse_dry_run
+from localcloud.api.ec2.filters import listing
 from localcloud.api.ec2.moto_records import backend_of
 from localcloud.core.cloud import Call, Cloud, answers
 from localcloud.core.errors import AwsError
@@ -149,20 +149,16 @@ def image_for_launch(cloud: Cloud, image_id: str, pending: bool = False) -> Imag
     return image
 
 
-def _constant(value: str) -> Callable[[Image], Values]:
-    return lambda _image: (value,)
-
-
-_FILTERS: Mapping[str, Callable[[Image], Values]] = {
-    "architecture": _constant("x86_64"),
-    "image-id": lambda image: (image.id,),
-    "name": lambda image: (image.name,),
-    "owner-alias": lambda image: (_alias(image),),
-    "owner-id": lambda image: (image.owner,),
-    "block-device-mapping.volume-size": lambda image: (str(image.root_gib),),
-    "root-device-name": lambda image: (image.root_device,),
-    "state": lambda image: (image.state,),
-    "virtualization-type": _constant("hvm"),
+_FILTERS = {
+    "architecture": "Architecture",
+    "image-id": "ImageId",
+    "name": "Name",
+    "owner-alias": "ImageOwnerAlias",
+    "owner-id": "OwnerId",
+    "block-device-mapping.volume-size": "BlockDeviceMappings.Ebs.VolumeSize",
+    "root-device-name": "RootDeviceName",
+    "state": "State",
+    "virtualization-type": "VirtualizationType",
 }
 
 
@@ -227,7 +223,6 @@ def _named(images: Mapping[str, Image], ids: Sequence[str]) -> list[Image]:
 
 @answers("ec2", "DescribeImages")
 def describe_images(call: Call) -> dict[str, Any]:
-    refuse_dry_run(call.params)
     images = {key: image for key, image in images_of(call.cloud).items() if image.region in (None, call.region)}
     ids = list(call.params.get("ImageIds") or ())
     matches = _named(images, ids) if ids else list(images.values())
@@ -236,7 +231,5 @@ def describe_images(call: Call) -> dict[str, Any]:
         owners |= {ACCOUNT} if "self" in owners else set()
         matches = [image for image in matches if image.owner in owners or _alias(image) in owners]
     tags = backend_of(call.region).tags
-    matches = chosen(matches, call.params.get("Filters"), _FILTERS, lambda image: tags.get(image.id) or {})
-    items, token = page(matches, call.params, minimum=1)
-    answer: dict[str, Any] = {"Images": [image_as_dict(image, tags.get(image.id) or {}) for image in items]}
-    return answer | {"NextToken": token} if token else answer
+    described = [image_as_dict(image, tags.get(image.id) or {}) for image in matches]
+    return listing(call, "Images", described, _FILTERS, minimum=1)

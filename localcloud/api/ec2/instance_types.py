@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from moto.ec2.models.instance_types import INSTANCE_TYPE_OFFERINGS, INSTANCE_TYPES
 
-from localcloud.api.ec2.filters import Values, chosen, page, refuse_dry_run
+from localcloud.api.ec2.filters import listing
 from localcloud.api.ec2.images import DATA
 from localcloud.api.ec2.moto_records import zones_of
 from localcloud.core.cloud import Call, answers
 from localcloud.core.errors import AwsError
 
-# The filters of DescribeInstanceTypes, by the path to the values that each looks at.
 _FILTERS: Mapping[str, str] = {
     "current-generation": "CurrentGeneration",
     "instance-type": "InstanceType",
@@ -134,29 +133,8 @@ def _offered(region: str) -> frozenset[tuple[str, str]]:
     return frozenset((offer["InstanceType"], offer["Location"]) for offer in listed)
 
 
-def _at(described: Any, path: str) -> Iterator[str]:
-    """Return the values at a path through lists, in the form of filters."""
-    if isinstance(described, list):
-        for item in described:
-            yield from _at(item, path)
-    elif path:
-        first, _, rest = path.partition(".")
-        if first in described:
-            yield from _at(described[first], rest)
-    else:
-        yield str(described).lower() if isinstance(described, bool) else str(described)
-
-
-def _getter(path: str) -> Callable[[Mapping[str, Any]], Values]:
-    return lambda described: _at(described, path)
-
-
-_GETTERS = {name: _getter(path) for name, path in _FILTERS.items()}
-
-
 @answers("ec2", "DescribeInstanceTypes")
 def describe_instance_types(call: Call) -> dict[str, Any]:
-    refuse_dry_run(call.params)
     existing = types()
     requested = [str(name) for name in call.params.get("InstanceTypes") or ()]
     unknown = [name for name in requested if name not in existing]
@@ -165,14 +143,11 @@ def describe_instance_types(call: Call) -> dict[str, Any]:
             "InvalidInstanceType", f"The following supplied instance types do not exist: [{', '.join(unknown)}]"
         )
     matches = [existing[name] for name in dict.fromkeys(requested)] if requested else list(existing.values())
-    matches = chosen(matches, call.params.get("Filters"), _GETTERS)
-    items, token = page(matches, call.params, maximum=100, default=None if requested else 100)
-    return {"InstanceTypes": list(items)} | ({"NextToken": token} if token else {})
+    return listing(call, "InstanceTypes", matches, _FILTERS, maximum=100, default=None if requested else 100)
 
 
 @answers("ec2", "DescribeInstanceTypeOfferings")
 def describe_instance_type_offerings(call: Call) -> dict[str, Any]:
-    refuse_dry_run(call.params)
     kind = str(call.params.get("LocationType") or "region")
     if kind not in ("region", "availability-zone", "availability-zone-id"):
         raise AwsError("InvalidParameterValue", f"The value '{kind}' for LocationType is invalid.")
@@ -181,12 +156,7 @@ def describe_instance_type_offerings(call: Call) -> dict[str, Any]:
         for location in _locations(call.region, kind)
         for name in _types_at(call.region, kind, location)
     ]
-    getters: Mapping[str, Callable[[dict[str, str]], Values]] = {
-        "instance-type": lambda offer: (offer["InstanceType"],),
-        "location": lambda offer: (offer["Location"],),
-    }
-    items, token = page(chosen(offers, call.params.get("Filters"), getters), call.params)
-    return {"InstanceTypeOfferings": list(items)} | ({"NextToken": token} if token else {})
+    return listing(call, "InstanceTypeOfferings", offers, {"instance-type": "InstanceType", "location": "Location"})
 
 
 def _locations(region: str, kind: str) -> list[str]:

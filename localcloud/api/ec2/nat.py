@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
 from moto.ec2.models.nat_gateways import NatGateway
 
 from localcloud.api.ec2.addresses import address_named, bind
-from localcloud.api.ec2.filters import Values, chosen, page, refuse_dry_run, tag_list, tags_of
+from localcloud.api.ec2.filters import listing, refuse_dry_run, tag_list, tags_of
 from localcloud.api.ec2.moto_records import (
     backend_of,
     internet_gateway_of,
@@ -192,23 +191,19 @@ def _described(region: str, gateway: Any) -> dict[str, Any]:
     return described
 
 
-_FILTERS: Mapping[str, Callable[[Any], Values]] = {
-    "connectivity-type": lambda gateway: (gateway.connectivity_type,),
-    "nat-gateway-id": lambda gateway: (gateway.id,),
-    "state": lambda gateway: (gateway.state,),
-    "subnet-id": lambda gateway: (gateway.subnet_id,),
-    "vpc-id": lambda gateway: (gateway.vpc_id,),
+_FILTERS = {
+    "connectivity-type": "ConnectivityType",
+    "nat-gateway-id": "NatGatewayId",
+    "state": "State",
+    "subnet-id": "SubnetId",
+    "vpc-id": "VpcId",
 }
 
 
 @answers("ec2", "DescribeNatGateways")
 def describe_nat_gateways(call: Call) -> dict[str, Any]:
     ids = call.params.get("NatGatewayIds") or ()
-    matches = [_named(call.region, str(key)) for key in dict.fromkeys(ids)] if ids else None
-    matches = list(backend_of(call.region).nat_gateways.values()) if matches is None else matches
+    named = [_named(call.region, str(key)) for key in dict.fromkeys(ids)]
+    described = [_described(call.region, one) for one in named or backend_of(call.region).nat_gateways.values()]
     # This operation alone calls its filters "Filter".
-    matches = chosen(matches, call.params.get("Filter"), _FILTERS, lambda gateway: tags_in(call.region, gateway.id))
-    refuse_dry_run(call.params)
-    items, token = page(matches, call.params)
-    answer: dict[str, Any] = {"NatGateways": [_described(call.region, gateway) for gateway in items]}
-    return answer | ({"NextToken": token} if token else {})
+    return listing(call, "NatGateways", described, _FILTERS, filters="Filter")

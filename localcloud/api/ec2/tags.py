@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from localcloud.api.ec2.filters import Values, chosen, page, refuse_dry_run
+from localcloud.api.ec2.filters import Described, matching, page, refuse_dry_run
 from localcloud.api.ec2.images import images_of
 from localcloud.api.ec2.moto_records import backend_of, groups_in, subnets_in
 from localcloud.api.ec2.patches import resource_type_of
@@ -122,13 +122,7 @@ def delete_tags(call: Call) -> dict[str, Any]:
     return {}
 
 
-Tag = tuple[str, str, str]
-_FILTERS: Mapping[str, Callable[[Tag], Values]] = {
-    "key": lambda tag: (tag[1],),
-    "resource-id": lambda tag: (tag[0],),
-    "resource-type": lambda tag: (resource_type_of(tag[0]),),
-    "value": lambda tag: (tag[2],),
-}
+_FILTERS = {"key": "Key", "resource-id": "ResourceId", "resource-type": "ResourceType", "value": "Value"}
 
 
 @answers("ec2", "DescribeTags")
@@ -138,19 +132,17 @@ def describe_tags(call: Call) -> dict[str, Any]:
     by_id = next((values["Values"] for values in filters if values.get("Name") == "resource-id"), None)
     if by_id and not any("*" in value or "?" in value for value in by_id):
         all_tags = {resource: all_tags.get(resource) or {} for resource in by_id}
-    matches = [(resource, key, value) for resource, tags in all_tags.items() for key, value in tags.items()]
+    matches: list[Described] = [
+        {"Key": key, "ResourceId": resource, "ResourceType": resource_type_of(resource), "Value": value}
+        for resource, tags in all_tags.items()
+        for key, value in tags.items()
+    ]
     plain = [values for values in filters if not str(values.get("Name")).startswith("tag:")]
     for values in filters:
         if values not in plain:
             key = str(values["Name"])[4:]
-            matches = [tag for tag in matches if tag[1] == key and tag[2] in values["Values"]]
-    matches = chosen(matches, plain, _FILTERS)
+            matches = [tag for tag in matches if tag["Key"] == key and tag["Value"] in values["Values"]]
+    matches = matching(matches, plain, _FILTERS)
     refuse_dry_run(call.params)
     items, token = page(matches, call.params)
-    answer: dict[str, Any] = {
-        "Tags": [
-            {"Key": key, "ResourceId": resource, "ResourceType": resource_type_of(resource), "Value": value}
-            for resource, key, value in items
-        ]
-    }
-    return answer | ({"NextToken": token} if token else {})
+    return {"Tags": list(items)} | ({"NextToken": token} if token else {})

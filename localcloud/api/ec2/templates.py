@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from moto.ec2.models.launch_templates import LaunchTemplate, LaunchTemplateVersion
 
-from localcloud.api.ec2.filters import Values, chosen, page, refuse_dry_run, tag_list, tags_of
+from localcloud.api.ec2.filters import listing, refuse_dry_run, tag_list, tags_of
 from localcloud.api.ec2.launch_data import numbered, template_of
 from localcloud.api.ec2.moto_records import backend_of, new_id, set_tags, spelled, tags_in
 from localcloud.api.ec2.records import now, records_of
@@ -147,10 +147,14 @@ def delete_launch_template(call: Call) -> dict[str, Any]:
     return {"LaunchTemplate": described}
 
 
-_FILTERS: Mapping[str, Callable[[Any], Values]] = {
-    "create-time": lambda template: (spelled(template.create_time),),
-    "launch-template-name": lambda template: (template.name,),
+_FILTERS = {"create-time": "CreateTime", "launch-template-name": "LaunchTemplateName"}
+_VERSION_FILTERS = {
+    "create-time": "CreateTime",
+    "image-id": "LaunchTemplateData.ImageId",
+    "instance-type": "LaunchTemplateData.InstanceType",
+    "is-default-version": "DefaultVersion",
 }
+_LIMITS: dict[str, Any] = {"minimum": 1, "maximum": 200, "default": 200}
 
 
 @answers("ec2", "DescribeLaunchTemplates")
@@ -160,19 +164,8 @@ def describe_launch_templates(call: Call) -> dict[str, Any]:
     matches += [template_of(call.region, {"LaunchTemplateName": name}) for name in names]
     if not ids and not names:
         matches = list(backend_of(call.region).launch_templates.values())
-    matches = chosen(matches, call.params.get("Filters"), _FILTERS, lambda template: tags_in(call.region, template.id))
-    refuse_dry_run(call.params)
-    items, token = page(matches, call.params, minimum=1, maximum=200, default=200)
-    answer: dict[str, Any] = {"LaunchTemplates": [_described(call.region, template) for template in items]}
-    return answer | ({"NextToken": token} if token else {})
-
-
-_VERSION_FILTERS: Mapping[str, Callable[[Any], Values]] = {
-    "create-time": lambda version: (spelled(version.create_time),),
-    "image-id": lambda version: (version.data.get("ImageId"),),
-    "instance-type": lambda version: (version.data.get("InstanceType"),),
-    "is-default-version": lambda version: (_version(version)["DefaultVersion"] and "true" or "false",),
-}
+    described = [_described(call.region, template) for template in matches]
+    return listing(call, "LaunchTemplates", described, _FILTERS, **_LIMITS)
 
 
 @answers("ec2", "DescribeLaunchTemplateVersions")
@@ -190,11 +183,7 @@ def describe_launch_template_versions(call: Call) -> dict[str, Any]:
             "To describe the launch template data for all your launch templates, for Versions specify $Latest, "
             "$Default, or both, and omit the launch template ID and name.",
         )
-    matches = chosen(matches, params.get("Filters"), _VERSION_FILTERS)
-    refuse_dry_run(params)
-    items, token = page(matches, params, minimum=1, maximum=200, default=200)
-    answer: dict[str, Any] = {"LaunchTemplateVersions": [_version(version) for version in items]}
-    return answer | ({"NextToken": token} if token else {})
+    return listing(call, "LaunchTemplateVersions", map(_version, matches), _VERSION_FILTERS, **_LIMITS)
 
 
 def _versions(template: Any, requested: Iterable[str], params: Mapping[str, Any]) -> list[Any]:
