@@ -51,7 +51,7 @@ class Needs:
 
 def required(call: Call) -> Needs:
     try:
-        each = iam.required(call.service, call.operation, _completed(call), Account(call.cloud), call.region)
+        each = iam.required(call.service, call.operation, call.params, Account(call.cloud), call.region)
     except iam.UnknownOperation:
         return Needs(f"{call.service}:{call.operation}", "*", known=False)
     each += _list_bucket_if_object_missing(call)
@@ -103,15 +103,7 @@ def _check_bucket_owner(call: Call) -> None:
 
 # What the table cannot know -------------------------------------------------------------------------------------------
 
-_OF_ONESELF = {"GetUser", "CreateAccessKey", "ListAccessKeys", "DeleteAccessKey", "UpdateAccessKey"}
 _READS_OBJECT = {"GetObject", "HeadObject", "GetObjectAttributes", "GetObjectTagging", "GetObjectAcl"}
-
-
-def _completed(call: Call) -> Mapping[str, Any]:
-    """Add the caller's name where these calls mean the caller if they name no user."""
-    if call.service == "iam" and call.operation in _OF_ONESELF and call.caller.kind == "user":
-        return {"UserName": call.caller.name, **call.params}
-    return call.params
 
 
 def _list_bucket_if_object_missing(call: Call) -> list[iam.Need]:

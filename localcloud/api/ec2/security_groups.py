@@ -217,13 +217,12 @@ def revoke(call: Call) -> dict[str, Any]:
     return {"Return": True, "RevokedSecurityGroupRules": response}
 
 
-@answers("ec2", "UpdateSecurityGroupRuleDescriptionsIngress", "UpdateSecurityGroupRuleDescriptionsEgress")
+@answers("ec2", "UpdateSecurityGroupRuleDescriptionsIngress")
 def describe_rules(call: Call) -> dict[str, Any]:
     """Other words for rules that exist."""
-    egress = call.operation.endswith("Egress")
     backend, group = backend_of(call.region), _group(call)
-    present = {_identity(rule): rule for rule in (group.egress_rules if egress else group.ingress_rules)}
-    requested = list(_rules(backend, group, _permissions(call.params), egress))
+    present = {_identity(rule): rule for rule in group.ingress_rules}
+    requested = list(_rules(backend, group, _permissions(call.params), egress=False))
     if not requested:
         raise AwsError("MissingParameter", "Either the security group rules or the IP permissions must be specified.")
     if any(_identity(rule) not in present for rule in requested):

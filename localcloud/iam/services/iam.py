@@ -1,7 +1,6 @@
 """IAM and STS: their ARNs have no region, and the World knows the paths of roles, users and profiles.
 
-GetUser and the access-key calls may omit the user and then mean the caller. The table does not know the caller, so they
-are checked on `user/*`. AWS's page lists iam:PutRolePolicy in addition to iam:CreateServiceLinkedRole; the call works
+AWS's page lists iam:PutRolePolicy in addition to iam:CreateServiceLinkedRole; the call works
 without it, so it is not required.
 """
 

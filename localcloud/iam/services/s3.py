@@ -92,9 +92,5 @@ ROWS = s3.rows(
     reads_source=reads_source,
     deletes_each=deletes_each,
     gets_object=versioned("GetObject", "GetObjectVersion"),
-    gets_attributes=versioned("GetObjectAttributes", "GetObjectVersionAttributes"),
-    gets_tags=versioned("GetObjectTagging", "GetObjectVersionTagging"),
-    puts_tags=versioned("PutObjectTagging", "PutObjectVersionTagging"),
-    puts_acl=versioned("PutObjectAcl", "PutObjectVersionAcl"),
     deletes_object=versioned("DeleteObject", "DeleteObjectVersion"),
 )

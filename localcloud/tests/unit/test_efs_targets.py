@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from localcloud.api.efs import file_systems as efs
-from localcloud.api.iam.identities import has_service_linked_role
+from localcloud.api.iam.linked_roles import has_service_linked_role
 from localcloud.core.clock import ManualClock
 from localcloud.core.cloud import Cloud
 from localcloud.core.errors import AwsError

@@ -467,17 +467,17 @@ def test_users_have_their_own_policies(aws: Aws) -> None:
     key = client.create_access_key(UserName="ann")["AccessKey"]
     keys = (key["AccessKeyId"], key["SecretAccessKey"])
     ann = aws.client("iam", *keys)
-    with refused("AccessDenied", "iam:GetUser on resource: arn:aws:iam::123456789012:user/ann because"):
-        ann.get_user()
+    with refused("AccessDenied", "iam:CreateAccessKey on resource: arn:aws:iam::123456789012:user/ann because"):
+        ann.create_access_key(UserName="ann")
     own = "arn:aws:iam::123456789012:user/${aws:username}"
     client.put_user_policy(
         UserName="ann",
         PolicyName="self",
-        PolicyDocument=document(allow("iam:GetUser", own, **when("StringEquals", "aws:PrincipalTag/team", "x"))),
+        PolicyDocument=document(allow("iam:*AccessKey", own, **when("StringEquals", "aws:PrincipalTag/team", "x"))),
     )
-    assert ann.get_user()["User"]["UserName"] == "ann"
+    assert ann.create_access_key(UserName="ann")["AccessKey"]["UserName"] == "ann"
     with refused("AccessDenied"):
-        ann.get_user(UserName="operator")
+        ann.create_access_key(UserName="operator")
 
 
 def test_a_boundary_bounds(aws: Aws) -> None:
