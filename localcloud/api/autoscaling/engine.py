@@ -57,10 +57,6 @@ def _advance(scaling: Scaling, group: Group, member: Member, status: InstanceSta
             _end_wait(scaling, group, member)
         elif member.state == "Pending:Proceed":
             launching.enter_service(scaling, member)
-    elif member.state == "Terminating:Wait":
-        if hooks.outcome(member, scaling.now) is not None:
-            member.state = "Terminating:Proceed"
-            termination.request_termination(scaling, member)
     elif member.state.startswith("Terminating"):
         termination.request_termination(scaling, member)
         if status.state == "terminated":

@@ -157,7 +157,7 @@ def delete(call: Call) -> Result:
 
 
 def _begin_deletion(scaling: Scaling, group: Group) -> None:
-    """Terminate its instances without waiting for hooks; the group is gone when the last of them is."""
+    """Terminate its instances; the group is gone when the last of them is."""
     now, before = scaling.now, group.desired
     group.deleting = True
     group.hooks.clear()
@@ -171,7 +171,7 @@ def _begin_deletion(scaling: Scaling, group: Group) -> None:
             termination.request_termination(scaling, member)
             continue
         sentences = (messages.shrinks(before, 0), messages.selected(member.id))
-        termination.end(scaling, group, member, messages.cause(reasons, now, *sentences), at_once=True)
+        termination.end(scaling, group, member, messages.cause(reasons, now, *sentences))
     scaling.schedule_step()
 
 

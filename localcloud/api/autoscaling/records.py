@@ -8,12 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 LAUNCHING = "autoscaling:EC2_INSTANCE_LAUNCHING"
-TERMINATING = "autoscaling:EC2_INSTANCE_TERMINATING"
 
 COUNTED = frozenset({"Pending", "Pending:Wait", "Pending:Proceed", "InService"})
 """The states of those that make up the group's capacity."""
-
-ENDING = frozenset({"Terminating", "Terminating:Wait", "Terminating:Proceed"})
 
 PROCESSES = (
     "Launch",
@@ -78,12 +75,8 @@ class Activity:
 @dataclass
 class Hook:
     name: str
-    transition: str
     heartbeat: int = 3600
     default: str = "ABANDON"
-    target: str | None = None
-    role: str | None = None
-    metadata: str | None = None
 
     @property
     def longest(self) -> int:
@@ -199,9 +192,6 @@ class Group:
     @property
     def zones(self) -> list[str]:
         return sorted({subnet.zone for subnet in self.subnets})
-
-    def hooks_of(self, transition: str) -> list[Hook]:
-        return [hook for hook in self.hooks.values() if hook.transition == transition]
 
     def allows(self, process: str) -> bool:
         return process not in self.suspended

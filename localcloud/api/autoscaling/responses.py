@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from localcloud.api.autoscaling.messages import datetime_of
 from localcloud.api.autoscaling.records import (
+    LAUNCHING,
     Activity,
     Group,
     Hook,
@@ -132,20 +133,14 @@ def activity(record: Activity, alive: bool = True) -> Response:
 
 
 def hook(owner: Group, record: Hook) -> Response:
-    response: Response = {
+    return {
         "LifecycleHookName": record.name,
         "AutoScalingGroupName": owner.name,
-        "LifecycleTransition": record.transition,
+        "LifecycleTransition": LAUNCHING,
         "HeartbeatTimeout": record.heartbeat,
         "GlobalTimeout": record.longest,
         "DefaultResult": record.default,
     }
-    optional = {
-        "NotificationTargetARN": record.target,
-        "RoleARN": record.role,
-        "NotificationMetadata": record.metadata,
-    }
-    return response | {key: value for key, value in optional.items() if value}
 
 
 def scheduled_action(owner: Group, record: ScheduledAction) -> Response:

@@ -21,12 +21,11 @@ from localcloud.api.ec2.filters import listing
 from localcloud.api.ec2.moto_records import backend_of
 from localcloud.core.cloud import Call, Cloud, answers
 from localcloud.core.errors import AwsError
-from localcloud.core.settings import ACCOUNT
+from localcloud.core.settings import ACCOUNT, DATA
 
 # moto makes a volume and a snapshot for each AMI that it knows, in each region, before it answers anything.
 os.environ["MOTO_EC2_LOAD_DEFAULT_AMIS"] = "false"
 
-DATA = Path(__file__).parents[2] / "data"
 CREATED = "2026-10-16T08:00:00.000Z"
 _AMAZON = "898082745236"  # the account that AWS publishes its Deep Learning AMIs from
 _ID = re.compile(r"ami-([0-9a-f]{8}|[0-9a-f]{17})\Z")

@@ -10,10 +10,10 @@ from typing import Any
 from moto.ec2.models.instance_types import INSTANCE_TYPE_OFFERINGS, INSTANCE_TYPES
 
 from localcloud.api.ec2.filters import listing
-from localcloud.api.ec2.images import DATA
 from localcloud.api.ec2.moto_records import zones_of
 from localcloud.core.cloud import Call, answers
 from localcloud.core.errors import AwsError
+from localcloud.core.settings import DATA
 
 _FILTERS: Mapping[str, str] = {
     "current-generation": "CurrentGeneration",

@@ -419,7 +419,7 @@ def test_a_group_with_instances_is_deleted_by_force_only(kit: Kit) -> None:
 
 def test_force_ends_what_hooks_hold_and_launches_nothing(kit: Kit) -> None:
     kit.scaling.launch_takes = lambda: 5.0
-    hooks = [{"LifecycleHookName": "h", "LifecycleTransition": "autoscaling:EC2_INSTANCE_TERMINATING"}]
+    hooks = [{"LifecycleHookName": "h", "LifecycleTransition": "autoscaling:EC2_INSTANCE_LAUNCHING"}]
     kit.create(1, wait=10, LifecycleHookSpecificationList=hooks)
     kit.on("SetDesiredCapacity", DesiredCapacity=2)
     kit.wait(1)

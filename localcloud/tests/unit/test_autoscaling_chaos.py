@@ -14,7 +14,7 @@ from localcloud.tests.unit.autoscaling_kit import Kit, kit_for
 
 HOOKS = [
     {"LifecycleHookName": "ready", "LifecycleTransition": "autoscaling:EC2_INSTANCE_LAUNCHING", "HeartbeatTimeout": 30},
-    {"LifecycleHookName": "bye", "LifecycleTransition": "autoscaling:EC2_INSTANCE_TERMINATING", "HeartbeatTimeout": 30},
+    {"LifecycleHookName": "bye", "LifecycleTransition": "autoscaling:EC2_INSTANCE_LAUNCHING", "HeartbeatTimeout": 30},
 ]
 
 

@@ -24,14 +24,6 @@ def launch_hook(**more: Any) -> dict[str, Any]:
     return {"LifecycleHookName": "ready", **transition, "HeartbeatTimeout": 60, **more}
 
 
-def end_hook(**more: Any) -> dict[str, Any]:
-    return {
-        **launch_hook(**more),
-        "LifecycleTransition": "autoscaling:EC2_INSTANCE_TERMINATING",
-        "LifecycleHookName": "bye",
-    }
-
-
 def complete(kit: Kit, result: str, hook: str = "ready", **who: str) -> None:
     who = who or {"InstanceId": kit.ids[0]}
     kit.on("CompleteLifecycleAction", LifecycleHookName=hook, LifecycleActionResult=result, **who)
@@ -80,20 +72,6 @@ def test_a_hook_has_its_time_and_heartbeats_extend_it(kit: Kit, default: str, sa
     assert (kit.states.get(first) == "InService") == same
     if not same:
         assert any("was abandoned: Heartbeat Timeout" in one.get("StatusMessage", "") for one in kit.activities)
-
-
-def test_a_termination_hook_holds_the_instance_alive(kit: Kit) -> None:
-    kit.create(1)
-    kit.on("PutLifecycleHook", **end_hook())
-    first = kit.ids[0]
-    kit.on("SetDesiredCapacity", DesiredCapacity=0)
-    kit.wait()
-    assert kit.states == {first: "Terminating:Wait"}
-    assert kit.ec2.instances[first].state == "running"
-    complete(kit, "CONTINUE", "bye")
-    kit.wait()
-    assert kit.ids == []
-    assert kit.ec2.instances[first].state == "terminated"
 
 
 def test_several_hooks_are_waited_for_together(kit: Kit) -> None:
