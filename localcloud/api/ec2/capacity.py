@@ -39,12 +39,6 @@ def _quota_exceeded(cloud: Cloud, instance_type: str, spot: bool) -> AwsError:
 
 def _addresses_left(launch: Launch, min_count: int) -> int:
     """Return the number of instances for which the subnets have free addresses."""
-    if any(spec.existing is not None or spec.address is not None for spec in launch.interfaces):
-        if min_count > 1:
-            raise AwsError(
-                "InvalidParameterCombination", "One address or network interface cannot be that of several instances."
-            )
-        return 1
     needed = Counter(spec.subnet.id for spec in launch.interfaces)
     subnets = {spec.subnet.id: spec.subnet for spec in launch.interfaces}
     for key, each in needed.items():

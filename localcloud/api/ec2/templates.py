@@ -13,7 +13,7 @@ from moto.ec2.models.launch_templates import LaunchTemplate, LaunchTemplateVersi
 from localcloud.api.ec2.filters import listing, refuse_dry_run, tag_list, tags_of
 from localcloud.api.ec2.launch_data import numbered, template_of
 from localcloud.api.ec2.moto_records import backend_of, new_id, set_tags, spelled, tags_in
-from localcloud.api.ec2.records import now, records_of
+from localcloud.api.ec2.records import now, once
 from localcloud.core.cloud import Call, answers
 from localcloud.core.errors import AwsError
 
@@ -86,10 +86,12 @@ def create_launch_template(call: Call) -> dict[str, Any]:
         )
     if not params.get("LaunchTemplateData"):
         raise AwsError("MissingParameter", "The request must contain the parameter LaunchTemplateData")
-    tokens = records_of(call.cloud).tokens
-    token = ("template", call.region, str(params.get("ClientToken")))
-    if params.get("ClientToken") and tokens.get(token) in backend.launch_templates:
-        return {"LaunchTemplate": _described(call.region, backend.launch_templates[tokens[token]])}
+    template = once(call, lambda made: made.id in backend.launch_templates, lambda: _create(call, name))
+    return {"LaunchTemplate": _described(call.region, template)}
+
+
+def _create(call: Call, name: str) -> Any:
+    params, backend = call.params, backend_of(call.region)
     if name in backend.launch_template_name_to_ids:
         raise AwsError("InvalidLaunchTemplateName.AlreadyExistsException", "Launch template name already in use.")
     data = _data(params)
@@ -102,27 +104,22 @@ def create_launch_template(call: Call) -> dict[str, Any]:
     backend.launch_template_name_to_ids[name] = template.id
     backend.launch_template_insert_order.append(template.id)
     set_tags(call.region, template.id, tags_of(params, "launch-template"))
-    if params.get("ClientToken"):
-        tokens[token] = template.id
-    return {"LaunchTemplate": _described(call.region, template)}
+    return template
 
 
 @answers("ec2", "CreateLaunchTemplateVersion")
 def create_launch_template_version(call: Call) -> dict[str, Any]:
-    params = call.params
-    template = template_of(call.region, params)
-    tokens = records_of(call.cloud).tokens
-    token = ("version", template.id, str(params.get("ClientToken")))
-    if params.get("ClientToken") and token in tokens:
-        return {"LaunchTemplateVersion": _version(tokens[token])}
-    data = _data(params)
+    template = template_of(call.region, call.params)
+    version = once(call, lambda made: made.template is template, lambda: _add_version(call, template))
+    return {"LaunchTemplateVersion": _version(version)}
+
+
+def _add_version(call: Call, template: Any) -> Any:
+    params, data = call.params, _data(call.params)
     if params.get("SourceVersion"):
         data = {**numbered(template, str(params["SourceVersion"])).data, **data}
     refuse_dry_run(params)
-    version = template.add(data, str(params.get("VersionDescription") or ""), call.caller.arn, now(call.cloud))
-    if params.get("ClientToken"):
-        tokens[token] = version
-    return {"LaunchTemplateVersion": _version(version)}
+    return template.add(data, str(params.get("VersionDescription") or ""), call.caller.arn, now(call.cloud))
 
 
 @answers("ec2", "ModifyLaunchTemplate")
