@@ -155,7 +155,6 @@ EC2_LOOKUPS: Mapping[Lookup, Find] = {
     "route-table-association": _in_ec2(_table_of),
     "route-table-association-subnet": _routed("subnet-"),
     "route-table-association-gateway": _routed("igw-"),
-    "network-interface-attachment": _attached(lambda interface: interface.id),
     "network-interface-attachment-instance": _attached(lambda interface: interface.instance.id),
 }
 

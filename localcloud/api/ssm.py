@@ -28,11 +28,6 @@ def parameters(cloud: Cloud) -> dict[str, str]:
     return {f"{ROOT}{image.family}/latest/ami-id": image.id for image in images_of(cloud).values() if image.family}
 
 
-def image_by_parameter(cloud: Cloud, name: str) -> str | None:
-    """Return the image of `resolve:ssm:NAME`."""
-    return parameters(cloud).get(name)
-
-
 def _is_ours(name: str) -> bool:
     return name.startswith(_IMAGES)
 

@@ -136,8 +136,9 @@ class Target:
         return ids or ["*"]
 
 
-def _no_tags(call: Call, kind: str) -> Mapping[str, str]:
-    return {}
+def requested_tags(call: Call, kind: str) -> Mapping[str, str]:
+    """Return the tags of a request that has one list of them for all kinds of resources."""
+    return tags_of(call.params.get("Tags"))
 
 
 @dataclass(frozen=True)
@@ -148,8 +149,7 @@ class Service:
     prefix: str  # IAM's
     arn: Callable[[Call, str, str], str]  # call, kind, id
     resource_tags: tuple[str, ...] = ("aws:ResourceTag/",)
-    tags: Callable[[Call, str], Mapping[str, str]] = _no_tags  # the request's tags for a kind of resource
-    tag_keys: Callable[[Call], list[str]] = lambda call: []  # keys alone (UntagResource)
+    tags: Callable[[Call, str], Mapping[str, str]] = requested_tags  # the request's tags for a kind of resource
 
     def on(self, text: str, *, tagging: bool = False, when: str = "", reason: str = "") -> Rule:
         """Return the rule that needs the action on each target.
@@ -191,7 +191,7 @@ class Service:
         )
 
     def requested(self, call: Call, kind: str) -> dict[str, Value]:
-        return request_tags(self.tags(call, kind), self.tag_keys(call))
+        return request_tags(self.tags(call, kind), call.values("TagKeys"))
 
     def _keys(self, call: Call, keys: Iterable[str]) -> dict[str, Value]:
         context: dict[str, Value] = {}
@@ -241,12 +241,22 @@ def passed(path: str, service: str) -> Rule:
     return needs
 
 
-def service_linked_role(call: Call, service: str, name: str) -> Iterator[Need]:
+LINKED_ROLES = {
+    "autoscaling.amazonaws.com": "AWSServiceRoleForAutoScaling",
+    "ec2fleet.amazonaws.com": "AWSServiceRoleForEC2Fleet",
+    "elasticfilesystem.amazonaws.com": "AWSServiceRoleForAmazonElasticFileSystem",
+    "elasticmapreduce.amazonaws.com": "AWSServiceRoleForEMRCleanup",
+    "spot.amazonaws.com": "AWSServiceRoleForEC2Spot",
+}
+"""The roles that services create in an account; AWS has one for nearly every service."""
+
+
+def service_linked_role(call: Call, service: str) -> Iterator[Need]:
     """Need iam:CreateServiceLinkedRole if the account lacks the role: the service creates it on the caller's behalf.
 
     https://docs.aws.amazon.com/IAM/latest/UserGuide/id_roles_create-service-linked-role.html
     """
     if not call.world.has_service_linked_role(service):
-        arn = call.arn("iam", f"role/aws-service-role/{service}/{name}", region="")
+        arn = call.arn("iam", f"role/aws-service-role/{service}/{LINKED_ROLES[service]}", region="")
         context = {"aws:RequestedRegion": call.region, "iam:AWSServiceName": service}
         yield Need("iam:CreateServiceLinkedRole", arn, context, f"the first use of {service} creates its role")

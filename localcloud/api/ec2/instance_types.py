@@ -149,26 +149,13 @@ def describe_instance_types(call: Call) -> dict[str, Any]:
 @answers("ec2", "DescribeInstanceTypeOfferings")
 def describe_instance_type_offerings(call: Call) -> dict[str, Any]:
     kind = str(call.params.get("LocationType") or "region")
-    if kind not in ("region", "availability-zone", "availability-zone-id"):
-        raise AwsError("InvalidParameterValue", f"The value '{kind}' for LocationType is invalid.")
+    if kind not in ("region", "availability-zone"):
+        raise AwsError("UnsupportedOperation", f"The local cloud lists no types by {kind}.")
+    zones = [zone.name for zone in zones_of(call.region)]
     offers = [
-        {"InstanceType": name, "LocationType": kind, "Location": location}
-        for location in _locations(call.region, kind)
-        for name in _types_at(call.region, kind, location)
+        {"InstanceType": name, "LocationType": kind, "Location": place}
+        for name in types()
+        if (offering := zones_with(name, call.region, zones))
+        for place in (offering if kind == "availability-zone" else [call.region])
     ]
     return listing(call, "InstanceTypeOfferings", offers, {"instance-type": "InstanceType", "location": "Location"})
-
-
-def _locations(region: str, kind: str) -> list[str]:
-    if kind == "region":
-        return [region]
-    return [zone.zone_id if kind == "availability-zone-id" else zone.name for zone in zones_of(region)]
-
-
-def _types_at(region: str, kind: str, location: str) -> list[str]:
-    offered = {
-        offer["InstanceType"]
-        for offer in INSTANCE_TYPE_OFFERINGS[kind].get(region, ())
-        if offer["Location"] == location
-    }
-    return [name for name in types() if name in offered or name not in INSTANCE_TYPES or not _offered(region)]

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..patterns import Value
-from ..rules import Call, Need, Service, pass_role, passed, service_linked_role, tags_of, text_of
+from ..rules import Call, Need, Service, pass_role, passed, service_linked_role, text_of
 from .ec2 import launch_needs
 
 
@@ -28,11 +28,7 @@ def arn(call: Call, kind: str, name: str) -> str:
     return existing or call.arn("autoscaling", f"autoScalingGroup:*:autoScalingGroupName/{name}")
 
 
-def tags(call: Call, kind: str) -> Mapping[str, str]:
-    return tags_of(call.params.get("Tags"))
-
-
-autoscaling = Service("autoscaling", "autoscaling", arn, ("aws:ResourceTag/", "autoscaling:ResourceTag/"), tags)
+autoscaling = Service("autoscaling", "autoscaling", arn, ("aws:ResourceTag/", "autoscaling:ResourceTag/"))
 on = autoscaling.on
 
 _SIZES = "autoscaling:MinSize=MinSize autoscaling:MaxSize=MaxSize"
@@ -75,7 +71,7 @@ def creates_linked_role(call: Call) -> Iterator[Need]:
     if own:  # a role with a suffix instead of the default one: it is passed like any other role
         yield pass_role(call, own, "autoscaling.amazonaws.com")
     elif call.operation == "CreateAutoScalingGroup":
-        yield from service_linked_role(call, "autoscaling.amazonaws.com", "AWSServiceRoleForAutoScaling")
+        yield from service_linked_role(call, "autoscaling.amazonaws.com")
 
 
 ROWS = autoscaling.rows(

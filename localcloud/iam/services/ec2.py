@@ -132,12 +132,6 @@ def launch_needs(call: Call, params: Mapping[str, Any], *, reason: str = "") -> 
 
     yield need("instance", "*", _instance_facts(call, merged))
     image = merged.get("ImageId") or "*"
-    if image.startswith("resolve:ssm:"):
-        parameter = image.removeprefix("resolve:ssm:")
-        yield Need(
-            "ssm:GetParameters", parameter_arn(call, parameter), dict(shared), "the image is named by a parameter"
-        )
-        image = "*"
     yield need("image", image, source="ImageId")
     for subnet in subnets or ["*"]:
         yield need("subnet", subnet, source="SubnetId")
@@ -163,7 +157,7 @@ def launch_needs(call: Call, params: Mapping[str, Any], *, reason: str = "") -> 
     market = merged.get("InstanceMarketOptions") or {}
     if market.get("MarketType") == "spot":
         yield need("spot-instances-request", "*")
-        yield from _with_reason(reason, service_linked_role(call, "spot.amazonaws.com", "AWSServiceRoleForEC2Spot"))
+        yield from _with_reason(reason, service_linked_role(call, "spot.amazonaws.com"))
     yield from _with_reason(reason, create_tags(call, tags, "RunInstances"))
     yield from profile_role(call, merged.get("IamInstanceProfile"), reason=reason)
 

@@ -4,10 +4,10 @@ network interface with ec2's actions: AWS creates, changes and deletes the inter
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 
-from ..rules import Call, Need, Rule, Service, service_linked_role, tags_of
+from ..rules import Call, Need, Rule, Service, service_linked_role
 from .ec2 import ec2
 
 
@@ -18,15 +18,7 @@ def arn(call: Call, kind: str, name: str) -> str:
     return call.arn("elasticfilesystem", f"{kind}/{name}")
 
 
-def tags(call: Call, kind: str) -> Mapping[str, str]:
-    return tags_of(call.params.get("Tags"))
-
-
-def tag_keys(call: Call) -> list[str]:
-    return call.values("TagKeys")
-
-
-efs = Service("efs", "elasticfilesystem", arn, tags=tags, tag_keys=tag_keys)
+efs = Service("efs", "elasticfilesystem", arn)
 _INTERFACE = "network-interface=MountTargetId<mount-target-interface"
 
 
@@ -39,7 +31,7 @@ def tags_file_system(call: Call) -> Iterator[Need]:
 
 def creates_linked_role(call: Call) -> Iterator[Need]:
     """EFS creates its service-linked role. AWS's pages do not document that the first mount target does it."""
-    yield from service_linked_role(call, "elasticfilesystem.amazonaws.com", "AWSServiceRoleForAmazonElasticFileSystem")
+    yield from service_linked_role(call, "elasticfilesystem.amazonaws.com")
 
 
 def _interface(action: str) -> Rule:

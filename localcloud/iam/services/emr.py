@@ -7,10 +7,10 @@ https://docs.aws.amazon.com/emr/latest/ManagementGuide/emr-iam-role-for-ec2.html
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 
-from ..rules import Call, Need, Rule, Service, pass_role, service_linked_role, tags_of
+from ..rules import Call, Need, Rule, Service, pass_role, requested_tags, service_linked_role
 from .iam import arn as iam_arn
 
 
@@ -18,15 +18,7 @@ def arn(call: Call, kind: str, name: str) -> str:
     return name if name.startswith("arn:") else call.arn("elasticmapreduce", f"{kind}/{name}")
 
 
-def tags(call: Call, kind: str) -> Mapping[str, str]:
-    return tags_of(call.params.get("Tags"))
-
-
-def tag_keys(call: Call) -> list[str]:
-    return call.values("TagKeys")
-
-
-emr = Service("emr", "elasticmapreduce", arn, ("aws:ResourceTag/", "elasticmapreduce:ResourceTag/"), tags, tag_keys)
+emr = Service("emr", "elasticmapreduce", arn, ("aws:ResourceTag/", "elasticmapreduce:ResourceTag/"))
 
 
 def tagging(targets: str) -> Rule:
@@ -34,7 +26,7 @@ def tagging(targets: str) -> Rule:
     rule = emr.on(targets, tagging=True)
 
     def needs(call: Call) -> Iterator[Need]:
-        own = {f"elasticmapreduce:RequestTag/{key}": value for key, value in tags(call, "").items()}
+        own = {f"elasticmapreduce:RequestTag/{key}": value for key, value in requested_tags(call, "").items()}
         for need in rule(call):
             yield replace(need, context={**need.context, **own})
 
@@ -51,7 +43,7 @@ def passes_roles(call: Call) -> Iterator[Need]:
 
 def creates_linked_role(call: Call) -> Iterator[Need]:
     """AWS accepts the call without it, and ends the cluster with an error if the account lacks the role."""
-    yield from service_linked_role(call, "elasticmapreduce.amazonaws.com", "AWSServiceRoleForEMRCleanup")
+    yield from service_linked_role(call, "elasticmapreduce.amazonaws.com")
 
 
 ROWS = emr.rows(

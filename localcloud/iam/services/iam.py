@@ -6,9 +6,9 @@ without it, so it is not required.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
-from ..rules import Call, Need, Service, pass_role, tags_of
+from ..rules import LINKED_ROLES, Call, Need, Service, pass_role
 
 _LOOKUPS = {"role": "role", "user": "user", "instance-profile": "instance-profile"}
 _CREATES = {
@@ -17,19 +17,13 @@ _CREATES = {
     "CreateInstanceProfile": "instance-profile",
     "CreatePolicy": "policy",
 }
-_LINKED = {  # the names of service-linked roles; AWS has one for nearly every service
-    "autoscaling.amazonaws.com": "AWSServiceRoleForAutoScaling",
-    "elasticfilesystem.amazonaws.com": "AWSServiceRoleForAmazonElasticFileSystem",
-    "elasticmapreduce.amazonaws.com": "AWSServiceRoleForEMRCleanup",
-    "spot.amazonaws.com": "AWSServiceRoleForEC2Spot",
-}
 
 
 def arn(call: Call, kind: str, name: str) -> str:
     if name.startswith("arn:"):
         return name
     if kind == "linked-role":
-        return call.arn("iam", f"role/aws-service-role/{name}/{_LINKED.get(name, '*')}", region="")
+        return call.arn("iam", f"role/aws-service-role/{name}/{LINKED_ROLES.get(name, '*')}", region="")
     if _CREATES.get(call.operation) == kind:
         return call.arn("iam", f"{kind}{call.value('Path') or '/'}{name}", region="")
     lookup = _LOOKUPS.get(kind)
@@ -37,16 +31,8 @@ def arn(call: Call, kind: str, name: str) -> str:
     return existing or call.arn("iam", f"{kind}/{name}", region="")
 
 
-def tags(call: Call, kind: str) -> Mapping[str, str]:
-    return tags_of(call.params.get("Tags"))
-
-
-def tag_keys(call: Call) -> list[str]:
-    return call.values("TagKeys")
-
-
-iam = Service("iam", "iam", arn, ("aws:ResourceTag/", "iam:ResourceTag/"), tags, tag_keys)
-sts = Service("sts", "sts", arn, ("aws:ResourceTag/", "iam:ResourceTag/"), tags)
+iam = Service("iam", "iam", arn, ("aws:ResourceTag/", "iam:ResourceTag/"))
+sts = Service("sts", "sts", arn, ("aws:ResourceTag/", "iam:ResourceTag/"))
 
 
 def adds_role_to_profile(call: Call) -> Iterator[Need]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from ..rules import Call, Service, tags_of
+from ..rules import Call, Service
 from . import ec2
 
 
@@ -20,9 +18,5 @@ def arn(call: Call, kind: str, name: str) -> str:
     return call.arn("ssm", f"{'managed-instance' if kind == 'instance' else kind}/{name}")
 
 
-def tags(call: Call, kind: str) -> Mapping[str, str]:
-    return tags_of(call.params.get("Tags"))
-
-
-ssm = Service("ssm", "ssm", arn, ("aws:ResourceTag/", "ssm:resourceTag/"), tags)
+ssm = Service("ssm", "ssm", arn, ("aws:ResourceTag/", "ssm:resourceTag/"))
 ROWS = ssm.rows()

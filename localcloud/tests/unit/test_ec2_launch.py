@@ -26,7 +26,6 @@ EFA = {"DeviceIndex": 0, "InterfaceType": "efa"}
         ({"InstanceType": "t4g.micro"}, "InvalidParameterValue", "does not match the architecture"),
         ({"ImageId": "ami-0123456789abcdef0"}, "InvalidAMIID.NotFound", "ami-0123456789abcdef0"),
         ({"ImageId": "debian"}, "InvalidAMIID.Malformed", 'Invalid id: "debian"'),
-        ({"ImageId": "resolve:ssm:/no/such"}, "InvalidParameterValue", "/no/such"),
         ({"ImageId": None}, "MissingParameter", "ImageId"),
         ({"SubnetId": NOWHERE}, "InvalidSubnetID.NotFound", NOWHERE),
         ({"KeyName": "missing"}, "InvalidKeyPair.NotFound", "'missing'"),

@@ -126,7 +126,6 @@ def test_what_names_and_connections_mean(cloud: Cloud, site: Site) -> None:
         ("route-table-association-subnet", site.route): site.subnet,
         ("route-table-association-gateway", site.edge_route): site.gateway,
         ("network-interface-attachment-instance", site.attachment): site.instance,
-        ("network-interface-attachment", site.attachment): site.interface,
         ("mount-target", site.target): site.files,
         ("mount-target-interface", site.target): site.target_interface,
         ("role", "r"): f"{IAM}role/x/r",
