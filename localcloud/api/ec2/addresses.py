@@ -20,6 +20,7 @@ from localcloud.api.ec2.records import instance_of, records_of
 from localcloud.api.quotas import ADDRESSES, check_limit
 from localcloud.core.cloud import Call, Cloud, answers
 from localcloud.core.errors import AwsError
+from localcloud.core.kinds import KINDS
 
 
 @answers("ec2", "AllocateAddress")
@@ -51,11 +52,7 @@ def address_named(region: str, allocation_id: str) -> Any:
     for address in backend_of(region).addresses:
         if address.allocation_id == allocation_id:
             return address
-    raise _unknown_allocation(allocation_id)
-
-
-def _unknown_allocation(allocation_id: str) -> AwsError:
-    return AwsError("InvalidAllocationID.NotFound", f"The allocation ID '{allocation_id}' does not exist")
+    raise KINDS["eipalloc"].not_found(allocation_id)
 
 
 def _unknown_address(public_ip: str) -> AwsError:
@@ -63,15 +60,9 @@ def _unknown_address(public_ip: str) -> AwsError:
 
 
 def _address(call: Call) -> Any:
-    if call.params.get("AllocationId"):
-        return address_named(call.region, str(call.params["AllocationId"]))
-    public_ip = call.params.get("PublicIp")
-    if not public_ip:
-        raise AwsError("MissingParameter", "Either 'AllocationId' or 'PublicIp' must be specified")
-    for address in backend_of(call.region).addresses:
-        if address.public_ip == public_ip:
-            return address
-    raise _unknown_address(str(public_ip))
+    if not call.params.get("AllocationId"):
+        raise AwsError("MissingParameter", "The request must contain the parameter AllocationId")
+    return address_named(call.region, str(call.params["AllocationId"]))
 
 
 @answers("ec2", "AssociateAddress")
@@ -165,17 +156,15 @@ def _holds_gateway(address: Any) -> bool:
 
 @answers("ec2", "DisassociateAddress")
 def disassociate_address(call: Call) -> dict[str, Any]:
-    association_id, public_ip = call.params.get("AssociationId"), call.params.get("PublicIp")
+    association_id = call.params.get("AssociationId")
     for address in backend_of(call.region).addresses:
-        if association_id and address.association_id == association_id or public_ip and address.public_ip == public_ip:
+        if association_id and address.association_id == association_id:
             if _holds_gateway(address):
                 raise AwsError("AuthFailure", "You do not have permission to access the specified resource.", 403)
             refuse_dry_run(call.params)
             unbind(call.cloud, address)
             return {}
-    if association_id:
-        raise AwsError("InvalidAssociationID.NotFound", f"The association ID '{association_id}' does not exist")
-    raise _unknown_address(str(public_ip))
+    raise AwsError("InvalidAssociationID.NotFound", f"The association ID '{association_id}' does not exist")
 
 
 @answers("ec2", "ReleaseAddress")
@@ -229,7 +218,7 @@ _FILTERS = {
 def describe_addresses(call: Call) -> dict[str, Any]:
     addresses = backend_of(call.region).addresses
     for key, field, unknown in (
-        ("AllocationIds", "allocation_id", _unknown_allocation),
+        ("AllocationIds", "allocation_id", KINDS["eipalloc"].not_found),
         ("PublicIps", "public_ip", _unknown_address),
     ):
         addresses = by_name(addresses, field, call.params.get(key) or (), unknown)

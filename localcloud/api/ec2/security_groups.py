@@ -13,6 +13,7 @@ from localcloud.api.ec2.filters import refuse_dry_run, tag_list, tags_of
 from localcloud.api.ec2.moto_records import backend_of, groups_in, tags_in
 from localcloud.core.cloud import Call, answers
 from localcloud.core.errors import AwsError
+from localcloud.core.kinds import KINDS
 
 _PROTOCOLS = {"6": "tcp", "17": "udp", "1": "icmp", "58": "icmpv6", "all": "-1"}
 
@@ -46,7 +47,7 @@ def _group(call: Call) -> Any:
         raise AwsError("MissingParameter", "The request must contain the parameter groupId")
     group = next((group for group in groups_in(backend_of(call.region)) if group.id == group_id), None)
     if group is None:
-        raise AwsError("InvalidGroup.NotFound", f"The security group '{group_id}' does not exist")
+        raise KINDS["sg"].not_found(group_id)
     return group
 
 
@@ -112,7 +113,7 @@ def _pair(backend: Any, request: Mapping[str, Any]) -> dict[str, str]:
     existing = {other.id: other for other in groups_in(backend)}
     other = existing.get(request.get("GroupId"))
     if other is None:
-        raise AwsError("InvalidGroup.NotFound", f"The security group '{request.get('GroupId')}' does not exist")
+        raise KINDS["sg"].not_found(str(request.get("GroupId")))
     described = {"Description": str(request["Description"])} if request.get("Description") else {}
     return {"GroupId": other.id, "UserId": other.owner_id, "OwnerId": other.owner_id, **described}
 

@@ -169,17 +169,7 @@ def describe_launch_templates(call: Call) -> dict[str, Any]:
 def describe_launch_template_versions(call: Call) -> dict[str, Any]:
     params = call.params
     requested = [str(version) for version in params.get("Versions") or ()]
-    if params.get("LaunchTemplateId") or params.get("LaunchTemplateName"):
-        matches = _versions(template_of(call.region, params), requested, params)
-    elif requested and set(requested) <= {"$Latest", "$Default"}:
-        templates = backend_of(call.region).launch_templates.values()
-        matches = [version for template in templates for version in _versions(template, requested, params)]
-    else:
-        raise AwsError(
-            "MissingParameter",
-            "To describe the launch template data for all your launch templates, for Versions specify $Latest, "
-            "$Default, or both, and omit the launch template ID and name.",
-        )
+    matches = _versions(template_of(call.region, params), requested, params)
     return listing(call, "LaunchTemplateVersions", map(_version, matches), _VERSION_FILTERS, **_LIMITS)
 
 

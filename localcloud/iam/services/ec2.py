@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from ...core.kinds import type_of
 from ..patterns import Value
 from ..rules import (
     Call,
@@ -23,35 +24,6 @@ from ..rules import (
 
 # Can belong to any account, so their ARNs have none.
 _NO_ACCOUNT = {"image", "snapshot"}
-
-# The type of a resource, in ARNs and in tags, by the prefix of its id.
-RESOURCE_TYPES = {
-    "acl": "network-acl",
-    "ami": "image",
-    "cr": "capacity-reservation",
-    "dopt": "dhcp-options",
-    "eigw": "egress-only-internet-gateway",
-    "eipalloc": "elastic-ip",
-    "eni": "network-interface",
-    "fl": "vpc-flow-log",
-    "i": "instance",
-    "igw": "internet-gateway",
-    "key": "key-pair",
-    "lt": "launch-template",
-    "nat": "natgateway",
-    "pcx": "vpc-peering-connection",
-    "pg": "placement-group",
-    "pl": "prefix-list",
-    "rtb": "route-table",
-    "sg": "security-group",
-    "sgr": "security-group-rule",
-    "sir": "spot-instances-request",
-    "snap": "snapshot",
-    "subnet": "subnet",
-    "vol": "volume",
-    "vpc": "vpc",
-    "vpce": "vpc-endpoint",
-}
 
 
 def arn(call: Call, kind: str, name: str) -> str:
@@ -93,7 +65,7 @@ def tags_on_create(call: Call) -> Iterator[Need]:
 
 def tagged_resources(call: Call) -> Iterator[Need]:
     for resource in call.values("Resources") or ["*"]:
-        kind = RESOURCE_TYPES.get(resource.rpartition("-")[0], "*")
+        kind = type_of(resource) or "*"
         name = call.lookup("key-pair-id", resource) if kind == "key-pair" else None
         name = call.lookup("placement-group-id", resource) if kind == "placement-group" else name
         target = arn(call, kind, name or resource)

@@ -45,7 +45,8 @@ def test_one_pool_for_all_regions_and_nothing_twice(ec2: Ec2, cloud: Cloud) -> N
     with ec2.refused("InsufficientAddressCapacity"):
         ec2.run(NetworkInterfaces=PUBLIC)
     # Nothing half made is left of it, and what is freed can be had again.
-    ec2("ReleaseAddress", PublicIp=allocated[0])
+    [first] = ec2("DescribeAddresses", PublicIps=allocated[:1])["Addresses"]
+    ec2("ReleaseAddress", AllocationId=first["AllocationId"])
     assert ec2.run(NetworkInterfaces=PUBLIC)["Instances"][0]["PublicIpAddress"] == allocated[0]
 
 
