@@ -26,6 +26,8 @@ from localcloud.core.settings import ACCOUNT, DATA
 # moto makes a volume and a snapshot for each AMI that it knows, in each region, before it answers anything.
 os.environ["MOTO_EC2_LOAD_DEFAULT_AMIS"] = "false"
 
+COMMON: Mapping[str, Mapping[str, Any]] = json.loads((DATA / "ec2_common.json").read_text(encoding="utf-8"))
+"""What all instances, images and older types have alike, as the API shows it."""
 CREATED = "2026-10-16T08:00:00.000Z"
 _AMAZON = "898082745236"  # the account that AWS publishes its Deep Learning AMIs from
 _ID = re.compile(r"ami-([0-9a-f]{8}|[0-9a-f]{17})\Z")
@@ -171,7 +173,7 @@ def _location(image: Image) -> str:
 
 def image_as_dict(image: Image, tags: Mapping[str, str]) -> dict[str, Any]:
     described: dict[str, Any] = {
-        "Architecture": "x86_64",
+        **COMMON["image"],
         "BlockDeviceMappings": [
             {
                 "DeviceName": image.root_device,
@@ -184,25 +186,16 @@ def image_as_dict(image: Image, tags: Mapping[str, str]) -> dict[str, Any]:
                 },
             }
         ],
-        "BootMode": "uefi-preferred",
         "CreationDate": image.created,
         "Description": image.description,
-        "EnaSupport": True,
-        "Hypervisor": "xen",
         "ImageId": image.id,
         "ImageLocation": _location(image),
-        "ImageType": "machine",
         "Name": image.name,
         "OwnerId": image.owner,
-        "PlatformDetails": "Linux/UNIX",
         "Public": image.owner != ACCOUNT,
         "RootDeviceName": image.root_device,
-        "RootDeviceType": "ebs",
-        "SriovNetSupport": "simple",
         "State": image.state,
         "Tags": [{"Key": key, "Value": value} for key, value in tags.items()],
-        "UsageOperation": "RunInstances",
-        "VirtualizationType": "hvm",
     }
     optional = {"ImageOwnerAlias": _alias(image), "ImdsSupport": image.imds_support}
     return described | {key: value for key, value in optional.items() if value}

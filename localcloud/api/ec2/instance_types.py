@@ -10,6 +10,7 @@ from typing import Any
 from moto.ec2.models.instance_types import INSTANCE_TYPE_OFFERINGS, INSTANCE_TYPES
 
 from localcloud.api.ec2.filters import listing
+from localcloud.api.ec2.images import COMMON
 from localcloud.api.ec2.moto_records import zones_of
 from localcloud.core.cloud import Call, answers
 from localcloud.core.errors import AwsError
@@ -43,19 +44,11 @@ def _spelled_out(name: str, short: Mapping[str, Any]) -> dict[str, Any]:
         "PeakBandwidthInGbps": short["gbps"],
     }
     described: dict[str, Any] = {
-        "AutoRecoverySupported": True,
-        "BareMetal": False,
-        "BurstablePerformanceSupported": False,
-        "CurrentGeneration": False,
-        "DedicatedHostsSupported": True,
-        "EbsInfo": {"EbsOptimizedSupport": "default", "EncryptionSupport": "supported", "NvmeSupport": "unsupported"},
-        "FreeTierEligible": False,
+        **COMMON["older_type"],
         "GpuInfo": {
             "Gpus": [{"Count": count, "Manufacturer": "NVIDIA", "MemoryInfo": {"SizeInMiB": memory}, "Name": gpu}],
             "TotalGpuMemoryInMiB": count * memory,
         },
-        "HibernationSupported": False,
-        "Hypervisor": "xen",
         "InstanceStorageSupported": "disks" in short,
         "InstanceType": name,
         "MemoryInfo": {"SizeInMiB": short["memory_mib"]},
@@ -72,18 +65,12 @@ def _spelled_out(name: str, short: Mapping[str, Any]) -> dict[str, Any]:
             "NetworkCards": [card],
             "NetworkPerformance": short["network"],
         },
-        "NitroEnclavesSupport": "unsupported",
-        "NitroTpmSupport": "unsupported",
-        "PlacementGroupInfo": {"SupportedStrategies": ["cluster", "partition", "spread"]},
         "ProcessorInfo": {
             "Manufacturer": "Intel",
             "SupportedArchitectures": ["x86_64"],
             "SustainedClockSpeedInGhz": short["ghz"],
         },
-        "SupportedBootModes": ["legacy-bios"],
         "SupportedRootDeviceTypes": ["ebs", "instance-store"] if "disks" in short else ["ebs"],
-        "SupportedUsageClasses": ["on-demand", "spot"],
-        "SupportedVirtualizationTypes": ["hvm"],
         "VCpuInfo": {
             "DefaultCores": cores,
             "DefaultThreadsPerCore": short["threads"],

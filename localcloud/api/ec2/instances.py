@@ -8,6 +8,7 @@ from typing import Any
 
 from localcloud.api.ec2 import interfaces
 from localcloud.api.ec2.filters import Described, listing, refuse_dry_run
+from localcloud.api.ec2.images import COMMON
 from localcloud.api.ec2.instance import Instance
 from localcloud.api.ec2.moto_records import spelled
 from localcloud.api.ec2.patches import private_dns, public_dns
@@ -50,8 +51,8 @@ def instance_as_dict(instance: Instance) -> dict[str, Any]:
     if instance.placement_group:
         placement["GroupId"] = instance.placement_group.id
     described: dict[str, Any] = {
+        **COMMON["instance"],
         "AmiLaunchIndex": instance.ami_launch_index,
-        "Architecture": instance.architecture,
         "BlockDeviceMappings": [
             {
                 "DeviceName": device,
@@ -64,37 +65,24 @@ def instance_as_dict(instance: Instance) -> dict[str, Any]:
             }
             for device, mapping in instance.block_device_mapping.items()
         ],
-        "BootMode": "uefi-preferred",
-        "CapacityReservationSpecification": {"CapacityReservationPreference": "open"},
         "ClientToken": instance.client_token,
-        "CurrentInstanceBootMode": "uefi",
         "EbsOptimized": instance.ebs_optimized,
-        "EnaSupport": True,
-        "EnclaveOptions": {"Enabled": False},
-        "HibernationOptions": {"Configured": False},
-        "Hypervisor": "xen",
         "ImageId": instance.image_id,
         "InstanceId": instance.id,
         "InstanceType": instance.instance_type,
         "LaunchTime": launched,
-        "MaintenanceOptions": {"AutoRecovery": "default"},
         "MetadataOptions": metadata_options(instance),
         "Monitoring": {"State": instance.monitoring_state},
         "NetworkInterfaces": [interfaces.described(interface) for interface in instance.nics.values()],
         "Placement": placement,
-        "PlatformDetails": "Linux/UNIX",
         "PrivateDnsName": private_dns_of(instance),
-        "ProductCodes": [],
         "PublicDnsName": "",
         "RootDeviceName": instance.root_device_name,
-        "RootDeviceType": "ebs",
         "SecurityGroups": interfaces.groups_of(instance.nics[0]) if 0 in instance.nics else [],
         "State": {"Code": instance.state_code, "Name": instance.state},
         "StateTransitionReason": instance._reason,
         "Tags": [{"Key": key, "Value": value} for key, value in instance.tags.items()],
-        "UsageOperation": "RunInstances",
         "UsageOperationUpdateTime": launched,
-        "VirtualizationType": "hvm",
     }
     if 0 in instance.nics:
         described |= {
