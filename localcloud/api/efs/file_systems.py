@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import fields
 from typing import Any
 
 from localcloud.api.efs.records import (
@@ -30,19 +31,9 @@ MAX_TAGS = 50
 
 def mount_target_views(cloud: Cloud) -> list[MountTargetView]:
     """Every mount target, whatever its state."""
+    names = [field.name for field in fields(MountTargetView)]
     return [
-        MountTargetView(
-            id=target.id,
-            file_system_id=target.file_system_id,
-            region=target.region,
-            vpc_id=target.vpc_id,
-            subnet_id=target.subnet_id,
-            zone=target.zone,
-            ip=target.ip,
-            security_groups=target.security_groups,
-            state=target.state,
-            resolvable=target.resolvable,
-        )
+        MountTargetView(**{name: getattr(target, name) for name in names})
         for region in records_of(cloud).regions.values()
         for target in region.mount_targets.values()
     ]

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from localcloud.core.clock import ManualClock
 from localcloud.core.cloud import Cloud
 from localcloud.core.errors import AwsError
+from localcloud.tests.clock import ManualClock
 from localcloud.tests.unit.autoscaling_kit import Kit, kit_for, no_capacity
 
 

@@ -8,9 +8,9 @@ import pytest
 
 from localcloud.api.autoscaling.records import LaunchTemplateSpecification, Member, Subnet
 from localcloud.api.autoscaling.selection import select_for_termination, spread
-from localcloud.core.clock import ManualClock
 from localcloud.core.cloud import Cloud
 from localcloud.core.errors import AwsError
+from localcloud.tests.clock import ManualClock
 from localcloud.tests.unit.autoscaling_kit import Kit, kit_for
 
 

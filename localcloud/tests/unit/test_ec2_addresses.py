@@ -10,9 +10,9 @@ from localcloud.api.ec2 import images
 from localcloud.api.ec2.lifecycle import machine_exited, machine_started
 from localcloud.api.ec2.views import find_instance
 from localcloud.api.quotas import ADDRESSES
-from localcloud.core.clock import ManualClock
 from localcloud.core.cloud import Cloud
 from localcloud.core.latency import Latency
+from localcloud.tests.clock import ManualClock
 from localcloud.tests.unit.ec2_kit import REGION, Ec2
 
 PUBLIC = [{"DeviceIndex": 0, "AssociatePublicIpAddress": True}]

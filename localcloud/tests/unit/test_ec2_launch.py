@@ -10,9 +10,9 @@ import pytest
 from localcloud.api.ec2 import images
 from localcloud.api.ec2.lifecycle import machine_exited, machine_started
 from localcloud.api.ec2.views import find_instance
-from localcloud.core.clock import ManualClock
 from localcloud.core.cloud import Cloud
 from localcloud.core.identity import service_caller
+from localcloud.tests.clock import ManualClock
 from localcloud.tests.unit.ec2_kit import REGION, USER, Ec2, Recorder
 
 NOWHERE = "subnet-0123456789abcdef0"

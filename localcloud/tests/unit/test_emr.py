@@ -11,9 +11,9 @@ import pytest
 
 from localcloud.api.ec2 import images
 from localcloud.api.ec2.lifecycle import machine_exited, machine_started
-from localcloud.core.clock import ManualClock
 from localcloud.core.cloud import Cloud
 from localcloud.core.latency import Latency
+from localcloud.tests.clock import ManualClock
 from localcloud.tests.unit.ec2_kit import REGION, Ec2, Recorder
 from localcloud.tests.unit.rules_kit import Aws, allow, refused, when
 

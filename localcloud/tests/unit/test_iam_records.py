@@ -17,11 +17,11 @@ from localcloud.api.iam.history import (
     trust_policy,
 )
 from localcloud.api.iam.linked_roles import ensure_service_linked_role
-from localcloud.core.clock import ManualClock
 from localcloud.core.cloud import Cloud
 from localcloud.core.errors import AwsError
 from localcloud.core.identity import Caller, service_caller
 from localcloud.core.latency import Latency
+from localcloud.tests.clock import ManualClock
 
 DELAY = 15
 SSM = "arn:aws:iam::aws:policy/AmazonSSMManagedInstanceCore"

@@ -12,12 +12,12 @@ from localcloud.api import enforcement as rules
 from localcloud.api.ec2.images import API_ONLY
 from localcloud.api.iam.history import backend
 from localcloud.core import cloud as core
-from localcloud.core.clock import ManualClock
 from localcloud.core.cloud import Call, Cloud
 from localcloud.core.errors import AwsError
 from localcloud.core.identity import Caller, Session, service_caller
 from localcloud.core.latency import Latency
 from localcloud.iam import TABLE
+from localcloud.tests.clock import ManualClock
 from localcloud.tests.unit.rules_kit import (
     EC2,
     REGION,

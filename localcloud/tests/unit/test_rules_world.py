@@ -9,10 +9,10 @@ import pytest
 from localcloud.api.account import Account
 from localcloud.api.autoscaling.regions import Regions
 from localcloud.api.ec2.images import API_ONLY
-from localcloud.core.clock import ManualClock
 from localcloud.core.cloud import Cloud
 from localcloud.core.identity import service_caller
 from localcloud.iam.world import Lookup
+from localcloud.tests.clock import ManualClock
 from localcloud.tests.unit.rules_kit import EC2, REGION, allow, document, tagged, tags, trust
 
 IAM = "arn:aws:iam::123456789012:"

@@ -14,10 +14,10 @@ from botocore.exceptions import ClientError
 
 from localcloud.api import s3
 from localcloud.api.iam import identities as iam
-from localcloud.core.clock import ManualClock
 from localcloud.core.cloud import Cloud
 from localcloud.endpoint.front import Front
 from localcloud.endpoint.server import HttpServer
+from localcloud.tests.clock import ManualClock
 
 assert s3
 TRUST = {
