@@ -70,15 +70,15 @@ class Ec2Records:
     listeners: list[Callable[[Instance], None]] = field(default_factory=list)
 
 
-def once(call: Call, existing: Callable[[Any], bool], make: Callable[[], Any]) -> Any:
+def once(call: Call, exists: Callable[[Any], bool], make: Callable[[], Any]) -> Any:
     """Return what an earlier call with the same client token has made, if it exists; otherwise make it."""
-    tokens, given = records_of(call.cloud).tokens, call.params.get("ClientToken")
-    token = call.operation, call.region, str(given)
-    if given and token in tokens and existing(tokens[token]):
-        return tokens[token]
+    tokens, client_token = records_of(call.cloud).tokens, call.params.get("ClientToken")
+    key = call.operation, call.region, str(client_token)
+    if client_token and key in tokens and exists(tokens[key]):
+        return tokens[key]
     made = make()
-    if given:
-        tokens[token] = made
+    if client_token:
+        tokens[key] = made
     return made
 
 
