@@ -13,7 +13,6 @@ from moto.backends import get_backend
 
 from localcloud.api.autoscaling import regions as scaling
 from localcloud.api.ec2 import records as ec2_records
-from localcloud.api.ec2.moto_records import groups_in
 from localcloud.api.efs import file_systems as efs
 from localcloud.api.efs import records as efs_records
 from localcloud.api.emr import records as emr_records
@@ -76,9 +75,9 @@ def _in_ec2(find: Callable[[Any, str], Iterator[Any]]) -> Find:
     return lookup
 
 
-def _address(key: str, answer: Callable[[Any], str]) -> Find:
-    """Return a lookup of an elastic address by `key`, with `answer` as its result."""
-    return _in_ec2(lambda backend, value: (answer(one) for one in backend.addresses if getattr(one, key) == value))
+def _associated(answer: Callable[[Any], str]) -> Find:
+    """Return a lookup of an elastic address by its association, with `answer` as its result."""
+    return _in_ec2(lambda backend, value: (answer(one) for one in backend.addresses if one.association_id == value))
 
 
 def _attached(answer: Callable[[Any], str]) -> Find:
@@ -98,13 +97,6 @@ def _routed(kind: str) -> Find:
         return (target for target in targets if target.startswith(kind))
 
     return _in_ec2(find)
-
-
-def _group_by_name(backend: Any, name: str) -> Iterator[Any]:
-    """Names are unique in a VPC only: the default one's is meant, if it has such a group."""
-    matches = [group for group in groups_in(backend) if group.name == name]
-    matches.sort(key=lambda group: not getattr(backend.vpcs.get(group.vpc_id), "is_default", False))
-    return (group.id for group in matches)
 
 
 def _placement_group_name(cloud: Cloud, key: str, region: str) -> Any:
@@ -145,13 +137,10 @@ def _scaling_group_arn(cloud: Cloud, name: str, region: str) -> Any:
 
 EC2_LOOKUPS: Mapping[Lookup, Find] = {
     "launch-template-name": _in_ec2(lambda ec2, name: iter([ec2.launch_template_name_to_ids.get(name)])),
-    "security-group-name": _in_ec2(_group_by_name),
     "key-pair-id": _in_ec2(lambda ec2, key: (pair.key_name for pair in ec2.key_pairs.values() if pair.id == key)),
     "placement-group-id": _placement_group_name,
-    "public-ip": _address("public_ip", lambda address: address.allocation_id),
-    "public-ip-interface": _address("public_ip", lambda address: address.network_interface_id),
-    "address-association": _address("association_id", lambda address: address.allocation_id),
-    "address-association-interface": _address("association_id", lambda address: address.network_interface_id),
+    "address-association": _associated(lambda address: address.allocation_id),
+    "address-association-interface": _associated(lambda address: address.network_interface_id),
     "route-table-association": _in_ec2(_table_of),
     "route-table-association-subnet": _routed("subnet-"),
     "route-table-association-gateway": _routed("igw-"),

@@ -12,7 +12,7 @@ A row is an operation and its rules, in the file of its service in services/. Mo
 | `subnet=new` | `subnet/*`: the resource that the call creates, with the tags of the request |
 | `key-pair=new:KeyName` | the same, with a name from the request |
 | `vpc=any` | `vpc/*`: AWS determines the resource later |
-| `elastic-ip=AllocationId\\|PublicIp<public-ip` | the first parameter with a value; `<` looks it up in the World |
+| `file-system=FileSystemId\\|MountTargetId<mount-target` | the first with a value; `<` looks it up in the World |
 | `*` | `*`: the action has no resource types |
 
 These condition keys are set for every target: aws:RequestedRegion, aws:ResourceAccount, aws:RequestTag/… and

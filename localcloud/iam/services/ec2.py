@@ -115,7 +115,7 @@ def launch_needs(call: Call, params: Mapping[str, Any], *, reason: str = "") -> 
             interface,
             location | ({"ec2:AssociatePublicIpAddress": text_of(public[0])} if public else {}),
         )
-    for group in _security_groups(call, merged, interfaces) or ["*"]:
+    for group in _security_groups(merged, interfaces) or ["*"]:
         yield need("security-group", group, source="SecurityGroupIds")
     yield from _volumes(merged.get("BlockDeviceMappings") or [], need)
     if merged.get("KeyName"):
@@ -168,10 +168,9 @@ def _instance_facts(call: Call, request: Mapping[str, Any]) -> dict[str, Value]:
     return {key: text_of(value) for key, value in facts.items() if value is not None}
 
 
-def _security_groups(call: Call, request: Mapping[str, Any], interfaces: list[Any]) -> list[str]:
-    names = [call.lookup("security-group-name", name) for name in request.get("SecurityGroups") or []]
+def _security_groups(request: Mapping[str, Any], interfaces: list[Any]) -> list[str]:
     of_interfaces = [group for interface in interfaces for group in interface.get("Groups") or []]
-    return _unique([*(request.get("SecurityGroupIds") or []), *names, *of_interfaces])
+    return _unique([*(request.get("SecurityGroupIds") or []), *of_interfaces])
 
 
 def _volumes(mappings: list[Any], need: Any) -> Iterator[Need]:

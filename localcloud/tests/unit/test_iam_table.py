@@ -53,8 +53,6 @@ WORLD = FakeWorld(
         ("auto-scaling-instance", "i-1"): "c-workers",
         ("mount-target", "fsmt-1"): "fs-1",
         ("mount-target-interface", "fsmt-1"): "eni-1",
-        ("public-ip", "203.0.113.1"): "eipalloc-1",
-        ("public-ip-interface", "203.0.113.1"): "eni-1",
         ("address-association", "eipassoc-1"): "eipalloc-1",
         ("address-association-interface", "eipassoc-1"): "eni-1",
         ("route-table-association", "rtbassoc-1"): "rtb-1",
@@ -131,7 +129,7 @@ SSM = f"arn:aws:ssm:{REGION}:"
                 "ec2:CreateTags natgateway/*",
             ],
         ),
-        ("ec2", "ReleaseAddress", {"PublicIp": "203.0.113.1"}, ["ec2:ReleaseAddress elastic-ip/eipalloc-1"]),
+        ("ec2", "ReleaseAddress", {"AllocationId": "eipalloc-1"}, ["ec2:ReleaseAddress elastic-ip/eipalloc-1"]),
         (
             "ec2",
             "DisassociateAddress",

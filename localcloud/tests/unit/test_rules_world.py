@@ -115,11 +115,8 @@ def test_what_names_and_connections_mean(cloud: Cloud, site: Site) -> None:
     world = Account(cloud)
     known: dict[tuple[Lookup, str], str] = {
         ("launch-template-name", "web"): site.template,
-        ("security-group-name", "sg"): site.group,
         ("key-pair-id", site.key): "mine",
         ("placement-group-id", site.place): "near",
-        ("public-ip", site.ip): site.address,
-        ("public-ip-interface", site.ip): site.interface,
         ("address-association", site.address_association): site.address,
         ("address-association-interface", site.address_association): site.interface,
         ("route-table-association", site.route): site.table,
@@ -143,13 +140,6 @@ def test_what_names_and_connections_mean(cloud: Cloud, site: Site) -> None:
         if kind not in ("role", "user", "instance-profile", "instance-profile-role"):
             assert world.lookup(kind, name, "eu-west-1") is None
             assert world.lookup(kind, name, "nowhere") is None
-
-
-def test_the_default_networks_group_is_meant_by_a_name(cloud: Cloud, site: Site) -> None:
-    result = Account(cloud).lookup("security-group-name", "default", REGION)
-    groups = site.ask("ec2", "DescribeSecurityGroups", GroupIds=[result])["SecurityGroups"]
-    [vpc] = site.ask("ec2", "DescribeVpcs", VpcIds=[groups[0]["VpcId"]])["Vpcs"]
-    assert vpc["IsDefault"]
 
 
 def test_tags_are_those_of_now(cloud: Cloud, site: Site) -> None:
