@@ -16,12 +16,11 @@ from moto.s3.models import FakeDeleteMarker
 
 from localcloud import iam
 from localcloud.api.account import Account
-from localcloud.api.ec2 import records as ec2_records
 from localcloud.api.efs import file_systems as efs
 from localcloud.api.facts import bucket_named, bucket_owner
 from localcloud.api.iam.history import boundary_in_effect, policies_in_effect, trust_policy
 from localcloud.api.services import BY_NAME
-from localcloud.core.cloud import Call, arn
+from localcloud.core.cloud import Call
 from localcloud.core.errors import AwsError
 from localcloud.core.settings import ACCOUNT, TRANSIT_NETWORK
 from localcloud.iam.authorize import TRUST_ACTIONS
@@ -52,7 +51,7 @@ class Needs:
 
 def required(call: Call) -> Needs:
     try:
-        each = iam.required(call.service, call.operation, _completed(call), Account(call.cloud), call.region)
+        each = iam.required(call.service, call.operation, call.params, Account(call.cloud), call.region)
     except iam.UnknownOperation:
         return Needs(f"{call.service}:{call.operation}", "*", known=False)
     each += _list_bucket_if_object_missing(call)
@@ -104,15 +103,7 @@ def _check_bucket_owner(call: Call) -> None:
 
 # What the table cannot know -------------------------------------------------------------------------------------------
 
-_OF_ONESELF = {"GetUser", "CreateAccessKey", "ListAccessKeys", "DeleteAccessKey", "UpdateAccessKey"}
 _READS_OBJECT = {"GetObject", "HeadObject", "GetObjectAttributes", "GetObjectTagging", "GetObjectAcl"}
-
-
-def _completed(call: Call) -> Mapping[str, Any]:
-    """Add the caller's name where these calls mean the caller if they name no user."""
-    if call.service == "iam" and call.operation in _OF_ONESELF and call.caller.kind == "user":
-        return {"UserName": call.caller.name, **call.params}
-    return call.params
 
 
 def _list_bucket_if_object_missing(call: Call) -> list[iam.Need]:
@@ -141,7 +132,6 @@ def principal(call: Call, source: str) -> iam.Caller:
     extra = _connection(call, source)
     if caller.kind == "role":
         role_id, _, session = caller.userid.partition(":")
-        extra |= _instance_keys(call, session)
         role_arn = caller.role_arn or f"arn:aws:iam::{ACCOUNT}:role/{caller.name}"
         return iam.Caller.session(role_arn, role_id, session, tags=caller.tags, extra=extra)
     return iam.Caller.user(caller.arn, caller.userid, tags=caller.tags, extra=extra)
@@ -159,21 +149,7 @@ def _connection(call: Call, source: str) -> dict[str, Value]:
     # As in AWS, what comes through an endpoint in a VPC has no public source.
     if source and ipaddress.ip_address(source) not in _TRANSIT:
         keys["aws:SourceIp"] = source
-    if call.service in ("ec2", "autoscaling", "efs"):
-        keys["ec2:Region"] = call.region
     return keys
-
-
-def _instance_keys(call: Call, session: str) -> dict[str, Value]:
-    """Of credentials that an instance was given: its session bears its id, and it has the role."""
-    instance = ec2_records.records_of(call.cloud).instances.get(session)
-    roles = instance.profile.roles if instance and instance.profile else []
-    if instance is None or call.caller.name not in [role.name for role in roles]:
-        return {}
-    return {
-        "ec2:SourceInstanceARN": arn("ec2", instance.region_name, f"instance/{session}"),
-        "ec2:RoleDelivery": "2.0" if instance.metadata_options.http_tokens == "required" else "1.0",
-    }
 
 
 # Policies, read once --------------------------------------------------------------------------------------------------

@@ -13,8 +13,6 @@ from moto.backends import get_backend
 
 from localcloud.api.autoscaling import regions as scaling
 from localcloud.api.ec2 import records as ec2_records
-from localcloud.api.ec2.images import images_of
-from localcloud.api.ec2.moto_records import groups_in, subnets_in
 from localcloud.api.efs import file_systems as efs
 from localcloud.api.efs import records as efs_records
 from localcloud.api.emr import records as emr_records
@@ -77,9 +75,9 @@ def _in_ec2(find: Callable[[Any, str], Iterator[Any]]) -> Find:
     return lookup
 
 
-def _address(key: str, answer: Callable[[Any], str]) -> Find:
-    """Return a lookup of an elastic address by `key`, with `answer` as its result."""
-    return _in_ec2(lambda backend, value: (answer(one) for one in backend.addresses if getattr(one, key) == value))
+def _associated(answer: Callable[[Any], str]) -> Find:
+    """Return a lookup of an elastic address by its association, with `answer` as its result."""
+    return _in_ec2(lambda backend, value: (answer(one) for one in backend.addresses if one.association_id == value))
 
 
 def _attached(answer: Callable[[Any], str]) -> Find:
@@ -99,13 +97,6 @@ def _routed(kind: str) -> Find:
         return (target for target in targets if target.startswith(kind))
 
     return _in_ec2(find)
-
-
-def _group_by_name(backend: Any, name: str) -> Iterator[Any]:
-    """Names are unique in a VPC only: the default one's is meant, if it has such a group."""
-    matches = [group for group in groups_in(backend) if group.name == name]
-    matches.sort(key=lambda group: not getattr(backend.vpcs.get(group.vpc_id), "is_default", False))
-    return (group.id for group in matches)
 
 
 def _placement_group_name(cloud: Cloud, key: str, region: str) -> Any:
@@ -146,17 +137,13 @@ def _scaling_group_arn(cloud: Cloud, name: str, region: str) -> Any:
 
 EC2_LOOKUPS: Mapping[Lookup, Find] = {
     "launch-template-name": _in_ec2(lambda ec2, name: iter([ec2.launch_template_name_to_ids.get(name)])),
-    "security-group-name": _in_ec2(_group_by_name),
     "key-pair-id": _in_ec2(lambda ec2, key: (pair.key_name for pair in ec2.key_pairs.values() if pair.id == key)),
     "placement-group-id": _placement_group_name,
-    "public-ip": _address("public_ip", lambda address: address.allocation_id),
-    "public-ip-interface": _address("public_ip", lambda address: address.network_interface_id),
-    "address-association": _address("association_id", lambda address: address.allocation_id),
-    "address-association-interface": _address("association_id", lambda address: address.network_interface_id),
+    "address-association": _associated(lambda address: address.allocation_id),
+    "address-association-interface": _associated(lambda address: address.network_interface_id),
     "route-table-association": _in_ec2(_table_of),
     "route-table-association-subnet": _routed("subnet-"),
     "route-table-association-gateway": _routed("igw-"),
-    "network-interface-attachment": _attached(lambda interface: interface.id),
     "network-interface-attachment-instance": _attached(lambda interface: interface.instance.id),
 }
 
@@ -245,130 +232,6 @@ def tags_in_emr(cloud: Cloud, _arn: str, _region: str, resource: str) -> Tags:
 
 
 # What else is known of resources --------------------------------------------------------------------------------------
-# https://docs.aws.amazon.com/service-authorization/latest/reference/list_amazonec2.html#amazonec2-policy-keys
-
-
-def _arn(backend: Any, kind: str, name: str | None) -> str | None:
-    return f"arn:aws:ec2:{backend.region_name}:{ACCOUNT}:{kind}/{name}" if name else None
-
-
-def _of_instance(cloud: Cloud, backend: Any, name: str) -> Facts:
-    instance = ec2_records.records_of(cloud).instances.get(name)
-    if instance is None:
-        return {}
-    options = instance.metadata_options
-    return {
-        "ec2:InstanceID": name,
-        "ec2:InstanceType": instance.instance_type,
-        "ec2:InstanceMarketType": instance.lifecycle or "on-demand",
-        "ec2:InstanceProfile": instance.profile.arn if instance.profile else None,
-        "ec2:AvailabilityZone": instance.placement.zone,
-        "ec2:Tenancy": instance.placement.tenancy,
-        "ec2:PlacementGroup": _arn(backend, "placement-group", instance.placement.group_name),
-        "ec2:EbsOptimized": bool(instance.ebs_optimized),
-        "ec2:RootDeviceType": "ebs",
-        "ec2:MetadataHttpEndpoint": options.http_endpoint,
-        "ec2:MetadataHttpTokens": options.http_tokens,
-        "ec2:MetadataHttpPutResponseHopLimit": options.http_put_response_hop_limit,
-    }
-
-
-def _of_subnet(_cloud: Cloud, backend: Any, name: str) -> Facts:
-    subnet = next((one for one in subnets_in(backend) if one.id == name), None)
-    if subnet is None:
-        return {}
-    return {
-        "ec2:SubnetID": name,
-        "ec2:Vpc": _arn(backend, "vpc", subnet.vpc_id),
-        "ec2:AvailabilityZone": subnet.availability_zone,
-    }
-
-
-def _of_group(_cloud: Cloud, backend: Any, name: str) -> Facts:
-    group = next((one for one in groups_in(backend) if one.id == name), None)
-    return {"ec2:SecurityGroupID": name, "ec2:Vpc": _arn(backend, "vpc", group.vpc_id)} if group else {}
-
-
-def _of_interface(_cloud: Cloud, backend: Any, name: str) -> Facts:
-    interface = backend.enis.get(name)
-    if interface is None:
-        return {}
-    return {
-        "ec2:NetworkInterfaceID": name,
-        "ec2:Vpc": _arn(backend, "vpc", interface.subnet.vpc_id),
-        "ec2:Subnet": _arn(backend, "subnet", interface.subnet.id),
-        "ec2:AvailabilityZone": interface.subnet.availability_zone,
-    }
-
-
-def _of_image(cloud: Cloud, _backend: Any, name: str) -> Facts:
-    image = images_of(cloud).get(name)
-    if image is None:
-        return {}
-    return {
-        "ec2:ImageID": name,
-        "ec2:ImageType": "machine",
-        "ec2:Owner": image.owner if image.owner == ACCOUNT else "amazon",
-        "ec2:Public": image.owner != ACCOUNT,
-        "ec2:RootDeviceType": "ebs",
-    }
-
-
-def _of_volume(_cloud: Cloud, backend: Any, name: str) -> Facts:
-    volume = backend.volumes.get(name)
-    if volume is None:
-        return {}
-    return {
-        "ec2:VolumeID": name,
-        "ec2:AvailabilityZone": volume.zone,
-        "ec2:Encrypted": bool(volume.encrypted),
-        "ec2:VolumeSize": volume.size,
-        "ec2:VolumeType": volume.volume_type,
-        "ec2:VolumeIops": volume.iops,
-    }
-
-
-def _of_address(_cloud: Cloud, backend: Any, name: str) -> Facts:
-    address = next((one for one in backend.addresses if one.allocation_id == name), None)
-    return {"ec2:AllocationId": name, "ec2:Domain": "vpc", "ec2:PublicIpAddress": address.public_ip} if address else {}
-
-
-def _of_table(_cloud: Cloud, backend: Any, name: str) -> Facts:
-    table = backend.route_tables.get(name)
-    return {"ec2:RouteTableID": name, "ec2:Vpc": _arn(backend, "vpc", table.vpc_id)} if table else {}
-
-
-def _of_placement_group(cloud: Cloud, backend: Any, name: str) -> Facts:
-    group = ec2_records.records_of(cloud).placement_groups.get((backend.region_name, name))
-    return {"ec2:PlacementGroupName": name, "ec2:PlacementGroupStrategy": group.strategy} if group else {}
-
-
-def _of_key_pair(_cloud: Cloud, backend: Any, name: str) -> Facts:
-    pair = backend.key_pairs.get(name)
-    return {"ec2:KeyPairName": name, "ec2:KeyPairType": pair.key_type or "rsa"} if pair else {}
-
-
-_EC2_FACTS: Mapping[str, Callable[[Cloud, Any, str], Facts]] = {
-    "elastic-ip": _of_address,
-    "image": _of_image,
-    "instance": _of_instance,
-    "key-pair": _of_key_pair,
-    "network-interface": _of_interface,
-    "placement-group": _of_placement_group,
-    "route-table": _of_table,
-    "security-group": _of_group,
-    "subnet": _of_subnet,
-    "volume": _of_volume,
-    "vpc": lambda _cloud, backend, name: {"ec2:VpcID": name} if name in backend.vpcs else {},
-}
-
-
-def facts_in_ec2(cloud: Cloud, region: str, resource: str) -> Facts:
-    kind, _, name = resource.partition("/")
-    backend = _ec2(region)
-    return _EC2_FACTS[kind](cloud, backend, name) if backend and kind in _EC2_FACTS else {}
-
-
 def facts_in_iam(_cloud: Cloud, _region: str, resource: str) -> Facts:
     kind, _, name = resource.partition("/")
     role = _named(iam_backend().roles, name.rpartition("/")[2]) if kind == "role" else None

@@ -7,53 +7,19 @@ https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 
 from localcloud.core.errors import AwsError
+from localcloud.core.settings import DATA
 
-Wording = Mapping[str, tuple[str, int, str]]
-"""by our own code: the service's code, the HTTP status, and the message, which is our own where it is empty"""
-
-QUERY: Wording = {
-    "InvalidToken": ("InvalidClientTokenId", 403, ""),
-    "RequestExpired": ("SignatureDoesNotMatch", 403, ""),
-}
-_UNKNOWN_TO_EC2 = ("AuthFailure", 401, "AWS was not able to validate the provided access credentials")
-_EXPIRED_IN_EC2 = ("RequestExpired", 400, "Request has expired.")
-EC2: Wording = {
-    "InvalidClientTokenId": _UNKNOWN_TO_EC2,
-    "InvalidToken": _UNKNOWN_TO_EC2,
-    "SignatureDoesNotMatch": _UNKNOWN_TO_EC2,
-    "ExpiredToken": _EXPIRED_IN_EC2,
-    "RequestExpired": _EXPIRED_IN_EC2,
-}
-S3: Wording = {
-    "InvalidClientTokenId": (
-        "InvalidAccessKeyId",
-        403,
-        "The AWS Access Key Id you provided does not exist in our records.",
-    ),
-    "InvalidToken": ("InvalidToken", 400, "The provided token is malformed or otherwise invalid."),
-    "ExpiredToken": ("ExpiredToken", 400, "The provided token has expired."),
-    "RequestExpired": (
-        "RequestTimeTooSkewed",
-        403,
-        "The difference between the request time and the current time is too large.",
-    ),
-}
+_WORDINGS: Mapping[str, Mapping[str, tuple[str, int, str]]] = json.loads(
+    (DATA / "logins.json").read_text(encoding="utf-8")
+)
+"""by wording and our own code: code, HTTP status and message of the service; an empty message is our own"""
 
 
-def json(status: int) -> Wording:
-    return {
-        "InvalidClientTokenId": ("UnrecognizedClientException", status, ""),
-        "InvalidToken": ("UnrecognizedClientException", status, ""),
-        "ExpiredToken": ("ExpiredTokenException", status, ""),
-        "SignatureDoesNotMatch": ("InvalidSignatureException", status, ""),
-        "RequestExpired": ("InvalidSignatureException", status, ""),
-    }
-
-
-def worded(wording: Wording, refusal: AwsError) -> AwsError:
+def worded(wording: str, refusal: AwsError) -> AwsError:
     """Return a refusal of `check_signature` or `resolve` as a service words it."""
-    code, status, message = wording.get(refusal.code, (refusal.code, refusal.status, ""))
+    code, status, message = _WORDINGS[wording].get(refusal.code, (refusal.code, refusal.status, ""))
     return AwsError(code, message or refusal.message, status)

@@ -7,12 +7,14 @@ accident; those of resources are AWS's defaults. The fault `quota` sets one to w
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 from typing import Any
 
 from localcloud.core.cloud import Call, Cloud, answers, arn
 from localcloud.core.errors import AwsError
+from localcloud.core.settings import DATA
 
 DEFAULT = 20_000.0
 
@@ -23,26 +25,8 @@ class Family:
 
     code: str
     kinds: str
-    letters: tuple[str, ...]
+    letters: list[str]
     spot_code: str = ""
-
-
-# https://docs.aws.amazon.com/ec2/latest/instancetypes/ec2-instance-quotas.html
-FAMILIES = (
-    Family("L-1216C47A", "Standard (A, C, D, H, I, M, R, T, Z)", tuple("acdhimrtz"), "L-34B43A08"),
-    Family("L-DB2E81BA", "G and VT", ("g", "gr", "vt"), "L-3819A6DF"),
-    Family("L-417A185B", "P", ("p",), "L-7212CCBC"),
-    Family("L-6E869C2A", "DL", ("dl",), "L-85EED4F7"),
-    Family("L-74FC7D96", "F", ("f",), "L-88CF9481"),
-    Family("L-1945791B", "Inf", ("inf",), "L-B5D1601B"),
-    Family("L-2C3B7624", "Trn", ("trn",), "L-6B0D517C"),
-    Family("L-7295265B", "X", ("x",), "L-E3A00192"),
-    Family("L-43DA4232", "High Memory", ("u",)),
-    Family("L-F7808C92", "HPC", ("hpc",)),
-)
-_STANDARD = FAMILIES[0]
-
-_FILE_SYSTEMS = ("File systems per account", 1000.0)
 
 
 @dataclass(frozen=True)
@@ -57,22 +41,11 @@ class Limit:
     message: str
 
 
-# fmt: off
-ADDRESSES = Limit("ec2", "L-0263D0A3", "EC2-VPC Elastic IPs", 5.0, "AddressLimitExceeded",
-                  "The maximum number of addresses has been reached.")
-VPCS = Limit("vpc", "L-F678F1CE", "VPCs per Region", 5.0, "VpcLimitExceeded",
-             "The maximum number of VPCs has been reached.")
-INTERNET_GATEWAYS = Limit("vpc", "L-A4707A72", "Internet gateways per Region", 5.0, "InternetGatewayLimitExceeded",
-                          "The maximum number of internet gateways has been reached.")
-NAT_GATEWAYS = Limit("vpc", "L-FE5A380F", "NAT gateways per Availability Zone", 5.0, "NatGatewayLimitExceeded",
-                     "Performing this operation would exceed the limit of {} NAT gateways.")
-# fmt: on
-LIMITS = (ADDRESSES, VPCS, INTERNET_GATEWAYS, NAT_GATEWAYS)
-_NAMES = {
-    "ec2": "Amazon Elastic Compute Cloud (Amazon EC2)",
-    "elasticfilesystem": "Amazon Elastic File System (EFS)",
-    "vpc": "Amazon Virtual Private Cloud (Amazon VPC)",
-}
+_DATA = json.loads((DATA / "quotas.json").read_text(encoding="utf-8"))
+FAMILIES = [Family(**entry) for entry in _DATA["vcpus"]]
+_STANDARD = FAMILIES[0]
+LIMITS = [Limit(**entry) for entry in _DATA["resources"]]
+ADDRESSES, VPCS, INTERNET_GATEWAYS, NAT_GATEWAYS = LIMITS
 
 
 def family_of(instance_type: str) -> Family:
@@ -111,7 +84,7 @@ def _usual() -> dict[str, dict[str, tuple[str, float]]]:
     }
     listed: dict[str, dict[str, tuple[str, float]]] = {
         "ec2": on_demand | spot,
-        "elasticfilesystem": {"L-848C634D": _FILE_SYSTEMS},
+        "elasticfilesystem": {"L-848C634D": ("File systems per account", 1000.0)},
         "vpc": {},
     }
     for limit in LIMITS:
@@ -129,7 +102,7 @@ def _described(call: Call, service: str, code: str, default: bool) -> dict[str, 
         "QuotaCode": code,
         "QuotaName": name,
         "ServiceCode": service,
-        "ServiceName": _NAMES[service],
+        "ServiceName": _DATA["services"][service],
         "Unit": "None",
         "Value": usual if default else _value(call.cloud, code, usual),
     }

@@ -11,9 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from localcloud import api
-from localcloud.api import facts, login
+from localcloud.api import facts
 from localcloud.api.facts import Find, FindFacts, FindTags
-from localcloud.api.login import Wording
 from localcloud.core.errors import AwsError
 from localcloud.iam import Lookup, Refusal
 
@@ -33,8 +32,8 @@ class Service:
     """its error for a caller without the permission"""
     throttling: tuple[str, str, int] = _THROTTLING_EXCEPTION
     """code, message and status of its error for too many calls"""
-    login: Wording = field(default_factory=lambda: login.json(400))
-    """its error for invalid credentials"""
+    login: str = "json"
+    """the wording of its error for invalid credentials, in data/logins.json"""
     uses_moto: bool = True
     """Whether moto answers operations that no module answers. False if moto has none of the records."""
     arns: str = ""
@@ -55,7 +54,7 @@ SERVICES = (
         "autoscaling",
         "autoscaling",
         refusal=_XML_REFUSAL,
-        login=login.QUERY,
+        login="query",
         throttling=_THROTTLING,
         uses_moto=False,
         arns="autoscaling",
@@ -66,18 +65,17 @@ SERVICES = (
         "ec2",
         "ec2",
         refusal=Refusal("UnauthorizedOperation", "You are not authorized to perform this operation. "),
-        login=login.EC2,
+        login="ec2",
         throttling=("RequestLimitExceeded", "Request limit exceeded.", 503),
         arns="ec2",
         tags=facts.tags_in_ec2,
-        facts=facts.facts_in_ec2,
         lookups=facts.EC2_LOOKUPS,
     ),
     Service(
         "efs",
         "elasticfilesystem",
         refusal=Refusal("AccessDeniedException"),
-        login=login.json(403),
+        login="efs",
         uses_moto=False,
         arns="elasticfilesystem",
         tags=facts.tags_in_efs,
@@ -94,7 +92,7 @@ SERVICES = (
         "iam",
         "iam",
         refusal=_XML_REFUSAL,
-        login=login.QUERY,
+        login="query",
         throttling=_THROTTLING,
         arns="iam",
         tags=facts.tags_in_iam,
@@ -106,7 +104,7 @@ SERVICES = (
         "s3",
         "s3",
         refusal=_XML_REFUSAL,
-        login=login.S3,
+        login="s3",
         throttling=("SlowDown", "Please reduce your request rate.", 503),
         arns="s3",
         tags=facts.tags_in_s3,
@@ -114,7 +112,7 @@ SERVICES = (
     ),
     Service("service-quotas", "servicequotas"),
     Service("ssm", "ssm", arns="ssm", tags=facts.tags_in_ssm),
-    Service("sts", "sts", refusal=_XML_REFUSAL, login=login.QUERY, throttling=_THROTTLING),
+    Service("sts", "sts", refusal=_XML_REFUSAL, login="query", throttling=_THROTTLING),
 )
 
 BY_NAME: Mapping[str, Service] = {service.name: service for service in SERVICES}

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from localcloud.api.ec2.images import CREATED, images_of
+from localcloud.api.paging import page
 from localcloud.core.cloud import Call, Cloud, answers
 from localcloud.core.errors import AwsError
 
@@ -26,11 +27,6 @@ _CHANGED = datetime.fromisoformat(CREATED).astimezone(UTC)
 def parameters(cloud: Cloud) -> dict[str, str]:
     """Return the id of the newest image of each family, by the name of its parameter."""
     return {f"{ROOT}{image.family}/latest/ami-id": image.id for image in images_of(cloud).values() if image.family}
-
-
-def image_by_parameter(cloud: Cloud, name: str) -> str | None:
-    """Return the image of `resolve:ssm:NAME`."""
-    return parameters(cloud).get(name)
 
 
 def _is_ours(name: str) -> bool:
@@ -87,12 +83,10 @@ def get_parameters_by_path(call: Call) -> dict[str, Any]:
     if not call.params.get("Recursive"):
         result = {name: value for name, value in result.items() if "/" not in name.removeprefix(path)}
     names = sorted(result)
-    start = int(call.params.get("NextToken") or 0)
     size = int(call.params.get("MaxResults") or 10)
-    answer: dict[str, Any] = {
-        "Parameters": [_shown(call.region, name, result[name]) for name in names[start : start + size]]
-    }
-    return answer | {"NextToken": str(start + size)} if start + size < len(names) else answer
+    listed, token = page(names, call.params.get("NextToken"), size, lambda text: AwsError("InvalidNextToken", text))
+    answer: dict[str, Any] = {"Parameters": [_shown(call.region, name, result[name]) for name in listed]}
+    return answer | ({"NextToken": token} if token else {})
 
 
 def _plain(name: str) -> str:

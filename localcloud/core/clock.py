@@ -33,7 +33,7 @@ class Clock(Protocol):
         """Do it again and again, each time that long after the last one ended."""
 
 
-class _Agenda:
+class Agenda:
     """Tasks by the time at which they are due; those of the same time in the order in which they came."""
 
     def __init__(self) -> None:
@@ -50,38 +50,6 @@ class _Agenda:
         return heapq.heappop(self._heap)[2]
 
 
-class ManualClock:
-    """A clock for tests: time passes only by `advance`."""
-
-    def __init__(self, start: float = 1_800_000_000.0) -> None:
-        self._now = start
-        self._agenda = _Agenda()
-
-    def time(self) -> float:
-        return self._now
-
-    def later(self, seconds: float, action: Callable[[], Any]) -> None:
-        self._add(Task(self._now + seconds, action, None))
-
-    def every(self, seconds: float, action: Callable[[], Any]) -> None:
-        self._add(Task(self._now + seconds, action, seconds))
-
-    def _add(self, task: Task) -> None:
-        self._agenda.push(task)
-
-    def advance(self, seconds: float) -> None:
-        """Let time pass, running what falls due on the way, in order."""
-        end = self._now + seconds
-        while (due := self._agenda.next_due()) is not None and due <= end:
-            task = self._agenda.pop()
-            self._now = max(self._now, task.due)
-            task.action()
-            if task.period is not None:
-                task.due = self._now + task.period
-                self._agenda.push(task)
-        self._now = end
-
-
 class RealClock:
     """The clock of the running service: one thread that runs what is due, under the given lock.
 
@@ -91,7 +59,7 @@ class RealClock:
     def __init__(self, lock: threading.RLock) -> None:  # type: ignore[valid-type,unused-ignore]
         self._lock = lock
         self.afterwards: Callable[[], Any] = lambda: None
-        self._agenda = _Agenda()
+        self._agenda = Agenda()
         self._wake = threading.Condition()
         self._stopped = False
         self._thread = threading.Thread(target=self._run, name="clock", daemon=True)

@@ -7,28 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from localcloud.core.errors import Refusal
+from localcloud.core.settings import DATA
 
 # Figures as seen by users of AWS; they vary by region and hour. Each is the time from the call until the state is
 # reached.
-AWS: Mapping[str, float] = {
-    "call": 0.08,
-    "instance_running": 20.0,
-    "instance_terminated": 30.0,
-    "instance_stopped": 20.0,
-    "nat_gateway_available": 95.0,
-    "nat_gateway_deleted": 45.0,
-    "file_system_available": 5.0,
-    "file_system_updated": 10.0,
-    "file_system_deleted": 5.0,
-    "mount_target_available": 75.0,
-    "mount_target_name": 90.0,
-    "mount_target_deleted": 30.0,
-    "iam_in_effect": 15.0,
-    "autoscaling_launch": 5.0,
-    "emr_launch": 30.0,
-    "emr_bootstrapped": 20.0,
-    "emr_applications": 120.0,
-}
+AWS: Mapping[str, float] = json.loads((DATA / "latency.json").read_text(encoding="utf-8"))
 
 
 class Latency:

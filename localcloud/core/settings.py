@@ -11,6 +11,9 @@ OTHER_ACCOUNT = "210987654321"
 
 DEFAULT_REGION = "us-east-1"
 
+DATA = Path(__file__).parents[1] / "data"
+"""Tables of facts about AWS."""
+
 _DEFAULT_HOME = Path("/var/lib/localcloud") if os.geteuid() == 0 else Path.home() / ".local/share/localcloud"
 HOME = Path(os.environ.get("LOCALCLOUD_HOME", _DEFAULT_HOME))
 """Everything that the local cloud stores: images, and `run`, which `down` removes."""

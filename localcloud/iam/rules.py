@@ -1,8 +1,8 @@
 """The language of the table: the permissions that a call needs, as data.
 
-A row is an operation and its rules. Most rules are one string of targets:
+A row is an operation and its rules, in the file of its service in services/. Most rules are one string of targets:
 
-    "CreateSubnet": ec2.on("subnet=new vpc=VpcId"),
+    CreateSubnet = "subnet=new vpc=VpcId"
 
 | target | the action is checked on |
 | --- | --- |
@@ -12,24 +12,31 @@ A row is an operation and its rules. Most rules are one string of targets:
 | `subnet=new` | `subnet/*`: the resource that the call creates, with the tags of the request |
 | `key-pair=new:KeyName` | the same, with a name from the request |
 | `vpc=any` | `vpc/*`: AWS determines the resource later |
-| `elastic-ip=AllocationId\\|PublicIp<public-ip` | the first parameter with a value; `<` looks it up in the World |
+| `file-system=FileSystemId\\|MountTargetId<mount-target` | the first with a value; `<` looks it up in the World |
 | `*` | `*`: the action has no resource types |
 
 These condition keys are set for every target: aws:RequestedRegion, aws:ResourceAccount, aws:RequestTag/… and
 aws:TagKeys (if the call has tags for it), aws:ResourceTag/… and the service's own …:ResourceTag/… (if it exists), and
-the World's facts about it. `keys="autoscaling:MaxSize=MaxSize"` adds keys whose values are parameters of the call.
+the World's facts about it. A word with a colon, such as `autoscaling:MaxSize=MaxSize`, adds a key whose value is a
+parameter of the call.
 
-A permission other than the action with the call's name (iam:PassRole …) is a rule too: a function of the call.
+The action is that with the call's name, or the first word if it has no `=`: `GetEncryptionConfiguration bucket=Bucket`.
+Rules with more to say are tables, see `Service.on`. A rule may also be a name: of rules in the same file under `named`,
+or of a function of the call in the service's module (iam:PassRole …).
 """
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, cast
 
 from .patterns import Value
 from .world import Lookup, World
+
+_FILES = Path(__file__).parent / "services"
 
 
 @dataclass(frozen=True)
@@ -111,7 +118,9 @@ class Target:
 
     @classmethod
     def parse(cls, text: str) -> Target:
-        kind, _, names = text.partition("=")
+        kind, equals, names = text.partition("=")
+        if not equals:
+            raise ValueError(f"{text} is neither a target nor the name of a rule")
         return cls(kind.removesuffix("?"), names, kind.endswith("?"))
 
     @property
@@ -127,8 +136,9 @@ class Target:
         return ids or ["*"]
 
 
-def _no_tags(call: Call, kind: str) -> Mapping[str, str]:
-    return {}
+def requested_tags(call: Call, kind: str) -> Mapping[str, str]:
+    """Return the tags of a request that has one list of them for all kinds of resources."""
+    return tags_of(call.params.get("Tags"))
 
 
 @dataclass(frozen=True)
@@ -139,20 +149,21 @@ class Service:
     prefix: str  # IAM's
     arn: Callable[[Call, str, str], str]  # call, kind, id
     resource_tags: tuple[str, ...] = ("aws:ResourceTag/",)
-    tags: Callable[[Call, str], Mapping[str, str]] = _no_tags  # the request's tags for a kind of resource
-    tag_keys: Callable[[Call], list[str]] = lambda call: []  # keys alone (UntagResource)
+    tags: Callable[[Call, str], Mapping[str, str]] = requested_tags  # the request's tags for a kind of resource
 
-    def on(self, targets: str, *, action: str = "", keys: str = "", tagging: bool = False,
-           when: str = "", reason: str = "") -> Rule:  # fmt: skip
-        """Return the rule that needs the action (by default the operation's name) on each target.
+    def on(self, text: str, *, tagging: bool = False, when: str = "", reason: str = "") -> Rule:
+        """Return the rule that needs the action on each target.
 
         `tagging`: the request's tags are for existing targets. `when`: only if that parameter is set, and not False."""
-        parsed = [Target.parse(text) for text in targets.split() if text != "*"]
+        first, *rest = text.split()
+        action, words = ("", [first, *rest]) if "=" in first or first == "*" else (first, rest)
+        keys = [word for word in words if ":" in word.partition("=")[0]]
+        parsed = [Target.parse(word) for word in words if word not in (*keys, "*")]
 
         def needs(call: Call) -> Iterator[Need]:
             if when and set(call.first(when)) <= {"false"}:
                 return
-            permission = f"{self.prefix}:{action or call.operation}" if ":" not in action else action
+            permission = f"{self.prefix}:{action or call.operation}"
             extra = self._keys(call, keys)
             if not parsed:
                 own = self.requested(call, "*") if tagging else {}
@@ -180,27 +191,31 @@ class Service:
         )
 
     def requested(self, call: Call, kind: str) -> dict[str, Value]:
-        return request_tags(self.tags(call, kind), self.tag_keys(call))
+        return request_tags(self.tags(call, kind), call.values("TagKeys"))
 
-    def _keys(self, call: Call, keys: str) -> dict[str, Value]:
+    def _keys(self, call: Call, keys: Iterable[str]) -> dict[str, Value]:
         context: dict[str, Value] = {}
-        for pair in keys.split():
+        for pair in keys:
             name, _, path = pair.partition("=")
             if values := call.first(path):
                 context[name] = values[0] if len(values) == 1 else values
         return context
 
-    def rows(self, table: Mapping[str, Rule | tuple[Rule, ...]], *always: Rule) -> dict[tuple[str, str], Row]:
-        """Return the rows of the service; `always` are rules of each of them."""
-        return {
-            (self.name, operation): (rules if isinstance(rules, tuple) else (rules,)) + always
-            for operation, rules in table.items()
-        }
+    def rows(self, *always: Rule, **functions: Rule) -> dict[tuple[str, str], Row]:
+        """Return the rows of the service's file, which names these functions; `always` are rules of each row."""
+        file = tomllib.loads((_FILES / f"{self.name}.toml").read_text(encoding="utf-8"))
+        named: dict[str, Row] = {name: (rule,) for name, rule in functions.items()}
 
+        def read(entry: Any) -> Row:
+            if isinstance(entry, list):
+                return tuple(rule for part in entry for rule in read(part))
+            if isinstance(entry, dict):
+                return (self.on(entry.pop("on"), **entry),)
+            return named.get(entry) or (self.on(entry),)
 
-def nothing(call: Call) -> Iterable[Need]:
-    """Need no permission."""
-    return ()
+        for name, entry in file.get("named", {}).items():
+            named[name] = read(entry)
+        return {(self.name, operation): read(entry) + always for operation, entry in file["operations"].items()}
 
 
 def pass_role(call: Call, role_arn: str, service: str, *, to: str = "", reason: str = "") -> Need:
@@ -226,12 +241,22 @@ def passed(path: str, service: str) -> Rule:
     return needs
 
 
-def service_linked_role(call: Call, service: str, name: str) -> Iterator[Need]:
+LINKED_ROLES = {
+    "autoscaling.amazonaws.com": "AWSServiceRoleForAutoScaling",
+    "ec2fleet.amazonaws.com": "AWSServiceRoleForEC2Fleet",
+    "elasticfilesystem.amazonaws.com": "AWSServiceRoleForAmazonElasticFileSystem",
+    "elasticmapreduce.amazonaws.com": "AWSServiceRoleForEMRCleanup",
+    "spot.amazonaws.com": "AWSServiceRoleForEC2Spot",
+}
+"""The roles that services create in an account; AWS has one for nearly every service."""
+
+
+def service_linked_role(call: Call, service: str) -> Iterator[Need]:
     """Need iam:CreateServiceLinkedRole if the account lacks the role: the service creates it on the caller's behalf.
 
     https://docs.aws.amazon.com/IAM/latest/UserGuide/id_roles_create-service-linked-role.html
     """
     if not call.world.has_service_linked_role(service):
-        arn = call.arn("iam", f"role/aws-service-role/{service}/{name}", region="")
+        arn = call.arn("iam", f"role/aws-service-role/{service}/{LINKED_ROLES[service]}", region="")
         context = {"aws:RequestedRegion": call.region, "iam:AWSServiceName": service}
         yield Need("iam:CreateServiceLinkedRole", arn, context, f"the first use of {service} creates its role")

@@ -10,9 +10,9 @@ from botocore.loaders import Loader
 
 import localcloud.api.services  # noqa: F401 - registers what the services answer
 from localcloud.core.calls import CallLog
-from localcloud.core.clock import ManualClock
 from localcloud.core.cloud import Cloud
 from localcloud.core.latency import Latency, latency_from
+from localcloud.tests.clock import ManualClock
 
 MODELS = Loader()
 """The models of AWS's services, which take half of a test's time to read: read once for all."""

@@ -16,11 +16,11 @@ from botocore.config import Config
 
 from localcloud.api.iam.identities import bootstrap
 from localcloud.core.calls import CallLog
-from localcloud.core.clock import ManualClock
 from localcloud.core.cloud import Cloud
 from localcloud.core.latency import latency_from
 from localcloud.endpoint.front import Front
 from localcloud.endpoint.server import HttpServer
+from localcloud.tests.clock import ManualClock
 
 
 @dataclass(frozen=True)

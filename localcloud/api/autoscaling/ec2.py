@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 from localcloud.api.autoscaling.records import LaunchTemplateSpecification, Subnet
 from localcloud.api.ec2.instance import Instance
@@ -65,28 +65,6 @@ class InstanceStatus:
     reason: str = ""
 
 
-class Ec2Port(Protocol):
-    """EC2's errors are raised as AwsError."""
-
-    def template(self, specification: Mapping[str, Any]) -> Template:
-        """Return a version of a template by LaunchTemplateId or LaunchTemplateName, and Version."""
-
-    def zones_of(self, subnets: Sequence[str]) -> dict[str, str]:
-        """Return the zone of each subnet."""
-
-    def dry_run(self, request: LaunchRequest, caller: Caller) -> None:
-        """Raise AwsError if EC2 would refuse this launch to this caller."""
-
-    def run(self, request: LaunchRequest) -> Launched: ...
-
-    def statuses(self, ids: Collection[str]) -> dict[str, InstanceStatus]:
-        """Return the status of each of these instances that still exists."""
-
-    def terminate(self, instance_id: str) -> None: ...
-
-    def untag(self, instance_id: str, keys: Sequence[str]) -> None: ...
-
-
 def run_parameters(request: LaunchRequest) -> dict[str, Any]:
     """Return the parameters of RunInstances."""
     params: dict[str, Any] = {"MinCount": 1, "MaxCount": 1}
@@ -106,7 +84,7 @@ def run_parameters(request: LaunchRequest) -> dict[str, Any]:
 
 
 class CloudEc2:
-    """The EC2 of the local cloud."""
+    """The EC2 of the local cloud. Its errors are raised as AwsError."""
 
     def __init__(self, cloud: Cloud, region: str) -> None:
         self._cloud = cloud
@@ -117,6 +95,7 @@ class CloudEc2:
         return self._cloud.ask("ec2", operation, self._region, params, caller or self._self)
 
     def template(self, specification: Mapping[str, Any]) -> Template:
+        """Return a version of a template by LaunchTemplateId or LaunchTemplateName, and Version."""
         named = {
             key: specification[key] for key in ("LaunchTemplateId", "LaunchTemplateName") if specification.get(key)
         }
@@ -143,6 +122,7 @@ class CloudEc2:
         return {record["SubnetId"]: record["AvailabilityZone"] for record in records}
 
     def dry_run(self, request: LaunchRequest, caller: Caller) -> None:
+        """Raise AwsError if EC2 would refuse this launch to this caller."""
         # Auto Scaling itself adds the tags that a caller may not.
         tags = {key: value for key, value in request.tags.items() if not key.startswith("aws:")}
         try:
@@ -155,6 +135,7 @@ class CloudEc2:
         return _launched(self._ask("RunInstances", **run_parameters(request))["Instances"][0])
 
     def statuses(self, ids: Collection[str]) -> dict[str, InstanceStatus]:
+        """Return the status of each of these instances that still exists."""
         # Straight from the records: this is asked every second, and describing a thousand instances takes its time.
         instances = records_of(self._cloud).instances
         return {name: _status(self._cloud, instances[name]) for name in ids if name in instances}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from localcloud.api.autoscaling import hooks, instance_refresh, launching, messages, scheduling, termination
+from localcloud.api.autoscaling import hooks, launching, messages, scheduling, termination
 from localcloud.api.autoscaling.ec2 import InstanceStatus
 from localcloud.api.autoscaling.records import Group, Member
 from localcloud.api.autoscaling.state import Scaling
@@ -35,7 +35,6 @@ def _step(scaling: Scaling, group: Group, status: Mapping[str, InstanceStatus]) 
         return
     scheduling.run_due(scaling, group)
     termination.end_unhealthy(scaling, group)
-    instance_refresh.step(scaling, group)
     launching.plan(scaling, group)
     termination.shrink(scaling, group)
     if launching.launch_due(scaling, group, BATCH):
@@ -58,10 +57,6 @@ def _advance(scaling: Scaling, group: Group, member: Member, status: InstanceSta
             _end_wait(scaling, group, member)
         elif member.state == "Pending:Proceed":
             launching.enter_service(scaling, member)
-    elif member.state == "Terminating:Wait":
-        if hooks.outcome(member, scaling.now) is not None:
-            member.state = "Terminating:Proceed"
-            termination.request_termination(scaling, member)
     elif member.state.startswith("Terminating"):
         termination.request_termination(scaling, member)
         if status.state == "terminated":

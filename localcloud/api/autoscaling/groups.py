@@ -80,13 +80,14 @@ def _read_settings(group: Group, params: Mapping[str, Any]) -> None:
         "DefaultCooldown": "cooldown",
         "HealthCheckGracePeriod": "grace_period",
         "HealthCheckType": "health_type",
-        "NewInstancesProtectedFromScaleIn": "protect_new",
         "PlacementGroup": "placement_group",
         "ServiceLinkedRoleARN": "service_role",
     }
     for name, attribute in fields.items():
         if params.get(name) is not None:
             setattr(group, attribute, params[name])
+    if params.get("NewInstancesProtectedFromScaleIn"):
+        raise invalid("The local cloud has no protection from scale-in.")
     if params.get("TerminationPolicies") not in (None, [], ["Default"]):
         raise invalid("The local cloud has no termination policy but Default.")
     group.stored.update({name: params[name] for name in STORED if params.get(name) is not None})
@@ -156,7 +157,7 @@ def delete(call: Call) -> Result:
 
 
 def _begin_deletion(scaling: Scaling, group: Group) -> None:
-    """Terminate its instances without waiting for hooks; the group is gone when the last of them is."""
+    """Terminate its instances; the group is gone when the last of them is."""
     now, before = scaling.now, group.desired
     group.deleting = True
     group.hooks.clear()
@@ -170,7 +171,7 @@ def _begin_deletion(scaling: Scaling, group: Group) -> None:
             termination.request_termination(scaling, member)
             continue
         sentences = (messages.shrinks(before, 0), messages.selected(member.id))
-        termination.end(scaling, group, member, messages.cause(reasons, now, *sentences), at_once=True)
+        termination.end(scaling, group, member, messages.cause(reasons, now, *sentences))
     scaling.schedule_step()
 
 

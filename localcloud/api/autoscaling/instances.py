@@ -24,18 +24,6 @@ def describe(call: Call) -> Result:
     return {"AutoScalingInstances": [responses.instance(group, member) for group, member in pairs], **token}
 
 
-@answers("autoscaling", "SetInstanceProtection")
-def set_protection(call: Call) -> Result:
-    scaling, params = scaling_in(call.cloud, call.region), call.params
-    group = validation.changeable(scaling, params["AutoScalingGroupName"])
-    states = ("InService", "Pending", "Pending:Wait", "Pending:Proceed")
-    for member in validation.members_of(group, params["InstanceIds"], *states):
-        member.protected = params["ProtectedFromScaleIn"]
-    group.reported_protected = False
-    scaling.schedule_step()
-    return {}
-
-
 @answers("autoscaling", "TerminateInstanceInAutoScalingGroup")
 def terminate(call: Call) -> Result:
     scaling, params = scaling_in(call.cloud, call.region), call.params

@@ -8,7 +8,7 @@ from typing import Any
 
 from localcloud.api.autoscaling import hooks, messages, termination
 from localcloud.api.autoscaling.ec2 import ZONE_ERRORS, LaunchRequest, Template
-from localcloud.api.autoscaling.records import LAUNCHING, Group, Launch, LaunchTemplateSpecification, Member, Subnet
+from localcloud.api.autoscaling.records import Group, Launch, LaunchTemplateSpecification, Member, Subnet
 from localcloud.api.autoscaling.selection import spread
 from localcloud.api.autoscaling.state import Scaling
 from localcloud.core.errors import AwsError
@@ -95,7 +95,6 @@ def _run(scaling: Scaling, group: Group, subnet: Subnet) -> Member:
         subnet=Subnet(launched.zone, request.subnet.id),
         launched=scaling.now,
         template=request.template.specification,
-        protected=group.protect_new,
     )
 
 
@@ -147,7 +146,7 @@ def _back_off(scaling: Scaling, group: Group) -> None:
 
 def on_running(scaling: Scaling, group: Group, member: Member) -> None:
     """Start the launch hooks of a running instance, or put it in service."""
-    if hooks.hold(member, group.hooks_of(LAUNCHING), scaling.now):
+    if hooks.hold(member, group.hooks.values(), scaling.now):
         member.state = "Pending:Wait"
         if member.activity:
             member.activity.status, member.activity.progress = "MidLifecycleAction", 60

@@ -52,7 +52,6 @@ def grows(before: int, after: int) -> str:
 
 
 REPLACES = "an instance was launched in response to an unhealthy instance needing to be replaced."
-REFRESHES = "an instance was taken out of service in response to an instance refresh."
 
 
 def shrinks(before: int, after: int) -> str:
@@ -99,6 +98,3 @@ def lost(reason: str) -> str:
     return (
         f"Instance became unhealthy while waiting for instance to be in InService state. Termination Reason: {reason}"
     )
-
-
-ALL_PROTECTED = "Could not scale to desired capacity because all remaining instances are protected from scale-in."

@@ -8,12 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 LAUNCHING = "autoscaling:EC2_INSTANCE_LAUNCHING"
-TERMINATING = "autoscaling:EC2_INSTANCE_TERMINATING"
 
 COUNTED = frozenset({"Pending", "Pending:Wait", "Pending:Proceed", "InService"})
 """The states of those that make up the group's capacity."""
-
-ENDING = frozenset({"Terminating", "Terminating:Wait", "Terminating:Proceed"})
 
 PROCESSES = (
     "Launch",
@@ -78,12 +75,8 @@ class Activity:
 @dataclass
 class Hook:
     name: str
-    transition: str
     heartbeat: int = 3600
     default: str = "ABANDON"
-    target: str | None = None
-    role: str | None = None
-    metadata: str | None = None
 
     @property
     def longest(self) -> int:
@@ -126,7 +119,6 @@ class Member:
     state: str = "Pending"
     health: str = "Healthy"
     unhealthy_reason: str = ""
-    protected: bool = False
     since: float | None = None
     """in service since"""
     activity: Activity | None = None
@@ -153,25 +145,6 @@ class ScheduledAction:
 
 
 @dataclass
-class Refresh:
-    id: str
-    start: float
-    preferences: Mapping[str, Any]
-    desired: Mapping[str, Any] | None
-    status: str = "Pending"
-    reason: str | None = None
-    end: float | None = None
-    remaining: list[str] = field(default_factory=list)
-    total: int = 0
-    initial_members: frozenset[str] = frozenset()
-    """instances that were there when it began"""
-
-    @property
-    def active(self) -> bool:
-        return self.status in ("Pending", "InProgress", "Cancelling")
-
-
-@dataclass
 class Group:
     name: str
     arn: str
@@ -186,7 +159,6 @@ class Group:
     cooldown: int = 300
     health_type: str = "EC2"
     grace_period: int = 0
-    protect_new: bool = False
     service_role: str = ""
     placement_group: str | None = None
     stored: dict[str, Any] = field(default_factory=dict)
@@ -196,7 +168,6 @@ class Group:
     suspended: dict[str, str] = field(default_factory=dict)
     members: dict[str, Member] = field(default_factory=dict)
     launches: list[Launch] = field(default_factory=list)
-    refreshes: list[Refresh] = field(default_factory=list)
     scheduled: dict[str, ScheduledAction] = field(default_factory=dict)
     deleting: bool = False
     reasons: list[str] = field(default_factory=list)
@@ -207,7 +178,6 @@ class Group:
     retry_at: float = 0.0
     failed: set[Subnet] = field(default_factory=set)
     """where it has failed in this attempt to reach the desired capacity"""
-    reported_protected: bool = False
 
     @property
     def counted(self) -> int:
@@ -223,20 +193,12 @@ class Group:
     def zones(self) -> list[str]:
         return sorted({subnet.zone for subnet in self.subnets})
 
-    @property
-    def refresh(self) -> Refresh | None:
-        """The refresh in progress."""
-        return next((refresh for refresh in self.refreshes if refresh.active), None)
-
-    def hooks_of(self, transition: str) -> list[Hook]:
-        return [hook for hook in self.hooks.values() if hook.transition == transition]
-
     def allows(self, process: str) -> bool:
         return process not in self.suspended
 
     def reset_backoff(self) -> None:
         """Forget failures after a change, so that the next attempt is made at once."""
-        self.failures, self.retry_at, self.reported_protected = 0, 0.0, False
+        self.failures, self.retry_at = 0, 0.0
         self.failed.clear()
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from localcloud.api.autoscaling import engine, responses
-from localcloud.api.autoscaling.ec2 import CloudEc2, Ec2Port
+from localcloud.api.autoscaling.ec2 import CloudEc2
 from localcloud.api.autoscaling.state import Scaling
 from localcloud.api.ec2.lifecycle import on_change
 from localcloud.core.cloud import Cloud
@@ -16,7 +16,7 @@ from localcloud.core.cloud import Cloud
 @dataclass
 class Regions:
     by_name: dict[str, Scaling] = field(default_factory=dict)
-    port: Callable[[Cloud, str], Ec2Port] = CloudEc2
+    port: Callable[[Cloud, str], CloudEc2] = CloudEc2
     """how EC2 is reached: tests put something of their own here"""
 
 

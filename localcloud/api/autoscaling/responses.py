@@ -8,12 +8,12 @@ from typing import Any, TypeVar
 
 from localcloud.api.autoscaling.messages import datetime_of
 from localcloud.api.autoscaling.records import (
+    LAUNCHING,
     Activity,
     Group,
     Hook,
     LaunchTemplateSpecification,
     Member,
-    Refresh,
     ScheduledAction,
 )
 from localcloud.core.errors import AwsError
@@ -51,7 +51,7 @@ def member(record: Member) -> Response:
         "AvailabilityZone": record.subnet.zone,
         "LifecycleState": record.state,
         "HealthStatus": record.health,
-        "ProtectedFromScaleIn": record.protected,
+        "ProtectedFromScaleIn": False,
         "LaunchTemplate": specification(record.template),
     }
     return response
@@ -97,7 +97,7 @@ def group(record: Group, instances: bool = True) -> Response:
         "EnabledMetrics": [],
         "Tags": tags(record),
         "TerminationPolicies": ["Default"],
-        "NewInstancesProtectedFromScaleIn": record.protect_new,
+        "NewInstancesProtectedFromScaleIn": False,
         "ServiceLinkedRoleARN": record.service_role,
         "TrafficSources": [],
     }
@@ -133,20 +133,14 @@ def activity(record: Activity, alive: bool = True) -> Response:
 
 
 def hook(owner: Group, record: Hook) -> Response:
-    response: Response = {
+    return {
         "LifecycleHookName": record.name,
         "AutoScalingGroupName": owner.name,
-        "LifecycleTransition": record.transition,
+        "LifecycleTransition": LAUNCHING,
         "HeartbeatTimeout": record.heartbeat,
         "GlobalTimeout": record.longest,
         "DefaultResult": record.default,
     }
-    optional = {
-        "NotificationTargetARN": record.target,
-        "RoleARN": record.role,
-        "NotificationMetadata": record.metadata,
-    }
-    return response | {key: value for key, value in optional.items() if value}
 
 
 def scheduled_action(owner: Group, record: ScheduledAction) -> Response:
@@ -163,26 +157,4 @@ def scheduled_action(owner: Group, record: ScheduledAction) -> Response:
         response["Recurrence"] = record.recurrence
     if record.end is not None:
         response["EndTime"] = datetime_of(record.end)
-    return response
-
-
-def refresh(owner: Group, record: Refresh) -> Response:
-    left = len(record.remaining)
-    done = 100 if record.status == "Successful" or not record.total else 100 * (record.total - left) // record.total
-    response: Response = {
-        "InstanceRefreshId": record.id,
-        "AutoScalingGroupName": owner.name,
-        "Status": record.status,
-        "StartTime": datetime_of(record.start),
-        "PercentageComplete": done,
-        "InstancesToUpdate": left,
-        "Preferences": dict(record.preferences),
-        "Strategy": "Rolling",
-    }
-    if record.desired:
-        response["DesiredConfiguration"] = dict(record.desired)
-    if record.end is not None:
-        response["EndTime"] = datetime_of(record.end)
-    if record.reason:
-        response["StatusReason"] = record.reason
     return response

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from localcloud.api.autoscaling.ec2 import Ec2Port, Template
+from localcloud.api.autoscaling.ec2 import CloudEc2, Template
 from localcloud.api.autoscaling.records import Activity, Group, Member, new_id
 from localcloud.core.clock import Clock
 
@@ -32,7 +32,7 @@ class Scaling:
 
     region: str
     clock: Clock
-    ec2: Ec2Port
+    ec2: CloudEc2
     step: Callable[[Scaling], None]
     """takes every group one step towards what it should be"""
     launch_takes: Callable[[], float] = lambda: 0.0

@@ -13,11 +13,6 @@ from localcloud.api.autoscaling.validation import invalid
 from localcloud.core.cloud import Call, Result, answers
 
 
-def _changed_group(call: Call) -> tuple[Scaling, Group]:
-    scaling = scaling_in(call.cloud, call.region)
-    return scaling, validation.changeable(scaling, call.params["AutoScalingGroupName"])
-
-
 @answers("autoscaling", "CreateOrUpdateTags")
 def put_tags(call: Call) -> Result:
     scaling = scaling_in(call.cloud, call.region)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 
-from localcloud.api.autoscaling import hooks, messages
+from localcloud.api.autoscaling import messages
 from localcloud.api.autoscaling.ec2 import InstanceStatus
-from localcloud.api.autoscaling.records import ENDING, TERMINATING, Activity, Group, Member
+from localcloud.api.autoscaling.records import Activity, Group, Member
 from localcloud.api.autoscaling.selection import select_for_termination
 from localcloud.api.autoscaling.state import Scaling
 from localcloud.core.errors import AwsError
@@ -49,34 +49,24 @@ def shrink(scaling: Scaling, group: Group) -> None:
             excess -= 1
     if excess <= 0 or not group.allows("Terminate"):
         return
-    candidates = [member for member in group.members.values() if member.counts and not member.protected]
+    candidates = [member for member in group.members.values() if member.counts]
     before = group.counted
-    chosen = select_for_termination(candidates, group.template, excess)
-    for member in chosen:
+    for member in select_for_termination(candidates, group.template, excess):
         sentences = (messages.shrinks(before, group.desired), messages.selected(member.id))
         end(scaling, group, member, messages.cause(group.reasons, now, *sentences))
-    if chosen:
-        group.reasons.clear()
-    elif not group.reported_protected:
-        group.reported_protected = True
-        cause = messages.cause(group.reasons, now, messages.shrinks(before, group.desired))
-        scaling.begin(group, messages.ALL_PROTECTED, cause, {}).finish("Failed", now, messages.ALL_PROTECTED)
+    group.reasons.clear()
 
 
-def end(scaling: Scaling, group: Group, member: Member, cause: str, at_once: bool = False) -> Activity:
-    """Begin to terminate an instance, after its termination hooks unless `at_once`."""
-    if member.activity and member.activity.end is None and member.state not in ENDING:
+def end(scaling: Scaling, group: Group, member: Member, cause: str) -> Activity:
+    """Begin to terminate an instance."""
+    if member.activity and member.activity.end is None and not member.state.startswith("Terminating"):
         member.activity.finish("Cancelled", scaling.now, "The instance was terminated before it was in service.")
     details = member.subnet.details
     activity = scaling.begin(group, f"Terminating EC2 instance: {member.id}", cause, details)
     member.activity = activity
-    if not at_once and hooks.hold(member, group.hooks_of(TERMINATING), scaling.now):
-        member.state = "Terminating:Wait"
-        activity.status, activity.progress = "MidLifecycleAction", 60
-    else:
-        member.actions.clear()
-        member.state = "Terminating"
-        request_termination(scaling, member)
+    member.actions.clear()
+    member.state = "Terminating"
+    request_termination(scaling, member)
     scaling.schedule_step()
     return activity
 

@@ -8,7 +8,6 @@ from typing import Any
 from localcloud.api.autoscaling import launching
 from localcloud.api.autoscaling.records import (
     LAUNCHING,
-    TERMINATING,
     Group,
     Hook,
     LaunchTemplateSpecification,
@@ -135,9 +134,10 @@ def check_launchable(scaling: Scaling, group: Group, caller: Caller) -> None:
 
 def read_hook(request: Mapping[str, Any], before: Hook | None = None) -> Hook:
     """Read a lifecycle hook; settings that the request leaves out stay as they were."""
-    transition = request.get("LifecycleTransition") or (before.transition if before else "")
-    if transition not in (LAUNCHING, TERMINATING):
-        raise invalid(f"Lifecycle hook transition {transition} is not valid: use {LAUNCHING} or {TERMINATING}.")
+    if request.get("LifecycleTransition") != LAUNCHING and not before:
+        raise invalid(f"The local cloud has lifecycle hooks with the transition {LAUNCHING} only.")
+    if request.get("NotificationTargetARN"):
+        raise invalid("The local cloud has no notifications.")
     heartbeat = int(request.get("HeartbeatTimeout") or (before.heartbeat if before else 3600))
     if not 30 <= heartbeat <= 7200:
         raise invalid(f"Heartbeat Timeout must be between 30 and 7200 seconds: {heartbeat}")
@@ -146,12 +146,8 @@ def read_hook(request: Mapping[str, Any], before: Hook | None = None) -> Hook:
         raise invalid(f"Default result {default} is not valid: use CONTINUE or ABANDON.")
     return Hook(
         name=request["LifecycleHookName"],
-        transition=transition,
         heartbeat=heartbeat,
         default=default,
-        target=request.get("NotificationTargetARN", before.target if before else None),
-        role=request.get("RoleARN", before.role if before else None),
-        metadata=request.get("NotificationMetadata", before.metadata if before else None),
     )
 
 

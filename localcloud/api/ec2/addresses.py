@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import Any
 
 from moto.ec2.models.elastic_ip_addresses import ElasticAddress
 
-from localcloud.api.ec2.filters import Values, chosen, refuse_dry_run, tag_list, tags_of
+from localcloud.api.ec2.filters import by_name, listing, refuse_dry_run, tag_list, tags_of
 from localcloud.api.ec2.lifecycle import give_automatic_address, release_automatic_address
 from localcloud.api.ec2.moto_records import (
     backend_of,
@@ -21,6 +20,7 @@ from localcloud.api.ec2.records import instance_of, records_of
 from localcloud.api.quotas import ADDRESSES, check_limit
 from localcloud.core.cloud import Call, Cloud, answers
 from localcloud.core.errors import AwsError
+from localcloud.core.kinds import KINDS
 
 
 @answers("ec2", "AllocateAddress")
@@ -52,19 +52,17 @@ def address_named(region: str, allocation_id: str) -> Any:
     for address in backend_of(region).addresses:
         if address.allocation_id == allocation_id:
             return address
-    raise AwsError("InvalidAllocationID.NotFound", f"The allocation ID '{allocation_id}' does not exist")
+    raise KINDS["eipalloc"].not_found(allocation_id)
+
+
+def _unknown_address(public_ip: str) -> AwsError:
+    return AwsError("InvalidAddress.NotFound", f"Address '{public_ip}' not found.")
 
 
 def _address(call: Call) -> Any:
-    if call.params.get("AllocationId"):
-        return address_named(call.region, str(call.params["AllocationId"]))
-    public_ip = call.params.get("PublicIp")
-    if not public_ip:
-        raise AwsError("MissingParameter", "Either 'AllocationId' or 'PublicIp' must be specified")
-    for address in backend_of(call.region).addresses:
-        if address.public_ip == public_ip:
-            return address
-    raise AwsError("InvalidAddress.NotFound", f"Address '{public_ip}' not found.")
+    if not call.params.get("AllocationId"):
+        raise AwsError("MissingParameter", "The request must contain the parameter AllocationId")
+    return address_named(call.region, str(call.params["AllocationId"]))
 
 
 @answers("ec2", "AssociateAddress")
@@ -158,17 +156,15 @@ def _holds_gateway(address: Any) -> bool:
 
 @answers("ec2", "DisassociateAddress")
 def disassociate_address(call: Call) -> dict[str, Any]:
-    association_id, public_ip = call.params.get("AssociationId"), call.params.get("PublicIp")
+    association_id = call.params.get("AssociationId")
     for address in backend_of(call.region).addresses:
-        if association_id and address.association_id == association_id or public_ip and address.public_ip == public_ip:
+        if association_id and address.association_id == association_id:
             if _holds_gateway(address):
                 raise AwsError("AuthFailure", "You do not have permission to access the specified resource.", 403)
             refuse_dry_run(call.params)
             unbind(call.cloud, address)
             return {}
-    if association_id:
-        raise AwsError("InvalidAssociationID.NotFound", f"The association ID '{association_id}' does not exist")
-    raise AwsError("InvalidAddress.NotFound", f"Address '{public_ip}' not found.")
+    raise AwsError("InvalidAssociationID.NotFound", f"The association ID '{association_id}' does not exist")
 
 
 @answers("ec2", "ReleaseAddress")
@@ -205,39 +201,26 @@ def _described(region: str, address: Any) -> dict[str, Any]:
     return described
 
 
-def _shown(key: str) -> Callable[[Any], Values]:
-    return lambda address: (_described(address.ec2_backend.region_name, address).get(key),)
-
-
-_FILTERS: Mapping[str, Callable[[Any], Values]] = {
-    "allocation-id": _shown("AllocationId"),
-    "association-id": _shown("AssociationId"),
-    "domain": _shown("Domain"),
-    "instance-id": _shown("InstanceId"),
-    "network-border-group": _shown("NetworkBorderGroup"),
-    "network-interface-id": _shown("NetworkInterfaceId"),
-    "network-interface-owner-id": _shown("NetworkInterfaceOwnerId"),
-    "private-ip-address": _shown("PrivateIpAddress"),
-    "public-ip": _shown("PublicIp"),
+_FILTERS = {
+    "allocation-id": "AllocationId",
+    "association-id": "AssociationId",
+    "domain": "Domain",
+    "instance-id": "InstanceId",
+    "network-border-group": "NetworkBorderGroup",
+    "network-interface-id": "NetworkInterfaceId",
+    "network-interface-owner-id": "NetworkInterfaceOwnerId",
+    "private-ip-address": "PrivateIpAddress",
+    "public-ip": "PublicIp",
 }
 
 
 @answers("ec2", "DescribeAddresses")
 def describe_addresses(call: Call) -> dict[str, Any]:
-    region = call.region
-    matches = list(backend_of(region).addresses)
-    for key, field, code, words in (
-        ("AllocationIds", "allocation_id", "InvalidAllocationID.NotFound", "The allocation ID '{}' does not exist"),
-        ("PublicIps", "public_ip", "InvalidAddress.NotFound", "Address '{}' not found."),
+    addresses = backend_of(call.region).addresses
+    for key, field, unknown in (
+        ("AllocationIds", "allocation_id", KINDS["eipalloc"].not_found),
+        ("PublicIps", "public_ip", _unknown_address),
     ):
-        requested = [str(value) for value in call.params.get(key) or ()]
-        existing = {getattr(address, field): address for address in matches}
-        for value in requested:
-            if value not in existing:
-                raise AwsError(code, words.format(value))
-        matches = [existing[value] for value in dict.fromkeys(requested)] if requested else matches
-    matches = chosen(
-        matches, call.params.get("Filters"), _FILTERS, lambda address: tags_in(region, address.allocation_id)
-    )
-    refuse_dry_run(call.params)
-    return {"Addresses": [_described(region, address) for address in matches]}
+        addresses = by_name(addresses, field, call.params.get(key) or (), unknown)
+    described = [_described(call.region, address) for address in addresses]
+    return listing(call, "Addresses", described, _FILTERS, default=None)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 
-from localcloud.api.ec2.instance import Instance, Launch
+from localcloud.api.ec2.instance import Launch
 from localcloud.api.ec2.instance_types import vcpus, zones_with
 from localcloud.api.ec2.moto_records import zones_of
-from localcloud.api.ec2.records import instances_in, no_public_addresses, records_of
+from localcloud.api.ec2.records import instances_in
 from localcloud.api.quotas import family_of, vcpu_limit
 from localcloud.core.cloud import Cloud
 from localcloud.core.errors import AwsError
@@ -26,24 +25,6 @@ def launchable_count(cloud: Cloud, launch: Launch, min_count: int, max_count: in
     return count if capacity is None else min(count, capacity)
 
 
-def check_capacity_to_start(cloud: Cloud, region: str, stopped: Sequence[Instance]) -> None:
-    """Refuse to start instances together that quota, capacity or public addresses do not suffice for."""
-    families: dict[tuple[str, bool], list[str]] = {}
-    for instance in stopped:
-        family = family_of(instance.instance_type).code, instance.lifecycle == "spot"
-        families.setdefault(family, []).append(instance.instance_type)
-    for (_, spot), kinds in families.items():
-        used = used_vcpus(cloud, region, kinds[0], spot)
-        if used + sum(map(vcpus, kinds)) > vcpu_limit(cloud, kinds[0], spot):
-            raise _quota_exceeded(cloud, kinds[0], spot)
-    for (kind, zone), count in Counter((one.instance_type, str(one.availability_zone)) for one in stopped).items():
-        capacity = cloud.faults.capacity_left(kind, zone)
-        if capacity is not None and capacity < count:
-            raise no_capacity(cloud, region, kind, zone)
-    if sum(map(_takes_address, stopped)) > records_of(cloud).public.left:
-        raise no_public_addresses()
-
-
 def _quota_exceeded(cloud: Cloud, instance_type: str, spot: bool) -> AwsError:
     if spot:
         return AwsError("MaxSpotInstanceCountExceeded", "Max spot instance count exceeded")
@@ -56,20 +37,8 @@ def _quota_exceeded(cloud: Cloud, instance_type: str, spot: bool) -> AwsError:
     )
 
 
-def _takes_address(instance: Instance) -> bool:
-    """True if a public address of the pool must be taken when the instance starts."""
-    interface = instance.nics[0]
-    return bool(interface.public_ip_auto_assign and not interface.public_ip and not instance.boots_nothing)
-
-
 def _addresses_left(launch: Launch, min_count: int) -> int:
     """Return the number of instances for which the subnets have free addresses."""
-    if any(spec.existing is not None or spec.address is not None for spec in launch.interfaces):
-        if min_count > 1:
-            raise AwsError(
-                "InvalidParameterCombination", "One address or network interface cannot be that of several instances."
-            )
-        return 1
     needed = Counter(spec.subnet.id for spec in launch.interfaces)
     subnets = {spec.subnet.id: spec.subnet for spec in launch.interfaces}
     for key, each in needed.items():

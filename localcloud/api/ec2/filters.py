@@ -1,16 +1,18 @@
-"""Filters, pages and the complaints about them, as all Describe operations of EC2 have them."""
+"""Filters and pages, as all Describe operations of EC2 have them."""
 
 from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
+from localcloud.core.cloud import Call
 from localcloud.core.errors import AwsError
 
 Item = TypeVar("Item")
-Values = Iterable[str | None]
+Described = Mapping[str, Any]
+"""an item as the API shows it"""
 
 
 def matcher(patterns: Sequence[str]) -> Callable[[str], bool]:
@@ -28,34 +30,63 @@ def _regex(pattern: str) -> re.Pattern[str]:
     return re.compile(text + r"\Z", re.DOTALL)
 
 
-def chosen(
-    items: Iterable[Item],
-    filters: Sequence[Mapping[str, Any]] | None,
-    getters: Mapping[str, Callable[[Item], Values]],
-    tags: Callable[[Item], Mapping[str, str]] | None = None,
-) -> list[Item]:
+def listing(
+    call: Call, key: str, items: Iterable[Described], paths: Mapping[str, str], filters: str = "Filters", **limits: Any
+) -> dict[str, Any]:
+    """Answer a Describe operation with a page of the items that pass its filters.
+
+    `paths` lead to the values in an item by the name of a filter; `limits` are those of `page`.
+    """
+    matches = matching(items, call.params.get(filters) or (), paths)
+    refuse_dry_run(call.params)
+    shown, token = page(matches, call.params, **limits)
+    return {key: list(shown)} | ({"NextToken": token} if token else {})
+
+
+def matching(
+    items: Iterable[Described], filters: Iterable[Mapping[str, Any]], paths: Mapping[str, str]
+) -> list[Described]:
     """Return the items that pass all filters. Raise AwsError for an unknown filter."""
     left = list(items)
-    for record in filters or ():
-        name, values = str(record.get("Name", "")), [str(value) for value in record.get("Values") or ()]
-        getter = getters.get(name) or (tag_getter(name, tags) if tags else None)
-        if getter is None:
+    for record in filters:
+        name = str(record.get("Name", ""))
+        if name not in paths and not name.startswith(("tag:", "tag-")):
             raise AwsError("InvalidParameterValue", f"The filter '{name}' is invalid")
-        requested = matcher(values)
-        left = [item for item in left if any(value is not None and requested(value) for value in getter(item))]
+        passes = matcher([str(value) for value in record.get("Values") or ()])
+        left = [item for item in left if any(map(passes, _values(item, name, paths.get(name))))]
     return left
 
 
-def tag_getter(name: str, tags: Callable[[Item], Mapping[str, str]]) -> Callable[[Item], Values] | None:
-    """Return the function that gets the values of a tag filter; None if the filter is not about tags."""
+def _values(item: Described, name: str, path: str | None) -> Iterable[str]:
+    if path is not None:
+        return _at(item, path)
+    tags = {tag["Key"]: tag["Value"] for tag in item["TagSet" if "TagSet" in item else "Tags"]}
     if name.startswith("tag:"):
-        key = name[4:]
-        return lambda item: (tags(item).get(key),)
-    if name == "tag-key":
-        return lambda item: tags(item).keys()
-    if name == "tag-value":
-        return lambda item: tags(item).values()
-    return None
+        return [tags[name[4:]]] if name[4:] in tags else []
+    return tags.keys() if name == "tag-key" else tags.values()
+
+
+def _at(described: Any, path: str) -> Iterator[str]:
+    """Return the values at a path through lists, in the form of filters."""
+    if isinstance(described, list):
+        for item in described:
+            yield from _at(item, path)
+    elif path:
+        first, _, rest = path.partition(".")
+        if first in described:
+            yield from _at(described[first], rest)
+    else:
+        yield str(described).lower() if isinstance(described, bool) else str(described)
+
+
+def by_name(items: Sequence[Item], field: str, names: Iterable[Any], unknown: Callable[[str], AwsError]) -> list[Item]:
+    """Return the items with these names, or all if the request names none."""
+    existing = {getattr(item, field): item for item in items}
+    requested = [str(name) for name in dict.fromkeys(names)]
+    for name in requested:
+        if name not in existing:
+            raise unknown(name)
+    return [existing[name] for name in requested] if requested else list(items)
 
 
 def page(

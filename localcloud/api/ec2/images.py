@@ -11,22 +11,23 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from localcloud.api.ec2.filters import Values, chosen, page, refuse_dry_run
+from localcloud.api.ec2.filters import listing
 from localcloud.api.ec2.moto_records import backend_of
 from localcloud.core.cloud import Call, Cloud, answers
 from localcloud.core.errors import AwsError
-from localcloud.core.settings import ACCOUNT, SYSTEM
+from localcloud.core.settings import ACCOUNT, DATA, SYSTEM
 
 # moto makes a volume and a snapshot for each AMI that it knows, in each region, before it answers anything.
 os.environ["MOTO_EC2_LOAD_DEFAULT_AMIS"] = "false"
 
-DATA = Path(__file__).parents[2] / "data"
+COMMON: Mapping[str, Mapping[str, Any]] = json.loads((DATA / "ec2_common.json").read_text(encoding="utf-8"))
+"""What all instances, images and older types have alike, as the API shows it."""
 CREATED = "2026-10-16T08:00:00.000Z"
 _AMAZON = "898082745236"  # the account that AWS publishes its Deep Learning AMIs from
 _ID = re.compile(r"ami-([0-9a-f]{8}|[0-9a-f]{17})\Z")
@@ -155,20 +156,16 @@ def image_for_launch(cloud: Cloud, image_id: str, pending: bool = False) -> Imag
     return image
 
 
-def _constant(value: str) -> Callable[[Image], Values]:
-    return lambda _image: (value,)
-
-
-_FILTERS: Mapping[str, Callable[[Image], Values]] = {
-    "architecture": _constant("x86_64"),
-    "image-id": lambda image: (image.id,),
-    "name": lambda image: (image.name,),
-    "owner-alias": lambda image: (_alias(image),),
-    "owner-id": lambda image: (image.owner,),
-    "block-device-mapping.volume-size": lambda image: (str(image.root_gib),),
-    "root-device-name": lambda image: (image.root_device,),
-    "state": lambda image: (image.state,),
-    "virtualization-type": _constant("hvm"),
+_FILTERS = {
+    "architecture": "Architecture",
+    "image-id": "ImageId",
+    "name": "Name",
+    "owner-alias": "ImageOwnerAlias",
+    "owner-id": "OwnerId",
+    "block-device-mapping.volume-size": "BlockDeviceMappings.Ebs.VolumeSize",
+    "root-device-name": "RootDeviceName",
+    "state": "State",
+    "virtualization-type": "VirtualizationType",
 }
 
 
@@ -182,7 +179,7 @@ def _location(image: Image) -> str:
 
 def image_as_dict(image: Image, tags: Mapping[str, str]) -> dict[str, Any]:
     described: dict[str, Any] = {
-        "Architecture": "x86_64",
+        **COMMON["image"],
         "BlockDeviceMappings": [
             {
                 "DeviceName": image.root_device,
@@ -195,25 +192,16 @@ def image_as_dict(image: Image, tags: Mapping[str, str]) -> dict[str, Any]:
                 },
             }
         ],
-        "BootMode": "uefi-preferred",
         "CreationDate": image.created,
         "Description": image.description,
-        "EnaSupport": True,
-        "Hypervisor": "xen",
         "ImageId": image.id,
         "ImageLocation": _location(image),
-        "ImageType": "machine",
         "Name": image.name,
         "OwnerId": image.owner,
-        "PlatformDetails": "Linux/UNIX",
         "Public": image.owner != ACCOUNT,
         "RootDeviceName": image.root_device,
-        "RootDeviceType": "ebs",
-        "SriovNetSupport": "simple",
         "State": image.state,
         "Tags": [{"Key": key, "Value": value} for key, value in tags.items()],
-        "UsageOperation": "RunInstances",
-        "VirtualizationType": "hvm",
     }
     optional = {"ImageOwnerAlias": _alias(image), "ImdsSupport": image.imds_support}
     return described | {key: value for key, value in optional.items() if value}
@@ -233,7 +221,6 @@ def _named(images: Mapping[str, Image], ids: Sequence[str]) -> list[Image]:
 
 @answers("ec2", "DescribeImages")
 def describe_images(call: Call) -> dict[str, Any]:
-    refuse_dry_run(call.params)
     images = {key: image for key, image in images_of(call.cloud).items() if image.region in (None, call.region)}
     ids = list(call.params.get("ImageIds") or ())
     matches = _named(images, ids) if ids else list(images.values())
@@ -242,7 +229,5 @@ def describe_images(call: Call) -> dict[str, Any]:
         owners |= {ACCOUNT} if "self" in owners else set()
         matches = [image for image in matches if image.owner in owners or _alias(image) in owners]
     tags = backend_of(call.region).tags
-    matches = chosen(matches, call.params.get("Filters"), _FILTERS, lambda image: tags.get(image.id) or {})
-    items, token = page(matches, call.params, minimum=1)
-    answer: dict[str, Any] = {"Images": [image_as_dict(image, tags.get(image.id) or {}) for image in items]}
-    return answer | {"NextToken": token} if token else answer
+    described = [image_as_dict(image, tags.get(image.id) or {}) for image in matches]
+    return listing(call, "Images", described, _FILTERS, minimum=1)

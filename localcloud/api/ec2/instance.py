@@ -38,12 +38,10 @@ class InterfaceSpec:
     card: int
     subnet: Any
     groups: tuple[Any, ...]
-    address: str | None = None
     public: bool = False
     delete_on_termination: bool = True
     description: str = ""
     kind: str = "interface"
-    existing: Any = None
 
 
 @dataclass(frozen=True)
@@ -234,9 +232,8 @@ def _key_of(backend: Any, ebs: Mapping[str, Any]) -> str:
 def attach_interfaces(instance: Instance, launch: Launch, moment: datetime) -> None:
     backend = instance.ec2_backend
     for position, spec in enumerate(launch.interfaces):
-        interface = spec.existing or backend.create_network_interface(
+        interface = backend.create_network_interface(
             spec.subnet,
-            spec.address,
             group_ids=[group.id for group in spec.groups],
             description=spec.description,
             delete_on_termination=spec.delete_on_termination,
@@ -246,7 +243,6 @@ def attach_interfaces(instance: Instance, launch: Launch, moment: datetime) -> N
         instance.attach_eni(interface, position)
         interface.card_index, interface.shown_index = spec.card, spec.index
         interface.attach_time = moment
-        if not spec.existing:
-            interface.public_ip_auto_assign = spec.public
-            if launch.tags.get("network-interface"):
-                backend.create_tags([interface.id], dict(launch.tags["network-interface"]))
+        interface.public_ip_auto_assign = spec.public
+        if launch.tags.get("network-interface"):
+            backend.create_tags([interface.id], dict(launch.tags["network-interface"]))

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from moto.ec2.models.instance_types import INSTANCE_TYPE_OFFERINGS, INSTANCE_TYPES
 
-from localcloud.api.ec2.filters import Values, chosen, page, refuse_dry_run
-from localcloud.api.ec2.images import DATA
+from localcloud.api.ec2.filters import listing
+from localcloud.api.ec2.images import COMMON
 from localcloud.api.ec2.moto_records import zones_of
 from localcloud.core.cloud import Call, answers
 from localcloud.core.errors import AwsError
+from localcloud.core.settings import DATA
 
-# The filters of DescribeInstanceTypes, by the path to the values that each looks at.
 _FILTERS: Mapping[str, str] = {
     "current-generation": "CurrentGeneration",
     "instance-type": "InstanceType",
@@ -44,19 +44,11 @@ def _spelled_out(name: str, short: Mapping[str, Any]) -> dict[str, Any]:
         "PeakBandwidthInGbps": short["gbps"],
     }
     described: dict[str, Any] = {
-        "AutoRecoverySupported": True,
-        "BareMetal": False,
-        "BurstablePerformanceSupported": False,
-        "CurrentGeneration": False,
-        "DedicatedHostsSupported": True,
-        "EbsInfo": {"EbsOptimizedSupport": "default", "EncryptionSupport": "supported", "NvmeSupport": "unsupported"},
-        "FreeTierEligible": False,
+        **COMMON["older_type"],
         "GpuInfo": {
             "Gpus": [{"Count": count, "Manufacturer": "NVIDIA", "MemoryInfo": {"SizeInMiB": memory}, "Name": gpu}],
             "TotalGpuMemoryInMiB": count * memory,
         },
-        "HibernationSupported": False,
-        "Hypervisor": "xen",
         "InstanceStorageSupported": "disks" in short,
         "InstanceType": name,
         "MemoryInfo": {"SizeInMiB": short["memory_mib"]},
@@ -73,18 +65,12 @@ def _spelled_out(name: str, short: Mapping[str, Any]) -> dict[str, Any]:
             "NetworkCards": [card],
             "NetworkPerformance": short["network"],
         },
-        "NitroEnclavesSupport": "unsupported",
-        "NitroTpmSupport": "unsupported",
-        "PlacementGroupInfo": {"SupportedStrategies": ["cluster", "partition", "spread"]},
         "ProcessorInfo": {
             "Manufacturer": "Intel",
             "SupportedArchitectures": ["x86_64"],
             "SustainedClockSpeedInGhz": short["ghz"],
         },
-        "SupportedBootModes": ["legacy-bios"],
         "SupportedRootDeviceTypes": ["ebs", "instance-store"] if "disks" in short else ["ebs"],
-        "SupportedUsageClasses": ["on-demand", "spot"],
-        "SupportedVirtualizationTypes": ["hvm"],
         "VCpuInfo": {
             "DefaultCores": cores,
             "DefaultThreadsPerCore": short["threads"],
@@ -134,29 +120,8 @@ def _offered(region: str) -> frozenset[tuple[str, str]]:
     return frozenset((offer["InstanceType"], offer["Location"]) for offer in listed)
 
 
-def _at(described: Any, path: str) -> Iterator[str]:
-    """Return the values at a path through lists, in the form of filters."""
-    if isinstance(described, list):
-        for item in described:
-            yield from _at(item, path)
-    elif path:
-        first, _, rest = path.partition(".")
-        if first in described:
-            yield from _at(described[first], rest)
-    else:
-        yield str(described).lower() if isinstance(described, bool) else str(described)
-
-
-def _getter(path: str) -> Callable[[Mapping[str, Any]], Values]:
-    return lambda described: _at(described, path)
-
-
-_GETTERS = {name: _getter(path) for name, path in _FILTERS.items()}
-
-
 @answers("ec2", "DescribeInstanceTypes")
 def describe_instance_types(call: Call) -> dict[str, Any]:
-    refuse_dry_run(call.params)
     existing = types()
     requested = [str(name) for name in call.params.get("InstanceTypes") or ()]
     unknown = [name for name in requested if name not in existing]
@@ -165,40 +130,19 @@ def describe_instance_types(call: Call) -> dict[str, Any]:
             "InvalidInstanceType", f"The following supplied instance types do not exist: [{', '.join(unknown)}]"
         )
     matches = [existing[name] for name in dict.fromkeys(requested)] if requested else list(existing.values())
-    matches = chosen(matches, call.params.get("Filters"), _GETTERS)
-    items, token = page(matches, call.params, maximum=100, default=None if requested else 100)
-    return {"InstanceTypes": list(items)} | ({"NextToken": token} if token else {})
+    return listing(call, "InstanceTypes", matches, _FILTERS, maximum=100, default=None if requested else 100)
 
 
 @answers("ec2", "DescribeInstanceTypeOfferings")
 def describe_instance_type_offerings(call: Call) -> dict[str, Any]:
-    refuse_dry_run(call.params)
     kind = str(call.params.get("LocationType") or "region")
-    if kind not in ("region", "availability-zone", "availability-zone-id"):
-        raise AwsError("InvalidParameterValue", f"The value '{kind}' for LocationType is invalid.")
+    if kind not in ("region", "availability-zone"):
+        raise AwsError("UnsupportedOperation", f"The local cloud lists no types by {kind}.")
+    zones = [zone.name for zone in zones_of(call.region)]
     offers = [
-        {"InstanceType": name, "LocationType": kind, "Location": location}
-        for location in _locations(call.region, kind)
-        for name in _types_at(call.region, kind, location)
+        {"InstanceType": name, "LocationType": kind, "Location": place}
+        for name in types()
+        if (offering := zones_with(name, call.region, zones))
+        for place in (offering if kind == "availability-zone" else [call.region])
     ]
-    getters: Mapping[str, Callable[[dict[str, str]], Values]] = {
-        "instance-type": lambda offer: (offer["InstanceType"],),
-        "location": lambda offer: (offer["Location"],),
-    }
-    items, token = page(chosen(offers, call.params.get("Filters"), getters), call.params)
-    return {"InstanceTypeOfferings": list(items)} | ({"NextToken": token} if token else {})
-
-
-def _locations(region: str, kind: str) -> list[str]:
-    if kind == "region":
-        return [region]
-    return [zone.zone_id if kind == "availability-zone-id" else zone.name for zone in zones_of(region)]
-
-
-def _types_at(region: str, kind: str, location: str) -> list[str]:
-    offered = {
-        offer["InstanceType"]
-        for offer in INSTANCE_TYPE_OFFERINGS[kind].get(region, ())
-        if offer["Location"] == location
-    }
-    return [name for name in types() if name in offered or name not in INSTANCE_TYPES or not _offered(region)]
+    return listing(call, "InstanceTypeOfferings", offers, {"instance-type": "InstanceType", "location": "Location"})

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from localcloud.api.ec2.filters import Values, chosen, page, refuse_dry_run
+from localcloud.api.ec2 import interfaces
+from localcloud.api.ec2.filters import Described, listing, refuse_dry_run
+from localcloud.api.ec2.images import COMMON
 from localcloud.api.ec2.instance import Instance
 from localcloud.api.ec2.moto_records import spelled
 from localcloud.api.ec2.patches import private_dns, public_dns
@@ -16,10 +18,13 @@ from localcloud.core.errors import AwsError
 
 
 def reservation_as_dict(instances: Sequence[Instance]) -> dict[str, Any]:
-    first = instances[0]
+    return _reservation(instances[0], [instance_as_dict(instance) for instance in instances])
+
+
+def _reservation(first: Instance, instances: list[Described]) -> dict[str, Any]:
     return {
         "Groups": [],
-        "Instances": [instance_as_dict(instance) for instance in instances],
+        "Instances": instances,
         "OwnerId": first.owner_id,
         "ReservationId": first.reservation_id,
     }
@@ -46,8 +51,8 @@ def instance_as_dict(instance: Instance) -> dict[str, Any]:
     if instance.placement_group:
         placement["GroupId"] = instance.placement_group.id
     described: dict[str, Any] = {
+        **COMMON["instance"],
         "AmiLaunchIndex": instance.ami_launch_index,
-        "Architecture": instance.architecture,
         "BlockDeviceMappings": [
             {
                 "DeviceName": device,
@@ -60,37 +65,24 @@ def instance_as_dict(instance: Instance) -> dict[str, Any]:
             }
             for device, mapping in instance.block_device_mapping.items()
         ],
-        "BootMode": "uefi-preferred",
-        "CapacityReservationSpecification": {"CapacityReservationPreference": "open"},
         "ClientToken": instance.client_token,
-        "CurrentInstanceBootMode": "uefi",
         "EbsOptimized": instance.ebs_optimized,
-        "EnaSupport": True,
-        "EnclaveOptions": {"Enabled": False},
-        "HibernationOptions": {"Configured": False},
-        "Hypervisor": "xen",
         "ImageId": instance.image_id,
         "InstanceId": instance.id,
         "InstanceType": instance.instance_type,
         "LaunchTime": launched,
-        "MaintenanceOptions": {"AutoRecovery": "default"},
         "MetadataOptions": metadata_options(instance),
         "Monitoring": {"State": instance.monitoring_state},
-        "NetworkInterfaces": [_interface(instance, interface) for interface in instance.nics.values()],
+        "NetworkInterfaces": [interfaces.described(interface) for interface in instance.nics.values()],
         "Placement": placement,
-        "PlatformDetails": "Linux/UNIX",
         "PrivateDnsName": private_dns_of(instance),
-        "ProductCodes": [],
         "PublicDnsName": "",
         "RootDeviceName": instance.root_device_name,
-        "RootDeviceType": "ebs",
-        "SecurityGroups": groups_of(instance.nics[0]) if 0 in instance.nics else [],
+        "SecurityGroups": interfaces.groups_of(instance.nics[0]) if 0 in instance.nics else [],
         "State": {"Code": instance.state_code, "Name": instance.state},
         "StateTransitionReason": instance._reason,
         "Tags": [{"Key": key, "Value": value} for key, value in instance.tags.items()],
-        "UsageOperation": "RunInstances",
         "UsageOperationUpdateTime": launched,
-        "VirtualizationType": "hvm",
     }
     if 0 in instance.nics:
         described |= {
@@ -130,74 +122,23 @@ def metadata_options(instance: Instance) -> dict[str, Any]:
     }
 
 
-def groups_of(interface: Any) -> list[dict[str, str]]:
-    return [{"GroupId": group.id, "GroupName": group.name} for group in interface._group_set]
-
-
-def _interface(instance: Instance, interface: Any) -> dict[str, Any]:
-    address = interface.private_ip_address
-    name = private_dns(address, instance.region_name)
-    described: dict[str, Any] = {
-        "Attachment": {
-            "AttachTime": spelled(interface.attach_time),
-            "AttachmentId": interface.attachment_id,
-            "DeleteOnTermination": bool(interface.delete_on_termination),
-            "DeviceIndex": getattr(interface, "shown_index", interface.device_index),
-            "NetworkCardIndex": getattr(interface, "card_index", 0),
-            "Status": "attached",
-        },
-        "Description": interface.description,
-        "Groups": groups_of(interface),
-        "InterfaceType": interface.interface_type,
-        "Ipv6Addresses": [],
-        "MacAddress": interface.mac_address,
-        "NetworkInterfaceId": interface.id,
-        "OwnerId": instance.owner_id,
-        "PrivateDnsName": name,
-        "PrivateIpAddress": address,
-        "PrivateIpAddresses": [{"Primary": True, "PrivateDnsName": name, "PrivateIpAddress": address}],
-        "SourceDestCheck": interface.source_dest_check,
-        "Status": "in-use",
-        "SubnetId": interface.subnet.id,
-        "VpcId": interface.subnet.vpc_id,
-    }
-    if interface.public_ip:
-        association = {key: interface.association[key] for key in ("IpOwnerId", "PublicDnsName", "PublicIp")}
-        described["Association"] = association
-        described["PrivateIpAddresses"][0]["Association"] = association
-    return described
-
-
-# Filters
-
-
-def _each(attribute: str) -> Callable[[Instance], Values]:
-    def get(instance: Instance) -> Values:
-        value = getattr(instance, attribute)
-        if isinstance(value, bool):
-            return ("true" if value else "false",)
-        return (None if value is None else str(value),)
-
-    return get
-
-
-_FILTERS: Mapping[str, Callable[[Instance], Values]] = {
-    "availability-zone": _each("availability_zone"),
-    "group-id": lambda instance: [group.id for group in instance.security_groups],
-    "image-id": _each("image_id"),
-    "instance-id": _each("id"),
-    "instance-lifecycle": _each("lifecycle"),
-    "instance-state-name": _each("state"),
-    "instance-type": _each("instance_type"),
-    "instance.group-id": lambda instance: [group.id for group in instance.security_groups],
-    "instance.group-name": lambda instance: [group.name for group in instance.security_groups],
-    "ip-address": _each("public_ip"),
-    "key-name": _each("key_name"),
-    "private-dns-name": lambda instance: (private_dns_of(instance),),
-    "private-ip-address": _each("private_ip"),
-    "subnet-id": lambda instance: (instance.subnet_id if instance.nics else None,),
-    "tenancy": lambda instance: (instance.placement.tenancy,),
-    "vpc-id": _each("vpc_id"),
+_FILTERS = {
+    "availability-zone": "Placement.AvailabilityZone",
+    "group-id": "SecurityGroups.GroupId",
+    "image-id": "ImageId",
+    "instance-id": "InstanceId",
+    "instance-lifecycle": "InstanceLifecycle",
+    "instance-state-name": "State.Name",
+    "instance-type": "InstanceType",
+    "instance.group-id": "SecurityGroups.GroupId",
+    "instance.group-name": "SecurityGroups.GroupName",
+    "ip-address": "PublicIpAddress",
+    "key-name": "KeyName",
+    "private-dns-name": "PrivateDnsName",
+    "private-ip-address": "PrivateIpAddress",
+    "subnet-id": "SubnetId",
+    "tenancy": "Placement.Tenancy",
+    "vpc-id": "VpcId",
 }
 
 
@@ -212,14 +153,14 @@ def _asked_for(call: Call) -> list[Instance]:
 
 @answers("ec2", "DescribeInstances")
 def describe_instances(call: Call) -> dict[str, Any]:
-    matches = chosen(_asked_for(call), call.params.get("Filters"), _FILTERS, lambda instance: instance.tags)
-    refuse_dry_run(call.params)
-    items, token = page(matches, call.params, default=None if call.params.get("InstanceIds") else 1000)
-    reservations: dict[str, list[Instance]] = {}
-    for instance in items:
-        reservations.setdefault(instance.reservation_id, []).append(instance)
-    answer: dict[str, Any] = {"Reservations": [reservation_as_dict(instances) for instances in reservations.values()]}
-    return answer | ({"NextToken": token} if token else {})
+    existing = {instance.id: instance for instance in _asked_for(call)}
+    default = None if call.params.get("InstanceIds") else 1000
+    answer = listing(call, "Instances", map(instance_as_dict, existing.values()), _FILTERS, default=default)
+    reservations: dict[str, list[Described]] = {}
+    for described in answer.pop("Instances"):
+        reservations.setdefault(existing[described["InstanceId"]].reservation_id, []).append(described)
+    shown = [_reservation(existing[items[0]["InstanceId"]], items) for items in reservations.values()]
+    return answer | {"Reservations": shown}
 
 
 # Health and what the machine says
@@ -260,12 +201,8 @@ def describe_instance_status(call: Call) -> dict[str, Any]:
     matches = _asked_for(call)
     if not call.params.get("IncludeAllInstances"):
         matches = [instance for instance in matches if instance.state == "running"]
-    matches = chosen(matches, call.params.get("Filters"), {}, lambda instance: instance.tags)
-    refuse_dry_run(call.params)
-    items, token = page(matches, call.params, default=None if call.params.get("InstanceIds") else 1000)
-    return {"InstanceStatuses": [_status(cloud, instance) for instance in items]} | (
-        {"NextToken": token} if token else {}
-    )
+    default = None if call.params.get("InstanceIds") else 1000
+    return listing(call, "InstanceStatuses", [_status(cloud, instance) for instance in matches], {}, default=default)
 
 
 @answers("ec2", "GetConsoleOutput")

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import Any
 
-from localcloud.api.ec2.filters import Values, chosen, page, refuse_dry_run, tag_list
-from localcloud.api.ec2.instances import groups_of
+from localcloud.api.ec2.filters import listing, tag_list
 from localcloud.api.ec2.moto_records import backend_of, interface_named, spelled, tags_in
 from localcloud.api.ec2.patches import private_dns
 from localcloud.core.cloud import Call, answers
+
+
+def groups_of(interface: Any) -> list[dict[str, str]]:
+    return [{"GroupId": group.id, "GroupName": group.name} for group in interface._group_set]
 
 
 def described(interface: Any) -> dict[str, Any]:
@@ -57,29 +59,16 @@ def described(interface: Any) -> dict[str, Any]:
     return response
 
 
-def _shown(*path: str) -> Callable[[Any], Values]:
-    """Return a function that gets the values at a path of an interface, through lists."""
-
-    def walk(value: Any, rest: tuple[str, ...]) -> list[str]:
-        if isinstance(value, list):
-            return [result for item in value for result in walk(item, rest)]
-        if not rest:
-            return [str(value).lower() if isinstance(value, bool) else str(value)]
-        return walk(value[rest[0]], rest[1:]) if rest[0] in value else []
-
-    return lambda interface: walk(described(interface), path)
-
-
-_FILTERS: Mapping[str, Callable[[Any], Values]] = {
-    "addresses.private-ip-address": _shown("PrivateIpAddresses", "PrivateIpAddress"),
-    "attachment.instance-id": _shown("Attachment", "InstanceId"),
-    "description": _shown("Description"),
-    "group-id": _shown("Groups", "GroupId"),
-    "network-interface-id": _shown("NetworkInterfaceId"),
-    "private-ip-address": _shown("PrivateIpAddress"),
-    "status": _shown("Status"),
-    "subnet-id": _shown("SubnetId"),
-    "vpc-id": _shown("VpcId"),
+_FILTERS = {
+    "addresses.private-ip-address": "PrivateIpAddresses.PrivateIpAddress",
+    "attachment.instance-id": "Attachment.InstanceId",
+    "description": "Description",
+    "group-id": "Groups.GroupId",
+    "network-interface-id": "NetworkInterfaceId",
+    "private-ip-address": "PrivateIpAddress",
+    "status": "Status",
+    "subnet-id": "SubnetId",
+    "vpc-id": "VpcId",
 }
 
 
@@ -87,9 +76,5 @@ _FILTERS: Mapping[str, Callable[[Any], Values]] = {
 def describe_network_interfaces(call: Call) -> dict[str, Any]:
     backend = backend_of(call.region)
     ids = call.params.get("NetworkInterfaceIds") or ()
-    matches = [interface_named(backend, str(key)) for key in dict.fromkeys(ids)] or list(backend.enis.values())
-    matches = chosen(matches, call.params.get("Filters"), _FILTERS, lambda one: tags_in(call.region, one.id))
-    refuse_dry_run(call.params)
-    items, token = page(matches, call.params)
-    answer: dict[str, Any] = {"NetworkInterfaces": [described(interface) for interface in items]}
-    return answer | ({"NextToken": token} if token else {})
+    matches = [interface_named(backend, str(key)) for key in dict.fromkeys(ids)] or backend.enis.values()
+    return listing(call, "NetworkInterfaces", map(described, matches), _FILTERS)

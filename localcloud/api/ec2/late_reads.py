@@ -11,35 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from localcloud.core.cloud import Call, Handler
-from localcloud.core.errors import AwsError
+from localcloud.core.kinds import KINDS, Kind
 
-
-@dataclass(frozen=True)
-class Kind:
-    """How calls create, list and miss one kind of resource."""
-
-    created_by: str
-    listed_in: str
-    id_in: str
-    code: str
-    name: str
-
-
-# fmt: off
-KINDS = tuple(Kind(*row) for row in (
-    ("CreateVpc", "Vpcs", "VpcId", "InvalidVpcID.NotFound", "The vpc ID '{}'"),
-    ("CreateSubnet", "Subnets", "SubnetId", "InvalidSubnetID.NotFound", "The subnet ID '{}'"),
-    ("CreateInternetGateway", "InternetGateways", "InternetGatewayId", "InvalidInternetGatewayID.NotFound",
-     "The internetGateway ID '{}'"),
-    ("AllocateAddress", "Addresses", "AllocationId", "InvalidAllocationID.NotFound", "The allocation ID '{}'"),
-    ("CreateNatGateway", "NatGateways", "NatGatewayId", "NatGatewayNotFound", "The NAT gateway '{}'"),
-    ("CreateRouteTable", "RouteTables", "RouteTableId", "InvalidRouteTableID.NotFound", "The routeTable ID '{}'"),
-    ("CreateVpcEndpoint", "VpcEndpoints", "VpcEndpointId", "InvalidVpcEndpointId.NotFound", "The Vpc Endpoint Id '{}'"),
-    ("CreateSecurityGroup", "SecurityGroups", "GroupId", "InvalidGroup.NotFound", "The security group '{}'"),
-    ("CreateLaunchTemplate", "LaunchTemplates", "LaunchTemplateId", "InvalidLaunchTemplateId.NotFound",
-     "The launch template ID '{}'"),
-))
-# fmt: on
 _CODES_OF_ROUTES = {"InternetGatewayId": "InvalidGatewayID.NotFound", "NatGatewayId": "InvalidNatGatewayID.NotFound"}
 
 
@@ -57,15 +30,14 @@ def answer_late(call: Call, handler: Handler | None, seconds: float) -> dict[str
     for name in _names({key: value for key, value in call.params.items() if not key.startswith("Filter")}):
         if name in unseen:
             kind = unseen[name]
-            code = _CODES_OF_ROUTES.get(kind.id_in, kind.code) if call.operation.endswith("Route") else kind.code
-            raise AwsError(code, f"{kind.name.format(name)} does not exist")
+            raise kind.not_found(name, _CODES_OF_ROUTES.get(kind.id_in, "") if call.operation.endswith("Route") else "")
     answer = dict((handler(call) if handler else call.moto()) or {})
-    for kind in KINDS:
+    for kind in KINDS.values():
         if call.operation == kind.created_by:
             # Some answers hold the resource, others its id alone.
             resource = next((value for value in answer.values() if isinstance(value, Mapping)), answer)
             created[str(resource.get(kind.id_in) or answer[kind.id_in])] = Created(kind, now)
-        if call.operation.startswith("Describe") and kind.listed_in in answer:
+        if call.operation.startswith("Describe") and kind.listed_in and kind.listed_in in answer:
             answer[kind.listed_in] = [one for one in answer[kind.listed_in] if one[kind.id_in] not in unseen]
     if call.operation == "DescribeTags":
         answer["Tags"] = [tag for tag in answer["Tags"] if tag["ResourceId"] not in unseen]

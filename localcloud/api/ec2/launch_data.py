@@ -10,8 +10,6 @@ from localcloud.core.errors import AwsError
 
 # What a template and a request may both give in part: the request's part counts field by field.
 _BY_FIELD = ("MetadataOptions", "Placement", "Monitoring", "CreditSpecification", "CpuOptions")
-# Taking one of these from the request leaves out the other of the template.
-_ALIASES = (("SecurityGroupIds", "SecurityGroups"),)
 
 
 def version_of(region: str, specification: Mapping[str, Any]) -> Any:
@@ -60,9 +58,6 @@ def numbered(template: Any, requested: str) -> Any:
 def merged(request: Mapping[str, Any], template: Mapping[str, Any]) -> dict[str, Any]:
     """Merge two sets of launch data; values of the request have precedence."""
     whole = {key: value for key, value in template.items() if value not in (None, [], {}, "")}
-    for names in _ALIASES:
-        if any(request.get(name) for name in names):
-            whole = {key: value for key, value in whole.items() if key not in names}
     for key, value in request.items():
         if value in (None, [], {}, "") or key == "LaunchTemplate":
             continue

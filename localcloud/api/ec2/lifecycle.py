@@ -12,7 +12,6 @@ from typing import Any
 
 from moto.ec2.models.instances import StateReason
 
-from localcloud.api.ec2.capacity import check_capacity_to_start
 from localcloud.api.ec2.filters import refuse_dry_run
 from localcloud.api.ec2.instance import STATES, Instance
 from localcloud.api.ec2.records import SHOWN_AFTER_DEATH, instances_named, no_public_addresses, now, records_of
@@ -325,28 +324,6 @@ def stop_instances(call: Call) -> dict[str, Any]:
 
 def _exit_later(cloud: Cloud, instance_id: str, how: str) -> None:
     cloud.clock.later(0, lambda: machine_exited(cloud, instance_id, how))
-
-
-@answers("ec2", "StartInstances")
-def start_instances(call: Call) -> dict[str, Any]:
-    instances = _named(call)
-    for instance in instances:
-        if instance.state not in ("stopped", "running", "pending"):
-            raise _wrong_state(instance, "started")
-    refuse_dry_run(call.params)
-    cloud = call.cloud
-    stopped = [instance for instance in instances if instance.state == "stopped"]
-    before = {instance.id: instance.state for instance in instances}
-    check_capacity_to_start(cloud, call.region, stopped)
-    for instance in stopped:
-        cloud.faults.take_capacity(instance.instance_type, str(instance.availability_zone), 1)
-        give_automatic_address(cloud, instance.nics[0], instance)
-        instance._reason = ""
-        instance.state_reason = StateReason()
-        instance.launch_time = now(cloud)
-        _become(cloud, instance, "pending")
-    begin(cloud, stopped)
-    return {"StartingInstances": [_state_change(instance, before[instance.id]) for instance in instances]}
 
 
 @answers("ec2", "RebootInstances")

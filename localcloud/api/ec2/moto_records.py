@@ -12,6 +12,7 @@ from moto.backends import get_backend
 
 from localcloud.api.ec2 import patches  # noqa: F401 - applies what is mended in moto
 from localcloud.core.errors import AwsError
+from localcloud.core.kinds import KINDS
 from localcloud.core.settings import ACCOUNT
 
 
@@ -68,7 +69,7 @@ def subnet_named(backend: Any, subnet_id: str) -> Any:
     for of_zone in backend.subnets.values():
         if subnet_id in of_zone:
             return of_zone[subnet_id]
-    raise AwsError("InvalidSubnetID.NotFound", f"The subnet ID '{subnet_id}' does not exist")
+    raise KINDS["subnet"].not_found(subnet_id)
 
 
 def internet_gateway_of(backend: Any, vpc_id: str) -> Any:
@@ -79,7 +80,7 @@ def internet_gateway_of(backend: Any, vpc_id: str) -> Any:
 
 def interface_named(backend: Any, interface_id: str) -> Any:
     if interface_id not in backend.enis:
-        raise AwsError("InvalidNetworkInterfaceID.NotFound", f"The networkInterface ID '{interface_id}' does not exist")
+        raise KINDS["eni"].not_found(interface_id)
     return backend.enis[interface_id]
 
 
@@ -91,4 +92,4 @@ def group_named(backend: Any, group_id: str, vpc_id: str) -> Any:
                     "InvalidParameter", f"Security group {group_id} and the subnet belong to different networks."
                 )
             return groups[group_id]
-    raise AwsError("InvalidGroup.NotFound", f"The security group '{group_id}' does not exist")
+    raise KINDS["sg"].not_found(group_id)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
 from moto.ec2.models.nat_gateways import NatGateway
 
 from localcloud.api.ec2.addresses import address_named, bind
-from localcloud.api.ec2.filters import Values, chosen, page, refuse_dry_run, tag_list, tags_of
+from localcloud.api.ec2.filters import listing, refuse_dry_run, tag_list, tags_of
 from localcloud.api.ec2.moto_records import (
     backend_of,
     internet_gateway_of,
@@ -20,7 +19,7 @@ from localcloud.api.ec2.moto_records import (
     tags_in,
 )
 from localcloud.api.ec2.patches import check_free
-from localcloud.api.ec2.records import SHOWN_AFTER_DEATH, now, records_of
+from localcloud.api.ec2.records import SHOWN_AFTER_DEATH, now, once
 from localcloud.api.quotas import NAT_GATEWAYS, check_limit
 from localcloud.core.cloud import Call, Cloud, answers
 from localcloud.core.errors import AwsError
@@ -49,12 +48,15 @@ class Gateway(NatGateway):
 
 @answers("ec2", "CreateNatGateway")
 def create_nat_gateway(call: Call) -> dict[str, Any]:
+    gateways = backend_of(call.region).nat_gateways
+    gateway = once(call, lambda made: made.id in gateways, lambda: _create(call))
+    token = call.params.get("ClientToken")
+    return {"NatGateway": _described(call.region, gateway)} | ({"ClientToken": token} if token else {})
+
+
+def _create(call: Call) -> Gateway:
     params, cloud, region = call.params, call.cloud, call.region
     backend = backend_of(region)
-    tokens = records_of(cloud).tokens
-    token = ("nat", region, str(params.get("ClientToken")))
-    if params.get("ClientToken") and tokens.get(token) in backend.nat_gateways:
-        return {"ClientToken": token[2], "NatGateway": _described(region, backend.nat_gateways[tokens[token]])}
     subnet = subnet_named(backend, str(params.get("SubnetId")))
     public = (params.get("ConnectivityType") or "public") == "public"
     if public and not params.get("AllocationId"):
@@ -73,7 +75,7 @@ def create_nat_gateway(call: Call) -> dict[str, Any]:
     if address is not None and failure is None:
         bind(cloud, address, interface)
     make: Any = Gateway  # abstract to mypy: moto leaves out what only CloudFormation would call
-    gateway = make(backend, subnet, address, interface, now(cloud))
+    gateway: Gateway = make(backend, subnet, address, interface, now(cloud))
     interface.description = f"Interface for NAT Gateway {gateway.id}"
     interface.interface_type = "nat_gateway"
     interface.requester_managed = True
@@ -82,9 +84,6 @@ def create_nat_gateway(call: Call) -> dict[str, Any]:
     interface._group_set = []
     backend.nat_gateways[gateway.id] = gateway
     set_tags(region, gateway.id, tags_of(params, "natgateway"))
-    if params.get("ClientToken"):
-        tokens[token] = gateway.id
-    described = _described(region, gateway)
     if failure:
         cloud.clock.later(0, lambda: _fail(cloud, gateway, failure))
     elif cloud.faults.nat_gateway_fails():
@@ -92,7 +91,7 @@ def create_nat_gateway(call: Call) -> dict[str, Any]:
         cloud.clock.later(cloud.latency.of("nat_gateway_available"), lambda: _fail(cloud, gateway, internal))
     else:
         cloud.clock.later(cloud.latency.of("nat_gateway_available"), lambda: _available(cloud, gateway))
-    return {"NatGateway": described} | ({"ClientToken": token[2]} if params.get("ClientToken") else {})
+    return gateway
 
 
 def _failure(backend: Any, subnet: Any, address: Any) -> tuple[str, str] | None:
@@ -192,23 +191,19 @@ def _described(region: str, gateway: Any) -> dict[str, Any]:
     return described
 
 
-_FILTERS: Mapping[str, Callable[[Any], Values]] = {
-    "connectivity-type": lambda gateway: (gateway.connectivity_type,),
-    "nat-gateway-id": lambda gateway: (gateway.id,),
-    "state": lambda gateway: (gateway.state,),
-    "subnet-id": lambda gateway: (gateway.subnet_id,),
-    "vpc-id": lambda gateway: (gateway.vpc_id,),
+_FILTERS = {
+    "connectivity-type": "ConnectivityType",
+    "nat-gateway-id": "NatGatewayId",
+    "state": "State",
+    "subnet-id": "SubnetId",
+    "vpc-id": "VpcId",
 }
 
 
 @answers("ec2", "DescribeNatGateways")
 def describe_nat_gateways(call: Call) -> dict[str, Any]:
     ids = call.params.get("NatGatewayIds") or ()
-    matches = [_named(call.region, str(key)) for key in dict.fromkeys(ids)] if ids else None
-    matches = list(backend_of(call.region).nat_gateways.values()) if matches is None else matches
+    named = [_named(call.region, str(key)) for key in dict.fromkeys(ids)]
+    described = [_described(call.region, one) for one in named or backend_of(call.region).nat_gateways.values()]
     # This operation alone calls its filters "Filter".
-    matches = chosen(matches, call.params.get("Filter"), _FILTERS, lambda gateway: tags_in(call.region, gateway.id))
-    refuse_dry_run(call.params)
-    items, token = page(matches, call.params)
-    answer: dict[str, Any] = {"NatGateways": [_described(call.region, gateway) for gateway in items]}
-    return answer | ({"NextToken": token} if token else {})
+    return listing(call, "NatGateways", described, _FILTERS, filters="Filter")

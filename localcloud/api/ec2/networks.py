@@ -16,6 +16,7 @@ from localcloud.api.ec2.moto_records import backend_of, internet_gateway_of, sub
 from localcloud.api.quotas import INTERNET_GATEWAYS, VPCS, check_limit
 from localcloud.core.cloud import Call, answers
 from localcloud.core.errors import AwsError
+from localcloud.core.kinds import KINDS
 
 Params = Mapping[str, Any]
 
@@ -23,9 +24,9 @@ _GATEWAY_SERVICES = ("dynamodb", "s3")
 _GROUP_TEXT = re.compile(r"[a-zA-Z0-9 ._\-:/()#,@\[\]+=&;{}!$*]{1,255}")
 
 
-def _table_named(backend: Any, table_id: Any, code: str = "InvalidRouteTableID.NotFound") -> Any:
+def _table_named(backend: Any, table_id: Any, code: str = "") -> Any:
     if table_id not in backend.route_tables:
-        raise AwsError(code, f"The routeTable ID '{table_id}' does not exist")
+        raise KINDS["rtb"].not_found(table_id, code)
     return backend.route_tables[table_id]
 
 
@@ -172,7 +173,7 @@ def check_group(backend: Any, params: Params) -> None:
     """CreateSecurityGroup: moto takes any VPC and any text."""
     vpc_id = params.get("VpcId")
     if vpc_id and vpc_id not in backend.vpcs:
-        raise AwsError("InvalidVpcID.NotFound", f"The vpc ID '{vpc_id}' does not exist")
+        raise KINDS["vpc"].not_found(vpc_id)
     for key, parameter in (("GroupName", "GroupName"), ("Description", "GroupDescription")):
         value = str(params.get(key) or "")
         if value and not _GROUP_TEXT.fullmatch(value):

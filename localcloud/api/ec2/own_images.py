@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from localcloud.api.ec2.filters import Values, chosen, page, refuse_dry_run, tag_list, tags_of
+from localcloud.api.ec2.filters import listing, refuse_dry_run, tag_list, tags_of
 from localcloud.api.ec2.images import Image, image_for_launch, images_of
 from localcloud.api.ec2.lifecycle import machines_of
 from localcloud.api.ec2.moto_records import backend_of, set_tags, spelled, tags_in
@@ -75,20 +74,12 @@ def deregister_image(call: Call) -> dict[str, Any]:
     return {"Return": True}
 
 
-_FILTERS: Mapping[str, Callable[[Image], Values]] = {"snapshot-id": lambda image: (image.snapshot_id,)}
-
-
 @answers("ec2", "DescribeSnapshots")
 def describe_snapshots(call: Call) -> dict[str, Any]:
-    refuse_dry_run(call.params)
     matches = [image for image in _snapshots(call.cloud).values() if image.region == call.region]
     requested = call.params.get("SnapshotIds")
     if requested:
         matches = [image for image in matches if image.snapshot_id in requested]
-    matches = chosen(
-        matches, call.params.get("Filters"), _FILTERS, lambda image: tags_in(call.region, image.snapshot_id)
-    )
-    items, token = page(matches, call.params)
     described = [
         {
             "Description": f"Created by CreateImage({image.made_of}) for {image.id}",
@@ -98,9 +89,9 @@ def describe_snapshots(call: Call) -> dict[str, Any]:
             "Tags": tag_list(tags_in(call.region, image.snapshot_id)),
             "VolumeSize": image.root_gib,
         }
-        for image in items
+        for image in matches
     ]
-    return {"Snapshots": described} | ({"NextToken": token} if token else {})
+    return listing(call, "Snapshots", described, {"snapshot-id": "SnapshotId"})
 
 
 @answers("ec2", "DeleteSnapshot")

@@ -19,7 +19,7 @@ from moto.ec2.models.route_tables import Route
 from moto.ec2.models.subnets import Subnet
 
 from localcloud.core.errors import AwsError
-from localcloud.iam.services.ec2 import RESOURCE_TYPES
+from localcloud.core.kinds import type_of
 
 
 class Refused(AwsError, EC2ClientError):
@@ -27,15 +27,6 @@ class Refused(AwsError, EC2ClientError):
 
     def __init__(self, code: str, message: str) -> None:
         AwsError.__init__(self, code, message)
-
-
-# Capacity reservations, flow logs and spot requests: nothing here has these ids, so they are not valid.
-_ABSENT = ("cr", "fl", "sir")
-
-
-def resource_type_of(resource_id: str) -> str:
-    prefix = resource_id.rpartition("-")[0]
-    return "" if prefix in _ABSENT else RESOURCE_TYPES.get(prefix, "")
 
 
 def private_dns(address: str, region: str) -> str:
@@ -55,7 +46,7 @@ def mac_of(interface_id: str) -> str:
 
 
 def _get_tags(self: Any) -> list[dict[str, str]]:
-    kind = resource_type_of(self.id or "")
+    kind = type_of(self.id or "")
     tags = self.ec2_backend.tags.get(self.id) or {}
     return [{"resource_id": self.id, "key": key, "value": value, "resource_type": kind} for key, value in tags.items()]
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from localcloud.api.ec2.filters import Values, chosen, refuse_dry_run, tag_list, tags_of
+from localcloud.api.ec2.filters import by_name, listing, refuse_dry_run, tag_list, tags_of
 from localcloud.api.ec2.moto_records import backend_of, new_id, set_tags, tags_in
 from localcloud.api.ec2.records import PlacementGroup, instances_in, records_of
 from localcloud.core.cloud import Call, Cloud, answers, arn
@@ -57,28 +57,21 @@ def create_placement_group(call: Call) -> dict[str, Any]:
     return {"PlacementGroup": _described(group)}
 
 
-_FILTERS: Mapping[str, Callable[[PlacementGroup], Values]] = {
-    "group-arn": lambda group: (_described(group)["GroupArn"],),
-    "group-name": lambda group: (group.name,),
-    "group-id": lambda group: (group.id,),
-    "state": lambda group: ("available",),
-    "strategy": lambda group: (group.strategy,),
+_FILTERS = {
+    "group-arn": "GroupArn",
+    "group-name": "GroupName",
+    "group-id": "GroupId",
+    "state": "State",
+    "strategy": "Strategy",
 }
 
 
 @answers("ec2", "DescribePlacementGroups")
 def describe_placement_groups(call: Call) -> dict[str, Any]:
-    refuse_dry_run(call.params)
-    matches = [group for group in records_of(call.cloud).placement_groups.values() if group.region == call.region]
+    groups = [group for group in records_of(call.cloud).placement_groups.values() if group.region == call.region]
     for key, field in (("GroupNames", "name"), ("GroupIds", "id")):
-        requested = [str(value) for value in call.params.get(key) or ()]
-        existing = {getattr(group, field): group for group in matches}
-        for value in requested:
-            if value not in existing:
-                raise _unknown(value)
-        matches = [existing[value] for value in dict.fromkeys(requested)] if requested else matches
-    matches = chosen(matches, call.params.get("Filters"), _FILTERS, lambda group: tags_in(group.region, group.id))
-    return {"PlacementGroups": [_described(group) for group in matches]}
+        groups = by_name(groups, field, call.params.get(key) or (), _unknown)
+    return listing(call, "PlacementGroups", map(_described, groups), _FILTERS, default=None)
 
 
 @answers("ec2", "DeletePlacementGroup")

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from localcloud.api.ec2.instance import Instance
-from localcloud.core.cloud import Cloud
+from localcloud.core.cloud import Call, Cloud
 from localcloud.core.errors import AwsError
 from localcloud.core.settings import PUBLIC_NETWORK
 
@@ -68,6 +68,18 @@ class Ec2Records:
     tokens: dict[tuple[str, ...], Any] = field(default_factory=dict)
     """what was made for a client token, so that a repeated call makes nothing"""
     listeners: list[Callable[[Instance], None]] = field(default_factory=list)
+
+
+def once(call: Call, exists: Callable[[Any], bool], make: Callable[[], Any]) -> Any:
+    """Return what an earlier call with the same client token has made, if it exists; otherwise make it."""
+    tokens, client_token = records_of(call.cloud).tokens, call.params.get("ClientToken")
+    key = call.operation, call.region, str(client_token)
+    if client_token and key in tokens and exists(tokens[key]):
+        return tokens[key]
+    made = make()
+    if client_token:
+        tokens[key] = made
+    return made
 
 
 def records_of(cloud: Cloud) -> Ec2Records:

@@ -13,7 +13,7 @@ from localcloud.api.ec2.instance import Instance, Launch, attach_interfaces, att
 from localcloud.api.ec2.instances import reservation_as_dict
 from localcloud.api.ec2.lifecycle import begin
 from localcloud.api.ec2.moto_records import backend_of, new_id
-from localcloud.api.ec2.records import no_public_addresses, now, records_of
+from localcloud.api.ec2.records import no_public_addresses, now, once, records_of
 from localcloud.api.ec2.run_request import validated
 from localcloud.core.cloud import Call, Cloud, answers
 from localcloud.core.errors import AwsError
@@ -21,19 +21,19 @@ from localcloud.core.errors import AwsError
 
 @answers("ec2", "RunInstances")
 def run_instances(call: Call) -> dict[str, Any]:
-    repeated = _already_launched(call)
-    if repeated:
-        return reservation_as_dict(repeated)
+    existing = records_of(call.cloud).instances
+    made = once(call, lambda made: any(one.id in existing for one in made), lambda: _run(call))
+    return reservation_as_dict([instance for instance in made if instance.id in existing])
+
+
+def _run(call: Call) -> list[Instance]:
     launch = validated(call)
     min_count, max_count = _counts(call.params)
     refuse_dry_run(call.params)
     count = launchable_count(call.cloud, launch, min_count, max_count)
     instances = launch_instances(call.cloud, launch, count)
-    token = call.params.get("ClientToken")
-    if token:
-        records_of(call.cloud).tokens["run", call.region, str(token)] = [instance.id for instance in instances]
     begin(call.cloud, instances)
-    return reservation_as_dict(instances)
+    return instances
 
 
 def _counts(params: Mapping[str, Any]) -> tuple[int, int]:
@@ -48,13 +48,6 @@ def _counts(params: Mapping[str, Any]) -> tuple[int, int]:
             f"Value ({min_count}) for parameter minCount is greater than maxCount ({max_count}).",
         )
     return min_count, max_count
-
-
-def _already_launched(call: Call) -> list[Instance]:
-    """Return the instances of an earlier call with the same client token, which launches nothing more."""
-    records = records_of(call.cloud)
-    ids = records.tokens.get(("run", call.region, str(call.params.get("ClientToken")))) or ()
-    return [records.instances[key] for key in ids if key in records.instances]
 
 
 def launch_instances(cloud: Cloud, launch: Launch, count: int) -> list[Instance]:

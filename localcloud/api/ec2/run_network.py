@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from localcloud.api.ec2.instance import InterfaceSpec
@@ -11,13 +11,10 @@ from localcloud.api.ec2.instance_types import types
 from localcloud.api.ec2.moto_records import (
     backend_of,
     group_named,
-    groups_in,
-    interface_named,
     subnet_named,
     subnets_in,
     zones_of,
 )
-from localcloud.api.ec2.patches import check_free
 from localcloud.core.errors import AwsError
 
 # Card 0 of these has no EFA. Other types that have EFA on some cards only have it on the first ones.
@@ -28,9 +25,11 @@ def interfaces_for_launch(region: str, request: Mapping[str, Any], kind: str) ->
     interfaces = sorted(
         request.get("NetworkInterfaces") or (), key=lambda item: (_card(item), int(item.get("DeviceIndex") or 0))
     )
+    _refuse_absent(request, "PrivateIpAddress", "SecurityGroups")
     if not interfaces:
-        return (_primary(region, request),)
-    for key in ("SubnetId", "SecurityGroupIds", "SecurityGroups", "PrivateIpAddress"):
+        primary = {"SubnetId": request.get("SubnetId"), "Groups": request.get("SecurityGroupIds")}
+        return (_interface(region, primary, request, 0, alone=True),)
+    for key in ("SubnetId", "SecurityGroupIds"):
         if request.get(key):
             what = "an instance-level subnet ID" if key == "SubnetId" else f"instance-level {key}"
             raise AwsError(
@@ -48,6 +47,12 @@ def interfaces_for_launch(region: str, request: Mapping[str, Any], kind: str) ->
     return tuple(
         _interface(region, item, request, number, alone=len(interfaces) == 1) for number, item in enumerate(interfaces)
     )
+
+
+def _refuse_absent(request: Mapping[str, Any], *keys: str) -> None:
+    for key in keys:
+        if request.get(key):
+            raise AwsError("UnsupportedOperation", f"The local cloud launches no instances with {key}.")
 
 
 def _card(item: Mapping[str, Any]) -> int:
@@ -106,54 +111,18 @@ def _interface(
     region: str, item: Mapping[str, Any], request: Mapping[str, Any], number: int, alone: bool
 ) -> InterfaceSpec:
     backend = backend_of(region)
-    index = int(item.get("DeviceIndex") or 0)
-    if item.get("NetworkInterfaceId"):
-        existing = interface_named(backend, str(item["NetworkInterfaceId"]))
-        if existing.instance is not None:
-            raise AwsError("InvalidNetworkInterface.InUse", f"Interface: [{existing.id}] in use.")
-        return InterfaceSpec(
-            index,
-            _card(item),
-            existing.subnet,
-            tuple(existing._group_set),
-            existing=existing,
-            delete_on_termination=False,
-        )
+    _refuse_absent(item, "NetworkInterfaceId", "PrivateIpAddress", "PrivateIpAddresses")
     subnet = subnet_named(backend, str(item["SubnetId"])) if item.get("SubnetId") else _default_subnet(region, request)
-    addresses = item.get("PrivateIpAddresses") or ()
-    address = item.get("PrivateIpAddress") or next(
-        (one["PrivateIpAddress"] for one in addresses if one.get("Primary")), None
-    )
-    if address:
-        check_free(subnet, address)
     requested = item.get("AssociatePublicIpAddress")
     return InterfaceSpec(
-        index=index,
+        index=int(item.get("DeviceIndex") or 0),
         card=_card(item),
         subnet=subnet,
-        groups=_groups(backend, item.get("Groups"), (), subnet),
-        address=address,
+        groups=_groups(backend, item.get("Groups") or (), subnet),
         public=number == 0 and alone and bool(subnet.map_public_ip_on_launch if requested is None else requested),
         delete_on_termination=bool(item.get("DeleteOnTermination", True)),
         description=str(item.get("Description") or ""),
         kind=str(item.get("InterfaceType") or "interface"),
-    )
-
-
-def _primary(region: str, request: Mapping[str, Any]) -> InterfaceSpec:
-    backend = backend_of(region)
-    subnet = (
-        subnet_named(backend, str(request["SubnetId"])) if request.get("SubnetId") else _default_subnet(region, request)
-    )
-    if request.get("PrivateIpAddress"):
-        check_free(subnet, str(request["PrivateIpAddress"]))
-    return InterfaceSpec(
-        index=0,
-        card=0,
-        subnet=subnet,
-        groups=_groups(backend, request.get("SecurityGroupIds"), request.get("SecurityGroups"), subnet),
-        address=request.get("PrivateIpAddress"),
-        public=bool(subnet.map_public_ip_on_launch),
     )
 
 
@@ -172,16 +141,6 @@ def _default_subnet(region: str, request: Mapping[str, Any]) -> Any:
     )
 
 
-def _groups(backend: Any, ids: Any, names: Any, subnet: Any) -> tuple[Any, ...]:
-    matches = [group_named(backend, str(group_id), subnet.vpc_id) for group_id in ids or ()]
-    for name in names or ():
-        group = next((one for one in groups_in(backend) if one.name == name and one.vpc_id == subnet.vpc_id), None)
-        if group is None:
-            raise AwsError(
-                "InvalidGroup.NotFound", f"The security group '{name}' does not exist in VPC '{subnet.vpc_id}'"
-            )
-        matches.append(group)
-    if not matches:
-        default = backend.get_default_security_group(subnet.vpc_id)
-        matches = [default] if default else []
-    return tuple(dict.fromkeys(matches))
+def _groups(backend: Any, ids: Iterable[str], subnet: Any) -> tuple[Any, ...]:
+    matches = [group_named(backend, str(group_id), subnet.vpc_id) for group_id in ids]
+    return tuple(dict.fromkeys(matches)) or (backend.get_default_security_group(subnet.vpc_id),)

@@ -15,7 +15,6 @@ from localcloud.api.ec2.moto_records import backend_of, zones_of
 from localcloud.api.ec2.placement import group_for_launch
 from localcloud.api.ec2.profiles import profile_for_launch
 from localcloud.api.ec2.run_network import interfaces_for_launch
-from localcloud.api.ssm import image_by_parameter
 from localcloud.core.cloud import Call, Cloud
 from localcloud.core.errors import AwsError
 
@@ -79,12 +78,6 @@ def _image(cloud: Cloud, request: Mapping[str, Any]) -> Image:
     image_id = str(request.get("ImageId") or "")
     if not image_id:
         raise AwsError("MissingParameter", "The request must contain the parameter ImageId")
-    if image_id.startswith("resolve:ssm:"):
-        name = image_id.removeprefix("resolve:ssm:")
-        result = image_by_parameter(cloud, name)
-        if result is None:
-            raise AwsError("InvalidParameterValue", f"Parameter {name} does not name an image that is known.")
-        image_id = result
     return image_for_launch(cloud, image_id)
 
 

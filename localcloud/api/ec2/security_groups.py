@@ -13,6 +13,7 @@ from localcloud.api.ec2.filters import refuse_dry_run, tag_list, tags_of
 from localcloud.api.ec2.moto_records import backend_of, groups_in, tags_in
 from localcloud.core.cloud import Call, answers
 from localcloud.core.errors import AwsError
+from localcloud.core.kinds import KINDS
 
 _PROTOCOLS = {"6": "tcp", "17": "udp", "1": "icmp", "58": "icmpv6", "all": "-1"}
 
@@ -41,25 +42,19 @@ _mended.__hash__ = lambda self: hash(self.id)
 
 
 def _group(call: Call) -> Any:
-    backend = backend_of(call.region)
-    group_id, name = call.params.get("GroupId"), call.params.get("GroupName")
-    if not group_id and not name:
-        raise AwsError("MissingParameter", "The request must contain the parameter groupName or groupId")
-    default = backend.get_default_vpc()
-    for group in groups_in(backend):
-        if group.id == group_id or not group_id and group.name == name and default and group.vpc_id == default.id:
-            return group
-    raise AwsError("InvalidGroup.NotFound", f"The security group '{group_id or name}' does not exist")
+    group_id = call.params.get("GroupId")
+    if not group_id:
+        raise AwsError("MissingParameter", "The request must contain the parameter groupId")
+    group = next((group for group in groups_in(backend_of(call.region)) if group.id == group_id), None)
+    if group is None:
+        raise KINDS["sg"].not_found(group_id)
+    return group
 
 
 def _permissions(params: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the requested permissions as IpPermissions; a single rule may be in the parameters themselves."""
-    values = list(params.get("IpPermissions") or ())
-    if values or not params.get("IpProtocol"):
-        return values
-    single = {key: params[key] for key in ("IpProtocol", "FromPort", "ToPort") if params.get(key) is not None}
-    ranges = [{"CidrIp": params["CidrIp"]}] if params.get("CidrIp") else []
-    return [{**single, "IpRanges": ranges}]
+    if params.get("IpProtocol") or params.get("CidrIp") or params.get("SecurityGroupRuleIds"):
+        raise AwsError("UnsupportedOperation", "The local cloud changes security groups by their IpPermissions only.")
+    return list(params.get("IpPermissions") or ())
 
 
 def _rules(backend: Any, group: Any, permissions: list[Mapping[str, Any]], egress: bool) -> Iterator[Any]:
@@ -68,7 +63,7 @@ def _rules(backend: Any, group: Any, permissions: list[Mapping[str, Any]], egres
         for cidr in [*(permission.get("IpRanges") or ()), *(permission.get("Ipv6Ranges") or ())]:
             yield SecurityGroupRule(backend, protocol, group.id, first, last, _range(cidr), is_egress=egress)
         for pair in permission.get("UserIdGroupPairs") or ():
-            source = _pair(backend, group, pair)
+            source = _pair(backend, pair)
             yield SecurityGroupRule(backend, protocol, group.id, first, last, None, source, is_egress=egress)
         for listed in permission.get("PrefixListIds") or ():
             if listed.get("PrefixListId") not in backend.managed_prefix_lists:
@@ -114,16 +109,11 @@ def _range(request: Mapping[str, Any]) -> dict[str, str]:
     return {key: str(network), **described}
 
 
-def _pair(backend: Any, group: Any, request: Mapping[str, Any]) -> dict[str, str]:
+def _pair(backend: Any, request: Mapping[str, Any]) -> dict[str, str]:
     existing = {other.id: other for other in groups_in(backend)}
     other = existing.get(request.get("GroupId"))
-    if other is None and not request.get("GroupId") and request.get("GroupName"):
-        other = next(
-            (one for one in existing.values() if one.name == request["GroupName"] and one.vpc_id == group.vpc_id), None
-        )
     if other is None:
-        requested = request.get("GroupId") or request.get("GroupName")
-        raise AwsError("InvalidGroup.NotFound", f"The security group '{requested}' does not exist")
+        raise KINDS["sg"].not_found(str(request.get("GroupId")))
     described = {"Description": str(request["Description"])} if request.get("Description") else {}
     return {"GroupId": other.id, "UserId": other.owner_id, "OwnerId": other.owner_id, **described}
 
@@ -192,19 +182,10 @@ def revoke(call: Call) -> dict[str, Any]:
     egress = call.operation.endswith("Egress")
     backend, group = backend_of(call.region), _group(call)
     existing = group.egress_rules if egress else group.ingress_rules
-    ids = [str(key) for key in call.params.get("SecurityGroupRuleIds") or ()]
-    if ids:
-        missing = set(ids) - {rule.id for rule in existing}
-        if missing:
-            raise AwsError(
-                "InvalidSecurityGroupRuleId.NotFound", f"The security group rule ID '{min(missing)}' does not exist"
-            )
-        gone = [rule for rule in existing if rule.id in ids]
-    else:
-        requested = {_identity(rule) for rule in _rules(backend, group, _permissions(call.params), egress)}
-        gone = [rule for rule in existing if _identity(rule) in requested]
-        if not requested or len(gone) < len(requested):
-            raise AwsError("InvalidPermission.NotFound", "The specified rule does not exist in this security group.")
+    requested = {_identity(rule) for rule in _rules(backend, group, _permissions(call.params), egress)}
+    gone = [rule for rule in existing if _identity(rule) in requested]
+    if not requested or len(gone) < len(requested):
+        raise AwsError("InvalidPermission.NotFound", "The specified rule does not exist in this security group.")
     refuse_dry_run(call.params)
     left = [rule for rule in existing if rule.id not in {one.id for one in gone}]
     if egress:
@@ -217,13 +198,12 @@ def revoke(call: Call) -> dict[str, Any]:
     return {"Return": True, "RevokedSecurityGroupRules": response}
 
 
-@answers("ec2", "UpdateSecurityGroupRuleDescriptionsIngress", "UpdateSecurityGroupRuleDescriptionsEgress")
+@answers("ec2", "UpdateSecurityGroupRuleDescriptionsIngress")
 def describe_rules(call: Call) -> dict[str, Any]:
     """Other words for rules that exist."""
-    egress = call.operation.endswith("Egress")
     backend, group = backend_of(call.region), _group(call)
-    present = {_identity(rule): rule for rule in (group.egress_rules if egress else group.ingress_rules)}
-    requested = list(_rules(backend, group, _permissions(call.params), egress))
+    present = {_identity(rule): rule for rule in group.ingress_rules}
+    requested = list(_rules(backend, group, _permissions(call.params), egress=False))
     if not requested:
         raise AwsError("MissingParameter", "Either the security group rules or the IP permissions must be specified.")
     if any(_identity(rule) not in present for rule in requested):

@@ -5,56 +5,43 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from localcloud.api.ec2.filters import Values, chosen, page, refuse_dry_run
+from localcloud.api.ec2.filters import Described, matching, page, refuse_dry_run
 from localcloud.api.ec2.images import images_of
 from localcloud.api.ec2.moto_records import backend_of, groups_in, subnets_in
-from localcloud.api.ec2.patches import resource_type_of
-from localcloud.api.ec2.records import records_of
+from localcloud.api.ec2.records import instances_in, records_of
 from localcloud.core.cloud import Call, answers
 from localcloud.core.errors import AwsError
+from localcloud.core.kinds import KINDS, type_of
 
 
 def _ids(records: Iterable[Any]) -> set[str]:
     return {record.id for record in records}
 
 
-# What exists of each type, and how AWS says that one does not.
-_EXISTING: Mapping[str, tuple[str, Callable[[Call, Any], Iterable[str]]]] = {
-    "acl": ("InvalidNetworkAclID.NotFound", lambda _call, backend: backend.network_acls),
-    "ami": ("InvalidAMIID.NotFound", lambda call, _backend: images_of(call.cloud)),
-    "dopt": ("InvalidDhcpOptionID.NotFound", lambda _call, backend: backend.dhcp_options_sets),
-    "eipalloc": (
-        "InvalidAllocationID.NotFound",
-        lambda _call, backend: [address.allocation_id for address in backend.addresses],
+# What exists, by the prefix of its id. Capacity reservations, flow logs and spot requests do not.
+_EXISTING: Mapping[str, Callable[[Call, Any], Iterable[str]]] = {
+    "acl": lambda _call, backend: backend.network_acls,
+    "ami": lambda call, _backend: images_of(call.cloud),
+    "dopt": lambda _call, backend: backend.dhcp_options_sets,
+    "eipalloc": lambda _call, backend: [address.allocation_id for address in backend.addresses],
+    "eni": lambda _call, backend: backend.enis,
+    "i": lambda call, _backend: [one.id for one in instances_in(call.cloud, call.region)],
+    "igw": lambda _call, backend: backend.internet_gateways,
+    "key": lambda _call, backend: _ids(backend.key_pairs.values()),
+    "lt": lambda _call, backend: backend.launch_templates,
+    "nat": lambda _call, backend: backend.nat_gateways,
+    "pg": lambda call, _backend: _ids(records_of(call.cloud).placement_groups.values()),
+    "rtb": lambda _call, backend: backend.route_tables,
+    "sg": lambda _call, backend: _ids(groups_in(backend)),
+    "sgr": lambda _call, backend: _ids(
+        rule for group in groups_in(backend) for rule in (*group.ingress_rules, *group.egress_rules)
     ),
-    "eni": ("InvalidNetworkInterfaceID.NotFound", lambda _call, backend: backend.enis),
-    "i": (
-        "InvalidInstanceID.NotFound",
-        lambda call, _backend: [
-            key for key, one in records_of(call.cloud).instances.items() if one.region_name == call.region
-        ],
-    ),
-    "igw": ("InvalidInternetGatewayID.NotFound", lambda _call, backend: backend.internet_gateways),
-    "key": ("InvalidKeyPair.NotFound", lambda _call, backend: _ids(backend.key_pairs.values())),
-    "lt": ("InvalidLaunchTemplateId.NotFound", lambda _call, backend: backend.launch_templates),
-    "nat": ("NatGatewayNotFound", lambda _call, backend: backend.nat_gateways),
-    "pg": (
-        "InvalidPlacementGroup.Unknown",
-        lambda call, _backend: _ids(records_of(call.cloud).placement_groups.values()),
-    ),
-    "rtb": ("InvalidRouteTableID.NotFound", lambda _call, backend: backend.route_tables),
-    "sg": ("InvalidGroup.NotFound", lambda _call, backend: _ids(groups_in(backend))),
-    "sgr": (
-        "InvalidSecurityGroupRuleId.NotFound",
-        lambda _call, backend: _ids(
-            rule for group in groups_in(backend) for rule in (*group.ingress_rules, *group.egress_rules)
-        ),
-    ),
-    "subnet": ("InvalidSubnetID.NotFound", lambda _call, backend: _ids(subnets_in(backend))),
-    "vol": ("InvalidVolume.NotFound", lambda _call, backend: backend.volumes),
-    "vpc": ("InvalidVpcID.NotFound", lambda _call, backend: backend.vpcs),
-    "vpce": ("InvalidVpcEndpointId.NotFound", lambda _call, backend: backend.vpc_end_points),
+    "subnet": lambda _call, backend: _ids(subnets_in(backend)),
+    "vol": lambda _call, backend: backend.volumes,
+    "vpc": lambda _call, backend: backend.vpcs,
+    "vpce": lambda _call, backend: backend.vpc_end_points,
 }
+_UNCHECKED = ("eigw", "pcx", "pl", "snap")
 
 
 def _resources(call: Call) -> list[str]:
@@ -66,14 +53,13 @@ def _resources(call: Call) -> list[str]:
     existing: dict[str, Iterable[str]] = {}
     for resource in requested:
         prefix = resource.rpartition("-")[0]
-        if not resource_type_of(resource):
+        if prefix not in (*_EXISTING, *_UNCHECKED):
             raise AwsError("InvalidID", f"The ID '{resource}' is not valid")
         if prefix in _EXISTING:
-            code, find = _EXISTING[prefix]
             if prefix not in existing:
-                existing[prefix] = find(call, backend)
+                existing[prefix] = _EXISTING[prefix](call, backend)
             if resource not in existing[prefix]:
-                raise AwsError(code, f"The {resource_type_of(resource)} ID '{resource}' does not exist")
+                raise KINDS[prefix].not_found(resource)
     return requested
 
 
@@ -122,13 +108,7 @@ def delete_tags(call: Call) -> dict[str, Any]:
     return {}
 
 
-Tag = tuple[str, str, str]
-_FILTERS: Mapping[str, Callable[[Tag], Values]] = {
-    "key": lambda tag: (tag[1],),
-    "resource-id": lambda tag: (tag[0],),
-    "resource-type": lambda tag: (resource_type_of(tag[0]),),
-    "value": lambda tag: (tag[2],),
-}
+_FILTERS = {"key": "Key", "resource-id": "ResourceId", "resource-type": "ResourceType", "value": "Value"}
 
 
 @answers("ec2", "DescribeTags")
@@ -138,19 +118,17 @@ def describe_tags(call: Call) -> dict[str, Any]:
     by_id = next((values["Values"] for values in filters if values.get("Name") == "resource-id"), None)
     if by_id and not any("*" in value or "?" in value for value in by_id):
         all_tags = {resource: all_tags.get(resource) or {} for resource in by_id}
-    matches = [(resource, key, value) for resource, tags in all_tags.items() for key, value in tags.items()]
+    matches: list[Described] = [
+        {"Key": key, "ResourceId": resource, "ResourceType": type_of(resource), "Value": value}
+        for resource, tags in all_tags.items()
+        for key, value in tags.items()
+    ]
     plain = [values for values in filters if not str(values.get("Name")).startswith("tag:")]
     for values in filters:
         if values not in plain:
             key = str(values["Name"])[4:]
-            matches = [tag for tag in matches if tag[1] == key and tag[2] in values["Values"]]
-    matches = chosen(matches, plain, _FILTERS)
+            matches = [tag for tag in matches if tag["Key"] == key and tag["Value"] in values["Values"]]
+    matches = matching(matches, plain, _FILTERS)
     refuse_dry_run(call.params)
     items, token = page(matches, call.params)
-    answer: dict[str, Any] = {
-        "Tags": [
-            {"Key": key, "ResourceId": resource, "ResourceType": resource_type_of(resource), "Value": value}
-            for resource, key, value in items
-        ]
-    }
-    return answer | ({"NextToken": token} if token else {})
+    return {"Tags": list(items)} | ({"NextToken": token} if token else {})

@@ -5,15 +5,15 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from moto.ec2.models.launch_templates import LaunchTemplate, LaunchTemplateVersion
 
-from localcloud.api.ec2.filters import Values, chosen, page, refuse_dry_run, tag_list, tags_of
+from localcloud.api.ec2.filters import listing, refuse_dry_run, tag_list, tags_of
 from localcloud.api.ec2.launch_data import numbered, template_of
 from localcloud.api.ec2.moto_records import backend_of, new_id, set_tags, spelled, tags_in
-from localcloud.api.ec2.records import now, records_of
+from localcloud.api.ec2.records import now, once
 from localcloud.core.cloud import Call, answers
 from localcloud.core.errors import AwsError
 
@@ -86,10 +86,12 @@ def create_launch_template(call: Call) -> dict[str, Any]:
         )
     if not params.get("LaunchTemplateData"):
         raise AwsError("MissingParameter", "The request must contain the parameter LaunchTemplateData")
-    tokens = records_of(call.cloud).tokens
-    token = ("template", call.region, str(params.get("ClientToken")))
-    if params.get("ClientToken") and tokens.get(token) in backend.launch_templates:
-        return {"LaunchTemplate": _described(call.region, backend.launch_templates[tokens[token]])}
+    template = once(call, lambda made: made.id in backend.launch_templates, lambda: _create(call, name))
+    return {"LaunchTemplate": _described(call.region, template)}
+
+
+def _create(call: Call, name: str) -> Any:
+    params, backend = call.params, backend_of(call.region)
     if name in backend.launch_template_name_to_ids:
         raise AwsError("InvalidLaunchTemplateName.AlreadyExistsException", "Launch template name already in use.")
     data = _data(params)
@@ -102,27 +104,22 @@ def create_launch_template(call: Call) -> dict[str, Any]:
     backend.launch_template_name_to_ids[name] = template.id
     backend.launch_template_insert_order.append(template.id)
     set_tags(call.region, template.id, tags_of(params, "launch-template"))
-    if params.get("ClientToken"):
-        tokens[token] = template.id
-    return {"LaunchTemplate": _described(call.region, template)}
+    return template
 
 
 @answers("ec2", "CreateLaunchTemplateVersion")
 def create_launch_template_version(call: Call) -> dict[str, Any]:
-    params = call.params
-    template = template_of(call.region, params)
-    tokens = records_of(call.cloud).tokens
-    token = ("version", template.id, str(params.get("ClientToken")))
-    if params.get("ClientToken") and token in tokens:
-        return {"LaunchTemplateVersion": _version(tokens[token])}
-    data = _data(params)
+    template = template_of(call.region, call.params)
+    version = once(call, lambda made: made.template is template, lambda: _add_version(call, template))
+    return {"LaunchTemplateVersion": _version(version)}
+
+
+def _add_version(call: Call, template: Any) -> Any:
+    params, data = call.params, _data(call.params)
     if params.get("SourceVersion"):
         data = {**numbered(template, str(params["SourceVersion"])).data, **data}
     refuse_dry_run(params)
-    version = template.add(data, str(params.get("VersionDescription") or ""), call.caller.arn, now(call.cloud))
-    if params.get("ClientToken"):
-        tokens[token] = version
-    return {"LaunchTemplateVersion": _version(version)}
+    return template.add(data, str(params.get("VersionDescription") or ""), call.caller.arn, now(call.cloud))
 
 
 @answers("ec2", "ModifyLaunchTemplate")
@@ -147,10 +144,14 @@ def delete_launch_template(call: Call) -> dict[str, Any]:
     return {"LaunchTemplate": described}
 
 
-_FILTERS: Mapping[str, Callable[[Any], Values]] = {
-    "create-time": lambda template: (spelled(template.create_time),),
-    "launch-template-name": lambda template: (template.name,),
+_FILTERS = {"create-time": "CreateTime", "launch-template-name": "LaunchTemplateName"}
+_VERSION_FILTERS = {
+    "create-time": "CreateTime",
+    "image-id": "LaunchTemplateData.ImageId",
+    "instance-type": "LaunchTemplateData.InstanceType",
+    "is-default-version": "DefaultVersion",
 }
+_LIMITS: dict[str, Any] = {"minimum": 1, "maximum": 200, "default": 200}
 
 
 @answers("ec2", "DescribeLaunchTemplates")
@@ -160,41 +161,16 @@ def describe_launch_templates(call: Call) -> dict[str, Any]:
     matches += [template_of(call.region, {"LaunchTemplateName": name}) for name in names]
     if not ids and not names:
         matches = list(backend_of(call.region).launch_templates.values())
-    matches = chosen(matches, call.params.get("Filters"), _FILTERS, lambda template: tags_in(call.region, template.id))
-    refuse_dry_run(call.params)
-    items, token = page(matches, call.params, minimum=1, maximum=200, default=200)
-    answer: dict[str, Any] = {"LaunchTemplates": [_described(call.region, template) for template in items]}
-    return answer | ({"NextToken": token} if token else {})
-
-
-_VERSION_FILTERS: Mapping[str, Callable[[Any], Values]] = {
-    "create-time": lambda version: (spelled(version.create_time),),
-    "image-id": lambda version: (version.data.get("ImageId"),),
-    "instance-type": lambda version: (version.data.get("InstanceType"),),
-    "is-default-version": lambda version: (_version(version)["DefaultVersion"] and "true" or "false",),
-}
+    described = [_described(call.region, template) for template in matches]
+    return listing(call, "LaunchTemplates", described, _FILTERS, **_LIMITS)
 
 
 @answers("ec2", "DescribeLaunchTemplateVersions")
 def describe_launch_template_versions(call: Call) -> dict[str, Any]:
     params = call.params
     requested = [str(version) for version in params.get("Versions") or ()]
-    if params.get("LaunchTemplateId") or params.get("LaunchTemplateName"):
-        matches = _versions(template_of(call.region, params), requested, params)
-    elif requested and set(requested) <= {"$Latest", "$Default"}:
-        templates = backend_of(call.region).launch_templates.values()
-        matches = [version for template in templates for version in _versions(template, requested, params)]
-    else:
-        raise AwsError(
-            "MissingParameter",
-            "To describe the launch template data for all your launch templates, for Versions specify $Latest, "
-            "$Default, or both, and omit the launch template ID and name.",
-        )
-    matches = chosen(matches, params.get("Filters"), _VERSION_FILTERS)
-    refuse_dry_run(params)
-    items, token = page(matches, params, minimum=1, maximum=200, default=200)
-    answer: dict[str, Any] = {"LaunchTemplateVersions": [_version(version) for version in items]}
-    return answer | ({"NextToken": token} if token else {})
+    matches = _versions(template_of(call.region, params), requested, params)
+    return listing(call, "LaunchTemplateVersions", map(_version, matches), _VERSION_FILTERS, **_LIMITS)
 
 
 def _versions(template: Any, requested: Iterable[str], params: Mapping[str, Any]) -> list[Any]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
 from typing import Any
 
 from localcloud.api.efs.records import (
@@ -13,35 +14,26 @@ from localcloud.api.efs.records import (
     find_available,
     find_file_system,
     new_id,
-    page,
     records_of,
     region_of,
     show_file_system,
-    without_none,
+    show_page,
 )
-from localcloud.api.efs.tags import read_tags
+from localcloud.api.iam.documents import check_document
 from localcloud.core.cloud import Call, Cloud, Result, answers
 from localcloud.core.errors import AwsError
 from localcloud.core.views import MountTargetView
+
+MAX_TAGS = 50
 
 # For other parts
 
 
 def mount_target_views(cloud: Cloud) -> list[MountTargetView]:
     """Every mount target, whatever its state."""
+    names = [field.name for field in fields(MountTargetView)]
     return [
-        MountTargetView(
-            id=target.id,
-            file_system_id=target.file_system_id,
-            region=target.region,
-            vpc_id=target.vpc_id,
-            subnet_id=target.subnet_id,
-            zone=target.zone,
-            ip=target.ip,
-            security_groups=target.security_groups,
-            state=target.state,
-            resolvable=target.resolvable,
-        )
+        MountTargetView(**{name: getattr(target, name) for name in names})
         for region in records_of(cloud).regions.values()
         for target in region.mount_targets.values()
     ]
@@ -88,7 +80,6 @@ def create_file_system(call: Call) -> Result:
     file_system = FileSystem(
         id=new_id("fs"),
         region=call.region,
-        number=records_of(call.cloud).next_number(),
         token=token,
         created=call.cloud.clock.time(),
         encrypted=bool(params.get("Encrypted")),
@@ -138,14 +129,7 @@ def describe_file_systems(call: Call) -> Result:
         matches = [find_file_system(call, params["FileSystemId"])]
     elif params.get("CreationToken"):
         matches = [one for one in matches if one.token == params["CreationToken"]]
-    items, following = page(matches, params.get("MaxItems"), params.get("Marker"))
-    return without_none(
-        {
-            "Marker": params.get("Marker"),
-            "FileSystems": [show_file_system(one, len(region.targets_of(one.id))) for one in items],
-            "NextMarker": following,
-        }
-    )
+    return show_page(call, "FileSystems", matches, lambda one: show_file_system(one, len(region.targets_of(one.id))))
 
 
 @answers("efs", "DeleteFileSystem")
@@ -166,4 +150,55 @@ def delete_file_system(call: Call) -> Result:
             del region.file_systems[file_system.id]
 
         call.cloud.clock.later(call.cloud.latency.of("file_system_deleted"), vanish)
+    return None
+
+
+# Tags and policies
+
+
+def read_tags(values: Iterable[Mapping[str, str]], old: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Merge the tags of the request into the existing ones."""
+    new: dict[str, str] = {}
+    for tag in values:
+        key, value = tag["Key"], tag.get("Value", "")
+        if key in new:
+            raise bad_request(f"The tag key '{key}' is given twice.")
+        if key.lower().startswith("aws:"):
+            raise bad_request("Tag keys that start with 'aws:' are reserved for system use.")
+        if not 1 <= len(key) <= 128 or len(value) > 256:
+            raise bad_request("A tag key has 1 to 128 characters, a tag value at most 256.")
+        new[key] = value
+    tags = {**(old or {}), **new}
+    if len(tags) > MAX_TAGS:
+        raise bad_request(f"A resource can have at most {MAX_TAGS} tags.")
+    return tags
+
+
+@answers("efs", "TagResource")
+def tag_resource(call: Call) -> Result:
+    tags = find_file_system(call, call.params["ResourceId"]).tags
+    tags.update(read_tags(call.params["Tags"], tags))
+    return None
+
+
+@answers("efs", "PutFileSystemPolicy")
+def put_file_system_policy(call: Call) -> Result:
+    file_system = find_available(call, call.params["FileSystemId"])
+    text = call.params["Policy"]
+    check_document(text, "resource", "InvalidPolicyException")
+    file_system.policy = text
+    return {"FileSystemId": file_system.id, "Policy": text}
+
+
+@answers("efs", "DescribeFileSystemPolicy")
+def describe_file_system_policy(call: Call) -> Result:
+    file_system = find_file_system(call, call.params["FileSystemId"])
+    if file_system.policy is None:
+        raise AwsError("PolicyNotFound", f"The file system '{file_system.id}' has no policy.", 404)
+    return {"FileSystemId": file_system.id, "Policy": file_system.policy}
+
+
+@answers("efs", "DeleteFileSystemPolicy")
+def delete_file_system_policy(call: Call) -> Result:
+    find_available(call, call.params["FileSystemId"]).policy = None
     return None

@@ -15,11 +15,9 @@ from localcloud.api.efs.records import (
     find_file_system,
     find_mount_target,
     new_id,
-    page,
-    records_of,
     region_of,
     show_mount_target,
-    without_none,
+    show_page,
 )
 from localcloud.api.iam.linked_roles import ensure_service_linked_role
 from localcloud.core.cloud import Call, Cloud, Result, answers
@@ -63,7 +61,6 @@ def create_mount_target(call: Call) -> Result:
         id=target_id,
         file_system_id=file_system.id,
         region=call.region,
-        number=records_of(cloud).next_number(),
         vpc_id=subnet.vpc_id,
         subnet_id=subnet.id,
         zone=subnet.availability_zone,
@@ -151,14 +148,7 @@ def describe_mount_targets(call: Call) -> Result:
         matches = [find_mount_target(call, params["MountTargetId"])]
     else:
         matches = region_of(call).targets_of(find_file_system(call, params["FileSystemId"]).id)
-    items, following = page(matches, params.get("MaxItems"), params.get("Marker"))
-    return without_none(
-        {
-            "Marker": params.get("Marker"),
-            "MountTargets": [show_mount_target(target) for target in items],
-            "NextMarker": following,
-        }
-    )
+    return show_page(call, "MountTargets", matches, show_mount_target)
 
 
 @answers("efs", "DeleteMountTarget")

@@ -1,23 +1,24 @@
 """What the local cloud keeps of Elastic File System, and how it finds and shows it.
 
-Operations are in `file_systems`, `mount_targets`, `tags` and `policies`.
+Operations are in `file_systems` and `mount_targets`.
 """
 
 from __future__ import annotations
 
-import itertools
 import secrets
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
+from localcloud.api.paging import page
 from localcloud.core.cloud import Call, Cloud, arn
 from localcloud.core.errors import AwsError
 from localcloud.core.settings import ACCOUNT
 
 PAGE = 100
+Item = TypeVar("Item")
 _EMPTY = 6144
 """Bytes that a file system without a file is said to hold."""
 
@@ -26,7 +27,6 @@ _EMPTY = 6144
 class FileSystem:
     id: str
     region: str
-    number: int
     token: str
     created: float
     throughput: str = "bursting"
@@ -51,7 +51,6 @@ class MountTarget:
     id: str
     file_system_id: str
     region: str
-    number: int
     vpc_id: str
     subnet_id: str
     zone: str
@@ -76,13 +75,9 @@ class Region:
 class Records:
     def __init__(self) -> None:
         self.regions: dict[str, Region] = {}
-        self._numbers = itertools.count(1)
 
     def region(self, name: str) -> Region:
         return self.regions.setdefault(name, Region())
-
-    def next_number(self) -> int:
-        return next(self._numbers)
 
 
 def records_of(cloud: Cloud) -> Records:
@@ -150,27 +145,11 @@ class AlreadyExists(AwsError):
         self.__dict__.update(named)
 
 
-# Pages
-
-
-class Numbered(Protocol):
-    @property
-    def number(self) -> int: ...
-
-
-Item = TypeVar("Item", bound=Numbered)
-
-
-def page(items: Iterable[Item], limit: int | None, marker: str | None) -> tuple[list[Item], str | None]:
-    """Return the requested number of items after the marker, oldest first, and the next marker."""
-    if marker and not marker.isdigit():
-        raise bad_request("The marker is not one that an earlier answer gave.")
-    size = PAGE if limit is None else int(limit)
-    if size < 1:
-        raise bad_request("Ask for 1 item or more.")
-    rest = [item for item in sorted(items, key=lambda item: item.number) if item.number > int(marker or 0)]
-    response = rest[: min(size, PAGE)]
-    return response, str(response[-1].number) if len(response) < len(rest) else None
+def show_page(call: Call, key: str, items: Sequence[Item], show: Callable[[Item], Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the page of a list that a call names."""
+    marker, size = call.params.get("Marker"), int(call.params.get("MaxItems") or PAGE)
+    shown, following = page(items, marker, min(size, PAGE), bad_request)
+    return without_none({"Marker": marker, key: [show(item) for item in shown], "NextMarker": following})
 
 
 def without_none(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,10 +7,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from localcloud.api.ec2.images import DATA
 from localcloud.api.ec2.instance_types import types
 from localcloud.api.emr.records import invalid_request, page
 from localcloud.core.cloud import Call, Result, answers
+from localcloud.core.settings import DATA
 
 
 @functools.cache

@@ -202,16 +202,6 @@ def add_tags(call: Call) -> Result:
     return {}
 
 
-@answers("emr", "RemoveTags")
-def remove_tags(call: Call) -> Result:
-    cluster = find(call.cloud, call.region, call.params["ResourceId"])
-    keys = call.params["TagKeys"]
-    for key in keys:
-        cluster.tags.pop(key, None)
-    ec2.remove_tags(call.cloud, call.region, [node.instance for node in cluster.nodes if node.alive], keys)
-    return {}
-
-
 @answers("emr", "TerminateJobFlows")
 def terminate_job_flows(call: Call) -> Result:
     clusters = _named(call)

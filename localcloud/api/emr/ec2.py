@@ -113,11 +113,6 @@ def set_tags(cloud: Cloud, region: str, ids: Sequence[str], tags: Mapping[str, s
         ask(cloud, region, "CreateTags", Resources=list(ids), Tags=pairs)
 
 
-def remove_tags(cloud: Cloud, region: str, ids: Sequence[str], keys: Sequence[str]) -> None:
-    if ids:
-        ask(cloud, region, "DeleteTags", Resources=list(ids), Tags=[{"Key": key} for key in keys])
-
-
 def terminate(cloud: Cloud, ids: Sequence[str]) -> None:
     """Terminate instances; protection against termination does not stop EMR."""
     for name in ids:

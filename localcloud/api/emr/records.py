@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import secrets
 import string
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from localcloud.api import paging
 from localcloud.core.cloud import Cloud, arn
 from localcloud.core.errors import AwsError
 
@@ -164,9 +164,5 @@ def tags_of(cloud: Cloud, cluster_id: str) -> Mapping[str, str]:
 
 def page(items: list[Any], params: Mapping[str, Any], size: int) -> tuple[list[Any], dict[str, str]]:
     """Return the items after the marker, and the next marker if there are more."""
-    marker = str(params.get("Marker") or "0")
-    if not marker.isdigit():
-        raise invalid_request("Marker is not valid.")
-    shown = list(itertools.islice(items, int(marker), int(marker) + size))
-    following = int(marker) + size
-    return shown, {"Marker": str(following)} if following < len(items) else {}
+    shown, following = paging.page(items, params.get("Marker"), size, invalid_request)
+    return list(shown), {"Marker": following} if following else {}

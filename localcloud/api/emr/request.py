@@ -143,7 +143,9 @@ def _check_security_groups(region: str, instances: Mapping[str, Any], subnet: An
 
 def _groups(instances: Mapping[str, Any], release: str) -> Sequence[Mapping[str, Any]]:
     """Return the primary group and, if there is one, the core group."""
-    configs = list(instances.get("InstanceGroups") or ()) or _short_form(instances)
+    configs = instances.get("InstanceGroups") or ()
+    if not configs:
+        raise invalid("The local cloud's EMR clusters have InstanceGroups: give them.")
     for config in configs:
         _refuse_absent(config, _ABSENT_GROUP)
         if config.get("InstanceRole") not in (MASTER, CORE) or config.get("Market") == "SPOT":
@@ -167,16 +169,6 @@ def _groups(instances: Mapping[str, Any], release: str) -> Sequence[Mapping[str,
         }
         for config in sorted(configs, key=lambda config: config["InstanceRole"] != MASTER)
     ]
-
-
-def _short_form(instances: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the groups of a request with MasterInstanceType, SlaveInstanceType and InstanceCount."""
-    count = int(instances.get("InstanceCount") or 0)
-    if not instances.get("MasterInstanceType") or count < 1:
-        raise invalid("Either InstanceGroups or MasterInstanceType and InstanceCount must be specified.")
-    masters = {"InstanceRole": MASTER, "InstanceType": instances["MasterInstanceType"], "InstanceCount": 1}
-    cores = {"InstanceRole": CORE, "InstanceType": instances.get("SlaveInstanceType"), "InstanceCount": count - 1}
-    return [masters, cores] if count > 1 else [masters]
 
 
 def _actions(params: Mapping[str, Any]) -> Iterable[BootstrapAction]:

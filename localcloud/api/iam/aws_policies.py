@@ -30,8 +30,3 @@ def make_known(policy_arn: str) -> None:
         policy = AWSManagedPolicy.from_data(name, ACCOUNT, DEFAULT_REGION, _published()[name])
         if policy.arn == policy_arn:
             existing[policy_arn] = policy
-
-
-def make_all_known() -> None:
-    for name, data in _published().items():
-        make_known(f"{_OWNED_BY_AWS.rstrip('/')}{data['Path']}{name}")

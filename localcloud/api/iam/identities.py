@@ -9,33 +9,13 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from localcloud.api.iam.aws_policies import make_all_known, make_known
+from localcloud.api.iam.aws_policies import make_known
 from localcloud.api.iam.documents import check_document, encoded, size
-from localcloud.api.iam.history import (
-    Key,
-    backend,
-    boundary_in_effect,
-    effective_since,
-    history,
-    policies_in_effect,
-    profile_in_effect,
-    trust_policy,
-)
-from localcloud.api.iam.linked_roles import ensure_service_linked_role, has_service_linked_role, is_linked
+from localcloud.api.iam.history import Key, backend, history
+from localcloud.api.iam.linked_roles import is_linked
 from localcloud.core.cloud import Call, Cloud, Result, answers
 from localcloud.core.errors import AwsError
 from localcloud.core.settings import DEFAULT_REGION
-
-__all__ = [
-    "bootstrap",
-    "boundary_in_effect",
-    "effective_since",
-    "ensure_service_linked_role",
-    "has_service_linked_role",
-    "policies_in_effect",
-    "profile_in_effect",
-    "trust_policy",
-]
 
 OPERATOR = "operator"
 _ATTACHED = 10
@@ -118,31 +98,8 @@ def _check_name(call: Call, member: str, limit: int) -> None:
 # Reads, so that they say what AWS says
 
 
-@answers("iam", "GetRole", "GetInstanceProfile", "GetRolePolicy", "GetUserPolicy")
+@answers("iam", "GetRole", "GetInstanceProfile", "GetRolePolicy")
 def read(call: Call) -> Result:
-    return _ask_moto(call)
-
-
-@answers("iam", "GetUser", "CreateAccessKey", "ListAccessKeys", "DeleteAccessKey", "UpdateAccessKey")
-def of_user_or_caller(call: Call) -> Result:
-    """Return the user in the request, or else the caller."""
-    if "UserName" in call.params:
-        return _ask_moto(call)
-    if call.caller.kind != "user":
-        raise AwsError("ValidationError", "Must specify userName when calling with non-User credentials", 400)
-    return _ask_moto(call, **call.params, UserName=call.caller.name)
-
-
-@answers("iam", "GetPolicy", "GetPolicyVersion", "ListPolicyVersions")
-def read_policy(call: Call) -> Result:
-    make_known(call.params["PolicyArn"])
-    return _ask_moto(call)
-
-
-@answers("iam", "ListPolicies")
-def list_policies(call: Call) -> Result:
-    if call.params.get("Scope") != "Local":
-        make_all_known()
     return _ask_moto(call)
 
 
@@ -193,11 +150,9 @@ def _check_trust(call: Call, member: str) -> None:
         raise AwsError("LimitExceeded", f"Cannot exceed quota for ACLSizePerRole: {_TRUST}", 409)
 
 
-@answers("iam", "DeleteRole", "DeleteUser")
-def delete_owner(call: Call) -> Result:
-    owner, record = _owner(call)
-    if getattr(record, "access_keys", None):
-        raise AwsError("DeleteConflict", "Cannot delete entity, must delete access keys first.", 409)
+@answers("iam", "DeleteRole")
+def delete_role(call: Call) -> Result:
+    owner, _ = _owner(call)
     answer = _ask_moto(call)
     history(call.cloud).forget(*owner)
     return answer
@@ -316,14 +271,3 @@ def _note_document(call: Call, policy_arn: str) -> None:
     policy = backend().managed_policies[policy_arn]
     document = next(one.document for one in policy.versions if one.version_id == policy.default_version_id)
     _note(call, ("policy", policy_arn), document)
-
-
-@answers("iam", "DeletePolicy")
-def delete_policy(call: Call) -> Result:
-    policy_arn = call.params["PolicyArn"]
-    owners = [record for kind in ("users", "roles") for record in getattr(backend(), kind).values()]
-    if any(policy_arn in record.managed_policies for record in owners):
-        raise AwsError("DeleteConflict", "Cannot delete a policy attached to entities.", 409)
-    answer = _ask_moto(call)
-    _note(call, ("policy", policy_arn), None)
-    return answer

@@ -13,24 +13,22 @@ from localcloud.api.iam.documents import encoded
 from localcloud.api.iam.history import backend
 from localcloud.core.cloud import Call, Cloud, Result, answers
 from localcloud.core.errors import AwsError
+from localcloud.iam.rules import LINKED_ROLES
 
-# The service: its role, and the policy of AWS that the role has.
-LINKED = {
-    "autoscaling.amazonaws.com": ("AWSServiceRoleForAutoScaling", "AutoScalingServiceRolePolicy"),
-    "ec2fleet.amazonaws.com": ("AWSServiceRoleForEC2Fleet", "AWSEC2FleetServiceRolePolicy"),
-    "elasticfilesystem.amazonaws.com": (
-        "AWSServiceRoleForAmazonElasticFileSystem",
-        "AmazonElasticFileSystemServiceRolePolicy",
-    ),
-    "elasticmapreduce.amazonaws.com": ("AWSServiceRoleForEMRCleanup", "AmazonEMRCleanupPolicy"),
-    "spot.amazonaws.com": ("AWSServiceRoleForEC2Spot", "AWSEC2SpotServiceRolePolicy"),
+_POLICIES = {
+    "autoscaling.amazonaws.com": "AutoScalingServiceRolePolicy",
+    "ec2fleet.amazonaws.com": "AWSEC2FleetServiceRolePolicy",
+    "elasticfilesystem.amazonaws.com": "AmazonElasticFileSystemServiceRolePolicy",
+    "elasticmapreduce.amazonaws.com": "AmazonEMRCleanupPolicy",
+    "spot.amazonaws.com": "AWSEC2SpotServiceRolePolicy",
 }
+"""The policies of AWS that the roles have."""
 _PATH = "/aws-service-role/"
 
 
 def has_service_linked_role(cloud: Cloud, service: str) -> bool:
     """Return whether the account has the role linked to a service such as autoscaling.amazonaws.com."""
-    return service in LINKED and _find(LINKED[service][0]) is not None
+    return service in LINKED_ROLES and _find(LINKED_ROLES[service]) is not None
 
 
 def ensure_service_linked_role(cloud: Cloud, service: str) -> None:
@@ -49,7 +47,7 @@ def _find(role_name: str) -> Any:
 
 
 def _create(service: str, description: str) -> None:
-    name, policy = LINKED[service]
+    name, policy = LINKED_ROLES[service], _POLICIES[service]
     trust = {
         "Version": "2012-10-17",
         "Statement": [{"Effect": "Allow", "Principal": {"Service": service}, "Action": "sts:AssumeRole"}],
@@ -65,11 +63,11 @@ def _create(service: str, description: str) -> None:
 @answers("iam", "CreateServiceLinkedRole")
 def create_service_linked_role(call: Call) -> Result:
     service = call.params["AWSServiceName"]
-    if service not in LINKED:
+    if service not in LINKED_ROLES:
         raise AwsError("InvalidInput", f"The local cloud has no service {service} that a role can be linked to.", 400)
     if call.params.get("CustomSuffix"):
         raise AwsError("InvalidInput", f"Custom suffix is not allowed for {service}", 400)
-    name = LINKED[service][0]
+    name = LINKED_ROLES[service]
     if _find(name) is not None:
         message = f"Service role name {name} has been taken in this account, please try a different suffix."
         raise AwsError("InvalidInput", message, 400)

@@ -2,7 +2,7 @@
 
 For a group with a launch template, Auto Scaling makes a dry run of ec2:RunInstances on the caller's behalf, so the
 caller needs all permissions of a launch, iam:PassRole and ec2:CreateTags included. The page says so of
-CreateAutoScalingGroup, UpdateAutoScalingGroup and StartInstanceRefresh. An update without a template is checked
+CreateAutoScalingGroup and UpdateAutoScalingGroup. An update without a template is checked
 with the group's own.
 
 Auto Scaling's own role adds the tags that a group propagates to its instances.
@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..patterns import Value
-from ..rules import Call, Need, Service, pass_role, passed, service_linked_role, tags_of, text_of
+from ..rules import Call, Need, Service, pass_role, passed, service_linked_role, text_of
 from .ec2 import launch_needs
 
 
@@ -28,16 +28,8 @@ def arn(call: Call, kind: str, name: str) -> str:
     return existing or call.arn("autoscaling", f"autoScalingGroup:*:autoScalingGroupName/{name}")
 
 
-def tags(call: Call, kind: str) -> Mapping[str, str]:
-    return tags_of(call.params.get("Tags"))
-
-
-autoscaling = Service("autoscaling", "autoscaling", arn, ("aws:ResourceTag/", "autoscaling:ResourceTag/"), tags)
+autoscaling = Service("autoscaling", "autoscaling", arn, ("aws:ResourceTag/", "autoscaling:ResourceTag/"))
 on = autoscaling.on
-
-ANY = on("*")
-GROUP = on("group=AutoScalingGroupName")
-INSTANCE = on("group=InstanceId<auto-scaling-instance")
 
 _SIZES = "autoscaling:MinSize=MinSize autoscaling:MaxSize=MaxSize"
 _BALANCED = "autoscaling:LoadBalancerNames=LoadBalancerNames autoscaling:TargetGroupARNs=TargetGroupARNs"
@@ -51,8 +43,8 @@ def change_group(call: Call) -> Iterator[Need]:
         requested["autoscaling:LaunchTemplateVersionSpecified"] = text_of(numbered)
     if zones := call.value("VPCZoneIdentifier"):
         requested["autoscaling:VPCZoneIdentifiers"] = [zone.strip() for zone in zones.split(",")]
-    creating = on("group=new:AutoScalingGroupName", keys=f"{_SIZES} {_BALANCED}")
-    updating = on("group=AutoScalingGroupName", keys=_SIZES)
+    creating = on(f"group=new:AutoScalingGroupName {_SIZES} {_BALANCED}")
+    updating = on(f"group=AutoScalingGroupName {_SIZES}")
     for need in (creating if call.operation == "CreateAutoScalingGroup" else updating)(call):
         yield Need(need.action, need.resource, {**need.context, **requested})
 
@@ -64,8 +56,7 @@ def template_of(params: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def dry_run(call: Call) -> Iterator[Need]:
     group = call.world.auto_scaling_group(call.value("AutoScalingGroupName"), call.region) or {}
-    desired = call.params.get("DesiredConfiguration") or {}
-    template = template_of(call.params) or template_of(desired) or template_of(group)
+    template = template_of(call.params) or template_of(group)
     if not template:
         return
     name = template.get("LaunchTemplateId") or template.get("LaunchTemplateName")
@@ -80,53 +71,13 @@ def creates_linked_role(call: Call) -> Iterator[Need]:
     if own:  # a role with a suffix instead of the default one: it is passed like any other role
         yield pass_role(call, own, "autoscaling.amazonaws.com")
     elif call.operation == "CreateAutoScalingGroup":
-        yield from service_linked_role(call, "autoscaling.amazonaws.com", "AWSServiceRoleForAutoScaling")
+        yield from service_linked_role(call, "autoscaling.amazonaws.com")
 
 
-# fmt: off
-ROWS = autoscaling.rows({
-    # Groups
-    "CreateAutoScalingGroup": (
-        change_group,
-        on("group=new:AutoScalingGroupName", action="CreateOrUpdateTags", when="Tags.Key",
-           reason="the group is tagged"),
-        dry_run, creates_linked_role,
-        passed("LifecycleHookSpecificationList.RoleARN", "autoscaling.amazonaws.com")),
-    "UpdateAutoScalingGroup": (change_group, dry_run, creates_linked_role),
-    "DeleteAutoScalingGroup": on("group=AutoScalingGroupName", keys="autoscaling:ForceDelete=ForceDelete"),
-    "DescribeAutoScalingGroups": ANY,
-    "SetDesiredCapacity": GROUP,
-    "SuspendProcesses": GROUP,
-    "ResumeProcesses": GROUP,
-    "DisableMetricsCollection": GROUP,
-    "CreateOrUpdateTags": on("group=Tags.ResourceId", tagging=True),
-    "DeleteTags": on("group=Tags.ResourceId", tagging=True),
-    "DescribeTags": ANY,
-
-    # Instances
-    "DetachInstances": GROUP,
-    "SetInstanceProtection": GROUP,
-    "TerminateInstanceInAutoScalingGroup": INSTANCE,
-    "DescribeAutoScalingInstances": ANY,
-
-    # Hooks, activities, notifications
-    "PutLifecycleHook": (GROUP, passed("RoleARN", "autoscaling.amazonaws.com")),
-    "DeleteLifecycleHook": GROUP,
-    "CompleteLifecycleAction": GROUP,
-    "RecordLifecycleActionHeartbeat": GROUP,
-    "DescribeLifecycleHooks": ANY,
-    "DescribeScalingActivities": ANY,
-
-    # Scheduled actions
-    "PutScheduledUpdateGroupAction": on("group=AutoScalingGroupName", keys=_SIZES),
-    "DeleteScheduledAction": GROUP,
-    "DescribeScheduledActions": ANY,
-
-    # Refreshes and warm pools
-    "StartInstanceRefresh": (GROUP, dry_run),
-    "CancelInstanceRefresh": GROUP,
-    "DescribeInstanceRefreshes": ANY,
-
-    # Launch configurations
-})
-# fmt: on
+ROWS = autoscaling.rows(
+    change_group=change_group,
+    dry_run=dry_run,
+    creates_linked_role=creates_linked_role,
+    passes_hook_role=passed("RoleARN", "autoscaling.amazonaws.com"),
+    passes_hook_roles=passed("LifecycleHookSpecificationList.RoleARN", "autoscaling.amazonaws.com"),
+)

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from ...core.kinds import type_of
 from ..patterns import Value
 from ..rules import (
     Call,
@@ -23,35 +24,6 @@ from ..rules import (
 
 # Can belong to any account, so their ARNs have none.
 _NO_ACCOUNT = {"image", "snapshot"}
-
-# The type of a resource, in ARNs and in tags, by the prefix of its id.
-RESOURCE_TYPES = {
-    "acl": "network-acl",
-    "ami": "image",
-    "cr": "capacity-reservation",
-    "dopt": "dhcp-options",
-    "eigw": "egress-only-internet-gateway",
-    "eipalloc": "elastic-ip",
-    "eni": "network-interface",
-    "fl": "vpc-flow-log",
-    "i": "instance",
-    "igw": "internet-gateway",
-    "key": "key-pair",
-    "lt": "launch-template",
-    "nat": "natgateway",
-    "pcx": "vpc-peering-connection",
-    "pg": "placement-group",
-    "pl": "prefix-list",
-    "rtb": "route-table",
-    "sg": "security-group",
-    "sgr": "security-group-rule",
-    "sir": "spot-instances-request",
-    "snap": "snapshot",
-    "subnet": "subnet",
-    "vol": "volume",
-    "vpc": "vpc",
-    "vpce": "vpc-endpoint",
-}
 
 
 def arn(call: Call, kind: str, name: str) -> str:
@@ -77,9 +49,6 @@ def specified_tags(params: Mapping[str, Any]) -> dict[str, dict[str, str]]:
 
 
 ec2 = Service("ec2", "ec2", arn, ("aws:ResourceTag/", "ec2:ResourceTag/"), tags)
-on = ec2.on
-
-ANY = on("*")
 
 
 def create_tags(call: Call, specified: Mapping[str, Mapping[str, str]], created_by: str) -> Iterator[Need]:
@@ -96,7 +65,7 @@ def tags_on_create(call: Call) -> Iterator[Need]:
 
 def tagged_resources(call: Call) -> Iterator[Need]:
     for resource in call.values("Resources") or ["*"]:
-        kind = RESOURCE_TYPES.get(resource.rpartition("-")[0], "*")
+        kind = type_of(resource) or "*"
         name = call.lookup("key-pair-id", resource) if kind == "key-pair" else None
         name = call.lookup("placement-group-id", resource) if kind == "placement-group" else name
         target = arn(call, kind, name or resource)
@@ -132,21 +101,13 @@ def launch_needs(call: Call, params: Mapping[str, Any], *, reason: str = "") -> 
 
     interfaces = merged.get("NetworkInterfaces") or []
     subnets = _unique([item.get("SubnetId") for item in interfaces] + [merged.get("SubnetId")])
-    in_subnet = ec2.describe(call, arn(call, "subnet", subnets[0])) if subnets else {}
-    vpc_key = {key: in_subnet[key] for key in ("ec2:Vpc",) if key in in_subnet}
 
     yield need("instance", "*", _instance_facts(call, merged))
     image = merged.get("ImageId") or "*"
-    if image.startswith("resolve:ssm:"):
-        parameter = image.removeprefix("resolve:ssm:")
-        yield Need(
-            "ssm:GetParameters", parameter_arn(call, parameter), dict(shared), "the image is named by a parameter"
-        )
-        image = "*"
     yield need("image", image, source="ImageId")
     for subnet in subnets or ["*"]:
         yield need("subnet", subnet, source="SubnetId")
-    location = vpc_key | ({"ec2:Subnet": arn(call, "subnet", subnets[0])} if subnets else {})
+    location = {"ec2:Subnet": arn(call, "subnet", subnets[0])} if subnets else {}
     for interface in _unique([item.get("NetworkInterfaceId") for item in interfaces]) or ["*"]:
         public = [item["AssociatePublicIpAddress"] for item in interfaces if "AssociatePublicIpAddress" in item]
         yield need(
@@ -154,8 +115,8 @@ def launch_needs(call: Call, params: Mapping[str, Any], *, reason: str = "") -> 
             interface,
             location | ({"ec2:AssociatePublicIpAddress": text_of(public[0])} if public else {}),
         )
-    for group in _security_groups(call, merged, interfaces) or ["*"]:
-        yield need("security-group", group, vpc_key, source="SecurityGroupIds")
+    for group in _security_groups(merged, interfaces) or ["*"]:
+        yield need("security-group", group, source="SecurityGroupIds")
     yield from _volumes(merged.get("BlockDeviceMappings") or [], need)
     if merged.get("KeyName"):
         yield need("key-pair", merged["KeyName"], source="KeyName")
@@ -168,7 +129,7 @@ def launch_needs(call: Call, params: Mapping[str, Any], *, reason: str = "") -> 
     market = merged.get("InstanceMarketOptions") or {}
     if market.get("MarketType") == "spot":
         yield need("spot-instances-request", "*")
-        yield from _with_reason(reason, service_linked_role(call, "spot.amazonaws.com", "AWSServiceRoleForEC2Spot"))
+        yield from _with_reason(reason, service_linked_role(call, "spot.amazonaws.com"))
     yield from _with_reason(reason, create_tags(call, tags, "RunInstances"))
     yield from profile_role(call, merged.get("IamInstanceProfile"), reason=reason)
 
@@ -207,10 +168,9 @@ def _instance_facts(call: Call, request: Mapping[str, Any]) -> dict[str, Value]:
     return {key: text_of(value) for key, value in facts.items() if value is not None}
 
 
-def _security_groups(call: Call, request: Mapping[str, Any], interfaces: list[Any]) -> list[str]:
-    names = [call.lookup("security-group-name", name) for name in request.get("SecurityGroups") or []]
+def _security_groups(request: Mapping[str, Any], interfaces: list[Any]) -> list[str]:
     of_interfaces = [group for interface in interfaces for group in interface.get("Groups") or []]
-    return _unique([*(request.get("SecurityGroupIds") or []), *names, *of_interfaces])
+    return _unique([*(request.get("SecurityGroupIds") or []), *of_interfaces])
 
 
 def _volumes(mappings: list[Any], need: Any) -> Iterator[Need]:
@@ -256,146 +216,4 @@ def profile_role(call: Call, profile: Mapping[str, Any] | None, *, reason: str =
         yield pass_role(call, role, "ec2.amazonaws.com", to=arn(call, "instance", "*"), reason=reason)
 
 
-_TEMPLATE = "launch-template=LaunchTemplateId|LaunchTemplateName<launch-template-name"
-_GROUP = "security-group=GroupId|GroupName<security-group-name"
-_ADDRESS = "elastic-ip=AllocationId|PublicIp<public-ip"
-_RULES = on(_GROUP)
-_EGRESS_RULES = on("security-group=GroupId")
-_TAGGED_RULES = on("security-group-rule=new", when="TagSpecifications.Tags.Key")
-_ROUTED = (
-    "subnet?=AssociationId<route-table-association-subnet "
-    "internet-gateway?=AssociationId<route-table-association-gateway"
-)
-
-# fmt: off
-ROWS = ec2.rows({
-    # The account and what AWS offers
-    "DescribeAccountAttributes": ANY,
-    "DescribeAvailabilityZones": ANY,
-    "DescribeRegions": ANY,
-    "DescribeInstanceTypes": ANY,
-    "DescribeInstanceTypeOfferings": ANY,
-
-    # VPCs
-    "CreateVpc": on("vpc=new"),
-    "DeleteVpc": on("vpc=VpcId"),
-    "DescribeVpcs": ANY,
-    "DescribeVpcAttribute": on("vpc=VpcId"),
-    "ModifyVpcAttribute": on("vpc=VpcId"),
-    "AssociateVpcCidrBlock": on("vpc=VpcId"),
-    "DisassociateVpcCidrBlock": on("vpc=any"),
-
-    # Subnets
-    "CreateSubnet": on("subnet=new vpc=VpcId"),
-    "DeleteSubnet": on("subnet=SubnetId"),
-    "DescribeSubnets": ANY,
-    "ModifySubnetAttribute": on("subnet=SubnetId"),
-
-    # Gateways and addresses
-    "CreateInternetGateway": on("internet-gateway=new"),
-    "DeleteInternetGateway": on("internet-gateway=InternetGatewayId"),
-    "DescribeInternetGateways": ANY,
-    "AttachInternetGateway": on("internet-gateway=InternetGatewayId vpc=VpcId"),
-    "DetachInternetGateway": on("internet-gateway=InternetGatewayId vpc=VpcId"),
-    "CreateNatGateway": on("natgateway=new subnet=SubnetId elastic-ip?=AllocationId vpc?=VpcId"),
-    "DeleteNatGateway": on("natgateway=NatGatewayId"),
-    "DescribeNatGateways": ANY,
-    "AllocateAddress": on("elastic-ip=new ipv4pool-ec2?=PublicIpv4Pool"),
-    "ReleaseAddress": on(_ADDRESS),
-    "DescribeAddresses": ANY,
-    "AssociateAddress": on(f"{_ADDRESS} instance?=InstanceId network-interface?=NetworkInterfaceId"),
-    "DisassociateAddress": on(
-        "elastic-ip=AssociationId<address-association|PublicIp<public-ip "
-        "network-interface?=AssociationId<address-association-interface|PublicIp<public-ip-interface"),
-
-    # Routes
-    "CreateRouteTable": on("route-table=new vpc=VpcId"),
-    "DeleteRouteTable": on("route-table=RouteTableId"),
-    "DescribeRouteTables": ANY,
-    "AssociateRouteTable": on("route-table=RouteTableId subnet?=SubnetId internet-gateway?=GatewayId"),
-    "DisassociateRouteTable": on(f"route-table=AssociationId<route-table-association {_ROUTED}"),
-    "ReplaceRouteTableAssociation": on(f"route-table=RouteTableId {_ROUTED}"),
-    "CreateRoute": on("route-table=RouteTableId"),
-    "ReplaceRoute": on("route-table=RouteTableId"),
-    "DeleteRoute": on("route-table=RouteTableId"),
-
-    # Security groups
-    "CreateSecurityGroup": on("security-group=new vpc?=VpcId"),
-    "DeleteSecurityGroup": on(_GROUP),
-    "DescribeSecurityGroups": ANY,
-    "DescribeSecurityGroupRules": ANY,
-    "AuthorizeSecurityGroupIngress": (_RULES, _TAGGED_RULES),
-    "AuthorizeSecurityGroupEgress": (_EGRESS_RULES, _TAGGED_RULES),
-    "RevokeSecurityGroupIngress": _RULES,
-    "RevokeSecurityGroupEgress": _EGRESS_RULES,
-    "UpdateSecurityGroupRuleDescriptionsIngress": _RULES,
-    "UpdateSecurityGroupRuleDescriptionsEgress": _RULES,
-
-    # Endpoints and prefix lists
-    "CreateVpcEndpoint": (
-        on("vpc-endpoint=new", keys="ec2:VpceServiceName=ServiceName"),
-        on("vpc=VpcId route-table?=RouteTableIds subnet?=SubnetIds security-group?=SecurityGroupIds")),
-    "ModifyVpcEndpoint": on(
-        "vpc-endpoint=VpcEndpointId route-table?=AddRouteTableIds route-table?=RemoveRouteTableIds "
-        "subnet?=AddSubnetIds subnet?=RemoveSubnetIds "
-        "security-group?=AddSecurityGroupIds security-group?=RemoveSecurityGroupIds"),
-    "DeleteVpcEndpoints": on("vpc-endpoint=VpcEndpointIds"),
-    "DescribeVpcEndpoints": ANY,
-
-    # Network interfaces
-    "CreateNetworkInterface": on("network-interface=new subnet=SubnetId security-group?=Groups"),
-    "DeleteNetworkInterface": on("network-interface=NetworkInterfaceId"),
-    "DescribeNetworkInterfaces": ANY,
-    "DescribeNetworkInterfaceAttribute": ANY,
-    "ModifyNetworkInterfaceAttribute": on(
-        "network-interface=NetworkInterfaceId security-group?=Groups subnet?=AssociatedSubnetIds "
-        "instance?=Attachment.AttachmentId<network-interface-attachment-instance"),
-
-    # Instances
-    "RunInstances": launch,
-    "DescribeInstances": ANY,
-    "DescribeInstanceStatus": ANY,
-    "DescribeInstanceAttribute": on("instance=InstanceId"),
-    "StartInstances": on("instance=InstanceIds"),
-    "StopInstances": on("instance=InstanceIds"),
-    "RebootInstances": on("instance=InstanceIds"),
-    "TerminateInstances": on("instance=InstanceIds"),
-    "GetConsoleOutput": on("instance=InstanceId"),
-
-    # Launch templates
-    "CreateLaunchTemplate": on("launch-template=new"),
-    "CreateLaunchTemplateVersion": on(_TEMPLATE),
-    "ModifyLaunchTemplate": on(_TEMPLATE),
-    "DeleteLaunchTemplate": on(_TEMPLATE),
-    "DeleteLaunchTemplateVersions": on(_TEMPLATE),
-    "DescribeLaunchTemplates": ANY,
-    "DescribeLaunchTemplateVersions": ANY,
-
-    # Placement groups, keys, tags
-    "CreatePlacementGroup": on("placement-group=new:GroupName", keys="ec2:PlacementGroupStrategy=Strategy"),
-    "DeletePlacementGroup": on("placement-group=GroupName"),
-    "DescribePlacementGroups": ANY,
-    "CreateKeyPair": on("key-pair=new:KeyName", keys="ec2:KeyPairType=KeyType"),
-    "ImportKeyPair": on("key-pair=new:KeyName"),
-    "DeleteKeyPair": on("key-pair=KeyName|KeyPairId<key-pair-id"),
-    "DescribeKeyPairs": ANY,
-    "CreateTags": tagged_resources,
-    "DeleteTags": tagged_resources,
-    "DescribeTags": ANY,
-
-    # Images, volumes, snapshots
-    "DescribeImages": ANY,
-    "DescribeImageAttribute": on("image=ImageId"),
-    "CreateImage": on("image=new snapshot=new instance=InstanceId"),
-    "DeregisterImage": on("image=ImageId"),
-    "DescribeSnapshots": ANY,
-    "DeleteSnapshot": on("snapshot=SnapshotId"),
-    "CreateVolume": (
-        on("volume=new",
-           keys="ec2:Encrypted=Encrypted ec2:VolumeSize=Size ec2:VolumeType=VolumeType ec2:VolumeIops=Iops "
-                "ec2:AvailabilityZone=AvailabilityZone"),
-        on("snapshot?=SnapshotId")),
-    "DeleteVolume": on("volume=VolumeId"),
-    "DescribeVolumes": ANY,
-}, tags_on_create)
-# fmt: on
+ROWS = ec2.rows(tags_on_create, launch=launch, tagged_resources=tagged_resources)

@@ -7,10 +7,10 @@ https://docs.aws.amazon.com/emr/latest/ManagementGuide/emr-iam-role-for-ec2.html
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 
-from ..rules import Call, Need, Rule, Service, pass_role, service_linked_role, tags_of
+from ..rules import Call, Need, Rule, Service, pass_role, requested_tags, service_linked_role
 from .iam import arn as iam_arn
 
 
@@ -18,28 +18,15 @@ def arn(call: Call, kind: str, name: str) -> str:
     return name if name.startswith("arn:") else call.arn("elasticmapreduce", f"{kind}/{name}")
 
 
-def tags(call: Call, kind: str) -> Mapping[str, str]:
-    return tags_of(call.params.get("Tags"))
-
-
-def tag_keys(call: Call) -> list[str]:
-    return call.values("TagKeys")
-
-
-emr = Service("emr", "elasticmapreduce", arn, ("aws:ResourceTag/", "elasticmapreduce:ResourceTag/"), tags, tag_keys)
-on = emr.on
-
-ANY = on("*")
-CLUSTER = on("cluster=ClusterId")
-CLUSTERS = on("cluster=JobFlowIds")
+emr = Service("emr", "elasticmapreduce", arn, ("aws:ResourceTag/", "elasticmapreduce:ResourceTag/"))
 
 
 def tagging(targets: str) -> Rule:
     """Need the action with the tags of the request, also as EMR's own condition keys."""
-    rule = on(targets, tagging=True)
+    rule = emr.on(targets, tagging=True)
 
     def needs(call: Call) -> Iterator[Need]:
-        own = {f"elasticmapreduce:RequestTag/{key}": value for key, value in tags(call, "").items()}
+        own = {f"elasticmapreduce:RequestTag/{key}": value for key, value in requested_tags(call, "").items()}
         for need in rule(call):
             yield replace(need, context={**need.context, **own})
 
@@ -56,27 +43,12 @@ def passes_roles(call: Call) -> Iterator[Need]:
 
 def creates_linked_role(call: Call) -> Iterator[Need]:
     """AWS accepts the call without it, and ends the cluster with an error if the account lacks the role."""
-    yield from service_linked_role(call, "elasticmapreduce.amazonaws.com", "AWSServiceRoleForEMRCleanup")
+    yield from service_linked_role(call, "elasticmapreduce.amazonaws.com")
 
 
-# fmt: off
-ROWS = emr.rows({
-    "RunJobFlow": (tagging("*"), passes_roles, creates_linked_role),
-    "DescribeCluster": CLUSTER,
-    "ListClusters": ANY,
-    "ListInstances": CLUSTER,
-    "ListInstanceGroups": CLUSTER,
-    "ListBootstrapActions": CLUSTER,
-    "ModifyInstanceGroups": CLUSTER,
-    "PutAutoTerminationPolicy": CLUSTER,
-    "GetAutoTerminationPolicy": CLUSTER,
-    "RemoveAutoTerminationPolicy": CLUSTER,
-    "SetTerminationProtection": CLUSTERS,
-    "SetUnhealthyNodeReplacement": CLUSTERS,
-    "DescribeReleaseLabel": ANY,
-    "ListSupportedInstanceTypes": ANY,
-    "AddTags": tagging("cluster=ResourceId"),
-    "RemoveTags": tagging("cluster=ResourceId"),
-    "TerminateJobFlows": CLUSTERS,
-})
-# fmt: on
+ROWS = emr.rows(
+    tags_new_cluster=tagging("*"),
+    tags_cluster=tagging("cluster=ResourceId"),
+    passes_roles=passes_roles,
+    creates_linked_role=creates_linked_role,
+)

@@ -10,14 +10,6 @@ def quota_arn(call: Call, kind: str, name: str) -> str:
 
 
 quotas = Service("service-quotas", "servicequotas", quota_arn)
-ANY = quotas.on("*")
-QUOTA = quotas.on("quota=QuotaCode", keys="servicequotas:service=ServiceCode")
-
 pricing = Service("pricing", "pricing", lambda _call, _kind, _name: "*")
 
-ROWS = quotas.rows(
-    {
-        "GetServiceQuota": QUOTA,
-        "GetAWSDefaultServiceQuota": ANY,
-    }
-) | pricing.rows({"GetProducts": pricing.on("*")})
+ROWS = quotas.rows() | pricing.rows()

@@ -31,32 +31,19 @@ def object_tags(call: Call) -> Mapping[str, str]:
 
 s3 = Service("s3", "s3", arn, ("s3:ExistingObjectTag/",))
 
-_PUT = (
-    "s3:x-amz-acl=ACL s3:x-amz-server-side-encryption=ServerSideEncryption s3:x-amz-storage-class=StorageClass "
-    "s3:x-amz-server-side-encryption-aws-kms-key-id=SSEKMSKeyId"
-)
-
-
-def bucket(action: str, *, keys: str = "", when: str = "") -> Rule:
-    return s3.on("bucket=Bucket", action=action, keys=keys, when=when)
-
-
-def s3_object(action: str, *, keys: str = "", when: str = "") -> Rule:
-    return s3.on("object=Key", action=action, keys=keys, when=when)
-
 
 def versioned(action: str, version_action: str) -> Rule:
     """Need another action if the request names a version of the object."""
 
     def needs(call: Call) -> Iterator[Need]:
         name = version_action if call.values("VersionId") else action
-        yield from s3_object(name, keys="s3:VersionId=VersionId")(call)
+        yield from s3.on(f"{name} object=Key s3:VersionId=VersionId")(call)
 
     return needs
 
 
 def tags_object(call: Call) -> Iterator[Need]:
-    for need in s3_object("PutObjectTagging", when="Tagging")(call):
+    for need in s3.on("PutObjectTagging object=Key", when="Tagging")(call):
         tags = object_tags(call)
         extra: dict[str, Value] = {f"s3:RequestObjectTag/{key}": value for key, value in tags.items()}
         yield Need(
@@ -84,95 +71,26 @@ def deletes_each(call: Call) -> Iterator[Need]:
         yield Need(action, target, s3.describe(call, target))
 
 
-_LISTING = "s3:prefix=Prefix s3:delimiter=Delimiter s3:max-keys=MaxKeys"
-_PUT_OBJECT = (
-    s3_object("PutObject", keys=_PUT),
-    s3_object(
-        "PutObjectAcl", when="ACL|GrantRead|GrantFullControl|GrantReadACP|GrantWriteACP", keys="s3:x-amz-acl=ACL"
-    ),
-    tags_object,
-    s3_object("PutObjectRetention", when="ObjectLockMode"),
-    s3_object("PutObjectLegalHold", when="ObjectLockLegalHoldStatus"),
+def creates_bucket(call: Call) -> Iterator[Need]:
+    """A new bucket is checked in the caller's account: it is its own, even if another account has one of that name."""
+    for action, when in (
+        ("CreateBucket s3:locationconstraint=CreateBucketConfiguration.LocationConstraint s3:x-amz-acl=ACL", ""),
+        ("PutBucketAcl", "ACL|GrantRead|GrantWrite|GrantFullControl|GrantReadACP|GrantWriteACP"),
+        ("PutBucketOwnershipControls", "ObjectOwnership"),
+        ("PutBucketObjectLockConfiguration", "ObjectLockEnabledForBucket"),
+        ("PutBucketVersioning", "ObjectLockEnabledForBucket"),
+        ("TagResource", "CreateBucketConfiguration.Tags.Key"),
+    ):
+        reason = "the bucket is tagged" if action == "TagResource" else ""
+        for need in s3.on(f"{action} bucket=Bucket", when=when, reason=reason)(call):
+            yield replace(need, context={**need.context, "aws:ResourceAccount": call.world.account})
+
+
+ROWS = s3.rows(
+    creates_bucket=creates_bucket,
+    tags_object=tags_object,
+    reads_source=reads_source,
+    deletes_each=deletes_each,
+    gets_object=versioned("GetObject", "GetObjectVersion"),
+    deletes_object=versioned("DeleteObject", "DeleteObjectVersion"),
 )
-_BYPASS = s3_object("BypassGovernanceRetention", when="BypassGovernanceRetention")
-
-
-def _in_own_account(needs: Rule) -> Rule:
-    """Check the rule in the caller's account: a new bucket is its own, even if another account has one of that name."""
-    return lambda call: (
-        replace(need, context={**need.context, "aws:ResourceAccount": call.world.account}) for need in needs(call)
-    )
-
-
-# fmt: off
-ROWS = s3.rows({
-    # Buckets
-    "ListBuckets": s3.on("*", action="ListAllMyBuckets"),
-    "CreateBucket": tuple(map(_in_own_account, (
-        bucket("CreateBucket",
-               keys="s3:locationconstraint=CreateBucketConfiguration.LocationConstraint s3:x-amz-acl=ACL"),
-        bucket("PutBucketAcl", when="ACL|GrantRead|GrantWrite|GrantFullControl|GrantReadACP|GrantWriteACP"),
-        bucket("PutBucketOwnershipControls", when="ObjectOwnership"),
-        bucket("PutBucketObjectLockConfiguration", when="ObjectLockEnabledForBucket"),
-        bucket("PutBucketVersioning", when="ObjectLockEnabledForBucket"),
-        s3.on("bucket=Bucket", action="TagResource", when="CreateBucketConfiguration.Tags.Key",
-              reason="the bucket is tagged")))),
-    "DeleteBucket": bucket("DeleteBucket"),
-    "HeadBucket": bucket("ListBucket"),
-    "ListObjects": bucket("ListBucket", keys=_LISTING),
-    "ListObjectsV2": bucket("ListBucket", keys=_LISTING),
-    "ListObjectVersions": bucket("ListBucketVersions", keys=_LISTING),
-    "ListMultipartUploads": bucket("ListBucketMultipartUploads"),
-    "GetBucketLocation": bucket("GetBucketLocation"),
-    "GetBucketVersioning": bucket("GetBucketVersioning"),
-    "PutBucketVersioning": bucket("PutBucketVersioning"),
-    "GetBucketEncryption": bucket("GetEncryptionConfiguration"),
-    "PutBucketEncryption": bucket("PutEncryptionConfiguration"),
-    "DeleteBucketEncryption": bucket("PutEncryptionConfiguration"),
-    "GetPublicAccessBlock": bucket("GetBucketPublicAccessBlock"),
-    "PutPublicAccessBlock": bucket("PutBucketPublicAccessBlock"),
-    "DeletePublicAccessBlock": bucket("PutBucketPublicAccessBlock"),
-    "GetBucketOwnershipControls": bucket("GetBucketOwnershipControls"),
-    "PutBucketOwnershipControls": bucket("PutBucketOwnershipControls"),
-    "DeleteBucketOwnershipControls": bucket("PutBucketOwnershipControls"),
-    "GetBucketTagging": bucket("GetBucketTagging"),
-    "PutBucketTagging": bucket("PutBucketTagging"),
-    "DeleteBucketTagging": bucket("PutBucketTagging"),
-    "GetBucketPolicy": bucket("GetBucketPolicy"),
-    "PutBucketPolicy": bucket("PutBucketPolicy"),
-    "DeleteBucketPolicy": bucket("DeleteBucketPolicy"),
-    "GetBucketAcl": bucket("GetBucketAcl"),
-    "PutBucketAcl": bucket("PutBucketAcl", keys="s3:x-amz-acl=ACL"),
-    "GetBucketLogging": bucket("GetBucketLogging"),
-    "GetBucketRequestPayment": bucket("GetBucketRequestPayment"),
-    "PutBucketRequestPayment": bucket("PutBucketRequestPayment"),
-    "GetBucketAccelerateConfiguration": bucket("GetAccelerateConfiguration"),
-    "PutBucketAccelerateConfiguration": bucket("PutAccelerateConfiguration"),
-    "GetObjectLockConfiguration": bucket("GetBucketObjectLockConfiguration"),
-    "PutObjectLockConfiguration": bucket("PutBucketObjectLockConfiguration"),
-    "PutBucketInventoryConfiguration": bucket("PutInventoryConfiguration"),
-    "DeleteBucketInventoryConfiguration": bucket("PutInventoryConfiguration"),
-    "ListBucketInventoryConfigurations": bucket("GetInventoryConfiguration"),
-
-    # Objects
-    "GetObject": versioned("GetObject", "GetObjectVersion"),
-    "HeadObject": versioned("GetObject", "GetObjectVersion"),
-    "GetObjectAttributes": (
-        versioned("GetObject", "GetObjectVersion"), versioned("GetObjectAttributes", "GetObjectVersionAttributes")),
-    "PutObjectAcl": versioned("PutObjectAcl", "PutObjectVersionAcl"),
-    "GetObjectTagging": versioned("GetObjectTagging", "GetObjectVersionTagging"),
-    "PutObjectTagging": versioned("PutObjectTagging", "PutObjectVersionTagging"),
-    "PutObject": _PUT_OBJECT,
-    "CopyObject": (reads_source, *_PUT_OBJECT),
-    "DeleteObject": (versioned("DeleteObject", "DeleteObjectVersion"), _BYPASS),
-    "DeleteObjects": deletes_each,
-
-    # Uploads in parts
-    "CreateMultipartUpload": _PUT_OBJECT,
-    "UploadPart": s3_object("PutObject"),
-    "UploadPartCopy": (reads_source, s3_object("PutObject")),
-    "CompleteMultipartUpload": s3_object("PutObject"),
-    "AbortMultipartUpload": s3_object("AbortMultipartUpload"),
-    "ListParts": s3_object("ListMultipartUploadParts"),
-})
-# fmt: on

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from ..rules import Call, Service, tags_of
+from ..rules import Call, Service
 from . import ec2
 
 
@@ -20,27 +18,5 @@ def arn(call: Call, kind: str, name: str) -> str:
     return call.arn("ssm", f"{'managed-instance' if kind == 'instance' else kind}/{name}")
 
 
-def tags(call: Call, kind: str) -> Mapping[str, str]:
-    return tags_of(call.params.get("Tags"))
-
-
-ssm = Service("ssm", "ssm", arn, ("aws:ResourceTag/", "ssm:resourceTag/"), tags)
-on = ssm.on
-
-ANY = on("*")
-PARAMETER = on("parameter=Name")
-
-# fmt: off
-ROWS = ssm.rows({
-    # Parameters
-    "GetParameter": PARAMETER,
-    "GetParameters": on("parameter=Names"),
-    "GetParametersByPath": on("parameter=Path", keys="ssm:Recursive=Recursive"),
-    "PutParameter": (
-        on("parameter=new:Name", keys="ssm:Overwrite=Overwrite"),
-        on("parameter=new:Name", action="AddTagsToResource", when="Tags.Key", reason="the parameter is tagged")),
-
-    # Commands and sessions
-    "StartSession": on("instance=Target document?=DocumentName"),
-})
-# fmt: on
+ssm = Service("ssm", "ssm", arn, ("aws:ResourceTag/", "ssm:resourceTag/"))
+ROWS = ssm.rows()

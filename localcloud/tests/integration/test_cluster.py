@@ -130,24 +130,14 @@ def test_the_console_has_the_host_keys_that_ssh_meets(network: Network) -> None:
     assert (done.stdout.strip(), done.returncode) == ("root", 3)
 
 
-def test_a_disk_outlives_stop_start_and_reboot(network: Network) -> None:
+def test_a_disk_outlives_a_reboot(network: Network) -> None:
     cloud = network.cloud
     (machine,) = network.launch()
     network.says(machine, "echo kept > kept && sync")
-    before = cloud.instance(machine)
 
     cloud.ec2.reboot_instances(InstanceIds=[machine])
     wait_for(lambda: _uptime(network, machine) < 30, 40, "the machine came up again")
     assert network.says(machine, "cat kept") == "kept"
-
-    cloud.ec2.stop_instances(InstanceIds=[machine])
-    wait_for(lambda: cloud.instance(machine)["State"]["Name"] == "stopped", 30, "stopped")
-    assert network.ssh(machine, "true", timeout=20).returncode != 0
-    cloud.ec2.start_instances(InstanceIds=[machine])
-    network.wait_for_ssh(machine)
-    after = cloud.instance(machine)
-    assert network.says(machine, "cat kept") == "kept"
-    assert after["PrivateIpAddress"] == before["PrivateIpAddress"]
 
     # A machine that is shut down from inside is an instance that is stopped.
     network.ssh(machine, "sudo systemctl poweroff")

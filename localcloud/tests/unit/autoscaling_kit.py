@@ -11,10 +11,10 @@ from localcloud.api.autoscaling.ec2 import InstanceStatus, Launched, LaunchReque
 from localcloud.api.autoscaling.engine import Scaling
 from localcloud.api.autoscaling.records import LaunchTemplateSpecification
 from localcloud.api.autoscaling.regions import Regions, scaling_in
-from localcloud.core.clock import ManualClock
 from localcloud.core.cloud import Call, Cloud, handler_of
 from localcloud.core.errors import AwsError
 from localcloud.core.identity import Caller, service_caller
+from localcloud.tests.clock import ManualClock
 
 REGION = "us-east-1"
 SUBNETS = {"subnet-a": "us-east-1a", "subnet-b": "us-east-1b", "subnet-c": "us-east-1c"}

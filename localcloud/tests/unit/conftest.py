@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from localcloud.core.clock import ManualClock
 from localcloud.core.cloud import Cloud
 from localcloud.endpoint.front import Front
 from localcloud.endpoint.server import HttpServer
+from localcloud.tests.clock import ManualClock
 from localcloud.tests.unit.ec2_kit import Ec2, Recorder
 from localcloud.tests.unit.rules_kit import Aws
 

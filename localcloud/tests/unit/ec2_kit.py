@@ -11,11 +11,11 @@ import pytest
 
 from localcloud.api.ec2 import images
 from localcloud.api.ec2.lifecycle import machine_exited, machine_started
-from localcloud.core.clock import ManualClock
 from localcloud.core.cloud import Cloud
 from localcloud.core.errors import AwsError
 from localcloud.core.identity import Caller
 from localcloud.core.views import InstanceView
+from localcloud.tests.clock import ManualClock
 
 REGION = "us-east-1"
 USER = Caller("user", "tester", "arn:aws:iam::123456789012:user/tester", "AIDATESTER")

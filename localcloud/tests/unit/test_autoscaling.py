@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from localcloud.core.clock import ManualClock
 from localcloud.core.cloud import Cloud
 from localcloud.core.errors import AwsError
+from localcloud.tests.clock import ManualClock
 from localcloud.tests.unit.autoscaling_kit import Kit, kit_for, no_capacity
 
 
@@ -319,20 +319,6 @@ def test_the_oldest_goes_first(kit: Kit) -> None:
     assert ended["StatusCode"] == "Successful"
 
 
-def test_the_protected_stay(kit: Kit) -> None:
-    kit.create(2, NewInstancesProtectedFromScaleIn=True)
-    first, second = kit.ids
-    kit.on("SetDesiredCapacity", DesiredCapacity=0)
-    kit.wait(30)
-    assert kit.ids == [first, second]
-    failures = [activity for activity in kit.activities if activity["StatusCode"] == "Failed"]
-    assert len(failures) == 1
-    assert "protected from scale-in" in failures[0]["StatusMessage"]
-    kit.on("SetInstanceProtection", InstanceIds=[second], ProtectedFromScaleIn=False)
-    kit.wait()
-    assert kit.ids == [first]
-
-
 def test_launches_that_are_not_wanted_any_more_are_cancelled(kit: Kit) -> None:
     kit.scaling.launch_takes = lambda: 5.0
     kit.create(3, wait=1)
@@ -433,7 +419,7 @@ def test_a_group_with_instances_is_deleted_by_force_only(kit: Kit) -> None:
 
 def test_force_ends_what_hooks_hold_and_launches_nothing(kit: Kit) -> None:
     kit.scaling.launch_takes = lambda: 5.0
-    hooks = [{"LifecycleHookName": "h", "LifecycleTransition": "autoscaling:EC2_INSTANCE_TERMINATING"}]
+    hooks = [{"LifecycleHookName": "h", "LifecycleTransition": "autoscaling:EC2_INSTANCE_LAUNCHING"}]
     kit.create(1, wait=10, LifecycleHookSpecificationList=hooks)
     kit.on("SetDesiredCapacity", DesiredCapacity=2)
     kit.wait(1)

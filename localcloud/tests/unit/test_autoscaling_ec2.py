@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from localcloud.api.ec2.images import API_ONLY
-from localcloud.core.clock import ManualClock
 from localcloud.core.cloud import Call, Cloud, handler_of
 from localcloud.core.errors import AwsError
 from localcloud.core.identity import service_caller
 from localcloud.core.latency import Latency
+from localcloud.tests.clock import ManualClock
 
 REGION = "us-east-1"
 

@@ -1,4 +1,4 @@
-"""Lifecycle hooks, detaching, instance refresh and tags of groups."""
+"""Lifecycle hooks, detaching and tags of groups."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import pytest
 
 from localcloud.api.autoscaling.records import LaunchTemplateSpecification, Member, Subnet
 from localcloud.api.autoscaling.selection import select_for_termination, spread
-from localcloud.core.clock import ManualClock
 from localcloud.core.cloud import Cloud
 from localcloud.core.errors import AwsError
+from localcloud.tests.clock import ManualClock
 from localcloud.tests.unit.autoscaling_kit import Kit, kit_for
 
 
@@ -22,14 +22,6 @@ def kit(cloud: Cloud, clock: ManualClock) -> Kit:
 def launch_hook(**more: Any) -> dict[str, Any]:
     transition = {"LifecycleTransition": "autoscaling:EC2_INSTANCE_LAUNCHING"}
     return {"LifecycleHookName": "ready", **transition, "HeartbeatTimeout": 60, **more}
-
-
-def end_hook(**more: Any) -> dict[str, Any]:
-    return {
-        **launch_hook(**more),
-        "LifecycleTransition": "autoscaling:EC2_INSTANCE_TERMINATING",
-        "LifecycleHookName": "bye",
-    }
 
 
 def complete(kit: Kit, result: str, hook: str = "ready", **who: str) -> None:
@@ -80,20 +72,6 @@ def test_a_hook_has_its_time_and_heartbeats_extend_it(kit: Kit, default: str, sa
     assert (kit.states.get(first) == "InService") == same
     if not same:
         assert any("was abandoned: Heartbeat Timeout" in one.get("StatusMessage", "") for one in kit.activities)
-
-
-def test_a_termination_hook_holds_the_instance_alive(kit: Kit) -> None:
-    kit.create(1)
-    kit.on("PutLifecycleHook", **end_hook())
-    first = kit.ids[0]
-    kit.on("SetDesiredCapacity", DesiredCapacity=0)
-    kit.wait()
-    assert kit.states == {first: "Terminating:Wait"}
-    assert kit.ec2.instances[first].state == "running"
-    complete(kit, "CONTINUE", "bye")
-    kit.wait()
-    assert kit.ids == []
-    assert kit.ec2.instances[first].state == "terminated"
 
 
 def test_several_hooks_are_waited_for_together(kit: Kit) -> None:
@@ -167,51 +145,6 @@ def test_instances_are_described_by_themselves(kit: Kit) -> None:
     first = kit.ask("DescribeAutoScalingInstances", MaxRecords=2)
     rest = kit.ask("DescribeAutoScalingInstances", MaxRecords=2, NextToken=first["NextToken"])
     assert len(first["AutoScalingInstances"] + rest["AutoScalingInstances"]) == 3
-
-
-# Refresh
-
-
-def test_a_refresh_replaces_little_by_little(kit: Kit) -> None:
-    kit.create(4)
-    kit.scaling.launch_takes = lambda: 3.0
-    old = kit.ids
-    kit.ec2.latest = 2
-    answer = kit.on("StartInstanceRefresh", Preferences={"MinHealthyPercentage": 50, "InstanceWarmup": 10})
-    with pytest.raises(AwsError, match="InstanceRefreshInProgress"):
-        kit.on("StartInstanceRefresh")
-    least = 4
-    for _ in range(60):
-        kit.wait(1)
-        least = min(least, list(kit.states.values()).count("InService"))
-    assert least == 2
-    assert not set(old) & set(kit.ids)
-    assert {one["LaunchTemplate"]["Version"] for one in kit.group["Instances"]} == {"2"}
-    refresh = kit.on("DescribeInstanceRefreshes")["InstanceRefreshes"][0]
-    assert (refresh["InstanceRefreshId"], refresh["Status"]) == (answer["InstanceRefreshId"], "Successful")
-    assert (refresh["PercentageComplete"], refresh["InstancesToUpdate"]) == (100, 0)
-
-
-def test_a_refresh_skips_what_matches(kit: Kit) -> None:
-    kit.create(2)
-    same = kit.ids
-    kit.on("StartInstanceRefresh", Preferences={"SkipMatching": True})
-    kit.wait()
-    assert kit.ids == same
-    assert kit.on("DescribeInstanceRefreshes")["InstanceRefreshes"][0]["Status"] == "Successful"
-
-
-def test_a_refresh_of_one_comes_to_its_end_and_can_be_cancelled(kit: Kit) -> None:
-    kit.create(1)
-    first = kit.ids[0]
-    kit.on("StartInstanceRefresh", Preferences={"InstanceWarmup": 1000})
-    kit.wait()
-    assert first not in kit.ids
-    kit.on("CancelInstanceRefresh")
-    kit.wait()
-    assert kit.on("DescribeInstanceRefreshes")["InstanceRefreshes"][0]["Status"] == "Cancelled"
-    with pytest.raises(AwsError, match="ActiveInstanceRefreshNotFound"):
-        kit.on("CancelInstanceRefresh")
 
 
 # Tags and the rest

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from localcloud.core.clock import ManualClock
 from localcloud.core.cloud import Cloud
 from localcloud.core.errors import AwsError
+from localcloud.tests.clock import ManualClock
 from localcloud.tests.unit.autoscaling_kit import Kit, kit_for
 
 NOTHING = {"MinSize": 0, "MaxSize": 0, "DesiredCapacity": 0}
@@ -63,13 +63,6 @@ def test_the_group_works_again_after_its_sizes_are_raised(kit: Kit) -> None:
     kit.on("UpdateAutoScalingGroup", MaxSize=2, DesiredCapacity=2)
     kit.wait(60)
     assert len(kit.ids) == 2
-
-
-def test_instances_that_are_protected_from_scale_in_outlive_it(kit: Kit) -> None:
-    kit.create(1, NewInstancesProtectedFromScaleIn=True)
-    put(kit, "end", 30)
-    kit.wait(60)
-    assert kit.ids
 
 
 def test_a_recurrence_of_one_date_runs_once_and_is_listed_until_its_end(kit: Kit) -> None:

@@ -10,9 +10,9 @@ from localcloud.api.ec2 import images
 from localcloud.api.ec2.lifecycle import machine_exited, machine_started
 from localcloud.api.ec2.views import find_instance
 from localcloud.api.quotas import ADDRESSES
-from localcloud.core.clock import ManualClock
 from localcloud.core.cloud import Cloud
 from localcloud.core.latency import Latency
+from localcloud.tests.clock import ManualClock
 from localcloud.tests.unit.ec2_kit import REGION, Ec2
 
 PUBLIC = [{"DeviceIndex": 0, "AssociatePublicIpAddress": True}]
@@ -45,7 +45,8 @@ def test_one_pool_for_all_regions_and_nothing_twice(ec2: Ec2, cloud: Cloud) -> N
     with ec2.refused("InsufficientAddressCapacity"):
         ec2.run(NetworkInterfaces=PUBLIC)
     # Nothing half made is left of it, and what is freed can be had again.
-    ec2("ReleaseAddress", PublicIp=allocated[0])
+    [first] = ec2("DescribeAddresses", PublicIps=allocated[:1])["Addresses"]
+    ec2("ReleaseAddress", AllocationId=first["AllocationId"])
     assert ec2.run(NetworkInterfaces=PUBLIC)["Instances"][0]["PublicIpAddress"] == allocated[0]
 
 
@@ -86,9 +87,6 @@ def test_an_elastic_address_stays_over_a_stop(ec2: Ec2, cloud: Cloud) -> None:
     allocation, elastic = allocate(ec2)
     ec2("AssociateAddress", AllocationId=allocation, InstanceId=instance["InstanceId"])
     ec2.stopped(instance)
-    assert ec2.describe(instance)["PublicIpAddress"] == elastic
-    ec2("StartInstances", InstanceIds=[instance["InstanceId"]])
-    machine_started(cloud, instance["InstanceId"])
     assert ec2.describe(instance)["PublicIpAddress"] == elastic
     ec2.terminated(instance)
     assert "AssociationId" not in shown(ec2, allocation)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from localcloud.api.ec2.lifecycle import machine_exited, machine_started
-from localcloud.api.ec2.records import records_of
-from localcloud.core.clock import ManualClock
 from localcloud.core.cloud import Cloud
 from localcloud.core.latency import Latency
+from localcloud.tests.clock import ManualClock
 from localcloud.tests.unit.ec2_kit import REGION, Ec2, Recorder
 
 
@@ -116,7 +114,7 @@ def test_a_terminated_instance_is_shown_with_its_tags_for_an_hour_and_has_let_go
 
 def test_stop_and_start(ec2: Ec2, cloud: Cloud, clock: ManualClock, machines: Recorder) -> None:
     instance = ec2.running(NetworkInterfaces=[{"DeviceIndex": 0, "AssociatePublicIpAddress": True}])
-    key, public = instance["InstanceId"], instance["PublicIpAddress"]
+    key = instance["InstanceId"]
     machines.calls.clear()
     [change] = ec2("StopInstances", InstanceIds=[key])["StoppingInstances"]
     assert (change["PreviousState"]["Name"], change["CurrentState"]["Name"]) == ("running", "stopping")
@@ -127,56 +125,7 @@ def test_stop_and_start(ec2: Ec2, cloud: Cloud, clock: ManualClock, machines: Re
     assert stopped["State"]["Name"] == "stopped"
     assert "PublicIpAddress" not in stopped
     assert stopped["PrivateIpAddress"] == instance["PrivateIpAddress"]
-    [change] = ec2("StartInstances", InstanceIds=[key])["StartingInstances"]
-    assert (change["PreviousState"]["Name"], change["CurrentState"]["Name"]) == ("stopped", "pending")
-    assert machines.calls == [("stop", key), ("start", key)]
-    machine_started(cloud, key)
-    clock.advance(20)
-    again = ec2.describe(instance)
-    assert again["State"]["Name"] == "running" and "StateReason" not in again
-    assert again["PublicIpAddress"] != public
-
-
-def fill_quota(cloud: Cloud) -> None:
-    cloud.faults.add("quota", {"code": "L-1216C47A"}, 3)  # a t3.micro has 2 vCPUs
-
-
-def fill_capacity(cloud: Cloud) -> None:
-    cloud.faults.add("capacity", {"type": "t3.micro"}, 1)
-
-
-def take_public_addresses(cloud: Cloud) -> None:
-    public = records_of(cloud).public
-    while public.left > 1:
-        public.take()
-
-
-@pytest.mark.parametrize(
-    ("shortage", "code"),
-    [
-        (fill_quota, "VcpuLimitExceeded"),
-        (fill_capacity, "InsufficientInstanceCapacity"),
-        (take_public_addresses, "InsufficientAddressCapacity"),
-    ],
-)
-def test_instances_start_together_or_not_at_all(
-    ec2: Ec2, cloud: Cloud, machines: Recorder, shortage: Callable[[Cloud], None], code: str
-) -> None:
-    public = [{"DeviceIndex": 0, "AssociatePublicIpAddress": True}]
-    both = [ec2.running(NetworkInterfaces=public) for _ in range(2)]
-    keys = [instance["InstanceId"] for instance in both]
-    for instance in both:
-        ec2.stopped(instance)
-    shortage(cloud)
-    machines.calls.clear()
-    with ec2.refused(code):
-        ec2("StartInstances", InstanceIds=keys)
-    assert [ec2.state(instance) for instance in both] == ["stopped", "stopped"]
-    assert machines.calls == []
-    ec2("StartInstances", InstanceIds=keys[:1])
-    with ec2.refused(code):
-        ec2("StartInstances", InstanceIds=keys[1:])
-    assert machines.calls == [("start", keys[0])]
+    assert machines.calls == [("stop", key)]
 
 
 @pytest.mark.parametrize(
@@ -188,8 +137,8 @@ def test_protection(ec2: Ec2, operation: str, attribute: str) -> None:
         ec2(operation, InstanceIds=[instance["InstanceId"]])
 
 
-@pytest.mark.parametrize("operation", ["StartInstances", "StopInstances", "RebootInstances"])
-def test_what_is_terminated_cannot_be_revived(ec2: Ec2, operation: str) -> None:
+@pytest.mark.parametrize("operation", ["StopInstances", "RebootInstances"])
+def test_what_is_terminated_stays_so(ec2: Ec2, operation: str) -> None:
     instance = ec2.running()
     ec2.terminated(instance)
     with ec2.refused("IncorrectInstanceState"):
@@ -211,12 +160,12 @@ def test_an_api_only_instance_goes_the_same_way_by_the_clock_alone(
     states = [ec2.state(instance)]
     clock.advance(20)
     states.append(ec2.state(instance))
-    for operation, seconds in (("StopInstances", 15), ("StartInstances", 20), ("TerminateInstances", 30)):
+    for operation, seconds in (("StopInstances", 15), ("TerminateInstances", 30)):
         ec2(operation, InstanceIds=ids)
         states.append(ec2.state(instance))
         clock.advance(seconds)
         states.append(ec2.state(instance))
-    assert states == ["pending", "running", "stopping", "stopped", "pending", "running", "shutting-down", "terminated"]
+    assert states == ["pending", "running", "stopping", "stopped", "shutting-down", "terminated"]
     assert machines.calls == []
 
 

@@ -85,11 +85,11 @@ def test_what_moto_answers_and_what_we_do_fit_together(client: Any) -> None:
         InstanceType="t3.micro",
         MinCount=1,
         MaxCount=1,
-        NetworkInterfaces=[{"DeviceIndex": 0, "NetworkInterfaceId": interface["NetworkInterfaceId"]}],
+        SubnetId=subnet,
         UserData="#!/bin/sh\n",
     )["Instances"][0]
     client.get_waiter("instance_running").wait(InstanceIds=[made["InstanceId"]])
-    assert made["PrivateIpAddress"] == "10.1.0.4"
+    assert made["PrivateIpAddress"] == "10.1.0.5"
     client.terminate_instances(InstanceIds=[made["InstanceId"]])
     client.get_waiter("instance_terminated").wait(InstanceIds=[made["InstanceId"]])
     [left] = client.describe_network_interfaces()["NetworkInterfaces"]

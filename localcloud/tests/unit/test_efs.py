@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from localcloud.api.efs import file_systems as efs
-from localcloud.core.clock import ManualClock
 from localcloud.core.cloud import Cloud
 from localcloud.core.errors import AwsError
 from localcloud.core.identity import service_caller
 from localcloud.core.latency import Latency
+from localcloud.tests.clock import ManualClock
 
 REGION = "us-east-1"
 Ask = Callable[..., dict[str, Any]]

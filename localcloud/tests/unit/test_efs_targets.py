@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from localcloud.api.efs import file_systems as efs
-from localcloud.api.iam.identities import has_service_linked_role
-from localcloud.core.clock import ManualClock
+from localcloud.api.iam.linked_roles import has_service_linked_role
 from localcloud.core.cloud import Cloud
 from localcloud.core.errors import AwsError
 from localcloud.core.identity import service_caller
 from localcloud.core.latency import Latency
+from localcloud.tests.clock import ManualClock
 
 REGION = "us-east-1"
 Ask = Callable[..., dict[str, Any]]

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from localcloud.api.services import BY_NAME
-from localcloud.core.clock import ManualClock
 from localcloud.core.errors import AwsError
 from localcloud.core.faults import Faults
+from localcloud.tests.clock import ManualClock
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from localcloud.core.clock import ManualClock
 from localcloud.endpoint.signature import Signature, read_signature
+from localcloud.tests.clock import ManualClock
 from localcloud.tests.unit.rules_kit import REGION, SESSION, Aws, refused
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*does not match an error shape:UserWarning")

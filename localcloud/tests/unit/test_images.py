@@ -142,7 +142,6 @@ def test_parameters_name_images_that_can_be_launched(ec2: Ec2) -> None:
     assert UBUNTU in result
     for value in result.values():
         assert ec2.run(ImageId=value)
-    assert ec2.run(ImageId=f"resolve:ssm:{UBUNTU}")["Instances"][0]["ImageId"] == result[UBUNTU]
 
 
 def test_a_parameter_by_itself_and_among_others(ec2: Ec2) -> None:

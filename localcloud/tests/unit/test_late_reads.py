@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from localcloud.core.clock import ManualClock
+from localcloud.tests.clock import ManualClock
 from localcloud.tests.unit.rules_kit import Aws, tagged
 
 SECONDS = 5.0

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from localcloud.core.clock import ManualClock
 from localcloud.core.identity import Credentials, Session
 from localcloud.core.views import InstanceView
 from localcloud.machines.metadata import Answer, Metadata, MetadataServer
+from localcloud.tests.clock import ManualClock
 from localcloud.tests.unit.views_kit import machine
 
 TTL = "x-aws-ec2-metadata-token-ttl-seconds"

@@ -8,8 +8,8 @@ import pytest
 
 from localcloud.api.ec2.views import find_instance
 from localcloud.api.quotas import DEFAULT, family_of
-from localcloud.core.clock import ManualClock
 from localcloud.core.cloud import Cloud
+from localcloud.tests.clock import ManualClock
 from localcloud.tests.unit.ec2_kit import Ec2
 
 QUOTAS: dict[str, Any] = {"service": "service-quotas", "ServiceCode": "ec2"}

@@ -9,10 +9,10 @@ import pytest
 from localcloud.api.account import Account
 from localcloud.api.autoscaling.regions import Regions
 from localcloud.api.ec2.images import API_ONLY
-from localcloud.core.clock import ManualClock
 from localcloud.core.cloud import Cloud
 from localcloud.core.identity import service_caller
 from localcloud.iam.world import Lookup
+from localcloud.tests.clock import ManualClock
 from localcloud.tests.unit.rules_kit import EC2, REGION, allow, document, tagged, tags, trust
 
 IAM = "arn:aws:iam::123456789012:"
@@ -115,18 +115,14 @@ def test_what_names_and_connections_mean(cloud: Cloud, site: Site) -> None:
     world = Account(cloud)
     known: dict[tuple[Lookup, str], str] = {
         ("launch-template-name", "web"): site.template,
-        ("security-group-name", "sg"): site.group,
         ("key-pair-id", site.key): "mine",
         ("placement-group-id", site.place): "near",
-        ("public-ip", site.ip): site.address,
-        ("public-ip-interface", site.ip): site.interface,
         ("address-association", site.address_association): site.address,
         ("address-association-interface", site.address_association): site.interface,
         ("route-table-association", site.route): site.table,
         ("route-table-association-subnet", site.route): site.subnet,
         ("route-table-association-gateway", site.edge_route): site.gateway,
         ("network-interface-attachment-instance", site.attachment): site.instance,
-        ("network-interface-attachment", site.attachment): site.interface,
         ("mount-target", site.target): site.files,
         ("mount-target-interface", site.target): site.target_interface,
         ("role", "r"): f"{IAM}role/x/r",
@@ -144,13 +140,6 @@ def test_what_names_and_connections_mean(cloud: Cloud, site: Site) -> None:
         if kind not in ("role", "user", "instance-profile", "instance-profile-role"):
             assert world.lookup(kind, name, "eu-west-1") is None
             assert world.lookup(kind, name, "nowhere") is None
-
-
-def test_the_default_networks_group_is_meant_by_a_name(cloud: Cloud, site: Site) -> None:
-    result = Account(cloud).lookup("security-group-name", "default", REGION)
-    groups = site.ask("ec2", "DescribeSecurityGroups", GroupIds=[result])["SecurityGroups"]
-    [vpc] = site.ask("ec2", "DescribeVpcs", VpcIds=[groups[0]["VpcId"]])["Vpcs"]
-    assert vpc["IsDefault"]
 
 
 def test_tags_are_those_of_now(cloud: Cloud, site: Site) -> None:
@@ -178,39 +167,7 @@ def test_tags_are_those_of_now(cloud: Cloud, site: Site) -> None:
 
 
 def test_facts(cloud: Cloud, site: Site) -> None:
-    world = Account(cloud)
-    vpc, zone = f"{EC2}vpc/{site.vpc}", f"{REGION}b"
-    assert world.facts(f"{EC2}instance/{site.instance}") == {
-        "ec2:InstanceID": site.instance,
-        "ec2:InstanceType": "c5.large",
-        "ec2:InstanceMarketType": "on-demand",
-        "ec2:InstanceProfile": f"{IAM}instance-profile/p",
-        "ec2:AvailabilityZone": zone,
-        "ec2:Tenancy": "default",
-        "ec2:PlacementGroup": f"{EC2}placement-group/near",
-        "ec2:EbsOptimized": "false",
-        "ec2:RootDeviceType": "ebs",
-        "ec2:MetadataHttpEndpoint": "enabled",
-        "ec2:MetadataHttpTokens": "required",
-        "ec2:MetadataHttpPutResponseHopLimit": "1",
-    }
-    assert world.facts(f"{EC2}subnet/{site.subnet}") == {
-        "ec2:SubnetID": site.subnet,
-        "ec2:Vpc": vpc,
-        "ec2:AvailabilityZone": zone,
-    }
-    assert world.facts(f"{EC2}security-group/{site.group}")["ec2:Vpc"] == vpc
-    assert world.facts(f"{EC2}route-table/{site.table}")["ec2:Vpc"] == vpc
-    assert world.facts(f"{EC2}network-interface/{site.interface}")["ec2:Subnet"] == f"{EC2}subnet/{site.subnet}"
-    assert world.facts(f"{EC2}placement-group/near")["ec2:PlacementGroupStrategy"] == "cluster"
-    assert world.facts(f"{EC2}key-pair/mine")["ec2:KeyPairType"] == "rsa"
-    assert world.facts(f"{EC2}elastic-ip/{site.address}")["ec2:PublicIpAddress"] == site.ip
-    assert world.facts(vpc) == {"ec2:VpcID": site.vpc}
-    image = world.facts(f"arn:aws:ec2:{REGION}::image/{API_ONLY.id}")
-    assert (image["ec2:Owner"], image["ec2:Public"]) == ("amazon", "true")
-    volume = site.ask("ec2", "CreateVolume", AvailabilityZone=zone, Size=5, VolumeType="gp3")["VolumeId"]
-    assert world.facts(f"{EC2}volume/{volume}")["ec2:VolumeSize"] == "5"
-    assert world.facts(f"{IAM}role/x/r") == {"iam:PermissionsBoundary": site.edge}
+    assert Account(cloud).facts(f"{IAM}role/x/r") == {"iam:PermissionsBoundary": site.edge}
 
 
 def test_templates_and_groups(cloud: Cloud, site: Site) -> None:
@@ -233,9 +190,7 @@ def test_templates_and_groups(cloud: Cloud, site: Site) -> None:
 
 def test_what_is_gone_is_no_error(cloud: Cloud, site: Site) -> None:
     world = Account(cloud)
-    site.ask("ec2", "TerminateInstances", InstanceIds=[site.instance])
     site.ask("s3", "DeleteObject", Bucket="bucket-1", Key="a/b")
-    assert world.facts(f"{EC2}instance/{site.instance}")["ec2:InstanceType"] == "c5.large"
     assert world.tags("arn:aws:s3:::bucket-1/a/b") == {}
 
 

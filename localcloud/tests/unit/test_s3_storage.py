@@ -19,9 +19,9 @@ from moto.backends import get_backend
 from moto.s3.models import FakeKey
 
 from localcloud.api.s3_storage import body_on_disk
-from localcloud.core.clock import ManualClock
 from localcloud.core.settings import ACCOUNT
 from localcloud.daemon import SERVICE_ENVIRONMENT
+from localcloud.tests.clock import ManualClock
 from localcloud.tests.unit.rules_kit import Aws
 
 MIB = 1024 * 1024

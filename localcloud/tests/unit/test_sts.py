@@ -10,10 +10,10 @@ import pytest
 
 from localcloud.api import enforcement as rules
 from localcloud.api.iam import identities as iam
-from localcloud.core.clock import ManualClock
 from localcloud.core.cloud import Call, Cloud
 from localcloud.core.errors import AwsError
 from localcloud.core.identity import Caller, service_caller
+from localcloud.tests.clock import ManualClock
 
 ROOT = "arn:aws:iam::123456789012:root"
 Ask = Callable[..., dict[str, Any]]
