@@ -16,6 +16,8 @@ from tests.account.kit import CLOUD_HALF
 
 CLUSTER = "c-chaos"
 KILLED = -signal.SIGKILL
+LIVING = ["STARTING", "BOOTSTRAPPING", "RUNNING", "WAITING", "TERMINATING"]
+"""states of EMR clusters that have not ended"""
 
 _RANDOM = random.Random(3)
 SITE, DESTROY = _RANDOM.randint(6, 16), _RANDOM.randint(2, 15)
@@ -47,6 +49,7 @@ def census(account: Any) -> Counter[str]:
         "placement group": ec2.describe_placement_groups()["PlacementGroups"],
         "key": ec2.describe_key_pairs()["KeyPairs"],
         "group": scaling.describe_auto_scaling_groups()["AutoScalingGroups"],
+        "EMR cluster": account.client("emr").list_clusters(ClusterStates=LIVING)["Clusters"],
         "file system": systems,
         "mount target": [
             target
@@ -87,6 +90,10 @@ WHOLE = Counter(
         "bucket": 1,
     }
 )
+
+WHOLE_EMR = WHOLE - Counter({"address": 2, "NAT": 1, "template": 2, "placement group": 1, "group": 2, "interface": 1})
+"""An EMR cluster: all its machines have public addresses of EC2's own, so there is no NAT gateway."""
+WHOLE_EMR.update({"EMR cluster": 1, "security group": 2, "profile": -1})
 
 
 def prepare(account: Any) -> None:
