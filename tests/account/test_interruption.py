@@ -92,8 +92,8 @@ WHOLE = Counter(
 )
 
 WHOLE_EMR = WHOLE - Counter({"address": 2, "NAT": 1, "template": 2, "placement group": 1, "group": 2, "interface": 1})
-"""An EMR cluster: all its machines have public addresses of EC2's own, so there is no NAT gateway."""
-WHOLE_EMR.update({"EMR cluster": 1, "security group": 2, "profile": -1})
+"""An EMR cluster: all its machines have public addresses of EC2's own, so there is no NAT gateway and no route to it."""
+WHOLE_EMR.update({"EMR cluster": 1, "security group": 2, "route table": -1, "profile": -1})
 
 
 def prepare(account: Any) -> None:
