@@ -92,11 +92,11 @@ WHOLE = Counter(
 )
 
 WHOLE_EMR = WHOLE - Counter({"address": 2, "NAT": 1, "template": 2, "placement group": 1, "group": 2, "interface": 1})
-"""An EMR cluster: all its machines have public addresses of EC2's own, so there is no NAT gateway and no route to it."""
+"""An EMR cluster: all its machines have public addresses of EC2's own, so there is no NAT gateway."""
 WHOLE_EMR.update({"EMR cluster": 1, "security group": 2, "route table": -1, "profile": -1})
 
 
-def prepare(account: Any) -> None:
+def prepare(account: Any, emr: bool = False) -> None:
     """Settings for a small cluster."""
     account.settings = {
         "cluster_name": CLUSTER,
@@ -104,7 +104,7 @@ def prepare(account: Any) -> None:
         "cluster_ssh_allowed_cidrs": ["198.51.100.0/24"],
         "cluster_public_key_file": f"{account.key()}.pub",
         "cluster_worker_count": WORKERS,
-        "cluster_setup": "push",
+        **({"cluster_instance_type": "m5.xlarge"} if emr else {"cluster_setup": "push"}),
     }
 
 
