@@ -262,7 +262,7 @@ def test_killed_at_random_it_is_finished_and_destroyed(cloud_with_machines: Clou
         check_nodes(cluster, NODES)
         assert census(cluster.cloud) - before == WHOLE_EMR
 
-        waited = PLACES.uniform(0, 5)
+        waited = PLACES.uniform(0, 1)
         kill_when(lambda progress: DELETE in progress.task, cluster, "destroy.yml", after=waited, destroy=name)
         destroyed = cluster.play("destroy.yml", destroy=name)
         assert destroyed.code == 0, destroyed.output[-6000:]
