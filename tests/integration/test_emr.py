@@ -249,8 +249,8 @@ WAIT, DELETE = "Wait until all its machines are configured", "Delete the resourc
 
 
 @pytest.mark.long
-def test_killed_at_random_it_is_finished_and_destroyed(cloud_with_machines: Cloud, image: None) -> None:
-    name, kept = f"k-{secrets.token_hex(3)}", Counter({"file system": 1})
+def test_killed_at_random_it_is_finished(cloud_with_machines: Cloud, image: None) -> None:
+    name = f"k-{secrets.token_hex(3)}"
     with cloud_with_machines.cluster(name, **SETTINGS) as cluster, marked(cloud_with_machines):
         before = census(cluster.cloud)
         moment = Moment(PLACES.randint(15, 40), PLACES.uniform(0, 3))
@@ -262,11 +262,21 @@ def test_killed_at_random_it_is_finished_and_destroyed(cloud_with_machines: Clou
         check_nodes(cluster, NODES)
         assert census(cluster.cloud) - before == WHOLE_EMR
 
+
+@pytest.mark.long
+def test_it_is_destroyed_also_after_a_kill(cloud_with_machines: Cloud, image: None) -> None:
+    name, kept = f"d-{secrets.token_hex(3)}", Counter({"file system": 1})
+    with cloud_with_machines.cluster(name, **SETTINGS) as cluster, marked(cloud_with_machines):
+        before = census(cluster.cloud)
+        made = cluster.play("playbooks/provision.yml", emr=True, emr_poll_seconds=1)
+        assert made.code == 0, made.output[-6000:]
+        assert census(cluster.cloud) - before == WHOLE_EMR
+
         waited = PLACES.uniform(0, 1)
         kill_when(lambda progress: DELETE in progress.task, cluster, "destroy.yml", after=waited, destroy=name)
         destroyed = cluster.play("destroy.yml", destroy=name)
         assert destroyed.code == 0, destroyed.output[-6000:]
-        assert census(cluster.cloud) - before == kept
+        assert census(cluster.cloud) - before == kept and not cluster.machines()
         destroyed = cluster.play("destroy.yml", destroy=name, cluster_keep_efs=False)
         assert destroyed.code == 0, destroyed.output[-6000:]
         assert census(cluster.cloud) == before
