@@ -245,7 +245,8 @@ def test_a_full_disk_on_one_of_three_nodes_ends_the_cluster_and_is_named(
 
 
 PLACES = random.Random(16)
-WAIT, DELETE = "Wait until all its machines are configured", "Delete the resources"
+WAITING, DELETING = "emr j-", "still there: "
+"""Parts of the first line that emr.yml prints while it waits for EMR, and destroy.yml while it deletes resources."""
 
 
 @pytest.mark.long
@@ -256,7 +257,7 @@ def test_killed_at_random_it_is_finished(cloud_with_machines: Cloud, image: None
         moment = Moment(PLACES.randint(15, 40), PLACES.uniform(0, 3))
         assert kill_at(moment, cluster, "emr.yml", emr_poll_seconds=1)
         waited = PLACES.uniform(0, 30)
-        kill_when(lambda progress: WAIT in progress.task, cluster, "emr.yml", after=waited, emr_poll_seconds=1)
+        kill_when(lambda progress: WAITING in progress.output, cluster, "emr.yml", after=waited, emr_poll_seconds=1)
         finished = cluster.play("emr.yml", emr_poll_seconds=1)
         assert finished.code == 0, finished.output[-6000:]
         check_nodes(cluster, NODES)
@@ -273,7 +274,7 @@ def test_it_is_destroyed_also_after_a_kill(cloud_with_machines: Cloud, image: No
         assert census(cluster.cloud) - before == WHOLE_EMR
 
         waited = PLACES.uniform(0, 1)
-        kill_when(lambda progress: DELETE in progress.task, cluster, "destroy.yml", after=waited, destroy=name)
+        kill_when(lambda progress: DELETING in progress.output, cluster, "destroy.yml", after=waited, destroy=name)
         destroyed = cluster.play("destroy.yml", destroy=name)
         assert destroyed.code == 0, destroyed.output[-6000:]
         assert census(cluster.cloud) - before == kept and not cluster.machines()
