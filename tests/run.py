@@ -316,7 +316,7 @@ PARTS = {
         Layer("newest-sanity", 1.5, sanity, newest=True),
         Layer("newest-unit", 4, pytest(*UNIT, processes=2), newest=True),
         Layer("newest-account", 7, pytest(*ACCOUNT, processes=2), newest=True),
-        Layer("chaos-calls", 30, chaos("task", "write")),
+        Layer("chaos-calls", 60, chaos("task", "write", "emr")),
         Layer("chaos-machines", 60, chaos("machines"), root=True),
         Layer("chaos-soak", 40, chaos("soak"), root=True),
         Layer("account", 20, pytest(*ACCOUNT, long=True)),

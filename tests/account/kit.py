@@ -132,11 +132,11 @@ class Account:
         playbooks: str | Sequence[str],
         *arguments: str,
         kill_at_task: int | None = None,
-        kill_at_write: int | None = None,
+        kill_at_write: int | str | None = None,
         **extra: Any,
     ) -> Ran:
         """Run playbooks of this checkout as a person does; with `kill_at_…`, only until their n-th task begins, or
-        until AWS has carried out the n-th writing call and nobody has heard of it."""
+        until AWS has carried out the n-th writing call, or the first of this operation, and nobody has heard of it."""
         paths = [str(ROOT / one) for one in ([playbooks] if isinstance(playbooks, str) else playbooks)]
         command = [str(Path(sys.executable).parent / "ansible-playbook"), *paths, *arguments]
         variables = {**self.settings, **extra}
@@ -180,11 +180,13 @@ class Account:
             if fault:
                 self.cloud.faults.remove(fault)
 
-    def _kill_at(self, run: str, number: int) -> None:
-        left = [number]
+    def _kill_at(self, run: str, place: int | str) -> None:
+        left = [place if isinstance(place, int) else 1]
 
         def tell(record: Record) -> None:
-            if record.writes and record.caller.endswith("user/operator"):
+            if not record.writes or not record.caller.endswith("user/operator"):
+                return
+            if isinstance(place, int) or record.operation == place:
                 left[0] -= 1
                 if left[0] <= 0:
                     self._kill(run)

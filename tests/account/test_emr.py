@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import random
 import threading
 import time
 from pathlib import Path
@@ -12,10 +13,10 @@ import pytest
 
 from localcloud.api.ec2.lifecycle import NoMachines
 from tests.account.kit import CLOUD_HALF, REGION
+from tests.account.test_interruption import KILLED, LIVING, WHOLE_EMR, census
 
 ACCOUNT = "123456789012"
 RED = [{"Name": "tag:deeplearning:cluster", "Values": ["red"]}]
-LIVING = ["STARTING", "BOOTSTRAPPING", "RUNNING", "WAITING", "TERMINATING"]
 
 
 @pytest.fixture
@@ -186,10 +187,54 @@ def check_network(account: Any) -> None:
 def check_gone(account: Any, kept: bool) -> None:
     ec2, iam = account.client("ec2"), account.client("iam")
     assert living(account) == []
-    left = [tag for tag in ec2.describe_tags(Filters=RED_TAGS)["Tags"] if tag["ResourceType"] != "instance"]
+    # AWS shows these for some time after their end. The VPC, which they were in, is gone.
+    ended = ("instance", "natgateway")
+    left = [tag for tag in ec2.describe_tags(Filters=RED_TAGS)["Tags"] if tag["ResourceType"] not in ended]
     assert left == []
     assert [role["RoleName"] for role in iam.list_roles()["Roles"] if role["RoleName"].startswith("red-")] == []
     assert len(account.client("efs").describe_file_systems()["FileSystems"]) == int(kept)
 
 
 RED_TAGS = [{"Name": "key", "Values": ["deeplearning:cluster"]}, {"Name": "value", "Values": ["red"]}]
+
+
+@pytest.mark.long
+def test_killed_and_run_again_there_is_one_cluster_and_then_nothing(emr_account: Any) -> None:
+    """In the places that matter most: AWS has carried out the call, and the playbook has not heard of it."""
+    account, empty = emr_account, census(emr_account)
+    ran = account.play(CLOUD_HALF, kill_at_write="RunJobFlow")
+    assert ran.code == KILLED, ran.output[-6000:]
+    play(account, CLOUD_HALF)
+    assert len(account.client("emr").list_clusters()["Clusters"]) == 1
+    assert census(account) - empty == WHOLE_EMR
+
+    consent = {"destroy": "red", "cluster_keep_efs": False}
+    for place in ("TerminateJobFlows", random.Random(16).randint(1, 6)):
+        play(account, "destroy.yml", code=KILLED, kill_at_write=place, **consent)
+    play(account, "destroy.yml", **consent)
+    assert census(account) == empty
+    assert play(account, "destroy.yml", **consent).changed == 0
+
+
+@pytest.mark.long
+def test_without_public_addresses_all_machines_are_in_the_private_subnet(emr_account: Any) -> None:
+    account = emr_account
+    account.settings |= {"cluster_public": False, "cluster_ssh_allowed_cidrs": ["10.8.0.0/16"]}
+    play(account, CLOUD_HALF)
+    (cluster,) = living(account)
+    network, ec2 = cluster["Ec2InstanceAttributes"], account.client("ec2")
+    instances = [one for item in ec2.describe_instances(Filters=RED)["Reservations"] for one in item["Instances"]]
+    assert len(instances) == 3 and not any(one.get("PublicIpAddress") for one in instances)
+    assert {one["SubnetId"] for one in instances} == {network["Ec2SubnetId"]}
+    names = {
+        group["GroupId"]: group["GroupName"] for group in ec2.describe_security_groups(Filters=RED)["SecurityGroups"]
+    }
+    assert names[network["ServiceAccessSecurityGroup"]] == "red-emr-service"
+    (gateway,) = ec2.describe_nat_gateways(Filter=RED)["NatGateways"]
+    assert gateway["State"] == "available"
+
+    since = time.time()
+    assert play(account, CLOUD_HALF).changed == 0
+    assert account.writes(since) == []
+    play(account, "destroy.yml", destroy="red", cluster_keep_efs=False)
+    check_gone(account, kept=False)

@@ -16,6 +16,8 @@ from tests.account.kit import CLOUD_HALF
 
 CLUSTER = "c-chaos"
 KILLED = -signal.SIGKILL
+LIVING = ["STARTING", "BOOTSTRAPPING", "RUNNING", "WAITING", "TERMINATING"]
+"""states of EMR clusters that have not ended"""
 
 _RANDOM = random.Random(3)
 SITE, DESTROY = _RANDOM.randint(6, 16), _RANDOM.randint(2, 15)
@@ -47,6 +49,7 @@ def census(account: Any) -> Counter[str]:
         "placement group": ec2.describe_placement_groups()["PlacementGroups"],
         "key": ec2.describe_key_pairs()["KeyPairs"],
         "group": scaling.describe_auto_scaling_groups()["AutoScalingGroups"],
+        "EMR cluster": account.client("emr").list_clusters(ClusterStates=LIVING)["Clusters"],
         "file system": systems,
         "mount target": [
             target
@@ -88,8 +91,12 @@ WHOLE = Counter(
     }
 )
 
+WHOLE_EMR = WHOLE - Counter({"address": 2, "NAT": 1, "template": 2, "placement group": 1, "group": 2, "interface": 1})
+"""An EMR cluster: all its machines have public addresses of EC2's own, so there is no NAT gateway."""
+WHOLE_EMR.update({"EMR cluster": 1, "security group": 2, "route table": -1, "profile": -1})
 
-def prepare(account: Any) -> None:
+
+def prepare(account: Any, emr: bool = False) -> None:
     """Settings for a small cluster."""
     account.settings = {
         "cluster_name": CLUSTER,
@@ -97,7 +104,7 @@ def prepare(account: Any) -> None:
         "cluster_ssh_allowed_cidrs": ["198.51.100.0/24"],
         "cluster_public_key_file": f"{account.key()}.pub",
         "cluster_worker_count": WORKERS,
-        "cluster_setup": "push",
+        **({"cluster_instance_type": "m5.xlarge"} if emr else {"cluster_setup": "push"}),
     }
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.account.kit import CLOUD_HALF
-from tests.account.test_interruption import KILLED
+from tests.account.test_interruption import KILLED, LIVING
 
 NAME = "c-slow"
 RATE, SEED = 0.3, 3
@@ -48,3 +48,17 @@ def test_site_and_destroy_with_three_of_ten_calls_refused(account: Any) -> None:
     account.cloud.faults.add("throttle", {}, value=RATE)
     assert "is ready: 2 of 2 machines in service" in play(account, CLOUD_HALF).output
     assert play(account, "destroy.yml", destroy=NAME, cluster_keep_efs=False).changed == 1
+
+
+@pytest.mark.long
+def test_an_emr_cluster_is_made_and_destroyed_with_three_of_ten_calls_refused(account: Any) -> None:
+    for setting in ("cluster_image", "cluster_login_user", "cluster_setup"):
+        del account.settings[setting]
+    account.settings["cluster_instance_type"] = "m5.xlarge"
+    account.cloud.faults.seed(SEED)
+    account.cloud.faults.add("throttle", {}, value=RATE)
+    play(account, CLOUD_HALF, emr=True, emr_poll_seconds=1)
+    (cluster,) = account.client("emr").list_clusters()["Clusters"]
+    assert (cluster["Name"], cluster["Status"]["State"]) == (NAME, "WAITING")
+    assert play(account, "destroy.yml", destroy=NAME, cluster_keep_efs=False).changed == 1
+    assert account.client("emr").list_clusters(ClusterStates=LIVING)["Clusters"] == []

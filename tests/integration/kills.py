@@ -108,9 +108,13 @@ def kill_at(moment: Moment, cluster: Cluster, *words: str, **extra: Any) -> Prog
     return progress
 
 
-def kill_when(reached: Callable[[Progress], bool], cluster: Cluster, *words: str, **extra: Any) -> Progress:
-    """Run a playbook and kill it as soon as it has come that far."""
+def kill_when(
+    reached: Callable[[Progress], bool], cluster: Cluster, *words: str, after: float = 0, **extra: Any
+) -> Progress:
+    """Run a playbook and kill it as soon as it has come that far, or so many seconds after that."""
     with _reading(cluster, words, extra, reached) as (playing, progress, _):
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            playing.wait(after)
         assert playing.poll() is None, f"it has ended before: {progress.output[-6000:]}"
         kill(playing.pid)
     return progress

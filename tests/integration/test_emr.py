@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import gzip
+import random
 import secrets
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.account.test_interruption import WHOLE_EMR, census
+from tests.integration.kills import Moment, kill_at, kill_when, marked
 from tests.integration.machines import Cloud, Cluster, Played, localcloud, wait_for
 
 MASTER = "deeplearning-master"
@@ -55,16 +60,25 @@ def message(played: Played) -> str:
 
 
 # EMR takes images of Amazon Linux alone. In the local cloud it boots the built image that has PyTorch.
-IMAGE = {"image": "oss-nvidia-driver-gpu-pytorch-2.9-amazon-linux-2023", "root_volume_gib": 100}
+SETTINGS = {
+    "image": "oss-nvidia-driver-gpu-pytorch-2.9-amazon-linux-2023",
+    "root_volume_gib": 100,
+    "instance_type": "m5.xlarge",
+    "login_user": "",
+    "worker_count": 2,
+}
 
 
 @pytest.fixture(scope="module")
-def emr_cluster(cloud_with_machines: Cloud) -> Iterator[Cluster]:
-    """A primary node and two core nodes, with an image that has all frameworks."""
+def image() -> None:
     built = localcloud("image", "build", "--with", "mxnet,pytorch,tensorflow,tensorpack", timeout=1500)
     assert built.returncode == 0, built.stderr
-    settings = {"instance_type": "m5.xlarge", "login_user": "", "worker_count": 2, **IMAGE}
-    with cloud_with_machines.cluster(f"e-{secrets.token_hex(3)}", **settings) as cluster:
+
+
+@pytest.fixture(scope="module")
+def emr_cluster(cloud_with_machines: Cloud, image: None) -> Iterator[Cluster]:
+    """A primary node and two core nodes, with an image that has all frameworks."""
+    with cloud_with_machines.cluster(f"e-{secrets.token_hex(3)}", **SETTINGS) as cluster:
         made = cluster.play("emr.yml", emr_poll_seconds=1)
         assert made.code == 0, made.output[-6000:]
         yield cluster
@@ -196,3 +210,74 @@ def test_an_old_bootstrap_action_mounts_the_file_system(emr_cluster: Cluster) ->
         assert len(emr_cluster.says(MASTER, "ls -d /efs/mounted-by-*").split()) == 3
     finally:
         emr_cluster.cloud.client("emr").terminate_job_flows(JobFlowIds=[flow])
+
+
+def fill_disk_of_a_core_node(cluster: Cluster) -> str:
+    """Leave the first core node that boots no room for the collection's files. Return its id."""
+
+    def core_nodes() -> list[str]:
+        tags = {
+            name: {tag["Key"]: tag["Value"] for tag in one["Tags"]}["aws:elasticmapreduce:instance-group-role"]
+            for name, one in cluster.machines().items()
+        }
+        return [name for name, role in tags.items() if role == "CORE"]
+
+    node = wait_for(core_nodes, 500, "a core node runs")[0]
+    fill = "mkdir -p /opt/deeplearning && mount -t tmpfs -o size=64k full /opt/deeplearning"
+    wait_for(
+        lambda: localcloud("exec", node, "--", "sh", "-c", fill).returncode == 0, 60, f"the disk of {node} is full"
+    )
+    return node
+
+
+@pytest.mark.long
+def test_a_full_disk_on_one_of_three_nodes_ends_the_cluster_and_is_named(
+    cloud_with_machines: Cloud, image: None
+) -> None:
+    with cloud_with_machines.cluster(f"f-{secrets.token_hex(3)}", **SETTINGS) as cluster, ThreadPoolExecutor(1) as pool:
+        filling = pool.submit(fill_disk_of_a_core_node, cluster)
+        failed = cluster.play("emr.yml", emr_poll_seconds=1)
+        node = filling.result()
+        assert failed.code == 2, failed.output[-6000:]
+        assert f"On 1 slave instances (including {node}), bootstrap action 1 returned" in message(failed)
+        assert "No space left on device" in failed.output and "Nothing keeps running." in message(failed)
+        assert not cluster.machines()
+
+
+PLACES = random.Random(16)
+WAITING, DELETING = "emr j-", "still there: "
+"""Parts of the first line that emr.yml prints while it waits for EMR, and destroy.yml while it deletes resources."""
+
+
+@pytest.mark.long
+def test_killed_at_random_it_is_finished(cloud_with_machines: Cloud, image: None) -> None:
+    name = f"k-{secrets.token_hex(3)}"
+    with cloud_with_machines.cluster(name, **SETTINGS) as cluster, marked(cloud_with_machines):
+        before = census(cluster.cloud)
+        moment = Moment(PLACES.randint(15, 40), PLACES.uniform(0, 3))
+        assert kill_at(moment, cluster, "emr.yml", emr_poll_seconds=1)
+        waited = PLACES.uniform(0, 30)
+        kill_when(lambda progress: WAITING in progress.output, cluster, "emr.yml", after=waited, emr_poll_seconds=1)
+        finished = cluster.play("emr.yml", emr_poll_seconds=1)
+        assert finished.code == 0, finished.output[-6000:]
+        check_nodes(cluster, NODES)
+        assert census(cluster.cloud) - before == WHOLE_EMR
+
+
+@pytest.mark.long
+def test_it_is_destroyed_also_after_a_kill(cloud_with_machines: Cloud, image: None) -> None:
+    name, kept = f"d-{secrets.token_hex(3)}", Counter({"file system": 1})
+    with cloud_with_machines.cluster(name, **SETTINGS) as cluster, marked(cloud_with_machines):
+        before = census(cluster.cloud)
+        made = cluster.play("playbooks/provision.yml", emr=True, emr_poll_seconds=1)
+        assert made.code == 0, made.output[-6000:]
+        assert census(cluster.cloud) - before == WHOLE_EMR
+
+        waited = PLACES.uniform(0, 1)
+        kill_when(lambda progress: DELETING in progress.output, cluster, "destroy.yml", after=waited, destroy=name)
+        destroyed = cluster.play("destroy.yml", destroy=name)
+        assert destroyed.code == 0, destroyed.output[-6000:]
+        assert census(cluster.cloud) - before == kept and not cluster.machines()
+        destroyed = cluster.play("destroy.yml", destroy=name, cluster_keep_efs=False)
+        assert destroyed.code == 0, destroyed.output[-6000:]
+        assert census(cluster.cloud) == before

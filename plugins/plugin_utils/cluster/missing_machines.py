@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.boot import FAILURE_SECONDS
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import Names
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import EMR_NODE, Names
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster import capacity
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.capacity_watcher import AutoScaling
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.resources import ClusterResources, Shortage
@@ -42,10 +42,13 @@ def _recent(group: capacity.ScalingGroup, now: float) -> capacity.ScalingGroup:
 
 
 def reports_of(aws: Aws, owned: ClusterResources) -> SetupReports | None:
-    """Return the reports of a cluster's machines, unless their bucket or their roles are missing."""
+    """Return the reports of a cluster's machines, unless their bucket or their roles are missing. Those of EMR are
+    under the id of its cluster."""
     names = Names(owned.cluster, owned.account, owned.region)
     ids = {role.name: str(role.facts["id"]) for role in owned.of_kind("role")}
-    role_ids = {group: ids.get(names.identity(role), "") for role, group in names.groups.items()}
+    roles = {cluster.id: EMR_NODE for cluster in owned.of_kind("emr_cluster")}
+    roles = roles or {group: role for role, group in names.groups.items()}
+    role_ids = {group: ids.get(names.identity(role), "") for group, role in roles.items()}
     if not owned.of_kind("bucket") or not all(role_ids.values()):
         return None
     return SetupReports(aws, names.bucket, owned.account, role_ids)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import MASTER
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.report import CONFIGURING, FAILED, FAULTY
 from ansible_collections.deeplearning.aws.plugins.module_utils.messages import join_names
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.capacity import NodeSetup
@@ -93,6 +94,7 @@ def extend(summary: Mapping[str, Any], owned: ClusterResources, seen: Observatio
             *(_replaced(item) for item in seen.replacements),
             *_template_problems(owned, members, seen),
             *_bundle_problems(members, seen),
+            *(_emr_bundle_problems(members) if owned.of_kind("emr_cluster") else ()),
             *_image_problems(seen, now),
         ],
     }
@@ -261,6 +263,18 @@ def _bundle_problems(members: Sequence[Mapping[str, Any]], seen: Observations) -
     if not names:
         return []
     return [f"{join_names(names)}: configured by an old bundle. ansible-playbook site.yml configures them again"]
+
+
+def _emr_bundle_problems(members: Sequence[Mapping[str, Any]]) -> list[str]:
+    """EMR configures nodes that join later by the bundle of the cluster's creation; emr.yml configures all by the
+    newest, the master too."""
+    newest = next((member["bundle"] for member in members if member["role"] == MASTER), "")
+    names = [member["name"] for member in members if newest and member["bundle"] not in (newest, "")]
+    if not names:
+        return []
+    return [
+        f"{join_names(names)}: configured by another bundle than the master. ansible-playbook emr.yml does it again"
+    ]
 
 
 def _image_problems(seen: Observations, now: datetime) -> list[str]:

@@ -94,8 +94,10 @@ def _image_dates(aws: Aws, ids: set[str]) -> dict[str, str]:
 
 
 def _reports(aws: Aws, owned: ClusterResources, groups: Sequence[Resource]) -> dict[str, NodeSetup]:
-    reports = reports_of(aws, owned) if groups else None
-    return reports.read({group.name: list(group.facts["machines"]) for group in groups}) if reports else {}
+    machines = {group.name: list(group.facts["machines"]) for group in groups}
+    machines |= {cluster.id: list(cluster.facts["in_service"]) for cluster in owned.of_kind("emr_cluster")}
+    reports = reports_of(aws, owned) if machines else None
+    return reports.read(machines) if reports else {}
 
 
 def _replacements(aws: Aws, group: Resource) -> list[Replacement]:

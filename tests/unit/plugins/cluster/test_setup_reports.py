@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.report import MAX_BYTES
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster import status_reader
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.resources import ClusterResources, Resource
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.setup_reports import SetupReports
 
 from tests.account.fleet import host_key
@@ -56,6 +58,18 @@ class FakeAws:
 def read(aws: Any, reports: SetupReports | None = None) -> Any:
     reports = reports or SetupReports(aws, "bucket", "123456789012", {"c-workers": "AROAWORKER"})
     return reports.read({"c-workers": [MACHINE]})
+
+
+def test_nodes_of_emr_report_under_their_role() -> None:
+    aws: Any = FakeAws()
+    aws.put(f"members/AROANODE:{MACHINE}/report.json", state="ready")
+    resources = [
+        Resource("bucket", "bucket", "bucket"),
+        Resource("role", "c-us-east-1-node", "c-us-east-1-node", facts={"id": "AROANODE"}),
+        Resource("emr_cluster", "j-1", "c", facts={"in_service": [MACHINE]}),
+    ]
+    owned = ClusterResources("c", "123456789012", "us-east-1", resources)
+    assert status_reader._reports(aws, owned, [])[MACHINE].bundle == "1" * 64
 
 
 def test_a_report_is_read_when_it_has_changed() -> None:

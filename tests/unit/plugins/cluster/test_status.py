@@ -138,7 +138,8 @@ def test_a_cluster_without_a_master_has_no_second_warning() -> None:
     assert extended(seen, master={})["problems"] == []
 
 
-def test_nodes_of_emr_are_members_too() -> None:
+def emr() -> ClusterResources:
+    """A cluster with a master, a core node and one that is not in service yet."""
     tags = [{"Key": "aws:elasticmapreduce:job-flow-id", "Value": "j-1"}, {"Key": "deeplearning:cluster", "Value": "c"}]
     role = "aws:elasticmapreduce:instance-group-role"
     machines = [
@@ -146,9 +147,12 @@ def test_nodes_of_emr_are_members_too() -> None:
         instance(2, Tags=[*tags, {"Key": role, "Value": "CORE"}, {"Key": "deeplearning:rank", "Value": "2"}]),
         instance(3, Tags=[*tags, {"Key": role, "Value": "CORE"}]),
     ]
-    emr = Resource("emr_cluster", "j-1", "c", facts={"in_service": ["i-00000001", "i-00000002"]})
-    owned = ClusterResources("c", "123456789012", "us-east-1", [*machines, emr])
-    described = status.extend(SUMMARY, owned, SEEN, NOW)
+    job_flow = Resource("emr_cluster", "j-1", "c", facts={"in_service": ["i-00000001", "i-00000002"]})
+    return ClusterResources("c", "123456789012", "us-east-1", [*machines, job_flow])
+
+
+def test_nodes_of_emr_are_members_too() -> None:
+    described = status.extend(SUMMARY, emr(), SEEN, NOW)
     assert [member["health"] for member in described["members"]] == ["ready", "ready", "starting"]
 
 
@@ -194,6 +198,16 @@ def test_an_old_bundle_is_one_that_new_machines_do_not_get() -> None:
     assert extended(replace(seen, reports={"i-00000002": NodeSetup("ready")}))["problems"] == []
     (warning,) = extended(replace(seen, reports={"i-00000002": NodeSetup("ready", bundle="old")}))["problems"]
     assert warning.startswith("deeplearning-worker2: configured by an old bundle")
+
+
+@pytest.mark.parametrize(("worker", "warnings"), [("new", 0), ("", 0), ("old", 1)])
+def test_a_core_node_that_came_after_a_change_has_the_bundle_of_the_clusters_creation(
+    worker: str, warnings: int
+) -> None:
+    reports = {"i-00000001": NodeSetup("ready", bundle="new"), "i-00000002": NodeSetup("ready", bundle=worker)}
+    problems = status.extend(SUMMARY, emr(), replace(SEEN, reports=reports), NOW)["problems"]
+    words = "deeplearning-worker2: configured by another bundle than the master"
+    assert [problem.startswith(words) for problem in problems] == [True] * warnings
 
 
 @pytest.mark.parametrize(
