@@ -25,6 +25,7 @@ _LAUNCHED = re.compile(r"Launching a new EC2 instance: (i-[0-9a-f]+)")
 TERMINATED = re.compile(r"Terminating EC2 instance: (i-[0-9a-f]+)")
 LEAST_SECONDS = 60.0
 """AWS bills machines by the second, and at least a minute."""
+LEAST_AMOUNT = 0.0001
 NOT_COUNTED = "disks, addresses, storage and traffic"
 
 
@@ -171,11 +172,13 @@ def phrase(items: Sequence[Mapping[str, Any]]) -> str:
     known = [item["hourly"] for item in items if item["hourly"] is not None]
     parts = [f"{item['what']} ({item['how'] if item['hourly'] is None else _shown(item['hourly'])})" for item in items]
     least = "" if len(known) == len(items) else "at least "
-    return (f"{least}{_shown(sum(known))} {CURRENCY} an hour: " if known else "") + ", ".join(parts)
+    # A sum that is at least less than something tells nothing.
+    has_sum = bool(known) and not (least and sum(known) < LEAST_AMOUNT)
+    return (f"{least}{_shown(sum(known))} {CURRENCY} an hour: " if has_sum else "") + ", ".join(parts)
 
 
 def _shown(amount: float) -> str:
     """Return an amount with the digits that matter: 27.16, 0.045."""
-    if 0 < amount < 0.0001:
-        return "less than 0.0001"
+    if 0 < amount < LEAST_AMOUNT:
+        return f"less than {LEAST_AMOUNT}"
     return f"{amount:.2f}" if amount >= 1 or not amount else f"{amount:.4f}".rstrip("0")

@@ -145,6 +145,9 @@ def test_small_amounts_are_readable() -> None:
     assert shown(0.00000123) == "less than 0.0001 USD an hour: 1 x (less than 0.0001)"
     assert shown(0.0) == "0.00 USD an hour: 1 x (0.00)"
     assert shown(27.1599) == "27.16 USD an hour: 1 x (27.16)"
+    bucket = {"what": "1 bucket", "hourly": None, "how": "by the gigabyte"}
+    small = {"what": "1 x", "hourly": 0.00000123, "how": ""}
+    assert phrase([small, bucket]) == "1 x (less than 0.0001), 1 bucket (by the gigabyte)"
 
 
 def group_with(aws: Account, name: str, size: int) -> None:
