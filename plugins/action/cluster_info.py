@@ -27,6 +27,7 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster import (
     status_reader,
     summary,
 )
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.group_history import GroupHistory
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.missing_machines import shortages_of
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.resource_reader import (
     ResourceReader,
@@ -122,6 +123,7 @@ class ActionModule(Action):
 
 def _summary(aws: Aws, owned: ClusterResources, options: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     access = hosts.ssh_access(host_keys.JUMP, host_keys.ssh_files(folder, owned.cluster)[1])
+    history = GroupHistory(aws)
     context = summary.Context(
         user=options["user"],
         private_key_file=options["private_key_file"],
@@ -131,12 +133,13 @@ def _summary(aws: Aws, owned: ClusterResources, options: Mapping[str, Any], fold
         failure=options["failure"],
         again=repeat_options(),
         access=access,
-        costs=costs.read_costs(aws, owned),
+        costs=costs.read_costs(aws, owned, history),
     )
-    described = summary.describe(owned, health_of(owned, shortages_of(aws, owned)), context)
+    described = summary.describe(owned, health_of(owned, shortages_of(aws, owned, history)), context)
     if options["show"] != "status":
         return described
-    return status.extend(described, owned, status_reader.observe(aws, owned, described, access), datetime.now(UTC))
+    seen = status_reader.observe(aws, owned, history, described, access)
+    return status.extend(described, owned, seen, datetime.now(UTC))
 
 
 def _folder(task_vars: Mapping[str, Any]) -> Path:

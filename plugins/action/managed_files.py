@@ -11,8 +11,7 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-
-COMPILED = "__pycache__"
+from ansible_collections.deeplearning.aws.plugins.module_utils.node.managed_files import COMPILED
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]

@@ -12,6 +12,7 @@ from typing import Any
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.run_request import ENDED_STATES
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.offers import current_prices
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.prices import PriceList
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.action import Action
@@ -22,7 +23,6 @@ MOST_RUNS = 100
 """In a report on all runs: a page with more is hard to read, and takes long to write."""
 MOST_TYPES = 20
 """Instance types whose prices are requested: a node may have written down any number of them."""
-ENDED = ("finished", "failed", "stopped", "lost")
 PAGE = "report.html"
 
 
@@ -55,7 +55,7 @@ class ActionModule(Action):
         """
         if not run_ids:
             answer = node_program.call(self, ["run", "list", "--json"], self._host)
-            return [run["run_id"] for run in answer["runs"] if run["state"] in ENDED][-MOST_RUNS:]
+            return [run["run_id"] for run in answer["runs"] if run["state"] in ENDED_STATES][-MOST_RUNS:]
         try:
             return [answers.run_id(run) for run in run_ids]
         except InvalidValue as malformed:

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.boot import ATTEMPTS, BUNDLES, HOOK
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.boot import BUNDLES, HOOK
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import MASTER, WORKER, Names
+from deeplearning.boot.first_stage import ATTEMPTS
 
 from tests.account.fleet import ACCOUNT, host_key
 from tests.account.kit import REGION, Account, new_session
@@ -141,7 +142,6 @@ class Nodes:
             "host_keys": [host_key(machine)],
             "gpus": 0,
             "state": state,
-            "os": "debian 12",
             "bundle": self.bundle or self._stored_bundle(),
             "step": step,
             "log": list(log),

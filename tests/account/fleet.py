@@ -79,7 +79,6 @@ class Fleet:
             "host_keys": [host_key(instance)],
             "gpus": 0,
             "state": "ready",
-            "os": "debian 12",
             "bundle": "",
             "step": "",
             "log": [],

@@ -18,6 +18,7 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.capacity_
     CapacityWatch,
 )
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.elastic_address import ElasticAddress
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.group_history import GroupHistory
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.missing_machines import shortages_of
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.resource_reader import group_of
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.resources import (
@@ -98,7 +99,7 @@ class Booting(Groups):
             for name in self.nodes.roles.values()
         ]
         owned = ClusterResources("c", ACCOUNT, REGION, [*resources, Resource("bucket", BUCKET)])
-        return health_of(owned, shortages_of(aws, owned))
+        return health_of(owned, shortages_of(aws, owned, GroupHistory(aws)))
 
     def holder(self) -> str:
         (address,) = self.ec2.describe_addresses(AllocationIds=[self.address])["Addresses"]

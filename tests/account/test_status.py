@@ -88,7 +88,11 @@ def health(described: dict[str, Any]) -> dict[str, str]:
 
 
 def test_a_cluster_that_is_well_is_one_screen_with_members_load_and_runs(red: Fleet) -> None:
+    started = time.time()
     output, described = status(red)
+    reads = [call["operation"] for call in red.account.cloud.calls.since(started)]
+    # Once for each group.
+    assert reads.count("DescribeScalingActivities") == reads.count("DescribeLaunchTemplateVersions") == 2
     lines = [" ".join(line.split()) for line in output.splitlines()]
     for number, name in ((1, "deeplearning-master"), (2, "deeplearning-worker2"), (3, "deeplearning-worker3")):
         expected = f"{name} {red.id(number)} 10.0.0.{number + 3} g5.xlarge ready"

@@ -13,7 +13,6 @@ from deeplearning.deadline import DeadlineExceeded, within
 
 METADATA = "169.254.169.254"
 HOST_KEYS = "/etc/ssh/ssh_host_*_key.pub"
-OS_RELEASE = "/etc/os-release"
 MOUNTS = "/proc/self/mounts"
 DRIVER_SECONDS = 60.0
 
@@ -76,12 +75,6 @@ def run_nvidia_smi(*arguments: str, seconds: float | None = None) -> tuple[int, 
 
     code, output, errors = within(seconds or DRIVER_SECONDS, run)
     return code, output, errors
-
-
-def system() -> str:
-    """Return the system's name and version. Example: debian 12"""
-    fields = dict(line.partition("=")[::2] for line in (atomic_file.read_or_none(OS_RELEASE) or "").splitlines())
-    return " ".join(fields.get(key, "").strip('"') for key in ("ID", "VERSION_ID")).strip()
 
 
 def mount(path: str) -> None:

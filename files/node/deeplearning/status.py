@@ -6,7 +6,6 @@ It always ends in time: what waits for the shared file system is abandoned, and 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +17,7 @@ from deeplearning.deadline import DeadlineExceeded, within
 from deeplearning.members import load
 from deeplearning.members.member_list import read_applied
 from deeplearning.run import views
-from deeplearning.run.folder import all_runs
+from deeplearning.run.folder import Folder, newest_runs
 
 EFS_SECONDS = 8.0
 """For each of the two parts that read the shared file system."""
@@ -26,6 +25,9 @@ NEWEST_RUNS = 50
 """Older runs are not read: there may be thousands."""
 ENDED_RUNS = 5
 """The most runs that have ended to describe."""
+
+Part = tuple[list[dict[str, Any]], list[str]]
+"""Records, and the problems of those that are missing."""
 
 
 def main(argv: list[str]) -> int:
@@ -37,32 +39,33 @@ def main(argv: list[str]) -> int:
 
 def status(config: Config) -> dict[str, Any]:
     members, loads, runs = (
-        _part("members", _members),
-        _part("the loads of nodes", lambda: load.read_all(config.efs_mount, config.cluster)),
+        _part("members", lambda: (_members(), [])),
+        _part("the loads of nodes", lambda: (load.read_all(config.efs_mount, config.cluster), [])),
         _part("runs", lambda: _runs(config)),
     )
     return {
         "schema": 1,
-        "members": members["value"],
-        "loads": loads["value"],
-        "runs": runs["value"],
-        "problems": [part["problem"] for part in (members, loads, runs) if part["problem"]],
+        "members": members[0],
+        "loads": loads[0],
+        "runs": runs[0],
+        "problems": [*members[1], *loads[1], *runs[1]],
     }
 
 
-def _part(what: str, read: Callable[[], list[dict[str, Any]]]) -> dict[str, Any]:
+def _part(what: str, read: Callable[[], Part]) -> Part:
     """Return what `read` returns, or why it fails."""
 
-    def attempt() -> dict[str, Any]:
+    def attempt() -> Part:
         try:
-            return {"value": read(), "problem": ""}
+            return read()
         except (UserError, OSError) as error:
-            return {"value": [], "problem": f"{what}: {error}"}
+            return [], [f"{what}: {error}"]
 
     try:
-        return dict(within(EFS_SECONDS, attempt))
+        records, problems = within(EFS_SECONDS, attempt)
     except DeadlineExceeded:
-        return {"value": [], "problem": f"{what}: no answer within {EFS_SECONDS:g} s"}
+        return [], [f"{what}: no answer within {EFS_SECONDS:g} s"]
+    return records, problems
 
 
 def _members() -> list[dict[str, Any]]:
@@ -72,11 +75,17 @@ def _members() -> list[dict[str, Any]]:
     ]
 
 
-def _runs(config: Config) -> list[dict[str, Any]]:
-    """Return the runs that have not ended, and the last of those that have. Unreadable ones are left out."""
-    runs = []
-    for folder in all_runs(config)[-NEWEST_RUNS:]:
-        with contextlib.suppress(UserError, OSError, KeyError):
+def _runs(config: Config) -> Part:
+    """Return the runs that have not ended, and the last of those that have; and why others cannot be read."""
+    runs, problems = [], []
+    for folder in filter(Folder.exists, newest_runs(config, NEWEST_RUNS)):
+        try:
             runs.append(views.overview(folder))
+        except (UserError, OSError) as error:
+            problems.append(f"runs: {error}")
+        # Training code can write in its folder.
+        except (KeyError, TypeError, AttributeError) as error:
+            problems.append(f"runs: the files in {folder.path} are not in the expected form ({error!r})")
+    runs.sort(key=lambda run: (run["asked_at"], run["run_id"]))
     ended = [run["run_id"] for run in runs if run["state"] in ENDED_STATES]
-    return [run for run in runs if run["run_id"] not in ended[:-ENDED_RUNS]]
+    return [run for run in runs if run["run_id"] not in ended[:-ENDED_RUNS]], problems

@@ -19,10 +19,8 @@ FOLDER = "/opt/deeplearning/boot"
 """On the node: first_stage.py, and the unpacked bundle."""
 LOG = "/var/log/deeplearning-boot.log"
 
-ATTEMPTS = 3
 FAILURE_SECONDS = 1800
-"""After so many failed reports of its role in so many seconds, a machine that fails keeps its place: AWS would launch
-another one that fails as well."""
+"""How long a machine counts that has failed to configure itself: first_stage.py counts them."""
 
 
 def bundle_key(sha256: str) -> str:

@@ -1,9 +1,13 @@
 # Copyright: (c) 2026, the deeplearning.aws contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 
-"""The names by which members of a cluster reach each other, and by which the inventory lists them."""
+"""The names by which members of a cluster reach each other, and by which the inventory lists them; and the network
+interface that has their address."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
 
 MASTER = "deeplearning-worker1"
 """The master's canonical name in files, logs and code. It trains too, so it counts as a worker."""
@@ -24,3 +28,12 @@ def aliases(rank: int) -> tuple[str, ...]:
 def inventory_name(rank: int) -> str:
     """Return the inventory's name of the member of a rank."""
     return aliases(rank)[-1]
+
+
+def primary_interface(instance: Mapping[str, Any]) -> str:
+    """Return the id of a machine's first network interface."""
+    return next(
+        str(interface["NetworkInterfaceId"])
+        for interface in instance["NetworkInterfaces"]
+        if interface["Attachment"]["DeviceIndex"] == 0 and not interface["Attachment"].get("NetworkCardIndex")
+    )

@@ -32,7 +32,6 @@ FIELDS = {
     "host_keys": schema.list_of(schema.host_key, least=1),
     "gpus": schema.gpus,
     "state": schema.one_of(*STATES),
-    "os": schema.matching(r"[\w .+-]{0,80}", "a system's name and version"),
     "bundle": schema.or_empty(schema.sha256),
     "step": schema.text(MAX_STEP),
     "log": schema.list_of(schema.text(MAX_LINE), most=MAX_LINES),

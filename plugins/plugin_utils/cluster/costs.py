@@ -14,6 +14,7 @@ from typing import Any
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan import offers
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.prices import CURRENCY, MONTH, PriceList
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.group_history import GroupHistory
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.resources import (
     ClusterResources,
     Resource,
@@ -24,6 +25,7 @@ _LAUNCHED = re.compile(r"Launching a new EC2 instance: (i-[0-9a-f]+)")
 TERMINATED = re.compile(r"Terminating EC2 instance: (i-[0-9a-f]+)")
 LEAST_SECONDS = 60.0
 """AWS bills machines by the second, and at least a minute."""
+LEAST_AMOUNT = 0.0001
 NOT_COUNTED = "disks, addresses, storage and traffic"
 
 
@@ -51,12 +53,12 @@ class Costs:
     """Whether the machines that have ended are among them, as far back as Auto Scaling reports them."""
 
 
-def read_costs(aws: Aws, owned: ClusterResources) -> Costs:
+def read_costs(aws: Aws, owned: ClusterResources, history: GroupHistory) -> Costs:
     """Read the prices and the machines of a cluster, with those that have ended."""
     machines, has_history = present_machines(owned), True
     try:
         for group in owned.of_kind("auto_scaling_group"):
-            machines += _former_machines(aws, group, {instance.id for instance in owned.of_kind("instance")})
+            machines += _former_machines(history, group.name, {instance.id for instance in owned.of_kind("instance")})
     except AwsError:
         has_history = False
     has_history &= not owned.of_kind("emr_cluster")
@@ -73,21 +75,14 @@ def present_machines(owned: ClusterResources) -> list[MachineTime]:
     ]
 
 
-def _former_machines(aws: Aws, group: Resource, present: set[str]) -> list[MachineTime]:
+def _former_machines(history: GroupHistory, group: str, present: set[str]) -> list[MachineTime]:
     """Return the machines of a group that have ended. Auto Scaling does not report their types: they count as those of
     the current launch template."""
-    activities = aws.pages("autoscaling", "describe_scaling_activities", "Activities", AutoScalingGroupName=group.name)
-    spans = [span for machine, span in spans_of(activities).items() if machine not in present]
+    spans = [span for machine, span in spans_of(history.activities(group)).items() if machine not in present]
     if not spans:
         return []
-    versions = aws.pages(
-        "ec2",
-        "describe_launch_template_versions",
-        "LaunchTemplateVersions",
-        LaunchTemplateName=group.name,
-        Versions=["$Latest"],
-    )
-    kind = str(versions[0]["LaunchTemplateData"].get("InstanceType", "")) if versions else ""
+    newest = max(history.template_versions(group), key=lambda version: int(version["VersionNumber"]))
+    kind = str(newest["LaunchTemplateData"].get("InstanceType", ""))
     return [MachineTime(kind, start, end) for start, end in spans]
 
 
@@ -177,11 +172,13 @@ def phrase(items: Sequence[Mapping[str, Any]]) -> str:
     known = [item["hourly"] for item in items if item["hourly"] is not None]
     parts = [f"{item['what']} ({item['how'] if item['hourly'] is None else _shown(item['hourly'])})" for item in items]
     least = "" if len(known) == len(items) else "at least "
-    return (f"{least}{_shown(sum(known))} {CURRENCY} an hour: " if known else "") + ", ".join(parts)
+    # A sum that is at least less than something tells nothing.
+    has_sum = bool(known) and not (least and sum(known) < LEAST_AMOUNT)
+    return (f"{least}{_shown(sum(known))} {CURRENCY} an hour: " if has_sum else "") + ", ".join(parts)
 
 
 def _shown(amount: float) -> str:
     """Return an amount with the digits that matter: 27.16, 0.045."""
-    if 0 < amount < 0.0001:
-        return "less than 0.0001"
+    if 0 < amount < LEAST_AMOUNT:
+        return f"less than {LEAST_AMOUNT}"
     return f"{amount:.2f}" if amount >= 1 or not amount else f"{amount:.4f}".rstrip("0")

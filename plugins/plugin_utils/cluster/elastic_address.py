@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.hosts import primary_interface
 
 _NOT_YET = frozenset({"IncorrectInstanceState", "InvalidInstanceID", "InvalidInstanceID.NotFound"})
 """AWS associates no address with an instance that is not running yet."""
@@ -35,7 +36,7 @@ class ElasticAddress:
             running = self._running(machines)
             if not running:
                 return False
-            interface = _primary_interface(running)
+            interface = primary_interface(running)
             moved = self._holder() != interface
             if moved:
                 self.aws.call(
@@ -61,11 +62,3 @@ class ElasticAddress:
     def _holder(self) -> str:
         (address,) = self.aws.call("ec2", "describe_addresses", AllocationIds=[self.allocation])["Addresses"]
         return str(address.get("NetworkInterfaceId") or "")
-
-
-def _primary_interface(instance: dict[str, Any]) -> str:
-    return next(
-        str(interface["NetworkInterfaceId"])
-        for interface in instance["NetworkInterfaces"]
-        if interface["Attachment"]["DeviceIndex"] == 0 and not interface["Attachment"].get("NetworkCardIndex")
-    )

@@ -5,18 +5,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.boot import FAILURE_SECONDS
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import EMR_NODE, Names
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster import capacity
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.capacity_watcher import AutoScaling
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.capacity_watcher import AutoScaling, attempts_of
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.group_history import GroupHistory
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.resources import ClusterResources, Shortage
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.setup_reports import SetupReports
 
 
-def shortages_of(aws: Aws, owned: ClusterResources) -> dict[str, Shortage]:
+def shortages_of(aws: Aws, owned: ClusterResources, history: GroupHistory) -> dict[str, Shortage]:
     """Return the shortages of a cluster's groups, by name."""
     groups = [group for group in owned.of_kind("auto_scaling_group") if group.ours]
     desired = {group.name: int(group.facts["most"]) for group in groups}
@@ -24,21 +26,23 @@ def shortages_of(aws: Aws, owned: ClusterResources) -> dict[str, Shortage]:
     if not short:
         return {}
     api = AutoScaling(aws)
-    observed = {name: _recent(group, api.now()) for name, group in api.describe(short, 0.0, None).items()}
+    observed = {
+        name: replace(group, attempts=_recent(attempts_of(history.activities(name), 0.0), api.now()))
+        for name, group in api.describe(short, 0.0, frozenset()).items()
+    }
     reports = reports_of(aws, owned)
     if reports:
         observed = reports.add_to(observed)
     return {name: _shortage(group, capacity.GroupTarget(name, desired[name]), api) for name, group in observed.items()}
 
 
-def _recent(group: capacity.ScalingGroup, now: float) -> capacity.ScalingGroup:
+def _recent(attempts: Sequence[capacity.LaunchAttempt], now: float) -> list[capacity.LaunchAttempt]:
     """Leave out the machines that failed to configure themselves long ago: later ones may succeed."""
-    attempts = [
+    return [
         attempt
-        for attempt in group.attempts
+        for attempt in attempts
         if attempt.why is not capacity.FailureKind.SETUP or attempt.started >= now - FAILURE_SECONDS
     ]
-    return replace(group, attempts=attempts)
 
 
 def reports_of(aws: Aws, owned: ClusterResources) -> SetupReports | None:

@@ -17,6 +17,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors i
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.hosts import MASTER_ALIAS
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.capacity import NodeSetup
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.costs import TERMINATED
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.group_history import GroupHistory
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.hosts import SshAccess
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.missing_machines import reports_of
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.resources import ClusterResources, Resource
@@ -40,31 +41,25 @@ _FAILED = re.compile(
 """A machine that failed, or that Spot has taken back; not one that was removed on request."""
 
 
-def observe(aws: Aws, owned: ClusterResources, summary: Mapping[str, Any], access: SshAccess) -> Observations:
+def observe(
+    aws: Aws, owned: ClusterResources, history: GroupHistory, summary: Mapping[str, Any], access: SshAccess
+) -> Observations:
     """Return what is known about the machines of a cluster. `summary`: its description."""
     groups = [group for group in owned.of_kind("auto_scaling_group") if group.ours]
-    templates = _templates(aws, owned, groups)
+    with_template = {template.name for template in owned.of_kind("launch_template")} & {group.name for group in groups}
+    templates = {name: versions_of(history.template_versions(name)) for name in with_template}
     images = {versions[max(versions)].image for versions in templates.values()} - {""}
+    since = datetime.now(UTC) - timedelta(hours=REPLACED_HOURS)
     answer, silence = _ask_master(summary["master"], access)
     return Observations(
         templates=templates,
         image_dates=_image_dates(aws, images),
         reports=_reports(aws, owned, groups),
-        replacements=[replaced for group in groups for replaced in _replacements(aws, group)],
+        replacements=[item for group in groups for item in replacements_of(history.activities(group.name), since)],
         efs_bytes=_file_system_bytes(aws, summary["efs"]["file_system_id"]),
         answer=answer,
         silence=silence,
     )
-
-
-def _templates(aws: Aws, owned: ClusterResources, groups: Sequence[Resource]) -> dict[str, dict[int, TemplateVersion]]:
-    ids = {template.name: template.id for template in owned.of_kind("launch_template")}
-    operation, key = "describe_launch_template_versions", "LaunchTemplateVersions"
-    return {
-        group.name: versions_of(aws.pages("ec2", operation, key, LaunchTemplateId=ids[group.name]))
-        for group in groups
-        if group.name in ids
-    }
 
 
 def versions_of(listed: Sequence[Mapping[str, Any]]) -> dict[int, TemplateVersion]:
@@ -100,13 +95,8 @@ def _reports(aws: Aws, owned: ClusterResources, groups: Sequence[Resource]) -> d
     return reports.read(machines) if reports else {}
 
 
-def _replacements(aws: Aws, group: Resource) -> list[Replacement]:
-    """Return the machines of a group that Auto Scaling has replaced lately, as they failed."""
-    answer = aws.call("autoscaling", "describe_scaling_activities", AutoScalingGroupName=group.name, MaxRecords=100)
-    return replacements_of(answer["Activities"], datetime.now(UTC) - timedelta(hours=REPLACED_HOURS))
-
-
 def replacements_of(activities: Sequence[Mapping[str, Any]], since: datetime) -> list[Replacement]:
+    """Return the machines that Auto Scaling has replaced lately, as they failed."""
     replaced = []
     for activity in activities:
         machine = TERMINATED.match(str(activity.get("Description") or ""))

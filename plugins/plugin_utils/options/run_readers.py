@@ -15,15 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract import git_source
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract import git_source, paths
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.identifiers import ALL_RUNS, is_run_id
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import readers as r
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.readers import InvalidOption
 
 DATASETS = ("cifar10", "mnist", "generated")
 """train.yml stages these itself."""
-TRAINERS = "/opt/deeplearning/trainers"
-"""The collection's own trainers, on every node."""
 
 _MEMBER = re.compile(r"deeplearning-(master|worker[1-9][0-9]{0,4})")
 _INSTANCE = re.compile(r"i-[0-9a-f]{8,32}")
@@ -182,7 +180,7 @@ def locate_script(text: str, efs_mount: str) -> Script:
     if git:
         source = f"{git_source.PREFIX}{git.url}@{git.ref or 'HEAD'}:{git.path}"
         return Script("git", git.path, source, git.uses_ssh)
-    on_nodes = any(PurePosixPath(text).is_relative_to(folder) for folder in (efs_mount, TRAINERS))
+    on_nodes = any(PurePosixPath(text).is_relative_to(folder) for folder in (efs_mount, paths.TRAINERS))
     file = Path(text).expanduser()
     if on_nodes and not file.is_file():
         return Script("node", str(PurePosixPath(text)))

@@ -10,15 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract import paths
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.frameworks import ON_ONE_NODE
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.run_readers import (
-    TRAINERS,
     locate_script,
 )
 
 Options = Mapping[str, Any]
-ENVIRONMENTS = "/opt/deeplearning/env/"
-"""The environments that the collection installs on nodes."""
 _REQUESTED_AS_GIVEN = {
     **{name: name for name in ("distribution", "script_args", "processes_per_node", "servers", "max_restarts")},
     **{name: name for name in ("run_id", "resume", "python", "runs_dir")},
@@ -72,7 +70,7 @@ def run_plan(checked: Mapping[str, Any], members: Sequence[Options], resumed: Op
     distribution = options["distribution"] or resumed.get("distribution")
     chosen = names or available[: count or None]
     preflight = all(gpus.get(name) for name in chosen) if options["preflight"] is None else options["preflight"]
-    foreign_python = resumed.get("python") and not resumed["python"].startswith(ENVIRONMENTS)
+    foreign_python = resumed.get("python") and not resumed["python"].startswith(f"{paths.ENVIRONMENTS}/")
     return {
         "problem": _too_many("sweep" if sweep else "nodes", count, available, cluster["name"])
         or _no_members(names, available),
@@ -99,12 +97,12 @@ def evaluation_request(shown: Options, checked: Mapping[str, Any], run_dir: str)
     added = options["evaluate_args"]
     if options["checkpoint"] and not any("{checkpoint}" in word for word in added):
         added = [*added, "--checkpoint", "{checkpoint}"]
-    paths = {"{run}": run_dir, "{checkpoint}": f"{run_dir}/checkpoints/{checkpoint}"}
-    ours = run["script"].startswith(f"{TRAINERS}/cifar10_")
+    values = {"{run}": run_dir, "{checkpoint}": f"{run_dir}/checkpoints/{checkpoint}"}
+    ours = run["script"].startswith(f"{paths.TRAINERS}/cifar10_")
     result |= {
         "script": None if ours else run["script"],
         # The collection's trainers use the last --run-dir.
-        "script_args": [*run["script_args"], *options["script_args"], *(_filled_in(word, paths) for word in added)],
+        "script_args": [*run["script_args"], *options["script_args"], *(_filled_in(word, values) for word in added)],
         "busy": options["on_busy"],
         "asked_by": checked["requested_by"],
     }

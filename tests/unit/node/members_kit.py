@@ -108,7 +108,6 @@ class FakeAws(AwsClient):
             "host_keys": [host_key(number)],
             "gpus": 8,
             "state": "ready",
-            "os": "debian 12",
             "bundle": "",
             "step": "",
             "log": [],
@@ -237,7 +236,6 @@ class Node:
         )
         (self.root / "etc/hosts").write_text("127.0.0.1 localhost\n")
         (self.root / "etc/mounts").write_text(f"fs-1:/ {self.config.efs_mount} nfs4 rw 0 0\n")
-        (self.root / "etc/os-release").write_text('NAME=Debian\nID=debian\nVERSION_ID="12"\n')
         command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "root@x", "-f", str(self.key)]
         subprocess.run(command, check=True)
 
@@ -261,7 +259,6 @@ class Node:
             patch.setattr(signing, "KEY", str(self.key))
             patch.setattr(machine, "HOST_KEYS", f"{self.root}/etc/ssh/ssh_host_*_key.pub")
             patch.setattr(machine, "MOUNTS", f"{self.root}/etc/mounts")
-            patch.setattr(machine, "OS_RELEASE", f"{self.root}/etc/os-release")
             yield
 
     def _whole(self, path: str) -> str:

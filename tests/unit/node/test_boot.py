@@ -226,8 +226,8 @@ def failed_machines(booted: Boot, count: int, state: str = "failed", written: st
     ("others", "state", "written", "answer"),
     [
         (0, "failed", "", "ABANDON"),
-        (contract.ATTEMPTS - 1, "failed", "", "ABANDON"),
-        (contract.ATTEMPTS, "failed", "", "Heartbeat"),
+        (first_stage.ATTEMPTS - 1, "failed", "", "ABANDON"),
+        (first_stage.ATTEMPTS, "failed", "", "Heartbeat"),
         (40, "failed", "", "Heartbeat"),
         # Those that did not fail, or long ago, do not count.
         (7, "ready", "", "ABANDON"),
@@ -274,7 +274,7 @@ def test_without_a_hook_a_machine_is_done_after_a_minute(booted: Boot) -> None:
 def test_a_machine_of_emr_has_no_hook(booted: Boot, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(PARAMETERS, "group", "")
     booted.machine().complete("CONTINUE")
-    failed_machines(booted, contract.ATTEMPTS)
+    failed_machines(booted, first_stage.ATTEMPTS)
     booted.machine().fail("efs_mount", ["no route"])
     configuring.ReportedSteps(booted.machine()).begin("packages")
     assert booted.aws.calls == [] and booted.clock.slept == []

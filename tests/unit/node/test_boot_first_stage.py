@@ -74,7 +74,7 @@ def test_it_fits_user_data_and_runs_without_anything_installed() -> None:
 
 
 def test_it_agrees_with_the_contract() -> None:
-    names = ("HOOK", "FOLDER", "LOG", "ATTEMPTS", "FAILURE_SECONDS")
+    names = ("HOOK", "FOLDER", "LOG", "FAILURE_SECONDS")
     assert [getattr(first_stage, name) for name in names] == [getattr(contract, name) for name in names]
     assert (f"{contract.COLLECTION}/files/node", report.MAX_BYTES) == (first_stage.PROGRAM, first_stage.MAX_REPORT)
     assert max(first_stage.HOLD_SECONDS * 2, first_stage.NETWORK_SECONDS) < contract.HOOK_SECONDS

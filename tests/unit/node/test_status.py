@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -68,12 +69,36 @@ def test_runs_that_go_on_and_the_last_that_have_ended(
     monkeypatch.setattr(units, "may_continue", lambda run: run == "r00")
     for number in range(9):
         add_run(master, f"r{number:02}", "" if number == 0 else "failed", asked_at=f"2026-11-23T03:0{number}:00Z")
-    Path(add_run(master, "broken").file("run.json")).write_text('{"schema": 1, "asked_at": "2026"}')
+    Path(f"{runs_root(master.config)}/not-a-run").mkdir()
     described = answer(master, capsys)
     assert [run["run_id"] for run in described["runs"]] == ["r00", "r04", "r05", "r06", "r07", "r08"]
-    assert described["runs"][0]["state"] == "running"
+    assert described["runs"][0]["state"] == "running" and described["problems"] == []
+
+
+def test_old_runs_are_not_read(
+    master: Node, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(status, "NEWEST_RUNS", 2)
-    assert [run["run_id"] for run in answer(master, capsys)["runs"]] == ["r07", "r08"]
+    for number in range(4):
+        folder = add_run(master, f"r{number}", "failed")
+        if number < 2:
+            Path(folder.file("run.json")).write_text("[]")
+        os.utime(folder.path, (number, number))
+    described = answer(master, capsys)
+    assert [run["run_id"] for run in described["runs"]] == ["r2", "r3"] and described["problems"] == []
+
+
+def test_unreadable_runs_are_named_and_the_others_are_answered(
+    master: Node, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add_run(master, "r1")
+    Path(add_run(master, "r2").file("run.json")).write_text('{"schema": 1, "asked_at": "2026"}')
+    Path(add_run(master, "r3").file("state.json")).write_text('{"schema": 1, "processes": 3}')
+    described = answer(master, capsys)
+    assert [run["run_id"] for run in described["runs"]] == ["r1"]
+    first, second = sorted(described["problems"])
+    assert first.startswith("runs: the files in ") and "/r2 are not in the expected form (KeyError" in first
+    assert "/r3 are not in the expected form (TypeError" in second
 
 
 def test_what_cannot_be_read_is_named_and_the_rest_is_answered(

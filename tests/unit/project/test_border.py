@@ -80,10 +80,7 @@ ALLOWED = {
     # One of two words.
     ("playbooks/configure.yml", "{{ 'configured' if __applied['listed'] else 'unlisted' }}"),
     # The folder that the inventory's file names, with the cluster's name; a script and a folder of the command line.
-    ("playbooks/status.yml", "{{ deeplearning_folder }}"),
-    ("playbooks/logs.yml", "{{ deeplearning_folder }}"),
-    ("playbooks/tasks/discover.yml", "{{ deeplearning_folder }}"),
-    ("playbooks/tasks/configure/ranks.yml", "{{ deeplearning_folder }}"),
+    ("playbooks/tasks/host_keys.yml", "{{ deeplearning_folder }}"),
     ("playbooks/tasks/runs/report.yml", "{{ deeplearning_folder }}/reports/{{ __cluster['name'] }}"),
     ("playbooks/health.yml", "{{ __file }}"),
     ("playbooks/stage.yml", "{{ checked['options']['stage_folder'] or deeplearning_folder ~ '/stage' }}"),

@@ -171,7 +171,6 @@ class Machine:
             "host_keys": [" ".join(key.read_text().split()[:2]) for key in sorted(Path(HOST_KEYS).glob("*_key.pub"))],
             "gpus": 0,
             "state": state,
-            "os": "",
             "bundle": self.parameters["sha256"],
             "step": step[:120],
             "log": ["".join(letter if letter.isprintable() else " " for letter in line[:300]) for line in lines[-20:]],

@@ -9,10 +9,10 @@ from __future__ import annotations
 import contextlib
 import socket
 import time
-from typing import Any
 
 from deeplearning.aws import AwsClient
 from deeplearning.contract import atomic_file, paths
+from deeplearning.contract.hosts import primary_interface
 from deeplearning.contract.names import Names
 from deeplearning.members.member_list import Members, this_member
 
@@ -64,7 +64,7 @@ def _associate(aws: AwsClient, cluster: str, allocation: str) -> bool:
         return False
     reservations = aws.pages("ec2", "describe_instances", "Reservations", InstanceIds=ids)
     instances = [instance for reservation in reservations for instance in reservation["Instances"]]
-    interfaces = [_primary_interface(instance) for instance in instances if instance["State"]["Name"] == "running"]
+    interfaces = [primary_interface(instance) for instance in instances if instance["State"]["Name"] == "running"]
     (address,) = aws.call("ec2", "describe_addresses", AllocationIds=[allocation])["Addresses"]
     if not interfaces or address.get("NetworkInterfaceId") in interfaces:
         return False
@@ -81,11 +81,3 @@ def _associate(aws: AwsClient, cluster: str, allocation: str) -> bool:
 
 def _comes(state: str) -> bool:
     return state.startswith("Pending") or state == "InService"
-
-
-def _primary_interface(instance: dict[str, Any]) -> str:
-    return next(
-        str(interface["NetworkInterfaceId"])
-        for interface in instance["NetworkInterfaces"]
-        if interface["Attachment"]["DeviceIndex"] == 0 and not interface["Attachment"].get("NetworkCardIndex")
-    )

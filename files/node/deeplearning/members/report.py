@@ -57,7 +57,6 @@ def inspect_machine(config: Config) -> tuple[dict[str, Any], str]:
         "host_keys": machine.host_keys(),
         "gpus": gpus,
         "state": FAULTY if fault else READY,
-        "os": machine.system(),
         "bundle": config.bundle,
         "step": "",
         "log": [],

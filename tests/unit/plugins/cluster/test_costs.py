@@ -19,6 +19,7 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.costs imp
     present_machines,
     read_costs,
 )
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.group_history import GroupHistory
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.resource_reader import ResourceReader
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.resources import (
     ClusterResources,
@@ -144,6 +145,9 @@ def test_small_amounts_are_readable() -> None:
     assert shown(0.00000123) == "less than 0.0001 USD an hour: 1 x (less than 0.0001)"
     assert shown(0.0) == "0.00 USD an hour: 1 x (0.00)"
     assert shown(27.1599) == "27.16 USD an hour: 1 x (27.16)"
+    bucket = {"what": "1 bucket", "hourly": None, "how": "by the gigabyte"}
+    small = {"what": "1 x", "hourly": 0.00000123, "how": ""}
+    assert phrase([small, bucket]) == "1 x (less than 0.0001), 1 bucket (by the gigabyte)"
 
 
 def group_with(aws: Account, name: str, size: int) -> None:
@@ -180,7 +184,7 @@ def test_machines_that_have_ended_are_read_from_the_activities_of_their_group(aw
     aws.cloud.clock.advance(400)
     session = Aws("us-east-1", endpoint=aws.endpoint)
     red = ResourceReader(session, "red").read()
-    costs = read_costs(session, red)
+    costs = read_costs(session, red, GroupHistory(session))
     assert costs.has_history
     now = datetime.fromtimestamp(aws.cloud.clock.time(), UTC)
     seconds = sorted(machine.hours(now) * 3600 for machine in costs.machines)
@@ -192,5 +196,5 @@ def test_machines_that_have_ended_are_read_from_the_activities_of_their_group(aw
 
     denied = {"code": "AccessDenied", "message": "No.", "status": 403}
     aws.cloud.faults.add("error", {"action": "autoscaling:DescribeScalingActivities"}, denied)
-    partial = read_costs(session, red)
+    partial = read_costs(session, red, GroupHistory(session))
     assert (len(partial.machines), partial.has_history) == (1, False)

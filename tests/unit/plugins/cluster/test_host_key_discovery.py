@@ -61,8 +61,7 @@ class Fake:
 
     def add_report(self, machine: dict[str, Any], role: str, **other: Any) -> None:
         record = {"schema": 1, "instance_id": machine["InstanceId"], "host_keys": [key(seed=9)], "gpus": 8}
-        record |= {"bundle": "", "step": "", "log": [], "state": "ready", "os": "debian 12"}
-        record |= {"reported_at": "2026-11-21T10:00:00Z"}
+        record |= {"bundle": "", "step": "", "log": [], "state": "ready", "reported_at": "2026-11-21T10:00:00Z"}
         self.reports[f"members/AROA-{role}:{machine['InstanceId']}/report.json"] = json.dumps({**record, **other})
 
 

@@ -57,7 +57,7 @@ def test_keys_of_a_console(console: str, keys: list[str]) -> None:
 
 
 def report(**other: Any) -> str:
-    record = {"schema": 1, "instance_id": MASTER_ID, "host_keys": [ED], "gpus": 4, "state": "ready", "os": "debian 12"}
+    record = {"schema": 1, "instance_id": MASTER_ID, "host_keys": [ED], "gpus": 4, "state": "ready"}
     record |= {"bundle": "", "step": "", "log": [], "reported_at": "2026-11-21T10:00:00Z"}
     return json.dumps({**record, **other})
 

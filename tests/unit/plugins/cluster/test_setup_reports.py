@@ -23,7 +23,6 @@ REPORT: dict[str, Any] = {
     "host_keys": [host_key(MACHINE)],
     "gpus": 0,
     "state": "failed",
-    "os": "debian 12",
     "bundle": "1" * 64,
     "step": "efs_mount",
     "log": ["no route to host"],
