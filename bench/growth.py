@@ -24,7 +24,7 @@ from localcloud.api.ec2.images import BASE  # noqa: E402
 from tests.account.booting import nodes_of  # noqa: E402
 from tests.account.kit import CLOUD_HALF, Account, account_in  # noqa: E402
 
-SIZES = (1, 4)
+SIZES = (1, 64, 256, 1000)
 VCPUS = "L-1216C47A"
 MASTER = 1
 
