@@ -70,11 +70,11 @@ def test_open_mpi_has_the_parameters_that_runs_set(runs: Runs) -> None:
 @pytest.mark.parametrize("length", [10, 3000, 20000])
 def test_each_process_runs_where_it_is_planned_and_its_lines_are_its_own(runs: Runs, length: int) -> None:
     run_id = runs.start("speaks.py", str(length), processes_per_node=3, environment={"PLACE": "a 'b' $c"})
-    assert runs.wait(run_id) == 0
+    assert runs.wait(run_id) == 0, runs.show(run_id)["result"]
+    hosts = [runs.cluster.says(node, "hostname") for node in NODES]
     for rank in range(9):
         words = [line.partition(" ")[2] for line in runs.log(run_id, f"worker{rank}").splitlines()]
-        host = NODES[rank // 3].replace("master", "worker1")
-        assert json.loads(words[0]) == [host, str(rank), str(rank % 3), "9", "a 'b' $c"]
+        assert json.loads(words[0]) == [hosts[rank // 3], str(rank), str(rank % 3), "9", "a 'b' $c"]
         assert sorted(words[1:]) == sorted(f"{line}:{str(rank) * length}" for line in range(40))
     assert runs.left(run_id, NODES) == []
 
