@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,11 +28,16 @@ def commands() -> list[str]:
 
 
 @pytest.fixture
-def reader(tmp_path: Path) -> Iterator[dict[str, str]]:
+def home() -> Iterator[Path]:
+    """Yield an empty home, with a short path as homes have: ssh's sockets are below it."""
+    with tempfile.TemporaryDirectory(prefix="home-") as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
+def reader(tmp_path: Path, home: Path) -> Iterator[dict[str, str]]:
     """Yield the environment of a user who is new to this machine. What the user starts ends with them."""
     assert localcloud("status").returncode == 2, "a local cloud is up on this machine: end it with localcloud down"
-    home = tmp_path / "home"
-    home.mkdir()
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "ANSIBLE_", "VIRTUAL_"))}
     environment = kept | {"HOME": str(home), "LOCALCLOUD_HOME": str(tmp_path / "localcloud"), "NO_COLOR": "1"}
     subprocess.run(["git", "clone", "-q", ROOT, tmp_path / "clone"], check=True)
