@@ -199,9 +199,13 @@ def test_watching_prints_it_again_until_it_is_interrupted(red: Fleet) -> None:
                 (red.account.folder / "answer").unlink(missing_ok=True)
             if "The master does not answer" in line:
                 break
-        os.killpg(process.pid, signal.SIGINT)
-        process.stdout.read()
-        assert process.wait(10) != 0
+        # Ansible can miss an interruption: then a person presses the keys again.
+        for _ in range(6):
+            os.killpg(process.pid, signal.SIGINT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.communicate(timeout=10)
+                break
+        assert process.returncode, process.returncode
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
