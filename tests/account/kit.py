@@ -136,7 +136,7 @@ class Account:
         **extra: Any,
     ) -> Ran:
         """Run playbooks of this checkout as a person does; with `kill_at_…`, only until their n-th task begins, or
-        until AWS has carried out the n-th writing call, or the first of this operation, and nobody has heard of it."""
+        until AWS has carried out the n-th writing call, or the first of this operation, and before its answer comes."""
         paths = [str(ROOT / one) for one in ([playbooks] if isinstance(playbooks, str) else playbooks)]
         command = [str(Path(sys.executable).parent / "ansible-playbook"), *paths, *arguments]
         variables = {**self.settings, **extra}

@@ -36,6 +36,7 @@ print("ready", flush=True)
 signal.pause()
 """
 
+# The other processes go on until mpirun ends them.
 DIES = """
 import os, signal, time
 if os.environ["DEEPLEARNING_RANK"] == "4":

@@ -31,6 +31,6 @@ def lines(message: dict[str, Any]) -> Iterator[str]:
 
 def keep_writes_apart(output: int) -> None:
     """Have each read of a pipe return one write."""
-    # A test or a person may have given a file or a terminal.
+    # Files and terminals have no such mode.
     with contextlib.suppress(OSError):
         fcntl.fcntl(output, fcntl.F_SETFL, fcntl.fcntl(output, fcntl.F_GETFL) | os.O_DIRECT)
