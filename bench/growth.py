@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "files" / "node"), str(Path(__file__).parent)]
 
 from ansible.plugins.loader import init_plugin_loader  # noqa: E402
-from provision import COUNTER, Cost, measure  # noqa: E402
+from provision import Cost, measure, prepared  # noqa: E402
 from report import Row, write  # noqa: E402
 
 init_plugin_loader([str(ROOT / "collections")])
@@ -29,22 +27,13 @@ VCPUS = "L-1216C47A"
 MASTER = 1
 
 
-@contextmanager
-def cluster_of(workers: int, account: Account) -> Iterator[str]:
-    """Set up a cluster's settings; with its removal. All clusters of an account have room for its machines."""
-    name = f"g-{workers}"
-    account.settings.update(
-        cluster_name=name,
-        cluster_instance_type="c5.large",
-        cluster_worker_count=workers,
-        cluster_image=BASE.id,
-        cluster_root_volume_gib=100,
-        cluster_login_user="ubuntu",
-        cluster_ssh_allowed_cidrs=["198.51.100.1/32"],
-        cluster_public_key_file=f"{account.key()}.pub",
+def prepared_for_boot(account: Account, workers: int) -> Account:
+    """Set up a cluster whose machines configure themselves, and a quota with room for them."""
+    prepared(account).settings.update(
+        cluster_worker_count=workers, cluster_image=BASE.id, cluster_root_volume_gib=100, cluster_setup="boot"
     )
-    yield name
-    measure(account, "destroy.yml", destroy=name, cluster_keep_efs=False)
+    account.cloud.faults.add("quota", {"code": VCPUS}, value=4 * (workers + MASTER))
+    return account
 
 
 def stand_in(account: Account) -> Account:
@@ -56,12 +45,11 @@ def stand_in(account: Account) -> Account:
     return account.as_user(key["AccessKeyId"], key["SecretAccessKey"])
 
 
-def grown(account: Account, workers: int) -> tuple[Cost, Cost]:
+def grown(account: Account) -> tuple[Cost, Cost]:
     """Return what a new cluster takes, and what site.yml takes when there is nothing to be done."""
-    with cluster_of(workers, account) as name:
-        with nodes_of(stand_in(account), name).boot():
-            first = measure(account, CLOUD_HALF)
-        return first, measure(account, CLOUD_HALF)
+    with nodes_of(stand_in(account), account.settings["cluster_name"]).boot():
+        first = measure(account, CLOUD_HALF)
+    return first, measure(account, CLOUD_HALF)
 
 
 def rows_of(costs: dict[int, tuple[Cost, Cost]]) -> list[Row]:
@@ -101,9 +89,7 @@ def main() -> None:
     costs = {}
     for workers in SIZES:
         with tempfile.TemporaryDirectory() as folder, account_in(Path(folder)) as account:
-            (account.folder / "module_runs.py").write_text(COUNTER, encoding="utf-8")
-            account.cloud.faults.add("quota", {"code": VCPUS}, value=4 * (workers + MASTER))
-            costs[workers] = grown(account, workers)
+            costs[workers] = grown(prepared_for_boot(account, workers))
             print(workers, costs[workers], flush=True)
     write("growth", "Clusters of 1 to 1,000 workers: the operator's side", rows_of(costs), table(costs))
 
