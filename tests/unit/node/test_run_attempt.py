@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from deeplearning.contract.errors import UserError
 from deeplearning.run import attempt as attempts
 from deeplearning.run import script, unit, units
 from deeplearning.run.attempt import AttemptState
@@ -153,6 +152,8 @@ def test_the_state_follows_from_the_processes(
         ([], False, 0, {"node": "gone"}, ("lost", 1)),
         ([ended(WORKER0, 3)], False, 143, {}, ("failed", 3)),
         ([], False, 9, {}, ("failed", 9)),
+        # Open MPI 5, after it has lost a daemon.
+        ([], False, 0, {}, ("failed", 1)),
     ],
 )
 def test_the_outcome_is_the_first_reason_that_applies(
@@ -170,9 +171,35 @@ def test_the_outcome_is_the_first_reason_that_applies(
     assert (judged.cause, judged.exit_code) == outcome
 
 
-def test_an_end_without_reports_is_an_error(run: Folder) -> None:
-    with pytest.raises(UserError, match="mpirun ended with 0 before all processes had reported"):
-        started(run).outcome(0, {})
+@pytest.mark.parametrize(
+    ("messages", "exit_code", "asked"),
+    [
+        ([ended(WORKER0, 0), ended(WORKER1, 0)], 0, False),
+        ([ended(WORKER0, 0), ended(WORKER1, 0)], 1, True),
+        ([ended(WORKER0, 0)], 1, True),
+        # Open MPI 5, after it has lost a daemon.
+        ([ended(WORKER0, 0)], 0, True),
+    ],
+)
+def test_the_nodes_are_asked_unless_all_have_succeeded(
+    run: Folder,
+    monkeypatch: pytest.MonkeyPatch,
+    messages: list[tuple[int, dict[str, Any]]],
+    exit_code: int,
+    asked: bool,
+) -> None:
+    attempt = started(run)
+    output = "".join(f"[1,{number}]<stdout>: {json.dumps(message)}\n" for number, message in messages)
+    mpirun = [sys.executable, "-c", f"import sys; sys.stdout.write({output!r}); sys.exit({exit_code})"]
+    monkeypatch.setattr(attempts.mpirun, "command", lambda *_unused: mpirun)
+    stopped: list[str] = []
+    monkeypatch.setattr(
+        attempts, "stop_leftovers", lambda *_unused: stopped.append("") or {"deeplearning-worker2": "gone"}
+    )
+    outcome = attempt.run()
+    assert bool(stopped) == asked
+    succeeded = len(messages) == 2
+    assert outcome.cause == ("finished" if succeeded else "lost")
 
 
 def test_the_files_for_the_wrappers_have_what_they_need(run: Folder) -> None:

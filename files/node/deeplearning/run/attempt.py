@@ -12,7 +12,6 @@ from enum import Enum
 from typing import Any
 
 from deeplearning.config import Config
-from deeplearning.contract.errors import UserError
 from deeplearning.run import mpirun, script, units
 from deeplearning.run import plan as plans
 from deeplearning.run.allocation import Allocation
@@ -118,7 +117,9 @@ class Attempt:
         for log in self.processes.logs:
             log.close()
         self._check_mastership()
-        lost = self.stop_leftovers() if exit_code or was_stopped else {}
+        # After a lost node, Open MPI 5 ends with 0, too.
+        is_complete = self.processes.leader_succeeded and not exit_code and not was_stopped
+        lost = {} if is_complete else self.stop_leftovers()
         # This machine may have been suspended while it asked the nodes.
         self._check_mastership()
         return self.outcome(exit_code, lost)
@@ -233,7 +234,5 @@ class Attempt:
         if failure:
             reason = self.processes.failure_reason
             return AttemptOutcome(FAILED, failure["exit_code"], failure, progress=progress, reason=reason)
-        if not exit_code:
-            raise UserError("mpirun ended with 0 before all processes had reported their ends: see logs/mpirun.log.")
         failure = self.processes.failure_from_mpirun(self.allocation.master)
-        return AttemptOutcome(FAILED, exit_code, failure, progress=progress)
+        return AttemptOutcome(FAILED, exit_code or 1, failure, progress=progress)
