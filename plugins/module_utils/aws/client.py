@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import datetime
 import functools
 import itertools
 import os
@@ -21,6 +23,7 @@ try:
     import botocore.credentials
     import botocore.exceptions
     import botocore.session
+    import botocore.utils
 
     MISSING: ImportError | None = None
 except ImportError as _error:
@@ -144,6 +147,20 @@ class AwsError(UserError):
         return self.code in _DENIED
 
 
+def _parse_time(value: Any) -> datetime.datetime:
+    """Do what botocore's parser does. It guesses the format, which takes a sixth of the time of a large inventory."""
+    with contextlib.suppress(TypeError, ValueError):
+        parsed = datetime.datetime.fromisoformat(value)
+        if parsed.tzinfo:
+            return parsed
+    return botocore.utils.parse_timestamp(value)  # type: ignore[no-any-return]
+
+
+def _session(session: Any, region: str) -> Any:
+    session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=_parse_time)
+    return boto3.Session(botocore_session=session, region_name=region)
+
+
 class Aws:
     """A session in one region. Use `call` and `pages` for all requests."""
 
@@ -164,7 +181,7 @@ class Aws:
         self._wait = wait
         self._clients: dict[str, Any] = {}
         try:
-            self._session: Any = boto3.Session(profile_name=profile or None, region_name=region)
+            self._session = _session(botocore.session.Session(profile=profile or None), region)
             self._profile = profile
             if role_arn:
                 self._session = self._in_role(role_arn)
@@ -290,7 +307,7 @@ class Aws:
         session._credentials = botocore.credentials.DeferredRefreshableCredentials(
             fetcher.fetch_credentials, "assume-role"
         )
-        return boto3.Session(botocore_session=session, region_name=self.region)
+        return _session(session, self.region)
 
     def _problem(self, error: Exception, service: str, operation: str) -> AwsError:
         # Any call may have to assume the role first.

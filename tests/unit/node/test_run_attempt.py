@@ -101,6 +101,20 @@ def test_the_reason_is_reported_if_mpirun_could_not_start(run: Folder) -> None:
     assert unit.end_sentence("r1", outcome) == "run r1 ended with 213: no such host"
 
 
+def test_mpirun_is_stopped_if_it_does_not_end_soon_after_its_processes(
+    run: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under Open MPI 5 the wrappers wait for it."""
+    attempt, now = started(run), [100.0]
+    monkeypatch.setattr(attempts.time, "monotonic", lambda: now[0])
+    send(attempt, *[(number, {"time": 2.0, "end": 0}) for number in range(3)])
+    assert attempt.state is AttemptState.DRAINING
+    now[0] += attempts.MPIRUN_GRACE + 0.1
+    send(attempt)
+    assert attempt.state is AttemptState.STOPPING
+    assert attempt.outcome(1, {}).cause == "finished"
+
+
 def test_a_signal_has_its_name(run: Folder) -> None:
     attempt = started(run)
     send(attempt, (1, {"time": 2.0, "end": 137}))
@@ -232,24 +246,32 @@ os._exit(3)
 """
 
 
-def test_a_wrapper_reports_lines_and_the_end_and_leaves_nothing(tmp_path: Path, run: Folder) -> None:
-    (tmp_path / "x.py").write_text(WRAPPED)
-    request = {**run.run(), "script": str(tmp_path / "x.py"), "python": sys.executable, "script_args": ["{rank} <"]}
+def wrapped(
+    run: Folder, script: Path, text: str, **environment: str
+) -> tuple[subprocess.CompletedProcess[str], list[float]]:
+    """Run a wrapper whose waits take no time. Return these, too."""
+    script.write_text(text)
+    request = {**run.run(), "script": str(script), "python": sys.executable, "script_args": ["{rank} <"]}
     run.write("run.json", {**request, "distribution": "multi_worker_mirrored"})
     run.write("environment.json", {"environment": {"SECRET": "s"}})
     attempt = started(run)
     attempt.plan = attempts.plans.make(run.run(), [Node("deeplearning-worker1", "127.0.0.1", ports=(1, 2))])
     attempts.write_start_files(run, run.run(), 0, attempt.plan)
-    program = "import sys, time; time.sleep = lambda s: None; from deeplearning.run import wrapper; "
-    program += "sys.exit(wrapper.main(sys.argv[1:]))"
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "files/node"), "OMPI_COMM_WORLD_RANK": "0"}
+    program = "import sys, time; from deeplearning.run import wrapper; waits = []; time.sleep = waits.append; "
+    program += "code = wrapper.main(sys.argv[2:]); open(sys.argv[1], 'w').write(repr(waits)); sys.exit(code)"
+    waits = script.with_suffix(".waits")
     done = subprocess.run(
-        [sys.executable, "-c", program, run.file("attempts/0/plan.json")],
-        env=environment,
+        [sys.executable, "-c", program, str(waits), run.file("attempts/0/plan.json")],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "files/node"), "OMPI_COMM_WORLD_RANK": "0", **environment},
         capture_output=True,
         text=True,
         timeout=30,
     )
+    return done, json.loads(waits.read_text())
+
+
+def test_a_wrapper_reports_lines_and_the_end_and_leaves_nothing(tmp_path: Path, run: Folder) -> None:
+    done, _ = wrapped(run, tmp_path / "x.py", WRAPPED)
     assert done.returncode == 3, done.stderr
     assert "<" not in done.stdout
     messages = [json.loads(line) for line in done.stdout.splitlines()]
@@ -257,3 +279,15 @@ def test_a_wrapper_reports_lines_and_the_end_and_leaves_nothing(tmp_path: Path, 
     assert lines == ["to stdout 0 s ['0 <']", "<b>to stderr</b>", "progress", "no end"]
     assert (messages[-1]["end"], list(messages[0])) == (3, ["pid"])
     assert not os.path.exists(f"/proc/{messages[0]['pid']}")
+
+
+@pytest.mark.parametrize(
+    ("code", "open_mpi_5", "waits"), [(0, False, []), (0, True, [10.0]), (3, False, [10.0]), (3, True, [10.0])]
+)
+def test_a_wrapper_waits_to_be_stopped_where_mpirun_would_drop_its_output(
+    tmp_path: Path, run: Folder, code: int, open_mpi_5: bool, waits: list[float]
+) -> None:
+    namespace = "prterun-m-1@1" if open_mpi_5 else "1234"
+    done, waited = wrapped(run, tmp_path / "x.py", f"raise SystemExit({code})", PMIX_NAMESPACE=namespace)
+    assert (done.returncode, waited) == (code, waits)
+    assert f'"end":{code}' in (done.stderr if open_mpi_5 else done.stdout)

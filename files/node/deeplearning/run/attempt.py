@@ -24,8 +24,9 @@ from deeplearning.run.survey import stop_leftovers
 
 POLL_SECONDS = 0.2
 TICK_SECONDS = 3.0
-SERVERS_GRACE = 3.0
-"""Seconds that servers have to exit by themselves after the workers."""
+SERVERS_GRACE, MPIRUN_GRACE = 3.0, 0.5
+"""Seconds that servers have to exit by themselves after the workers, and mpirun after all processes: wrappers under
+Open MPI 5 wait to be stopped."""
 FINISHED, FAILED, LOST, STOPPED = "finished", "failed", "lost", "stopped"
 
 
@@ -33,7 +34,7 @@ class AttemptState(Enum):
     """The life of an attempt.
 
     STARTING ──all processes started──> RUNNING
-    STARTING, RUNNING ──leader succeeded──> DRAINING ──SERVERS_GRACE over──> STOPPING
+    STARTING, RUNNING ──leader succeeded──> DRAINING ──SERVERS_GRACE or MPIRUN_GRACE over──> STOPPING
     any ──first failure, request to stop, or new master──> STOPPING
     any ──mpirun has exited──> ENDED
     """
@@ -182,13 +183,19 @@ class Attempt:
             self.stop()
         elif self.processes.failure:
             self.stop()
-        elif self.state is AttemptState.DRAINING:
-            if time.monotonic() > self._drain_until:
-                self.stop()
         elif self.processes.leader_succeeded:
+            self._drain()
+
+    def _drain(self) -> None:
+        now = time.monotonic()
+        if self.state is not AttemptState.DRAINING:
             # Parameter servers never exit by themselves; MXNet's do.
             self.state = AttemptState.DRAINING
-            self._drain_until = time.monotonic() + SERVERS_GRACE
+            self._drain_until = now + SERVERS_GRACE
+        if self.processes.all_ended:
+            self._drain_until = min(self._drain_until, now + MPIRUN_GRACE)
+        if now > self._drain_until:
+            self.stop()
 
     def stop(self) -> None:
         """Begin to stop the attempt's processes on all nodes."""

@@ -43,6 +43,10 @@ class ProcessTable:
         return all(status["state"] != "planned" for status in self.statuses)
 
     @property
+    def all_ended(self) -> bool:
+        return all(status["state"] == "ended" for status in self.statuses)
+
+    @property
     def leader_succeeded(self) -> bool:
         """True if all processes that decide about the run have ended with 0."""
         return all(self.statuses[number]["exit_code"] == 0 for number in self._leading)

@@ -28,6 +28,7 @@ from deeplearning.run.variables import fill_in, variables
 LONGEST_LINE = 64 * 1024
 QUIET_SECONDS = 1.0
 """After this an incomplete line is reported, and other holders of the output are not waited for."""
+LINGER_SECONDS = 10.0
 _PR_SET_PDEATHSIG = 1
 _NOT_STARTED = 127
 
@@ -46,10 +47,11 @@ def main(argv: list[str]) -> int:
         report(time=time.time(), line=f"{shlex.join(command)} cannot be started: {error}")
         report(time=time.time(), end=_NOT_STARTED)
         code = _NOT_STARTED
-    if code:
-        # The master stops the attempt when it has read the report. If this process exited now, mpirun would drop the
-        # output that it has not passed on yet.
-        time.sleep(10)
+    if code or is_open_mpi_5():
+        # The master stops the attempt when it has read the reports. If this process exited now, mpirun would drop the
+        # output that it has not passed on yet: Open MPI 4 after a failure, 5 also when all processes have succeeded.
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        time.sleep(LINGER_SECONDS)
     return code
 
 
@@ -81,9 +83,13 @@ def prepare(start: dict[str, Any], plan: plans.Plan, process: plans.Process) -> 
     return {**environment, **own}, [*start["command"], *fill_in(start, plan, process)]
 
 
+def is_open_mpi_5() -> bool:
+    return os.environ.get("PMIX_NAMESPACE", "").startswith("prterun")
+
+
 def output() -> IO[str]:
     """Return standard error under Open MPI 5, which merges both: standard output is a terminal, and joins writes."""
-    return sys.stderr if os.environ.get("PMIX_NAMESPACE", "").startswith("prterun") else sys.stdout
+    return sys.stderr if is_open_mpi_5() else sys.stdout
 
 
 def report(**message: Any) -> None:

@@ -10,6 +10,7 @@ import pytest
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError, iam_action, problem
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract import hosts, names
 
+from tests.account.fleet import TRUST
 from tests.unit.conftest import Account
 
 
@@ -51,6 +52,28 @@ def test_all_pages_come(aws: Account, throttled: float) -> None:
     aws.cloud.faults.add("throttle", {}, throttled)
     entries = connected().pages("ssm", "get_parameters_by_path", "Parameters", Path="/test", MaxResults=10)
     assert sorted(entry["Name"] for entry in entries) == [f"/test/{number:02}" for number in range(25)]
+
+
+def test_times_are_those_that_the_sdk_reads(aws: Account) -> None:
+    """EC2 and IAM send them as text, S3 as a header's, SSM as a number."""
+    aws.client("ssm").put_parameter(Name="/test", Value="x", Type="String")
+    aws.client("s3").create_bucket(Bucket="times")
+    aws.client("s3").put_object(Bucket="times", Key="x")
+    aws.client("iam").create_role(RoleName="r", AssumeRolePolicyDocument=TRUST)
+    aws.client("ec2").create_launch_template(
+        LaunchTemplateName="times", LaunchTemplateData={"InstanceType": "t3.micro"}
+    )
+    asked: list[tuple[str, str, dict[str, Any]]] = [
+        ("ec2", "describe_launch_templates", {"LaunchTemplateNames": ["times"]}),
+        ("s3", "head_object", {"Bucket": "times", "Key": "x"}),
+        ("iam", "get_role", {"RoleName": "r"}),
+        ("ssm", "get_parameter", {"Name": "/test"}),
+    ]
+    for service, operation, params in asked:
+        theirs = getattr(aws.client(service), operation)(**params)
+        del theirs["ResponseMetadata"]
+        assert "datetime" in repr(theirs)
+        assert connected().call(service, operation, **params) == theirs
 
 
 def test_what_has_no_pages_is_asked_once(aws: Account) -> None:
