@@ -201,19 +201,6 @@ def _described(region: str, address: Any) -> dict[str, Any]:
     return described
 
 
-_FILTERS = {
-    "allocation-id": "AllocationId",
-    "association-id": "AssociationId",
-    "domain": "Domain",
-    "instance-id": "InstanceId",
-    "network-border-group": "NetworkBorderGroup",
-    "network-interface-id": "NetworkInterfaceId",
-    "network-interface-owner-id": "NetworkInterfaceOwnerId",
-    "private-ip-address": "PrivateIpAddress",
-    "public-ip": "PublicIp",
-}
-
-
 @answers("ec2", "DescribeAddresses")
 def describe_addresses(call: Call) -> dict[str, Any]:
     addresses = backend_of(call.region).addresses
@@ -223,4 +210,4 @@ def describe_addresses(call: Call) -> dict[str, Any]:
     ):
         addresses = by_name(addresses, field, call.params.get(key) or (), unknown)
     described = [_described(call.region, address) for address in addresses]
-    return listing(call, "Addresses", described, _FILTERS, default=None)
+    return listing(call, "Addresses", described, default=None)

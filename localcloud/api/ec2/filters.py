@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import base64
 import re
+import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from localcloud.core.cloud import Call
 from localcloud.core.errors import AwsError
+from localcloud.core.settings import DATA
 
 Item = TypeVar("Item")
 Described = Mapping[str, Any]
 """an item as the API shows it"""
+
+_PATHS: Mapping[str, Mapping[str, str]] = tomllib.loads((DATA / "ec2_filters.toml").read_text(encoding="utf-8"))
 
 
 def matcher(patterns: Sequence[str]) -> Callable[[str], bool]:
@@ -31,23 +35,18 @@ def _regex(pattern: str) -> re.Pattern[str]:
 
 
 def listing(
-    call: Call, key: str, items: Iterable[Described], paths: Mapping[str, str], filters: str = "Filters", **limits: Any
+    call: Call, key: str, items: Iterable[Described], filters: str = "Filters", **limits: Any
 ) -> dict[str, Any]:
-    """Answer a Describe operation with a page of the items that pass its filters.
-
-    `paths` lead to the values in an item by the name of a filter; `limits` are those of `page`.
-    """
-    matches = matching(items, call.params.get(filters) or (), paths)
+    """Answer a Describe operation with a page of the items that pass its filters; `limits` are those of `page`."""
+    matches = matching(items, call.params.get(filters) or (), key)
     refuse_dry_run(call.params)
     shown, token = page(matches, call.params, **limits)
     return {key: list(shown)} | ({"NextToken": token} if token else {})
 
 
-def matching(
-    items: Iterable[Described], filters: Iterable[Mapping[str, Any]], paths: Mapping[str, str]
-) -> list[Described]:
-    """Return the items that pass all filters. Raise AwsError for an unknown filter."""
-    left = list(items)
+def matching(items: Iterable[Described], filters: Iterable[Mapping[str, Any]], key: str) -> list[Described]:
+    """Return the items of a list of EC2 that pass all filters. Raise AwsError for an unknown filter."""
+    left, paths = list(items), _PATHS[key]
     for record in filters:
         name = str(record.get("Name", ""))
         if name not in paths and not name.startswith(("tag:", "tag-")):

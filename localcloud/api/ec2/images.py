@@ -156,19 +156,6 @@ def image_for_launch(cloud: Cloud, image_id: str, pending: bool = False) -> Imag
     return image
 
 
-_FILTERS = {
-    "architecture": "Architecture",
-    "image-id": "ImageId",
-    "name": "Name",
-    "owner-alias": "ImageOwnerAlias",
-    "owner-id": "OwnerId",
-    "block-device-mapping.volume-size": "BlockDeviceMappings.Ebs.VolumeSize",
-    "root-device-name": "RootDeviceName",
-    "state": "State",
-    "virtualization-type": "VirtualizationType",
-}
-
-
 def _alias(image: Image) -> str | None:
     return "amazon" if image.owner != ACCOUNT else None
 
@@ -230,4 +217,4 @@ def describe_images(call: Call) -> dict[str, Any]:
         matches = [image for image in matches if image.owner in owners or _alias(image) in owners]
     tags = backend_of(call.region).tags
     described = [image_as_dict(image, tags.get(image.id) or {}) for image in matches]
-    return listing(call, "Images", described, _FILTERS, minimum=1)
+    return listing(call, "Images", described, minimum=1)

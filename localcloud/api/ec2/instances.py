@@ -122,26 +122,6 @@ def metadata_options(instance: Instance) -> dict[str, Any]:
     }
 
 
-_FILTERS = {
-    "availability-zone": "Placement.AvailabilityZone",
-    "group-id": "SecurityGroups.GroupId",
-    "image-id": "ImageId",
-    "instance-id": "InstanceId",
-    "instance-lifecycle": "InstanceLifecycle",
-    "instance-state-name": "State.Name",
-    "instance-type": "InstanceType",
-    "instance.group-id": "SecurityGroups.GroupId",
-    "instance.group-name": "SecurityGroups.GroupName",
-    "ip-address": "PublicIpAddress",
-    "key-name": "KeyName",
-    "private-dns-name": "PrivateDnsName",
-    "private-ip-address": "PrivateIpAddress",
-    "subnet-id": "SubnetId",
-    "tenancy": "Placement.Tenancy",
-    "vpc-id": "VpcId",
-}
-
-
 def _asked_for(call: Call) -> list[Instance]:
     ids = call.params.get("InstanceIds")
     if ids and call.params.get("MaxResults") is not None:
@@ -155,7 +135,7 @@ def _asked_for(call: Call) -> list[Instance]:
 def describe_instances(call: Call) -> dict[str, Any]:
     existing = {instance.id: instance for instance in _asked_for(call)}
     default = None if call.params.get("InstanceIds") else 1000
-    answer = listing(call, "Instances", map(instance_as_dict, existing.values()), _FILTERS, default=default)
+    answer = listing(call, "Instances", map(instance_as_dict, existing.values()), default=default)
     reservations: dict[str, list[Described]] = {}
     for described in answer.pop("Instances"):
         reservations.setdefault(existing[described["InstanceId"]].reservation_id, []).append(described)
@@ -202,7 +182,7 @@ def describe_instance_status(call: Call) -> dict[str, Any]:
     if not call.params.get("IncludeAllInstances"):
         matches = [instance for instance in matches if instance.state == "running"]
     default = None if call.params.get("InstanceIds") else 1000
-    return listing(call, "InstanceStatuses", [_status(cloud, instance) for instance in matches], {}, default=default)
+    return listing(call, "InstanceStatuses", [_status(cloud, instance) for instance in matches], default=default)
 
 
 @answers("ec2", "GetConsoleOutput")

@@ -191,19 +191,10 @@ def _described(region: str, gateway: Any) -> dict[str, Any]:
     return described
 
 
-_FILTERS = {
-    "connectivity-type": "ConnectivityType",
-    "nat-gateway-id": "NatGatewayId",
-    "state": "State",
-    "subnet-id": "SubnetId",
-    "vpc-id": "VpcId",
-}
-
-
 @answers("ec2", "DescribeNatGateways")
 def describe_nat_gateways(call: Call) -> dict[str, Any]:
     ids = call.params.get("NatGatewayIds") or ()
     named = [_named(call.region, str(key)) for key in dict.fromkeys(ids)]
     described = [_described(call.region, one) for one in named or backend_of(call.region).nat_gateways.values()]
     # This operation alone calls its filters "Filter".
-    return listing(call, "NatGateways", described, _FILTERS, filters="Filter")
+    return listing(call, "NatGateways", described, filters="Filter")

@@ -91,7 +91,7 @@ def describe_snapshots(call: Call) -> dict[str, Any]:
         }
         for image in matches
     ]
-    return listing(call, "Snapshots", described, {"snapshot-id": "SnapshotId"})
+    return listing(call, "Snapshots", described)
 
 
 @answers("ec2", "DeleteSnapshot")

@@ -57,21 +57,12 @@ def create_placement_group(call: Call) -> dict[str, Any]:
     return {"PlacementGroup": _described(group)}
 
 
-_FILTERS = {
-    "group-arn": "GroupArn",
-    "group-name": "GroupName",
-    "group-id": "GroupId",
-    "state": "State",
-    "strategy": "Strategy",
-}
-
-
 @answers("ec2", "DescribePlacementGroups")
 def describe_placement_groups(call: Call) -> dict[str, Any]:
     groups = [group for group in records_of(call.cloud).placement_groups.values() if group.region == call.region]
     for key, field in (("GroupNames", "name"), ("GroupIds", "id")):
         groups = by_name(groups, field, call.params.get(key) or (), _unknown)
-    return listing(call, "PlacementGroups", map(_described, groups), _FILTERS, default=None)
+    return listing(call, "PlacementGroups", map(_described, groups), default=None)
 
 
 @answers("ec2", "DeletePlacementGroup")

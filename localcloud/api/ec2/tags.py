@@ -108,9 +108,6 @@ def delete_tags(call: Call) -> dict[str, Any]:
     return {}
 
 
-_FILTERS = {"key": "Key", "resource-id": "ResourceId", "resource-type": "ResourceType", "value": "Value"}
-
-
 @answers("ec2", "DescribeTags")
 def describe_tags(call: Call) -> dict[str, Any]:
     filters = list(call.params.get("Filters") or ())
@@ -128,7 +125,7 @@ def describe_tags(call: Call) -> dict[str, Any]:
         if values not in plain:
             key = str(values["Name"])[4:]
             matches = [tag for tag in matches if tag["Key"] == key and tag["Value"] in values["Values"]]
-    matches = matching(matches, plain, _FILTERS)
+    matches = matching(matches, plain, "Tags")
     refuse_dry_run(call.params)
     items, token = page(matches, call.params)
     return {"Tags": list(items)} | ({"NextToken": token} if token else {})

@@ -144,13 +144,6 @@ def delete_launch_template(call: Call) -> dict[str, Any]:
     return {"LaunchTemplate": described}
 
 
-_FILTERS = {"create-time": "CreateTime", "launch-template-name": "LaunchTemplateName"}
-_VERSION_FILTERS = {
-    "create-time": "CreateTime",
-    "image-id": "LaunchTemplateData.ImageId",
-    "instance-type": "LaunchTemplateData.InstanceType",
-    "is-default-version": "DefaultVersion",
-}
 _LIMITS: dict[str, Any] = {"minimum": 1, "maximum": 200, "default": 200}
 
 
@@ -162,7 +155,7 @@ def describe_launch_templates(call: Call) -> dict[str, Any]:
     if not ids and not names:
         matches = list(backend_of(call.region).launch_templates.values())
     described = [_described(call.region, template) for template in matches]
-    return listing(call, "LaunchTemplates", described, _FILTERS, **_LIMITS)
+    return listing(call, "LaunchTemplates", described, **_LIMITS)
 
 
 @answers("ec2", "DescribeLaunchTemplateVersions")
@@ -170,7 +163,7 @@ def describe_launch_template_versions(call: Call) -> dict[str, Any]:
     params = call.params
     requested = [str(version) for version in params.get("Versions") or ()]
     matches = _versions(template_of(call.region, params), requested, params)
-    return listing(call, "LaunchTemplateVersions", map(_version, matches), _VERSION_FILTERS, **_LIMITS)
+    return listing(call, "LaunchTemplateVersions", map(_version, matches), **_LIMITS)
 
 
 def _versions(template: Any, requested: Iterable[str], params: Mapping[str, Any]) -> list[Any]:
