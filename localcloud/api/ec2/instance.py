@@ -133,7 +133,6 @@ class Instance(moto_instances.Instance):
         """moto's record of the instance profile"""
         self.ready_at = 0.0
         """when it may be called running (or stopped, or terminated), by the clock"""
-        self.machine_is_up = False
         self.was_stopped = False
         """when it was terminated: its capacity had been given back already"""
         self.terminated_as = ("Client.UserInitiatedShutdown", "Client.UserInitiatedShutdown: User initiated shutdown")

@@ -56,10 +56,8 @@ def create_image(call: Call) -> dict[str, Any]:
         if image.id in images_of(cloud):
             images_of(cloud)[image.id] = replace(image, state="available", layers=layers)
 
-    if image.boots_nothing:
-        cloud.clock.later(0, lambda: finish(()))
-    else:
-        machines_of(cloud).copy_disk(instance.id, image.id, lambda layers: cloud.clock.later(0, lambda: finish(layers)))
+    machines = machines_of(cloud, instance)
+    machines.copy_disk(instance.id, image.id, lambda layers: cloud.clock.later(0, lambda: finish(layers)))
     return {"ImageId": image.id}
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from localcloud.api import enforcement
 from localcloud.api.ec2.instance import ALIVE
-from localcloud.api.ec2.lifecycle import NoMachines, machines_of, on_change
+from localcloud.api.ec2.lifecycle import machines_of, on_change
 from localcloud.api.ec2.views import view_of
 from localcloud.api.emr import ec2
 from localcloud.api.emr.records import CORE, ENDED, MASTER, READY, Cluster, Group, Node, Reason, new_id, records_of
@@ -145,8 +145,7 @@ def _advance(cloud: Cloud, cluster: Cluster, group: Group, node: Node) -> None:
             return
         node.started = True
         settings = _settings(cluster, group, node, view_of(cloud, instance).public_key)
-        machines = NoMachines(cloud) if instance.boots_nothing else machines_of(cloud)
-        machines.provision(node.instance, settings, partial(_report, cloud, cluster, group, node))
+        machines_of(cloud, instance).provision(node.instance, settings, partial(_report, cloud, cluster, group, node))
 
 
 def _settings(cluster: Cluster, group: Group, node: Node, public_key: str | None) -> dict[str, Any]:
