@@ -140,9 +140,6 @@ def _advance(cloud: Cloud, cluster: Cluster, group: Group, node: Node) -> None:
     if instance is None or instance.state not in ("pending", "running"):
         _lose(cloud, cluster, group, node)
     elif node.state == "PROVISIONING" and instance.state == "running" and not node.started:
-        target = {"instance": node.instance, "zone": cluster.zone, "type": group.type}
-        if cloud.faults.of_kind("hang-boot", **target):
-            return
         node.started = True
         settings = _settings(cluster, group, node, view_of(cloud, instance).public_key)
         machines_of(cloud, instance).provision(node.instance, settings, partial(_report, cloud, cluster, group, node))
