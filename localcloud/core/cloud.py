@@ -20,11 +20,12 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 from moto import mock_aws
 
+from localcloud.core.caller import Caller
 from localcloud.core.calls import CallLog
 from localcloud.core.clock import Clock
 from localcloud.core.errors import AwsError
 from localcloud.core.faults import Faults
-from localcloud.core.identity import Caller, Credentials
+from localcloud.core.identity import Credentials
 from localcloud.core.latency import Latency
 from localcloud.core.settings import ACCOUNT
 from localcloud.core.views import InstanceView

@@ -31,10 +31,10 @@ from localcloud.api.ec2.moto_records import regions
 from localcloud.api.login import worded
 from localcloud.api.s3_storage import body_on_disk
 from localcloud.api.services import BY_NAME, BY_SIGNING_NAME
+from localcloud.core.caller import Caller
 from localcloud.core.calls import Record
 from localcloud.core.cloud import Call, Cloud, handler_of
 from localcloud.core.errors import AwsError
-from localcloud.core.identity import Caller
 from localcloud.core.settings import DEFAULT_REGION, TRANSIT_NETWORK
 from localcloud.endpoint.ec2_xml import render
 from localcloud.endpoint.signature import Signature, check_signature, read_signature

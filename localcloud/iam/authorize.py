@@ -22,9 +22,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ..core.caller import Caller
 from .patterns import context_of
 from .policy import IMPLICIT, Decision, Policy, decide
-from .principal import Caller
 from .rules import Need
 
 TRUST_ACTIONS = {"AssumeRole", "AssumeRoleWithSAML", "AssumeRoleWithWebIdentity", "TagSession", "SetSourceIdentity"}

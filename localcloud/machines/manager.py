@@ -19,9 +19,10 @@ from localcloud.api import enforcement as rules
 from localcloud.api.ec2 import lifecycle
 from localcloud.api.ec2 import views as ec2
 from localcloud.api.efs import file_systems as efs
+from localcloud.core.caller import Caller
 from localcloud.core.cloud import Call, Cloud
 from localcloud.core.errors import Refusal
-from localcloud.core.identity import Session, service_caller
+from localcloud.core.identity import Session
 from localcloud.core.settings import METADATA_ADDRESS, RESOLVER_ADDRESS
 from localcloud.core.views import InstanceView
 from localcloud.machines import namespaces, nspawn
@@ -265,7 +266,7 @@ class HostMachines:
         Raise AwsError if the role does not trust EC2.
         """
         params = {"RoleArn": machine.role_arn, "RoleSessionName": machine.id}
-        ec2_itself = service_caller("ec2.amazonaws.com")
+        ec2_itself = Caller.service("ec2.amazonaws.com")
         with self._cloud.lock:
             call = Call(self._cloud, "sts", "AssumeRole", params, machine.region, ec2_itself)
             rules.enforce(call, rules.required(call), "")

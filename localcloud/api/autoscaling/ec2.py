@@ -10,9 +10,9 @@ from localcloud.api.autoscaling.records import LaunchTemplateSpecification, Subn
 from localcloud.api.ec2.instance import Instance
 from localcloud.api.ec2.instances import status_of
 from localcloud.api.ec2.records import records_of
+from localcloud.core.caller import Caller
 from localcloud.core.cloud import Cloud
 from localcloud.core.errors import AwsError
-from localcloud.core.identity import Caller, service_caller
 
 ZONE_ERRORS = frozenset(
     {
@@ -89,7 +89,7 @@ class CloudEc2:
     def __init__(self, cloud: Cloud, region: str) -> None:
         self._cloud = cloud
         self._region = region
-        self._self = service_caller("autoscaling.amazonaws.com")
+        self._self = Caller.service("autoscaling.amazonaws.com")
 
     def _ask(self, operation: str, caller: Caller | None = None, **params: Any) -> dict[str, Any]:
         return self._cloud.ask("ec2", operation, self._region, params, caller or self._self)

@@ -9,13 +9,13 @@ from localcloud.api.ec2.images import BASE, images_of
 from localcloud.api.ec2.instance import Instance
 from localcloud.api.ec2.records import records_of
 from localcloud.api.emr.records import MASTER, Cluster, Group
+from localcloud.core.caller import Caller
 from localcloud.core.cloud import Cloud
 from localcloud.core.errors import AwsError
-from localcloud.core.identity import service_caller
 
 JOB_FLOW_TAG = "aws:elasticmapreduce:job-flow-id"
 GROUP_ROLE_TAG = "aws:elasticmapreduce:instance-group-role"
-_EMR = service_caller("elasticmapreduce.amazonaws.com")
+_EMR = Caller.service("elasticmapreduce.amazonaws.com")
 _DEFAULT_ROOT_GIB = 15
 _DEFAULT_GROUPS = {
     "EmrManagedMasterSecurityGroup": ("ElasticMapReduce-master", "Master group for Elastic MapReduce"),

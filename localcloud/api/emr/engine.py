@@ -19,16 +19,16 @@ from localcloud.api.ec2.views import view_of
 from localcloud.api.emr import ec2
 from localcloud.api.emr.records import CORE, ENDED, MASTER, READY, Cluster, Group, Node, Reason, new_id, records_of
 from localcloud.api.iam.history import backend as iam_backend
+from localcloud.core.caller import Caller
 from localcloud.core.cloud import Call, Cloud
 from localcloud.core.errors import AwsError
-from localcloud.core.identity import service_caller
 from localcloud.core.settings import ACCOUNT
 
 log = logging.getLogger(__name__)
 
 PERIOD = 1.0
 _RETRY = 5.0
-_EMR = service_caller("elasticmapreduce.amazonaws.com")
+_EMR = Caller.service("elasticmapreduce.amazonaws.com")
 
 
 def watch(cloud: Cloud) -> None:

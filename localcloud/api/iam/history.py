@@ -13,8 +13,8 @@ from typing import Any
 
 from moto.backends import get_backend
 
+from localcloud.core.caller import Caller
 from localcloud.core.cloud import Cloud
-from localcloud.core.identity import Caller
 from localcloud.core.settings import ACCOUNT
 
 Key = tuple[str, ...]

@@ -11,9 +11,9 @@ from localcloud.api.autoscaling.ec2 import InstanceStatus, Launched, LaunchReque
 from localcloud.api.autoscaling.engine import Scaling
 from localcloud.api.autoscaling.records import LaunchTemplateSpecification
 from localcloud.api.autoscaling.regions import Regions, scaling_in
+from localcloud.core.caller import Caller
 from localcloud.core.cloud import Call, Cloud, handler_of
 from localcloud.core.errors import AwsError
-from localcloud.core.identity import Caller, service_caller
 from localcloud.tests.clock import ManualClock
 
 REGION = "us-east-1"
@@ -115,7 +115,7 @@ class Kit:
     def ask(self, operation: str, **params: Any) -> dict[str, Any]:
         handler = handler_of("autoscaling", operation)
         assert handler is not None, operation
-        call = Call(self.cloud, "autoscaling", operation, params, REGION, service_caller("tests"))
+        call = Call(self.cloud, "autoscaling", operation, params, REGION, Caller.service("tests"))
         return dict(handler(call) or {})
 
     def on(self, operation: str, **params: Any) -> dict[str, Any]:

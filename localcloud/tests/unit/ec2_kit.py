@@ -11,9 +11,9 @@ import pytest
 
 from localcloud.api.ec2 import images
 from localcloud.api.ec2.lifecycle import machine_exited, machine_started
+from localcloud.core.caller import Caller
 from localcloud.core.cloud import Cloud
 from localcloud.core.errors import AwsError
-from localcloud.core.identity import Caller
 from localcloud.core.views import InstanceView
 from localcloud.tests.clock import ManualClock
 
