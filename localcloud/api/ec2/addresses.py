@@ -48,27 +48,25 @@ def allocate_address(call: Call) -> dict[str, Any]:
     }
 
 
-def address_named(region: str, allocation_id: str) -> Any:
-    for address in backend_of(region).addresses:
+def requested_address(call: Call) -> Any:
+    """Return the address of a request's AllocationId."""
+    allocation_id = call.params.get("AllocationId")
+    if not allocation_id:
+        raise AwsError("MissingParameter", "The request must contain the parameter AllocationId")
+    for address in backend_of(call.region).addresses:
         if address.allocation_id == allocation_id:
             return address
-    raise KINDS["eipalloc"].not_found(allocation_id)
+    raise KINDS["eipalloc"].not_found(str(allocation_id))
 
 
 def _unknown_address(public_ip: str) -> AwsError:
     return AwsError("InvalidAddress.NotFound", f"Address '{public_ip}' not found.")
 
 
-def _address(call: Call) -> Any:
-    if not call.params.get("AllocationId"):
-        raise AwsError("MissingParameter", "The request must contain the parameter AllocationId")
-    return address_named(call.region, str(call.params["AllocationId"]))
-
-
 @answers("ec2", "AssociateAddress")
 def associate_address(call: Call) -> dict[str, Any]:
     params = call.params
-    address = _address(call)
+    address = requested_address(call)
     interface = _target(call)
     if address.eni is interface:
         return {"AssociationId": address.association_id}
@@ -169,7 +167,7 @@ def disassociate_address(call: Call) -> dict[str, Any]:
 
 @answers("ec2", "ReleaseAddress")
 def release_address(call: Call) -> dict[str, Any]:
-    address = _address(call)
+    address = requested_address(call)
     if address.eni is not None:
         raise AwsError("InvalidIPAddress.InUse", f"Address {address.public_ip} is in use.")
     refuse_dry_run(call.params)

@@ -119,6 +119,11 @@ class Ec2:
         made = self("CreateSubnet", VpcId=vpc, CidrBlock=cidr, AvailabilityZone=zone)["Subnet"]
         return vpc, made["SubnetId"]
 
+    def nat_gateway(self, subnet: str) -> str:
+        address = self("AllocateAddress", Domain="vpc")["AllocationId"]
+        made: str = self("CreateNatGateway", SubnetId=subnet, AllocationId=address)["NatGateway"]["NatGatewayId"]
+        return made
+
     @contextmanager
     def refused(self, code: str, words: str = "") -> Iterator[None]:
         with pytest.raises(AwsError) as caught:
