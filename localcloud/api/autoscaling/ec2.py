@@ -9,6 +9,7 @@ from typing import Any
 from localcloud.api.autoscaling.records import LaunchTemplateSpecification, Subnet
 from localcloud.api.ec2.instance import Instance
 from localcloud.api.ec2.instances import status_of
+from localcloud.api.ec2.launch_data import version_of
 from localcloud.api.ec2.records import records_of
 from localcloud.core.caller import Caller
 from localcloud.core.cloud import Cloud
@@ -45,15 +46,6 @@ class LaunchRequest:
     tags: Mapping[str, str]
     template: Template
     placement_group: str | None = None
-
-
-@dataclass(frozen=True)
-class Launched:
-    id: str
-    type: str
-    image: str
-    zone: str
-    subnet: str | None
 
 
 @dataclass(frozen=True)
@@ -96,26 +88,9 @@ class CloudEc2:
 
     def template(self, specification: Mapping[str, Any]) -> Template:
         """Return a version of a template by LaunchTemplateId or LaunchTemplateName, and Version."""
-        named = {
-            key: specification[key] for key in ("LaunchTemplateId", "LaunchTemplateName") if specification.get(key)
-        }
-        if "LaunchTemplateId" in named:
-            named.pop("LaunchTemplateName", None)
-        version = str(specification.get("Version") or "$Default")
-        versions = self._ask("DescribeLaunchTemplateVersions", **named, Versions=[version])["LaunchTemplateVersions"]
-        if not versions:
-            raise AwsError(
-                "InvalidLaunchTemplateId.VersionNotFound",
-                f"Could not find the specified version {version} for the launch template with ID "
-                f"{specification.get('LaunchTemplateId') or specification.get('LaunchTemplateName')}.",
-            )
-        version_record = versions[0]
-        resolved = LaunchTemplateSpecification(
-            version_record["LaunchTemplateId"],
-            version_record["LaunchTemplateName"],
-            str(version_record["VersionNumber"]),
-        )
-        return Template(resolved, version_record["LaunchTemplateData"])
+        version = version_of(self._region, specification)
+        resolved = LaunchTemplateSpecification(version.template.id, version.template.name, str(version.number))
+        return Template(resolved, version.data)
 
     def zones_of(self, subnets: Sequence[str]) -> dict[str, str]:
         records = self._ask("DescribeSubnets", SubnetIds=list(subnets))["Subnets"]
@@ -131,8 +106,10 @@ class CloudEc2:
             if error.code != "DryRunOperation":
                 raise
 
-    def run(self, request: LaunchRequest) -> Launched:
-        return _launched(self._ask("RunInstances", **run_parameters(request))["Instances"][0])
+    def run(self, request: LaunchRequest) -> tuple[str, str]:
+        """Launch an instance, and return its id and its type."""
+        made = self._ask("RunInstances", **run_parameters(request))["Instances"][0]
+        return made["InstanceId"], made["InstanceType"]
 
     def statuses(self, ids: Collection[str]) -> dict[str, InstanceStatus]:
         """Return the status of each of these instances that still exists."""
@@ -157,13 +134,3 @@ class CloudEc2:
 def _status(cloud: Cloud, instance: Instance) -> InstanceStatus:
     reason = getattr(instance.state_reason, "message", None) or ""
     return InstanceStatus(instance.state, status_of(cloud, instance) == "impaired", reason)
-
-
-def _launched(instance: Mapping[str, Any]) -> Launched:
-    return Launched(
-        id=instance["InstanceId"],
-        type=instance["InstanceType"],
-        image=instance.get("ImageId", ""),
-        zone=instance["Placement"]["AvailabilityZone"],
-        subnet=instance.get("SubnetId"),
-    )

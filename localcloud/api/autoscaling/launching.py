@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from localcloud.api.autoscaling import hooks, messages, termination
+from localcloud.api.autoscaling import messages, termination
 from localcloud.api.autoscaling.ec2 import ZONE_ERRORS, LaunchRequest, Template
 from localcloud.api.autoscaling.records import Group, Launch, LaunchTemplateSpecification, Member, Subnet
 from localcloud.api.autoscaling.selection import spread
@@ -25,7 +25,7 @@ def plan(scaling: Scaling, group: Group) -> None:
     if missing > 0 and now >= group.retry_at:
         group.failed.clear()
         before = group.counted
-        subnets = spread(group.subnets, occupied_subnets(group), (), missing)
+        subnets = spread(group.subnets, occupied_subnets(group), missing)
         for subnet in subnets:
             # Missing instances replace unhealthy ones first.
             replaces = group.to_replace > 0
@@ -66,7 +66,7 @@ def _launch(scaling: Scaling, group: Group, launch: Launch) -> None:
     others = [subnet for subnet in group.subnets if subnet not in group.failed]
     if launch.subnet in group.failed and others:
         # Another launch has just failed in that subnet.
-        launch.subnet = spread(others, occupied_subnets(group), (), 1)[0]
+        launch.subnet = spread(others, occupied_subnets(group), 1)[0]
         launch.activity.details = launch.subnet.details
     try:
         member = _run(scaling, group, launch.subnet)
@@ -87,15 +87,8 @@ def _launch(scaling: Scaling, group: Group, launch: Launch) -> None:
 
 def _run(scaling: Scaling, group: Group, subnet: Subnet) -> Member:
     request = launch_request(scaling, group, subnet)
-    launched = scaling.ec2.run(request)
-    return Member(
-        id=launched.id,
-        type=launched.type,
-        image=launched.image,
-        subnet=Subnet(launched.zone, request.subnet.id),
-        launched=scaling.now,
-        template=request.template.specification,
-    )
+    instance_id, kind = scaling.ec2.run(request)
+    return Member(instance_id, kind, subnet, launched=scaling.now, template=request.template.specification)
 
 
 def launch_request(scaling: Scaling, group: Group, subnet: Subnet) -> LaunchRequest:
@@ -129,7 +122,7 @@ def _fail(scaling: Scaling, group: Group, launch: Launch, error: AwsError) -> No
         group.failed.add(launch.subnet)
     others = [subnet for subnet in group.subnets if subnet not in group.failed]
     if error.code in ZONE_ERRORS and others and group.allows("Launch"):
-        subnet = spread(others, occupied_subnets(group), (), 1)[0]
+        subnet = spread(others, occupied_subnets(group), 1)[0]
         again = _decide(scaling, group, subnet, activity.cause)
         again.due = now
         return
@@ -146,7 +139,7 @@ def _back_off(scaling: Scaling, group: Group) -> None:
 
 def on_running(scaling: Scaling, group: Group, member: Member) -> None:
     """Start the launch hooks of a running instance, or put it in service."""
-    if hooks.hold(member, group.hooks.values(), scaling.now):
+    if member.hold(group.hooks.values(), scaling.now):
         member.state = "Pending:Wait"
         if member.activity:
             member.activity.status, member.activity.progress = "MidLifecycleAction", 60
