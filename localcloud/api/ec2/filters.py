@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
+from localcloud.api import paging
 from localcloud.core.cloud import Call
 from localcloud.core.errors import AwsError
 from localcloud.core.settings import DATA
@@ -99,23 +99,8 @@ def page(
             "InvalidParameterValue",
             f"Value ( {size} ) for parameter maxResults is invalid. Expecting a value {side} than or equal to {bound}.",
         )
-    count = int(size) if size is not None else default
-    start = _offset(params.get("NextToken"))
-    if count is None or len(items) <= start + count:
-        return items[start:], None
-    return items[start : start + count], base64.b64encode(f"from:{start + count}".encode()).decode()
-
-
-def _offset(token: str | None) -> int:
-    if not token:
-        return 0
-    try:
-        word, _, number = base64.b64decode(token, validate=True).decode().partition(":")
-        if word == "from":
-            return int(number)
-    except ValueError:
-        pass
-    raise AwsError("InvalidParameterValue", "Unable to parse pagination token")
+    refusal = AwsError("InvalidParameterValue", "Unable to parse pagination token")
+    return paging.page(items, params.get("NextToken"), default if size is None else int(size), refusal)
 
 
 def tags_of(params: Mapping[str, Any], resource_type: str) -> dict[str, str]:

@@ -148,7 +148,7 @@ class AlreadyExists(AwsError):
 def show_page(call: Call, key: str, items: Sequence[Item], show: Callable[[Item], Mapping[str, Any]]) -> dict[str, Any]:
     """Return the page of a list that a call names."""
     marker, size = call.params.get("Marker"), int(call.params.get("MaxItems") or PAGE)
-    shown, following = page(items, marker, min(size, PAGE), bad_request)
+    shown, following = page(items, marker, min(size, PAGE), bad_request("The marker is not valid."))
     return without_none({"Marker": marker, key: [show(item) for item in shown], "NextMarker": following})
 
 
