@@ -185,9 +185,9 @@ def describe(call: Call) -> Result:
         if (not names or name in names)
         and all(_matches_filter(group, filter_) for filter_ in params.get("Filters") or [])
     ]
-    page, token = responses.page(groups, params, 50, 100)
+    groups, token = responses.page(groups, lambda group: group.name, params, 50, 100)
     instances = params.get("IncludeInstances") is not False
-    return {"AutoScalingGroups": [responses.group(group, instances) for group in page], **token}
+    return {"AutoScalingGroups": [responses.group(group, instances) for group in groups], **token}
 
 
 def _matches_filter(group: Group, filter_: Mapping[str, Any]) -> bool:
@@ -257,5 +257,5 @@ def describe_activities(call: Call) -> Result:
         and (not ids or activity.id in ids)
         and (deleted or activity.group_arn in alive)
     ]
-    page, token = responses.page(activities, params, 100, 100)
-    return {"Activities": [responses.activity(one, one.group_arn in alive) for one in page], **token}
+    activities, token = responses.page(activities, lambda activity: activity.id, params, 100, 100)
+    return {"Activities": [responses.activity(one, one.group_arn in alive) for one in activities], **token}

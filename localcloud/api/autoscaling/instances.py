@@ -20,8 +20,8 @@ def describe(call: Call) -> Result:
         if not ids or member.id in ids
     ]
     pairs.sort(key=lambda pair: pair[1].id)
-    page, token = responses.page(pairs, call.params, 50, 50)
-    return {"AutoScalingInstances": [responses.instance(group, member) for group, member in page], **token}
+    pairs, token = responses.page(pairs, lambda pair: pair[1].id, call.params, 50, 50)
+    return {"AutoScalingInstances": [responses.instance(group, member) for group, member in pairs], **token}
 
 
 @answers("autoscaling", "TerminateInstanceInAutoScalingGroup")

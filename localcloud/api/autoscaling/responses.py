@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from localcloud.api import paging
 from localcloud.api.autoscaling.messages import datetime_of
 from localcloud.api.autoscaling.records import (
     LAUNCHING,
@@ -23,14 +22,22 @@ T = TypeVar("T")
 Response = dict[str, Any]
 
 
-def page(items: Sequence[T], params: Mapping[str, Any], default: int, maximum: int) -> tuple[Sequence[T], Response]:
-    """Return a page of a list, and the token of the next one."""
-    size, token = params.get("MaxRecords") or default, params.get("NextToken")
+def page(
+    items: Sequence[T], key: Callable[[T], str], params: Mapping[str, Any], default: int, maximum: int
+) -> tuple[list[T], Response]:
+    """Return a page of a list, and the token of the next one: the last item of the page."""
+    size = params.get("MaxRecords") or default
     if not 1 <= size <= maximum:
         raise AwsError("ValidationError", f"The specified MaxRecords value {size} is out of range (1 - {maximum}).")
-    refusal = AwsError("InvalidNextToken", f"The token '{token}' is invalid.")
-    shown, following = paging.page(items, token, size, refusal)
-    return shown, {"NextToken": following} if following else {}
+    start = 0
+    token = params.get("NextToken")
+    if token:
+        start = next((number for number, item in enumerate(items, 1) if key(item) == token), -1)
+        if start < 0:
+            raise AwsError("InvalidNextToken", f"The token '{token}' is invalid.")
+    response = list(items[start : start + size])
+    more = start + size < len(items)
+    return response, {"NextToken": key(response[-1])} if more else {}
 
 
 def specification(record: LaunchTemplateSpecification) -> Response:

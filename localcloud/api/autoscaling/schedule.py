@@ -92,5 +92,5 @@ def describe(call: Call) -> Result:
         for action in sorted(group.scheduled.values(), key=lambda action: action.start)
         if not names or action.name in names
     ]
-    page, token = responses.page(pairs, params, 50, 100)
-    return {"ScheduledUpdateGroupActions": [responses.scheduled_action(*pair) for pair in page], **token}
+    pairs, token = responses.page(pairs, lambda pair: pair[1].arn, params, 50, 100)
+    return {"ScheduledUpdateGroupActions": [responses.scheduled_action(*pair) for pair in pairs], **token}

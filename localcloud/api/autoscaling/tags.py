@@ -55,5 +55,5 @@ def describe_tags(call: Call) -> Result:
                 f"Filter type {filter_.get('Name')} is not correct. Allowed Filter types are: {', '.join(fields)}"
             )
         tags = [tag for tag in tags if field(tag) in (filter_.get("Values") or [])]
-    page, token = responses.page(tags, call.params, 50, 100)
-    return {"Tags": page, **token}
+    tags, token = responses.page(tags, lambda tag: f"{tag['ResourceId']}:{tag['Key']}", call.params, 50, 100)
+    return {"Tags": tags, **token}
