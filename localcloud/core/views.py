@@ -97,7 +97,7 @@ class NatGatewayView:
     state: str
 
 
-@dataclass(frozen=True)
+@dataclass
 class MountTargetView:
     id: str
     file_system_id: str
@@ -107,8 +107,9 @@ class MountTargetView:
     zone: str
     ip: str
     security_groups: tuple[str, ...]
-    state: str
-    resolvable: bool
+    state: str = "creating"
+    """creating, available, deleting"""
+    resolvable: bool = False
     """DNS knows its name"""
 
 
