@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from localcloud.api.autoscaling.records import LaunchTemplateSpecification, Subnet
+from localcloud.api.ec2.filters import tag_list
 from localcloud.api.ec2.instance import Instance
 from localcloud.api.ec2.instances import status_of
 from localcloud.api.ec2.launch_data import version_of
@@ -70,7 +71,7 @@ def run_parameters(request: LaunchRequest) -> dict[str, Any]:
         params["SubnetId"] = request.subnet.id
     if request.placement_group:
         params["Placement"] = {"GroupName": request.placement_group}
-    tags = [{"Key": key, "Value": value} for key, value in request.tags.items()]
+    tags = tag_list(request.tags)
     params["TagSpecifications"] = [{"ResourceType": "instance", "Tags": tags}]
     return params
 

@@ -17,7 +17,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from localcloud.api.ec2.filters import listing
+from localcloud.api.ec2.filters import listing, tag_list
 from localcloud.api.ec2.moto_records import backend_of
 from localcloud.core.cloud import Call, Cloud, answers
 from localcloud.core.errors import AwsError
@@ -188,7 +188,7 @@ def image_as_dict(image: Image, tags: Mapping[str, str]) -> dict[str, Any]:
         "Public": image.owner != ACCOUNT,
         "RootDeviceName": image.root_device,
         "State": image.state,
-        "Tags": [{"Key": key, "Value": value} for key, value in tags.items()],
+        "Tags": tag_list(tags),
     }
     optional = {"ImageOwnerAlias": _alias(image), "ImdsSupport": image.imds_support}
     return described | {key: value for key, value in optional.items() if value}

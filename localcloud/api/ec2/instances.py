@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from localcloud.api.ec2 import interfaces
-from localcloud.api.ec2.filters import Described, listing, refuse_dry_run
+from localcloud.api.ec2.filters import Described, listing, refuse_dry_run, tag_list
 from localcloud.api.ec2.images import COMMON
 from localcloud.api.ec2.instance import Instance
 from localcloud.api.ec2.moto_records import spelled
@@ -81,7 +81,7 @@ def instance_as_dict(instance: Instance) -> dict[str, Any]:
         "SecurityGroups": interfaces.groups_of(instance.nics[0]) if 0 in instance.nics else [],
         "State": {"Code": instance.state_code, "Name": instance.state},
         "StateTransitionReason": instance._reason,
-        "Tags": [{"Key": key, "Value": value} for key, value in instance.tags.items()],
+        "Tags": tag_list(instance.tags),
         "UsageOperationUpdateTime": launched,
     }
     if 0 in instance.nics:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from localcloud.api.ec2.filters import tag_list
 from localcloud.api.ec2.moto_records import backend_of
 from localcloud.core.errors import AwsError
 
@@ -89,7 +90,4 @@ def _joined_tags(first: Any, second: Any) -> list[dict[str, Any]]:
     for specification in [*first, *second]:
         of_type = tags.setdefault(str(specification.get("ResourceType")), {})
         of_type |= {str(tag["Key"]): str(tag.get("Value") or "") for tag in specification.get("Tags") or ()}
-    return [
-        {"ResourceType": kind, "Tags": [{"Key": key, "Value": value} for key, value in of_type.items()]}
-        for kind, of_type in tags.items()
-    ]
+    return [{"ResourceType": kind, "Tags": tag_list(of_type)} for kind, of_type in tags.items()]
