@@ -6,6 +6,7 @@ from typing import Any
 
 from moto.ec2.models.elastic_ip_addresses import ElasticAddress
 
+from localcloud.api.ec2.errors import invalid, missing
 from localcloud.api.ec2.filters import by_name, listing, refuse_dry_run, tag_list, tags_of
 from localcloud.api.ec2.lifecycle import give_automatic_address, release_automatic_address
 from localcloud.api.ec2.moto_records import (
@@ -28,7 +29,7 @@ def allocate_address(call: Call) -> dict[str, Any]:
     params = call.params
     # "standard" meant EC2-Classic, which is gone: an address is of the VPC kind whatever is asked for.
     if params.get("Domain") not in (None, "", "vpc", "standard"):
-        raise AwsError("InvalidParameterValue", f"Invalid value '{params['Domain']}' for domain.")
+        raise invalid(f"Invalid value '{params['Domain']}' for domain.")
     refuse_dry_run(params)
     check_limit(call.cloud, ADDRESSES, len(backend_of(call.region).addresses))
     public_ip = records_of(call.cloud).public.take()
@@ -52,7 +53,7 @@ def requested_address(call: Call) -> Any:
     """Return the address of a request's AllocationId."""
     allocation_id = call.params.get("AllocationId")
     if not allocation_id:
-        raise AwsError("MissingParameter", "The request must contain the parameter AllocationId")
+        raise missing("AllocationId")
     for address in backend_of(call.region).addresses:
         if address.allocation_id == allocation_id:
             return address

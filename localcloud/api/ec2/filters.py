@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from localcloud.api import paging
+from localcloud.api.ec2.errors import invalid
 from localcloud.core.cloud import Call
 from localcloud.core.errors import AwsError
 from localcloud.core.settings import DATA
@@ -50,7 +51,7 @@ def matching(items: Iterable[Described], filters: Iterable[Mapping[str, Any]], k
     for record in filters:
         name = str(record.get("Name", ""))
         if name not in paths and not name.startswith(("tag:", "tag-")):
-            raise AwsError("InvalidParameterValue", f"The filter '{name}' is invalid")
+            raise invalid(f"The filter '{name}' is invalid")
         passes = matcher([str(value) for value in record.get("Values") or ()])
         left = [item for item in left if any(map(passes, _values(item, name, paths.get(name))))]
     return left
@@ -95,11 +96,10 @@ def page(
     size = params.get("MaxResults")
     if size is not None and not minimum <= int(size) <= maximum:
         side, bound = ("greater", minimum) if int(size) < minimum else ("less", maximum)
-        raise AwsError(
-            "InvalidParameterValue",
-            f"Value ( {size} ) for parameter maxResults is invalid. Expecting a value {side} than or equal to {bound}.",
+        raise invalid(
+            f"Value ( {size} ) for parameter maxResults is invalid. Expecting a value {side} than or equal to {bound}."
         )
-    refusal = AwsError("InvalidParameterValue", "Unable to parse pagination token")
+    refusal = invalid("Unable to parse pagination token")
     return paging.page(items, params.get("NextToken"), default if size is None else int(size), refusal)
 
 

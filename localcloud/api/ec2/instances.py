@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from localcloud.api.ec2 import interfaces
+from localcloud.api.ec2.errors import conflicting
 from localcloud.api.ec2.filters import Described, listing, refuse_dry_run, tag_list
 from localcloud.api.ec2.images import COMMON
 from localcloud.api.ec2.instance import Instance
@@ -14,7 +15,6 @@ from localcloud.api.ec2.moto_records import spelled
 from localcloud.api.ec2.patches import private_dns, public_dns
 from localcloud.api.ec2.records import instance_of, instances_in, instances_named, now
 from localcloud.core.cloud import Call, Cloud, answers
-from localcloud.core.errors import AwsError
 
 
 def reservation_as_dict(instances: Sequence[Instance]) -> dict[str, Any]:
@@ -125,9 +125,7 @@ def metadata_options(instance: Instance) -> dict[str, Any]:
 def _asked_for(call: Call) -> list[Instance]:
     ids = call.params.get("InstanceIds")
     if ids and call.params.get("MaxResults") is not None:
-        raise AwsError(
-            "InvalidParameterCombination", "The parameter instancesSet cannot be used with the parameter maxResults"
-        )
+        raise conflicting("The parameter instancesSet cannot be used with the parameter maxResults")
     return instances_named(call.cloud, call.region, ids) if ids else instances_in(call.cloud, call.region)
 
 

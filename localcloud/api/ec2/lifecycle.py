@@ -12,6 +12,7 @@ from typing import Any
 
 from moto.ec2.models.instances import StateReason
 
+from localcloud.api.ec2.errors import missing
 from localcloud.api.ec2.filters import refuse_dry_run
 from localcloud.api.ec2.instance import STATES, Instance
 from localcloud.api.ec2.records import SHOWN_AFTER_DEATH, instances_named, no_public_addresses, now, records_of
@@ -239,7 +240,7 @@ def _state_change(instance: Instance, before: str) -> dict[str, Any]:
 def _named(call: Call) -> list[Instance]:
     ids = call.params.get("InstanceIds") or ()
     if not ids:
-        raise AwsError("MissingParameter", "The request must contain the parameter InstanceId")
+        raise missing("InstanceId")
     return instances_named(call.cloud, call.region, ids)
 
 

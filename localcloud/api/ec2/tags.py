@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from localcloud.api.ec2.errors import invalid, missing
 from localcloud.api.ec2.filters import Described, matching, page, refuse_dry_run
 from localcloud.api.ec2.images import images_of
 from localcloud.api.ec2.moto_records import backend_of, groups_in, subnets_in
@@ -48,7 +49,7 @@ def _resources(call: Call) -> list[str]:
     """Return the resources of a call. Raise AwsError if one does not exist."""
     requested = [str(resource) for resource in call.params.get("Resources") or ()]
     if not requested:
-        raise AwsError("MissingParameter", "The request must contain the parameter resourceIdSet")
+        raise missing("resourceIdSet")
     backend = backend_of(call.region)
     existing: dict[str, Iterable[str]] = {}
     for resource in requested:
@@ -68,16 +69,14 @@ def create_tags(call: Call) -> dict[str, Any]:
     resources = _resources(call)
     tags = {str(tag.get("Key") or ""): str(tag.get("Value") or "") for tag in call.params.get("Tags") or ()}
     if not tags:
-        raise AwsError("MissingParameter", "The request must contain the parameter Tag.N")
+        raise missing("Tag.N")
     for key, value in tags.items():
         if not 1 <= len(key) <= 127:
-            raise AwsError("InvalidParameterValue", f"Tag key must be between 1 and 127 characters: '{key}'")
+            raise invalid(f"Tag key must be between 1 and 127 characters: '{key}'")
         if len(value) > 256:
-            raise AwsError("InvalidParameterValue", "Tag value exceeds the maximum length of 256 characters")
+            raise invalid("Tag value exceeds the maximum length of 256 characters")
         if key.startswith("aws:") and call.caller.kind != "service":
-            raise AwsError(
-                "InvalidParameterValue", f"Tag keys starting with 'aws:' are reserved for internal use: {key}"
-            )
+            raise invalid(f"Tag keys starting with 'aws:' are reserved for internal use: {key}")
     all_tags = backend_of(call.region).tags
     for resource in resources:
         whole = {**(all_tags.get(resource) or {}), **tags}

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from localcloud.api.ec2.errors import missing
 from localcloud.api.ec2.filters import listing, refuse_dry_run, tag_list, tags_of
 from localcloud.api.ec2.launch_data import numbered, template_of
 from localcloud.api.ec2.moto_records import backend_of, spelled, tags_in
@@ -59,7 +60,7 @@ def create_launch_template(call: Call) -> dict[str, Any]:
             "following characters: - ( ) . / _.",
         )
     if not params.get("LaunchTemplateData"):
-        raise AwsError("MissingParameter", "The request must contain the parameter LaunchTemplateData")
+        raise missing("LaunchTemplateData")
     template = once(call, lambda made: made.id in backend.launch_templates, lambda: _create(call, name))
     return {"LaunchTemplate": _described(call.region, template)}
 
