@@ -102,7 +102,7 @@ class Cloud:
     def close(self) -> None:
         self._mock.stop()
 
-    def records(self, name: str, make: type[Any]) -> Any:
+    def records(self, name: str, make: Callable[[], Any]) -> Any:
         """Return the records of a service, and create them at the first call."""
         if name not in self.state:
             self.state[name] = make()

@@ -12,7 +12,7 @@ import json
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -110,14 +110,9 @@ def name_with(features: Sequence[str]) -> str:
     return "-".join((BASE_NAME, *features))
 
 
-@dataclass
-class Images:
-    by_id: dict[str, Image] = field(default_factory=_given)
-
-
 def images_of(cloud: Cloud) -> dict[str, Image]:
-    records: Images = cloud.records("images", Images)
-    return records.by_id
+    records: dict[str, Image] = cloud.records("images", _given)
+    return records
 
 
 def register(cloud: Cloud, image: Image) -> None:

@@ -7,6 +7,8 @@ import binascii
 from collections.abc import Mapping
 from typing import Any
 
+from moto.core.utils import get_service_model
+
 from localcloud.api.ec2.errors import conflicting, invalid, missing
 from localcloud.api.ec2.images import Image, image_for_launch
 from localcloud.api.ec2.instance import Launch
@@ -37,6 +39,7 @@ def validated(call: Call) -> Launch:
         }
     image = _image(cloud, request)
     kind = _type(request, image)
+    _check_enumerations(request, get_service_model("ec2").operation_model("RunInstances").input_shape)
     placement = request.get("Placement") or {}
     group = group_for_launch(cloud, region, placement)
     strategies = types()[kind]["PlacementGroupInfo"]["SupportedStrategies"]
@@ -64,7 +67,7 @@ def validated(call: Call) -> Launch:
         placement_group=group,
         tenancy=str(placement.get("Tenancy") or "default"),
         metadata=_metadata(request, image),
-        shutdown_behavior=_shutdown_behavior(request),
+        shutdown_behavior=str(request.get("InstanceInitiatedShutdownBehavior") or "stop"),
         disable_api_termination=bool(request.get("DisableApiTermination")),
         disable_api_stop=bool(request.get("DisableApiStop")),
         ebs_optimized=bool(request.get("EbsOptimized")),
@@ -133,34 +136,28 @@ def check_user_data(user_data: Any) -> str | None:
     return text
 
 
-def _shutdown_behavior(request: Mapping[str, Any]) -> str:
-    behavior = str(request.get("InstanceInitiatedShutdownBehavior") or "stop")
-    if behavior not in ("stop", "terminate"):
-        raise invalid(f"Value ({behavior}) for parameter instanceInitiatedShutdownBehavior is invalid.")
-    return behavior
+def _check_enumerations(value: Any, shape: Any, name: str = "") -> None:
+    """Refuse values that EC2's model does not list."""
+    if value in (None, ""):
+        return
+    if shape.type_name == "structure":
+        for key in value.keys() & shape.members.keys():
+            _check_enumerations(value[key], shape.members[key], key)
+    elif shape.type_name == "list":
+        for item in value:
+            _check_enumerations(item, shape.member, name)
+    elif getattr(shape, "enum", None) and value not in shape.enum:
+        raise invalid(f"Value ({value}) for parameter {name[0].lower()}{name[1:]} is invalid.")
 
 
 def _metadata(request: Mapping[str, Any], image: Image) -> Mapping[str, Any]:
     """Return the metadata options of a launch; the image has the defaults of missing ones."""
     options: Mapping[str, Any] = request.get("MetadataOptions") or {}
-    check_metadata(options)
-    of_image = {"HttpTokens": "required", "HttpPutResponseHopLimit": 2} if image.imds_support == "v2.0" else {}
-    return of_image | {key: value for key, value in options.items() if value is not None}
-
-
-def check_metadata(options: Mapping[str, Any]) -> None:
-    allowed = {
-        "HttpTokens": ("optional", "required"),
-        "HttpEndpoint": ("enabled", "disabled"),
-        "InstanceMetadataTags": ("enabled", "disabled"),
-        "HttpProtocolIpv6": ("enabled", "disabled"),
-    }
-    for key, values in allowed.items():
-        if options.get(key) is not None and options[key] not in values:
-            raise invalid(f"Value ({options[key]}) for parameter {key} is invalid.")
     hops = options.get("HttpPutResponseHopLimit")
     if hops is not None and not 1 <= int(hops) <= 64:
         raise invalid(f"Value ({hops}) for parameter HttpPutResponseHopLimit is invalid. Give 1 to 64.")
+    of_image = {"HttpTokens": "required", "HttpPutResponseHopLimit": 2} if image.imds_support == "v2.0" else {}
+    return of_image | {key: value for key, value in options.items() if value is not None}
 
 
 def _tags(request: Mapping[str, Any], of_service: bool) -> dict[str, dict[str, str]]:
@@ -201,8 +198,6 @@ def _volumes(request: Mapping[str, Any], image: Image) -> tuple[Mapping[str, Any
 
 def _check_volume(ebs: Mapping[str, Any], root_of: Image | None) -> None:
     kind = ebs.get("VolumeType", "gp3")
-    if kind not in ("standard", "gp2", "gp3", "io1", "io2", "st1", "sc1"):
-        raise invalid(f"Value ({kind}) for parameter volumeType is invalid.")
     if root_of and int(ebs.get("VolumeSize") or root_of.root_gib) < root_of.root_gib:
         raise AwsError(
             "InvalidBlockDeviceMapping",

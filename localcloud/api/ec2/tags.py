@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from localcloud.api.ec2.errors import invalid, missing
-from localcloud.api.ec2.filters import Described, matching, page, refuse_dry_run
+from localcloud.api.ec2.filters import listing, refuse_dry_run, tag_list
 from localcloud.api.ec2.images import images_of
 from localcloud.api.ec2.moto_records import backend_of, groups_in, subnets_in
 from localcloud.api.ec2.records import instances_in, records_of
@@ -114,17 +114,13 @@ def describe_tags(call: Call) -> dict[str, Any]:
     by_id = next((values["Values"] for values in filters if values.get("Name") == "resource-id"), None)
     if by_id and not any("*" in value or "?" in value for value in by_id):
         all_tags = {resource: all_tags.get(resource) or {} for resource in by_id}
-    matches: list[Described] = [
-        {"Key": key, "ResourceId": resource, "ResourceType": type_of(resource), "Value": value}
-        for resource, tags in all_tags.items()
+    described = [
+        # "Tags" is for the filter "tag:…" and no part of the answer.
+        {"Key": key, "ResourceId": name, "ResourceType": type_of(name), "Value": value, "Tags": tag_list({key: value})}
+        for name, tags in all_tags.items()
         for key, value in tags.items()
     ]
-    plain = [values for values in filters if not str(values.get("Name")).startswith("tag:")]
-    for values in filters:
-        if values not in plain:
-            key = str(values["Name"])[4:]
-            matches = [tag for tag in matches if tag["Key"] == key and tag["Value"] in values["Values"]]
-    matches = matching(matches, plain, "Tags")
-    refuse_dry_run(call.params)
-    items, token = page(matches, call.params)
-    return {"Tags": list(items)} | ({"NextToken": token} if token else {})
+    answer = listing(call, "Tags", described)
+    for tag in answer["Tags"]:
+        del tag["Tags"]
+    return answer
