@@ -32,6 +32,8 @@ from localcloud.core.views import InstanceView
 
 Result = Mapping[str, Any] | None
 Handler = Callable[["Call"], Result]
+Report = Callable[[Mapping[str, Any]], None]
+"""takes what a node of EMR reports"""
 
 _handlers: dict[tuple[str, str], Handler] = {}
 
@@ -57,9 +59,7 @@ class Machines(Protocol):
     def console(self, instance_id: str) -> str:
         """Return the machine's console output."""
 
-    def provision(
-        self, instance_id: str, settings: Mapping[str, Any], report: Callable[[Mapping[str, Any]], None]
-    ) -> None:
+    def provision(self, instance_id: str, settings: Mapping[str, Any], report: Report) -> None:
         """Prepare a machine for EMR, and run the bootstrap actions in it (machines/emr_node.py).
 
         The clock calls `report` with {"state": "BOOTSTRAPPING"} before the first action, and at the end with

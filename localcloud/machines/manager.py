@@ -20,7 +20,7 @@ from localcloud.api.ec2 import lifecycle
 from localcloud.api.ec2 import views as ec2
 from localcloud.api.efs import file_systems as efs
 from localcloud.core.caller import Caller
-from localcloud.core.cloud import Call, Cloud
+from localcloud.core.cloud import Call, Cloud, Report
 from localcloud.core.errors import Refusal
 from localcloud.core.identity import Session
 from localcloud.core.settings import METADATA_ADDRESS, RESOLVER_ADDRESS
@@ -134,15 +134,11 @@ class HostMachines:
         except OSError:
             return ""
 
-    def provision(
-        self, instance_id: str, settings: Mapping[str, Any], report: Callable[[Mapping[str, Any]], None]
-    ) -> None:
+    def provision(self, instance_id: str, settings: Mapping[str, Any], report: Report) -> None:
         words = (instance_id, settings, report)
         threading.Thread(target=self._provision, args=words, name=f"emr-{instance_id}", daemon=True).start()
 
-    def _provision(
-        self, instance_id: str, settings: Mapping[str, Any], report: Callable[[Mapping[str, Any]], None]
-    ) -> None:
+    def _provision(self, instance_id: str, settings: Mapping[str, Any], report: Report) -> None:
         """Run the node's program in a machine as soon as it boots, and hand on what the program prints."""
         entry = self._supervised.get(instance_id)
         if entry is None:

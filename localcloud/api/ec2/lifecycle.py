@@ -17,7 +17,7 @@ from localcloud.api.ec2.filters import refuse_dry_run
 from localcloud.api.ec2.instance import STATES, Instance
 from localcloud.api.ec2.records import SHOWN_AFTER_DEATH, instances_named, no_public_addresses, now, records_of
 from localcloud.api.ec2.views import view_of
-from localcloud.core.cloud import Call, Cloud, Machines, answers
+from localcloud.core.cloud import Call, Cloud, Machines, Report, answers
 from localcloud.core.errors import AwsError
 from localcloud.core.views import InstanceView
 
@@ -64,9 +64,7 @@ class NoMachines:
     def console(self, instance_id: str) -> str:
         return ""
 
-    def provision(
-        self, instance_id: str, settings: Mapping[str, Any], report: Callable[[Mapping[str, Any]], None]
-    ) -> None:
+    def provision(self, instance_id: str, settings: Mapping[str, Any], report: Report) -> None:
         self._cloud.clock.later(0, lambda: report({"state": "BOOTSTRAPPING"}))
         self._cloud.clock.later(self._cloud.latency.of("emr_bootstrapped"), lambda: report({"status": 0}))
 
@@ -249,11 +247,7 @@ def terminate_instances(call: Call) -> dict[str, Any]:
     instances = _named(call)
     for instance in instances:
         if instance.disable_api_termination and instance.state != "terminated":
-            raise AwsError(
-                "OperationNotPermitted",
-                f"The instance '{instance.id}' may not be terminated. Modify its 'disableApiTermination' instance "
-                "attribute and try again.",
-            )
+            raise _protected(instance, "terminated", "disableApiTermination")
     refuse_dry_run(call.params)
     changes = []
     for instance in instances:
@@ -270,11 +264,7 @@ def stop_instances(call: Call) -> dict[str, Any]:
     instances = _named(call)
     for instance in instances:
         if instance.disable_api_stop:
-            raise AwsError(
-                "OperationNotPermitted",
-                f"The instance '{instance.id}' may not be stopped. Modify its 'disableApiStop' instance "
-                "attribute and try again.",
-            )
+            raise _protected(instance, "stopped", "disableApiStop")
         if instance.state not in ("running", "pending", "stopping", "stopped"):
             raise _wrong_state(instance, "stopped")
         if instance.lifecycle == "spot":
@@ -304,6 +294,11 @@ def reboot_instances(call: Call) -> dict[str, Any]:
     for instance in instances:
         machines_of(call.cloud, instance).reboot(instance.id)
     return {}
+
+
+def _protected(instance: Instance, what: str, by: str) -> AwsError:
+    message = f"The instance '{instance.id}' may not be {what}. Modify its '{by}' instance attribute and try again."
+    return AwsError("OperationNotPermitted", message)
 
 
 def _wrong_state(instance: Instance, what: str) -> AwsError:
