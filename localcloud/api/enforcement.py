@@ -28,7 +28,6 @@ from localcloud.iam.authorize import TRUST_ACTIONS
 from localcloud.iam.patterns import Value
 from localcloud.iam.policy import Kind
 
-_TRUSTED = {f"sts:{name}" for name in TRUST_ACTIONS}
 _TRANSIT = ipaddress.ip_network(TRANSIT_NETWORK)
 
 
@@ -67,7 +66,7 @@ def enforce(call: Call, needs: Needs, source: str) -> None:
     """Raises the refusal, as AWS words it. AWS's own services may do everything, except in a role that does not trust
     them."""
     if call.caller.kind == "service":
-        needs = Needs(needs.action, needs.resource, tuple(need for need in needs.each if need.action in _TRUSTED))
+        needs = Needs(needs.action, needs.resource, tuple(need for need in needs.each if need.action in TRUST_ACTIONS))
     if not needs.known:
         raise iam.unknown(BY_NAME[call.service].refusal, call.service, call.operation)
     _check_bucket_owner(call)
@@ -197,7 +196,7 @@ def _resource_policies(call: Call, needs: Iterable[iam.Need]) -> Iterable[tuple[
             document = bucket.policy.decode() if bucket and bucket.policy else None
         elif service == "elasticfilesystem":
             document = efs.file_system_policy(call.cloud, about)
-        elif service == "iam" and need.action in _TRUSTED:
+        elif service == "iam" and need.action in TRUST_ACTIONS:
             document, kind = trust_policy(call.cloud, about), "trust"
         if document:
             yield about, _policy_on_resource(about.rpartition(":")[2], document, kind)

@@ -51,9 +51,6 @@ class Faults:
     def remove(self, fault: Fault) -> None:
         self._faults.pop(fault.id, None)
 
-    def clear(self) -> None:
-        self._faults.clear()
-
     def seed(self, seed: int) -> None:
         """Make what is random repeatable."""
         self._random.seed(seed)

@@ -48,6 +48,7 @@ class InstanceView:
     gpu_name: str = ""
     gpu_memory_mib: int = 0
     tags: Mapping[str, str] = field(default_factory=dict)
+    state_since: float = 0.0
 
 
 @dataclass(frozen=True)

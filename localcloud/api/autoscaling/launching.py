@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from localcloud.api.autoscaling import messages, termination
 from localcloud.api.autoscaling.ec2 import ZONE_ERRORS, LaunchRequest, Template
@@ -94,23 +93,14 @@ def _run(scaling: Scaling, group: Group, subnet: Subnet) -> Member:
 def launch_request(scaling: Scaling, group: Group, subnet: Subnet) -> LaunchRequest:
     tags = {key: tag.value for key, tag in group.tags.items() if tag.propagate}
     tags["aws:autoscaling:groupName"] = group.name
-    template = resolve(scaling, template_reference(group.template))
-    return LaunchRequest(subnet, tags, template, group.placement_group)
+    return LaunchRequest(subnet, tags, _resolve(scaling, group.template), group.placement_group)
 
 
-def template_reference(specification: LaunchTemplateSpecification) -> dict[str, str]:
-    return {"LaunchTemplateId": specification.id, "Version": specification.version}
-
-
-def resolve(scaling: Scaling, specification: Mapping[str, Any]) -> Template:
+def _resolve(scaling: Scaling, name: LaunchTemplateSpecification) -> Template:
     """Look up a template, once in each step."""
-    key = (
-        str(specification.get("LaunchTemplateId") or specification.get("LaunchTemplateName")),
-        str(specification.get("Version", "$Default")),
-    )
-    if key not in scaling.templates:
-        scaling.templates[key] = scaling.ec2.template(specification)
-    return scaling.templates[key]
+    if name not in scaling.templates:
+        scaling.templates[name] = scaling.ec2.template({"LaunchTemplateId": name.id, "Version": name.version})
+    return scaling.templates[name]
 
 
 def _fail(scaling: Scaling, group: Group, launch: Launch, error: AwsError) -> None:

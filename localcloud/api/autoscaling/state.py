@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from localcloud.api.autoscaling.ec2 import CloudEc2, Template
-from localcloud.api.autoscaling.records import Activity, Group, Member, new_id
+from localcloud.api.autoscaling.records import Activity, Group, LaunchTemplateSpecification, Member, new_id
 from localcloud.core.clock import Clock
 
 PERIOD = 1.0
@@ -41,7 +41,7 @@ class Scaling:
     groups: dict[str, Group] = field(default_factory=dict)
     activities: list[Activity] = field(default_factory=list)
     """the oldest first; those of deleted groups stay"""
-    templates: dict[tuple[str, str], Template] = field(default_factory=dict)
+    templates: dict[LaunchTemplateSpecification, Template] = field(default_factory=dict)
     """templates that were looked up in this step"""
     _watching: bool = False
     _scheduled: bool = False

@@ -155,10 +155,6 @@ def _alias(image: Image) -> str | None:
     return "amazon" if image.owner != ACCOUNT else None
 
 
-def _location(image: Image) -> str:
-    return f"{_alias(image) or image.owner}/{image.name}"
-
-
 def image_as_dict(image: Image, tags: Mapping[str, str]) -> dict[str, Any]:
     described: dict[str, Any] = {
         **COMMON["image"],
@@ -177,7 +173,7 @@ def image_as_dict(image: Image, tags: Mapping[str, str]) -> dict[str, Any]:
         "CreationDate": image.created,
         "Description": image.description,
         "ImageId": image.id,
-        "ImageLocation": _location(image),
+        "ImageLocation": f"{_alias(image) or image.owner}/{image.name}",
         "Name": image.name,
         "OwnerId": image.owner,
         "Public": image.owner != ACCOUNT,

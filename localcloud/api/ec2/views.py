@@ -38,11 +38,6 @@ def instance_views(cloud: Cloud) -> list[InstanceView]:
     return [view_of(cloud, instance) for instance in records_of(cloud).instances.values()]
 
 
-def state_since(cloud: Cloud, instance_id: str) -> float:
-    """Since when an instance has been in its state."""
-    return records_of(cloud).instances[instance_id].state_since
-
-
 def view_of(_cloud: Cloud, instance: Instance) -> InstanceView:
     interface = instance.nics.get(0)
     key = backend_of(instance.region_name).key_pairs.get(instance.key_name) if instance.key_name else None
@@ -87,6 +82,7 @@ def view_of(_cloud: Cloud, instance: Instance) -> InstanceView:
         gpu_name=name,
         gpu_memory_mib=memory,
         tags=dict(instance.tags),
+        state_since=instance.state_since,
     )
 
 
