@@ -96,7 +96,8 @@ class HostNetwork:
         if (views, cut) == self._last:
             return
         desired = {view.id: view for view in views if view.mount_targets or view.instances}
-        for name in [name for name in self._vpcs if name not in desired and not self._in_use(name)]:
+        in_use = {*desired, *self._attached.values()}
+        for name in self._vpcs.keys() - in_use:
             self._remove(self._vpcs.pop(name))
         for name, view in desired.items():
             self._apply(self._vpcs.get(name) or self._create(name), view, cut)
@@ -140,9 +141,6 @@ class HostNetwork:
             subprocess.run(delete, check=False, stderr=subprocess.DEVNULL)
         namespaces.remove(namespace_of(self._folder, machine_id))
         self._last = ([], set())
-
-    def _in_use(self, vpc_id: str) -> bool:
-        return vpc_id in self._attached.values()
 
     def close(self) -> None:
         for vpc in self._vpcs.values():

@@ -9,7 +9,7 @@ from localcloud.api.autoscaling import messages, termination
 from localcloud.api.autoscaling.ec2 import ZONE_ERRORS, LaunchRequest, Template
 from localcloud.api.autoscaling.records import Group, Launch, LaunchTemplateSpecification, Member, Subnet
 from localcloud.api.autoscaling.selection import spread
-from localcloud.api.autoscaling.state import Scaling
+from localcloud.api.autoscaling.state import Scaling, backoff
 from localcloud.core.errors import AwsError
 
 log = logging.getLogger(__name__)
@@ -124,7 +124,7 @@ def _back_off(scaling: Scaling, group: Group) -> None:
     now = scaling.now
     if now >= group.retry_at:
         group.failures += 1
-        group.retry_at = now + scaling.backoff.after(group.failures)
+        group.retry_at = now + backoff(group.failures)
 
 
 def on_running(scaling: Scaling, group: Group, member: Member) -> None:

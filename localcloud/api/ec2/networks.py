@@ -214,9 +214,7 @@ def import_key_pair(call: Call) -> dict[str, Any]:
     try:
         return call.moto()
     except AwsError as error:
-        raise AwsError(
-            "InvalidKey.Format" if error.code == "InvalidKeyPair.Format" else error.code, error.message
-        ) from error
+        raise AwsError(error.code.replace("InvalidKeyPair.Format", "InvalidKey.Format"), error.message) from error
 
 
 @answers("ec2", "CreateVpcEndpoint")

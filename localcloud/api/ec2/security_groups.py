@@ -11,7 +11,7 @@ from moto.ec2.models.security_groups import SecurityGroupRule
 
 from localcloud.api.ec2.errors import invalid, missing
 from localcloud.api.ec2.filters import refuse_dry_run, tag_list, tags_of
-from localcloud.api.ec2.moto_records import backend_of, groups_in, tags_in
+from localcloud.api.ec2.moto_records import backend_of, groups_in, set_tags, tags_in
 from localcloud.core.cloud import Call, answers
 from localcloud.core.errors import AwsError
 from localcloud.core.kinds import KINDS
@@ -149,10 +149,7 @@ def authorize(call: Call) -> dict[str, Any]:
     existing = {_identity(rule) for rule in present}
     for rule in rules:
         if _identity(rule) in existing:
-            peer = (
-                rule.ip_range.get("CidrIp") or rule.ip_range.get("CidrIpv6") or (rule.source_group or {}).get("GroupId")
-            )
-            peer = peer or rule.prefix_list_id
+            peer = next(part for part in _identity(rule)[3:] if part)
             ports = f"from port: {rule.from_port}, to port: {rule.to_port}, " if rule.from_port is not None else ""
             raise AwsError(
                 "InvalidPermission.Duplicate",
@@ -167,8 +164,7 @@ def authorize(call: Call) -> dict[str, Any]:
     present.extend(rules)
     tags = tags_of(call.params, "security-group-rule")
     for rule in rules:
-        if tags:
-            backend.create_tags([rule.id], tags)
+        set_tags(call.region, rule.id, tags)
     return {"Return": True, "SecurityGroupRules": [_shown(call.region, rule) for rule in rules]}
 
 
