@@ -12,17 +12,11 @@ from localcloud.api.ec2.moto_records import backend_of, internet_gateway_of, sub
 from localcloud.core.cloud import Call, answers
 from localcloud.core.errors import AwsError
 
-# Deleting is moto's own; the parameter that names what is deleted.
-_DELETED_BY: Mapping[str, str] = {
-    "DeleteInternetGateway": "InternetGatewayId",
-    "DeleteVolume": "VolumeId",
-}
 
-
-@answers("ec2", *_DELETED_BY)
+@answers("ec2", "DeleteInternetGateway", "DeleteVolume")
 def delete(call: Call) -> dict[str, Any]:
     answer = call.moto()
-    backend_of(call.region).tags.pop(str(call.params.get(_DELETED_BY[call.operation])), None)
+    backend_of(call.region).tags.pop(call.params.get("InternetGatewayId") or call.params.get("VolumeId"), None)
     return answer
 
 
@@ -44,12 +38,10 @@ def delete_route_table(call: Call) -> dict[str, Any]:
 def delete_key_pair(call: Call) -> dict[str, Any]:
     backend = backend_of(call.region)
     requested = call.params.get("KeyName"), call.params.get("KeyPairId")
-    match = next(
-        (key for key in backend.key_pairs.values() if key.key_name == requested[0] or key.id == requested[1]), None
-    )
-    if match is not None:
-        backend.tags.pop(match.id, None)
-        return call.moto(KeyName=match.key_name) | {"KeyPairId": match.id}
+    for key in backend.key_pairs.values():
+        if key.key_name == requested[0] or key.id == requested[1]:
+            backend.tags.pop(key.id, None)
+            return call.moto(KeyName=key.key_name)
     # A key pair that is not there counts as deleted.
     return {"Return": True}
 
