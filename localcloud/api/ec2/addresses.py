@@ -40,13 +40,7 @@ def allocate_address(call: Call) -> dict[str, Any]:
     address = make(backend, "vpc", public_ip)
     set_tags(call.region, address.allocation_id, tags_of(params, "elastic-ip"))
     backend.addresses.append(address)
-    return {
-        "AllocationId": address.allocation_id,
-        "Domain": "vpc",
-        "NetworkBorderGroup": call.region,
-        "PublicIp": public_ip,
-        "PublicIpv4Pool": "amazon",
-    }
+    return _described(call.region, address)
 
 
 def requested_address(call: Call) -> Any:

@@ -78,10 +78,8 @@ def _by_device(first: Any, second: Any) -> list[Mapping[str, Any]]:
     devices = {mapping["DeviceName"]: mapping for mapping in first}
     for mapping in second:
         before = devices.get(mapping["DeviceName"], {})
-        whole = {**before, **mapping}
-        if "Ebs" in before and "Ebs" in mapping:
-            whole["Ebs"] = {**before["Ebs"], **mapping["Ebs"]}
-        devices[mapping["DeviceName"]] = whole
+        ebs = {**before.get("Ebs", {}), **mapping.get("Ebs", {})}
+        devices[mapping["DeviceName"]] = {**before, **mapping, "Ebs": ebs}
     return list(devices.values())
 
 

@@ -199,13 +199,13 @@ def check_and_ask_moto(call: Call) -> dict[str, Any]:
     return call.moto()
 
 
-@answers("ec2", "CreateVpc", "CreateInternetGateway")
+_LIMITED = {"CreateVpc": (VPCS, "vpcs"), "CreateInternetGateway": (INTERNET_GATEWAYS, "internet_gateways")}
+
+
+@answers("ec2", *_LIMITED)
 def create_within_quota(call: Call) -> dict[str, Any]:
-    backend = backend_of(call.region)
-    if call.operation == "CreateVpc":
-        check_limit(call.cloud, VPCS, len(backend.vpcs))
-    else:
-        check_limit(call.cloud, INTERNET_GATEWAYS, len(backend.internet_gateways))
+    limit, records = _LIMITED[call.operation]
+    check_limit(call.cloud, limit, len(getattr(backend_of(call.region), records)))
     return call.moto()
 
 
