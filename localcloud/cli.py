@@ -94,10 +94,8 @@ def _fault_commands(parser: argparse.ArgumentParser) -> None:
             made.add_argument(f"--{target}", metavar=target.upper(), help="default: any; * and ? match")
         return made
 
-    places = ("instance", "type", "zone")
-    fault("capacity", "capacity", "limit how many more instances can be launched", places[1:]).add_argument(
-        "value", type=_count, metavar="N"
-    )
+    capacity = fault("capacity", "capacity", "limit how many more instances can be launched", ("type", "zone"))
+    capacity.add_argument("value", type=_count, metavar="N")
     quota = fault("quota", "quota", "set all quotas of vCPUs, or the quota with a code", ("code",))
     quota.add_argument("value", type=_count, metavar="N")
     throttle = fault("throttle", "throttle", "throttle this share of calls", ("action",))
@@ -118,12 +116,6 @@ def _fault_commands(parser: argparse.ArgumentParser) -> None:
     foreign.add_argument("bucket", metavar="NAME")
     nat = fault("fail-nat", "fail-nat", "make the next NAT gateway fail")
     nat.add_argument("--count", dest="left", type=_times, default=1, metavar="N", help="how many of them (1)")
-    fault("slow-boot", "slow-boot", "delay the boot of machines", places).add_argument(
-        "value", type=_positive, metavar="SECONDS"
-    )
-    fault("hang-boot", "hang-boot", "keep machines from booting", places)
-    apt = fault("apt-lock", "apt-lock", "hold apt's lock after a boot", places)
-    apt.add_argument("value", type=_count, metavar="SECONDS")
     for name, kind, text in (
         ("kill", "kill", "kill a machine"),
         ("freeze", "frozen", "freeze a machine"),

@@ -82,7 +82,7 @@ class Control:
                     "private_ip": view.private_ip,
                     "public_ip": view.public_ip,
                     "state": view.state,
-                    "since": ec2.state_since(self._cloud, view.id),
+                    "since": view.state_since,
                     "pid": machines.pid_of(view.id) if machines else None,
                 }
                 for view in ec2.instance_views(self._cloud)

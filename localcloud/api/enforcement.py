@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import ipaddress
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,6 +20,7 @@ from localcloud.api.efs import file_systems as efs
 from localcloud.api.facts import bucket_named, bucket_owner
 from localcloud.api.iam.history import boundary_in_effect, policies_in_effect, trust_policy
 from localcloud.api.services import BY_NAME
+from localcloud.core.caller import Caller
 from localcloud.core.cloud import Call
 from localcloud.core.errors import AwsError
 from localcloud.core.settings import ACCOUNT, TRANSIT_NETWORK
@@ -27,7 +28,6 @@ from localcloud.iam.authorize import TRUST_ACTIONS
 from localcloud.iam.patterns import Value
 from localcloud.iam.policy import Kind
 
-_TRUSTED = {f"sts:{name}" for name in TRUST_ACTIONS}
 _TRANSIT = ipaddress.ip_network(TRANSIT_NETWORK)
 
 
@@ -66,7 +66,7 @@ def enforce(call: Call, needs: Needs, source: str) -> None:
     """Raises the refusal, as AWS words it. AWS's own services may do everything, except in a role that does not trust
     them."""
     if call.caller.kind == "service":
-        needs = Needs(needs.action, needs.resource, tuple(need for need in needs.each if need.action in _TRUSTED))
+        needs = Needs(needs.action, needs.resource, tuple(need for need in needs.each if need.action in TRUST_ACTIONS))
     if not needs.known:
         raise iam.unknown(BY_NAME[call.service].refusal, call.service, call.operation)
     _check_bucket_owner(call)
@@ -124,22 +124,16 @@ def _list_bucket_if_object_missing(call: Call) -> list[iam.Need]:
 # Who calls ------------------------------------------------------------------------------------------------------------
 
 
-def principal(call: Call, source: str) -> iam.Caller:
+def principal(call: Call, source: str) -> Caller:
     """Return the caller with the condition keys of the connection."""
-    caller = call.caller
-    if caller.kind == "service":
-        return iam.Caller.aws_service(caller.name)
-    extra = _connection(call, source)
-    if caller.kind == "role":
-        role_id, _, session = caller.userid.partition(":")
-        role_arn = caller.role_arn or f"arn:aws:iam::{ACCOUNT}:role/{caller.name}"
-        return iam.Caller.session(role_arn, role_id, session, tags=caller.tags, extra=extra)
-    return iam.Caller.user(caller.arn, caller.userid, tags=caller.tags, extra=extra)
+    if call.caller.kind == "service":
+        return call.caller
+    return replace(call.caller, connection=_connection(call, source))
 
 
-def _connection(call: Call, source: str) -> dict[str, Value]:
+def _connection(call: Call, source: str) -> dict[str, str]:
     now = datetime.fromtimestamp(call.cloud.clock.time(), UTC)
-    keys: dict[str, Value] = {
+    keys = {
         "aws:CurrentTime": now.strftime("%Y-%m-%dT%H:%M:%SZ"),
         "aws:EpochTime": str(int(now.timestamp())),
         # Every call here is plain HTTP, in place of one that would be HTTPS on AWS.
@@ -202,7 +196,7 @@ def _resource_policies(call: Call, needs: Iterable[iam.Need]) -> Iterable[tuple[
             document = bucket.policy.decode() if bucket and bucket.policy else None
         elif service == "elasticfilesystem":
             document = efs.file_system_policy(call.cloud, about)
-        elif service == "iam" and need.action in _TRUSTED:
+        elif service == "iam" and need.action in TRUST_ACTIONS:
             document, kind = trust_policy(call.cloud, about), "trust"
         if document:
             yield about, _policy_on_resource(about.rpartition(":")[2], document, kind)

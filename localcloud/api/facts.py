@@ -105,7 +105,7 @@ def _placement_group_name(cloud: Cloud, key: str, region: str) -> Any:
 
 
 def _mount_target(cloud: Cloud, key: str, region: str) -> efs_records.MountTarget | None:
-    existing = efs_records.records_of(cloud).regions.get(region)
+    existing = efs_records.regions_of(cloud).get(region)
     return existing.mount_targets.get(key) if existing else None
 
 

@@ -1,8 +1,8 @@
-"""Pages of services whose markers are numbers."""
+"""Pages of lists. A token is the number of the first item of the next page."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TypeVar
 
 from localcloud.core.errors import AwsError
@@ -11,10 +11,11 @@ Item = TypeVar("Item")
 
 
 def page(
-    items: Sequence[Item], marker: str | None, size: int, refused: Callable[[str], AwsError]
+    items: Sequence[Item], token: str | None, size: int | None, refusal: AwsError
 ) -> tuple[Sequence[Item], str | None]:
-    """Return the items from the marker on, and the next marker if there are more."""
-    if marker and not marker.isdigit():
-        raise refused("The marker is not one that an earlier answer gave.")
-    end = int(marker or 0) + size
-    return items[int(marker or 0) : end], str(end) if end < len(items) else None
+    """Return the items from a token on, and the next token if there are more. Raise the refusal of an unknown token."""
+    if token and not token.isdecimal():
+        raise refusal
+    start = int(token or 0)
+    end = len(items) if size is None else start + size
+    return items[start:end], str(end) if end < len(items) else None

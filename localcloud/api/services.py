@@ -6,6 +6,7 @@ Importing this module imports all others of the package: each registers the oper
 from __future__ import annotations
 
 import importlib
+import json
 import pkgutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,12 +15,15 @@ from localcloud import api
 from localcloud.api import facts
 from localcloud.api.facts import Find, FindFacts, FindTags
 from localcloud.core.errors import AwsError
+from localcloud.core.settings import DATA
 from localcloud.iam import Lookup, Refusal
 
 _JSON_REFUSAL = Refusal("AccessDeniedException", status=400)
 _XML_REFUSAL = Refusal("AccessDenied")
 _THROTTLING = ("Throttling", "Rate exceeded", 400)
 _THROTTLING_EXCEPTION = ("ThrottlingException", "Rate exceeded", 400)
+_LOGINS = json.loads((DATA / "logins.json").read_text(encoding="utf-8"))
+"""by wording and our own code: code, HTTP status and message of the service; an empty message is our own"""
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,16 @@ class Service:
 
     def throttled(self) -> AwsError:
         return AwsError(*self.throttling)
+
+    def refused_login(self, refusal: AwsError) -> AwsError:
+        """Return a refusal of `check_signature` or `resolve` as the service words it.
+
+        https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-troubleshooting.html
+        https://docs.aws.amazon.com/AWSEC2/latest/APIReference/errors-overview.html
+        https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html
+        """
+        code, status, message = _LOGINS[self.login].get(refusal.code, (refusal.code, refusal.status, ""))
+        return AwsError(code, message or refusal.message, status)
 
 
 SERVICES = (

@@ -82,9 +82,9 @@ def get_parameters_by_path(call: Call) -> dict[str, Any]:
     result = {name: value for name, value in parameters(call.cloud).items() if name.startswith(path)}
     if not call.params.get("Recursive"):
         result = {name: value for name, value in result.items() if "/" not in name.removeprefix(path)}
-    names = sorted(result)
     size = int(call.params.get("MaxResults") or 10)
-    listed, token = page(names, call.params.get("NextToken"), size, lambda text: AwsError("InvalidNextToken", text))
+    refusal = AwsError("InvalidNextToken", "The specified token is not valid.")
+    listed, token = page(sorted(result), call.params.get("NextToken"), size, refusal)
     answer: dict[str, Any] = {"Parameters": [_shown(call.region, name, result[name]) for name in listed]}
     return answer | ({"NextToken": token} if token else {})
 

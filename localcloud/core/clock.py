@@ -8,18 +8,21 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 log = logging.getLogger(__name__)
 
 
+@dataclass(order=True)
 class Task:
-    """Something due at a time."""
+    """Something due at a time. Tasks of the same time are ordered as they came."""
 
-    def __init__(self, due: float, action: Callable[[], Any], period: float | None) -> None:
-        self.due = due
-        self.action = action
-        self.period = period
+    due: float
+    number: int = field(default_factory=itertools.count().__next__, init=False)
+    action: Callable[[], Any] = field(compare=False)
+    period: float | None = field(default=None, compare=False)
+    """seconds until it is due again"""
 
 
 class Clock(Protocol):
@@ -33,23 +36,6 @@ class Clock(Protocol):
         """Do it again and again, each time that long after the last one ended."""
 
 
-class Agenda:
-    """Tasks by the time at which they are due; those of the same time in the order in which they came."""
-
-    def __init__(self) -> None:
-        self._heap: list[tuple[float, int, Task]] = []
-        self._order = itertools.count()
-
-    def push(self, task: Task) -> None:
-        heapq.heappush(self._heap, (task.due, next(self._order), task))
-
-    def next_due(self) -> float | None:
-        return self._heap[0][0] if self._heap else None
-
-    def pop(self) -> Task:
-        return heapq.heappop(self._heap)[2]
-
-
 class RealClock:
     """The clock of the running service: one thread that runs what is due, under the given lock.
 
@@ -59,7 +45,8 @@ class RealClock:
     def __init__(self, lock: threading.RLock) -> None:  # type: ignore[valid-type,unused-ignore]
         self._lock = lock
         self.afterwards: Callable[[], Any] = lambda: None
-        self._agenda = Agenda()
+        self._tasks: list[Task] = []
+        """a heap"""
         self._wake = threading.Condition()
         self._stopped = False
         self._thread = threading.Thread(target=self._run, name="clock", daemon=True)
@@ -69,7 +56,7 @@ class RealClock:
         return time.time()
 
     def later(self, seconds: float, action: Callable[[], Any]) -> None:
-        self._add(Task(time.monotonic() + seconds, action, None))
+        self._add(Task(time.monotonic() + seconds, action))
 
     def every(self, seconds: float, action: Callable[[], Any]) -> None:
         self._add(Task(time.monotonic() + seconds, action, seconds))
@@ -81,7 +68,7 @@ class RealClock:
 
     def _add(self, task: Task) -> None:
         with self._wake:
-            self._agenda.push(task)
+            heapq.heappush(self._tasks, task)
             self._wake.notify()
 
     def _run(self) -> None:
@@ -91,8 +78,7 @@ class RealClock:
                 if not self._more_is_due():
                     self._attempt(self.afterwards)
             if task.period is not None:
-                task.due = time.monotonic() + task.period
-                self._add(task)
+                self.every(task.period, task.action)
 
     def _attempt(self, action: Callable[[], Any]) -> None:
         try:
@@ -102,14 +88,13 @@ class RealClock:
 
     def _more_is_due(self) -> bool:
         with self._wake:
-            due = self._agenda.next_due()
-            return due is not None and due <= time.monotonic()
+            return bool(self._tasks) and self._tasks[0].due <= time.monotonic()
 
     def _wait_for_next(self) -> Task | None:
         with self._wake:
             while not self._stopped:
-                due = self._agenda.next_due()
-                if due is not None and due <= time.monotonic():
-                    return self._agenda.pop()
-                self._wake.wait(None if due is None else due - time.monotonic())
+                wait = self._tasks[0].due - time.monotonic() if self._tasks else None
+                if wait is not None and wait <= 0:
+                    return heapq.heappop(self._tasks)
+                self._wake.wait(wait)
         return None

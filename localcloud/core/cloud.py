@@ -20,17 +20,20 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 from moto import mock_aws
 
+from localcloud.core.caller import Caller
 from localcloud.core.calls import CallLog
 from localcloud.core.clock import Clock
 from localcloud.core.errors import AwsError
 from localcloud.core.faults import Faults
-from localcloud.core.identity import Caller, Credentials
+from localcloud.core.identity import Credentials
 from localcloud.core.latency import Latency
 from localcloud.core.settings import ACCOUNT
 from localcloud.core.views import InstanceView
 
 Result = Mapping[str, Any] | None
 Handler = Callable[["Call"], Result]
+Report = Callable[[Mapping[str, Any]], None]
+"""takes what a node of EMR reports"""
 
 _handlers: dict[tuple[str, str], Handler] = {}
 
@@ -56,9 +59,7 @@ class Machines(Protocol):
     def console(self, instance_id: str) -> str:
         """Return the machine's console output."""
 
-    def provision(
-        self, instance_id: str, settings: Mapping[str, Any], report: Callable[[Mapping[str, Any]], None]
-    ) -> None:
+    def provision(self, instance_id: str, settings: Mapping[str, Any], report: Report) -> None:
         """Prepare a machine for EMR, and run the bootstrap actions in it (machines/emr_node.py).
 
         The clock calls `report` with {"state": "BOOTSTRAPPING"} before the first action, and at the end with
@@ -101,7 +102,7 @@ class Cloud:
     def close(self) -> None:
         self._mock.stop()
 
-    def records(self, name: str, make: type[Any]) -> Any:
+    def records(self, name: str, make: Callable[[], Any]) -> Any:
         """Return the records of a service, and create them at the first call."""
         if name not in self.state:
             self.state[name] = make()

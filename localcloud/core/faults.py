@@ -21,8 +21,8 @@ from localcloud.core.errors import AwsError
 class Fault:
     id: str
     kind: str
-    """capacity, quota, throttle, error, late-iam, late-reads, skew, foreign-bucket, fail-nat, slow-boot, hang-boot,
-    apt-lock, frozen, cut, stalled, expired"""
+    """capacity, quota, throttle, error, late-iam, late-reads, skew, foreign-bucket, fail-nat, frozen, cut,
+    stalled, expired"""
     target: Mapping[str, Any]
     """what it strikes, such as {"type": "t3.micro", "zone": "us-east-1a"}; an absent key means any"""
     value: Any = None
@@ -50,9 +50,6 @@ class Faults:
 
     def remove(self, fault: Fault) -> None:
         self._faults.pop(fault.id, None)
-
-    def clear(self) -> None:
-        self._faults.clear()
 
     def seed(self, seed: int) -> None:
         """Make what is random repeatable."""

@@ -1,37 +1,18 @@
-"""Callers, their access keys and temporary credentials."""
+"""Access keys and temporary credentials, and their callers."""
 
 from __future__ import annotations
 
 import hmac
 import secrets
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from moto.backends import get_backend
 
+from localcloud.core.caller import Caller
 from localcloud.core.clock import Clock
 from localcloud.core.errors import AwsError
 from localcloud.core.settings import ACCOUNT
-
-
-@dataclass(frozen=True)
-class Caller:
-    """A principal. `name` is the user's or the role's; a service of AWS calls as itself and may do everything."""
-
-    kind: str
-    """user, role, service"""
-    name: str
-    arn: str
-    userid: str
-    tags: Mapping[str, str] = field(default_factory=dict)
-    role_arn: str | None = None
-    """with its path, for a role"""
-
-
-def service_caller(name: str) -> Caller:
-    """Return the caller for a service such as autoscaling.amazonaws.com."""
-    return Caller("service", name, name, name)
 
 
 @dataclass
@@ -122,7 +103,7 @@ class Credentials:
                     if key.status != "Active":
                         break
                     tags = get_backend("iam")[ACCOUNT]["aws"].tagger.get_tag_dict_for_resource(user.arn)
-                    return Caller("user", user.name, user.arn, user.id, tags), key.secret_access_key
+                    return Caller.user(user.arn, user.id, tags), key.secret_access_key
         raise AwsError("InvalidClientTokenId", "The security token included in the request is invalid.", 403)
 
 
@@ -131,6 +112,5 @@ def _role_caller(session: Session) -> Caller:
     role = next((role for role in backend.roles.values() if role.name == session.role), None)
     if role is None:
         raise AwsError("InvalidClientTokenId", "The security token included in the request is invalid.", 403)
-    arn = f"arn:aws:sts::{ACCOUNT}:assumed-role/{session.role}/{session.name}"
     tags = {tag["Key"]: tag["Value"] for tag in role.tags or []}
-    return Caller("role", session.role, arn, f"{role.id}:{session.name}", tags, role.arn)
+    return Caller.session(role.arn, role.id, session.name, tags)

@@ -48,6 +48,7 @@ class InstanceView:
     gpu_name: str = ""
     gpu_memory_mib: int = 0
     tags: Mapping[str, str] = field(default_factory=dict)
+    state_since: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ class NatGatewayView:
     state: str
 
 
-@dataclass(frozen=True)
+@dataclass
 class MountTargetView:
     id: str
     file_system_id: str
@@ -107,8 +108,9 @@ class MountTargetView:
     zone: str
     ip: str
     security_groups: tuple[str, ...]
-    state: str
-    resolvable: bool
+    state: str = "creating"
+    """creating, available, deleting"""
+    resolvable: bool = False
     """DNS knows its name"""
 
 

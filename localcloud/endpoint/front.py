@@ -28,13 +28,12 @@ from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_ba
 from localcloud.api import enforcement as rules
 from localcloud.api.ec2.late_reads import answer_late
 from localcloud.api.ec2.moto_records import regions
-from localcloud.api.login import worded
 from localcloud.api.s3_storage import body_on_disk
 from localcloud.api.services import BY_NAME, BY_SIGNING_NAME
+from localcloud.core.caller import Caller
 from localcloud.core.calls import Record
 from localcloud.core.cloud import Call, Cloud, handler_of
 from localcloud.core.errors import AwsError
-from localcloud.core.identity import Caller
 from localcloud.core.settings import DEFAULT_REGION, TRANSIT_NETWORK
 from localcloud.endpoint.ec2_xml import render
 from localcloud.endpoint.signature import Signature, check_signature, read_signature
@@ -84,7 +83,7 @@ class Front:
             try:
                 caller = self._identify(signature, environ, headers, digest, record)
             except AwsError as error:
-                raise worded(BY_NAME[service].login, error) from error
+                raise BY_NAME[service].refused_login(error) from error
             model, params = _understand(service, environ)
             record.operation = model.name
             record.writes = not model.name.startswith(_READS)

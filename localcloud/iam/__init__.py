@@ -14,14 +14,12 @@ from .authorize import Denial, authorize, policy_arn
 from .conditions import MalformedPolicy
 from .errors import Refusal, denied, unknown
 from .policy import Decision, Policy, parse_policy
-from .principal import Caller
 from .rules import Need
 from .table import TABLE, UnknownOperation, required
 from .world import Lookup, World
 
 __all__ = [
     "TABLE",
-    "Caller",
     "Decision",
     "Denial",
     "Lookup",

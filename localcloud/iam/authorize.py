@@ -22,12 +22,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ..core.caller import Caller
 from .patterns import context_of
 from .policy import IMPLICIT, Decision, Policy, decide
-from .principal import Caller
 from .rules import Need
 
-TRUST_ACTIONS = {"AssumeRole", "AssumeRoleWithSAML", "AssumeRoleWithWebIdentity", "TagSession", "SetSourceIdentity"}
+_OF_TRUST = ("AssumeRole", "AssumeRoleWithSAML", "AssumeRoleWithWebIdentity", "TagSession", "SetSourceIdentity")
+TRUST_ACTIONS = frozenset(f"sts:{name}" for name in _OF_TRUST)
+"""The actions for which a role's trust policy counts."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,7 @@ def evaluate(
     context = context_of(caller.context(), need.context)
     identity = decide(identity_policies, need.action, need.resource, context)
     policy = resource_policies.get(policy_arn(need))
-    trust = _needs_trust_policy(need.action)
+    trust = need.action in TRUST_ACTIONS
     if policy is not None and (policy.kind == "trust") != trust:
         policy = None  # a trust policy does not apply to iam:GetRole, and no other policy to sts:AssumeRole
     resource = policy.decide(need.action, need.resource, context, caller) if policy else IMPLICIT
@@ -101,8 +103,3 @@ def _is_foreign(need: Need, caller: Caller) -> bool:
     """Return whether another account owns the resource. AWS's own resources (managed policies) are open to all."""
     owner = need.context.get("aws:ResourceAccount", caller.account)
     return bool(caller.account) and owner not in (caller.account, "aws")
-
-
-def _needs_trust_policy(action: str) -> bool:
-    service, _, name = action.partition(":")
-    return service == "sts" and name in TRUST_ACTIONS

@@ -22,9 +22,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from ..core.caller import Caller
 from .conditions import Condition, MalformedPolicy, parse_conditions
 from .patterns import Context, Pattern, Unresolved
-from .principal import Caller, Named, Principals
+from .principal import Named, Principals
 
 Kind = Literal["identity", "resource", "trust"]
 Outcome = Literal["allowed", "explicitly denied", "implicitly denied"]

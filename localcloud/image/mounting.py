@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from localcloud.core.errors import Refusal
-from localcloud.machines.host import mounts_below
+from localcloud.machines.host import mounts_below, unmount
 
 
 @contextmanager
@@ -40,12 +40,12 @@ def bind_mounts(sources: Mapping[Path, Path]) -> Iterator[None]:
         yield
     finally:
         for target in reversed(mounted):
-            subprocess.run(["umount", "--lazy", str(target)], check=False)
+            unmount(target)
 
 
 def remove(folder: Path) -> None:
     for mount_point in mounts_below(folder):
-        subprocess.run(["umount", "--lazy", mount_point], check=False)
+        unmount(mount_point)
     if mounts_below(folder):
         raise Refusal(f"{folder} is not removed, as something is still mounted below it. Unmount it and try again.")
     shutil.rmtree(folder, ignore_errors=True)

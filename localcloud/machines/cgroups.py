@@ -45,28 +45,20 @@ class Cgroup:
         for folder in self._folders.values():
             folder.mkdir(parents=True, exist_ok=True)
         if cpus:
-            self._limit_cpus(cpus)
+            quota = int(cpus * _CPU_PERIOD_US)
+            self._limit("cpu", ("cpu.cfs_quota_us", f"{quota}"), ("cpu.max", f"{quota} {_CPU_PERIOD_US}"))
         if memory:
-            self._limit_memory(memory)
+            self._limit("memory", ("memory.limit_in_bytes", f"{memory}"), ("memory.max", f"{memory}"))
 
-    def _limit_cpus(self, cpus: float) -> None:
-        quota = int(cpus * _CPU_PERIOD_US)
-        if "cpu" in self._folders:
-            (self._folders["cpu"] / "cpu.cfs_quota_us").write_text(str(quota), encoding="ascii")
+    def _limit(self, controller: str, first: tuple[str, str], second: tuple[str, str]) -> None:
+        """Write a value to a file: the first in a folder of the controller's own, the second with version 2 alone."""
+        if controller in self._folders:
+            folder, (name, value) = self._folders[controller], first
         else:
-            self._enable_controllers()
-            (self._folders["unified"] / "cpu.max").write_text(f"{quota} {_CPU_PERIOD_US}", encoding="ascii")
-
-    def _limit_memory(self, memory: int) -> None:
-        if "memory" in self._folders:
-            (self._folders["memory"] / "memory.limit_in_bytes").write_text(str(memory), encoding="ascii")
-        else:
-            self._enable_controllers()
-            (self._folders["unified"] / "memory.max").write_text(str(memory), encoding="ascii")
-
-    def _enable_controllers(self) -> None:
-        for folder in (ROOT, ROOT / NAME):
-            (folder / "cgroup.subtree_control").write_text("+cpu +memory", encoding="ascii")
+            for parent in (ROOT, ROOT / NAME):
+                (parent / "cgroup.subtree_control").write_text("+cpu +memory", encoding="ascii")
+            folder, (name, value) = self._folders["unified"], second
+        (folder / name).write_text(value, encoding="ascii")
 
     def procs_files(self) -> list[str]:
         """Return the files to which a process writes its id to join."""

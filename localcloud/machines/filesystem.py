@@ -25,6 +25,7 @@ from pathlib import Path, PurePosixPath
 
 from localcloud.core.accepting import Accepting
 from localcloud.machines.cgroups import Cgroup
+from localcloud.machines.host import unmount
 
 log = logging.getLogger(__name__)
 
@@ -108,7 +109,8 @@ class FileSystems:
             process.kill()
             raise
         finally:
-            _unmount(mount_point)
+            unmount(mount_point)
+            mount_point.rmdir()
 
     def _open(self, name: str) -> Cgroup:
         """Create a file system's folder and control group unless they exist."""
@@ -172,16 +174,11 @@ def _group(name: str) -> str:
     return f"efs-{name}"
 
 
-def _unmount(mount_point: Path) -> None:
-    subprocess.run(["umount", "--lazy", str(mount_point)], check=False, capture_output=True)
-    mount_point.rmdir()
-
-
 def remove(folder: Path) -> None:
     """End a file system's servers, and remove its mounts and its data."""
     Cgroup(_group(folder.name)).remove()
     for mount_point in folder.glob("i-*"):
-        subprocess.run(["umount", "--lazy", str(mount_point)], check=False, capture_output=True)
+        unmount(mount_point)
     shutil.rmtree(folder, ignore_errors=True)
 
 

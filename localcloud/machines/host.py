@@ -21,6 +21,11 @@ def mounts_below(folder: Path) -> list[str]:
     return sorted((path for path in paths if path == str(folder) or path.startswith(f"{folder}/")), reverse=True)
 
 
+def unmount(path: Path | str) -> None:
+    """Detach a mount now, even if it is in use. Nothing happens if there is none."""
+    subprocess.run(["umount", "--lazy", str(path)], check=False, capture_output=True)
+
+
 @functools.cache
 def _pip_config() -> str:
     """Return the output of `pip config list`, cached: it takes a third of a second, and every boot needs it."""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 from localcloud.machines import cgroups, filesystem, network
-from localcloud.machines.host import mounts_below
+from localcloud.machines.host import mounts_below, unmount
 from localcloud.machines.nspawn import Limits, Machine
 
 
@@ -20,7 +19,7 @@ def sweep(folder: Path) -> None:
     for file_system in _folders(folder / "efs"):
         filesystem.remove(file_system)
     for mount_point in mounts_below(folder):
-        subprocess.run(["umount", "--lazy", mount_point], check=False, capture_output=True)
+        unmount(mount_point)
     network.sweep(folder)
 
 

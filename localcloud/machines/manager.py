@@ -9,7 +9,6 @@ import os
 import socket
 import subprocess
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,9 +19,10 @@ from localcloud.api import enforcement as rules
 from localcloud.api.ec2 import lifecycle
 from localcloud.api.ec2 import views as ec2
 from localcloud.api.efs import file_systems as efs
-from localcloud.core.cloud import Call, Cloud
+from localcloud.core.caller import Caller
+from localcloud.core.cloud import Call, Cloud, Report
 from localcloud.core.errors import Refusal
-from localcloud.core.identity import Session, service_caller
+from localcloud.core.identity import Session
 from localcloud.core.settings import METADATA_ADDRESS, RESOLVER_ADDRESS
 from localcloud.core.views import InstanceView
 from localcloud.machines import namespaces, nspawn
@@ -36,17 +36,6 @@ log = logging.getLogger(__name__)
 
 _CREDENTIAL_SECONDS = 6 * 3600
 
-_APT_LOCK_UNIT = """\
-[Unit]
-Description=Holds apt's lock for {seconds} s, as unattended upgrades do after a boot
-DefaultDependencies=no
-Before=cloud-init.service
-
-[Service]
-ExecStart=/usr/bin/python3 -c "import fcntl, time; f = open('/var/lib/dpkg/lock-frontend', 'w'); \\
-    fcntl.lockf(f, fcntl.LOCK_EX); time.sleep({seconds})"
-"""
-
 
 @dataclass
 class Supervised:
@@ -54,7 +43,6 @@ class Supervised:
 
     view: InstanceView
     machine: Machine
-    since: float
     target: str = "run"
     """run, stop or destroy, as the API requests"""
     thread: threading.Thread | None = None
@@ -105,8 +93,8 @@ class HostMachines:
         if entry is None:
             folder = self._folder / "machines" / instance.id
             machine = Machine(folder, instance.id, self._layers_of(instance.image_id), self._limits)
-            entry = self._supervised[instance.id] = Supervised(instance, machine, time.time())
-        entry.view, entry.target, entry.since = instance, "run", time.time()
+            entry = self._supervised[instance.id] = Supervised(instance, machine)
+        entry.view, entry.target = instance, "run"
         before = entry.thread
         entry.changed.clear()
         entry.thread = threading.Thread(target=self._supervise, args=(entry, before), name=instance.id, daemon=True)
@@ -146,15 +134,11 @@ class HostMachines:
         except OSError:
             return ""
 
-    def provision(
-        self, instance_id: str, settings: Mapping[str, Any], report: Callable[[Mapping[str, Any]], None]
-    ) -> None:
+    def provision(self, instance_id: str, settings: Mapping[str, Any], report: Report) -> None:
         words = (instance_id, settings, report)
         threading.Thread(target=self._provision, args=words, name=f"emr-{instance_id}", daemon=True).start()
 
-    def _provision(
-        self, instance_id: str, settings: Mapping[str, Any], report: Callable[[Mapping[str, Any]], None]
-    ) -> None:
+    def _provision(self, instance_id: str, settings: Mapping[str, Any], report: Report) -> None:
         """Run the node's program in a machine as soon as it boots, and hand on what the program prints."""
         entry = self._supervised.get(instance_id)
         if entry is None:
@@ -183,10 +167,6 @@ class HostMachines:
     def pid_of(self, instance_id: str) -> int | None:
         entry = self._supervised.get(instance_id)
         return entry.machine.pid if entry else None
-
-    def since(self, instance_id: str) -> float | None:
-        entry = self._supervised.get(instance_id)
-        return entry.since if entry else None
 
     def kill(self, instance_id: str) -> None:
         """Kill the machine, as a power failure of its host does."""
@@ -229,27 +209,13 @@ class HostMachines:
     def _run(self, entry: Supervised) -> str:
         """Boot the machine and wait until it ends; boot it again if it reboots. Return how it ended."""
         view = entry.view
-        faults = self._cloud.faults
-        target = {"instance": view.id, "zone": view.zone, "type": view.type}
         with self._cloud.lock:
-            apt_lock = max((fault.value for fault in faults.of_kind("apt-lock", **target)), default=0)
             subnet = next(
                 subnet for vpc in ec2.vpc_views(self._cloud) for subnet in vpc.subnets if subnet.id == view.subnet_id
             )
             namespace = self.network.attach(view, subnet.cidr)
         self._cloud.clock.later(0, lambda: lifecycle.machine_started(self._cloud, view.id))
-        while self._is_delayed(target, time.time() - entry.since):
-            if entry.changed.wait(0.2):  # A fault may be cleared meanwhile.
-                return "stopped"
-        files = nspawn.files_for(view)
-        if apt_lock:
-            unit = "/etc/systemd/system/busy-apt.service"
-            files[unit] = (0o644, _APT_LOCK_UNIT.format(seconds=apt_lock).encode())
-            files["/etc/systemd/system/multi-user.target.d/busy-apt.conf"] = (
-                0o644,
-                b"[Unit]\nWants=busy-apt.service\n",
-            )
-        entry.machine.prepare(files, self._authority)
+        entry.machine.prepare(nspawn.files_for(view), self._authority)
         while True:
             entry.machine.boot(namespace, view.private_dns.partition(".")[0])
             watcher = threading.Thread(target=self._end_when_requested, args=(entry,), daemon=True)
@@ -258,13 +224,6 @@ class HostMachines:
             if ended != "reboot" or entry.target != "run":
                 return ended
             entry.machine.cgroup.remove()
-
-    def _is_delayed(self, target: Mapping[str, str], waited: float) -> bool:
-        """Return whether a fault delays the boot of a machine that was launched so many seconds ago."""
-        faults = self._cloud.faults
-        with self._cloud.lock:
-            delays = [fault.value for fault in faults.of_kind("slow-boot", **target)]
-            return bool(faults.of_kind("hang-boot", **target)) or waited < max(delays, default=0)
 
     def _end_when_requested(self, entry: Supervised) -> None:
         entry.changed.wait()
@@ -303,7 +262,7 @@ class HostMachines:
         Raise AwsError if the role does not trust EC2.
         """
         params = {"RoleArn": machine.role_arn, "RoleSessionName": machine.id}
-        ec2_itself = service_caller("ec2.amazonaws.com")
+        ec2_itself = Caller.service("ec2.amazonaws.com")
         with self._cloud.lock:
             call = Call(self._cloud, "sts", "AssumeRole", params, machine.region, ec2_itself)
             rules.enforce(call, rules.required(call), "")

@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from localcloud.machines.host import unmount
+
 T = TypeVar("T")
 
 _CLONE_NEWNET = 0x40000000
@@ -26,7 +28,7 @@ def create(path: Path) -> None:
 def remove(path: Path) -> None:
     """Release a namespace. It ends with its links when its last process has ended."""
     if path.exists():
-        subprocess.run(["umount", "--lazy", str(path)], check=False, stderr=subprocess.DEVNULL)
+        unmount(path)
         path.unlink(missing_ok=True)
 
 

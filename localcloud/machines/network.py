@@ -77,9 +77,8 @@ class HostNetwork:
         """Configure the host: an address from which the operator reaches machines, and their route to the internet."""
         before = _FORWARDING.read_text(encoding="ascii")
         (self._folder / "ip_forward").write_text(before, encoding="ascii")
-        namespaces.run(
+        _ip(
             None,
-            ["ip", "-batch", "-"],
             f"link add {EDGE} type bridge\n"
             f"addr add {EDGE_ADDRESS}/32 dev {EDGE}\n"
             f"link set {EDGE} up\n"
@@ -97,7 +96,8 @@ class HostNetwork:
         if (views, cut) == self._last:
             return
         desired = {view.id: view for view in views if view.mount_targets or view.instances}
-        for name in [name for name in self._vpcs if name not in desired and not self._in_use(name)]:
+        in_use = {*desired, *self._attached.values()}
+        for name in self._vpcs.keys() - in_use:
             self._remove(self._vpcs.pop(name))
         for name, view in desired.items():
             self._apply(self._vpcs.get(name) or self._create(name), view, cut)
@@ -112,9 +112,8 @@ class HostNetwork:
         prefix = ipaddress.ip_network(subnet_cidr).prefixlen
         gateway = str(ipaddress.ip_network(subnet_cidr)[1])
         namespaces.create(namespace)
-        namespaces.run(
+        _ip(
             vpc.namespace,
-            ["ip", "-batch", "-"],
             f"link add {link} type veth peer name {MACHINE_LINK} address {machine.mac} netns {namespace}\n"
             f"link set {link} up\n"
             f"route add {machine.private_ip}/32 dev {link}\n"
@@ -123,9 +122,8 @@ class HostNetwork:
         # The VPC answers ARP requests for other machines, at once, as each machine has a link of its own.
         settings = (f"net.ipv4.conf.{link}.proxy_arp=1", f"net.ipv4.neigh.{link}.proxy_delay=0")
         namespaces.run(vpc.namespace, ["sysctl", "-qw", *settings])
-        namespaces.run(
+        _ip(
             namespace,
-            ["ip", "-batch", "-"],
             "link set lo up\n"
             f"addr add {machine.private_ip}/{prefix} dev {MACHINE_LINK}\n"
             f"link set {MACHINE_LINK} up\n"
@@ -143,9 +141,6 @@ class HostNetwork:
             subprocess.run(delete, check=False, stderr=subprocess.DEVNULL)
         namespaces.remove(namespace_of(self._folder, machine_id))
         self._last = ([], set())
-
-    def _in_use(self, vpc_id: str) -> bool:
-        return vpc_id in self._attached.values()
 
     def close(self) -> None:
         for vpc in self._vpcs.values():
@@ -169,16 +164,14 @@ class HostNetwork:
     def _connect(self, vpc: Vpc) -> None:
         """Create the VPC's namespace and its link to the host."""
         namespaces.create(vpc.namespace)
-        namespaces.run(
+        _ip(
             None,
-            ["ip", "-batch", "-"],
             f"link add {vpc.link} mtu {_mtu()} type veth peer name {UPLINK} mtu {_mtu()} netns {vpc.namespace}\n"
             f"link set {vpc.link} up\n"
             f"route add {vpc.transit}/32 dev {vpc.link} src {EDGE_ADDRESS}\n",
         )
-        namespaces.run(
+        _ip(
             vpc.namespace,
-            ["ip", "-batch", "-"],
             "link set lo up\n"
             f"addr add {METADATA_ADDRESS}/32 dev lo\n"
             f"addr add {RESOLVER_ADDRESS}/32 dev lo\n"
@@ -208,7 +201,7 @@ class HostNetwork:
         steps = [f"addr del {address}/32 dev lo\n" for address in vpc.local - addresses]
         steps += [f"addr add {address}/32 dev lo\n" for address in addresses - vpc.local]
         if steps:
-            namespaces.run(vpc.namespace, ["ip", "-batch", "-"], "".join(steps))
+            _ip(vpc.namespace, "".join(steps))
         vpc.local = addresses
 
     def _set_public(self, vpc: Vpc, addresses: set[str]) -> None:
@@ -226,6 +219,11 @@ class HostNetwork:
         if steps:
             namespaces.run(None, ["ip", "-force", "-batch", "-"], "".join(steps))
         vpc.public = addresses
+
+
+def _ip(namespace: Path | None, steps: str) -> None:
+    """Run lines of `ip` in a namespace, or in the host's own."""
+    namespaces.run(namespace, ["ip", "-batch", "-"], steps)
 
 
 def namespace_of(folder: Path, name: str) -> Path:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from localcloud.core.views import InstanceView
 from localcloud.machines.cgroups import Cgroup
-from localcloud.machines.host import pip_folders, write_host_settings
+from localcloud.machines.host import pip_folders, unmount, write_host_settings
 
 _REBOOT_STATUS = 133
 """nspawn's exit status when the machine wants a reboot, which nspawn's caller performs"""
@@ -157,7 +157,7 @@ class Machine:
             self.cgroup.remove()
         finally:
             _remove_runtime(self.name, self.root)
-            _unmount(self.root)
+            unmount(self.root)
 
     def copy_disk(self, target: Path) -> tuple[Path, ...]:
         """Copy the disk of a machine that has ended. Return the layers that other machines boot from."""
@@ -170,11 +170,6 @@ class Machine:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def _unmount(root: Path) -> None:
-    if os.path.ismount(root):
-        subprocess.run(["umount", "--lazy", str(root)], check=False, capture_output=True)
-
-
 def _remove_runtime(name: str, root: Path) -> None:
     """Remove the folders and the lock that nspawn leaves when it is killed."""
     runtime = Path("/run/systemd/nspawn")
@@ -183,8 +178,7 @@ def _remove_runtime(name: str, root: Path) -> None:
         (runtime / "locks" / f"inode-{status.st_dev}:{status.st_ino}").unlink(missing_ok=True)
     for kind in ("propagate", "unix-export"):
         folder = runtime / kind / name
-        if os.path.ismount(folder):
-            subprocess.run(["umount", "--lazy", str(folder)], check=False, capture_output=True)
+        unmount(folder)
         shutil.rmtree(folder, ignore_errors=True)
 
 

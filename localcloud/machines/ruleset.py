@@ -30,7 +30,7 @@ def ruleset(vpc: VpcView, transit: str, cut: Iterable[str] = ()) -> str:
         f"delete table ip {TABLE}",
         f"table ip {TABLE} {{",
         _set("cut", cut),
-        *(_set(_members(group), _addresses(group, machines)) for group in groups.values()),
+        *(_set(group.id, _addresses(group, machines)) for group in groups.values()),
         *(_chain(f"out-{machine.id}", _egress(machine, groups)) for machine in machines),
         *(_chain(f"in-{machine.id}", _ingress(machine.security_groups, groups)) for machine in machines),
         *(_chain(f"in-{target.id}", _ingress(target.security_groups, groups)) for target in vpc.mount_targets),
@@ -53,10 +53,6 @@ def _set(name: str, addresses: Iterable[str]) -> str:
 def _chain(name: str, rules: Iterable[str], hook: str = "") -> str:
     body = "".join(f"    {rule}\n" for rule in ([hook] if hook else []) + list(rules))
     return f"  chain {name} {{\n{body}  }}"
-
-
-def _members(group: SecurityGroupView) -> str:
-    return group.id
 
 
 def _addresses(group: SecurityGroupView, machines: Iterable[InstanceView]) -> list[str]:

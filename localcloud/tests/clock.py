@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable
 from typing import Any
 
-from localcloud.core.clock import Agenda, Task
+from localcloud.core.clock import Task
 
 
 class ManualClock:
@@ -13,28 +14,24 @@ class ManualClock:
 
     def __init__(self, start: float = 1_800_000_000.0) -> None:
         self._now = start
-        self._agenda = Agenda()
+        self._tasks: list[Task] = []
 
     def time(self) -> float:
         return self._now
 
     def later(self, seconds: float, action: Callable[[], Any]) -> None:
-        self._add(Task(self._now + seconds, action, None))
+        heapq.heappush(self._tasks, Task(self._now + seconds, action))
 
     def every(self, seconds: float, action: Callable[[], Any]) -> None:
-        self._add(Task(self._now + seconds, action, seconds))
-
-    def _add(self, task: Task) -> None:
-        self._agenda.push(task)
+        heapq.heappush(self._tasks, Task(self._now + seconds, action, seconds))
 
     def advance(self, seconds: float) -> None:
         """Let time pass, running what falls due on the way, in order."""
         end = self._now + seconds
-        while (due := self._agenda.next_due()) is not None and due <= end:
-            task = self._agenda.pop()
+        while self._tasks and self._tasks[0].due <= end:
+            task = heapq.heappop(self._tasks)
             self._now = max(self._now, task.due)
             task.action()
             if task.period is not None:
-                task.due = self._now + task.period
-                self._agenda.push(task)
+                self.every(task.period, task.action)
         self._now = end

@@ -7,12 +7,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from localcloud.api.autoscaling.records import LaunchTemplateSpecification, Subnet
+from localcloud.api.ec2.filters import tag_list
 from localcloud.api.ec2.instance import Instance
 from localcloud.api.ec2.instances import status_of
+from localcloud.api.ec2.launch_data import version_of
 from localcloud.api.ec2.records import records_of
+from localcloud.core.caller import Caller
 from localcloud.core.cloud import Cloud
 from localcloud.core.errors import AwsError
-from localcloud.core.identity import Caller, service_caller
 
 ZONE_ERRORS = frozenset(
     {
@@ -48,15 +50,6 @@ class LaunchRequest:
 
 
 @dataclass(frozen=True)
-class Launched:
-    id: str
-    type: str
-    image: str
-    zone: str
-    subnet: str | None
-
-
-@dataclass(frozen=True)
 class InstanceStatus:
     """The state of an instance in EC2."""
 
@@ -78,7 +71,7 @@ def run_parameters(request: LaunchRequest) -> dict[str, Any]:
         params["SubnetId"] = request.subnet.id
     if request.placement_group:
         params["Placement"] = {"GroupName": request.placement_group}
-    tags = [{"Key": key, "Value": value} for key, value in request.tags.items()]
+    tags = tag_list(request.tags)
     params["TagSpecifications"] = [{"ResourceType": "instance", "Tags": tags}]
     return params
 
@@ -89,33 +82,16 @@ class CloudEc2:
     def __init__(self, cloud: Cloud, region: str) -> None:
         self._cloud = cloud
         self._region = region
-        self._self = service_caller("autoscaling.amazonaws.com")
+        self._self = Caller.service("autoscaling.amazonaws.com")
 
     def _ask(self, operation: str, caller: Caller | None = None, **params: Any) -> dict[str, Any]:
         return self._cloud.ask("ec2", operation, self._region, params, caller or self._self)
 
     def template(self, specification: Mapping[str, Any]) -> Template:
         """Return a version of a template by LaunchTemplateId or LaunchTemplateName, and Version."""
-        named = {
-            key: specification[key] for key in ("LaunchTemplateId", "LaunchTemplateName") if specification.get(key)
-        }
-        if "LaunchTemplateId" in named:
-            named.pop("LaunchTemplateName", None)
-        version = str(specification.get("Version") or "$Default")
-        versions = self._ask("DescribeLaunchTemplateVersions", **named, Versions=[version])["LaunchTemplateVersions"]
-        if not versions:
-            raise AwsError(
-                "InvalidLaunchTemplateId.VersionNotFound",
-                f"Could not find the specified version {version} for the launch template with ID "
-                f"{specification.get('LaunchTemplateId') or specification.get('LaunchTemplateName')}.",
-            )
-        version_record = versions[0]
-        resolved = LaunchTemplateSpecification(
-            version_record["LaunchTemplateId"],
-            version_record["LaunchTemplateName"],
-            str(version_record["VersionNumber"]),
-        )
-        return Template(resolved, version_record["LaunchTemplateData"])
+        version = version_of(self._region, specification)
+        resolved = LaunchTemplateSpecification(version.template.id, version.template.name, str(version.number))
+        return Template(resolved, version.data)
 
     def zones_of(self, subnets: Sequence[str]) -> dict[str, str]:
         records = self._ask("DescribeSubnets", SubnetIds=list(subnets))["Subnets"]
@@ -131,8 +107,10 @@ class CloudEc2:
             if error.code != "DryRunOperation":
                 raise
 
-    def run(self, request: LaunchRequest) -> Launched:
-        return _launched(self._ask("RunInstances", **run_parameters(request))["Instances"][0])
+    def run(self, request: LaunchRequest) -> tuple[str, str]:
+        """Launch an instance, and return its id and its type."""
+        made = self._ask("RunInstances", **run_parameters(request))["Instances"][0]
+        return made["InstanceId"], made["InstanceType"]
 
     def statuses(self, ids: Collection[str]) -> dict[str, InstanceStatus]:
         """Return the status of each of these instances that still exists."""
@@ -157,13 +135,3 @@ class CloudEc2:
 def _status(cloud: Cloud, instance: Instance) -> InstanceStatus:
     reason = getattr(instance.state_reason, "message", None) or ""
     return InstanceStatus(instance.state, status_of(cloud, instance) == "impaired", reason)
-
-
-def _launched(instance: Mapping[str, Any]) -> Launched:
-    return Launched(
-        id=instance["InstanceId"],
-        type=instance["InstanceType"],
-        image=instance.get("ImageId", ""),
-        zone=instance["Placement"]["AvailabilityZone"],
-        subnet=instance.get("SubnetId"),
-    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from localcloud.api.autoscaling import hooks, launching, messages, scheduling, termination
+from localcloud.api.autoscaling import launching, messages, scheduling, termination
 from localcloud.api.autoscaling.ec2 import InstanceStatus
 from localcloud.api.autoscaling.records import Group, Member
 from localcloud.api.autoscaling.state import Scaling
@@ -66,7 +66,7 @@ def _advance(scaling: Scaling, group: Group, member: Member, status: InstanceSta
 
 
 def _end_wait(scaling: Scaling, group: Group, member: Member) -> None:
-    outcome = hooks.outcome(member, scaling.now)
+    outcome = member.outcome(scaling.now)
     if outcome == "CONTINUE":
         member.state = "Pending:Proceed"
         scaling.schedule_step()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from localcloud.api.autoscaling import hooks, messages, responses, termination, validation
+from localcloud.api.autoscaling import messages, responses, termination, validation
 from localcloud.api.autoscaling.records import Action
 from localcloud.api.autoscaling.regions import scaling_in
 from localcloud.api.autoscaling.state import Scaling
@@ -90,8 +90,8 @@ def describe_hooks(call: Call) -> Result:
     scaling, params = scaling_in(call.cloud, call.region), call.params
     group = validation.group_named(scaling, params["AutoScalingGroupName"])
     names = params.get("LifecycleHookNames")
-    hooks_ = [hook for name, hook in sorted(group.hooks.items()) if not names or name in names]
-    return {"LifecycleHooks": [responses.hook(group, hook) for hook in hooks_]}
+    hooks = [hook for name, hook in sorted(group.hooks.items()) if not names or name in names]
+    return {"LifecycleHooks": [responses.hook(group, hook) for hook in hooks]}
 
 
 @answers("autoscaling", "DeleteLifecycleHook")
@@ -103,8 +103,8 @@ def delete_hook(call: Call) -> Result:
     if hook is None:
         raise invalid("No Lifecycle Hook found with the given name.")
     for member in group.members.values():
-        if action := hooks.find(member, hook.name, None):
-            hooks.complete(action, hook.default)
+        if action := member.open_action(hook.name, None):
+            action.complete(hook.default)
     scaling.schedule_step()
     return {}
 
@@ -115,7 +115,7 @@ def complete_action(call: Call) -> Result:
     result = call.params["LifecycleActionResult"]
     if result not in ("CONTINUE", "ABANDON"):
         raise invalid(f"Lifecycle Action Result {result} is not valid: use CONTINUE or ABANDON.")
-    hooks.complete(action, result)
+    action.complete(result)
     scaling.schedule_step()
     return {}
 
@@ -123,7 +123,7 @@ def complete_action(call: Call) -> Result:
 @answers("autoscaling", "RecordLifecycleActionHeartbeat")
 def heartbeat(call: Call) -> Result:
     scaling, action = _action_of(call)
-    hooks.extend(action, scaling.now)
+    action.extend(scaling.now)
     return {}
 
 
@@ -136,7 +136,7 @@ def _action_of(call: Call) -> tuple[Scaling, Action]:
         raise invalid("Either the instance ID or the lifecycle action token must be given.")
     members = [member for member in group.members.values() if instance in (None, member.id)]
     for member in members:
-        if action := hooks.find(member, params["LifecycleHookName"], token):
+        if action := member.open_action(params["LifecycleHookName"], token):
             return scaling, action
     raise invalid(
         f"No active Lifecycle Action found with token {token}"

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
-from localcloud.api.autoscaling import hooks, messages, termination
+from localcloud.api.autoscaling import messages, termination
 from localcloud.api.autoscaling.ec2 import ZONE_ERRORS, LaunchRequest, Template
 from localcloud.api.autoscaling.records import Group, Launch, LaunchTemplateSpecification, Member, Subnet
 from localcloud.api.autoscaling.selection import spread
-from localcloud.api.autoscaling.state import Scaling
+from localcloud.api.autoscaling.state import Scaling, backoff
 from localcloud.core.errors import AwsError
 
 log = logging.getLogger(__name__)
@@ -25,7 +24,7 @@ def plan(scaling: Scaling, group: Group) -> None:
     if missing > 0 and now >= group.retry_at:
         group.failed.clear()
         before = group.counted
-        subnets = spread(group.subnets, occupied_subnets(group), (), missing)
+        subnets = spread(group.subnets, occupied_subnets(group), missing)
         for subnet in subnets:
             # Missing instances replace unhealthy ones first.
             replaces = group.to_replace > 0
@@ -66,7 +65,7 @@ def _launch(scaling: Scaling, group: Group, launch: Launch) -> None:
     others = [subnet for subnet in group.subnets if subnet not in group.failed]
     if launch.subnet in group.failed and others:
         # Another launch has just failed in that subnet.
-        launch.subnet = spread(others, occupied_subnets(group), (), 1)[0]
+        launch.subnet = spread(others, occupied_subnets(group), 1)[0]
         launch.activity.details = launch.subnet.details
     try:
         member = _run(scaling, group, launch.subnet)
@@ -87,37 +86,21 @@ def _launch(scaling: Scaling, group: Group, launch: Launch) -> None:
 
 def _run(scaling: Scaling, group: Group, subnet: Subnet) -> Member:
     request = launch_request(scaling, group, subnet)
-    launched = scaling.ec2.run(request)
-    return Member(
-        id=launched.id,
-        type=launched.type,
-        image=launched.image,
-        subnet=Subnet(launched.zone, request.subnet.id),
-        launched=scaling.now,
-        template=request.template.specification,
-    )
+    instance_id, kind = scaling.ec2.run(request)
+    return Member(instance_id, kind, subnet, launched=scaling.now, template=request.template.specification)
 
 
 def launch_request(scaling: Scaling, group: Group, subnet: Subnet) -> LaunchRequest:
     tags = {key: tag.value for key, tag in group.tags.items() if tag.propagate}
     tags["aws:autoscaling:groupName"] = group.name
-    template = resolve(scaling, template_reference(group.template))
-    return LaunchRequest(subnet, tags, template, group.placement_group)
+    return LaunchRequest(subnet, tags, _resolve(scaling, group.template), group.placement_group)
 
 
-def template_reference(specification: LaunchTemplateSpecification) -> dict[str, str]:
-    return {"LaunchTemplateId": specification.id, "Version": specification.version}
-
-
-def resolve(scaling: Scaling, specification: Mapping[str, Any]) -> Template:
+def _resolve(scaling: Scaling, name: LaunchTemplateSpecification) -> Template:
     """Look up a template, once in each step."""
-    key = (
-        str(specification.get("LaunchTemplateId") or specification.get("LaunchTemplateName")),
-        str(specification.get("Version", "$Default")),
-    )
-    if key not in scaling.templates:
-        scaling.templates[key] = scaling.ec2.template(specification)
-    return scaling.templates[key]
+    if name not in scaling.templates:
+        scaling.templates[name] = scaling.ec2.template({"LaunchTemplateId": name.id, "Version": name.version})
+    return scaling.templates[name]
 
 
 def _fail(scaling: Scaling, group: Group, launch: Launch, error: AwsError) -> None:
@@ -129,7 +112,7 @@ def _fail(scaling: Scaling, group: Group, launch: Launch, error: AwsError) -> No
         group.failed.add(launch.subnet)
     others = [subnet for subnet in group.subnets if subnet not in group.failed]
     if error.code in ZONE_ERRORS and others and group.allows("Launch"):
-        subnet = spread(others, occupied_subnets(group), (), 1)[0]
+        subnet = spread(others, occupied_subnets(group), 1)[0]
         again = _decide(scaling, group, subnet, activity.cause)
         again.due = now
         return
@@ -141,12 +124,12 @@ def _back_off(scaling: Scaling, group: Group) -> None:
     now = scaling.now
     if now >= group.retry_at:
         group.failures += 1
-        group.retry_at = now + scaling.backoff.after(group.failures)
+        group.retry_at = now + backoff(group.failures)
 
 
 def on_running(scaling: Scaling, group: Group, member: Member) -> None:
     """Start the launch hooks of a running instance, or put it in service."""
-    if hooks.hold(member, group.hooks.values(), scaling.now):
+    if member.hold(group.hooks.values(), scaling.now):
         member.state = "Pending:Wait"
         if member.activity:
             member.activity.status, member.activity.progress = "MidLifecycleAction", 60

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -95,6 +95,14 @@ class Action:
     result: str | None = None
     why: str = ""
 
+    def complete(self, result: str) -> None:
+        self.result = result
+        self.why = f"Lifecycle Action Completed with {result} Result"
+
+    def extend(self, now: float) -> None:
+        """Restart the timeout of an action, as a heartbeat does."""
+        self.deadline = now + self.hook.heartbeat
+
 
 @dataclass
 class Launch:
@@ -111,7 +119,6 @@ class Member:
 
     id: str
     type: str
-    image: str
     subnet: Subnet
     launched: float
     template: LaunchTemplateSpecification
@@ -129,6 +136,31 @@ class Member:
     @property
     def counts(self) -> bool:
         return self.state in COUNTED
+
+    def hold(self, hooks: Iterable[Hook], now: float) -> bool:
+        """Begin an action for each of these hooks. Return True if there is one."""
+        self.actions = [Action(hook, new_id(), now, now + hook.heartbeat) for hook in hooks]
+        return bool(self.actions)
+
+    def outcome(self, now: float) -> str | None:
+        """Return the result of all actions that hold the instance: CONTINUE, ABANDON, or None while one is open.
+
+        An abandoned action ends the wait for all.
+        """
+        for action in self.actions:
+            if action.result is None and now >= min(action.deadline, action.started + action.hook.longest):
+                action.result, action.why = action.hook.default, "Heartbeat Timeout"
+        results = {action.result for action in self.actions}
+        if "ABANDON" in results:
+            return "ABANDON"
+        return None if None in results else "CONTINUE"
+
+    def open_action(self, hook: str, token: str | None) -> Action | None:
+        """Return the open action of a hook, by its token if the request has one."""
+        for action in self.actions:
+            if action.hook.name == hook and action.result is None and token in (None, action.token):
+                return action
+        return None
 
 
 @dataclass

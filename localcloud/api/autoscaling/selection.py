@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from localcloud.api.autoscaling.records import LaunchTemplateSpecification, Member, Subnet
 
 
-def spread(
-    subnets: Sequence[Subnet], occupied: Iterable[Subnet], failed: Collection[Subnet], count: int
-) -> list[Subnet]:
-    """Subnets for `count` more instances: evenly over the zones, and those that have just failed last."""
+def spread(subnets: Sequence[Subnet], occupied: Iterable[Subnet], count: int) -> list[Subnet]:
+    """Return the subnets of `count` more instances: evenly over the zones."""
     subnets_used = Counter(occupied)
     zones_used = Counter(subnet.zone for subnet in subnets_used.elements())
     chosen: list[Subnet] = []
     for _ in range(count):
-        best = min(subnets, key=lambda subnet: (subnet in failed, zones_used[subnet.zone], subnets_used[subnet]))
+        best = min(subnets, key=lambda subnet: (zones_used[subnet.zone], subnets_used[subnet]))
         subnets_used[best] += 1
         zones_used[best.zone] += 1
         chosen.append(best)

@@ -7,23 +7,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from localcloud.api.autoscaling.ec2 import CloudEc2, Template
-from localcloud.api.autoscaling.records import Activity, Group, Member, new_id
+from localcloud.api.autoscaling.records import Activity, Group, LaunchTemplateSpecification, Member, new_id
 from localcloud.core.clock import Clock
 
 PERIOD = 1.0
 """Seconds between two steps. AWS takes some tens of seconds, which tests need not wait."""
 
 
-@dataclass(frozen=True)
-class Backoff:
-    """Seconds until the next attempt after a number of failures in a row. On AWS from about a minute to many."""
-
-    first: float = 5.0
-    factor: float = 2.0
-    maximum: float = 60.0
-
-    def after(self, failures: int) -> float:
-        return float(min(self.maximum, self.first * self.factor ** max(0, failures - 1)))
+def backoff(failures: int) -> float:
+    """Return seconds until the next attempt after failures in a row. On AWS they are from about a minute to many."""
+    return float(min(60, 5 * 2 ** (failures - 1)))
 
 
 @dataclass
@@ -37,11 +30,10 @@ class Scaling:
     """takes every group one step towards what it should be"""
     launch_takes: Callable[[], float] = lambda: 0.0
     """seconds from the decision to launch until EC2 is asked"""
-    backoff: Backoff = Backoff()
     groups: dict[str, Group] = field(default_factory=dict)
     activities: list[Activity] = field(default_factory=list)
     """the oldest first; those of deleted groups stay"""
-    templates: dict[tuple[str, str], Template] = field(default_factory=dict)
+    templates: dict[LaunchTemplateSpecification, Template] = field(default_factory=dict)
     """templates that were looked up in this step"""
     _watching: bool = False
     _scheduled: bool = False

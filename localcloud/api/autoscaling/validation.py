@@ -16,8 +16,8 @@ from localcloud.api.autoscaling.records import (
     Tag,
 )
 from localcloud.api.autoscaling.state import Scaling
+from localcloud.core.caller import Caller
 from localcloud.core.errors import AwsError
-from localcloud.core.identity import Caller
 
 NO_SOURCE = (
     "Valid requests must contain either LaunchTemplate, LaunchConfigurationName, InstanceId or MixedInstancesPolicy "

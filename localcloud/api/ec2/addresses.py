@@ -6,6 +6,7 @@ from typing import Any
 
 from moto.ec2.models.elastic_ip_addresses import ElasticAddress
 
+from localcloud.api.ec2.errors import invalid, missing
 from localcloud.api.ec2.filters import by_name, listing, refuse_dry_run, tag_list, tags_of
 from localcloud.api.ec2.lifecycle import give_automatic_address, release_automatic_address
 from localcloud.api.ec2.moto_records import (
@@ -28,7 +29,7 @@ def allocate_address(call: Call) -> dict[str, Any]:
     params = call.params
     # "standard" meant EC2-Classic, which is gone: an address is of the VPC kind whatever is asked for.
     if params.get("Domain") not in (None, "", "vpc", "standard"):
-        raise AwsError("InvalidParameterValue", f"Invalid value '{params['Domain']}' for domain.")
+        raise invalid(f"Invalid value '{params['Domain']}' for domain.")
     refuse_dry_run(params)
     check_limit(call.cloud, ADDRESSES, len(backend_of(call.region).addresses))
     public_ip = records_of(call.cloud).public.take()
@@ -39,36 +40,28 @@ def allocate_address(call: Call) -> dict[str, Any]:
     address = make(backend, "vpc", public_ip)
     set_tags(call.region, address.allocation_id, tags_of(params, "elastic-ip"))
     backend.addresses.append(address)
-    return {
-        "AllocationId": address.allocation_id,
-        "Domain": "vpc",
-        "NetworkBorderGroup": call.region,
-        "PublicIp": public_ip,
-        "PublicIpv4Pool": "amazon",
-    }
+    return _described(call.region, address)
 
 
-def address_named(region: str, allocation_id: str) -> Any:
-    for address in backend_of(region).addresses:
+def requested_address(call: Call) -> Any:
+    """Return the address of a request's AllocationId."""
+    allocation_id = call.params.get("AllocationId")
+    if not allocation_id:
+        raise missing("AllocationId")
+    for address in backend_of(call.region).addresses:
         if address.allocation_id == allocation_id:
             return address
-    raise KINDS["eipalloc"].not_found(allocation_id)
+    raise KINDS["eipalloc"].not_found(str(allocation_id))
 
 
 def _unknown_address(public_ip: str) -> AwsError:
     return AwsError("InvalidAddress.NotFound", f"Address '{public_ip}' not found.")
 
 
-def _address(call: Call) -> Any:
-    if not call.params.get("AllocationId"):
-        raise AwsError("MissingParameter", "The request must contain the parameter AllocationId")
-    return address_named(call.region, str(call.params["AllocationId"]))
-
-
 @answers("ec2", "AssociateAddress")
 def associate_address(call: Call) -> dict[str, Any]:
     params = call.params
-    address = _address(call)
+    address = requested_address(call)
     interface = _target(call)
     if address.eni is interface:
         return {"AssociationId": address.association_id}
@@ -169,7 +162,7 @@ def disassociate_address(call: Call) -> dict[str, Any]:
 
 @answers("ec2", "ReleaseAddress")
 def release_address(call: Call) -> dict[str, Any]:
-    address = _address(call)
+    address = requested_address(call)
     if address.eni is not None:
         raise AwsError("InvalidIPAddress.InUse", f"Address {address.public_ip} is in use.")
     refuse_dry_run(call.params)
@@ -201,19 +194,6 @@ def _described(region: str, address: Any) -> dict[str, Any]:
     return described
 
 
-_FILTERS = {
-    "allocation-id": "AllocationId",
-    "association-id": "AssociationId",
-    "domain": "Domain",
-    "instance-id": "InstanceId",
-    "network-border-group": "NetworkBorderGroup",
-    "network-interface-id": "NetworkInterfaceId",
-    "network-interface-owner-id": "NetworkInterfaceOwnerId",
-    "private-ip-address": "PrivateIpAddress",
-    "public-ip": "PublicIp",
-}
-
-
 @answers("ec2", "DescribeAddresses")
 def describe_addresses(call: Call) -> dict[str, Any]:
     addresses = backend_of(call.region).addresses
@@ -223,4 +203,4 @@ def describe_addresses(call: Call) -> dict[str, Any]:
     ):
         addresses = by_name(addresses, field, call.params.get(key) or (), unknown)
     described = [_described(call.region, address) for address in addresses]
-    return listing(call, "Addresses", described, _FILTERS, default=None)
+    return listing(call, "Addresses", described, default=None)

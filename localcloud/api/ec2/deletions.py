@@ -7,21 +7,16 @@ import ipaddress
 from collections.abc import Mapping
 from typing import Any
 
+from localcloud.api.ec2.errors import has_dependencies, invalid
 from localcloud.api.ec2.moto_records import backend_of, internet_gateway_of, subnets_in, zones_of
 from localcloud.core.cloud import Call, answers
 from localcloud.core.errors import AwsError
 
-# Deleting is moto's own; the parameter that names what is deleted.
-_DELETED_BY: Mapping[str, str] = {
-    "DeleteInternetGateway": "InternetGatewayId",
-    "DeleteVolume": "VolumeId",
-}
 
-
-@answers("ec2", *_DELETED_BY)
+@answers("ec2", "DeleteInternetGateway", "DeleteVolume")
 def delete(call: Call) -> dict[str, Any]:
     answer = call.moto()
-    backend_of(call.region).tags.pop(str(call.params.get(_DELETED_BY[call.operation])), None)
+    backend_of(call.region).tags.pop(call.params.get("InternetGatewayId") or call.params.get("VolumeId"), None)
     return answer
 
 
@@ -30,7 +25,7 @@ def delete_route_table(call: Call) -> dict[str, Any]:
     table_id, backend = str(call.params.get("RouteTableId")), backend_of(call.region)
     table = backend.route_tables.get(table_id)
     if table is not None and table.main_association_id:
-        raise AwsError("DependencyViolation", f"The routeTable '{table_id}' has dependencies and cannot be deleted.")
+        raise has_dependencies(f"routeTable '{table_id}'")
     answer = call.moto()
     for endpoint in backend.vpc_end_points.values():
         # moto would look for the endpoint's route in this table when the endpoint is deleted, and fail.
@@ -43,12 +38,10 @@ def delete_route_table(call: Call) -> dict[str, Any]:
 def delete_key_pair(call: Call) -> dict[str, Any]:
     backend = backend_of(call.region)
     requested = call.params.get("KeyName"), call.params.get("KeyPairId")
-    match = next(
-        (key for key in backend.key_pairs.values() if key.key_name == requested[0] or key.id == requested[1]), None
-    )
-    if match is not None:
-        backend.tags.pop(match.id, None)
-        return call.moto(KeyName=match.key_name) | {"KeyPairId": match.id}
+    for key in backend.key_pairs.values():
+        if key.key_name == requested[0] or key.id == requested[1]:
+            backend.tags.pop(key.id, None)
+            return call.moto(KeyName=key.key_name)
     # A key pair that is not there counts as deleted.
     return {"Return": True}
 
@@ -61,10 +54,9 @@ def create_subnet(call: Call) -> dict[str, Any]:
     requested = params.get("AvailabilityZone")
     if requested is not None and requested not in [zone.name for zone in zones]:
         names = ", ".join(zone.name for zone in zones)
-        raise AwsError(
-            "InvalidParameterValue",
+        raise invalid(
             f"Value ({requested}) for parameter availabilityZone is invalid. Subnets can currently only be created in "
-            f"the following availability zones: {names}.",
+            f"the following availability zones: {names}."
         )
     if not 16 <= _prefix_length(params) <= 28:
         raise AwsError("InvalidSubnet.Range", f"The CIDR '{params['CidrBlock']}' is invalid.")
@@ -89,7 +81,7 @@ def delete_subnet(call: Call) -> dict[str, Any]:
     subnet_id = str(call.params.get("SubnetId"))
     backend = backend_of(call.region)
     if any(interface.subnet.id == subnet_id for interface in backend.enis.values()):
-        raise AwsError("DependencyViolation", f"The subnet '{subnet_id}' has dependencies and cannot be deleted.")
+        raise has_dependencies(f"subnet '{subnet_id}'")
     answer = call.moto()
     for table in backend.route_tables.values():
         # The association goes with the subnet; moto would hold the table for it.
@@ -104,7 +96,7 @@ def delete_vpc(call: Call) -> dict[str, Any]:
     vpc_id = str(call.params.get("VpcId"))
     backend = backend_of(call.region)
     if vpc_id in backend.vpcs and _has_dependencies(backend, vpc_id):
-        raise AwsError("DependencyViolation", f"The vpc '{vpc_id}' has dependencies and cannot be deleted.")
+        raise has_dependencies(f"vpc '{vpc_id}'")
     parts = [table.id for table in backend.route_tables.values() if table.vpc_id == vpc_id]
     parts += [group.id for group in backend.groups.get(vpc_id, {}).values()]
     answer = call.moto()

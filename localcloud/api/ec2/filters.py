@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-import base64
 import re
+import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
+from localcloud.api import paging
+from localcloud.api.ec2.errors import invalid
 from localcloud.core.cloud import Call
 from localcloud.core.errors import AwsError
+from localcloud.core.settings import DATA
 
 Item = TypeVar("Item")
 Described = Mapping[str, Any]
 """an item as the API shows it"""
+
+_PATHS: Mapping[str, Mapping[str, str]] = tomllib.loads((DATA / "ec2_filters.toml").read_text(encoding="utf-8"))
 
 
 def matcher(patterns: Sequence[str]) -> Callable[[str], bool]:
@@ -31,27 +36,22 @@ def _regex(pattern: str) -> re.Pattern[str]:
 
 
 def listing(
-    call: Call, key: str, items: Iterable[Described], paths: Mapping[str, str], filters: str = "Filters", **limits: Any
+    call: Call, key: str, items: Iterable[Described], filters: str = "Filters", **limits: Any
 ) -> dict[str, Any]:
-    """Answer a Describe operation with a page of the items that pass its filters.
-
-    `paths` lead to the values in an item by the name of a filter; `limits` are those of `page`.
-    """
-    matches = matching(items, call.params.get(filters) or (), paths)
+    """Answer a Describe operation with a page of the items that pass its filters; `limits` are those of `page`."""
+    matches = matching(items, call.params.get(filters) or (), key)
     refuse_dry_run(call.params)
     shown, token = page(matches, call.params, **limits)
     return {key: list(shown)} | ({"NextToken": token} if token else {})
 
 
-def matching(
-    items: Iterable[Described], filters: Iterable[Mapping[str, Any]], paths: Mapping[str, str]
-) -> list[Described]:
-    """Return the items that pass all filters. Raise AwsError for an unknown filter."""
-    left = list(items)
+def matching(items: Iterable[Described], filters: Iterable[Mapping[str, Any]], key: str) -> list[Described]:
+    """Return the items of a list of EC2 that pass all filters. Raise AwsError for an unknown filter."""
+    left, paths = list(items), _PATHS[key]
     for record in filters:
         name = str(record.get("Name", ""))
         if name not in paths and not name.startswith(("tag:", "tag-")):
-            raise AwsError("InvalidParameterValue", f"The filter '{name}' is invalid")
+            raise invalid(f"The filter '{name}' is invalid")
         passes = matcher([str(value) for value in record.get("Values") or ()])
         left = [item for item in left if any(map(passes, _values(item, name, paths.get(name))))]
     return left
@@ -96,27 +96,11 @@ def page(
     size = params.get("MaxResults")
     if size is not None and not minimum <= int(size) <= maximum:
         side, bound = ("greater", minimum) if int(size) < minimum else ("less", maximum)
-        raise AwsError(
-            "InvalidParameterValue",
-            f"Value ( {size} ) for parameter maxResults is invalid. Expecting a value {side} than or equal to {bound}.",
+        raise invalid(
+            f"Value ( {size} ) for parameter maxResults is invalid. Expecting a value {side} than or equal to {bound}."
         )
-    count = int(size) if size is not None else default
-    start = _offset(params.get("NextToken"))
-    if count is None or len(items) <= start + count:
-        return items[start:], None
-    return items[start : start + count], base64.b64encode(f"from:{start + count}".encode()).decode()
-
-
-def _offset(token: str | None) -> int:
-    if not token:
-        return 0
-    try:
-        word, _, number = base64.b64decode(token, validate=True).decode().partition(":")
-        if word == "from":
-            return int(number)
-    except ValueError:
-        pass
-    raise AwsError("InvalidParameterValue", "Unable to parse pagination token")
+    refusal = invalid("Unable to parse pagination token")
+    return paging.page(items, params.get("NextToken"), default if size is None else int(size), refusal)
 
 
 def tags_of(params: Mapping[str, Any], resource_type: str) -> dict[str, str]:

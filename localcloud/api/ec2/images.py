@@ -12,12 +12,12 @@ import json
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from localcloud.api.ec2.filters import listing
+from localcloud.api.ec2.filters import listing, tag_list
 from localcloud.api.ec2.moto_records import backend_of
 from localcloud.core.cloud import Call, Cloud, answers
 from localcloud.core.errors import AwsError
@@ -110,14 +110,9 @@ def name_with(features: Sequence[str]) -> str:
     return "-".join((BASE_NAME, *features))
 
 
-@dataclass
-class Images:
-    by_id: dict[str, Image] = field(default_factory=_given)
-
-
 def images_of(cloud: Cloud) -> dict[str, Image]:
-    records: Images = cloud.records("images", Images)
-    return records.by_id
+    records: dict[str, Image] = cloud.records("images", _given)
+    return records
 
 
 def register(cloud: Cloud, image: Image) -> None:
@@ -156,25 +151,8 @@ def image_for_launch(cloud: Cloud, image_id: str, pending: bool = False) -> Imag
     return image
 
 
-_FILTERS = {
-    "architecture": "Architecture",
-    "image-id": "ImageId",
-    "name": "Name",
-    "owner-alias": "ImageOwnerAlias",
-    "owner-id": "OwnerId",
-    "block-device-mapping.volume-size": "BlockDeviceMappings.Ebs.VolumeSize",
-    "root-device-name": "RootDeviceName",
-    "state": "State",
-    "virtualization-type": "VirtualizationType",
-}
-
-
 def _alias(image: Image) -> str | None:
     return "amazon" if image.owner != ACCOUNT else None
-
-
-def _location(image: Image) -> str:
-    return f"{_alias(image) or image.owner}/{image.name}"
 
 
 def image_as_dict(image: Image, tags: Mapping[str, str]) -> dict[str, Any]:
@@ -195,13 +173,13 @@ def image_as_dict(image: Image, tags: Mapping[str, str]) -> dict[str, Any]:
         "CreationDate": image.created,
         "Description": image.description,
         "ImageId": image.id,
-        "ImageLocation": _location(image),
+        "ImageLocation": f"{_alias(image) or image.owner}/{image.name}",
         "Name": image.name,
         "OwnerId": image.owner,
         "Public": image.owner != ACCOUNT,
         "RootDeviceName": image.root_device,
         "State": image.state,
-        "Tags": [{"Key": key, "Value": value} for key, value in tags.items()],
+        "Tags": tag_list(tags),
     }
     optional = {"ImageOwnerAlias": _alias(image), "ImdsSupport": image.imds_support}
     return described | {key: value for key, value in optional.items() if value}
@@ -230,4 +208,4 @@ def describe_images(call: Call) -> dict[str, Any]:
         matches = [image for image in matches if image.owner in owners or _alias(image) in owners]
     tags = backend_of(call.region).tags
     described = [image_as_dict(image, tags.get(image.id) or {}) for image in matches]
-    return listing(call, "Images", described, _FILTERS, minimum=1)
+    return listing(call, "Images", described, minimum=1)

@@ -91,9 +91,7 @@ class Instance(moto_instances.Instance):
         self._placement = moto_instances.InstancePlacement(subnet.availability_zone)
         self._placement.group_name = launch.placement_group.name if launch.placement_group else ""
         self._placement.tenancy = launch.tenancy
-        self.hypervisor = "xen"
         self.kernel = self.ramdisk = None
-        self.kernel_id = "None"
         self.product_codes = []
         self.image_id = image.id
         self._state = moto_instances.InstanceState("pending", 0)
@@ -113,18 +111,10 @@ class Instance(moto_instances.Instance):
         self.disable_api_termination = launch.disable_api_termination
         self.disable_api_stop = launch.disable_api_stop
         self.instance_initiated_shutdown_behavior = launch.shutdown_behavior
-        self.hibernation_options = {}
         self.sriov_net_support = "simple"
-        self._spot_fleet_id = self._fleet_id = None
-        self.associate_public_ip = launch.interfaces[0].public
-        self.platform = None
-        self.virtualization_type = "hvm"
-        self.architecture = "x86_64"
         self.root_device_name = image.root_device
-        self.root_device_type = "ebs"
         self.metadata_options = moto_instances.MetadataOptions(dict(launch.metadata or {}))
         self.block_device_mapping = BlockDeviceMapping()
-        self._private_ips = set()
         self.nics = {}
         self.image = image
         self.reservation_id = reservation_id
@@ -133,7 +123,6 @@ class Instance(moto_instances.Instance):
         """moto's record of the instance profile"""
         self.ready_at = 0.0
         """when it may be called running (or stopped, or terminated), by the clock"""
-        self.machine_is_up = False
         self.was_stopped = False
         """when it was terminated: its capacity had been given back already"""
         self.terminated_as = ("Client.UserInitiatedShutdown", "Client.UserInitiatedShutdown: User initiated shutdown")

@@ -16,14 +16,6 @@ from localcloud.core.cloud import Call, answers
 from localcloud.core.errors import AwsError
 from localcloud.core.settings import DATA
 
-_FILTERS: Mapping[str, str] = {
-    "current-generation": "CurrentGeneration",
-    "instance-type": "InstanceType",
-    "network-info.efa-supported": "NetworkInfo.EfaSupported",
-    "processor-info.supported-architecture": "ProcessorInfo.SupportedArchitectures",
-    "vcpu-info.default-vcpus": "VCpuInfo.DefaultVCpus",
-}
-
 
 @functools.cache
 def types() -> Mapping[str, Mapping[str, Any]]:
@@ -130,7 +122,7 @@ def describe_instance_types(call: Call) -> dict[str, Any]:
             "InvalidInstanceType", f"The following supplied instance types do not exist: [{', '.join(unknown)}]"
         )
     matches = [existing[name] for name in dict.fromkeys(requested)] if requested else list(existing.values())
-    return listing(call, "InstanceTypes", matches, _FILTERS, maximum=100, default=None if requested else 100)
+    return listing(call, "InstanceTypes", matches, maximum=100, default=None if requested else 100)
 
 
 @answers("ec2", "DescribeInstanceTypeOfferings")
@@ -145,4 +137,4 @@ def describe_instance_type_offerings(call: Call) -> dict[str, Any]:
         if (offering := zones_with(name, call.region, zones))
         for place in (offering if kind == "availability-zone" else [call.region])
     ]
-    return listing(call, "InstanceTypeOfferings", offers, {"instance-type": "InstanceType", "location": "Location"})
+    return listing(call, "InstanceTypeOfferings", offers)

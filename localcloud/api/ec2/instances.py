@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from localcloud.api.ec2 import interfaces
-from localcloud.api.ec2.filters import Described, listing, refuse_dry_run
+from localcloud.api.ec2.errors import conflicting
+from localcloud.api.ec2.filters import Described, listing, refuse_dry_run, tag_list
 from localcloud.api.ec2.images import COMMON
 from localcloud.api.ec2.instance import Instance
 from localcloud.api.ec2.moto_records import spelled
 from localcloud.api.ec2.patches import private_dns, public_dns
 from localcloud.api.ec2.records import instance_of, instances_in, instances_named, now
 from localcloud.core.cloud import Call, Cloud, answers
-from localcloud.core.errors import AwsError
 
 
 def reservation_as_dict(instances: Sequence[Instance]) -> dict[str, Any]:
@@ -81,7 +81,7 @@ def instance_as_dict(instance: Instance) -> dict[str, Any]:
         "SecurityGroups": interfaces.groups_of(instance.nics[0]) if 0 in instance.nics else [],
         "State": {"Code": instance.state_code, "Name": instance.state},
         "StateTransitionReason": instance._reason,
-        "Tags": [{"Key": key, "Value": value} for key, value in instance.tags.items()],
+        "Tags": tag_list(instance.tags),
         "UsageOperationUpdateTime": launched,
     }
     if 0 in instance.nics:
@@ -122,32 +122,10 @@ def metadata_options(instance: Instance) -> dict[str, Any]:
     }
 
 
-_FILTERS = {
-    "availability-zone": "Placement.AvailabilityZone",
-    "group-id": "SecurityGroups.GroupId",
-    "image-id": "ImageId",
-    "instance-id": "InstanceId",
-    "instance-lifecycle": "InstanceLifecycle",
-    "instance-state-name": "State.Name",
-    "instance-type": "InstanceType",
-    "instance.group-id": "SecurityGroups.GroupId",
-    "instance.group-name": "SecurityGroups.GroupName",
-    "ip-address": "PublicIpAddress",
-    "key-name": "KeyName",
-    "private-dns-name": "PrivateDnsName",
-    "private-ip-address": "PrivateIpAddress",
-    "subnet-id": "SubnetId",
-    "tenancy": "Placement.Tenancy",
-    "vpc-id": "VpcId",
-}
-
-
 def _asked_for(call: Call) -> list[Instance]:
     ids = call.params.get("InstanceIds")
     if ids and call.params.get("MaxResults") is not None:
-        raise AwsError(
-            "InvalidParameterCombination", "The parameter instancesSet cannot be used with the parameter maxResults"
-        )
+        raise conflicting("The parameter instancesSet cannot be used with the parameter maxResults")
     return instances_named(call.cloud, call.region, ids) if ids else instances_in(call.cloud, call.region)
 
 
@@ -155,7 +133,7 @@ def _asked_for(call: Call) -> list[Instance]:
 def describe_instances(call: Call) -> dict[str, Any]:
     existing = {instance.id: instance for instance in _asked_for(call)}
     default = None if call.params.get("InstanceIds") else 1000
-    answer = listing(call, "Instances", map(instance_as_dict, existing.values()), _FILTERS, default=default)
+    answer = listing(call, "Instances", map(instance_as_dict, existing.values()), default=default)
     reservations: dict[str, list[Described]] = {}
     for described in answer.pop("Instances"):
         reservations.setdefault(existing[described["InstanceId"]].reservation_id, []).append(described)
@@ -202,7 +180,7 @@ def describe_instance_status(call: Call) -> dict[str, Any]:
     if not call.params.get("IncludeAllInstances"):
         matches = [instance for instance in matches if instance.state == "running"]
     default = None if call.params.get("InstanceIds") else 1000
-    return listing(call, "InstanceStatuses", [_status(cloud, instance) for instance in matches], {}, default=default)
+    return listing(call, "InstanceStatuses", [_status(cloud, instance) for instance in matches], default=default)
 
 
 @answers("ec2", "GetConsoleOutput")

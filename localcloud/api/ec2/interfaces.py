@@ -59,22 +59,9 @@ def described(interface: Any) -> dict[str, Any]:
     return response
 
 
-_FILTERS = {
-    "addresses.private-ip-address": "PrivateIpAddresses.PrivateIpAddress",
-    "attachment.instance-id": "Attachment.InstanceId",
-    "description": "Description",
-    "group-id": "Groups.GroupId",
-    "network-interface-id": "NetworkInterfaceId",
-    "private-ip-address": "PrivateIpAddress",
-    "status": "Status",
-    "subnet-id": "SubnetId",
-    "vpc-id": "VpcId",
-}
-
-
 @answers("ec2", "DescribeNetworkInterfaces")
 def describe_network_interfaces(call: Call) -> dict[str, Any]:
     backend = backend_of(call.region)
     ids = call.params.get("NetworkInterfaceIds") or ()
     matches = [interface_named(backend, str(key)) for key in dict.fromkeys(ids)] or backend.enis.values()
-    return listing(call, "NetworkInterfaces", map(described, matches), _FILTERS)
+    return listing(call, "NetworkInterfaces", map(described, matches))

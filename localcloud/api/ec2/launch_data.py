@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from localcloud.api.ec2.filters import tag_list
 from localcloud.api.ec2.moto_records import backend_of
 from localcloud.core.errors import AwsError
 
@@ -77,10 +78,8 @@ def _by_device(first: Any, second: Any) -> list[Mapping[str, Any]]:
     devices = {mapping["DeviceName"]: mapping for mapping in first}
     for mapping in second:
         before = devices.get(mapping["DeviceName"], {})
-        whole = {**before, **mapping}
-        if "Ebs" in before and "Ebs" in mapping:
-            whole["Ebs"] = {**before["Ebs"], **mapping["Ebs"]}
-        devices[mapping["DeviceName"]] = whole
+        ebs = {**before.get("Ebs", {}), **mapping.get("Ebs", {})}
+        devices[mapping["DeviceName"]] = {**before, **mapping, "Ebs": ebs}
     return list(devices.values())
 
 
@@ -89,7 +88,4 @@ def _joined_tags(first: Any, second: Any) -> list[dict[str, Any]]:
     for specification in [*first, *second]:
         of_type = tags.setdefault(str(specification.get("ResourceType")), {})
         of_type |= {str(tag["Key"]): str(tag.get("Value") or "") for tag in specification.get("Tags") or ()}
-    return [
-        {"ResourceType": kind, "Tags": [{"Key": key, "Value": value} for key, value in of_type.items()]}
-        for kind, of_type in tags.items()
-    ]
+    return [{"ResourceType": kind, "Tags": tag_list(of_type)} for kind, of_type in tags.items()]

@@ -12,11 +12,12 @@ from typing import Any
 
 from moto.ec2.models.instances import StateReason
 
+from localcloud.api.ec2.errors import missing
 from localcloud.api.ec2.filters import refuse_dry_run
 from localcloud.api.ec2.instance import STATES, Instance
 from localcloud.api.ec2.records import SHOWN_AFTER_DEATH, instances_named, no_public_addresses, now, records_of
 from localcloud.api.ec2.views import view_of
-from localcloud.core.cloud import Call, Cloud, Machines, answers
+from localcloud.core.cloud import Call, Cloud, Machines, Report, answers
 from localcloud.core.errors import AwsError
 from localcloud.core.views import InstanceView
 
@@ -49,13 +50,10 @@ class NoMachines:
         self._cloud.clock.later(0, lambda: machine_started(self._cloud, instance.id))
 
     def stop(self, instance_id: str) -> None:
-        self._report(instance_id, "stopped")
+        self._cloud.clock.later(0, lambda: machine_exited(self._cloud, instance_id, "stopped"))
 
     def destroy(self, instance_id: str) -> None:
-        self._report(instance_id, "destroyed")
-
-    def _report(self, instance_id: str, how: str) -> None:
-        self._cloud.clock.later(0, lambda: machine_exited(self._cloud, instance_id, how))
+        self._cloud.clock.later(0, lambda: machine_exited(self._cloud, instance_id, "destroyed"))
 
     def reboot(self, instance_id: str) -> None:
         """Nothing runs, so nothing restarts."""
@@ -66,39 +64,23 @@ class NoMachines:
     def console(self, instance_id: str) -> str:
         return ""
 
-    def provision(
-        self, instance_id: str, settings: Mapping[str, Any], report: Callable[[Mapping[str, Any]], None]
-    ) -> None:
+    def provision(self, instance_id: str, settings: Mapping[str, Any], report: Report) -> None:
         self._cloud.clock.later(0, lambda: report({"state": "BOOTSTRAPPING"}))
         self._cloud.clock.later(self._cloud.latency.of("emr_bootstrapped"), lambda: report({"status": 0}))
 
 
-def machines_of(cloud: Cloud) -> Machines:
-    return cloud.machines or NoMachines(cloud)
+def machines_of(cloud: Cloud, instance: Instance) -> Machines:
+    """Return what boots an instance: nothing if its image, or the local cloud, boots no machines."""
+    return NoMachines(cloud) if instance.boots_nothing or cloud.machines is None else cloud.machines
 
 
 def begin(cloud: Cloud, instances: Sequence[Instance]) -> None:
-    """Start what is pending: boot it, or let the clock run where nothing boots."""
-    due = cloud.latency.of("instance_running")
+    """Start what is pending."""
+    # The wires are there before the machines, also where no call of a client is at the bottom of this.
+    cloud.network.changed()
     for instance in instances:
-        instance.ready_at = cloud.clock.time() + due
-        instance.machine_is_up = False
-    booting = [instance for instance in instances if not instance.boots_nothing]
-    if booting:
-        # The wires are there before the machines, also where no call of a client is at the bottom of this.
-        cloud.network.changed()
-    for instance in booting:
-        machines_of(cloud).start(view_of(cloud, instance))
-    unreal = [instance for instance in instances if instance.boots_nothing]
-    if unreal:
-        cloud.clock.later(due, lambda: _all_running(cloud, unreal))
-
-
-def _all_running(cloud: Cloud, instances: Sequence[Instance]) -> None:
-    for instance in instances:
-        if instance.state == "pending":
-            instance.machine_is_up = True
-            _become(cloud, instance, "running")
+        instance.ready_at = cloud.clock.time() + cloud.latency.of("instance_running")
+        machines_of(cloud, instance).start(view_of(cloud, instance))
 
 
 def machine_started(cloud: Cloud, instance_id: str) -> None:
@@ -106,7 +88,6 @@ def machine_started(cloud: Cloud, instance_id: str) -> None:
     instance = records_of(cloud).instances.get(instance_id)
     if instance is None or instance.state != "pending":
         return
-    instance.machine_is_up = True
     _when_due(cloud, instance, "pending", lambda: _become(cloud, instance, "running"))
 
 
@@ -118,7 +99,6 @@ def machine_exited(cloud: Cloud, instance_id: str, how: str) -> None:
     instance = records_of(cloud).instances.get(instance_id)
     if instance is None or instance.state == "terminated":
         return
-    instance.machine_is_up = False
     state = instance.state
     if how == "destroyed":
         _when_due(cloud, instance, state, lambda: _terminated(cloud, instance))
@@ -129,7 +109,7 @@ def machine_exited(cloud: Cloud, instance_id: str, how: str) -> None:
         return
     elif how in ("killed", "failed"):
         instance.terminated_as = _FAILED
-        _destroy(cloud, instance)
+        machines_of(cloud, instance).destroy(instance.id)
         _terminated(cloud, instance)
     elif how == "poweroff" and instance.instance_initiated_shutdown_behavior == "terminate":
         _shut_down(cloud, instance, _BY_ITSELF)
@@ -150,13 +130,6 @@ def _when_due(cloud: Cloud, instance: Instance, state: str, action: Callable[[],
     cloud.clock.later(wait, lambda: action() if (instance.state, instance.ready_at) == (state, due) else None)
 
 
-def _destroy(cloud: Cloud, instance: Instance) -> None:
-    if instance.boots_nothing:
-        _exit_later(cloud, instance.id, "destroyed")
-    else:
-        machines_of(cloud).destroy(instance.id)
-
-
 def _set_reason(cloud: Cloud, instance: Instance, why: tuple[str, str]) -> None:
     code, message = why
     instance.state_reason = StateReason(message, code)
@@ -172,7 +145,7 @@ def _shut_down(cloud: Cloud, instance: Instance, why: tuple[str, str]) -> None:
     instance.terminated_as = why
     _set_reason(cloud, instance, why)
     _become(cloud, instance, "shutting-down")
-    _destroy(cloud, instance)
+    machines_of(cloud, instance).destroy(instance.id)
 
 
 def _stopped(cloud: Cloud, instance: Instance) -> None:
@@ -265,7 +238,7 @@ def _state_change(instance: Instance, before: str) -> dict[str, Any]:
 def _named(call: Call) -> list[Instance]:
     ids = call.params.get("InstanceIds") or ()
     if not ids:
-        raise AwsError("MissingParameter", "The request must contain the parameter InstanceId")
+        raise missing("InstanceId")
     return instances_named(call.cloud, call.region, ids)
 
 
@@ -274,11 +247,7 @@ def terminate_instances(call: Call) -> dict[str, Any]:
     instances = _named(call)
     for instance in instances:
         if instance.disable_api_termination and instance.state != "terminated":
-            raise AwsError(
-                "OperationNotPermitted",
-                f"The instance '{instance.id}' may not be terminated. Modify its 'disableApiTermination' instance "
-                "attribute and try again.",
-            )
+            raise _protected(instance, "terminated", "disableApiTermination")
     refuse_dry_run(call.params)
     changes = []
     for instance in instances:
@@ -295,11 +264,7 @@ def stop_instances(call: Call) -> dict[str, Any]:
     instances = _named(call)
     for instance in instances:
         if instance.disable_api_stop:
-            raise AwsError(
-                "OperationNotPermitted",
-                f"The instance '{instance.id}' may not be stopped. Modify its 'disableApiStop' instance "
-                "attribute and try again.",
-            )
+            raise _protected(instance, "stopped", "disableApiStop")
         if instance.state not in ("running", "pending", "stopping", "stopped"):
             raise _wrong_state(instance, "stopped")
         if instance.lifecycle == "spot":
@@ -314,16 +279,9 @@ def stop_instances(call: Call) -> dict[str, Any]:
             instance.ready_at = call.cloud.clock.time() + call.cloud.latency.of("instance_stopped")
             _set_reason(call.cloud, instance, _BY_USER)
             _become(call.cloud, instance, "stopping")
-            if instance.boots_nothing:
-                _exit_later(call.cloud, instance.id, "stopped")
-            else:
-                machines_of(call.cloud).stop(instance.id)
+            machines_of(call.cloud, instance).stop(instance.id)
         changes.append(_state_change(instance, before))
     return {"StoppingInstances": changes}
-
-
-def _exit_later(cloud: Cloud, instance_id: str, how: str) -> None:
-    cloud.clock.later(0, lambda: machine_exited(cloud, instance_id, how))
 
 
 @answers("ec2", "RebootInstances")
@@ -334,9 +292,13 @@ def reboot_instances(call: Call) -> dict[str, Any]:
             raise _wrong_state(instance, "rebooted")
     refuse_dry_run(call.params)
     for instance in instances:
-        if not instance.boots_nothing:
-            machines_of(call.cloud).reboot(instance.id)
+        machines_of(call.cloud, instance).reboot(instance.id)
     return {}
+
+
+def _protected(instance: Instance, what: str, by: str) -> AwsError:
+    message = f"The instance '{instance.id}' may not be {what}. Modify its '{by}' instance attribute and try again."
+    return AwsError("OperationNotPermitted", message)
 
 
 def _wrong_state(instance: Instance, what: str) -> AwsError:

@@ -7,7 +7,7 @@ from typing import Any
 
 from moto.ec2.models.nat_gateways import NatGateway
 
-from localcloud.api.ec2.addresses import address_named, bind
+from localcloud.api.ec2.addresses import bind, requested_address
 from localcloud.api.ec2.filters import listing, refuse_dry_run, tag_list, tags_of
 from localcloud.api.ec2.moto_records import (
     backend_of,
@@ -34,12 +34,12 @@ class Gateway(NatGateway):
         self.subnet_id = subnet.id
         self.vpc_id = subnet.vpc_id
         self.state = "pending"
-        self.connectivity_type = "public" if address else "private"
+        self.connectivity_type = "public"
         self.private_ip = interface.private_ip_address
         self.interface_id = interface.id
-        self.allocation_id = address.allocation_id if address else None
-        self.association_id = address.association_id if address else None
-        self.public_ip = address.public_ip if address else None
+        self.allocation_id = address.allocation_id
+        self.association_id = address.association_id
+        self.public_ip = address.public_ip
         self.failure: tuple[str, str] | None = None
         self.deleted_at: datetime | None = None
         self._created_at = moment
@@ -58,12 +58,9 @@ def _create(call: Call) -> Gateway:
     params, cloud, region = call.params, call.cloud, call.region
     backend = backend_of(region)
     subnet = subnet_named(backend, str(params.get("SubnetId")))
-    public = (params.get("ConnectivityType") or "public") == "public"
-    if public and not params.get("AllocationId"):
-        raise AwsError("MissingParameter", "The request must contain the parameter AllocationId")
-    if not public and params.get("AllocationId"):
-        raise AwsError("InvalidParameterCombination", "A private NAT gateway has no Elastic IP address.")
-    address = address_named(region, str(params["AllocationId"])) if public else None
+    if params.get("ConnectivityType") == "private":
+        raise AwsError("UnsupportedOperation", "The local cloud has no private NAT gateways.")
+    address = requested_address(call)
     if params.get("PrivateIpAddress"):
         check_free(subnet, str(params["PrivateIpAddress"]))
     zone = subnet.availability_zone
@@ -72,7 +69,7 @@ def _create(call: Call) -> Gateway:
     refuse_dry_run(params)
     failure = _failure(backend, subnet, address)
     interface = backend.create_network_interface(subnet, params.get("PrivateIpAddress"))
-    if address is not None and failure is None:
+    if failure is None:
         bind(cloud, address, interface)
     make: Any = Gateway  # abstract to mypy: moto leaves out what only CloudFormation would call
     gateway: Gateway = make(backend, subnet, address, interface, now(cloud))
@@ -96,8 +93,6 @@ def _create(call: Call) -> Gateway:
 
 def _failure(backend: Any, subnet: Any, address: Any) -> tuple[str, str] | None:
     """Return the error that AWS reports only after the state "pending"."""
-    if address is None:
-        return None
     if address.eni is not None:
         return "Resource.AlreadyAssociated", f"Elastic IP address [{address.allocation_id}] is already associated"
     if internet_gateway_of(backend, subnet.vpc_id) is None:
@@ -191,19 +186,10 @@ def _described(region: str, gateway: Any) -> dict[str, Any]:
     return described
 
 
-_FILTERS = {
-    "connectivity-type": "ConnectivityType",
-    "nat-gateway-id": "NatGatewayId",
-    "state": "State",
-    "subnet-id": "SubnetId",
-    "vpc-id": "VpcId",
-}
-
-
 @answers("ec2", "DescribeNatGateways")
 def describe_nat_gateways(call: Call) -> dict[str, Any]:
     ids = call.params.get("NatGatewayIds") or ()
     named = [_named(call.region, str(key)) for key in dict.fromkeys(ids)]
     described = [_described(call.region, one) for one in named or backend_of(call.region).nat_gateways.values()]
     # This operation alone calls its filters "Filter".
-    return listing(call, "NatGateways", described, _FILTERS, filters="Filter")
+    return listing(call, "NatGateways", described, filters="Filter")

@@ -12,6 +12,7 @@ from typing import Any
 
 from moto.ec2.models.vpcs import AWS_ENDPOINT_SERVICES
 
+from localcloud.api.ec2.errors import invalid
 from localcloud.api.ec2.moto_records import backend_of, internet_gateway_of, subnet_named
 from localcloud.api.quotas import INTERNET_GATEWAYS, VPCS, check_limit
 from localcloud.core.cloud import Call, answers
@@ -66,7 +67,7 @@ def check_disassociation(backend: Any, params: Params) -> None:
     """DisassociateRouteTable."""
     association = params.get("AssociationId")
     if any(association and table.main_association_id == association for table in backend.route_tables.values()):
-        raise AwsError("InvalidParameterValue", f"cannot disassociate the main route table association {association}")
+        raise invalid(f"cannot disassociate the main route table association {association}")
 
 
 def check_new_route(backend: Any, params: Params) -> None:
@@ -102,9 +103,7 @@ def check_old_route(backend: Any, params: Params) -> None:
     table = _table_named(backend, params.get("RouteTableId"))
     route = _route_to(table, params)
     if route is not None and route.local:
-        raise AwsError(
-            "InvalidParameterValue", f"cannot remove local route {_destination(params)} in route table {table.id}"
-        )
+        raise invalid(f"cannot remove local route {_destination(params)} in route table {table.id}")
 
 
 def _destination(params: Params) -> Any:
@@ -133,7 +132,7 @@ def check_attachment(backend: Any, params: Params) -> None:
         )
     vpc_id = str(params.get("VpcId"))
     if internet_gateway_of(backend, vpc_id) is not None:
-        raise AwsError("InvalidParameterValue", f"Network {vpc_id} already has an internet gateway attached")
+        raise invalid(f"Network {vpc_id} already has an internet gateway attached")
 
 
 def check_endpoint(backend: Any, params: Params) -> None:
@@ -177,9 +176,8 @@ def check_group(backend: Any, params: Params) -> None:
     for key, parameter in (("GroupName", "GroupName"), ("Description", "GroupDescription")):
         value = str(params.get(key) or "")
         if value and not _GROUP_TEXT.fullmatch(value):
-            raise AwsError(
-                "InvalidParameterValue",
-                f"Value ({value}) for parameter {parameter} is invalid. Character sets beyond ASCII are not supported.",
+            raise invalid(
+                f"Value ({value}) for parameter {parameter} is invalid. Character sets beyond ASCII are not supported."
             )
 
 
@@ -201,13 +199,13 @@ def check_and_ask_moto(call: Call) -> dict[str, Any]:
     return call.moto()
 
 
-@answers("ec2", "CreateVpc", "CreateInternetGateway")
+_LIMITED = {"CreateVpc": (VPCS, "vpcs"), "CreateInternetGateway": (INTERNET_GATEWAYS, "internet_gateways")}
+
+
+@answers("ec2", *_LIMITED)
 def create_within_quota(call: Call) -> dict[str, Any]:
-    backend = backend_of(call.region)
-    if call.operation == "CreateVpc":
-        check_limit(call.cloud, VPCS, len(backend.vpcs))
-    else:
-        check_limit(call.cloud, INTERNET_GATEWAYS, len(backend.internet_gateways))
+    limit, records = _LIMITED[call.operation]
+    check_limit(call.cloud, limit, len(getattr(backend_of(call.region), records)))
     return call.moto()
 
 
@@ -216,9 +214,7 @@ def import_key_pair(call: Call) -> dict[str, Any]:
     try:
         return call.moto()
     except AwsError as error:
-        raise AwsError(
-            "InvalidKey.Format" if error.code == "InvalidKeyPair.Format" else error.code, error.message
-        ) from error
+        raise AwsError(error.code.replace("InvalidKeyPair.Format", "InvalidKey.Format"), error.message) from error
 
 
 @answers("ec2", "CreateVpcEndpoint")

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from localcloud.api.ec2.errors import invalid
 from localcloud.api.ec2.filters import listing, refuse_dry_run, tag_list, tags_of
 from localcloud.api.ec2.images import Image, image_for_launch, images_of
 from localcloud.api.ec2.lifecycle import machines_of
@@ -56,10 +57,8 @@ def create_image(call: Call) -> dict[str, Any]:
         if image.id in images_of(cloud):
             images_of(cloud)[image.id] = replace(image, state="available", layers=layers)
 
-    if image.boots_nothing:
-        cloud.clock.later(0, lambda: finish(()))
-    else:
-        machines_of(cloud).copy_disk(instance.id, image.id, lambda layers: cloud.clock.later(0, lambda: finish(layers)))
+    machines = machines_of(cloud, instance)
+    machines.copy_disk(instance.id, image.id, lambda layers: cloud.clock.later(0, lambda: finish(layers)))
     return {"ImageId": image.id}
 
 
@@ -91,7 +90,7 @@ def describe_snapshots(call: Call) -> dict[str, Any]:
         }
         for image in matches
     ]
-    return listing(call, "Snapshots", described, {"snapshot-id": "SnapshotId"})
+    return listing(call, "Snapshots", described)
 
 
 @answers("ec2", "DeleteSnapshot")
@@ -116,6 +115,6 @@ def describe_image_attribute(call: Call) -> dict[str, Any]:
     if image.owner != ACCOUNT:
         raise AwsError("AuthFailure", f"Not authorized for image: {image.id}")
     if attribute not in keys:
-        raise AwsError("InvalidParameterValue", f"The local cloud has no attribute {attribute} of images.")
+        raise invalid(f"The local cloud has no attribute {attribute} of images.")
     refuse_dry_run(call.params)
     return {"ImageId": image.id, keys[attribute]: []}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from localcloud.api.ec2.errors import invalid, missing
 from localcloud.api.ec2.filters import by_name, listing, refuse_dry_run, tag_list, tags_of
 from localcloud.api.ec2.moto_records import backend_of, new_id, set_tags, tags_in
 from localcloud.api.ec2.records import PlacementGroup, instances_in, records_of
@@ -44,9 +45,9 @@ def create_placement_group(call: Call) -> dict[str, Any]:
     name = str(params.get("GroupName") or "")
     strategy = str(params.get("Strategy") or "cluster")
     if not name:
-        raise AwsError("MissingParameter", "The request must contain the parameter groupName")
+        raise missing("groupName")
     if strategy != "cluster":
-        raise AwsError("InvalidParameterValue", f"The local cloud has no placement groups with strategy {strategy}.")
+        raise invalid(f"The local cloud has no placement groups with strategy {strategy}.")
     groups = records_of(call.cloud).placement_groups
     if (call.region, name) in groups:
         raise AwsError("InvalidPlacementGroup.Duplicate", f"The placement group '{name}' already exists.")
@@ -57,21 +58,12 @@ def create_placement_group(call: Call) -> dict[str, Any]:
     return {"PlacementGroup": _described(group)}
 
 
-_FILTERS = {
-    "group-arn": "GroupArn",
-    "group-name": "GroupName",
-    "group-id": "GroupId",
-    "state": "State",
-    "strategy": "Strategy",
-}
-
-
 @answers("ec2", "DescribePlacementGroups")
 def describe_placement_groups(call: Call) -> dict[str, Any]:
     groups = [group for group in records_of(call.cloud).placement_groups.values() if group.region == call.region]
     for key, field in (("GroupNames", "name"), ("GroupIds", "id")):
         groups = by_name(groups, field, call.params.get(key) or (), _unknown)
-    return listing(call, "PlacementGroups", map(_described, groups), _FILTERS, default=None)
+    return listing(call, "PlacementGroups", map(_described, groups), default=None)
 
 
 @answers("ec2", "DeletePlacementGroup")

@@ -7,9 +7,9 @@ from typing import Any
 
 from moto.backends import get_backend
 
+from localcloud.api.ec2.errors import invalid
 from localcloud.api.iam.history import profile_in_effect
 from localcloud.core.cloud import Cloud
-from localcloud.core.errors import AwsError
 from localcloud.core.settings import ACCOUNT
 
 
@@ -23,9 +23,8 @@ def profile_for_launch(cloud: Cloud, request: Mapping[str, Any] | None) -> Any:
     profile = next((profile for profile in profiles if getattr(profile, field) == value), None)
     if profile is None or not profile.roles or not profile_in_effect(cloud, profile.name):
         called = "name" if field == "name" else "ARN"
-        raise AwsError(
-            "InvalidParameterValue",
+        raise invalid(
             f"Value ({value}) for parameter iamInstanceProfile.{field} is invalid. Invalid IAM Instance "
-            f"Profile {called}",
+            f"Profile {called}"
         )
     return profile

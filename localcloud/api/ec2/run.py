@@ -8,6 +8,7 @@ from typing import Any
 from moto.ec2.models.instances import Reservation
 
 from localcloud.api.ec2.capacity import launchable_count
+from localcloud.api.ec2.errors import conflicting, invalid
 from localcloud.api.ec2.filters import refuse_dry_run
 from localcloud.api.ec2.instance import Instance, Launch, attach_interfaces, attach_volumes
 from localcloud.api.ec2.instances import reservation_as_dict
@@ -16,7 +17,6 @@ from localcloud.api.ec2.moto_records import backend_of, new_id
 from localcloud.api.ec2.records import no_public_addresses, now, once, records_of
 from localcloud.api.ec2.run_request import validated
 from localcloud.core.cloud import Call, Cloud, answers
-from localcloud.core.errors import AwsError
 
 
 @answers("ec2", "RunInstances")
@@ -39,14 +39,9 @@ def _run(call: Call) -> list[Instance]:
 def _counts(params: Mapping[str, Any]) -> tuple[int, int]:
     min_count, max_count = int(params.get("MinCount") or 1), int(params.get("MaxCount") or params.get("MinCount") or 1)
     if min_count < 1 or max_count < 1:
-        raise AwsError(
-            "InvalidParameterValue", f"Value ({min(min_count, max_count)}) for parameter minCount is invalid."
-        )
+        raise invalid(f"Value ({min(min_count, max_count)}) for parameter minCount is invalid.")
     if min_count > max_count:
-        raise AwsError(
-            "InvalidParameterCombination",
-            f"Value ({min_count}) for parameter minCount is greater than maxCount ({max_count}).",
-        )
+        raise conflicting(f"Value ({min_count}) for parameter minCount is greater than maxCount ({max_count}).")
     return min_count, max_count
 
 

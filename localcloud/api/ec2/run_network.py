@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from localcloud.api.ec2.errors import conflicting, invalid
 from localcloud.api.ec2.instance import InterfaceSpec
 from localcloud.api.ec2.instance_types import types
 from localcloud.api.ec2.moto_records import (
@@ -32,17 +33,14 @@ def interfaces_for_launch(region: str, request: Mapping[str, Any], kind: str) ->
     for key in ("SubnetId", "SecurityGroupIds"):
         if request.get(key):
             what = "an instance-level subnet ID" if key == "SubnetId" else f"instance-level {key}"
-            raise AwsError(
-                "InvalidParameterCombination", f"Network interfaces and {what} may not be specified on the same request"
-            )
+            raise conflicting(f"Network interfaces and {what} may not be specified on the same request")
     if len(interfaces) > 1 and any(item.get("AssociatePublicIpAddress") is not None for item in interfaces):
-        raise AwsError(
-            "InvalidParameterCombination",
+        raise conflicting(
             "The associatePublicIPAddress parameter cannot be specified when launching with multiple network "
-            "interfaces.",
+            "interfaces."
         )
     if _card(interfaces[0]) != 0 or int(interfaces[0].get("DeviceIndex") or 0) != 0:
-        raise AwsError("InvalidParameterCombination", "A primary network interface (device index 0) must be specified.")
+        raise conflicting("A primary network interface (device index 0) must be specified.")
     _check_cards(interfaces, kind)
     return tuple(
         _interface(region, item, request, number, alone=len(interfaces) == 1) for number, item in enumerate(interfaces)
@@ -68,11 +66,9 @@ def _check_cards(interfaces: Sequence[Mapping[str, Any]], kind: str) -> None:
     if len(interfaces) > int(network.get("MaximumNetworkInterfaces") or 1):
         raise AwsError("AttachmentLimitExceeded", f"Interface count {len(interfaces)} exceeds the limit for {kind}")
     if _card(interfaces[-1]) >= int(network.get("MaximumNetworkCards") or 1):
-        raise AwsError(
-            "InvalidParameterValue", f"Network card index {_card(interfaces[-1])} exceeds the limit for {kind}"
-        )
+        raise invalid(f"Network card index {_card(interfaces[-1])} exceeds the limit for {kind}")
     if len({(_card(item), int(item.get("DeviceIndex") or 0)) for item in interfaces}) < len(interfaces):
-        raise AwsError("InvalidParameterValue", "Each network interface requires a unique device index.")
+        raise invalid("Each network interface requires a unique device index.")
     on_card = Counter(map(_card, interfaces))
     for card in network.get("NetworkCards") or ():
         index = card["NetworkCardIndex"]
@@ -89,7 +85,7 @@ def _check_efa(elastic: Sequence[Mapping[str, Any]], kind: str, network: Mapping
     https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa.html
     """
     if elastic and not network.get("EfaSupported"):
-        raise AwsError("InvalidParameterCombination", f"EFA interfaces are not supported on {kind}")
+        raise conflicting(f"EFA interfaces are not supported on {kind}")
     limit = int((network.get("EfaInfo") or {}).get("MaximumEfaInterfaces") or 0)
     if len(elastic) > limit:
         raise AwsError("AttachmentLimitExceeded", f"EFA interface count {len(elastic)} exceeds the limit for {kind}")
@@ -97,12 +93,10 @@ def _check_efa(elastic: Sequence[Mapping[str, Any]], kind: str, network: Mapping
     for item in elastic:
         card = _card(item)
         if card not in range(first, first + limit):
-            raise AwsError(
-                "InvalidParameterCombination", f"EFA interfaces are not supported on network card {card} of {kind}"
-            )
+            raise conflicting(f"EFA interfaces are not supported on network card {card} of {kind}")
         if item.get("InterfaceType") == "efa-only" and (card, int(item.get("DeviceIndex") or 0)) == (0, 0):
             message = "An EFA-only interface cannot be the primary network interface."
-            raise AwsError("InvalidParameterCombination", message)
+            raise conflicting(message)
     if len(set(map(_card, elastic))) < len(elastic):
         raise AwsError("AttachmentLimitExceeded", "You can attach only one EFA interface to each network card.")
 
@@ -130,7 +124,7 @@ def _default_subnet(region: str, request: Mapping[str, Any]) -> Any:
     backend = backend_of(region)
     zone = (request.get("Placement") or {}).get("AvailabilityZone")
     if zone and zone not in [candidate.name for candidate in zones_of(region)]:
-        raise AwsError("InvalidParameterValue", f"Invalid availability zone: [{zone}]")
+        raise invalid(f"Invalid availability zone: [{zone}]")
     for subnet in subnets_in(backend):
         vpc = backend.vpcs.get(subnet.vpc_id)
         if vpc is not None and vpc.is_default and (zone is None or subnet.availability_zone == zone):

@@ -7,6 +7,9 @@ import binascii
 from collections.abc import Mapping
 from typing import Any
 
+from moto.core.utils import get_service_model
+
+from localcloud.api.ec2.errors import conflicting, invalid, missing
 from localcloud.api.ec2.images import Image, image_for_launch
 from localcloud.api.ec2.instance import Launch
 from localcloud.api.ec2.instance_types import types, zones_with
@@ -36,14 +39,14 @@ def validated(call: Call) -> Launch:
         }
     image = _image(cloud, request)
     kind = _type(request, image)
+    _check_enumerations(request, get_service_model("ec2").operation_model("RunInstances").input_shape)
     placement = request.get("Placement") or {}
     group = group_for_launch(cloud, region, placement)
     strategies = types()[kind]["PlacementGroupInfo"]["SupportedStrategies"]
     if group and group.strategy not in strategies:
-        raise AwsError(
-            "InvalidParameterCombination",
+        raise conflicting(
             f"{group.strategy.capitalize()} placement groups are not supported by the '{kind}' instance type. "
-            "Specify a supported instance type or change the placement group strategy, and try again.",
+            "Specify a supported instance type or change the placement group strategy, and try again."
         )
     interfaces = interfaces_for_launch(region, request, kind)
     _check_zone(region, kind, interfaces[0].subnet.availability_zone, placement)
@@ -64,7 +67,7 @@ def validated(call: Call) -> Launch:
         placement_group=group,
         tenancy=str(placement.get("Tenancy") or "default"),
         metadata=_metadata(request, image),
-        shutdown_behavior=_shutdown_behavior(request),
+        shutdown_behavior=str(request.get("InstanceInitiatedShutdownBehavior") or "stop"),
         disable_api_termination=bool(request.get("DisableApiTermination")),
         disable_api_stop=bool(request.get("DisableApiStop")),
         ebs_optimized=bool(request.get("EbsOptimized")),
@@ -77,22 +80,21 @@ def validated(call: Call) -> Launch:
 def _image(cloud: Cloud, request: Mapping[str, Any]) -> Image:
     image_id = str(request.get("ImageId") or "")
     if not image_id:
-        raise AwsError("MissingParameter", "The request must contain the parameter ImageId")
+        raise missing("ImageId")
     return image_for_launch(cloud, image_id)
 
 
 def _type(request: Mapping[str, Any], image: Image) -> str:
     kind = str(request.get("InstanceType") or "m1.small")
     if kind not in types():
-        raise AwsError("InvalidParameterValue", f"Invalid value '{kind}' for InstanceType.")
+        raise invalid(f"Invalid value '{kind}' for InstanceType.")
     architectures = types()[kind]["ProcessorInfo"]["SupportedArchitectures"]
     if "x86_64" not in architectures:
-        raise AwsError(
-            "InvalidParameterValue",
+        raise invalid(
             f"The architecture '{','.join(architectures)}' of the specified instance type does not match the "
             "architecture 'x86_64' of the specified AMI. Specify an instance type and an AMI that have matching "
             "architectures, and try again. You can use 'describe-instance-types' or 'describe-images' to discover the "
-            "architecture of the instance type or AMI.",
+            "architecture of the instance type or AMI."
         )
     return kind
 
@@ -100,10 +102,7 @@ def _type(request: Mapping[str, Any], image: Image) -> str:
 def _check_zone(region: str, kind: str, zone: str, placement: Mapping[str, Any]) -> None:
     requested = placement.get("AvailabilityZone")
     if requested and requested != zone:
-        raise AwsError(
-            "InvalidParameterValue",
-            f"The specified subnet is in {zone}, and the specified availability zone is {requested}.",
-        )
+        raise invalid(f"The specified subnet is in {zone}, and the specified availability zone is {requested}.")
     zones = [candidate.name for candidate in zones_of(region)]
     offering = zones_with(kind, region, zones)
     if zone not in offering:
@@ -133,42 +132,32 @@ def check_user_data(user_data: Any) -> str | None:
     except (binascii.Error, ValueError) as error:
         raise AwsError("InvalidUserData.Malformed", "Invalid BASE64 encoding of user data.") from error
     if size > 16384:
-        raise AwsError("InvalidParameterValue", "User data is limited to 16384 bytes")
+        raise invalid("User data is limited to 16384 bytes")
     return text
 
 
-def _shutdown_behavior(request: Mapping[str, Any]) -> str:
-    behavior = str(request.get("InstanceInitiatedShutdownBehavior") or "stop")
-    if behavior not in ("stop", "terminate"):
-        raise AwsError(
-            "InvalidParameterValue", f"Value ({behavior}) for parameter instanceInitiatedShutdownBehavior is invalid."
-        )
-    return behavior
+def _check_enumerations(value: Any, shape: Any, name: str = "") -> None:
+    """Refuse values that EC2's model does not list."""
+    if value in (None, ""):
+        return
+    if shape.type_name == "structure":
+        for key in value.keys() & shape.members.keys():
+            _check_enumerations(value[key], shape.members[key], key)
+    elif shape.type_name == "list":
+        for item in value:
+            _check_enumerations(item, shape.member, name)
+    elif getattr(shape, "enum", None) and value not in shape.enum:
+        raise invalid(f"Value ({value}) for parameter {name[0].lower()}{name[1:]} is invalid.")
 
 
 def _metadata(request: Mapping[str, Any], image: Image) -> Mapping[str, Any]:
     """Return the metadata options of a launch; the image has the defaults of missing ones."""
     options: Mapping[str, Any] = request.get("MetadataOptions") or {}
-    check_metadata(options)
-    of_image = {"HttpTokens": "required", "HttpPutResponseHopLimit": 2} if image.imds_support == "v2.0" else {}
-    return of_image | {key: value for key, value in options.items() if value is not None}
-
-
-def check_metadata(options: Mapping[str, Any]) -> None:
-    allowed = {
-        "HttpTokens": ("optional", "required"),
-        "HttpEndpoint": ("enabled", "disabled"),
-        "InstanceMetadataTags": ("enabled", "disabled"),
-        "HttpProtocolIpv6": ("enabled", "disabled"),
-    }
-    for key, values in allowed.items():
-        if options.get(key) is not None and options[key] not in values:
-            raise AwsError("InvalidParameterValue", f"Value ({options[key]}) for parameter {key} is invalid.")
     hops = options.get("HttpPutResponseHopLimit")
     if hops is not None and not 1 <= int(hops) <= 64:
-        raise AwsError(
-            "InvalidParameterValue", f"Value ({hops}) for parameter HttpPutResponseHopLimit is invalid. Give 1 to 64."
-        )
+        raise invalid(f"Value ({hops}) for parameter HttpPutResponseHopLimit is invalid. Give 1 to 64.")
+    of_image = {"HttpTokens": "required", "HttpPutResponseHopLimit": 2} if image.imds_support == "v2.0" else {}
+    return of_image | {key: value for key, value in options.items() if value is not None}
 
 
 def _tags(request: Mapping[str, Any], of_service: bool) -> dict[str, dict[str, str]]:
@@ -176,16 +165,12 @@ def _tags(request: Mapping[str, Any], of_service: bool) -> dict[str, dict[str, s
     for specification in request.get("TagSpecifications") or ():
         kind = str(specification.get("ResourceType"))
         if kind not in _TAGGED:
-            raise AwsError(
-                "InvalidParameterValue", f"'{kind}' is not a valid taggable resource type for this operation."
-            )
+            raise invalid(f"'{kind}' is not a valid taggable resource type for this operation.")
         of_kind = tags.setdefault(kind, {})
         for tag in specification.get("Tags") or ():
             key = str(tag.get("Key") or "")
             if key.startswith("aws:") and not of_service:
-                raise AwsError(
-                    "InvalidParameterValue", f"Tag keys starting with 'aws:' are reserved for internal use: {key}"
-                )
+                raise invalid(f"Tag keys starting with 'aws:' are reserved for internal use: {key}")
             of_kind[key] = str(tag.get("Value") or "")
     for of_kind in tags.values():
         if len(of_kind) > 50:
@@ -213,8 +198,6 @@ def _volumes(request: Mapping[str, Any], image: Image) -> tuple[Mapping[str, Any
 
 def _check_volume(ebs: Mapping[str, Any], root_of: Image | None) -> None:
     kind = ebs.get("VolumeType", "gp3")
-    if kind not in ("standard", "gp2", "gp3", "io1", "io2", "st1", "sc1"):
-        raise AwsError("InvalidParameterValue", f"Value ({kind}) for parameter volumeType is invalid.")
     if root_of and int(ebs.get("VolumeSize") or root_of.root_gib) < root_of.root_gib:
         raise AwsError(
             "InvalidBlockDeviceMapping",

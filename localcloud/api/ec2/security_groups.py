@@ -9,8 +9,9 @@ from typing import Any
 
 from moto.ec2.models.security_groups import SecurityGroupRule
 
+from localcloud.api.ec2.errors import invalid, missing
 from localcloud.api.ec2.filters import refuse_dry_run, tag_list, tags_of
-from localcloud.api.ec2.moto_records import backend_of, groups_in, tags_in
+from localcloud.api.ec2.moto_records import backend_of, groups_in, set_tags, tags_in
 from localcloud.core.cloud import Call, answers
 from localcloud.core.errors import AwsError
 from localcloud.core.kinds import KINDS
@@ -44,7 +45,7 @@ _mended.__hash__ = lambda self: hash(self.id)
 def _group(call: Call) -> Any:
     group_id = call.params.get("GroupId")
     if not group_id:
-        raise AwsError("MissingParameter", "The request must contain the parameter groupId")
+        raise missing("groupId")
     group = next((group for group in groups_in(backend_of(call.region)) if group.id == group_id), None)
     if group is None:
         raise KINDS["sg"].not_found(group_id)
@@ -78,20 +79,14 @@ def _ports(permission: Mapping[str, Any]) -> tuple[str, Any, Any]:
     protocol = _PROTOCOLS.get(protocol, protocol)
     first, last = permission.get("FromPort"), permission.get("ToPort")
     if not protocol:
-        raise AwsError(
-            "InvalidParameterValue",
-            "Invalid value 'null' for protocol. VPC security group rules must specify protocols explicitly.",
-        )
+        raise invalid("Invalid value 'null' for protocol. VPC security group rules must specify protocols explicitly.")
     if protocol in ("tcp", "udp"):
         if first is None or last is None:
-            raise AwsError(
-                "InvalidParameterValue",
-                "Invalid value for portRange. Must specify both from and to ports with TCP/UDP.",
-            )
+            raise invalid("Invalid value for portRange. Must specify both from and to ports with TCP/UDP.")
         if not -1 <= int(first) <= int(last) <= 65535:
-            raise AwsError("InvalidParameterValue", f"Invalid TCP/UDP port range ({first}:{last})")
+            raise invalid(f"Invalid TCP/UDP port range ({first}:{last})")
     elif protocol not in ("-1", "icmp", "icmpv6") and not (protocol.isdigit() and int(protocol) < 256):
-        raise AwsError("InvalidParameterValue", f"Invalid value '{protocol}' for IP protocol. Unknown protocol.")
+        raise invalid(f"Invalid value '{protocol}' for IP protocol. Unknown protocol.")
     return protocol, -1 if first is None else first, -1 if last is None else last
 
 
@@ -104,7 +99,7 @@ def _range(request: Mapping[str, Any]) -> dict[str, str]:
     except ValueError:
         network = None
     if network is None or "/" not in text or network.version != (4 if key == "CidrIp" else 6):
-        raise AwsError("InvalidParameterValue", f"CIDR block {text} is malformed")
+        raise invalid(f"CIDR block {text} is malformed")
     described = {"Description": str(request["Description"])} if request.get("Description") else {}
     return {key: str(network), **described}
 
@@ -154,10 +149,7 @@ def authorize(call: Call) -> dict[str, Any]:
     existing = {_identity(rule) for rule in present}
     for rule in rules:
         if _identity(rule) in existing:
-            peer = (
-                rule.ip_range.get("CidrIp") or rule.ip_range.get("CidrIpv6") or (rule.source_group or {}).get("GroupId")
-            )
-            peer = peer or rule.prefix_list_id
+            peer = next(part for part in _identity(rule)[3:] if part)
             ports = f"from port: {rule.from_port}, to port: {rule.to_port}, " if rule.from_port is not None else ""
             raise AwsError(
                 "InvalidPermission.Duplicate",
@@ -172,8 +164,7 @@ def authorize(call: Call) -> dict[str, Any]:
     present.extend(rules)
     tags = tags_of(call.params, "security-group-rule")
     for rule in rules:
-        if tags:
-            backend.create_tags([rule.id], tags)
+        set_tags(call.region, rule.id, tags)
     return {"Return": True, "SecurityGroupRules": [_shown(call.region, rule) for rule in rules]}
 
 

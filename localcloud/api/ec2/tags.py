@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from localcloud.api.ec2.filters import Described, matching, page, refuse_dry_run
+from localcloud.api.ec2.errors import invalid, missing
+from localcloud.api.ec2.filters import listing, refuse_dry_run, tag_list
 from localcloud.api.ec2.images import images_of
 from localcloud.api.ec2.moto_records import backend_of, groups_in, subnets_in
 from localcloud.api.ec2.records import instances_in, records_of
@@ -48,7 +49,7 @@ def _resources(call: Call) -> list[str]:
     """Return the resources of a call. Raise AwsError if one does not exist."""
     requested = [str(resource) for resource in call.params.get("Resources") or ()]
     if not requested:
-        raise AwsError("MissingParameter", "The request must contain the parameter resourceIdSet")
+        raise missing("resourceIdSet")
     backend = backend_of(call.region)
     existing: dict[str, Iterable[str]] = {}
     for resource in requested:
@@ -68,16 +69,14 @@ def create_tags(call: Call) -> dict[str, Any]:
     resources = _resources(call)
     tags = {str(tag.get("Key") or ""): str(tag.get("Value") or "") for tag in call.params.get("Tags") or ()}
     if not tags:
-        raise AwsError("MissingParameter", "The request must contain the parameter Tag.N")
+        raise missing("Tag.N")
     for key, value in tags.items():
         if not 1 <= len(key) <= 127:
-            raise AwsError("InvalidParameterValue", f"Tag key must be between 1 and 127 characters: '{key}'")
+            raise invalid(f"Tag key must be between 1 and 127 characters: '{key}'")
         if len(value) > 256:
-            raise AwsError("InvalidParameterValue", "Tag value exceeds the maximum length of 256 characters")
+            raise invalid("Tag value exceeds the maximum length of 256 characters")
         if key.startswith("aws:") and call.caller.kind != "service":
-            raise AwsError(
-                "InvalidParameterValue", f"Tag keys starting with 'aws:' are reserved for internal use: {key}"
-            )
+            raise invalid(f"Tag keys starting with 'aws:' are reserved for internal use: {key}")
     all_tags = backend_of(call.region).tags
     for resource in resources:
         whole = {**(all_tags.get(resource) or {}), **tags}
@@ -108,9 +107,6 @@ def delete_tags(call: Call) -> dict[str, Any]:
     return {}
 
 
-_FILTERS = {"key": "Key", "resource-id": "ResourceId", "resource-type": "ResourceType", "value": "Value"}
-
-
 @answers("ec2", "DescribeTags")
 def describe_tags(call: Call) -> dict[str, Any]:
     filters = list(call.params.get("Filters") or ())
@@ -118,17 +114,13 @@ def describe_tags(call: Call) -> dict[str, Any]:
     by_id = next((values["Values"] for values in filters if values.get("Name") == "resource-id"), None)
     if by_id and not any("*" in value or "?" in value for value in by_id):
         all_tags = {resource: all_tags.get(resource) or {} for resource in by_id}
-    matches: list[Described] = [
-        {"Key": key, "ResourceId": resource, "ResourceType": type_of(resource), "Value": value}
-        for resource, tags in all_tags.items()
+    described = [
+        # "Tags" is for the filter "tag:…" and no part of the answer.
+        {"Key": key, "ResourceId": name, "ResourceType": type_of(name), "Value": value, "Tags": tag_list({key: value})}
+        for name, tags in all_tags.items()
         for key, value in tags.items()
     ]
-    plain = [values for values in filters if not str(values.get("Name")).startswith("tag:")]
-    for values in filters:
-        if values not in plain:
-            key = str(values["Name"])[4:]
-            matches = [tag for tag in matches if tag["Key"] == key and tag["Value"] in values["Values"]]
-    matches = matching(matches, plain, _FILTERS)
-    refuse_dry_run(call.params)
-    items, token = page(matches, call.params)
-    return {"Tags": list(items)} | ({"NextToken": token} if token else {})
+    answer = listing(call, "Tags", described)
+    for tag in answer["Tags"]:
+        del tag["Tags"]
+    return answer

@@ -4,7 +4,6 @@ changes something needs them."""
 from __future__ import annotations
 
 import base64
-import binascii
 from collections.abc import Iterator
 from typing import Any
 
@@ -38,11 +37,6 @@ def instance_views(cloud: Cloud) -> list[InstanceView]:
     return [view_of(cloud, instance) for instance in records_of(cloud).instances.values()]
 
 
-def state_since(cloud: Cloud, instance_id: str) -> float:
-    """Since when an instance has been in its state."""
-    return records_of(cloud).instances[instance_id].state_since
-
-
 def view_of(_cloud: Cloud, instance: Instance) -> InstanceView:
     interface = instance.nics.get(0)
     key = backend_of(instance.region_name).key_pairs.get(instance.key_name) if instance.key_name else None
@@ -72,7 +66,7 @@ def view_of(_cloud: Cloud, instance: Instance) -> InstanceView:
         reservation_id=instance.reservation_id,
         key_name=instance.key_name,
         public_key=key.material_public.decode().strip() if key else None,
-        user_data=_decoded(instance.user_data),
+        user_data=base64.b64decode(instance.user_data or ""),
         profile_arn=profile.arn if profile else None,
         profile_id=profile.id if profile else None,
         role_name=profile.roles[0].name if profile and profile.roles else None,
@@ -87,14 +81,8 @@ def view_of(_cloud: Cloud, instance: Instance) -> InstanceView:
         gpu_name=name,
         gpu_memory_mib=memory,
         tags=dict(instance.tags),
+        state_since=instance.state_since,
     )
-
-
-def _decoded(user_data: str | None) -> bytes:
-    try:
-        return base64.b64decode(user_data or "")
-    except (binascii.Error, ValueError):
-        return b""
 
 
 def vpc_views(cloud: Cloud) -> list[VpcView]:

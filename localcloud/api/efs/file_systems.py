@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import fields
+from dataclasses import replace
 from typing import Any
 
+from localcloud.api.ec2.moto_records import new_id
 from localcloud.api.efs.records import (
     AlreadyExists,
     FileSystem,
@@ -13,9 +14,8 @@ from localcloud.api.efs.records import (
     bad_request,
     find_available,
     find_file_system,
-    new_id,
-    records_of,
     region_of,
+    regions_of,
     show_file_system,
     show_page,
 )
@@ -30,13 +30,8 @@ MAX_TAGS = 50
 
 
 def mount_target_views(cloud: Cloud) -> list[MountTargetView]:
-    """Every mount target, whatever its state."""
-    names = [field.name for field in fields(MountTargetView)]
-    return [
-        MountTargetView(**{name: getattr(target, name) for name in names})
-        for region in records_of(cloud).regions.values()
-        for target in region.mount_targets.values()
-    ]
+    """Return every mount target as it is now, whatever its state."""
+    return [replace(target) for region in regions_of(cloud).values() for target in region.mount_targets.values()]
 
 
 def file_systems(cloud: Cloud) -> list[dict[str, Any]]:

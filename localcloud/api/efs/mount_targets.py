@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from moto.backends import get_backend
-
+from localcloud.api.ec2.moto_records import backend_of, new_id, subnet_named
 from localcloud.api.efs.records import (
     MountTarget,
     bad_request,
     find_available,
     find_file_system,
     find_mount_target,
-    new_id,
     region_of,
     show_mount_target,
     show_page,
@@ -22,7 +20,6 @@ from localcloud.api.efs.records import (
 from localcloud.api.iam.linked_roles import ensure_service_linked_role
 from localcloud.core.cloud import Call, Cloud, Result, answers
 from localcloud.core.errors import AwsError
-from localcloud.core.settings import ACCOUNT
 
 MAX_GROUPS = 5
 # What EC2 says when it has no address to give: what EFS makes of it.
@@ -34,16 +31,6 @@ _OF_EC2 = {
 _LINKED_SERVICE = "elasticfilesystem.amazonaws.com"
 
 
-def _ec2(region: str) -> Any:
-    return get_backend("ec2")[ACCOUNT][region]
-
-
-def zone_ids(call: Call) -> Mapping[str, str]:
-    """Return the zones of the region: name to id."""
-    answer = call.cloud.moto("ec2", "DescribeAvailabilityZones", call.region, {})
-    return {zone["ZoneName"]: zone["ZoneId"] for zone in answer["AvailabilityZones"]}
-
-
 @answers("efs", "CreateMountTarget")
 def create_mount_target(call: Call) -> Result:
     cloud, params = call.cloud, call.params
@@ -51,7 +38,6 @@ def create_mount_target(call: Call) -> Result:
         raise bad_request("The local cloud has mount targets with IPv4 addresses only.")
     file_system = find_available(call, params["FileSystemId"])
     subnet = _subnet(call.region, params["SubnetId"])
-    zone_id = zone_ids(call)[subnet.availability_zone]
     _check_subnet(region_of(call).targets_of(file_system.id), subnet)
     groups = _groups(call.region, subnet.vpc_id, params.get("SecurityGroups") or [])
     target_id = new_id("fsmt")
@@ -64,7 +50,7 @@ def create_mount_target(call: Call) -> Result:
         vpc_id=subnet.vpc_id,
         subnet_id=subnet.id,
         zone=subnet.availability_zone,
-        zone_id=zone_id,
+        zone_id=subnet.availability_zone_id,
         ip=str(interface.private_ip_address),
         interface_id=str(interface.id),
         security_groups=groups,
@@ -88,10 +74,10 @@ def _become_resolvable(cloud: Cloud, target: MountTarget) -> None:
 
 
 def _subnet(region: str, subnet_id: str) -> Any:
-    for subnets in _ec2(region).subnets.values():
-        if subnet_id in subnets:
-            return subnets[subnet_id]
-    raise AwsError("SubnetNotFound", f"The subnet ID '{subnet_id}' does not exist", 400)
+    try:
+        return subnet_named(backend_of(region), subnet_id)
+    except AwsError as error:
+        raise AwsError("SubnetNotFound", error.message) from error
 
 
 def _check_subnet(others: Sequence[MountTarget], subnet: Any) -> None:
@@ -105,7 +91,7 @@ def _check_subnet(others: Sequence[MountTarget], subnet: Any) -> None:
 
 def _groups(region: str, vpc_id: str, requested: Sequence[str]) -> tuple[str, ...]:
     """Return the requested security groups, or the default one of the network."""
-    ec2 = _ec2(region)
+    ec2 = backend_of(region)
     if not requested:
         return (str(ec2.get_default_security_group(vpc_id).id),)
     if len(requested) > MAX_GROUPS:
@@ -131,7 +117,7 @@ def _add_interface(call: Call, subnet: Any, requested: str | None, groups: Seque
     except AwsError as error:
         code, status = _OF_EC2.get(error.code, (error.code, error.status))
         raise AwsError(code, error.message, status) from error
-    interface = _ec2(call.region).enis[made["NetworkInterfaceId"]]
+    interface = backend_of(call.region).enis[made["NetworkInterfaceId"]]
     interface.requester_managed = True
     interface.requester_id = "EFS"
     interface.status = "in-use"
@@ -161,7 +147,7 @@ def delete_mount_target(call: Call) -> Result:
 
         def vanish() -> None:
             del targets[target.id]
-            _ec2(target.region).delete_network_interface(target.interface_id)
+            backend_of(target.region).delete_network_interface(target.interface_id)
             cloud.network.changed()
 
         cloud.clock.later(cloud.latency.of("mount_target_deleted"), vanish)
@@ -185,7 +171,7 @@ def describe_mount_target_security_groups(call: Call) -> Result:
 def modify_mount_target_security_groups(call: Call) -> Result:
     target = _find_usable(call)
     target.security_groups = _groups(call.region, target.vpc_id, call.params.get("SecurityGroups") or [])
-    ec2 = _ec2(call.region)
+    ec2 = backend_of(call.region)
     groups = [ec2.get_security_group_from_id(group) for group in target.security_groups]
     ec2.enis[target.interface_id]._group_set = groups
     return None

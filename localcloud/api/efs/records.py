@@ -5,17 +5,18 @@ Operations are in `file_systems` and `mount_targets`.
 
 from __future__ import annotations
 
-import secrets
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
+from localcloud.api.ec2.filters import tag_list
 from localcloud.api.paging import page
 from localcloud.core.cloud import Call, Cloud, arn
 from localcloud.core.errors import AwsError
 from localcloud.core.settings import ACCOUNT
+from localcloud.core.views import MountTargetView
 
 PAGE = 100
 Item = TypeVar("Item")
@@ -47,20 +48,9 @@ class FileSystem:
 
 
 @dataclass
-class MountTarget:
-    id: str
-    file_system_id: str
-    region: str
-    vpc_id: str
-    subnet_id: str
-    zone: str
-    zone_id: str
-    ip: str
-    interface_id: str
-    security_groups: tuple[str, ...]
-    state: str = "creating"
-    """creating, available, deleting"""
-    resolvable: bool = False
+class MountTarget(MountTargetView):
+    zone_id: str = ""
+    interface_id: str = ""
 
 
 @dataclass
@@ -72,31 +62,20 @@ class Region:
         return [target for target in self.mount_targets.values() if target.file_system_id == file_system_id]
 
 
-class Records:
-    def __init__(self) -> None:
-        self.regions: dict[str, Region] = {}
-
-    def region(self, name: str) -> Region:
-        return self.regions.setdefault(name, Region())
-
-
-def records_of(cloud: Cloud) -> Records:
-    records: Records = cloud.records("efs", Records)
-    return records
+def regions_of(cloud: Cloud) -> dict[str, Region]:
+    """Return the records of the regions that have been used, by name."""
+    regions: dict[str, Region] = cloud.records("efs", dict)
+    return regions
 
 
 def region_of(call: Call) -> Region:
-    return records_of(call.cloud).region(call.region)
+    return regions_of(call.cloud).setdefault(call.region, Region())
 
 
 def all_file_systems(cloud: Cloud) -> Iterator[tuple[FileSystem, list[MountTarget]]]:
-    for region in records_of(cloud).regions.values():
+    for region in regions_of(cloud).values():
         for file_system in region.file_systems.values():
             yield file_system, region.targets_of(file_system.id)
-
-
-def new_id(prefix: str) -> str:
-    return f"{prefix}-0{secrets.token_hex(8)}"
 
 
 # Finding
@@ -148,7 +127,7 @@ class AlreadyExists(AwsError):
 def show_page(call: Call, key: str, items: Sequence[Item], show: Callable[[Item], Mapping[str, Any]]) -> dict[str, Any]:
     """Return the page of a list that a call names."""
     marker, size = call.params.get("Marker"), int(call.params.get("MaxItems") or PAGE)
-    shown, following = page(items, marker, min(size, PAGE), bad_request)
+    shown, following = page(items, marker, min(size, PAGE), bad_request("The marker is not valid."))
     return without_none({"Marker": marker, key: [show(item) for item in shown], "NextMarker": following})
 
 
@@ -157,10 +136,6 @@ def without_none(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 # Showing
-
-
-def tag_list(tags: Mapping[str, str]) -> list[dict[str, str]]:
-    return [{"Key": key, "Value": value} for key, value in tags.items()]
 
 
 def show_file_system(file_system: FileSystem, mount_targets: int) -> dict[str, Any]:

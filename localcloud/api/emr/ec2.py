@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from localcloud.api.ec2.filters import tag_list
 from localcloud.api.ec2.images import BASE, images_of
 from localcloud.api.ec2.instance import Instance
 from localcloud.api.ec2.records import records_of
 from localcloud.api.emr.records import MASTER, Cluster, Group
+from localcloud.core.caller import Caller
 from localcloud.core.cloud import Cloud
 from localcloud.core.errors import AwsError
-from localcloud.core.identity import service_caller
 
 JOB_FLOW_TAG = "aws:elasticmapreduce:job-flow-id"
 GROUP_ROLE_TAG = "aws:elasticmapreduce:instance-group-role"
-_EMR = service_caller("elasticmapreduce.amazonaws.com")
+_EMR = Caller.service("elasticmapreduce.amazonaws.com")
 _DEFAULT_ROOT_GIB = 15
 _DEFAULT_GROUPS = {
     "EmrManagedMasterSecurityGroup": ("ElasticMapReduce-master", "Master group for Elastic MapReduce"),
@@ -98,9 +99,7 @@ def run(cloud: Cloud, cluster: Cluster, group: Group, count: int) -> list[dict[s
         "BlockDeviceMappings": [root],
         "DisableApiTermination": cluster.protected,
         "InstanceInitiatedShutdownBehavior": "terminate",
-        "TagSpecifications": [
-            {"ResourceType": "instance", "Tags": [{"Key": key, "Value": value} for key, value in tags.items()]}
-        ],
+        "TagSpecifications": [{"ResourceType": "instance", "Tags": tag_list(tags)}],
     }
     if instances.get("Ec2KeyName"):
         params["KeyName"] = instances["Ec2KeyName"]
@@ -109,8 +108,7 @@ def run(cloud: Cloud, cluster: Cluster, group: Group, count: int) -> list[dict[s
 
 def set_tags(cloud: Cloud, region: str, ids: Sequence[str], tags: Mapping[str, str]) -> None:
     if ids and tags:
-        pairs = [{"Key": key, "Value": value} for key, value in tags.items()]
-        ask(cloud, region, "CreateTags", Resources=list(ids), Tags=pairs)
+        ask(cloud, region, "CreateTags", Resources=list(ids), Tags=tag_list(tags))
 
 
 def terminate(cloud: Cloud, ids: Sequence[str]) -> None:

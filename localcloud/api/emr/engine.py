@@ -14,21 +14,21 @@ from typing import Any
 
 from localcloud.api import enforcement
 from localcloud.api.ec2.instance import ALIVE
-from localcloud.api.ec2.lifecycle import NoMachines, machines_of, on_change
+from localcloud.api.ec2.lifecycle import machines_of, on_change
 from localcloud.api.ec2.views import view_of
 from localcloud.api.emr import ec2
 from localcloud.api.emr.records import CORE, ENDED, MASTER, READY, Cluster, Group, Node, Reason, new_id, records_of
 from localcloud.api.iam.history import backend as iam_backend
+from localcloud.core.caller import Caller
 from localcloud.core.cloud import Call, Cloud
 from localcloud.core.errors import AwsError
-from localcloud.core.identity import service_caller
 from localcloud.core.settings import ACCOUNT
 
 log = logging.getLogger(__name__)
 
 PERIOD = 1.0
 _RETRY = 5.0
-_EMR = service_caller("elasticmapreduce.amazonaws.com")
+_EMR = Caller.service("elasticmapreduce.amazonaws.com")
 
 
 def watch(cloud: Cloud) -> None:
@@ -140,13 +140,9 @@ def _advance(cloud: Cloud, cluster: Cluster, group: Group, node: Node) -> None:
     if instance is None or instance.state not in ("pending", "running"):
         _lose(cloud, cluster, group, node)
     elif node.state == "PROVISIONING" and instance.state == "running" and not node.started:
-        target = {"instance": node.instance, "zone": cluster.zone, "type": group.type}
-        if cloud.faults.of_kind("hang-boot", **target):
-            return
         node.started = True
         settings = _settings(cluster, group, node, view_of(cloud, instance).public_key)
-        machines = NoMachines(cloud) if instance.boots_nothing else machines_of(cloud)
-        machines.provision(node.instance, settings, partial(_report, cloud, cluster, group, node))
+        machines_of(cloud, instance).provision(node.instance, settings, partial(_report, cloud, cluster, group, node))
 
 
 def _settings(cluster: Cluster, group: Group, node: Node, public_key: str | None) -> dict[str, Any]:

@@ -164,5 +164,5 @@ def tags_of(cloud: Cloud, cluster_id: str) -> Mapping[str, str]:
 
 def page(items: list[Any], params: Mapping[str, Any], size: int) -> tuple[list[Any], dict[str, str]]:
     """Return the items after the marker, and the next marker if there are more."""
-    shown, following = paging.page(items, params.get("Marker"), size, invalid_request)
+    shown, following = paging.page(items, params.get("Marker"), size, invalid_request("The marker is not valid."))
     return list(shown), {"Marker": following} if following else {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from localcloud.api.ec2.moto_records import backend_of, subnet_named
@@ -38,10 +38,6 @@ def new_cluster(call: Call) -> Cluster:
     policy = params.get("AutoTerminationPolicy") or {}
     timeout = idle_timeout(policy, release) if policy else None
     now = call.cloud.clock.time()
-    groups = [
-        Group(new_id("ig"), config["Name"], config["Role"], config["Type"], config["Count"], now)
-        for config in _groups(instances, release)
-    ]
     return Cluster(
         id=new_id("j"),
         region=call.region,
@@ -51,7 +47,7 @@ def new_cluster(call: Call) -> Cluster:
         instances=dict(instances) | {"Ec2SubnetId": subnet.id},
         vpc=subnet.vpc_id,
         zone=subnet.availability_zone,
-        groups=groups,
+        groups=_groups(instances, release, now),
         actions=tuple(_actions(params)),
         tags=read_tags(params.get("Tags") or ()),
         protected=bool(instances.get("TerminationProtected")),
@@ -141,7 +137,7 @@ def _check_security_groups(region: str, instances: Mapping[str, Any], subnet: An
             raise invalid(f"The security group '{group}' does not exist in VPC '{subnet.vpc_id}'")
 
 
-def _groups(instances: Mapping[str, Any], release: str) -> Sequence[Mapping[str, Any]]:
+def _groups(instances: Mapping[str, Any], release: str, now: float) -> list[Group]:
     """Return the primary group and, if there is one, the core group."""
     configs = instances.get("InstanceGroups") or ()
     if not configs:
@@ -161,12 +157,14 @@ def _groups(instances: Mapping[str, Any], release: str) -> Sequence[Mapping[str,
     if int(masters["InstanceCount"]) != 1:
         raise invalid("The local cloud's EMR clusters have one primary node.")
     return [
-        {
-            "Name": str(config.get("Name") or config["InstanceRole"].lower()),
-            "Role": config["InstanceRole"],
-            "Type": config["InstanceType"],
-            "Count": int(config["InstanceCount"]),
-        }
+        Group(
+            id=new_id("ig"),
+            name=str(config.get("Name") or config["InstanceRole"].lower()),
+            role=config["InstanceRole"],
+            type=config["InstanceType"],
+            requested=int(config["InstanceCount"]),
+            created=now,
+        )
         for config in sorted(configs, key=lambda config: config["InstanceRole"] != MASTER)
     ]
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from localcloud.api.ec2.filters import tag_list
 from localcloud.api.emr.records import ENDED, READY, Cluster, Group, Node, Reason
 
 
@@ -69,7 +70,7 @@ def cluster(record: Cluster) -> dict[str, Any]:
             "UnhealthyNodeReplacement": record.replaces,
             "VisibleToAllUsers": True,
             "Applications": list(request.get("Applications") or ()),
-            "Tags": [{"Key": key, "Value": value} for key, value in record.tags.items()],
+            "Tags": tag_list(record.tags),
             "ScaleDownBehavior": request.get("ScaleDownBehavior") or "TERMINATE_AT_TASK_COMPLETION",
             "StepConcurrencyLevel": 1,
         }

@@ -13,8 +13,8 @@ from typing import Any
 
 from moto.backends import get_backend
 
+from localcloud.core.caller import Caller
 from localcloud.core.cloud import Cloud
-from localcloud.core.identity import Caller
 from localcloud.core.settings import ACCOUNT
 
 Key = tuple[str, ...]
@@ -74,21 +74,10 @@ def delay(cloud: Cloud) -> float:
     return cloud.latency.of("iam_in_effect") if requested is None else requested
 
 
-def effective_since(cloud: Cloud, profile_name: str) -> float | None:
-    """Return when an instance profile with its role takes or took effect; None if it does not exist."""
-    if profile_name not in backend().instance_profiles:
-        return None
-    changes = history(cloud)
-    changed = max(
-        changes.last_change(("profile", profile_name)), changes.last_change(("profile", profile_name, "role"))
-    )
-    return changed + delay(cloud)
-
-
-def profile_in_effect(cloud: Cloud, profile_name: str) -> bool:
-    """Return whether an instance profile and its role are in effect."""
-    since = effective_since(cloud, profile_name)
-    return since is not None and since <= cloud.clock.time()
+def profile_in_effect(cloud: Cloud, name: str) -> bool:
+    """Return whether an instance profile exists, and it and its role are in effect."""
+    changed = max(map(history(cloud).last_change, (("profile", name), ("profile", name, "role"))))
+    return name in backend().instance_profiles and changed <= _horizon(cloud)
 
 
 def policies_in_effect(cloud: Cloud, caller: Caller) -> list[tuple[str, Mapping[str, Any]]]:

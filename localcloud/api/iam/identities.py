@@ -250,24 +250,13 @@ def detach_policy(call: Call) -> Result:
 # Managed policies
 
 
-def _check_managed(call: Call) -> None:
+@answers("iam", "CreatePolicy")
+def create_policy(call: Call) -> Result:
+    _check_name(call, "PolicyName", 128)
     document = call.params["PolicyDocument"]
     check_document(document)
     if size(document) > _MANAGED:
         raise AwsError("LimitExceeded", f"Cannot exceed quota for PolicySize: {_MANAGED}", 409)
-
-
-@answers("iam", "CreatePolicy")
-def create_policy(call: Call) -> Result:
-    _check_name(call, "PolicyName", 128)
-    _check_managed(call)
     answer = _ask_moto(call)
-    _note_document(call, answer["Policy"]["Arn"])
+    _note(call, ("policy", answer["Policy"]["Arn"]), document)
     return answer
-
-
-def _note_document(call: Call, policy_arn: str) -> None:
-    """Record the document in force if it differs from the last one."""
-    policy = backend().managed_policies[policy_arn]
-    document = next(one.document for one in policy.versions if one.version_id == policy.default_version_id)
-    _note(call, ("policy", policy_arn), document)

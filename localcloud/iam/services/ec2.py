@@ -194,12 +194,6 @@ def _unique(values: list[Any]) -> list[str]:
     return list(dict.fromkeys(value for value in values if value))
 
 
-def parameter_arn(call: Call, name: str) -> str:
-    """Return the ARN of a parameter; that of AWS's public parameters has no account."""
-    public = name.startswith("/aws/service/")
-    return call.arn("ssm", f"parameter/{name.removeprefix('/')}", account="" if public else None)
-
-
 # Instance profiles ----------------------------------------------------------------------------------------------------
 
 

@@ -10,7 +10,8 @@ def arn(call: Call, kind: str, name: str) -> str:
     if name.startswith("arn:"):
         return name
     if kind == "parameter":
-        return ec2.parameter_arn(call, name)
+        public = name.startswith("/aws/service/")  # AWS's own, without an account
+        return call.arn("ssm", f"parameter/{name.removeprefix('/')}", account="" if public else None)
     if kind == "instance" and not name.startswith("mi-"):
         return ec2.arn(call, "instance", name)
     if kind == "document" and name.startswith("AWS-"):

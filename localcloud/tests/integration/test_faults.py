@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 
 import pytest
 
@@ -32,24 +31,6 @@ def test_a_frozen_machine_is_impaired_and_goes_on_when_thawed(network: Network) 
     assert localcloud("fault", "thaw", machine).returncode == 0
     wait_for(lambda: network.ssh(machine, "true").returncode == 0, 20, "thawed")
     assert in_force() == []
-
-
-def test_boots_that_are_slow_that_hang_and_that_find_apt_busy(network: Network) -> None:
-    cloud = network.cloud
-    for fault in (["slow-boot", "4", "--type", "t3.small"], ["hang-boot", "--type", "t3.large"], ["apt-lock", "600"]):
-        assert localcloud("fault", *fault).returncode == 0
-    started = time.monotonic()
-    (slow,) = network.launch(InstanceType="t3.small", wait=False)
-    (hanging,) = network.launch(InstanceType="t3.large", wait=False)
-    network.wait_for_ssh(slow)
-    assert time.monotonic() - started > 4
-    assert cloud.instance(hanging)["State"]["Name"] == "running"
-    assert network.ssh(hanging, "true", timeout=20).returncode != 0
-    done = network.ssh(slow, "sudo apt-get remove -y rsync")
-    assert "Could not get lock /var/lib/dpkg/lock-frontend" in done.stderr
-    # Lifted, the boot goes on.
-    assert localcloud("fault", "clear").returncode == 0
-    network.wait_for_ssh(hanging)
 
 
 def test_a_machine_that_dies_is_an_instance_that_fails(network: Network) -> None:

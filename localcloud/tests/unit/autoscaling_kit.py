@@ -7,13 +7,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from localcloud.api.autoscaling.ec2 import InstanceStatus, Launched, LaunchRequest, Template, run_parameters
+from localcloud.api.autoscaling.ec2 import InstanceStatus, LaunchRequest, Template, run_parameters
 from localcloud.api.autoscaling.engine import Scaling
 from localcloud.api.autoscaling.records import LaunchTemplateSpecification
 from localcloud.api.autoscaling.regions import Regions, scaling_in
+from localcloud.core.caller import Caller
 from localcloud.core.cloud import Call, Cloud, handler_of
 from localcloud.core.errors import AwsError
-from localcloud.core.identity import Caller, service_caller
 from localcloud.tests.clock import ManualClock
 
 REGION = "us-east-1"
@@ -71,7 +71,7 @@ class FakeEc2:
         if self.refuses_dry_run:
             raise self.refuses_dry_run
 
-    def run(self, request: LaunchRequest) -> Launched:
+    def run(self, request: LaunchRequest) -> tuple[str, str]:
         params = run_parameters(request)
         kind = params.get("InstanceType") or self.data["InstanceType"]
         self.requests.append(request)
@@ -86,7 +86,7 @@ class FakeEc2:
         name = f"i-{next(self._numbers):017x}"
         self.instances[name] = InstanceStatus("pending" if self.slow else "running")
         self.tags[name] = dict(request.tags)
-        return Launched(name, kind, "ami-1", request.subnet.zone, request.subnet.id)
+        return name, kind
 
     def statuses(self, ids: Collection[str]) -> dict[str, InstanceStatus]:
         return {name: self.instances[name] for name in ids if name in self.instances}
@@ -115,7 +115,7 @@ class Kit:
     def ask(self, operation: str, **params: Any) -> dict[str, Any]:
         handler = handler_of("autoscaling", operation)
         assert handler is not None, operation
-        call = Call(self.cloud, "autoscaling", operation, params, REGION, service_caller("tests"))
+        call = Call(self.cloud, "autoscaling", operation, params, REGION, Caller.service("tests"))
         return dict(handler(call) or {})
 
     def on(self, operation: str, **params: Any) -> dict[str, Any]:

@@ -11,9 +11,9 @@ import pytest
 
 from localcloud.api.ec2 import images
 from localcloud.api.ec2.lifecycle import machine_exited, machine_started
+from localcloud.core.caller import Caller
 from localcloud.core.cloud import Cloud
 from localcloud.core.errors import AwsError
-from localcloud.core.identity import Caller
 from localcloud.core.views import InstanceView
 from localcloud.tests.clock import ManualClock
 
@@ -118,6 +118,11 @@ class Ec2:
         vpc = vpc or self("CreateVpc", CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
         made = self("CreateSubnet", VpcId=vpc, CidrBlock=cidr, AvailabilityZone=zone)["Subnet"]
         return vpc, made["SubnetId"]
+
+    def nat_gateway(self, subnet: str) -> str:
+        address = self("AllocateAddress", Domain="vpc")["AllocationId"]
+        made: str = self("CreateNatGateway", SubnetId=subnet, AllocationId=address)["NatGateway"]["NatGatewayId"]
+        return made
 
     @contextmanager
     def refused(self, code: str, words: str = "") -> Iterator[None]:

@@ -13,8 +13,9 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from localcloud.api.iam import identities as iam
+from localcloud.core.caller import Caller
 from localcloud.core.cloud import Cloud
-from localcloud.core.identity import Session, service_caller
+from localcloud.core.identity import Session
 
 REGION = "us-east-1"
 ROOT = "arn:aws:iam::123456789012:root"
@@ -73,7 +74,7 @@ class Aws:
 
     def ask(self, service: str, operation: str, **params: Any) -> dict[str, Any]:
         """Past all rules."""
-        return self.cloud.ask(service, operation, REGION, params, service_caller("test"))
+        return self.cloud.ask(service, operation, REGION, params, Caller.service("test"))
 
     def role(self, name: str, *statements: Mapping[str, Any], session: str = "one", **more: Any) -> Session:
         """A new role with these statements in its policy, and a session of it."""

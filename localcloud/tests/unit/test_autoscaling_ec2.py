@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from localcloud.api.ec2.images import API_ONLY
+from localcloud.core.caller import Caller
 from localcloud.core.cloud import Call, Cloud, handler_of
 from localcloud.core.errors import AwsError
-from localcloud.core.identity import service_caller
 from localcloud.core.latency import Latency
 from localcloud.tests.clock import ManualClock
 
@@ -35,7 +35,7 @@ class Site:
 
     def ask(self, service: str, operation: str, **params: Any) -> dict[str, Any]:
         handler = handler_of(service, operation)
-        call = Call(self.cloud, service, operation, params, REGION, service_caller("tests"))
+        call = Call(self.cloud, service, operation, params, REGION, Caller.service("tests"))
         return dict((handler(call) if handler else call.moto()) or {})
 
     def make_template(self, data: dict[str, Any], name: str = "web") -> str:

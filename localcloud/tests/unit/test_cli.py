@@ -17,8 +17,8 @@ from localcloud.core.errors import Refusal
 
 COMMANDS = ("up", "down", "env", "status", "calls", "exec", "console", "fault", "image")
 FAULTS = (
-    "capacity", "quota", "throttle", "error", "late-iam", "slow-boot", "hang-boot", "apt-lock", "kill", "freeze", "cut",
-    "stall", "expire", "late-reads", "skew", "foreign-bucket", "fail-nat", "clear", "thaw", "mend", "resume",
+    "capacity", "quota", "throttle", "error", "late-iam", "kill", "freeze", "cut", "stall", "expire",
+    "late-reads", "skew", "foreign-bucket", "fail-nat", "clear", "thaw", "mend", "resume",
 )  # fmt: skip
 
 
@@ -119,7 +119,7 @@ def test_since_so_long_ago(text: str, seconds: float) -> None:
     + [
         (["fault", "error", "Throttling", "--count", "0"], "0 times is never: give 1 or more"),
         (["fault", "error", "Throttling", "--status", "200"], "200 is not the HTTP status of an error"),
-        (["fault", "slow-boot", "-1"], "-1 is not a number above 0"),
+        (["fault", "late-iam", "-1"], "-1 is not a number above 0"),
         (["fault", "clear", "one", "two"], "unrecognized arguments: two"),
         (["launch"], "invalid choice: 'launch'"),
         ([], "the following arguments are required: COMMAND"),
@@ -211,9 +211,6 @@ def test_image_build(features: str, names: list[str], monkeypatch: pytest.Monkey
         (["foreign-bucket", "data"], "foreign-bucket", {"bucket": "data"}, None, None),
         (["fail-nat"], "fail-nat", {}, None, 1),
         (["fail-nat", "--count", "2"], "fail-nat", {}, None, 2),
-        (["slow-boot", "4", "--instance", "i-1"], "slow-boot", {"instance": "i-1"}, 4.0, None),
-        (["hang-boot", "--zone", "us-east-1b"], "hang-boot", {"zone": "us-east-1b"}, None, None),
-        (["apt-lock", "60"], "apt-lock", {}, 60, None),
         (["kill", "i-1"], "kill", {"instance": "i-1"}, None, None),
         (["freeze", "i-1"], "frozen", {"instance": "i-1"}, None, None),
         (["cut", "i-1"], "cut", {"instance": "i-1"}, None, None),

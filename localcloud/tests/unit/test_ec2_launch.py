@@ -10,8 +10,8 @@ import pytest
 from localcloud.api.ec2 import images
 from localcloud.api.ec2.lifecycle import machine_exited, machine_started
 from localcloud.api.ec2.views import find_instance
+from localcloud.core.caller import Caller
 from localcloud.core.cloud import Cloud
-from localcloud.core.identity import service_caller
 from localcloud.tests.clock import ManualClock
 from localcloud.tests.unit.ec2_kit import REGION, USER, Ec2, Recorder
 
@@ -219,7 +219,7 @@ def test_a_launch_template_in_all_its_parts(ec2: Ec2, cloud: Cloud, machines: Re
         ec2("RunInstances", **params)
     del params["SubnetId"]
     params["NetworkInterfaces"] = [{**interface, "SubnetId": subnet} for interface in data["NetworkInterfaces"]]
-    caller = service_caller("autoscaling.amazonaws.com")
+    caller = Caller.service("autoscaling.amazonaws.com")
     answer = cloud.ask("ec2", "RunInstances", REGION, params, caller)
     instance = ec2.describe(answer["Instances"][0])
     tags = {tag["Key"]: tag["Value"] for tag in instance["Tags"]}

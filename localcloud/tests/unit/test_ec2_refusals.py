@@ -25,8 +25,7 @@ class Networks:
             vpc, subnet = ec2.subnet(cidr)
             gateway = ec2("CreateInternetGateway")["InternetGateway"]["InternetGatewayId"]
             ec2("AttachInternetGateway", InternetGatewayId=gateway, VpcId=vpc)
-            address = ec2("AllocateAddress", Domain="vpc")["AllocationId"]
-            nat = ec2("CreateNatGateway", SubnetId=subnet, AllocationId=address)["NatGateway"]["NatGatewayId"]
+            nat = ec2.nat_gateway(subnet)
             table = ec2("CreateRouteTable", VpcId=vpc)["RouteTable"]["RouteTableId"]
             association = ec2("AssociateRouteTable", RouteTableId=table, SubnetId=subnet)["AssociationId"]
             main = ec2("DescribeRouteTables", Filters=[{"Name": "vpc-id", "Values": [vpc]}])["RouteTables"][0]
@@ -50,9 +49,8 @@ class Networks:
             self.ids |= {prefix + name: value for name, value in made.items()}
         ec2("CreateKeyPair", KeyName="key")
         ec2("CreatePlacementGroup", GroupName="near", Strategy="cluster")
-        deleted = ec2("CreateNatGateway", SubnetId=self.ids["subnet"], ConnectivityType="private")["NatGateway"]
-        ec2("DeleteNatGateway", NatGatewayId=deleted["NatGatewayId"])
-        self.ids["deleted_nat"] = deleted["NatGatewayId"]
+        self.ids["deleted_nat"] = ec2.nat_gateway(self.ids["subnet"])
+        ec2("DeleteNatGateway", NatGatewayId=self.ids["deleted_nat"])
 
     def fill(self, value: Any) -> Any:
         """Put ids in the place of their names."""

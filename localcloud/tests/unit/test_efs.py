@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from localcloud.api.efs import file_systems as efs
+from localcloud.core.caller import Caller
 from localcloud.core.cloud import Cloud
 from localcloud.core.errors import AwsError
-from localcloud.core.identity import service_caller
 from localcloud.core.latency import Latency
 from localcloud.tests.clock import ManualClock
 
@@ -26,7 +26,7 @@ def latency() -> Latency:
 @pytest.fixture
 def ask(cloud: Cloud) -> Ask:
     def ask(operation: str, region: str = REGION, **params: Any) -> dict[str, Any]:
-        return cloud.ask("efs", operation, region, params, service_caller("test"))
+        return cloud.ask("efs", operation, region, params, Caller.service("test"))
 
     return ask
 

@@ -9,9 +9,9 @@ import pytest
 
 from localcloud.api.efs import file_systems as efs
 from localcloud.api.iam.linked_roles import has_service_linked_role
+from localcloud.core.caller import Caller
 from localcloud.core.cloud import Cloud
 from localcloud.core.errors import AwsError
-from localcloud.core.identity import service_caller
 from localcloud.core.latency import Latency
 from localcloud.tests.clock import ManualClock
 
@@ -27,7 +27,7 @@ def latency() -> Latency:
 @pytest.fixture
 def ask(cloud: Cloud) -> Ask:
     def ask(operation: str, **params: Any) -> dict[str, Any]:
-        return cloud.ask("efs", operation, REGION, params, service_caller("test"))
+        return cloud.ask("efs", operation, REGION, params, Caller.service("test"))
 
     return ask
 

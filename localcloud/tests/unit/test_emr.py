@@ -269,16 +269,6 @@ def test_without_capacity_a_cluster_ends_with_an_error(emr: Emr, cloud: Cloud) -
     assert [node["Status"]["State"] for node in emr.nodes(cluster)] == ["TERMINATED"]
 
 
-def test_a_cluster_whose_machines_hang_stays_in_starting(emr: Emr, cloud: Cloud) -> None:
-    hang = cloud.faults.add("hang-boot", {"type": "m5.*"})
-    cluster = emr.run()
-    emr.clock.advance(3600)
-    assert emr.state(cluster) == "STARTING"
-    cloud.faults.remove(hang)
-    emr.clock.advance(200)
-    assert emr.state(cluster) == "WAITING"
-
-
 # Machines and their bootstrap actions
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from localcloud.iam import Caller, MalformedPolicy, parse_policy
+from localcloud.core.caller import Caller
+from localcloud.iam import MalformedPolicy, parse_policy
 from localcloud.iam.patterns import Pattern, context_of
 
 ROLE_ARN = "arn:aws:iam::123456789012:role/cluster-worker"

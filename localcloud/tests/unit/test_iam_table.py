@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from localcloud.api.services import BY_NAME
+from localcloud.core.caller import Caller
 from localcloud.iam import (
     TABLE,
-    Caller,
     Denial,
     Need,
     Refusal,
@@ -752,7 +752,7 @@ def test_a_role_must_trust_the_caller(mine: list[Any], principal: Any, more: dic
 
 
 def test_ec2_itself_may_assume_the_role_that_trusts_it() -> None:
-    role, ec2 = f"{IAM}role/r", Caller.aws_service("ec2.amazonaws.com", ACCOUNT)
+    role, ec2 = f"{IAM}role/r", Caller.service("ec2.amazonaws.com")
     asked = needs("sts", "AssumeRole", RoleArn=role)
     assert authorize([], asked, ec2, resource_policies={role: trust({"Service": "ec2.amazonaws.com"})}) == []
     assert authorize([], asked, ec2, resource_policies={role: trust({"Service": "lambda.amazonaws.com"})})

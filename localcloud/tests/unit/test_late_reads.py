@@ -122,9 +122,12 @@ def test_routes_to_new_gateways(ec2: Any, aws: Aws, clock: ManualClock) -> None:
     vpc = ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
     subnet = ec2.create_subnet(VpcId=vpc, CidrBlock="10.0.0.0/24")["Subnet"]["SubnetId"]
     table = ec2.create_route_table(VpcId=vpc)["RouteTable"]["RouteTableId"]
+    address = ec2.allocate_address(Domain="vpc")["AllocationId"]
+    attached = ec2.create_internet_gateway()["InternetGateway"]["InternetGatewayId"]
+    ec2.attach_internet_gateway(InternetGatewayId=attached, VpcId=vpc)
     aws.cloud.faults.add("late-reads", {}, SECONDS)
     gateway = ec2.create_internet_gateway()["InternetGateway"]["InternetGatewayId"]
-    nat = ec2.create_nat_gateway(SubnetId=subnet, ConnectivityType="private")["NatGateway"]["NatGatewayId"]
+    nat = ec2.create_nat_gateway(SubnetId=subnet, AllocationId=address)["NatGateway"]["NatGatewayId"]
     target = {"RouteTableId": table, "DestinationCidrBlock": "0.0.0.0/0"}
     assert codes(
         ec2,

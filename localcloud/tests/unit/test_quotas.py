@@ -87,13 +87,15 @@ def test_nat_gateways_have_a_quota_in_each_zone(ec2: Ec2, cloud: Cloud, clock: M
     cloud.faults.add("quota", {"code": "L-FE5A380F"}, 1)
     vpc, subnet = ec2.subnet()
     _, elsewhere = ec2.subnet("10.0.1.0/24", zone="us-east-1b", vpc=vpc)
-    first = ec2("CreateNatGateway", SubnetId=subnet, ConnectivityType="private")["NatGateway"]
+    gateway = ec2("CreateInternetGateway")["InternetGateway"]["InternetGatewayId"]
+    ec2("AttachInternetGateway", InternetGatewayId=gateway, VpcId=vpc)
+    first = ec2.nat_gateway(subnet)
     with ec2.refused("NatGatewayLimitExceeded", "Performing this operation would exceed the limit of 1 NAT gateways."):
-        ec2("CreateNatGateway", SubnetId=subnet, ConnectivityType="private")
-    ec2("CreateNatGateway", SubnetId=elsewhere, ConnectivityType="private")
-    ec2("DeleteNatGateway", NatGatewayId=first["NatGatewayId"])
+        ec2.nat_gateway(subnet)
+    ec2.nat_gateway(elsewhere)
+    ec2("DeleteNatGateway", NatGatewayId=first)
     clock.advance(0)
-    ec2("CreateNatGateway", SubnetId=subnet, ConnectivityType="private")
+    ec2.nat_gateway(subnet)
 
 
 def test_quotas_that_are_none(ec2: Ec2) -> None:

@@ -12,9 +12,10 @@ from localcloud.api import enforcement as rules
 from localcloud.api.ec2.images import API_ONLY
 from localcloud.api.iam.history import backend
 from localcloud.core import cloud as core
+from localcloud.core.caller import Caller
 from localcloud.core.cloud import Call, Cloud
 from localcloud.core.errors import AwsError
-from localcloud.core.identity import Caller, Session, service_caller
+from localcloud.core.identity import Session
 from localcloud.core.latency import Latency
 from localcloud.iam import TABLE
 from localcloud.tests.clock import ManualClock
@@ -384,9 +385,9 @@ def test_what_the_connection_tells(aws: Aws, condition: dict[str, Any], allowed:
 def test_what_comes_through_an_endpoint_has_no_public_source(cloud: Cloud) -> None:
     caller = Caller("user", "x", "arn:aws:iam::123456789012:user/x", "AIDAX")
     call = Call(cloud, "s3", "ListBuckets", {}, REGION, caller)
-    assert rules.principal(call, "198.51.100.7").extra["aws:SourceIp"] == "198.51.100.7"
-    assert "aws:SourceIp" not in rules.principal(call, "198.18.0.7").extra
-    assert "aws:SourceIp" not in rules.principal(call, "").extra
+    assert rules.principal(call, "198.51.100.7").connection["aws:SourceIp"] == "198.51.100.7"
+    assert "aws:SourceIp" not in rules.principal(call, "198.18.0.7").connection
+    assert "aws:SourceIp" not in rules.principal(call, "").connection
 
 
 # Policies of resources
@@ -560,7 +561,7 @@ def test_it_costs_next_to_nothing(aws: Aws) -> None:
 
 def test_services_may_do_everything_but_what_a_role_does_not_trust_them_with(cloud: Cloud, aws: Aws) -> None:
     def ask(service: str, operation: str, **params: Any) -> None:
-        call = Call(cloud, service, operation, params, REGION, service_caller("ec2.amazonaws.com"))
+        call = Call(cloud, service, operation, params, REGION, Caller.service("ec2.amazonaws.com"))
         rules.enforce(call, rules.required(call), "")
 
     aws.role("node", AssumeRolePolicyDocument=trust({"Service": "ec2.amazonaws.com"}))

@@ -10,9 +10,9 @@ import pytest
 from localcloud.api import enforcement as rules
 from localcloud.api.ec2.images import API_ONLY
 from localcloud.api.iam.identities import OPERATOR, bootstrap
+from localcloud.core.caller import Caller
 from localcloud.core.cloud import Call, Cloud
 from localcloud.core.errors import AwsError
-from localcloud.core.identity import Caller
 from localcloud.tests.clock import ManualClock
 from localcloud.tests.unit.rules_kit import REGION, allow, document, tagged, tags, trust
 

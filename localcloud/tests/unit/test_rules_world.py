@@ -9,8 +9,8 @@ import pytest
 from localcloud.api.account import Account
 from localcloud.api.autoscaling.regions import Regions
 from localcloud.api.ec2.images import API_ONLY
+from localcloud.core.caller import Caller
 from localcloud.core.cloud import Cloud
-from localcloud.core.identity import service_caller
 from localcloud.iam.world import Lookup
 from localcloud.tests.clock import ManualClock
 from localcloud.tests.unit.rules_kit import EC2, REGION, allow, document, tagged, tags, trust
@@ -103,7 +103,7 @@ class Site:
         ask("ssm", "PutParameter", Name="/c/d", Value="1", Type="String", Tags=tags(n="s"))
 
     def ask(self, service: str, operation: str, **params: Any) -> dict[str, Any]:
-        return self.cloud.ask(service, operation, REGION, params, service_caller("test"))
+        return self.cloud.ask(service, operation, REGION, params, Caller.service("test"))
 
 
 @pytest.fixture

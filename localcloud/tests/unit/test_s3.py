@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from localcloud.api import s3
+from localcloud.core.caller import Caller
 from localcloud.core.cloud import Cloud
 from localcloud.core.errors import AwsError
-from localcloud.core.identity import service_caller
 
 Ask = Callable[..., dict[str, Any]]
 assert s3
@@ -20,7 +20,7 @@ assert s3
 @pytest.fixture
 def ask(cloud: Cloud) -> Ask:
     def ask(operation: str, **params: Any) -> dict[str, Any]:
-        return cloud.ask("s3", operation, "us-east-1", params, service_caller("test"))
+        return cloud.ask("s3", operation, "us-east-1", params, Caller.service("test"))
 
     return ask
 

@@ -10,9 +10,9 @@ import pytest
 
 from localcloud.api import enforcement as rules
 from localcloud.api.iam import identities as iam
+from localcloud.core.caller import Caller
 from localcloud.core.cloud import Call, Cloud
 from localcloud.core.errors import AwsError
-from localcloud.core.identity import Caller, service_caller
 from localcloud.tests.clock import ManualClock
 
 ROOT = "arn:aws:iam::123456789012:root"
@@ -39,7 +39,7 @@ def make_role(cloud: Cloud, name: str, principal: Any, path: str = "/", **more: 
     statement = {"Effect": "Allow", "Principal": principal, "Action": "sts:AssumeRole", "Condition": condition}
     document = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
     params = {"RoleName": name, "Path": path, "AssumeRolePolicyDocument": document, **more}
-    role: dict[str, Any] = cloud.ask("iam", "CreateRole", "us-east-1", params, service_caller("test"))["Role"]
+    role: dict[str, Any] = cloud.ask("iam", "CreateRole", "us-east-1", params, Caller.service("test"))["Role"]
     return role
 
 
@@ -77,7 +77,7 @@ def test_a_role_that_trusts_only_a_service_is_for_it_alone(cloud: Cloud, ask: As
         AwsError, match="AccessDenied: User: .*user/operator is not authorized to perform: sts:AssumeRole"
     ):
         ask("AssumeRole", RoleArn=role["Arn"], RoleSessionName="one")
-    ask("AssumeRole", caller=service_caller("ec2.amazonaws.com"), RoleArn=role["Arn"], RoleSessionName="i-1")
+    ask("AssumeRole", caller=Caller.service("ec2.amazonaws.com"), RoleArn=role["Arn"], RoleSessionName="i-1")
 
 
 def test_one_role_can_trust_another(cloud: Cloud, ask: Ask) -> None:
