@@ -124,6 +124,7 @@ def parsed(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--checkpoint", type=Path, help="the one to evaluate; by default the newest")
     parser.add_argument("config", nargs="+", metavar="KEY=VALUE", help="as the example takes them")
     options = parser.parse_args(argv)
+    options.example = Path(os.path.expandvars(options.example))
     program = "predict.py" if options.evaluate else "train.py"
     if not (options.example / program).is_file():
         raise UsageError(f"{options.example} has no {program}: stage TensorPack's sources there first")

@@ -4,7 +4,7 @@
 | --- | --- |
 | patches | what is mended in moto itself |
 | records | what is kept in addition to moto's records, and how both are looked up |
-| filters | filters, pages, tags of a call |
+| errors, filters | frequent refusals; filters, pages, tags of a call |
 | images, own_images | Amazon Machine Images; those that the account makes of its instances |
 | instance | one instance |
 | launch_data, templates | which data a launch uses; launch templates |

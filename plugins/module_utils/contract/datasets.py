@@ -133,5 +133,5 @@ DATASETS: Mapping[str, Dataset] = {
 ON_DEMAND = ("cifar10", "mnist")
 """Those that nodes download by themselves when a run needs them."""
 STAGED = ("coco2017", "cifar10", "tensorpack")
-"""Those that stage.yml brings to the cluster's bucket."""
+"""Those that stage.yml brings to the account's bucket of data sets."""
 LINKS = tuple(link for dataset in DATASETS.values() for link in dataset.links)

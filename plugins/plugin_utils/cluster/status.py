@@ -287,8 +287,8 @@ def _image_problems(seen: Observations, now: datetime) -> list[str]:
             )
         elif now - _time(seen.image_dates[image], now) > OLD_IMAGE:
             problems.append(
-                f"The image {image} was made on {seen.image_dates[image][:10]}: ansible-playbook site.yml takes the "
-                "newest of its family for new machines"
+                f"The image {image} was made on {seen.image_dates[image][:10]}, and the cluster keeps it: give the id "
+                "of a newer one as cluster_image, and run site.yml"
             )
     return problems
 

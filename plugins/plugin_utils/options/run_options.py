@@ -107,8 +107,8 @@ TABLE: Sequence[Option] = (
         rr.processes,
         "auto",
         2,
-        "Worker processes on each node, which share its GPUs. auto: one per GPU, or one; with mxnet's device and "
-        "dist_device_sync one with all GPUs.",
+        "Worker processes on each node, which share its GPUs. auto: one per GPU, or one; with mxnet's local, device "
+        "and dist_device_sync one with all GPUs.",
         _TRAIN,
     ),
     Option(

@@ -218,7 +218,7 @@ def test_the_nodes_are_asked_unless_all_have_succeeded(
 
 def test_the_files_for_the_wrappers_have_what_they_need(run: Folder) -> None:
     attempt = started(run)
-    attempts.write_start_files(run, run.run(), 0, attempt.plan)
+    attempts.write_start_files(run, run.run(), 0, attempt.plan, "/efs")
     start = json.loads(Path(run.file("attempts/0/plan.json")).read_text())
     assert start["command"] == ["/p/bin/python", "/efs/x/train.py"]
     assert (start["folder"], start["arguments"]) == ("/efs/x", ["{job_name}"])
@@ -256,7 +256,7 @@ def wrapped(
     run.write("environment.json", {"environment": {"SECRET": "s"}})
     attempt = started(run)
     attempt.plan = attempts.plans.make(run.run(), [Node("deeplearning-worker1", "127.0.0.1", ports=(1, 2))])
-    attempts.write_start_files(run, run.run(), 0, attempt.plan)
+    attempts.write_start_files(run, run.run(), 0, attempt.plan, "/efs")
     program = "import sys, time; from deeplearning.run import wrapper; waits = []; time.sleep = waits.append; "
     program += "code = wrapper.main(sys.argv[2:]); open(sys.argv[1], 'w').write(repr(waits)); sys.exit(code)"
     waits = script.with_suffix(".waits")

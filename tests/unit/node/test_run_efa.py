@@ -53,7 +53,11 @@ def test_efa_is_expected_where_all_nodes_of_a_run_on_several_have_it(
 @pytest.mark.parametrize("distribution", ["horovod", "ddp"])
 def test_its_variables_are_set_only_where_it_is(distribution: str) -> None:
     def names(plan: Plan) -> set[str]:
-        return set(variables({"run_id": "r", "run_dir": "/r", "data": "", "attempt": 0}, plan, plan.processes[0]))
+        return set(
+            variables(
+                {"run_id": "r", "run_dir": "/r", "data": "", "efs_mount": "/efs", "attempt": 0}, plan, plan.processes[0]
+            )
+        )
 
     with_it, without = (
         names(make_plan(4, 4, distribution=distribution)),

@@ -18,7 +18,7 @@ from deeplearning.run.variables import fill_in, variables
 
 from tests.unit.node.runs_kit import members, record
 
-RUN = {"run_id": "r1", "run_dir": "/efs/runs/c/r1", "data": "/efs/data/cifar10", "attempt": 0}
+RUN = {"run_id": "r1", "run_dir": "/efs/runs/c/r1", "data": "/efs/data/cifar10", "efs_mount": "/efs", "attempt": 0}
 
 
 def nodes(count: int, gpus: int = 0) -> list[Node]:

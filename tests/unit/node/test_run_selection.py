@@ -41,7 +41,9 @@ def test_nodes_of_another_run_are_waited_for(nodes: Any, situation: Situation) -
 
 
 def test_nodes_of_another_run_are_refused_on_request() -> None:
-    with pytest.raises(UserError, match=r"deeplearning-worker1 \(run other\): stop that run, .* Example: -e busy=wait"):
+    with pytest.raises(
+        UserError, match=r"deeplearning-worker1 \(run other\): stop that run, .* Example: -e on_busy=wait"
+    ):
         select(None, members(3), {"deeplearning-worker1": "other"}, Situation.REFUSE_BUSY)
 
 

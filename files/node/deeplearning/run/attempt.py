@@ -58,7 +58,7 @@ class AttemptOutcome:
     """Of a failure, if a sentence says more than an exit code."""
 
 
-def write_start_files(folder: Folder, run: dict[str, Any], attempt: int, plan: plans.Plan) -> str:
+def write_start_files(folder: Folder, run: dict[str, Any], attempt: int, plan: plans.Plan, efs_mount: str) -> str:
     """Write mpirun's hostfile, and plan.json for the wrappers. Return their folder.
 
     It is a new one each time, so that no node has old files in its cache.
@@ -72,6 +72,7 @@ def write_start_files(folder: Folder, run: dict[str, Any], attempt: int, plan: p
         "run_id": folder.id,
         "run_dir": folder.path,
         "data": run["data"],
+        "efs_mount": efs_mount,
         "attempt": attempt,
         "python": run["python"],
         "command": script.command(run["python"], run["script"]),
@@ -106,7 +107,7 @@ class Attempt:
         self._stop: subprocess.Popen[bytes] | None = None
 
     def run(self) -> AttemptOutcome:
-        files = write_start_files(self.folder, self.record, self.number, self.plan)
+        files = write_start_files(self.folder, self.record, self.number, self.plan, self.config.efs_mount)
         self._announce()
         command = mpirun.command(self.plan, self.folder.id, self.number, self.config, files)
         child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)

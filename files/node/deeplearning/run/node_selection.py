@@ -82,7 +82,7 @@ def select(
         return Selection(tuple(free[:count]))
     blocked = Selection((), {member.alias: in_use[member.alias] for member in available if member.alias in in_use})
     if situation is Situation.REFUSE_BUSY:
-        raise UserError(f"{blocked.blocked_reason}: stop that run, or let this one wait. Example: -e busy=wait.")
+        raise UserError(f"{blocked.blocked_reason}: stop that run, or let this one wait. Example: -e on_busy=wait.")
     return blocked
 
 

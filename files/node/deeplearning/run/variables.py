@@ -14,6 +14,7 @@ from deeplearning.run.plan import CHIEF, PS, SCHEDULER, SERVER, WORKER, Node, Pl
 def variables(start: Mapping[str, Any], plan: Plan, process: Process) -> dict[str, str]:
     """Return the variables of a process. `start`: the attempt's plan.json."""
     common = {
+        "EFS_MOUNT": start["efs_mount"],
         "DEEPLEARNING_RUN_ID": start["run_id"],
         "DEEPLEARNING_RUN_DIR": start["run_dir"],
         "DEEPLEARNING_DATA_DIR": start["data"],

@@ -214,7 +214,7 @@ def test_a_core_node_that_came_after_a_change_has_the_bundle_of_the_clusters_cre
     ("dates", "words"),
     [
         ({"ami-1": "2026-10-16T08:00:00.000Z"}, ""),
-        ({"ami-1": "2026-03-16T08:00:00.000Z"}, "The image ami-1 was made on 2026-03-16: "),
+        ({"ami-1": "2026-03-16T08:00:00.000Z"}, "The image ami-1 was made on 2026-03-16, "),
         ({"ami-1": "nonsense"}, ""),
         ({}, "The image ami-1 is not available any more, so Auto Scaling can launch no machine: "),
     ],

@@ -46,7 +46,9 @@ def test_the_recipe_of_mask_rcnn_has_the_old_scripts_settings() -> None:
 
 
 @pytest.mark.parametrize(("nodes", "column"), [(1, ONE_NODE), (4, FOUR_NODES)])
-def test_every_rank_of_8_gpus_a_node_is_started_as_docs_say(nodes: int, column: int, tmp_path: Path) -> None:
+def test_every_rank_of_8_gpus_a_node_is_started_as_docs_say(
+    nodes: int, column: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     checked = check("train", {"recipe": "maskrcnn"}).values
     cluster = [plans.Node(f"deeplearning-worker{n}", f"10.0.0.{n}", 8, "ens5") for n in range(1, nodes + 1)]
     plan = plans.make(record(checked["framework"], checked["distribution"]), cluster)
@@ -59,9 +61,10 @@ def test_every_rank_of_8_gpus_a_node_is_started_as_docs_say(nodes: int, column: 
     asked = {"script": checked["script"], "script_args": checked["script_args"]}
     started = []
     for process in plan.processes:
-        start = {"run_id": "r", "run_dir": str(run), "data": str(data), "attempt": 0}
+        start = {"run_id": "r", "run_dir": str(run), "data": str(data), "efs_mount": str(tmp_path), "attempt": 0}
         words = fill_in({**start, "arguments": script.arguments(asked)}, plan, process)
         environment = {**variables(start, plan, process), **checked["env"]}
+        monkeypatch.setenv("EFS_MOUNT", environment["EFS_MOUNT"])
         options = fasterrcnn.parsed(words)
         program, *argv = fasterrcnn.attempt(options, int(environment["DEEPLEARNING_WORLD"])).words
         assert options.example.resolve() == example and program == f"{options.example}/train.py"
