@@ -101,6 +101,15 @@ def test_packages_have_the_names_of_the_system(family: str, mpi: str) -> None:
     assert set(packages) == {"git", "wget", "rsync", "tar", "python3-boto3", mpi}
 
 
+def test_other_roles_name_packages_without_facts() -> None:
+    """train.yml installs environments, and gathers none."""
+    own = value("cluster_env", "__cluster_env_wanted", "", ansible_facts={}, cluster_env_packages=["libgfortran5"])
+    assert own == ["libgfortran5"]
+    for family in ("Debian", "RedHat"):
+        expected = value("cluster_env", "__cluster_env_packages[ansible_facts['os_family']]", family)
+        assert value("cluster_env", "__cluster_env_wanted", family) == expected
+
+
 def monitored(expression: str, server: bool, **overrides: Any) -> Any:
     variables = {"monitoring_server": server, "monitoring_address": "10.0.0.5", **overrides}
     return value("monitoring", expression, "Debian", **variables)
