@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from typing import Any
 
@@ -79,17 +80,18 @@ class ActionModule(Action):
     ) -> dict[str, Any]:
         cluster, consent = options["cluster"], options["consent"]
         display.display("\n" + "\n".join(describe_plan(owned, deletions, options["keep_file_system"])) + "\n")
-        if not deletions:
-            return {"changed": False, "removed": []}
-        problem = (
-            f"destroy is {consent} and the cluster is {cluster}, so nothing was removed"
-            if consent
-            else "Nothing was removed, since that takes consent by name"
-        )
-        return {
-            "failed": True,
-            "msg": f"{problem}. To remove what is listed, type: {destroy_command(cluster, repeat_options())}",
-        }
+        if deletions:
+            problem = (
+                f"destroy is {consent} and the cluster is {cluster}, so nothing was removed"
+                if consent
+                else "Nothing was removed, since that takes consent by name"
+            )
+            command = destroy_command(cluster, repeat_options())
+            return {"failed": True, "msg": f"{problem}. To remove what is listed, type: {command}"}
+        if consent:
+            example = f"-e cluster_name={shlex.quote(consent)}"
+            return {"failed": True, "msg": f"destroy is {consent} and the cluster is {cluster}. Example: {example}"}
+        return {"changed": False, "removed": []}
 
     def _settle(self, aws: Aws, teardown: Teardown, left: list[Resource], options: dict[str, Any]) -> dict[str, Any]:
         result: dict[str, Any] = {

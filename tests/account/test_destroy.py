@@ -63,6 +63,11 @@ def test_a_degraded_cluster_says_so_and_gets_the_rest_later(account: Any) -> Non
     assert "is kept and goes on costing" in ran.output
     ran = play(account, "destroy.yml", destroy=NAME)
     assert ran.changed == 0
+    ran = account.play("destroy.yml", destroy="another")
+    assert ran.code == 2, "another cluster still costs money"
+    assert f"destroy is another and the cluster is {NAME}. Example: -e cluster_name=another" in " ".join(
+        ran.output.split()
+    )
     assert state_of(account)["state"] == "absent"
 
 
