@@ -360,6 +360,7 @@ def test_what_fails_in_passing_is_asked_for_again() -> None:
     api.pause = effective  # type: ignore[method-assign]
     result, _ = watched(api)
     assert result["outcome"] == "full"
+    assert ("set", 5) in api.writes
 
 
 def test_progress_is_printed_after_a_change_or_every_ten_seconds() -> None:
