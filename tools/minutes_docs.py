@@ -21,7 +21,7 @@ LONG = "\n## What takes longer: `make test-long`\n"
 
 
 def renewed() -> str:
-    """Return the page with the recorded minutes in the second column of both tables, and with the sentence on the run."""
+    """Return the page with the recorded minutes in the second column of both tables, and the sentence on the run."""
     minutes = recorded_minutes()
 
     def fill(text: str, prefix: str) -> str:
@@ -40,7 +40,7 @@ def renewed() -> str:
 def sentence() -> str:
     run = json.loads(RECORDED.read_text(encoding="utf-8"))
     return (
-        f"The last recorded run took {run['minutes']:g} minutes with the setup, and {run['processor_minutes']:g} minutes "
+        f"The last recorded run took {run['minutes']:g} minutes with setup, and {run['processor_minutes']:g} minutes "
         f"of processor on {run['processors']} cores: commit {run['commit']}, {run['date']}, {run['conditions']}."
     )
 

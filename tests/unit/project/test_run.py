@@ -1,4 +1,4 @@
-"""The runner of the layers counts right, hides no failure, keeps what layers took and is what its documentation says."""
+"""The runner of the layers counts right, hides no failure, keeps what layers took, and is documented as it is."""
 
 from __future__ import annotations
 
