@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from localcloud.api.ec2.lifecycle import NoMachines
+from tests.account.census import KILLED, LIVING, WHOLE_EMR, census
 from tests.account.kit import CLOUD_HALF, REGION
-from tests.account.test_interruption import KILLED, LIVING, WHOLE_EMR, census
 
 ACCOUNT = "123456789012"
 RED = [{"Name": "tag:deeplearning:cluster", "Values": ["red"]}]
