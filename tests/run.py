@@ -40,6 +40,9 @@ TYPED = ("localcloud", f"{COLLECTION}/plugins", "files/node")
 SILENCE_SECONDS = 30 * 60
 """A command that prints nothing for this long is ended. Slowness alone never fails a layer."""
 
+DRAIN_SECONDS = 5
+"""So long is the output of a command read that has ended but has left something running, which may hold it open."""
+
 PYTHONS = ("3.11", "3.12", "3.13")
 LONG_SCENARIOS = ("framework", "monitoring", "tensorpack", "training_run")
 """Molecule scenarios of the long size; `make test` runs the others."""
@@ -120,8 +123,7 @@ def command(*words: str | Path, venv: Path, silence: float = SILENCE_SECONDS) ->
     if code is None:
         print(f"{words[0]} has printed nothing for {silence / 60:g} minutes: ended", flush=True)
         end(child)
-    # Whatever it has left running may hold the channel open.
-    relay.join(timeout=5)
+    relay.join(timeout=DRAIN_SECONDS)
     deprecations = our_deprecations(relay.output.decode(errors="replace"))
     for warning in deprecations:
         print(f"caused by our own code or content: {warning}", flush=True)
