@@ -91,6 +91,31 @@ class Ran:
 
 
 @dataclass
+class Playing:
+    """An ansible-playbook that runs."""
+
+    process: subprocess.Popen[str]
+    run: str
+
+    def lines(self) -> Iterator[str]:
+        """What it prints, until it ends or is killed."""
+        assert self.process.stdout is not None
+        return iter(self.process.stdout)
+
+    def interrupt(self) -> None:
+        """What Ctrl-C in a terminal does."""
+        os.killpg(self.process.pid, signal.SIGINT)
+
+    def kill(self) -> None:
+        """Kill all of its processes, Ansible's workers too, which are in sessions of their own."""
+        while victims := _processes(f"{RUN}={self.run}".encode()):
+            for pid in victims:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(0.01)
+
+
+@dataclass
 class Account:
     cloud: Cloud
     endpoint: str
@@ -130,6 +155,52 @@ class Account:
         )
         self.settings.update(more)
 
+    @contextmanager
+    def playing(
+        self,
+        playbooks: str | Sequence[str],
+        *arguments: str,
+        seconds: float = RUN_SECONDS,
+        forking: ForkingPython | None = None,
+        **extra: Any,
+    ) -> Iterator[Playing]:
+        """Playbooks of this checkout while they run, as a person runs them (but for their modules, with a forking
+        Python): killed after so many seconds, or at the end of this."""
+        paths = [str(ROOT / one) for one in ([playbooks] if isinstance(playbooks, str) else playbooks)]
+        late = self.late_reads if all(path.startswith(f"{ROOT}/") for path in paths) else None
+        program: list[str | Path] = [Path(sys.executable).parent / "ansible-playbook"]
+        if forking and not late:
+            program = forking.ansible_playbook()
+        command = [*program, *paths, *arguments]
+        variables = {**self.settings, **extra}
+        if variables:
+            command += ["-e", json.dumps(variables)]
+        run = uuid.uuid4().hex
+        process = subprocess.Popen(
+            # A shell in the background has its commands ignore SIGINT.
+            ["env", "--default-signal=INT", *command],
+            cwd=self.folder,
+            env=self.environment | {RUN: run},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        playing = Playing(process, run)
+        watchdog = threading.Timer(seconds, playing.kill)
+        watchdog.start()
+        fault = self.cloud.faults.add("late-reads", {}, late) if late else None
+        try:
+            yield playing
+        finally:
+            self.log.tell = lambda _record: None
+            watchdog.cancel()
+            playing.kill()
+            process.wait()
+            if fault:
+                self.cloud.faults.remove(fault)
+
     def play(
         self,
         playbooks: str | Sequence[str],
@@ -140,52 +211,23 @@ class Account:
     ) -> Ran:
         """Run playbooks of this checkout as a person does; with `kill_at_…`, only until their n-th task begins, or
         until AWS has carried out the n-th writing call, or the first of this operation, and before its answer comes."""
-        paths = [str(ROOT / one) for one in ([playbooks] if isinstance(playbooks, str) else playbooks)]
-        late = self.late_reads if all(path.startswith(f"{ROOT}/") for path in paths) else None
-        as_users = self.forking is None or late or kill_at_task is not None or kill_at_write is not None
-        program = [Path(sys.executable).parent / "ansible-playbook"] if as_users else self.forking.ansible_playbook()
-        command = [*program, *paths, *arguments]
-        variables = {**self.settings, **extra}
-        if variables:
-            command += ["-e", json.dumps(variables)]
-        run = uuid.uuid4().hex
-        process = subprocess.Popen(
-            command,
-            cwd=self.folder,
-            env=self.environment | {RUN: run},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
-        watchdog = threading.Timer(RUN_SECONDS, self._kill, [run])
-        watchdog.start()
-        if kill_at_write is not None:
-            self._kill_at(run, kill_at_write)
         lines, tasks, started = [], [], []
-        fault = self.cloud.faults.add("late-reads", {}, late) if late else None
-        try:
-            assert process.stdout is not None
-            for line in process.stdout:
+        forking = self.forking if kill_at_task is None and kill_at_write is None else None
+        with self.playing(playbooks, *arguments, forking=forking, **extra) as playing:
+            if kill_at_write is not None:
+                self._kill_at(playing, kill_at_write)
+            for line in playing.lines():
                 lines.append(line)
                 if line.startswith("TASK ["):
                     tasks.append(line[6:].split("]")[0])
                     started.append(time.time())
                     if kill_at_task is not None and len(tasks) > kill_at_task:
-                        self._kill(run)
+                        playing.kill()
             output = "".join(lines)
             assert not our_deprecations(output), our_deprecations(output)
-            return Ran(process.wait(), output, tasks, started)
-        finally:
-            self.log.tell = lambda _record: None
-            watchdog.cancel()
-            self._kill(run)
-            process.wait()
-            if fault:
-                self.cloud.faults.remove(fault)
+            return Ran(playing.process.wait(), output, tasks, started)
 
-    def _kill_at(self, run: str, place: int | str) -> None:
+    def _kill_at(self, playing: Playing, place: int | str) -> None:
         left = [place if isinstance(place, int) else 1]
 
         def tell(record: Record) -> None:
@@ -194,18 +236,9 @@ class Account:
             if isinstance(place, int) or record.operation == place:
                 left[0] -= 1
                 if left[0] <= 0:
-                    self._kill(run)
+                    playing.kill()
 
         self.log.tell = tell
-
-    @staticmethod
-    def _kill(run: str) -> None:
-        """All processes of a run, Ansible's workers too, which are in sessions of their own."""
-        while victims := _processes(f"{RUN}={run}".encode()):
-            for pid in victims:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-            time.sleep(0.01)
 
     def writes(self, since: float) -> list[str]:
         """The writing calls of people, as service:Operation."""

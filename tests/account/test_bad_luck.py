@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from tests.account.census import WHOLE, census, prepare
 from tests.account.kit import CLOUD_HALF, Ran
-from tests.account.test_interruption import WHOLE, census, prepare
 
 VPCS, ADDRESSES = "L-F678F1CE", "L-0263D0A3"
 

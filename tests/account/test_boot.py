@@ -31,8 +31,8 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.setup_rep
 
 from tests.account.booting import BROKEN, GIVES_UP, HANGS, SILENT, Nodes, nodes_of
 from tests.account.fleet import ACCOUNT, TRUST, wait_until
+from tests.account.groups import Groups
 from tests.account.kit import CLOUD_HALF, REGION
-from tests.account.test_capacity import Groups
 
 BUCKET = f"c-{ACCOUNT}-{REGION}"
 GROUPS = {"c-master": "master", "c-workers": "worker"}

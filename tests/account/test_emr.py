@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import random
 import threading
 import time
 from pathlib import Path
@@ -12,8 +11,8 @@ from typing import Any
 import pytest
 
 from localcloud.api.ec2.lifecycle import NoMachines
+from tests.account.census import KILLED, LIVING, WHOLE_EMR, census
 from tests.account.kit import CLOUD_HALF, REGION
-from tests.account.test_interruption import KILLED, LIVING, WHOLE_EMR, census
 
 ACCOUNT = "123456789012"
 RED = [{"Name": "tag:deeplearning:cluster", "Values": ["red"]}]
@@ -209,7 +208,7 @@ def test_killed_and_run_again_there_is_one_cluster_and_then_nothing(emr_account:
     assert census(account) - empty == WHOLE_EMR
 
     consent = {"destroy": "red", "cluster_keep_efs": False}
-    for place in ("TerminateJobFlows", random.Random(16).randint(1, 6)):
+    for place in ("TerminateJobFlows", 3):
         play(account, "destroy.yml", code=KILLED, kill_at_write=place, **consent)
     play(account, "destroy.yml", **consent)
     assert census(account) == empty

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.account.kit import CLOUD_HALF
-from tests.account.test_provision import REGION, ZONES, Seen, play
+from tests.account.observed import REGION, ZONES, Seen, play
 
 HERE = "10.8.0.0/16"
 """The addresses of the user's VPN."""

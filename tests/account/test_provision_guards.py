@@ -9,7 +9,7 @@ import pytest
 
 from localcloud.api import sts
 from tests.account.kit import CLOUD_HALF
-from tests.account.test_provision import Seen, play
+from tests.account.observed import Seen, play
 
 
 @pytest.mark.long

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from tests.account.census import KILLED, LIVING
 from tests.account.kit import CLOUD_HALF
-from tests.account.test_interruption import KILLED, LIVING
 
 NAME = "c-slow"
 RATE, SEED = 0.3, 3

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.account.test_interruption import WHOLE_EMR, census
+from tests.account.census import WHOLE_EMR, census
 from tests.integration.kills import Moment, kill_at, kill_when, marked
 from tests.integration.machines import Cloud, Cluster, Played, localcloud, wait_for
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
+from tests.fasterrcnn import PROGRAM
 from tests.integration.machines import Cluster
 from tests.integration.runs import MASTER, NODES, PYTHON, Runs
-from tests.unit.project.test_fasterrcnn_names import PROGRAM
 from tools.recipe_docs import ONE_NODE, documented
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -29,6 +29,8 @@ LONG_HANG_SECONDS = 40 * 60
 """The same for tests with the marker `long`."""
 SILENCE_SECONDS = HANG_SECONDS + 2 * 60
 """A command that prints nothing for this long is ended. Slowness alone never fails a layer."""
+DRAIN_SECONDS = 5
+"""The output of a command that has ended is read for so long, if what it has left running holds it open."""
 
 OUTPUT: ContextVar[TextIO | None] = ContextVar("OUTPUT", default=None)
 """Where a lane prints; by default on standard output."""
@@ -130,8 +132,7 @@ def command(*words: str | Path, venv: Path, silence: float = SILENCE_SECONDS) ->
         if code is None:
             report(f"{words[0]} has printed nothing for {silence / 60:g} minutes: ended")
             end(child)
-    # Whatever it has left running may hold the channel open.
-    relay.join(timeout=5)
+    relay.join(timeout=DRAIN_SECONDS)
     deprecations = our_deprecations(relay.output.decode(errors="replace"))
     for warning in deprecations:
         report(f"caused by our own code or content: {warning}")

@@ -6,12 +6,13 @@ import json
 
 from localcloud.tests.integration.kit import Network, localcloud, wait_for
 
-_TRY = "timeout 4 bash -c 'exec 3<>/dev/tcp/{host}/{port}' && echo reached"
+_TRY = "timeout 4 bash -c 'exec 3<>/dev/tcp/{host}/{port}' && echo reached || echo not reached"
 
 
 def reaches(network: Network, machine: str, host: str, port: int, via: str | None = None) -> bool:
-    done = network.ssh(machine, _TRY.format(host=host, port=port), via=via)
-    return "reached" in done.stdout
+    answer = network.says(machine, _TRY.format(host=host, port=port), via=via)
+    assert answer in ("reached", "not reached")
+    return answer == "reached"
 
 
 def test_security_groups_and_routes_decide(network: Network) -> None:

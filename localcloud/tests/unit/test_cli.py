@@ -14,12 +14,7 @@ import pytest
 
 from localcloud import cli, daemon, state
 from localcloud.core.errors import Refusal
-
-COMMANDS = ("up", "down", "env", "status", "calls", "exec", "console", "fault", "image")
-FAULTS = (
-    "capacity", "quota", "throttle", "error", "late-iam", "kill", "freeze", "cut", "stall", "expire",
-    "late-reads", "skew", "foreign-bucket", "fail-nat", "clear", "thaw", "mend", "resume",
-)  # fmt: skip
+from localcloud.tests.unit.cli_kit import COMMANDS, FAULTS
 
 
 @pytest.fixture

@@ -24,8 +24,8 @@ from deeplearning.monitoring import page, page_html, snapshot
 from deeplearning.run import units
 
 from tests.browser import page_text, screenshot
+from tests.unit.node.monitoring_kit import loaded, run_with
 from tests.unit.node.runs_kit import CONFIG, members
-from tests.unit.node.test_monitoring import loaded, run_with
 
 EVIL = '<script>alert("x")</script><img src="http://evil.example/x.png">\x1b[2J'
 

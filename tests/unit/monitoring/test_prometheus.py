@@ -14,8 +14,8 @@ from deeplearning.contract import paths
 
 from tests.debian import unpacked_program
 from tests.unit.monitoring.prometheus_kit import FILES, ROOT, Prometheus, running, wait_for
-from tests.unit.node.test_monitoring import run_with
-from tests.unit.roles.test_node_roles import monitored
+from tests.unit.node.monitoring_kit import run_with
+from tests.unit.roles.roles_kit import monitored
 
 HERE = Path(__file__).parent
 DASHBOARDS = sorted((ROOT / "files/grafana").glob("*.json"))

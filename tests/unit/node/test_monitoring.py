@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import time
 from dataclasses import replace
@@ -20,25 +19,8 @@ from deeplearning.run import units, views
 from deeplearning.run.folder import Folder
 from deeplearning.run.run_log import RunLog
 
+from tests.unit.node.monitoring_kit import NOW, loaded, point, run_with
 from tests.unit.node.runs_kit import CONFIG, members
-
-NOW = 1_800_000_000.0
-
-
-def point(number: int, seconds: float = NOW) -> dict[str, Any]:
-    """Return the progress of a run after so many points, every three seconds and ten steps."""
-    figures = {"epoch": number // 20, "step": 10.0 * number, "seconds_left": 600.0}
-    figures |= {"loss": 2.3 / (1 + number / 10), "accuracy": 1 - 0.9 / (1 + number / 30)}
-    figures |= {"samples_per_second": 3200 + 80 * math.sin(number / 4)}
-    return {"time": seconds + 3 * number, **dict.fromkeys(curves.FIGURES), **figures}
-
-
-def run_with(run_id: str, points: int, state: str, **more: Any) -> dict[str, Any]:
-    """Return a run as a snapshot has it."""
-    first = time.time() - 3 * points
-    known: dict[str, Any] = {"run_id": run_id, "state": state, "nodes": 2, "reason": ""}
-    known |= {"framework": "pytorch", "distribution": "ddp", "asked_at": "2026-11-23T03:00:00Z"}
-    return {**known, "points": [point(number, first) for number in range(points)], **more}
 
 
 def events(path: Path, *lines: str) -> str:
@@ -194,12 +176,6 @@ def test_a_run_that_cannot_be_read_is_left_out(started: Folder, tmp_path: Path, 
 
 
 # The snapshot
-
-
-def loaded(number: int, **more: Any) -> dict[str, Any]:
-    record = {"instance_id": members(number).members[-1].instance_id, "at": int(time.time()), "load": 1.5}
-    record |= {"processors": 4, "memory_percent": 30, "disk_percent": 40, "logins": 1, "errors": []}
-    return record | {"gpus": [{"busy_percent": 90, "memory_percent": 50}]} | more
 
 
 def test_a_snapshot_has_members_with_their_load_and_runs_with_their_curves(

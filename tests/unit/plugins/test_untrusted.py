@@ -12,8 +12,9 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors i
 from ansible_collections.deeplearning.aws.plugins.plugin_utils import untrusted as u
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import answers, node_program
 
+from tests.unit.plugins.hostile_kit import EVIL_IDS
+
 CLIPBOARD = "\x1b]52;c;ZXZpbA==\x07"
-EVIL_IDS = ["../x", "/abs", "a/../../x", "all", "", "-rf", "a b", "A", "a\n", "x" * 49, ["a"], {"a": 1}, 7, True, None]
 
 
 @pytest.mark.parametrize(

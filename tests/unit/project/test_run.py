@@ -20,8 +20,8 @@ from types import ModuleType
 
 import pytest
 
+from tests.layers import commands, records
 from tests.layers import pythons as interpreters
-from tests.layers import records
 from tests.layers.commands import Ended
 from tools import minutes_docs
 
@@ -163,7 +163,10 @@ def test_the_processor_time_of_a_command_is_that_of_its_children_too(runner: Mod
     assert 1 <= runner.command("bash", "-c", f"{work}; {work}; true", venv=VENV).processor_seconds < 10
 
 
-def test_what_a_command_leaves_running_does_not_hold_up_the_runner(runner: ModuleType, tmp_path: Path) -> None:
+def test_what_a_command_leaves_running_does_not_hold_up_the_runner(
+    runner: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(commands, "DRAIN_SECONDS", 0.2)
     pid = tmp_path / "pid"
     try:
         started = time.monotonic()

@@ -48,11 +48,15 @@ def values_of(content: Any, name: str) -> Iterator[Any]:
         yield from values_of(item, name)
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))
-def test_literals_are_the_contracts(file: Path) -> None:
-    text = file.read_text(encoding="utf-8")
-    for pattern, known in LITERALS.items():
-        assert set(re.findall(pattern, text)) <= known
+@pytest.mark.parametrize("pattern", LITERALS)
+def test_literals_are_the_contracts(pattern: str) -> None:
+    literals = {
+        (literal, str(file.relative_to(ROOT)))
+        for file in FILES
+        for literal in re.findall(pattern, file.read_text(encoding="utf-8"))
+    }
+    assert literals
+    assert {(literal, file) for literal, file in literals if literal not in LITERALS[pattern]} == set()
 
 
 def test_units_and_the_command_start_the_installed_program() -> None:

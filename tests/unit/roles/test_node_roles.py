@@ -18,16 +18,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract import p
 from ansible_collections.deeplearning.aws.plugins.plugin_utils import untrusted
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import answers
 
-ROLES = Path(__file__).resolve().parents[3] / "roles"
-
-
-def value(role: str, expression: str, family: str, **overrides: Any) -> Any:
-    """Return an expression of a role's variables on a machine of the family."""
-    loader = DataLoader()
-    variables: dict[str, Any] = {"ansible_facts": {"os_family": family}, "role_path": str(ROLES / role)}
-    for kind in ("defaults", "vars"):
-        variables |= loader.load_from_file(str(ROLES / role / kind / "main.yml"), trusted_as_template=True)
-    return Templar(loader, variables | overrides).template(trust_as_template("{{ " + expression + " }}"))
+from tests.unit.roles.roles_kit import ROLES, monitored, value
 
 
 @pytest.mark.parametrize(("family", "service"), [("Debian", "ssh"), ("RedHat", "sshd")])
@@ -108,11 +99,6 @@ def test_other_roles_name_packages_without_facts() -> None:
     for family in ("Debian", "RedHat"):
         expected = value("cluster_env", "__cluster_env_packages[ansible_facts['os_family']]", family)
         assert value("cluster_env", "__cluster_env_wanted", family) == expected
-
-
-def monitored(expression: str, server: bool, **overrides: Any) -> Any:
-    variables = {"monitoring_server": server, "monitoring_address": "10.0.0.5", **overrides}
-    return value("monitoring", expression, "Debian", **variables)
 
 
 @pytest.mark.parametrize(

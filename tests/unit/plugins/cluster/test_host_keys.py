@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import shlex
 import subprocess
@@ -21,16 +20,9 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.host_keys
     SshHost,
 )
 
+from tests.unit.plugins.cluster.cluster_kit import BLOCK, ECDSA, ED, RSA
+
 MASTER_ID, WORKER_ID = "i-00000000000000001", "i-00000000000000002"
-
-
-def key(kind: str = "ssh-ed25519", seed: int = 0) -> str:
-    parts = [kind.encode(), bytes([seed]) * 64]
-    return f"{kind} {base64.b64encode(b''.join(len(one).to_bytes(4, 'big') + one for one in parts)).decode()}"
-
-
-ED, RSA, ECDSA = key(), key("ssh-rsa"), key("ecdsa-sha2-nistp256")
-BLOCK = f"-----BEGIN SSH HOST KEY KEYS-----\n{ECDSA} root@ip-10-0-0-5\n{ED} root@x\n-----END SSH HOST KEY KEYS-----\n"
 
 
 @pytest.mark.parametrize(

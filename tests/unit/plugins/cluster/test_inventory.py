@@ -19,51 +19,12 @@ from ansible.vars.manager import VariableManager
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster import hosts
 
 from tests.unit.conftest import Account
+from tests.unit.plugins.cluster.cluster_kit import MASTER, emr_instance, instance
+from tests.unit.plugins.hostile_kit import EVIL
 
 ROOT = Path(__file__).resolve().parents[4]
 STRICT = "-o ForwardAgent=no -o StrictHostKeyChecking=yes"
 THROUGH = "-o 'ProxyCommand=ssh -o StrictHostKeyChecking=yes -o ForwardAgent=no -W %h:%p"
-EVIL = "{{ lookup('pipe', 'id') }}"
-
-
-def instance(
-    number: int, group: str = "red-workers", rank: str = "", cluster: str = "red", **more: Any
-) -> dict[str, Any]:
-    """Return one as DescribeInstances does."""
-    tags = {
-        "Name": "anything",
-        "deeplearning:cluster": cluster,
-        "aws:autoscaling:groupName": group,
-        "deeplearning:rank": rank,
-        "deeplearning:user": "ubuntu",
-        "deeplearning:gpus": "1",
-    }
-    return {
-        "InstanceId": f"i-{number:017x}",
-        "PrivateIpAddress": f"10.0.{number // 256}.{number % 256}",
-        "PrivateDnsName": f"ip-10-0-{number // 256}-{number % 256}.ec2.internal",
-        "PublicIpAddress": "198.51.100.9" if group.endswith("-master") else "",
-        "InstanceType": "g5.xlarge",
-        "Placement": {"AvailabilityZone": "us-east-1a"},
-        "State": {"Name": "running"},
-        "ImageId": "ami-0123456789abcdef0",
-        "LaunchTime": f"2026-11-20T10:00:{number % 60:02}+00:00",
-        "Tags": [{"Key": key, "Value": value} for key, value in tags.items() if value],
-        **more,
-    }
-
-
-MASTER = instance(1, "red-master")
-
-
-def emr_instance(number: int, role: str, job_flow: str = "j-1", **more: Any) -> dict[str, Any]:
-    """Return a machine that EMR has launched."""
-    machine = instance(number, "", **more)
-    own = {"aws:elasticmapreduce:job-flow-id": job_flow, "aws:elasticmapreduce:instance-group-role": role}
-    machine["Tags"] = [tag for tag in machine["Tags"] if tag["Key"] != "deeplearning:user"]
-    tags = {**own, "deeplearning:user": "hadoop"}
-    machine["Tags"] += [{"Key": key, "Value": value} for key, value in tags.items() if value]
-    return machine
 
 
 class Answer:

@@ -26,7 +26,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.node.python_env i
 from ansible_collections.deeplearning.aws.plugins.modules import framework_env
 
 from localcloud.image import features
-from tests.unit.roles.test_node_roles import value
+from tests.unit.roles.roles_kit import value
 
 ROOT = Path(__file__).resolve().parents[4]
 ROLES = ("tensorflow", "mxnet", "pytorch", "tensorpack")

@@ -10,7 +10,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.plan import plann
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.facts import AccountFacts, EmrFacts, ImageFacts
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import playbook_input, setting_rules
 
-from tests.unit.plugins.plan.test_checks import FACTS as AUTO_SCALING_FACTS
+from tests.unit.plugins.plan.facts_kit import FACTS as AUTO_SCALING_FACTS
 
 KIND = {
     "name": "m5.xlarge",

@@ -80,7 +80,7 @@ def test_the_name_of_a_file_of_a_run_is_no_command(tmp_path: Path, efs: Path) ->
 def test_only_the_end_of_a_long_file_is_sent_and_a_command_that_hangs_is_left(
     tmp_path: Path, efs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(node_logs, "_FUNCTIONS", node_logs._FUNCTIONS.replace("-k 2 15", "-k 1 1"))
+    monkeypatch.setattr(node_logs, "_FUNCTIONS", node_logs._FUNCTIONS.replace("-k 2 15", "-k 0.5 0.5"))
     commands = {"boot.log": "seq 200000", "journal.log": "echo first; sleep 600", "versions.txt": "echo last"}
     monkeypatch.setattr(node_logs, "COMMANDS", commands)
     files = run_command(tmp_path, node_logs.collect_command("red", str(efs), False))
@@ -139,21 +139,24 @@ def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("script", "content", "problem"),
+    ("script", "seconds", "content", "problem"),
     [
-        ("echo all", b"all\n", ""),
+        ("echo all", 60, b"all\n", ""),
         (
             "echo some; echo 'Connection timed out' >&2; exit 255",
+            60,
             b"some\n",
             "The connection to red was lost: Connection",
         ),
-        ("echo 'sudo: a password is required' >&2; exit 1", b"", "red: sudo: a password is required"),
-        ("echo some; sleep 600", b"some\n", "red did not answer completely in time"),
-        ("exec yes", None, "red sends more than 1 MiB"),
+        ("echo 'sudo: a password is required' >&2; exit 1", 60, b"", "red: sudo: a password is required"),
+        ("echo some; sleep 600", 1, b"some\n", "red did not answer completely in time"),
+        ("exec yes", 60, None, "red sends more than 1 MiB"),
     ],
 )
-def test_what_has_arrived_is_kept(ssh: Path, tmp_path: Path, script: str, content: bytes | None, problem: str) -> None:
+def test_what_has_arrived_is_kept(
+    ssh: Path, tmp_path: Path, script: str, seconds: float, content: bytes | None, problem: str
+) -> None:
     ssh.write_text(f"#!/bin/sh\n{script}\n")
-    received, why = node_program.read_available(tmp_path / "config", "red", "x", 1 << 20, 3.0)
+    received, why = node_program.read_available(tmp_path / "config", "red", "x", 1 << 20, seconds)
     assert content is None or received == content
     assert why.startswith(problem) and bool(why) == bool(problem), why

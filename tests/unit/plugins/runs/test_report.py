@@ -16,37 +16,9 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import repor
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs.plot import WIDTH, Plot, Series, ticks
 
 from tests.browser import page_text, screenshot
+from tests.unit.plugins.runs.report_kit import a_run
 
 PRICES = PriceList("us-east-1")
-
-
-def a_run(root: Path, name: str, nodes: int, speed: float, epochs: int = 3, **more: Any) -> Path:
-    folder = root / name
-    (folder / "metrics").mkdir(parents=True)
-    run = {
-        "run_id": name,
-        "framework": "pytorch",
-        "distribution": "ddp",
-        "script": "/opt/deeplearning/trainers/cifar10_pytorch.py",
-        "script_args": ["--batch-size", "64"],
-        "data": "/efs/data/generated",
-        "generated": True,
-    }
-    (folder / "run.json").write_text(json.dumps(run | more))
-    (folder / "result.json").write_text(json.dumps({"state": "finished"}))
-    processes = [{"node": f"deeplearning-worker{n + 1}", "role": "worker", "rank": n, "gpus": []} for n in range(nodes)]
-    (folder / "state.json").write_text(json.dumps({"state": "finished", "processes": processes}))
-    for rank in range(nodes):
-        lines = [line for epoch in range(1, epochs + 1) for line in an_epoch(epoch, speed)]
-        (folder / f"metrics/rank{rank}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return folder
-
-
-def an_epoch(epoch: int, speed: float) -> list[dict[str, Any]]:
-    measured = speed / 3 if epoch == 1 else speed
-    line = {"epoch": epoch, "step": epoch * 10, "loss": 2 / epoch, "accuracy": 0.1, "samples_per_second": 1.0}
-    end = {"seconds": epoch * 10.0, "samples_per_second": measured, "val_accuracy": 1 - 0.5**epoch}
-    return [line | {"seconds": 1.0, "val_accuracy": None}, line | end]
 
 
 def cells(folders: Sequence[Path]) -> list[dict[str, str]]:

@@ -21,8 +21,8 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import node_
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.untrusted import InvalidValue
 
 from tests.unit.conftest import Account
-from tests.unit.plugins.runs.test_report import a_run
-from tests.unit.plugins.test_untrusted import EVIL_IDS
+from tests.unit.plugins.hostile_kit import EVIL_IDS
+from tests.unit.plugins.runs.report_kit import a_run
 
 
 class Connection:

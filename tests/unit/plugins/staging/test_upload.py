@@ -102,6 +102,7 @@ def publisher(monkeypatch: pytest.MonkeyPatch) -> Iterator[Publisher]:
     monkeypatch.setattr(
         datasets, "DATASETS", {"photos": Dataset((DatasetFile("a.tar", source.url),), {"data/photos": "."})}
     )
+    monkeypatch.setattr(download, "RETRY_SECONDS", 0)
     threading.Thread(target=source.server.serve_forever, args=(0.01,), daemon=True).start()
     yield source
     source.server.shutdown()
@@ -173,6 +174,7 @@ def test_what_never_comes_is_half_under_another_name(bucket: Bucket, publisher: 
     publisher.breaks = [10] * download.ATTEMPTS
     with pytest.raises(UserError, match="cannot be fetched .*: run the same command again, it resumes there"):
         stage(bucket, "photos", None, tmp_path / "stage", quiet, check=False)
+    assert len(publisher.offsets) == download.ATTEMPTS
     assert [one.name for one in (tmp_path / "stage").iterdir()] == ["a.tar.part"]
     assert bucket.manifest() == {}
 
