@@ -258,7 +258,7 @@ def test_lanes_run_side_by_side_and_the_second_is_printed_at_the_end(
         return run
 
     def last(_venv: Path) -> object:
-        assert ended[-1] == "works"
+        assert "works" in ended
         return runner.Result(True, "1 passed")
 
     made = (
