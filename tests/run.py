@@ -224,6 +224,7 @@ PARTS = {
         Layer("integration", pytest(*LOCALCLOUD, *INTEGRATION, long=True), root=True),
         Layer("debian-13", on_debian_13, root=True),
         Layer("molecule", molecule(lambda: LONG_SCENARIOS, *MOLECULE, long=True), root=True),
+        Layer("mutations", program("python", "tools/mutate.py", "--check", detail="bench/results/mutations.md")),
     )
 }
 """What `make test-long` runs."""
