@@ -54,15 +54,15 @@ def test_too_few_leave_no_machine_running(groups: Groups, policy: Policy) -> Non
 def test_a_session_that_ends_while_all_are_waited_for_leaves_no_machine_running(
     groups: Groups, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A session lasts 40 s here, and the wait is over later."""
-    monkeypatch.setattr("localcloud.api.sts.DEFAULT", 40)
+    """A session lasts 20 s here, and the wait is over later."""
+    monkeypatch.setattr("localcloud.api.sts.DEFAULT", 20)
     groups.account.cloud.faults.add("capacity", {"type": TYPE, "zone": ZONE}, value=4)
     groups.make(groups.template(), master=1, workers=5)
     workers = GroupTarget("c-workers", 5, 5)
     role = groups.role("operator")
-    result = groups.wait_for_capacity(MASTER, workers, policy=Policy.ALL_OR_NOTHING, settle=50, role_arn=role)
+    result = groups.wait_for_capacity(MASTER, workers, policy=Policy.ALL_OR_NOTHING, settle=25, role_arn=role)
     assert (result["outcome"], groups.running()) == ("failed", 0)
-    assert result["waited_seconds"] > 40
+    assert result["waited_seconds"] > 20
     assert "no machine is left running" in result["msg"]
 
 
