@@ -13,7 +13,7 @@ def in_force() -> list[str]:
     return [kind for kind in kinds if kind != "quota"]
 
 
-def test_a_frozen_machine_is_impaired_and_goes_on_when_thawed(network: Network) -> None:
+def test_a_machine_that_is_frozen_thawed_and_killed(network: Network) -> None:
     (machine,) = network.launch()
     ec2 = network.cloud.ec2
 
@@ -30,9 +30,7 @@ def test_a_frozen_machine_is_impaired_and_goes_on_when_thawed(network: Network) 
     wait_for(lambda: network.ssh(machine, "true").returncode == 0, 20, "thawed")
     assert in_force() == []
 
-
-def test_a_machine_that_dies_is_an_instance_that_fails(network: Network) -> None:
-    (machine,) = network.launch()
+    # One that dies is an instance that fails.
     assert localcloud("fault", "kill", machine).returncode == 0
     wait_for(lambda: network.cloud.instance(machine)["State"]["Name"] == "terminated", 20, "terminated")
     assert network.cloud.instance(machine)["StateReason"]["Code"] == "Server.InternalError"

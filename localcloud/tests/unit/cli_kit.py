@@ -1,10 +1,16 @@
-"""What the tests of the command line share."""
+"""The commands of the local cloud, and their refusals."""
 
 from __future__ import annotations
 
 import pytest
 
 from localcloud import cli
+
+COMMANDS = ("up", "down", "env", "status", "calls", "exec", "console", "fault", "image")
+FAULTS = (
+    "capacity", "quota", "throttle", "error", "late-iam", "kill", "freeze", "cut", "stall", "expire",
+    "late-reads", "skew", "foreign-bucket", "fail-nat", "clear", "thaw", "mend", "resume",
+)  # fmt: skip
 
 
 def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:

@@ -13,13 +13,7 @@ from typing import Any
 import pytest
 
 from localcloud import cli, daemon, state
-from localcloud.tests.unit.cli_kit import refused
-
-COMMANDS = ("up", "down", "env", "status", "calls", "exec", "console", "fault", "image")
-FAULTS = (
-    "capacity", "quota", "throttle", "error", "late-iam", "kill", "freeze", "cut", "stall", "expire",
-    "late-reads", "skew", "foreign-bucket", "fail-nat", "clear", "thaw", "mend", "resume",
-)  # fmt: skip
+from localcloud.tests.unit.cli_kit import COMMANDS, FAULTS, refused
 
 
 @pytest.fixture

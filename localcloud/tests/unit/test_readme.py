@@ -7,7 +7,7 @@ from pathlib import Path
 
 from localcloud.core.latency import AWS
 from localcloud.image.features import FEATURES
-from localcloud.tests.unit.test_cli import COMMANDS, FAULTS
+from localcloud.tests.unit.cli_kit import COMMANDS, FAULTS
 
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 
