@@ -8,6 +8,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.boot import BUNDLES, HOOK
@@ -46,7 +47,12 @@ class Nodes:
         self._failed: dict[str, int] = defaultdict(int)
         self._role_ids: dict[str, str] = {}
         self._doing: dict[str, str] = {}
+        self._session = new_session("", "", REGION)
         self._stopped = threading.Event()
+
+    @cached_property
+    def _scaling(self) -> Any:
+        return self.account.client("autoscaling")
 
     @contextmanager
     def boot(self) -> Iterator[None]:
@@ -94,18 +100,20 @@ class Nodes:
         self.behaviours[group] = iter(behaviours)
 
     def _run(self) -> None:
-        scaling = self.account.client("autoscaling")
         while not self._stopped.wait(0.2):
             try:
-                for group in scaling.describe_auto_scaling_groups(AutoScalingGroupNames=list(self.roles))[
-                    "AutoScalingGroups"
-                ]:
-                    for machine in group["Instances"]:
-                        if machine["LifecycleState"] == "Pending:Wait":
-                            self._step(group["AutoScalingGroupName"], machine["InstanceId"])
+                self.step()
             except Exception as error:
                 self.failures.append(error)
                 return
+
+    def step(self) -> None:
+        """Let each machine that its hook holds do the next thing."""
+        groups = self._scaling.describe_auto_scaling_groups(AutoScalingGroupNames=list(self.roles))["AutoScalingGroups"]
+        for group in groups:
+            for machine in group["Instances"]:
+                if machine["LifecycleState"] == "Pending:Wait":
+                    self._step(group["AutoScalingGroupName"], machine["InstanceId"])
 
     def _step(self, group: str, machine: str) -> None:
         behaviour = self._doing.get(machine)
@@ -160,5 +168,5 @@ class Nodes:
     def _client(self, group: str, machine: str, service: str) -> Any:
         with self.account.cloud.lock:
             session = self.account.cloud.credentials.issue(self.roles[group], machine, 3600)
-        keys = new_session(session.access_key, session.secret, REGION, session.token)
-        return keys.client(service, endpoint_url=self.account.endpoint)
+        keys = (session.access_key, session.secret, session.token)
+        return self._session.client(service, REGION, None, True, None, self.account.endpoint, *keys)

@@ -1,4 +1,4 @@
-"""A real local cloud, and a small network in it for each test: plain boto3 and ssh, nothing of ours at the client."""
+"""A real local cloud, and small networks in it: plain boto3 and ssh, nothing of ours at the client."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from localcloud.tests.integration.kit import (
     command,
     environment,
     localcloud,
-    raise_quotas,
-    remove_everything,
+    new_network,
     traces,
 )
 
@@ -62,11 +61,13 @@ def key(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def network(cloud: Clients, key: Path) -> Iterator[Network]:
-    """A VPC with a public and a private subnet; whatever a test has made in it is gone afterwards."""
-    raise_quotas()
-    made = Network.create(cloud, key)
-    try:
+    """A network of the test's own."""
+    with new_network(cloud, key) as made:
         yield made
-    finally:
-        localcloud("fault", "clear")
-        remove_everything(cloud)
+
+
+@pytest.fixture(scope="module")
+def shared_network(cloud: Clients, key: Path) -> Iterator[Network]:
+    """A network for all tests of a file: each leaves it as it was."""
+    with new_network(cloud, key) as made:
+        yield made

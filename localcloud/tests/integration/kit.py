@@ -9,7 +9,8 @@ import secrets
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -44,6 +45,10 @@ def environment() -> dict[str, str]:
     """What `eval "$(localcloud env)"` sets."""
     lines = localcloud("env").stdout.splitlines()
     return dict(line.removeprefix("export ").split("=", 1) for line in lines)
+
+
+def clear_faults() -> None:
+    state.ask("clear", which=None, kind=None)
 
 
 def raise_quotas() -> None:
@@ -176,6 +181,16 @@ class Network:
             ec2.import_key_pair(KeyName="tester", PublicKeyMaterial=public_half)
         return Network(cloud, key, name, vpc, public, private, group)
 
+    def remove(self) -> None:
+        """End what costs time in the next test: the group, and machines."""
+        scaling = self.cloud.autoscaling
+        if scaling.describe_auto_scaling_groups(AutoScalingGroupNames=[self.name])["AutoScalingGroups"]:
+            scaling.delete_auto_scaling_group(AutoScalingGroupName=self.name, ForceDelete=True)
+        instances = self.cloud.instances(vpc_id=self.vpc)
+        alive = [i["InstanceId"] for i in instances if i["State"]["Name"] not in ("terminated", "shutting-down")]
+        if alive:
+            self.cloud.ec2.terminate_instances(InstanceIds=alive)
+
     def add_nat(self) -> str:
         """Outbound for the private subnet; returns the public address that it is seen under."""
         ec2 = self.cloud.ec2
@@ -185,10 +200,12 @@ class Network:
         _route(ec2, self.vpc, self.private, NatGatewayId=self.nat)
         return str(address["PublicIp"])
 
-    def launch(self, count: int = 1, *, public: bool = True, wait: bool = True, **more: Any) -> list[str]:
+    def launch(
+        self, count: int = 1, *, public: bool = True, subnet: str = "", wait: bool = True, **more: Any
+    ) -> list[str]:
         interface = {
             "DeviceIndex": 0,
-            "SubnetId": self.public if public else self.private,
+            "SubnetId": subnet or (self.public if public else self.private),
             "Groups": [self.group],
             "AssociatePublicIpAddress": public,
         }
@@ -257,6 +274,18 @@ class Network:
         return done.stdout.strip()
 
 
+@contextmanager
+def new_network(cloud: Clients, key: Path) -> Iterator[Network]:
+    """A VPC with a public and a private subnet; afterwards no fault is in force, and what costs time is gone."""
+    raise_quotas()
+    network = Network.create(cloud, key)
+    try:
+        yield network
+    finally:
+        clear_faults()
+        network.remove()
+
+
 def _route(ec2: Any, vpc: str, subnet: str, **target: str) -> None:
     table = ec2.create_route_table(VpcId=vpc)["RouteTable"]["RouteTableId"]
     ec2.create_route(RouteTableId=table, DestinationCidrBlock="0.0.0.0/0", **target)
@@ -266,18 +295,6 @@ def _route(ec2: Any, vpc: str, subnet: str, **target: str) -> None:
 def user_data(script: str) -> str:
     """A script as launch templates want it."""
     return base64.b64encode(f"#!/bin/sh\n{script}\n".encode()).decode()
-
-
-def remove_everything(cloud: Clients) -> None:
-    """End what costs time in the next test: groups, and with them machines; file systems."""
-    groups = cloud.autoscaling.describe_auto_scaling_groups()["AutoScalingGroups"]
-    for group in groups:
-        cloud.autoscaling.delete_auto_scaling_group(
-            AutoScalingGroupName=group["AutoScalingGroupName"], ForceDelete=True
-        )
-    alive = [i["InstanceId"] for i in cloud.instances() if i["State"]["Name"] not in ("terminated", "shutting-down")]
-    if alive:
-        cloud.ec2.terminate_instances(InstanceIds=alive)
 
 
 def traces() -> dict[str, Sequence[str]]:

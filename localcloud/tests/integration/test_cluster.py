@@ -30,10 +30,10 @@ def test_a_private_group_behind_a_bastion_keeps_its_size(network: Network) -> No
     profile = {"Name": network.name}
     metadata = {"HttpTokens": "required", "HttpPutResponseHopLimit": 1}
     template = network.template(UserData=user_data(WHO_AM_I), IamInstanceProfile=profile, MetadataOptions=metadata)
-    group = network.scaling_group(3, template)
+    group = network.scaling_group(2, template)
     (bastion,) = network.launch()
 
-    members = wait_for(lambda: ids if len(ids := cloud.in_service(group)) == 3 else None, 30, "three in service")
+    members = wait_for(lambda: ids if len(ids := cloud.in_service(group)) == 2 else None, 30, "two in service")
     for member in members:
         network.wait_for_ssh(member, via=bastion)
         who = wait_for_user_data(network, member, "/tmp/who.json", via=bastion)
@@ -49,7 +49,7 @@ def test_a_private_group_behind_a_bastion_keeps_its_size(network: Network) -> No
     replaced = wait_for(
         lambda: (
             [name for name in cloud.in_service(group) if name not in members]
-            if len(cloud.in_service(group)) == 3
+            if len(cloud.in_service(group)) == 2
             else []
         ),
         40,
@@ -67,9 +67,9 @@ def test_a_private_group_behind_a_bastion_keeps_its_size(network: Network) -> No
 def test_capacity_that_is_missing_is_said_and_filled_when_it_comes(network: Network) -> None:
     cloud = network.cloud
     # A type of its own: what other tests' machines give back when they end is not for this one.
-    assert localcloud("fault", "capacity", "2", "--type", "t3.nano", "--zone", "us-east-1a").returncode == 0
-    group = network.scaling_group(3, network.template(InstanceType="t3.nano"))
-    wait_for(lambda: len(cloud.in_service(group)) == 2, 30, "two in service")
+    assert localcloud("fault", "capacity", "1", "--type", "t3.nano", "--zone", "us-east-1a").returncode == 0
+    group = network.scaling_group(2, network.template(InstanceType="t3.nano"))
+    wait_for(lambda: len(cloud.in_service(group)) == 1, 30, "one in service")
 
     def failed() -> list[str]:
         result = cloud.autoscaling.describe_scaling_activities(AutoScalingGroupName=group)["Activities"]
@@ -77,10 +77,10 @@ def test_capacity_that_is_missing_is_said_and_filled_when_it_comes(network: Netw
 
     messages = wait_for(failed, 20, "an activity that says why")
     assert "sufficient t3.nano capacity in the Availability Zone you requested (us-east-1a)" in messages[0]
-    assert cloud.group(group)["DesiredCapacity"] == 3
+    assert cloud.group(group)["DesiredCapacity"] == 2
 
     assert localcloud("fault", "clear").returncode == 0
-    wait_for(lambda: len(cloud.in_service(group)) == 3, 60, "the third in service")
+    wait_for(lambda: len(cloud.in_service(group)) == 2, 60, "the second in service")
 
 
 def test_a_launch_hook_holds_an_instance_until_somebody_answers(network: Network) -> None:
@@ -114,9 +114,16 @@ def test_a_launch_hook_holds_an_instance_until_somebody_answers(network: Network
     wait_for(lambda: cloud.in_service(group) == [second], 20, "the second in service")
 
 
-def test_the_console_has_the_host_keys_that_ssh_meets(network: Network) -> None:
+def test_type_user_data_console_and_disk_of_a_machine(network: Network) -> None:
     cloud = network.cloud
-    (machine,) = network.launch()
+    script = base64.b64decode(user_data("nvidia-smi -L > /tmp/gpus")).decode()
+    (machine,) = network.launch(InstanceType="p3.8xlarge", UserData=script)
+    listed = wait_for_user_data(network, machine, "/tmp/gpus")
+    assert [line.split(":")[0] for line in listed.splitlines()] == ["GPU 0", "GPU 1", "GPU 2", "GPU 3"]
+    query = "nvidia-smi --query-gpu=name,memory.total --format=csv,noheader"
+    assert len(network.says(machine, query).splitlines()) == 4
+
+    # The console has the host keys that ssh meets.
     met = network.says(machine, "cat /etc/ssh/ssh_host_ed25519_key.pub").split()[1]
 
     def console_text() -> str:
@@ -129,12 +136,7 @@ def test_the_console_has_the_host_keys_that_ssh_meets(network: Network) -> None:
     done = localcloud("exec", machine, "--", "sh", "-c", "id -un; exit 3")
     assert (done.stdout.strip(), done.returncode) == ("root", 3)
 
-
-def test_a_disk_outlives_a_reboot(network: Network) -> None:
-    cloud = network.cloud
-    (machine,) = network.launch()
     network.says(machine, "echo kept > kept && sync")
-
     cloud.ec2.reboot_instances(InstanceIds=[machine])
     wait_for(lambda: _uptime(network, machine) < 30, 40, "the machine came up again")
     assert network.says(machine, "cat kept") == "kept"
@@ -147,12 +149,3 @@ def test_a_disk_outlives_a_reboot(network: Network) -> None:
 def _uptime(network: Network, machine: str) -> float:
     done = network.ssh(machine, "systemctl show -p UserspaceTimestampMonotonic --value; ps -o etimes= -p 1")
     return float(done.stdout.split()[-1]) if done.returncode == 0 else 1e9
-
-
-def test_user_data_and_gpus_are_as_the_type_has_them(network: Network) -> None:
-    script = base64.b64decode(user_data("nvidia-smi -L > /tmp/gpus")).decode()
-    (machine,) = network.launch(InstanceType="p3.8xlarge", UserData=script)
-    listed = wait_for_user_data(network, machine, "/tmp/gpus")
-    assert [line.split(":")[0] for line in listed.splitlines()] == ["GPU 0", "GPU 1", "GPU 2", "GPU 3"]
-    query = "nvidia-smi --query-gpu=name,memory.total --format=csv,noheader"
-    assert len(network.says(machine, query).splitlines()) == 4

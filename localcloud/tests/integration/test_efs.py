@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import secrets
 import textwrap
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from localcloud.tests.integration.kit import Clients, Network, localcloud, traces, wait_for
+from localcloud.tests.integration.kit import Clients, Network, clear_faults, localcloud, traces, wait_for
 
 OPTIONS = "nfsvers=4.1,rsize=1048576,wsize=1048576,hard,timeo=600,retrans=2,noresvport"
 
@@ -29,7 +31,7 @@ def _state(cloud: Clients, name: str) -> str:
 def mount_target(network: Network, name: str) -> tuple[str, str]:
     """A mount target that lets members of the network's group in, and the security group that does it."""
     ec2 = network.cloud.ec2
-    group = ec2.create_security_group(GroupName=f"{network.name}-efs", Description="efs", VpcId=network.vpc)["GroupId"]
+    group = ec2.create_security_group(GroupName=name, Description="efs", VpcId=network.vpc)["GroupId"]
     ec2.authorize_security_group_ingress(GroupId=group, IpPermissions=[nfs_rule(network)])
     made = network.cloud.efs.create_mount_target(FileSystemId=name, SubnetId=network.private, SecurityGroups=[group])
 
@@ -50,10 +52,45 @@ def mount(name: str, more: str = "", place: str = "/efs") -> str:
     return f"sudo mkdir -p {place} && sudo mount -t nfs4 -o {OPTIONS}{more} {source} {place}"
 
 
-def test_two_machines_share_a_folder_as_long_as_the_rules_let_them(network: Network) -> None:
+@pytest.fixture(scope="module")
+def pair(shared_network: Network) -> tuple[str, ...]:
+    return tuple(shared_network.launch(2))
+
+
+@dataclass(frozen=True)
+class Site:
+    """Two machines for all tests of this file, and a file system of the test's own."""
+
+    network: Network
+    first: str
+    second: str
+    name: str
+    """of the file system"""
+
+
+@pytest.fixture
+def site(shared_network: Network, pair: tuple[str, ...]) -> Iterator[Site]:
+    """A file system that nobody can reach yet; afterwards the machines have nothing mounted."""
+    try:
+        yield Site(shared_network, *pair, file_system(shared_network.cloud))
+    finally:
+        clear_faults()
+        for machine in pair:
+            shared_network.ssh(machine, "sudo umount --lazy /efs /again; sudo sed -i '/ nfs4 /d' /etc/fstab")
+
+
+@pytest.fixture
+def shared(site: Site) -> Site:
+    """The same file system, mounted by both machines at /efs with everybody allowed to write."""
+    mount_target(site.network, site.name)
+    for machine in (site.first, site.second):
+        site.network.says(machine, f"{mount(site.name)} && sudo chmod 1777 /efs")
+    return site
+
+
+def test_two_machines_share_a_folder_as_long_as_the_rules_let_them(site: Site) -> None:
+    network, first, second, name = site.network, site.first, site.second, site.name
     cloud = network.cloud
-    first, second = network.launch(2)
-    name = file_system(cloud)
 
     # No mount target: the name leads nowhere.
     done = network.ssh(first, mount(name, ",retry=0"))
@@ -84,16 +121,6 @@ def test_two_machines_share_a_folder_as_long_as_the_rules_let_them(network: Netw
     assert done.returncode == 32
     assert "Connection timed out" in done.stderr
     assert network.says(second, "cat /efs/note") == "from the first"
-
-
-def shared(network: Network, count: int) -> tuple[str, list[str]]:
-    """A file system, and machines that have mounted it at /efs with everybody allowed to write."""
-    machines = network.launch(count)
-    name = file_system(network.cloud)
-    mount_target(network, name)
-    for machine in machines:
-        network.says(machine, f"{mount(name)} && sudo chmod 1777 /efs")
-    return name, machines
 
 
 # Both scripts run at the same time. They wait for each other by listing the folder, since lists are never cached.
@@ -129,8 +156,8 @@ def side_by_side(network: Network, scripts: dict[str, str]) -> dict[str, str]:
 
 
 @pytest.mark.long
-def test_sizes_and_missing_names_are_cached_and_an_opened_file_is_not(network: Network) -> None:
-    _, (reader, writer) = shared(network, 2)
+def test_sizes_and_missing_names_are_cached_and_an_opened_file_is_not(shared: Site) -> None:
+    reader, writer = shared.first, shared.second
     writing = """
         pathlib.Path("/efs/log").write_text("one")
         show("begun")
@@ -154,7 +181,7 @@ def test_sizes_and_missing_names_are_cached_and_an_opened_file_is_not(network: N
         name_seconds = seconds_until(lambda: os.path.exists("/efs/new"))
         print(json.dumps({**seen, "opened": opened, "size_seconds": size_seconds, "name_seconds": name_seconds}))
     """
-    seen = json.loads(side_by_side(network, {reader: reading, writer: writing})[reader])
+    seen = json.loads(side_by_side(shared.network, {reader: reading, writer: writing})[reader])
     assert seen["size"] == 3, "the size of an open file is cached"
     assert not seen["new"], "a missing name is cached"
     assert seen["opened"] == "one and two"
@@ -162,8 +189,8 @@ def test_sizes_and_missing_names_are_cached_and_an_opened_file_is_not(network: N
     assert 15 < seen["name_seconds"] < 32
 
 
-def test_a_file_that_is_replaced_by_rename_is_read_whole_at_once(network: Network) -> None:
-    _, (reader, writer) = shared(network, 2)
+def test_a_file_that_is_replaced_by_rename_is_read_whole_at_once(shared: Site) -> None:
+    reader, writer = shared.first, shared.second
     writing = """
         def replace(number):
             with open("/efs/list.new", "w") as new:
@@ -197,11 +224,11 @@ def test_a_file_that_is_replaced_by_rename_is_read_whole_at_once(network: Networ
             assert json.load(file)[0] == 1000
         assert json.load(old) == [0] * 100, "who has a file open keeps reading the old one"
     """
-    side_by_side(network, {reader: reading, writer: writing})
+    side_by_side(shared.network, {reader: reading, writer: writing})
 
 
-def test_flock_excludes_other_machines_and_ends_with_its_process(network: Network) -> None:
-    _, (holder, other) = shared(network, 2)
+def test_flock_excludes_other_machines_and_ends_with_its_process(shared: Site) -> None:
+    holder, other = shared.first, shared.second
     holding = """
         lock = open("/efs/lock", "w")
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -222,11 +249,11 @@ def test_flock_excludes_other_machines_and_ends_with_its_process(network: Networ
         show("refused")
         fcntl.flock(lock, fcntl.LOCK_EX)
     """
-    side_by_side(network, {holder: holding, other: trying})
+    side_by_side(shared.network, {holder: holding, other: trying})
 
 
-def test_a_stalled_file_system_makes_everybody_wait(network: Network) -> None:
-    name, (first, second) = shared(network, 2)
+def test_a_stalled_file_system_makes_everybody_wait(shared: Site) -> None:
+    network, name, first, second = shared.network, shared.name, shared.first, shared.second
     network.says(first, "sudo umount /efs")
     assert localcloud("fault", "stall", name).returncode == 0
     assert network.says(second, "sudo timeout -s KILL 3 ls /efs || echo in vain").endswith("in vain")
@@ -239,15 +266,19 @@ def test_a_stalled_file_system_makes_everybody_wait(network: Network) -> None:
         network.says(machine, "sudo timeout -s KILL 10 ls /efs")
 
 
-def test_what_serves_a_machine_ends_with_its_mount_and_with_the_machine(network: Network) -> None:
-    name, (first, second) = shared(network, 2)
+def test_what_serves_a_machine_ends_with_its_mount_and_with_the_machine(shared: Site) -> None:
+    network, name = shared.network, shared.name
     assert len(servers(name)) == 2
-    network.says(first, "sudo umount /efs")
-    wait_for(lambda: len(servers(name)) == 1, 10, "the server of the machine that unmounted has ended")
+    for left, machine in ((1, shared.first), (0, shared.second)):
+        network.says(machine, "sudo umount /efs")
+        wait_for(lambda left=left: len(servers(name)) == left, 10, "the server of a machine that unmounted has ended")
     # The machine dies while a process of it waits for a file system that stands still.
+    (third,) = network.launch()
+    network.says(third, mount(name))
+    assert len(servers(name)) == 1
     assert localcloud("fault", "stall", name).returncode == 0
-    network.says(second, "nohup ls /efs >/dev/null 2>&1 &")
-    assert localcloud("fault", "kill", second).returncode == 0
+    network.says(third, "nohup ls /efs >/dev/null 2>&1 &")
+    assert localcloud("fault", "kill", third).returncode == 0
     wait_for(lambda: servers(name) == [], 20, "the server of the dead machine has ended")
     assert not [line for line in traces()["mounts"] if name in line]
 
@@ -256,11 +287,10 @@ def servers(name: str) -> list[str]:
     return [words for words in traces()["processes"] if "bindfs" in words and name in words]
 
 
-def test_nothing_above_the_folder_can_be_mounted(network: Network) -> None:
-    (machine,) = network.launch()
-    name = file_system(network.cloud)
-    mount_target(network, name)
-    source = f"{name}.efs.us-east-1.amazonaws.com:/../.."
-    done = network.ssh(machine, f"sudo mkdir -p /up && sudo mount -t nfs4 -o nfsvers=4.1,retry=0 {source} /up")
+def test_nothing_above_the_folder_can_be_mounted(site: Site) -> None:
+    mount_target(site.network, site.name)
+    source = f"{site.name}.efs.us-east-1.amazonaws.com:/../.."
+    command = f"sudo mkdir -p /up && sudo mount -t nfs4 -o nfsvers=4.1,retry=0 {source} /up"
+    done = site.network.ssh(site.first, command)
     assert done.returncode == 32
     assert "No such file or directory" in done.stderr

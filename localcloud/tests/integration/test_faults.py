@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from localcloud.tests.integration.kit import Clients, Network, localcloud, wait_for
 
 
@@ -15,7 +13,7 @@ def in_force() -> list[str]:
     return [kind for kind in kinds if kind != "quota"]
 
 
-def test_a_frozen_machine_is_impaired_and_goes_on_when_thawed(network: Network) -> None:
+def test_a_machine_that_is_frozen_thawed_and_killed(network: Network) -> None:
     (machine,) = network.launch()
     ec2 = network.cloud.ec2
 
@@ -32,29 +30,14 @@ def test_a_frozen_machine_is_impaired_and_goes_on_when_thawed(network: Network) 
     wait_for(lambda: network.ssh(machine, "true").returncode == 0, 20, "thawed")
     assert in_force() == []
 
-
-def test_a_machine_that_dies_is_an_instance_that_fails(network: Network) -> None:
-    (machine,) = network.launch()
+    # One that dies is an instance that fails.
     assert localcloud("fault", "kill", machine).returncode == 0
     wait_for(lambda: network.cloud.instance(machine)["State"]["Name"] == "terminated", 20, "terminated")
     assert network.cloud.instance(machine)["StateReason"]["Code"] == "Server.InternalError"
 
 
-@pytest.mark.parametrize(
-    "words, sentence",
-    [
-        (["fault", "kill", "i-0123456789abcdef0"], "instance i-0123456789abcdef0 does not exist"),
-        (["fault", "stall", "fs-0123456789abcdef0"], "file system fs-0123456789abcdef0 does not exist"),
-        (["fault", "expire", "missing"], "there are no credentials of missing"),
-        (["fault", "clear", "fault-99"], "no fault in force has the id, kind or target fault-99"),
-        (["exec", "i-0123456789abcdef0", "--", "true"], "instance i-0123456789abcdef0 does not exist"),
-        (["console", "i-0123456789abcdef0"], "instance i-0123456789abcdef0 does not exist"),
-        (["image", "build", "--with", "caffe"], "image feature caffe does not exist"),
-        (["fault"], "say which fault"),
-    ],
-)
-def test_what_cannot_be_done_is_one_sentence(cloud: Clients, words: list[str], sentence: str) -> None:
-    done = localcloud(*words)
-    assert done.returncode == 2
-    assert done.stderr.startswith(f"localcloud: {sentence}")
-    assert len(done.stderr.strip().splitlines()) == 1
+def test_what_cannot_be_done_is_one_sentence(cloud: Clients) -> None:
+    """What else the service refuses is in tests/unit/test_control.py."""
+    done = localcloud("exec", "i-0123456789abcdef0", "--", "true")
+    sentence = "instance i-0123456789abcdef0 does not exist: localcloud status lists those that do."
+    assert (done.returncode, done.stderr) == (2, f"localcloud: {sentence}\n")

@@ -13,7 +13,7 @@ def ask(expression: str) -> str:
     return _AWS.format(expression.replace("boto3.client(", "boto3.client(region_name='us-east-1', service_name="))
 
 
-def test_a_machine_may_do_what_its_role_may_and_no_more(network: Network) -> None:
+def test_a_machine_may_do_what_its_role_may_while_its_credentials_last(network: Network) -> None:
     cloud = network.cloud
     bucket = f"{network.name}-bucket"
     cloud.s3.create_bucket(Bucket=bucket)
@@ -62,13 +62,10 @@ def test_a_machine_may_do_what_its_role_may_and_no_more(network: Network) -> Non
     written = next(line for line in mine if (line["action"], line["result"]) == ("s3:PutObject", "ok"))
     assert written["required"][0]["resource"] == f"arn:aws:s3:::{bucket}/members/{role_id}:{first}/report.json"
 
-
-def test_expired_credentials_are_refused_until_the_fault_is_cleared(network: Network) -> None:
-    network.cloud.role(network.name)
-    (machine,) = network.launch(IamInstanceProfile={"Name": network.name})
+    # Expired credentials are refused until the fault is cleared.
     who = ask("boto3.client('sts').get_caller_identity()['Arn']")
-    network.says(machine, who)
-    assert localcloud("fault", "expire", machine).returncode == 0
-    assert "ExpiredToken" in network.ssh(machine, who).stderr
+    network.says(first, who)
+    assert localcloud("fault", "expire", first).returncode == 0
+    assert "ExpiredToken" in network.ssh(first, who).stderr
     assert localcloud("fault", "clear").returncode == 0
-    wait_for(lambda: network.ssh(machine, who).returncode == 0, 20, "credentials are good again")
+    wait_for(lambda: network.ssh(first, who).returncode == 0, 20, "credentials are good again")

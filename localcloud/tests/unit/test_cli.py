@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from localcloud import cli, daemon, state
-from localcloud.core.errors import Refusal
-from localcloud.tests.unit.cli_kit import COMMANDS, FAULTS
+from localcloud.tests.unit.cli_kit import COMMANDS, FAULTS, refused
 
 
 @pytest.fixture
@@ -28,17 +27,6 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any]]]:
 
     monkeypatch.setattr(state, "ask", ask)
     return questions
-
-
-def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    """The sentence of argparse, or of our own, that ends a command that cannot be."""
-    try:
-        assert cli.main(words) == 2
-    except SystemExit as ended:
-        assert ended.code == 2
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    return printed.err.strip().splitlines()[-1]
 
 
 @pytest.mark.parametrize(
@@ -141,17 +129,6 @@ def test_without_a_service_there_is_one_sentence(
 ) -> None:
     monkeypatch.setattr(state, "_MACHINE", tmp_path)
     assert refused(capsys, *words) == "localcloud: the local cloud is down: start it with localcloud up."
-
-
-def test_what_the_service_refuses_is_refused_here(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def ask(*_given: Any, **_arguments: Any) -> Any:
-        raise Refusal("instance i-1 does not exist: localcloud status lists those that do.")
-
-    monkeypatch.setattr(state, "ask", ask)
-    message = refused(capsys, "console", "i-1")
-    assert message == "localcloud: instance i-1 does not exist: localcloud status lists those that do."
 
 
 # Commands

@@ -47,11 +47,11 @@ def client() -> Iterator[Any]:
     cloud.close()
 
 
-def test_a_thousand_instances(client: Any) -> None:
+def test_three_hundred_instances(client: Any) -> None:
     started = time.process_time()
     tags = [{"ResourceType": "instance", "Tags": [{"Key": "Name", "Value": "a & <b>"}]}]
     made = client.run_instances(
-        ImageId=API_ONLY.id, InstanceType="t3.micro", MinCount=1000, MaxCount=1000, TagSpecifications=tags
+        ImageId=API_ONLY.id, InstanceType="t3.micro", MinCount=300, MaxCount=300, TagSpecifications=tags
     )["Instances"]
     launched = time.process_time()
     instances = client.describe_instances()["Reservations"][0]["Instances"]
@@ -60,9 +60,9 @@ def test_a_thousand_instances(client: Any) -> None:
     assert [one["InstanceId"] for one in instances] == [one["InstanceId"] for one in made]
     assert instances[0]["Tags"] == [{"Key": "Name", "Value": "a & <b>"}]
     assert isinstance(instances[0]["LaunchTime"], datetime)
-    # Processor time, twice the target: others may be at work on the machine.
-    assert launched - started < 4
-    assert described - launched < 4
+    # Processor time, twice the target of 2 s for a thousand: others may be at work on the machine.
+    assert launched - started < 1.2
+    assert described - launched < 1.2
 
 
 def test_errors_have_their_code_and_status(client: Any) -> None:

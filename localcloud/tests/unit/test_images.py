@@ -10,8 +10,12 @@ from typing import Any
 
 import pytest
 
-from localcloud.api.ec2.images import API_ONLY, BASE, Image, images_of, path_of, register
+from localcloud.api.ec2.images import API_ONLY, BASE, Image, images_of, name_with, path_of, register
 from localcloud.core.cloud import Cloud
+from localcloud.core.errors import Refusal
+from localcloud.core.settings import SUITE, SUITES
+from localcloud.image.build import feature_image
+from localcloud.image.recipe import base_hash
 from localcloud.tests.unit.ec2_kit import Ec2, Recorder
 
 UBUNTU = "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-22.04/latest/ami-id"
@@ -24,13 +28,21 @@ def test_ids_are_the_same_always_and_everywhere() -> None:
 
 def test_the_images_of_another_release_have_names_and_files_of_their_own() -> None:
     program = "from localcloud.api.ec2.images import name_with; from localcloud.image.recipe import base_hash"
-    printed = []
-    for suite in ("bookworm", "trixie"):
-        words = [sys.executable, "-c", f"{program}; print(name_with(['mxnet', 'pytorch']), base_hash())"]
-        printed.append(subprocess.check_output(words, env={**os.environ, "LOCALCLOUD_SUITE": suite}, text=True).split())
-    (twelve, its_hash), (thirteen, other_hash) = printed
-    assert (twelve, thirteen) == ("localcloud-debian-12-mxnet-pytorch", "localcloud-debian-13-mxnet-pytorch")
-    assert its_hash != other_hash
+    (suite,) = set(SUITES) - {SUITE}
+    words = [sys.executable, "-c", f"{program}; print(name_with(['mxnet', 'pytorch']), base_hash())"]
+    printed = subprocess.check_output(words, env={**os.environ, "LOCALCLOUD_SUITE": suite}, text=True)
+    other, its_hash = printed.split()
+    assert {SUITE: name_with(["mxnet", "pytorch"]), suite: other} == {
+        "bookworm": "localcloud-debian-12-mxnet-pytorch",
+        "trixie": "localcloud-debian-13-mxnet-pytorch",
+    }
+    assert its_hash != base_hash()
+
+
+def test_an_unknown_feature_of_an_image_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(Refusal, match="^image feature caffe does not exist; choose from "):
+        feature_image(tmp_path, ["mxnet", "caffe"], print)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("region", ["us-east-1", "ap-southeast-2"])

@@ -165,7 +165,7 @@ def test_parts_that_do_not_exist_are_refused(aws: Aws, parts: list[dict[str, Any
 def test_uploads_downloads_and_copies_do_not_fill_the_memory_of_the_service(tmp_path: Path) -> None:
     big = tmp_path / "big"
     with big.open("wb") as file:
-        file.truncate(128 * MIB)
+        file.truncate(64 * MIB)
     environment = {**os.environ, **SERVICE_ENVIRONMENT}
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen([sys.executable, "-c", SERVER], env=environment, **pipes) as service:
@@ -187,10 +187,11 @@ def test_uploads_downloads_and_copies_do_not_fill_the_memory_of_the_service(tmp_
         client.copy_object(Bucket="bucket-1", Key="copy", CopySource={"Bucket": "bucket-1", "Key": "whole"})
         for key in ("big", "whole", "copy"):
             body = client.get_object(Bucket="bucket-1", Key=key)["Body"]
-            assert sum(len(chunk) for chunk in body.iter_chunks(MIB)) == 128 * MIB
+            assert sum(len(chunk) for chunk in body.iter_chunks(MIB)) == 64 * MIB
         after = peak(service.pid)
         service.stdin.close()
-    assert after - before < 100 * MIB
+    # Buffers take some 35 MiB whatever the size is.
+    assert after - before < 60 * MIB
 
 
 def peak(pid: int) -> int:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from ansible_collections.deeplearning.aws.plugins.action import cluster_info, teardown
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.action import Action
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster import data_bucket
 
 from tests.unit.conftest import Account
@@ -31,27 +35,41 @@ def play(playbook: str, **extra: str) -> tuple[int, str]:
 
 
 @pytest.fixture
+def act(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Callable[..., tuple[dict[str, Any], str]]:
+    """Run one of our actions in this process; return its result and what it prints."""
+
+    def run(action: type[Action], **options: Any) -> tuple[dict[str, Any], str]:
+        task = SimpleNamespace(args={"region": "us-east-1", **options}, async_val=0, check_mode=False, action="it")
+        variables = {"deeplearning_folder": str(tmp_path)}
+        connection = SimpleNamespace(_shell=SimpleNamespace(tmpdir="/tmp"))
+        result = action(task, connection, SimpleNamespace(), None, None, None).run(None, variables)
+        return result, " ".join(capsys.readouterr().out.split())
+
+    return run
+
+
+@pytest.fixture
 def s3(aws: Account) -> Any:
-    """S3 with one data set of 3 MiB in the bucket, of which an older version exists too."""
+    """S3 with one data set in the bucket, of which an older version exists too."""
     s3 = aws.client("s3")
     s3.create_bucket(Bucket=NAME)
     s3.put_bucket_versioning(Bucket=NAME, VersioningConfiguration={"Status": "Enabled"})
     for _version in range(2):
-        s3.put_object(Bucket=NAME, Key="photos/a.tar", Body=bytes(3 << 20))
+        s3.put_object(Bucket=NAME, Key="photos/a.tar", Body=b"photos")
     return s3
 
 
-def test_it_stays_without_its_name_and_goes_with_it(s3: Any) -> None:
-    code, output = play("destroy.yml", destroy="red")
-    assert code == 0 and s3.head_bucket(Bucket=NAME), output
-    assert f"bucket {NAME} has 1 data set, 0.0 GiB" in output and f"destroy.yml -e destroy_data={NAME}" in output
-    code, output = play("playbooks/audit.yml", audit="all")
-    assert code == 0 and f"bucket {NAME} has 1 data set, 0.0 GiB, which cost about 0.00 USD a month" in output
-    code, output = play("destroy.yml", destroy_data="another-bucket")
-    assert (
-        code == 2
-        and f"destroy_data is another-bucket, and the bucket of data sets of this account and region is {NAME}"
-        in output
+def test_it_stays_without_its_name_and_goes_with_it(s3: Any, act: Callable[..., tuple[dict[str, Any], str]]) -> None:
+    cost = f"bucket {NAME} has 1 data set, 0.0 GiB, which cost about 0.00 USD a month"
+    result, output = act(teardown.ActionModule, cluster="red", consent="red")
+    assert not result.get("failed") and s3.head_bucket(Bucket=NAME), result
+    assert cost in output and f"destroy.yml -e destroy_data={NAME}" in output
+    result, output = act(cluster_info.ActionModule, cluster="all", show="resources")
+    assert not result.get("failed") and cost in output, output
+    result, _output = act(teardown.ActionModule, cluster="red", consent="", data_bucket="another-bucket")
+    assert result["failed"] and (
+        f"destroy_data is another-bucket, and the bucket of data sets of this account and region is {NAME}"
+        in result["msg"]
     )
     assert s3.head_bucket(Bucket=NAME)
     code, output = play("destroy.yml", destroy_data=NAME)
