@@ -52,15 +52,15 @@ class Checked:
         with self.node.here():
             return cli.main(["health", *words])
 
-    def begin(self, token: str = "t") -> None:
+    def begin(self) -> None:
         """Let all nodes begin."""
-        assert self.call("begin", token) == 0
+        assert self.call("begin", "t") == 0
         for alias in self.addresses:
-            (self.health / token / alias).write_text(alias)
+            (self.health / "t" / alias).write_text(alias)
 
-    def check(self, *words: str, token: str = "t") -> tuple[int, dict[str, Any]]:
+    def check(self, *words: str) -> tuple[int, dict[str, Any]]:
         self.capsys.readouterr()
-        code = self.call("check", token, *words)
+        code = self.call("check", "t", *words)
         return code, json.loads(self.capsys.readouterr().out)
 
     def failing(self, *words: str) -> list[tuple[str, str, str]]:
