@@ -141,6 +141,12 @@ def test_the_last_report_is_that_of_the_node_program(booted: Boot, tmp_path: Pat
     assert (tmp_path / "called").exists() == reports
 
 
+def test_a_report_that_cannot_be_read_is_written_again(booted: Boot, tmp_path: Path) -> None:
+    booted.aws.objects[OWN_REPORT] = b"{"
+    configuring.confirm_report(booted.machine())
+    assert (tmp_path / "called").read_text() == "members report\n" and "the report cannot be read: " in booted.log
+
+
 @pytest.mark.usefixtures("quiet_system")
 def test_a_machine_whose_playbook_fails_is_given_back(booted: Boot, tmp_path: Path) -> None:
     assert configuring.configure(PARAMETERS, str(bundle(tmp_path, code=2))) == 1
