@@ -580,6 +580,16 @@ def test_progress_is_reported_at_intervals() -> None:
     assert events == [{"event": "progress", "done": 4, "total": 10}, {"event": "progress", "done": 10, "total": 10}]
 
 
+def test_progress_is_reported_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    events: list[int] = []
+    times = iter([100.0, 100.9, 101.0, 101.5, 102.25])
+    monkeypatch.setattr(sources, "time", SimpleNamespace(monotonic=lambda: next(times)))
+    progress = Progress(lambda event: events.append(event["done"]))
+    for _piece in range(5):
+        progress.add(1)
+    assert events == [1, 3, 5]
+
+
 # What another user of the file system can prepare
 
 

@@ -219,6 +219,34 @@ def test_the_nodes_are_asked_unless_all_have_succeeded(
     assert outcome.cause == ("finished" if succeeded else "lost")
 
 
+def test_a_tag_that_mpirun_writes_in_two_pieces_is_read_as_one(run: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attempts, "is_superseded", lambda config: False)
+    monkeypatch.setattr(attempts, "stop_leftovers", lambda *_unused: {})
+    attempt = started(run)
+    ends = [json.dumps({"end": 0})] * 3
+    pieces = [f"[1,0]<stdout>:{ends[0]}\n[1,1]<std", f"out>:{ends[1]}\n[1,", f"2]<stdout>:{ends[2]}\n"]
+    program = f"import sys, time\nfor piece in {pieces!r}: print(piece, end='', flush=True); time.sleep(0.05)"
+    monkeypatch.setattr(attempts.mpirun, "command", lambda *_unused: [sys.executable, "-c", program])
+    assert attempt.run().cause == "finished"
+    # Who reads the state sees that they have ended.
+    processes = run.state()["processes"]
+    assert [(process["state"], process["exit_code"]) for process in processes] == [("ended", 0)] * 3
+
+
+def test_the_end_of_a_process_is_in_the_state_at_once(run: Folder) -> None:
+    attempt = started(run)
+    attempt.run_log.state["processes"] = attempt.processes.statuses
+    attempt.handle_message(1, {"pid": 4711})
+    attempt.handle_message(1, {"time": 1.0, "end": 0})
+    assert run.state()["processes"][1] == {
+        **{"node": "deeplearning-worker1", "role": "worker", "rank": 0, "gpus": []},
+        **{"pid": 4711, "state": "ended", "exit_code": 0},
+    }
+    for number in (-1, 3):
+        attempt.handle_message(number, {"time": 1.0, "end": 7})
+    assert attempt.processes.failure is None
+
+
 def test_the_files_for_the_wrappers_have_what_they_need(run: Folder) -> None:
     attempt = started(run)
     attempts.write_start_files(run, run.run(), 0, attempt.plan, "/efs")
