@@ -20,11 +20,11 @@ import pytest
 from deeplearning import loopback, programs
 from deeplearning.contract.errors import UserError
 from deeplearning.deadline import DeadlineExceeded
-from deeplearning.monitoring import page, page_html, snapshot
+from deeplearning.monitoring import curves, page, page_html, snapshot
 from deeplearning.run import units
 
 from tests.browser import page_text, screenshot
-from tests.unit.node.monitoring_kit import loaded, run_with
+from tests.unit.node.monitoring_kit import NOW, loaded, run_with
 from tests.unit.node.runs_kit import CONFIG, members
 
 EVIL = '<script>alert("x")</script><img src="http://evil.example/x.png">\x1b[2J'
@@ -106,6 +106,104 @@ def test_a_cluster_without_problems_and_runs() -> None:
 @pytest.mark.parametrize(("points", "charts"), [(0, 0), (1, 3), (2, 3)])
 def test_few_points_are_no_error(points: int, charts: int) -> None:
     assert page_html.page(shown(runs=[run_with("r", points, "running")])).count("<path") == charts
+
+
+def drawn(values: list[float | None], key: str = "loss") -> list[tuple[float, float]]:
+    """Return the points of the only chart of a run whose figure has these values, a second apart."""
+    known = [{**dict.fromkeys(curves.FIGURES), "time": NOW + at, key: value} for at, value in enumerate(values)]
+    text = page_html.page(shown(runs=[{**run_with("r", 0, "running"), "points": known}]))
+    (path,) = re.findall('<path d="M(.*?)"', text)
+    points = [(float(x), float(y)) for x, y in (pair.split() for pair in path.split(" L"))]
+    return [(round(x / page_html.WIDTH, 2), round(y / page_html.HEIGHT, 2)) for x, y in points]
+
+
+@pytest.mark.parametrize(
+    ("key", "values", "points"),
+    [
+        # From the left to the right, the lowest value at the bottom and the highest at the top, with a margin.
+        ("loss", [2.0, 4.0, 3.0], [(0, 0.95), (0.5, 0.05), (1, 0.5)]),
+        ("accuracy", [0.5, 0.5], [(0, 0.5), (1, 0.5)]),
+        ("accuracy", [0.5], [(0.5, 0.5)]),
+        # The axis of the speed begins at 0.
+        ("samples_per_second", [100.0, 50.0], [(0, 0.05), (1, 0.5)]),
+        ("samples_per_second", [0.0, 0.0], [(0, 0.5), (1, 0.5)]),
+        # What is unknown is left out, and the axis goes from the first known value to the last.
+        ("loss", [None, 1.0, None, 2.0, 1.5, None], [(0, 0.95), (0.67, 0.05), (1, 0.5)]),
+    ],
+)
+def test_a_curve_goes_through_all_known_points(
+    key: str, values: list[float | None], points: list[tuple[float, float]]
+) -> None:
+    assert drawn(values, key) == points
+
+
+def test_a_chart_has_its_newest_value_and_its_range() -> None:
+    points = [{**dict.fromkeys(curves.FIGURES), "time": NOW + at, "loss": loss} for at, loss in ((0, 9.5), (90, 2.25))]
+    points = [{**point, "samples_per_second": 31.7} for point in points]
+    text = page_html.page(shown(runs=[{**run_with("r", 0, "running"), "points": points}]))
+    assert "loss <b>2.25</b>" in text and "<span>2.25 to 9.5</span><span>1 min 30 s</span>" in text
+    assert "samples/s <b>32</b>" in text and "<span>0 to 32</span>" in text
+    assert "accuracy <b>" not in text
+
+
+@pytest.mark.parametrize(
+    ("state", "kind"),
+    [
+        *(("finished", "good"), ("running", "good"), ("failed", "bad"), ("lost", "bad")),
+        *(("waiting", "soft"), ("recovering", "soft"), ("stopped", "soft"), ("created", "soft")),
+    ],
+)
+def test_a_state_has_the_colour_of_its_kind(state: str, kind: str) -> None:
+    assert f'r <span class="{kind}">{state}</span>' in page_html.page(shown(runs=[run_with("r", 1, state)]))
+
+
+def test_a_faulty_member_is_marked() -> None:
+    text = page_html.page(shown(members=[{**shown()["members"][0], "state": "faulty"}, shown()["members"][2]]))
+    assert '<span class="bad">faulty</span>' in text and '<span class="good">ready</span>' in text
+
+
+@pytest.mark.parametrize(
+    ("progress", "line"),
+    [
+        ({}, ""),
+        ({"epoch": 0, "step": 7.0}, "epoch 0, step 7"),
+        ({"val_accuracy": 0.98765, "seconds_left": 3599.0}, "validation accuracy 0.988, 59 min 59 s left"),
+        ({"seconds_left": 3600.0}, "1 h 0 min left"),
+        ({"seconds_left": 3725.0}, "1 h 2 min left"),
+        ({"seconds_left": 59.9}, "0 min 59 s left"),
+        ({"seconds_left": 0.0}, ""),
+    ],
+)
+def test_the_progress_of_a_run_is_a_line(progress: dict[str, Any], line: str) -> None:
+    points = [{**dict.fromkeys(curves.FIGURES), "time": NOW, **more} for more in ({"epoch": 5}, progress)]
+    text = page_html.page(shown(runs=[{**run_with("r", 0, "running", reason="a reason"), "points": points}]))
+    facts = "pytorch ddp, nodes: 2, asked at 2026-11-23T03:00:00Z"
+    assert re.findall('<p class="soft">(.*?)</p>', text) == [facts, *([line] if line else []), "a reason"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "cells"),
+    [
+        ({"load": 1.0, "processors": 4}, ["12.0 1.0 of 4", "14.4 30 %", "19.2 40 %", "43.2 90 %", "24.0 50 %", "1"]),
+        ({"load": 9.0, "processors": 4}, ["48.0 9.0 of 4"]),
+        ({"load": 0.0, "processors": 4}, ["0.0 0.0 of 4"]),
+        ({"load": 0.0, "gpus": []}, ["0.0 0.0 of 4", "14.4 30 %", "19.2 40 %", "–", "–", "1"]),
+        (
+            {"gpus": [{"busy_percent": 100, "memory_percent": 10}, {"busy_percent": 51, "memory_percent": 20}]},
+            ["18.0 1.5 of 4", "14.4 30 %", "19.2 40 %", "36.2 76 %", "7.2 15 %", "1"],
+        ),
+    ],
+)
+def test_the_load_of_a_node_is_shown_as_bars_and_numbers(changes: dict[str, Any], cells: list[str]) -> None:
+    """Of 48: the width of a bar."""
+    member = {**shown()["members"][0], "load": loaded(1, **changes)}
+    text = page_html.page(shown(members=[member]))
+    (row,) = re.findall("<tr><td>(.*?)</tr>", text)
+    plain = [
+        re.sub(r'<svg.*?class="fill" width="(.*?)".*?</svg>', r"\1 ", cell)
+        for cell in row.removesuffix("</td>").split("</td><td>")
+    ]
+    assert plain[5 : 5 + len(cells)] == cells and len(plain) == len(page_html.MEMBER_COLUMNS)
 
 
 # What is hostile

@@ -141,6 +141,12 @@ def test_the_last_report_is_that_of_the_node_program(booted: Boot, tmp_path: Pat
     assert (tmp_path / "called").exists() == reports
 
 
+def test_a_report_that_cannot_be_read_is_written_again(booted: Boot, tmp_path: Path) -> None:
+    booted.aws.objects[OWN_REPORT] = b"{"
+    configuring.confirm_report(booted.machine())
+    assert (tmp_path / "called").read_text() == "members report\n" and "the report cannot be read: " in booted.log
+
+
 @pytest.mark.usefixtures("quiet_system")
 def test_a_machine_whose_playbook_fails_is_given_back(booted: Boot, tmp_path: Path) -> None:
     assert configuring.configure(PARAMETERS, str(bundle(tmp_path, code=2))) == 1
@@ -306,6 +312,55 @@ def test_pythons(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: str, inst
     else:
         with pytest.raises(UserError, match=r"no Python 3\.11 or newer, .*: no package python3\.11"):
             system.find_python()
+
+
+def test_a_package_manager_asks_nothing_and_all_its_commands_run_until_there_is_a_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OWN", "kept")
+    monkeypatch.delenv("DEBIAN_FRONTEND", raising=False)
+    installer = executable(tmp_path / "apt-get", f'echo "$1 $DEBIAN_FRONTEND $OWN" >> {tmp_path}/called; echo no')
+    monkeypatch.setattr(system, "PYTHONS", (str(tmp_path / "python3"),))
+    monkeypatch.setattr(system, "INSTALLERS", {installer: (f"{installer} update", f"{installer} install")})
+    with pytest.raises(UserError, match="no Python 3.11 or newer, and the package python3.11 is not installed: no$"):
+        system.find_python()
+    assert (tmp_path / "called").read_text() == "update noninteractive kept\ninstall noninteractive kept\n"
+    monkeypatch.setattr(system, "INSTALLERS", {})
+    with pytest.raises(UserError, match="is not installed: its package manager is not known$"):
+        system.find_python()
+
+
+@pytest.mark.parametrize(("version", "fits"), [("[3, 10]", False), ("[3, 11]", True), ("[4, 0]", True)])
+def test_the_systems_own_python_is_used_from_3_11_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, fits: bool
+) -> None:
+    python = executable(tmp_path / "python3", f"[ \"$1 $2\" = '-I -c' ] && echo '{version}'")
+    monkeypatch.setattr(system, "PYTHONS", (python, str(tmp_path / "python3.11")))
+    monkeypatch.setattr(system, "INSTALLERS", {})
+    if fits:
+        assert system.find_python() == python
+    else:
+        with pytest.raises(UserError, match="no Python"):
+            system.find_python()
+
+
+def test_ansible_runs_with_an_environment_of_its_own(
+    booted: Boot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANSIBLE_STRATEGY", "free")
+    environment = playbook.environment("/bundle")
+    assert "ANSIBLE_STRATEGY" not in environment and environment["PATH"] == os.environ["PATH"]
+    assert environment["ANSIBLE_COLLECTIONS_PATH"] == "/bundle/collections"
+    # No package asks anything, and none restarts services.
+    assert (environment["DEBIAN_FRONTEND"], environment["NEEDRESTART_SUSPEND"]) == ("noninteractive", "1")
+    wheels = system.unpack_wheels(str(bundle(tmp_path)))
+    program = Path(wheels, "ansible/cli/playbook.py")
+    program.write_text("import json, os, sys\n\ndef main():\n    print(json.dumps([os.getcwd(), dict(os.environ)]))\n")
+    playbook.play("node.yml", sys.executable, wheels, str(tmp_path / "bundle"), INSTANCE, {"a": 1}, Steps())
+    folder, own = json.loads(booted.log)
+    assert folder == str(tmp_path / "bundle")
+    assert {**playbook.environment(folder), "LC_CTYPE": own.get("LC_CTYPE")} == {"LC_CTYPE": None, **own}
+    assert json.loads((tmp_path / "bundle/variables.json").read_text()) == {"a": 1}
 
 
 def test_updates_wait_until_the_machine_is_configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

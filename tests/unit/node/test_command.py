@@ -271,6 +271,144 @@ def test_a_timer_reports_a_file_that_cannot_be_written_in_one_line(
     assert "etc/hosts" in printed and len(printed.splitlines()) == 1
 
 
+def test_what_apply_has_written_is_forgotten_once(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    master = cluster.master()
+    master.publish()
+    with master.here():
+        commands.main(["apply", "--json"])
+        assert json.loads(capsys.readouterr().out)["changed"] is True
+        assert "deeplearning-worker1" in master.text("/etc/hosts")
+        assert commands.main(["forget"]) == 0
+        assert capsys.readouterr().out == "forgotten\n"
+        assert "deeplearning-worker1" not in master.text("/etc/hosts")
+        assert commands.main(["forget"]) == 0
+        assert commands.main(["forget", "--json"]) == 0
+        assert capsys.readouterr().out == 'nothing to forget\n{"changed": false}\n'
+
+
+def test_figures_and_loads_are_written_where_they_are_read(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    master = cluster.master()
+    master.publish()
+    master.apply()
+    with master.here():
+        Path(paths.METRICS).parent.mkdir(parents=True)
+        assert commands.main(["metrics"]) == 0
+        assert capsys.readouterr().out == "written\n"
+        assert commands.main(["metrics", "--json"]) == 0
+        assert json.loads(capsys.readouterr().out) == {"path": paths.METRICS}
+        assert "deeplearning_members 1\n" in Path(paths.METRICS).read_text()
+        # A timer's journal has no line for each.
+        for words in (["metrics", "--repeated"], ["load", "--repeated"]):
+            assert commands.main(words) == 0
+        assert capsys.readouterr() == ("", "")
+        assert commands.main(["load", "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["instance_id"] == instance(1)
+        Path(paths.CONFIGURING).touch()
+        Path(paths.load(cluster.config.efs_mount, "demo"), f"{instance(1)}.json").unlink()
+        assert commands.main(["load", "--repeated"]) == 0
+        assert not os.listdir(paths.load(cluster.config.efs_mount, "demo"))
+
+
+@pytest.mark.parametrize(
+    ("remembered", "associates", "changed"),
+    [("", True, False), ("eipalloc-1", False, False), ("eipalloc-1", True, True)],
+)
+def test_the_masters_address_is_associated_if_there_is_one(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
+    remembered: str, associates: bool, changed: bool,
+) -> None:  # fmt: skip
+    asked: list[Any] = []
+    monkeypatch.setattr(
+        commands,
+        "associate",
+        lambda members, aws, address: asked.append((members.generation, aws, address)) or associates,
+    )
+    master = cluster.master()
+    master.publish()
+    master.apply()
+    with master.here():
+        if remembered:
+            Path(paths.MASTER_ADDRESS).write_text(remembered)
+        assert commands.main(["address"]) == 0
+        assert capsys.readouterr().out == ("associated\n" if changed else "nothing to do\n")
+        assert commands.main(["address", "--json"]) == 0
+        assert json.loads(capsys.readouterr().out) == {"changed": changed}
+        assert commands.main(["address", "--repeated"]) == 0
+        assert capsys.readouterr().out == ("associated\n" if changed else "")
+    assert asked == ([(1, cluster.aws, remembered)] * 3 if remembered else [])
+
+
+@pytest.mark.parametrize(("fault", "code"), [("", 0), ("it has no GPU", 2)])
+def test_a_report_is_printed_and_a_fault_is_an_error(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, fault: str, code: int
+) -> None:
+    changes = [True, False, True]
+    monkeypatch.setattr(commands, "report", lambda config, trust_cache: (changes.pop(0), fault))
+    with cluster.master().here():
+        assert cli.main(["members", "report"]) == cli.main(["members", "report"]) == code
+        printed = capsys.readouterr()
+        assert printed.out == "reported\nnothing new to report\n"
+        assert printed.err == (f"deeplearning: {fault}.\n" * 2 if fault else "")
+        assert cli.main(["members", "report", "--json"]) == code
+        assert json.loads(capsys.readouterr().out) == {"changed": True, "fault": fault}
+
+
+def test_a_list_that_is_still_current_is_not_published_again(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    master = cluster.master()
+    with master.here():
+        commands.main(["publish"])
+        commands.main(["publish"])
+    assert capsys.readouterr().out == "generation 1 published\ngeneration 1 is still current\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "calls"),
+    [
+        (["apply", "--repeated"], [["address", "--repeated"], ["apply", "--repeated"]]),
+        (["apply"], [["apply"]]),
+        (["report", "--repeated"], [["report", "--repeated"], ["load", "--repeated"]]),
+        (["report"], [["report"]]),
+        (["publish", "--repeated"], [["publish", "--repeated"]]),
+        (["publish"], [["publish"]]),
+    ],
+)
+def test_a_tick_of_a_timer_does_what_is_due(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, words: list[str], calls: list[list[str]]
+) -> None:
+    called: list[list[str]] = []
+    monkeypatch.setattr(commands, "main", lambda argv: called.append(argv) or (7 if argv == calls[-1] else 0))
+    node = cluster.node(2)
+    with node.here():
+        Path(paths.MASTER_ADDRESS).write_text("eipalloc-1")
+        assert cli.main(["members", *words]) == 7 and called == calls
+        # Nothing is due.
+        monkeypatch.setattr("deeplearning.members.cli.is_unchanged", lambda: True)
+        Path(paths.CHECK_TIMES).write_text(json.dumps({"next": time.monotonic() + 60}))
+        called.clear()
+        cli.main(["members", *words])
+    assert called == {("apply", "--repeated"): calls[:1], ("publish", "--repeated"): []}.get(tuple(words), calls)
+
+
+def test_show_prints_a_table_without_spaces_at_its_ends(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    master = cluster.master()
+    cluster.workers(2)
+    cluster.aws.report(2, state="faulty")
+    master.publish()
+    master.apply()
+    with master.here():
+        commands.main(["show"])
+    assert capsys.readouterr().out.splitlines() == [
+        "name                  instance             address   type         gpus  slots  state",
+        f"deeplearning-worker1  {instance(1)}  10.0.0.5  p3.16xlarge  8     8      ready",
+        f"deeplearning-worker2  {instance(2)}  10.0.0.6  p3.16xlarge  8     8      faulty",
+        "generation 1, 2 of 2 desired machines",
+    ]
+
+
 # What a node knows of its cluster
 
 

@@ -6,7 +6,9 @@ import gzip
 import hashlib
 import http.server
 import io
+import json
 import os
+import re
 import socketserver
 import tarfile
 import threading
@@ -22,7 +24,7 @@ from deeplearning.aws import AwsClient, _error
 from deeplearning.contract import download
 from deeplearning.contract.datasets import DATASETS, ON_DEMAND, Dataset, DatasetFile
 from deeplearning.contract.errors import UserError
-from deeplearning.datasets import sources, staging
+from deeplearning.datasets import cli, sources, staging
 from deeplearning.datasets.sources import Progress
 from deeplearning.datasets.staging import StagingRequest, receive, show, stage
 
@@ -578,6 +580,16 @@ def test_progress_is_reported_at_intervals() -> None:
     assert events == [{"event": "progress", "done": 4, "total": 10}, {"event": "progress", "done": 10, "total": 10}]
 
 
+def test_progress_is_reported_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    events: list[int] = []
+    times = iter([100.0, 100.9, 101.0, 101.5, 102.25])
+    monkeypatch.setattr(sources, "time", SimpleNamespace(monotonic=lambda: next(times)))
+    progress = Progress(lambda event: events.append(event["done"]))
+    for _piece in range(5):
+        progress.add(1)
+    assert events == [1, 3, 5]
+
+
 # What another user of the file system can prepare
 
 
@@ -637,3 +649,62 @@ def test_an_object_that_changed_since_the_first_attempt_is_fetched_again(tmp_pat
     (tmp_path / "a").write_bytes(b"old!")
     sources.fetch_s3(Bucket(set__a=b"new!"), "bucket", "set", tmp_path, Progress(lambda _event: None))
     assert (tmp_path / "a").read_bytes() == b"new!"
+
+
+# The command
+
+
+@pytest.fixture
+def data(efs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., list[Any]]:
+    """Calls `deeplearning data`, and returns the lines that it prints."""
+    users: list[str] = []
+    monkeypatch.setattr(cli, "read_config", lambda: SimpleNamespace(efs_mount=str(efs), user="me", region="here"))
+    monkeypatch.setattr(cli, "become", users.append)
+
+    def call(*words: str, stdin: bytes = b"") -> list[Any]:
+        monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(stdin)))
+        capsys.readouterr()
+        assert cli.main([*words]) == 0 and users == ["me"]
+        users.clear()
+        return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+    return call
+
+
+def test_a_data_set_is_sent_staged_and_shown(data: Callable[..., list[Any]], efs: Path) -> None:
+    key = md5(WHOLE)
+    shown = {"there": False, "path": f"{efs}/data/tiny", "generated": False, "received": 0}
+    assert data("show", "tiny", "--key", key) == [shown]
+    file = f"{efs}/data/.incoming/{key}"
+    assert data("receive", "tiny", "--key", key, stdin=WHOLE[:70])[-1] == {"path": file}
+    assert data("show", "tiny", "--key", key) == [{**shown, "received": 70}]
+    assert data("show", "tiny") == [shown]
+    assert data("receive", "tiny", "--key", key, "--at", "70", stdin=WHOLE[70:])[-1] == {"path": file}
+    end = {"event": "end", **shown, "there": True, "changed": True}
+    assert data("stage", "tiny", "--from", file)[-1] == end
+    assert data("stage", "tiny")[-1] == {**end, "changed": False}
+
+
+@pytest.mark.parametrize(("on", "folder"), [("efs", "efs/data"), ("node", "node"), ("instance_store", "node")])
+def test_a_data_set_is_staged_where_it_is_asked_for(
+    data: Callable[..., list[Any]], efs: Path, web: Any, monkeypatch: pytest.MonkeyPatch, on: str, folder: str
+) -> None:
+    required: list[str] = []
+    monkeypatch.setattr(cli.own_disk, "require_instance_store", lambda: required.append(on))
+    web.files["/tiny.tar.gz"] = WHOLE
+    assert data("stage", "tiny", "--from", web.home, "--on", on)[-1]["path"] == f"{efs.parent}/{folder}/tiny"
+    assert required == ([on] if on == "instance_store" else [])
+
+
+def test_a_staged_set_is_found_in_the_bucket(data: Callable[..., list[Any]], bucket: Path, efs: Path) -> None:
+    (bucket / "tiny").mkdir()
+    tar(bucket / "tiny/a.tar", {"one.bin": b"1" * 5000, "two.bin": b"2" * 7000})
+    manifest(bucket / "tiny", "a.tar")
+    assert data("stage", "tiny", "--bucket", str(bucket))[-1]["there"] is True
+
+
+@pytest.mark.parametrize("key", ["x", "A" * 32, f"../{'a' * 29}", "a" * 33])
+def test_a_key_that_is_no_checksum_is_refused(data: Callable[..., list[Any]], efs: Path, key: str) -> None:
+    with pytest.raises(UserError, match=f"--key is {re.escape(key)}: give the file's MD5."):
+        data("receive", "tiny", "--key", key)
+    assert list(efs.iterdir()) == []

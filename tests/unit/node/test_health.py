@@ -29,6 +29,19 @@ GIB = 2**30
     [
         (checks.disk(3 * GIB, 100 * GIB), True, "3072 of 102400 MiB free"),
         (checks.disk(GIB, 100 * GIB), False, "1024 of"),
+        (checks.disk(2 * GIB, 100 * GIB), True, "2048 of"),
+        (checks.disk(2 * GIB - 1, 100 * GIB), False, "2047 of"),
+        (checks.memory(2**18), True, "256 MiB"),
+        (checks.memory(2**18 - 1), False, "255 MiB"),
+        (checks.clock(2.0), True, "2.0 s ahead"),
+        (checks.clock(-2.0), True, "2.0 s behind"),
+        (checks.clock(2.1), False, "2.1 s ahead"),
+        (checks.space(10 * GIB), True, "10240 MiB"),
+        (checks.space(10 * GIB - 1), False, "10239 MiB"),
+        (checks.shared(list("abcd"), 9), False, "of a, b, c, d"),
+        (checks.bandwidth("a", 2.0, 2.0), True, "at least 2 is"),
+        (checks.all_reduce(True, 4, 2.0, 2.0), True, "at least 2 is"),
+        (checks.gpus(8, 8, {}), True, "8"),
         (checks.memory(2**20), True, "1024 MiB"),
         (checks.memory(1000), False, "0 MiB"),
         (checks.clock(1.9), True, "1.9 s ahead"),
@@ -222,6 +235,14 @@ def test_the_receiver_refuses_other_senders(monkeypatch: pytest.MonkeyPatch) -> 
     thread, printed = listening(answers, "10.0.0.9", monkeypatch)
     with socket.create_connection(("127.0.0.1", printed[0])):
         thread.join(10)
+    assert answers == [1] and len(printed) == 1
+
+
+def test_a_sender_that_does_not_come_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bandwidth, "WAIT_SECONDS", 0.05)
+    answers: list[int] = []
+    thread, printed = listening(answers, "127.0.0.1", monkeypatch)
+    thread.join(10)
     assert answers == [1] and len(printed) == 1
 
 

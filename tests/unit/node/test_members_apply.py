@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from deeplearning import lock
+from deeplearning.contract import paths
 from deeplearning.contract.errors import UserError
 from deeplearning.contract.report import key_of
 from deeplearning.members import applying, cli, published_list, rendering, report, signing
@@ -171,6 +172,18 @@ def test_a_second_time_changes_nothing_and_a_lost_file_comes_back(worker: Node) 
     (worker.root / "etc/hosts").write_text("127.0.0.1 localhost\n")
     assert worker.apply() == ApplyOutcome(1, True, listed=True)
     assert "deeplearning-worker3" in worker.text("/etc/hosts")
+
+
+@pytest.mark.parametrize("path", [*(target.path for target in rendering.TARGETS), paths.APPLIED, paths.UNCHANGED])
+def test_forget_reports_that_it_has_removed_a_single_file(worker: Node, path: str) -> None:
+    worker.apply()
+    with worker.here():
+        (target,) = [target for target in rendering.TARGETS if target.path.endswith(path)] or [None]
+        place = Path(target.path if target else f"{worker.root}{path}")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        applying.forget()
+        place.write_text(rendering.with_block("", "x\n") if target and target.shared else "x")
+        assert applying.forget() is True and applying.forget() is False
 
 
 def test_forget_removes_what_apply_wrote_and_nothing_else(worker: Node) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from deeplearning.contract import node_load, paths
+from deeplearning.contract import node_load, paths, run_request
 from deeplearning.contract.errors import UserError
 from deeplearning.deadline import DeadlineExceeded
 from deeplearning.members import load
@@ -84,6 +85,29 @@ def test_of_a_long_run_some_points_are_read_from_the_beginning_to_the_end(tmp_pa
     assert newest[-1] == point(19_999) and len(newest) > 100
 
 
+@pytest.mark.parametrize(("more", "count"), [(-1, 4), (0, 5), (1, 5), (399, 5), (400, 6)])
+def test_the_newest_points_are_those_whose_lines_are_complete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: int, count: int
+) -> None:
+    path = events(tmp_path, *(progress(number).ljust(399) for number in range(10, 20)))
+    monkeypatch.setattr(curves, "TAIL_BYTES", 5 * 400 + more)
+    assert os.path.getsize(path) == 10 * 400 and curves.newest(path) == [
+        point(number) for number in range(20 - count, 20)
+    ]
+
+
+@pytest.mark.parametrize(("lines", "numbers"), [(7, range(7)), (8, range(8)), (9, (1, 4, 8)), (20, (1, 10, 19))])
+def test_a_file_of_few_windows_is_read_as_a_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: int, numbers: Iterable[int]
+) -> None:
+    monkeypatch.setattr(curves, "WINDOWS", 3)
+    monkeypatch.setattr(curves, "WINDOW_BYTES", 800)
+    path = tmp_path / "events.jsonl"
+    path.write_text("".join(f"{progress(number).ljust(399)}\n" for number in range(lines)))
+    assert path.stat().st_size == 400 * lines
+    assert curves.curve(str(path)) == [point(number) for number in numbers]
+
+
 @pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
 def test_what_is_no_file_is_not_read(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "events.jsonl"
@@ -102,6 +126,14 @@ def test_the_time_of_a_step_is_that_of_the_last_minute() -> None:
     assert curves.step_seconds([point(number) for number in range(100)]) == pytest.approx(0.3)
     slow = [{**point(0), "time": NOW + at, "step": step} for at, step in ((0, 0), (10, 100), (3000, 110), (3050, 120))]
     assert curves.step_seconds(slow) == pytest.approx(5)
+
+
+@pytest.mark.parametrize(("at", "expected"), [(60, 0.6), (61, None)])
+def test_points_of_a_minute_count(at: float, expected: float | None) -> None:
+    points = [{**point(0), "time": NOW + seconds, "step": step} for seconds, step in ((0, 0), (at, 100))]
+    assert curves.step_seconds(points) == expected
+    # Points without a step are no obstacle.
+    assert curves.step_seconds([*points, {**point(0), "time": NOW + 900, "step": None}]) == expected
 
 
 @pytest.mark.parametrize("points", [[], [point(1)], [point(2), point(2)], [{**point(1), "step": None}]])
@@ -129,6 +161,33 @@ def test_figures_of_members_and_runs_for_prometheus() -> None:
     assert not {'deeplearning_run_val_accuracy{run="lenet-1"}', 'deeplearning_run_loss{run="waits"}'} & set(samples)
     named = {line.split()[2] for line in lines if line.startswith("# TYPE")}
     assert named == {sample.partition("{")[0] for sample in samples} and named <= set(metrics.HELP)
+
+
+@pytest.mark.parametrize("state", run_request.STATES)
+def test_a_run_has_a_state_while_it_is_active(state: str) -> None:
+    text = metrics.render(metrics.of_runs([run_with("r1", 0, state, nodes=3)]))
+    sample = f'deeplearning_run_state{{run="r1",framework="pytorch",state="{state}"}} 1\n'
+    assert (sample in text) is (state in run_request.ACTIVE_STATES)
+    assert 'deeplearning_run_nodes{run="r1"} 3\n' in text
+
+
+def test_a_figure_of_zero_is_known_and_figures_are_exact() -> None:
+    figures = {"loss": 0.0, "step": 123456789.0, "val_accuracy": 0.5, "seconds_left": 0.25}
+    points = [{**dict.fromkeys(curves.FIGURES), "time": NOW + 0.5, **figures}]
+    lines = metrics.render(metrics.of_runs([{**run_with("r1", 0, "running"), "points": points}])).splitlines()
+    samples = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+    del samples['deeplearning_run_state{run="r1",framework="pytorch",state="running"}']
+    assert samples == {
+        'deeplearning_run_nodes{run="r1"}': "2",
+        'deeplearning_run_step{run="r1"}': "123456789",
+        'deeplearning_run_loss{run="r1"}': "0",
+        'deeplearning_run_val_accuracy{run="r1"}': "0.5",
+        'deeplearning_run_seconds_left{run="r1"}': "0.25",
+        'deeplearning_run_progress_timestamp_seconds{run="r1"}': "1800000000",
+    }
+    help_, kind, sample = lines[:3]
+    assert help_ == "# HELP deeplearning_run_state 1 for the state that an active run is in."
+    assert kind == "# TYPE deeplearning_run_state gauge" and sample.startswith("deeplearning_run_state{")
 
 
 @pytest.fixture
@@ -204,6 +263,45 @@ def test_problems_are_named(started: Folder, tmp_path: Path, monkeypatch: pytest
         f"deeplearning-worker3 has written no load for {node_load.MAX_AGE_SECONDS // 60} minutes",
         "run r1 has made no progress for 16 minutes",
     ]
+
+
+@pytest.mark.parametrize(("disk", "full"), [(89, False), (90, True)])
+def test_a_disk_is_full_at_a_limit(
+    started: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, disk: int, full: bool
+) -> None:
+    monkeypatch.setattr(load, "read_all", lambda mount, cluster: [loaded(1), loaded(2, disk_percent=disk)])
+    problem = f"the disk of deeplearning-worker2 is {disk} % full"
+    assert snapshot.take(replace(CONFIG, efs_mount=str(tmp_path)))["problems"] == ([problem] if full else [])
+
+
+@pytest.mark.parametrize(
+    ("state", "seconds", "minutes"), [("running", 890, 0), ("running", 910, 15), ("recovering", 910, 0)]
+)
+def test_a_run_that_makes_no_progress_is_named_after_a_quarter_of_an_hour(
+    started: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str, seconds: int, minutes: int
+) -> None:
+    monkeypatch.setattr(load, "read_all", lambda mount, cluster: [loaded(1), loaded(2)])
+    line = {"n": 1, "event": "progress", "time": time.time() - seconds, "loss": 1}
+    Path(started.file("events.jsonl")).write_text(json.dumps(line) + "\n")
+    started.write("state.json", {**started.state(), "state": state})
+    problem = f"run r1 has made no progress for {minutes} minutes"
+    assert snapshot.take(replace(CONFIG, efs_mount=str(tmp_path)))["problems"] == ([problem] if minutes else [])
+
+
+def test_a_run_is_described_by_its_files(started: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(load, "read_all", lambda mount, cluster: [])
+    started.write("state.json", {**started.state(), "reason": "lost x", "nodes": ["a", "b", "c"]})
+    expected = {"run_id": "r1", "framework": "tensorflow", "distribution": "parameter_server", "state": "running"}
+    expected |= {"reason": "lost x", "nodes": 3, "asked_at": "2026-01-01T00:00:00Z"}
+    config = replace(CONFIG, efs_mount=str(tmp_path))
+    for (described,) in (snapshot.active_runs(config), snapshot.take(config)["runs"]):
+        assert {key: described[key] for key in expected} == expected and len(described["points"]) == 1
+    # Whatever training code writes there becomes text, and a framework that does not exist none.
+    started.write("run.json", {"framework": "caffe", "distribution": 7, "asked_at": None})
+    os.unlink(started.file("events.jsonl"))
+    (described,) = snapshot.active_runs(config)
+    values = [described[key] for key in ("framework", "distribution", "asked_at", "points")]
+    assert values == ["", "7", "None", []]
 
 
 def test_ended_runs_show_how_they_ended_and_the_newest_are_shown(

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from deeplearning.contract.errors import UserError
 from deeplearning.run import attempt as attempts
-from deeplearning.run import script, unit, units
+from deeplearning.run import script, unit, units, wrapper
 from deeplearning.run.attempt import AttemptState
 from deeplearning.run.folder import Folder
 from deeplearning.run.plan import Node
@@ -216,6 +219,34 @@ def test_the_nodes_are_asked_unless_all_have_succeeded(
     assert outcome.cause == ("finished" if succeeded else "lost")
 
 
+def test_a_tag_that_mpirun_writes_in_two_pieces_is_read_as_one(run: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attempts, "is_superseded", lambda config: False)
+    monkeypatch.setattr(attempts, "stop_leftovers", lambda *_unused: {})
+    attempt = started(run)
+    ends = [json.dumps({"end": 0})] * 3
+    pieces = [f"[1,0]<stdout>:{ends[0]}\n[1,1]<std", f"out>:{ends[1]}\n[1,", f"2]<stdout>:{ends[2]}\n"]
+    program = f"import sys, time\nfor piece in {pieces!r}: print(piece, end='', flush=True); time.sleep(0.05)"
+    monkeypatch.setattr(attempts.mpirun, "command", lambda *_unused: [sys.executable, "-c", program])
+    assert attempt.run().cause == "finished"
+    # Who reads the state sees that they have ended.
+    processes = run.state()["processes"]
+    assert [(process["state"], process["exit_code"]) for process in processes] == [("ended", 0)] * 3
+
+
+def test_the_end_of_a_process_is_in_the_state_at_once(run: Folder) -> None:
+    attempt = started(run)
+    attempt.run_log.state["processes"] = attempt.processes.statuses
+    attempt.handle_message(1, {"pid": 4711})
+    attempt.handle_message(1, {"time": 1.0, "end": 0})
+    assert run.state()["processes"][1] == {
+        **{"node": "deeplearning-worker1", "role": "worker", "rank": 0, "gpus": []},
+        **{"pid": 4711, "state": "ended", "exit_code": 0},
+    }
+    for number in (-1, 3):
+        attempt.handle_message(number, {"time": 1.0, "end": 7})
+    assert attempt.processes.failure is None
+
+
 def test_the_files_for_the_wrappers_have_what_they_need(run: Folder) -> None:
     attempt = started(run)
     attempts.write_start_files(run, run.run(), 0, attempt.plan, "/efs")
@@ -291,3 +322,121 @@ def test_a_wrapper_waits_to_be_stopped_where_mpirun_would_drop_its_output(
     done, waited = wrapped(run, tmp_path / "x.py", f"raise SystemExit({code})", PMIX_NAMESPACE=namespace)
     assert (done.returncode, waited) == (code, waits)
     assert f'"end":{code}' in (done.stderr if open_mpi_5 else done.stdout)
+
+
+def test_a_program_that_cannot_be_started_is_reported(tmp_path: Path, run: Folder) -> None:
+    done, waited = wrapped(run, tmp_path / "x", "#!/nowhere/interpreter\n")
+    messages = [json.loads(line) for line in done.stdout.splitlines()]
+    assert (done.returncode, waited, messages[-1]["end"]) == (127, [10.0], 127)
+    assert "cannot be started: " in messages[-2]["line"] and str(tmp_path / "x") in messages[-2]["line"]
+
+
+def test_a_process_on_another_node_than_planned_is_refused(tmp_path: Path) -> None:
+    wrapper.check_node(Node("deeplearning-worker1", "127.0.0.1"))
+    with pytest.raises(UserError, match="mpirun has started a process of deeplearning-worker2 on .*does /etc/hosts"):
+        wrapper.check_node(Node("deeplearning-worker2", "192.0.2.1"))
+
+
+@pytest.mark.parametrize(("processes", "processors", "threads"), [(1, 8, None), (2, 8, "4"), (3, 8, "2"), (9, 8, "1")])
+def test_a_process_has_its_environment(
+    run: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, processes: int, processors: int, threads: str | None
+) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: processors)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setenv("PATH", "/usr/bin")
+    monkeypatch.setenv("INHERITED", "yes")
+    (tmp_path / "environment.json").write_text('{"environment": {"PYTHONUNBUFFERED": "", "OWN": "o"}}')
+    record = {**run.run(), "distribution": "ddp", "framework": "pytorch", "processes_per_node": processes}
+    plan = attempts.plans.make(record, [Node("a", "10.0.0.1"), Node("b", "10.0.0.2")])
+    start: dict[str, Any] = {"environment_file": str(tmp_path / "environment.json"), "python": "/env/bin/python"}
+    start |= {"command": ["/env/bin/python", "x.py"], "arguments": ["{rank}/{world}"], "efs_mount": "/efs"}
+    start |= {"run_id": "r1", "run_dir": run.path, "data": "", "attempt": 2}
+    environment, command = wrapper.prepare(start, plan, plan.processes[-1])
+    last = 2 * processes - 1
+    assert command == ["/env/bin/python", "x.py", f"{last}/{last + 1}"]
+    expected = {"PATH": "/env/bin:/usr/bin", "INHERITED": "yes", "OWN": "o", "DEEPLEARNING_RANK": str(last)}
+    # What the user sets wins.
+    expected |= {"PYTHONUNBUFFERED": "", "DEEPLEARNING_RESTART": "2"}
+    assert {name: environment[name] for name in expected} == expected
+    assert environment.get("OMP_NUM_THREADS") == threads
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    assert wrapper.prepare(start, plan, plan.processes[-1])[0]["OMP_NUM_THREADS"] == "7"
+
+
+CHILD = """
+import sys
+from deeplearning.run import wrapper
+wrapper.QUIET_SECONDS = {quiet}
+sys.exit(wrapper.Child([sys.executable, "-c", {text!r}], {{}}, {folder!r}).wait())
+"""
+
+
+def child(folder: Path, text: str, quiet: float = 1.0) -> subprocess.Popen[str]:
+    """Start a program below a wrapper, which is in a process of its own."""
+    program = CHILD.format(quiet=quiet, text=text, folder=str(folder))
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "files/node")}
+    return subprocess.Popen([sys.executable, "-c", program], env=environment, stdout=subprocess.PIPE, text=True)
+
+
+def messages_of(process: subprocess.Popen[str]) -> list[dict[str, Any]]:
+    assert process.stdout
+    joined = process.stdout.read().replace("\\\n", "")
+    process.wait(20)
+    return [json.loads(line) for line in joined.splitlines()]
+
+
+def wait_for_the_end(pid: int) -> None:
+    for _try in range(500):
+        try:
+            if " Z " in Path(f"/proc/{pid}/stat").read_text():
+                return
+        except (FileNotFoundError, ProcessLookupError):
+            return
+        time.sleep(0.01)  # between two looks at the kernel's table
+    raise AssertionError(f"{pid} lives on")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_reaches_the_process_and_its_children(tmp_path: Path, number: signal.Signals) -> None:
+    text = f"import signal, time; signal.signal({int(number)}, lambda *_: exit(5)); "
+    text += "print('ready', flush=True); time.sleep(60)"
+    process = child(tmp_path, text)
+    assert process.stdout and "pid" in process.stdout.readline()
+    assert json.loads(process.stdout.readline())["line"] == "ready"
+    process.send_signal(number)
+    assert messages_of(process)[-1]["end"] == 5 and process.returncode == 5
+
+
+@pytest.mark.parametrize(("text", "code"), [("import os; os.kill(os.getpid(), 9)", 137), ("", 0), ("exit(255)", 255)])
+def test_the_end_is_reported_as_a_shell_does(tmp_path: Path, text: str, code: int) -> None:
+    process = child(tmp_path, text)
+    messages = messages_of(process)
+    assert (messages[-1]["end"], process.returncode) == (code, code) and abs(messages[-1]["time"] - time.time()) < 60
+    assert [sorted(message) for message in messages] == [["pid"], ["end", "time"]]
+
+
+def test_output_is_reported_while_it_comes(tmp_path: Path) -> None:
+    """A line without an end is reported after some time, and the rest of it later; one that is too long in pieces."""
+    text = "import os, sys, time; print('wait', end='', flush=True); sys.stdin.read(); time.sleep(0.5); print('ing')"
+    lines = [message["line"] for message in messages_of(child(tmp_path, text, 0.1)) if "line" in message]
+    assert lines == ["wait", "ing"]
+    text = "import os; print('a\\r\\nb\\rc\\n\\nd', os.getcwd()); print('x' * 150000)"
+    lines = [message["line"] for message in messages_of(child(tmp_path, text)) if "line" in message]
+    assert lines[:5] == ["a", "b", "c", "", f"d {tmp_path}"]
+    assert "".join(lines[5:]) == "x" * 150000 and max(map(len, lines)) <= 2 * wrapper.LONGEST_LINE
+
+
+def test_who_holds_the_output_for_ever_is_not_waited_for_and_ends(tmp_path: Path) -> None:
+    text = "import subprocess; print(subprocess.Popen(['sleep', '60']).pid, flush=True)"
+    messages = messages_of(child(tmp_path, text, 0.1))
+    assert messages[-1]["end"] == 0
+    wait_for_the_end(messages[1]["line"])
+
+
+def test_the_process_ends_with_its_wrapper(tmp_path: Path) -> None:
+    process = child(tmp_path, "import time; time.sleep(60)")
+    assert process.stdout
+    pid = json.loads(process.stdout.readline())["pid"]
+    process.kill()
+    process.wait()
+    wait_for_the_end(pid)

@@ -245,6 +245,117 @@ def test_a_run_of_a_cluster_of_another_name_on_the_same_file_system_is_resumed(
     assert (theirs / "run.json").is_file() and find_run(config, "r1").checkpoints()
 
 
+def test_runs_are_created_on_the_master_only(create_run: Create, config: Config) -> None:
+    with pytest.raises(UserError, match="Runs are started on the master: ssh deeplearning-master."):
+        create.create({"asked_by": "me", "framework": "pytorch"}, replace(config, role="worker"))
+    assert runs(config) == []
+
+
+def test_an_active_run_is_not_resumed(create_run: Create, config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    create_run()
+    with_checkpoint(config)
+    monkeypatch.setattr(units, "is_active", lambda run_id: run_id == "r1")
+    with pytest.raises(UserError, match="Run r1 is still active: stop it first, or follow it."):
+        create_run(resume="r1")
+
+
+def test_a_run_that_cannot_be_written_leaves_nothing(
+    create_run: Create, config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = f"{config.efs_mount}/mine"
+
+    def write(folder: Folder, name: str, record: dict[str, Any], mode: int = 0o644) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as full:
+        full.setattr(Folder, "write", write)
+        for more in ({}, {"runs_dir": elsewhere}):
+            with pytest.raises(UserError, match="r1 cannot be written: No space left on device."):
+                create_run(**more)
+        assert runs(config) == [] and os.listdir(elsewhere) == []
+    create_run()
+    folder = with_checkpoint(config)
+    folder.write("result.json", {"state": "failed"})
+    monkeypatch.setattr(Folder, "write", write)
+    with pytest.raises(UserError, match="r1 cannot be written: No space left on device."):
+        create_run(resume="r1")
+    assert (folder.result() or {})["state"] == "failed"
+
+
+def test_the_end_of_a_resumed_run_is_kept_with_its_last_attempt(create_run: Create, config: Config) -> None:
+    create_run()
+    folder = with_checkpoint(config)
+    for number in (0, 1):
+        Path(folder.file(f"attempts/{number}")).mkdir()
+    for name in ("events.jsonl", "result.json", "stop.json", "state.json"):
+        Path(folder.file(name)).write_text(f'{{"schema": 1, "name": "{name}"}}')
+    create_run(resume="r1")
+    assert sorted(os.listdir(folder.file("attempts/1"))) == ["events.jsonl", "result.json"]
+    assert os.listdir(folder.file("attempts/0")) == []
+    assert not {"events.jsonl", "result.json", "stop.json", "state.json"} & set(os.listdir(folder.path))
+
+
+def test_the_answer_describes_the_run_and_warns(
+    create_run: Create, config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = Path(config.efs_mount, "data/tiny")
+    data.mkdir(parents=True)
+    answer = create_run(data="tiny")
+    assert answer["warnings"] == [] and answer["generated"] is False
+    process = {"node": "deeplearning-worker1", "role": "worker", "rank": 0, "gpus": None}
+    assert answer == {
+        **{"schema": 1, "run_id": "r1", "run_dir": find_run(config, "r1").path, "framework": "pytorch"},
+        **{"distribution": "ddp", "script": f"{config.efs_mount}/train.py", "code": answer["code"]},
+        **{"data": str(data), "generated": False, "processes": [process], "warnings": []},
+    }
+    (data / "GENERATED").touch()
+    gpus = [1]
+    monkeypatch.setattr(create.machine, "gpus", lambda seconds: gpus[0])
+    members = create.read_applied()
+    monkeypatch.setattr(
+        create, "read_applied", lambda: replace(members, desired=3, members=(replace(members.members[0], gpus=2),))
+    )
+    generated = f"{data} was generated: accuracies on it say nothing about real data."
+    missing = "3 machines are desired, and 1 are members now."
+    silent = "The master's GPUs do not answer: run `nvidia-smi -L` there."
+    assert create_run(data="tiny", run_id="r2")["warnings"] == [generated, missing, silent]
+    gpus[0] = 2
+    assert create_run(data="tiny", run_id="r3")["warnings"] == [generated, missing]
+
+
+@pytest.mark.parametrize(("free", "fits"), [(64 * 2**20 - 1, False), (64 * 2**20, True)])
+def test_a_run_needs_some_room(
+    create_run: Create, config: Config, monkeypatch: pytest.MonkeyPatch, free: int, fits: bool
+) -> None:
+    space = type("Space", (), {"f_bavail": free, "f_frsize": 1})
+    monkeypatch.setattr(layout.os, "statvfs", lambda path: space)
+    if fits:
+        create_run()
+    else:
+        with pytest.raises(UserError, match="r1 for a run: 63 MiB are free, and it needs 64 MiB. Remove"):
+            create_run()
+        assert runs(config) == []
+
+
+@pytest.mark.parametrize(("busy", "refused"), [("refuse", True), ("wait", False)])
+def test_nodes_in_use_are_refused_on_request(
+    create_run: Create, config: Config, monkeypatch: pytest.MonkeyPatch, busy: str, refused: bool
+) -> None:
+    create_run()
+    find_run(config, "r1").write("state.json", {"nodes": ["deeplearning-worker1"]})
+    monkeypatch.setattr(units, "active_runs", lambda: ["r1", "removed"])
+    if refused:
+        message = r"Needed nodes are in use: deeplearning-worker1 \(run r1\): stop that run"
+        with pytest.raises(UserError, match=message):
+            create_run(run_id="r2", busy=busy)
+        assert runs(config) == ["r1"]
+    else:
+        create_run(run_id="r2", busy=busy)
+    # Its own nodes are no obstacle.
+    with_checkpoint(config)
+    create_run(resume="r1", busy=busy)
+
+
 def test_a_full_file_system_is_reported_before_anything_starts(
     create_run: Create, config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -156,6 +156,18 @@ def test_only_what_was_written_since_the_start_counts_and_half_a_line_waits(tmp_
     assert (news["step"], news["val_accuracy"]) == (3, 0.75)
 
 
+def test_a_file_that_cannot_be_read_yet_is_read_later(tmp_path: Path) -> None:
+    """It is listed, and NFS does not find it yet."""
+    (tmp_path / "metrics").mkdir()
+    file = tmp_path / "metrics" / "rank0.jsonl"
+    file.symlink_to("nowhere")
+    reader = MetricsReader(str(tmp_path), 1)
+    assert reader.news() is None
+    file.unlink()
+    file.write_text(json.dumps(metric(step=7)) + "\n")
+    assert (reader.news() or {})["step"] == 7
+
+
 def test_a_trainer_that_removes_what_it_repeats_is_read_at_once(tmp_path: Path) -> None:
     (tmp_path / "metrics").mkdir()
     file = tmp_path / "metrics" / "rank0.jsonl"

@@ -161,6 +161,88 @@ def test_no_more_than_16_nodes_are_surveyed_at_the_same_time(monkeypatch: pytest
     assert most <= 16
 
 
+def test_a_node_that_does_not_answer_has_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    def answer(command: tuple[str, ...], **_options: Any) -> subprocess.CompletedProcess[str]:
+        if "deeplearning-worker2" in command:
+            raise subprocess.TimeoutExpired(command, 8)
+        code = 255 if "deeplearning-worker3" in command else 0
+        printed = "Warning: x\nPermission denied.\n" if code else ""
+        return subprocess.CompletedProcess(command, code, json.dumps(SURVEY), printed)
+
+    monkeypatch.setattr(subprocess, "run", answer)
+    found = survey.survey_nodes([member(rank) for rank in (2, 3, 4)], Folder("/r1"), "/p", 2, "i-1")
+    assert [each.problem for each in found] == [
+        "deeplearning-worker2 does not answer within 8 s.",
+        "deeplearning-worker3 does not answer: Permission denied..",
+        "",
+    ]
+    assert [bool(each.node) for each in found] == [False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem", "copies"),
+    [
+        ({"gpus": 7}, "deeplearning-worker2: 7 of its 8 GPUs answer: run `nvidia-smi -L` there", False),
+        ({"gpus": 9}, "", False),
+        ({"problem": "it lacks EFS", "gpus": 0}, "deeplearning-worker2: it lacks EFS", False),
+        ({"copying": "x is copied", "gpus": 0}, "deeplearning-worker2: x is copied", True),
+        ({"copying": "x is copied", "problem": "y"}, "deeplearning-worker2: y", False),
+    ],
+)
+def test_a_node_with_a_problem_is_described(
+    monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], problem: str, copies: bool
+) -> None:
+    done = subprocess.CompletedProcess("ssh", 0, json.dumps({**SURVEY, **changes}), "")
+    monkeypatch.setattr(subprocess, "run", lambda *words, **more: done)
+    (found,) = survey.survey_nodes([member(2, gpus=8)], Folder("/r1"), "/p", 2, "i-1")
+    assert (found.problem, found.is_copying, bool(found.node)) == (problem, copies, True)
+
+
+def test_this_machine_is_asked_without_ssh(monkeypatch: pytest.MonkeyPatch) -> None:
+    commands: list[tuple[str, ...]] = []
+
+    def answer(command: tuple[str, ...], **_options: Any) -> subprocess.CompletedProcess[str]:
+        commands.append(command)
+        return subprocess.CompletedProcess(command, 0, json.dumps(SURVEY), "")
+
+    monkeypatch.setattr(subprocess, "run", answer)
+    survey.survey_nodes([member(1), member(2)], Folder("/efs/runs/c/r1"), "/p y", 2, member(1).instance_id)
+    own, other = sorted(commands, key=len)[::-1]
+    own, other = (own, other) if own[0] == paths.PROGRAM else (other, own)
+    words = ("run", "survey", "r1", "/efs/runs/c/r1")
+    assert own == (paths.PROGRAM, *words, "/p y", "10.0.0.1", "2")
+    assert other[-2:] == ("deeplearning-worker2", f"{paths.PROGRAM} {' '.join(words)} '/p y' 10.0.0.2 2")
+
+
+@pytest.mark.parametrize(
+    ("broken", "problem"),
+    [
+        ("", ""),
+        ("folder", "{folder} is missing: is EFS mounted?"),
+        ("python", "{python} is missing: install the framework on all members, or set python to a path that all have."),
+        ("address", "no network interface has the address 192.0.2.1"),
+    ],
+)
+def test_a_node_answers_what_it_lacks(
+    run: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    broken: str, problem: str,
+) -> None:  # fmt: skip
+    ran: list[tuple[str, ...]] = []
+    monkeypatch.setattr(programs, "run", lambda *words, **more: ran.append(words))
+    monkeypatch.setattr(survey.machine, "gpus", lambda seconds: 3)
+    monkeypatch.setattr(survey.own_copy, "make_if_missing", lambda run: (f"{run['framework']} is copied", ""))
+    folder = str(tmp_path / "gone") if broken == "folder" else run.path
+    python = "/nowhere/python" if broken == "python" else sys.executable
+    address = "192.0.2.1" if broken == "address" else "127.0.0.1"
+    assert survey.main(["r1", folder, python, address, "2"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["problem"] == problem.format(folder=folder, python=python)
+    assert answer["copying"] == ("" if broken else "tensorflow is copied")
+    assert (answer["gpus"], answer["interface"], len(answer["ports"])) == (3, "" if broken == "address" else "lo", 2)
+    assert answer["boot_id"] == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    assert ran[0][-3:] == ("systemctl", "stop", "deeplearning-run-r1:*.service")
+
+
 def test_a_silent_node_and_one_that_has_booted_are_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     def answer(command: tuple[str, ...], **_options: Any) -> subprocess.CompletedProcess[str]:
         if "silent" in command:

@@ -8,7 +8,7 @@ import json
 import os
 import tarfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -289,6 +289,55 @@ def test_progress_is_one_line_each(
         assert {one["event"] for one in progress} == {"progress"}
         # It is read some way beyond a share's end, in pieces.
         assert all(one["done"] <= one["total"] for one in progress) and progress[-1]["done"] >= total
+
+
+@pytest.fixture
+def unpacking(
+    place: UnpackFolder, staged: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., dict[str, Any]]:
+    """Calls `deeplearning unpack`, and returns the last line that it prints."""
+    users: list[str] = []
+    config = SimpleNamespace(efs_mount=str(place.root.parent), region="here", user="me")
+    monkeypatch.setattr(cli, "read_config", lambda: config)
+    monkeypatch.setattr(cli, "become", users.append)
+
+    def call(*words: str) -> dict[str, Any]:
+        capsys.readouterr()
+        assert cli.main([*words, "--from", str(staged)]) == 0 and users == ["me"]
+        users.clear()
+        answer: dict[str, Any] = json.loads(capsys.readouterr().out.splitlines()[-1])
+        return answer
+
+    return call
+
+
+def test_nodes_unpack_their_shares_and_one_finishes(
+    unpacking: Callable[..., dict[str, Any]], place: UnpackFolder, staged: Path
+) -> None:
+    tar(staged / "a.tar", contents())
+    manifest(staged, "a.tar")
+    before = unpacking("show", "coco")
+    assert before == show(place, Source(str(staged), "here").manifest())
+    done = [unpacking("share", "coco", "--share", f"{share}/3") for share in (1, 2, 3)]
+    assert {answer["event"] for answer in done} == {"end"}
+    assert sum(answer["files"] for answer in done) == len(contents())
+    whole = {"path": str(place.path), "files": len(contents())}
+    assert unpacking("finish", "coco", "--share", "1/3") == {"changed": True, **whole}
+    assert unpacking("show", "coco") != before and files_in(place.path) == contents()
+    # By default there is one share.
+    assert unpacking("share", "coco")["event"] == "end"
+
+
+@pytest.mark.parametrize("share", ["0/1", "2/1", "1/0", "1", "1/1x", "-1/2", "10000/10000", "1/10000"])
+def test_a_share_that_does_not_exist_is_refused(unpacking: Callable[..., dict[str, Any]], share: str) -> None:
+    with pytest.raises(UserError, match=f"--share is {share}: give which of how many. Example: --share 2/4"):
+        unpacking("share", "coco", f"--share={share}")
+
+
+@pytest.mark.parametrize("name", ["../coco", "Coco", ""])
+def test_a_name_that_is_no_folders_is_refused(unpacking: Callable[..., dict[str, Any]], name: str) -> None:
+    with pytest.raises(UserError, match="cannot be a folder's name"):
+        unpacking("show", name)
 
 
 class Breaking:

@@ -34,6 +34,20 @@ HASH = f"--hash=sha256:{'0' * 64}"
 PINS = {"cpu": f"# Made.\nnumpy==1.0 \\\n    {HASH}\n", "gpu": f"numpy==1.0 {HASH}\nnvidia-nccl-cu12==2.16.5 {HASH}\n"}
 
 
+@pytest.mark.parametrize(
+    ("output", "expected"),
+    [
+        ("", ""),
+        ("one\ntwo\n\n", "one\ntwo"),
+        ("\n".join(map(str, range(20))), "\n".join(map(str, range(12, 20)))),
+        ("an Error\nnoise\nERROR: x\nnoise", "an Error\nERROR: x"),
+        ("\n".join(f"error {number}" for number in range(10)), "\n".join(f"error {number}" for number in range(2, 10))),
+    ],
+)
+def test_the_last_lines_that_name_an_error_are_shown(output: str, expected: str) -> None:
+    assert python_env.last_errors(output) == expected
+
+
 @pytest.fixture
 def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Environment:
     """An environment on a machine without GPUs whose system has only Python 3.11."""
