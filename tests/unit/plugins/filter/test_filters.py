@@ -75,3 +75,26 @@ def test_a_verdict_has_its_lines_and_counts_a_training_that_was_made() -> None:
     assert len(failed["checks"]) == len(verdict["checks"]) + 1
     joining = filtered("health_verdict", no_answer, "red", ["i-1"])
     assert [check["node"] for check in joining["checks"]] == ["deeplearning-master", "i-1"]
+
+
+@pytest.mark.parametrize(
+    ("error", "found"),
+    [({"code": "InvalidSubnetID.NotFound"}, True), ({"code": "SubnetFull"}, False), ({}, False), (None, False)],
+)
+def test_the_code_of_an_error_counts_if_the_message_has_none(error: dict[str, str] | None, found: bool) -> None:
+    function = test_loader.get("deeplearning.aws.failed_not_found").j2_function
+    assert function({"failed": True, "msg": "It failed", "error": error}) is found
+    # It comes before what the message says.
+    message = "An error occurred (Other.NotFound) when calling it"
+    assert function({"failed": True, "msg": message, "error": error}) is (found or not error)
+
+
+def test_a_nodes_record_is_readable_and_always_the_same() -> None:
+    record = {
+        **{"cluster": "red", "cluster_id": "red-1", "region": "us-east-1", "bucket": "b", "vpc_cidrs": ["10.0.0.0/16"]},
+        **{"user": "ubuntu", "master_role_id": "AROA1", "master_trains": True, "efs_mount": "/efs", "efs_name": "fs-1"},
+        "default_framework": None,
+    }
+    text = filtered("node_config", record, "worker", "8")
+    assert text.endswith("\n}\n") and text.startswith('{\n  "bucket": "b",\n  "bundle": ')
+    assert text == filtered("node_config", dict(reversed(record.items())), "worker", 8)

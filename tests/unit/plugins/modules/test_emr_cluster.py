@@ -155,6 +155,8 @@ def test_all_options_reach_the_cluster(emr: Emr, run: Run) -> None:
     )
     assert emr.group(cluster["Id"], "MASTER")["RequestedInstanceCount"] == 1
     assert emr.group(cluster["Id"])["RequestedInstanceCount"] == 2
+    assert (emr.group(cluster["Id"], "MASTER")["Name"], emr.group(cluster["Id"])["Name"]) == ("Primary", "Core")
+    assert action["Name"] == "deeplearning"
     # It waits for runs, not for EMR's own steps.
     emr.passes()
     assert emr.clusters()[0]["Status"]["State"] == "WAITING"
