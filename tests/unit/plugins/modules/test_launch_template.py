@@ -103,7 +103,7 @@ def test_all_options_reach_the_template(run: Run, templates: Templates) -> None:
 
 
 def test_the_least_that_can_be_given(run: Run, templates: Templates) -> None:
-    run(tags=None)
+    run(tags={})
     data = templates.data()
     assert templates.tags() == {} and not data.get("TagSpecifications")
     (disk,) = data["BlockDeviceMappings"]
@@ -112,7 +112,7 @@ def test_the_least_that_can_be_given(run: Run, templates: Templates) -> None:
     assert not {"UserData", "InstanceMarketOptions", "Placement", "NetworkInterfaces"} & {
         key for key, value in data.items() if value
     }
-    assert not run(tags=None)["changed"]
+    assert not run(tags={})["changed"]
 
 
 def test_efa_cards_and_throughput(run: Run, templates: Templates) -> None:

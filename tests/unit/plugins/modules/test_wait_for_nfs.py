@@ -13,7 +13,7 @@ import pytest
 from ansible_collections.deeplearning.aws.plugins.module_utils.node import nfs
 from ansible_collections.deeplearning.aws.plugins.modules import wait_for_nfs
 
-from tests.unit.modules import run_module
+from tests.unit.modules import run_node_module
 
 Run = Callable[..., dict[str, Any]]
 MARK, SOURCE = "x-deeplearning.efs", "fs-1.efs.us-east-1.amazonaws.com:/"
@@ -62,7 +62,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
 def run(node: Node, capsys: pytest.CaptureFixture[str]) -> Run:
     def call(**options: Any) -> dict[str, Any]:
         least = {"name": "localhost", "path": str(node.path), "source": SOURCE, "mark": MARK, "node": "c-worker2"}
-        return run_module(capsys, "wait_for_nfs", **{"region": None, **least, **options})
+        return run_node_module(capsys, "wait_for_nfs", **{**least, **options})
 
     return call
 

@@ -27,7 +27,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.node.python_env i
 from ansible_collections.deeplearning.aws.plugins.modules import framework_env
 
 from localcloud.image import features
-from tests.unit.modules import run_module
+from tests.unit.modules import run_node_module
 from tests.unit.roles.test_node_roles import value
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -416,7 +416,8 @@ def run(
 
     def call(check: bool = False, **options: Any) -> dict[str, Any]:
         least = {"framework": "pytorch", **(created if options.get("state") != "absent" else {})}
-        return run_module(capsys, "framework_env", check, **{"region": None, **least, **options})
+        arguments = {name: value for name, value in {**least, **options}.items() if value is not None}
+        return run_node_module(capsys, "framework_env", check, **arguments)
 
     return call
 
