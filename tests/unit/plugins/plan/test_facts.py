@@ -144,6 +144,14 @@ def test_credentials_that_end_while_the_bucket_is_checked_stop_all(read: Read, m
         read(emr_log_uri="s3://logs/of/emr")
 
 
+@pytest.mark.parametrize("action", ["ec2:DescribeInstanceTypes", "emr:DescribeReleaseLabel", "emr:ListClusters"])
+def test_credentials_that_end_are_no_missing_permission(read: Read, aws: Account, action: str) -> None:
+    words = {"code": "ExpiredTokenException", "message": "It is expired.", "status": 400}
+    aws.cloud.faults.add("error", {"action": action}, words)
+    with pytest.raises(AwsError, match="The AWS credentials have expired"):
+        read()
+
+
 def test_without_emr_nothing_of_it_is_read(read: Read, aws: Account) -> None:
     gathered = read(emr=False)
     assert gathered.emr is None and gathered.emr_clusters == []
