@@ -11,6 +11,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.plan import facts
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.facts import AccountFacts
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import setting_rules
 
+from localcloud.core.latency import Latency
 from tests.unit.conftest import Account
 
 Read = Callable[..., AccountFacts]
@@ -157,6 +158,69 @@ def test_without_emr_nothing_of_it_is_read(read: Read, aws: Account) -> None:
     assert gathered.emr is None and gathered.emr_clusters == []
     assert {call for call in aws.calls() if call.startswith("emr:")} == {"emr:ListClusters"}
     assert set(gathered.prices) == {"machine m5.xlarge, hour"}
+
+
+def test_of_a_vpc_of_the_settings_its_parts_are_read_and_of_no_other(read: Read, aws: Account) -> None:
+    ec2 = aws.client("ec2")
+    vpcs = [ec2.create_vpc(CidrBlock=f"10.{number}.0.0/16")["Vpc"]["VpcId"] for number in range(2)]
+    subnets = [
+        ec2.create_subnet(VpcId=vpc, CidrBlock=f"10.{number}.{part}.0/24")["Subnet"]["SubnetId"]
+        for number, vpc in enumerate(vpcs)
+        for part in range(3)
+    ]
+    groups = [ec2.create_security_group(GroupName="g", Description="g", VpcId=vpc)["GroupId"] for vpc in vpcs]
+    for vpc in vpcs:
+        ec2.create_vpc_endpoint(VpcId=vpc, ServiceName="com.amazonaws.us-east-1.s3", VpcEndpointType="Gateway")
+    gathered = read(
+        emr=False,
+        vpc_id=vpcs[0],
+        public_subnet_ids=[subnets[0]],
+        private_subnet_ids=[subnets[1]],
+        security_group_ids=[groups[0]],
+    )
+    assert gathered.failures == () and [vpc["VpcId"] for vpc in gathered.vpcs or ()] == [vpcs[0]]
+    assert {subnet["SubnetId"] for subnet in gathered.subnets or ()} == set(subnets[:2])
+    assert [endpoint["VpcId"] for endpoint in gathered.endpoints or ()] == [vpcs[0]]
+    assert [table["VpcId"] for table in gathered.route_tables or ()] == [vpcs[0]]
+    assert [group["GroupId"] for group in gathered.security_groups or ()] == [groups[0]]
+
+
+def test_what_the_settings_do_not_name_is_not_read(read: Read, aws: Account) -> None:
+    gathered = read(emr=False)
+    assert (gathered.subnets, gathered.route_tables, gathered.endpoints) == (None, None, None)
+    assert (gathered.security_groups, gathered.mount_targets) == (None, None)
+    assert (gathered.vpcs, gathered.file_systems, gathered.groups, gathered.offered_types) == ([], [], [], [])
+    assert list(gathered.types or ()) == ["m5.xlarge"]
+    assert {zone["ZoneType"] for zone in gathered.zones or ()} == {"availability-zone"}
+    assert {offer["InstanceType"] for offer in gathered.offers or ()} == {"m5.xlarge"}
+    assert list(gathered.quotas) == ["L-1216C47A"] and gathered.key_pairs == []
+    calls = {call.partition(":")[2] for call in aws.calls()}
+    assert not calls & {"DescribeSubnets", "DescribeRouteTables", "DescribeVpcEndpoints", "DescribeMountTargets"}
+    missing = read(emr=False, instance_type="m5.enormous")
+    assert missing.types == {} and "m5.xlarge" in missing.offered_types and missing.offers == []
+    assert list(missing.offered_types) == sorted(missing.offered_types)
+
+
+def test_file_systems_of_others_and_those_that_end_do_not_count(
+    read: Read, aws: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    efs = aws.client("efs")
+
+    def create(token: str, cluster: str) -> str:
+        tags = [{"Key": "deeplearning:cluster", "Value": cluster}]
+        created = efs.create_file_system(CreationToken=token, Tags=tags)["FileSystemId"]
+        aws.cloud.clock.advance(100)  # type: ignore[attr-defined]
+        return str(created)
+
+    ours, gone, theirs = create("a", "red"), create("b", "red"), create("c", "blue")
+    monkeypatch.setattr(aws.cloud, "latency", Latency("test", {"file_system_deleted": 100}))
+    efs.delete_file_system(FileSystemId=gone)
+    gathered = read(emr=False)
+    assert [system["FileSystemId"] for system in gathered.file_systems or ()] == [ours]
+    assert gathered.mount_targets == []
+    assert [system["FileSystemId"] for system in read(emr=False, efs_id=theirs).file_systems or ()] == [theirs]
+    assert read(emr=False, efs_id="fs-0123456789abcdef0").file_systems == []
+    assert read(emr=False, efs_id="fs-0123456789abcdef0").failures == ()
 
 
 def test_the_facts_of_a_type() -> None:
