@@ -278,6 +278,10 @@ def chaos(*parts: str) -> Callable[[Path], Result]:
     return run
 
 
+def mutations(venv: Path) -> Result:
+    return Result(command("python", "tools/mutate.py", "--check", venv=venv).ok, "bench/results/mutations.md")
+
+
 UNIT = ("tests/unit", "localcloud/tests/unit")
 ACCOUNT = ("tests/account",)
 INTEGRATION = ("localcloud/tests/integration", "tests/integration")
@@ -326,6 +330,7 @@ PARTS = {
         Layer("integration", 40, pytest(*INTEGRATION, long=True), root=True),
         Layer("debian-13", 15, on_debian_13, root=True),
         Layer("molecule", 25, molecule(lambda: LONG_SCENARIOS, *MOLECULE, long=True), root=True),
+        Layer("mutations", 30, mutations),
     )
 }
 """What `make test-long` runs."""

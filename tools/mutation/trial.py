@@ -14,6 +14,7 @@ import ctypes
 import functools
 import hashlib
 import importlib
+import inspect
 import json
 import os
 import pickle
@@ -138,6 +139,28 @@ class Recorder:
         threading.settrace(self._call)
         return before
 
+    def pytest_sessionstart(self) -> None:
+        # Children that fork and do not return to pytest leave what they have run in a file.
+        parent, end = os.getpid(), os._exit
+
+        def ended(code: int) -> None:
+            if os.getpid() != parent:
+                sys.settrace(None)
+                with contextlib.suppress(Exception):
+                    lines = {path: sorted(numbers) for path, numbers in self.running.items()}
+                    part = self.output.with_name(f"part-{os.getpid()}")
+                    part.write_text(json.dumps(lines))
+                    part.rename(part.with_name(f"lines-{os.getpid()}"))
+            end(code)
+
+        os._exit = ended  # type: ignore[assignment]
+
+    def _of_children(self) -> None:
+        for file in self.output.parent.glob("lines-*"):
+            for path, numbers in json.loads(file.read_text()).items():
+                self.running[path].update(numbers)
+            file.unlink()
+
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
         self._opened()
@@ -149,6 +172,7 @@ class Recorder:
             sys.settrace(None)
             self.record.seconds[item.nodeid] = time.monotonic() - started
             self.of_file[item.nodeid.partition("::")[0]].append(item.nodeid)
+            self._of_children()
             self._keep(self.running, [item.nodeid])
             for path in self._opened():
                 self.record.opened.setdefault(path, set()).add(item.nodeid)
@@ -259,7 +283,7 @@ class Trial:
         """Copy what git knows or would add; return a checksum of it."""
         words = ["git", "-C", str(self.root), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
         listed = subprocess.run(words, capture_output=True, check=True).stdout.decode()
-        checksum = hashlib.sha256(sys.version.encode())
+        checksum = hashlib.sha256(f"{sys.version}{inspect.getsource(Recorder)}{self.ignored}".encode())
         for name in sorted(set(filter(None, listed.split("\0")))):
             source, target = self.root / name, self.copy / name
             if not os.path.lexists(source):
@@ -330,6 +354,7 @@ class Trial:
         code = 70
         try:
             os.setsid()
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
             log = os.open(self.folder / "log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
             for number in (1, 2):
                 os.dup2(log, number)
@@ -337,7 +362,6 @@ class Trial:
             isolate(self.folder)
             first = os.fork()
             if first:
-                signal.signal(signal.SIGTERM, signal.SIG_DFL)
                 if pipe is not None:
                     os.close(pipe)
                 os._exit(os.waitstatus_to_exitcode(os.waitpid(first, 0)[1]) & 255)
