@@ -18,6 +18,7 @@ import inspect
 import json
 import os
 import pickle
+import pwd
 import re
 import resource
 import select
@@ -243,15 +244,22 @@ class Reporter:
         self.say("end", int(exitstatus))
 
 
-def isolate(folder: Path) -> None:
-    """Give this process's children their own processes, and a root that they can read but not change."""
+def isolate(folder: Path, home: Path) -> None:
+    """Give this process's children their own processes, and a root that they can read but not change.
+
+    `/run` is empty, and Ansible's own folder in the home, which it finds without HOME, is in `home`.
+    """
     libc = ctypes.CDLL(None, use_errno=True)
     new_mounts, new_processes = 0x00020000, 0x20000000
     if os.geteuid() or libc.unshare(new_mounts | new_processes):
         return
     recursive_private, bound, read_only_again = 0x4000 | 1 << 18, 4096, 4096 | 32 | 1
     libc.mount(b"none", b"/", None, recursive_private, None)
-    libc.mount(os.fsencode(folder), os.fsencode(folder), None, bound, None)
+    ansible = Path(pwd.getpwuid(os.geteuid()).pw_dir, ".ansible")
+    ansible.mkdir(exist_ok=True)
+    for source, target in ((folder, folder), (home, ansible)):
+        libc.mount(os.fsencode(source), os.fsencode(target), None, bound, None)
+    libc.mount(b"none", b"/run", b"tmpfs", 0, None)
     libc.mount(b"none", b"/", None, read_only_again, None)
 
 
@@ -272,6 +280,8 @@ class Trial:
         self.folder.chmod(0o755)
         self.copy = self.folder / "c"
         self.temporary = self.folder / "t"
+        self.home = self.folder / "h"
+        self.home.mkdir()
         self.key = self._make_copy()
         self.number = 0
         self.record = Record()
@@ -304,13 +314,11 @@ class Trial:
     def prepare(self) -> None:
         """Become a process that forks quickly."""
         self._make_temporary()
-        home = self.folder / "h"
-        home.mkdir()
         os.chdir(self.copy)
         # The names of the tests' own packages must lead into the copy.
         sys.path[:] = [str(self.copy), *(path for path in sys.path if Path(path or ".").resolve() != self.root)]
         tempfile.tempdir = None
-        os.environ |= {"TMPDIR": str(self.temporary), "HOME": str(home), "PYTHONDONTWRITEBYTECODE": "1"}
+        os.environ |= {"TMPDIR": str(self.temporary), "HOME": str(self.home), "PYTHONDONTWRITEBYTECODE": "1"}
         sys.dont_write_bytecode = True
         for name in PRELOADED if (self.copy / "localcloud").is_dir() else ():
             importlib.import_module(name)
@@ -359,7 +367,7 @@ class Trial:
             for number in (1, 2):
                 os.dup2(log, number)
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-            isolate(self.folder)
+            isolate(self.folder, self.home)
             first = os.fork()
             if first:
                 if pipe is not None:
