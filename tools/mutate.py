@@ -79,10 +79,9 @@ def sample(root: Path, seed: int, count: int, places: Sequence[str] = ()) -> lis
             return random.Random(f"{seed} {draw} {item}").random()
 
         name = max(by_file, key=lambda path: number(path) ** (1 / weights[path]))
-        kind = max({change.kind for change in by_file[name]}, key=number)
-        change = max(
-            (change for change in by_file[name] if change.kind == kind), key=lambda change: number(change.identity)
-        )
+        family = max({change.family for change in by_file[name]}, key=number)
+        alike = (change for change in by_file[name] if change.family == family)
+        change = max(alike, key=lambda change: number(change.identity))
         if change.place not in chosen and change.changes(sources[name]):
             chosen[change.place] = change
     return list(chosen.values())
@@ -108,10 +107,8 @@ def accepted(root: Path) -> dict[tuple[str, str], str]:
     """Return the reasons of the changes that nothing can notice, by file and identity."""
     file = root / ACCEPTED
     rows = yaml.safe_load(file.read_text(encoding="utf-8")) if file.exists() else None
-    return {
-        (row["path"], f"{row['line'].strip()}\n{row['kind']}\n{row['before']}\n{row['after']}"): row["reason"]
-        for row in rows or []
-    }
+    keys = ("line", "kind", "before", "after", "occurrence")
+    return {(row["path"], "\n".join(str(row[key]) for key in keys)): row["reason"] for row in rows or []}
 
 
 def accept(root: Path, changes: Sequence[Change], reason: str) -> None:
@@ -122,6 +119,7 @@ def accept(root: Path, changes: Sequence[Change], reason: str) -> None:
             "kind": change.kind,
             "before": change.before,
             "after": change.after,
+            "occurrence": change.occurrence,
             "reason": reason,
         }
         for change in changes
@@ -217,7 +215,12 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--patience", type=float, default=20, help="a test may take ten times as long, and this (20 s)")
     parser.add_argument("--accept", metavar="REASON", help=f"add the changes of --only to {ACCEPTED} as equivalent")
     parser.add_argument("--root", type=Path, default=ROOT, help=argparse.SUPPRESS)
-    return parser.parse_args(words)
+    options = parser.parse_args(words)
+    if options.accept and not options.only:
+        parser.error("--accept needs --only")
+    if options.record and (options.only or options.paths or options.tests):
+        parser.error("--record needs the sample of the whole product, and all tests")
+    return options
 
 
 def run(options: argparse.Namespace, chosen: Sequence[Change]) -> list[Row]:
@@ -263,7 +266,7 @@ def main(words: Sequence[str]) -> int:
             print("\n".join(f"{change.place}: {change.description}" for change in chosen))
             return 0
         if options.accept:
-            accept(root, chosen if options.only else [], options.accept)
+            accept(root, chosen, options.accept)
             return 0
         rows = run(options, chosen)
     except Unusable as error:

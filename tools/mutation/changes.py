@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 DOCUMENTS = {"DOCUMENTATION", "EXAMPLES", "RETURN", "__all__", "__metaclass__"}
 OPPOSITES = {
@@ -42,10 +43,17 @@ class Change:
     """It takes effect when the module is imported, or once in a process."""
     text: str
     """the line as it is"""
+    occurrence: int = 1
+    """which of several equal changes of equal lines"""
 
     @property
     def place(self) -> str:
         return f"{self.path}:{self.line}:{self.column}:{self.kind}"
+
+    @property
+    def family(self) -> str:
+        """The kind without a number."""
+        return self.kind.rstrip("0123456789")
 
     @property
     def description(self) -> str:
@@ -54,7 +62,7 @@ class Change:
     @property
     def identity(self) -> str:
         """It stays the same when other lines of the file change."""
-        return f"{self.text}\n{self.kind}\n{self.before}\n{self.after}"
+        return "\n".join((self.text, self.kind, self.before, self.after, str(self.occurrence)))
 
     def apply(self, source: bytes) -> bytes:
         """Return the changed source. Other lines keep their numbers."""
@@ -90,7 +98,13 @@ class Places:
         self.tree = ast.parse(source)
 
     def all(self) -> Iterator[Change]:
-        yield from self._block(self.tree.body, at_import=True)
+        seen: Counter[str] = Counter()
+        for change in self._block(self.tree.body, at_import=True):
+            seen[change.place] += 1
+            if seen[change.place] > 1:
+                change = replace(change, kind=f"{change.kind}{seen[change.place]}")
+            seen[change.identity] += 1
+            yield replace(change, occurrence=seen[change.identity])
 
     def _span(self, node: ast.AST, last: ast.AST | None = None) -> tuple[int, int]:
         end = last or node
@@ -227,7 +241,7 @@ class Places:
         for number, value in enumerate(values):
             rest = word.join(text for place, text in enumerate(texts) if place != number)
             if span != self._span(value):
-                yield "operand", span, f"({rest})"
+                yield f"operand{number + 1}", span, f"({rest})"
 
     def _constant(self, node: ast.Constant, value: object) -> Iterator[tuple[str, tuple[int, int], str]]:
         span = self._span(node)
