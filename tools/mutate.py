@@ -125,7 +125,7 @@ def accept(root: Path, changes: Sequence[Change], reason: str) -> None:
         for change in changes
     ]
     with (root / ACCEPTED).open("a", encoding="utf-8") as file:
-        yaml.safe_dump(rows, file, allow_unicode=True, sort_keys=False, width=1000)
+        yaml.safe_dump(rows, file, allow_unicode=True, sort_keys=False, width=110)
 
 
 def line_of(row: Row) -> str:
