@@ -336,8 +336,8 @@ def spec_of(options: dict[str, Any]) -> EmrSpec:
 
 def main() -> None:
     module = AnsibleModule(argument_spec=ARGUMENT_SPEC, supports_check_mode=True)
-    cluster = EmrCluster(Aws.from_options(module.params), spec_of(module.params), module.check_mode)
     try:
+        cluster = EmrCluster(Aws.from_options(module.params), spec_of(module.params), module.check_mode)
         cluster_id = cluster.converge()
     except AwsError as error:
         module.fail_json(msg=str(error))

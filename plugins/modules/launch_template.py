@@ -175,11 +175,12 @@ class Template:
         return {} if self._check else self._aws.call("ec2", operation, **params)
 
     def _create(self, data: dict[str, Any], tags: dict[str, str]) -> tuple[str, int]:
+        own_tags = [{"ResourceType": "launch-template", "Tags": tag_list(tags)}] if tags else []
         answer = self._change(
             "create_launch_template",
             LaunchTemplateName=self._name,
             LaunchTemplateData=data,
-            TagSpecifications=[{"ResourceType": "launch-template", "Tags": tag_list(tags)}],
+            TagSpecifications=own_tags,
         )
         created = answer.get("LaunchTemplate", {})
         return str(created.get("LaunchTemplateId", "")), int(created.get("LatestVersionNumber", 1))

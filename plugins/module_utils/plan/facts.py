@@ -194,10 +194,10 @@ class _Reader:
             "ec2", operation, key, Filters=[{"Name": name, "Values": list(values)} for name, values in filters.items()]
         )
 
-    def call(self, service: str, operation: str, missing: str = "", **params: Any) -> dict[str, Any] | None:
-        """Return the answer, empty for the error code `missing`, or None if the call fails otherwise."""
+    def call(self, service: str, operation: str, *missing: str, **params: Any) -> dict[str, Any] | None:
+        """Return the answer, empty for the error codes `missing`, or None if the call fails otherwise."""
         try:
-            return self._aws.find(service, operation, (missing,), **params)
+            return self._aws.find(service, operation, missing, **params)
         except AwsError as error:
             self._add(error)
             return None
@@ -232,7 +232,9 @@ def _describe_emr(reader: _Reader, cluster: Cluster, account: str, exists: bool)
     release, bucket = cluster["emr_release"], cluster["emr_log_uri"].partition("/")[0]
     described = None
     if not exists:
-        described = reader.call("emr", "describe_release_label", "ValidationException", ReleaseLabel=release)
+        # The documentation names the second code only.
+        unknown = ("ValidationException", "InvalidRequestException")
+        described = reader.call("emr", "describe_release_label", *unknown, ReleaseLabel=release)
     applications = None if described is None else [str(item["Name"]) for item in described.get("Applications") or ()]
     return EmrFacts(
         applications,

@@ -60,10 +60,12 @@ def launch_data(machine: MachineSpec) -> dict[str, Any]:
                 },
             }
         ],
-        "TagSpecifications": [
-            {"ResourceType": kind, "Tags": tag_list(machine.tags)} for kind in _tagged_kinds(machine.spot)
-        ],
     }
+    if machine.tags:
+        # EC2 refuses a specification without tags.
+        data["TagSpecifications"] = [
+            {"ResourceType": kind, "Tags": tag_list(machine.tags)} for kind in _tagged_kinds(machine.spot)
+        ]
     if machine.efa_cards:
         data["NetworkInterfaces"] = _interfaces(machine.efa_cards, machine.security_groups)
     else:
@@ -105,6 +107,8 @@ def matches(desired: Any, existing: Any) -> bool:
     if isinstance(desired, Mapping):
         return isinstance(existing, Mapping) and all(matches(desired[key], existing.get(key)) for key in desired)
     if isinstance(desired, (list, tuple)):
+        # AWS returns no empty lists.
+        existing = () if existing is None else existing
         if not isinstance(existing, (list, tuple)) or len(desired) != len(existing):
             return False
         return all(matches(item, other) for item, other in zip(_sorted(desired), _sorted(existing)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
@@ -26,6 +27,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.node.python_env i
 from ansible_collections.deeplearning.aws.plugins.modules import framework_env
 
 from localcloud.image import features
+from tests.unit.modules import run_node_module
 from tests.unit.roles.roles_kit import value
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -411,6 +413,110 @@ def test_the_release_replaces_the_sources(released: Environment, commands: Comma
     assert len(commands.pip()) == 1 and commands.pins[-1] == f"pytorch==0.11 {HASH}"
 
 
+Run = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def run(
+    environment: Environment,
+    commands: Commands,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Run:
+    """Run the module, with environments in the test's folder."""
+    inside = functools.partial(Environment, folder=environment.folder)
+    monkeypatch.setattr(framework_env, "Environment", inside)
+    created = {"requirements": {"gpu": PINS["gpu"], "cpu": PINS["cpu"]}, "pythons": ["3.11"], "imports": ["numpy"]}
+
+    def call(check: bool = False, **options: Any) -> dict[str, Any]:
+        least = {"framework": "pytorch", **(created if options.get("state") != "absent" else {})}
+        arguments = {name: value for name, value in {**least, **options}.items() if value is not None}
+        return run_node_module(capsys, "framework_env", check, **arguments)
+
+    return call
+
+
+def test_the_module_creates_and_removes_an_environment(
+    run: Run, environment: Environment, commands: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(python_env, "can_create_environments", lambda python: python.endswith("bin/python3"))
+    planned = run(check=True)
+    state = {key: planned[key] for key in ("changed", "ready", "installed", "versions", "built", "problem")}
+    empty = {"changed": True, "ready": False, "installed": False, "versions": {}, "built": {}, "problem": ""}
+    assert state == empty and planned["can_create_environments"] is True and planned["system"] == python_env.system()[0]
+    assert not environment.path.exists() and not [line for line in commands.ran if "venv" in line]
+
+    created = run()
+    assert created["changed"] and created["ready"] and created["installed"] and created["versions"] == {"numpy": "1.0"}
+    assert "problem" not in created and "can_create_environments" not in created
+    commands.ran.clear()
+    for check in (True, False):
+        again = run(check)
+        assert not again["changed"] and again["ready"] and again["built"] == {}
+    assert commands.ran == []
+
+    assert run(check=True, state="absent")["changed"] and environment.path.exists()
+    assert run(state="absent")["changed"] and not environment.path.exists()
+    for check in (True, False):
+        assert not run(check, state="absent")["changed"]
+
+
+def test_the_module_removes_what_an_attempt_has_left(run: Run, environment: Environment) -> None:
+    left = environment.folder / ".pytorch.new"
+    left.mkdir(parents=True)
+    assert run(check=True, state="absent")["changed"] and left.exists()
+    assert run(state="absent")["changed"] and not left.exists()
+
+
+def test_an_environment_with_other_pins_is_not_installed(run: Run, commands: Commands) -> None:
+    run()
+    newer = {"cpu": f"numpy==2.0 {HASH}\n", "gpu": PINS["gpu"]}
+    planned = run(check=True, requirements=newer)
+    assert planned["changed"] and not planned["ready"] and not planned["installed"] and planned["problem"] == ""
+    assert planned["versions"] == {}
+    commands.installed = {"numpy": "2.0"}
+    assert run(requirements=newer)["versions"] == {"numpy": "2.0"}
+
+
+def test_a_system_without_a_python_has_a_problem(run: Run, commands: Commands) -> None:
+    planned = run(check=True, pythons=["2.6", "2.7"])
+    assert planned["problem"].startswith("pytorch needs Python 2.6 to 2.7, and ")
+    assert planned["can_create_environments"] is False
+    refused = run(pythons=["2.6", "2.7"])
+    assert refused["failed"] and refused["msg"] == planned["problem"]
+
+
+def test_wheels_and_indexes_reach_pip(run: Run, commands: Commands, tmp_path: Path) -> None:
+    folder = tmp_path / "wheels"
+    folder.mkdir()
+    run(wheels=str(folder))
+    assert f"--no-index --find-links {folder}" in commands.pip()[-1]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"requirements": None}, "state is present but all of the following are missing: requirements"),
+        ({"framework": "caffe"}, "value of framework must be one of"),
+        ({"state": "gone"}, "value of state must be one of"),
+        ({"requirements": {"cpu": "x"}}, "missing required arguments: gpu"),
+    ],
+)
+def test_what_the_module_needs(run: Run, options: dict[str, Any], words: str) -> None:
+    refused = run(**options)
+    assert refused["failed"] and words in refused["msg"]
+
+
+def test_the_module_uses_the_sources_of_a_checkout(
+    run: Run, released: Environment, commands: Commands, sources: str
+) -> None:
+    pins = {"cpu": released.requirements["cpu"], "gpu": "x"}
+    planned = run(check=True, requirements=pins, source=sources)
+    assert planned["changed"] and planned["installed"] and not planned["ready"]
+    assert run(requirements=pins, source=sources)["versions"]["pytorch"] == f"0.11 from {sources}"
+    assert run(requirements=pins)["versions"]["pytorch"] == "0.11"
+
+
 def test_a_folder_without_the_sources_is_refused(released: Environment, commands: Commands, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="has no pytorch/__init__.py: give the folder with the sources of pytorch"):
         present(released, str(tmp_path / "none"))
@@ -690,6 +796,19 @@ def test_a_wheel_is_compared_before_it_is_installed(
     # A private copy, which no other node can change between the two.
     (installed,) = (Path(line.split()[-1]) for line in commands.pip())
     assert installed.name == "horovod-0.28.1-cp311.whl" and tmp_path / "wheels" not in installed.parents
+
+
+def test_the_module_completes_an_environment_with_horovod(
+    run: Run, commands: Commands, lacking: dict[str, Any]
+) -> None:
+    # It has the rest, so neither Python nor packages of the system are needed.
+    planned = run(check=True, **lacking)
+    assert planned["changed"] and planned["installed"] and not planned["ready"] and "problem" not in planned
+    unknown = run(horovod=True)
+    assert not unknown["changed"] and not unknown["ready"] and unknown["installed"]
+    done = run(**lacking)
+    assert done["changed"] and done["ready"] and done["versions"]["horovod"] == horovod.VERSION
+    assert run(check=True)["ready"], "it may have more than it needs"
 
 
 def test_a_wheel_that_another_node_changed_is_refused(

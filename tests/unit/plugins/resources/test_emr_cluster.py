@@ -192,3 +192,48 @@ def test_two_of_one_name_are_not_chosen_between() -> None:
 
     with pytest.raises(AwsError, match="Terminate those that are not needed"):
         converge(Two(CLUSTER))
+
+
+def test_the_request_has_what_the_cluster_is_to_be() -> None:
+    full = request(
+        replace(
+            SPEC,
+            root_volume_throughput=500,
+            termination_protection=True,
+            replace_unhealthy=False,
+            primary_security_groups=["sg-4"],
+            core_security_groups=["sg-5"],
+            yarn={"a": "1"},
+            idle_minutes=30,
+        )
+    )
+    instances = full.pop("Instances")
+    assert full == {
+        "Name": "red",
+        "ReleaseLabel": "emr-7.14.0",
+        "Applications": [{"Name": "Hadoop"}],
+        "BootstrapActions": full["BootstrapActions"],
+        "Configurations": [{"Classification": "yarn-site", "Properties": {"a": "1"}}],
+        "LogUri": "s3://bucket/emr-logs/",
+        "ServiceRole": "red-us-east-1-emr",
+        "JobFlowRole": "red-us-east-1-node",
+        "EbsRootVolumeSize": 100,
+        "EbsRootVolumeThroughput": 500,
+        # Otherwise only the user who created it would see it.
+        "VisibleToAllUsers": True,
+        "Tags": [{"Key": "deeplearning:cluster", "Value": "red"}],
+        "AutoTerminationPolicy": {"IdleTimeout": 1800},
+    }
+    # Spot instances are not supported, and an idle cluster ends by its policy alone.
+    assert {group["Market"] for group in instances.pop("InstanceGroups")} == {"ON_DEMAND"}
+    assert instances == {
+        "Ec2KeyName": "key",
+        "Ec2SubnetId": "subnet-1",
+        "EmrManagedMasterSecurityGroup": "sg-1",
+        "EmrManagedSlaveSecurityGroup": "sg-2",
+        "AdditionalMasterSecurityGroups": ["sg-4"],
+        "AdditionalSlaveSecurityGroups": ["sg-5"],
+        "KeepJobFlowAliveWhenNoSteps": True,
+        "TerminationProtected": True,
+        "UnhealthyNodeReplacement": False,
+    }

@@ -1,0 +1,125 @@
+"""AWS's price list: which products are ours, and what they cost."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws
+from ansible_collections.deeplearning.aws.plugins.module_utils.plan import offers
+from ansible_collections.deeplearning.aws.plugins.module_utils.plan.offers import API, Price
+
+from tests.unit.conftest import Account
+
+
+@pytest.mark.parametrize(
+    ("service", "usage", "operation", "item"),
+    [
+        ("AmazonEC2", "BoxUsage:g5.xlarge", "RunInstances", "machine g5.xlarge, hour"),
+        ("AmazonEC2", "EUW1-BoxUsage:u-6tb1.metal", "RunInstances", "machine u-6tb1.metal, hour"),
+        ("AmazonEC2", "BoxUsage:g5.xlarge", "RunInstances:0002", ""),
+        ("AmazonEC2", "SpotUsage:g5.xlarge", "RunInstances", ""),
+        ("AmazonEC2", "BoxUsage:g5.xlarge.more", "RunInstances", ""),
+        ("ElasticMapReduce", "USW2-BoxUsage:m5.xlarge", "RunJobFlow", "EMR on m5.xlarge, hour"),
+        ("AmazonEC2", "EBS:VolumeUsage.gp3", "", "disk gp3, GB-month"),
+        ("AmazonEC2", "EBS:VolumeUsage.gp2", "", "disk gp2, GB-month"),
+        ("AmazonEC2", "EBS:VolumeUsage.io1", "", ""),
+        ("AmazonEC2", "EBS:SnapshotUsage", "", "snapshot, GB-month"),
+        ("AmazonEC2", "NatGateway-Hours", "", "NAT gateway, hour"),
+        ("AmazonEC2", "APS2-NatGateway-Bytes", "", "NAT gateway, GB"),
+        ("AmazonVPC", "PublicIPv4:InUseAddress", "", "public address, hour"),
+        ("AmazonVPC", "PublicIPv4:IdleAddress", "", ""),
+        ("AmazonEFS", "TimedStorage-ByteHrs", "", "file system, GB-month"),
+        ("AmazonS3", "TimedStorage-ByteHrs", "", "bucket, GB-month"),
+        ("AmazonGlacier", "TimedStorage-ByteHrs", "", ""),
+    ],
+)
+def test_what_a_product_is(service: str, usage: str, operation: str, item: str) -> None:
+    assert offers.item_of(service, {"usagetype": usage, "operation": operation}) == item
+    assert offers.item_of(service, {}) == ""
+
+
+def test_the_services_that_a_table_is_read_from() -> None:
+    assert sorted(offers.SERVICES) == ["AmazonEC2", "AmazonEFS", "AmazonS3", "AmazonVPC", "ElasticMapReduce"]
+
+
+def dimension(amount: str, begin: str | None = "0", currency: str = "USD") -> dict[str, Any]:
+    return {"pricePerUnit": {currency: amount}} | ({} if begin is None else {"beginRange": begin})
+
+
+@pytest.mark.parametrize(
+    ("dimensions", "amount"),
+    [
+        ([dimension("0.5")], 0.5),
+        ([dimension("0.5", begin=None)], 0.5),
+        ([dimension("0.02", begin="1024"), dimension("0.03")], 0.03),
+        ([dimension("0.02", begin="1024")], None),
+        ([dimension("7", currency="CNY")], None),
+        ([dimension("0.0000000000")], None),
+        ([], None),
+    ],
+)
+def test_the_price_is_that_of_the_first_tier(dimensions: list[dict[str, Any]], amount: float | None) -> None:
+    terms = {"term": {"priceDimensions": {str(number): tier for number, tier in enumerate(dimensions)}}}
+    assert offers.amount_of(terms) == amount
+    assert offers.amount_of({}) is None
+
+
+@pytest.fixture
+def requests(aws: Account, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, str]]]:
+    """The filters of each call of the API, by the service."""
+    seen: list[tuple[str, dict[str, str]]] = []
+    pages = Aws.pages
+
+    def recorded(self: Aws, service: str, operation: str, key: str, **params: Any) -> list[Any]:
+        assert self.region == "us-east-1", "the API is in few regions"
+        assert all(item["Type"] == "TERM_MATCH" for item in params["Filters"])
+        seen.append((params["ServiceCode"], {item["Field"]: item["Value"] for item in params["Filters"]}))
+        return pages(self, service, operation, key, **params)
+
+    monkeypatch.setattr(Aws, "pages", recorded)
+    return seen
+
+
+def test_each_type_is_requested_once_for_plain_linux_in_the_clusters_region(
+    requests: list[tuple[str, dict[str, str]]],
+) -> None:
+    types = ["m5.xlarge", "g5.xlarge", "m5.xlarge", "p4d.24xlarge"]
+    prices = offers.current_prices(Aws("eu-west-1"), types)
+    assert set(prices) == {"machine m5.xlarge, hour", "machine g5.xlarge, hour"}
+    price = prices["machine g5.xlarge, hour"]
+    assert (price.amount, price.source, len(price.date)) == (1.006, API, 10) and price.date.startswith("20")
+    linux = {"operatingSystem": "Linux", "tenancy": "Shared", "preInstalledSw": "NA", "capacitystatus": "Used"}
+    assert requests == [
+        ("AmazonEC2", {"regionCode": "eu-west-1", "instanceType": kind, **linux}) for kind in dict.fromkeys(types)
+    ]
+
+
+def test_what_emr_costs_on_top_is_requested_for_emr_alone(requests: list[tuple[str, dict[str, str]]]) -> None:
+    prices = offers.current_prices(Aws("us-east-1"), ["m5.xlarge"], with_emr=True)
+    assert prices["EMR on m5.xlarge, hour"].amount == pytest.approx(0.048)
+    assert set(prices) == {"machine m5.xlarge, hour", "EMR on m5.xlarge, hour"}
+    assert requests[1] == ("ElasticMapReduce", {"regionCode": "us-east-1", "instanceType": "m5.xlarge"})
+
+
+def test_another_partition_has_no_price_list(requests: list[tuple[str, dict[str, str]]]) -> None:
+    assert offers.current_prices(Aws("cn-north-1"), ["m5.xlarge"]) == {} and requests == []
+
+
+@pytest.mark.parametrize("text", ["no JSON", "[]", "{}", json.dumps({"product": {"attributes": {}}}), "null"])
+def test_a_list_that_cannot_be_read_has_no_prices(aws: Account, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setattr(Aws, "pages", lambda *_params, **_more: [text])
+    assert offers.current_prices(Aws("us-east-1"), ["m5.xlarge"]) == {}
+
+
+def test_products_without_a_price_are_left_out(aws: Account, monkeypatch: pytest.MonkeyPatch) -> None:
+    def product(kind: str, terms: dict[str, Any], **more: Any) -> str:
+        attributes = {"usagetype": f"BoxUsage:{kind}", "operation": "RunInstances"}
+        return json.dumps({"product": {"attributes": attributes}, "terms": terms, **more})
+
+    on_demand = {"OnDemand": {"term": {"priceDimensions": {"1": dimension("2")}}}}
+    listed = [product("a1.large", {}), product("a2.large", {"Reserved": on_demand["OnDemand"]})]
+    listed += [product("a3.large", on_demand), json.dumps({"product": {"attributes": {}}, "terms": on_demand})]
+    monkeypatch.setattr(Aws, "pages", lambda *_params, **_more: listed)
+    assert offers.current_prices(Aws("us-east-1"), ["m5.xlarge"]) == {"machine a3.large, hour": Price(2.0, "", API)}
