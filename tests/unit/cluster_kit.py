@@ -11,11 +11,14 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.aws import pollin
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import (
     CLUSTER_TAG,
     MASTER,
+    RANK_TAG,
     WORKER,
     Names,
     tag_list,
 )
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.report import key_of
 
+from tests.account.fleet import host_key
 from tests.unit.conftest import Account
 
 ACCOUNT, REGION = "123456789012", "us-east-1"
@@ -192,6 +195,24 @@ class MadeCluster:
 
     def instances(self, what: str) -> list[str]:
         return sorted(str(machine["InstanceId"]) for machine in self.group(what)["Instances"])
+
+    def rank(self, instance: str, rank: int) -> None:
+        self.ec2.create_tags(Resources=[instance], Tags=tag_list({RANK_TAG: str(rank)}))
+
+    def report(self, instance: str, role: str, **fields: Any) -> None:
+        """Store what a machine reports on itself."""
+        body = {
+            "schema": 1,
+            "instance_id": instance,
+            "host_keys": [host_key(instance)],
+            "gpus": 1,
+            "state": "ready",
+            "bundle": "",
+            "step": "",
+            "log": [],
+            "reported_at": "2026-11-21T10:00:00Z",
+        }
+        self.put(key_of(f"{self.role_id(role)}:{instance}"), json.dumps(body | fields))
 
     def fail(self, action: str, code: str, count: int | None = None, status: int = 400) -> Any:
         """Let calls of an action (service:Operation) fail with a code. Return the fault, to remove it."""
