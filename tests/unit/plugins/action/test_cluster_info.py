@@ -9,6 +9,7 @@ import re
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -152,7 +153,7 @@ def test_it_is_watched_until_ansible_is_interrupted(
         if len(seconds) == 15:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(cluster_info.time, "sleep", sleep)
+    monkeypatch.setattr(cluster_info, "time", SimpleNamespace(sleep=sleep))
     with pytest.raises(KeyboardInterrupt):
         info(watch=True)
     shown = [line for line in capsys.readouterr().out.splitlines() if line]
