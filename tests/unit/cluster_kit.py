@@ -94,7 +94,12 @@ class MadeCluster:
         ec2.associate_route_table(RouteTableId=ids["route_table"], SubnetId=ids["subnet"])
         for what in ("members", "efs", "ssh"):
             ids[what] = self.security_group(what)
-        pair = {"IpProtocol": "tcp", "FromPort": 2049, "ToPort": 2049, "UserIdGroupPairs": [{"GroupId": ids["members"]}]}
+        pair = {
+            "IpProtocol": "tcp",
+            "FromPort": 2049,
+            "ToPort": 2049,
+            "UserIdGroupPairs": [{"GroupId": ids["members"]}],
+        }
         ec2.authorize_security_group_ingress(GroupId=ids["efs"], IpPermissions=[pair])
 
     def security_group(self, what: str) -> str:
@@ -115,9 +120,7 @@ class MadeCluster:
             name = self.names.identity(role)
             self.iam.create_role(RoleName=name, AssumeRolePolicyDocument=json.dumps(TRUST), Tags=own)
             self.iam.put_role_policy(RoleName=name, PolicyName="own", PolicyDocument=policy)
-            self.iam.attach_role_policy(
-                RoleName=name, PolicyArn="arn:aws:iam::aws:policy/AmazonSSMManagedInstanceCore"
-            )
+            self.iam.attach_role_policy(RoleName=name, PolicyArn="arn:aws:iam::aws:policy/AmazonSSMManagedInstanceCore")
             self.iam.create_instance_profile(InstanceProfileName=name, Tags=own)
             self.iam.add_role_to_instance_profile(InstanceProfileName=name, RoleName=name)
 

@@ -29,7 +29,9 @@ SETTINGS = {"cluster_name": "red", "cluster_region": "us-east-1"}
 
 
 def test_settings_are_completed_and_options_returned() -> None:
-    result = check("status", **SETTINGS, cluster_worker_count=trust_as_template("{{ 1 + 2 }}"), watch="true", foreign="x")
+    result = check(
+        "status", **SETTINGS, cluster_worker_count=trust_as_template("{{ 1 + 2 }}"), watch="true", foreign="x"
+    )
     assert (result.get("changed"), result.get("emr"), "failed" in result) == (False, False, False), result
     assert result["cluster"]["name"] == "red" and result["cluster"]["worker_count"] == 3
     assert result["cluster"]["efs_mount"] == "/efs"
@@ -69,7 +71,9 @@ def test_a_playbook_that_needs_members_fails_with_the_inventorys_problem() -> No
     assert refused["failed"] and refused["msg"] == problem
     assert "failed" not in check("status", **SETTINGS, deeplearning_problem=problem)
     # What is wrong with the options comes first.
-    wrong = check("train", **SETTINGS, deeplearning_problem=problem, script="/efs/train.py", framework="pytorch", nodes="none")
+    wrong = check(
+        "train", **SETTINGS, deeplearning_problem=problem, script="/efs/train.py", framework="pytorch", nodes="none"
+    )
     assert problem not in wrong["msg"] and "nodes is none" in wrong["msg"]
 
 

@@ -30,7 +30,7 @@ def follow(
     """
     program = tmp_path / "deeplearning"
     program.write_text(
-        f"#!/bin/sh\necho \"$*\" >> {tmp_path}/asked\nn=$(wc -l < {tmp_path}/asked)\n"
+        f'#!/bin/sh\necho "$*" >> {tmp_path}/asked\nn=$(wc -l < {tmp_path}/asked)\n'
         f"cat {tmp_path}/events$n || exit 1\ntest -e {tmp_path}/events$((n + 1)) && exit 255\nexit 0\n"
     )
     program.chmod(0o755)
@@ -93,9 +93,7 @@ def test_each_loss_after_something_came_is_reported(follow: Callable[..., dict[s
     assert result["printed"].count("reconnecting") == 2
 
 
-def test_after_a_while_it_gives_up(
-    follow: Callable[..., dict[str, Any]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_after_a_while_it_gives_up(follow: Callable[..., dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(follow_run, "RECONNECT_SECONDS", -1.0)
     result = follow([STATE, PROGRESS], [END])
     assert result["failed"] and result["msg"].startswith("The connection to deeplearning-master was lost: ")

@@ -72,8 +72,9 @@ def test_a_whole_cluster_goes_but_its_file_system_and_the_next_run_finds_nothing
     assert removed["changed"] and "failed" not in removed
     assert kinds(removed["removed"]) == WHOLE
     assert [resource["id"] for resource in removed["retained"]] == [red.ids["file_system"]]
-    assert f"The file system {red.ids['file_system']} (red-efs) is kept and goes on costing: the next" in (
-        removed["printed"]
+    assert (
+        f"The file system {red.ids['file_system']} (red-efs) is kept and goes on costing: the next"
+        in (removed["printed"])
     )
     assert "The cluster red is gone: 2 Auto Scaling groups, 2 launch templates, 1 mount target, " in removed["printed"]
     assert red.ids["vpc"] not in [vpc["VpcId"] for vpc in red.ec2.describe_vpcs()["Vpcs"]]
@@ -339,9 +340,9 @@ def test_a_mount_target_of_others_loses_our_group_and_stays(red: MadeCluster, re
     subnet = red.ec2.create_subnet(**place)["Subnet"]["SubnetId"]
     system = red.efs.create_file_system(CreationToken="theirs")["FileSystemId"]
     red.wait(1)
-    target = red.efs.create_mount_target(
-        FileSystemId=system, SubnetId=subnet, SecurityGroups=[theirs, red.ids["efs"]]
-    )["MountTargetId"]
+    target = red.efs.create_mount_target(FileSystemId=system, SubnetId=subnet, SecurityGroups=[theirs, red.ids["efs"]])[
+        "MountTargetId"
+    ]
     red.wait(1)
     result = remove(stuck_seconds=0)
     assert red.efs.describe_mount_target_security_groups(MountTargetId=target)["SecurityGroups"] == [theirs]
