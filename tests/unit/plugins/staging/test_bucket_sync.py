@@ -165,10 +165,10 @@ def test_a_node_that_is_out_of_reach_is_ansibles_to_report(
     bucket: Account, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def lost(*_args: object, **_options: object) -> None:
-        raise AnsibleConnectionFailure("timed out")
+        raise AnsibleConnectionFailure("timed\nout\x1b[2J")
 
     monkeypatch.setattr(connection_loader.get("ansible.builtin.local", class_only=True), "exec_command", lost)
-    with pytest.raises(AnsibleConnectionFailure):
+    with pytest.raises(AnsibleConnectionFailure, match="timed out\N{REPLACEMENT CHARACTER}"):
         run_tasks(task(tmp_path, "pull"))
 
 
