@@ -54,7 +54,7 @@ class Row:
 
 def product_files(root: Path, places: Sequence[str]) -> list[str]:
     """Return the Python files of the product, or those below the places, without links."""
-    words = ["git", "-C", root, "ls-files", "--cached", "--others", "--exclude-standard", "--", *(places or OURS)]
+    words = ["git", "-C", str(root), "ls-files", "--cached", "--others", "--exclude-standard", "--", *(places or OURS)]
     listed = subprocess.run(words, capture_output=True, text=True, check=True).stdout.splitlines()
     ours = sorted(name for name in set(listed) if name.endswith(".py") and name.startswith(OURS))
     return [name for name in ours if (root / name).is_file() and not (root / name).is_symlink()]
@@ -66,7 +66,7 @@ def candidates(root: Path, places: Sequence[str] = ()) -> dict[str, list[Change]
 
 
 def sample(root: Path, seed: int, count: int, places: Sequence[str] = ()) -> list[Change]:
-    """Choose changes. Each draw compares random numbers that belong to the items, so one item more changes few draws."""
+    """Choose changes. A draw compares random numbers that belong to the items, so one item more changes few draws."""
     by_file = candidates(root, places)
     sources = {name: (root / name).read_bytes() for name in by_file}
     weights = {name: sum(bool(line.strip()) for line in source.splitlines()) for name, source in sources.items()}
@@ -76,7 +76,7 @@ def sample(root: Path, seed: int, count: int, places: Sequence[str] = ()) -> lis
             break
 
         def number(item: str, draw: int = draw) -> float:
-            return random.Random(f"{seed} {draw} {item}").random()
+            return random.Random(f"{seed} {draw} {item}").random()  # noqa: S311 - a sample
 
         name = max(by_file, key=lambda path: number(path) ** (1 / weights[path]))
         kind = max({change.kind for change in by_file[name]}, key=number)
@@ -237,10 +237,7 @@ def main(words: Sequence[str]) -> int:
         least = 0.0
         if options.check:
             options.seed, options.count, least = recorded(root)
-        if options.only:
-            chosen = named(root, options.only)
-        else:
-            chosen = sample(root, options.seed, options.count, options.paths)
+        chosen = named(root, options.only) if options.only else sample(root, options.seed, options.count, options.paths)
         if options.list:
             print("\n".join(f"{change.place}: {change.description}" for change in chosen))
             return 0

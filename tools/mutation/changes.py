@@ -124,11 +124,7 @@ class Places:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             for default in [*node.args.defaults, *(value for value in node.args.kw_defaults if value)]:
                 for kind, span, after in self._expression(default):
-                    yield made(
-                        "default" if kind in ("number", "string", "bool") and isinstance(default, ast.Constant) else kind,
-                        span,
-                        after,
-                    )
+                    yield made("default" if isinstance(default, ast.Constant) else kind, span, after)
             once = any(word in ast.unparse(decorator) for decorator in node.decorator_list for word in CACHES)
             yield from self._block(node.body, at_import=once)
             return
@@ -222,9 +218,7 @@ class Places:
             elif isinstance(inner, ast.expr):
                 yield from self._expression(inner)
 
-    def _bool_op(
-        self, node: ast.expr, word: str, values: list[ast.expr]
-    ) -> Iterator[tuple[str, tuple[int, int], str]]:
+    def _bool_op(self, node: ast.expr, word: str, values: list[ast.expr]) -> Iterator[tuple[str, tuple[int, int], str]]:
         texts = [f"({self._text(value)})" if isinstance(value, LOOSE) else self._text(value) for value in values]
         span = self._span(node)
         yield "and-or", span, f"({(' or ' if word == ' and ' else ' and ').join(texts)})"

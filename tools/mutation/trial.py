@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import compileall
+import contextlib
 import ctypes
 import functools
 import hashlib
@@ -42,9 +43,11 @@ OURS = ("plugins/", "files/node/")
 COLLECTION = "collections/ansible_collections/deeplearning/aws/"
 PRODUCT = ("deeplearning", "ansible_collections.deeplearning")
 """Modules that must not be loaded before a change is made."""
-PRELOADED = ("ansible.plugins.loader", "ansible.playbook", "ansible.template", "boto3", "moto.ec2", "moto.s3", "moto.iam")
-PRELOADED += ("moto.autoscaling", "moto.efs", "moto.emr", "moto.ssm", "moto.sqs", "localcloud.core.cloud")
-PRELOADED += ("localcloud.endpoint.front", "localcloud.endpoint.server", "_pytest.assertion.rewrite", "yaml")
+PRELOADED = (
+    *("ansible.plugins.loader", "ansible.playbook", "ansible.template", "boto3", "yaml"),
+    *(f"moto.{service}" for service in ("autoscaling", "ec2", "efs", "emr", "iam", "s3", "sqs", "ssm")),
+    *("localcloud.core.cloud", "localcloud.endpoint.front", "localcloud.endpoint.server"),
+)
 MEMORY = 4 << 30
 IMPORT_SECONDS = 90
 FIRST_FILES = 3
@@ -251,16 +254,16 @@ class Trial:
 
     def _make_copy(self) -> str:
         """Copy what git knows or would add; return a checksum of it."""
-        words = ["git", "-C", self.root, "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+        words = ["git", "-C", str(self.root), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
         listed = subprocess.run(words, capture_output=True, check=True).stdout.decode()
-        checksum = hashlib.sha256(sys.version.encode() + Path(__file__).read_bytes())
+        checksum = hashlib.sha256(sys.version.encode())
         for name in sorted(set(filter(None, listed.split("\0")))):
             source, target = self.root / name, self.copy / name
             if not os.path.lexists(source):
                 continue
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source, target, follow_symlinks=False)
-            if not name.startswith(("docs/", "bench/")):
+            if not name.startswith(("docs/", "bench/", "tools/", "tests/unit/project/")):
                 checksum.update(name.encode() + (b"" if source.is_symlink() else source.read_bytes()))
         if (self.root / ".venv").exists():
             (self.copy / ".venv").symlink_to((self.root / ".venv").resolve())
@@ -371,10 +374,8 @@ class Trial:
         finally:
             os.close(reading)
             for send in (os.killpg, os.kill):
-                try:
+                with contextlib.suppress(ProcessLookupError):
                     send(outer, signal.SIGKILL)
-                except ProcessLookupError:
-                    pass
             os.waitpid(outer, 0)
 
     def _watch(self, reading: int) -> Outcome:
@@ -424,7 +425,7 @@ class Trial:
         return Outcome(outcome.verdict, outcome.by, ran)
 
     def stages(self, change: Change) -> list[list[str]]:
-        """Return the tests to run, in parts: the nearest files, all others that run it, and those that are only near."""
+        """Return the tests to run: of the nearest files, of all others that run the line, and those that are only near."""
         record = self.record
         of_path = record.lines.get(change.path, {})
         chosen: set[str] = set().union(*(of_path.get(line, ()) for line in range(change.lines[0], change.lines[1] + 1)))
@@ -440,9 +441,11 @@ class Trial:
             if test in chosen:
                 by_file[test.partition("::")[0]].append(test)
         order = sorted(by_file, key=lambda file: (-_nearness(file, change.path), self._seconds(by_file[file])))
-        parts = [[test for file in files for test in by_file[file]] for files in (order[:FIRST_FILES], order[FIRST_FILES:])]
-        others = [test for test in record.seconds if test.partition("::")[0] in near and test not in chosen]
-        others = [test for test in others if test not in record.failed]
+        parts = [
+            [test for file in files for test in by_file[file]] for files in (order[:FIRST_FILES], order[FIRST_FILES:])
+        ]
+        left_out = chosen.union(record.failed)
+        others = [test for test in record.seconds if test.partition("::")[0] in near and test not in left_out]
         others.sort(key=lambda test: (-_nearness(test.partition("::")[0], change.path), record.seconds[test]))
         limited = [self._up_to(MOST_SECONDS, part) for part in parts]
         return [part for part in [*limited, self._up_to(NET_SECONDS, others)] if part]
