@@ -76,7 +76,7 @@ def sample(root: Path, seed: int, count: int, places: Sequence[str] = ()) -> lis
             break
 
         def number(item: str, draw: int = draw) -> float:
-            return random.Random(f"{seed} {draw} {item}").random()  # noqa: S311 - a sample
+            return random.Random(f"{seed} {draw} {item}").random()
 
         name = max(by_file, key=lambda path: number(path) ** (1 / weights[path]))
         kind = max({change.kind for change in by_file[name]}, key=number)
@@ -114,12 +114,28 @@ def accepted(root: Path) -> dict[tuple[str, str], str]:
     }
 
 
+def accept(root: Path, changes: Sequence[Change], reason: str) -> None:
+    rows = [
+        {
+            "path": change.path,
+            "line": change.text,
+            "kind": change.kind,
+            "before": change.before,
+            "after": change.after,
+            "reason": reason,
+        }
+        for change in changes
+    ]
+    with (root / ACCEPTED).open("a", encoding="utf-8") as file:
+        yaml.safe_dump(rows, file, allow_unicode=True, sort_keys=False, width=1000)
+
+
 def line_of(row: Row) -> str:
     verdict = f"{row.outcome.verdict} by {row.outcome.by}" if row.outcome.by else row.outcome.verdict
     if row.reason:
         verdict = f"equivalent: {row.reason}"
     elif row.outcome.verdict == "survived":
-        verdict = f"SURVIVED {row.outcome.tests} tests" if row.outcome.tests else "SURVIVED: no test runs it"
+        verdict = f"SURVIVED {row.outcome.tests} tests{', none of which runs it' * row.outcome.near}"
     return f"{row.change.place}: {row.change.description}: {verdict}"
 
 
@@ -167,7 +183,7 @@ def report(root: Path, seed: int, rows: Sequence[Row], minutes: float) -> str:
         "| --- | --- | --- | --- | --- | --- |",
         f"| {seed} | {len(rows)} | {killed} | {len(equivalent)} | {len(survivors)} | {rate(rows):.3f} |\n",
         table(rows),
-        *listed("Survivors", survivors, lambda row: "" if row.outcome.tests else ", which no test runs"),
+        *listed("Survivors", survivors, lambda row: ", which no test runs" * row.outcome.near),
         *listed("Equivalent", equivalent, lambda row: f": {row.reason}"),
     ]
     return "\n".join(lines) + "\n"
@@ -198,6 +214,8 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--record", action="store_true", help=f"write {RESULTS}")
     parser.add_argument("--check", action="store_true", help=f"the sample of {RESULTS}; fail if its rate is higher")
+    parser.add_argument("--patience", type=float, default=20, help="a test may take ten times as long, and this (20 s)")
+    parser.add_argument("--accept", metavar="REASON", help=f"add the changes of --only to {ACCEPTED} as equivalent")
     parser.add_argument("--root", type=Path, default=ROOT, help=argparse.SUPPRESS)
     return parser.parse_args(words)
 
@@ -207,7 +225,8 @@ def run(options: argparse.Namespace, chosen: Sequence[Change]) -> list[Row]:
     root: Path = options.root.resolve()
     started = time.monotonic()
     reasons = accepted(root)
-    trial = Trial(root, list(TESTS), [place for place in IGNORED if (root / place.partition("::")[0]).exists()])
+    ignored = [place for place in IGNORED if (root / place.partition("::")[0]).exists()]
+    trial = Trial(root, list(TESTS), ignored, options.patience)
     rows: list[Row] = []
     try:
         trial.prepare()
@@ -216,10 +235,12 @@ def run(options: argparse.Namespace, chosen: Sequence[Change]) -> list[Row]:
             for name in trial.record.failed:
                 print(f"fails without a change, so it is left out: {name}")
             print(f"{len(trial.record.seconds)} tests recorded in {time.monotonic() - started:.0f} s", flush=True)
+        proved = False
         for change in chosen:
             if time.monotonic() - started > options.minutes * 60:
                 break
             reason = reasons.get((change.path, change.identity), "")
+            proved = proved or trial.prove(change, options.tests)
             outcome = Outcome("survived", "", 0) if reason else trial.try_change(change, options.tests)
             rows.append(Row(change, outcome, reason))
             print(line_of(rows[-1]), flush=True)
@@ -240,6 +261,9 @@ def main(words: Sequence[str]) -> int:
         chosen = named(root, options.only) if options.only else sample(root, options.seed, options.count, options.paths)
         if options.list:
             print("\n".join(f"{change.place}: {change.description}" for change in chosen))
+            return 0
+        if options.accept:
+            accept(root, chosen if options.only else [], options.accept)
             return 0
         rows = run(options, chosen)
     except Unusable as error:

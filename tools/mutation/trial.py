@@ -29,7 +29,7 @@ import tempfile
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -78,6 +78,8 @@ class Outcome:
     """killed, timeout or survived"""
     by: str
     tests: int
+    near: bool = False
+    """None of the tests runs the line."""
 
 
 class Recorder:
@@ -237,8 +239,9 @@ def own_proc() -> None:
 class Trial:
     """The copy, in a folder of its own that goes in the end."""
 
-    def __init__(self, root: Path, tests: list[str], ignored: list[str]) -> None:
+    def __init__(self, root: Path, tests: list[str], ignored: list[str], patience: float = 20) -> None:
         self.root = root
+        self.patience = patience
         self.tests = tests
         self.ignored = ignored
         self.folder = Path(tempfile.mkdtemp(prefix="mu-")).resolve()
@@ -276,8 +279,7 @@ class Trial:
 
     def prepare(self) -> None:
         """Become a process that forks quickly."""
-        self.temporary.mkdir(exist_ok=True)
-        self.temporary.chmod(0o1777)
+        self._make_temporary()
         home = self.folder / "h"
         home.mkdir()
         os.chdir(self.copy)
@@ -286,12 +288,8 @@ class Trial:
         tempfile.tempdir = None
         os.environ |= {"TMPDIR": str(self.temporary), "HOME": str(home), "PYTHONDONTWRITEBYTECODE": "1"}
         sys.dont_write_bytecode = True
-        for name in PRELOADED:
-            try:
-                importlib.import_module(name)
-            except ModuleNotFoundError as error:
-                if not name.startswith(str(error.name)):
-                    raise
+        for name in PRELOADED if (self.copy / "localcloud").is_dir() else ():
+            importlib.import_module(name)
         loaded = [name for name in sys.modules if name.startswith(PRODUCT)]
         if loaded:
             raise Unusable(f"{', '.join(loaded)} would be loaded before the change")
@@ -299,7 +297,7 @@ class Trial:
     def record_tests(self, cache: Path | None) -> None:
         """Run all tests once, or read what was recorded of the same files."""
         if cache and cache.exists():
-            key, record = pickle.loads(cache.read_bytes())  # noqa: S301 - our own file
+            key, record = pickle.loads(cache.read_bytes())
             if key == self.key:
                 self.record = record
                 return
@@ -313,7 +311,7 @@ class Trial:
         sys.dont_write_bytecode = True
         if not output.exists():
             raise Unusable(f"The tests could not be recorded:\n{self.log()}")
-        self.record = pickle.loads(output.read_bytes())  # noqa: S301 - our own file
+        self.record = pickle.loads(output.read_bytes())
         if not self.record.seconds or any("copy's" in line for line in self.record.failed):
             raise Unusable(f"The tests could not be recorded: {self.record.failed}\n{self.log()}")
         if cache:
@@ -397,58 +395,84 @@ class Trial:
                     return Outcome("killed" if value else "survived", ended, begun)
                 test = value
                 begun += 1
-                deadline = time.monotonic() + 20 + 10 * self.record.seconds.get(test, 1.0)
+                deadline = time.monotonic() + self.patience + 10 * self.record.seconds.get(test, 1.0)
 
     def try_change(self, change: Change, tests: list[str] | None = None) -> Outcome:
         """Make the change, run the tests that can notice it, and undo it."""
-        place = self.copy / change.path
-        before, times = place.read_bytes(), place.stat()
-        self.number += 1
-        ran = 0
-        try:
-            place.write_bytes(change.apply(before))
-            # Compiled files are recognized by time and size.
-            os.utime(place, (times.st_atime, times.st_mtime + 10 * self.number))
+        outcome, ran = Outcome("survived", "", 0), 0
+        with self._changed(change.path, change.apply((self.copy / change.path).read_bytes())):
             for stage in [tests] if tests else self.stages(change):
                 outcome = self.run(stage)
                 ran += outcome.tests
                 if outcome.verdict != "survived":
                     break
-            else:
-                outcome = Outcome("survived", "", 0)
+        near = not (tests or change.at_import or self.running(change))
+        return Outcome(outcome.verdict, outcome.by, ran, near)
+
+    @contextlib.contextmanager
+    def _changed(self, path: str, source: bytes) -> Iterator[None]:
+        place = self.copy / path
+        before, times = place.read_bytes(), place.stat()
+        self.number += 1
+        try:
+            place.write_bytes(source)
+            # Compiled files are recognized by time and size.
+            os.utime(place, (times.st_atime, times.st_mtime + 10 * self.number))
+            yield
         finally:
             place.write_bytes(before)
             os.utime(place, ns=(times.st_atime_ns, times.st_mtime_ns))
             shutil.rmtree(self.temporary, ignore_errors=True)
-            self.temporary.mkdir(exist_ok=True)
-            self.temporary.chmod(0o1777)
-        return Outcome(outcome.verdict, outcome.by, ran)
+            self._make_temporary()
+
+    def prove(self, change: Change, tests: list[str] | None) -> bool:
+        """Check that it is the copy that the tests test: without a change they pass, and with a fatal one they fail.
+
+        Return false if no test runs the file.
+        """
+        stage = tests or next(iter(self.stages(change)), [])
+        if not stage:
+            return False
+        if tests and (unchanged := self.run(stage)).verdict != "survived":
+            raise Unusable(f"Without a change the tests fail: {unchanged.by}\n{self.log()}")
+        source = (self.copy / change.path).read_bytes()
+        with self._changed(change.path, source + b'\nraise AssertionError("the copy is tested")\n'):
+            if self.run(stage).verdict != "killed":
+                raise Unusable(f"The tests of {change.path} pass although it cannot be imported:\n{self.log()}")
+        return True
+
+    def _make_temporary(self) -> None:
+        self.temporary.mkdir(exist_ok=True)
+        self.temporary.chmod(0o1777)
 
     def stages(self, change: Change) -> list[list[str]]:
-        """Return the tests to run: of the nearest files, of all others that run the line, and those that are only near."""
-        record = self.record
-        of_path = record.lines.get(change.path, {})
-        chosen: set[str] = set().union(*(of_path.get(line, ()) for line in range(change.lines[0], change.lines[1] + 1)))
-        chosen |= record.opened.get(change.path, set())
+        """Return the tests that run the line, those in the nearest files first, and then those that are only near."""
         near = set(self._files_that_import(change.path))
+        chosen = self.running(change)
         if change.at_import:
             for path in {change.path, *self._importers(change)}:
-                chosen |= set().union(*record.lines.get(path, {}).values())
-            chosen |= {test for test in record.seconds if test.partition("::")[0] in near}
-        chosen -= set(record.failed)
+                chosen |= set().union(*self.record.lines.get(path, {}).values())
+            chosen |= {test for test in self.record.seconds if test.partition("::")[0] in near}
+        chosen -= set(self.record.failed)
         by_file: dict[str, list[str]] = defaultdict(list)
-        for test in record.seconds:
+        for test in self.record.seconds:
             if test in chosen:
                 by_file[test.partition("::")[0]].append(test)
         order = sorted(by_file, key=lambda file: (-_nearness(file, change.path), self._seconds(by_file[file])))
         parts = [
             [test for file in files for test in by_file[file]] for files in (order[:FIRST_FILES], order[FIRST_FILES:])
         ]
-        left_out = chosen.union(record.failed)
-        others = [test for test in record.seconds if test.partition("::")[0] in near and test not in left_out]
-        others.sort(key=lambda test: (-_nearness(test.partition("::")[0], change.path), record.seconds[test]))
+        left_out = chosen.union(self.record.failed)
+        others = [test for test in self.record.seconds if test.partition("::")[0] in near and test not in left_out]
+        others.sort(key=lambda test: (-_nearness(test.partition("::")[0], change.path), self.record.seconds[test]))
         limited = [self._up_to(MOST_SECONDS, part) for part in parts]
         return [part for part in [*limited, self._up_to(NET_SECONDS, others)] if part]
+
+    def running(self, change: Change) -> set[str]:
+        """Return the tests that run the line, or whose child processes open the file."""
+        of_path = self.record.lines.get(change.path, {})
+        lines = range(change.lines[0], change.lines[1] + 1)
+        return set().union(self.record.opened.get(change.path, ()), *(of_path.get(line, ()) for line in lines))
 
     def _seconds(self, tests: Iterable[str]) -> float:
         return sum(self.record.seconds[test] for test in tests)
