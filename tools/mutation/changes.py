@@ -17,6 +17,8 @@ OPPOSITES = {
 NO_EFFECT = {"encoding": "", "check": "False", "frozen": "", "slots": "", "kw_only": "", "usedforsecurity": ""}
 """Keyword arguments (with this value, or any) that tests cannot miss: defaults, those of the test machine included, and
 what forbids mistakes in code."""
+ANY_ORDER = {"min", "max", "suppress", "isinstance", "issubclass", "map", "filter", "partial"}
+"""Functions that do the same with their arguments swapped, or that cannot work at all."""
 TRIMMING = {"strip", "lstrip", "rstrip", "lower", "upper", "casefold", "copy", "resolve", "absolute", "expanduser"}
 COMPARISON = r"not\s+in|is\s+not|[<>=!]=|<|>|\bin\b|\bis\b"
 ARITHMETIC = r"//|<<|>>|[-+*/%|&]"
@@ -244,12 +246,18 @@ class Places:
             yield "sorted", self._span(node), f"list({self._text(node.args[0])})"
         if isinstance(func, ast.Attribute) and func.attr in TRIMMING and not node.args:
             yield "trim", self._span(node), self._text(func.value)
-        given = [word for word in node.args if not isinstance(word, ast.Starred)]
-        if len(given) > 1 and given == node.args[: len(given)] and ast.dump(given[0]) != ast.dump(given[1]):
-            start, middle = self._span(given[0])
-            next_start, end = self._span(given[1])
+        words = [word for word in node.args if not isinstance(word, ast.Starred)]
+        name = func.id if isinstance(func, ast.Name) else func.attr if isinstance(func, ast.Attribute) else ""
+        if (
+            name not in ANY_ORDER
+            and len(words) > 1
+            and words == node.args[: len(words)]
+            and ast.dump(words[0]) != ast.dump(words[1])
+        ):
+            start, middle = self._span(words[0])
+            next_start, end = self._span(words[1])
             gap = self.source[middle:next_start].decode()
-            yield "arguments", (start, end), self._text(given[1]) + gap + self._text(given[0])
+            yield "arguments", (start, end), self._text(words[1]) + gap + self._text(words[0])
         all_words: list[ast.AST] = sorted([*node.args, *node.keywords], key=self._span)
         for keyword in node.keywords:
             if keyword.arg is None or NO_EFFECT.get(keyword.arg) in ("", self._text(keyword.value)):
