@@ -224,6 +224,8 @@ def test_what_holds_a_vpc_is_named(aws: Account, red: MadeCluster, remove: Remov
     rule = {"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": red.ids["members"]}]}
     red.ec2.authorize_security_group_ingress(GroupId=theirs, IpPermissions=[rule])
     held = red.ec2.create_network_interface(SubnetId=subnet, Groups=[red.ids["ssh"]], Description="a tunnel")
+    # The cluster's table serves this subnet as well, and goes all the same.
+    red.ec2.associate_route_table(RouteTableId=red.ids["route_table"], SubnetId=subnet)
     interface = f"network interface {held['NetworkInterface']['NetworkInterfaceId']} of a tunnel"
     result = remove(stuck_seconds=0)
     assert result["failed"] and result["changed"]

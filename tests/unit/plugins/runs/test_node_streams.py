@@ -153,3 +153,20 @@ def test_what_has_come_counts_however_the_host_behaves(
     ssh: Path, command: str, seconds: float, content: bytes, problem: str
 ) -> None:
     assert node_program.read_available(Path("/c"), "n", command, 3, seconds) == (content, problem)
+
+
+def test_what_is_no_utf_8_is_no_exception(ssh: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program(tmp_path, monkeypatch, "printf 'a\\377\\n'; printf 'no\\377' >&2; exit 1")
+    seen: list[str] = []
+    with (
+        pytest.raises(UserError, match="^n: no\N{REPLACEMENT CHARACTER}$"),
+        node_program.stream(LOCAL, [], "n") as lines,
+    ):
+        seen.extend(lines)
+    assert seen == ["a\N{REPLACEMENT CHARACTER}"]
+    program(tmp_path, monkeypatch, "printf 'a\\377\\n'")
+    with node_program.stream(LOCAL, [], "n") as lines:
+        assert list(lines) == ["a\N{REPLACEMENT CHARACTER}"]
+    action: Any = SimpleNamespace(_connection=LOCAL)
+    assert node_program.call(action, ["version"], "n", forward_agent=True) == {"text": "a\N{REPLACEMENT CHARACTER}"}
+    assert node_program.ask_master("/c", ["version"], 20) == {"text": "a\N{REPLACEMENT CHARACTER}"}
