@@ -11,7 +11,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract.boot imp
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.capacity_watcher import AutoScaling
 
 from tests.unit.actions import run_action
-from tests.unit.cluster_kit import ACCOUNT, REGION, MadeCluster, let_time_pass
+from tests.unit.cluster_kit import ACCOUNT, REGION, TYPE, ZONE, MadeCluster, let_time_pass
 from tests.unit.conftest import Account
 
 Wait = Callable[..., dict[str, Any]]
@@ -249,3 +249,22 @@ def test_an_emr_cluster_that_is_not_there_fails_the_task(aws: Account, wait: Wai
     assert (result["failed"], result["outcome"]) == (True, "failed") and "elasticmapreduce:DescribeCluster" in (
         result["msg"]
     )
+
+
+def test_launches_that_failed_before_the_groups_were_changed_do_not_count(red: MadeCluster, wait: Wait) -> None:
+    red.aws.cloud.faults.add("capacity", {"type": TYPE, "zone": ZONE}, value=0)
+    red.machines(workers=1)
+    now = red.aws.cloud.clock.time()
+    for since, why in ((now - 60, "capacity"), (now + 1000, "late")):
+        result = wait(groups=[group("workers", 1, minimum=1)], timeout_seconds=0, since=since)
+        assert [missing["why"] for missing in result["missing"]] == [why]
+        assert result["elsewhere"] is (why == "capacity")
+
+
+def test_progress_is_of_all_groups_while_one_is_short(red: MadeCluster, wait: Wait) -> None:
+    red.machines(master=1)
+    red.machines(workers=1, desired=0, wait=0)
+    result = wait(groups=[group("master", 1), group("workers", 1)], timeout_seconds=90)
+    assert result["printed"].startswith("red-master 1/1 in service; red-workers 0/1 in service, ")
+    assert ", 1:30 left\n" in result["printed"]
+    assert result["msg"] == "red-master 1/1 in service, red-workers 1/1 in service."

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from ansible_collections.deeplearning.aws.plugins.plugin_utils import untrusted as u
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import answers
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.untrusted import InvalidValue
 
@@ -180,3 +181,12 @@ def test_a_line_of_an_evaluation_is_a_sentence() -> None:
     for wrong in ({"epoch": -1, "samples": 1}, {"epoch": 1}, [], {**line, "right": "x"}):
         with pytest.raises(InvalidValue):
             answers.evaluation(wrong)
+
+
+def test_a_map_has_a_most_size() -> None:
+    names = [WHEEL.replace("2.13.0", f"2.{number}.0") for number in range(3)]
+    parse = u.map_of(answers.wheel, u.words, 2)
+    assert parse(dict.fromkeys(names[:2], "a")) == dict.fromkeys(names[:2], "a")
+    for wrong in (dict.fromkeys(names, "a"), names, None):
+        with pytest.raises(InvalidValue, match="a map of up to 2"):
+            parse(wrong)
