@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -198,3 +199,38 @@ def test_machines_that_have_ended_are_read_from_the_activities_of_their_group(aw
     aws.cloud.faults.add("error", {"action": "autoscaling:DescribeScalingActivities"}, denied)
     partial = read_costs(session, red, GroupHistory(session))
     assert (len(partial.machines), partial.has_history) == (1, False)
+
+
+class History:
+    """Stands in for what a group has done: a machine has come and gone, by one of two templates."""
+
+    def activities(self, group: str) -> list[dict[str, Any]]:
+        start, end = datetime(2026, 11, 20, 10, tzinfo=UTC), datetime(2026, 11, 20, 12, tzinfo=UTC)
+        return [
+            {"Description": "Terminating EC2 instance: i-00000001", "StartTime": end},
+            {"Description": "Terminating EC2 instance: i-00000002", "StartTime": end},
+            {"Description": "Launching a new EC2 instance: i-00000003", "StartTime": start},
+            {"Description": "Launching a new EC2 instance: i-00000001", "StartTime": start, "EndTime": end},
+        ]
+
+    def template_versions(self, group: str) -> list[dict[str, Any]]:
+        types = {9: "c5.large", 10: "c5.xlarge", 2: "g5.xlarge"}
+        return [
+            {"VersionNumber": number, "LaunchTemplateData": {"InstanceType": kind}} for number, kind in types.items()
+        ]
+
+
+def test_machines_that_have_ended_count_by_the_newest_template(monkeypatch: pytest.MonkeyPatch) -> None:
+    group = Resource("auto_scaling_group", "red-workers", "red-workers")
+    owned = ClusterResources("red", "123456789012", "us-east-1", [group])
+    aws: Any = SimpleNamespace(region="us-east-1")
+    monkeypatch.setattr(
+        "ansible_collections.deeplearning.aws.plugins.module_utils.plan.offers.current_prices", no_prices
+    )
+    history: Any = History()
+    (machine,) = read_costs(aws, owned, history).machines
+    assert (machine.type, machine.hours(datetime(2026, 11, 23, tzinfo=UTC))) == ("c5.xlarge", 2.0)
+
+
+def no_prices(*_arguments: object) -> dict[str, float]:
+    return {}

@@ -6,7 +6,12 @@ import json
 from typing import Any
 
 import pytest
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.health import ADVICE, verdict, verdict_lines
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.health import (
+    ADVICE,
+    SHOWN_NODES,
+    verdict,
+    verdict_lines,
+)
 
 from tests.unit.plugins.cluster.cluster_kit import node_result
 
@@ -132,3 +137,97 @@ def test_a_missing_framework_or_a_wrong_sum_fails_the_training_check() -> None:
     broken = verdict({"a": node_result()}, training={"rc": 2, "stdout": "", "stderr": "this node has no list"})
     assert failing(broken) == [("all", "all-reduce")]
     assert broken["checks"][-1]["detail"] == "this node has no list"
+
+
+def test_the_whole_table_with_all_that_is_wrong() -> None:
+    training = {"stdout": json.dumps({"framework": "pytorch", "checks": [TRAINED, {**TRAINED, "ok": False}]})}
+    results = {
+        "deeplearning-master": node_result(),
+        "deeplearning-worker2": node_result(generation=2, torch="b", ssh="it refuses"),
+        "deeplearning-worker3": {"unreachable": True, "msg": ""},
+        "deeplearning-worker4": node_result(),
+    }
+    result = verdict(results, ["i-1"], training)
+    assert verdict_lines("red", result) == [
+        "                        reachable  disk   ssh    efs    members  versions  member  all-reduce",
+        "  deeplearning-master   ok         ok     ok     ok     -        ok        -       -",
+        "  deeplearning-worker2  ok         ok     FAILS  ok     FAILS    FAILS     -       -",
+        "  deeplearning-worker3  FAILS      -      -      -      -        -         -       -",
+        "  deeplearning-worker4  ok         ok     ok     ok     -        ok        -       -",
+        "  i-1                   -          -      -      -      -        -         FAILS   -",
+        "  all                   -          -      -      -      -        -         -       FAILS",
+        "all-reduce: 8 ranks",
+        "deeplearning-worker2, ssh: it refuses",
+        f"    what to do: {ADVICE['ssh']}",
+        "deeplearning-worker3, reachable: it was not checked",
+        "    what to do: is it running, and may this address log in (cluster_ssh_allowed_cidrs)? "
+        "ansible-playbook status.yml",
+        "deeplearning-worker2, members: it has generation 2 of the member list, others have 3",
+        "    what to do: sudo deeplearning members apply",
+        "deeplearning-worker2, versions: its pytorch is of other versions than elsewhere",
+        "    what to do: ansible-playbook train.yml -e framework=pytorch installs the same everywhere",
+        "i-1, member: it is no member yet",
+        f"    what to do: {ADVICE['member']}",
+        "all, all-reduce: 8 ranks",
+        "    what to do: ansible-playbook train.yml -e framework=pytorch installs the same everywhere",
+        "Cluster red is not well: 6 checks fail.",
+    ]
+    assert (result["schema"], result["ok"]) == (1, False)
+
+
+TRAINED = {"name": "all-reduce", "ok": True, "detail": "8 ranks", "problem": "refused"}
+
+
+def test_a_failing_check_has_the_advice_of_its_problem_and_a_passing_one_none() -> None:
+    def fix(**check: Any) -> str:
+        printed = {"generation": 1, "environments": {}, "checks": [{"name": "efs", "detail": "x", **check}]}
+        return str(verdict({"n": {"stdout": json.dumps(printed)}})["checks"][1]["fix"])
+
+    assert fix(ok=False, problem="silent") == ADVICE["efs.silent"]
+    assert fix(ok=False, problem="evil") == fix(ok=False) == ADVICE["efs"]
+    assert fix(ok=True, problem="silent") == ""
+
+
+@pytest.mark.parametrize(
+    ("result", "detail"),
+    [
+        ({"stdout": "text"}, "it answers as another version of the program does"),
+        ({"stdout": " ", "stderr": "a\nlast\x1b\n"}, "last\N{REPLACEMENT CHARACTER}"),
+        ({"stdout": None, "msg": "no module"}, "no module"),
+        ({"rc": 1}, "it gave no answer"),
+    ],
+)
+def test_what_is_no_answer_is_explained_by_its_last_line(result: dict[str, Any], detail: str) -> None:
+    (check,) = verdict({"n": result})["checks"]
+    assert (check["name"], check["ok"], check["detail"]) == ("reachable", False, detail)
+    (trained,) = verdict({}, training=result)["checks"]
+    assert (trained["node"], trained["name"], trained["detail"]) == ("all", "all-reduce", detail)
+
+
+def test_frameworks_that_are_not_ours_do_not_count_and_one_to_train_with_has_to_be_there() -> None:
+    def node(**environments: str) -> dict[str, Any]:
+        return {"stdout": json.dumps({"generation": 1, "environments": environments, "checks": []})}
+
+    assert verdict({"a": node(caffe="1"), "b": node(caffe="2")})["ok"]
+    training = {"stdout": json.dumps({"framework": "mxnet", "checks": []})}
+    versions = [
+        (check["node"], check["ok"], check["detail"])
+        for check in verdict({"a": node(mxnet="1"), "b": node()}, training=training)["checks"]
+        if check["name"] == "versions"
+    ]
+    assert versions == [("a", True, "mxnet as on all nodes"), ("b", False, "it has no mxnet")]
+    several = {name: node(mxnet="1", pytorch="1") for name in "ab"} | {"c": node(mxnet="2", pytorch="2")}
+    (wrong,) = [check for check in verdict(several)["checks"] if not check["ok"]]
+    assert wrong["detail"] == "its mxnet and pytorch are of other versions than elsewhere"
+
+
+def test_a_large_cluster_shows_only_nodes_that_fail() -> None:
+    nodes = {f"n{number}": node_result() for number in range(SHOWN_NODES)}
+    assert len(verdict_lines("red", verdict(nodes))) == SHOWN_NODES + 2
+    lines = verdict_lines("red", verdict({**nodes, "late": node_result(disk="full")}))
+    assert [line.split()[0] for line in lines[:3]] == ["reachable", "late", "and"]
+    assert lines[2] == f"  and {SHOWN_NODES} nodes on which every check passes"
+    one = verdict_lines("red", verdict({"n": node_result()}))
+    assert one[-1] == "Cluster red is well: 1 node, all checks pass."
+    alone = verdict_lines("red", verdict({}))
+    assert alone[0].split() == ["cluster"] and alone[-1] == "Cluster red is not well: 1 check fails."

@@ -218,3 +218,17 @@ def test_nothing_but_names_and_addresses_gets_in(evil: str) -> None:
     assert "ProxyCommand" not in text
     patterns = f"Host deeplearning-master deeplearning-worker1 {MASTER_ID}\n"
     assert text.count(patterns) == text.count("Host ") == 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "blob", "expected"),
+    [
+        ("ssh-ed25519", ED.split()[1], True),
+        ("ssh-rsa", ED.split()[1], False),
+        ("ssh-ed25519", ED.split()[1] + "!", False),
+        ("ssh-ed25519", "AAAA*" + ED.split()[1][4:], False),
+        ("ssh-ed25519", "", False),
+    ],
+)
+def test_a_key_is_base64_that_begins_with_its_kind(kind: str, blob: str, expected: bool) -> None:
+    assert host_keys.is_key(kind, blob) is expected

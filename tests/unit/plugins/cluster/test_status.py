@@ -401,3 +401,156 @@ def test_texts_of_nodes_are_safe_to_print() -> None:
     content["runs"][0]["progress"] = {"epoch": "\x1b", "loss": 0.5}
     progress = answers.parse(["status"], json.dumps(content))["runs"][0]["progress"]
     assert (progress["epoch"], progress["loss"]) == (None, 0.5)
+
+
+# Limits, and the whole text
+
+
+def problems_with(seen: Observations = SEEN, *resources: Resource, **summary: Any) -> list[str]:
+    return list(extended(seen, *resources, **summary)["problems"])
+
+
+def test_the_limits_of_what_is_old_near_full_or_silent() -> None:
+    def loaded(percent: int) -> Observations:
+        return replace(SEEN, answer={**ANSWER, "loads": [{**LOAD, "disk_percent": percent}]})
+
+    assert problems_with(loaded(status.FULL_PERCENT - 1), instance(1, "c-master", LaunchTime=NOW)) == []
+    (full,) = problems_with(loaded(status.FULL_PERCENT), instance(1, "c-master", LaunchTime=NOW))
+    assert full == "deeplearning-worker2: its root disk is 90 % full"
+
+    templates = {"c-workers": {2: version(2)}}
+    for age, count in ((status.OLD_IMAGE, 0), (status.OLD_IMAGE + timedelta(seconds=1), 1)):
+        seen = replace(SEEN, templates=templates, image_dates={"ami-1": (NOW - age).isoformat()})
+        assert len(problems_with(seen)) == count
+
+    def at(left: timedelta) -> dict[str, Any]:
+        return {"ends": {"at": (NOW + left).strftime("%Y-%m-%dT%H:%M:%SZ")}}
+
+    assert problems_with(**at(status.END_NEAR + timedelta(seconds=1))) == []
+    assert problems_with(**at(status.END_NEAR))[0].startswith("The machines end in 60 minutes ")
+    assert problems_with(**at(-timedelta(minutes=5)))[0].startswith("The machines end in 0 minutes ")
+
+    for up, words in ((status.SILENT_AFTER, "silent"), (status.SILENT_AFTER - timedelta(seconds=1), "ready")):
+        assert health(extended(without("loads"), instance(2, LaunchTime=NOW - up))) == words
+        # A time without a zone is UTC's.
+        bare = (NOW - up).replace(tzinfo=None)
+        assert health(extended(without("loads"), instance(2, LaunchTime=bare))) == words
+    assert health(extended(without("loads"), instance(2, LaunchTime="no time"))) == "ready"
+
+
+@pytest.mark.parametrize(("count", "hidden"), [(status.SHOWN_MEMBERS, 0), (status.SHOWN_MEMBERS + 1, 33)])
+def test_the_most_members_that_are_all_shown(count: int, hidden: int) -> None:
+    ids = [f"i-{number:08x}" for number in range(1, count + 1)]
+    answer = {
+        **ANSWER,
+        "members": [{"instance_id": id_, "rank": 1, "state": "ready"} for id_ in ids],
+        "loads": [{**LOAD, "instance_id": id_} for id_ in ids],
+    }
+    workers = range(2, count + 1)
+    resources = [instance(number) for number in workers]
+    lines = status.lines(extended(replace(SEEN, answer=answer), *resources, group("c-workers", *workers)))
+    assert (f"  and {hidden} that are ready" in lines) is bool(hidden)
+    assert sum(line.startswith("  deeplearning-") for line in lines) == (0 if hidden else count)
+
+
+LISTED = {
+    "run_id": "lenet-1",
+    "state": "running",
+    "framework": "pytorch",
+    "distribution": "ddp",
+    "nodes": ["deeplearning-master", "deeplearning-worker2"],
+    "progress": {"epoch": 2, "loss": 0.5},
+    "asked_by": "me@here",
+    "asked_at": "2026-11-23T03:00:00Z",
+}
+
+
+def test_a_member_has_all_that_is_known_of_it() -> None:
+    reports = {"i-00000002": NodeSetup("failed", "efs_mount", bundle="b" * 64)}
+    machine = instance(2, PublicIpAddress="198.51.100.2", InstanceLifecycle="spot")
+    changed = group("c-workers", 2, lifecycle="Pending:Wait")
+    described = extended(replace(SEEN, reports=reports, efs_bytes=7), machine, changed)
+    (member,) = [member for member in described["members"] if member["rank"] == 2]
+    assert member == {
+        "name": "deeplearning-worker2",
+        "rank": 2,
+        "role": "worker",
+        "instance_id": "i-00000002",
+        "address": "10.0.0.2",
+        "public_address": "198.51.100.2",
+        "type": "g5.xlarge",
+        "zone": "",
+        "image": "ami-1",
+        "group": "c-workers",
+        "spot": True,
+        "launched": str(NOW - timedelta(hours=1)),
+        "template_version": "2",
+        "bundle": "b" * 64,
+        "health": "failed",
+        "step": "efs_mount",
+        "load": LOAD,
+    }
+    assert described["efs"]["bytes"] == 7 and described["runs"] == []
+    detached = extended(SEEN, group("c-workers"))["members"][1]
+    assert (detached["template_version"], detached["health"]) == ("", "detached")
+
+
+TAGS = [
+    {"Key": "aws:autoscaling:groupName", "Value": "c-workers"},
+    {"Key": "deeplearning:cluster", "Value": "c"},
+    {"Key": "deeplearning:rank", "Value": "4"},
+]
+
+
+def test_the_whole_text() -> None:
+    gpus = [{"busy_percent": 90, "memory_percent": 11}, {"busy_percent": 95, "memory_percent": 30}]
+    failing = {**LOAD, "gpus": gpus, "errors": ["Xid 79"], "load": 3.25}
+    answer = {**ANSWER, "loads": [failing], "runs": [LISTED], "problems": ["The disk is full."]}
+    seen = replace(
+        SEEN,
+        answer=answer,
+        replacements=[status.Replacement("i-9", "2026-11-23 03:00", "an EC2 health check")],
+    )
+    joining = instance(4, Tags=[tag for tag in TAGS if tag["Key"] != "deeplearning:rank"])
+    waiting = {**LISTED, "run_id": "b", "progress": None}
+    described = extended(replace(seen, answer={**answer, "runs": [LISTED, waiting]}), instance(3), joining)
+    assert status.lines(described) == [
+        "  Problem: The disk is full.",
+        "  Problem: deeplearning-worker3, i-00000004: not in its group any more, and billed: terminate it in EC2.",
+        "  Problem: deeplearning-master: silent: it has not reported its load for minutes. ansible-playbook health.yml "
+        "tells more.",
+        "  Problem: deeplearning-worker2: Xid 79.",
+        "  Problem: i-9 was replaced at 2026-11-23 03:00 UTC: Auto Scaling took it out of service after an EC2 health "
+        "check.",
+        "",
+        "  member                instance    address   type       health    load      memory  disk  GPUs",
+        "  deeplearning-master   i-00000001  10.0.0.1  g5.xlarge  silent    -         -       -     -",
+        "  deeplearning-worker2  i-00000002  10.0.0.2  g5.xlarge  ready     3.2 of 8  10 %    20 %  "
+        "2: 92 % busy, 20 % memory",
+        "  deeplearning-worker3  i-00000003  10.0.0.3  g5.xlarge  detached  -         -       -     -",
+        "  i-00000004                        10.0.0.4  g5.xlarge  detached  -         -       -     -",
+        "",
+        "  run      state    framework    nodes  progress              asked at",
+        "  lenet-1  running  pytorch ddp  2      epoch 2, loss 0.5000  2026-11-23T03:00:00Z by me@here",
+        "  b        running  pytorch ddp  2      -                     2026-11-23T03:00:00Z by me@here",
+        "",
+    ]
+
+
+def test_machines_of_different_templates_are_named_by_what_differs() -> None:
+    versions = {1: version(1, InstanceType="g5.2xlarge"), 2: version(2), 3: version(3, Monitoring={"Enabled": True})}
+    seen = replace(SEEN, templates={"c-workers": versions}, image_dates=DATES)
+    workers = group("c-workers", 2, 3, version="3")
+    workers.facts["machines"]["i-00000003"] = {"lifecycle": "InService", "is_healthy": True, "template_version": "1"}
+    third = instance(3)
+    answer = {
+        **ANSWER,
+        "members": [*ANSWER["members"], {"instance_id": "i-00000003", "rank": 3, "state": "ready"}],
+        "loads": [*ANSWER["loads"], {**LOAD, "instance_id": "i-00000003"}],
+    }
+    rest = "than new machines of c-workers get. A machine keeps it until it is replaced"
+    problems = extended(replace(seen, answer=answer), third, workers)["problems"]
+    assert [text for text in problems if "launched with another" in text] == [
+        f"deeplearning-worker2: launched with another Monitoring {rest}",
+        f"deeplearning-worker3: launched with another InstanceType (g5.2xlarge, now g5.xlarge) and Monitoring {rest}",
+    ]

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.hosts import SshAccess
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.resources import (
+    DEAD,
     ClusterResources,
     Health,
     Resource,
@@ -18,6 +19,7 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.summary i
     Context,
     describe,
     hourly_phrase,
+    next_command,
     resource_lines,
     summary_lines,
     write,
@@ -160,3 +162,139 @@ def test_resources_are_listed_with_what_they_cost_and_how_to_remove_them() -> No
     assert lines[-1] == "To remove it: ansible-playbook destroy.yml -e destroy=c -e cluster_name=c"
     assert resource_lines("all", "us-east-1", [empty]) == ["No cluster has resources in us-east-1."]
     assert resource_lines("d", "us-east-1", [empty]) == ["The cluster d has no resources in us-east-1."]
+
+
+def test_the_whole_text_of_a_cluster_that_is_ready() -> None:
+    context = replace(CONTEXT, next="ansible-playbook train.yml", again=" -e cluster_name=c", private_key_file="")
+    summary = describe(ESTATE, Health("ready", 3, 3), context)
+    summary["efs"]["bytes"] = 3 << 29
+    summary["cost_so_far"] = {
+        "since": "2026-11-23T04:00:00Z",
+        "amount": 1.005,
+        "currency": "USD",
+        "note": "without traffic",
+    }
+    assert summary_lines(summary, ESTATE, "/c.json", ["", "  details", ""]) == [
+        "Cluster c (us-east-1, account 123456789012) is ready: 3 of 3 machines in service.",
+        "",
+        "  details",
+        "",
+        "  log in              ssh -A ubuntu@198.51.100.7",
+        "  master              i-1, 198.51.100.7, " + INSTANCE["public_name"],
+        "  groups              c-master (1 of 1), c-workers (1 of 2)",
+        "  ssh security group  sg-1",
+        "  file system         fs-1, 1.5 GiB in use, mount target fsmt-1",
+        "  costs               3.02 USD an hour with all machines, plus storage and traffic",
+        "  cost so far         1.00 USD since 2026-11-23 04:00 UTC (without traffic)",
+        "  next                ansible-playbook train.yml -e cluster_name=c",
+        "  to remove it        ansible-playbook destroy.yml -e destroy=c -e cluster_name=c",
+        "  as JSON             /c.json",
+    ]
+    assert (summary["schema"], summary["cluster"], summary["clean"]) == (1, "c", False)
+    assert [resource["id"] for resource in summary["resources"]] == [resource.id for resource in ESTATE.resources]
+
+
+def test_a_file_system_alone_is_clean_and_removed_by_its_own_option() -> None:
+    kept = ClusterResources("c", "123456789012", "us-east-1", [Resource("file_system", "fs-1", "c-efs")])
+    summary = describe(kept, Health("absent", 0, 0), Context())
+    assert summary["clean"] and summary["efs"] == {"file_system_id": "fs-1", "mount_target_ids": []}
+    assert (summary["master"], summary["ssh"], summary["ssh_security_group_id"]) == ({}, "", "")
+    assert summary_lines(summary, kept, "") == [
+        "Cluster c (us-east-1, account 123456789012) does not exist.",
+        "  existing      1 file system",
+        "  still costs   0.00 USD an hour: 1 file system (0.00)",
+        "  to create it  ansible-playbook site.yml",
+        "  to remove it  ansible-playbook destroy.yml -e destroy=c -e cluster_keep_efs=false",
+    ]
+    network = replace(kept, resources=[*kept.resources, Resource("vpc", "vpc-1")])
+    lines = summary_lines(describe(network, Health("creating", 0, 0), Context()), network, "")
+    assert lines[-2:] == [
+        "  to remove it          ansible-playbook destroy.yml -e destroy=c",
+        "  with its file system  ansible-playbook destroy.yml -e destroy=c -e cluster_keep_efs=false",
+    ]
+    assert "  still costs           0.00 USD an hour: 1 file system (0.00)" in lines
+    foreign = replace(kept, resources=[Resource("vpc", "vpc-1", ours=False)])
+    assert not any("destroy" in line for line in summary_lines(describe(foreign, HEALTH, Context()), foreign, ""))
+
+
+def test_the_file_system_is_ours_before_it_is_anothers_that_we_use() -> None:
+    theirs = Resource("file_system", "fs-0", ours=False)
+    target = Resource("mount_target", "fsmt-2", facts={"file_system": "fs-2"})
+    access = Resource("mount_target_access", "fsmt-3", facts={"file_system": "fs-3"})
+    other = Resource("mount_target", "fsmt-4", ours=False, facts={"file_system": "fs-4"})
+
+    def system(*resources: Resource) -> tuple[str, list[str]]:
+        owned = ClusterResources("c", "123456789012", "us-east-1", resources)
+        efs = describe(owned, HEALTH, Context())["efs"]
+        return efs["file_system_id"], efs["mount_target_ids"]
+
+    assert system(theirs, target) == ("fs-2", ["fsmt-2"])
+    assert system(theirs, access) == ("fs-3", [])
+    assert system(theirs, other) == ("", [])
+    assert system(target, Resource("file_system", "fs-1")) == ("fs-1", [])
+
+
+def test_a_master_without_a_public_address_is_named_by_its_private_one() -> None:
+    machine = Resource(
+        "instance", "i-1", facts={**INSTANCE, "public_ip": "", "public_name": "", "private_ip": "10.0.0.9"}
+    )
+    owned = replace(ESTATE, resources=[machine, MASTER, WORKERS])
+    summary = describe(owned, HEALTH, CONTEXT)
+    assert summary["master"] == {"instance_id": "i-1", "public_ip": "", "public_name": "", "private_ip": "10.0.0.9"}
+    assert summary["ssh"] == ""
+    assert any(line.split() == ["master", "i-1,", "10.0.0.9"] for line in summary_lines(summary, owned, ""))
+    # An address that another machine has does not count.
+    moved = Resource("address", "eipalloc-1", "c-master", facts={"public_ip": "198.51.100.7", "instance": "i-9"})
+    assert describe(replace(owned, resources=[*owned.resources, moved]), HEALTH, CONTEXT)["ssh"] == ""
+
+
+@pytest.mark.parametrize(
+    ("state", "context", "emr", "command"),
+    [
+        ("ready", Context(next="do it", again=" -e a=b"), False, "do it -e a=b"),
+        ("degraded", Context(next="do it"), True, "do it"),
+        ("creating", Context(next="do it"), False, "ansible-playbook status.yml"),
+        ("ready", Context(again=" -e a=b"), False, "ansible-playbook status.yml -e a=b"),
+        ("ready", Context(failure="It broke."), False, "ansible-playbook site.yml"),
+        ("failed", Context(next="do it"), False, "ansible-playbook site.yml"),
+        ("absent", Context(), True, "ansible-playbook emr.yml"),
+    ],
+)
+def test_the_next_command_follows_from_the_state(state: str, context: Context, emr: bool, command: str) -> None:
+    assert next_command(state, context, emr) == command
+
+
+@pytest.mark.parametrize(
+    ("hourly", "words"),
+    [
+        ({"amount": "2"}, "AWS's price for the machines is not known here"),
+        ({"amount": 0}, "AWS's price for the machines is not known here"),
+        (
+            {"amount": 1.555, "currency": "EUR"},
+            "1.55 EUR an hour with all machines, plus storage and traffic",
+        ),
+    ],
+)
+def test_a_price_may_be_missing_or_in_another_currency(hourly: dict[str, Any], words: str) -> None:
+    assert hourly_phrase(hourly) == words
+
+
+def test_resources_of_others_and_states_are_in_the_list() -> None:
+    resources = [
+        Resource("instance", "i-1", "c-worker", "terminated", phase=DEAD),
+        Resource("vpc", "vpc-1", ours=False, state="available"),
+        Resource("image", "ami-1"),
+    ]
+    owned = ClusterResources("c", "123456789012", "us-east-1", resources)
+    assert resource_lines("c", "us-east-1", [owned]) == [
+        "The cluster c (us-east-1, account 123456789012) has:",
+        "  VPC vpc-1, available, not created by the cluster",
+        "  image ami-1",
+        "It costs nothing.",
+        "To remove it: ansible-playbook destroy.yml -e destroy=c -e cluster_name=c",
+    ]
+    only_image = replace(owned, resources=resources[2:])
+    assert resource_lines("c", "us-east-1", [only_image])[-1] == "It costs nothing."
+    empty = replace(owned, resources=resources[:1])
+    assert resource_lines("c", "us-east-1", [empty]) == ["The cluster c has no resources in us-east-1."]
+    assert resource_lines("all", "us-east-1", []) == ["No cluster has resources in us-east-1."]

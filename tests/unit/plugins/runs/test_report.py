@@ -259,3 +259,13 @@ def test_a_browser_shows_the_page_with_its_plots(tmp_path: Path) -> None:
     screenshot(f"file://{tmp_path}/report.html", tmp_path / "report.png", 1000, 800)
     # A page that shows nothing compresses to a few kilobytes.
     assert (tmp_path / "report.png").stat().st_size > 20_000
+
+
+def test_lines_that_are_none_are_skipped_and_the_others_count(tmp_path: Path) -> None:
+    folder = a_run(tmp_path, "one", 1, 10, epochs=1)
+    with open(folder / "metrics/rank0.jsonl", "a", encoding="utf-8") as file:
+        file.write('nonsense\n[]\n{"note": "no figure"}\n{"epoch": 2, "loss": 0.5}\n')
+    (folder / "metrics/rankless.jsonl").write_text('{"epoch": 9}\n')
+    read = report.read(folder)
+    assert [line["epoch"] for line in read.epochs] == [1, 2] and len(read.ranks[0]) == 3
+    assert list(read.ranks) == [0]

@@ -15,11 +15,14 @@ from typing import Any
 from unittest import mock
 
 import pytest
+from ansible.errors import AnsibleConnectionFailure
+from ansible.plugins.loader import connection_loader
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.staging import wheels
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.staging.bucket import Bucket
 
+from tests.unit.actions import run_action
 from tests.unit.conftest import Account
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -33,13 +36,18 @@ BUCKET = "red-123456789012-us-east-1"
 CONTENT = bytes(range(256)) * 3000
 
 
-def task(folder: Path, direction: str, **more: Any) -> dict[str, Any]:
+def task(folder: Path | str, direction: str, **more: Any) -> dict[str, Any]:
     options = {"region": "us-east-1", "cluster": "red", "framework": "pytorch", "folder": str(folder)}
-    return {"deeplearning.aws.bucket_sync": {**options, "direction": direction, **more}}
+    return {**options, "direction": direction, **more}
 
 
-def run_tasks(folder: Path, *tasks: dict[str, Any], check: bool = False) -> list[dict[str, Any]]:
+def run_tasks(*tasks: dict[str, Any], check: bool = False) -> list[dict[str, Any]]:
     """What each task returned, on this machine as the node."""
+    return [run_action("bucket_sync", check, **task) for task in tasks]
+
+
+def play_tasks(folder: Path, *tasks: dict[str, Any]) -> list[dict[str, Any]]:
+    """What each task returned, played by Ansible."""
     registered = [{**task, "register": f"task{number}"} for number, task in enumerate(tasks)]
     names = ", ".join(f"task{number}" for number in range(len(tasks)))
     copy = {"content": "{{ [" + names + "] | to_json }}", "dest": str(folder / "results.json")}
@@ -54,7 +62,7 @@ def run_tasks(folder: Path, *tasks: dict[str, Any], check: bool = False) -> list
     command = [str(Path(sys.executable).parent / "ansible-playbook"), str(folder / "play.yml")]
     environment = {**os.environ, "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"}
     done = subprocess.run(
-        [*command, "-i", "localhost,", *(["--check"] if check else [])],
+        [*command, "-i", "localhost,"],
         cwd=ROOT, env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
@@ -78,7 +86,6 @@ def test_what_one_cluster_has_built_another_takes_from_the_bucket(aws: Account, 
     (red / KEY / "horovod-0-planted.whl").write_bytes(b"another")
     shared = {"bucket": "tools/shared"}
     pushed, again, pulled, pulled_again = run_tasks(
-        tmp_path,
         task(red, "push", built=built(WHEEL, CONTENT), **shared),
         task(red, "push", built=built(WHEEL, CONTENT), **shared),
         task(blue, "pull", cluster="blue", **shared),
@@ -109,19 +116,19 @@ def listed(aws: Account) -> list[str]:
 
 
 def test_without_a_shared_bucket_it_is_the_clusters_own(bucket: Account, tmp_path: Path) -> None:
-    (checked,) = run_tasks(tmp_path, task(tmp_path, "push", built=built(WHEEL, CONTENT)), check=True)
+    (checked,) = run_tasks(task(tmp_path, "push", built=built(WHEEL, CONTENT)), check=True)
     assert checked["changed"] and listed(bucket) == []
-    (pushed,) = run_tasks(tmp_path, task(tmp_path, "push", built=built(WHEEL, CONTENT)))
+    (pushed,) = run_tasks(task(tmp_path, "push", built=built(WHEEL, CONTENT)))
     assert pushed["changed"] and listed(bucket) == [f"wheels/{WHEEL}"]
 
 
 def test_without_a_new_wheel_nothing_is_pushed(bucket: Account, tmp_path: Path) -> None:
-    (pushed,) = run_tasks(tmp_path, task(tmp_path, "push"))
+    (pushed,) = run_tasks(task(tmp_path, "push"))
     assert not pushed["changed"] and "warnings" not in pushed and listed(bucket) == []
 
 
 def test_a_wheel_that_has_changed_since_is_not_pushed(bucket: Account, tmp_path: Path) -> None:
-    (pushed,) = run_tasks(tmp_path, task(tmp_path, "push", built=built(WHEEL, b"what was built")))
+    (pushed,) = run_tasks(task(tmp_path, "push", built=built(WHEEL, b"what was built")))
     assert not pushed["changed"] and "has changed since it was built" in pushed["warnings"][0]
     assert listed(bucket) == []
 
@@ -129,7 +136,7 @@ def test_a_wheel_that_has_changed_since_is_not_pushed(bucket: Account, tmp_path:
 def test_a_stored_wheel_is_never_replaced(bucket: Account, tmp_path: Path) -> None:
     key = f"wheels/{WHEEL}"
     bucket.client("s3").put_object(Bucket=BUCKET, Key=key, Body=b"pushed before")
-    (pushed,) = run_tasks(tmp_path, task(tmp_path, "push", built=built(WHEEL, CONTENT)))
+    (pushed,) = run_tasks(task(tmp_path, "push", built=built(WHEEL, CONTENT)))
     assert not pushed["changed"] and "warnings" not in pushed
     assert bucket.client("s3").get_object(Bucket=BUCKET, Key=key)["Body"].read() == b"pushed before"
 
@@ -150,14 +157,43 @@ def test_a_malformed_report_of_a_wheel_is_refused(reported: dict[str, Any]) -> N
 
 
 def test_a_node_that_reports_nonsense_costs_a_warning(tmp_path: Path) -> None:
-    (pushed,) = run_tasks(tmp_path, task(tmp_path, "push", built={WHEEL: "\x1b[2J"}))
+    (pushed,) = run_tasks(task(tmp_path, "push", built={WHEEL: "\x1b[2J"}))
     assert not pushed["changed"] and "Could not push wheels of Horovod: the node that built" in pushed["warnings"][0]
+
+
+def test_a_node_that_is_out_of_reach_is_ansibles_to_report(
+    bucket: Account, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lost(*_args: object, **_options: object) -> None:
+        raise AnsibleConnectionFailure("timed\nout\x1b[2J")
+
+    monkeypatch.setattr(connection_loader.get("ansible.builtin.local", class_only=True), "exec_command", lost)
+    with pytest.raises(AnsibleConnectionFailure, match="timed out\N{REPLACEMENT CHARACTER}"):
+        run_tasks(task(tmp_path, "pull"))
+
+
+def test_in_check_mode_nothing_is_pulled(bucket: Account, tmp_path: Path) -> None:
+    stored(bucket, [WHEEL], CONTENT)
+    (planned,) = run_tasks(task(tmp_path / "blue/", "pull"), check=True)
+    assert (planned["changed"], planned["wheels"]) == (True, built(WHEEL, CONTENT))
+    assert not (tmp_path / "blue").exists() and "warnings" not in planned
+    (again,) = run_tasks(task(f"{tmp_path}/", "pull"), check=True)
+    assert not again["changed"]
+
+
+def test_a_folder_that_cannot_be_written_costs_a_warning(bucket: Account, tmp_path: Path) -> None:
+    stored(bucket, [WHEEL], CONTENT)
+    (tmp_path / "blue").write_text("a file")
+    (refused,) = run_tasks(task(tmp_path / "blue", "pull"))
+    assert (refused["changed"], refused["wheels"]) == (False, {})
+    (warning,) = refused["warnings"]
+    assert warning.startswith(f"A wheel of Horovod is not used: {tmp_path}/blue/{WHEEL} cannot be written: ")
 
 
 def test_what_a_node_sends_is_bounded(bucket: Account, tmp_path: Path) -> None:
     (tmp_path / WHEEL).write_bytes(b"")
     os.truncate(tmp_path / WHEEL, wheels.MOST_BYTES + 1)
-    (pushed,) = run_tasks(tmp_path, task(tmp_path, "push", built=built(WHEEL, CONTENT)))
+    (pushed,) = run_tasks(task(tmp_path, "push", built=built(WHEEL, CONTENT)))
     assert not pushed["changed"] and "Could not push wheels of Horovod: " in pushed["warnings"][0]
     assert listed(bucket) == []
 
@@ -166,7 +202,7 @@ def test_a_changed_wheel_in_the_folder_is_replaced(bucket: Account, tmp_path: Pa
     blue = tmp_path / "blue"
     (blue / KEY).mkdir(parents=True)
     (blue / WHEEL).write_bytes(b"another")
-    _pushed, pulled = run_tasks(tmp_path, task(tmp_path, "push", built=built(WHEEL, CONTENT)), task(blue, "pull"))
+    _pushed, pulled = run_tasks(task(tmp_path, "push", built=built(WHEEL, CONTENT)), task(blue, "pull"))
     assert pulled["changed"] and (blue / WHEEL).read_bytes() == CONTENT
 
 
@@ -174,11 +210,11 @@ def test_what_the_bucket_has_is_compared_too(bucket: Account, tmp_path: Path) ->
     s3 = bucket.client("s3")
     blue = tmp_path / "blue"
     s3.put_object(Bucket=BUCKET, Key=f"wheels/{WHEEL}", Body=b"without a checksum")
-    (unmarked,) = run_tasks(tmp_path, task(blue, "pull"))
+    (unmarked,) = run_tasks(task(blue, "pull"))
     assert (unmarked["changed"], unmarked["wheels"]) == (False, {}) and "warnings" not in unmarked
     wrong = {"sha256": "0" * 64}
     s3.put_object(Bucket=BUCKET, Key=f"wheels/{WHEEL}", Body=b"with another", Metadata=wrong)
-    (refused,) = run_tasks(tmp_path, task(blue, "pull"))
+    (refused,) = run_tasks(task(blue, "pull"))
     assert (refused["changed"], refused["wheels"]) == (False, {})
     assert f"{WHEEL} is not the wheel that was pushed" in refused["warnings"][0]
     assert not blue.exists()
@@ -197,7 +233,7 @@ def test_only_wheels_that_this_cluster_can_use_are_pulled(bucket: Account, tmp_p
     stored(bucket, [WHEEL], CONTENT)
     stored(bucket, UNUSABLE, b"of another key, and bad", checksum="0" * 64)
     blue = tmp_path / "blue"
-    (pulled,) = run_tasks(tmp_path, task(blue, "pull"))
+    (pulled,) = run_tasks(task(blue, "pull"))
     assert (pulled["changed"], pulled["wheels"]) == (True, built(WHEEL, CONTENT)) and "warnings" not in pulled
     assert [str(one.relative_to(blue)) for one in blue.rglob("*") if one.is_file()] == [WHEEL]
     assert (bucket.calls().count("s3:HeadObject"), bucket.calls().count("s3:GetObject")) == (1, 1)
@@ -208,7 +244,7 @@ def test_a_bad_wheel_is_skipped_and_others_are_pulled(bucket: Account, tmp_path:
     stored(bucket, [bad], b"bad", checksum="0" * 64)
     stored(bucket, [WHEEL], CONTENT)
     blue = tmp_path / "blue"
-    (pulled,) = run_tasks(tmp_path, task(blue, "pull"))
+    (pulled,) = run_tasks(task(blue, "pull"))
     assert (pulled["changed"], pulled["wheels"]) == (True, built(WHEEL, CONTENT))
     assert len(pulled["warnings"]) == 1 and f"{bad} is not the wheel that was pushed" in pulled["warnings"][0]
     assert not (blue / bad).exists()
@@ -229,14 +265,14 @@ def test_a_push_keeps_the_checksums_of_the_pull(bucket: Account, tmp_path: Path)
         }
         for s in ("pull", "push")
     ]
-    results = run_tasks(tmp_path, *seen, {"ansible.builtin.debug": {"var": "runs_wheels"}})
+    results = play_tasks(tmp_path, *seen, {"ansible.builtin.debug": {"var": "runs_wheels"}})
     assert results[-1]["runs_wheels"] == built(WHEEL, CONTENT)
 
 
 def test_a_bucket_that_cannot_be_used_costs_a_build_and_no_run(aws: Account, tmp_path: Path) -> None:
     (tmp_path / KEY).mkdir()
     (tmp_path / WHEEL).write_bytes(CONTENT)
-    results = run_tasks(tmp_path, task(tmp_path, "push", built=built(WHEEL, CONTENT)), task(tmp_path, "pull"))
+    results = run_tasks(task(tmp_path, "push", built=built(WHEEL, CONTENT)), task(tmp_path, "pull"))
     for one, direction in zip(results, ("push", "pull"), strict=True):
         assert not one["changed"] and f"Could not {direction} wheels of Horovod: " in one["warnings"][0], one
 
@@ -244,7 +280,7 @@ def test_a_bucket_that_cannot_be_used_costs_a_build_and_no_run(aws: Account, tmp
 def test_a_wheel_that_cannot_be_read_costs_no_run_either(bucket: Account, tmp_path: Path) -> None:
     (tmp_path / WHEEL).unlink()
     (tmp_path / WHEEL).symlink_to("nowhere")
-    (pushed,) = run_tasks(tmp_path, task(tmp_path, "push", built=built(WHEEL, CONTENT)))
+    (pushed,) = run_tasks(task(tmp_path, "push", built=built(WHEEL, CONTENT)))
     assert not pushed["changed"] and "Could not push wheels of Horovod: " in pushed["warnings"][0], pushed
 
 

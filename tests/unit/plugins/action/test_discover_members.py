@@ -1,0 +1,162 @@
+"""The action `discover_members`: what it returns and writes, and when it fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.deeplearning.aws.plugins.action import discover_members
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.membership import Cluster, ClusterNode, record_of
+
+from tests.account.fleet import host_key
+from tests.unit.actions import run_action
+from tests.unit.cluster_kit import REGION, MadeCluster
+from tests.unit.conftest import Account
+from tests.unit.plugins.cluster.test_inventory import emr_instance, instance
+
+Discover = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def red(aws: Account) -> MadeCluster:
+    """A cluster of a master and a worker, both of which have reported."""
+    made = MadeCluster(aws)
+    made.network()
+    made.identities()
+    made.bucket()
+    made.file_system()
+    made.machines(master=1, workers=1)
+    made.report(made.instances("master")[0], "master", gpus=8, bundle="b" * 64)
+    made.report(made.instances("workers")[0], "worker")
+    made.rank(made.instances("workers")[0], 2)
+    return made
+
+
+@pytest.fixture
+def discover(tmp_path: Path) -> Discover:
+    def call(check: bool = False, **options: Any) -> dict[str, Any]:
+        own = {"region": REGION, "cluster": "red", "folder": str(tmp_path / "state"), "wait_seconds": 0}
+        return run_action("discover_members", check, **{**own, **options})
+
+    return call
+
+
+def test_members_are_returned_and_files_for_ssh_written_once(
+    red: MadeCluster, discover: Discover, tmp_path: Path
+) -> None:
+    (master,), (worker,) = red.instances("master"), red.instances("workers")
+    hosts, config = (tmp_path / "state" / f"red.{kind}" for kind in ("known_hosts", "ssh_config"))
+    assert discover(check=True)["changed"] and not hosts.exists()
+
+    found = discover(user="ubuntu", private_key_file="key", bastion="gate")
+    assert found["changed"] and "failed" not in found
+    assert [(node["name"], node["instance_id"], node["role"], node["rank"]) for node in found["members"]] == [
+        ("deeplearning-master", master, "master", 1),
+        ("deeplearning-worker2", worker, "worker", 2),
+    ]
+    assert [(node["gpus"], node["bundle"]) for node in found["members"]] == [(8, "b" * 64), (1, "")]
+    assert all(node["private_address"].startswith("10.0.0.") for node in found["members"])
+    cluster = found["cluster"]
+    assert (cluster["cluster"], cluster["cluster_id"], cluster["user"]) == ("red", red.ids["members"], "ubuntu")
+    assert cluster["efs_name"] == f"{red.ids['file_system']}.efs.us-east-1.amazonaws.com"
+    assert (cluster["bucket"], cluster["vpc_cidrs"]) == (red.names.bucket, ["10.0.0.0/16"])
+    assert cluster["master_role_id"] == red.role_id("master")
+    assert found["data_bucket"] == "123456789012-us-east-1-deeplearning-data"
+
+    assert {file.stat().st_mode & 0o777 for file in (hosts, config)} == {0o600}
+    keys = dict(line.split(" ", 1) for line in hosts.read_text().splitlines())
+    assert set(keys.values()) == {host_key(master), host_key(worker)}
+    (names,) = (names for names in keys if master in names)
+    assert "deeplearning-master" in names.split(",")
+    text = config.read_text()
+    for line in (
+        "User ubuntu",
+        f'IdentityFile "{Path("key").absolute()}"',
+        "ProxyCommand ssh -o ForwardAgent=no -W %h:%p gate",
+        f'UserKnownHostsFile "{hosts}"',
+        f"ProxyCommand ssh -F {config} -o ForwardAgent=no -W %h:%p deeplearning-master",
+    ):
+        assert f"    {line}\n" in text
+
+    again = {"user": "ubuntu", "private_key_file": "key", "bastion": "gate"}
+    assert not discover(**again)["changed"] and not discover(check=True, **again)["changed"]
+    # One of both files is reason enough.
+    hosts.unlink()
+    assert discover(check=True, **again)["changed"]
+    assert discover(**again)["changed"] and hosts.exists()
+    assert discover(check=True, user="admin")["changed"]
+    other = discover(connection="ssm")
+    assert other["changed"] and "--region us-east-1 --target %h" in config.read_text()
+
+
+def test_only_the_master_is_reached_at_a_public_address(red: MadeCluster, discover: Discover, tmp_path: Path) -> None:
+    (master,) = red.instances("master")
+    red.ec2.associate_address(AllocationId=red.address(), InstanceId=master)
+    (address,) = red.ec2.describe_addresses()["Addresses"]
+    other = red.ec2.allocate_address(Domain="vpc")
+    red.ec2.associate_address(AllocationId=other["AllocationId"], InstanceId=red.instances("workers")[0])
+    discover()
+    text = (tmp_path / "state/red.ssh_config").read_text()
+    assert f"    HostName {address['PublicIp']}\n" in text and other["PublicIp"] not in text
+
+
+def test_a_machine_without_known_keys_is_in_no_file_and_fails_the_task(
+    red: MadeCluster, discover: Discover, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (worker,) = red.instances("workers")
+    red.report(worker, "worker", instance_id="i-00000000000000000")
+    found = discover()
+    assert found["failed"]
+    assert found["msg"].startswith("The host keys of deeplearning-worker2 are unknown after 0 s: neither a report")
+    assert worker not in (tmp_path / "state/red.ssh_config").read_text()
+    assert [(node["gpus"], node["bundle"]) for node in found["members"]] == [(8, "b" * 64), (None, "")]
+    assert f"The report of {worker} in {red.names.bucket} is not in the expected form" in " ".join(
+        capsys.readouterr().err.split()
+    )
+    assert "failed" not in discover(check=True)
+
+
+def test_a_cluster_without_a_master_is_no_cluster_yet(red: MadeCluster, discover: Discover) -> None:
+    red.scaling.update_auto_scaling_group(AutoScalingGroupName="red-master", MinSize=0, DesiredCapacity=0)
+    red.wait(30)
+    found = discover()
+    assert found["failed"] and found["msg"].startswith("The cluster red has no master after 0 s: Auto Scaling should")
+    assert discover(check=True)["failed"]
+
+
+def test_a_folder_that_cannot_be_written_is_named(red: MadeCluster, discover: Discover, tmp_path: Path) -> None:
+    (tmp_path / "state").write_text("a file")
+    found = discover()
+    assert found["failed"] and found["msg"].endswith("Give another folder.")
+    assert str(tmp_path / "state") in found["msg"]
+
+
+def test_without_machines_there_is_nothing_to_discover(aws: Account, discover: Discover) -> None:
+    found = discover()
+    assert found["failed"] and found["msg"].startswith("There is no cluster red in us-east-1, there is none:")
+    MadeCluster(aws, "blue").bucket()
+    found = discover()
+    assert found["msg"].endswith("there is blue: give the name of one, or create it. Example: -e cluster_name=blue")
+    MadeCluster(aws, "green").bucket()
+    found = discover()
+    assert "there are blue, green:" in found["msg"] and found["msg"].endswith("-e cluster_name=blue")
+    MadeCluster(aws).bucket()
+    assert discover()["msg"].startswith("The cluster red has no machines in us-east-1: ansible-playbook status.yml")
+
+
+@pytest.mark.parametrize(
+    ("machine", "option", "user"),
+    [
+        (emr_instance(1, "MASTER"), "admin", "hadoop"),
+        (instance(1, "red-master"), "admin", "admin"),
+        (instance(1, "red-master"), "", "ubuntu"),
+        (instance(1, "red-master", Tags=[]), "", ""),
+    ],
+)
+def test_the_user_of_emrs_machines_is_fixed(machine: dict[str, Any], option: str, user: str) -> None:
+    cluster = Cluster("red", [ClusterNode(record_of(machine), "master", 1)])
+    options = {"user": option, "private_key_file": "", "connection": "jump", "region": "", "profile": "", "bastion": ""}
+    assert discover_members._login(cluster, options).user == user
+    assert discover_members._login(cluster, options).private_key_file == ""
