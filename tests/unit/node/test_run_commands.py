@@ -490,7 +490,7 @@ def test_code_that_is_sent_is_unpacked_next_to_the_runs_and_removed(
     assert asked == ["pass\n"] and os.listdir(f"{runs_dir}/.incoming") == ["young"]
 
 
-@pytest.mark.parametrize("code", [b"", archive()[:30]])
+@pytest.mark.parametrize("code", [b"", archive()[:30]], ids=["empty", "cut"])
 def test_code_that_cannot_be_unpacked_is_refused_and_removed(
     master: Master, sent: Callable[[bytes], None], code: bytes
 ) -> None:
