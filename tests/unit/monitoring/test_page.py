@@ -108,6 +108,26 @@ def test_few_points_are_no_error(points: int, charts: int) -> None:
     assert page_html.page(shown(runs=[run_with("r", points, "running")])).count("<path") == charts
 
 
+def test_a_curve_has_each_known_value_from_the_left_edge_to_the_right() -> None:
+    run = run_with("r", 5, "running")
+    run["points"][1]["accuracy"] = None
+    paths = re.findall(r'd="M([^"]+)"', page_html.page(shown(runs=[run])))
+    curves = [[tuple(map(float, place.split())) for place in path.split(" L")] for path in paths]
+    assert [len(curve) for curve in curves] == [5, 4, 5]
+    for curve in curves:
+        assert (curve[0][0], curve[-1][0]) == (0, page_html.WIDTH)
+        assert [x for x, _y in curve] == sorted({x for x, _y in curve})
+        assert all(0 <= y <= page_html.HEIGHT for _x, y in curve)
+
+
+@pytest.mark.parametrize(
+    ("state", "kind"),
+    [("running", "good"), ("finished", "good"), ("failed", "bad"), ("lost", "bad"), ("waiting", "soft")],
+)
+def test_the_colour_of_a_state(state: str, kind: str) -> None:
+    assert f'<span class="{kind}">{state}</span>' in page_html.page(shown(runs=[run_with("r", 1, state)]))
+
+
 # What is hostile
 
 
