@@ -308,6 +308,22 @@ def test_pythons(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: str, inst
             system.find_python()
 
 
+def test_an_installer_asks_no_questions_and_keeps_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python, environment = str(tmp_path / "python3.11"), tmp_path / "environment"
+    source = executable(tmp_path / "source", "echo '[3, 11]'")
+    installer = executable(tmp_path / "apt-get", f"env > {environment}; cp -p {source} {python}")
+    monkeypatch.setattr(system, "PYTHONS", (python,))
+    monkeypatch.setattr(system, "INSTALLERS", {installer: (f"{installer} install",)})
+    monkeypatch.delenv("DEBIAN_FRONTEND", raising=False)
+    monkeypatch.setenv("HTTPS_PROXY", "http://10.0.0.9:3128")
+    assert system.find_python() == python
+    assert {"DEBIAN_FRONTEND=noninteractive", "HTTPS_PROXY=http://10.0.0.9:3128"} <= set(
+        environment.read_text().splitlines()
+    )
+
+
 def test_updates_wait_until_the_machine_is_configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[Any] = []
     monkeypatch.setattr(system, "DROP_INS", str(tmp_path))
