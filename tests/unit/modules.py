@@ -13,10 +13,17 @@ from ansible.module_utils.testing import patch_module_args
 def run_module(
     capsys: pytest.CaptureFixture[str], module: str, check: bool = False, **arguments: Any
 ) -> dict[str, Any]:
-    """What it returns; a failure too, with `failed`."""
+    """What it returns in a region; a failure too, with `failed`."""
+    return run_node_module(capsys, module, check, **{"region": "us-east-1", **arguments})
+
+
+def run_node_module(
+    capsys: pytest.CaptureFixture[str], module: str, check: bool = False, **arguments: Any
+) -> dict[str, Any]:
+    """What a module that calls no AWS returns; a failure too, with `failed`."""
     main = importlib.import_module(f"ansible_collections.deeplearning.aws.plugins.modules.{module}").main
     capsys.readouterr()
-    module_args = {"region": "us-east-1", **arguments, "_ansible_check_mode": check, "_ansible_diff": True}
+    module_args = {**arguments, "_ansible_check_mode": check, "_ansible_diff": True}
     with patch_module_args(module_args), pytest.raises(SystemExit):
         main()
     answer: dict[str, Any] = json.loads(capsys.readouterr().out)
