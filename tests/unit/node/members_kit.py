@@ -32,15 +32,20 @@ REAL_PATHS = {
     for name, value in vars(paths).items()
     if not name.startswith("_") and isinstance(value, str) and value.startswith("/")
 }
-# It has the default environment that it read last.
+# It has the default environment that it read last. The kit of the master sets ON_NODE for other machines.
 SYSTEMCTL = """\
 cd $NODE_ROOT
 case $1 in
     show-environment) cat run/manager-environment; exit ;;
+    list-units)
+        for unit in $(cat run/active-units 2>/dev/null); do
+            case $unit in $5) echo $unit loaded active running ;; esac
+        done
+        exit ;;
     daemon-reload)
         sed -n 's/^DefaultEnvironment=//p' etc/systemd/system.conf.d/* | tr ' ' '\\n' > run/manager-environment ;;
 esac
-echo "$@" >> {folder}/systemctl.log
+echo "${{ON_NODE:+$ON_NODE: }}$*" >> {folder}/systemctl.log
 """
 MASTER_ROLE, WORKER_ROLE = "AROAMASTER", "AROAWORKER"
 JOB_FLOW = "j-2AXXXXXXGAPLF"
@@ -319,6 +324,19 @@ class Cluster:
         return {member["aliases"][0]: member["private_ip"] for member in self.list["members"]}
 
 
+def replaced(cluster: Cluster) -> Node:
+    """Another machine becomes the master, and publishes."""
+    cluster.aws.end(1)
+    new = cluster.master(8)
+    new.publish()
+    return new
+
+
+def write_program(path: Path, lines: str) -> None:
+    path.write_text(f"#!/bin/sh\n{lines}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+
+
 def cluster_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
     efs, programs = folder / "efs", folder / "bin"
     efs.mkdir(mode=0o1777)
@@ -327,9 +345,7 @@ def cluster_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
         "nvidia-smi": 'for i in 0 1 2 3 4 5 6 7; do echo "GPU $i: a (UUID: GPU-$i)"; done',
         "systemctl": SYSTEMCTL.format(folder=folder),
     }.items():
-        program = programs / name
-        program.write_text(f"#!/bin/sh\n{lines}\n")
-        program.chmod(program.stat().st_mode | stat.S_IXUSR)
+        write_program(programs / name, lines)
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
     # A list belongs to root, and tests may run as another user.
     monkeypatch.setattr(published_list, "OWNER", os.getuid())
