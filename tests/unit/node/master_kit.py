@@ -48,10 +48,11 @@ exit $code
 """
 PROGRAM = """\
 # deeplearning run survey RUN FOLDER PYTHON ADDRESS PORTS
+if [ -e {folder}/before-survey ]; then . {folder}/before-survey; fi
 ports=$(seq -s , 20000 $((19999 + $7)))
 boot=$(cat /proc/sys/kernel/random/boot_id)
-printf '{"boot_id": "%s", "gpus": 8, "efa": 0, "interface": "lo", "ports": [%s], ' $boot $ports
-printf '"copying": "", "problem": ""}'
+printf '{{"boot_id": "%s", "gpus": 8, "efa": 0, "interface": "lo", "ports": [%s], ' $boot $ports
+printf '"copying": "", "problem": ""}}'
 """
 
 
@@ -92,6 +93,10 @@ class Master:
         (self.folder / "silent").mkdir()
         (self.folder / f"attempt-{attempt}").write_text(f"code={code}; touch {self.folder}/silent/{node}\n")
 
+    def before(self, step: str, lines: str) -> None:
+        """Let something happen before each survey or each `systemctl list-units`, in the process that does it."""
+        (self.folder / f"before-{step}").write_text(f"{lines}\n")
+
     def create_run(self, run_id: str = "r1", **changes: Any) -> Folder:
         ddp = {
             "framework": "pytorch",
@@ -113,15 +118,13 @@ def master_of(cluster: Cluster, *workers: int) -> Master:
     programs = {"ssh": SSH, "sudo": SUDO, "systemd-run": SYSTEMD_RUN, "mpirun": MPIRUN}
     for name, lines in programs.items():
         write_program(cluster.folder / "bin" / name, lines.format(folder=cluster.folder))
-    patch = cluster.monkeypatch
-    patch.setattr(open_mpi, "FOLDERS", (str(cluster.folder / "bin"),))
-    patch.setattr(mastership, "AwsClient", lambda region: cluster.aws)
-    patch.setattr(mastership, "signatures", mastership.SignatureChecks())
+    cluster.monkeypatch.setattr(open_mpi, "FOLDERS", (str(cluster.folder / "bin"),))
+    cluster.monkeypatch.setattr(mastership, "signatures", mastership.SignatureChecks(cluster.aws))
     node = cluster.master()
     cluster.workers(*workers)
     program = Path(f"{node.root}{paths.PROGRAM}")
     program.parent.mkdir(parents=True)
-    write_program(program, PROGRAM)
+    write_program(program, PROGRAM.format(folder=cluster.folder))
     node.publish()
     node.apply()
     return Master(cluster, node)

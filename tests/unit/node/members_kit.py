@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 from deeplearning import machine
-from deeplearning.aws import AwsClient, NotFound
+from deeplearning.aws import AwsClient, NotFound, Unavailable
 from deeplearning.config import Config
 from deeplearning.contract import paths
 from deeplearning.contract.errors import UserError
@@ -38,6 +38,7 @@ cd $NODE_ROOT
 case $1 in
     show-environment) cat run/manager-environment; exit ;;
     list-units)
+        if [ -e {folder}/before-list-units ]; then . {folder}/before-list-units; fi
         for unit in $(cat run/active-units 2>/dev/null); do
             case $unit in $5) echo $unit loaded active running ;; esac
         done
@@ -82,6 +83,7 @@ class FakeAws(AwsClient):
     scheduled: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
     """scheduled actions, by group and name"""
     denied: set[str] = field(default_factory=set)
+    reachable: bool = True
     before: dict[str, list[Callable[[], None]]] = field(default_factory=dict)
     """what happens before the next calls of an operation; one a call"""
 
@@ -208,6 +210,8 @@ class FakeAws(AwsClient):
         ]
 
     def _happen(self, operation: str) -> None:
+        if not self.reachable:
+            raise Unavailable("AWS does not answer.")
         self.calls.append(operation)
         if self.before.get(operation):
             self.before[operation].pop(0)()
