@@ -30,7 +30,6 @@ if [ -e {folder}/silent/$5 ]; then
 fi
 ON_NODE=$5 exec /bin/sh -c "$6"
 """
-SUDO = 'shift; exec "$@"'
 SYSTEMD_RUN = """\
 while [ "$1" != -- ]; do shift; done
 shift
@@ -115,7 +114,7 @@ class Master:
 
 def master_of(cluster: Cluster, *workers: int) -> Master:
     """Return a master that has published and applied a list with these workers."""
-    programs = {"ssh": SSH, "sudo": SUDO, "systemd-run": SYSTEMD_RUN, "mpirun": MPIRUN}
+    programs = {"ssh": SSH, "systemd-run": SYSTEMD_RUN, "mpirun": MPIRUN}
     for name, lines in programs.items():
         write_program(cluster.folder / "bin" / name, lines.format(folder=cluster.folder))
     cluster.monkeypatch.setattr(open_mpi, "FOLDERS", (str(cluster.folder / "bin"),))

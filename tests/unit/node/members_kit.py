@@ -219,6 +219,12 @@ class FakeAws(AwsClient):
             raise UserError(f"this machine's role is not allowed {operation}.")
 
 
+def file_version(path: Path) -> tuple[int, int]:
+    """Return what differs after a file was written or replaced. Its other attributes change when it is read."""
+    seen = path.stat()
+    return seen.st_ino, seen.st_mtime_ns
+
+
 def usage_of(nodes: Sequence[str]) -> publishing.Usage:
     return publishing.Usage(dict.fromkeys(nodes, "run1"), bool(nodes))
 
@@ -348,6 +354,8 @@ def cluster_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
     for name, lines in {
         "nvidia-smi": 'for i in 0 1 2 3 4 5 6 7; do echo "GPU $i: a (UUID: GPU-$i)"; done',
         "systemctl": SYSTEMCTL.format(folder=folder),
+        # Called as `sudo -n`.
+        "sudo": 'shift; exec "$@"',
     }.items():
         write_program(programs / name, lines)
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
