@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 from deeplearning import machine
-from deeplearning.aws import AwsClient, NotFound
+from deeplearning.aws import AwsClient, NotFound, Unavailable
 from deeplearning.config import Config
 from deeplearning.contract import paths
 from deeplearning.contract.errors import UserError
@@ -32,15 +32,21 @@ REAL_PATHS = {
     for name, value in vars(paths).items()
     if not name.startswith("_") and isinstance(value, str) and value.startswith("/")
 }
-# It has the default environment that it read last.
+# It has the default environment that it read last. The kit of the master sets ON_NODE for other machines.
 SYSTEMCTL = """\
 cd $NODE_ROOT
 case $1 in
     show-environment) cat run/manager-environment; exit ;;
+    list-units)
+        if [ -e {folder}/before-list-units ]; then . {folder}/before-list-units; fi
+        for unit in $(cat run/active-units 2>/dev/null); do
+            case $unit in $5) echo $unit loaded active running ;; esac
+        done
+        exit ;;
     daemon-reload)
         sed -n 's/^DefaultEnvironment=//p' etc/systemd/system.conf.d/* | tr ' ' '\\n' > run/manager-environment ;;
 esac
-echo "$@" >> {folder}/systemctl.log
+echo "${{ON_NODE:+$ON_NODE: }}$*" >> {folder}/systemctl.log
 """
 MASTER_ROLE, WORKER_ROLE = "AROAMASTER", "AROAWORKER"
 JOB_FLOW = "j-2AXXXXXXGAPLF"
@@ -77,6 +83,7 @@ class FakeAws(AwsClient):
     scheduled: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
     """scheduled actions, by group and name"""
     denied: set[str] = field(default_factory=set)
+    reachable: bool = True
     before: dict[str, list[Callable[[], None]]] = field(default_factory=dict)
     """what happens before the next calls of an operation; one a call"""
 
@@ -203,11 +210,19 @@ class FakeAws(AwsClient):
         ]
 
     def _happen(self, operation: str) -> None:
+        if not self.reachable:
+            raise Unavailable("AWS does not answer.")
         self.calls.append(operation)
         if self.before.get(operation):
             self.before[operation].pop(0)()
         if operation in self.denied:
             raise UserError(f"this machine's role is not allowed {operation}.")
+
+
+def file_version(path: Path) -> tuple[int, int]:
+    """Return what differs after a file was written or replaced. Its other attributes change when it is read."""
+    seen = path.stat()
+    return seen.st_ino, seen.st_mtime_ns
 
 
 def usage_of(nodes: Sequence[str]) -> publishing.Usage:
@@ -319,6 +334,19 @@ class Cluster:
         return {member["aliases"][0]: member["private_ip"] for member in self.list["members"]}
 
 
+def replaced(cluster: Cluster) -> Node:
+    """Another machine becomes the master, and publishes."""
+    cluster.aws.end(1)
+    new = cluster.master(8)
+    new.publish()
+    return new
+
+
+def write_program(path: Path, lines: str) -> None:
+    path.write_text(f"#!/bin/sh\n{lines}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+
+
 def cluster_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
     efs, programs = folder / "efs", folder / "bin"
     efs.mkdir(mode=0o1777)
@@ -326,10 +354,10 @@ def cluster_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
     for name, lines in {
         "nvidia-smi": 'for i in 0 1 2 3 4 5 6 7; do echo "GPU $i: a (UUID: GPU-$i)"; done',
         "systemctl": SYSTEMCTL.format(folder=folder),
+        # Called as `sudo -n`.
+        "sudo": 'shift; exec "$@"',
     }.items():
-        program = programs / name
-        program.write_text(f"#!/bin/sh\n{lines}\n")
-        program.chmod(program.stat().st_mode | stat.S_IXUSR)
+        write_program(programs / name, lines)
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
     # A list belongs to root, and tests may run as another user.
     monkeypatch.setattr(published_list, "OWNER", os.getuid())

@@ -7,6 +7,7 @@ from typing import Any
 from deeplearning.config import Config
 from deeplearning.contract.hosts import aliases
 from deeplearning.members.member_list import Member, Members
+from deeplearning.run import layout
 from deeplearning.run.allocation import Allocation
 from deeplearning.run.attempt import Attempt
 from deeplearning.run.folder import Folder
@@ -33,6 +34,16 @@ def member(rank: int, **changes: Any) -> Member:
 def members(count: int) -> Members:
     ranks = range(1, count + 1)
     return Members("c", "sg-1", 3, count, "i-00000001", "2026-01-01T00:00:00Z", tuple(map(member, ranks)))
+
+
+def create_run(config: Config, run_id: str = "r1", **changes: Any) -> Folder:
+    folder = layout.create_folder(run_id, None, config)
+    record: dict[str, Any] = {"framework": "tensorflow", "distribution": "parameter_server", "data": "", "nodes": None}
+    record |= {"script": "/efs/x/train.py", "script_args": ["{job_name}"], "python": "/p/bin/python"}
+    record |= {"processes_per_node": None, "servers": 1, "max_restarts": 3, "busy": "wait"}
+    record |= {"run_id": run_id, "asked_at": "2026-01-01T00:00:00Z", "asked_by": "me"}
+    folder.write("run.json", {**record, **changes})
+    return folder
 
 
 def started(run: Folder, stop: bool = False, config: Config = CONFIG) -> Attempt:

@@ -9,37 +9,42 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 from deeplearning.contract import paths
 from deeplearning.contract.errors import UserError
 from deeplearning.members import commands, load, money_guard
-from deeplearning.members.publishing import PublishOutcome
 from deeplearning.run import ending, units
 from deeplearning.run.folder import CHECKPOINT_REQUEST, Folder
 
-from tests.unit.node.members_kit import JOB_FLOW, Node, cluster_in
+from tests.unit.node.master_kit import Master
+from tests.unit.node.members_kit import JOB_FLOW, cluster_in, file_version, instance
 
 GROUPS = ["demo-master", "demo-workers"]
 IDLE = 1800
-QUIET = {"logins": 0, "load": 0.2, "gpus": [{"busy_percent": 0, "memory_percent": 90}]}
+QUIET: dict[str, Any] = {"logins": 0, "load": 0.2, "gpus": [{"busy_percent": 0, "memory_percent": 90}]}
 
 
 @pytest.fixture
-def master(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
+def master(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Master:
     cluster = cluster_in(tmp_path, monkeypatch)
     cluster.config = replace(cluster.config, idle_seconds=IDLE)
-    monkeypatch.setattr(ending, "prepare", Mock())
-    loads(monkeypatch, QUIET)
-    return cluster.master()
+    master = Master(cluster, cluster.master())
+    loads(master, QUIET)
+    return master
 
 
-def loads(monkeypatch: pytest.MonkeyPatch, *nodes: dict[str, Any]) -> None:
-    monkeypatch.setattr(load, "read_all", lambda _mount, _cluster: list(nodes))
+def loads(master: Master, *nodes: dict[str, Any]) -> None:
+    """Write these files of the first nodes."""
+    folder = Path(paths.load(master.config.efs_mount, master.config.cluster))
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, node in enumerate(nodes, start=1):
+        known = {"schema": 1, "instance_id": instance(number), "at": int(time.time()), "errors": []}
+        use = {"processors": 8, "memory_percent": 10, "disk_percent": 10, **node}
+        (folder / f"{instance(number)}.json").write_text(json.dumps(known | use))
 
 
-def schedule(master: Node, kind: str, seconds: float) -> None:
+def schedule(master: Master, kind: str, seconds: float) -> None:
     for group in GROUPS:
         start = datetime.fromtimestamp(time.time() + seconds, UTC)
         name = f"demo-{kind}"
@@ -47,15 +52,19 @@ def schedule(master: Node, kind: str, seconds: float) -> None:
         master.aws.scheduled[group, name] = action
 
 
-def check(master: Node, runs: Sequence[str] = ()) -> list[float]:
+def check(master: Master, runs: Sequence[str] = ()) -> list[float]:
     """Return in how many seconds each group ends if nothing works."""
-    with master.here():
+    with master.node.here():
         money_guard.check(master.config, master.aws, runs)
+    return idle_ends(master)
+
+
+def idle_ends(master: Master) -> list[float]:
     starts = [item["StartTime"] for (_group, name), item in master.aws.scheduled.items() if name == "demo-idle"]
     return [start.timestamp() - time.time() for start in starts]
 
 
-def booted(master: Node) -> None:
+def booted(master: Master) -> None:
     """Let the first check after the boot have happened."""
     check(master)
     master.aws.calls.clear()
@@ -66,36 +75,36 @@ def booted(master: Node) -> None:
     [
         ({**QUIET, "logins": 1}, []),
         ({**QUIET, "load": 0.5}, []),
-        ({**QUIET, "gpus": [{"busy_percent": 0}, {"busy_percent": 5}]}, []),
+        ({**QUIET, "gpus": [{"busy_percent": busy, "memory_percent": 90} for busy in (0, 5)]}, []),
         (QUIET, ["lenet-1"]),
     ],
     ids=["login", "processor", "GPU", "run"],
 )
 def test_what_works_postpones_the_idle_end_of_both_groups(
-    master: Node, monkeypatch: pytest.MonkeyPatch, node: dict[str, Any], runs: list[str]
+    master: Master, node: dict[str, Any], runs: list[str]
 ) -> None:
     booted(master)
     schedule(master, "idle", 300)
-    loads(monkeypatch, QUIET, node)
+    loads(master, QUIET, node)
     assert check(master, runs) == pytest.approx([IDLE, IDLE], abs=3)
     for action in master.aws.scheduled.values():
         assert [action[size] for size in ("MinSize", "MaxSize", "DesiredCapacity")] == [0, 0, 0]
         assert action["StartTime"].microsecond == 0 and action["StartTime"].second
 
 
-def test_an_idle_cluster_is_left_to_its_end(master: Node) -> None:
+def test_an_idle_cluster_is_left_to_its_end(master: Master) -> None:
     booted(master)
     schedule(master, "idle", 300)
     assert check(master) == pytest.approx([300, 300], abs=3)
     assert "put_scheduled_update_group_action" not in master.aws.calls
 
 
-def test_a_boot_counts_as_work_and_ends_the_time_that_machines_have_to_start(master: Node) -> None:
+def test_a_boot_counts_as_work_and_ends_the_time_that_machines_have_to_start(master: Master) -> None:
     schedule(master, "idle", 2 * 3600)
     assert check(master) == pytest.approx([IDLE, IDLE], abs=3)
 
 
-def test_the_end_is_not_moved_for_some_seconds(master: Node) -> None:
+def test_the_end_is_not_moved_for_some_seconds(master: Master) -> None:
     booted(master)
     schedule(master, "idle", IDLE - 50)
     assert check(master, ["lenet-1"]) == pytest.approx([IDLE - 50] * 2, abs=3)
@@ -103,7 +112,7 @@ def test_the_end_is_not_moved_for_some_seconds(master: Node) -> None:
     assert check(master, ["lenet-1"]) == pytest.approx([IDLE] * 2, abs=3)
 
 
-def test_a_missing_action_is_created_while_something_works(master: Node) -> None:
+def test_a_missing_action_is_created_while_something_works(master: Master) -> None:
     booted(master)
     schedule(master, "idle", IDLE)
     del master.aws.scheduled["demo-workers", "demo-idle"]
@@ -111,7 +120,7 @@ def test_a_missing_action_is_created_while_something_works(master: Node) -> None
     assert check(master, ["lenet-1"]) == pytest.approx([IDLE] * 2, abs=3)
 
 
-def test_a_file_system_that_does_not_answer_is_no_work(master: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_system_that_does_not_answer_is_no_work(master: Master, monkeypatch: pytest.MonkeyPatch) -> None:
     booted(master)
     schedule(master, "idle", 300)
     monkeypatch.setattr(money_guard, "EFS_SECONDS", 0.1)
@@ -119,107 +128,106 @@ def test_a_file_system_that_does_not_answer_is_no_work(master: Node, monkeypatch
     assert check(master) == pytest.approx([300, 300], abs=3)
 
 
-def test_without_the_setting_and_on_emr_nothing_is_scheduled(master: Node) -> None:
-    master.config = replace(master.config, idle_seconds=0)
+def test_without_the_setting_and_on_emr_nothing_is_scheduled(master: Master) -> None:
+    master.cluster.config = replace(master.config, idle_seconds=0)
     assert check(master, ["lenet-1"]) == []
-    master.config = replace(master.config, idle_seconds=IDLE, job_flow=JOB_FLOW)
+    master.cluster.config = replace(master.config, idle_seconds=IDLE, job_flow=JOB_FLOW)
     master.aws.calls.clear()
     assert check(master, ["lenet-1"]) == [] and master.aws.calls == []
 
 
-def test_people_who_log_in_read_when_the_machines_end(master: Node) -> None:
+def test_people_who_log_in_read_when_the_machines_end(master: Master) -> None:
     schedule(master, "ttl", 7200)
     check(master)
-    message = master.text(paths.LOGIN_MESSAGE)
+    message = master.node.text(paths.LOGIN_MESSAGE)
     at = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(time.time() + 7200))
     assert f"All machines of this cluster end at {at}; its file system stays." in message
     assert "ansible-playbook deeplearning.aws.extend -e hours=4" in message
     assert "after 30 minutes without a run" in message
     master.aws.scheduled.clear()
-    master.config = replace(master.config, idle_seconds=0)
+    master.cluster.config = replace(master.config, idle_seconds=0)
     check(master)
-    assert master.text(paths.LOGIN_MESSAGE) == ""
+    assert master.node.text(paths.LOGIN_MESSAGE) == ""
 
 
-def test_the_time_that_is_left_is_told_to_runs(master: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    prepare = Mock()
-    monkeypatch.setattr(ending, "prepare", prepare)
+def test_the_time_that_is_left_is_told_to_runs(master: Master) -> None:
+    run = master.create_run("lenet-1")
     check(master, ["lenet-1"])
-    assert prepare.call_args.args == (master.config, None, ["lenet-1"])
-    schedule(master, "ttl", 200)
+    schedule(master, "ttl", ending.CHECKPOINT_SECONDS + 10)
     check(master, ["lenet-1"])
-    assert prepare.call_args.args[1] == pytest.approx(200, abs=3)
+    assert run.read(CHECKPOINT_REQUEST) is None
+    schedule(master, "ttl", ending.CHECKPOINT_SECONDS)
+    check(master, ["lenet-1"])
+    assert run.read(CHECKPOINT_REQUEST) and master.asked("stop") == []
 
 
 def test_the_end_is_postponed_even_if_the_list_cannot_be_published(
-    master: Node, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    master: Master, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    check_end = Mock()
-    monkeypatch.setattr(money_guard, "check", check_end)
-    monkeypatch.setattr(commands, "read_config", lambda: master.config)
     monkeypatch.setattr(commands, "AwsClient", lambda _region: master.aws)
-    monkeypatch.setattr(units, "active_runs", lambda: ["lenet-1"])
-    monkeypatch.setattr(commands, "publish", Mock(side_effect=UserError("no list.")))
-    with pytest.raises(UserError, match="no list"):
+    booted(master)
+    master.active("lenet-1")
+    schedule(master, "idle", 300)
+    master.aws.denied = {"describe_instances"}
+    with master.node.here(), pytest.raises(UserError, match="describe_instances"):
         commands.main(["publish"])
-    check_end.assert_called_once_with(master.config, master.aws, ["lenet-1"])
-    monkeypatch.setattr(commands, "publish", lambda *_arguments: PublishOutcome(7, False, []))
-    assert commands.main(["publish", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["generation"] == 7 and check_end.call_count == 2
+    assert idle_ends(master) == pytest.approx([IDLE, IDLE], abs=3)
+    schedule(master, "idle", 300)
+    master.aws.denied.clear()
+    with master.node.here():
+        assert commands.main(["publish", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["generation"] == 1
+    assert idle_ends(master) == pytest.approx([IDLE, IDLE], abs=3)
 
 
 # Before the end
 
 
 @pytest.fixture
-def stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Folder) -> Mock:
-    """What systemd is asked for, with the run r1 active."""
-    control = Mock()
-    monkeypatch.setattr(paths, "STOPPED_RUNS", str(tmp_path / "stopped-runs"))
-    monkeypatch.setattr(units, "control", control)
-    monkeypatch.setattr(ending, "find_run", lambda _config, _run_id: run)
-    return control
+def run(master: Master) -> Folder:
+    """An active run."""
+    run = master.create_run()
+    run.write("state.json", {"state": "running"})
+    master.active("r1")
+    return run
 
 
-@pytest.fixture
-def recover(monkeypatch: pytest.MonkeyPatch) -> Mock:
-    recover = Mock()
-    monkeypatch.setattr(ending, "recover", recover)
-    return recover
+def prepare(master: Master, seconds_left: float | None, *run_ids: str) -> None:
+    with master.node.here():
+        ending.prepare(master.config, seconds_left, run_ids)
 
 
-def test_a_run_is_asked_for_a_checkpoint_and_then_stopped_without_an_end(
-    stopped: Mock, run: Folder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config = Mock()
+def test_a_run_is_asked_for_a_checkpoint_and_then_stopped_without_an_end(master: Master, run: Folder) -> None:
     request = Path(run.file(CHECKPOINT_REQUEST))
-    ending.prepare(config, 301, ["r1"])
+    prepare(master, 301, "r1")
     assert not request.exists()
-    ending.prepare(config, 290, ["r1"])
-    first = request.stat()
-    ending.prepare(config, 200, ["r1"])
-    assert request.stat() == first and not stopped.called
-    ending.prepare(config, 110, ["r1"])
-    stopped.assert_called_once_with("stop", "deeplearning-run@r1.service")
-    monkeypatch.setattr(units, "active_units", lambda _pattern: [])
-    assert units.may_continue("r1")
+    prepare(master, 290, "r1")
+    first = file_version(request)
+    prepare(master, 200, "r1")
+    assert file_version(request) == first and master.asked("stop") == []
+    prepare(master, 110, "r1")
+    assert master.asked("stop") == ["stop deeplearning-run@r1.service"]
+    master.active()
+    with master.node.here():
+        assert units.may_continue("r1") and not units.may_continue("r2")
     # `run stop` leaves a file that says so, and such a run is not resumed.
-    assert run.read("stop.json") is None
+    assert run.read("stop.json") is None and run.result() is None
 
 
-def test_a_run_goes_on_if_the_end_is_postponed_in_time(stopped: Mock, recover: Mock, run: Folder) -> None:
-    config = Mock()
-    ending.prepare(config, 290, ["r1"])
-    ending.prepare(config, 7200, ["r1"])
-    assert run.read(CHECKPOINT_REQUEST) is None and not recover.called
-    ending.prepare(config, 100, ["r1"])
-    ending.prepare(config, 7200, [])
-    recover.assert_called_once_with(config)
-    ending.prepare(config, 7200, [])
-    recover.assert_called_once_with(config)
+def test_a_run_goes_on_if_the_end_is_postponed_in_time(master: Master, run: Folder) -> None:
+    prepare(master, 290, "r1")
+    prepare(master, 7200, "r1")
+    assert run.read(CHECKPOINT_REQUEST) is None and master.asked("start", "stop") == []
+    prepare(master, 100, "r1")
+    master.active()
+    prepare(master, 7200)
+    prepare(master, 7200)
+    assert master.asked("start", "stop") == ["stop deeplearning-run@r1.service", "start deeplearning-run@r1.service"]
 
 
-def test_without_a_run_nothing_is_stopped(stopped: Mock) -> None:
-    ending.prepare(Mock(), 10, [])
-    ending.prepare(Mock(), None, [])
-    assert not stopped.called
+def test_without_a_run_nothing_is_stopped(master: Master) -> None:
+    prepare(master, 10)
+    prepare(master, None)
+    # Its folder was removed while it ran.
+    prepare(master, 10, "lost")
+    assert master.asked("start", "stop") == []

@@ -280,7 +280,7 @@ os._exit(3)
 def wrapped(
     run: Folder, script: Path, text: str, **environment: str
 ) -> tuple[subprocess.CompletedProcess[str], list[float]]:
-    """Run a wrapper whose waits take no time. Return these, too."""
+    """Run a wrapper by the command that mpirun starts. Its waits take no time. Return these, too."""
     script.write_text(text)
     request = {**run.run(), "script": str(script), "python": sys.executable, "script_args": ["{rank} <"]}
     run.write("run.json", {**request, "distribution": "multi_worker_mirrored"})
@@ -288,11 +288,11 @@ def wrapped(
     attempt = started(run)
     attempt.plan = attempts.plans.make(run.run(), [Node("deeplearning-worker1", "127.0.0.1", ports=(1, 2))])
     attempts.write_start_files(run, run.run(), 0, attempt.plan, "/efs")
-    program = "import sys, time; from deeplearning.run import wrapper; waits = []; time.sleep = waits.append; "
-    program += "code = wrapper.main(sys.argv[2:]); open(sys.argv[1], 'w').write(repr(waits)); sys.exit(code)"
+    program = "import sys, time; from deeplearning import cli; waits = []; time.sleep = waits.append; "
+    program += "code = cli.main(sys.argv[2:]); open(sys.argv[1], 'w').write(repr(waits)); sys.exit(code)"
     waits = script.with_suffix(".waits")
     done = subprocess.run(
-        [sys.executable, "-c", program, str(waits), run.file("attempts/0/plan.json")],
+        [sys.executable, "-c", program, str(waits), "run", "exec", run.file("attempts/0/plan.json")],
         env={**os.environ, "PYTHONPATH": str(ROOT / "files/node"), "OMPI_COMM_WORLD_RANK": "0", **environment},
         capture_output=True,
         text=True,

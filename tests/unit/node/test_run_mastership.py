@@ -2,73 +2,34 @@
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
 import pytest
-from deeplearning.aws import Unavailable
 from deeplearning.contract import atomic_file
-from deeplearning.contract.errors import UserError
-from deeplearning.members import published_list
-from deeplearning.members.member_list import Members
-from deeplearning.run import allocation, mastership, unit
+from deeplearning.run import allocation, mastership
 from deeplearning.run.allocation import Allocator
 from deeplearning.run.attempt import AttemptState
 from deeplearning.run.folder import Folder
-from deeplearning.run.survey import NodeSurvey
 
-from tests.unit.node.members_kit import Cluster, cluster_in, instance
+from tests.unit.node.master_kit import master_of
+from tests.unit.node.members_kit import Cluster, cluster_in, instance, replaced
 from tests.unit.node.members_kit import Node as MemberNode
-from tests.unit.node.runs_kit import CONFIG, member, members, send, started
-
-
-@pytest.fixture
-def published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the list is published; this machine is i-00000001. Each list counts as one that is signed."""
-    for module in (mastership, allocation):
-        monkeypatch.setattr(module, "instance_id", lambda: "i-00000001")
-    monkeypatch.setattr(mastership.applying, "checked", lambda content, config, connect: None)
-    monkeypatch.setattr(published_list, "OWNER", os.getuid())
-    monkeypatch.setattr(atomic_file, "RETRY_SECONDS", 0.0)
-    file = tmp_path / ".deeplearning/c/members.json"
-    file.parent.mkdir(parents=True)
-    return file
-
-
-def published_by(file: Path, instance: str) -> None:
-    file.write_text(json.dumps({"cluster_id": "sg-1", "published_by": instance}))
-
-
-def allocator(efs: Path, reasons: list[str], published: bool = False) -> Allocator:
-    run: dict[str, Any] = {"nodes": None, "busy": "wait"}
-    config, folder = replace(CONFIG, efs_mount=str(efs)), Folder("/r1")
-    return Allocator(config, folder, run, False, lambda nodes: None, reasons.append, lambda: False, 0.0, published)
+from tests.unit.node.runs_kit import send, started
 
 
 @pytest.fixture
 def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
     cluster = cluster_in(tmp_path, monkeypatch)
-    monkeypatch.setattr(mastership, "AwsClient", lambda region: cluster.aws)
-    monkeypatch.setattr(mastership, "signatures", mastership.SignatureChecks())
+    monkeypatch.setattr(mastership, "signatures", mastership.SignatureChecks(cluster.aws))
     return cluster
 
 
 def is_superseded(node: MemberNode) -> bool:
     with node.here():
         return mastership.is_superseded(node.config)
-
-
-def replaced(cluster: Cluster) -> MemberNode:
-    """Another machine is the master, and has published."""
-    cluster.aws.end(1)
-    new = cluster.master(8)
-    new.publish()
-    return new
 
 
 def published_once(cluster: Cluster) -> MemberNode:
@@ -92,12 +53,10 @@ def test_a_list_of_another_master_supersedes_this_one(
     assert is_superseded(old) and not is_superseded(new)
 
 
-def test_a_signed_list_is_believed_by_a_master_that_cannot_ask_aws(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_signed_list_is_believed_by_a_master_that_cannot_ask_aws(cluster: Cluster) -> None:
     old = published_once(cluster)
     replaced(cluster)
-    monkeypatch.setattr(cluster.aws, "call", Mock(side_effect=Unavailable("AWS does not answer.")))
+    cluster.aws.reachable = False
     assert is_superseded(old)
 
 
@@ -129,36 +88,36 @@ def test_a_run_continues_when_a_list_is_forged(
     assert not attempt.superseded and attempt.state is not AttemptState.STOPPING
 
 
-def forged_by(cluster: Cluster, number: int) -> Mock:
-    """Publish a list that no master has signed, and count the calls to AWS from here on."""
+def put_forged(cluster: Cluster, number: int) -> None:
+    """Publish a list that no master has signed."""
     cluster.put({**cluster.list, "published_by": instance(number), "generation": 9})
-    return Mock(side_effect=cluster.aws.call)
 
 
 def test_a_refused_list_is_not_checked_with_every_tick(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     master = published_once(cluster)
     connect = Mock(return_value=cluster.aws)
     monkeypatch.setattr(mastership, "AwsClient", connect)
+    monkeypatch.setattr(mastership, "signatures", mastership.SignatureChecks())
     now = [1000.0]
     monkeypatch.setattr(mastership.time, "monotonic", lambda: now[0])
-    calls = forged_by(cluster, 8)
-    monkeypatch.setattr(cluster.aws, "call", calls)
+    put_forged(cluster, 8)
+    cluster.aws.calls.clear()
     for _tick in range(5):
         assert not is_superseded(master)
-    assert calls.call_count == 1
+    assert len(cluster.aws.calls) == 1
     # AWS may allow later what it has refused.
     now[0] += mastership.REFUSED_SECONDS
-    assert not is_superseded(master) and calls.call_count == 2
+    assert not is_superseded(master) and len(cluster.aws.calls) == 2
     # Another list is checked at once, by the same connection.
-    forged_by(cluster, 7)
-    assert not is_superseded(master) and calls.call_count == 3
+    put_forged(cluster, 7)
+    assert not is_superseded(master) and len(cluster.aws.calls) == 3
     assert connect.call_count == 1
 
 
 def test_a_true_list_after_a_forged_one_is_believed_at_once(cluster: Cluster) -> None:
     old = published_once(cluster)
     true = cluster.list
-    forged_by(cluster, 8)
+    put_forged(cluster, 8)
     assert not is_superseded(old)
     cluster.put(true)
     replaced(cluster)
@@ -174,45 +133,55 @@ def test_a_run_continues_when_a_former_masters_list_is_put_back(cluster: Cluster
     assert not is_superseded(new)
 
 
+# Runs
+
+
+def allocator(node: MemberNode, report: Callable[[str], None], published: bool = False) -> Allocator:
+    run: dict[str, Any] = {"nodes": None, "busy": "wait"}
+    return Allocator(node.config, Folder("/r1"), run, False, lambda nodes: None, report, lambda: False, 0.0, published)
+
+
 def test_a_new_master_waits_until_it_has_published_and_an_old_one_leaves_the_run_alone(
-    published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reasons: list[str] = []
-    monkeypatch.setattr(allocation, "read_applied", unlisted)
-    publishers = iter(["i-00000009", "i-00000001", "i-00000009"])
-    monkeypatch.setattr(allocation.time, "sleep", lambda seconds: published_by(published, next(publishers)))
-    published_by(published, "i-00000009")
-    with pytest.raises(mastership.Superseded):
-        allocator(tmp_path, reasons).wait()
-    assert len(reasons) == 3 and not list(publishers)
+    monkeypatch.setattr(allocation, "LIST_PAUSE_SECONDS", 0.0)
+    published_once(cluster)
+    cluster.aws.end(1)
+    new = cluster.master(8)
+
+    def replace_new() -> None:
+        cluster.aws.end(8)
+        cluster.master(9).publish()
+
+    # The list is its predecessor's, then its own, then its successor's. It has no copy of any.
+    events: Iterator[Callable[[], Any]] = iter([lambda: None, new.publish, replace_new])
+    with new.here(), pytest.raises(mastership.Superseded):
+        allocator(new, lambda reason: next(events)()).wait()
+    assert not list(events)
 
 
+@pytest.mark.parametrize("knows", [False, True], ids=["its own list", "a list without it"])
 def test_a_master_that_was_suspended_through_its_replacement_leaves_the_run_alone_at_once(
-    published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, knows: bool
 ) -> None:
-    published_by(published, "i-00000009")
-    reasons: list[str] = []
-    # Its own copy is still the list that it published, or by now the one that has it no more.
-    for published_before, applied in ((False, members(2)), (True, None)):
-        monkeypatch.setattr(allocation, "read_applied", lambda applied=applied: applied or unlisted())
-        monkeypatch.setattr(allocation, "this_member", lambda listed: None)
-        with pytest.raises(mastership.Superseded):
-            allocator(tmp_path, reasons, published_before).wait()
-    assert reasons == []
-
-
-def unlisted() -> Members:
-    raise UserError("this node has no member list yet")
+    old = published_once(cluster)
+    replaced(cluster)
+    if knows:
+        old.apply()
+    with old.here(), pytest.raises(mastership.Superseded):
+        allocator(old, pytest.fail, published=knows).wait()
 
 
 def test_a_master_that_is_replaced_during_a_run_writes_nothing_more_and_stops_what_runs_here(
-    run: Folder, published: Path, tmp_path: Path
+    cluster: Cluster, run: Folder
 ) -> None:
-    attempt = started(run, config=replace(CONFIG, efs_mount=str(tmp_path)))
+    old = published_once(cluster)
+    attempt = started(run, config=cluster.config)
     send(attempt, (1, {"time": 1.0, "line": "not written yet"}))
-    published_by(published, "i-00000009")
+    replaced(cluster)
     Path(run.file("metrics/rank0.jsonl")).write_text('{"epoch": 1}\n')
-    attempt.tick()
+    with old.here():
+        attempt.tick()
     send(attempt, (1, {"time": 2.0, "line": "late"}), (1, {"time": 2.0, "end": 143}))
     attempt.handle_mpirun_output(b"a process has ended\n")
     for log in attempt.processes.logs:
@@ -221,25 +190,37 @@ def test_a_master_that_is_replaced_during_a_run_writes_nothing_more_and_stops_wh
     assert [file.read_text() for file in Path(run.file("logs")).iterdir()] == [""]
 
 
-def test_a_master_that_is_replaced_during_a_survey_neither_starts_the_run_nor_ends_it(
-    run: Folder, published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("step", "silent", "nodes", "otherwise"),
+    [("survey", False, None, "finished"), ("survey", True, None, "failed"), ("list-units", False, 9, "failed")],
+    ids=["all answer", "one is silent", "too few nodes"],
+)
+def test_a_master_that_is_replaced_while_it_asks_neither_starts_the_run_nor_ends_it(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    step: str,
+    silent: bool,
+    nodes: int | None,
+    otherwise: str,
 ) -> None:
-    def surveyed(*_unused: Any) -> list[NodeSurvey]:
-        published_by(published, "i-00000009")
-        return [NodeSurvey(one, problem=f"{one.alias} does not answer within 8 s.") for one in members(2).members]
-
-    published_by(published, "i-00000001")
-    monkeypatch.setattr(allocation, "read_applied", lambda: members(2))
-    monkeypatch.setattr(allocation, "this_member", lambda listed: member(1))
-    monkeypatch.setattr(allocation, "survey_nodes", surveyed)
-    monkeypatch.setattr(unit.signal, "signal", lambda *_unused: None)
-    monkeypatch.setattr(allocation, "nodes_in_use", lambda config, except_run: {})
-    monkeypatch.setattr(allocation, "runs_root", lambda config: tmp_path)
-    unit.Unit(replace(CONFIG, efs_mount=str(tmp_path)), run).supervise()
+    monkeypatch.setattr(allocation, "SHORTEST_WAIT", 0.0)
+    cluster = cluster_in(tmp_path, monkeypatch)
+    master = master_of(cluster, 2)
+    own, theirs = cluster.path.read_text(), tmp_path / "theirs.json"
+    replaced(cluster)
+    cluster.path.rename(theirs)
+    cluster.path.write_text(own)
+    run = master.create_run(nodes=nodes)
+    if silent:
+        master.silence("deeplearning-worker2")
+    master.before(step, f"cp {theirs} {cluster.path}")
+    master.supervise()
     assert run.result() is None and run.attempts() == 0
+    assert {event["state"] for event in run.events()} == {"waiting"}
     assert "another machine is the master now" in capsys.readouterr().err
-
-    # No other error of a replaced master ends the run either.
-    monkeypatch.setattr(unit.Allocator, "wait", lambda self: unlisted())
-    unit.Unit(replace(CONFIG, efs_mount=str(tmp_path)), run).supervise()
-    assert run.result() is None
+    # Had it not been replaced, the run would have ended.
+    (tmp_path / f"before-{step}").unlink()
+    cluster.path.write_text(own)
+    master.supervise()
+    assert (run.result() or {})["state"] == otherwise

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from deeplearning import programs
-from deeplearning.contract import paths
+from deeplearning import cli, programs
+from deeplearning.contract import paths, schema
 from deeplearning.datasets import staging
 from deeplearning.run import own_copy, survey
 from deeplearning.run.folder import Folder
@@ -21,6 +21,8 @@ from deeplearning.run.node_selection import Situation, SurveyVerdict, judge_surv
 from deeplearning.run.plan import Node
 from deeplearning.run.survey import NodeSurvey
 
+from tests.unit.node.master_kit import master_of
+from tests.unit.node.members_kit import cluster_in
 from tests.unit.node.runs_kit import member
 
 SURVEY = {"boot_id": "0f-1", "gpus": 8, "efa": 4, "interface": "ens5", "ports": [20000, 20001]}
@@ -105,6 +107,20 @@ def test_a_missing_own_copy_is_made_by_a_unit(tmp_path: Path, monkeypatch: pytes
     (folder / "a").write_text("x")
     (folder / paths.MARKER).write_text(json.dumps({"files": {"a": 1}}))
     assert own_copy.make_if_missing(run) == ("", "")
+
+
+def test_a_node_answers_the_command_of_a_survey_and_stops_what_an_earlier_attempt_has_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    master = master_of(cluster_in(tmp_path, monkeypatch))
+    run = master.create_run()
+    with master.node.here():
+        assert cli.main(["run", "survey", "r1", run.path, sys.executable, "127.0.0.1", "2"]) == 0
+    answer = schema.validate_part(json.loads(capsys.readouterr().out), survey.ANSWER, "the answer")
+    assert (answer["gpus"], answer["interface"], len(answer["ports"])) == (8, "lo", 2)
+    assert answer["problem"] == answer["copying"] == ""
+    assert answer["boot_id"] == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    assert master.asked("stop") == ["stop deeplearning-run-r1:*.service"]
 
 
 def test_ports_are_free_and_differ() -> None:

@@ -5,29 +5,44 @@ from __future__ import annotations
 import errno
 import functools
 import os
+import signal
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 from deeplearning.contract import atomic_file
 from deeplearning.run import allocation, layout, survey, unit
-from deeplearning.run.attempt import AttemptOutcome
-from deeplearning.run.folder import Folder
+from deeplearning.run import plan as plans
+from deeplearning.run.attempt import AttemptOutcome, write_start_files
+from deeplearning.run.folder import Folder, find_run
 from deeplearning.run.plan import Node
 from deeplearning.run.run_log import ProcessLog, RunLog
-from deeplearning.run.survey import NodeSurvey
 
-from tests.unit.node.runs_kit import CONFIG, member, members
+from tests.unit.node.master_kit import Master, master_of, meanwhile, sigterm_restored
+from tests.unit.node.members_kit import Node as MemberNode
+from tests.unit.node.members_kit import cluster_in, instance, replaced
+from tests.unit.node.runs_kit import CONFIG
 
 
 @pytest.fixture
-def ending(run: Folder, monkeypatch: pytest.MonkeyPatch) -> unit.Unit:
-    monkeypatch.setattr(unit.signal, "signal", lambda *_unused: None)
+def master(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Master:
+    """The master of four machines."""
+    return master_of(cluster_in(tmp_path, monkeypatch), 2, 3, 4)
+
+
+@pytest.fixture
+def ending(run: Folder) -> Iterator[unit.Unit]:
     run.write("environment.json", {"environment": {"SECRET": "s"}})
-    return unit.Unit(CONFIG, run)
+    with sigterm_restored():
+        yield unit.Unit(CONFIG, run)
+
+
+def terminate() -> None:
+    """As systemd does, if the unit is stopped."""
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 @pytest.mark.parametrize("state", ["finished", "failed", "stopped"])
@@ -46,37 +61,155 @@ def test_a_run_that_can_be_resumed_keeps_its_environment(run: Folder, ending: un
 
 
 def test_a_run_whose_end_could_not_be_written_keeps_its_environment(
-    run: Folder, ending: unit.Unit, monkeypatch: pytest.MonkeyPatch
+    run: Folder, ending: unit.Unit, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(unit, "RESULT_TRIES", 1)
-    monkeypatch.setattr(unit.time, "sleep", lambda seconds: None)
-    monkeypatch.setattr(run, "write", Mock(side_effect=OSError(errno.ENOSPC, "No space left on device")))
+    # A file cannot replace a folder, and a unit that is stopped does not try again.
+    os.mkdir(run.file("result.json"))
+    terminate()
     ending._end(AttemptOutcome("failed", 1))
-    assert run.result() is None and os.path.exists(run.file("environment.json"))
+    assert os.path.exists(run.file("environment.json")) and run.state()["state"] == "failed"
+    assert "the result could not be written: run r1 ended with 1" in capsys.readouterr().err
 
 
-def test_the_result_has_the_machines_of_each_attempt(
-    run: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+# Attempts
+
+
+def stop_all(node: str = "") -> str:
+    """Return what systemd is asked for on a node, to leave nothing of a run there."""
+    return f"{node and f'deeplearning-worker{node}: '}stop deeplearning-run-r1:*.service"
+
+
+def test_a_run_goes_on_without_a_lost_node_and_its_result_has_the_machines_of_each_attempt(
+    master: Master, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    listed = replace(members(3), members=(member(1), member(2), replace(member(3), instance_type="g5.xlarge")))
-    surveys = [NodeSurvey(one, Node(one.alias, one.private_ip)) for one in listed.members]
-    surveys.append(NodeSurvey(replace(member(4), instance_type="p5.48xlarge"), problem="it does not answer"))
-    monkeypatch.setattr(unit.signal, "signal", lambda *_unused: None)
-    for module in (unit, allocation):
-        monkeypatch.setattr(module, "is_superseded", lambda config: False)
-    monkeypatch.setattr(allocation, "instance_id", lambda: "i-00000001")
-    monkeypatch.setattr(allocation, "read_applied", lambda: listed)
-    monkeypatch.setattr(allocation, "this_member", lambda applied: member(1))
-    monkeypatch.setattr(allocation, "nodes_in_use", lambda config, except_run: {})
-    monkeypatch.setattr(allocation, "runs_root", lambda config: tmp_path)
-    monkeypatch.setattr(allocation, "survey_nodes", lambda *_unused: surveys)
-    monkeypatch.setattr(allocation, "judge_surveys", lambda *_unused: allocation.SurveyVerdict.START)
-    attempt = Mock(run=lambda: AttemptOutcome("finished", 0))
-    monkeypatch.setattr(unit, "Attempt", lambda *_unused: attempt)
-    unit.Unit(replace(CONFIG, efs_mount=str(tmp_path)), run).supervise()
-    (entry,) = (run.result() or {})["attempts"]
-    assert entry["machines"] == {"t3.micro": 2, "g5.xlarge": 1}
-    assert unit.duration(entry) >= 0
+    for number in (1, 2):
+        master.aws.instances[instance(number)]["InstanceType"] = "p5.48xlarge"
+    master.node.publish()
+    master.node.apply()
+    run = master.create_run(max_restarts=1)
+    # Otherwise the list is waited for, which a silent node may be about to leave.
+    monkeypatch.setattr(allocation, "SHORTEST_WAIT", 0.0)
+    master.loses("deeplearning-worker4", attempt=0, code=7)
+    master.supervise()
+    result = run.result() or {}
+    first, second = result["attempts"]
+    assert (first["cause"], first["exit_code"]) == ("lost", 7)
+    assert (second["cause"], second["exit_code"]) == ("finished", 0)
+    assert first["machines"] == {"p5.48xlarge": 2, "p3.16xlarge": 2}
+    assert second["machines"] == {"p5.48xlarge": 2, "p3.16xlarge": 1}
+    assert unit.duration(first) >= 0 and first["generation"] == second["generation"]
+    assert (result["state"], result["exit_code"], result["sentence"]) == ("finished", 0, "run r1 has finished")
+    state = run.state()
+    assert (state["state"], state["nodes"], len(state["processes"])) == ("finished", [], 3)
+    reasons = [event["reason"] for event in run.events() if event.get("state") == "recovering"]
+    assert reasons[0].startswith("lost deeplearning-worker4: it does not answer: ssh: connect to host")
+
+
+def test_a_run_that_loses_a_node_too_often_fails(master: Master) -> None:
+    run = master.create_run(max_restarts=0)
+    master.loses("deeplearning-worker4", attempt=0, code=7)
+    master.supervise()
+    result = run.result() or {}
+    assert (result["state"], result["exit_code"], result["unanswered"]) == ("failed", 7, ["deeplearning-worker4"])
+    assert "It was started again 0 times, which is max_restarts" in run.state()["reason"]
+    assert len(result["attempts"]) == 1
+
+
+def wait_for_another_run(master: Master) -> Folder:
+    """Create a run that waits, because another one uses a node."""
+    master.create_run("other").write("state.json", {"nodes": ["deeplearning-worker3"]})
+    master.active("other", "r1")
+    return master.create_run()
+
+
+def test_a_run_is_stopped_while_it_waits(master: Master) -> None:
+    run = wait_for_another_run(master)
+    run.write("environment.json", {"environment": {"SECRET": "s"}})
+
+    def stop() -> None:
+        run.write("stop.json", {"asked_by": "me"})
+        terminate()
+
+    with meanwhile(lambda: bool(run.state().get("reason")), stop):
+        master.supervise()
+    result = run.result() or {}
+    assert (result["state"], result["exit_code"], result["attempts"]) == ("stopped", 0, [])
+    assert (result["sentence"], result["final"], result["unanswered"]) == ("run r1 was stopped", {}, [])
+    assert (run.state()["state"], run.state()["nodes"]) == ("stopped", [])
+    assert not os.path.exists(run.file("environment.json"))
+    events = list(run.events())
+    waiting = "Needed nodes are in use: deeplearning-worker3 (run other)."
+    assert ("waiting", waiting) in [(event.get("state"), event.get("reason")) for event in events]
+    assert (events[-1]["event"], events[-1]["state"]) == ("end", "stopped")
+    # It is over: started again, the unit does nothing.
+    master.supervise()
+    assert run.result() == result and list(run.events()) == events
+
+
+def test_a_run_whose_master_goes_down_while_it_waits_has_no_end(master: Master) -> None:
+    run = wait_for_another_run(master)
+    with meanwhile(lambda: bool(run.state().get("reason")), terminate):
+        master.supervise()
+    assert run.result() is None and run.state()["state"] == "recovering"
+
+
+# What is left
+
+
+@pytest.fixture
+def died(master: Master) -> Folder:
+    """A run on three nodes whose unit has died in its first attempt."""
+    run = master.create_run(nodes=3)
+    nodes = [Node(f"deeplearning-worker{rank}", f"10.0.0.{rank + 4}") for rank in (1, 2, 4)]
+    write_start_files(run, run.run(), 0, plans.make(run.run(), nodes), master.config.efs_mount)
+    return run
+
+
+def clean(master: Master, node: MemberNode | None = None) -> list[str]:
+    """Return what systemd was asked for on the nodes."""
+    with (node or master.node).here():
+        assert unit.clean("r1", master.config) == 0
+    return sorted(master.asked("stop"))
+
+
+def test_what_is_left_of_a_run_is_stopped_on_the_nodes_of_its_last_attempt(master: Master, died: Folder) -> None:
+    assert clean(master) == [stop_all("2"), stop_all("4"), stop_all()]
+
+
+def test_a_node_that_does_not_answer_keeps_no_other_from_being_cleaned(master: Master, died: Folder) -> None:
+    master.silence("deeplearning-worker2")
+    assert clean(master) == [stop_all("4"), stop_all()]
+
+
+def test_a_run_without_an_attempt_has_left_nothing(master: Master) -> None:
+    master.create_run()
+    assert clean(master) == []
+
+
+def test_a_replaced_master_leaves_the_nodes_to_its_successor(master: Master, died: Folder) -> None:
+    successor = replaced(master.cluster)
+    assert clean(master) == []
+    assert len(clean(master, successor)) == 3
+
+
+def test_after_a_boot_the_clusters_runs_without_an_end_are_started(master: Master) -> None:
+    interrupted = master.create_run("interrupted")
+    for name in ("ended", "stopped", "active"):
+        master.create_run(name).write("state.json", {"state": "running"})
+    interrupted.write("state.json", {"state": "recovering"})
+    master.create_run("foreign", cluster_id="sg-of-an-earlier-cluster").write("state.json", {"state": "running"})
+    master.create_run("new")
+    runs = Path(interrupted.path).parent
+    Folder(str(runs / "ended")).write("result.json", {"state": "failed"})
+    Folder(str(runs / "stopped")).write("stop.json", {"asked_by": "me"})
+    master.active("active")
+    with master.node.here():
+        assert unit.recover(replace(master.config, role="worker")) == 0 and master.asked("start") == []
+        assert unit.recover(master.config) == 0
+    assert master.asked("start") == ["start deeplearning-run@interrupted.service"]
+
+
+# Logs and files
 
 
 def test_a_full_file_system_is_reported_once_and_ends_nothing(run: Folder, capsys: pytest.CaptureFixture[str]) -> None:
@@ -124,7 +257,7 @@ def test_reads_are_retried_while_a_file_is_replaced(run: Folder, tmp_path: Path,
     replacing.update({"run.json": 2, "state.json": 2})
     assert RunLog(run).state["state"] == "running" and run.run()["asked_by"] == "me"
     replacing["run.json"] = 2
-    assert allocation.find_run(config, "r1").id == "r1"
+    assert find_run(config, "r1").id == "r1"
     replacing["run.json"] = 2
     assert survey.find_problem(run.path, sys.executable, "lo", "127.0.0.1") == ""
     # That there is no result yet is seen at once.

@@ -83,6 +83,17 @@ def test_each_node_unpacks_its_part(place: UnpackFolder, staged: Path) -> None:
     assert sum(done) == 400 and min(done) >= 90
 
 
+def test_records_and_the_marker_list_no_more_than_so_many_files(place: UnpackFolder, staged: Path) -> None:
+    tar(staged / "a.tar", {f"{n}.jpg": b"x" for n in range(extract.LISTED + 5)})
+    manifest(staged, "a.tar")
+    unpack(place, Source(str(staged), ""), 0, 1, quiet)
+    assert len(json.loads(place.record(V1, 0, 1).read_text())["some"]) == extract.LISTED
+    finish(place, Source(str(staged), "").manifest(), 1)
+    marker = json.loads((place.path / ".deeplearning.json").read_text())
+    assert (len(marker["files"]), marker["count"]) == (extract.LISTED, extract.LISTED + 5)
+    assert set(marker["files"].values()) == {1}
+
+
 def test_parts_are_unpacked_into_their_folders(place: UnpackFolder, staged: Path) -> None:
     tar(staged / "a.tar", {"train2017/1.jpg": b"1"}, top="data/")
     with tarfile.open(staged / "b.tar.gz", "w:gz") as archive:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import hashlib
 import io
 import json
 import os
@@ -10,11 +11,15 @@ import subprocess
 import sys
 import tarfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ansible_collections.deeplearning.aws.plugins.module_utils.boot import bundle
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.boot import COLLECTION
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
+
+from tests.unit.conftest import Account
+from tests.unit.modules import run_module
 
 ROOT = Path(__file__).resolve().parents[3]
 PINS = ROOT / "files/boot/requirements.txt"
@@ -134,3 +139,70 @@ def test_without_pip_or_network_the_cure_is_named(tmp_path: Path, monkeypatch: p
 def test_a_missing_collection_is_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"ansible\.posix is not installed"):
         bundle.find_posix([str(tmp_path)], [])
+
+
+# The module
+
+
+BUCKET = "red-123456789012-us-east-1"
+WRITES = ("s3:PutObject", "s3:CopyObject", "s3:DeleteObject")
+
+
+@pytest.fixture
+def options(aws: Account, tmp_path: Path, posix: Path) -> dict[str, Any]:
+    """Options of the module, with a bucket and with wheels that were downloaded before."""
+    aws.client("s3").create_bucket(Bucket=BUCKET)
+    (tmp_path / "wheels").mkdir()
+    for beginning in bundle._pins(PINS):
+        (tmp_path / f"wheels/{beginning}py3-none-any.whl").write_text("wheel")
+    folders = {"source": str(ROOT), "collection_paths": [str(tmp_path)], "wheels": str(tmp_path / "wheels")}
+    worker = {"group": "red-workers", "role_id": "AROAWORKER", "gpus": 8, "address": ""}
+    record = {"cluster": "red", "gpus": 8}
+    known = {"bucket": BUCKET, "account": "123456789012", "cluster": record, "machines": {"worker": worker}}
+    return {**known, **folders, "bootstrap": {"gpus": {"master": 0, "worker": 8}}}
+
+
+def stored(aws: Account) -> dict[str, bytes]:
+    s3 = aws.client("s3")
+    keys = [item["Key"] for item in s3.list_objects_v2(Bucket=BUCKET).get("Contents", [])]
+    return {key: s3.get_object(Bucket=BUCKET, Key=key)["Body"].read() for key in keys}
+
+
+def writes(aws: Account) -> int:
+    return sum(call in WRITES for call in aws.calls())
+
+
+def test_it_is_stored_under_its_checksum_and_only_once(
+    aws: Account, options: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    checked = run_module(capsys, "boot_bundle", check=True, **options)
+    assert checked["changed"] and not stored(aws) and not writes(aws)
+    first = run_module(capsys, "boot_bundle", **options)
+    objects = stored(aws)
+    sums = {key: hashlib.sha256(body).hexdigest() for key, body in objects.items()}
+    assert first["changed"] and first["sha256"] == checked["sha256"]
+    bootstrap = first["bootstrap"]["sha256"]
+    assert sums == {f"bundles/{first['sha256']}.tar": first["sha256"], f"bundles/{bootstrap}.py": bootstrap}
+    assert len(objects[f"bundles/{first['sha256']}.tar"]) == first["size"]
+    assert first["bootstrap"]["path"] == f"s3://{BUCKET}/bundles/{bootstrap}.py"
+    assert first["sha256"] in first["user_data"]["worker"] and BUCKET in first["user_data"]["worker"]
+    before = writes(aws)
+    assert run_module(capsys, "boot_bundle", **options) == {**first, "changed": False}
+    assert writes(aws) == before and stored(aws) == objects
+
+
+def test_an_object_of_another_size_is_stored_again(
+    aws: Account, options: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_module(capsys, "boot_bundle", **options)
+    objects = stored(aws)
+    for key, body in objects.items():
+        aws.client("s3").put_object(Bucket=BUCKET, Key=key, Body=body[:-1])
+    assert run_module(capsys, "boot_bundle", **options)["changed"] and stored(aws) == objects
+
+
+def test_a_bucket_of_another_account_gets_nothing(
+    aws: Account, options: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    refused = run_module(capsys, "boot_bundle", **{**options, "account": "210987654321"})
+    assert refused["failed"] and not stored(aws)

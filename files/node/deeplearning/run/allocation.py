@@ -26,6 +26,8 @@ from deeplearning.run.survey import survey_nodes
 SHORTEST_WAIT, LONGEST_WAIT = 90.0, 300.0
 """Seconds after which a membership that no longer changes is used as it is. The machine that replaces a lost one has
 to boot and to be configured; a run of days waits longer for it than one of minutes."""
+PAUSE_SECONDS, LIST_PAUSE_SECONDS = 0.5, 1.0
+"""Between two checks of the members, and of whether this node has a list of them."""
 SPARE_PORTS = 8
 
 
@@ -73,7 +75,7 @@ class Allocator:
             allocation = self._try(members)
             if allocation:
                 return allocation
-            time.sleep(0.5)
+            time.sleep(PAUSE_SECONDS)
         return None
 
     @property
@@ -104,7 +106,7 @@ class Allocator:
                 raise Superseded
             raise error
         self.report(str(error))
-        time.sleep(1)
+        time.sleep(LIST_PAUSE_SECONDS)
 
     def _try(self, members: Members) -> Allocation | None:
         """Return None if the run has to wait; the reason is reported."""

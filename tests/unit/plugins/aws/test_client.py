@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import botocore.exceptions
@@ -42,6 +43,18 @@ def test_a_throttled_call_is_attempted_so_often_and_not_more(
     with pytest.raises(AwsError):
         connected().call("ec2", "describe_vpcs")
     assert aws.calls().count("ec2:DescribeVpcs") == attempts
+
+
+@pytest.mark.parametrize(("choice", "pauses"), [(max, [0.25, 0.5, 1, 2, 4, 8, 8, 8, 8]), (min, [0] * 9)])
+def test_pauses_are_random_and_their_bound_grows(
+    aws: Account, monkeypatch: pytest.MonkeyPatch, choice: Callable[[float, float], float], pauses: list[float]
+) -> None:
+    monkeypatch.setattr("random.uniform", choice)
+    aws.cloud.faults.add("throttle", {}, 1.0)
+    actual: list[float] = []
+    with pytest.raises(AwsError):
+        Aws("us-east-1", wait=actual.append).call("ec2", "describe_vpcs")
+    assert actual == pauses
 
 
 @pytest.mark.parametrize("throttled", [0.0, 0.3])

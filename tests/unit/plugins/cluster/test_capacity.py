@@ -32,6 +32,7 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.capacity_
     CapacityWatch,
     GroupNotFound,
     attempts_of,
+    group_of,
 )
 
 CAPACITY = (
@@ -375,6 +376,24 @@ def test_a_group_that_does_not_exist_is_named() -> None:
         watched(FakeApi(room=3), GroupTarget("others", 1))
 
 
+def test_a_group_as_aws_describes_it() -> None:
+    states = [("i-1", "InService", "Healthy"), ("i-2", "InService", "Unhealthy"), ("i-3", "Pending", "Healthy")]
+    keys = ("InstanceId", "LifecycleState", "HealthStatus")
+    shown = {
+        "AutoScalingGroupName": "c-workers",
+        "DesiredCapacity": 5,
+        "Instances": [dict(zip(keys, state, strict=True)) for state in states],
+        "SuspendedProcesses": [{"ProcessName": "Launch", "SuspensionReason": "User suspended it"}],
+    }
+    attempt = LaunchAttempt("a", "Failed", 0.0, CAPACITY, 1.0)
+    seen = group_of(shown, [attempt])
+    assert (seen.name, seen.desired, seen.launch_suspended) == ("c-workers", 5, True)
+    assert (seen.serving, seen.launching, seen.failures) == ({"i-1"}, 1, [attempt])
+    assert [machine.id for machine in seen.machines] == ["i-1", "i-2", "i-3"]
+    empty = group_of({"AutoScalingGroupName": "c-master", "DesiredCapacity": 1}, ())
+    assert (empty.desired, empty.machines, empty.launch_suspended) == (1, [], False)
+
+
 def test_activities_of_earlier_runs_are_history() -> None:
     from datetime import UTC, datetime
 
@@ -484,6 +503,12 @@ def test_a_machine_that_could_not_configure_itself_is_shown_with_its_log() -> No
         (
             booting(2, configuring("a", 9), configuring("b", 3), failed()),
             "2/5 ready, 2 configuring (b, 0:40), 1 failed",
+        ),
+        # Machines that are in service, with reports from before that.
+        (replace(booting(3), setups={"i-0": failed(), "i-1": configuring("a", 9)}), "3/5 ready, 2 waiting"),
+        (
+            replace(booting(3, failed()), setups={"i-0": NodeSetup("failed", "docker"), "i-h0": failed()}),
+            "3/5 ready, 1 failed: efs_mount, 1 waiting",
         ),
     ],
 )

@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible import context
 from ansible.errors import AnsibleError
 from ansible.inventory.manager import InventoryManager
+from ansible.module_utils.common.collections import ImmutableDict
 from ansible.parsing.dataloader import DataLoader
 from ansible.plugins.loader import inventory_loader
 from ansible.template import Templar
@@ -417,6 +419,35 @@ def test_without_credentials_the_sentence_is_kept_for_the_playbooks(read: Any, a
     assert of_all(inventory, "cluster_name") == "red"
     (warning,) = warnings
     assert warning.startswith("The cluster's machines are unknown. AWS credentials are missing")
+
+
+OWN = [str(ROOT / "site.yml"), str(ROOT / "playbooks/train.yml"), "deeplearning.aws.site"]
+THEIRS = "/home/me/own.yml"
+
+
+@pytest.mark.parametrize(
+    ("playbooks", "warns"),
+    [
+        *(([one], False) for one in OWN),
+        (OWN, False),
+        ([THEIRS], True),
+        ([OWN[0], THEIRS], True),
+        ([THEIRS, OWN[2]], True),
+        ([], True),
+        (["/home/me/site.yml"], True),
+        ([str(ROOT / "tests/unit/site.yml")], True),
+    ],
+)
+def test_only_playbooks_of_the_collection_silence_the_warning(
+    read: Any, aws: Account, monkeypatch: pytest.MonkeyPatch, playbooks: list[str], warns: bool
+) -> None:
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    warnings: list[str] = []
+    monkeypatch.setattr("ansible.utils.display.Display.warning", lambda _self, text, *_more: warnings.append(text))
+    monkeypatch.setattr(context, "CLIARGS", ImmutableDict(args=tuple(playbooks)))
+    assert of_all(read(), "deeplearning_problem").startswith("AWS credentials are missing")
+    assert len(warnings) == warns
 
 
 def test_a_missing_permission_is_named(read: Any, aws: Account) -> None:

@@ -115,6 +115,18 @@ def test_only_what_lies_in_the_zone_is_removed_to_try_another_one() -> None:
     assert set(AFTER) >= IN_ZONE
 
 
+@pytest.mark.parametrize("main_first", [True, False])
+def test_a_main_route_table_goes_with_its_vpc_and_not_by_itself(main_first: bool) -> None:
+    explicit = {"RouteTableAssociationId": "rtbassoc-1", "SubnetId": "subnet-1", "Main": False}
+    main = {"RouteTableAssociationId": "rtbassoc-0", "Main": True}
+    both = {"RouteTableId": "rtb-1", "Associations": [main, explicit][:: 1 if main_first else -1]}
+    listed = [both, {"RouteTableId": "rtb-2", "Associations": [explicit]}, {"RouteTableId": "rtb-3"}]
+    tables = [resource_of("route_table", one, GROUPS) for one in listed]
+    assert [resource.id for resource in to_delete(owned(*tables), keep=False)] == ["rtb-2", "rtb-3"]
+    # AWS refuses to remove the association of a main route table.
+    assert [table.facts["associations"] for table in tables] == [["rtbassoc-1"], ["rtbassoc-1"], []]
+
+
 OURS, SUBNETS = frozenset({"sg-ours"}), frozenset({"subnet-ours"})
 
 

@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,9 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.node.nfs import (
     former_mounts,
     systemd_follows,
 )
+from ansible_collections.deeplearning.aws.plugins.modules import wait_for_nfs
+
+from tests.unit.modules import run_node_module
 
 ROLE = Path(__file__).resolve().parents[4] / "roles/efs_mount"
 NAME, OWN = "fs-1.efs.us-east-1.amazonaws.com", "ip-10-0-0-4.ec2.internal"
@@ -146,6 +150,18 @@ def test_a_disabled_line_is_a_former_mount_until_it_is_removed(tmp_path: Path) -
     assert line_of("Remove the disabled lines from /etc/fstab", fstab) == [f"# {ours}", theirs]
 
 
+def systemctl(folder: Path, monkeypatch: pytest.MonkeyPatch, reload: str, source: str) -> None:
+    """Let systemd answer whether its units need a reload, and where the mount at /shared comes from."""
+    program = folder / "systemctl"
+    program.write_text(
+        "#!/bin/sh\n"
+        f'case "$*" in "show --property=NeedDaemonReload --value *.mount") echo "{reload}";;\n'
+        f'"show --property=SourcePath --value /shared") echo {source};; *) exit 1;; esac\n'
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+
+
 @pytest.mark.parametrize(
     ("reload", "source", "follows"),
     [("no\n\nno", "/etc/fstab", True), ("no\n\nyes", "/etc/fstab", False), ("no", "/proc/self/mountinfo", False)],
@@ -153,14 +169,7 @@ def test_a_disabled_line_is_a_former_mount_until_it_is_removed(tmp_path: Path) -
 def test_whether_systemd_has_read_fstab(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reload: str, source: str, follows: bool
 ) -> None:
-    program = tmp_path / "systemctl"
-    program.write_text(
-        "#!/bin/sh\n"
-        f'case "$*" in "show --property=NeedDaemonReload --value *.mount") echo "{reload}";;\n'
-        f'"show --property=SourcePath --value /shared") echo {source};; *) exit 1;; esac\n'
-    )
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    systemctl(tmp_path, monkeypatch, reload, source)
     assert systemd_follows(FSTAB, "fs-1:/", "/shared") is follows
     # What is not listed yet cannot be known.
     assert systemd_follows(FSTAB, "fs-1:/", "/new") is ("yes" not in reload)
@@ -179,3 +188,51 @@ def test_a_mount_of_the_other_method_at_the_same_path_is_former(source: str, mou
     other = {"fs-1:/": "fs-1.efs.us-east-1.amazonaws.com:/"}.get(source, "fs-1:/")
     assert former_mounts(fstab, mounts, "mark", source, "/efs") == []
     assert former_mounts(fstab, mounts, "mark", other, "/efs") == [FormerMount("/efs", True)]
+
+
+# The module
+
+
+@pytest.fixture
+def wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
+    """The module on a machine with these mounts, and with FSTAB."""
+    systemctl(tmp_path, monkeypatch, "no", str(tmp_path / "fstab"))
+    monkeypatch.setattr(nfs, "FSTAB", str(tmp_path / "fstab"))
+    monkeypatch.setattr(wait_for_nfs, "FSTAB", str(tmp_path / "fstab"))
+    monkeypatch.setattr(wait_for_nfs, "MOUNTS", tmp_path / "mounts")
+
+    def run(mounts: str, **changes: Any) -> dict[str, Any]:
+        (tmp_path / "mounts").write_text(mounts)
+        options = {"name": "127.0.0.1", "own_name": "localhost", "path": "/shared", "source": "fs-1:/", "mark": "mark"}
+        return run_node_module(capsys, "wait_for_nfs", **{**options, "node": "n1", "timeout": 0, **changes})
+
+    return run
+
+
+def test_the_module_returns_former_mounts_of_a_file_system_that_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wait: Callable[..., Any]
+) -> None:
+    mounted = "fs-1.efs.us-east-1.amazonaws.com:/ /efs nfs4 rw 0 0"
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        monkeypatch.setattr(nfs, "PORT", server.getsockname()[1])
+        first = wait(mounted)
+        assert (first["changed"], first["former_mounts"], first["systemd_follows"]) == (False, [], True)
+        (tmp_path / "fstab").write_text(FSTAB)
+        (former,) = wait(mounted)["former_mounts"]
+        assert former == {"path": "/efs", "mounted": True, "taken": False}
+        (former,) = wait("")["former_mounts"]
+        assert former == {"path": "/efs", "mounted": False, "taken": False}
+        (former,) = wait("/dev/sdb /efs ext4 rw 0 0")["former_mounts"]
+        assert former == {"path": "/efs", "mounted": False, "taken": True}
+        moved = wait("", source="fs-2:/", path="/efs")
+        assert [mount["path"] for mount in moved["former_mounts"]] == ["/efs", "/shared"]
+        assert moved["systemd_follows"]
+
+
+def test_the_module_names_what_is_in_the_way(monkeypatch: pytest.MonkeyPatch, wait: Callable[..., Any]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    monkeypatch.setattr(nfs, "PORT", port)
+    refused = wait("")
+    assert (refused["failed"], refused["cause"]) == (True, "security_group")
+    assert refused["msg"].startswith("n1, after 0 s: 127.0.0.1, the mount target of 127.0.0.1, does not answer")

@@ -103,6 +103,11 @@ def test_what_emr_does_not_take_is_refused(facts: AccountFacts, settings: dict[s
     assert any(words in problem for problem in problems), problems
 
 
+def test_a_type_that_the_region_does_not_have_is_refused_once() -> None:
+    (problem,) = texts(replace(FACTS, types={}, offers=[]), instance_type="m5.9xlarge")
+    assert "m5.9xlarge: us-east-1 has no such type" in problem
+
+
 def test_site_refuses_the_name_of_an_emr_cluster() -> None:
     (problem,) = texts(replace(FACTS, emr=None, emr_clusters=[{"Id": "j-1"}]), emr=False)
     assert "an EMR cluster of this name lives (j-1)" in problem

@@ -124,6 +124,7 @@ def test_a_change_shows_its_difference() -> None:
         ({**NFS_FROM_MEMBERS, "FromPort": 22, "ToPort": 22}, False),
         ({**NFS_FROM_MEMBERS, "IpProtocol": "udp"}, False),
         ({"IpProtocol": "-1", "IpRanges": [{"CidrIp": "10.0.0.0/16"}]}, True),
+        ({**NFS_FROM_MEMBERS, "IpProtocol": "-1", "FromPort": -1, "ToPort": -1}, True),
         ({"IpProtocol": "-1", "IpRanges": [{"CidrIp": "10.0.0.0/25"}]}, False),
     ],
 )

@@ -104,6 +104,14 @@ def test_leaving_the_stream_ends_the_process(program: Path, tmp_path: Path) -> N
         os.kill(pid, 0)
 
 
+def test_a_command_reads_all_that_is_sent_to_it() -> None:
+    sent = os.urandom(1 << 18)
+    assert node_program.read_bytes(Connection("local"), "cat", "n", len(sent), stdin=sent) == sent
+    assert node_program.read_bytes(Connection("local"), "cat; echo end", "n", 100) == b"end\n"
+    with pytest.raises(UserError):
+        node_program.read_bytes(Connection("local"), "cat", "n", len(sent) - 1, stdin=sent)
+
+
 @pytest.mark.parametrize("line", ["", "no json", "[1]", "3"])
 def test_other_lines_are_no_event(line: str) -> None:
     assert node_program.event(line) == {}

@@ -248,6 +248,8 @@ def test_every_point_is_within_the_picture_and_every_line_is_named(count: int) -
     at = re.findall(r'c?x="([^"]+)" c?y="([^"]+)"', svg)
     lines = [point.split(",") for points in re.findall(r'points="([^"]+)"', svg) for point in points.split()]
     assert len(at) > count and len(lines) > 2 * count
+    colours = re.findall(r'(?:fill|stroke)="([^"]*)"', svg)
+    assert len(colours) > 2 * count and all(re.fullmatch("none|#[0-9a-f]{6}", colour) for colour in colours)
     assert all(0 <= float(x) <= WIDTH and 0 <= float(y) <= plot.height for x, y in [*at, *lines])
 
 
