@@ -278,6 +278,9 @@ def test_it_can_be_started_again_at_once() -> None:
             # The server closes the connection, so that the port stays in TIME_WAIT.
             assert get(port)[1] == "here"
             server.shutdown()
+            # The process that has answered has the port too.
+            while server.active_children:
+                server.collect_children(blocking=True)
 
 
 # How it is served
