@@ -269,6 +269,20 @@ def test_a_request_that_never_ends_hangs_no_other(address: int) -> None:
     silent.close()
 
 
+def test_it_can_be_started_again_at_once() -> None:
+    port = 0
+    for _start in range(2):
+        with page.PageServer(port, lambda: "here") as server:
+            port = server.server_address[1]
+            threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+            # The server closes the connection, so that the port stays in TIME_WAIT.
+            assert get(port)[1] == "here"
+            server.shutdown()
+            # The process that has answered has the port too.
+            while server.active_children:
+                server.collect_children(blocking=True)
+
+
 # How it is served
 
 

@@ -211,6 +211,15 @@ def test_heartbeats_are_sent_with_tasks_but_not_with_each(booted: Boot) -> None:
     assert booted.aws.states() == [("configuring", "packages")]
 
 
+def test_tasks_without_a_role_belong_to_the_step_before(booted: Boot) -> None:
+    progress = configuring.ReportedSteps(booted.machine())
+    for step in ("packages", "", "packages", "efs_mount", "", "packages"):
+        progress.begin(step)
+    assert progress.step == "packages"
+    assert [step for _state, step in booted.aws.states()] == ["packages", "efs_mount", "packages"]
+    assert [line.split()[-1] for line in booted.log.splitlines()] == ["packages", "efs_mount", "packages"]
+
+
 def test_progress_that_cannot_be_reported_does_not_stop_the_machine(booted: Boot) -> None:
     booted.aws.errors = [(404, "NoSuchBucket", "")] * 2
     configuring.ReportedSteps(booted.machine()).begin("packages")

@@ -180,6 +180,20 @@ def test_its_report_is_one_of_the_contract(booted: Boot) -> None:
     assert report.key_of(f"{PARAMETERS['role_id']}:{INSTANCE}") == OWN_REPORT
 
 
+def test_a_report_has_all_host_keys_in_one_order_and_its_last_lines(booted: Boot) -> None:
+    keys = Path(first_stage.HOST_KEYS)
+    kinds = ["rsa", "dsa", "ecdsa", "a", "z", "b", "y"]
+    for kind in kinds:
+        (keys / f"ssh_host_{kind}_key.pub").write_text(f"ssh-{kind} {'B' * 68} root@x\n")
+    (keys / "ssh_host_rsa_key").write_text("secret")
+    booted.machine().report("failed", "s" * 200, [f"{number}\t\x1b" + "x" * 400 for number in range(30)])
+    (report,) = booted.aws.reports
+    files = [keys / f"ssh_host_{kind}_key.pub" for kind in sorted([*kinds, "ed25519"])]
+    assert report["host_keys"] == [file.read_text().rpartition(" ")[0] for file in files]
+    assert report["step"] == "s" * 120
+    assert report["log"] == [f"{number}  ".ljust(300, "x") for number in range(10, 30)]
+
+
 def test_a_machine_holds_its_place_until_its_action_has_ended(booted: Boot, monkeypatch: pytest.MonkeyPatch) -> None:
     machine = booted.machine()
     monkeypatch.setattr(machine, "count_failures", lambda: first_stage.ATTEMPTS + 1)

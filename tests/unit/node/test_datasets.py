@@ -376,6 +376,37 @@ def test_a_set_with_a_publisher_is_taken_from_the_bucket_if_it_is_staged(efs: Pa
     assert (efs / "tiny_data").resolve() == efs / "data/tiny"
 
 
+def test_a_copy_is_continued_with_the_files_that_are_missing_or_incomplete(tmp_path: Path) -> None:
+    source, copy = tmp_path / "source", tmp_path / "copy"
+    for name, content in {"a/complete": b"new", "a/cut": b"whole", "b": b"missing"}.items():
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        (source / name).write_bytes(content)
+    (copy / "a").mkdir(parents=True)
+    (copy / "a/complete").write_bytes(b"old")
+    (copy / "a/cut").write_bytes(b"who")
+    progress = Progress(lambda _event: None)
+    sources.copy_folder(source, copy, progress)
+    files = {str(file.relative_to(copy)): file.read_bytes() for file in copy.rglob("*") if file.is_file()}
+    assert files == {"a/complete": b"old", "a/cut": b"whole", "b": b"missing"}
+    assert progress.done == progress.total == len(b"whole") + len(b"missing")
+
+
+@pytest.mark.parametrize(("free", "fits"), [(12, True), (11, False)])
+def test_a_copy_may_fill_the_disk_to_its_last_byte(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int, fits: bool
+) -> None:
+    (tmp_path / "source").mkdir()
+    (tmp_path / "copy").mkdir()
+    (tmp_path / "source/a").write_bytes(b"x" * 12)
+    monkeypatch.setattr(sources.shutil, "disk_usage", lambda folder: SimpleNamespace(free=free))
+    if fits:
+        sources.copy_folder(tmp_path / "source", tmp_path / "copy", Progress(lambda _event: None))
+    else:
+        with pytest.raises(UserError, match="has 0.0 GiB left, and 0.0 GiB are needed: make room"):
+            sources.copy_folder(tmp_path / "source", tmp_path / "copy", Progress(lambda _event: None))
+        assert list((tmp_path / "copy").iterdir()) == []
+
+
 def test_a_copy_that_differs_from_its_source_is_refused(efs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (efs / "data/mine").mkdir(parents=True)
     (efs / "data/mine/a").write_text("a")

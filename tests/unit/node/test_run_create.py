@@ -321,6 +321,11 @@ def test_the_answer_describes_the_run_and_warns(
     assert create_run(data="tiny", run_id="r2")["warnings"] == [generated, missing, silent]
     gpus[0] = 2
     assert create_run(data="tiny", run_id="r3")["warnings"] == [generated, missing]
+    # The GPUs of other nodes are theirs.
+    (master,) = create.read_applied().members
+    worker = replace(master, rank=2, aliases=("deeplearning-worker2",))
+    monkeypatch.setattr(create, "read_applied", lambda: replace(members, desired=2, members=(master, worker)))
+    assert create_run(data="tiny", run_id="r4")["warnings"] == [generated]
 
 
 @pytest.mark.parametrize(("free", "fits"), [(64 * 2**20 - 1, False), (64 * 2**20, True)])
