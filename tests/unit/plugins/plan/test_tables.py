@@ -20,7 +20,19 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.plan import (
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.facts import AccountFacts, EmrFacts, ImageFacts
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.offers import API, Price
 
-from tests.unit.plugins.plan.test_checks import FACTS, IMAGE, TYPE, VPC, ZONES, cluster, texts
+from tests.unit.plugins.plan.test_checks import (
+    FACTS,
+    IMAGE,
+    PRIVATE,
+    PUBLIC,
+    SETTINGS,
+    TYPE,
+    VPC,
+    ZONES,
+    cluster,
+    in_vpc,
+    texts,
+)
 
 
 @pytest.mark.parametrize(
@@ -192,6 +204,16 @@ def test_the_vpc_of_the_plan() -> None:
     own = network.vpc_of_plan(replace(FACTS, vpcs=[{"VpcId": VPC, "CidrBlock": "10.0.0.0/16"}]), cluster())
     assert (own["external"], own["id"], own["cidrs"], own["subnets"]) == (False, VPC, ["10.0.0.0/16"], {})
     assert (own["public_cidr"], own["private_cidr"]) == ("10.0.0.0/17", "10.0.128.0/17")
+
+
+def test_the_users_vpc_in_the_plan() -> None:
+    assert network.vpc_of_plan(in_vpc(), cluster(**SETTINGS)) == {
+        **{"external": True, "id": VPC, "cidr": "10.9.0.0/16", "cidrs": ["10.9.0.0/16"]},
+        **{"public_cidr": "", "private_cidr": ""},
+        "subnets": {ZONES[0]: {"public": PUBLIC, "private": PRIVATE}},
+    }
+    unknown = network.vpc_of_plan(replace(FACTS, vpcs=None), cluster(**SETTINGS))
+    assert (unknown["id"], unknown["cidr"], unknown["cidrs"], unknown["subnets"]) == (VPC, "", [], {})
 
 
 EFS = "fs-0123456789abcdef0"

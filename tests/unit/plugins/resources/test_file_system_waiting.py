@@ -72,6 +72,20 @@ def test_a_file_system_is_found_by_its_name_and_tag_if_its_token_is_another(run:
     assert run(**place.options())["file_system"]["id"] == exact
 
 
+def test_all_are_read_unless_one_is_named(run: Run, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    system = own(place, "c")
+    pages, requests = Aws.pages, []
+
+    def recorded(self: Aws, service: str, operation: str, key: str, **params: Any) -> list[Any]:
+        requests.append((operation, params))
+        return pages(self, service, operation, key, **params)
+
+    monkeypatch.setattr(Aws, "pages", recorded)
+    run(**place.options(subnet_id=""))
+    run(file_system_id=system)
+    assert requests == [("describe_file_systems", {}), ("describe_file_systems", {"FileSystemId": system})]
+
+
 def test_two_of_one_name_are_not_chosen_between(run: Run, place: Place) -> None:
     ids = sorted([own(place, "one"), own(place, "two")])
     refused = run(**place.options())
