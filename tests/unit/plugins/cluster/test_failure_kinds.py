@@ -290,6 +290,7 @@ def test_progress_of_machines_that_configure_themselves_names_the_slowest() -> N
     assert progress_of(only, GroupTarget("w", 1), True, 100.0) == "0/1 ready, 1 failed"
 
 
+NEW = Memory(0.0)
 RULES = WaitRules(Policy.AT_LEAST, deadline=600.0, settle=60.0, bundle="b")
 
 
@@ -312,6 +313,13 @@ RULES = WaitRules(Policy.AT_LEAST, deadline=600.0, settle=60.0, bundle="b")
         (failed("It failed."), Memory(0.0, progress=10.0), 70.0, "failed"),
         (failed("AccessDenied", "InsufficientCapacity"), Memory(0.0), 1.0, "failed"),
         # Failures of machines that came later do not count.
+        (failed("Throttling", "AccessDenied", machines=[GroupInstance("i-1"), GroupInstance("i-2")]), NEW, 1.0, "wait"),
+        (
+            failed("AccessDenied", "Throttling", machines=[GroupInstance("i-1"), GroupInstance("i-2")]),
+            NEW,
+            1.0,
+            "failed",
+        ),
         (failed("Throttling", "Throttling", "Throttling", "AccessDenied"), Memory(0.0), 1.0, "wait"),
     ],
 )
