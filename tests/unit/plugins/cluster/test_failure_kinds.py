@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -272,6 +273,18 @@ def test_the_machines_that_are_shown_with_their_logs() -> None:
         "i-7 has not reported. The end of its console:",
         "    boot",
     ]
+
+
+def test_a_machine_of_which_nothing_is_known_hides_no_other() -> None:
+    setups = {"i-2": NodeSetup("failed", "efs_mount"), "i-3": NodeSetup(log=["boot"])}
+    lifecycle = LaunchAttempt("a", "Cancelled", 0.0, "Lifecycle Action abandoned", machine="i-9")
+    group = ScalingGroup("w", 4, held(1, 3), attempts=[lifecycle], setups=setups)
+    setup, late = missing_of(group, GroupTarget("w", 4))
+    assert list(setup.details) == ["i-2: efs_mount"]
+    assert list(late.details) == ["i-3 has not reported. The end of its console:", "    boot"]
+    unknown = replace(group, machines=held(1), setups={"i-9": NodeSetup("failed", "packages")})
+    (setup, *_others) = missing_of(unknown, GroupTarget("w", 2))
+    assert list(setup.details) == ["i-9: packages"]
 
 
 def test_progress_of_machines_that_configure_themselves_names_the_slowest() -> None:
