@@ -111,8 +111,8 @@ NO_CAPACITY = Shortage(["AWS has none."])
                 0,
                 0,
                 [
-                    "its groups are set to 0 machines, as cluster_ttl_hours and cluster_idle_minutes do; its file system "
-                    "stays, and site.yml brings the machines back"
+                    "its groups are set to 0 machines, as cluster_ttl_hours and cluster_idle_minutes do; its file "
+                    "system stays, and site.yml brings the machines back"
                 ],
             ),
         ),
