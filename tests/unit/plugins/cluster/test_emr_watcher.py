@@ -166,3 +166,104 @@ def test_the_end_of_a_log_is_read_whatever_it_holds(compressed: bytes, expected:
 def test_a_log_that_would_fill_the_memory_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(emr_watcher, "MOST_DECOMPRESSED", 1 << 17)
     assert tail_of(gzip.compress(b"x" * (1 << 22) + b"end")) == "x" * emr_watcher.LOG_CHARACTERS
+
+
+def watch_with(aws: Any, logs: str = "logs/emr-logs", timeout: float = 60) -> tuple[dict[str, Any], list[float]]:
+    """Return the result and the pauses."""
+    clock, pauses = [1000.0], []
+
+    def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        clock[0] += seconds
+
+    result = EmrWatch(aws, "j-1", logs, timeout, 30, lambda _line: None, now=lambda: clock[0], sleep=sleep).run()
+    return result, pauses
+
+
+def test_a_result_has_the_numbers_of_all_groups() -> None:
+    result, pauses = watch_with(Aws(("STARTING", 1, ""), ("WAITING", 3, "")))
+    assert result == {
+        "changed": False,
+        "outcome": "full",
+        "desired": 3,
+        "in_service": 3,
+        "waited_seconds": 30.0,
+        "msg": "The EMR cluster j-1 is WAITING, 3/3 configured.",
+    }
+    assert pauses == [30]
+
+
+def test_only_some_machines_logs_are_read_each_once() -> None:
+    names = [f"i-{number:017x}" for number in range(1, 6)]
+    reason = f"On 5 instances ({', '.join([names[0], *names])}), bootstrap action 2 returned a non-zero return code"
+    result, _pauses = watch_with(Aws(("TERMINATED_WITH_ERRORS", 0, reason)), "logs")
+    shown = [line for line in result["msg"].splitlines() if line.endswith("is not there.")]
+    assert shown == [
+        f"{name}, bootstrap action 2, s3://logs/j-1/node/{name}/bootstrap-actions/2/stderr.gz is not there."
+        for name in names[: emr_watcher.MOST_LOGS]
+    ]
+
+
+def test_a_log_that_may_not_be_read_is_the_reason() -> None:
+    class Closed(Aws):
+        def content(self, *_words: Any) -> bytes:
+            raise AwsError("AWS does not allow s3:GetObject.", "AccessDenied")
+
+    result, pauses = watch_with(Closed(("TERMINATED_WITH_ERRORS", 0, ON_CORE)))
+    assert result["msg"].endswith("stderr.gz:\n  AWS does not allow s3:GetObject.") and pauses == []
+
+
+def test_the_last_lines_of_a_log_are_shown() -> None:
+    lines = [f"line {number}" for number in range(emr_watcher.LOG_LINES + 1)]
+    stored = {LOG: gzip.compress("\n".join(lines).encode())}
+    result, _pauses = watch_with(Aws(("TERMINATED_WITH_ERRORS", 0, ON_CORE), logs=stored))
+    assert result["msg"].splitlines()[2:] == [f"  {line}" for line in lines[1:]]
+
+
+def test_an_end_without_a_reason_or_for_another_one_has_no_log() -> None:
+    result, _pauses = watch_with(Aws(("TERMINATED", 0, "")))
+    assert result["msg"] == "The EMR cluster j-1 has ended: EMR gives no reason. Nothing keeps running."
+    assert (result["failed"], result["outcome"], result["changed"]) == (True, "failed", False)
+    other = watch_with(Aws(("TERMINATED_WITH_ERRORS", 0, f"{MACHINE} is not available...")))[0]["msg"]
+    assert other == (
+        f"The EMR cluster j-1 has ended: VALIDATION_ERROR: {MACHINE} is not available. Nothing keeps running."
+    )
+
+
+def test_one_that_does_not_end_may_still_cost() -> None:
+    class Slow(Aws):
+        def call(self, service: str, operation: str, **params: Any) -> dict[str, Any]:
+            answer = super().call(service, operation, **params)
+            self.states = [("TERMINATING", 0, "")] if self.writes else [("STARTING", 0, "")]
+            return answer
+
+    result, pauses = watch_with(Slow(("STARTING", 0, "")), timeout=60)
+    assert (
+        "was still STARTING after 1:00, so it was terminated. It is TERMINATING and may still cost. EMR"
+        in (result["msg"])
+    )
+    assert result["msg"].endswith("aws emr describe-cluster --region us-east-1 --cluster-id j-1.")
+    assert sum(pauses) >= 60 + emr_watcher.END_SECONDS
+
+
+def test_a_late_end_is_awaited_for_its_reason() -> None:
+    aws = Aws(("TERMINATING", 0, ""), ("TERMINATING", 0, ""), ("TERMINATED_WITH_ERRORS", 0, "No capacity"))
+    result, _pauses = watch_with(aws, timeout=0)
+    assert result["msg"] == "The EMR cluster j-1 has ended: VALIDATION_ERROR: No capacity. Nothing keeps running."
+    assert aws.writes == []
+
+
+@pytest.mark.parametrize(
+    ("code", "ended", "counts"),
+    [
+        ("BOOTSTRAP_FAILURE", None, True),
+        ("BOOTSTRAP_FAILURE", 40.0, True),
+        ("BOOTSTRAP_FAILURE", 39.9, False),
+        ("INSTANCE_FAILURE", None, False),
+        ("", 100.0, False),
+    ],
+)
+def test_which_core_nodes_have_failed_during_the_wait(code: str, ended: float | None, counts: bool) -> None:
+    at = datetime.datetime.fromtimestamp(ended, datetime.UTC) if ended is not None else None
+    status = {"StateChangeReason": {"Code": code}, "Timeline": {"EndDateTime": at} if at else None}
+    assert emr_watcher._failed_since(status, 100.0) is counts

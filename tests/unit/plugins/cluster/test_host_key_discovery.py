@@ -213,3 +213,81 @@ def test_missing_resources_are_named(operation: str, answer: list[dict[str, Any]
     fake.listed[operation] = answer
     with pytest.raises(AwsError, match=message):
         HostKeyDiscovery(fake, "red").facts(Cluster("red"))
+
+
+def test_ranks_are_awaited_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    joining = instance(2)
+
+    def assign(_seconds: float) -> None:
+        fake.instances[1] = WORKER
+
+    monkeypatch.setattr(polling, "sleep", assign)
+    for with_ranks, lines in ((False, []), (True, [f"Waiting for the ranks of {WORKER['InstanceId']}."])):
+        fake = Fake(MASTER, joining)
+        displayed: list[str] = []
+        cluster, _reports = HostKeyDiscovery(fake, "red").run(60, displayed.append, with_ranks)
+        assert displayed == lines
+        assert [node.rank for node in cluster.nodes] == [1, 2 if with_ranks else 0]
+
+
+def test_all_that_is_missing_is_in_one_line_and_nothing_without_time() -> None:
+    fake = Fake(WORKER)
+    fake.consoles = lambda *_words: ""
+    _cluster, reports, _discovery, displayed = discover(fake, 0.001)
+    assert displayed == ["Waiting for the host keys of deeplearning-worker2 and a master."] and reports == {}
+    assert discover(fake, 0)[3] == []
+
+
+def test_the_role_of_each_kind_of_node_is_read_once() -> None:
+    fake = Fake(MASTER, WORKER, instance(3, rank="3"))
+    calls: list[str] = []
+    call = fake.call
+
+    def counted(service: str, operation: str, **params: Any) -> dict[str, Any]:
+        calls.append(params.get("RoleName", ""))
+        return call(service, operation, **params)
+
+    fake.call = counted  # type: ignore[method-assign]
+    cluster, _reports, discovery, _displayed = discover(fake)
+    discovery.facts(cluster)
+    assert sorted(filter(None, calls)) == ["red-us-east-1-master", "red-us-east-1-worker"]
+
+
+def test_a_bucket_that_may_not_be_read_is_no_missing_report() -> None:
+    fake = Fake(MASTER)
+
+    def refuse(*_words: Any) -> bytes:
+        raise AwsError("AWS does not allow s3:GetObject.", "AccessDenied")
+
+    fake.content = refuse  # type: ignore[method-assign]
+    with pytest.raises(AwsError, match="s3:GetObject"):
+        discover(fake)
+
+
+def test_a_report_need_not_be_text() -> None:
+    fake = Fake(MASTER)
+    fake.content = lambda *_words: b"\xff\xfe"  # type: ignore[method-assign]
+    _cluster, reports, discovery, _displayed = discover(fake)
+    assert discovery.invalid_reports == [MASTER["InstanceId"]]
+    assert reports[MASTER["InstanceId"]].host_keys == [ECDSA, ED]
+
+
+def test_a_console_may_be_empty() -> None:
+    fake = Fake(MASTER)
+    fake.call = lambda _service, operation, **_params: (  # type: ignore[method-assign]
+        {"Role": {"RoleId": "AROA"}} if operation == "get_role" else {"Output": None}
+    )
+    assert discover(fake)[1] == {}
+
+
+def test_the_facts_have_all_that_members_need() -> None:
+    assert HostKeyDiscovery(Fake(MASTER), "red").facts(Cluster("red")) == {
+        "cluster": "red",
+        "cluster_id": "sg-members",
+        "region": "us-east-1",
+        "bucket": "red-123456789012-us-east-1",
+        "vpc_cidrs": ["10.0.0.0/16"],
+        "master_role_id": "AROA-master",
+        "job_flow": "",
+        "efs_name": "fs-0abc.efs.us-east-1.amazonaws.com",
+    }

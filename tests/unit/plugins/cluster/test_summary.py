@@ -18,6 +18,7 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.resources
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.summary import (
     Context,
     describe,
+    destroy_command,
     hourly_phrase,
     next_command,
     resource_lines,
@@ -298,3 +299,8 @@ def test_resources_of_others_and_states_are_in_the_list() -> None:
     empty = replace(owned, resources=resources[:1])
     assert resource_lines("c", "us-east-1", [empty]) == ["The cluster c has no resources in us-east-1."]
     assert resource_lines("all", "us-east-1", []) == ["No cluster has resources in us-east-1."]
+
+
+def test_the_consent_is_in_the_command_that_removes_a_cluster() -> None:
+    assert destroy_command("red") == "ansible-playbook destroy.yml -e destroy=red"
+    assert destroy_command("red", " -e a=b") == "ansible-playbook destroy.yml -e destroy=red -e a=b"
