@@ -289,4 +289,5 @@ if __name__ == "__main__":
     try:
         sys.exit(main(sys.argv[1:]))
     except KeyboardInterrupt:
+        print("Interrupted", file=sys.stderr)
         sys.exit(130)

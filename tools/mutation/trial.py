@@ -53,9 +53,10 @@ PRELOADED = (
 MEMORY = 4 << 30
 IMPORT_SECONDS = 90
 FIRST_FILES = 3
-NET_SECONDS = 25.0
-"""As long may the tests take that do not run the changed line, but are near."""
-MOST_SECONDS = 150.0
+MOST_SECONDS = 90.0
+"""Seconds of processor time for the tests that run a changed line. The longest ones are left out if all take longer."""
+NET_SECONDS = 15.0
+"""The same for tests that do not run it, but are near."""
 
 Trace = Callable[[FrameType, str, Any], Any]
 
@@ -69,6 +70,8 @@ class Record:
     """What each test runs of the product."""
 
     seconds: dict[str, float] = field(default_factory=dict)
+    processor: dict[str, float] = field(default_factory=dict)
+    """seconds of processor time, which other programs do not lengthen; child processes included"""
     lines: dict[str, dict[int, set[str]]] = field(default_factory=dict)
     opened: dict[str, set[str]] = field(default_factory=dict)
     failed: list[str] = field(default_factory=list)
@@ -166,12 +169,13 @@ class Recorder:
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
         self._opened()
         self._begin()
-        started = time.monotonic()
+        started, before = time.monotonic(), sum(os.times()[:4])
         try:
             return (yield)
         finally:
             sys.settrace(None)
             self.record.seconds[item.nodeid] = time.monotonic() - started
+            self.record.processor[item.nodeid] = sum(os.times()[:4]) - before
             self.of_file[item.nodeid.partition("::")[0]].append(item.nodeid)
             self._of_children()
             self._keep(self.running, [item.nodeid])
@@ -487,18 +491,15 @@ class Trial:
             chosen |= {test for test in self.record.seconds if test.partition("::")[0] in near}
         chosen -= set(self.record.failed)
         by_file: dict[str, list[str]] = defaultdict(list)
-        for test in self.record.seconds:
-            if test in chosen:
-                by_file[test.partition("::")[0]].append(test)
-        order = sorted(by_file, key=lambda file: (-_nearness(file, change.path), self._seconds(by_file[file])))
+        for test in self._cheapest(MOST_SECONDS, chosen):
+            by_file[test.partition("::")[0]].append(test)
+        order = sorted(by_file, key=lambda file: (-_nearness(file, change.path), self._processor(by_file[file])))
         parts = [
             [test for file in files for test in by_file[file]] for files in (order[:FIRST_FILES], order[FIRST_FILES:])
         ]
         left_out = chosen.union(self.record.failed)
-        others = [test for test in self.record.seconds if test.partition("::")[0] in near and test not in left_out]
-        others.sort(key=lambda test: (-_nearness(test.partition("::")[0], change.path), self.record.seconds[test]))
-        limited = [self._up_to(MOST_SECONDS, part) for part in parts]
-        return [part for part in [*limited, self._up_to(NET_SECONDS, others)] if part]
+        others = {test for test in self.record.seconds if test.partition("::")[0] in near} - left_out
+        return [part for part in [*parts, self._cheapest(NET_SECONDS, others)] if part]
 
     def running(self, change: Change) -> set[str]:
         """Return the tests that run the line, or whose child processes open the file."""
@@ -506,16 +507,15 @@ class Trial:
         lines = range(change.lines[0], change.lines[1] + 1)
         return set().union(self.record.opened.get(change.path, ()), *(of_path.get(line, ()) for line in lines))
 
-    def _seconds(self, tests: Iterable[str]) -> float:
-        return sum(self.record.seconds[test] for test in tests)
+    def _processor(self, tests: Iterable[str]) -> float:
+        return sum(self.record.processor[test] for test in tests)
 
-    def _up_to(self, seconds: float, tests: list[str]) -> list[str]:
+    def _cheapest(self, seconds: float, tests: Iterable[str]) -> list[str]:
         kept = []
-        for test in tests:
-            seconds -= self.record.seconds[test]
-            if seconds < 0:
-                break
-            kept.append(test)
+        for test in sorted(tests, key=lambda test: (self.record.processor[test], test)):
+            seconds -= self.record.processor[test]
+            if seconds >= 0:
+                kept.append(test)
         return kept
 
     @functools.cached_property
