@@ -87,6 +87,8 @@ build/site/html/index.html: $(VENV)-packaging/.installed $(wildcard $(shell git 
 demo: setup ## a cluster on the local cloud: one master, two workers
 	@localcloud/demo
 
+# The minutes of a test run include the setup.
+test: export TEST_STARTED := $(shell date +%s)
 .PHONY: test test-long
 test: setup ## all layers of tests, with a closing line for each
 	@$(BIN)/python tests/run.py
@@ -99,8 +101,8 @@ unit: venv ## the quick tests; those with a second user need root
 lint unit:
 	@$(BIN)/python tests/run.py $@
 
-.PHONY: sanity account integration molecule
-sanity account integration molecule: setup ## this layer alone
+.PHONY: sanity account localcloud integration molecule
+sanity account localcloud integration molecule: setup ## this layer alone
 	@$(BIN)/python tests/run.py $@
 
 .PHONY: bench chaos

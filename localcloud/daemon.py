@@ -82,13 +82,12 @@ def down() -> None:
 
 def build_image(features: list[str]) -> None:
     _check_machine()
-    with state.only_one():
-        tidy(state.IMAGES)
-        if not features:
-            print(base_image(state.IMAGES, print_progress))
-            return
-        report_withheld_credentials()
-        _, layer = feature_image(state.IMAGES, features, print_progress)
+    tidy(state.IMAGES)
+    if not features:
+        print(base_image(state.IMAGES, print_progress))
+        return
+    report_withheld_credentials()
+    _, layer = feature_image(state.IMAGES, features, print_progress)
     name = name_with(sorted(set(features)))
     if state.service_pid() is not None:
         print(f"{name} is {state.ask('image', features=sorted(set(features)), path=str(layer))}")

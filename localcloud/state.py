@@ -29,8 +29,15 @@ _ANSWER_SECONDS = 120
 
 @contextmanager
 def only_one() -> Iterator[None]:
-    """Let one `up`, `down` or image build work at a time."""
+    """Let one `up` or `down` work at a time."""
     with _locked(HOME / "lock"):
+        yield
+
+
+@contextmanager
+def only_builder(image: str) -> Iterator[None]:
+    """Let one process build an image at a time; the others wait."""
+    with _locked(HOME / f"{image}.lock", wait=True):
         yield
 
 
@@ -49,7 +56,7 @@ def only_one_service() -> Iterator[None]:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def _locked(path: Path, wait: bool = False) -> Iterator[None]:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         HOME.mkdir(parents=True, exist_ok=True)
@@ -60,9 +67,9 @@ def _locked(path: Path) -> Iterator[None]:
         raise Refusal(f"{problem}: set LOCALCLOUD_HOME to a folder of yours.") from error
     with handle:
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except BlockingIOError as error:
-            raise Refusal("another localcloud up, down or image build is at work: wait until it has ended.") from error
+            raise Refusal("another localcloud up or down is at work: wait until it has ended.") from error
         yield
 
 

@@ -15,6 +15,7 @@ from localcloud.image import features
 from localcloud.image.features import FEATURES, feature_hash
 from localcloud.image.mounting import overlay, remove, run
 from localcloud.image.recipe import FILES, MASKED, PACKAGES, SUITE, base_hash
+from localcloud.state import only_builder
 
 Progress = Callable[[str], None]
 
@@ -64,8 +65,12 @@ def _build_atomically(folder: Path, build: Callable[[Path], None], progress: Pro
     scratch = folder.with_name(f".building-{folder.name}-{os.getpid()}")
     started = time.monotonic()
     try:
-        build(scratch)
-        scratch.rename(folder)
+        with only_builder(folder.name):
+            # Another process may have built it while this one waited.
+            if folder.is_dir():
+                return
+            build(scratch)
+            scratch.rename(folder)
     except subprocess.CalledProcessError as error:
         free = shutil.disk_usage(folder.parent).free // 2**20
         tail = (error.stderr or b"").decode(errors="replace").strip().splitlines()[-6:]
@@ -84,7 +89,8 @@ def tidy(images: Path) -> None:
     """Remove leftovers of killed builds, and images of other recipes that were not used for two weeks (another checkout
     may use them)."""
     for scratch in (*images.glob(".building-*"), *images.glob("wheels/.building-*")):
-        remove(scratch)
+        if not Path("/proc", scratch.name.rpartition("-")[2]).exists():
+            remove(scratch)
     current = {base_hash(), *(path.name.rpartition("-")[2] for path in built_feature_images(images).values())}
     for image in images.glob("*-????????????"):
         if image.name.rpartition("-")[2] not in current and time.time() - image.stat().st_mtime > _UNUSED_SECONDS:

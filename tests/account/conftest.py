@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.account.kit import Account, account_in
+from tests.forking import ForkingPython
 
 
 @pytest.fixture
@@ -25,7 +26,13 @@ def late_reads(pytestconfig: pytest.Config) -> float | None:
     return seconds
 
 
+@pytest.fixture(scope="session")
+def forking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkingPython]:
+    with ForkingPython(tmp_path_factory.mktemp("forking")) as forking:
+        yield forking
+
+
 @pytest.fixture
-def account(tmp_path: Path, latency: str, late_reads: float | None) -> Iterator[Account]:
-    with account_in(tmp_path, latency, late_reads) as account:
+def account(tmp_path: Path, latency: str, late_reads: float | None, forking: ForkingPython) -> Iterator[Account]:
+    with account_in(tmp_path, latency, late_reads, forking) as account:
         yield account

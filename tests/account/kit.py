@@ -29,6 +29,7 @@ from localcloud.core.latency import latency_from
 from localcloud.endpoint.front import Front
 from localcloud.endpoint.server import HttpServer
 from tests.deprecations import SHOW_DEPRECATIONS, our_deprecations
+from tests.forking import ForkingPython
 
 ROOT = Path(__file__).resolve().parents[2]
 REGION = "us-east-1"
@@ -100,6 +101,8 @@ class Account:
     late_reads: float | None = None
     """seconds for which playbooks of the collection do not read what they create. They repeat what failed because of
     that; a role that a test plays alone does not."""
+    forking: ForkingPython | None = None
+    """runs the modules of playbooks. None: they run as users run them; so do those that are killed or read late"""
 
     def client(self, service: str, region: str = REGION) -> Any:
         """Plain boto3, for setting up and for looking independently."""
@@ -138,7 +141,10 @@ class Account:
         """Run playbooks of this checkout as a person does; with `kill_at_…`, only until their n-th task begins, or
         until AWS has carried out the n-th writing call, or the first of this operation, and before its answer comes."""
         paths = [str(ROOT / one) for one in ([playbooks] if isinstance(playbooks, str) else playbooks)]
-        command = [str(Path(sys.executable).parent / "ansible-playbook"), *paths, *arguments]
+        late = self.late_reads if all(path.startswith(f"{ROOT}/") for path in paths) else None
+        as_users = self.forking is None or late or kill_at_task is not None or kill_at_write is not None
+        program = [Path(sys.executable).parent / "ansible-playbook"] if as_users else self.forking.ansible_playbook()
+        command = [*program, *paths, *arguments]
         variables = {**self.settings, **extra}
         if variables:
             command += ["-e", json.dumps(variables)]
@@ -158,7 +164,6 @@ class Account:
         if kill_at_write is not None:
             self._kill_at(run, kill_at_write)
         lines, tasks, started = [], [], []
-        late = self.late_reads if all(path.startswith(f"{ROOT}/") for path in paths) else None
         fault = self.cloud.faults.add("late-reads", {}, late) if late else None
         try:
             assert process.stdout is not None
@@ -235,7 +240,9 @@ def _processes(mark: bytes) -> list[int]:
 
 
 @contextmanager
-def account_in(folder: Path, latency: str = "none", late_reads: float | None = None) -> Iterator[Account]:
+def account_in(
+    folder: Path, latency: str = "none", late_reads: float | None = None, forking: ForkingPython | None = None
+) -> Iterator[Account]:
     """A new one, with a user who may do everything."""
     lock = threading.RLock()
     clock, log = RealClock(lock), WatchedLog()
@@ -262,7 +269,7 @@ def account_in(folder: Path, latency: str = "none", late_reads: float | None = N
             "NO_COLOR": "1",
             **SHOW_DEPRECATIONS,
         }
-        yield Account(cloud, endpoint, folder, environment, log, late_reads=late_reads)
+        yield Account(cloud, endpoint, folder, environment, log, late_reads=late_reads, forking=forking)
     finally:
         server.stop()
         clock.stop()

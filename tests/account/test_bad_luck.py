@@ -57,6 +57,7 @@ def test_a_nat_gateway_that_fails_is_replaced_by_the_next_run(account: Any) -> N
 @pytest.mark.long
 def test_an_instance_profile_that_takes_effect_late_is_waited_for(account: Any) -> None:
     prepare(account)
+    account.forking = None
     account.cloud.faults.add("late-iam", {}, 150.0)
     ran = account.play(CLOUD_HALF)
     assert ran.code == 0, ran.output[-4000:]
@@ -69,6 +70,7 @@ def test_an_instance_profile_that_takes_effect_late_is_waited_for(account: Any) 
 def test_reads_that_lag_behind_writes_double_nothing(account: Any, seconds: float) -> None:
     prepare(account)
     empty = census(account)
+    account.forking = None
     fault = account.cloud.faults.add("late-reads", {}, seconds)
     ran = account.play(CLOUD_HALF)
     assert ran.code == 0, ran.output[-4000:]

@@ -13,6 +13,7 @@ from botocore.exceptions import ClientError
 from localcloud.api.autoscaling.regions import scaling_in
 from tests.account.fleet import wait_until
 from tests.account.kit import CLOUD_HALF, REGION, account_in, new_session
+from tests.forking import ForkingPython
 
 CLUSTER = "red"
 GROUPS = (f"{CLUSTER}-master", f"{CLUSTER}-workers")
@@ -20,8 +21,8 @@ HOUR = 3600
 
 
 @pytest.fixture(scope="module")
-def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    with account_in(tmp_path_factory.mktemp("guard")) as account:
+def account(tmp_path_factory: pytest.TempPathFactory, forking: ForkingPython) -> Iterator[Any]:
+    with account_in(tmp_path_factory.mktemp("guard"), forking=forking) as account:
         account.wants(CLUSTER, cluster_ttl_hours=8, cluster_idle_minutes=60, provision_settle_seconds=1)
         play(account)
         yield account

@@ -306,7 +306,7 @@ class Made:
 
 @pytest.fixture(scope="module")
 def red(tmp_path_factory: pytest.TempPathFactory, late_reads: float | None) -> Iterator[Made]:
-    """Planned on an empty account, then made; small machines that do not boot."""
+    """Planned on an empty account, then made; small machines that do not boot. All of it runs as users run it."""
     with account_in(tmp_path_factory.mktemp("red"), late_reads=late_reads) as account:
         account.wants(
             "red",

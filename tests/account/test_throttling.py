@@ -21,6 +21,8 @@ WORDS = {"RequestLimitExceeded", "Throttling", "ThrottlingException", "SlowDown"
 @pytest.fixture(autouse=True)
 def settings(account: Any) -> None:
     account.wants(NAME)
+    # Pauses between retries are as users have them.
+    account.forking = None
 
 
 def play(account: Any, playbooks: Any, *, code: int = 0, **extra: Any) -> Any:

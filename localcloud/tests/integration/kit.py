@@ -292,6 +292,8 @@ def traces() -> dict[str, Sequence[str]]:
             if any(name in words for name in ("systemd-nspawn", "bindfs", "localcloud.serve")):
                 processes.append(words)
     mounts = [line.split()[1] for line in Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()]
+    # An image may be built meanwhile.
+    mounts = [mount for mount in mounts if "/.building-" not in mount]
     return {
         "processes": processes,
         "mounts": sorted(mounts),

@@ -1,9 +1,10 @@
-"""The runner of the layers counts right, hides no failure and is what its documentation says."""
+"""The runner of the layers counts right, hides no failure, keeps what layers took, and is documented as it is."""
 
 from __future__ import annotations
 
 import contextlib
 import importlib.util
+import json
 import os
 import pty
 import re
@@ -11,22 +12,34 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from tests.layers import pythons as interpreters
+from tests.layers import records
+from tests.layers.commands import Ended
+from tools import minutes_docs
+
 ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture
-def runner(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+def runner(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
+    """It writes into the test's own folder alone."""
     spec = importlib.util.spec_from_file_location("layers_runner", ROOT / "tests/run.py")
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
     monkeypatch.setitem(sys.modules, spec.name, module)
     spec.loader.exec_module(module)
+    for name in ("TIMES", "RECORDED", "REPORTS", "LONG"):
+        monkeypatch.setattr(module, name, tmp_path / "kept" / name)
+    (tmp_path / "kept").mkdir()
+    monkeypatch.delenv("TEST_STARTED", raising=False)
     return module
 
 
@@ -37,7 +50,7 @@ def layers(
     ran: list[str] = []
 
     def make(name: str, ok: bool) -> object:
-        return runner.Layer(name, 1, lambda venv: ran.append(name) or runner.Result(ok, "7 passed"), root)
+        return runner.Layer(name, lambda venv: ran.append(name) or runner.Result(ok, "7 passed"), root=root)
 
     monkeypatch.setattr(runner, size, {f"l{n}": make(f"l{n}", ok) for n, ok in enumerate(results)})
     return ran
@@ -65,6 +78,26 @@ def test_pytest_is_counted_by_its_report(
     assert runner.counted(code, report) == runner.Result(ok, detail)
 
 
+CASES = """<testsuites><testsuite tests="2" failures="0" errors="0" skipped="0">
+<testcase classname="tests.unit.test_a" name="test_quick" time="0.2"/>
+<testcase classname="tests.unit.test_a" name="test_slow[a-b]" time="31.5"/></testsuite></testsuites>"""
+
+
+def test_the_slowest_tests_come_first(runner: ModuleType, tmp_path: Path) -> None:
+    report = tmp_path / "report.xml"
+    report.write_text(CASES)
+    result = runner.counted(0, report, 7.5)
+    assert result.processor_seconds == 7.5
+    assert result.slowest == ((31.5, "tests/unit/test_a.py::test_slow[a-b]"), (0.2, "tests/unit/test_a.py::test_quick"))
+
+
+def test_results_of_one_layer_add_up(runner: ModuleType) -> None:
+    many = tuple((float(number), "test_a") for number in range(20))
+    both = runner.Result(True, "1 passed", 2, many) + runner.Result(False, "1 failed", 3, many)
+    assert (both.ok, both.detail, both.processor_seconds) == (False, "1 passed, 1 failed", 5)
+    assert [seconds for seconds, _ in both.slowest[:4]] == [19, 19, 18, 18] and len(both.slowest) == 25
+
+
 def test_a_run_without_a_report_has_failed(runner: ModuleType, tmp_path: Path) -> None:
     assert runner.counted(139, tmp_path / "none") == runner.Result(False, "ended with 139 before its end")
 
@@ -89,7 +122,8 @@ def test_only_the_layers_that_are_named_run(runner: ModuleType, monkeypatch: pyt
 def test_an_unknown_layer_is_refused(runner: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
     assert runner.main(["units"]) == 2
     assert (
-        "units: no such layer. There are: lint, sanity, unit, account, integration, molecule" in capsys.readouterr().err
+        "units: no such layer. There are: lint, sanity, unit, account, image, localcloud, integration, molecule"
+        in capsys.readouterr().err
     )
 
 
@@ -111,17 +145,22 @@ def test_a_silent_command_is_ended_and_may_clean_up(
 ) -> None:
     mark = tmp_path / "cleaned"
     script = f"trap 'touch {mark}; echo cleaned; exit 0' INT; echo begun; while true; do sleep 0.1; done"
-    assert runner.command("bash", "-c", script, venv=VENV, silence=1).code == 124
+    assert runner.command("bash", "-c", script, venv=VENV, silence=6).code == 124
     assert mark.exists()
     lines = capsys.readouterr().out.splitlines()
-    assert lines[1:] == ["begun", "bash has printed nothing for 0.0166667 minutes: ended", "cleaned"]
+    assert lines[1:] == ["begun", "bash has printed nothing for 0.1 minutes: ended", "cleaned"]
 
 
 def test_a_slow_command_that_prints_is_not_ended(runner: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
-    """It takes three times as long as it may be silent."""
-    script = "for n in 1 2 3 4 5 6 7 8 9; do echo $n; sleep 0.5; done; echo done >&2; exit 3"
-    assert runner.command("bash", "-c", script, venv=VENV, silence=1.5).code == 3
-    assert capsys.readouterr().out.splitlines()[1:] == [*"123456789", "done"]
+    """It takes longer than it may be silent."""
+    script = "for n in 1 2 3; do echo $n; sleep 1; done; echo done >&2; exit 3"
+    assert runner.command("bash", "-c", script, venv=VENV, silence=2.5).code == 3
+    assert capsys.readouterr().out.splitlines()[1:] == [*"123", "done"]
+
+
+def test_the_processor_time_of_a_command_is_that_of_its_children_too(runner: ModuleType) -> None:
+    work = f"{sys.executable} -c 'import time\nwhile time.process_time() < 0.5: pass'"
+    assert 1 <= runner.command("bash", "-c", f"{work}; {work}; true", venv=VENV).processor_seconds < 10
 
 
 def test_what_a_command_leaves_running_does_not_hold_up_the_runner(runner: ModuleType, tmp_path: Path) -> None:
@@ -158,22 +197,102 @@ def test_a_deprecation_of_ours_fails_a_command_that_succeeds(runner: ModuleType)
     assert (ended.code, ended.deprecations, ended.ok) == (0, [text], False)
 
 
-def test_minutes_over_the_usual_ones_are_a_remark_and_no_failure(runner: ModuleType) -> None:
-    layer = runner.Layer("unit", 3, lambda venv: None)
-    quick = runner.closing_line(layer, runner.Result(True, "7 passed"), 2.9)
-    slow = runner.closing_line(layer, runner.Result(True, "7 passed"), 60.0)
-    assert quick.split() == ["unit", "ok", "2.9", "min", "7", "passed"]
-    assert slow.split() == ["unit", "ok", "60.0", "min", "7", "passed", "(57.0", "min", "more", "than", "usual)"]
+HANGING = """
+import time
+
+def test_before():
+    pass
+
+def test_hanging():
+    time.sleep(900)  # it hangs
+
+def test_after():
+    pass
+"""
 
 
-def test_no_layer_is_ended_within_half_an_hour(runner: ModuleType) -> None:
-    assert runner.SILENCE_SECONDS == 1800
+def test_a_test_that_hangs_is_ended_with_its_stack_and_the_others_count(
+    runner: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "test_hangs.py"
+    file.write_text(HANGING)
+    result = runner.run_and_count(VENV, "-n", "1", str(file), hang=3)
+    assert (result.ok, result.detail) == (False, "2 passed, 1 errors")
+    output = capsys.readouterr().out
+    assert "line 8 in test_hanging" in output and "crashed while running" in output
+
+
+def test_limits_of_ten_minutes_for_a_test_leave_time_for_the_report(runner: ModuleType) -> None:
+    assert runner.HANG_SECONDS == 600
+    started: list[tuple[float, tuple[str, ...]]] = []
+
+    def command(*words: str, venv: Path, silence: float) -> object:
+        started.append((silence, words))
+        return Ended(0)
+
+    runner.command = command
+    for long in (False, True):
+        runner.pytest("tests/unit", long=long)(VENV)
+    for (silence, words), hang in zip(started, (600, 2400), strict=True):
+        assert f"faulthandler_timeout={hang}" in words and silence > hang
+
+
+def test_lanes_run_side_by_side_and_the_second_is_printed_at_the_end(
+    runner: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each waits for the other to begin, and a layer for one of another lane to end."""
+    begun = {name: threading.Event() for name in ("boots", "works")}
+    ended: list[str] = []
+
+    def meets(name: str, other: str) -> Callable[[Path], object]:
+        def run(_venv: Path) -> object:
+            begun[name].set()
+            assert begun[other].wait(60)
+            runner.command("echo", f"{name} prints", venv=VENV)
+            ended.append(name)
+            return runner.Result(True, "1 passed")
+
+        return run
+
+    def last(_venv: Path) -> object:
+        assert ended[-1] == "works"
+        return runner.Result(True, "1 passed")
+
+    made = (
+        runner.Layer("works", meets("works", "boots")),
+        runner.Layer("boots", meets("boots", "works"), runner.MACHINES),
+        runner.Layer("boots-later", last, runner.MACHINES, after="works"),
+    )
+    monkeypatch.setattr(runner, "LAYERS", {layer.name: layer for layer in made})
+    assert runner.main([]) == 0
+    output = capsys.readouterr().out
+    places = [output.index(text) for text in ("boots prints", "=== the lane processor", "works prints", "3 passed, 0")]
+    assert places == sorted(places)
+
+
+def test_what_layers_took_is_kept_printed_and_recorded_if_all_ran(
+    runner: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = runner.Result(True, "2 passed", 90, ((31.5, "tests/unit/test_a.py::test_slow"),))
+    monkeypatch.setattr(runner, "LAYERS", {"unit": runner.Layer("unit", lambda venv: result)})
+    monkeypatch.setenv("TEST_STARTED", str(time.time() - 120))
+    assert runner.main(["--record", "unit"]) == 0
+    kept = json.loads(runner.TIMES.read_text())
+    assert kept["layers"]["unit"]["processor_minutes"] == 1.5 and kept["processors"] == os.cpu_count()
+    assert kept["layers"]["unit"]["slowest"] == [[31.5, "tests/unit/test_a.py::test_slow"]]
+    assert kept["minutes"] >= 2
+    output = capsys.readouterr().out
+    assert "slowest tests of unit\n    31.5 s  tests/unit/test_a.py::test_slow\n" in output
+    assert "unit            ok        0.0 min,   1.5 of processor" in output
+    assert not runner.RECORDED.exists()
+    assert runner.main(["--record"]) == 0
+    assert json.loads(runner.RECORDED.read_text()).keys() == kept.keys()
 
 
 def test_the_marker_chooses_the_size(runner: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[list[str]] = []
-    ended = runner.Ended(0)
-    monkeypatch.setattr(runner, "command", lambda *words, venv: started.append(list(words)) or ended)
+    ended = Ended(0)
+    monkeypatch.setattr(runner, "command", lambda *words, venv, silence: started.append(list(words)) or ended)
     for long in (False, True):
         runner.pytest("tests/unit", long=long)(VENV)
     chosen = [words[words.index("-m") + 1] for words in started]
@@ -182,14 +301,24 @@ def test_the_marker_chooses_the_size(runner: ModuleType, monkeypatch: pytest.Mon
 
 def test_a_layer_can_have_options_of_its_own(runner: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[list[str]] = []
-    monkeypatch.setattr(runner, "command", lambda *words, venv: started.append(list(words)) or runner.Ended(0))
+
+    def command(*words: str, venv: Path, silence: float) -> object:
+        started.append(list(words))
+        return Ended(0)
+
+    monkeypatch.setattr(runner, "command", command)
     runner.pytest("tests/account", options=("--late-reads", "2"))(VENV)
     assert started[0][-3:] == ["tests/account", "--late-reads", "2"]
 
 
 def test_the_tests_on_debian_13_exist(runner: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[list[str]] = []
-    monkeypatch.setattr(runner, "command", lambda *words, venv: started.append(list(words)) or runner.Ended(0))
+
+    def command(*words: str, venv: Path, silence: float) -> object:
+        started.append(list(words))
+        return Ended(0)
+
+    monkeypatch.setattr(runner, "command", command)
     runner.on_debian_13(VENV)
     assert started[0][:3] == ["env", "LOCALCLOUD_SUITE=trixie", "pytest"]
     words = [sys.executable, "-m", "pytest", "--collect-only", "-q", *runner.DEBIAN_13]
@@ -205,7 +334,7 @@ def test_all_scenarios_are_one_call_of_molecule_and_its_tests_follow(
 
     def command(*words: str, venv: Path) -> object:
         started.append(" ".join(words))
-        return runner.Ended(codes[0])
+        return Ended(codes[0])
 
     monkeypatch.setattr(runner, "command", command)
     monkeypatch.setattr(
@@ -224,7 +353,7 @@ def test_a_folder_without_tests_has_failed(runner: ModuleType) -> None:
 def test_each_marked_test_is_in_a_folder_of_the_long_size(runner: ModuleType) -> None:
     files = [*ROOT.glob("tests/**/test_*.py"), *ROOT.glob("localcloud/tests/**/test_*.py")]
     marked = {str(file.relative_to(ROOT)) for file in files if "pytest.mark.long" in file.read_text()}
-    folders = (*runner.ACCOUNT, *runner.INTEGRATION, *runner.MOLECULE)
+    folders = (*runner.ACCOUNT, *runner.LOCALCLOUD, *runner.INTEGRATION, *runner.MOLECULE)
     assert [path for path in marked - {"tests/unit/project/test_run.py"} if not path.startswith(folders)] == []
     assert {"account", "integration", "molecule"} <= set(runner.PARTS)
 
@@ -241,35 +370,31 @@ def row(text: str, name: str) -> list[str]:
 
 
 def test_a_part_replaces_its_own_row_only(runner: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    file = tmp_path / "test-long.md"
-    monkeypatch.setattr(runner, "RESULTS", file)
+    file = runner.LONG
     layers(runner, monkeypatch, True, True, False, size="PARTS")
     assert runner.main(["--long", "l2"]) == 1
-    monkeypatch.setattr(runner, "commit", lambda: "0000001")
+    monkeypatch.setattr(records, "commit", lambda: "0000001")
     assert runner.main(["--long", "l0"]) == 0
     before = file.read_text()
     assert [line.split()[1] for line in before.splitlines()[5:]] == ["---", "l0", "l2"]
     assert row(before, "l0")[1:5] == ["ok", "0.0", runner.version_of(ROOT / ".venv/bin/python"), "0000001"]
     assert row(before, "l0")[6] == "7 passed"
     assert row(before, "l2")[1] == "FAILED"
-    monkeypatch.setattr(runner, "commit", lambda: "0000002")
+    monkeypatch.setattr(records, "commit", lambda: "0000002")
     assert runner.main(["--long", "l2"]) == 1
     after = file.read_text()
     assert row(after, "l0") == row(before, "l0")
     assert row(after, "l2")[4] == "0000002"
 
 
-def test_layers_of_make_test_are_not_recorded(
-    runner: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(runner, "RESULTS", tmp_path / "test-long.md")
+def test_layers_of_make_test_are_no_parts(runner: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     layers(runner, monkeypatch, True)
     assert runner.main([]) == 0
-    assert not (tmp_path / "test-long.md").exists()
+    assert not runner.LONG.exists() and not runner.RECORDED.exists()
 
 
 def test_the_recorded_parts_are_parts(runner: ModuleType) -> None:
-    names = re.findall(r"^\| ([\w-]+) \| (?:ok|FAILED)", runner.RESULTS.read_text(), re.MULTILINE)
+    names = re.findall(r"^\| ([\w-]+) \| (?:ok|FAILED)", records.LONG.read_text(), re.MULTILINE)
     assert names == [name for name in runner.PARTS if name in names]
 
 
@@ -284,19 +409,19 @@ def interpreter(path: Path, version: str, works: bool = True) -> Path:
 @pytest.fixture
 def pythons(runner: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A machine whose only interpreters are those that a test puts into this folder."""
-    monkeypatch.setattr(runner, "PYTHONS", ("3.11", "8.12", "8.13"))
+    monkeypatch.setattr(interpreters, "PYTHONS", ("3.11", "8.12", "8.13"))
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
     monkeypatch.setenv("PYENV_ROOT", str(tmp_path / "pyenv"))
     return tmp_path
 
 
 def test_an_interpreter_is_found_in_path_and_among_pyenvs(runner: ModuleType, pythons: Path) -> None:
-    assert runner.find_python("8.12") == ""
+    assert interpreters.find_python("8.12") == ""
     interpreter(pythons / "bin/python8.13", "8.13", works=False)
     kept = interpreter(pythons / "pyenv/versions/8.13.0/bin/python", "8.13")
-    assert runner.find_python("8.13") == str(kept)
+    assert interpreters.find_python("8.13") == str(kept)
     first = interpreter(pythons / "bin/python8.13", "8.13")
-    assert runner.find_python("8.13") == str(first)
+    assert interpreters.find_python("8.13") == str(first)
 
 
 def test_the_newest_python_is_the_highest_that_is_installed(runner: ModuleType, pythons: Path) -> None:
@@ -334,11 +459,11 @@ def test_without_a_newer_python_only_its_parts_fail(
     runner: ModuleType, monkeypatch: pytest.MonkeyPatch, pythons: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     layers(runner, monkeypatch, True, size="PARTS")
-    monkeypatch.setattr(runner, "RESULTS", pythons / "test-long.md")
-    newest = runner.Layer("newest-unit", 1, lambda venv: runner.Result(True, ""), newest=True)
+    newest = runner.Layer("newest-unit", lambda venv: runner.Result(True, ""), newest=True)
     monkeypatch.setattr(runner, "PARTS", {"newest-unit": newest} | runner.PARTS)
     assert runner.main(["--long"]) == 1
     lines = capsys.readouterr().out.splitlines()
+    assert "newest-unit" not in runner.LONG.read_text()
     assert lines[-3].startswith("newest-unit     FAILED") and "none is installed" in lines[-3]
     assert lines[-2].startswith("l0              ok")
 
@@ -353,8 +478,8 @@ def test_the_chosen_python_has_an_environment_from_the_same_recipe(
         made.append(words)
         return subprocess.CompletedProcess(words, 0)
 
-    monkeypatch.setattr(runner, "version_of", lambda path: "8.12" if str(path) == str(python) else "3.11")
-    monkeypatch.setattr(runner.subprocess, "run", make)
+    monkeypatch.setattr(interpreters, "version_of", lambda path: "8.12" if str(path) == str(python) else "3.11")
+    monkeypatch.setattr(interpreters.subprocess, "run", make)
     assert runner.venv_of("8.12") == ROOT / ".venv-8.12"
     assert made == [["make", "-s", "-C", str(ROOT), "venv", "VENV=.venv-8.12", f"python={python}"]]
     assert runner.venv_of("3.11") == runner.venv_of("") == ROOT / ".venv"
@@ -383,30 +508,22 @@ def test_layers_cannot_reach_the_account_of_whoever_runs_them(
     assert given["AWS_SHARED_CREDENTIALS_FILE"] == os.devnull
 
 
-def documented(heading: str) -> dict[str, float]:
-    """Return the minutes by layer in the table under a heading of docs/testing.md."""
-    text = (ROOT / "docs/testing.md").read_text().partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
-    return {name: float(minutes) for name, minutes in re.findall(r"^\| ([\w-]+) \| ([\d.]+) \|", text, re.MULTILINE)}
-
-
-def test_the_documented_minutes_are_the_runners_and_at_most_50_with_setup(runner: ModuleType) -> None:
-    minutes = documented("Each change: `make test`")
-    assert sum(minutes.values()) <= 50
-    assert minutes.pop("setup") > 0
-    assert minutes == {name: layer.minutes for name, layer in runner.LAYERS.items()}
-    text = (ROOT / "docs/testing.md").read_text()
-    assert f"{sum(minutes.values()) + documented('Each change: `make test`')['setup']:g} minutes in all" in text
-
-
-def test_the_documented_parts_of_the_long_size_are_the_runners(runner: ModuleType) -> None:
-    assert documented("What takes longer: `make test-long`") == {
-        name: part.minutes for name, part in runner.PARTS.items()
-    }
-
-
-def test_both_sizes_are_listed_with_their_minutes(runner: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+def test_both_sizes_are_listed_with_what_they_took(runner: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
     assert runner.main(["--list"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    layers = [(name, f"{layer.minutes:g}") for size in (runner.LAYERS, runner.PARTS) for name, layer in size.items()]
-    assert [tuple(line.split()[:2]) for line in lines if line.startswith("  ")] == layers
+    names = [*runner.LAYERS, *runner.PARTS]
+    assert [line.split()[0] for line in lines if line.startswith("  ")] == names
     assert [line.split(":")[0] for line in lines if not line.startswith("  ")] == ["make test", "make test-long"]
+    minutes = records.recorded_minutes()
+    assert f"  debian-13       {minutes['long debian-13']:g} min, root" in lines
+
+
+def test_the_documented_layers_are_the_runners_with_their_recorded_minutes(runner: ModuleType) -> None:
+    page = (ROOT / "docs/testing.md").read_text()
+    assert page == minutes_docs.renewed()
+    names = re.findall(r"^\| ([\w-]+) \| (?:[\d.]+|–) \|", page, re.MULTILINE)
+    assert names == [*runner.LAYERS, *runner.PARTS]
+
+
+def test_the_recorded_run_took_no_longer_than_ci_may_take() -> None:
+    assert json.loads(records.RECORDED.read_text())["minutes"] <= 60

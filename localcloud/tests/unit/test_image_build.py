@@ -1,0 +1,54 @@
+"""Images are built once, whoever needs them, and are complete or missing."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from localcloud import state
+from localcloud.image import build
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state, "HOME", tmp_path)
+
+
+def quiet(_line: str) -> None:
+    pass
+
+
+def test_two_that_need_an_image_build_it_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    builds: list[Path] = []
+    begun, may_end = threading.Event(), threading.Event()
+
+    def build_base(scratch: Path, _cache: Path, _progress: object) -> None:
+        builds.append(scratch)
+        begun.set()
+        assert may_end.wait(30)
+        scratch.mkdir()
+
+    monkeypatch.setattr(build, "_build_base", build_base)
+    images = tmp_path / "images"
+    folders: list[Path] = []
+    threads = [threading.Thread(target=lambda: folders.append(build.base_image(images, quiet))) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    assert begun.wait(30)
+    may_end.set()
+    for thread in threads:
+        thread.join()
+    assert len(builds) == 1 and folders[0] == folders[1] and folders[0].is_dir()
+
+
+def test_what_a_killed_build_has_left_is_removed_and_another_goes_on(tmp_path: Path) -> None:
+    """Its name ends with the id of its process."""
+    images = tmp_path / "images"
+    left, going_on = images / ".building-base-1-4194305", images / f"wheels/.building-horovod-{os.getpid()}"
+    for folder in (left, going_on):
+        folder.mkdir(parents=True)
+    build.tidy(images)
+    assert not left.exists() and going_on.exists()

@@ -1,0 +1,7 @@
+"""Images of booted machines that tests share."""
+
+from __future__ import annotations
+
+FRAMEWORKS = {"bookworm": "mxnet,pytorch,tensorflow,tensorpack", "trixie": "tensorflow"}
+"""What the image of training clusters has inside, by Debian's release. Of the others there are no wheels for CPUs and
+Debian 13's Python."""

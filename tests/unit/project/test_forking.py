@@ -1,0 +1,115 @@
+"""The forking Python that runs modules on localhost in tests: as Ansible's own would, only sooner."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.forking import ForkingPython
+from tests.integration.machines import wait_for
+
+MODULE = """
+import os, sys, boto3
+print(os.getcwd(), os.environ["MARK"], sys.argv == [__file__], boto3.__name__, __name__)
+print("and that", file=sys.stderr)
+sys.exit({end})
+"""
+
+
+@pytest.fixture(scope="module")
+def forking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkingPython]:
+    with ForkingPython(tmp_path_factory.mktemp("forking")) as forking:
+        yield forking
+
+
+def module(folder: Path, program: str) -> Path:
+    file = folder / "AnsiballZ_tried.py"
+    file.write_text(program)
+    return file
+
+
+@pytest.mark.parametrize(
+    ("end", "code"), [("0", 0), ("3", 3), ("None", 0), ("'a sentence'", 1), ("1 / 0", 1), ("os.abort()", 250)]
+)
+def test_a_module_has_its_callers_world_and_its_exit_code_comes_back(
+    forking: ForkingPython, tmp_path: Path, end: str, code: int
+) -> None:
+    file = module(tmp_path, MODULE.format(end=end))
+    environment = {"MARK": "mine", "PATH": os.defpath}
+    done = subprocess.run(
+        [forking.interpreter, file], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == code
+    if end != "os.abort()":
+        assert done.stdout.split() == [str(tmp_path), "mine", "True", "boto3", "__main__"]
+        assert done.stderr.startswith("and that\n") and ("ZeroDivisionError" in done.stderr) == (end == "1 / 0")
+
+
+def test_what_is_no_module_runs_in_pythons_own_process(forking: ForkingPython, tmp_path: Path) -> None:
+    words = ["-c", "import sys; print(sys.executable); sys.exit(4)"]
+    done = subprocess.run([forking.interpreter, *words], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (4, f"{sys.executable}\n")
+
+
+def test_a_killed_module_does_not_go_on(forking: ForkingPython, tmp_path: Path) -> None:
+    file = module(tmp_path, "import os, signal; print(os.getpid(), flush=True); signal.pause()")
+    with subprocess.Popen([forking.interpreter, file], stdout=subprocess.PIPE, text=True) as client:
+        assert client.stdout is not None
+        pid = int(client.stdout.readline())
+        client.send_signal(signal.SIGKILL)
+        wait_for(lambda: not alive(pid), 20, "the module ends")
+
+
+def test_the_server_ends_with_the_process_that_has_started_it(tmp_path: Path) -> None:
+    program = f"""
+import os, sys
+from pathlib import Path
+from tests.forking import ForkingPython
+with ForkingPython(Path({str(tmp_path)!r})) as forking:
+    print(forking._server.pid, flush=True)
+    os._exit(0)
+"""
+    root = Path(__file__).parents[3]
+    done = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=True)
+    pid = int(done.stdout)
+    wait_for(lambda: not alive(pid), 20, "the server ends")
+
+
+def test_ansible_takes_it_for_its_own_python(forking: ForkingPython, tmp_path: Path) -> None:
+    """Also if a play names `ansible_playbook_python`. Sleeps of modules are short, and their imports are Ansible's."""
+    collection = tmp_path / "library"
+    collection.mkdir()
+    (collection / "tried.py").write_text(
+        "import time\n"
+        "from ansible.module_utils.basic import AnsibleModule\n"
+        "started = time.monotonic()\n"
+        "time.sleep(60)\n"
+        "AnsibleModule({}).exit_json(seconds=time.monotonic() - started)\n"
+    )
+    play = tmp_path / "play.yml"
+    play.write_text(
+        "- hosts: localhost\n"
+        "  connection: local\n"
+        "  gather_facts: false\n"
+        "  vars: {ansible_python_interpreter: '{{ ansible_playbook_python }}'}\n"
+        "  tasks: [{tried: , register: took}, {assert: {that: took.seconds < 30}}]\n"
+    )
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "LC_ALL": "C.UTF-8"}
+    done = subprocess.run(
+        [*forking.ansible_playbook(), play], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def alive(pid: int) -> bool:
+    """Whether a process works, and is not merely waited for."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False

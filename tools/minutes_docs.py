@@ -1,0 +1,49 @@
+"""Write the minutes of layers and parts into docs/testing.md, from the last recorded runs.
+
+.venv/bin/python tools/minutes_docs.py
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from tests.layers.records import RECORDED, recorded_minutes  # noqa: E402
+
+PAGE = ROOT / "docs/testing.md"
+BEGIN, END = "<!-- minutes: made by tools/minutes_docs.py -->", "<!-- end of minutes -->"
+LONG = "\n## What takes longer: `make test-long`\n"
+
+
+def renewed() -> str:
+    """Return the page with the recorded minutes in the second column of both tables, and the sentence on the run."""
+    minutes = recorded_minutes()
+
+    def fill(text: str, prefix: str) -> str:
+        def row(match: re.Match[str]) -> str:
+            recorded = minutes.get(prefix + match[1])
+            return f"| {match[1]} | {'–' if recorded is None else f'{recorded:g}'} |"
+
+        return re.sub(r"^\| ([\w-]+) \| (?:[\d.]+|–) \|", row, text, flags=re.MULTILINE)
+
+    short, _, long = PAGE.read_text(encoding="utf-8").partition(LONG)
+    text = fill(short, "") + LONG + fill(long, "long ")
+    before, _, rest = text.partition(BEGIN)
+    return f"{before}{BEGIN}\n{sentence()}\n{END}{rest.partition(END)[2]}"
+
+
+def sentence() -> str:
+    run = json.loads(RECORDED.read_text(encoding="utf-8"))
+    return (
+        f"The last recorded run took {run['minutes']:g} minutes with setup, and {run['processor_minutes']:g} minutes "
+        f"of processor on {run['processors']} cores: commit {run['commit']}, {run['date']}, {run['conditions']}."
+    )
+
+
+if __name__ == "__main__":
+    PAGE.write_text(renewed(), encoding="utf-8")
