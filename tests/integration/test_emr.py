@@ -6,7 +6,7 @@ import gzip
 import random
 import secrets
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,13 @@ from typing import Any
 import pytest
 
 from tests.account.census import WHOLE_EMR, census
+from tests.integration.emr import SETTINGS
 from tests.integration.kills import Moment, kill_at, kill_when, marked
 from tests.integration.machines import Cloud, Cluster, Played, localcloud, wait_for
 
 MASTER = "deeplearning-master"
-NODES = (MASTER, "deeplearning-worker2", "deeplearning-worker3")
+NODES = (MASTER, "deeplearning-worker2")
+THREE_NODES = {**SETTINGS, "worker_count": 2}
 FILE = "/home/hadoop/worker_ip_file"
 
 SCRIPT = """
@@ -59,31 +61,6 @@ def message(played: Played) -> str:
     return " ".join(played.output.split())
 
 
-# EMR takes images of Amazon Linux alone. In the local cloud it boots the built image that has PyTorch.
-SETTINGS = {
-    "image": "oss-nvidia-driver-gpu-pytorch-2.9-amazon-linux-2023",
-    "root_volume_gib": 100,
-    "instance_type": "m5.xlarge",
-    "login_user": "",
-    "worker_count": 2,
-}
-
-
-@pytest.fixture(scope="module")
-def image() -> None:
-    built = localcloud("image", "build", "--with", "mxnet,pytorch,tensorflow,tensorpack", timeout=1500)
-    assert built.returncode == 0, built.stderr
-
-
-@pytest.fixture(scope="module")
-def emr_cluster(cloud_with_machines: Cloud, image: None) -> Iterator[Cluster]:
-    """A primary node and two core nodes, with an image that has all frameworks."""
-    with cloud_with_machines.cluster(f"e-{secrets.token_hex(3)}", **SETTINGS) as cluster:
-        made = cluster.play("emr.yml", emr_poll_seconds=1)
-        assert made.code == 0, made.output[-6000:]
-        yield cluster
-
-
 def addresses(cluster: Cluster) -> list[str]:
     found = [str(machine["PrivateIpAddress"]) for machine in cluster.machines().values()]
     return sorted(found, key=lambda address: [int(part) for part in address.split(".")])
@@ -108,7 +85,7 @@ def test_the_nodes_are_members_and_train_as_hadoop(emr_cluster: Cluster, tmp_pat
     logs = emr_cluster.says(MASTER, f"cat /efs/runs/{emr_cluster.name}/who/logs/*.worker*.log")
     printed = [line.partition(" ")[2] for line in logs.splitlines()]
     users = sorted(line for line in printed if " runs as " in line)
-    assert users == [f"rank {rank} runs as hadoop" for rank in range(3)]
+    assert users == [f"rank {rank} runs as hadoop" for rank in range(2)]
 
 
 @pytest.mark.long
@@ -123,14 +100,14 @@ def test_a_framework_trains_on_emr(emr_cluster: Cluster, framework: str) -> None
 def test_a_metadata_script_for_emr_works(emr_cluster: Cluster) -> None:
     printed = emr_cluster.says(MASTER, METADATA)
     expected = [word for _host in NODES for word in ("hadoop", *addresses(emr_cluster))]
-    assert printed.splitlines() == [*expected, "3 workers with 0 GPUs"]
+    assert printed.splitlines() == [*expected, "2 workers with 0 GPUs"]
 
 
 @pytest.mark.long
 def test_a_second_run_changes_nothing_and_a_new_size_is_followed(emr_cluster: Cluster) -> None:
     again = emr_cluster.play("emr.yml")
     assert (again.code, again.changed) == (0, 0), again.output[-6000:]
-    for count in (3, 2):
+    for count in (2, 1):
         resized = emr_cluster.play("emr.yml", cluster_worker_count=count)
         assert resized.code == 0, resized.output[-6000:]
         check_nodes(emr_cluster, [MASTER, *(f"deeplearning-worker{rank}" for rank in range(2, count + 2))])
@@ -232,9 +209,12 @@ def fill_disk_of_a_core_node(cluster: Cluster) -> str:
 
 @pytest.mark.long
 def test_a_full_disk_on_one_of_three_nodes_ends_the_cluster_and_is_named(
-    cloud_with_machines: Cloud, image: None
+    cloud_with_machines: Cloud, image: str
 ) -> None:
-    with cloud_with_machines.cluster(f"f-{secrets.token_hex(3)}", **SETTINGS) as cluster, ThreadPoolExecutor(1) as pool:
+    with (
+        cloud_with_machines.cluster(f"f-{secrets.token_hex(3)}", **THREE_NODES) as cluster,
+        ThreadPoolExecutor(1) as pool,
+    ):
         filling = pool.submit(fill_disk_of_a_core_node, cluster)
         failed = cluster.play("emr.yml", emr_poll_seconds=1)
         node = filling.result()
@@ -250,9 +230,9 @@ WAITING, DELETING = "emr j-", "still there: "
 
 
 @pytest.mark.long
-def test_killed_at_random_it_is_finished(cloud_with_machines: Cloud, image: None) -> None:
+def test_killed_at_random_it_is_finished(cloud_with_machines: Cloud, image: str) -> None:
     name = f"k-{secrets.token_hex(3)}"
-    with cloud_with_machines.cluster(name, **SETTINGS) as cluster, marked(cloud_with_machines):
+    with cloud_with_machines.cluster(name, **THREE_NODES) as cluster, marked(cloud_with_machines):
         before = census(cluster.cloud)
         moment = Moment(PLACES.randint(15, 40), PLACES.uniform(0, 3))
         assert kill_at(moment, cluster, "emr.yml", emr_poll_seconds=1)
@@ -260,14 +240,14 @@ def test_killed_at_random_it_is_finished(cloud_with_machines: Cloud, image: None
         kill_when(lambda progress: WAITING in progress.output, cluster, "emr.yml", after=waited, emr_poll_seconds=1)
         finished = cluster.play("emr.yml", emr_poll_seconds=1)
         assert finished.code == 0, finished.output[-6000:]
-        check_nodes(cluster, NODES)
+        check_nodes(cluster, (*NODES, "deeplearning-worker3"))
         assert census(cluster.cloud) - before == WHOLE_EMR
 
 
 @pytest.mark.long
-def test_it_is_destroyed_also_after_a_kill(cloud_with_machines: Cloud, image: None) -> None:
+def test_it_is_destroyed_also_after_a_kill(cloud_with_machines: Cloud, image: str) -> None:
     name, kept = f"d-{secrets.token_hex(3)}", Counter({"file system": 1})
-    with cloud_with_machines.cluster(name, **SETTINGS) as cluster, marked(cloud_with_machines):
+    with cloud_with_machines.cluster(name, **THREE_NODES) as cluster, marked(cloud_with_machines):
         before = census(cluster.cloud)
         made = cluster.play("playbooks/provision.yml", emr=True, emr_poll_seconds=1)
         assert made.code == 0, made.output[-6000:]

@@ -6,7 +6,6 @@ ones did the same.
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
 
 import pytest
 
@@ -143,12 +142,11 @@ SCRIPTS = {"generate_trainer": GENERATE, "run.sh": RUN, "tracker": TRACKER, "hea
 
 
 @pytest.fixture(scope="module")
-def with_python(training_cluster: Cluster) -> Iterator[Cluster]:
-    """Old scripts find `python` on the path with a default framework."""
+def with_python(training_cluster: Cluster) -> Cluster:
+    """Old scripts find `python` on the path with a default framework. It stays until the next configure.yml."""
     configured = training_cluster.play("playbooks/configure.yml", cluster_default_framework="tensorflow")
     assert configured.code == 0, configured.output[-4000:]
-    yield training_cluster
-    assert training_cluster.play("playbooks/configure.yml").code == 0
+    return training_cluster
 
 
 @pytest.mark.parametrize("script", SCRIPTS)

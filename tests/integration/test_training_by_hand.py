@@ -99,7 +99,11 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
+# In each `make test` test_old_scripts.py starts MXNet's and TensorFlow's processes over ssh.
+LONG = ("mxnet", "tensorflow")
+
+
+@pytest.mark.parametrize("way", [pytest.param(way, marks=[pytest.mark.long] * (way in LONG)) for way in WAYS])
 def test_an_old_way_by_hand_on_the_master_works(training_cluster: Cluster, way: str) -> None:
     here = f"mkdir -p $EFS_MOUNT/by-hand/{way} && cd $EFS_MOUNT/by-hand/{way}\n"
     script = here + textwrap.dedent(LOOP) + textwrap.dedent(WAYS[way])

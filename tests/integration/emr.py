@@ -1,0 +1,13 @@
+"""Settings of EMR clusters of booted machines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+# EMR takes images of Amazon Linux alone. In the local cloud it boots the built image that has PyTorch.
+SETTINGS: dict[str, Any] = {
+    "image": "oss-nvidia-driver-gpu-pytorch-2.9-amazon-linux-2023",
+    "root_volume_gib": 100,
+    "instance_type": "m5.xlarge",
+    "login_user": "",
+}
