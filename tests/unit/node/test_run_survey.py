@@ -83,11 +83,11 @@ def test_a_node_that_copies_its_data_set_is_waited_for(monkeypatch: pytest.Monke
 def test_a_missing_own_copy_is_made_by_a_unit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(staging, "ON_NODE", tmp_path)
     run = {"run_id": "r1", "own_copy": {"data": "photos", "source": "", "bucket": "s3://b"}}
-    state, asked = "inactive", list[tuple[str, ...]]()
+    unit, asked = {"state": "inactive"}, list[tuple[str, ...]]()
 
     def answer(*words: str, **_options: Any) -> subprocess.CompletedProcess[str]:
         asked.append(words)
-        output = {"show": state, "--output=cat": "fetching\nphotos is not staged\n"}.get(words[1], "")
+        output = {"show": unit["state"], "--output=cat": "fetching\nphotos is not staged\n"}.get(words[1], "")
         return subprocess.CompletedProcess(words, 0, output, "")
 
     monkeypatch.setattr(programs, "run", answer)
@@ -96,10 +96,10 @@ def test_a_missing_own_copy_is_made_by_a_unit(tmp_path: Path, monkeypatch: pytes
     assert own_copy.make_if_missing(run) == ("photos is copied to its disk", "")
     started = ["systemd-run", "--quiet", "--unit=deeplearning-copy-r1.service", "/usr/local/bin/deeplearning", "data"]
     assert list(asked[-1]) == [*started, "stage", "photos", "--on", "node", "--bucket", "s3://b", "--from", ""]
-    for state in ("active", "activating"):
+    for unit["state"] in ("active", "activating"):
         asked.clear()
         assert own_copy.make_if_missing(run) == ("photos is copied to its disk", "") and len(asked) == 1
-    state = "failed"
+    unit["state"] = "failed"
     assert own_copy.make_if_missing(run) == ("", "photos cannot be copied to its disk: photos is not staged")
     assert asked[-1] == ("systemctl", "reset-failed", "deeplearning-copy-r1.service")
     folder = staging.folder_of(staging.StagingRequest("photos", on_node=True), "").path
