@@ -13,11 +13,12 @@ import pytest
 
 from localcloud.api.ec2 import images
 from localcloud.core import settings
+from tests.forking import ForkingPython
+from tests.images import FRAMEWORKS as FRAMEWORKS_OF
 from tests.integration import emr
 from tests.integration.machines import Cloud, Cluster, Played, cloud_in, localcloud
 
-# Of the others there are no wheels for CPUs and Debian 13's Python.
-FRAMEWORKS = {"bookworm": "mxnet,pytorch,tensorflow,tensorpack", "trixie": "tensorflow"}[settings.SUITE]
+FRAMEWORKS = FRAMEWORKS_OF[settings.SUITE]
 IMAGE_NAME = images.name_with(FRAMEWORKS.split(","))
 
 # The first files test machines that no other test has changed. The last ones replace machines of the cluster that all
@@ -38,7 +39,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def cloud_with_machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
     """For clusters of booted machines. Tests give each a name of its own: the local cloud may be others' as well."""
-    with cloud_in(tmp_path_factory.mktemp("operator")) as cloud:
+    with (
+        cloud_in(tmp_path_factory.mktemp("operator")) as cloud,
+        ForkingPython(tmp_path_factory.mktemp("forking")) as cloud.forking,
+    ):
         yield cloud
 
 
@@ -68,11 +72,11 @@ def emr_creation(
     cloud_with_machines: Cloud, image: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Cluster, Future[Played]]]:
     """Yield a cluster and the emr.yml that creates it: a primary node and a core node. It mostly waits, so it runs next
-    to other tests, in a folder of its own."""
+    to other tests, in a folder of its own, and as users run it."""
     folder = tmp_path_factory.mktemp("emr-operator")
     for name in ("key", "key.pub"):
         shutil.copy(cloud_with_machines.folder / name, folder)
-    cloud = replace(cloud_with_machines, folder=folder, variables=dict(cloud_with_machines.variables))
+    cloud = replace(cloud_with_machines, folder=folder, variables=dict(cloud_with_machines.variables), forking=None)
     name = f"e-{secrets.token_hex(3)}"
     # The tests of the long size come to it later than EMR would end an idle cluster.
     more = {"worker_count": 1, "emr_idle_minutes": 240}

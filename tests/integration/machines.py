@@ -20,9 +20,11 @@ from localcloud.api import quotas
 from localcloud.api.ec2 import images
 from tests.account.kit import REGION, ROOT
 from tests.deprecations import SHOW_DEPRECATIONS, our_deprecations
+from tests.forking import ForkingPython
 
 T = TypeVar("T")
 BIN = Path(sys.executable).parent
+PROGRAM: list[str | Path] = [BIN / "ansible-playbook"]
 RUN_SECONDS = 600
 
 Done = subprocess.CompletedProcess[str]
@@ -64,6 +66,8 @@ class Cloud:
     folder: Path
     variables: dict[str, str]
     """what `localcloud env` sets"""
+    forking: ForkingPython | None = None
+    """runs the modules of playbooks on localhost. None: they run as users run them"""
 
     def client(self, service: str) -> Any:
         """Plain boto3."""
@@ -97,13 +101,15 @@ class Cluster:
 
     def play(self, *words: str, **extra: Any) -> Played:
         """A playbook, as a person runs it."""
-        return self.run(*self._playbook(words, extra))
+        forking = self.cloud.forking
+        program = forking.ansible_playbook() if forking else PROGRAM
+        return self.run(*program, *self._arguments(words, extra))
 
     @contextmanager
     def playing(self, *words: str, **extra: Any) -> Iterator[subprocess.Popen[str]]:
         """A playbook, while it runs. It does not outlive this."""
         with subprocess.Popen(
-            self._playbook(words, extra),
+            [*PROGRAM, *self._arguments(words, extra)],
             cwd=self.cloud.folder,
             # It prints each task.
             env=self._environment() | {"ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.default"},
@@ -117,8 +123,8 @@ class Cluster:
             finally:
                 playing.terminate()
 
-    def _playbook(self, words: Sequence[str], extra: dict[str, Any]) -> list[str | Path]:
-        path = [BIN / "ansible-playbook", ROOT / words[0], *words[1:]]
+    def _arguments(self, words: Sequence[str], extra: dict[str, Any]) -> list[str | Path]:
+        path = [ROOT / words[0], *words[1:]]
         return [*path, "-e", f"@{ROOT}/localcloud/demo.yml", "-e", json.dumps(self._extra | extra)]
 
     def ask(self, host: str, module: str, **arguments: Any) -> Played:
