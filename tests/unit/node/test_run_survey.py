@@ -94,7 +94,8 @@ def test_a_missing_own_copy_is_made_by_a_unit(tmp_path: Path, monkeypatch: pytes
     assert own_copy.make_if_missing(run) == ("photos is copied to its disk", "")
     started = ["systemd-run", "--quiet", "--unit=deeplearning-copy-r1.service", "/usr/local/bin/deeplearning", "data"]
     assert list(asked[-1]) == [*started, "stage", "photos", "--on", "node", "--bucket", "s3://b", "--from", ""]
-    for state in ("active", "activating"):
+    for busy in ("active", "activating"):
+        state = busy
         asked.clear()
         assert own_copy.make_if_missing(run) == ("photos is copied to its disk", "") and len(asked) == 1
     state = "failed"
