@@ -181,6 +181,10 @@ def test_the_status_has_what_the_master_answers(
     assert described["master_problem"] == f"The host keys of {red.instances('master')[0]} are not known here yet."
     assert described["efs"]["bytes"] > 0
     known(folder, *red.instances("master"))
+    ssh()
+    lost = info(show="status")
+    assert lost["clusters"]["red"]["master_problem"] == "Connection timed out"
+    assert "Problem: The master does not answer. Connection timed out." in lost["printed"]
     asked = ssh(master=json.dumps({**STATUS, "problems": ["The disk is full."]}) + "\n")
     answered = info(show="status")
     assert answered["clusters"]["red"]["master_problem"] == "" and asked.exists()

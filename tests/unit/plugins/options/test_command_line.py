@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.command_line import settings_among
+import pytest
+from ansible import context
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.command_line import (
+    repeat_options,
+    settings_among,
+)
 
 
 def test_commands_repeat_the_options_that_select_the_cluster() -> None:
@@ -60,3 +66,28 @@ def test_of_a_file_that_holds_other_variables_only_the_settings_are_repeated(tmp
         f""" -e run_id=mine -e @{cluster} -e '{{"cluster_name": "red"}}' -e '{{"cluster_availability_zones": ["a"]}}'"""
         " -e cluster_name=red"
     )
+
+
+@pytest.mark.parametrize(
+    ("extra_vars", "run_id", "options"),
+    [
+        (("cluster_name=red", "destroy=red"), "", " -e cluster_name=red"),
+        (("cluster_name=red",), "mine", " -e run_id=mine -e cluster_name=red"),
+        ((), "", ""),
+        (None, "mine", " -e run_id=mine"),
+    ],
+)
+def test_the_options_of_this_command_line_are_repeated(
+    extra_vars: Any, run_id: str, options: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(context, "CLIARGS", {"extra_vars": extra_vars})
+    assert repeat_options(run_id) == options
+
+
+def test_a_file_that_cannot_be_read_is_repeated_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "list.yml").write_text("- a\n")
+    (tmp_path / "bad.yml").write_text("a: [\n")
+    for name in ("none.yml", "list.yml", "bad.yml"):
+        assert settings_among([f"@{tmp_path}/{name}"]) == f" -e @{tmp_path}/{name}"
+    (tmp_path / "other.yml").write_text("env: {KEY: hunter2}\n")
+    assert settings_among([f"@{tmp_path}/other.yml"]) == ""
