@@ -10,7 +10,6 @@ import pytest
 from tests.account.kit import Account, account_in
 from tests.forking import ForkingPython
 
-
 SHARED = ("test_money_guard", "test_provision")
 """Files whose tests share one cluster: they stay in one process. All others are distributed one by one."""
 

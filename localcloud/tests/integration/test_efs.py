@@ -70,7 +70,7 @@ class Site:
 
 @pytest.fixture
 def site(shared_network: Network, pair: tuple[str, ...]) -> Iterator[Site]:
-    """A file system that nobody can reach yet; afterwards the machines have nothing mounted."""
+    """A file system that no machine can reach yet; afterwards the machines have nothing mounted."""
     try:
         yield Site(shared_network, *pair, file_system(shared_network.cloud))
     finally:

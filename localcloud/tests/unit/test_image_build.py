@@ -1,4 +1,4 @@
-"""Images are built once, whoever needs them, and are complete or missing."""
+"""Images are built once, however many need them, and are complete or missing."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from tests.account.fleet import host_key
 from tests.unit.actions import run_action
 from tests.unit.cluster_kit import REGION, MadeCluster
 from tests.unit.conftest import Account
-from tests.unit.plugins.cluster.test_inventory import emr_instance, instance
+from tests.unit.plugins.cluster.cluster_kit import emr_instance, instance
 
 Discover = Callable[..., dict[str, Any]]
 

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
+from ansible_collections.deeplearning.aws.plugins.module_utils.plan import planner
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.facts import AccountFacts, ImageFacts
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import setting_rules
 
 TYPE = {
     "name": "g5.xlarge",
@@ -49,3 +54,36 @@ FACTS = AccountFacts(
     key_pairs=[{"KeyName": "my-key"}],
     failures=(),
 )
+
+
+def cluster(**settings: Any) -> dict[str, Any]:
+    minimum = {"name": "red", "ssh_allowed_cidrs": ["198.51.100.1/32"], "key_name": "my-key", "region": "us-east-1"}
+    checked = setting_rules.check({f"cluster_{name}": value for name, value in {**minimum, **settings}.items()})
+    assert checked.problems == []
+    return setting_rules.complete(checked.values)
+
+
+def texts(facts: AccountFacts, is_problem: bool = True, **settings: Any) -> list[str]:
+    return [finding.text for finding in planner.check(facts, cluster(**settings)) if finding.is_problem is is_problem]
+
+
+PUBLIC, PRIVATE = "subnet-0123456789abcdef0", "subnet-0123456789abcdef1"
+VPC = "vpc-0123456789abcdef0"
+SETTINGS = {"vpc_id": VPC, "public_subnet_ids": [PUBLIC], "private_subnet_ids": [PRIVATE]}
+
+
+def in_vpc(zone: str = ZONES[0], free: int = 100, private_route: dict[str, str] | None = None) -> AccountFacts:
+    """Return the facts of a VPC with a public subnet in the first zone and a private one in `zone`."""
+
+    def table(subnet: str, target: dict[str, str]) -> dict[str, Any]:
+        routes = [{"DestinationCidrBlock": "0.0.0.0/0", **target}] if target else []
+        return {"RouteTableId": f"rtb-{subnet}", "Associations": [{"SubnetId": subnet}], "Routes": routes}
+
+    subnets = [
+        {"SubnetId": PUBLIC, "VpcId": VPC, "AvailabilityZone": ZONES[0]},
+        {"SubnetId": PRIVATE, "VpcId": VPC, "AvailabilityZone": zone, "AvailableIpAddressCount": free},
+    ]
+    private = {"NatGatewayId": "nat-1"} if private_route is None else private_route
+    tables = [table(PUBLIC, {"GatewayId": "igw-1"}), table(PRIVATE, private)]
+    vpcs = [{"VpcId": VPC, "CidrBlock": "10.9.0.0/16"}]
+    return replace(FACTS, vpcs=vpcs, subnets=subnets, route_tables=tables)

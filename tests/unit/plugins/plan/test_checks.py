@@ -8,23 +8,23 @@ from typing import Any
 import pytest
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan import data, network, planner
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.facts import AccountFacts, ImageFacts
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import setting_rules
 
-from tests.unit.plugins.plan.facts_kit import FACTS, IMAGE, TYPE, ZONES
+from tests.unit.plugins.plan.facts_kit import (
+    FACTS,
+    IMAGE,
+    PRIVATE,
+    PUBLIC,
+    SETTINGS,
+    TYPE,
+    VPC,
+    ZONES,
+    cluster,
+    in_vpc,
+    texts,
+)
 
 OPEN_DRIVER = {**IMAGE, "Name": "Deep Learning Base OSS Nvidia Driver GPU AMI (Ubuntu 22.04)"}
 FAMILIES = ["base-oss-nvidia-driver-gpu-ubuntu-22.04", "base-proprietary-nvidia-driver-amazon-linux-2"]
-
-
-def cluster(**settings: Any) -> dict[str, Any]:
-    minimum = {"name": "red", "ssh_allowed_cidrs": ["198.51.100.1/32"], "key_name": "my-key", "region": "us-east-1"}
-    checked = setting_rules.check({f"cluster_{name}": value for name, value in {**minimum, **settings}.items()})
-    assert checked.problems == []
-    return setting_rules.complete(checked.values)
-
-
-def texts(facts: AccountFacts, is_problem: bool = True, **settings: Any) -> list[str]:
-    return [finding.text for finding in planner.check(facts, cluster(**settings)) if finding.is_problem is is_problem]
 
 
 def image(**changes: Any) -> ImageFacts:
@@ -147,28 +147,6 @@ def test_unknown_facts_are_no_problem_of_their_own(settings: dict[str, Any]) -> 
 def test_each_problem_is_one_sentence(facts: dict[str, Any], settings: dict[str, Any], problem: str) -> None:
     (text,) = texts(replace(FACTS, **facts), **settings)
     assert problem in text
-
-
-VPC = "vpc-0123456789abcdef0"
-PUBLIC, PRIVATE = "subnet-0123456789abcdef0", "subnet-0123456789abcdef1"
-SETTINGS = {"vpc_id": VPC, "public_subnet_ids": [PUBLIC], "private_subnet_ids": [PRIVATE]}
-
-
-def in_vpc(zone: str = ZONES[0], free: int = 100, private_route: dict[str, str] | None = None) -> AccountFacts:
-    """Return the facts of a VPC with a public subnet in the first zone and a private one in `zone`."""
-
-    def table(subnet: str, target: dict[str, str]) -> dict[str, Any]:
-        routes = [{"DestinationCidrBlock": "0.0.0.0/0", **target}] if target else []
-        return {"RouteTableId": f"rtb-{subnet}", "Associations": [{"SubnetId": subnet}], "Routes": routes}
-
-    subnets = [
-        {"SubnetId": PUBLIC, "VpcId": VPC, "AvailabilityZone": ZONES[0]},
-        {"SubnetId": PRIVATE, "VpcId": VPC, "AvailabilityZone": zone, "AvailableIpAddressCount": free},
-    ]
-    private = {"NatGatewayId": "nat-1"} if private_route is None else private_route
-    tables = [table(PUBLIC, {"GatewayId": "igw-1"}), table(PRIVATE, private)]
-    vpcs = [{"VpcId": VPC, "CidrBlock": "10.9.0.0/16"}]
-    return replace(FACTS, vpcs=vpcs, subnets=subnets, route_tables=tables)
 
 
 def test_subnets_of_the_user_choose_the_zone() -> None:

@@ -12,7 +12,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract.datasets
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan import data
 
 from tests.unit.conftest import Account
-from tests.unit.plugins.plan.test_checks import FACTS, cluster
+from tests.unit.plugins.plan.facts_kit import FACTS, cluster
 
 BUCKET = "123456789012-us-east-1-deeplearning-data"
 GIB = 2**30

@@ -9,7 +9,7 @@ import pytest
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan import emr
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.facts import AccountFacts, ImageFacts
 
-from tests.unit.plugins.plan.test_emr import AMI, EMR, FACTS, image, texts
+from tests.unit.plugins.plan.emr_kit import AMI, EMR, FACTS, image, texts
 
 AL2023 = "base-oss-nvidia-driver-gpu-amazon-linux-2023"
 EXAMPLE = "Example: -e cluster_emr_release=emr-7.14.0"

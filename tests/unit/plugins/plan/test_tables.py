@@ -20,7 +20,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.plan import (
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.facts import AccountFacts, EmrFacts, ImageFacts
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.offers import API, Price
 
-from tests.unit.plugins.plan.test_checks import (
+from tests.unit.plugins.plan.facts_kit import (
     FACTS,
     IMAGE,
     PRIVATE,

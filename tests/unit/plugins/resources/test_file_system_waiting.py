@@ -10,7 +10,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import
 
 from localcloud.core.latency import Latency
 from tests.unit.conftest import Account
-from tests.unit.plugins.resources.test_file_system import TAGS, Place, Run, place, run, writes
+from tests.unit.plugins.resources.file_system_kit import TAGS, Place, Run, writes
 
 __all__ = ["place", "run"]
 

@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.deeplearning.aws.plugins.module_utils.plan.prices import PriceList
+
 
 def a_run(root: Path, name: str, nodes: int, speed: float, epochs: int = 3, **more: Any) -> Path:
     folder = root / name
@@ -34,3 +36,6 @@ def an_epoch(epoch: int, speed: float) -> list[dict[str, Any]]:
     line = {"epoch": epoch, "step": epoch * 10, "loss": 2 / epoch, "accuracy": 0.1, "samples_per_second": 1.0}
     end = {"seconds": epoch * 10.0, "samples_per_second": measured, "val_accuracy": 1 - 0.5**epoch}
     return [line | {"seconds": 1.0, "val_accuracy": None}, line | end]
+
+
+PRICES = PriceList("us-east-1")

@@ -7,20 +7,12 @@ import stat
 import tarfile
 from io import BytesIO
 from pathlib import Path
-from typing import Any
 
 import pytest
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import code_archive, node_program
 
-
-class Connection:
-    def __init__(self, transport: str = "ssh", **options: Any) -> None:
-        self.transport = transport
-        self._options = {"ssh_common_args": "", "private_key_file": None, "remote_user": None, "host": "h", **options}
-
-    def get_option(self, name: str) -> Any:
-        return self._options[name]
+from tests.unit.plugins.runs.connection_kit import Connection
 
 
 def test_an_answer_is_json_or_text_for_people() -> None:

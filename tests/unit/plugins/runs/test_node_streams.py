@@ -12,7 +12,7 @@ import pytest
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import node_program
 
-from tests.unit.plugins.runs.test_node_program import Connection
+from tests.unit.plugins.runs.connection_kit import Connection
 
 LOCAL = Connection("local")
 ALIVE = ["-o", "BatchMode=yes", "-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=4"]

@@ -16,9 +16,7 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import repor
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs.plot import WIDTH, Plot, Series, ticks
 
 from tests.browser import page_text, screenshot
-from tests.unit.plugins.runs.report_kit import a_run
-
-PRICES = PriceList("us-east-1")
+from tests.unit.plugins.runs.report_kit import PRICES, a_run
 
 
 def cells(folders: Sequence[Path]) -> list[dict[str, str]]:

@@ -14,7 +14,7 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import code_
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs.plot import Series
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.untrusted import InvalidValue
 
-from tests.unit.plugins.runs.test_report import PRICES, a_run
+from tests.unit.plugins.runs.report_kit import PRICES, a_run
 
 
 @pytest.fixture
