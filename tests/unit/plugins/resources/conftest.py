@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.deeplearning.aws.plugins.module_utils.aws import polling
 
 from tests.unit.modules import run_module
 from tests.unit.plugins.resources.file_system_kit import Place, Run
@@ -19,7 +18,7 @@ def run(aws: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monkey
         with aws.cloud.lock:
             aws.cloud.clock.advance(seconds)
 
-    monkeypatch.setattr(polling, "sleep", passes)
+    monkeypatch.setattr("ansible_collections.deeplearning.aws.plugins.module_utils.aws.polling.sleep", passes)
 
     def call(**arguments: Any) -> dict[str, Any]:
         return run_module(capsys, "file_system", **arguments)

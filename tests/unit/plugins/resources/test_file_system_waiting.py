@@ -12,8 +12,6 @@ from localcloud.core.latency import Latency
 from tests.unit.conftest import Account
 from tests.unit.plugins.resources.file_system_kit import TAGS, Place, Run, writes
 
-__all__ = ["place", "run"]
-
 
 def takes(aws: Account, monkeypatch: pytest.MonkeyPatch, **seconds: float) -> None:
     monkeypatch.setattr(aws.cloud, "latency", Latency("test", seconds))
