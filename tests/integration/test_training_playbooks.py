@@ -15,9 +15,9 @@ import pytest
 from tests.integration.machines import Cluster, Played, wait_for
 
 MASTER = "deeplearning-master"
-QUICK = ["--epochs", "1"]
+QUICK = ["--epochs", "1", "--num-examples", "1200"]
 # oneDNN has a layout of its own for the weights of its wide convolutions.
-RESIDUAL = ["--network", "resnet", "--num-layers", "8", "--num-examples", "1200"]
+RESIDUAL = ["--network", "resnet", "--num-layers", "8"]
 TRAINED = [
     ("mxnet", "dist_sync", 3),
     pytest.param("mxnet", "dist_device_sync", 3, marks=pytest.mark.long),
@@ -306,7 +306,7 @@ def test_a_script_of_ones_own_is_evaluated_in_its_own_words(cluster: Cluster, aw
     match = re.search(r"awkward was evaluated. What the script printed is on the nodes, in (\S+)/logs", evaluated)
     assert match, evaluated[-3000:]
     heard = json.loads(cluster.says(MASTER, f"cat {match[1]}/argv0.json"))[0]
-    assert heard == [f"--test={folder}/checkpoints/weights-2.bin"]
+    assert heard == [*AWKWARD[:3], "0 of 2", *AWKWARD[4:], f"--test={folder}/checkpoints/weights-2.bin"]
 
 
 # As its idx files are, but few.
