@@ -1,4 +1,4 @@
-"""What tests of runs share."""
+"""What tests of the node program share."""
 
 from __future__ import annotations
 
@@ -7,10 +7,19 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
+from deeplearning.contract import paths
 from deeplearning.run import units
 from deeplearning.run.folder import Folder
 
 from tests.unit.node.runs_kit import CONFIG, create_run
+
+
+@pytest.fixture(autouse=True)
+def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep what a node keeps until it boots out of this machine's own /run."""
+    folder, own = f"{tmp_path}-runtime", paths.RUNTIME
+    for name in ("RUNTIME", "CONFIGURING", "CHECK_TIMES", "STOPPED_RUNS", "UNCHANGED"):
+        monkeypatch.setattr(paths, name, getattr(paths, name).replace(own, folder))
 
 
 @pytest.fixture
