@@ -57,9 +57,10 @@ def test_many_instances_cost_no_more_each_than_few(client: Any) -> None:
             ImageId=API_ONLY.id, InstanceType="t3.micro", MinCount=count, MaxCount=count, TagSpecifications=tags
         )["Instances"]
         launched = time.process_time()
-        ids = [one["InstanceId"] for one in made]
-        instances = client.describe_instances(InstanceIds=ids)["Reservations"][0]["Instances"]
+        reservations = client.describe_instances()["Reservations"]
         described = time.process_time()
+        ids = [one["InstanceId"] for one in made]
+        (instances,) = [one["Instances"] for one in reservations if one["Instances"][0]["InstanceId"] in ids]
         assert [one["InstanceId"] for one in instances] == ids
         assert instances[0]["Tags"] == [{"Key": "Name", "Value": "a & <b>"}]
         assert isinstance(instances[0]["LaunchTime"], datetime)
@@ -67,8 +68,8 @@ def test_many_instances_cost_no_more_each_than_few(client: Any) -> None:
 
     launch_and_describe(1)
     few, many = launch_and_describe(75), launch_and_describe(300)
-    # Four times as many. Quadratic would be sixteen times; the rest is for what else works on the machine.
-    assert all(large < 9 * small for large, small in zip(many, few, strict=True)), (few, many)
+    # Four and five times as many. Quadratic would be sixteen times and more; the rest is for other programs.
+    assert all(large < 12 * small for large, small in zip(many, few, strict=True)), (few, many)
 
 
 def test_errors_have_their_code_and_status(client: Any) -> None:
