@@ -10,15 +10,6 @@ import pytest
 from tests.account.kit import Account, account_in
 from tests.forking import ForkingPython
 
-SHARED = ("test_money_guard", "test_provision")
-"""Files whose tests share one cluster: they stay in one process. All others are distributed one by one."""
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if item.path.stem in SHARED:
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
-
 
 @pytest.fixture
 def latency() -> str:
