@@ -180,7 +180,7 @@ def test_the_state_of_a_run(
         master.supervise("r1")
     master.supervise("r2")
     master.systemd.recovered = recovered
-    stopped = master.node.root / paths.STOPPED_RUNS.lstrip("/")
+    stopped = master.node.root / "run/deeplearning/stopped-runs"
     stopped.write_text("r0 r1\n" if stopped_for_end else "r0 r11\n")
     assert master.answer("show", "r1", "--json")["state"] == expected
 
