@@ -118,16 +118,15 @@ def program(*words: str, detail: str) -> Callable[[Path], Result]:
 
 
 def pytest(
-    *places: str, processes: int = 1, dist: str = "load", long: bool = False, options: Sequence[str] = ()
+    *places: str, processes: int = 1, long: bool = False, options: Sequence[str] = ()
 ) -> Callable[[Path], Result]:
-    """Choose tests by the marker `long`. More than one process is for tests that share nothing outside their file, or,
-    with `dist`, outside their group."""
+    """Choose tests by the marker `long`. More than one process is for tests that share nothing outside their file."""
 
     def run(venv: Path) -> Result:
         found = existing(*places)
         if not found:
             return Result(False, f"no tests in {', '.join(places)}")
-        several = ["-n", str(processes), "--dist", dist]
+        several = ["-n", str(processes), "--dist", "loadfile" if processes > 1 else "load"]
         marker, hang = ("long", LONG_HANG_SECONDS) if long else ("not long", HANG_SECONDS)
         return run_and_count(venv, "-m", marker, *several, *found, *options, hang=hang)
 
@@ -199,8 +198,8 @@ LAYERS = {
     for layer in (
         Layer("lint", lint),
         Layer("sanity", program("tests/sanity/run", detail="ansible-test")),
-        Layer("unit", pytest(*UNIT, processes=2, dist="loadfile")),
-        Layer("account", pytest(*ACCOUNT, processes=2, dist="loadgroup")),
+        Layer("unit", pytest(*UNIT, processes=2)),
+        Layer("account", pytest(*ACCOUNT, processes=2)),
         Layer("image", program("python", *IMAGE_BUILD, detail="built, if it was missing"), IMAGE, root=True),
         Layer("localcloud", pytest(*LOCALCLOUD), MACHINES, root=True),
         Layer("integration", pytest(*INTEGRATION), MACHINES, after="image", root=True),
@@ -214,13 +213,13 @@ PARTS = {
     for part in (
         Layer("newest-lint", lint, newest=True),
         Layer("newest-sanity", program("tests/sanity/run", detail="ansible-test"), newest=True),
-        Layer("newest-unit", pytest(*UNIT, processes=2, dist="loadfile"), newest=True),
-        Layer("newest-account", pytest(*ACCOUNT, processes=2, dist="loadgroup"), newest=True),
+        Layer("newest-unit", pytest(*UNIT, processes=2), newest=True),
+        Layer("newest-account", pytest(*ACCOUNT, processes=2), newest=True),
         Layer("chaos-calls", chaos("task", "write", "emr")),
         Layer("chaos-machines", chaos("machines"), root=True),
         Layer("chaos-soak", chaos("soak"), root=True),
         Layer("account", pytest(*ACCOUNT, long=True)),
-        Layer("late-reads", pytest(*ACCOUNT, processes=2, dist="loadgroup", options=("--late-reads", "2"))),
+        Layer("late-reads", pytest(*ACCOUNT, processes=2, options=("--late-reads", "2"))),
         Layer("integration", pytest(*LOCALCLOUD, *INTEGRATION, long=True), root=True),
         Layer("debian-13", on_debian_13, root=True),
         Layer("molecule", molecule(lambda: LONG_SCENARIOS, *MOLECULE, long=True), root=True),

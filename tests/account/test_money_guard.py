@@ -15,8 +15,6 @@ from tests.account.fleet import wait_until
 from tests.account.kit import CLOUD_HALF, REGION, account_in, new_session
 from tests.forking import ForkingPython
 
-pytestmark = pytest.mark.xdist_group("test_money_guard")
-"""All tests share one cluster: they stay in one process of pytest-xdist."""
 CLUSTER = "red"
 GROUPS = (f"{CLUSTER}-master", f"{CLUSTER}-workers")
 HOUR = 3600

@@ -16,8 +16,6 @@ from localcloud.api.ec2.images import API_ONLY, BASE
 from tests.account.kit import CLOUD_HALF, account_in
 from tests.account.observed import REGION, ZONES, Seen, play, tags
 
-pytestmark = pytest.mark.xdist_group("test_provision")
-"""All tests share one cluster: they stay in one process of pytest-xdist."""
 HERE = "198.51.100.1/32"
 
 
