@@ -32,6 +32,7 @@ from tests.layers.commands import (  # noqa: E402
     LONG_HANG_SECONDS,
     NICENESS,
     OUTPUT,
+    SILENCE_SECONDS,
     command,
     environment,
     report,
@@ -107,11 +108,11 @@ def lint(venv: Path) -> Result:
     return Result(not failed, detail, sum(check.processor_seconds for check in ended.values()))
 
 
-def program(*words: str, detail: str) -> Callable[[Path], Result]:
+def program(*words: str, detail: str, silence: float = SILENCE_SECONDS) -> Callable[[Path], Result]:
     """A layer that is one command."""
 
     def run(venv: Path) -> Result:
-        ended = command(*words, venv=venv)
+        ended = command(*words, venv=venv, silence=silence)
         return Result(ended.ok, detail, ended.processor_seconds)
 
     return run
@@ -167,7 +168,13 @@ def molecule(names: Callable[[], Sequence[str]], *tests: str, long: bool = False
 
 
 def chaos(*parts: str) -> Callable[[Path], Result]:
-    return program("python", "bench/chaos", *parts, detail="bench/results/chaos.md")
+    words = ("python", "bench/chaos", *parts)
+    return program(*words, detail="bench/results/chaos.md", silence=LONG_HANG_SECONDS)
+
+
+def mutations() -> Callable[[Path], Result]:
+    words = ("python", "tools/mutate.py", "--check")
+    return program(*words, detail="bench/results/mutations.md", silence=LONG_HANG_SECONDS)
 
 
 UNIT = ("tests/unit", "localcloud/tests/unit")
@@ -223,7 +230,7 @@ PARTS = {
         Layer("integration", pytest(*LOCALCLOUD, *INTEGRATION, long=True), root=True),
         Layer("debian-13", on_debian_13, root=True),
         Layer("molecule", molecule(lambda: LONG_SCENARIOS, *MOLECULE, long=True), root=True),
-        Layer("mutations", program("python", "tools/mutate.py", "--check", detail="bench/results/mutations.md")),
+        Layer("mutations", mutations()),
     )
 }
 """What `make test-long` runs."""

@@ -44,7 +44,7 @@ def serve(path: str) -> None:
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(path)
     listener.listen(16)
-    # Nobody waits for the children that attend to a request.
+    # The children that attend to a request are not waited for.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     print("ready", flush=True)
     waiting = select.poll()
