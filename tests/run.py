@@ -28,6 +28,7 @@ sys.path.insert(0, str(ROOT))
 from tests.images import FRAMEWORKS  # noqa: E402
 from tests.layers.commands import (  # noqa: E402
     COMMANDS,
+    GRACE_SECONDS,
     HANG_SECONDS,
     LONG_HANG_SECONDS,
     NICENESS,
@@ -146,7 +147,7 @@ def run_and_count(venv: Path, *arguments: str, hang: float, variables: Sequence[
     file.unlink(missing_ok=True)
     limit = ["-o", f"faulthandler_timeout={hang:g}", "-o", "faulthandler_exit_on_timeout=true"]
     words = ["env", *variables, "pytest", "-q", "--durations=5", f"--junit-xml={file}", *limit]
-    ended = command(*words, *arguments, venv=venv, silence=hang + 120)
+    ended = command(*words, *arguments, venv=venv, silence=hang + GRACE_SECONDS)
     return counted(ended.code or len(ended.deprecations), file, ended.processor_seconds)
 
 
@@ -209,8 +210,9 @@ LAYERS = {
         Layer("account", pytest(*ACCOUNT, processes=2)),
         Layer("image", program("python", *IMAGE_BUILD, detail="built, if it was missing"), IMAGE, root=True),
         Layer("localcloud", pytest(*LOCALCLOUD), MACHINES, root=True),
-        Layer("integration", pytest(*INTEGRATION), MACHINES, after="image", root=True),
         Layer("molecule", molecule(scenarios, *MOLECULE), MACHINES, root=True),
+        # Last, as the image takes minutes where it is missing.
+        Layer("integration", pytest(*INTEGRATION), MACHINES, after="image", root=True),
     )
 }
 """What `make test` runs."""

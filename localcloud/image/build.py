@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -85,11 +86,16 @@ def _build_atomically(folder: Path, build: Callable[[Path], None], progress: Pro
     progress(f"image {folder.name} is ready after {time.monotonic() - started:.0f} s")
 
 
+_BUILDER = re.compile(r"-(\d+)(?:\.work|\.merged)?$")
+"""The process at the end of a scratch folder's name. Those of mounts have a suffix."""
+
+
 def tidy(images: Path) -> None:
     """Remove leftovers of killed builds, and images of other recipes that were not used for two weeks (another checkout
     may use them)."""
     for scratch in (*images.glob(".building-*"), *images.glob("wheels/.building-*")):
-        if not Path("/proc", scratch.name.rpartition("-")[2]).exists():
+        builder = _BUILDER.search(scratch.name)
+        if not (builder and Path("/proc", builder[1]).exists()):
             remove(scratch)
     current = {base_hash(), *(path.name.rpartition("-")[2] for path in built_feature_images(images).values())}
     for image in images.glob("*-????????????"):

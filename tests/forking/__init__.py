@@ -3,7 +3,8 @@
 Ansible starts a new Python for each module, which imports boto3 and reads the models of AWS's services again (0.4 s of
 processor), and modules of amazon.aws sleep for fixed times (19 s in a first provision.yml). `ForkingPython` starts a
 server that has loaded them (server.py), and writes an interpreter that passes each module on to it. The code of Ansible
-and the collections still comes from the archive that Ansible builds for the module.
+and the collections still comes from the archive that Ansible builds for the module. Its playbooks build each archive
+once (0.3 s), so all of them are of one checkout, and the server compiles what archives have inside once (0.2 s).
 """
 
 from __future__ import annotations

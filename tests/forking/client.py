@@ -7,10 +7,10 @@ import socket
 import subprocess
 import sys
 
-if len(sys.argv) != 2 or not os.path.basename(sys.argv[1]).startswith("AnsiballZ_"):
-    # Anything but a module: Ansible's own questions to an interpreter, and scripts of playbooks.
+if len(sys.argv) != 1:
+    # Anything but a module, which comes as standard input: Ansible's own questions, and scripts of playbooks.
     sys.exit(subprocess.call([sys.executable, *sys.argv[1:]]))
-request = {"cwd": os.getcwd(), "environment": dict(os.environ), "path": sys.argv[1]}
+request = {"cwd": os.getcwd(), "environment": dict(os.environ)}
 server = socket.socket(socket.AF_UNIX)
 server.connect(os.path.join(os.path.dirname(os.path.abspath(sys.argv[0])), "socket"))
 standard = array.array("i", [0, 1, 2])

@@ -58,6 +58,17 @@ SCRIPTS = {
 }
 
 
+def repository(folder: Path, files: dict[str, str]) -> str:
+    """Make a folder of this machine a repository with these files, and return its commit."""
+    for name, text in files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
+    git = ["git", "-C", str(folder), "-c", "user.name=me", "-c", "user.email=me@example.com"]
+    for words in (["init", "-q", "-b", "main"], ["add", "."], ["commit", "-q", "-m", "all"]):
+        subprocess.run([*git, *words], check=True)
+    return subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
+
+
 class Runs:
     """On one cluster, over ssh, as the cluster's user."""
 

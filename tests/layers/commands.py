@@ -27,7 +27,9 @@ HANG_SECONDS = 10 * 60
 """A test that takes longer is ended, with its stack."""
 LONG_HANG_SECONDS = 40 * 60
 """The same for tests with the marker `long`."""
-SILENCE_SECONDS = HANG_SECONDS + 2 * 60
+GRACE_SECONDS = 2 * 60
+"""A hanging test is to be ended by itself, before its command is."""
+SILENCE_SECONDS = HANG_SECONDS + GRACE_SECONDS
 """A command that prints nothing for this long is ended. Slowness alone never fails a layer."""
 DRAIN_SECONDS = 5
 """The output of a command that has ended is read for so long, if what it has left running holds it open."""

@@ -44,11 +44,15 @@ def test_two_that_need_an_image_build_it_once(tmp_path: Path, monkeypatch: pytes
     assert len(builds) == 1 and folders[0] == folders[1] and folders[0].is_dir()
 
 
-def test_what_a_killed_build_has_left_is_removed_and_another_goes_on(tmp_path: Path) -> None:
-    """Its name ends with the id of its process."""
+@pytest.mark.parametrize("suffix", ["", ".merged", ".work"])
+def test_what_a_killed_build_has_left_is_removed_and_another_goes_on(tmp_path: Path, suffix: str) -> None:
+    """Its name has the id of its process at the end, and that of its mounts a suffix."""
     images = tmp_path / "images"
-    left, going_on = images / ".building-base-1-4194305", images / f"wheels/.building-horovod-{os.getpid()}"
+    left, going_on = (
+        f".building-base-1-4194305{suffix}",
+        f"wheels/.building-horovod-0.28.1_cp311-{os.getpid()}{suffix}",
+    )
     for folder in (left, going_on):
-        folder.mkdir(parents=True)
+        (images / folder).mkdir(parents=True)
     build.tidy(images)
-    assert not left.exists() and going_on.exists()
+    assert not (images / left).exists() and (images / going_on).exists()
