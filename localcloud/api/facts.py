@@ -13,6 +13,7 @@ from moto.backends import get_backend
 
 from localcloud.api.autoscaling import regions as scaling
 from localcloud.api.ec2 import records as ec2_records
+from localcloud.api.ec2.images import images_of
 from localcloud.api.efs import file_systems as efs
 from localcloud.api.efs import records as efs_records
 from localcloud.api.emr import records as emr_records
@@ -232,6 +233,12 @@ def tags_in_emr(cloud: Cloud, _arn: str, _region: str, resource: str) -> Tags:
 
 
 # What else is known of resources --------------------------------------------------------------------------------------
+def facts_in_ec2(cloud: Cloud, _region: str, resource: str) -> Facts:
+    kind, _, name = resource.partition("/")
+    image = images_of(cloud).get(name) if kind == "image" else None
+    return {"ec2:Public": image.public} if image else {}
+
+
 def facts_in_iam(_cloud: Cloud, _region: str, resource: str) -> Facts:
     kind, _, name = resource.partition("/")
     role = _named(iam_backend().roles, name.rpartition("/")[2]) if kind == "role" else None

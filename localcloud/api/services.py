@@ -83,6 +83,7 @@ SERVICES = (
         throttling=("RequestLimitExceeded", "Request limit exceeded.", 503),
         arns="ec2",
         tags=facts.tags_in_ec2,
+        facts=facts.facts_in_ec2,
         lookups=facts.EC2_LOOKUPS,
     ),
     Service(

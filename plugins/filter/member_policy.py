@@ -50,6 +50,16 @@ options:
     description: Where EMR's machines store EMR's logs, as C(bucket) or C(bucket/prefix). If empty, in C(bucket).
     type: str
     default: ""
+  emr_subnets:
+    description: The user's own subnets that EMR launches machines in. Those of the cluster have its tag.
+    type: list
+    elements: str
+    default: []
+  emr_security_groups:
+    description: The user's own security groups of EMR's machines. Those of the cluster have its tag.
+    type: list
+    elements: str
+    default: []
   partition:
     description: The partition of AWS.
     type: str

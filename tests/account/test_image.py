@@ -8,7 +8,7 @@ import pytest
 
 from localcloud.api.ec2.images import API_ONLY
 from tests.account.booting import BROKEN, Nodes, nodes_of
-from tests.account.kit import CLOUD_HALF
+from tests.account.kit import CLOUD_HALF, REGION
 
 IMAGE = "playbooks/image.yml"
 OURS = [{"Name": "tag:deeplearning:cluster", "Values": ["red"]}]
@@ -16,7 +16,13 @@ OURS = [{"Name": "tag:deeplearning:cluster", "Values": ["red"]}]
 
 @pytest.fixture
 def nodes(account: Any) -> Nodes:
-    account.wants("red", cluster_worker_count=0, cluster_setup="push", cluster_default_framework="pytorch")
+    account.wants(
+        "red",
+        cluster_worker_count=0,
+        cluster_setup="push",
+        cluster_default_framework="pytorch",
+        cluster_idle_minutes=60,
+    )
     ran = account.play(CLOUD_HALF)
     assert ran.code == 0, ran.output[-4000:]
     return nodes_of(account, "red", "0" * 64)
@@ -32,12 +38,22 @@ def machines(account: Any) -> list[str]:
     return [item["Instances"][0]["State"]["Name"] for item in found]
 
 
+def policies(account: Any) -> list[Any]:
+    """Return the policies of the cluster's two roles."""
+    roles = [f"red-{REGION}-{role}" for role in ("master", "worker")]
+    iam = account.client("iam")
+    return [iam.get_role_policy(RoleName=role, PolicyName="deeplearning")["PolicyDocument"] for role in roles]
+
+
 def test_an_image_is_made_once_used_and_deleted(account: Any, nodes: Nodes) -> None:
     ec2 = account.client("ec2")
     assert account.play(IMAGE, "--check").changed and not images(account) and not machines(account)
+    before = policies(account)
+    assert "autoscaling:PutScheduledUpdateGroupAction" in str(before[0])
     with nodes.bake("red"):
         ran = account.play(IMAGE)
     assert ran.code == 0, ran.output[-4000:]
+    assert policies(account) == before
     [image] = images(account)
     tags = {tag["Key"]: tag["Value"] for tag in image["Tags"]}
     assert tags["deeplearning:base"] == API_ONLY.id and tags["deeplearning:pins"].startswith("pytorch=")

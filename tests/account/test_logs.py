@@ -139,6 +139,26 @@ def test_without_the_master_there_is_what_aws_knows_and_who_did_not_answer(nodes
     assert "give a member as the inventory names it" in nodes.play(node="a b").output
 
 
+def test_what_may_not_be_read_is_named_and_the_rest_is_there(nodes: Nodes) -> None:
+    """Of a group that is short of machines, the activities are read for its description as well."""
+    account, iam = nodes.account, nodes.account.client("iam")
+    account.client("autoscaling").update_auto_scaling_group(AutoScalingGroupName="red-workers", MaxSize=9)
+    iam.create_user(UserName="reader")
+    deny = {"Effect": "Deny", "Action": "autoscaling:DescribeScalingActivities", "Resource": "*"}
+    allow = {"Effect": "Allow", "Action": "*", "Resource": "*"}
+    document = json.dumps({"Version": "2012-10-17", "Statement": [allow, deny]})
+    iam.put_user_policy(UserName="reader", PolicyName="most", PolicyDocument=document)
+    key = iam.create_access_key(UserName="reader")["AccessKey"]
+    reader = account.as_user(key["AccessKeyId"], key["SecretAccessKey"])
+    nodes.answer(MASTER, **ANSWER)
+    ran = reader.play("playbooks/logs.yml", cluster_name="red", node=MASTER)
+    assert ran.code == 0, ran.output
+    assert "The cluster cannot be described: " in ran.output
+    assert "The activities of red-workers cannot be read: " in ran.output
+    files = nodes.archive()
+    assert f"nodes/{MASTER}/journal.log" in files and "aws/workers-activities.txt" not in files
+
+
 def test_of_a_cluster_without_machines_there_is_what_aws_knows_and_of_none_a_sentence(nodes: Nodes) -> None:
     scaling, machines = nodes.account.client("autoscaling"), [nodes.red.id(number) for number in (1, 2, 3)]
     for group in ("red-master", "red-workers"):

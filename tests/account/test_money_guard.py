@@ -132,6 +132,37 @@ def test_the_master_postpones_the_end_of_its_own_groups_and_does_nothing_else_to
         assert refused.value.response["Error"]["Code"] == "AccessDenied", operation
 
 
+def test_what_others_schedule_is_named_and_deleted_by_its_name_alone(account: Any) -> None:
+    client, end = account.client("autoscaling"), {"MinSize": 0, "MaxSize": 0, "DesiredCapacity": 0}
+    theirs = {"AutoScalingGroupName": GROUPS[1], "ScheduledActionName": "night ly"}
+    night = datetime.fromtimestamp(time.time() + 9 * HOUR, UTC)
+    client.put_scheduled_update_group_action(**theirs, StartTime=night, MaxSize=4)
+    hostile = {"AutoScalingGroupName": GROUPS[1], "ScheduledActionName": "zz"}
+    soon = datetime.fromtimestamp(time.time() + 0.5 * HOUR, UTC)
+    as_master(account, "autoscaling").put_scheduled_update_group_action(**hostile, StartTime=soon, **end)
+    printed = " ".join(play(account, "status.yml").output.split())
+    for name, sizes, at in (
+        ("night%20ly", "MaxSize 4", night),
+        ("zz", "MinSize 0, MaxSize 0, DesiredCapacity 0", soon),
+    ):
+        action = (
+            f"{GROUPS[1]} has the scheduled action {name}, which is not ours: {sizes}, next run {at:%Y-%m-%d %H:%M}"
+        )
+        assert f"{action} UTC. To delete it: ansible-playbook site.yml -e delete_actions={name}" in printed
+    # Its machines would be gone before they are of use.
+    printed = " ".join(play(account, code=2).output.split())
+    assert (
+        "it would end the machines within the hour. To delete it: ansible-playbook site.yml -e delete_actions=zz"
+        in printed
+    )
+    printed = " ".join(play(account, delete_actions=["zz"]).output.split())
+    assert "scheduled action night%20ly, which is not ours" in printed
+    names = [one["ScheduledActionName"] for one in client.describe_scheduled_actions()["ScheduledUpdateGroupActions"]]
+    assert sorted(names) == sorted([*2 * ["red-idle", "red-ttl"], "night ly"])
+    play(account, delete_actions="night%20ly")
+    assert len(actions(account)) == 2
+
+
 def test_the_machines_end_without_anybody(account: Any) -> None:
     assert len(machines(account)) == 2
     let_it_come(account, "ttl")

@@ -19,21 +19,27 @@ from localcloud.api.ec2.images import BASE
 from tests.account.booting import GIVES_UP, nodes_of
 from tests.account.fleet import meeting
 from tests.account.kit import CLOUD_HALF
+from tests.account.operators import (
+    ACCOUNT,
+    DOCUMENTS,
+    MINE,
+    OTHERS,
+    PERSON,
+    REFUSALS,
+    REGION,
+    ROOT,
+    S3_SERVICE,
+    TYPE,
+    ZONE,
+    cluster_tag,
+    operator,
+    resources_of,
+    tagged,
+    with_names,
+)
 
-ROOT = Path(__file__).resolve().parents[2]
-DOCUMENTS = sorted((ROOT / "docs/iam").glob("operator-*.json"))
-PERSON = "person"
-ACCOUNT, REGION, ZONE, TYPE = "123456789012", "us-east-1", "us-east-1a", "c5.large"
-MINE, OTHERS = "red", "blue"
 BY_VERSION = {"s3:GetBucketLogging": 11}
 """Actions that are needed from a major version of amazon.aws on."""
-REFUSALS = ("AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "403")
-
-
-def filled(document: Path, cluster: str) -> str:
-    text = document.read_text(encoding="utf-8")
-    values = {"cluster": cluster, "account": ACCOUNT, "region": REGION}
-    return re.sub(r"<(\w+)>", lambda match: values[match[1]], text)
 
 
 def listed(value: str | list[str]) -> list[str]:
@@ -105,12 +111,6 @@ def listed_in_readme(role: str) -> set[str]:
 @pytest.fixture
 def person(account: Any) -> Any:
     """Somebody in the account with the documented policies and nothing else, and settings for a small cluster."""
-    iam = account.client("iam")
-    iam.create_user(UserName=PERSON)
-    for document in DOCUMENTS:
-        created = iam.create_policy(PolicyName=document.stem, PolicyDocument=filled(document, MINE))
-        iam.attach_user_policy(UserName=PERSON, PolicyArn=created["Policy"]["Arn"])
-    key = iam.create_access_key(UserName=PERSON)["AccessKey"]
     account.key("another")
     account.wants(
         MINE,
@@ -126,7 +126,7 @@ def person(account: Any) -> Any:
         provision_settle_seconds=1,
         destroy_stuck_seconds=5,
     )
-    person = account.as_user(key["AccessKeyId"], key["SecretAccessKey"])
+    person = operator(account)
     # Else a task is named only when it has ended, and its calls would be taken for those of the task before.
     person.environment["ANSIBLE_DISPLAY_SKIPPED_HOSTS"] = "true"
     return person
@@ -189,6 +189,11 @@ def test_all_playbooks_run_with_it_and_need_all_of_it(account: Any, person: Any)
     (photos / "photos.bin").write_bytes(bytes(9 << 20))
     broken = {"code": "InternalError", "message": "We encountered an internal error.", "status": 500}
     fault = account.cloud.faults.add("error", {"action": "s3:UploadPart"}, value=broken)
+    # An administrator creates the bucket that all operators share.
+    plain = account.folder / "plain"
+    plain.mkdir()
+    (plain / "plain.bin").write_bytes(b"plain")
+    play(account, "stage.yml", dataset="plain", source_dir=str(plain))
     play(person, "stage.yml", code=2, dataset="photos", source_dir=str(photos))
     account.cloud.faults.remove(fault)
     play(person, "stage.yml", dataset="photos", source_dir=str(photos))
@@ -198,7 +203,7 @@ def test_all_playbooks_run_with_it_and_need_all_of_it(account: Any, person: Any)
     somebody_takes_away_what_holds_the_network(account)
     play(person, "destroy.yml", destroy=MINE)
     play(person, "destroy.yml", destroy=MINE, cluster_keep_efs=False)
-    play(person, "destroy.yml", destroy_data=f"{ACCOUNT}-{REGION}-deeplearning-data")
+    play(account, "destroy.yml", destroy_data=f"{ACCOUNT}-{REGION}-deeplearning-data")
 
     later = {action for action, version in BY_VERSION.items() if amazon_aws() < version}
     needed = log.needed()
@@ -331,121 +336,6 @@ def somebody_takes_away_what_holds_the_network(account: Any) -> None:
     ec2.delete_subnet(SubnetId=subnet["SubnetId"])
 
 
-def tagged(kind: str, cluster: str | None) -> list[Any]:
-    """TagSpecifications with the cluster's tag, or none at all."""
-    return [{"ResourceType": kind, "Tags": cluster_tag(cluster)}] if cluster else []
-
-
-def cluster_tag(cluster: str | None) -> list[dict[str, str]]:
-    return [{"Key": "deeplearning:cluster", "Value": cluster}] if cluster else []
-
-
-def image_of(account: Any, name: str, cluster: str | None, subnet: str) -> tuple[str, str]:
-    """Create an image of a stopped instance. Return the ids of the image and of its snapshot."""
-    ec2 = account.client("ec2")
-    launched = ec2.run_instances(ImageId=BASE.id, InstanceType=TYPE, MinCount=1, MaxCount=1, SubnetId=subnet)
-    instance = launched["Instances"][0]["InstanceId"]
-    ec2.get_waiter("instance_running").wait(InstanceIds=[instance], WaiterConfig={"Delay": 1})
-    ec2.stop_instances(InstanceIds=[instance])
-    ec2.get_waiter("instance_stopped").wait(InstanceIds=[instance], WaiterConfig={"Delay": 1})
-    tags = [*tagged("image", cluster), *tagged("snapshot", cluster)]
-    image = ec2.create_image(InstanceId=instance, Name=f"{name}-image", TagSpecifications=tags)["ImageId"]
-    ec2.get_waiter("image_available").wait(ImageIds=[image], WaiterConfig={"Delay": 1})
-    (disk,) = ec2.describe_images(ImageIds=[image])["Images"][0]["BlockDeviceMappings"]
-    return str(image), str(disk["Ebs"]["SnapshotId"])
-
-
-def resources_of(account: Any, name: str, cluster: str | None) -> dict[str, str]:
-    """Create one resource of each kind, as its owner would, and return their ids. They bear the tag of `cluster`, or no
-    tag, which is what most of an account looks like."""
-    ec2, iam, efs = (account.client(service) for service in ("ec2", "iam", "efs"))
-    tags = cluster_tag(cluster)
-    vpc = ec2.create_vpc(CidrBlock="10.1.0.0/16", TagSpecifications=tagged("vpc", cluster))["Vpc"]["VpcId"]
-    subnet = ec2.create_subnet(
-        VpcId=vpc, CidrBlock="10.1.0.0/24", AvailabilityZone=ZONE, TagSpecifications=tagged("subnet", cluster)
-    )["Subnet"]["SubnetId"]
-    gateway = ec2.create_internet_gateway(TagSpecifications=tagged("internet-gateway", cluster))["InternetGateway"][
-        "InternetGatewayId"
-    ]
-    ec2.attach_internet_gateway(InternetGatewayId=gateway, VpcId=vpc)
-    table = ec2.create_route_table(VpcId=vpc, TagSpecifications=tagged("route-table", cluster))["RouteTable"][
-        "RouteTableId"
-    ]
-    ec2.create_route(RouteTableId=table, DestinationCidrBlock="0.0.0.0/0", GatewayId=gateway)
-    association = ec2.associate_route_table(RouteTableId=table, SubnetId=subnet)["AssociationId"]
-    endpoint = ec2.create_vpc_endpoint(
-        VpcId=vpc, ServiceName=S3_SERVICE, RouteTableIds=[table], TagSpecifications=tagged("vpc-endpoint", cluster)
-    )["VpcEndpoint"]["VpcEndpointId"]
-    group = ec2.create_security_group(
-        GroupName="g", Description="g", VpcId=vpc, TagSpecifications=tagged("security-group", cluster)
-    )["GroupId"]
-    interface = ec2.create_network_interface(SubnetId=subnet, TagSpecifications=tagged("network-interface", cluster))[
-        "NetworkInterface"
-    ]["NetworkInterfaceId"]
-    instance = ec2.run_instances(
-        ImageId=BASE.id, InstanceType=TYPE, MinCount=1, MaxCount=1, SubnetId=subnet,
-        TagSpecifications=tagged("instance", cluster),
-    )["Instances"][0]["InstanceId"]  # fmt: skip
-    image, snapshot = image_of(account, name, cluster, subnet)
-    address = ec2.allocate_address(Domain="vpc", TagSpecifications=tagged("elastic-ip", cluster))["AllocationId"]
-    nat = ec2.create_nat_gateway(
-        SubnetId=subnet,
-        AllocationId=ec2.allocate_address(Domain="vpc")["AllocationId"],
-        TagSpecifications=tagged("natgateway", cluster),
-    )["NatGateway"]["NatGatewayId"]
-    use = ec2.associate_address(AllocationId=address, NetworkInterfaceId=interface)["AssociationId"]
-    volume = ec2.create_volume(AvailabilityZone=ZONE, Size=1, TagSpecifications=tagged("volume", cluster))["VolumeId"]
-    template = ec2.create_launch_template(
-        LaunchTemplateName=f"{name}-workers",
-        LaunchTemplateData={"ImageId": BASE.id, "InstanceType": TYPE},
-        TagSpecifications=tagged("launch-template", cluster),
-    )["LaunchTemplate"]["LaunchTemplateId"]
-    key = ec2.create_key_pair(KeyName=name, TagSpecifications=tagged("key-pair", cluster))["KeyPairId"]
-    ec2.create_placement_group(GroupName=name, Strategy="cluster", TagSpecifications=tagged("placement-group", cluster))
-    account.client("autoscaling").create_auto_scaling_group(
-        AutoScalingGroupName=f"{name}-workers", MinSize=0, MaxSize=0, VPCZoneIdentifier=subnet,
-        LaunchTemplate={"LaunchTemplateId": template},
-    )  # fmt: skip
-    system = efs.create_file_system(CreationToken=name, Tags=tags)["FileSystemId"]
-    target = efs.create_mount_target(FileSystemId=system, SubnetId=subnet, SecurityGroups=[group])["MountTargetId"]
-    trust = {
-        "Version": "2012-10-17",
-        "Statement": [{"Effect": "Allow", "Principal": {"Service": "ec2.amazonaws.com"}, "Action": "sts:AssumeRole"}],
-    }
-    role = f"{name}-{REGION}-worker"
-    iam.create_role(RoleName=role, AssumeRolePolicyDocument=json.dumps(trust), Tags=tags)
-    iam.create_instance_profile(InstanceProfileName=role, Tags=tags)
-    iam.add_role_to_instance_profile(InstanceProfileName=role, RoleName=role)
-    bucket = f"{name}-{ACCOUNT}-{REGION}"
-    account.client("s3").create_bucket(Bucket=bucket)
-    account.client("s3").put_object(Bucket=bucket, Key="report", Body=b"")
-    return {
-        "name": name,
-        "vpc": vpc,
-        "subnet": subnet,
-        "gateway": gateway,
-        "table": table,
-        "association": association,
-        "endpoint": endpoint,
-        "group": group,
-        "interface": interface,
-        "instance": instance,
-        "image": image,
-        "snapshot": snapshot,
-        "address": address,
-        "use": use,
-        "nat": nat,
-        "volume": volume,
-        "template": template,
-        "key": key,
-        "system": system,
-        "target": target,
-        "role": role,
-        "bucket": bucket,
-    }
-
-
-S3_SERVICE = f"com.amazonaws.{REGION}.s3"
 RED, BLUE = cluster_tag(MINE), cluster_tag(OTHERS)
 ANYWHERE = [{"IpProtocol": "-1", "IpRanges": [{"CidrIp": "0.0.0.0/0"}]}]
 ROUTE = {"RouteTableId": "{table}", "DestinationCidrBlock": "0.0.0.0/0", "GatewayId": "{gateway}"}
@@ -686,14 +576,6 @@ READING = re.compile(
 )
 
 
-def with_names(value: Any, names: Mapping[str, str]) -> Any:
-    if isinstance(value, str):
-        return value.format_map(names)
-    if isinstance(value, list):
-        return [with_names(one, names) for one in value]
-    return {key: with_names(one, names) for key, one in value.items()} if isinstance(value, dict) else value
-
-
 def allowed(person: Any, calls: Refused, names: Mapping[str, str]) -> list[str]:
     """The calls that were not refused, with what came of them."""
     came_through = []
@@ -793,6 +675,40 @@ def test_it_does_not_give_away_what_is_its_own(account: Any, person: Any) -> Non
     person.client("ec2").create_tags(Resources=[names["own_vpc"], names["own_instance"]], Tags=ours)
     person.client("efs").tag_resource(ResourceId=names["own_system"], Tags=ours)
     person.client("iam").tag_role(RoleName=names["own_role"], Tags=ours)
+
+
+def test_it_does_not_change_the_bucket_that_operators_share(account: Any, person: Any) -> None:
+    bucket, photos = f"{ACCOUNT}-{REGION}-deeplearning-data", account.folder / "photos"
+    photos.mkdir()
+    (photos / "photos.bin").write_bytes(b"photos")
+    options = {"dataset": "photos", "source_dir": str(photos)}
+    missing = play(person, "stage.yml", code=2, **options)
+    assert f"The bucket {bucket} does not exist, and these credentials may not create it" in words(missing)
+    play(account, "stage.yml", **options)
+    since = len(list(Log(account).calls()))
+    assert play(person, "stage.yml", **options).changed == 0
+    assert not [call for call in list(Log(account).calls())[since:] if call["operation"].startswith("Put")]
+    (photos / "photos.bin").write_bytes(b"others")
+    assert play(person, "stage.yml", **options).changed == 1
+
+    block = {"Bucket": bucket, "PublicAccessBlockConfiguration": {"BlockPublicPolicy": False}}
+    calls: Refused = [
+        ("s3", "put_bucket_policy", {"Bucket": bucket, "Policy": "{{}}"}),
+        ("s3", "put_public_access_block", block),
+        ("s3", "put_bucket_tagging", {"Bucket": bucket, "Tagging": {"TagSet": RED}}),
+        ("s3", "put_bucket_encryption", {"Bucket": bucket, "ServerSideEncryptionConfiguration": {"Rules": []}}),
+        ("s3", "put_bucket_ownership_controls", {"Bucket": bucket, "OwnershipControls": {"Rules": []}}),
+        ("s3", "delete_object", {"Bucket": bucket, "Key": "photos/photos.bin"}),
+        ("s3", "delete_bucket", {"Bucket": bucket}),
+    ]
+    assert allowed(person, calls, {}) == []
+    account.client("s3").delete_public_access_block(Bucket=bucket)
+    changed = play(person, "stage.yml", code=2, **options)
+    assert f"The bucket {bucket} is not configured as it should be, and these credentials may not" in words(changed)
+
+
+def words(ran: Any) -> str:
+    return " ".join(ran.output.split())
 
 
 def test_a_boundary_holds_the_operator_to_it(account: Any, person: Any) -> None:

@@ -7,7 +7,7 @@ import json
 import re
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -15,6 +15,7 @@ import pytest
 from localcloud.api.ec2.images import API_ONLY, BASE
 from tests.account.kit import CLOUD_HALF, account_in
 from tests.account.observed import REGION, ZONES, Seen, play, tags
+from tests.forking import ForkingPython
 
 HERE = "198.51.100.1/32"
 
@@ -199,9 +200,9 @@ class Made:
 
 
 @pytest.fixture(scope="module")
-def red(tmp_path_factory: pytest.TempPathFactory, late_reads: float | None) -> Iterator[Made]:
-    """Planned on an empty account, then made; small machines that do not boot. All of it runs as users run it."""
-    with account_in(tmp_path_factory.mktemp("red"), late_reads=late_reads) as account:
+def red(tmp_path_factory: pytest.TempPathFactory, late_reads: float | None, forking: ForkingPython) -> Iterator[Made]:
+    """Planned on an empty account, then made; small machines that do not boot."""
+    with account_in(tmp_path_factory.mktemp("red"), late_reads=late_reads, forking=forking) as account:
         account.wants(
             "red",
             cluster_region=REGION,
@@ -248,8 +249,9 @@ def test_without_room_in_the_first_zone_it_has_moved_to_the_next(red: Made) -> N
     [pytest.param((), id="again"), pytest.param(("--check", "--diff"), id="check mode", marks=pytest.mark.long)],
 )
 def test_a_finished_one_is_left_alone(red: Made, arguments: tuple[str, ...]) -> None:
+    """All of it runs as users run it."""
     before, started = red.seen.snapshot(), time.time()
-    again = play(red.account, CLOUD_HALF, *arguments)
+    again = play(replace(red.account, forking=None), CLOUD_HALF, *arguments)
     assert again.changed == 0, again.output
     assert red.account.writes(started) == []
     assert red.seen.snapshot() == before

@@ -59,6 +59,11 @@ class Image:
     state: str = "available"
     created: str = CREATED
 
+    @property
+    def public(self) -> bool:
+        """An image that the account has made is private: the local cloud has no launch permissions."""
+        return not self.made_of
+
     @cached_property
     def id(self) -> str:
         text = " ".join((self.name, *sorted(self.features), self.made_of)).rstrip()
@@ -176,7 +181,7 @@ def image_as_dict(image: Image, tags: Mapping[str, str]) -> dict[str, Any]:
         "ImageLocation": f"{_alias(image) or image.owner}/{image.name}",
         "Name": image.name,
         "OwnerId": image.owner,
-        "Public": image.owner != ACCOUNT,
+        "Public": image.public,
         "RootDeviceName": image.root_device,
         "State": image.state,
         "Tags": tag_list(tags),

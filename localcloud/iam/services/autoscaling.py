@@ -32,38 +32,43 @@ autoscaling = Service("autoscaling", "autoscaling", arn, ("aws:ResourceTag/", "a
 on = autoscaling.on
 
 _SIZES = "autoscaling:MinSize=MinSize autoscaling:MaxSize=MaxSize"
-_BALANCED = "autoscaling:LoadBalancerNames=LoadBalancerNames autoscaling:TargetGroupARNs=TargetGroupARNs"
+_CONFIGURED = "autoscaling:LaunchConfigurationName=LaunchConfigurationName"
+_BALANCED = """
+    autoscaling:LoadBalancerNames=LoadBalancerNames autoscaling:TargetGroupARNs=TargetGroupARNs
+    autoscaling:TrafficSourceIdentifiers=TrafficSources.Identifier
+"""
 
 
 def change_group(call: Call) -> Iterator[Need]:
     """Need the action itself, with the keys that describe the requested group."""
     requested: dict[str, Value] = {}
-    if template := template_of(call.params):
-        numbered = str(template.get("Version") or "$Default").isdecimal()
+    if templates := templates_of(call.params):
+        numbered = all(str(template.get("Version") or "$Default").isdecimal() for template in templates)
         requested["autoscaling:LaunchTemplateVersionSpecified"] = text_of(numbered)
     if zones := call.value("VPCZoneIdentifier"):
         requested["autoscaling:VPCZoneIdentifiers"] = [zone.strip() for zone in zones.split(",")]
-    creating = on(f"group=new:AutoScalingGroupName {_SIZES} {_BALANCED}")
-    updating = on(f"group=AutoScalingGroupName {_SIZES}")
+    creating = on(f"group=new:AutoScalingGroupName {_SIZES} {_CONFIGURED} {_BALANCED}")
+    updating = on(f"group=AutoScalingGroupName {_SIZES} {_CONFIGURED}")
     for need in (creating if call.operation == "CreateAutoScalingGroup" else updating)(call):
         yield Need(need.action, need.resource, {**need.context, **requested})
 
 
-def template_of(params: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the launch template that a request or a group names."""
-    return params.get("LaunchTemplate") or {}
+def templates_of(params: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the launch templates that a request or a group names."""
+    mixed = (params.get("MixedInstancesPolicy") or {}).get("LaunchTemplate") or {}
+    several = [mixed, *(mixed.get("Overrides") or [])]
+    named = [params.get("LaunchTemplate"), *(one.get("LaunchTemplateSpecification") for one in several)]
+    return [template for template in named if template]
 
 
 def dry_run(call: Call) -> Iterator[Need]:
     group = call.world.auto_scaling_group(call.value("AutoScalingGroupName"), call.region) or {}
-    template = template_of(call.params) or template_of(group)
-    if not template:
-        return
-    name = template.get("LaunchTemplateId") or template.get("LaunchTemplateName")
     zones = str(call.params.get("VPCZoneIdentifier") or group.get("VPCZoneIdentifier") or "")
-    for subnet in [zone.strip() for zone in zones.split(",")]:
-        request = {"LaunchTemplate": template} | ({"SubnetId": subnet} if subnet else {})
-        yield from launch_needs(call, request, reason=f"launch template {name}")
+    for template in templates_of(call.params) or templates_of(group):
+        name = template.get("LaunchTemplateId") or template.get("LaunchTemplateName")
+        for subnet in [zone.strip() for zone in zones.split(",")]:
+            request = {"LaunchTemplate": template} | ({"SubnetId": subnet} if subnet else {})
+            yield from launch_needs(call, request, reason=f"launch template {name}")
 
 
 def creates_linked_role(call: Call) -> Iterator[Need]:

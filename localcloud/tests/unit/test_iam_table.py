@@ -386,6 +386,45 @@ def test_a_group_with_a_template_is_tried_in_its_callers_name() -> None:
     assert result[0].context["aws:TagKeys"] == ["deeplearning:cluster"]
 
 
+@pytest.mark.parametrize("operation", ["CreateAutoScalingGroup", "UpdateAutoScalingGroup"])
+@pytest.mark.parametrize(
+    ("versions", "specified"),
+    [
+        ([], None),
+        (["1"], "true"),
+        (["$Latest"], "false"),
+        ([None], "false"),
+        (["1", "1"], "true"),
+        (["1", "$Default"], "false"),
+    ],
+)
+def test_a_group_has_numbered_versions_of_all_its_templates_or_not(
+    operation: str, versions: list[str | None], specified: str | None
+) -> None:
+    templates = [{"LaunchTemplateId": "lt-1", **({"Version": version} if version else {})} for version in versions]
+    specifications = [{"LaunchTemplateSpecification": template} for template in templates]
+    alone = {"LaunchTemplate": templates[0]} if len(templates) == 1 else {}
+    mixed = {"LaunchTemplate": {**specifications[0], "Overrides": specifications[1:]}} if templates else {}
+    for params in (alone, {"MixedInstancesPolicy": mixed}) if alone else ({"MixedInstancesPolicy": mixed},):
+        group, *_ = needs("autoscaling", operation, AutoScalingGroupName="c-workers", **params)
+        assert group.context.get("autoscaling:LaunchTemplateVersionSpecified") == specified
+
+
+def test_a_group_names_what_its_machines_are_made_of_and_registered_in() -> None:
+    arguments = {"LaunchConfigurationName": "web", "TargetGroupARNs": ["arn:1"], "LoadBalancerNames": ["a", "b"]}
+    sources = [{"Identifier": "arn:2", "Type": "elbv2"}]
+    group, *_ = needs(
+        "autoscaling", "CreateAutoScalingGroup", AutoScalingGroupName="c-new", TrafficSources=sources, **arguments
+    )
+    named = {key: value for key, value in group.context.items() if key.startswith("autoscaling:")}
+    assert named == {
+        "autoscaling:LaunchConfigurationName": "web",
+        "autoscaling:TargetGroupARNs": "arn:1",
+        "autoscaling:LoadBalancerNames": ["a", "b"],
+        "autoscaling:TrafficSourceIdentifiers": "arn:2",
+    }
+
+
 def test_a_change_is_checked_against_the_groups_own_template() -> None:
     assert pairs(needs("autoscaling", "UpdateAutoScalingGroup", AutoScalingGroupName="c-workers")) == [
         f"autoscaling:UpdateAutoScalingGroup {GROUP}",

@@ -8,7 +8,7 @@ import pytest
 
 from localcloud.api.account import Account
 from localcloud.api.autoscaling.regions import Regions
-from localcloud.api.ec2.images import API_ONLY
+from localcloud.api.ec2.images import API_ONLY, BASE
 from localcloud.core.caller import Caller
 from localcloud.core.cloud import Cloud
 from localcloud.iam.world import Lookup
@@ -168,6 +168,7 @@ def test_tags_are_those_of_now(cloud: Cloud, site: Site) -> None:
 
 def test_facts(cloud: Cloud, site: Site) -> None:
     assert Account(cloud).facts(f"{IAM}role/x/r") == {"iam:PermissionsBoundary": site.edge}
+    assert Account(cloud).facts(f"arn:aws:ec2:{REGION}::image/{BASE.id}") == {"ec2:Public": "true"}
 
 
 def test_templates_and_groups(cloud: Cloud, site: Site) -> None:

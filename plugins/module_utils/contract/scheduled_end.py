@@ -5,10 +5,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 from .names import Names
+
+HOUR = 3600
+_ONE_DATE = re.compile(r"\d+ \d+ \d+ \d+ \*")
 
 TTL, IDLE = "ttl", "idle"
 """What an action is for, and the end of its name: cluster_ttl_hours and cluster_idle_minutes."""
@@ -32,6 +39,53 @@ def scheduled_ends(actions: Iterable[Mapping[str, Any]], cluster: str, now: floa
         if group in groups and action["ScheduledActionName"] == Names(cluster).of(kind) and not is_over:
             ends.get(kind, {})[group] = start
     return ends
+
+
+@dataclass(frozen=True)
+class ForeignAction:
+    """A scheduled action of one of the cluster's groups that is not the collection's."""
+
+    group: str
+    name: str
+    sizes: str
+    """What it sets the group's sizes to, as text."""
+    at: float
+    """When it runs next, in seconds since the epoch."""
+    ends_soon: bool
+    """Whether it ends the group's machines within the hour."""
+
+    @property
+    def shown(self) -> str:
+        """The name for messages and for `delete_actions`: any other user of the account, or a hostile master, chose it,
+        so all but plain characters are encoded as in URLs."""
+        return quote(self.name, safe=":@/")
+
+    def __str__(self) -> str:
+        at = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(self.at))
+        return f"{self.group} has the scheduled action {self.shown}, which is not ours: {self.sizes}, next run {at}"
+
+
+def foreign_actions(actions: Iterable[Mapping[str, Any]], cluster: str, now: float) -> list[ForeignAction]:
+    """Return the actions of the cluster's groups that other people or programs have scheduled, and those with our names
+    but other sizes, or that run more than once. One that is over is left out."""
+    return sorted(_foreign(actions, cluster, now), key=lambda action: (action.at, action.group, action.name))
+
+
+def _foreign(actions: Iterable[Mapping[str, Any]], cluster: str, now: float) -> Iterator[ForeignAction]:
+    for action in actions:
+        name, group = str(action["ScheduledActionName"]), str(action["AutoScalingGroupName"])
+        sizes = {key: action[key] for key in ("MinSize", "MaxSize", "DesiredCapacity") if action.get(key) is not None}
+        start = action["StartTime"].timestamp()
+        end = action["EndTime"].timestamp() if action.get("EndTime") else None
+        recurrence = str(action.get("Recurrence") or "")
+        # Ours have one date. Their end, soon after it, keeps them from coming again in a year.
+        once = not recurrence or (end is not None and end - start < HOUR and bool(_ONE_DATE.fullmatch(recurrence)))
+        ours = name in action_names(cluster) and once and set(sizes.values()) == {0}
+        is_over = (end is not None and max(now, start) >= end) or (not recurrence and start <= now)
+        if group in Names(cluster).groups.values() and not ours and not is_over:
+            text = ", ".join(f"{key} {int(value)}" for key, value in sizes.items()) or "no sizes"
+            ends = 0 in (sizes.get("MaxSize"), sizes.get("DesiredCapacity"))
+            yield ForeignAction(group, name, text, max(start, now), ends and start - now <= HOUR)
 
 
 def earliest(ends: Mapping[str, Mapping[str, float]], kind: str) -> float | None:

@@ -18,7 +18,8 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names im
     tags_of,
 )
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.scheduled_end import (
-    action_names,
+    ForeignAction,
+    foreign_actions,
     scheduled_ends,
 )
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan import images, quotas
@@ -100,13 +101,19 @@ class AccountFacts:
     failures: Sequence[str]
     ends: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """When the machines are scheduled to end, as `scheduled_ends` returns it."""
+    foreign_actions: Sequence[ForeignAction] = ()
+    """The other scheduled actions of the groups."""
+    actions_to_delete: Sequence[ForeignAction] = ()
+    """Those of them that the operator has named."""
     pins: Mapping[str, str] = field(default_factory=dict)
     """The versions of the frameworks that machines get now, as checksums."""
     prices: Mapping[str, Price] = field(default_factory=dict)
     """What the Price List API answers about the types."""
 
 
-def gather_facts(aws: Aws, cluster: Cluster, pins: Mapping[str, str], emr: bool = False) -> AccountFacts:
+def gather_facts(
+    aws: Aws, cluster: Cluster, pins: Mapping[str, str], emr: bool = False, delete_actions: Sequence[str] = ()
+) -> AccountFacts:
     """Raise AwsError if the credentials or the connection fail."""
     reader = _Reader(aws)
     account = aws.account
@@ -129,7 +136,7 @@ def gather_facts(aws: Aws, cluster: Cluster, pins: Mapping[str, str], emr: bool 
             "AutoScalingGroups",
             AutoScalingGroupNames=list(Names(cluster["name"]).groups.values()),
         ),
-        ends=_describe_ends(reader, cluster["name"]),
+        **_describe_actions(reader, cluster["name"], delete_actions),
         emr_clusters=emr_clusters,
         emr=_describe_emr(reader, cluster, account, bool(emr_clusters)) if emr else None,
         types=types,
@@ -164,14 +171,19 @@ def gather_facts(aws: Aws, cluster: Cluster, pins: Mapping[str, str], emr: bool 
     )
 
 
-def _describe_ends(reader: _Reader, cluster: str) -> dict[str, dict[str, float]]:
-    actions = reader.pages(
-        "autoscaling",
-        "describe_scheduled_actions",
-        "ScheduledUpdateGroupActions",
-        ScheduledActionNames=action_names(cluster),
-    )
-    return scheduled_ends(actions or (), cluster, time.time())
+def _describe_actions(reader: _Reader, cluster: str, delete_actions: Sequence[str]) -> dict[str, Any]:
+    """Return the facts about scheduled actions. The operator's names are compared with those that AWS lists."""
+    actions = reader.pages("autoscaling", "describe_scheduled_actions", "ScheduledUpdateGroupActions") or []
+    now = time.time()
+    foreign = foreign_actions(actions, cluster, now)
+    to_delete = [action for action in foreign if action.shown in delete_actions]
+    gone = {(action.group, action.name) for action in to_delete}
+    left = [one for one in actions if (one["AutoScalingGroupName"], one["ScheduledActionName"]) not in gone]
+    return {
+        "ends": scheduled_ends(left, cluster, now),
+        "foreign_actions": [action for action in foreign if action not in to_delete],
+        "actions_to_delete": to_delete,
+    }
 
 
 class _Reader:

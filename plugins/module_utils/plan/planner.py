@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import Names, domain
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import EMR_LOGS, Names, domain
 from ansible_collections.deeplearning.aws.plugins.module_utils.messages import join_names
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan import data, emr, machines, network, prices
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.facts import (
@@ -21,20 +21,27 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.plan.facts import
     gather_facts,
 )
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.findings import Finding, setting_problem
-from ansible_collections.deeplearning.aws.plugins.module_utils.resources.member_policy import RESULTS, outside_results
+from ansible_collections.deeplearning.aws.plugins.module_utils.resources.member_policy import RESULTS, outside
 
 Plan = dict[str, Any]
 
 
 def make_plan(
-    aws: Aws, cluster: Cluster, dataset: str, data_on: str, pins: Mapping[str, str], on_emr: bool = False
+    aws: Aws,
+    cluster: Cluster,
+    dataset: str,
+    data_on: str,
+    pins: Mapping[str, str],
+    on_emr: bool = False,
+    delete_actions: Sequence[str] = (),
 ) -> tuple[Plan, list[str]]:
     """Return the plan, and the problems. With problems, the plan is incomplete.
 
-    A data set that is named is compared with the nodes' own disks, and the image with the frameworks' `pins`.
+    A data set that is named is compared with the nodes' own disks, and the image with the frameworks' `pins`. Of
+    scheduled actions that are not the collection's, those named in `delete_actions` are to be deleted.
     """
     check_region(aws)
-    facts = gather_facts(aws, cluster, pins, on_emr)
+    facts = gather_facts(aws, cluster, pins, on_emr, delete_actions)
     findings = list(check(facts, cluster))
     if dataset:
         findings += data.check(facts, cluster, dataset, data.size_gib(aws, dataset), data_on)
@@ -63,7 +70,7 @@ def check(facts: AccountFacts, cluster: Cluster) -> Iterator[Finding]:
     """Return all that prevents the plan, and notes."""
     yield from emr.check_kind(facts, cluster)
     yield from emr.check(facts, cluster)
-    yield from _check_s3_write(facts, cluster)
+    yield from _check_written_locations(facts, cluster)
     yield from machines.check_types(facts, cluster)
     yield from machines.check_image(facts, cluster)
     yield from machines.check_quotas(facts, cluster)
@@ -72,7 +79,16 @@ def check(facts: AccountFacts, cluster: Cluster) -> Iterator[Finding]:
     yield from network.check_security_groups(facts, cluster)
     yield from network.check_zones(facts, cluster)
     yield from machines.check_key_pair(facts, cluster)
+    yield from _check_foreign_actions(facts)
     yield from _check_max_hourly_cost(facts, cluster)
+
+
+def _check_foreign_actions(facts: AccountFacts) -> Iterator[Finding]:
+    """Name the scheduled actions of others, and refuse to start machines that one of them ends within the hour."""
+    for action in facts.foreign_actions:
+        soon = "; it would end the machines within the hour" if action.ends_soon else ""
+        text = f"{action}{soon}. To delete it: ansible-playbook site.yml -e delete_actions={action.shown}"
+        yield Finding(text, is_problem=action.ends_soon)
 
 
 def _check_max_hourly_cost(facts: AccountFacts, cluster: Cluster) -> Iterator[Finding]:
@@ -94,19 +110,24 @@ def _check_max_hourly_cost(facts: AccountFacts, cluster: Cluster) -> Iterator[Fi
         yield setting_problem("max_hourly_cost", limit, problem, math.ceil(most))
 
 
-def _check_s3_write(facts: AccountFacts, cluster: Cluster) -> Iterator[Finding]:
+def _check_written_locations(facts: AccountFacts, cluster: Cluster) -> Iterator[Finding]:
     """Refuse locations in the cluster's own bucket and in that of data sets where members must not write."""
     names = Names(cluster["name"], facts.account, facts.region)
     bucket = names.bucket
-    if outside_results(bucket, names.data_bucket, cluster["s3_write"]):
-        results = f"{bucket}/{RESULTS}"
-        yield setting_problem(
-            "s3_write",
-            cluster["s3_write"],
-            f"{bucket} holds the reports of members, and {names.data_bucket} the data sets of all clusters: give "
-            f"{results} or a prefix below it, or another bucket",
-            [results],
-        )
+    logs = cluster["emr_log_uri"] if facts.emr else ""
+    for setting, locations, prefix in (
+        ("s3_write", cluster["s3_write"], RESULTS),
+        ("emr_log_uri", [logs] if logs else [], EMR_LOGS),
+    ):
+        if outside(prefix, bucket, names.data_bucket, locations):
+            allowed = f"{bucket}/{prefix}"
+            yield setting_problem(
+                setting,
+                cluster[setting],
+                f"{bucket} holds the reports of members and what they run as root, and {names.data_bucket} the data "
+                f"sets of all clusters: give {allowed} or a prefix below it, or another bucket",
+                [allowed] if isinstance(cluster[setting], list) else f"s3://{allowed}",
+            )
 
 
 def resolve(facts: AccountFacts, cluster: Cluster) -> Plan:
@@ -123,6 +144,7 @@ def resolve(facts: AccountFacts, cluster: Cluster) -> Plan:
         "exists": bool(facts.groups or facts.emr_clusters),
         "emr": emr.of_plan(facts, cluster),
         "ends": {kind: dict(of_groups) for kind, of_groups in facts.ends.items()},
+        "delete_actions": [{"group": action.group, "name": action.name} for action in facts.actions_to_delete],
         "zones": network.zones_of_plan(facts, cluster),
         "vpc": vpc,
         "image": machines.image_of_plan(facts),

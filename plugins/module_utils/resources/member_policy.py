@@ -42,6 +42,10 @@ class MemberAccess:
     write: Sequence[str] = ()
     logs: str = ""
     """Where EMR's machines store EMR's logs. Empty: their prefix of the cluster's own bucket."""
+    emr_subnets: Sequence[str] = ()
+    """The user's own subnets that EMR launches machines in. Those of the cluster have its tag."""
+    emr_security_groups: Sequence[str] = ()
+    """The user's own security groups of EMR's machines. Those of the cluster have its tag."""
     partition: str = "aws"
     idle_end: bool = False
     """Whether the master postpones the scheduled end of the machines while they work."""
@@ -69,16 +73,15 @@ def policy_for(role: str, access: MemberAccess) -> dict[str, Any]:
     return {"Version": "2012-10-17", "Statement": statements}
 
 
-def outside_results(bucket: str, data_bucket: str, locations: Iterable[str]) -> list[str]:
+def outside(prefix: str, bucket: str, data_bucket: str, locations: Iterable[str]) -> list[str]:
     """Return the locations where members must not write: all in the bucket of data sets, which other clusters read, and
-    most in the cluster's own, which holds the reports of other members, and wheels that nodes install as root."""
-    results = f"{bucket}/{RESULTS}"
+    those in the cluster's own that are not below `prefix`. It holds the reports of other members, and the
+    bundles that nodes run as root."""
+    own = f"{bucket}/{prefix}"
     return [
         location
         for location in locations
-        if location.split("/")[0] in (bucket, data_bucket)
-        and location != results
-        and not location.startswith(f"{results}/")
+        if location.split("/")[0] in (bucket, data_bucket) and location != own and not location.startswith(f"{own}/")
     ]
 
 
@@ -94,11 +97,12 @@ def bucket_statements(access: MemberAccess, logs: Sequence[str] = ()) -> list[St
     own = (bucket, access.data_bucket)
     # The ids of the role and of the instance, which are different for each member.
     own_report = f"{s3}{bucket}/members/${{aws:userid}}/report.json"
-    forbidden = outside_results(bucket, access.data_bucket, access.write)
+    forbidden = outside(RESULTS, bucket, access.data_bucket, access.write)
     writable = [location for location in access.write if location not in forbidden]
     readable = list(dict.fromkeys([*access.read, *writable]))
     objects = [f"{s3}{location}/*" for location in writable]
-    log_objects = [f"{s3}{location}/*" for location in logs]
+    forbidden_logs = outside(EMR_LOGS, bucket, access.data_bucket, logs)
+    log_objects = [f"{s3}{location}/*" for location in logs if location not in forbidden_logs]
     of_account = {"Condition": {"StringEquals": {"aws:ResourceAccount": access.account}}}
     statements = [
         _statement("ReadTheBuckets", ["s3:GetObject"], [f"{s3}{name}/*" for name in own]) | of_account,
@@ -211,7 +215,10 @@ def emr_node_statements(access: MemberAccess) -> list[Statement]:
 
 def service_statements(access: MemberAccess) -> list[Statement]:
     """Return the statements for EMR itself, which launches machines and opens their security groups in our name. What
-    it makes has the cluster's tags."""
+    it makes has the cluster's tags.
+
+    EC2 does not ask the operator what EMR launches: without these limits any operator could have EMR start machines in
+    the network of another cluster."""
     ec2 = _ec2(access)
     of_cluster = {"Condition": {"StringEquals": {f"aws:ResourceTag/{CLUSTER_TAG}": access.cluster}}}
     for_cluster = {"Condition": {"StringEquals": {f"aws:RequestTag/{CLUSTER_TAG}": access.cluster}}}
@@ -253,19 +260,27 @@ def service_statements(access: MemberAccess) -> list[Statement]:
     own = [f"{ec2}:{kind}/*" for kind in ("instance", "volume", "network-interface", "launch-template", "fleet")]
     any_of = [f"{ec2}:key-pair/*", f"arn:{access.partition}:ec2:{access.region}::image/*"]
     any_of += [f"{ec2}:{kind}/*" for kind in ("capacity-reservation", "network-interface")]
-    # Subnets and groups of the user's own do not have the tag.
+    unless_of_others = {"Condition": {"StringEqualsIfExists": {f"aws:ResourceTag/{CLUSTER_TAG}": access.cluster}}}
     places = [f"{ec2}:subnet/*", f"{ec2}:security-group/*"]
+    # Subnets and groups of the user's own do not have the tag.
+    users_places = [f"{ec2}:subnet/{subnet}" for subnet in access.emr_subnets]
+    users_places += [f"{ec2}:security-group/{group}" for group in access.emr_security_groups]
+    place = [*launch, "ec2:CreateNetworkInterface"]
+    create = [action.partition(":")[2] for action in place if action != "ec2:CreateLaunchTemplateVersion"]
+    creating = {"StringEquals": {**for_cluster["Condition"]["StringEquals"], "ec2:CreateAction": create}}
+    as_own = {**of_cluster["Condition"], "StringEqualsIfExists": for_cluster["Condition"]["StringEquals"]}
     node_role = Names(access.cluster, access.account, access.region).identity(EMR_NODE)
     role = f"arn:{access.partition}:iam::{access.account}:role/{node_role}"
     return [
         _statement("See", see, ["*"]),
-        _statement("MakeWhatBearsTheTag", [*launch, "ec2:CreateNetworkInterface"], own) | for_cluster,
+        _statement("MakeWhatBearsTheTag", place, own) | for_cluster,
         _statement("UseWhatBearsTheTag", launch, [f"{ec2}:launch-template/*"]) | of_cluster,
-        _statement("LaunchIn", [*launch, "ec2:CreateNetworkInterface"], places),
-        _statement("LaunchWith", launch, any_of),
+        _statement("LaunchIn", place, places) | of_cluster,
+        *([_statement("LaunchInTheUsersOwn", place, users_places)] if users_places else []),
+        _statement("LaunchWith", launch, any_of) | unless_of_others,
         _statement("ChangeAndDeleteWhatBearsTheTag", change, [f"{ec2}:*"]) | of_cluster,
-        _statement("TagIt", ["ec2:CreateTags"], own) | for_cluster,
-        _statement("UntagIt", ["ec2:DeleteTags"], own) | of_cluster,
+        _statement("TagItInTheSameCall", ["ec2:CreateTags"], own) | {"Condition": creating},
+        _statement("ChangeTagsOfWhatBearsTheTag", ["ec2:CreateTags", "ec2:DeleteTags"], own) | {"Condition": as_own},
         _statement("GiveNodesTheirRole", ["iam:PassRole"], [role])
         | {"Condition": {"StringLike": {"iam:PassedToService": "ec2.amazonaws.com*"}}},
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,6 +13,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract.schedule
     TTL,
     action_names,
     earliest,
+    foreign_actions,
     scheduled_ends,
 )
 
@@ -45,6 +47,62 @@ def test_the_ends_of_the_clusters_groups_are_found_by_their_names() -> None:
 )
 def test_an_action_that_has_run_ends_nothing_any_more(listed: dict[str, Any]) -> None:
     assert scheduled_ends([listed], "red", NOW) == {TTL: {}, IDLE: {}}
+
+
+SIZES = {"MinSize": 0, "MaxSize": 0, "DesiredCapacity": 0}
+YEARLY = {"Recurrence": "4 5 23 11 *"}
+MINUTELY = {"Recurrence": "* * * * *"}
+
+
+@pytest.mark.parametrize(
+    ("listed", "foreign", "soon"),
+    [
+        # Ours, as site.yml and as the master schedule them.
+        (action("red-ttl", 60, end=660) | SIZES | YEARLY, False, False),
+        (action("red-idle", 60) | SIZES, False, False),
+        (action("zz", 60) | SIZES | MINUTELY, True, True),
+        (action("zz", 60, group="red-master") | SIZES, True, True),
+        (action("zz", -60) | MINUTELY | SIZES, True, True),
+        (action("zz", 60) | MINUTELY | {"DesiredCapacity": 0}, True, True),
+        (action("zz", 3601) | MINUTELY | SIZES, True, False),
+        (action("zz", 60) | {"MaxSize": 4}, True, False),
+        (action("zz", 60), True, False),
+        (action("red-ttl", 60) | SIZES | YEARLY, True, True),
+        (action("red-ttl", 60, end=7200) | SIZES | YEARLY, True, True),
+        (action("red-idle", 60, end=660) | SIZES | MINUTELY, True, True),
+        (action("red-idle", 60) | SIZES | {"MaxSize": 1, "DesiredCapacity": 1}, True, False),
+        # Over, or another cluster's.
+        (action("zz", -60) | SIZES, False, False),
+        (action("zz", -60, end=-1) | SIZES | MINUTELY, False, False),
+        (action("zz", 60, end=10) | SIZES | MINUTELY, False, False),
+        (action("zz", 60, group="blue-workers") | SIZES | MINUTELY, False, False),
+    ],
+)
+def test_what_others_have_scheduled_is_found(listed: dict[str, Any], foreign: bool, soon: bool) -> None:
+    found = foreign_actions([listed], "red", NOW)
+    assert [one.ends_soon for one in found] == [soon] * foreign
+    for one in found:
+        assert (one.group, one.name) == (listed["AutoScalingGroupName"], listed["ScheduledActionName"])
+        assert one.at == max(NOW, listed["StartTime"].timestamp())
+
+
+def test_an_action_of_others_is_named_with_its_sizes_and_its_next_run() -> None:
+    (first, second) = foreign_actions([action("zz", 120) | SIZES, action("night ly", 60) | {"MaxSize": 4}], "red", NOW)
+    assert str(first) == (
+        "red-workers has the scheduled action night%20ly, which is not ours: MaxSize 4, next run 2027-01-15 08:01 UTC"
+    )
+    assert str(second).endswith(
+        "zz, which is not ours: MinSize 0, MaxSize 0, DesiredCapacity 0, next run 2027-01-15 08:02 UTC"
+    )
+
+
+@pytest.mark.parametrize(
+    "name", ["{{ lookup('pipe', 'id') }}", "zz; id", "$(id)", "zz\x1b[2J", "zz\u202e", "a,b", "'", "{% x"]
+)
+def test_the_name_of_another_ones_action_is_plain_text(name: str) -> None:
+    (found,) = foreign_actions([action(name, 60) | SIZES], "red", NOW)
+    assert found.name == name and re.fullmatch(r"[\w.~:@/%-]+", found.shown, re.ASCII)
+    assert name not in str(found) and found.shown in str(found)
 
 
 @pytest.mark.parametrize(

@@ -55,6 +55,32 @@ def test_what_emr_does_not_take_is_refused(facts: AccountFacts, settings: dict[s
     assert any(words in problem for problem in problems), problems
 
 
+OWN, DATA = "red-123456789012-us-east-1", "123456789012-us-east-1-deeplearning-data"
+
+
+@pytest.mark.parametrize(
+    ("location", "refused"),
+    [
+        (OWN, True),
+        (f"{OWN}/members", True),
+        (f"{OWN}/bundles", True),
+        (f"{OWN}/emr-logs-2", True),
+        (DATA, True),
+        (f"{DATA}/emr-logs", True),
+        (f"{OWN}/emr-logs", False),
+        (f"{OWN}/emr-logs/today", False),
+        ("logs/of/emr", False),
+    ],
+)
+def test_logs_are_not_stored_over_what_others_trust(location: str, refused: bool) -> None:
+    problems = texts(emr_log_uri=f"s3://{location}")
+    assert [problem.split(": ")[0] for problem in problems] == (
+        [f"cluster_emr_log_uri is {location}"] if refused else []
+    )
+    if refused:
+        assert problems[0].endswith(f"Example: -e cluster_emr_log_uri=s3://{OWN}/emr-logs")
+
+
 def test_a_type_that_the_region_does_not_have_is_refused_once() -> None:
     (problem,) = texts(replace(FACTS, types={}, offers=[]), instance_type="m5.9xlarge")
     assert "m5.9xlarge: us-east-1 has no such type" in problem

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan import (
@@ -576,3 +579,38 @@ def test_settings_of_types_name_the_workers_first() -> None:
 
 def test_the_image_of_the_tables_has_a_root() -> None:
     assert images.root_gib(IMAGE) == 75
+
+
+class Actions:
+    """Stands in for AWS: what it lists as scheduled actions."""
+
+    def pages(self, *_operation: str, **_params: Any) -> list[dict[str, Any]]:
+        soon = datetime.fromtimestamp(time.time() + 600, UTC)
+        sizes = {"MinSize": 0, "MaxSize": 0, "DesiredCapacity": 0}
+        shared = {"AutoScalingGroupName": "red-workers", "StartTime": soon, "Recurrence": "* * * * *", **sizes}
+        return [{**shared, "ScheduledActionName": name} for name in ("red-ttl", "z z")]
+
+
+@pytest.mark.parametrize(
+    ("names", "left", "ends"),
+    [
+        ((), ["red-ttl", "z%20z"], True),
+        (("z z", "other"), ["red-ttl", "z%20z"], True),
+        (("z%20z",), ["red-ttl"], True),
+        # It is scheduled anew.
+        (("red-ttl",), ["z%20z"], False),
+    ],
+)
+def test_an_action_of_others_prevents_a_short_life_unless_it_is_named(
+    names: tuple[str, ...], left: list[str], ends: bool
+) -> None:
+    described = plan_facts._describe_actions(plan_facts._Reader(Actions()), "red", names)
+    assert [action.shown for action in described["foreign_actions"]] == left
+    assert bool(described["ends"]["ttl"]) == ends
+    seen = replace(FACTS, **described)
+    problems = [finding.text for finding in planner._check_foreign_actions(seen) if finding.is_problem]
+    for name, problem in zip(left, problems, strict=True):
+        assert "it would end the machines within the hour. To delete it: " in problem
+        assert problem.endswith(f"ansible-playbook site.yml -e delete_actions={name}")
+    to_delete = [{"group": "red-workers", "name": name} for name in ("red-ttl", "z z") if quote(name) not in left]
+    assert planner.resolve(seen, cluster())["delete_actions"] == to_delete

@@ -34,22 +34,39 @@ def test_emr_launches_what_gets_the_clusters_tag(action: str) -> None:
         for context, outcome in ((MARKING, True), (OTHERS_MARKING, False), ({}, False)):
             expected = outcome or kind == "network-interface"
             assert allowed("emr", f"ec2:{action}", f"{EC2}:{kind}/x-1", context) == expected, (kind, context)
-    # From its own launch templates, and in any subnet, as the user's own have no tag.
+    # From its own launch templates.
     assert allowed("emr", f"ec2:{action}", f"{EC2}:launch-template/lt-1", MARKED)
     assert not allowed("emr", f"ec2:{action}", f"{EC2}:launch-template/lt-1", OTHERS)
-    for place in ("subnet/subnet-1", "security-group/sg-1", "key-pair/k", "capacity-reservation/cr-1"):
+    for place in ("key-pair/k", "capacity-reservation/cr-1"):
         assert allowed("emr", f"ec2:{action}", f"{EC2}:{place}"), place
         assert not allowed("emr", f"ec2:{action}", f"arn:aws:ec2:us-east-1:{OTHER}:{place}"), place
-    assert allowed("emr", f"ec2:{action}", "arn:aws:ec2:us-east-1::image/ami-1")
+    for context, outcome in ((MARKED, True), (OTHERS, False), ({}, True)):
+        assert allowed("emr", f"ec2:{action}", "arn:aws:ec2:us-east-1::image/ami-1", context) == outcome
     assert not allowed("emr", f"ec2:{action}", "arn:aws:ec2:eu-west-1::image/ami-1")
 
 
-def test_emr_creates_interfaces_with_the_tag_and_in_any_subnet() -> None:
+PLACES = {"emr_subnets": ["subnet-2"], "emr_security_groups": ["sg-2"]}
+
+
+@pytest.mark.parametrize("action", ["CreateFleet", "CreateNetworkInterface", "RunInstances"])
+@pytest.mark.parametrize("kind", ["subnet/subnet", "security-group/sg"])
+def test_emr_launches_in_the_clusters_network_and_the_named_one(action: str, kind: str) -> None:
+    for context, named, outcome in (
+        (MARKED, {}, True),
+        (OTHERS, {}, False),
+        ({}, {}, False),
+        ({}, PLACES, True),
+        (OTHERS, PLACES, True),
+    ):
+        assert allowed("emr", f"ec2:{action}", f"{EC2}:{kind}-2", context, **named) == outcome, (context, named)
+    assert not allowed("emr", f"ec2:{action}", f"{EC2}:{kind}-1", OTHERS, **PLACES)
+    assert not allowed("emr", f"ec2:{action}", f"{EC2.replace(ACCOUNT, OTHER)}:{kind}-2", **PLACES)
+
+
+def test_emr_creates_interfaces_with_the_tag() -> None:
     interface = f"{EC2}:network-interface/eni-1"
     assert allowed("emr", "ec2:CreateNetworkInterface", interface, MARKING)
     assert not allowed("emr", "ec2:CreateNetworkInterface", interface, OTHERS_MARKING)
-    for place in ("subnet/subnet-1", "security-group/sg-1"):
-        assert allowed("emr", "ec2:CreateNetworkInterface", f"{EC2}:{place}")
 
 
 @pytest.mark.parametrize(
@@ -75,9 +92,19 @@ def test_emr_changes_only_what_has_the_clusters_tag(action: str, kind: str) -> N
 
 def test_emr_tags_as_the_cluster_alone() -> None:
     instance = f"{EC2}:instance/i-1"
-    assert allowed("emr", "ec2:CreateTags", instance, MARKING)
-    assert not allowed("emr", "ec2:CreateTags", instance, OTHERS_MARKING)
-    assert not allowed("emr", "ec2:CreateTags", f"{EC2}:vpc/vpc-1", MARKING)
+    team = {"aws:RequestTag/team": "research"}
+    for context, outcome in (
+        ({**MARKING, "ec2:CreateAction": "RunInstances"}, True),
+        ({**OTHERS_MARKING, "ec2:CreateAction": "RunInstances"}, False),
+        ({**team, "ec2:CreateAction": "RunInstances"}, False),
+        # What exists is the cluster's already, and stays so.
+        (MARKING, False),
+        ({**OTHERS, **MARKING}, False),
+        ({**MARKED, **team}, True),
+        ({**MARKED, **OTHERS_MARKING}, False),
+    ):
+        assert allowed("emr", "ec2:CreateTags", instance, context) == outcome, context
+    assert not allowed("emr", "ec2:CreateTags", f"{EC2}:vpc/vpc-1", {**MARKED, "ec2:CreateAction": "CreateVpc"})
     assert not allowed("emr", "ec2:DeleteTags", f"{EC2}:security-group/sg-1", MARKED)
 
 

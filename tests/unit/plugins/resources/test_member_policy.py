@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 from ansible_collections.deeplearning.aws.plugins.module_utils.resources.member_policy import (
+    RESULTS,
     MemberAccess,
-    outside_results,
+    outside,
     policy_for,
 )
 
@@ -49,7 +50,7 @@ def test_a_member_writes_no_report_but_its_own(action: str, write: list[str]) ->
     granted = policy(write=write)
     assert decided(granted, "PutObject", f"{BUCKET}/members/{ME}/report.json") == "allowed"
     other_places = (f"members/{ME}/one-of-many", f"members/{OTHER}/report.json", "members/report.json")
-    for place in (*other_places, "wheels/horovod.whl", "data/coco/a.tar"):
+    for place in (*other_places, "bundles/a.tar", "data/coco/a.tar"):
         assert decided(granted, action, f"{BUCKET}/{place}") == "explicitly denied"
         # Nor when somebody gives the role another policy.
         assert decided([granted, parse_policy(FULL_ACCESS)], action, f"{BUCKET}/{place}") == "explicitly denied"
@@ -102,7 +103,33 @@ def test_results_and_other_buckets_are_written_where_they_are_named() -> None:
     ],
 )
 def test_which_places_of_its_own_bucket_are_refused(place: str, refused: bool) -> None:
-    assert outside_results(BUCKET, DATA, [place]) == ([place] if refused else [])
+    assert outside(RESULTS, BUCKET, DATA, [place]) == ([place] if refused else [])
+
+
+@pytest.mark.parametrize(
+    ("logs", "outcomes"),
+    [
+        # Another's report, a bundle, a data set, and EMR's logs.
+        ("", [False, False, False, True]),
+        (BUCKET, [False, False, False, False]),
+        (f"{BUCKET}/members", [False, False, False, False]),
+        (f"{BUCKET}/bundles", [False, False, False, False]),
+        (f"{BUCKET}/emr-logs-2", [False, False, False, False]),
+        (DATA, [False, False, False, False]),
+        (f"{BUCKET}/emr-logs", [False, False, False, True]),
+        ("theirs", [False, False, False, False]),
+    ],
+)
+def test_emrs_logs_open_nothing_else(logs: str, outcomes: list[bool]) -> None:
+    granted = parse_policy(policy_for("node", MemberAccess("red", "us-east-1", ACCOUNT, BUCKET, logs=logs)))
+    places = (
+        f"{BUCKET}/members/{OTHER}/report.json",
+        f"{BUCKET}/bundles/a.py",
+        f"{DATA}/coco/a",
+        f"{BUCKET}/emr-logs/a",
+    )
+    assert [decided(granted, "PutObject", place) == "allowed" for place in places] == outcomes
+    assert (decided(granted, "PutObject", "theirs/a") == "allowed") == (logs == "theirs")
 
 
 def test_the_prefixes_of_a_bucket_open_neither_their_neighbours_nor_another_bucket() -> None:
@@ -148,6 +175,8 @@ def test_the_role_renders_it(tmp_path: Path) -> None:
         "iam_tags": {},
         "iam_emr": False,
         "iam_emr_logs": "",
+        "iam_emr_subnet_ids": [],
+        "iam_emr_security_group_ids": [],
         "ansible_python_interpreter": sys.executable,
     }
     content = "{{ __iam_policy | to_json }}"

@@ -1,0 +1,250 @@
+"""A neighbour with intent: an operator of the same account, with the documented policies for a cluster of their own,
+who wants what another cluster has. tests/account/test_operator_policy.py tries all actions on others' resources; here
+they come through their own."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from ansible_collections.deeplearning.aws.plugins.module_utils.resources.member_policy import MemberAccess, policy_for
+from botocore.exceptions import ClientError
+
+from localcloud.api.ec2.images import BASE
+from tests.account.kit import account_in, new_session
+from tests.account.operators import (
+    ACCOUNT,
+    MINE,
+    OTHERS,
+    REFUSALS,
+    REGION,
+    TYPE,
+    cluster_tag,
+    image_of,
+    operator,
+    resources_of,
+    tagged,
+    with_names,
+)
+
+TAGS = [*tagged("instance", MINE), *tagged("volume", MINE), *tagged("network-interface", MINE)]
+LAUNCH = {"ImageId": BASE.id, "InstanceType": TYPE, "SecurityGroupIds": ["{own_group}"], "TagSpecifications": TAGS}
+RUN = LAUNCH | {"MinCount": 1, "MaxCount": 1, "SubnetId": "{own_subnet}"}
+GROUP = {"AutoScalingGroupName": "{own_name}-workers"}
+SERVICE = f"{MINE}-{REGION}-emr"
+
+
+@pytest.fixture(scope="module")
+def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    with account_in(tmp_path_factory.mktemp("neighbour")) as account:
+        yield account
+
+
+@pytest.fixture(scope="module")
+def names(account: Any) -> dict[str, str]:
+    """Return what the neighbours have: of red's, `own_…`."""
+    names = {f"own_{kind}": name for kind, name in resources_of(account, MINE, MINE).items()}
+    names |= resources_of(account, OTHERS, OTHERS)
+    ec2 = account.client("ec2")
+    for kind, subnet in (("free", names["subnet"]), ("untagged", names["own_subnet"])):
+        created = ec2.create_network_interface(SubnetId=subnet)["NetworkInterface"]
+        names[f"{kind}_interface"] = created["NetworkInterfaceId"]
+    golden, _snapshot = image_of(account, "golden", None, names["own_subnet"])
+    return names | {"golden": golden}
+
+
+@pytest.fixture(scope="module")
+def red(account: Any) -> Any:
+    """Return red's operator, an IAM user with the documented policies and nothing else."""
+    return operator(account)
+
+
+def tried(client: Any, operation: str, params: dict[str, Any], names: dict[str, str]) -> str:
+    """Return "refused", or "allowed" if AWS took the call, or refused it for another reason than permissions."""
+    try:
+        getattr(client, operation)(**with_names(params, names))
+    except ClientError as error:
+        return "refused" if error.response["Error"]["Code"] in REFUSALS else "allowed"
+    return "allowed"
+
+
+@pytest.fixture
+def version(red: Any, names: dict[str, str]) -> Any:
+    """Return a function that makes a version of red's own launch template, which nothing refuses."""
+
+    def make(**data: Any) -> str:
+        made = red.client("ec2").create_launch_template_version(
+            LaunchTemplateId=names["own_template"], LaunchTemplateData=with_names(LAUNCH | data, names)
+        )
+        return str(made["LaunchTemplateVersion"]["VersionNumber"])
+
+    return make
+
+
+def template(version: str | None) -> dict[str, Any]:
+    return {"LaunchTemplateId": "{own_template}", **({"Version": version} if version else {})}
+
+
+@pytest.mark.parametrize(
+    ("data", "outcome"),
+    [
+        ({}, "allowed"),
+        ({"IamInstanceProfile": {"Name": "{role}"}}, "refused"),
+        ({"SecurityGroupIds": ["{group}"]}, "refused"),
+        ({"NetworkInterfaces": [{"DeviceIndex": 0, "NetworkInterfaceId": "{free_interface}"}]}, "refused"),
+        ({"NetworkInterfaces": [{"DeviceIndex": 0, "NetworkInterfaceId": "{untagged_interface}"}]}, "refused"),
+        ({"NetworkInterfaces": [{"DeviceIndex": 0, "SubnetId": "{subnet}", "Groups": ["{own_group}"]}]}, "refused"),
+        ({"ImageId": "{image}"}, "refused"),
+        ({"ImageId": "{golden}"}, "refused"),
+        ({"ImageId": "{own_image}"}, "allowed"),
+        ({"Placement": {"GroupName": "{name}"}}, "refused"),
+    ],
+)
+def test_a_version_of_its_own_template_brings_its_group_nothing_of_others(
+    red: Any, names: dict[str, str], version: Any, data: dict[str, Any], outcome: str
+) -> None:
+    request = GROUP | {"LaunchTemplate": template(version(**data)), "MaxSize": 1}
+    assert tried(red.client("autoscaling"), "update_auto_scaling_group", request, names) == outcome
+
+
+MIXED = {"LaunchTemplate": {"LaunchTemplateSpecification": template("$Latest")}}
+OVERRIDDEN = {
+    "LaunchTemplate": {
+        "LaunchTemplateSpecification": template("1"),
+        "Overrides": [{"LaunchTemplateSpecification": template("$Default")}],
+    }
+}
+
+
+@pytest.mark.parametrize("operation", ["create_auto_scaling_group", "update_auto_scaling_group"])
+@pytest.mark.parametrize(
+    "source",
+    [
+        {"LaunchTemplate": template("$Latest")},
+        {"LaunchTemplate": template("$Default")},
+        {"LaunchTemplate": template(None)},
+        {"MixedInstancesPolicy": MIXED},
+        {"MixedInstancesPolicy": OVERRIDDEN},
+        {"LaunchConfigurationName": "web"},
+        {"InstanceId": "{instance}"},
+    ],
+)
+def test_a_group_has_a_numbered_version_of_a_template(
+    red: Any, names: dict[str, str], version: Any, operation: str, source: dict[str, Any]
+) -> None:
+    # The versions themselves are allowed: a numbered one passes.
+    number = version()
+    red.client("ec2").modify_launch_template(LaunchTemplateId=names["own_template"], DefaultVersion=number)
+    if operation == "update_auto_scaling_group" and "InstanceId" in source:
+        source = {}  # an update has no instance to copy
+    request = group(operation) | source
+    assert tried(red.client("autoscaling"), operation, request, names) == "refused"
+    numbered = group(operation) | {"LaunchTemplate": template(number)}
+    assert tried(red.client("autoscaling"), operation, numbered, names) == "allowed"
+
+
+@pytest.mark.parametrize(
+    "elsewhere",
+    [
+        {"TargetGroupARNs": [f"arn:aws:elasticloadbalancing:{REGION}:{ACCOUNT}:targetgroup/web/1"]},
+        {"LoadBalancerNames": ["web"]},
+        {"TrafficSources": [{"Identifier": "arn:aws:vpc-lattice:x"}]},
+    ],
+    ids=lambda params: next(iter(params)),
+)
+def test_a_group_is_created_without_the_requests_of_others(
+    red: Any, names: dict[str, str], version: Any, elsewhere: dict[str, Any]
+) -> None:
+    request = group("create_auto_scaling_group") | {"LaunchTemplate": template(version())}
+    assert tried(red.client("autoscaling"), "create_auto_scaling_group", request | elsewhere, names) == "refused"
+    assert tried(red.client("autoscaling"), "create_auto_scaling_group", request, names) == "allowed"
+
+
+def group(operation: str) -> dict[str, Any]:
+    sizes = {"MinSize": 0, "MaxSize": 0}
+    tags = [
+        {"ResourceId": "{own_name}-workers", "ResourceType": "auto-scaling-group", "PropagateAtLaunch": False, **tag}
+        for tag in cluster_tag(MINE)
+    ]
+    new = {"VPCZoneIdentifier": "{own_subnet}", "Tags": tags} if operation.startswith("create") else {}
+    return GROUP | sizes | new
+
+
+@pytest.mark.parametrize(
+    ("data", "outcome"),
+    [
+        ({}, "allowed"),
+        ({"SubnetId": "{subnet}"}, "refused"),
+        ({"SecurityGroupIds": ["{own_group}", "{group}"]}, "refused"),
+        ({"IamInstanceProfile": {"Name": "{role}"}}, "refused"),
+        ({"ImageId": "{image}"}, "refused"),
+        ({"ImageId": "{golden}"}, "refused"),
+        ({"ImageId": "{own_image}"}, "allowed"),
+        ({"NetworkInterfaces": [{"DeviceIndex": 0, "NetworkInterfaceId": "{free_interface}"}]}, "refused"),
+        ({"NetworkInterfaces": [{"DeviceIndex": 0, "NetworkInterfaceId": "{untagged_interface}"}]}, "refused"),
+        ({"TagSpecifications": [*tagged("instance", OTHERS), *TAGS[1:]]}, "refused"),
+        # amazon.aws does not tag the interface of the machine that an image is made of.
+        ({"TagSpecifications": TAGS[:2]}, "allowed"),
+    ],
+)
+def test_a_machine_has_nothing_of_others(red: Any, names: dict[str, str], data: dict[str, Any], outcome: str) -> None:
+    assert tried(red.client("ec2"), "run_instances", RUN | data, names) == outcome
+
+
+@pytest.mark.parametrize("name", [OTHERS, f"{OTHERS}-2"])
+def test_a_name_of_others_is_not_taken(red: Any, names: dict[str, str], name: str) -> None:
+    """AWS has no condition for the names of launch templates and the tokens of file systems: docs/security.md."""
+    ec2 = red.client("ec2")
+    for own, outcome in ((name, "refused"), (MINE, "allowed")):
+        key = {"KeyName": own, "PublicKeyMaterial": b"ssh-ed25519 AAAA", "TagSpecifications": tagged("key-pair", MINE)}
+        assert tried(ec2, "import_key_pair", key, names) == outcome
+        near = {"GroupName": own, "Strategy": "cluster", "TagSpecifications": tagged("placement-group", MINE)}
+        assert tried(ec2, "create_placement_group", near, names) == outcome
+
+
+@pytest.fixture(scope="module")
+def emr(account: Any) -> Any:
+    """Return EMR's service as it acts for red: no permission of the operator counts for what it launches."""
+    iam = account.client("iam")
+    trusted = {
+        "Effect": "Allow",
+        "Principal": {"Service": "elasticmapreduce.amazonaws.com"},
+        "Action": "sts:AssumeRole",
+    }
+    document = {"Version": "2012-10-17", "Statement": [trusted]}
+    iam.create_role(RoleName=SERVICE, AssumeRolePolicyDocument=json.dumps(document))
+    policy = policy_for("emr", MemberAccess(MINE, REGION, ACCOUNT, f"{MINE}-{ACCOUNT}-{REGION}"))
+    iam.put_role_policy(RoleName=SERVICE, PolicyName="deeplearning", PolicyDocument=json.dumps(policy))
+    issued = account.cloud.credentials.issue(SERVICE, "emr", 3600)
+    session = new_session(issued.access_key, issued.secret, REGION, issued.token)
+    return session.client("ec2", endpoint_url=account.endpoint)
+
+
+@pytest.mark.parametrize(
+    ("data", "outcome"),
+    [
+        ({}, "allowed"),
+        ({"SubnetId": "{subnet}"}, "refused"),
+        ({"SecurityGroupIds": ["{own_group}", "{group}"]}, "refused"),
+        ({"ImageId": "{image}"}, "refused"),
+        ({"TagSpecifications": [*tagged("instance", OTHERS), *TAGS[1:]]}, "refused"),
+    ],
+)
+def test_emr_launches_nothing_in_the_network_of_others(
+    emr: Any, names: dict[str, str], data: dict[str, Any], outcome: str
+) -> None:
+    assert tried(emr, "run_instances", RUN | data, names) == outcome
+
+
+def test_emr_makes_no_interface_in_the_network_of_others_and_adopts_no_machine(emr: Any, names: dict[str, str]) -> None:
+    tags = tagged("network-interface", MINE)
+    for subnet, of in itertools.product(("own_subnet", "subnet"), ("own_group", "group")):
+        params = {"SubnetId": names[subnet], "Groups": [names[of]], "TagSpecifications": tags}
+        outcome = "allowed" if (subnet, of) == ("own_subnet", "own_group") else "refused"
+        assert tried(emr, "create_network_interface", params, names) == outcome
+    for resource in ("instance", "untagged_interface"):
+        params = {"Resources": [names[resource]], "Tags": cluster_tag(MINE)}
+        assert tried(emr, "create_tags", params, names) == "refused"
