@@ -3,9 +3,10 @@
 
 """Remove secrets from texts that people pass on, such as logs.
 
-A secret is known by its form (keys of AWS, private keys, tokens of well-known services) or by the name in front of it
-(`password=…`, `--api-key …`, `"HF_TOKEN": …`). The name stays. Nodes may send anything, so each pattern takes time that
-is linear in the text.
+A secret is known by its form (keys of AWS, private keys, tokens of well-known services) or by what stands in front of
+it (`password=…`, `--api-key …`, `"HF_TOKEN": …`, `curl -u name:…`). What stands in front stays. Nodes may send
+anything, so each pattern takes time that is linear in the text: what repeats has a limit, or begins only where nothing
+before it could have matched. Control sequences have to be removed before.
 """
 
 from __future__ import annotations
@@ -15,23 +16,40 @@ import re
 REMOVED = "<removed>"
 
 _NAMES = (
-    r"passw(?:or)?d|passphrase|secret|token|credential|authorization|signature"
-    r"|api[_-]?key|access[_-]?key|private[_-]?key|signing[_-]?key"
+    r"passw(?:or)?d|passphrase|secret|token|credential|signature"
+    r"|(?:api|access|private|signing|account|storage|encryption|kaggle)[_-]?key"
 )
+# Only as the last part of a name: PWD is a folder, and a forward_pass a measurement.
+_LAST_NAMES = r"(?:(?<!forward)(?<!backward)[_-]|ssh)pass|[_-]pwd|[_\-\"']auth"
 _VALUE = r"""(?:"(?:[^"\\\n]|\\.)+"|'[^'\n]+'|\\"(?:[^"\\\n]|\\[^"\n])+\\"|[^\s,;&"'\\}\])<]+)"""
-_NAME = re.compile(_NAMES, re.IGNORECASE)
-_OPTION = re.compile(rf"""(?<![\w-])(--?[\w-]{{1,80}}(?:\\?["'],)? +){_VALUE}""")
+_ASSIGNED = r"""[\\"']{0,4} {0,8}[:=] {0,8}"""
+_NAME = re.compile(rf"{_NAMES}|[_-](?:pass|pwd|auth)$", re.IGNORECASE)
+_OPTION = re.compile(rf"""(?<![\w-])(--?[\w-]{{1,80}})((?:\\?["'],)? +){_VALUE}""")
 _PATTERNS = (
-    # Before the names, which would take the word Bearer for the value.
+    # Headers, of which the whole value is secret.
+    (
+        re.compile(rf"((?:authorization|\bcookie){_ASSIGNED}[\\\"']{{0,4}})[^\n\"'\\]{{1,8192}}", re.IGNORECASE),
+        rf"\1{REMOVED}",
+    ),
     (re.compile(r"\b(Bearer|Basic) +[\w.~+/=-]{16,}", re.IGNORECASE), rf"\1 {REMOVED}"),
+    (re.compile(rf"""((?:{_NAMES})[\w.-]{{0,40}}{_ASSIGNED}){_VALUE}""", re.IGNORECASE), rf"\1{REMOVED}"),
+    (re.compile(rf"""((?:{_LAST_NAMES}){_ASSIGNED}){_VALUE}""", re.IGNORECASE), rf"\1{REMOVED}"),
+    # A line of netrc.
+    (
+        re.compile(r"(\blogin\s{1,8}\S{1,256}\s{1,8}(?:account\s{1,8}\S{1,256}\s{1,8})?password\s{1,8})\S{1,1024}"),
+        rf"\1{REMOVED}",
+    ),
+    # `curl -u name:password`. Numbers are the ids of a user and a group.
     (
         re.compile(
-            rf"""((?:{_NAMES})[\w.-]{{0,40}}[\\"']{{0,4}} {{0,8}}[:=] {{0,8}}(?!Bearer |Basic )){_VALUE}""",
-            re.IGNORECASE,
+            r"""((?<![\w-])(?:-u|--(?:proxy-)?user)[ =]["']?[^\s:"'/]{1,128}:)(?!\d+\b)[^\s"'/][^\s"']{0,1024}"""
         ),
         rf"\1{REMOVED}",
     ),
-    (re.compile(r"(://)[^\s/:@]{1,256}:[^\s/@]{1,256}@"), rf"\1{REMOVED}@"),
+    (re.compile(r"(://)[^\s/:@]{0,256}:[^\s/@]{1,256}@"), rf"\1{REMOVED}@"),
+    # A name alone is a token on the web, and a user elsewhere: ssh://git@….
+    (re.compile(r"(\bhttps?://)[^\s/:@?#]{1,256}@", re.IGNORECASE), rf"\1{REMOVED}@"),
+    (re.compile(r"(hooks\.slack\.com/\w{1,20}/|discord(?:app)?\.com/api/webhooks/)[\w/-]{1,256}"), rf"\1{REMOVED}"),
     # The ids of AWS's access keys, and the keys: these have capitals, small letters and digits, unlike checksums.
     (re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"), REMOVED),
     (
@@ -43,12 +61,26 @@ _PATTERNS = (
     ),
     # Session tokens. Public keys, which are as long, begin with AAAA.
     (re.compile(r"(?<![\w/+])(?!AAAA)[A-Za-z0-9/+]{100,}={0,2}"), REMOVED),
-    (re.compile(r"\b(?:gh[pousr]_|github_pat_|hf_|glpat-|xox[abeprs]-|sk-)[\w-]{16,}"), REMOVED),
-    (re.compile(r"\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*"), REMOVED),
+    # GitHub, Hugging Face, GitLab, Slack, OpenAI, npm, PyPI, NVIDIA, Docker; Stripe; Google; JSON Web Tokens.
+    (
+        re.compile(
+            r"(?<![A-Za-z0-9])(?:gh[pousr]_|github_pat_|hf_|gl[a-z]{2,4}-|xox[abeprs]-|xapp-|sk-|npm_|pypi-|nvapi-"
+            r"|dckr_pat_)[\w-]{16,}"
+        ),
+        REMOVED,
+    ),
+    (re.compile(r"(?<![A-Za-z0-9])[srp]k_(?:live|test)_\w{8,}"), REMOVED),
+    (re.compile(r"(?<![\w-])AIza[\w-]{35}(?![\w-])"), REMOVED),
+    (re.compile(r"(?<![\w-])eyJ[\w-]{8,4096}\.[\w-]{8,16384}\.[\w-]{0,4096}"), REMOVED),
 )
 
-_BEGIN = re.compile(r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----")
-_END = re.compile(r"-----END [A-Z ]{0,40}PRIVATE KEY-----")
+_HEXADECIMAL = re.compile(r"(?<![\w/@-])[0-9a-f]{40}(?![\w/-])")
+"""A key of Weights & Biases has the form of git's commits. A path or a URL has a commit."""
+_COMMIT = re.compile(r"commit|revision|\b(?:rev|ref|head|tree|parent|merge|sha-?1|blob|tag|version)\b", re.IGNORECASE)
+_COMMIT_DISTANCE = 48
+"""So many characters before a commit, on its line, one of these words decides that it is none of a key."""
+
+_MARK = re.compile(r"-----(BEGIN|END) [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 _LONGEST_KEY = 16384
 """Characters of a private key, with what a log puts in front of each line."""
 
@@ -58,26 +90,40 @@ def redact(text: str) -> str:
     text = _OPTION.sub(_without_value, _without_private_keys(text))
     for pattern, replacement in _PATTERNS:
         text = pattern.sub(replacement, text)
-    return text
+    return _HEXADECIMAL.sub(_without_key, text)
 
 
 def _without_value(option: re.Match[str]) -> str:
     """Remove the value of an option of a command line if the option's name is one of a secret."""
-    return f"{option[1]}{REMOVED}" if _NAME.search(option[1]) else option[0]
+    return f"{option[1]}{option[2]}{REMOVED}" if _NAME.search(option[1]) else option[0]
+
+
+def _without_key(word: re.Match[str]) -> str:
+    """Remove 40 hexadecimal digits unless the words before them show that they are a commit."""
+    before = word.string[max(0, word.start() - _COMMIT_DISTANCE) : word.start()].rpartition("\n")[2]
+    return word[0] if _COMMIT.search(before) else REMOVED
 
 
 def _without_private_keys(text: str) -> str:
     """Remove private keys, also those whose beginning or end is missing."""
     parts: list[str] = []
     position = 0
-    while True:
-        begin, end = _BEGIN.search(text, position), _END.search(text, position)
-        if begin and not (end and end.start() < begin.start()):
-            last = _END.search(text, begin.end(), begin.end() + _LONGEST_KEY)
-            start, stop = begin.start(), last.end() if last else begin.end() + _LONGEST_KEY
-        elif end:
-            start, stop = max(position, end.start() - _LONGEST_KEY), end.end()
-        else:
-            return "".join([*parts, text[position:]])
-        parts += [text[position:start], REMOVED]
+
+    def cut(start: int, stop: int) -> None:
+        nonlocal position
+        parts.extend((text[position:start], REMOVED))
         position = stop
+
+    begin = None
+    for mark in _MARK.finditer(text):
+        if begin and mark.start() > begin.end() + _LONGEST_KEY:
+            cut(begin.start(), begin.end() + _LONGEST_KEY)
+            begin = None
+        if mark[1] == "BEGIN":
+            begin = begin or mark
+        else:
+            cut(begin.start() if begin else max(position, mark.start() - _LONGEST_KEY), mark.end())
+            begin = None
+    if begin:
+        cut(begin.start(), begin.end() + _LONGEST_KEY)
+    return "".join([*parts, text[position:]])
