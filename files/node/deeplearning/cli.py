@@ -14,7 +14,6 @@ GROUPS = {
     "unpack": ("deeplearning.unpacking.cli", "unpack staged data sets to the shared file system: show, share, finish"),
     "tensorboard": ("deeplearning.tensorboard", "TensorBoard on this node: start, stop"),
     "page": ("deeplearning.monitoring.page", "the status page of this cluster: start, stop, serve"),
-    "wheels": ("deeplearning.wheels", "Horovod's wheels in the cluster's bucket: pull"),
     "env": ("deeplearning.environment", "print the line that activates a framework"),
     "status": ("deeplearning.status", "describe members, load and runs"),
     "health": ("deeplearning.health.cli", "check whether this node is fit for training"),

@@ -6,7 +6,7 @@ import hashlib
 import io
 import json
 import os
-import shutil
+import pwd
 import stat
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
@@ -14,17 +14,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from deeplearning import machine
+from deeplearning import machine, safe_files
 from deeplearning.aws import AwsClient, NotFound, Unavailable
 from deeplearning.config import Config
 from deeplearning.contract import paths
 from deeplearning.contract.errors import UserError
 from deeplearning.contract.names import GROUP_TAG, JOB_FLOW_TAG, RANK_TAG, RUN_TAG
 from deeplearning.contract.report import key_of
-from deeplearning.members import applying, published_list, publishing, rendering, signing
+from deeplearning.members import applying, publishing, rendering, signing
+
+from tests.unit.node.users_kit import NOBODY
 
 REAL_TARGETS = rendering.TARGETS
 REAL_PATHS = {
@@ -238,8 +241,6 @@ class Node:
     config: Config
     aws: FakeAws
     monkeypatch: pytest.MonkeyPatch
-    owners: dict[str, str] = field(default_factory=dict)
-    """by path"""
 
     def __post_init__(self) -> None:
         for folder in ("run/deeplearning", "var/lib/deeplearning", "etc/ssh", "opt/deeplearning"):
@@ -268,7 +269,7 @@ class Node:
             for name, value in REAL_PATHS.items():
                 patch.setattr(paths, name, self._whole(value))
             targets = tuple(replace(target, path=self._whole(target.path)) for target in REAL_TARGETS)
-            patch.setattr(shutil, "chown", lambda path, user, group: self.owners.update({path: user}))
+            patch.setattr(pwd, "getpwnam", lambda _name: SimpleNamespace(pw_uid=NOBODY, pw_gid=NOBODY))
             patch.setattr(rendering, "TARGETS", targets)
             patch.setenv("NODE_ROOT", str(self.root))
             patch.setattr(signing, "KEY", str(self.key))
@@ -360,7 +361,7 @@ def cluster_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
         write_program(programs / name, lines)
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
     # A list belongs to root, and tests may run as another user.
-    monkeypatch.setattr(published_list, "OWNER", os.getuid())
+    monkeypatch.setattr(safe_files, "OWNER", os.getuid())
     config = Config(
         cluster="demo",
         cluster_id="sg-0123456789abcdef0",

@@ -21,6 +21,11 @@ from deeplearning.contract.errors import UserError
 from tests.unit.node.boot_kit import INSTANCE, NO_ACTION, OWN_REPORT, PARAMETERS, ROLE_ID, SHA256, Boot, booting
 
 FAILED = json.dumps({"state": "failed"}).encode()
+OF_THE_MACHINE = (
+    *("/var/lib/systemd/random-seed", "/var/lib/amazon/ssm/registration", "/var/lib/amazon/ssm/Vault/Store/x"),
+    *("/root/.ssh/known_hosts", "/home/x/.ssh/known_hosts.old", "/var/tmp/x", "/var/tmp/.x", "/var/tmp/x2/y"),
+)
+"""Files that an image must not have, in addition to the names in the list."""
 BAKING = {**PARAMETERS, "group": "", "frameworks": ["pytorch"]}
 SETTINGS = {"cluster": {"cluster": "red", "efs_mount": "/efs"}, "efs_tls": True}
 
@@ -390,7 +395,13 @@ def test_updates_wait_until_the_machine_is_configured(tmp_path: Path, monkeypatc
 def baked(booted: Boot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A machine's files, with what belongs to it alone."""
     root = tmp_path / "root"
-    for path in (*baking.OWN, "/var/log/journal/a", "/etc/ssh/ssh_host_ed25519_key", "/etc/ssh/sshd_config"):
+    for path in (
+        *baking.OWN,
+        *OF_THE_MACHINE,
+        "/var/log/journal/a",
+        "/etc/ssh/ssh_host_ed25519_key",
+        "/etc/ssh/sshd_config",
+    ):
         file = root / path.replace("*", "x").lstrip("/")
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("own")
@@ -398,7 +409,15 @@ def baked(booted: Boot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     monkeypatch.setattr(baking, "HOST_KEYS", f"{root}{baking.HOST_KEYS}")
     monkeypatch.setattr(baking, "LOGS", f"{root}{baking.LOGS}")
     called = tmp_path / "called"
-    monkeypatch.setattr(baking.programs, "run", lambda *words: called.write_text(" ".join(words) + "\n"))
+
+    def record(*words: str) -> None:
+        with called.open("a") as file:
+            file.write(" ".join(words) + "\n")
+            # The service writes the seed when it is stopped.
+            if words[-1] == "systemd-random-seed.service":
+                (root / "var/lib/systemd/random-seed").write_text("own")
+
+    monkeypatch.setattr(baking.programs, "run", record)
     return root
 
 
@@ -411,7 +430,8 @@ def test_an_image_has_nothing_of_the_machine_that_it_is_made_of(booted: Boot, ba
         "etc/ssh/sshd_config",
     ]
     assert (baked / "etc/machine-id").read_text() == "" and (baked / "var/log/journal").is_dir()
-    assert (tmp_path / "called").read_text() == "systemctl --no-block poweroff\n"
+    *stopped, last = (tmp_path / "called").read_text().splitlines()
+    assert last == "systemctl --no-block poweroff" and "systemctl stop systemd-random-seed.service" in stopped
     arguments = json.loads(next(line for line in booted.log.splitlines() if line.startswith("[")))
     assert arguments[-1].endswith("/playbooks/bake.yml")
     assert json.loads(Path(arguments[3][1:]).read_text())["bake_frameworks"] == ["pytorch"]

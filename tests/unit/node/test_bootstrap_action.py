@@ -1,4 +1,4 @@
-"""EMR's bootstrap action: it verifies itself, finds out its role, and ends as the configuration of the machine does."""
+"""EMR's bootstrap action: it notices damage, finds out its role, and ends as the configuration of the machine does."""
 
 from __future__ import annotations
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import subprocess
@@ -14,7 +13,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 from deeplearning import aws as aws_module
-from deeplearning import cli, environment, machine, wheels
+from deeplearning import cli, environment, machine
 from deeplearning.config import Config, read_config
 from deeplearning.contract import atomic_file, paths, schema
 from deeplearning.contract.errors import UserError
@@ -31,50 +30,6 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
     cluster = cluster_in(tmp_path, monkeypatch)
     monkeypatch.setattr(commands, "AwsClient", lambda region: cluster.aws)
     return cluster
-
-
-# Wheels
-
-
-class Wheels:
-    """A bucket with wheels of Horovod."""
-
-    def __init__(self, objects: dict[str, tuple[bytes, str]]) -> None:
-        self.objects = objects
-
-    def pages(self, service: str, operation: str, key: str, Bucket: str, Prefix: str) -> list[dict[str, str]]:  # noqa: N803
-        return [{"Key": Prefix + name} for name in self.objects]
-
-    def call(self, service: str, operation: str, Bucket: str, Key: str) -> dict[str, Any]:  # noqa: N803
-        sha256 = self.objects[Key.removeprefix("wheels/")][1]
-        return {"Metadata": {"sha256": sha256} if sha256 else {}}
-
-    def read_object(self, bucket: str, key: str) -> bytes:
-        body = self.objects[key.removeprefix("wheels/")][0]
-        if not body:
-            raise UserError(f"s3://{bucket}/{key} does not exist.")
-        return body
-
-
-def test_wheels_of_the_bucket_are_pulled_if_they_are_what_was_stored(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(wheels.platform, "machine", lambda: "x86_64")
-    good = "horovod-0.28.1_torch-2.13.0_cp311_openmpi-4.1.4_x86_64/horovod-0.28.1-cp311-linux_x86_64.whl"
-    sha256 = hashlib.sha256(b"wheel").hexdigest()
-    objects = {
-        good: (b"wheel", sha256),
-        good.replace("2.13.0", "2.14.0"): (b"another", sha256),
-        good.replace("2.13.0", "2.15.0"): (b"wheel", ""),
-        good.replace("2.13.0", "2.16.0"): (b"", sha256),
-        good.replace("_x86_64/", "_aarch64/"): (b"wheel", sha256),
-        "../horovod-1_x86_64/horovod-1.whl": (b"wheel", sha256),
-        "notes.txt": (b"wheel", sha256),
-    }
-    aws: Any = Wheels(objects)
-    assert wheels.pull(aws, "bucket", str(tmp_path / "wheels")) == {good: sha256}
-    assert [str(path.relative_to(tmp_path / "wheels")) for path in tmp_path.rglob("*.whl")] == [good]
-    assert (tmp_path / "wheels" / good).read_bytes() == b"wheel"
 
 
 # The command

@@ -15,11 +15,13 @@ from typing import Any
 
 import pytest
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.health import ADVICE
-from deeplearning import machine
+from deeplearning import machine, safe_files
 from deeplearning.contract import paths
 from deeplearning.deadline import DeadlineExceeded, within
 from deeplearning.health import bandwidth, checks, pairs, probes, training
 from deeplearning.members.member_list import Member, Members
+
+from tests.unit.node.users_kit import HOSTILE, bounded, prepare
 
 GIB = 2**30
 
@@ -143,14 +145,14 @@ def test_a_token_shows_the_clock_offset_and_old_tokens_are_removed(
 
 def test_a_token_that_is_being_replaced_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "deeplearning-worker2").write_text("deeplearning-worker2")
-    really, once = Path.read_text, [FileNotFoundError(errno.ENOENT, "No such file or directory")]
+    really, once = safe_files.read, [FileNotFoundError(errno.ENOENT, "No such file or directory")]
 
-    def read_being_replaced(path: Path) -> str:
+    def read_being_replaced(path: str) -> bytes:
         if once:
             raise once.pop()
         return really(path)
 
-    monkeypatch.setattr(Path, "read_text", read_being_replaced)
+    monkeypatch.setattr(safe_files, "read", read_being_replaced)
     assert probes.missing_token_files(tmp_path, ["deeplearning-worker2"]) == []
 
 
@@ -168,7 +170,7 @@ def test_nothing_behind_a_link_is_removed_or_written(tmp_path: Path, monkeypatch
     os.utime(old, (1, 1))
     mount.mkdir()
     (mount / "health").symlink_to(old.parent)
-    with pytest.raises(OSError, match="is reached through a link"):
+    with pytest.raises(OSError, match="Not a directory|Too many levels"):
         probes.write_token_file(str(mount), mount / "health/token", "deeplearning-worker2")
     assert list(old.parent.iterdir()) == [old]
 
@@ -185,6 +187,14 @@ def test_a_link_in_place_of_a_token_is_replaced_and_its_target_stays(
     assert victim.read_text() == "mine"
     assert probes.missing_token_files(folder, ["deeplearning-worker2"]) == []
     assert [path.name for path in folder.iterdir()] == ["deeplearning-worker2"]
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_what_is_no_token_is_not_waited_for(kind: str, tmp_path: Path) -> None:
+    prepare(tmp_path / "deeplearning-worker2", kind)
+    assert bounded(lambda: probes.missing_token_files(tmp_path, ["deeplearning-worker2"])) == ["deeplearning-worker2"]
+    prepare(tmp_path / "result.json", kind)
+    assert bounded(lambda: training._record(tmp_path / "result.json")) == {}
 
 
 def test_names_with_a_wrong_address_or_none_are_reported() -> None:

@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import shutil
+import stat
 import subprocess
 import threading
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from deeplearning import lock
+from deeplearning import lock, safe_files
 from deeplearning.contract import paths
 from deeplearning.contract.errors import UserError
 from deeplearning.contract.report import key_of
@@ -24,6 +25,7 @@ from deeplearning.members.member_list import Members, read_applied, this_member,
 
 from tests.unit.node.members_kit import JOB_FLOW, Cluster, Node, cluster_in, host_key, instance
 from tests.unit.node.runs_kit import members
+from tests.unit.node.users_kit import HOSTILE, NOBODY, bounded, prepare
 
 
 @pytest.fixture
@@ -347,10 +349,10 @@ def test_an_incomplete_list_is_refused(cluster: Cluster, worker: Node, content: 
 def test_a_list_that_is_no_file_of_root_alone_is_refused(
     cluster: Cluster, worker: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(published_list, "OWNER", os.getuid() + 1)
+    monkeypatch.setattr(safe_files, "OWNER", os.getuid() + 1)
     with pytest.raises(UserError, match="is no file that only root can write"):
         worker.apply()
-    monkeypatch.setattr(published_list, "OWNER", os.getuid())
+    monkeypatch.setattr(safe_files, "OWNER", os.getuid())
     cluster.path.chmod(0o666)
     with pytest.raises(UserError, match="is no file that only root can write"):
         worker.apply()
@@ -360,13 +362,13 @@ def test_a_list_that_is_no_file_of_root_alone_is_refused(
         worker.apply()
     cluster.path.unlink()
     os.mkfifo(cluster.path, 0o600)
-    with pytest.raises(UserError, match="is no file"):
+    with pytest.raises(UserError, match="has to be a file"):
         worker.apply()
 
 
 def test_a_list_that_is_too_large_is_not_read(cluster: Cluster, worker: Node) -> None:
-    os.truncate(cluster.path, published_list.MAX_BYTES + 1)
-    with pytest.raises(UserError, match="no member list has"):
+    os.truncate(cluster.path, safe_files.RECORD_BYTES + 1)
+    with pytest.raises(UserError, match="has more than the 8388608 bytes"):
         worker.apply()
 
 
@@ -545,7 +547,7 @@ def test_a_list_that_does_not_exist_yet_is_not_looked_up(tmp_path: Path, monkeyp
     """An NFS client caches a missing name: a new node would not see its first list for some time."""
     opened: list[str] = []
     opens = os.open
-    monkeypatch.setattr(published_list.os, "open", lambda path, *flags: opened.append(path) or opens(path, *flags))
+    monkeypatch.setattr(os, "open", lambda path, *flags, **more: opened.append(path) or opens(path, *flags, **more))
     path = tmp_path / ".deeplearning/red/members.json"
     for present in (path.parent.parent, path.parent, None):
         with pytest.raises(UserError, match="does not exist: run `deeplearning members publish`"):
@@ -602,13 +604,15 @@ def emr_worker(cluster: Cluster) -> Node:
     master = cluster.master()
     cluster.workers(120, 9)
     master.publish()
-    return cluster.node(9)
+    worker = cluster.node(9)
+    (worker.root / "home/hadoop").mkdir(parents=True)
+    return worker
 
 
 def test_old_scripts_for_emr_find_all_addresses_in_numeric_order(emr_worker: Node) -> None:
     assert emr_worker.apply().changed
     assert emr_worker.text("/home/hadoop/worker_ip_file").split() == ["10.0.0.5", "10.0.0.13", "10.0.0.124"]
-    assert emr_worker.owners == {f"{emr_worker.root}/home/hadoop/worker_ip_file": "hadoop"}
+    assert (emr_worker.root / "home/hadoop/worker_ip_file").stat().st_uid == NOBODY
     assert not emr_worker.apply().changed
     # Such a script may have written it.
     (emr_worker.root / "home/hadoop/worker_ip_file").write_text("10.0.0.5\n")
@@ -616,6 +620,31 @@ def test_old_scripts_for_emr_find_all_addresses_in_numeric_order(emr_worker: Nod
     with emr_worker.here():
         assert applying.forget()
     assert not (emr_worker.root / "home/hadoop/worker_ip_file").exists()
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_root_does_not_follow_what_the_user_of_emr_puts_in_the_files_place(kind: str, emr_worker: Node) -> None:
+    home = emr_worker.root / "home/hadoop"
+    os.chown(home, NOBODY, -1)
+    file, victim = home / "worker_ip_file", emr_worker.root / "etc/victim"
+    victim.write_text("secret")
+    if kind == "link":
+        file.symlink_to(victim)
+    else:
+        prepare(file, kind)
+    if kind == "folder":
+        with pytest.raises(IsADirectoryError):
+            emr_worker.apply()
+        file.rmdir()
+    assert bounded(lambda: emr_worker.apply().changed)
+    assert victim.read_text() == "secret" and victim.stat().st_uid == os.getuid()
+    assert file.read_text().split() == ["10.0.0.5", "10.0.0.13", "10.0.0.124"]
+    assert stat.S_ISREG(file.lstat().st_mode) and file.stat().st_uid == NOBODY
+    file.unlink()
+    if kind != "folder":
+        prepare(file, kind)
+    with emr_worker.here():
+        assert bounded(applying.forget) and not os.path.lexists(file)
 
 
 def test_only_nodes_of_emr_have_the_file_of_old_scripts(worker: Node) -> None:

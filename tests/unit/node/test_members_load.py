@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from deeplearning import machine, programs
+from deeplearning import machine, programs, safe_files
 from deeplearning.config import Config
 from deeplearning.contract import node_load, paths
 from deeplearning.contract.errors import UserError
 from deeplearning.deadline import DeadlineExceeded
-from deeplearning.members import cli, commands, load, published_list
+from deeplearning.members import cli, commands, load
 
 from tests.unit.node.members_kit import Cluster, Node, cluster_in, instance
 
@@ -144,7 +144,7 @@ def test_malformed_and_foreign_files_are_left_out(spoil: Callable[[Path], None],
 
 def test_files_of_another_user_are_left_out(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     publish(node)
-    monkeypatch.setattr(published_list, "OWNER", os.getuid() + 1)
+    monkeypatch.setattr(safe_files, "OWNER", os.getuid() + 1)
     assert read_all(node) == []
 
 
@@ -172,7 +172,7 @@ def test_before_the_first_list_there_is_no_folder(node: Node) -> None:
 def test_a_file_system_that_is_missing_or_hangs_is_one_sentence(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(load, "EFS_SECONDS", 0.1)
     with monkeypatch.context() as patch, pytest.raises(UserError, match="does not answer within 0.1 s"):
-        patch.setattr(load, "_opened_folder", lambda *_: time.sleep(30))
+        patch.setattr(safe_files, "open_folder", lambda *_words, create: time.sleep(30))
         publish(node)
     (node.root / "etc/mounts").write_text("")
     with pytest.raises(UserError, match="nothing is mounted"):

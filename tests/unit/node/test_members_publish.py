@@ -31,6 +31,7 @@ from tests.unit.node.members_kit import (
     instance,
     usage_of,
 )
+from tests.unit.node.users_kit import as_nobody, open_folder
 
 COUNTED = 1_000_000
 """No count of changes comes to that; the seconds since 1970 do."""
@@ -676,6 +677,43 @@ def test_an_error_is_followed_by_a_full_check_soon(cluster: Cluster, clock: list
 def test_what_is_no_request_keeps_nothing_busy(cluster: Cluster, clock: list[float]) -> None:
     master = cluster.master()
     tick(master)
-    (cluster.path.parent / "check/folder").mkdir()
+    requests = cluster.path.parent / "check"
+    (requests / "No request").touch()
     clock[0] += 5
+    assert tick(master) == [] and (requests / "No request").exists()
+    (requests / "folder").mkdir()
     assert tick(master) == ["describe_auto_scaling_groups", "describe_instances"]
+
+
+REQUESTS = ".deeplearning/demo/check"
+
+
+@pytest.mark.parametrize("foreign", [".deeplearning", ".deeplearning/demo", REQUESTS])
+@pytest.mark.parametrize("kind", ["link", "folder"])
+def test_root_removes_nothing_where_another_user_prepared_the_folder_of_requests(
+    foreign: str, kind: str, cluster: Cluster, tmp_path: Path
+) -> None:
+    """On a file system without any of our folders: its root is open to all, like /tmp."""
+    with open_folder() as mount:
+        master = cluster.master()
+        master.config = replace(cluster.config, efs_mount=str(mount))
+        victim = tmp_path / "etc"
+        above, name = os.path.split(foreign)
+        (mount / above).mkdir(parents=True, exist_ok=True)
+        (mount / above).chmod(0o777)
+        end = REQUESTS.removeprefix(foreign).strip("/")
+        target = victim if kind == "link" else mount / foreign
+        if kind == "link":
+            victim.joinpath(end).mkdir(parents=True)
+            as_nobody(lambda: (mount / above / name).symlink_to(victim))
+        else:
+            as_nobody(lambda: (mount / foreign).joinpath(end).mkdir(parents=True))
+        (target / end / "shadow").write_text("root")
+        with master.here():
+            check_times.record_full_check(str(mount), "demo", "", True)
+            check_times.record_end_check()
+            assert not check_times.is_due()
+            assert not check_times.take_requests(str(mount), "demo")
+            check_times.request_check(str(mount), "demo", instance(3))
+        assert os.listdir(target / end) == ["shadow"]
+        (mount / above).chmod(0o755)

@@ -118,7 +118,7 @@ def test_what_is_no_file_is_not_read(tmp_path: Path, kind: str) -> None:
         os.mkfifo(path)
     else:
         path.mkdir()
-    with pytest.raises(OSError):
+    with pytest.raises(UserError, match="has to be a file"):
         curves.newest(str(path))
 
 

@@ -25,6 +25,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract import d
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract import download as operator_download
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError as OperatorError
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.staging import datasets as staged_datasets
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.staging.first_fetches import FirstFetches
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.staging.upload import stage as upload
 from deeplearning.contract import datasets, download
 from deeplearning.contract.errors import UserError
@@ -76,7 +77,7 @@ def pinned(name: str, contents: Mapping[str, bytes], catalogue: Any) -> Any:
     """Return the catalogue's set with the checksums and sizes of this test's archives."""
     known = catalogue.DATASETS[name]
     parts = tuple(
-        replace(part, digest=hashlib.new(part.algorithm, contents[part.url]).hexdigest() if part.algorithm else "")
+        replace(part, sha256=hashlib.sha256(contents[part.url]).hexdigest() if part.sha256 else "")
         for part in known.parts
     )
     sizes = {file: 3073 * RECORDS if name == "cifar10" else len(gzip.decompress(mnist(file))) for file in known.files}
@@ -188,7 +189,7 @@ def test_a_node_brings_it_from_its_publisher(
 def test_an_archive_with_another_checksum_than_the_catalogues_is_refused(
     name: str, publishers: Publishers, efs: Path
 ) -> None:
-    with pytest.raises(UserError, match="has the checksum [0-9a-f]{32}, and its publisher says"):
+    with pytest.raises(UserError, match="has the SHA-256 [0-9a-f]{64}, and [0-9a-f]{64} is published"):
         stage(StagingRequest(name), str(efs), lambda _event: None)
     assert not (efs / "data" / name).exists()
 
@@ -230,15 +231,17 @@ def test_coco_comes_from_its_publishers_through_the_bucket_to_all_nodes(
     ours = pinned("coco2017", publishers.files, operator_catalogue)
     monkeypatch.setitem(staged_datasets.DATASETS, "coco2017", ours)
     bucket: Any = Memory(tmp_path / "bucket")
-    done = upload(bucket, "coco2017", None, tmp_path / "stage", lambda *_words: None, check=False)
+    fetches = FirstFetches(tmp_path)
+    done = upload(bucket, "coco2017", None, tmp_path / "stage", fetches, lambda *_words: None, check=False)
     # TensorPack's weights have no published checksum.
-    assert done["unpublished"] == [part.name for part in ours.parts if not part.digest] != []
+    assert done["unpublished"] == [part.name for part in ours.parts if not part.sha256] != []
     assert [url for url, start in publishers.transfers if not start] == [part.url for part in ours.parts]
     assert all((part.url, len(publishers.files[part.url]) // 2) in publishers.transfers for part in ours.parts)
     folder, source = UnpackFolder(efs / "data", "coco2017"), Source(str(tmp_path / "bucket"), "here")
     for share in range(3):
         unpack(folder, source, share, 3, lambda _event: None)
-    finish(folder, source.manifest(), 3)
+    manifest = source.manifest()
+    finish(folder, manifest, 3, source.attempt(manifest))
     files = {str(file.relative_to(efs / "data/coco2017")) for file in (efs / "data/coco2017").rglob("*.*")}
     images = {f"{which}2017/{number:012}.jpg" for which in ("train", "val") for number in range(3)}
     weights = {f"pretrained-models/{part.name}" for part in ours.parts if part.to}
@@ -248,6 +251,7 @@ def test_coco_comes_from_its_publishers_through_the_bucket_to_all_nodes(
 
 def test_an_archive_of_coco_with_another_checksum_is_refused(publishers: Publishers, tmp_path: Path) -> None:
     bucket: Any = Memory(tmp_path / "bucket")
-    with pytest.raises(OperatorError, match="10ad623668ab00c62c096f0ed636d6aff41faca5 is published"):
-        upload(bucket, "coco2017", None, tmp_path / "stage", lambda *_words: None, check=False)
+    with pytest.raises(OperatorError, match="not the published one: .* instead of 69a8bb58.*removed"):
+        fetches = FirstFetches(tmp_path)
+        upload(bucket, "coco2017", None, tmp_path / "stage", fetches, lambda *_words: None, check=False)
     assert not list((tmp_path / "bucket").iterdir())

@@ -22,6 +22,7 @@ from deeplearning.run.plan import Node
 from deeplearning.run.survey import NodeSurvey
 
 from tests.unit.node.runs_kit import CONFIG, member, members
+from tests.unit.node.users_kit import HOSTILE, NOBODY, bounded, open_folder, prepare
 
 NAMES = [f"deeplearning-worker{rank}" for rank in range(1, 5)]
 START = 1_800_000_000.0
@@ -253,6 +254,31 @@ def test_nodes_of_another_run_are_waited_for_without_a_limit(world: World, monke
     with pytest.raises(UserError, match="deeplearning-worker1 does not answer. deeplearning-worker2 does not answer."):
         world.wait(nodes=["deeplearning-worker1", "deeplearning-worker2"])
     assert len(world.slept) > 400 + 150
+
+
+@pytest.mark.parametrize(
+    "kind", [*HOSTILE, '{"schema": 1, "nodes": [[]]}', '{"schema": 1, "nodes": 3}', "[" * 10**5, "[]"]
+)
+def test_a_state_that_training_code_exchanged_does_not_stop_the_master(
+    kind: str, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`members publish` reads it as root."""
+    with open_folder() as mount:
+        for name in ("foreign", "own"):
+            folder = Folder(f"{mount}/runs/c/{name}")
+            Path(folder.path).mkdir(parents=True)
+            folder.write("run.json", {"asked_at": ""})
+            folder.write("state.json", {"nodes": NAMES[:2]})
+        foreign = mount / "runs/c/foreign"
+        os.chown(foreign, NOBODY, -1)
+        (foreign / "state.json").unlink()
+        if kind in HOSTILE:
+            prepare(foreign / "state.json", kind)
+        else:
+            (foreign / "state.json").write_text(kind)
+        monkeypatch.setattr(units, "active_runs", lambda: ["foreign", "own"])
+        config = replace(CONFIG, efs_mount=str(mount))
+        assert bounded(lambda: nodes_in_use(config)) == dict.fromkeys(NAMES[:2], "own")
 
 
 def test_busy_nodes_are_an_error_if_that_is_asked_for(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import base64
-import contextlib
-import functools
-import json
 import os
 import secrets
-import subprocess
 import sys
-import threading
+import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +15,7 @@ import pytest
 from deeplearning.config import Config
 from deeplearning.contract.errors import UserError
 from deeplearning.members.member_list import Member, Members
-from deeplearning.run import create, layout, unit, units
+from deeplearning.run import create, layout, source, unit, units
 from deeplearning.run.folder import Folder, check_folder_safety, find_run
 from deeplearning.run.identity import become
 from deeplearning.run.unit import run_unit
@@ -29,13 +23,6 @@ from deeplearning.run.unit import run_unit
 from tests.unit.node.users_kit import as_nobody, open_folder
 
 Create = Callable[..., dict[str, Any]]
-GIT_SETTINGS = {
-    "user.name": "me",
-    "user.email": "me@example.com",
-    # Submodules by a path are refused otherwise.
-    "protocol.file.allow": "always",
-    "init.defaultBranch": "main",
-}
 
 
 @pytest.fixture
@@ -62,28 +49,6 @@ def create_run(tmp_path: Path, config: Config, monkeypatch: pytest.MonkeyPatch) 
         return create.create(request, config)
 
     return create_run
-
-
-@pytest.fixture
-def git(monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
-    monkeypatch.setenv("GIT_CONFIG_COUNT", str(len(GIT_SETTINGS)))
-    for number, (key, value) in enumerate(GIT_SETTINGS.items()):
-        monkeypatch.setenv(f"GIT_CONFIG_KEY_{number}", key)
-        monkeypatch.setenv(f"GIT_CONFIG_VALUE_{number}", value)
-
-    def git(*words: str | Path) -> str:
-        return subprocess.run(["git", *words], capture_output=True, text=True, check=True).stdout.strip()
-
-    return git
-
-
-def committed(git: Callable[..., str], folder: Path, name: str, text: str) -> None:
-    if not folder.exists():
-        git("init", "--quiet", folder)
-    (folder / name).parent.mkdir(exist_ok=True)
-    (folder / name).write_text(text)
-    git("-C", folder, "add", ".")
-    git("-C", folder, "commit", "--quiet", "-m", name)
 
 
 def with_checkpoint(config: Config) -> Folder:
@@ -123,7 +88,7 @@ def test_a_run_elsewhere_has_a_link_in_its_usual_place(create_run: Create, confi
     [
         ({"script": "/nowhere/train.py"}, "script is /nowhere/train.py, and there is no such file on the master"),
         ({"script": "/etc/passwd"}, "neither .py nor .sh, and cannot be executed: chmod"),
-        ({"script": "train.py"}, "use an absolute path, or git"),
+        ({"script": "train.py"}, "script is no absolute path: train.yml sends"),
         ({"python": "/nowhere/python"}, "python is /nowhere/python, and there is no such program on the master"),
         ({"python": None, "framework": "mxnet"}, "mxnet is not installed on the master"),
         ({"data": "nothing"}, "data is nothing, and there is no folder .*/data/nothing: stage it first"),
@@ -176,22 +141,15 @@ def test_a_repeated_request_is_the_same_run_until_that_has_ended(create_run: Cre
         create_run(**request)
 
 
-@pytest.mark.parametrize("kind", ["sent", "git"])
-def test_a_repeated_request_with_the_same_code_is_the_same_run(
-    create_run: Create, config: Config, tmp_path: Path, git: Callable[..., str], kind: str
-) -> None:
+def test_a_repeated_request_with_the_same_code_is_the_same_run(create_run: Create, config: Config) -> None:
     def sent(text: str) -> dict[str, Any]:
-        if kind == "git":
-            committed(git, tmp_path / text, "train.py", text)
-            return {"script": f"git+{tmp_path / text}@main:train.py"}
         folder = Path(config.efs_mount, "runs", config.cluster, ".incoming", text + secrets.token_hex(4))
         folder.mkdir(parents=True)
         (folder / "train.py").write_text(text)
         return {"code": str(folder), "script": "train.py"}
 
     first = create_run(**sent("one"))
-    again = sent("one") if kind == "sent" else {"script": f"git+{tmp_path / 'one'}@main:train.py"}
-    assert create_run(**again) == first
+    assert create_run(**sent("one")) == first
     with pytest.raises(UserError, match="There is a run r1 already"):
         create_run(**sent("two"))
 
@@ -379,177 +337,41 @@ def test_a_full_file_system_is_reported_before_anything_starts(
     assert runs(config) == ["r1"]
 
 
-def test_a_script_in_a_repository_comes_with_its_submodules_and_its_commit_is_kept(
-    create_run: Create, config: Config, tmp_path: Path, git: Callable[..., str]
-) -> None:
-    committed(git, tmp_path / "shared", "layers.py", "")
-    committed(git, tmp_path / "models", "cifar/train.py", "")
-    git("-C", tmp_path / "models", "submodule", "--quiet", "add", tmp_path / "shared", "shared")
-    git("-C", tmp_path / "models", "commit", "--quiet", "-m", "shared")
-    git("-C", tmp_path / "models", "tag", "v1")
-    tagged = git("-C", tmp_path / "models", "rev-parse", "HEAD")
-    committed(git, tmp_path / "models", "later.py", "")
-
-    answer = create_run(script=f"git+{tmp_path}/models@v1:cifar/train.py")
-    code = find_run(config, "r1").file("code")
-    assert answer["script"] == f"{code}/cifar/train.py"
-    assert find_run(config, "r1").run()["code"] == {"url": f"{tmp_path}/models", "ref": "v1", "commit": tagged}
-    assert os.path.exists(f"{code}/shared/layers.py") and not os.path.exists(f"{code}/later.py")
-
-
-def command_lines() -> bytes:
-    """Those of all processes."""
-    lines = []
-    for place in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):
-            lines.append(place.read_bytes())
-    return b"".join(lines)
-
-
-@dataclass
-class GitServer:
-    """Repositories below a folder, for clients that send a user and a password."""
-
-    address: str
-    logins: set[str]
-    """that came along with requests"""
-    command_lines: list[bytes]
-    """of all processes, at each request"""
-
-
-@pytest.fixture
-def serve(tmp_path: Path) -> Iterator[Callable[[str, str], GitServer]]:
-    servers: list[ThreadingHTTPServer] = []
-
-    def serve(folder: str, login: str) -> GitServer:
-        expected = "Basic " + base64.b64encode(login.encode()).decode()
-
-        class Handler(SimpleHTTPRequestHandler):
-            def do_GET(self) -> None:
-                seen.command_lines.append(command_lines())
-                came = self.headers["Authorization"]
-                if came == expected:
-                    super().do_GET()
-                    return
-                self.send_response(401)
-                self.send_header("WWW-Authenticate", 'Basic realm="models"')
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-
-            def parse_request(self) -> bool:
-                parsed = super().parse_request()
-                if parsed and self.headers["Authorization"]:
-                    seen.logins.add(base64.b64decode(self.headers["Authorization"].split()[1]).decode())
-                return parsed
-
-            def log_message(self, *_words: Any) -> None:
-                pass
-
-        server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Handler, directory=str(tmp_path / folder)))
-        seen = GitServer(f"127.0.0.1:{server.server_port}", set(), [])
-        threading.Thread(target=server.serve_forever).start()
-        servers.append(server)
-        return seen
-
-    yield serve
-    for server in servers:
-        server.shutdown()
-        server.server_close()
-
-
-def served(git: Callable[..., str], folder: Path, into: Path) -> None:
-    """A repository as a plain web server can give it away."""
-    git("clone", "--quiet", "--bare", folder, into)
-    git("-C", into, "update-server-info")
-
-
-@pytest.mark.parametrize(
-    ("login", "in_url"),
-    [("me:S3cr3t@T0ken", "me:S3cr3t@T0ken"), ("me:S3cr3t/T0ken", "me:S3cr3t%2FT0ken"), ("S3cr3t:", "S3cr3t")],
-)
-def test_the_password_of_a_url_is_in_no_file_and_no_command_line(
-    create_run: Create,
-    config: Config,
-    tmp_path: Path,
-    git: Callable[..., str],
-    serve: Callable[[str, str], GitServer],
-    monkeypatch: pytest.MonkeyPatch,
-    login: str,
-    in_url: str,
-) -> None:
-    # Whoever configures such a helper, and for this server too, does not mean the passwords of others.
-    home = tmp_path / "home"
-    home.mkdir()
-    monkeypatch.setenv("HOME", str(home))
-    server = serve("served", login)
-    (home / ".gitconfig").write_text(
-        f'[credential]\nhelper = store\n[credential "http://{server.address}"]\nhelper = store\n'
-    )
-    committed(git, tmp_path / "shared", "layers.py", "")
-    served(git, tmp_path / "shared", tmp_path / "served/shared.git")
-    committed(git, tmp_path / "models", "train.py", "")
-    (tmp_path / "models/.gitmodules").write_text('[submodule "shared"]\npath = shared\nurl = ../shared.git\n')
-    git("-C", tmp_path / "models", "add", ".gitmodules")
-    commit = git("-C", tmp_path / "shared", "rev-parse", "HEAD")
-    git("-C", tmp_path / "models", "update-index", "--add", "--cacheinfo", f"160000,{commit},shared")
-    git("-C", tmp_path / "models", "commit", "--quiet", "-m", "shared")
-    served(git, tmp_path / "models", tmp_path / "served/models.git")
-
-    answer = create_run(script=f"git+http://{in_url}@{server.address}/models.git@main:train.py")
+def test_the_repository_of_sent_code_is_kept(create_run: Create, config: Config, tmp_path: Path) -> None:
+    (tmp_path / "sent").mkdir()
+    (tmp_path / "sent/train.py").write_text("")
+    repository = {"url": "https://h/models.git", "ref": "v1", "commit": "0" * 40}
+    answer = create_run(code=f"{tmp_path}/sent", script="train.py", repository=repository)
     folder = find_run(config, "r1")
-    assert folder.run()["code"]["url"] == f"http://{server.address}/models.git"
-    assert os.path.exists(folder.file("code/shared/layers.py"))
-    assert server.logins == {login} and server.command_lines
-    assert "S3cr3t" not in json.dumps(answer)
-    assert b"S3cr3t" not in b"".join(server.command_lines)
-    kept = [path for place in (Path(folder.path), home) for path in place.rglob("*") if path.is_file()]
-    assert len(kept) > 10 and [path for path in kept if b"S3cr3t" in path.read_bytes()] == []
-    # Nor may others read what may not be theirs.
-    code = Path(folder.file("code"))
-    assert {path.stat().st_mode & 0o077 for path in (code, code / ".git/config", code / "train.py")} == {0}
-
-
-def test_a_submodule_elsewhere_does_not_get_the_password(
-    create_run: Create,
-    config: Config,
-    tmp_path: Path,
-    git: Callable[..., str],
-    serve: Callable[[str, str], GitServer],
-) -> None:
-    own, other = serve("served", "me:S3cr3t"), serve("other", "me:S3cr3t")
-    committed(git, tmp_path / "shared", "layers.py", "")
-    served(git, tmp_path / "shared", tmp_path / "other/shared.git")
-    committed(git, tmp_path / "models", "train.py", "")
-    url = f"http://{other.address}/shared.git"
-    (tmp_path / "models/.gitmodules").write_text(f'[submodule "shared"]\npath = shared\nurl = {url}\n')
-    commit = git("-C", tmp_path / "shared", "rev-parse", "HEAD")
-    git("-C", tmp_path / "models", "add", ".gitmodules")
-    git("-C", tmp_path / "models", "update-index", "--add", "--cacheinfo", f"160000,{commit},shared")
-    git("-C", tmp_path / "models", "commit", "--quiet", "-m", "shared")
-    served(git, tmp_path / "models", tmp_path / "served/models.git")
-
-    with pytest.raises(UserError, match=r"models\.git at main could not be cloned") as refused:
-        create_run(script=f"git+http://me:S3cr3t@{own.address}/models.git@main:train.py")
-    assert "S3cr3t" not in str(refused.value)
-    assert own.logins == {"me:S3cr3t"} and other.command_lines and other.logins == set()
-    assert runs(config) == []
+    assert answer["script"] == folder.file("code/train.py")
+    assert folder.run()["code"] == {**source.hashed(folder.file("code")), **repository}
 
 
 @pytest.mark.parametrize(
-    ("place", "message"),
-    [
-        ("models@v9:train.py", "models at v9 could not be cloned: "),
-        ("nowhere@main:train.py", "nowhere at main could not be cloned: .*(does not exist|not found)"),
-        ("models@main:none.py", "code/none.py, and there is no such file"),
-    ],
+    ("repository", "is_same"),
+    [({}, True), ({"commit": "1" * 40}, True), ({"ref": "v2"}, False), ({"url": "https://h/others.git"}, False)],
 )
-def test_an_error_of_git_is_one_sentence_and_leaves_nothing(
-    create_run: Create, config: Config, tmp_path: Path, git: Callable[..., str], place: str, message: str
+def test_a_repeated_request_for_a_repository_is_the_same_run_if_its_branch_has_moved(
+    create_run: Create, tmp_path: Path, repository: dict[str, str], is_same: bool
 ) -> None:
-    committed(git, tmp_path / "models", "train.py", "")
-    with pytest.raises(UserError, match=message) as refused:
-        create_run(script=f"git+{tmp_path}/{place}")
-    assert "\n" not in str(refused.value)
+    def sent(text: str, **changed: str) -> dict[str, Any]:
+        folder = Path(tempfile.mkdtemp(dir=tmp_path))
+        (folder / "train.py").write_text(text)
+        kept = {"url": "https://h/models.git", "ref": "main", "commit": "0" * 40}
+        return {"code": str(folder), "script": "train.py", "repository": {**kept, **changed}}
+
+    first = create_run(**sent("first"))
+    if is_same:
+        assert create_run(**sent("second", **repository))["run_dir"] == first["run_dir"]
+        return
+    with pytest.raises(UserError, match="r1"):
+        create_run(**sent("second", **repository))
+
+
+def test_nodes_clone_nothing(create_run: Create, config: Config, tmp_path: Path) -> None:
+    for script in (f"git+{tmp_path}/models@main:train.py", "git+https://me:s3cret@h/x.git@v1:train.py"):
+        with pytest.raises(UserError, match="^script is no absolute path: train.yml sends"):
+            create_run(script=script)
     assert runs(config) == []
 
 

@@ -15,6 +15,8 @@ from deeplearning.run import messages, progress, wrapper
 from deeplearning.run.mpirun import Sorter
 from deeplearning.run.progress import MetricsReader, seconds_left, summary
 
+from tests.unit.node.users_kit import HOSTILE, bounded, open_folder, prepare
+
 
 def tagged(rank: int, piece: bytes, space: bytes = b"") -> bytes:
     """As mpirun --tag-output writes a piece: a tag before it and after each line's end but the last. Open MPI 5 puts a
@@ -184,14 +186,64 @@ def test_metrics_that_do_not_exist_yet_are_not_looked_up(tmp_path: Path, monkeyp
     """An NFS client caches a missing name: what another node writes would not be seen for some time."""
     opened: list[str] = []
 
-    def record(path: str, mode: str) -> Any:
+    def record(path: str) -> Any:
         opened.append(path)
-        return Path(path).open(mode)
+        return Path(path).open("rb")
 
-    monkeypatch.setattr(progress, "open", record, raising=False)
+    monkeypatch.setattr(progress.safe_files, "open_file", record)
     reader = MetricsReader(str(tmp_path), 2)
     assert reader.news() is None
     (tmp_path / "metrics").mkdir()
     (tmp_path / "metrics/rank1.jsonl").write_text(json.dumps(metric(step=4)) + "\n")
     assert (reader.news() or {})["step"] == 4
     assert opened == [f"{tmp_path}/metrics/rank1.jsonl"]
+
+
+def test_a_line_without_end_costs_the_reader_of_metrics_no_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "metrics").mkdir()
+    file = tmp_path / "metrics" / "rank0.jsonl"
+    reader = MetricsReader(str(tmp_path), 1)
+    file.write_text(json.dumps(metric(step=1)) + "\n")
+    os.truncate(file, 100 * 2**30)
+    assert bounded(reader.news) is None
+    with file.open("a") as more:
+        more.write("\n" + json.dumps(metric(step=2)) + "\n")
+    assert bounded(lambda: (reader.news() or {})["step"]) == 2
+
+
+def test_of_many_new_lines_the_newest_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "MOST_BYTES", 500)
+    (tmp_path / "metrics").mkdir()
+    file = tmp_path / "metrics" / "rank0.jsonl"
+    reader = MetricsReader(str(tmp_path), 1)
+    file.write_text("".join(json.dumps(metric(step=step)) + "\n" for step in range(1, 100)))
+    assert (reader.news() or {})["step"] == 99
+    assert reader.news() is None
+    with file.open("a") as more:
+        more.write(json.dumps(metric(step=100)) + "\n")
+    assert (reader.news() or {})["step"] == 100
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_what_is_no_file_of_metrics_is_left_out(kind: str) -> None:
+    with open_folder() as folder:
+        (folder / "metrics").mkdir()
+        (folder / "metrics").chmod(0o777)
+        reader = MetricsReader(str(folder), 1)
+        prepare(folder / "metrics/rank0.jsonl", kind)
+        assert bounded(reader.news) is None and bounded(lambda: MetricsReader(str(folder), 1).news()) is None
+
+
+@pytest.mark.parametrize(
+    "line", ["[" * 10**5, '{"loss": 1%s}' % ("0" * 4000), '{"ranks": 1%s}' % ("0" * 4000), "1e999"]
+)
+def test_a_line_of_metrics_that_no_trainer_writes_ends_nothing(line: str, tmp_path: Path) -> None:
+    (tmp_path / "metrics").mkdir()
+    reader = MetricsReader(str(tmp_path), 2)
+    (tmp_path / "metrics/rank0.jsonl").write_text(json.dumps(metric()) + "\n")
+    (tmp_path / "metrics/rank1.jsonl").write_text(line + "\n")
+    news = reader.news() or {}
+    assert (news["loss"], news["ranks"]) == (2.0, 2 if line.startswith("{") else 1)
+    json.dumps(news)

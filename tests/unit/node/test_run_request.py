@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from deeplearning.contract import git_source, schema
+from deeplearning.contract import schema
 from deeplearning.contract.errors import UserError
 from deeplearning.contract.run_request import validate
-from deeplearning.run import source
 
 GOOD = {"framework": "pytorch", "asked_by": "me"}
 
@@ -44,6 +43,8 @@ def test_a_request_keeps_its_values_without_null() -> None:
         ({"python": "python3"}, "an absolute path"),
         ({"asked_by": None}, "asked_by is missing"),
         ({"code": "/efs/x"}, "code is given without script"),
+        ({"repository": {"url": "https://h/x.git", "ref": "v1"}}, "give url, ref and commit"),
+        ({"repository": {"url": "https://h/x.git", "ref": "v1", "commit": ""}}, "repository is {"),
         ({"framework": "mxnet", "distribution": "device", "nodes": 2}, "on one node, and nodes is 2: give nodes=1"),
         ({"framework": "mxnet", "script_args": ["--data=s3://b/k"]}, "this MXNet cannot read S3"),
         ({"resume": "r1"}, "framework cannot be changed when a run is resumed"),
@@ -67,75 +68,10 @@ def test_a_run_is_resumed_with_other_arguments() -> None:
 
 
 @pytest.mark.parametrize(
-    ("script", "expected"),
-    [
-        ("git+https://h/me/x.git@v1.2:a/train.py", ("https://h/me/x.git", "v1.2", "a/train.py")),
-        ("git+git@h:me/x.git@main:train.py", ("git@h:me/x.git", "main", "train.py")),
-        ("git+ssh://git@h:22/x@0123abc:t.py", ("ssh://git@h:22/x", "0123abc", "t.py")),
-    ],
-)
-def test_git_sources(script: str, expected: tuple[str, str, str]) -> None:
-    parsed = source.git_source(script)
-    assert (parsed.url, parsed.ref, parsed.path) == expected
-
-
-@pytest.mark.parametrize(
-    "script", ["git+https://h/x:train.py", "git+https://h/x@v1", "git+https://h/x@v1:/etc/x", "git+https://h/x@v1:../x"]
-)
-def test_a_git_source_without_its_parts_is_refused(script: str) -> None:
-    with pytest.raises(UserError, match="git\\+URL@ref:path"):
-        source.git_source(script)
-
-
-@pytest.mark.parametrize("login", ["me:token", "token", "me:to@ken", "me:to:k@en@"])
-def test_secrets_in_a_url_are_hidden(login: str) -> None:
-    assert git_source.without_secret(f"fatal: https://{login}@h/x failed") == "fatal: https://h/x failed"
-
-
-@pytest.mark.parametrize("script", ["https://me:12/s3cret@h", "https://me:12/s3c@ret@h/x", "HTTPS://me:a@b/s3cret@h/x"])
-def test_a_password_that_looks_like_a_path_is_not_shown(script: str) -> None:
-    with pytest.raises(UserError, match=r"script is git\+https://<hidden>: give git\+URL@ref:path") as refused:
-        source.git_source(f"git+{script}:/t.py".replace("HTTPS", "https"))
-    shown = git_source.without_secret(f"fatal: unable to access '{script}/': Could not resolve host: me")
-    assert shown.lower() == "fatal: unable to access 'https://<hidden>': could not resolve host: me"
-    assert "s3c" not in str(refused.value) and "ret@" not in str(refused.value)
-
-
-@pytest.mark.parametrize(
-    ("login", "user", "password"),
-    [
-        ("me:token", "me", "token"),
-        ("token", "token", ""),
-        ("me:to@ken", "me", "to@ken"),
-        ("m%40e:to%2Fken:2", "m@e", "to/ken:2"),
-    ],
-)
-def test_a_url_is_split_into_a_public_part_and_the_login(login: str, user: str, password: str) -> None:
-    url, environment = source.split_login(f"HTTPS://{login}@h:8443/x.git")
-    assert url == "HTTPS://h:8443/x.git"
-    assert (environment["DEEPLEARNING_GIT_USER"], environment["DEEPLEARNING_GIT_PASSWORD"]) == (user, password)
-
-
-@pytest.mark.parametrize(
-    "url", ["https://h/x.git", "https://[2001:db8::1]:8443/x@y", "git@h:me/x.git", "ssh://git@h:22/x", "/efs/models"]
-)
-def test_a_url_without_a_password_stays_as_it_is(url: str) -> None:
-    assert source.split_login(url) == (url, {})
-
-
-@pytest.mark.parametrize("url", ["https://me:to/ken@h/x", "ssh://me:token@h/x", "http://me:t@h:port/x"])
-def test_a_password_that_git_cannot_be_given_is_refused_and_not_shown(url: str) -> None:
-    with pytest.raises(UserError, match="write special characters as %XX") as refused:
-        source.split_login(url)
-    assert "token" not in str(refused.value) and "to/ken" not in str(refused.value)
-
-
-@pytest.mark.parametrize(
     "changed",
     [
         {"environment": {"A": "s3cret", "B": 1}},
         {"environment": "s3cret"},
-        {"script": "git+https://me:s3cret@h/x@v1:t.py\0"},
     ],
 )
 def test_a_refusal_shows_no_secret(changed: dict[str, Any]) -> None:
@@ -148,9 +84,3 @@ def test_a_wrong_record_shows_no_environment() -> None:
     with pytest.raises(UserError, match="^run.json: environment is <hidden>, not ") as refused:
         schema.validate_part({"environment": "s3cret"}, {"environment": schema.boolean}, "run.json")
     assert "s3cret" not in str(refused.value)
-
-
-def test_a_wrong_git_source_is_refused_without_its_password() -> None:
-    with pytest.raises(UserError, match=r"script is git\+https://h/x:t.py: give") as refused:
-        source.git_source("git+https://me:s3cr@et@h/x:t.py")
-    assert "s3cr" not in str(refused.value)

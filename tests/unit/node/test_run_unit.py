@@ -246,6 +246,7 @@ def replacing(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
         return really(path, *positional, **named)
 
     monkeypatch.setattr("builtins.open", functools.partial(away, open))
+    monkeypatch.setattr(os, "open", functools.partial(away, os.open))
     monkeypatch.setattr(os, "stat", functools.partial(away, os.stat))
     monkeypatch.setattr(atomic_file, "RETRY_SECONDS", 0.0)
     return left

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 from deeplearning.contract import paths
-from deeplearning.run import units, views
+from deeplearning.run import folder, units, views
 from deeplearning.run.folder import Folder, unfinished_frameworks
 from deeplearning.run.run_log import ProcessLog, RunLog
 
 from tests.unit.node.runs_kit import CONFIG, record
+from tests.unit.node.users_kit import bounded
 
 
 @pytest.fixture
@@ -93,6 +94,51 @@ def test_waiting_includes_the_units_last_work(
 
 def test_a_run_that_was_not_started_is_only_created(run: Folder, nothing_active: None) -> None:
     assert views.state_of(run) == "created"
+
+
+def write_endless(file: str, lines: str) -> None:
+    """Append a line of 100 GiB to lines."""
+    Path(file).parent.mkdir(exist_ok=True)
+    Path(file).write_text(lines)
+    os.truncate(file, 100 * 2**30)
+
+
+@pytest.mark.parametrize(
+    "written", ["nonsense\n", "[" * 10**5 + "\n", "[]\n", '{"n": "1"}\n', '{"event": "end"}\n', ""]
+)
+def test_what_training_code_writes_among_the_events_is_left_out(
+    run: Folder, written: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(folder, "EVENTS_BYTES", 2**25)
+    RunLog(run).enter("running")
+    file = run.file("events.jsonl")
+    if written:
+        with open(file, "a") as events:
+            events.write(written)
+    else:
+        write_endless(file, Path(file).read_text())
+    # A supervisor that starts again, as after a failure of the master, continues the count.
+    assert bounded(lambda: [event["n"] for event in run.events()]) == [1]
+    if written:
+        RunLog(run).event("note", text="after")
+        assert [event["n"] for event in run.events()] == [1, 2]
+
+
+def test_output_is_read_in_parts_of_limited_size(run: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(views, "CHUNK_BYTES", 16)
+    output = views.ProcessOutput(run)
+    output.handle_event({"event": "plan", "processes": [{"node": NODE, "role": "worker", "rank": 0}]})
+    log = Path(run.file(f"logs/{NODE}.worker0.log"))
+    log.parent.mkdir(exist_ok=True)
+    log.write_text("t one\nt two\nt three\nt four\nt fi")
+    lines = output.new_lines()
+    assert [line["line"] for line in lines] == ["one", "two", "three", "four"]
+    with log.open("a") as more:
+        more.write("ve\n" + "x" * 40 + "\n")
+    assert [line["line"] for line in output.new_lines()][0] == "five"
+    write_endless(str(log), log.read_text())
+    monkeypatch.setattr(views, "CHUNK_BYTES", 1024)
+    assert bounded(lambda: len(next(output.new_lines())["line"])) == 0
 
 
 def test_checkpoints_are_listed_oldest_first_and_tensorpacks_by_their_index(run: Folder) -> None:

@@ -15,10 +15,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 from deeplearning.aws import AwsClient
-from deeplearning.contract.datasets import DATASETS, LINKS, STAGED
+from deeplearning.contract.archives import files_sha256
+from deeplearning.contract.datasets import DATASETS, LINKS, STAGED, Dataset, DatasetFile
 from deeplearning.contract.errors import UserError
-from deeplearning.contract.manifest import build, read
+from deeplearning.contract.manifest import build, digest, read
+from deeplearning.datasets.sources import sha256_of
 from deeplearning.unpacking import cli, extract, shares
 from deeplearning.unpacking.extract import UnpackFolder, finish, show, unpack
 from deeplearning.unpacking.ranged_reader import RangedReader, Source
@@ -47,7 +50,9 @@ def place(tmp_path: Path) -> UnpackFolder:
 def all_of(place: UnpackFolder, staged: Path, count: int) -> dict[str, Any]:
     for share in range(count):
         unpack(place, Source(str(staged), "here"), share, count, quiet)
-    return finish(place, Source(str(staged), "here").manifest(), count)
+    source = Source(str(staged), "here")
+    made = source.manifest()
+    return finish(place, made, count, source.attempt(made))
 
 
 def files_in(folder: Path) -> dict[str, bytes]:
@@ -88,7 +93,7 @@ def test_records_and_the_marker_list_no_more_than_so_many_files(place: UnpackFol
     manifest(staged, "a.tar")
     unpack(place, Source(str(staged), ""), 0, 1, quiet)
     assert len(json.loads(place.record(V1, 0, 1).read_text())["some"]) == extract.LISTED
-    finish(place, Source(str(staged), "").manifest(), 1)
+    finish(place, Source(str(staged), "").manifest(), 1, V1)
     marker = json.loads((place.path / ".deeplearning.json").read_text())
     assert (len(marker["files"]), marker["count"]) == (extract.LISTED, extract.LISTED + 5)
     assert set(marker["files"].values()) == {1}
@@ -167,7 +172,7 @@ def test_no_node_looks_up_a_name_that_another_node_creates(
         monkeypatch.setattr(module, name, record(getattr(module, name)))
     unpack(place, Source(str(staged), ""), 0, 2, quiet)
     with pytest.raises(UserError, match="share 2 of 2 of coco is missing"):
-        finish(place, Source(str(staged), "").manifest(), 2)
+        finish(place, Source(str(staged), "").manifest(), 2, V1)
     version = Source(str(staged), "").manifest()["version"]
     created = {place.path, place.path / ".deeplearning.json", place.record(version, 1, 2)}
     assert not missing & {str(path) for path in created}
@@ -178,7 +183,7 @@ def test_a_missing_share_keeps_the_dataset_from_appearing(place: UnpackFolder, s
     made = manifest(staged, "a.tar")
     unpack(place, Source(str(staged), ""), 0, 2, quiet)
     with pytest.raises(UserError, match="share 2 of 2 of coco is missing"):
-        finish(place, made, 2)
+        finish(place, made, 2, V1)
     assert not place.path.exists()
 
 
@@ -286,15 +291,17 @@ def test_progress_is_one_line_each(
 ) -> None:
     tar(staged / "a.tar", contents())
     (staged / "weights.npz").write_bytes(b"w" * 1000)
-    manifest(staged, "a.tar", "weights.npz")
+    made = manifest(staged, "a.tar", "weights.npz")
     monkeypatch.setattr(extract, "REPORT_SECONDS", 0)
     monkeypatch.setattr(cli, "become", lambda user: None)
     monkeypatch.setattr(
         cli, "read_config", lambda: SimpleNamespace(efs_mount=str(place.root.parent), region="", user="me")
     )
     size = (staged / "a.tar").stat().st_size + 1000
-    for share, total in (("1/2", (size - 1000) // 2 + 1000), ("2/2", size - 1000 - (size - 1000) // 2)):
-        assert cli.main(["share", "coco", "--from", str(staged), "--share", share]) == 0
+    known = ["--from", str(staged), "--sha256", digest(made)]
+    # The first node reads all of it, to compare it.
+    for share, total in (("1/2", size), ("2/2", size - 1000 - (size - 1000) // 2)):
+        assert cli.main(["share", "coco", *known, "--share", share]) == 0
         *progress, end = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
         assert end["event"] == "end" and end["changed"]
         assert {one["event"] for one in progress} == {"progress"}
@@ -314,7 +321,9 @@ def unpacking(
 
     def call(*words: str) -> dict[str, Any]:
         capsys.readouterr()
-        assert cli.main([*words, "--from", str(staged)]) == 0 and users == ["me"]
+        file = staged / "manifest.json"
+        known = digest(json.loads(file.read_text())) if file.exists() else "0" * 64
+        assert cli.main([words[0], "--sha256", known, *words[1:], "--from", str(staged)]) == 0 and users == ["me"]
         users.clear()
         answer: dict[str, Any] = json.loads(capsys.readouterr().out.splitlines()[-1])
         return answer
@@ -551,7 +560,10 @@ def exchanged(file: Path) -> None:
     assert file.stat().st_size == size
 
 
-@pytest.mark.parametrize(("name", "count"), [("a.tar", 1), ("a.zip", 1), ("weights.npz", 1), ("weights.npz", 3)])
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [("a.tar", 1), ("a.tar", 3), ("a.zip", 1), ("a.zip", 3), ("weights.npz", 1), ("weights.npz", 3)],
+)
 def test_a_part_that_was_replaced_in_the_bucket_is_refused(
     place: UnpackFolder, staged: Path, name: str, count: int
 ) -> None:
@@ -605,6 +617,113 @@ def test_leftovers_of_another_user_are_not_removed(shared: UnpackFolder, staged:
     all_of(shared, staged, 1)
     assert sorted(os.listdir(shared.root)) == sorted([shared.partial(V2).name, shared.shares(V2).name, "coco"])
     assert os.listdir(outside(shared)) == ["mine"]
+
+
+def test_a_manifest_that_the_operators_side_has_not_checked_is_not_used(
+    unpacking: Callable[..., dict[str, Any]], place: UnpackFolder, staged: Path
+) -> None:
+    """Who replaces an archive in the bucket can replace its checksum there too."""
+    tar(staged / "a.tar", contents())
+    checked = digest(manifest(staged, "a.tar"))
+    tar(staged / "a.tar", {"sitecustomize.py": b"theirs"})
+    manifest(staged, "a.tar")
+    for verb in ("show", "share", "finish"):
+        with pytest.raises(UserError, match="manifest.json is not the one that stage.yml has checked: it was replaced"):
+            unpacking(verb, "coco", "--sha256", checked)
+    assert not place.root.exists()
+    with pytest.raises(UserError, match="--sha256 is x: give the manifest's SHA-256"):
+        unpacking("share", "coco", "--sha256", "x")
+
+
+@pytest.mark.parametrize("name", STAGED)
+def test_a_named_set_has_the_published_checksums(staged: Path, name: str) -> None:
+    known = DATASETS[name]
+
+    def of(sha256: str, **more: Any) -> dict[str, Any]:
+        found = {part.name: (1, part.sha256 or sha256) for part in known.parts}
+        return {**build(name, known.parts, found, known.links), **more}
+
+    right = of("0" * 64)
+    (staged / "manifest.json").write_text(json.dumps(right))
+    assert Source(str(staged), "", name).manifest() == right
+    other = [{**part, "name": f"x{part['name']}"} for part in right["parts"]]
+    evil = [of("0" * 64, parts=other), of("0" * 64, name="x"), of("0" * 64, version="0" * 16)]
+    if known.parts[0].sha256:
+        evil.append(build(name, known.parts, {part.name: (1, "e" * 64) for part in known.parts}, known.links))
+    for one in evil:
+        (staged / "manifest.json").write_text(json.dumps(one))
+        with pytest.raises(UserError, match=f"is not the list of {name} .*-e dataset={name} -e stage_replace=true"):
+            Source(str(staged), "", name).manifest()
+
+
+def test_published_sources_are_compared_by_their_files(
+    place: UnpackFolder, staged: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gzipped(staged / "s.tar.gz")
+    with (staged / "s.tar.gz").open("rb") as opened:
+        known = files_sha256(opened, "")
+    parts = (DatasetFile("s.tar.gz", files_sha256=known),)
+    monkeypatch.setitem(DATASETS, "coco", Dataset(parts))
+    content = {"s.tar.gz": ((staged / "s.tar.gz").stat().st_size, sha256_of(staged / "s.tar.gz"))}
+    (staged / "manifest.json").write_text(json.dumps(build("coco", parts, content, {})))
+    assert unpack(place, Source(str(staged), "", "coco"), 0, 2, quiet)["changed"]
+    monkeypatch.setitem(DATASETS, "coco", Dataset((replace(parts[0], files_sha256="e" * 64),)))
+    place.root = place.root.parent / "others"
+    with pytest.raises(UserError, match=f"s.tar.gz have the SHA-256 {known} instead of e*: .*-e stage_replace=true"):
+        unpack(place, Source(str(staged), "", "coco"), 0, 2, quiet)
+    assert os.listdir(place.root) == []
+
+
+class Objects:
+    """S3 with the files of a folder, of which others can replace one."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def head_object(self, Bucket: str, Key: str) -> dict[str, str]:
+        return {"ETag": sha256_of(self.folder / Path(Key).name)}
+
+    def get_object(self, Bucket: str, Key: str, Range: str, IfMatch: str = "") -> dict[str, Any]:
+        if IfMatch not in ("", self.head_object(Bucket, Key)["ETag"]):
+            raise ClientError({"Error": {"Code": "PreconditionFailed"}}, "GetObject")
+        start, end = (int(number) for number in Range.removeprefix("bytes=").split("-"))
+        return {"Body": io.BytesIO((self.folder / Path(Key).name).read_bytes()[start : end + 1])}
+
+
+@pytest.fixture
+def objects(staged: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(AwsClient, "client", lambda *_: Objects(staged))
+    monkeypatch.setattr("deeplearning.unpacking.ranged_reader.AHEAD", 10_000)
+    tar(staged / "a.tar", contents())
+    manifest(staged, "a.tar")
+    return staged / "a.tar"
+
+
+def test_an_object_that_is_replaced_while_it_is_read_is_refused(place: UnpackFolder, objects: Path) -> None:
+    opened = Source("s3://mine/coco", "here").open("a.tar", objects.stat().st_size, lambda _count: None)
+    opened.read(10)
+    exchanged(objects)
+    with pytest.raises(UserError, match="s3://mine/coco/a.tar does not exist, or was replaced while it was read"):
+        opened.read(100_000)
+
+
+def test_nodes_that_have_read_different_objects_do_not_share_a_set(place: UnpackFolder, objects: Path) -> None:
+    """The first node compares the object that it reads, and another one might have read the replacement."""
+    right = objects.read_bytes()
+
+    def source() -> Source:
+        return Source("s3://mine/coco", "here")
+
+    exchanged(objects)
+    unpack(place, source(), 1, 2, quiet)
+    objects.write_bytes(right)
+    unpack(place, source(), 0, 2, quiet)
+    made = source().manifest()
+    with pytest.raises(UserError, match="share 2 of 2 of coco is missing: run stage.yml again"):
+        finish(place, made, 2, source().attempt(made))
+    unpack(place, source(), 1, 2, quiet)
+    finish(place, made, 2, source().attempt(made))
+    assert files_in(place.path) == contents() and os.listdir(place.root) == ["coco"]
 
 
 def zip_of(path: Path, *names: str) -> None:
@@ -713,7 +832,7 @@ def test_what_another_user_has_prepared_is_not_used_after_a_complete_share(
     made = manifest(staged, "a.tar")
     as_nobody(lambda: prepare(shared))
     with pytest.raises(UserError):
-        finish(shared, made, 1)
+        finish(shared, made, 1, V1)
     assert os.listdir(outside(shared)) == []
 
 

@@ -21,13 +21,19 @@ CALL_SECONDS = 120
 
 OWN = (
     *("/etc/machine-id", "/var/lib/dbus/machine-id", "/var/lib/systemd/credential.secret"),
+    # With an equal seed, all machines would begin with the same random numbers.
+    "/var/lib/systemd/random-seed",
+    # The first is the registration of AWS's Systems Manager.
+    *(f"/var/{name}" for name in ("lib/amazon/ssm/*", "tmp/*", "tmp/.[!.]*")),
     *("/var/lib/cloud", "/var/lib/dhcp/*", "/var/lib/deeplearning"),
     *("/etc/deeplearning", "/root/.*_history", "/home/*/.*_history"),
     # The next cluster's user may be another person.
-    *("/root/.ssh/authorized_keys", "/home/*/.ssh/authorized_keys"),
+    *(f"{home}/.ssh/{name}" for home in ("/root", "/home/*") for name in ("authorized_keys", "known_hosts*")),
     *(UNIT_FILE, "/etc/systemd/system/*.wants/deeplearning-*", FOLDER),
 )
 """What must not be in an image. sshd's host keys are removed last, as the report contains them."""
+STOPPED = ("systemd-random-seed.service", "amazon-ssm-agent.service", "snap.amazon-ssm-agent.amazon-ssm-agent.service")
+"""They write their files again, the first at shutdown."""
 HOST_KEYS = "/etc/ssh/ssh_host_*"
 LOGS = "/var/log"
 
@@ -44,6 +50,8 @@ def bake(parameters: dict[str, Any], folder: str) -> int:
 def prepare(machine: Machine, folder: str, steps: ReportedSteps) -> None:
     install(machine, folder, steps)
     steps.begin("clean")
+    for service in STOPPED:
+        programs.run("systemctl", "stop", service)
     remove(OWN)
     machine.report(READY, "clean", seconds=CALL_SECONDS)
     remove((HOST_KEYS,))

@@ -1,6 +1,8 @@
-"""Bootstrap action of EMR: verify this file, become root, and run first_stage.py until a deadline. For Python 3.9.
+"""Bootstrap action of EMR: become root, and run first_stage.py until a deadline. For Python 3.9.
 
-`boot_bundle` stores it with the other program's text and the parameters of the cluster in it.
+`boot_bundle` stores it with the other program's text and the parameters of the cluster in it. Its argument is its
+SHA-256. Comparing them detects accidents only, such as an incomplete upload: EMR downloads it by its name, and a person
+who can replace it can leave the comparison out. The members' roles cannot write there.
 """
 
 from __future__ import annotations

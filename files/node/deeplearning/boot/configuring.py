@@ -112,7 +112,8 @@ def take_address(machine: Machine) -> None:
     if machine.parameters["role"] == WORKER:
         atomic_file.write_if_changed(paths.MASTER_ADDRESS, machine.parameters["address"])
         return
-    # The answer is lost, as the address that it is sent to is gone: do not wait for it.
+    # The answer is lost, as the address that it is sent to is gone: do not wait for it. That to the heartbeat may be as
+    # well, so calls are soon repeated.
     threading.Thread(target=associate_address, args=(machine,), daemon=True).start()
     # With several network interfaces it has no address yet: a worker or site.yml associates it.
     try:

@@ -142,7 +142,7 @@ class Machine:
         credentials = json.loads(metadata(roles + metadata(roles).split()[0]))
         sign(request, self.parameters["region"], service, credentials, self.now())
         try:
-            with urlopen(request, timeout=20) as response:
+            with urlopen(request, timeout=5) as response:
                 return bytes(response.read())
         except HTTPError as error:
             body = error.read(4096).decode(errors="replace")

@@ -76,6 +76,7 @@ def environment(folder: str) -> dict[str, str]:
         "ANSIBLE_CALLBACK_RESULT_FORMAT": "yaml",
         "ANSIBLE_DEPRECATION_WARNINGS": "false",
         "ANSIBLE_LOCALHOST_WARNING": "false",
+        "ANSIBLE_PIPELINING": "true",
         "ANSIBLE_NOCOLOR": "1",
     }
 

@@ -37,11 +37,18 @@ class Progress:
 
 
 def md5_of(file: Path) -> str:
-    digest = hashlib.md5(usedforsecurity=False)
+    return _digest(file, hashlib.md5(usedforsecurity=False))
+
+
+def sha256_of(file: Path) -> str:
+    return _digest(file, hashlib.sha256())
+
+
+def _digest(file: Path, digest: Any) -> str:
     with open(file, "rb") as content:
         for chunk in iter(lambda: content.read(CHUNK), b""):
             digest.update(chunk)
-    return digest.hexdigest()
+    return str(digest.hexdigest())
 
 
 def _open_url(url: str, headers: dict[str, str]) -> Any:

@@ -10,6 +10,7 @@ import errno
 import fcntl
 import gzip
 import hashlib
+import itertools
 import json
 import os
 import re
@@ -30,9 +31,9 @@ from deeplearning.contract.errors import UserError
 from deeplearning.contract.identifiers import is_dataset_name
 from deeplearning.datasets import own_disk
 from deeplearning.datasets.links import create_links
-from deeplearning.datasets.sources import Progress, copy_folder, fetch_s3, fetch_url, md5_of
+from deeplearning.datasets.sources import Progress, copy_folder, fetch_s3, fetch_url, sha256_of
 from deeplearning.run.identity import as_root
-from deeplearning.unpacking.extract import UnpackFolder, finish, unpack
+from deeplearning.unpacking.extract import UnpackFolder, finish, marker_of, unpack
 from deeplearning.unpacking.ranged_reader import Source
 
 DATASETS = {name: datasets.DATASETS[name] for name in datasets.ON_DEMAND}
@@ -135,7 +136,7 @@ def _staged_source(request: StagingRequest, folder: DatasetFolder) -> Path | Sou
     if request.on_node and shared.is_dir() and is_shared:
         return _existing_folder(request.data, str(folder.efs_mount))
     if request.bucket and is_dataset_name(request.data):
-        archives = Source(f"{request.bucket}/{request.data}", read_config().region)
+        archives = Source(f"{request.bucket}/{request.data}", read_config().region, request.data)
         if archives.exists():
             return archives
     if request.is_folder:
@@ -149,13 +150,13 @@ def _staged_source(request: StagingRequest, folder: DatasetFolder) -> Path | Sou
 
 def _check_version(request: StagingRequest, folder: DatasetFolder) -> None:
     """Raise UserError if the node's own copy is another version than what is staged now. Not all data has versions."""
-    own = _marker(folder.path).get("version")
+    own = marker_of(folder.path).get("version")
     if not (own and request.on_node and request.is_folder):
         return
     shared = Path(paths.dataset(str(folder.efs_mount), request.data))
-    archives = Source(f"{request.bucket}/{request.data}", read_config().region)
+    archives = Source(f"{request.bucket}/{request.data}", read_config().region, request.data)
     if shared.is_dir():
-        staged = _marker(shared).get("version")
+        staged = marker_of(shared).get("version")
     else:
         staged = archives.manifest()["version"] if archives.exists() else None
     if staged and staged != own:
@@ -163,14 +164,6 @@ def _check_version(request: StagingRequest, folder: DatasetFolder) -> None:
             f"{folder.path} is another version of {request.data} than what is staged: remove it on each node. Example: "
             f"ansible cluster -b -m file -a 'path={folder.path} state=absent'"
         )
-
-
-def _marker(path: Path) -> dict[str, Any]:
-    try:
-        record: dict[str, Any] = json.loads((path / paths.MARKER).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return record
 
 
 def has_own_copy(data: str) -> bool:
@@ -222,7 +215,7 @@ def _is_generated(path: Path) -> bool:
 def _is_complete(folder: DatasetFolder) -> bool:
     if os.path.lexists(folder.path):
         safe_paths.check_folder(str(folder.path), os.geteuid(), 0)
-    files = _marker(folder.path).get("files")
+    files = marker_of(folder.path).get("files")
     if files is None and folder.name in DATASETS:
         # A user may have put the data set here by hand.
         files = DATASETS[folder.name].files
@@ -290,9 +283,10 @@ def _stage(request: StagingRequest, folder: DatasetFolder, report: Report) -> No
     if not sizes:
         raise UserError(f"data is {request.data}, which has no files: put them there, or choose other data.")
     origin = request.source or request.data
-    record = {"schema": schema.VERSION, "data": request.data, "source": origin, "files": sizes}
+    record: dict[str, Any] = {"schema": schema.VERSION, "data": request.data, "source": origin}
+    record["files"] = dict(itertools.islice(sizes.items(), CHECKED_FILES))
     if source:
-        record["version"] = _marker(source).get("version")
+        record["version"] = marker_of(source).get("version")
     (partial / paths.MARKER).write_text(json.dumps(record), encoding="utf-8")
     os.rename(partial, folder.path)
 
@@ -300,7 +294,8 @@ def _stage(request: StagingRequest, folder: DatasetFolder, report: Report) -> No
 def _unpack_archives(source: Source, folder: UnpackFolder, report: Report) -> None:
     """Unpack all archives, and compare each with its checksum: one node alone reads all of them."""
     unpack(folder, source, 0, 1, report)
-    finish(folder, {**source.manifest(), "links": {}}, 1)
+    manifest = source.manifest()
+    finish(folder, {**manifest, "links": {}}, 1, source.attempt(manifest))
 
 
 def _generate(folder: Path) -> None:
@@ -315,12 +310,12 @@ def _fetch_dataset(request: StagingRequest, folder: DatasetFolder, progress: Pro
         address, file = _address(request, part), folder.partial / f".{part.name}"
         received = Path(address) if Path(address).parent == folder.incoming else None
         _fetch(address, file, progress)
-        md5 = md5_of(file)
-        if md5 != part.digest:
+        sha256 = sha256_of(file)
+        if sha256 != part.sha256:
             for wrong in filter(None, (file, received)):
                 wrong.unlink()
             raise UserError(
-                f"{part.name} has the checksum {md5}, and its publisher says {part.digest}: it was removed, "
+                f"{part.name} has the SHA-256 {sha256}, and {part.sha256} is published: it was removed, "
                 "give another data_source."
             )
         _unpack(file, folder.partial, dataset.files)

@@ -13,8 +13,9 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from deeplearning import machine, programs
+from deeplearning import machine, programs, safe_files
 from deeplearning.contract import atomic_file
+from deeplearning.contract.errors import UserError
 from deeplearning.contract.paths import ENVIRONMENTS, MARKER
 from deeplearning.deadline import DeadlineExceeded, within
 from deeplearning.environment import installed
@@ -82,21 +83,24 @@ def write_token_file(mount: str, folder: Path, name: str) -> float:
     def write() -> float:
         if not os.path.ismount(mount):
             raise OSError(0, f"nothing is mounted at {mount}")
-        # Old folders are removed below: a link that root on some member has put here must not redirect that.
-        if folder.resolve() != Path(mount).resolve() / folder.relative_to(mount):
-            raise OSError(0, f"{folder} is reached through a link, which points elsewhere")
-        folder.mkdir(parents=True, exist_ok=True)
-        for old in folder.parent.iterdir():
-            # All nodes do this at the same time.
-            with contextlib.suppress(FileNotFoundError):
-                if time.time() - old.lstat().st_mtime > KEPT_SECONDS:
-                    shutil.rmtree(old, ignore_errors=True)
-        before = time.time()
-        # A link in the file's place is replaced, and not followed.
-        atomic_file.replace(str(folder / name), name.encode())
-        return before - (folder / name).lstat().st_mtime
+        with safe_files.open_folder(mount, str(folder.parent), create=True) as handle:
+            _remove_old(Path(f"/proc/self/fd/{handle}"))
+        with safe_files.open_folder(mount, str(folder), create=True) as handle:
+            file = f"/proc/self/fd/{handle}/{name}"
+            before = time.time()
+            # A link in the file's place is replaced, and not followed.
+            atomic_file.replace(file, name.encode())
+            return before - os.lstat(file).st_mtime
 
     return float(within(EFS_SECONDS, write))
+
+
+def _remove_old(folder: Path) -> None:
+    for old in folder.iterdir():
+        # All nodes do this at the same time.
+        with contextlib.suppress(FileNotFoundError):
+            if time.time() - old.lstat().st_mtime > KEPT_SECONDS:
+                shutil.rmtree(old, ignore_errors=True)
 
 
 def missing_token_files(folder: Path, names: Sequence[str]) -> list[str]:
@@ -110,9 +114,10 @@ def missing_token_files(folder: Path, names: Sequence[str]) -> list[str]:
 
 def _has_content(file: Path, content: str) -> bool:
     try:
-        return atomic_file.retry_while_replaced(file.read_text) == content
-    except FileNotFoundError:
+        read = atomic_file.retry_while_replaced(lambda: safe_files.read(str(file)))
+    except (FileNotFoundError, UserError):
         return False
+    return read == content.encode()
 
 
 def environments() -> dict[str, str]:

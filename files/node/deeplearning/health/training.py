@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from deeplearning import programs
+from deeplearning import programs, safe_files
+from deeplearning.contract.errors import UserError
 from deeplearning.contract.paths import TRAINERS
 from deeplearning.health import bandwidth, checks, pairs, probes
 from deeplearning.health.checks import Check
@@ -92,8 +93,8 @@ def _all_reduce(folder: Path, run_id: str, nodes: Sequence[Member], deadline: fl
 def _record(file: Path) -> dict[str, Any]:
     """Return a file's content, or an empty one if it cannot be read."""
     try:
-        record: dict[str, Any] = json.loads(file.read_text())
-    except (OSError, ValueError):
+        record: dict[str, Any] = json.loads(safe_files.read(str(file)))
+    except (OSError, UserError, ValueError):
         return {}
     return record
 

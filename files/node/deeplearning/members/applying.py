@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
+import pwd
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from deeplearning import lock, machine, programs, safe_paths
+from deeplearning import lock, machine, programs, safe_files, safe_paths
 from deeplearning.aws import AwsClient
 from deeplearning.config import Config
 from deeplearning.contract import atomic_file, paths
@@ -82,11 +82,23 @@ def _install(config: Config, members: Members) -> bool:
     variables = rendering.environment(config, members, gpus)
     changed = False
     for target in rendering.targets(config):
-        changed |= atomic_file.write_if_changed(target.path, _text(target, target.lines(members, variables)))
+        text = _text(target, target.lines(members, variables))
         if target.emr:
-            shutil.chown(target.path, config.user, config.user)
+            changed |= _write_for_user(target.path, text, config.user)
+        else:
+            changed |= atomic_file.write_if_changed(target.path, text)
     _update_systemd(variables)
     return changed
+
+
+def _write_for_user(path: str, text: str, user: str) -> bool:
+    """Replace a file in a folder of the user, who may put a link or a pipe in its place at any moment."""
+    with contextlib.suppress(OSError, UserError):
+        if safe_files.read(path) == text.encode():
+            return False
+    entry = pwd.getpwnam(user)
+    atomic_file.replace(path, text.encode(), owner=(entry.pw_uid, entry.pw_gid))
+    return True
 
 
 def _is_listed(members: Members) -> bool:
@@ -105,11 +117,10 @@ def forget() -> bool:
     with _exclusive_lock():
         changed = False
         for target in rendering.TARGETS:
-            text = atomic_file.read_or_none(target.path)
-            if target.shared and text is not None:
-                changed |= atomic_file.write_if_changed(target.path, rendering.with_block(text, ""))
-            elif not target.shared:
+            if not target.shared:
                 changed |= atomic_file.remove(target.path)
+            elif (text := atomic_file.read_or_none(target.path)) is not None:
+                changed |= atomic_file.write_if_changed(target.path, rendering.with_block(text, ""))
         for path in (paths.APPLIED, paths.UNCHANGED):
             changed |= atomic_file.remove(path)
         _update_systemd({})

@@ -14,7 +14,9 @@ import os
 import time
 from typing import Any
 
+from deeplearning import safe_files
 from deeplearning.contract import atomic_file, paths
+from deeplearning.contract.identifiers import is_run_id
 
 QUICK_SECONDS, FULL_SECONDS = 30, 300
 END_SECONDS = 60
@@ -27,23 +29,28 @@ HURRIED_SECONDS = 60
 
 def request_check(efs_mount: str, cluster: str, name: str) -> None:
     """Ask the master to check at once. It checks later if this is not possible. `name`: who asks."""
-    path = f"{paths.check_requests(efs_mount, cluster)}/{name}"
-    with contextlib.suppress(OSError):
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644))
+    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    with contextlib.suppress(OSError), _opened(efs_mount, cluster) as folder:
+        os.close(os.open(name, flags, 0o644, dir_fd=folder))
 
 
 def is_due() -> bool:
     record = _read()
-    return time.monotonic() >= float(record["next"]) or bool(_requests(record["requests"]))
+    if time.monotonic() >= float(record["next"]):
+        return True
+    with contextlib.suppress(OSError), _opened(*record["watched"]) as folder:
+        return bool(_requests(folder))
+    return False
 
 
 def take_requests(efs_mount: str, cluster: str) -> bool:
     """Remove the requests before a check, so that none that is made during it is lost. Return whether there was any."""
-    folder, taken = paths.check_requests(efs_mount, cluster), False
-    for name in _requests(folder):
-        with contextlib.suppress(OSError):
-            os.unlink(f"{folder}/{name}")
-            taken = True
+    taken = False
+    with contextlib.suppress(OSError), _opened(efs_mount, cluster) as folder:
+        for name in _requests(folder):
+            with contextlib.suppress(OSError):
+                os.unlink(name, dir_fd=folder)
+                taken = True
     if taken:
         _write(_read() | {"hurried_until": time.monotonic() + HURRIED_SECONDS, "full": 0.0, "next": 0.0})
     return taken
@@ -68,7 +75,7 @@ def record_quick_check() -> None:
 def record_full_check(efs_mount: str, cluster: str, seen: str, settled: bool) -> None:
     """`seen`: what a quick check compares; empty after an error."""
     full = time.monotonic() + (FULL_SECONDS if settled else UNSETTLED_SECONDS)
-    _write(_read() | {"requests": paths.check_requests(efs_mount, cluster), "seen": seen, "full": full})
+    _write(_read() | {"watched": [efs_mount, cluster], "seen": seen, "full": full})
     record_quick_check()
 
 
@@ -80,16 +87,18 @@ def record_end_check() -> None:
     _write(_read() | {"end": time.monotonic() + END_SECONDS})
 
 
-def _requests(folder: str) -> list[str]:
-    try:
-        return os.listdir(folder)
-    except OSError:
-        return []
+def _opened(efs_mount: str, cluster: str) -> contextlib.AbstractContextManager[int]:
+    return safe_files.open_folder(efs_mount, paths.check_requests(efs_mount, cluster))
+
+
+def _requests(folder: int) -> list[str]:
+    """Return the names of requests, which are ids of instances or runs. Nothing else is removed."""
+    return [name for name in os.listdir(folder) if is_run_id(name)]
 
 
 def _read() -> dict[str, Any]:
     """Return the times of this boot; a check is due if there was none."""
-    record = {"requests": "", "seen": "", "full": 0.0, "next": 0.0, "hurried_until": 0.0, "end": 0.0}
+    record = {"watched": ["/", ""], "seen": "", "full": 0.0, "next": 0.0, "hurried_until": 0.0, "end": 0.0}
     with contextlib.suppress(OSError, ValueError), open(paths.CHECK_TIMES, encoding="utf-8") as file:
         record.update(json.load(file))
     return record

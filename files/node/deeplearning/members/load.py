@@ -6,17 +6,14 @@ import contextlib
 import json
 import os
 import shutil
-import stat
 import time
-from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
-from deeplearning import machine, programs
+from deeplearning import machine, programs, safe_files
 from deeplearning.contract import atomic_file, node_load, paths, schema
 from deeplearning.contract.errors import UserError
 from deeplearning.deadline import DeadlineExceeded, within
-from deeplearning.members import published_list
 
 MEMINFO = "/proc/meminfo"
 DRIVER_SECONDS = 15.0
@@ -90,7 +87,7 @@ def publish(efs_mount: str, cluster: str, instance_id: str) -> dict[str, Any]:
     content = json.dumps(record, sort_keys=True).encode("ascii")
 
     def write() -> None:
-        with _opened_folder(efs_mount, cluster) as folder:
+        with safe_files.open_folder(efs_mount, paths.load(efs_mount, cluster), create=True) as folder:
             atomic_file.replace(f"/proc/self/fd/{folder}/{instance_id}.json", content)
 
     try:
@@ -108,7 +105,7 @@ def read_all(efs_mount: str, cluster: str) -> list[dict[str, Any]]:
     This waits for a file system that does not answer: call it by `within`.
     """
     try:
-        with _opened_folder(efs_mount, cluster) as folder:
+        with safe_files.open_folder(efs_mount, paths.load(efs_mount, cluster)) as folder:
             loads = [_read(folder, name) for name in sorted(os.listdir(folder))]
     except OSError:
         return []
@@ -118,13 +115,11 @@ def read_all(efs_mount: str, cluster: str) -> list[dict[str, Any]]:
 def _read(folder: int, name: str) -> dict[str, Any] | None:
     instance_id = name.removesuffix(".json")
     with contextlib.suppress(OSError, UserError):
-        # Neither follow a link nor wait for a pipe, which root on any machine may put there.
-        handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
-        with open(handle, "rb") as file:
-            seen = os.fstat(handle)
-            if not stat.S_ISREG(seen.st_mode) or seen.st_uid != published_list.OWNER:
+        with safe_files.open_file(name, folder) as file:
+            seen = os.fstat(file.fileno())
+            if seen.st_uid != safe_files.OWNER:
                 return None
-            content = file.read(node_load.MAX_BYTES + 1)
+            content = safe_files.read_opened(file, name, node_load.MAX_BYTES)
         if time.time() - seen.st_mtime > REMOVED_SECONDS:
             os.unlink(name, dir_fd=folder)
             return None
@@ -132,22 +127,3 @@ def _read(folder: int, name: str) -> dict[str, Any] | None:
         if load["instance_id"] == instance_id and abs(time.time() - load["at"]) < node_load.MAX_AGE_SECONDS:
             return load
     return None
-
-
-@contextlib.contextmanager
-def _opened_folder(efs_mount: str, cluster: str) -> Generator[int, None, None]:
-    """Open the folder of load files, created if needed. Follow no link below the mount: root anywhere may put some."""
-    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-    names = os.path.relpath(paths.load(efs_mount, cluster), efs_mount).split("/")
-    handle = os.open(efs_mount, flags)
-    try:
-        for depth, name in enumerate(names, start=1):
-            # The master creates the folders above, and checks whose they are.
-            if depth == len(names):
-                with contextlib.suppress(FileExistsError, PermissionError):
-                    os.mkdir(name, 0o755, dir_fd=handle)
-            above, handle = handle, os.open(name, flags | os.O_NOFOLLOW, dir_fd=handle)
-            os.close(above)
-        yield handle
-    finally:
-        os.close(handle)

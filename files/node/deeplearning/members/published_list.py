@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import ipaddress
 import json
 import os
@@ -10,14 +9,12 @@ import stat
 from collections import Counter
 from typing import Any
 
+from deeplearning import safe_files
 from deeplearning.config import Config
 from deeplearning.contract import atomic_file
 from deeplearning.contract.errors import UserError
 from deeplearning.contract.hosts import aliases
 from deeplearning.members.member_list import Members, members_of
-
-MAX_BYTES = 8 * 1024 * 1024
-OWNER = 0
 
 
 class ForeignMemberList(UserError):
@@ -30,21 +27,17 @@ def content_of(path: str) -> bytes:
     except FileNotFoundError:
         raise UserError(f"{path} does not exist: run `deeplearning members publish` on the master.") from None
     except OSError as error:
-        if error.errno == errno.ELOOP:
-            raise UserError(f"{path} is a link, and a member list is a file: remove it.") from None
         raise UserError(f"{path} cannot be read ({error.strerror}): does the shared file system answer?") from None
 
 
 def _content_of(path: str) -> bytes:
     if not _is_listed(path):
         raise FileNotFoundError(path)
-    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+    with safe_files.open_file(path) as file:
         status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode) or status.st_uid != OWNER or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        if status.st_uid != safe_files.OWNER or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             raise UserError(f"{path} is no file that only root can write: remove it, and the master publishes another.")
-        if status.st_size > MAX_BYTES:
-            raise UserError(f"{path} has {status.st_size} bytes, and no member list has: remove it.")
-        return file.read(MAX_BYTES)
+        return safe_files.read_opened(file, path)
 
 
 def _is_listed(path: str) -> bool:

@@ -23,7 +23,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from deeplearning import lock, machine, safe_paths
+from deeplearning import lock, machine, safe_files, safe_paths
 from deeplearning.aws import AwsClient
 from deeplearning.config import Config
 from deeplearning.contract import atomic_file, hosts, paths, schema
@@ -215,7 +215,7 @@ class Publisher:
         folder = os.path.dirname(self._path)
         requests = paths.check_requests(self._config.efs_mount, self._config.cluster)
         for path in (os.path.dirname(folder), folder, requests):
-            safe_paths.own_folder(path, published_list.OWNER)
+            safe_paths.own_folder(path, safe_files.OWNER)
         own = f"{self._path}.{self._own_id}"
         for name in os.listdir(folder):
             other = os.path.join(folder, name)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 
+from deeplearning import safe_files
 from deeplearning.contract import paths
+from deeplearning.contract.errors import UserError
 
 
 def is_unchanged() -> bool:
@@ -12,19 +14,13 @@ def is_unchanged() -> bool:
         with open(paths.UNCHANGED, encoding="utf-8") as file:
             source, *stamps = file.read().splitlines()
         # Only opening it shows a change in NFS at once: attributes of files that are not opened are cached.
-        with open(source, "rb", opener=_open_file) as published, open(paths.APPLIED, "rb") as applied:
-            if os.fstat(published.fileno()).st_size != os.fstat(applied.fileno()).st_size:
-                return False
-            if published.read() != applied.read():
+        with safe_files.open_file(source) as published, open(paths.APPLIED, "rb") as applied:
+            expected = applied.read()
+            if published.read(len(expected) + 1) != expected:
                 return False
         return all(stamp == stamp_of(stamp.partition(" ")[0]) for stamp in stamps)
-    except OSError:
+    except (OSError, UserError):
         return False
-
-
-def _open_file(path: str, flags: int) -> int:
-    """Do not follow a link or wait for a pipe, which root on any machine may put there."""
-    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
 
 
 def stamp_of(path: str) -> str:

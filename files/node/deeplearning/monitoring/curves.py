@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import math
 import os
-import stat
 from collections.abc import Iterator, Sequence
-from typing import IO, Any
+from typing import Any, BinaryIO
+
+from deeplearning.safe_files import open_file
 
 FIGURES = (
     "epoch",
@@ -33,13 +34,13 @@ Point = dict[str, Any]
 
 def newest(path: str) -> list[Point]:
     """Return the newest points of a run's events, oldest first."""
-    with _opened(path) as file:
+    with open_file(path) as file:
         return list(_points(_window(file, max(0, _size(file) - TAIL_BYTES), TAIL_BYTES)))
 
 
 def curve(path: str) -> list[Point]:
     """Return points from the beginning of a run's events to their end, oldest first."""
-    with _opened(path) as file:
+    with open_file(path) as file:
         last = _size(file) - WINDOW_BYTES
         if last <= WINDOWS * WINDOW_BYTES:
             return list(_points(_window(file, 0, _size(file))))
@@ -60,24 +61,19 @@ def step_seconds(points: Sequence[Point]) -> float | None:
 
 
 def number(value: Any) -> float | None:
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return float(value) if is_number and math.isfinite(value) else None
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return None
+    try:
+        return float(value) if math.isfinite(value) else None
+    except OverflowError:
+        return None
 
 
-def _opened(path: str) -> IO[bytes]:
-    """Open a regular file. Training code can write in a run's folder: follow no link, and wait for no pipe."""
-    file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK))  # noqa: SIM115
-    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-        file.close()
-        raise FileNotFoundError(path)
-    return file
-
-
-def _size(file: IO[bytes]) -> int:
+def _size(file: BinaryIO) -> int:
     return os.fstat(file.fileno()).st_size
 
 
-def _window(file: IO[bytes], offset: int, length: int) -> list[bytes]:
+def _window(file: BinaryIO, offset: int, length: int) -> list[bytes]:
     """Return the complete lines of a part of the file."""
     # The byte before shows whether the first line is complete.
     start = max(0, offset - 1)

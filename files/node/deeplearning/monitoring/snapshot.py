@@ -53,7 +53,7 @@ def _described(folder: Folder, whole: bool = False) -> Iterator[dict[str, Any]]:
     with contextlib.suppress(UserError, OSError, KeyError, TypeError, AttributeError):
         run, state = folder.run(), folder.state()
         points = []
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, UserError):
             points = (curves.curve if whole else curves.newest)(folder.file("events.jsonl"))
         yield {
             "run_id": folder.id,

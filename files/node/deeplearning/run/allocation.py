@@ -161,14 +161,16 @@ class Allocator:
 
 def nodes_in_use(config: Config, except_run: str = "") -> dict[str, str]:
     """Map the nodes that runs use now to the ids of those runs."""
-    in_use = {}
+    in_use: dict[str, str] = {}
     for run_id in units.active_runs():
         if run_id != except_run:
             try:
                 state = find_run(config, run_id).state()
             except UserError:
-                continue  # Its folder was removed while it ran.
-            in_use.update(dict.fromkeys(state.get("nodes", []), run_id))
+                continue  # Its folder was removed while it ran, or training code has exchanged the file.
+            nodes = state.get("nodes")
+            if isinstance(nodes, list):
+                in_use.update((node, run_id) for node in nodes if isinstance(node, str))
     return in_use
 
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from deeplearning import safe_paths
+from deeplearning import safe_files, safe_paths
 from deeplearning.config import Config
 from deeplearning.contract import atomic_file, paths
 from deeplearning.contract.errors import UserError
@@ -17,6 +17,8 @@ from deeplearning.contract.frameworks import FRAMEWORKS
 from deeplearning.contract.identifiers import RUN_ID
 
 SCHEMA = 1
+EVENTS_BYTES = 1024 * 1024 * 1024
+"""More than the events of a run of a year, at one every three seconds."""
 CHECKPOINT_REQUEST = "checkpoint-request.json"
 """A new file of this name asks the trainer for a checkpoint, as the run is going to be stopped."""
 REPLACED = ("run.json", "environment.json", "state.json")
@@ -51,22 +53,21 @@ class Folder:
         return f"{self.path}/{name}"
 
     def read(self, name: str) -> dict[str, Any] | None:
-        """Return None if there is no such file."""
+        """Return None if there is no such file. Training code can write in the folder, and root reads from it too."""
         try:
             record = (
                 atomic_file.retry_while_replaced(lambda: self._load(name)) if name in REPLACED else self._load(name)
             )
         except FileNotFoundError:
             return None
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise UserError(f"{self.file(name)} is not JSON ({error}).") from None
         if not isinstance(record, dict) or record.get("schema") != SCHEMA:
             raise UserError(f"{self.file(name)} has another schema than {SCHEMA}: start a new run with this version.")
         return record
 
     def _load(self, name: str) -> Any:
-        with open(self.file(name), encoding="utf-8") as file:
-            return json.load(file)
+        return json.loads(safe_files.read(self.file(name)))
 
     def write(self, name: str, record: dict[str, Any], mode: int = 0o644) -> None:
         text = json.dumps({"schema": SCHEMA, **record}, indent=1)
@@ -102,11 +103,15 @@ class Folder:
         return [name for _modified, name in sorted(_checkpoints(self.file("checkpoints")))]
 
     def events(self, after: int = 0) -> Iterator[dict[str, Any]]:
-        """Yield the events with a higher number. An incomplete last line is left for the next call."""
+        """Yield the events with a higher number. An incomplete last line is left for the next call.
+
+        What is no event was written by training code, and is left out.
+        """
         try:
-            with open(self.file("events.jsonl"), encoding="utf-8") as file:
-                for line in file:
-                    if line.endswith("\n") and (event := json.loads(line))["n"] > after:
+            for line in safe_files.lines(self.file("events.jsonl"), EVENTS_BYTES):
+                with contextlib.suppress(ValueError, RecursionError):
+                    event = json.loads(line)
+                    if isinstance(event, dict) and isinstance(event.get("n"), int) and event["n"] > after:
                         yield event
         except FileNotFoundError:
             return

@@ -8,8 +8,15 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from deeplearning import safe_files
+from deeplearning.contract.errors import UserError
+
 EVALUATED = ("val_accuracy", "average_precision")
 """Only the lines that follow an evaluation have them."""
+MOST_BYTES = 1024 * 1024
+"""Of what a rank has written since the last time, only so much is read: the newest."""
+MOST_RANKS = 1_000_000
+"""A line may have the figures of so many ranks."""
 
 
 class MetricsReader:
@@ -44,17 +51,23 @@ class MetricsReader:
 
     def _read_new_lines(self, path: str) -> None:
         try:
-            with open(path, "rb") as file:
-                offset = self._offsets.get(path, 0)
-                if os.fstat(file.fileno()).st_size < offset:
+            with safe_files.open_file(path) as file:
+                offset, size = self._offsets.get(path, 0), os.fstat(file.fileno()).st_size
+                if size < offset:
                     # The trainer has removed the lines of the epochs that it repeats.
                     offset = 0
-                file.seek(offset)
-                data = file.read()
-        except OSError:
+                start = max(offset, size - MOST_BYTES)
+                file.seek(start)
+                data = file.read(MOST_BYTES)
+        except (OSError, UserError):
             return
         complete = data[: data.rfind(b"\n") + 1]
-        self._offsets[path] = offset + len(complete)
+        if not complete:
+            return
+        self._offsets[path] = start + len(complete)
+        if start > offset:
+            # The first line is not whole.
+            complete = complete[complete.index(b"\n") + 1 :]
         for line in complete.splitlines():
             record = _record(line)
             if record:
@@ -67,16 +80,16 @@ class MetricsReader:
 
 def _size(path: str) -> int:
     try:
-        with open(path, "rb") as file:
+        with safe_files.open_file(path) as file:
             return os.fstat(file.fileno()).st_size
-    except OSError:
+    except (OSError, UserError):
         return 0
 
 
 def _record(line: bytes) -> dict[str, Any]:
     try:
         record = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return record if isinstance(record, dict) else {}
 
@@ -104,7 +117,7 @@ def summary(newest: list[dict[str, Any]], evaluated: Mapping[str, Any]) -> dict[
 
 def _ranks(record: Mapping[str, Any]) -> int:
     ranks = record.get("ranks")
-    return ranks if isinstance(ranks, int) and ranks > 1 else 1
+    return ranks if isinstance(ranks, int) and 1 < ranks <= MOST_RANKS else 1
 
 
 def _average(values: list[float]) -> float | None:
@@ -123,4 +136,9 @@ def _numbers(records: list[dict[str, Any]], key: str) -> list[float]:
 
 
 def _number(value: Any) -> float | None:
-    return value if isinstance(value, (int, float)) and not isinstance(value, bool) and not math.isnan(value) else None
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return None
+    try:
+        return None if math.isnan(value) else value
+    except OverflowError:
+        return None

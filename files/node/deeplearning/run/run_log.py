@@ -25,7 +25,7 @@ LONGEST_TAIL_LINE = 4096
 class RunLog:
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
-        self._event_count = sum(1 for _unused in folder.events())
+        self._event_count = max((int(event["n"]) for event in folder.events()), default=0)
         self._write_failed = False
         self.state: dict[str, Any] = folder.state() or {
             "run_id": folder.id,

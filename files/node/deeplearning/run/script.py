@@ -1,18 +1,18 @@
-"""A run's script: the example trainer, a file on the master, or a file of code that was sent or is cloned."""
+"""A run's script: the example trainer, a file on the master, or a file of code that was sent."""
 
 from __future__ import annotations
 
 import os
 from typing import Any
 
-from deeplearning.contract import git_source, paths
+from deeplearning.contract import paths
 from deeplearning.contract.errors import UserError
 from deeplearning.run import source
 from deeplearning.run.folder import Folder
 
 FASTERRCNN = f"{paths.TRAINERS}/fasterrcnn.py"
 CODE = "code"
-"""The folder of a run that holds code which was sent or cloned."""
+"""The folder of a run that holds code which was sent."""
 
 
 def example_trainer(framework: str) -> str:
@@ -20,18 +20,14 @@ def example_trainer(framework: str) -> str:
 
 
 def install(folder: Folder, request: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Put code that was sent or is to be cloned into the run's folder. Return the script's path and its version."""
+    """Put code that was sent into the run's folder. Return the script's path and its version."""
     script = request.get("script") or example_trainer(request["framework"])
     code = folder.file(CODE)
-    if script.startswith(git_source.PREFIX):
-        repository = source.git_source(script)
-        version = source.cloned(repository, code)
-        return check(f"{code}/{repository.path}"), version
     if "code" in request:
         _move_into(code, request["code"], script)
-        return f"{code}/{script}", source.hashed(code)
+        return f"{code}/{script}", {**source.hashed(code), **request.get("repository", {})}
     if not script.startswith("/"):
-        raise UserError(f"script is {script}: use an absolute path, or git+URL@REF:PATH.")
+        raise UserError("script is no absolute path: train.yml sends scripts of other machines and of repositories.")
     return check(script), source.hashed(script)
 
 
@@ -64,13 +60,13 @@ def check_processes(script: str, count: int) -> None:
 def is_same(folder: Folder, run: dict[str, Any], request: dict[str, Any]) -> bool:
     """Return True if a request means the script and the code that a run was created with."""
     script = request.get("script") or example_trainer(request["framework"])
-    if script.startswith(git_source.PREFIX):
-        repository = source.git_source(script)
-        url = git_source.without_login(source.split_login(repository.url)[0])
-        script = folder.file(f"{CODE}/{repository.path}")
-        version = {"url": url, "ref": repository.ref, "commit": run["code"].get("commit")}
-    elif "code" in request:
+    if "code" in request:
         script, version = folder.file(f"{CODE}/{script}"), source.hashed(request["code"])
+        repository = request.get("repository", {})
+        version |= repository
+        # A branch may have moved since.
+        if repository and all(run["code"].get(key) == repository[key] for key in ("url", "ref")):
+            version = run["code"]
     else:
         version = source.hashed(script)
     return bool(run["script"] == script and run["code"] == version)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
+from deeplearning import safe_files
 from deeplearning.config import Config
 from deeplearning.contract.schema import format_time
 from deeplearning.run import units
@@ -20,6 +22,8 @@ VANISHED_SECONDS = 3.0
 LOST_CODE = 1
 MOST_PROCESSES = 64
 """The output of so many processes is followed: each poll opens all of their logs."""
+CHUNK_BYTES = 1024 * 1024
+"""Logs are read in parts of this size. Lines of ours are shorter."""
 
 
 def state_of(folder: Folder) -> str:
@@ -166,17 +170,21 @@ class ProcessOutput:
             for line in self._read(self._folder.file("logs/{node}.{role}{rank}.log".format(**process))):
                 yield {"event": "output", **process, "line": line.partition(" ")[2]}
 
-    def _read(self, path: str) -> list[str]:
-        """Return the new complete lines of a log."""
+    def _read(self, path: str) -> Iterator[str]:
+        """Yield the new complete lines of a log, up to the size that it has now."""
         try:
-            with open(path, "rb") as file:
-                file.seek(self._offsets.get(path, 0))
-                data = file.read()
+            with safe_files.open_file(path) as file:
+                end, offset = os.fstat(file.fileno()).st_size, self._offsets.get(path, 0)
+                while offset < end:
+                    file.seek(offset)
+                    data = file.read(CHUNK_BYTES)
+                    complete = data[: data.rfind(b"\n") + 1] or (data if len(data) == CHUNK_BYTES else b"")
+                    if not complete:
+                        return
+                    offset = self._offsets[path] = offset + len(complete)
+                    yield from complete.decode(errors="replace").splitlines()
         except FileNotFoundError:
-            return []
-        complete = data[: data.rfind(b"\n") + 1]
-        self._offsets[path] = self._offsets.get(path, 0) + len(complete)
-        return complete.decode(errors="replace").splitlines()
+            return
 
 
 def wait(folder: Folder) -> int:

@@ -15,12 +15,15 @@ from deeplearning.run.identity import become
 from deeplearning.unpacking.extract import UnpackFolder, finish, show, unpack
 from deeplearning.unpacking.ranged_reader import Source
 
+SHA256 = re.compile(r"[0-9a-f]{64}")
+
 
 def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="deeplearning unpack", description="Data sets that stage.yml has staged.")
     parser.add_argument("verb", choices=["show", "share", "finish"], help="JSON is printed, a line each")
     parser.add_argument("name", help="the data set")
     parser.add_argument("--from", dest="source", required=True, help="s3://bucket/prefix, or a folder")
+    parser.add_argument("--sha256", required=True, help="that of the manifest, as stage.yml has checked it")
     parser.add_argument("--share", default="1/1", help="which share of how many, such as 2/4")
     options = parser.parse_args(argv)
     match = re.fullmatch(r"([1-9]\d{0,3})/([1-9]\d{0,3})", options.share)
@@ -30,9 +33,11 @@ def main(argv: list[str]) -> int:
         raise UserError(
             f"{options.name!r} cannot be a folder's name: give lower-case letters, digits, dots and hyphens."
         )
+    if not SHA256.fullmatch(options.sha256):
+        raise UserError(f"--sha256 is {options.sha256}: give the manifest's SHA-256.")
     config = read_config()
     become(config.user)
-    source = Source(options.source, config.region)
+    source = Source(options.source, config.region, options.name, options.sha256)
     folder = UnpackFolder(Path(config.efs_mount, "data"), options.name)
     share, shares = int(match[1]) - 1, int(match[2])
     if options.verb == "show":
@@ -40,7 +45,8 @@ def main(argv: list[str]) -> int:
     elif options.verb == "share":
         result = {"event": "end", **unpack(folder, source, share, shares, report)}
     else:
-        result = finish(folder, source.manifest(), shares)
+        manifest = source.manifest()
+        result = finish(folder, manifest, shares, source.attempt(manifest))
     report(result)
     return 0
 

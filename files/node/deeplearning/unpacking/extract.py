@@ -1,9 +1,10 @@
 """Unpack shares into a folder next to the data set's, and rename it when all of them are there.
 
 Other users of the file system can create folders there too. So files are written, continued and believed only in a
-folder of our own that no other user can write in. Each version of a data set has folders of its own. Files of an
-interrupted attempt at the same version are compared with the archive byte by byte, because their size proves nothing.
-What came from an archive that is refused is removed, and so are other versions.
+folder of our own that no other user can write in. Each version of a data set has folders of its own, and so has each
+replacement of an object in the bucket: these are the attempt's. Files of an interrupted attempt are compared with the
+archive byte by byte, because their size proves nothing. What came from an archive that is refused is removed, and so
+are other attempts.
 """
 
 from __future__ import annotations
@@ -28,9 +29,10 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any, Callable
 
-from deeplearning import safe_paths
+from deeplearning import safe_files, safe_paths
 from deeplearning.contract import atomic_file, paths
-from deeplearning.contract.archives import StrictTarInfo
+from deeplearning.contract.archives import StrictTarInfo, files_sha256
+from deeplearning.contract.datasets import DATASETS
 from deeplearning.contract.errors import UserError
 from deeplearning.datasets.links import create_links
 from deeplearning.datasets.sources import Progress
@@ -46,6 +48,8 @@ from deeplearning.unpacking.shares import (
     zip_share,
 )
 
+MARKER_BYTES = 64 * 1024 * 1024
+"""Earlier versions listed all files of a data set in it."""
 LISTED = 100
 """How many files the marker lists with their sizes. The rename that put them there put all of them there."""
 
@@ -79,26 +83,26 @@ class UnpackFolder:
         """
         return self.name in _list(self.root)
 
-    def partial(self, version: str) -> Path:
-        return self.root / f".{self.name}.{version}.unpacking"
+    def partial(self, attempt: str) -> Path:
+        return self.root / f".{self.name}.{attempt}.unpacking"
 
-    def shares(self, version: str) -> Path:
-        return self.root / f".{self.name}.{version}.shares"
+    def shares(self, attempt: str) -> Path:
+        return self.root / f".{self.name}.{attempt}.shares"
 
-    def record(self, version: str, share: int, shares: int) -> Path:
-        return self.shares(version) / f"{share + 1}-of-{shares}.json"
+    def record(self, attempt: str, share: int, shares: int) -> Path:
+        return self.shares(attempt) / f"{share + 1}-of-{shares}.json"
 
-    def remove(self, version: str) -> None:
-        """Remove what has been unpacked of a version. Records go last, so that none outlives its files.
+    def remove(self, attempt: str) -> None:
+        """Remove what has been unpacked in an attempt. Records go last, so that none outlives its files.
 
         Several nodes may do this at once, so a missing file is no error.
         """
-        for folder in (self.partial(version), self.shares(version)):
+        for folder in (self.partial(attempt), self.shares(attempt)):
             shutil.rmtree(folder, ignore_errors=True)
 
-    def remove_others(self, version: str) -> None:
-        """Remove what attempts at other versions have left, with or without a version in the name."""
-        ours = {self.partial(version).name, self.shares(version).name}
+    def remove_others(self, attempt: str) -> None:
+        """Remove what other attempts have left, with or without a name."""
+        ours = {self.partial(attempt).name, self.shares(attempt).name}
         left = re.compile(rf"\.{re.escape(self.name)}(\.[0-9a-f]{{16}})?\.(unpacking|shares)")
         for name in os.listdir(self.root):
             folder = self.root / name
@@ -132,22 +136,22 @@ def unpack(
     folder: UnpackFolder, source: Source, share: int, shares: int, report: Callable[[dict[str, Any]], None]
 ) -> dict[str, Any]:
     manifest = source.manifest()
-    version = manifest["version"]
-    record = folder.record(version, share, shares)
     if show(folder, manifest)["there"]:
         return {"changed": False, "files": 0}
+    attempt = source.attempt(manifest)
+    record = folder.record(attempt, share, shares)
     safe_paths.shared_folder(str(folder.root))
-    folder.remove_others(version)
+    folder.remove_others(attempt)
     safe_paths.own_folder(str(record.parent))
     with contextlib.suppress(OSError, ValueError):
         earlier: dict[str, Any] = json.loads(record.read_text(encoding="utf-8"))
         return {"changed": False, "files": earlier["files"]}
     _require_space(folder, manifest)
-    safe_paths.own_folder(str(folder.partial(version)))
+    safe_paths.own_folder(str(folder.partial(attempt)))
     try:
-        done = _unpacked(folder, source, manifest, share, shares, report)
+        done = _unpacked(folder, source, manifest, attempt, share, shares, report)
     except BadArchive:
-        folder.remove(version)
+        folder.remove(attempt)
         raise
     atomic_file.replace(str(record), json.dumps(done).encode())
     return {"changed": True, "files": done["files"]}
@@ -157,6 +161,7 @@ def _unpacked(
     folder: UnpackFolder,
     source: Source,
     manifest: Mapping[str, Any],
+    attempt: str,
     share: int,
     shares: int,
     report: Callable[[dict[str, Any]], None],
@@ -167,7 +172,9 @@ def _unpacked(
     done: dict[str, Any] = {"files": 0, "bytes": 0, "extents": {}, "some": {}}
     for part in manifest["parts"]:
         extent, checksum = Extent(), Checksum()
-        with _error_messages(folder, part), _Writers(folder.partial(manifest["version"]), part["name"]) as writers:
+        with _error_messages(folder, part), _Writers(folder.partial(attempt), part["name"]) as writers:
+            if share == 0:
+                _compare_files(source, part)
             for file in _files(source, part, share, shares, extent, progress.add, checksum):
                 name = _inside(part, file.name)
                 writers.write(name, file)
@@ -175,46 +182,60 @@ def _unpacked(
                 done["bytes"] += file.size
                 if len(done["some"]) < LISTED:
                     done["some"][str(name)] = file.size
-        if shares == 1 or (share == 0 and part["kind"] in UNSHARED):
+        if share == 0:
+            # One node reads each archive to its end, so that all of it is compared.
             _compare(source, part, checksum, progress.add)
         done["extents"][part["name"]] = asdict(extent)
     return done
 
 
-def finish(folder: UnpackFolder, manifest: Mapping[str, Any], shares: int) -> dict[str, Any]:
-    """Rename the folder to the data set's, if all shares are there and fit together."""
+def finish(folder: UnpackFolder, manifest: Mapping[str, Any], shares: int, attempt: str) -> dict[str, Any]:
+    """Rename the folder to the data set's, if all shares of the attempt are there and fit together."""
     if show(folder, manifest)["there"]:
         return {"changed": create_links(folder.path, folder.root.parent, manifest["links"]), "path": str(folder.path)}
-    version = manifest["version"]
-    unpacked = folder.partial(version)
-    for path in filter(os.path.lexists, (folder.shares(version), unpacked)):
+    unpacked = folder.partial(attempt)
+    for path in filter(os.path.lexists, (folder.shares(attempt), unpacked)):
         safe_paths.check_folder(str(path), os.geteuid())
     done = []
-    records = _list(folder.shares(version))
+    records = _list(folder.shares(attempt))
     for share in range(shares):
-        file = folder.record(version, share, shares)
+        file = folder.record(attempt, share, shares)
         if file.name not in records:
             raise UserError(f"share {share + 1} of {shares} of {folder.name} is missing: run stage.yml again.")
         done.append(json.loads(file.read_text(encoding="utf-8")))
     if not unpacked.exists():
-        folder.remove(version)
+        folder.remove(attempt)
         raise UserError(f"{unpacked} is missing: run stage.yml again, which unpacks all of it.")
     for part in manifest["parts"]:
         extents = [Extent(**record["extents"][part["name"]]) for record in done]
         if part["kind"] == "tar" and not fit_together(extents, part["size"]):
-            folder.remove(version)
+            folder.remove(attempt)
             raise BadArchive(
                 f"the shares of {part['name']} do not fit together, as with an archive in an archive: let one node "
                 "unpack it. Example: -e stage_nodes=1"
             )
     listed = dict(itertools.islice(itertools.chain.from_iterable(record["some"].items() for record in done), LISTED))
-    marker = {"schema": 1, "data": folder.name, "version": version, "files": listed}
+    marker = {"schema": 1, "data": folder.name, "version": manifest["version"], "files": listed}
     marker["count"] = sum(record["files"] for record in done)
     (unpacked / paths.MARKER).write_text(json.dumps(marker), encoding="utf-8")
     os.rename(unpacked, folder.path)
-    folder.remove(version)
+    folder.remove(attempt)
     create_links(folder.path, folder.root.parent, manifest["links"])
     return {"changed": True, "path": str(folder.path), "files": marker["count"]}
+
+
+def _compare_files(source: Source, part: Mapping[str, Any]) -> None:
+    """Raise BadArchive if the files in a published archive are others, where its own bytes vary."""
+    known = DATASETS[source.name].parts if source.name in DATASETS else ()
+    for published in (one.files_sha256 for one in known if one.name == part["name"] and one.files_sha256):
+        with source.open(part["name"], part["size"], lambda _count: None) as opened:
+            sha256 = files_sha256(opened, part["strip"])
+        if sha256 != published:
+            raise BadArchive(
+                f"The files in {source.location}/{part['name']} have the SHA-256 {sha256} instead of {published}: "
+                f"others may write there. Replace it. Example: ansible-playbook stage.yml -e dataset={source.name} "
+                "-e stage_replace=true"
+            )
 
 
 def _compare(source: Source, part: Mapping[str, Any], checksum: Checksum, progress: Callable[[int], None]) -> None:
@@ -222,16 +243,16 @@ def _compare(source: Source, part: Mapping[str, Any], checksum: Checksum, progre
     if sha256 != part["sha256"]:
         raise BadArchive(
             f"{source.location}/{part['name']} has the SHA-256 {sha256}, and {part['sha256']} when it was staged: it "
-            "was replaced since. Stage it again."
+            "was replaced since. Stage it again with -e stage_replace=true."
         )
 
 
 def _share_of(part: Mapping[str, Any], share: int, shares: int) -> int:
-    """Return about how many bytes of a part are read for a share."""
-    if part["kind"] in ("tar", "zip"):
-        begin, end = bounds(part["size"], share, shares)
-        return end - begin
-    return int(part["size"]) if share == 0 else 0
+    """Return about how many bytes of a part are read for a share. All are read for the first one, to compare them."""
+    if share > 0 and part["kind"] in UNSHARED:
+        return 0
+    begin, end = bounds(part["size"], share, shares)
+    return int(part["size"]) if share == 0 else end - begin
 
 
 @contextlib.contextmanager
@@ -346,10 +367,15 @@ def _inside(part: Mapping[str, Any], name: str) -> Path:
 
 
 def _version_at(folder: UnpackFolder) -> str:
-    try:
-        return str(json.loads((folder.path / paths.MARKER).read_text(encoding="utf-8"))["version"])
-    except (OSError, ValueError, KeyError):
-        return ""
+    return str(marker_of(folder.path).get("version", ""))
+
+
+def marker_of(folder: Path) -> dict[str, Any]:
+    """Return what describes a data set, or an empty record. Another user may have prepared the folder."""
+    with contextlib.suppress(OSError, UserError, ValueError, RecursionError):
+        record = json.loads(safe_files.read(str(folder / paths.MARKER), MARKER_BYTES))
+        return record if isinstance(record, dict) else {}
+    return {}
 
 
 def _bytes(manifest: Mapping[str, Any]) -> int:

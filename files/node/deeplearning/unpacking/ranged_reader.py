@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Callable
 
@@ -77,8 +79,10 @@ class Checksum:
 class Source:
     """A staged data set: a manifest and its parts."""
 
-    def __init__(self, location: str, region: str) -> None:
-        self.location = location.rstrip("/")
+    def __init__(self, location: str, region: str, name: str = "", sha256: str = "") -> None:
+        """`name`: the data set's, if its published checksums count. `sha256`: that of the manifest, if it is known."""
+        self.location, self.name, self._sha256 = location.rstrip("/"), name, sha256
+        self._tags: dict[str, str] = {}
         self._aws: Any = None
         if location.startswith("s3://"):
             from deeplearning.aws import AwsClient
@@ -97,20 +101,44 @@ class Source:
         return True
 
     def manifest(self) -> dict[str, Any]:
+        """Return the manifest. Raise UserError if it is not the one that the operator's side has checked."""
         try:
-            return manifest.read(self._bytes(manifest.FILE, 0, manifest.MAX_BYTES), self.location)
+            content = manifest.read(self._bytes(manifest.FILE, 0, manifest.MAX_BYTES), self.location)
         except (OSError, ValueError, LookupError, RecursionError) as error:
             raise UserError(
                 f"{self.location} holds no data set that was staged whole ({error}): run stage.yml."
             ) from None
+        if self._sha256 and manifest.digest(content) != self._sha256:
+            raise UserError(
+                f"{self.location}/{manifest.FILE} is not the one that stage.yml has checked: it was replaced since, so "
+                "nothing of it is used. Run stage.yml again."
+            )
+        manifest.check_named(content, self.name, self.location)
+        return content
+
+    def attempt(self, content: Mapping[str, Any]) -> str:
+        """Return the name of an attempt at unpacking: another one if an object of the bucket was replaced."""
+        if self._aws is None:
+            return str(content["version"])
+        tags = [content["version"], *(self._tag(part["name"]) for part in content["parts"])]
+        return hashlib.sha256(json.dumps(tags).encode()).hexdigest()[:16]
+
+    def _tag(self, name: str) -> str:
+        if name not in self._tags:
+            key = f"{self._prefix}/{name}"
+            self._tags[name] = self._aws.call("s3", "head_object", Bucket=self._bucket, Key=key)["ETag"]
+        return self._tags[name]
 
     def open(
         self, name: str, size: int, progress: Callable[[int], None], checksum: Checksum | None = None
     ) -> io.BufferedReader:
         """Open a part. `progress` is called with the size of each piece that was read."""
 
+        # All pieces are of one object, although others may replace it meanwhile.
+        only = {"IfMatch": self._tag(name)} if self._aws else {}
+
         def fetch(start: int, count: int) -> bytes:
-            piece = self._bytes(name, start, count)
+            piece = self._bytes(name, start, count, **only)
             if len(piece) != count:
                 raise BadArchive(f"{self.location}/{name} is shorter than what was staged: run stage.yml again.")
             progress(count)
@@ -120,16 +148,18 @@ class Source:
 
         return io.BufferedReader(RangedReader(fetch, size))
 
-    def _bytes(self, name: str, start: int = 0, count: int | None = None) -> bytes:
+    def _bytes(self, name: str, start: int, count: int, **only: str) -> bytes:
         if self._aws is None:
             with open(Path(self.location, name), "rb") as file:
                 file.seek(start)
-                return file.read(-1 if count is None else count)
+                return file.read(count)
         from deeplearning.aws import NotFound
 
-        range_ = {} if count is None else {"Range": f"bytes={start}-{start + count - 1}"}
+        range_ = f"bytes={start}-{start + count - 1}"
         try:
-            piece: bytes = self._aws.read_object(self._bucket, f"{self._prefix}/{name}", **range_)
+            piece: bytes = self._aws.read_object(self._bucket, f"{self._prefix}/{name}", Range=range_, **only)
         except NotFound:
+            if only:
+                raise
             raise LookupError(f"{name} does not exist") from None
         return piece

@@ -1,1 +1,0 @@
-../../../../plugins/module_utils/contract/git_source.py
