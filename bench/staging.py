@@ -43,24 +43,12 @@ INSTALL = """
   vars:
     ansible_python_interpreter: /usr/bin/python3
   tasks:
-    - name: Read the checksums of the wheels that are there
-      ansible.builtin.find:
-        paths: /efs/.deeplearning/wheels
-        patterns: "horovod-*.whl"
-        recurse: true
-        get_checksum: true
-        checksum_algorithm: sha256
-      register: built
-      run_once: true
-
-    - name: Install PyTorch with it
+    - name: Install PyTorch with Horovod
       ansible.builtin.include_role:
         name: deeplearning.aws.framework
       vars:
         framework_name: pytorch
         framework_horovod: true
-        framework_horovod_checksums: "{{ dict(built.files | map(attribute='path')
-          | map('regex_replace', '^/efs/.deeplearning/wheels/', '') | zip(built.files | map(attribute='checksum'))) }}"
 """
 
 

@@ -59,7 +59,8 @@ def unpacked(source: Path, root: Path, shares: int) -> tuple[list[float], list[i
         started = time.process_time()
         files.append(unpack(folder, staged, share, shares, lambda _event: None)["files"])
         seconds.append(time.process_time() - started)
-    finish(folder, staged.manifest(), shares)
+    manifest = staged.manifest()
+    finish(folder, manifest, shares, staged.attempt(manifest))
     return seconds, files
 
 

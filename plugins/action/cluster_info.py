@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible.utils.display import Display
-from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws
+from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.action import Action
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster import (
@@ -89,7 +89,6 @@ class ActionModule(Action):
         """Write an archive of logs. The file does not count as a change of the cluster."""
         cluster = options["cluster"]
         owned = ResourceReader(aws, cluster).read()
-        summaries = {cluster: _summary(aws, owned, options, folder)}
         name = f"{cluster}-logs-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}.tar.gz"
         file = Path(options["file"] or folder / "logs" / name).expanduser()
         access = hosts.ssh_access(connection, host_keys.ssh_files(folder, cluster)[1].absolute())
@@ -99,16 +98,22 @@ class ActionModule(Action):
         )
         if not owned.current:
             raise UserError(f"There is no cluster {cluster} in {aws.region}, so there are no logs of it.")
+        described: dict[str, Any] = {}
+        try:
+            described = _summary(aws, owned, options, folder)
+        except AwsError as error:
+            # Logs are most useful where something is wrong.
+            collector.problems.append(f"The cluster cannot be described: {error}")
+        result: dict[str, Any] = {"changed": False, "clusters": {cluster: described}}
         if self.check_mode:
-            return {"changed": False, "clusters": summaries}
+            return result
         try:
             with logs.new_archive(file) as archive:
-                collector.collect(archive, summaries[cluster], folder / f"{cluster}.health.json")
+                collector.collect(archive, described, folder / f"{cluster}.health.json")
         except OSError as error:
             raise UserError(f"{error.filename or file} cannot be written: {error.strerror}.") from None
-        result = {"archive": str(file), "answered": collector.answered, "problems": collector.problems}
         display("\n" + "\n".join(logs.result_lines(cluster, file, collector)) + "\n")
-        return {"changed": False, "clusters": summaries, **result}
+        return {**result, "archive": str(file), "answered": collector.answered, "problems": collector.problems}
 
     def _save(self, described: dict[str, Any], owned: ClusterResources, file: Path) -> list[str]:
         """Write the summary to its file, and return it as text. The file does not count as a change of the cluster."""

@@ -39,11 +39,11 @@ class ActionModule(Action):
 
     def _follow(self, follower: Follower, display: ProgressDisplay, host: str, output: bool) -> None:
         """Follow the run to its end. Reconnect when the connection is lost: the run does not depend on it."""
-        lost_at = 0.0
+        way, lost_at = node_program.Way.of_connection(self._connection, host), 0.0
         while not follower.end:
             words = ["run", "follow", follower.run_id, "--from-line", str(follower.seen)]
             try:
-                with node_program.stream(self._connection, words + ["--output"] * output, host) as lines:
+                with node_program.stream(way, words + ["--output"] * output) as lines:
                     for line in lines:
                         lost_at = 0.0
                         for text in follower.take(node_program.event(line)):

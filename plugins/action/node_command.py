@@ -16,37 +16,52 @@ from typing import IO, Any
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.plugin_utils import untrusted as u
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.action import Action
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import code_archive, node_program
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import (
+    code_archive,
+    git_clone,
+    git_source,
+    node_program,
+)
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs.progress_bar import ProgressDisplay
 
+MOST_NAMES = 20
+"""of files that are not sent"""
 _NOTE = u.record(text=u.words)
 _PROGRESS = u.record(done=u.count, total=u.count)
 
 
 class ActionModule(Action):
     def handle(self, options: dict[str, Any], task_vars: Mapping[str, Any]) -> dict[str, Any]:
-        # With display_args_to_stdout Ansible prints a task's arguments after it. The request may hold secrets.
-        self._task.args = {**self._task.args, "request": "<hidden>"}
+        # With display_args_to_stdout Ansible prints a task's arguments after it. The request may hold secrets, and the
+        # code a URL with a password.
+        self._task.args = {**self._task.args, "request": "<hidden>", "code": "<hidden>"}
         host = str(self._task.delegate_to or task_vars.get("inventory_hostname", "the node"))
-        with _open_stdin(options) as stdin:
+        way = node_program.Way.of_connection(self._connection, host, as_root=bool(self._play_context.become))
+        left_out, content = _content(options)
+        warnings = {"warnings": [_left_out(left_out)]} if left_out else {}
+        with _open_stdin(options, content) as stdin:
             if options["writes"] and self.check_mode:
-                return {"changed": True, "answer": {}}
+                if options["raw"]:
+                    return {"skipped": True}
+                return {"changed": True, "answer": {}, **warnings}
+            if options["raw"]:
+                return node_program.raw(way, options["words"], stdin)
             if options["stream"]:
                 # Nodes that report at once cannot share a progress bar.
                 is_alone = len(task_vars.get("ansible_play_batch") or ()) < 2
-                answer = self._stream(options, host, stdin, ProgressDisplay.of_ansible(is_alone))
+                answer = self._stream(options, way, stdin, ProgressDisplay.of_ansible(is_alone))
             else:
-                answer = node_program.call(self, options["words"], host, stdin.read(), options["forward_agent"])
-        return {"changed": options["writes"] and bool(answer.get("changed", True)), "answer": answer}
+                answer = node_program.ask(way, options["words"], stdin)
+        return {"changed": options["writes"] and bool(answer.get("changed", True)), "answer": answer, **warnings}
 
     def _stream(
-        self, options: Mapping[str, Any], host: str, stdin: IO[bytes], display: ProgressDisplay
+        self, options: Mapping[str, Any], way: node_program.Way, stdin: IO[bytes], display: ProgressDisplay
     ) -> dict[str, Any]:
         words, offset = options["words"], options["stdin_offset"]
         size = os.fstat(stdin.fileno()).st_size if options["stdin_file"] else 0
         try:
-            with node_program.stream(self._connection, words, host, stdin) as lines:
-                return show(lines, host, words, display, offset, size)
+            with node_program.stream(way, words, stdin) as lines:
+                return show(lines, way.host, words, display, offset, size)
         finally:
             display.close()
 
@@ -79,7 +94,7 @@ def show(
 
 
 @contextlib.contextmanager
-def _open_stdin(options: Mapping[str, Any]) -> Iterator[IO[bytes]]:
+def _open_stdin(options: Mapping[str, Any], content: bytes) -> Iterator[IO[bytes]]:
     """Yield a file, unbuffered: a process that gets it continues reading at its position."""
     with contextlib.ExitStack() as stack:
         if options["stdin_file"]:
@@ -89,19 +104,35 @@ def _open_stdin(options: Mapping[str, Any]) -> Iterator[IO[bytes]]:
                 raise UserError(f"{error.filename} cannot be read: {error.strerror}.") from None
         else:
             file = stack.enter_context(tempfile.TemporaryFile(buffering=0))
-            file.write(_content(options))
+            file.write(content)
         file.seek(options["stdin_offset"])
         yield file
 
 
-def _content(options: Mapping[str, Any]) -> bytes:
-    """Return the request as a line of JSON, with the code behind it.
+def _content(options: Mapping[str, Any]) -> tuple[Sequence[str], bytes]:
+    """Return what is left out of the code, and the request as a line of JSON with the code behind it.
 
     As input and not as words of the command: these can be read by all users of the node.
     """
     request = options["request"]
     if not options["code"]:
-        return b"" if request is None else json.dumps(request).encode()
-    script, folder = options["code"]["script"], options["code"]["folder"]
-    packed = code_archive.pack(Path(script), Path(folder) if folder else None)
-    return json.dumps({**(request or {}), "script": packed.script}).encode() + b"\n" + packed.archive
+        return (), b"" if request is None else json.dumps(request).encode()
+    packed, version = _packed(options["code"])
+    sent = {**(request or {}), **version, "script": packed.script}
+    return packed.left_out, json.dumps(sent).encode() + b"\n" + packed.archive
+
+
+def _packed(code: Mapping[str, Any]) -> tuple[code_archive.Packed, dict[str, Any]]:
+    """Return the code, and the keys of the request with its repository if it is of one."""
+    source = git_source.parse(code["script"])
+    if source is None:
+        folder = Path(code["folder"]) if code["folder"] else None
+        return code_archive.pack(Path(code["script"]).expanduser(), folder), {}
+    with git_clone.cloned(source) as (tree, repository):
+        return code_archive.pack(tree / source.path, tree), {"repository": repository}
+
+
+def _left_out(names: Sequence[str]) -> str:
+    more = len(names) - MOST_NAMES
+    shown = ", ".join([*names[:MOST_NAMES], *([f"{more} more"] if more > 0 else [])])
+    return u.one_line(f"Not sent with the code, as they may hold secrets: {shown}. Pass secrets with the option env.")

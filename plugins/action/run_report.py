@@ -17,6 +17,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.plan.offers impor
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.prices import PriceList
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.action import Action
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import answers, node_program, report, report_files
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs.node_program import Way
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.untrusted import InvalidValue
 
 MOST_RUNS = 100
@@ -28,7 +29,7 @@ PAGE = "report.html"
 
 class ActionModule(Action):
     def handle(self, options: dict[str, Any], task_vars: Mapping[str, Any]) -> dict[str, Any]:
-        self._host = str(task_vars.get("inventory_hostname", "the master"))
+        self._way = Way.of_connection(self._connection, str(task_vars.get("inventory_hostname", "the master")))
         runs = self._runs(options["runs"])
         if not runs:
             raise UserError("No run has ended yet, so there is nothing to report on.")
@@ -43,7 +44,7 @@ class ActionModule(Action):
         except ArithmeticError as error:
             raise UserError(f"The figures of {', '.join(runs)} cannot be plotted: {error}.") from None
         node_folder = f"{options['root']}/reports/{name}"
-        self._send(page.read_bytes(), node_folder)
+        self._send(page, node_folder)
         places = [f"The report: {page}", f"on the nodes: {node_folder}"]
         self._display.display("\n" + "\n".join([*lines, "", *places]) + "\n")
         return {"changed": True, "page": str(page), "node_folder": node_folder, "runs": runs}
@@ -54,7 +55,7 @@ class ActionModule(Action):
         A sweep requests the ids that the master has answered, so all ids are checked.
         """
         if not run_ids:
-            answer = node_program.call(self, ["run", "list", "--json"], self._host)
+            answer = node_program.ask(self._way, ["run", "list", "--json"])
             return [run["run_id"] for run in answer["runs"] if run["state"] in ENDED_STATES][-MOST_RUNS:]
         try:
             return [answers.run_id(run) for run in run_ids]
@@ -64,26 +65,21 @@ class ActionModule(Action):
     def _write(self, runs: list[str], options: Mapping[str, Any], page: Path) -> list[str]:
         # No run has such a name. The files stay there, for people who want to look into the figures.
         fetched = page.parents[1] / ".runs"
-        for run in runs:
-            self._fetch(run, options["root"], fetched / run)
+        command = report_files.collect_command(options["root"], runs)
+        try:
+            with node_program.lines(self._way, command, report_files.MOST_PACKED, report_files.SECONDS) as lines:
+                report_files.write(lines, runs, fetched)
+        except InvalidValue as malformed:
+            raise UserError(f"What {self._way.host} sends of {', '.join(runs):.200} is {malformed}.") from None
         reported = report.read_all(fetched / run for run in runs)
         types = sorted({kind for run in reported for kind in run.machine_hours})[:MOST_TYPES]
         current = current_prices(Aws.from_options(options), types) if types else {}
         page.parent.mkdir(parents=True, exist_ok=True)
         return report.write(reported, PriceList(options["region"], current), page)
 
-    def _fetch(self, run: str, root: str, folder: Path) -> None:
-        command = report_files.pack_command(f"{root}/{run}")
-        packed = node_program.read_bytes(self._connection, command, self._host, report_files.MOST_PACKED)
-        try:
-            report_files.unpack(packed, folder)
-        except InvalidValue as malformed:
-            raise UserError(f"What {self._host} sends as run {run} is not one: {malformed}.") from None
-
-    def _send(self, page: bytes, node_folder: str) -> None:
+    def _send(self, page: Path, node_folder: str) -> None:
         """Copy the page to the shared file system, next to the runs."""
         folder = shlex.quote(node_folder)
         command = f"umask 022 && mkdir -p {folder} && cd {folder} && cat > .{PAGE} && mv .{PAGE} {PAGE}"
-        ran = node_program.execute(self, command, stdin=page)
-        if ran["rc"]:
-            raise node_program.failure(self._host, ran["rc"], ran["stderr"])
+        with page.open("rb") as content:
+            node_program.run(self._way, command, content)

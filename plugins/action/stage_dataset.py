@@ -15,6 +15,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names im
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.action import Action
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs.progress_bar import ProgressDisplay
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.staging import bucket
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.staging.first_fetches import FirstFetches
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.staging.upload import stage
 
 
@@ -34,7 +35,8 @@ class ActionModule(Action):
             aws = Aws.from_options(options)
             own = Names("", aws.account, aws.region).data_bucket
             target = bucket.choose(aws, own, options["bucket"], data)
-            return stage(target, data, source, folder, progress, self.check_mode)
+            fetches = FirstFetches(Path(options["records"]).expanduser())
+            return stage(target, data, source, folder, fetches, progress, self.check_mode, options["replace"])
         except OSError as error:
             problem = f"{error.filename or folder}: {error.strerror}"
             raise UserError(f"{problem}. Fix that and run the same command again: it resumes there.") from None

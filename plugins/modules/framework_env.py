@@ -60,8 +60,8 @@ options:
     default: false
   horovod_build:
     description:
-      - Build the wheel of Horovod in O(horovod_wheels) if no wheel in O(horovod_checksums) fits. That needs a compiler
-        and the headers of Open MPI. Without this, an environment for which no wheel fits stays incomplete.
+      - Build the wheel of Horovod in O(horovod_wheels) if no wheel there fits. That needs a compiler and the headers of
+        Open MPI. Without this, an environment for which no wheel fits stays incomplete.
     type: bool
     default: false
   horovod_wheels:
@@ -70,9 +70,9 @@ options:
     default: ""
   horovod_checksums:
     description:
-      - The SHA-256 of the wheels of Horovod that may be installed, by their path in O(horovod_wheels).
-      - Every node can write to that folder, so a wheel that is not in this dictionary does not count, and one with
+      - The SHA-256 of the wheels of Horovod that were built in this play, by their path in O(horovod_wheels). One with
         another checksum is refused.
+      - Of all others only those are installed that root owns and no other user can write.
     type: dict
     default: {}
 extends_documentation_fragment: [deeplearning.aws._attributes]
@@ -205,12 +205,13 @@ def install(environment: Environment, params: dict[str, Any]) -> dict[str, str]:
     if not python_env.is_installed(marker, extra):
         key = horovod.wheel_key(environment, marker["versions"])
         folder, checksums = params["horovod_wheels"], params["horovod_checksums"]
-        name = horovod.find_wheel(folder, key, checksums)
-        if not name and params["horovod_build"]:
-            name, built = build_wheel(environment, marker, folder)
-        if name:
-            with horovod.verified_copy(Path(folder, name), {**checksums, **built}[name]) as wheel:
-                marker = python_env.install(environment, extra, wheel)
+        wheel = horovod.find_wheel(folder, key, checksums)
+        if not wheel and params["horovod_build"]:
+            wheel = build_wheel(environment, marker, folder)
+            built = {wheel.name: wheel.sha256}
+        if wheel:
+            with horovod.verified_copy(Path(folder, wheel.name), wheel.sha256) as copy:
+                marker = python_env.install(environment, extra, copy)
     if python_env.is_installed(marker, extra) and not sources.is_in_use(environment, params["source"], marker):
         if params["source"]:
             sources.switch_to_checkout(environment, params["source"], marker)
@@ -219,13 +220,11 @@ def install(environment: Environment, params: dict[str, Any]) -> dict[str, str]:
     return built
 
 
-def build_wheel(environment: Environment, marker: dict[str, Any], folder: str) -> tuple[str, dict[str, str]]:
-    """Return the name of a new wheel, and its checksum by its name."""
+def build_wheel(environment: Environment, marker: dict[str, Any], folder: str) -> horovod.Wheel:
     try:
-        wheel = horovod.build(environment, marker["versions"], folder)
+        return horovod.build(environment, marker["versions"], folder)
     except UserError as error:
         raise UserError(f"{error}\nTrain without Horovod, or use the pins that it was built with before.") from None
-    return wheel.name, {wheel.name: wheel.sha256}
 
 
 def extra_package(params: dict[str, Any]) -> str:

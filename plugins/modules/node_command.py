@@ -13,6 +13,9 @@ description:
   - If the program refuses, the task fails with the sentence that the program printed.
   - Nothing is copied to the node and no Python interpreter is searched for, so it takes a fraction of the time that a
     module takes.
+  - A node may be hostile, so what it prints has a limit of 16 MiB, and without O(stream) it has 15 minutes. Ansible's
+    own connection has no limit.
+  - With C(become) the command is run by C(sudo -n).
 options:
   words:
     description: The words of the command after C(deeplearning).
@@ -24,14 +27,18 @@ options:
     type: dict
   code:
     description:
-      - A script of the machine that Ansible runs on. It is sent after O(request), as a tar.gz, and O(request) gets its
-        path in the archive as C(script).
-      - What version control and Python keep for themselves (C(.git), C(__pycache__), C(.venv) and caches) is left out.
+      - A script of the machine that Ansible runs on, or of a repository that is cloned there. It is sent after
+        O(request), as a tar.gz, and O(request) gets its path in the archive as C(script).
+      - What version control and Python keep for themselves (C(.git), C(__pycache__), C(.venv) and caches) is left out,
+        and so are files that usually hold secrets, such as C(.env) and private keys. A warning names these.
     type: dict
     suboptions:
       script:
-        description: The script.
-        type: path
+        description:
+          - The script's path, or C(git+URL@ref:path). A repository is cloned with the git and the credentials of the
+            user who runs Ansible, and all its files are sent; O(request) gets its URL, ref and commit as
+            C(repository).
+        type: str
         required: true
       folder:
         description:
@@ -51,14 +58,15 @@ options:
         every few seconds.
     type: bool
     default: false
-  writes:
-    description: Whether the command may change something. Such a command is not run in check mode.
+  raw:
+    description:
+      - Return what the command prints as it is, instead of an answer, and do not fail at any exit code. A
+        filter that knows the text has to parse it. Not with O(stream).
+      - A node that cannot be reached is unreachable, as for a module.
     type: bool
     default: false
-  forward_agent:
-    description:
-      - Forward the operator's ssh agent to the node while the command runs, over a connection of its own. Root on the
-        node can use the agent meanwhile, so use this only for cloning by ssh. Not with O(stream).
+  writes:
+    description: Whether the command may change something. Such a command is not run in check mode.
     type: bool
     default: false
 extends_documentation_fragment: [deeplearning.aws._attributes, deeplearning.aws._attributes.action]
@@ -98,6 +106,18 @@ answer:
       otherwise fails the task. Text for people is returned as C(text), without control characters.
     - With O(stream), the last line that the program prints.
     - Empty in check mode if the command writes.
-  returned: success
+  returned: success, without O(raw)
   type: dict
+rc:
+  description: The exit code.
+  returned: with O(raw)
+  type: int
+stdout:
+  description: The complete lines that the command has printed.
+  returned: with O(raw)
+  type: str
+stderr:
+  description: Why the command failed, in one line.
+  returned: with O(raw)
+  type: str
 """

@@ -36,6 +36,13 @@ options:
     type: str
     choices: [node, instance_store]
     default: node
+  delete_actions:
+    description:
+      - Names of scheduled actions of the cluster's Auto Scaling groups to delete, as RV(plan.notes) or an error of this
+        module shows them. Those of this collection stay.
+    type: list
+    elements: str
+    default: []
 notes:
   - It needs the permissions C(sts:GetCallerIdentity), C(autoscaling:DescribeAutoScalingGroups),
     C(ec2:DescribeAvailabilityZones), C(ec2:DescribeImages), C(ec2:DescribeInstances), C(ec2:DescribeInstanceTypes),
@@ -106,6 +113,12 @@ plan:
       description: When each Auto Scaling group is scheduled to end its machines, in seconds since the epoch.
       type: dict
       sample: {"ttl": {"red-master": 1767225600.0, "red-workers": 1767225600.0}, "idle": {}}
+    delete_actions:
+      description: The C(group) and C(name) of scheduled actions that are not the collection's and that
+        O(delete_actions) names.
+      type: list
+      elements: dict
+      sample: [{"group": "red-workers", "name": "zz"}]
     user:
       description: The user to log in as.
       type: str
@@ -174,6 +187,7 @@ def main() -> None:
             "pins": {"type": "dict", "default": {}},
             "dataset": {"type": "str", "default": ""},
             "data_on": {"type": "str", "default": "node", "choices": ["node", "instance_store"]},
+            "delete_actions": {"type": "list", "elements": "str", "default": []},
         },
         supports_check_mode=True,
     )
@@ -185,6 +199,7 @@ def main() -> None:
             module.params["data_on"],
             module.params["pins"],
             module.params["emr"],
+            module.params["delete_actions"],
         )
     except AwsError as error:
         module.fail_json(msg=str(error))

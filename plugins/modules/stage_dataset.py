@@ -11,7 +11,8 @@ version_added: 1.0.0
 description:
   - Sends a data set to the account's bucket of data sets, or to another one, and shows progress.
   - What is in the bucket already is neither fetched nor sent again. Interrupted downloads are resumed. Published
-    checksums must match; other checksums are recorded the first time.
+    checksums must match, also in the list of a data set that is complete in the bucket. Other checksums are recorded
+    the first time.
   - A list of its parts is written last, so that a data set in a bucket is complete or not there.
 options:
   data:
@@ -30,6 +31,14 @@ options:
     description: Where files are downloaded to, each data set to a folder of its own.
     type: str
     required: true
+  records:
+    description: The folder with the checksums of the first fetches, C(first-fetches.json).
+    type: str
+    required: true
+  replace:
+    description: Send all files again, in place of what is in the bucket.
+    type: bool
+    default: false
 extends_documentation_fragment:
   - deeplearning.aws._aws
   - deeplearning.aws._attributes
@@ -45,6 +54,7 @@ EXAMPLES = r"""
     region: us-east-1
     data: coco2017
     folder: ~/stage
+    records: ~/.deeplearning
 """
 
 RETURN = r"""
@@ -55,6 +65,10 @@ source:
   sample: s3://123456789012-us-east-1-deeplearning-data/coco2017
 version:
   description: A digest of the content. Empty in check mode if the data set would be staged.
+  returned: success
+  type: str
+sha256:
+  description: The SHA-256 of the list of its parts, to unpack no other one. Empty in check mode if it would be staged.
   returned: success
   type: str
 unpublished:

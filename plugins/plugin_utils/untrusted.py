@@ -24,9 +24,23 @@ MOST_ITEMS = 10_000
 
 _UNPRINTABLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 except tab and newline, C1: control a terminal
-    "\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069"  # reorder or break a line
+    "\u061c\u2028\u2029\u202a-\u202e"  # reorder or break a line; so do some of the next
+    "\u00ad\u200b-\u200f\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f"  # invisible
     "\ud800-\udfff]"  # in no terminal's encoding
 )
+
+_ESCAPE = r"(?:\x1b|\\u001[bB]|\\x1[bB])"
+"""Also as JSON and Python write it."""
+_SEQUENCE = re.compile(
+    rf"(?:{_ESCAPE}\[|\x9b)[0-?]*[ -/]*[@-~]"  # CSI, such as a colour
+    rf"|(?:{_ESCAPE}\]|\x9d)[^\x07\x1b\x9c\\\n]*(?:\x07|\x9c|\x1b\\)"  # OSC, such as a title
+    r"|\x1b[ -/]*[0-~]"
+)
+
+
+def without_sequences(text: str) -> str:
+    """Return the text without sequences that control a terminal: a word with a colour in it is whole again."""
+    return _SEQUENCE.sub("", text)
 
 
 def printable(text: str) -> str:

@@ -52,9 +52,11 @@ def test_members_need_all_that_their_policies_allow(training_cluster: Cluster) -
     run_id = runs.start("counts.py", "100000")
     wait_for(training_cluster.used, 60, "the run's nodes are tagged")
     assert runs.ask("stop", run_id).returncode == 0
-    # What a machine does that installs Horovod: here it finds no wheel.
+    # What a machine does that stages a data set from a bucket: here it finds none.
+    bucket = json.loads(training_cluster.says(NODES[0], "cat /etc/deeplearning/cluster.json"))["bucket"]
     for node in NODES:
-        assert json.loads(training_cluster.says(node, "sudo deeplearning wheels pull /tmp/wheels")) == {"wheels": {}}
+        staged = training_cluster.ssh(node, f"deeplearning data stage s3://{bucket}/none --on node")
+        assert "holds nothing" in staged.stderr, staged.stderr
     for role in ("master", "worker"):
         allowed = allowed_actions(training_cluster, role)
         assert allowed, role

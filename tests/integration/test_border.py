@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.machines import Cluster, Played, command, wait_for
+from tests.integration.runs import repository
 
 MASTER = "deeplearning-master"
 CLIPBOARD = "\x1b]52;c;ZXZpbA==\x07"
@@ -136,15 +137,7 @@ def test_a_master_that_lies_gets_nothing_written_and_nothing_sent(hostile_master
 
 
 AGENTS = "sudo find /tmp /run -name 'agent.*' -type s"
-# It logs in where members' keys are not accepted, and reports whether it has an agent.
-REPOSITORY = """
-set -e
-mkdir -p ~/.ssh && ssh-keygen -qyf /etc/ssh/ssh_host_ed25519_key 2>/dev/null || true
-sed 's/^/127.0.0.1 /' /etc/ssh/ssh_host_ed25519_key.pub >> ~/.ssh/known_hosts
-git init -q -b main ~/private && cd ~/private
-echo 'import os; print("agent", os.environ.get("SSH_AUTH_SOCK")); import time; time.sleep(600)' > train.py
-git add . && git -c user.name=me -c user.email=me@example.com commit -q -m train
-"""
+WITH_AGENT = 'import os; print("agent", os.environ.get("SSH_AUTH_SOCK")); import time; time.sleep(600)'
 
 
 @pytest.fixture
@@ -164,21 +157,21 @@ def agent(training_cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterato
             process.terminate()
 
 
-def test_the_agent_is_on_no_node_but_while_a_repository_is_cloned_by_it(training_cluster: Cluster, agent: Path) -> None:
+def test_no_agent_and_no_login_of_git_reaches_a_node_for_a_run(
+    training_cluster: Cluster, agent: Path, tmp_path: Path
+) -> None:
     cluster = training_cluster
-    assert cluster.ssh(MASTER, "bash -s", input=REPOSITORY).returncode == 0
-    user, home = cluster.says(MASTER, "id -un"), cluster.says(MASTER, "pwd")
-    script = f"git+ssh://{user}@127.0.0.1{home}/private@main:train.py"
-    asked = {"framework": "pytorch", "python": "/usr/bin/python3", "script": script, "run_id": "cloned-by-agent"}
-    refused = cluster.ssh(MASTER, f"ssh -o BatchMode=yes {user}@127.0.0.1 true")
-    assert refused.returncode == 255, "the login works without the agent"
+    repository(tmp_path, {"train.py": WITH_AGENT})
+    script = f"git+{tmp_path}@main:train.py"
+    asked = {"framework": "pytorch", "python": "/usr/bin/python3", "script": script, "run_id": "cloned-here"}
     with cluster.playing("train.yml", **asked) as playing:
-        show = "deeplearning run show cloned-by-agent --json"
-        wait_for(lambda: '"running"' in cluster.ssh(MASTER, show).stdout, 120, "the run is cloned and trains")
+        show = "deeplearning run show cloned-here --json"
+        wait_for(lambda: '"running"' in cluster.ssh(MASTER, show).stdout, 120, "the run has its code and trains")
         for node in (MASTER, "deeplearning-worker2", "deeplearning-worker3"):
             assert cluster.says(node, AGENTS) == ""
-        log = f"cat /efs/runs/{cluster.name}/cloned-by-agent/logs/*.worker0.log"
+        assert cluster.says(MASTER, f"ls -A /efs/runs/{cluster.name}/cloned-here/code") == "train.py"
+        log = f"cat /efs/runs/{cluster.name}/cloned-here/logs/*.worker0.log"
         wait_for(lambda: "agent None" in cluster.ssh(MASTER, log).stdout, 60, "the script has no agent either")
         assert playing.poll() is None
-    stopped = cluster.play("stop.yml", run_id="cloned-by-agent")
+    stopped = cluster.play("stop.yml", run_id="cloned-here")
     assert stopped.code == 0, json.dumps(stopped.output[-2000:])

@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.datasets import DATASETS
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.manifest import digest
 
 from tests.account.kit import REGION
 from tests.integration.machines import Cluster, Played, localcloud
@@ -28,7 +29,7 @@ TRANSFERS = ("GetObject", "PutObject", "CreateMultipartUpload", "UploadPart")
 NODES = (MASTER, "deeplearning-worker2", "deeplearning-worker3")
 FILES = 300
 PINNED = "/opt/deeplearning/lib/deeplearning/contract/datasets.py"
-DIGESTS = {part.name: part.digest for name in ("cifar10", "mnist") for part in DATASETS[name].parts}
+DIGESTS = {part.name: part.sha256 for name in ("cifar10", "mnist") for part in DATASETS[name].parts}
 PUBLISHERS = ("www.cs.toronto.edu", "ossci-datasets.s3.amazonaws.com")
 TRUSTED = "/etc/ssl/certs/ca-certificates.crt"
 SERVER = """
@@ -105,9 +106,8 @@ def test_what_is_wrong_with_a_file_is_said_before_anything_is_sent(training_clus
     (tmp_path / "cifar-10-binary.tar.gz").write_bytes(b"not cifar10" * 1000)
     before = datetime.now(UTC)
     wrong = stage(training_cluster, "cifar10", tmp_path, stage_target="efs")
-    assert wrong.code == 2 and "c32a1d4ab5d03f1284b67883e8d87530 is published: remove it" in " ".join(
-        wrong.output.split()
-    )
+    sentence = f"instead of {DIGESTS['cifar-10-binary.tar.gz']}. Fetch it again"
+    assert wrong.code == 2 and sentence in " ".join(wrong.output.split())
     corrupt = stage(training_cluster, "mine", tmp_path, stage_target="efs")
     assert corrupt.code == 2 and "cifar-10-binary.tar.gz is not a complete archive" in " ".join(corrupt.output.split())
     assert not transfers(training_cluster, "cifar10", before) + transfers(training_cluster, "mine", before)
@@ -128,7 +128,7 @@ def test_what_is_wrong_in_a_bucket_is_said_by_the_nodes(training_cluster: Cluste
         ("share", f"s3://{others}/rotten", "not allowed s3 get_object .* cluster_s3_read"),
         ("share", f"s3://{bucket}/nothing", "holds no data set that was staged whole"),
     ):
-        asked = cluster.ssh(MASTER, f"deeplearning unpack {verb} rotten --from {place}")
+        asked = cluster.ssh(MASTER, f"deeplearning unpack {verb} rotten --from {place} --sha256 {digest(manifest)}")
         assert asked.returncode == 2 and re.search(sentence, asked.stderr), (asked.stdout, asked.stderr)
     assert cluster.ssh(MASTER, "ls -d /efs/data/rotten").returncode == 2
 
@@ -166,8 +166,7 @@ def publisher(training_cluster: Cluster) -> Iterator[None]:
         files[f"www/mnist/{name}.gz"] = gzip.compress(content)
         pins.append(f's/"{name}": [0-9_]*/"{name}": {len(content)}/')
     for path, content in files.items():
-        md5 = hashlib.md5(content, usedforsecurity=False).hexdigest()
-        pins.append(f"s/{DIGESTS[Path(path).name]}/{md5}/")
+        pins.append(f"s/{DIGESTS[Path(path).name]}/{hashlib.sha256(content).hexdigest()}/")
     cluster.says(MASTER, f"sudo cp {PINNED} {PINNED}.kept")
     folders = " ".join(f"/run/publisher/{Path(path).parent}" for path in files)
     cluster.says(MASTER, f"sudo mkdir -p {folders} && sudo chmod -R 777 /run/publisher")

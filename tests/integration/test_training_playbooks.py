@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.integration.machines import Cluster, Played, wait_for
+from tests.integration.runs import repository
 
 MASTER = "deeplearning-master"
 QUICK = ["--epochs", "1", "--num-examples", "1200"]
@@ -344,35 +345,20 @@ def test_a_trainer_takes_mnist_and_each_node_has_its_data_on_its_own_disk(cluste
     assert "train-images-idx3-ubyte" in cluster.says("deeplearning-worker2", f"ls {taken}")
 
 
-# With a submodule that is reached as others are: by ssh.
-REPOSITORY = """
-set -e
-git config --global user.name me
-git config --global user.email me@example.com
-git config --global init.defaultBranch main
-git init -q ~/shared && cd ~/shared
-echo 'WORD = "shared"' > word.py
-git add . && git commit -q -m word
-git init -q ~/models && cd ~/models
-mkdir cifar
-echo 'import os, sys; sys.path.append("shared"); import word; print("the word is", word.WORD)' > cifar/train.py
-git submodule --quiet add deeplearning-master:$HOME/shared shared
-git add . && git commit -q -m train && git tag v1
-git rev-parse HEAD
-git rm -q cifar/train.py && git commit -q -m gone
-"""
-
-
-def test_a_script_in_a_repository_is_cloned_and_its_run_lies_where_it_is_wanted(cluster: Cluster) -> None:
-    commit = cluster.ssh(MASTER, "bash -s", input=REPOSITORY).stdout.strip()
-    home = cluster.says(MASTER, "pwd")
-    script = f"git+{home}/models@v1:cifar/train.py"
+def test_a_script_in_a_repository_is_sent_and_its_run_lies_where_it_is_wanted(cluster: Cluster, tmp_path: Path) -> None:
+    train = 'import sys; sys.path.append("shared"); import word; print("the word is", word.WORD)'
+    commit = repository(
+        tmp_path, {"cifar/train.py": train, "shared/word.py": 'WORD = "shared"', ".env": "TOKEN=s3cret"}
+    )
+    script = f"git+file://{tmp_path}@main:cifar/train.py"
     ran = own(cluster, script, nodes=1, run_id="cloned", runs_dir="/efs/elsewhere")
     assert ran.code == 0, ran.output[-3000:]
+    assert "may hold secrets: .env. " in message(ran)
     usual = f"/efs/runs/{cluster.name}/cloned"
     assert cluster.says(MASTER, f"readlink {usual}") == "/efs/elsewhere/cloned"
     assert json.loads(cluster.says(MASTER, f"cat {usual}/run.json"))["code"]["commit"] == commit
     assert "the word is shared" in cluster.says(MASTER, "cat /efs/elsewhere/cloned/logs/*.worker0.log")
+    assert cluster.says(MASTER, f"ls -A {usual}/code") == "cifar\nshared"
 
 
 def test_a_script_of_ones_own_gets_its_arguments_and_environment_as_they_are(cluster: Cluster, awkward: Played) -> None:

@@ -8,6 +8,7 @@ The same files give the same bytes: an unchanged cluster gets no other launch te
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import subprocess
@@ -32,7 +33,6 @@ _OWN = (
     "playbooks/bake.yml",
     "playbooks/node.yml",
     "playbooks/tasks/node",
-    "playbooks/tasks/runs/wheels.yml",
     "plugins/action",
     "plugins/doc_fragments",
     "plugins/filter",
@@ -98,23 +98,35 @@ def find_posix(collection_paths: Iterable[str], python_paths: Iterable[str] | No
 
 
 def download_wheels(requirements: Path, folder: Path) -> list[Path]:
-    """Return the wheels of ansible-core for nodes. They are downloaded once into a folder."""
+    """Return the wheels of ansible-core for nodes, which run them as root. They are downloaded once into a folder.
+
+    Files of the folder that are not what is pinned do not count.
+    """
     pins = _pins(requirements)
     folder.mkdir(mode=0o755, parents=True, exist_ok=True)
-    if any(not _wheel(folder, name) for name in pins):
+    wheels = [_wheel(folder, *pin) for pin in pins]
+    if None in wheels:
         _download(requirements, folder)
-    return [path for path in (_wheel(folder, name) for name in pins) if path]
+        wheels = [_wheel(folder, *pin) for pin in pins]
+    foreign = [f"{beginning}*.whl" for (beginning, _sha256), path in zip(pins, wheels) if not path]
+    if foreign:
+        raise UserError(
+            f"{folder} has no {foreign[0]} with the SHA-256 in {requirements.name}: remove the folder, and run the "
+            f"same command again. Example: rm -r {folder}"
+        )
+    return [path for path in wheels if path]
 
 
-def _pins(requirements: Path) -> list[str]:
-    """Return how the names of the wheels begin. Example: ansible_core-2.19.14-"""
+def _pins(requirements: Path) -> list[tuple[str, str]]:
+    """Return how the names of the wheels begin, and their SHA-256. Example: ansible_core-2.19.14-"""
     lines = requirements.read_text(encoding="utf-8").splitlines()
-    pins = [line.split()[0].split("==") for line in lines if line and not line.startswith("#")]
-    return [f"{name.replace('-', '_')}-{version}-" for name, version in pins]
+    pins = [line.split() for line in lines if line and not line.startswith("#")]
+    return [(f"{pin.replace('-', '_').replace('==', '-')}-", hash_.partition("sha256:")[2]) for pin, hash_ in pins]
 
 
-def _wheel(folder: Path, beginning: str) -> Path | None:
-    return next(iter(sorted(folder.glob(f"{beginning}*.whl"))), None)
+def _wheel(folder: Path, beginning: str, sha256: str) -> Path | None:
+    wheels = (path for path in sorted(folder.glob(f"{beginning}*.whl")) if path.is_file())
+    return next((path for path in wheels if hashlib.sha256(path.read_bytes()).hexdigest() == sha256), None)
 
 
 def _download(requirements: Path, folder: Path) -> None:

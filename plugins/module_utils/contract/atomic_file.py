@@ -51,11 +51,16 @@ def write_if_changed(path: str, text: str, mode: int = 0o644) -> bool:
     return True
 
 
-def replace(path: str, content: bytes, mode: int = 0o644) -> None:
-    """Write a file under a temporary name next to `path`, and rename it when it is on the disk."""
+def replace(path: str, content: bytes, mode: int = 0o644, owner: tuple[int, int] | None = None) -> None:
+    """Write a file under a temporary name next to `path`, and rename it when it is on the disk.
+
+    `owner`: a uid and a gid, if they are to be others than those of this process.
+    """
     folder, name = os.path.split(path)
     handle, temporary = tempfile.mkstemp(prefix=f".{name}.", dir=folder)
     try:
+        if owner:
+            os.fchown(handle, *owner)
         _write(handle, content, mode)
         os.replace(temporary, path)
     except BaseException:

@@ -20,9 +20,10 @@ class DatasetFile:
 
     name: str
     url: str = ""
-    algorithm: str = ""
-    digest: str = ""
-    """The published checksum, if any."""
+    sha256: str = ""
+    """Its SHA-256, if one is published."""
+    files_sha256: str = ""
+    """For an archive that is packed anew at each download: see archives.files_sha256."""
     to: str = ""
     """The folder of the data set that it is unpacked into."""
     strip: str = ""
@@ -34,6 +35,10 @@ class DatasetFile:
             if self.name.endswith(ending):
                 return kind
         return "file"
+
+    @property
+    def is_published(self) -> bool:
+        return bool(self.sha256 or self.files_sha256)
 
 
 @dataclass(frozen=True)
@@ -54,26 +59,32 @@ _COCO = "https://s3.amazonaws.com/images.cocodataset.org"
 # Not known to answer by https.
 _WEIGHTS = "http://models.tensorpack.com/FasterRCNN"
 _MNIST = "https://ossci-datasets.s3.amazonaws.com/mnist"
+_TENSORPACK = "1547a54e8546494614ca31c984a1bfd1d0e24b77"
 
 
-def _mnist(name: str, md5: str) -> DatasetFile:
-    return DatasetFile(f"{name}.gz", f"{_MNIST}/{name}.gz", "md5", md5)
+def _mnist(name: str, sha256: str) -> DatasetFile:
+    return DatasetFile(f"{name}.gz", f"{_MNIST}/{name}.gz", sha256)
 
 
+# The checksums of COCO, CIFAR-10 and MNIST are those in tensorflow-datasets 4.9.10 (url_checksums/*.txt).
 DATASETS: Mapping[str, Dataset] = {
-    # COCO's own page names no checksums. These are GluonCV's: https://cv.gluon.ai/build/examples_datasets/mscoco.html.
     # TensorPack's weights have no published checksum.
     "coco2017": Dataset(
         (
             DatasetFile(
-                "train2017.zip", f"{_COCO}/zips/train2017.zip", "sha1", "10ad623668ab00c62c096f0ed636d6aff41faca5"
+                "train2017.zip",
+                f"{_COCO}/zips/train2017.zip",
+                "69a8bb58ea5f8f99d24875f21416de2e9ded3178e903f1f7603e283b9e06d929",
             ),
-            DatasetFile("val2017.zip", f"{_COCO}/zips/val2017.zip", "sha1", "4950dc9d00dbe1c933ee0170f5797584351d2a41"),
+            DatasetFile(
+                "val2017.zip",
+                f"{_COCO}/zips/val2017.zip",
+                "4f7e2ccb2866ec5041993c9cf2a952bbed69647b115d0f74da7ce8f4bef82f05",
+            ),
             DatasetFile(
                 "annotations_trainval2017.zip",
                 f"{_COCO}/annotations/annotations_trainval2017.zip",
-                "sha1",
-                "8551ee4bb5860311e79dace7e79cb91e432e78b3",
+                "113a836d90195ee1f884e704da6304dfaaecff1f023f49b6ca93c4aaae470268",
             ),
             DatasetFile(
                 "ImageNet-R50-AlignPadding.npz", f"{_WEIGHTS}/ImageNet-R50-AlignPadding.npz", to="pretrained-models"
@@ -89,14 +100,12 @@ DATASETS: Mapping[str, Dataset] = {
         archive=DatasetFile("coco-2017.tar", strip="data"),
         gib=21,
     ),
-    # The checksum is on https://www.cs.toronto.edu/~kriz/cifar.html.
     "cifar10": Dataset(
         (
             DatasetFile(
                 "cifar-10-binary.tar.gz",
                 "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
-                "md5",
-                "c32a1d4ab5d03f1284b67883e8d87530",
+                "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
                 strip="cifar-10-batches-bin",
             ),
         ),
@@ -107,10 +116,10 @@ DATASETS: Mapping[str, Dataset] = {
     ),
     "mnist": Dataset(
         (
-            _mnist("train-images-idx3-ubyte", "f68b3c2dcbeaaa9fbdd348bbdeb94873"),
-            _mnist("train-labels-idx1-ubyte", "d53e105ee54ea40749a09fcbcd1e9432"),
-            _mnist("t10k-images-idx3-ubyte", "9fb629c4189551a2d022fa330f9573f3"),
-            _mnist("t10k-labels-idx1-ubyte", "ec29112dd5afa0611ce80d1b7f02629c"),
+            _mnist("train-images-idx3-ubyte", "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609"),
+            _mnist("train-labels-idx1-ubyte", "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c"),
+            _mnist("t10k-images-idx3-ubyte", "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6"),
+            _mnist("t10k-labels-idx1-ubyte", "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6"),
         ),
         files={
             "train-images-idx3-ubyte": 47_040_016,
@@ -119,13 +128,14 @@ DATASETS: Mapping[str, Dataset] = {
             "t10k-labels-idx1-ubyte": 10_008,
         },
     ),
-    # The sources of the release that the role tensorpack installs, for their examples. GitHub names no checksum.
+    # TensorPack's sources at its last commit, for their examples. GitHub packs an archive anew at each download.
     "tensorpack": Dataset(
         (
             DatasetFile(
-                "tensorpack-0.11.tar.gz",
-                "https://github.com/tensorpack/tensorpack/archive/refs/tags/v0.11.tar.gz",
-                strip="tensorpack-0.11",
+                "tensorpack-1547a54e.tar.gz",
+                f"https://github.com/tensorpack/tensorpack/archive/{_TENSORPACK}.tar.gz",
+                files_sha256="88bd05020306e17ec6e7eb43027fe1f6cec5cfbf1b364a205eee839e5b8ec246",
+                strip=f"tensorpack-{_TENSORPACK}",
             ),
         )
     ),

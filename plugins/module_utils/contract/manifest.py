@@ -15,7 +15,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from . import schema
-from .datasets import LINKS, DatasetFile
+from .datasets import DATASETS, LINKS, DatasetFile
 from .errors import UserError
 from .identifiers import DATASET_NAME
 from .schema import Check, InvalidValue, matching
@@ -59,6 +59,27 @@ def build(
     ]
     version = hashlib.sha256(json.dumps(records, sort_keys=True).encode()).hexdigest()[:16]
     return {"schema": schema.VERSION, "name": name, "version": version, "parts": records, "links": dict(links)}
+
+
+def digest(manifest: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of a manifest, by which the operator's side names it to the nodes."""
+    return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
+
+
+def check_named(manifest: Mapping[str, Any], name: str, place: str) -> None:
+    """Raise UserError if the manifest is not that of the named data set, or has other checksums than are published."""
+    known = DATASETS.get(name)
+    if not known:
+        return
+    contents = {part["name"]: (part["size"], part["sha256"]) for part in manifest["parts"]}
+    forms = [known.parts, (known.archive,)] if known.archive else [known.parts]
+    (parts,) = [form for form in forms if {part.name for part in form} == contents.keys()] or [()]
+    published = all(contents[part.name][1] == part.sha256 for part in parts if part.sha256)
+    if not parts or not published or manifest != build(name, parts, contents, known.links):
+        raise UserError(
+            f"{place}/{FILE} is not the list of {name} with the published checksums, so nothing of it is used: others "
+            f"may write there. Replace it. Example: ansible-playbook stage.yml -e dataset={name} -e stage_replace=true"
+        )
 
 
 def relative_path(value: Any) -> None:

@@ -12,7 +12,6 @@ from typing import Any
 from . import schema
 from .errors import UserError
 from .frameworks import DISTRIBUTIONS, FRAMEWORKS, ON_ONE_NODE, may_have_servers
-from .git_source import without_secret
 from .identifiers import RUN_ID
 from .schema import Check, InvalidValue, matching
 
@@ -58,6 +57,13 @@ def environment(value: Any) -> dict[str, str]:
     return value
 
 
+def repository(value: Any) -> dict[str, str]:
+    keys = {"url", "ref", "commit"}
+    if not isinstance(value, dict) or value.keys() != keys:
+        raise InvalidValue("url, ref and commit")
+    return {key: text(value[key]) for key in keys}
+
+
 def own_copy(value: Any) -> dict[str, str]:
     keys = {"data", "source", "bucket"}
     if not isinstance(value, dict) or value.keys() != keys or not value["data"]:
@@ -71,6 +77,7 @@ FIELDS: dict[str, Check] = {
     "distribution": schema.word,
     "script": text,
     "code": matching(r"/.+", "an absolute path"),
+    "repository": repository,
     "script_args": schema.list_of(argument),
     "python": matching(r"/.+", "an absolute path"),
     "data": text,
@@ -123,7 +130,7 @@ def _check(key: str, value: Any) -> None:
     try:
         FIELDS[key](value)
     except InvalidValue as invalid:
-        raise UserError(f"{key} is {without_secret(schema.quoted(key, value))}: give {invalid}.") from None
+        raise UserError(f"{key} is {schema.quoted(key, value)}: give {invalid}.") from None
 
 
 def require_consistent(values: Mapping[str, Any]) -> None:

@@ -15,10 +15,11 @@ import os
 import platform
 import re
 import shutil
+import stat
 import subprocess
 import tarfile
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -56,7 +57,8 @@ wheel==0.43.0 --hash=sha256:55c570405f142630c6b9f72fe09d9b67cf1477fcf543ae5b8dcb
 
 WHEEL = re.compile(r"horovod-[A-Za-z0-9.+_-]+/horovod-[A-Za-z0-9.+_-]+\.whl")
 """The path of a wheel below the folder of wheels. Its own folder is named by all that it fits."""
-SHA256 = re.compile(r"[0-9a-f]{64}")
+OWNER = 0
+"""Only wheels of this user are installed that another play has built."""
 
 CUDA = Path("/usr/local/cuda")
 
@@ -97,13 +99,30 @@ class Wheel(NamedTuple):
     sha256: str
 
 
-def find_wheel(folder: str, key: str, checksums: Mapping[str, str]) -> str:
-    """Return the name of a wheel that fits and whose checksum is known; empty if none is.
-
-    Other nodes can write to the folder, so a wheel without a known checksum does not count.
-    """
+def find_wheel(folder: str, key: str, checksums: Mapping[str, str]) -> Wheel | None:
+    """Return a wheel that fits: one with a known checksum, or else one that root has built before."""
     names = (name for name in checksums if WHEEL.fullmatch(name) and name.startswith(f"{key}/"))
-    return next((name for name in names if Path(folder, name).is_file()), "")
+    known = next((Wheel(name, checksums[name]) for name in names if Path(folder, name).is_file()), None)
+    return known or _built_before(folder, key)
+
+
+def _built_before(folder: str, key: str) -> Wheel | None:
+    """Return a wheel that fits, with its checksum, if only root can have put it there."""
+    place = Path(folder, key)
+    if folder and all(_is_roots(path, stat.S_ISDIR) for path in (place.parent, place)):
+        for wheel in sorted(place.iterdir()):
+            if WHEEL.fullmatch(f"{key}/{wheel.name}") and _is_roots(wheel, stat.S_ISREG):
+                return Wheel(f"{key}/{wheel.name}", hashlib.sha256(wheel.read_bytes()).hexdigest())
+    return None
+
+
+def _is_roots(path: Path, is_kind: Callable[[int], bool]) -> bool:
+    """Return whether the path belongs to root, is no link, and cannot be written by others."""
+    try:
+        seen = path.lstat()
+    except OSError:
+        return False
+    return is_kind(seen.st_mode) and seen.st_uid == OWNER and not seen.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 @contextmanager

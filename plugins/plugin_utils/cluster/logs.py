@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from ansible.release import __version__ as ansible_version
@@ -38,7 +39,11 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.membershi
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.resources import ClusterResources
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.redaction import redact
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import node_logs, node_program
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.untrusted import printable
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.untrusted import (
+    InvalidValue,
+    printable,
+    without_sequences,
+)
 
 NODE_SECONDS = 120.0
 AT_ONCE = 8
@@ -61,16 +66,21 @@ Secrets that have a known form or name are removed. Read it before you pass it o
 
 
 class Archive:
-    """A tar.gz that appears when it is complete. Texts have no secrets and no control characters in it."""
+    """A tar.gz that appears when it is complete. Texts have no secrets and no control characters in it.
+
+    Threads may add to it.
+    """
 
     def __init__(self, file: tarfile.TarFile, folder: str) -> None:
-        self._file, self._folder = file, folder
+        self._file, self._folder, self._lock = file, folder, Lock()
 
     def add(self, name: str, text: str) -> None:
-        content = printable(redact(text)).encode()
+        # A secret is known by its form, or by a name, neither of which a colour may cut.
+        content = redact(printable(without_sequences(text))).encode()
         member = tarfile.TarInfo(f"{self._folder}/{name}")
         member.size, member.mode, member.mtime = len(content), 0o600, time.time()
-        self._file.addfile(member, BytesIO(content))
+        with self._lock:
+            self._file.addfile(member, BytesIO(content))
 
 
 @contextmanager
@@ -113,8 +123,11 @@ class LogCollector:
             archive.add("health.json", health_file.read_text(encoding="utf-8", errors="replace"))
         self._add_activities(archive)
         self._add_consoles(archive, consoles)
-        for node, (content, problem) in self._ask(chosen):
-            self._add_node(archive, node, content, problem)
+        for node, (count, problem) in self._ask(archive, chosen):
+            if count:
+                self.answered.append(node.name)
+            if problem:
+                self.problems.append(problem)
         about = ABOUT.format(cluster=self.owned.cluster, time=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
         lines = [f"Answered: {', '.join(self.answered) or 'no node'}.", *self.problems]
         archive.add("README.txt", "\n".join([about, *lines, ""]))
@@ -163,42 +176,45 @@ class LogCollector:
                 continue
             archive.add(f"aws/consoles/{instance}.txt", str(answer.get("Output") or "AWS shows nothing yet.\n"))
 
-    def _ask(self, nodes: Sequence[ClusterNode]) -> Iterator[tuple[ClusterNode, tuple[bytes, str]]]:
-        """Yield each node with its answer. The master comes first: the others may be reached through it."""
+    def _ask(self, archive: Archive, nodes: Sequence[ClusterNode]) -> Iterator[tuple[ClusterNode, tuple[int, str]]]:
+        """Yield each node with the number of files that it sent, and why that is not all.
+
+        The master comes first: the others may be reached through it.
+        """
         masters = [node for node in nodes if node.rank == 1]
         others = [node for node in nodes if node.rank != 1]
         # All nodes see the files of runs: one sends them.
         runs_from = (masters or others)[:1]
         for node in masters:
-            answer = self._answer(node, with_runs=True)
+            answer = self._add_node(archive, node, with_runs=True)
             yield node, answer
             if not answer[0] and self.access.connection == JUMP:
                 for other in others:
-                    yield other, (b"", f"{other.name} was not asked: the master, which leads to it, does not answer.")
+                    yield other, (0, f"{other.name} was not asked: the master, which leads to it, does not answer.")
                 return
             if not answer[0]:
                 runs_from = others[:1]
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            yield from zip(others, pool.map(lambda node: self._answer(node, node in runs_from), others), strict=True)
+            answers = pool.map(lambda node: self._add_node(archive, node, node in runs_from), others)
+            yield from zip(others, answers, strict=True)
 
-    def _answer(self, node: ClusterNode, with_runs: bool) -> tuple[bytes, str]:
+    def _add_node(self, archive: Archive, node: ClusterNode, with_runs: bool) -> tuple[int, str]:
+        """Add what has come of a node, however it behaves."""
         if node.id not in self.access.known:
-            return b"", f"{node.name} was not asked: its host key is not known yet."
+            return 0, f"{node.name} was not asked: its host key is not known yet."
         command = node_logs.collect_command(self.owned.cluster, self.efs_mount, with_runs, self.run_id)
         self.display(f"Collecting the logs of {node.name}.")
-        return node_program.read_available(
-            Path(self.access.config), node.name, command, node_logs.MOST_PACKED, NODE_SECONDS
-        )
-
-    def _add_node(self, archive: Archive, node: ClusterNode, content: bytes, problem: str) -> None:
-        count = 0
-        for name, text in node_logs.read(content):
-            archive.add(f"nodes/{node.name}/{name}", text)
-            count += 1
-        if count:
-            self.answered.append(node.name)
-        if problem or not count:
-            self.problems.append(problem or f"{node.name} answered with nothing that is expected.")
+        way, count = node_program.Way.of_config(self.access.config, node.name), 0
+        try:
+            with node_program.lines(way, command, node_logs.MOST_PACKED, NODE_SECONDS) as lines:
+                for name, text in node_logs.read(lines):
+                    archive.add(f"nodes/{node.name}/{name}", text)
+                    count += 1
+        except UserError as error:
+            return count, str(error)
+        except InvalidValue as malformed:
+            return count, f"{node.name} sends {malformed}: the rest is left out."
+        return count, "" if count else f"{node.name} answered with nothing that is expected."
 
 
 def _activity(activity: Mapping[str, Any]) -> str:

@@ -29,7 +29,8 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names im
     tags_of,
 )
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.scheduled_end import (
-    action_names,
+    ForeignAction,
+    foreign_actions,
     scheduled_ends,
 )
 from ansible_collections.deeplearning.aws.plugins.module_utils.resources.emr_cluster import (
@@ -211,14 +212,10 @@ class ResourceReader:
             "AutoScalingGroups",
             Filters=[tag_filter(CLUSTER_TAG, self._cluster)],
         )
-        actions = self._aws.pages(
-            "autoscaling",
-            "describe_scheduled_actions",
-            "ScheduledUpdateGroupActions",
-            ScheduledActionNames=action_names(self._cluster),
-        )
-        ends = scheduled_ends(actions, self._cluster, time.time())
-        return [group_of(item, ends) for item in listed]
+        actions = self._aws.pages("autoscaling", "describe_scheduled_actions", "ScheduledUpdateGroupActions")
+        now = time.time()
+        ends, foreign = scheduled_ends(actions, self._cluster, now), foreign_actions(actions, self._cluster, now)
+        return [group_of(item, ends, foreign) for item in listed]
 
     def _emr_clusters(self) -> list[Resource]:
         resources = []
@@ -482,7 +479,11 @@ def emr_cluster_of(listed: Listed, groups: Mapping[str, Listed], instances: Iter
     )
 
 
-def group_of(listed: Listed, ends: Mapping[str, Mapping[str, float]] = MappingProxyType({})) -> Resource:
+def group_of(
+    listed: Listed,
+    ends: Mapping[str, Mapping[str, float]] = MappingProxyType({}),
+    foreign: Sequence[ForeignAction] = (),
+) -> Resource:
     """Return an Auto Scaling group. `ends`: when machines are scheduled to end, by kind and group."""
     machines = listed.get("Instances") or ()
     name = str(listed["AutoScalingGroupName"])
@@ -512,6 +513,7 @@ def group_of(listed: Listed, ends: Mapping[str, Mapping[str, float]] = MappingPr
             "template_version": template_version(listed),
             "coming": sum(str(item["LifecycleState"]).startswith("Pending") for item in machines),
             "ends": {kind: of_groups[name] for kind, of_groups in ends.items() if name in of_groups},
+            "foreign_actions": {action.shown: str(action) for action in foreign if action.group == name},
         },
     )
 

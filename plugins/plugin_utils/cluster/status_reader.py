@@ -120,7 +120,8 @@ def _ask_master(master: Mapping[str, str], access: SshAccess) -> tuple[dict[str,
     if master["instance_id"] not in access.known:
         return None, f"The host keys of {master['instance_id']} are not known here yet."
     try:
-        return node_program.ask_master(access.config, ["status"], MASTER_SECONDS), ""
+        way = node_program.Way.of_config(access.config, MASTER_ALIAS)
+        return node_program.ask(way, ["status"], seconds=MASTER_SECONDS), ""
     except UserError as error:
         # What ssh itself prints says enough.
         return None, str(error).removeprefix(f"The connection to {MASTER_ALIAS} was lost: ")

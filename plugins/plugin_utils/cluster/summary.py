@@ -145,6 +145,16 @@ def end_phrase(owned: ClusterResources) -> str:
     )
 
 
+def foreign_action_rows(owned: ClusterResources) -> list[tuple[str, str]]:
+    """Return the scheduled actions that are not ours, each with the command that deletes it."""
+    actions = [group.facts.get("foreign_actions", {}) for group in owned.of_kind("auto_scaling_group") if group.ours]
+    return [
+        ("scheduled by others", f"{text}. To delete it: ansible-playbook site.yml -e delete_actions={name}")
+        for of_group in actions
+        for name, text in of_group.items()
+    ]
+
+
 def _tagged_user(owned: ClusterResources) -> str:
     """Return the login user that the cluster's machines are tagged with."""
     users = [str(instance.facts.get("user", "")) for instance in owned.of_kind("instance") if instance.ours]
@@ -229,6 +239,7 @@ def _rows(summary: Mapping[str, Any], owned: ClusterResources) -> list[tuple[str
         ("file system", efs["file_system_id"] + _size_phrase(efs.get("bytes")) + targets),
         *_cost_rows(summary),
         ("machines end", end_phrase(owned)),
+        *foreign_action_rows(owned),
         ("next", summary["next"]),
         *_removal_rows(summary, owned),
     ]

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract import git_source
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.frameworks import DISTRIBUTIONS, FRAMEWORKS
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import readers as r
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import run_readers as rr
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.option import Option
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import git_source
 
 _DISTRIBUTION = r.choice(*dict.fromkeys(name for names in DISTRIBUTIONS.values() for name in names))
 _TRAIN = ("train",)
@@ -313,6 +313,14 @@ TABLE: Sequence[Option] = (
         "The folder of this machine to fetch files to. Without it, `.deeplearning/stage`. COCO 2017 needs 20 GiB.",
         _STAGE,
     ),
+    Option(
+        "stage_replace",
+        r.boolean,
+        False,
+        True,
+        "Send all files again, in place of what others have put in the bucket.",
+        _STAGE,
+    ),
     Option("stage_nodes", r.integer(1, 1024), None, 2, "How many nodes unpack. Without it, all.", _STAGE),
     Option(
         "destroy",
@@ -338,6 +346,24 @@ TABLE: Sequence[Option] = (
         "By how many hours to postpone the end of all machines. Without a scheduled end, they end after so many hours.",
         ("extend",),
         required="say by how many hours",
+    ),
+    Option(
+        "delete_actions",
+        r.list_of(r.text),
+        [],
+        ["zz"],
+        "Scheduled actions of the Auto Scaling groups to delete: those of other people and programs, by their names as "
+        "`status.yml` prints them.",
+        ("site", "provision", "plan"),
+    ),
+    Option(
+        "remove_in_use",
+        r.list_of(r.text),
+        [],
+        ["i-0123456789abcdef0"],
+        "Workers that may be removed (a smaller `cluster_worker_count`) although the master says that a run uses them, "
+        "by the ids of their instances.",
+        ("site", "provision"),
     ),
     Option(
         "audit",

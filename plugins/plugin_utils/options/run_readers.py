@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract import git_source, paths
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract import paths
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.identifiers import ALL_RUNS, is_run_id
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import readers as r
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.readers import InvalidOption
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import git_source
 
 DATASETS = ("cifar10", "mnist", "generated")
 """train.yml stages these itself."""
@@ -169,17 +170,12 @@ class Script:
     kind: str
     """file (of this machine), node or git"""
     path: str
-    source: str = ""
     """git+URL@ref:path, for git"""
-    uses_ssh: bool = False
-    """Cloning it logs in with ssh, perhaps with the operator's agent."""
 
 
 def locate_script(text: str, efs_mount: str) -> Script:
-    git = git_source.parse(text)
-    if git:
-        source = f"{git_source.PREFIX}{git.url}@{git.ref or 'HEAD'}:{git.path}"
-        return Script("git", git.path, source, git.uses_ssh)
+    if git_source.parse(text):
+        return Script("git", text)
     on_nodes = any(PurePosixPath(text).is_relative_to(folder) for folder in (efs_mount, paths.TRAINERS))
     file = Path(text).expanduser()
     if on_nodes and not file.is_file():

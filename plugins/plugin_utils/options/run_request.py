@@ -36,9 +36,9 @@ def complete(options: Options, efs_mount: str) -> dict[str, Any]:
     if not result["script"] and not result["dataset"] and not result["resume"]:
         result["dataset"] = "cifar10"
     script = locate_script(result["script"], efs_mount) if result["script"] else None
-    result["script"] = None if script is None or script.kind == "file" else script.source or script.path
-    result["script_file"] = script.path if script and script.kind == "file" else ""
-    result["script_uses_ssh"] = script is not None and script.uses_ssh
+    # The nodes have it, or this machine sends it.
+    result["script"] = script.path if script and script.kind == "node" else None
+    result["script_file"] = script.path if script and script.kind != "node" else ""
     return result
 
 

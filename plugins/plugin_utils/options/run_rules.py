@@ -18,6 +18,7 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.option im
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.readers import InvalidOption
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.run_options import options_of
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.run_readers import DATASETS, locate_script
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import git_source
 
 Options = Mapping[str, Any]
 Rule = Callable[[Options], Iterable[str]]
@@ -128,7 +129,8 @@ def _script(options: Options, efs_mount: str) -> Iterable[str]:
             f"nodes have it. Example: {_example('script')}"
         )
     elif script.kind != "file" and sync:
-        yield f"sync is {sync}: it goes along with a script of this machine, and script is {text}"
+        shown = git_source.without_secret(text)
+        yield f"sync is {sync}: it goes along with a script of this machine, and script is {shown}"
 
 
 def _health_framework(options: Options) -> Iterable[str]:

@@ -331,15 +331,6 @@ SECTIONS: Sequence[tuple[str, str, Sequence[Option]]] = (
                 "S3 buckets, or bucket/prefix, that the machines may read and write. In the cluster's own bucket: the "
                 "prefix `results`, or below it.",
             ),
-            Option(
-                "cluster_horovod_wheel_bucket",
-                r.bucket,
-                "",
-                "my-tools/deeplearning",
-                "A bucket, or bucket/prefix, for the Horovod wheels that a cluster builds, so that others need not "
-                "build them. It is accessed with your own credentials. Clusters that share one trust each other's "
-                "root: docs/security.md. Empty: the cluster's bucket, which is deleted with the cluster.",
-            ),
         ),
     ),
     (
@@ -366,8 +357,9 @@ SECTIONS: Sequence[tuple[str, str, Sequence[Option]]] = (
                 r.bucket,
                 "",
                 "s3://my-logs/emr",
-                "A bucket of this account or bucket/prefix, for EMR's logs. Empty: `emr-logs` in the cluster's bucket, "
-                "which is deleted with the cluster.",
+                "A bucket of this account or bucket/prefix, for EMR's logs. In the cluster's own bucket only `emr-logs`"
+                " and prefixes below it are allowed, and in that of data sets none. Empty: `emr-logs` in the cluster's "
+                "bucket, which is deleted with the cluster.",
             ),
             Option(
                 "cluster_emr_idle_minutes",

@@ -14,7 +14,6 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract.framewor
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.identifiers import is_run_id
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.report import MEMBER_STATES
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.run_request import STATES
-from ansible_collections.deeplearning.aws.plugins.module_utils.node.horovod import WHEEL
 from ansible_collections.deeplearning.aws.plugins.plugin_utils import untrusted as u
 
 Form = Callable[[Any], dict[str, Any]]
@@ -37,12 +36,6 @@ def nodes(value: Any) -> int | list[str]:
 role = u.one_of("worker", "chief", "ps", "evaluator", "server", "scheduler", "mpirun")
 processes = u.list_of(u.record(node=u.node, role=role), 200_000)
 """The processes of a run on all its nodes."""
-
-
-def wheel(value: Any) -> str:
-    if not isinstance(value, str) or not WHEEL.fullmatch(value):
-        raise u.InvalidValue("the name of a wheel")
-    return value
 
 
 def load(value: Any) -> dict[str, Any]:
@@ -122,7 +115,6 @@ ANSWERS: Mapping[str, Form] = {
     "members apply": u.record(generation=u.count, changed=u.boolean, listed=u.boolean),
     "members report": u.record(changed=u.boolean),
     "members forget": u.record(changed=u.boolean),
-    "wheels pull": u.record(wheels=u.map_of(wheel, u.words)),
 }
 """By the command's first two words. Other commands answer with text for people."""
 

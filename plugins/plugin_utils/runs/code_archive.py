@@ -8,14 +8,19 @@ from __future__ import annotations
 import io
 import os
 import tarfile
-from collections.abc import Iterator
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 
 MOST_BYTES = 256 << 20
 EXCLUDED = frozenset({".git", "__pycache__", ".venv", ".mypy_cache", ".pytest_cache", ".ruff_cache"})
+SECRET = (
+    *(".env", ".env.*", ".envrc", ".netrc", ".git-credentials", ".pypirc", ".aws", ".ssh", ".gnupg"),
+    *("id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*", "*.pem", "*.key", "*.ppk", "*.p12", "*.pfx"),
+)
+"""Names of files and folders that hold passwords or private keys, in small letters. They stay on this machine."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +29,8 @@ class Packed:
     """A tar.gz."""
     script: str
     """The path of the script in it."""
+    left_out: tuple[str, ...] = ()
+    """The paths of files and folders that may hold secrets."""
 
 
 def pack(script: Path, folder: Path | None) -> Packed:
@@ -35,33 +42,45 @@ def pack(script: Path, folder: Path | None) -> Packed:
 
 
 def _pack(script: Path, folder: Path | None) -> Packed:
-    files = {str(path.relative_to(folder)): path for path in _files(folder)} if folder else {}
+    content, secrets = _files(folder) if folder else ([], [])
+    files = {str(path.relative_to(folder)): path for path in content} if folder else {}
     inside = folder and script.resolve().is_relative_to(folder.resolve())
     name = str(script.resolve().relative_to(folder.resolve())) if folder and inside else script.name
     files[name] = script
+    left_out = sorted({str(path.relative_to(folder)) for path in secrets} - {name}) if folder else []
     size = sum(path.lstat().st_size for path in files.values())
     if size > MOST_BYTES:
         raise UserError(
-            f"sync is {folder}, which holds {size / 2**20:.0f} MiB: that is more than code. Name a smaller folder, and "
-            "pass data as data. Example: -e dataset=s3://bucket/prefix"
+            f"What is sent with {name} holds {size / 2**20:.0f} MiB: that is more than code. Leave data out, and pass "
+            "it as data. Example: -e dataset=s3://bucket/prefix"
         )
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz", compresslevel=1) as archive:
         for path_in_archive, path in sorted(files.items()):
             archive.add(path, path_in_archive, recursive=False, filter=_without_owner)
-    return Packed(packed.getvalue(), name)
+    return Packed(packed.getvalue(), name, tuple(left_out))
 
 
-def _files(folder: Path) -> Iterator[Path]:
+def _files(folder: Path) -> tuple[list[Path], list[Path]]:
+    """Return the files and links to send, and what may hold secrets."""
+    files, secrets = [], []
     for parent, folders, names in os.walk(folder):
-        folders[:] = sorted(set(folders) - EXCLUDED)
+        inner = set(folders) - EXCLUDED
+        folders[:] = sorted(name for name in inner if not _is_secret(name))
         links = [name for name in folders if Path(parent, name).is_symlink()]
-        yield from (Path(parent, name) for name in [*names, *links])
+        # In a submodule .git is a file.
+        own = set(names) - EXCLUDED
+        files += [Path(parent, name) for name in [*own, *links] if not _is_secret(name)]
+        secrets += [Path(parent, name) for name in own | inner if _is_secret(name)]
+    return files, secrets
+
+
+def _is_secret(name: str) -> bool:
+    return any(fnmatchcase(name.lower(), pattern) for pattern in SECRET)
 
 
 def _without_owner(member: tarfile.TarInfo) -> tarfile.TarInfo:
-    """On the nodes the cluster's user owns it, and all users may read it."""
+    """On the nodes the cluster's user owns it."""
     member.uid = member.gid = 0
     member.uname = member.gname = ""
-    member.mode |= 0o644
     return member

@@ -1,23 +1,17 @@
 # Copyright: (c) 2026, the deeplearning.aws contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 
-"""What a node is asked for its logs, and how its answer is read.
-
-The node needs nothing of this collection: it may have failed before anything was installed. It prints a line for each
-file, the name and the packed content. So what has arrived counts, even if the node hangs in the middle.
-"""
+"""What a node is asked for its logs, and which files are expected of it."""
 
 from __future__ import annotations
 
-import base64
-import binascii
 import re
 import shlex
-import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract import boot, paths
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.identifiers import RUN_ID
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import node_files
 
 MOST_PACKED = 32 << 20
 MOST_UNPACKED = 64 << 20
@@ -47,54 +41,32 @@ COMMANDS = {
 _RUN_FILES = r"(?:(?:run|state|result)\.json|events\.jsonl|logs/[A-Za-z0-9][A-Za-z0-9._-]{0,120}\.log)"
 _RUN_FILE = re.compile(rf"runs/{RUN_ID}/{_RUN_FILES}")
 
-_FUNCTIONS = f"""\
-limited() {{ timeout -k 2 15 sh -c "$1" 2>&1 </dev/null; }}
-send() {{ printf '%s ' "$1"; limited "$2" | tail -c {LARGEST_FILE} | gzip -c | base64 -w 0; echo; }}
-"""
-
 
 def collect_command(cluster: str, efs_mount: str, with_runs: bool, run_id: str = "") -> str:
     """Return the shell command that prints the logs of a node, and those of one run or of the newest runs."""
     places = {"efs": shlex.quote(efs_mount), "cluster": cluster}
-    lines = [f"send {name} {shlex.quote(text.format(**places))}" for name, text in COMMANDS.items()]
+    lines = [node_files.functions(LARGEST_FILE)]
+    lines += [node_files.send(name, text.format(**places)) for name, text in COMMANDS.items()]
     if with_runs:
-        lines += _send_runs(paths.runs(efs_mount, cluster), run_id)
-    return f"sudo -n sh -c {shlex.quote(_FUNCTIONS + chr(10).join(lines))}"
+        lines.append(_send_runs(paths.runs(efs_mount, cluster), run_id))
+    return f"sudo -n sh -c {shlex.quote(chr(10).join(lines))}"
 
 
-def _send_runs(root: str, run_id: str) -> list[str]:
+def _send_runs(root: str, run_id: str) -> str:
     # Names that are not as expected, which a shell might not take as one word either, are left out.
     chosen = run_id or f"$(ls -t | grep -Ex '{RUN_ID}' | head -n {MOST_RUNS})"
     listing = (
         f"cd {shlex.quote(root)} && for run in {chosen}; do find $run/ -maxdepth 2 -type f; done "
         f"| sed 's,//*,/,g' | grep -Ex '{RUN_ID}/{_RUN_FILES.replace('(?:', '(')}' | head -n {MOST_RUN_FILES}"
     )
-    return [
-        f"for file in $(limited {shlex.quote(listing)}); do",
-        f'send "runs/$file" "cat {shlex.quote(root)}/$file"',
-        "done",
-    ]
+    return node_files.send_each(listing, root, "runs/")
 
 
-def read(content: bytes) -> Iterator[tuple[str, str]]:
-    """Yield the files in a node's answer, which may hold anything. Others than those above are left out."""
-    seen, remaining = set(), MOST_UNPACKED
-    for line in content.split(b"\n"):
-        name, _space, packed = line.decode("ascii", errors="replace").partition(" ")
-        if name in seen or not (name in COMMANDS or _RUN_FILE.fullmatch(name)):
-            continue
-        seen.add(name)
-        text = _unpack(packed)
-        remaining -= len(text)
-        if remaining < 0:
-            return
-        if text:
-            yield name, text
+def read(lines: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield the files in a node's answer. Others than those above are left out."""
+    for name, content in node_files.read(lines, _is_expected, LARGEST_FILE, MOST_UNPACKED):
+        yield name, content.decode(errors="replace")
 
 
-def _unpack(packed: str) -> str:
-    try:
-        content = base64.b64decode(packed, validate=True)
-        return zlib.decompressobj(wbits=31).decompress(content, LARGEST_FILE).decode(errors="replace")
-    except (binascii.Error, ValueError, zlib.error):
-        return ""
+def _is_expected(name: str) -> bool:
+    return name in COMMANDS or bool(_RUN_FILE.fullmatch(name))

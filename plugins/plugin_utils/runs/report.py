@@ -149,10 +149,12 @@ _STATE = u.record(processes=answers.processes)
 _FIGURES = ("epoch", "loss", "seconds", "samples_per_second", "val_accuracy", "average_precision", "ranks")
 _LINE = u.record(**dict.fromkeys(_FIGURES, u.lenient(u.number)))
 MOST_LINES = 2_000_000
-"""Of the metrics of one run: each line takes memory."""
+"""Of the metrics of a report: each line takes memory."""
+MOST_POINTS = 500
+"""Of a curve: a picture has fewer dots."""
 
 
-def read(folder: Path) -> ReportedRun:
+def read(folder: Path, most_lines: int = MOST_LINES) -> ReportedRun:
     """Read a run from its folder. A user's own script may have written no metrics: the run has no figures then."""
     try:
         run = _REQUEST(u.from_json((folder / "run.json").read_bytes()))
@@ -173,7 +175,7 @@ def read(folder: Path) -> ReportedRun:
         nodes=len({process["node"] for process in processes}),
         processes=sum(process["role"] == "worker" for process in processes),
         state=result.get("state", "running"),
-        ranks=_metrics(folder / "metrics"),
+        ranks=_metrics(folder / "metrics", most_lines),
         machine_hours=_machine_hours(result.get("attempts") or ()),
     )
 
@@ -191,15 +193,18 @@ def _read_optional(file: Path, parse: Callable[[Any], dict[str, Any]]) -> dict[s
     return parse(u.from_json(file.read_bytes())) if file.exists() else {}
 
 
-def _metrics(folder: Path) -> dict[int, list[Mapping[str, Any]]]:
+def _metrics(folder: Path, most_lines: int) -> dict[int, list[Mapping[str, Any]]]:
     files = {path.stem.removeprefix("rank"): path for path in folder.glob("rank*.jsonl")}
     ranks: dict[int, list[Mapping[str, Any]]] = {}
     count = 0
     for rank, path in files.items():
-        lines = [] if not rank.isdecimal() else list(islice(_lines(path), MOST_LINES + 1 - count))
+        lines = [] if not rank.isdecimal() else list(islice(_lines(path), most_lines + 1 - count))
         count += len(lines)
-        if count > MOST_LINES:
-            raise UserError(f"{folder} has more than {MOST_LINES} lines of metrics: let the script write fewer.")
+        if count > most_lines:
+            raise UserError(
+                f"With {folder} the report has more than {MOST_LINES} lines of metrics: let scripts write fewer, or "
+                "name fewer runs."
+            )
         if lines:
             ranks[int(rank)] = lines
     return ranks
@@ -297,7 +302,9 @@ def plots(runs: Sequence[ReportedRun]) -> dict[str, Plot]:
 
 def _points(run: ReportedRun, x_key: str, y_key: str) -> list[tuple[float, float]]:
     pairs = [(_number(line.get(x_key)), _number(line.get(y_key))) for line in run.epochs]
-    return [(x, y) for x, y in pairs if x is not None and y is not None]
+    points = [(x, y) for x, y in pairs if x is not None and y is not None]
+    # The last one counts most.
+    return points[:: min(-1, len(points) // -MOST_POINTS)][::-1]
 
 
 def _scaling(runs: Sequence[ReportedRun]) -> dict[str, Plot]:
@@ -390,7 +397,11 @@ def text(runs: Sequence[ReportedRun], prices: PriceList) -> list[str]:
 
 def read_all(folders: Iterable[Path]) -> list[ReportedRun]:
     """Return the runs in some folders, in the order of a report."""
-    return sorted((read(folder) for folder in folders), key=lambda run: (run.framework, run.nodes, run.id))
+    runs, most_lines = [], MOST_LINES
+    for folder in folders:
+        runs.append(read(folder, most_lines))
+        most_lines -= sum(map(len, runs[-1].ranks.values()))
+    return sorted(runs, key=lambda run: (run.framework, run.nodes, run.id))
 
 
 def write(runs: Sequence[ReportedRun], prices: PriceList, file: Path) -> list[str]:

@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import shutil
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO, cast
 
@@ -24,7 +25,7 @@ Progress = Callable[[int], None]
 
 def check(part: DatasetFile, file: Path, progress: Progress) -> None:
     """Raise UserError for an archive that is damaged or cut off, or has names that lead out of its folder."""
-    try:
+    with damage(part, file):
         if part.kind == "zip":
             _zip(part, file, progress)
         elif part.kind == "tar":
@@ -33,6 +34,13 @@ def check(part: DatasetFile, file: Path, progress: Progress) -> None:
         elif part.kind == "tar.gz":
             with file.open("rb") as opened:
                 _tar_gz(part, opened, progress)
+
+
+@contextlib.contextmanager
+def damage(part: DatasetFile, file: Path) -> Iterator[None]:
+    """Turn the errors of a damaged archive into messages."""
+    try:
+        yield
     except (tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, EOFError) as error:
         raise UserError(f"{file} is not a complete archive ({error}): fetch or pack it again.") from None
     except (RuntimeError, NotImplementedError) as error:
@@ -63,9 +71,7 @@ def _tar_gz(part: DatasetFile, opened: IO[bytes], progress: Progress) -> None:
     with tarfile.open(fileobj=plain, mode="r|", tarinfo=StrictTarInfo) as archive:
         for member in archive:
             _check_name(part, member.name)
-            if not part.url:
-                # Nodes skip it in published archives, which the user cannot pack in another way.
-                _check_type(part, member)
+            _check_type(part, member)
             archive.members = []  # type: ignore[attr-defined]
             progress(opened.tell())
     # The checksum of all is at the end.

@@ -82,17 +82,6 @@ class Bucket:
     def read(self, name: str) -> bytes:
         return self.aws.content(self.name, f"{self.prefix}/{name}", self.owner)
 
-    def sha256(self, name: str) -> str:
-        """Return the checksum that an object was sent with; empty if it was sent without one."""
-        head = self.aws.call("s3", "head_object", **self._object(name))
-        return str(head["Metadata"].get("sha256", ""))
-
-    def names(self, prefix: str) -> list[str]:
-        """Return the names of the objects that begin with `prefix`."""
-        listing = {"Bucket": self.name, "Prefix": f"{self.prefix}/{prefix}", **self._owned}
-        contents = self.aws.pages("s3", "list_objects_v2", "Contents", **listing)
-        return [item["Key"].removeprefix(f"{self.prefix}/") for item in contents]
-
     def has(self, name: str, size: int, sha256: str) -> bool:
         head = self.aws.find("s3", "head_object", _MISSING, **self._object(name))
         return bool(head and head["ContentLength"] == size and head["Metadata"].get("sha256") == sha256)

@@ -23,6 +23,11 @@ def set_of(name: str, source: Path | None) -> Dataset:
             f"dataset is {name!r}; it must be {', '.join(DATASETS)}, or a name of your own in lower-case letters, "
             "digits, dots and hyphens with source_dir. Example: -e dataset=coco2017"
         )
+    if name in datasets.DATASETS and name not in DATASETS:
+        raise UserError(
+            f"dataset is {name}, which nodes download from its publisher: give your own files another name. Example: "
+            f"-e dataset=my-{name} -e source_dir=~/{name}"
+        )
     if source is None:
         if name not in DATASETS:
             raise UserError(

@@ -15,14 +15,16 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ansible.module_utils.urls import open_url
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.archives import files_sha256
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.datasets import Dataset, DatasetFile
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.download import CHUNK, DownloadError, download
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.manifest import FILE as MANIFEST
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.manifest import build
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.manifest import build, digest
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.staging import archives
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.staging.bucket import Bucket, MissingBucket
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.staging.datasets import set_of
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.staging.first_fetches import FirstFetches
 
 SHA256 = re.compile(r"[0-9a-f]{64}")
 
@@ -47,9 +49,16 @@ class LocalFile:
 
 
 def stage(
-    bucket: Bucket, name: str, source: Path | None, folder: Path, progress: ShowProgress, check: bool
+    bucket: Bucket,
+    name: str,
+    source: Path | None,
+    folder: Path,
+    fetches: FirstFetches,
+    progress: ShowProgress,
+    check: bool,
+    replace: bool = False,
 ) -> dict[str, Any]:
-    """Send a data set to a bucket, as far as it is not there.
+    """Send a data set to a bucket, as far as it is not there, or all of it if it is to be replaced.
 
     Return whether anything was sent, and the files without a published checksum whose own is recorded now.
     """
@@ -61,26 +70,55 @@ def stage(
         if not check or not bucket.owner:
             raise
         manifest = {}  # check mode has not created it
-    recorded = _recorded(manifest)
+    recorded = {} if replace else _recorded(manifest)
     # Others may write to the bucket too. Only sizes and digests are taken from there.
     complete = _names(dataset) == recorded.keys() and manifest == _manifest(name, dataset, recorded)
+    _refuse_others(bucket, name, {part.name: fetches.expected(part) for part in dataset.parts}, recorded)
     if complete and source and check:
         complete = all(recorded[part.name][0] == (source / part.name).stat().st_size for part in dataset.parts)
-    if check or (complete and source is None):
-        version = manifest["version"] if complete else ""
-        return {"changed": not complete, "source": bucket.url, "version": version, "unpublished": []}
-    files = [_local_file(bucket, part, source, folder, recorded, progress) for part in dataset.parts]
-    sent = _send_missing(bucket, files, progress)
-    new = _manifest(name, dataset, {file.part.name: (file.size, file.sha256) for file in files})
+    if check or (complete and source is None and all(fetches.expected(part) for part in dataset.parts)):
+        return _result(bucket, not complete, manifest if complete else {}, [])
+    # What the bucket's list says of a file proves nothing, so a file without a known checksum is fetched to compare.
+    needed = [part for part in dataset.parts if source or not complete or not fetches.expected(part)]
+    unpublished = [
+        part.name
+        for part in needed
+        if not part.is_published and not (fetches.expected(part) if part.url else part.name in recorded)
+    ]
+    files = [_local_file(part, source, folder, fetches, progress) for part in needed]
+    _refuse_others(
+        bucket, name, {file.part.name: file.sha256 for file in files if not source or file.part.url}, recorded
+    )
+    contents = {**recorded, **{file.part.name: (file.size, file.sha256) for file in files}}
+    new = _manifest(name, dataset, contents)
+    sent = _send_missing(bucket, files, progress, replace)
     if new != manifest:
         bucket.put_manifest(new)
-    unpublished = [part.name for part in dataset.parts if not part.digest and part.name not in recorded]
+    return _result(bucket, sent or new != manifest, new, unpublished)
+
+
+def _result(bucket: Bucket, changed: bool, manifest: Mapping[str, Any], unpublished: list[str]) -> dict[str, Any]:
     return {
-        "changed": sent or new != manifest,
+        "changed": changed,
         "source": bucket.url,
-        "version": new["version"],
+        "version": manifest.get("version", ""),
+        "sha256": digest(manifest) if manifest else "",
         "unpublished": unpublished,
     }
+
+
+def _refuse_others(
+    bucket: Bucket, name: str, expected: Mapping[str, str], recorded: Mapping[str, tuple[int, str]]
+) -> None:
+    """Raise UserError if the bucket's list has other checksums than are expected, where any are."""
+    for part, sha256 in expected.items():
+        if sha256 and part in recorded and recorded[part][1] != sha256:
+            writers = f"all operators of the account {bucket.owner} write" if bucket.owner else "others may write"
+            raise UserError(
+                f"{bucket.url}/{MANIFEST} has the SHA-256 {recorded[part][1]} for {part}, and {sha256} is right, so "
+                f"nothing of it is used: {writers} there. Ask who staged it, or replace it. Example: ansible-playbook "
+                f"stage.yml -e dataset={name} -e stage_replace=true"
+            )
 
 
 def _names(dataset: Dataset) -> set[str]:
@@ -88,29 +126,25 @@ def _names(dataset: Dataset) -> set[str]:
 
 
 def _local_file(
-    bucket: Bucket,
-    part: DatasetFile,
-    source: Path | None,
-    folder: Path,
-    recorded: Mapping[str, tuple[int, str]],
-    progress: ShowProgress,
+    part: DatasetFile, source: Path | None, folder: Path, fetches: FirstFetches, progress: ShowProgress
 ) -> LocalFile:
     """Return a part's file with its checksum. Fetch it unless the user has it in `source`."""
-    path = source / part.name if source else fetch(part, folder, progress)
-    sha256 = check_digest(part, path, progress)
-    if source is None and part.name in recorded and recorded[part.name][1] != sha256:
-        raise UserError(
-            f"{part.name} from {part.url} is not the one that was staged before: its SHA-256 is {sha256}, and "
-            f"{recorded[part.name][1]} was recorded. Remove {bucket.url}/{MANIFEST} to use the new one."
-        )
-    return LocalFile(part, path, sha256)
+    if source:
+        path = source / part.name
+        return LocalFile(part, path, check_digest(part, path, fetches, progress))
+    path = fetch(part, folder, progress)
+    try:
+        return LocalFile(part, path, check_digest(part, path, fetches, progress))
+    except UserError as problem:
+        path.unlink()
+        raise UserError(f"{problem} The file was removed.") from None
 
 
-def _send_missing(bucket: Bucket, files: list[LocalFile], progress: ShowProgress) -> bool:
-    """Send the files that the bucket does not have. Return whether there were any."""
-    missing = [file for file in files if not bucket.has(file.part.name, file.size, file.sha256)]
+def _send_missing(bucket: Bucket, files: list[LocalFile], progress: ShowProgress, replace: bool) -> bool:
+    """Send the files that the bucket does not have, or all. Return whether there were any."""
+    missing = [file for file in files if replace or not bucket.has(file.part.name, file.size, file.sha256)]
     for file in missing:
-        if not file.part.digest:
+        if not file.part.is_published:
             archives.check(file.part, file.path, partial(progress, f"reading {file.part.name}", total=file.size))
     for file in missing:
         _send(bucket, file, progress)
@@ -144,23 +178,27 @@ def _manifest(name: str, dataset: Dataset, recorded: Mapping[str, tuple[int, str
     return build(name, dataset.parts, recorded, dataset.links)
 
 
-def check_digest(part: DatasetFile, file: Path, progress: ShowProgress) -> str:
-    """Return the file's SHA-256. Raise UserError if it does not have the checksum that is published."""
+def check_digest(part: DatasetFile, file: Path, fetches: FirstFetches, progress: ShowProgress) -> str:
+    """Return the file's SHA-256. Raise UserError if it is neither the published one nor that of the first fetch."""
     sha256 = hashlib.sha256()
-    published = hashlib.new(part.algorithm, usedforsecurity=False) if part.algorithm else None
     size, done = file.stat().st_size, 0
     with file.open("rb") as opened:
         for chunk in iter(lambda: opened.read(CHUNK), b""):
             sha256.update(chunk)
-            if published:
-                published.update(chunk)
             done += len(chunk)
             progress(f"checking {part.name}", done, size)
-    if published and published.hexdigest() != part.digest:
-        raise UserError(
-            f"{file} has the {part.algorithm} {published.hexdigest()}, and {part.digest} is published: remove it, and "
-            "run the same command again."
-        )
+    of_files = ""
+    if part.files_sha256:
+        with file.open("rb") as opened, archives.damage(part, file):
+            of_files = files_sha256(opened, part.strip)
+    for actual, published in ((sha256.hexdigest(), part.sha256), (of_files, part.files_sha256)):
+        if published and actual != published:
+            whose = "its files have" if published is part.files_sha256 else "it has"
+            raise UserError(
+                f"{file} is not the published one: {whose} the SHA-256 {actual} instead of {published}. Fetch it again."
+            )
+    if part.url and not part.sha256:
+        fetches.compare(part.url, file, sha256.hexdigest())
     return sha256.hexdigest()
 
 

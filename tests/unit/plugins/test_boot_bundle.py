@@ -124,10 +124,12 @@ def test_the_pins_are_those_of_the_operator() -> None:
 
 def test_wheels_that_are_there_are_not_downloaded_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subprocess, "run", lambda *_unused, **_options: pytest.fail("a download"))
-    wheels = [tmp_path / f"{beginning}py3-none-any.whl" for beginning in bundle._pins(PINS)]
-    for path in wheels:
-        path.touch()
-    assert bundle.download_wheels(PINS, tmp_path) == wheels
+    requirements, wheels = tmp_path / "requirements.txt", [tmp_path / "ansible_core-2.19.14-py3.whl"]
+    wheels[0].write_bytes(b"pinned")
+    requirements.write_text(f"ansible-core==2.19.14 --hash=sha256:{hashlib.sha256(b'pinned').hexdigest()}\n")
+    # It sorts before the pinned one.
+    (tmp_path / "ansible_core-2.19.14-0evil-py3-none-any.whl").write_bytes(b"evil")
+    assert bundle.download_wheels(requirements, tmp_path) == wheels
 
 
 def test_without_pip_or_network_the_cure_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

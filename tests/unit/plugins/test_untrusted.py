@@ -14,6 +14,7 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import answe
 
 from tests.unit.plugins.hostile_kit import EVIL_IDS
 
+INVISIBLE = "\u00ad\u200b\u200c\u200d\u200e\u200f\u2060\u2064\u206f\ufeff\ufff9\ufffb\U000e0001\U000e0041\U000e007f"
 CLIPBOARD = "\x1b]52;c;ZXZpbA==\x07"
 
 
@@ -22,6 +23,8 @@ CLIPBOARD = "\x1b]52;c;ZXZpbA==\x07"
     [
         (f"a{CLIPBOARD}b", "a\N{REPLACEMENT CHARACTER}]52;c;ZXZpbA==\N{REPLACEMENT CHARACTER}b"),
         ("a\rb\x9b31mc\x7f", "a\N{REPLACEMENT CHARACTER}b\N{REPLACEMENT CHARACTER}31mc\N{REPLACEMENT CHARACTER}"),
+        # Invisible text, which only programs read.
+        *((f"a{invisible}b", "a\N{REPLACEMENT CHARACTER}b") for invisible in INVISIBLE),
         ("a\u202eb\u2028c\ud800", "a" + "\N{REPLACEMENT CHARACTER}".join(["", "b", "c", ""])),
         ("tab\there\nnext, größer 🙂", "tab\there\nnext, größer 🙂"),
     ],

@@ -218,6 +218,7 @@ READS_JSON = {
     "untrusted.py": "the one reader of what nodes send",
     "readers.py": "settings",
     "node_config.py": "a value of a playbook, copied without Ansible's tags",
+    "first_fetches.py": "records in the operator's own folder, whose form is checked",
     "bucket.py": "a manifest in the operator's bucket, which is compared with the operator's own",
 }
 LOOKS_UP_METHODS = {
@@ -228,9 +229,9 @@ LOOKS_UP_METHODS = {
     "capacity_watcher.py": "of an answer of AWS",
 }
 STARTS_PROCESSES = {
-    "node_program.py": "ssh, with Ansible's own options for the host; a node's program where the connection is local",
+    "node_program.py": "the only way in which actions run commands on nodes: ssh, with a limit and a deadline",
+    "git_clone.py": "git, for the repository that the operator names",
 }
-ON_NODES = {"node_program.py": "the only way in which actions run commands on nodes, with cleaned output"}
 
 
 def calls(path: Path) -> Iterator[str]:
@@ -246,7 +247,8 @@ def calls(path: Path) -> Iterator[str]:
         (("getattr",), LOOKS_UP_METHODS),
         (("extractall", ".extract", "unpack_archive", "pickle.loads", "os.system", "os.popen"), {}),
         (("subprocess.run", "subprocess.Popen", "check_output", "check_call", "os.execvp"), STARTS_PROCESSES),
-        (("_low_level_execute_command",), ON_NODES),
+        # Neither has a limit, nor a deadline.
+        (("_low_level_execute_command", "_connection.exec_command"), {}),
     ],
 )
 def test_plugins_that_could_break_the_rule_are_listed(ends: tuple[str, ...], allowed: dict[str, str]) -> None:
@@ -263,3 +265,11 @@ def test_all_that_playbooks_print_of_nodes_was_parsed_before() -> None:
         if "from_json" in line and "lookup('ansible.builtin.file'" not in line
     ]
     assert not problems
+
+
+def test_nodes_run_no_git_and_no_playbook_forwards_the_agent() -> None:
+    """The operator's machine clones, with credentials that stay there."""
+    programs = [path for path in (ROOT / "files/node").rglob("*.py") if re.search("[\"']git[\"']", path.read_text())]
+    ours = [path for folder in ("plugins", "playbooks", "roles") for path in (ROOT / folder).rglob("*.*")]
+    forwarding = [path for path in ours if path.suffix in (".py", ".yml") and "ForwardAgent=yes" in path.read_text()]
+    assert programs == forwarding == []

@@ -52,11 +52,12 @@ def test_what_else_is_reported(action: str, resource: str, finding: str) -> None
 
 def test_an_accepted_finding_that_is_gone_is_to_be_removed() -> None:
     policy = policies.operator_policies()["operator-machines"]
-    policy["Statement"] = [one for one in policy["Statement"] if one["Sid"] != "LaunchWithAnyImageAndKey"]
+    sid = "LaunchWithPublicImagesAndAnyKey"
+    policy["Statement"] = [one for one in policy["Statement"] if one["Sid"] != sid]
     lines = reported("operator-machines", policy)
     assert lines
     for line in lines:
-        assert line.startswith("parliament: operator-machines, LaunchWithAnyImageAndKey: RESOURCE_MISMATCH: ec2:")
+        assert line.startswith(f"parliament: operator-machines, {sid}: RESOURCE_MISMATCH: ec2:")
         assert line.endswith("does not occur any more. Remove it from the accepted ones")
 
 

@@ -14,7 +14,7 @@ from ansible.template import Templar
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract import boot, hosts, names, paths
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.frameworks import FRAMEWORKS
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import Names
-from ansible_collections.deeplearning.aws.plugins.module_utils.node import horovod, nfs, services
+from ansible_collections.deeplearning.aws.plugins.module_utils.node import nfs, services
 from deeplearning.health.cli import MASTERS_TIMERS, TIMERS
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -92,7 +92,7 @@ def test_unit_files_are_where_systemd_is_reloaded_for_them() -> None:
 )
 def test_folders_on_the_shared_file_system(file: str, name: str, expected: str) -> None:
     cluster = {"name": "red", "efs_mount": "/fs"}
-    variables = {"__cluster": cluster, "node_cluster": cluster, "__options": {"run_id": "lenet-1"}, "__shared": True}
+    variables = {"__cluster": cluster, "node_cluster": cluster, "__options": {"run_id": "lenet-1"}}
     assert rendered(file, name, **variables) == expected
 
 
@@ -136,7 +136,6 @@ def test_choices_of_a_framework() -> None:
     specs = yaml.safe_load((ROOT / "roles/framework/meta/argument_specs.yml").read_text())
     (option,) = values_of(specs, "framework_name")
     assert option["choices"] == documented("framework_env") == list(FRAMEWORKS)
-    assert sorted(documented("bucket_sync")) == sorted(horovod.KITS)
     pinned = {path.name for path in (ROOT / "roles/framework/files").iterdir()}
     assert pinned == set(FRAMEWORKS)
 

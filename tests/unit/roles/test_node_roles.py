@@ -235,41 +235,23 @@ def test_a_machine_gets_the_frameworks_of_unfinished_runs(
     assert {item["framework"]: item["horovod"] for item in needed} == expected
 
 
-@pytest.mark.parametrize(
-    ("store", "printed", "expected"),
-    [
-        (
-            {},
-            {"stdout": json.dumps({"wheels": {"horovod-1_x86_64/horovod-1.whl": "a"}})},
-            (False, {"horovod-1_x86_64/horovod-1.whl": "a"}, "/opt/deeplearning/wheels"),
-        ),
-        # The pull has failed, or was not needed.
-        ({}, {"stdout": ""}, (False, {}, "/opt/deeplearning/wheels")),
-        ({}, {"skipped": True}, (False, {}, "/opt/deeplearning/wheels")),
-        ({"node_store": {}}, {"skipped": True}, (True, {"w": "b"}, "/efs/.deeplearning/wheels")),
-    ],
-)
-def test_a_machine_that_configures_itself_takes_horovod_from_the_bucket_and_does_not_build_it(
-    store: dict[str, Any], printed: dict[str, Any], expected: tuple[bool, dict[str, str], str]
-) -> None:
+@pytest.mark.parametrize(("pushed", "builds"), [({}, False), ({"node_builds": True}, True)])
+def test_a_machine_that_configures_itself_does_not_build_horovod(pushed: dict[str, bool], builds: bool) -> None:
     loader = DataLoader()
     playbooks = ROLES.parent / "playbooks"
     (play,) = loader.load_from_file(str(playbooks / "node.yml"), trusted_as_template=True)
     (loop,) = [one for one in play["tasks"] if one["name"].startswith("Install the default framework")]
-    tasks = loader.load_from_file(str(playbooks / "tasks/node/framework.yml"), trusted_as_template=True)
-    (role,) = [task for task in tasks if "ansible.builtin.include_role" in task]
+    (role,) = loader.load_from_file(str(playbooks / "tasks/node/framework.yml"), trusted_as_template=True)
     variables = {
         **loop["vars"],
         "item": {"framework": "tensorpack", "horovod": False},
         "node_cluster": {"efs_mount": "/efs", "default_framework": None},
-        "runs_wheels": {"w": "b"},
-        "__node_wheels": printed,
-        **store,
+        **pushed,
         **role["vars"],
     }
-    names = ("framework_horovod_build", "framework_horovod_checksums", "framework_horovod_wheels")
     templar = Templar(loader, variables)
-    assert tuple(templar.template(role["vars"][name]) for name in names) == expected
+    assert templar.template(role["vars"]["framework_horovod_build"]) is builds
+    assert templar.template(role["vars"]["framework_horovod_wheels"]) == "/efs/.deeplearning/wheels"
     assert templar.template(role["vars"]["framework_horovod"]) is True
 
 
@@ -277,7 +259,7 @@ def test_a_machine_that_configures_itself_takes_horovod_from_the_bucket_and_does
 def test_who_includes_the_tasks_of_a_framework_sets_their_variables(playbook: str) -> None:
     text = (ROLES.parent / f"playbooks/{playbook}.yml").read_text()
     assert "tasks/node/framework.yml" in text
-    for name in ("__framework", "__horovod", "__wheels", "__shared"):
+    for name in ("__framework", "__horovod", "__wheels", "__builds"):
         assert f" {name}" in text, name
 
 

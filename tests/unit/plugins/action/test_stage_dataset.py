@@ -28,6 +28,7 @@ def source(tmp_path: Path) -> Path:
 
 def stage(tmp_path: Path, source: Path | str, check: bool = False, **options: Any) -> dict[str, Any]:
     own = {"region": REGION, "data": "photos", "source_dir": str(source), "folder": str(tmp_path / "stage")}
+    own |= {"records": str(tmp_path)}
     return run_action("stage_dataset", check, **{**own, **options})
 
 

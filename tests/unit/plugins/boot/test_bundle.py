@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import sys
@@ -14,8 +15,10 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.boot import bundl
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.boot import COLLECTION
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 
-PINS = f"# Made.\n\nansible-core==2.19.14 --hash=sha256:{'0' * 64}\nPyYAML==6.0 --hash=sha256:{'1' * 64}\n"
 BEGINNINGS = ["ansible_core-2.19.14-", "PyYAML-6.0-"]
+# In these tests a wheel's content is its name.
+DIGESTS = [hashlib.sha256(f"{beginning}py3-none-any.whl".encode()).hexdigest() for beginning in BEGINNINGS]
+PINS = f"# Made.\n\nansible-core==2.19.14 --hash=sha256:{DIGESTS[0]}\nPyYAML==6.0 --hash=sha256:{DIGESTS[1]}\n"
 
 
 @pytest.fixture
@@ -87,7 +90,7 @@ with open({str(tmp_path / "calls")!r}, "a") as file:
     file.write(json.dumps(arguments) + "\\n")
 folder = pathlib.Path(arguments[arguments.index("-d") + 1])
 for name in {BEGINNINGS!r}:
-    (folder / f"{{name}}py3-none-any.whl").touch()
+    (folder / f"{{name}}py3-none-any.whl").write_text(f"{{name}}py3-none-any.whl")
 """
     )
     program.chmod(0o755)
@@ -122,6 +125,23 @@ def test_wheels_of_other_versions_do_not_count(tmp_path: Path, requirements: Pat
     write(folder, "ansible_core-2.19.13-py3.whl", "PyYAML-6.0-py3.whl", "ansible_core-2.19.14-py3.tar.gz")
     names = [path.name for path in bundle.download_wheels(requirements, folder)]
     assert names == ["ansible_core-2.19.14-py3-none-any.whl", "PyYAML-6.0-py3-none-any.whl"] and pip.exists()
+
+
+def test_what_is_not_the_pinned_wheel_does_not_count(tmp_path: Path, requirements: Path, pip: Path) -> None:
+    """It would be run by root on all nodes. A name that sorts before the pinned one's is foreign as well."""
+    folder = tmp_path / "wheels"
+    write(folder, "ansible_core-2.19.14-0evil-py3-none-any.whl", "PyYAML-6.0-py3-none-any.whl")
+    (folder / "ansible_core-2.19.14-py3-none-any.whl").write_text("exchanged")
+    names = [path.name for path in bundle.download_wheels(requirements, folder)]
+    assert names == [f"{name}py3-none-any.whl" for name in BEGINNINGS] and pip.exists()
+
+
+def test_what_pip_leaves_is_compared_as_well(tmp_path: Path, requirements: Path, pip: Path) -> None:
+    requirements.write_text(PINS.replace(DIGESTS[1], "0" * 64))
+    with pytest.raises(
+        UserError, match=r"wheels has no PyYAML-6.0-\*.whl with the SHA-256 in requirements.txt: remove"
+    ):
+        bundle.download_wheels(requirements, tmp_path / "wheels")
 
 
 @pytest.mark.parametrize(("errors", "reason"), [("first\\nlast words", "last words"), ("", "no message")])

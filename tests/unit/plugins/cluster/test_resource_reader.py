@@ -458,6 +458,7 @@ def test_a_group_counts_machines_that_serve_and_those_that_come() -> None:
         "template_version": "4",
         "coming": 1,
         "ends": {"ttl": 7.0},
+        "foreign_actions": {},
     }
     assert machines["i-2"] == {"lifecycle": "InService", "is_healthy": False, "template_version": "3"}
     assert machines["i-3"] == {"lifecycle": "Pending:Wait", "is_healthy": True, "template_version": "3"}

@@ -104,6 +104,14 @@ def test_the_earliest_end_is_in_the_data_and_both_in_the_text() -> None:
     assert describe(ESTATE, HEALTH, CONTEXT)["ends"] == never
 
 
+def test_what_others_have_scheduled_is_named_with_the_command_that_deletes_it() -> None:
+    group = replace(MASTER, facts={**MASTER.facts, "foreign_actions": {"zz": "c-master has zz"}})
+    owned = replace(ESTATE, resources=[group, *ESTATE.resources[1:]])
+    lines = summary_lines(describe(owned, HEALTH, CONTEXT), owned, "")
+    command = "ansible-playbook site.yml -e delete_actions=zz"
+    assert f"  scheduled by others  c-master has zz. To delete it: {command}" in lines
+
+
 def test_what_only_the_plan_knows_is_otherwise_taken_from_aws() -> None:
     machine = Resource("instance", "i-1", "c-master", "running", facts={**INSTANCE, "user": "admin"})
     foreign = Resource("instance", "i-0", "x", "running", ours=False, facts={**INSTANCE, "user": "mallory"})

@@ -17,13 +17,11 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract import (
     atomic_file,
     boot,
     frameworks,
-    git_source,
     hosts,
     identifiers,
     names,
     paths,
 )
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.git_source import GitSource
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.run_request import conflicts
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -68,32 +66,6 @@ def test_the_master_has_one_canonical_name() -> None:
 )
 def test_ids_of_runs(text: str, expected: bool) -> None:
     assert identifiers.is_run_id(text) is expected
-
-
-@pytest.mark.parametrize(
-    ("script", "expected"),
-    [
-        ("git+https://h/r.git@v1:a/b.py", GitSource("https://h/r.git", "v1", "a/b.py")),
-        ("git+https://h/r.git:b.py", GitSource("https://h/r.git", "", "b.py")),
-        ("git+https://me:a@b@h:8443/r@v1:b.py", GitSource("https://me:a@b@h:8443/r", "v1", "b.py")),
-        ("git+git@h:r.git@v1:b.py", GitSource("git@h:r.git", "v1", "b.py")),
-        ("git+/home/me/models@v1:b.py", GitSource("/home/me/models", "v1", "b.py")),
-        ("git+https://h/r.git@v1:a/../../b.py", None),
-        ("git+https://h/r.git@v1:/b.py", None),
-        ("git+https://h/r.git@:b.py", None),
-        ("git+https://h@v1:b.py", None),
-        ("git+https://h/r.git@v1", None),
-        ("https://h/r.git@v1:b.py", None),
-    ],
-)
-def test_sources_in_git(script: str, expected: GitSource | None) -> None:
-    assert git_source.parse(script) == expected
-
-
-def test_which_sources_log_in_with_ssh() -> None:
-    scripts = ("git+ssh://git@h/r@v1:b.py", "git+git@h:r@v1:b.py", "git+https://h/r@v1:b.py", "git+/r/r@v1:b.py")
-    sources = [git_source.parse(script) for script in scripts]
-    assert [source.uses_ssh for source in sources if source] == [True, True, False, False]
 
 
 @pytest.mark.parametrize(
@@ -181,20 +153,6 @@ def test_folders_of_clusters_on_a_shared_file_system_are_apart() -> None:
 
 def test_keys_of_bundles_are_below_the_prefix_that_members_may_read() -> None:
     assert boot.bundle_key("ab") == "bundles/ab.tar" and boot.bootstrap_key("ab") == "bundles/ab.py"
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("git+https://me:secret@h/r.git", "git+https://h/r.git"),
-        ("https://me:se@cret@h/r", "https://h/r"),
-        ("see HTTPS://me:se/cret@h/r and http://h/r@v1 x", "see HTTPS://<hidden> and http://<hidden> x"),
-        ("ssh://git@h/r@v1", "ssh://h/r@v1"),
-        ("https://h/r", "https://h/r"),
-    ],
-)
-def test_secrets_of_urls_are_not_shown(text: str, expected: str) -> None:
-    assert git_source.without_secret(text) == expected
 
 
 def test_every_default_is_a_distribution_of_its_framework() -> None:

@@ -719,7 +719,7 @@ def make(machine: Path, environment: Environment, **build: Any) -> horovod.Wheel
 def test_the_wheel_is_built_for_mpi_in_the_shared_folder(environment: Environment, machine: Path) -> None:
     built = make(machine, environment)
     key = horovod.wheel_key(environment, VERSIONS)
-    assert built.name == horovod.find_wheel(str(machine / "wheels"), key, {built.name: built.sha256})
+    assert built == horovod.find_wheel(str(machine / "wheels"), key, {built.name: built.sha256})
     assert built.sha256 == hashlib.sha256((machine / "wheels" / built.name).read_bytes()).hexdigest()
     variables = dict(line.split("=", 1) for line in (machine / "environment").read_text().splitlines() if "=" in line)
     assert {name: value for name, value in variables.items() if name.startswith("HOROVOD_WITH")} == {
@@ -754,17 +754,53 @@ def test_a_failed_build_reports_the_errors(environment: Environment, machine: Pa
 NUMBERED = "horovod-0.28.1_torch-2.13.0+cpu_cp311_openmpi-4.1.4_x86_64"
 
 
-def test_only_a_wheel_with_a_known_checksum_counts(tmp_path: Path) -> None:
-    """Any node can write to the folder."""
+def test_a_wheel_of_this_play_is_found_by_its_name(tmp_path: Path) -> None:
     (tmp_path / NUMBERED).mkdir()
-    for name in ("horovod-0-planted.whl", "horovod-0.28.1-cp311.whl"):
-        (tmp_path / NUMBERED / name).write_text("")
     known = f"{NUMBERED}/horovod-0.28.1-cp311.whl"
-    assert horovod.find_wheel(str(tmp_path), NUMBERED, {}) == ""
-    assert horovod.find_wheel(str(tmp_path), NUMBERED, {known: "0" * 64}) == known
-    assert horovod.find_wheel(str(tmp_path), NUMBERED.replace("2.13", "2.14"), {known: "0" * 64}) == ""
-    assert horovod.find_wheel(str(tmp_path), NUMBERED, {f"{NUMBERED}/horovod-0.28.1-cp312.whl": "0" * 64}) == ""
-    assert horovod.find_wheel(str(tmp_path), NUMBERED, {f"{NUMBERED}/../horovod-0.28.1.whl": "0" * 64}) == ""
+    (tmp_path / known).write_text("")
+    sums = {known: "0" * 64}
+    assert horovod.find_wheel(str(tmp_path), NUMBERED, sums) == (known, "0" * 64)
+    assert horovod.find_wheel(str(tmp_path), NUMBERED.replace("2.13", "2.14"), sums) is None
+
+
+@pytest.fixture
+def stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A wheel that an earlier play has built; root is the user of this process."""
+    monkeypatch.setattr(horovod, "OWNER", os.getuid())
+    (tmp_path / NUMBERED).mkdir()
+    tmp_path.chmod(0o755)
+    wheel = tmp_path / NUMBERED / "horovod-0.28.1-cp311.whl"
+    wheel.write_bytes(b"wheel")
+    return wheel
+
+
+def test_a_wheel_that_root_has_built_before_is_installed_again(stored: Path) -> None:
+    folder = str(stored.parents[1])
+    (stored.parent / "horovod-0.28.1-notes.txt").write_text("")
+    expected = (f"{NUMBERED}/{stored.name}", hashlib.sha256(b"wheel").hexdigest())
+    assert horovod.find_wheel(folder, NUMBERED, {}) == expected
+    other = {f"{NUMBERED}/../horovod-0.28.1.whl": "0" * 64, f"{NUMBERED}/horovod-0.28.1-cp312.whl": "0" * 64}
+    assert horovod.find_wheel(folder, NUMBERED, other) == expected
+    assert horovod.find_wheel(folder, NUMBERED.replace("2.13", "2.14"), {}) is None
+
+
+@pytest.mark.parametrize("planted", ["another user", "file", "folder", "folder of all", "link", "linked folder"])
+def test_a_wheel_that_others_can_have_put_there_does_not_count(
+    stored: Path, monkeypatch: pytest.MonkeyPatch, planted: str
+) -> None:
+    """Any user can write to the file system."""
+    folder = stored.parents[1]
+    if planted == "another user":
+        monkeypatch.setattr(horovod, "OWNER", os.getuid() + 1)
+    elif planted == "link":
+        stored.rename(folder / "wheel")
+        stored.symlink_to(folder / "wheel")
+    elif planted == "linked folder":
+        stored.parent.rename(folder / "theirs")
+        stored.parent.symlink_to("theirs")
+    else:
+        {"file": stored, "folder": stored.parent, "folder of all": folder}[planted].chmod(0o777)
+    assert horovod.find_wheel(str(folder), NUMBERED, {}) is None
 
 
 @pytest.fixture
@@ -821,9 +857,10 @@ def test_a_wheel_that_another_node_changed_is_refused(
     assert commands.pip() == []
 
 
-def test_a_wheel_without_a_known_checksum_is_built_again(
+def test_a_wheel_that_is_not_roots_is_built_again(
     environment: Environment, lacking: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(horovod, "OWNER", os.getuid() + 1)
     (name,), (digest,) = lacking["horovod_checksums"], lacking["horovod_checksums"].values()
     builds = []
     monkeypatch.setattr(horovod, "build", lambda *_: builds.append(name) or horovod.Wheel(name, digest))
@@ -850,6 +887,7 @@ def test_a_failed_build_is_reported_with_the_alternatives(
         raise UserError("horovod==0.28.1 could not be built for horovod-0.28.1_torch-9: x.h:1: error: C++26 is needed")
 
     monkeypatch.setattr(horovod, "build", fail)
+    monkeypatch.setattr(horovod, "OWNER", os.getuid() + 1)
     builder = {**lacking, "horovod_checksums": {}, "horovod_build": True}
     with pytest.raises(UserError, match="error: C.* is needed\nTrain without Horovod, or use the pins"):
         framework_env.present(environment, builder, check=False)
@@ -927,12 +965,9 @@ def test_the_first_node_that_lacks_horovod_builds_it_and_all_nodes_get_its_check
 
 
 def test_a_wheel_that_was_built_in_this_play_may_be_installed() -> None:
-    variables = {
-        "framework_horovod_checksums": {"other": "sum"},
-        "framework_result": {"horovod_wheels": {"wheel": "sum"}},
-    }
-    checksums = value("framework", "__framework_checksums", "", **variables)
-    assert checksums == {"other": "sum", "wheel": "sum"}
+    assert value("framework", "__framework_checksums", "") == {}
+    variables = {"framework_result": {"horovod_wheels": {"wheel": "sum"}}}
+    assert value("framework", "__framework_checksums", "", **variables) == {"wheel": "sum"}
 
 
 # Pins

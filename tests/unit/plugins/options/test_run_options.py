@@ -96,6 +96,10 @@ def test_what_is_right_gets_its_type_once(name: str, variables: Any, read: Any) 
         ({"script": "missing.py"}, "there is no such file on this machine, and it is no path below /efs"),
         ({"script": "git+https://example.com/r.git"}, "a script in a repository is given as git+URL@ref:path"),
         ({"script": "/efs/train.py", "sync": "/tmp"}, "it goes along with a script of this machine, and script is"),
+        (
+            {"script": "git+https://me:s3cret@h/r.git@v1:b.py", "sync": "/tmp"},
+            "sync is /tmp: it goes along with a script of this machine, and script is git+https://<hidden>",
+        ),
         ({"sync": "/tmp"}, "sync is /tmp: it goes along with a script of this machine."),
         ({"sync": "/nowhere"}, "there is no such folder on this machine"),
         ({"script_args": '--name "a'}, "a quotation mark in it is not closed"),
@@ -177,19 +181,11 @@ def test_where_a_script_is(tmp_path: Path) -> None:
     assert locate_script("/efsmine/train.py", "/efs").kind == "file"
 
 
-@pytest.mark.parametrize(
-    ("text", "script"),
-    [
-        ("git+https://h/r.git@v1:a/b.py", Script("git", "a/b.py", "git+https://h/r.git@v1:a/b.py")),
-        ("git+https://h/r.git:b.py", Script("git", "b.py", "git+https://h/r.git@HEAD:b.py")),
-        ("git+ssh://git@h/r.git@v1:b.py", Script("git", "b.py", "git+ssh://git@h/r.git@v1:b.py", True)),
-        ("git+ssh://git@h/r.git:b.py", Script("git", "b.py", "git+ssh://git@h/r.git@HEAD:b.py", True)),
-        ("git+git@h:me/r.git@a/b:c.py", Script("git", "c.py", "git+git@h:me/r.git@a/b:c.py", True)),
-        ("git+/home/me/models@v1:a.py", Script("git", "a.py", "git+/home/me/models@v1:a.py")),
-    ],
-)
-def test_a_script_in_a_repository(text: str, script: Script) -> None:
-    assert locate_script(text, "/efs") == script
+def test_a_script_in_a_repository_is_sent_by_this_machine() -> None:
+    text = "git+https://h/r.git@v1:a/b.py"
+    assert locate_script(text, "/efs") == Script("git", text)
+    completed = settled(script=text)
+    assert (completed["script"], completed["script_file"]) == (None, text)
 
 
 def test_our_trainers_have_cifar10_to_train_on_and_scripts_what_they_ask_for(tmp_path: Path) -> None:
@@ -203,7 +199,7 @@ def test_the_request_holds_what_was_specified() -> None:
     request = requested(
         framework="mxnet",
         distribution="dist_sync",
-        script="git+https://h/r.git@v1:b.py",
+        script="/efs/b.py",
         script_args="--a 1",
         nodes="2",
         processes_per_node="auto",
@@ -215,7 +211,7 @@ def test_the_request_holds_what_was_specified() -> None:
     assert request == {
         "framework": "mxnet",
         "distribution": "dist_sync",
-        "script": "git+https://h/r.git@v1:b.py",
+        "script": "/efs/b.py",
         "script_args": ["--a", "1"],
         "nodes": 2,
         "servers": 1,

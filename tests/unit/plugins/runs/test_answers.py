@@ -39,7 +39,6 @@ LISTED = {
 }
 LOAD = {"instance_id": "i-00000002", "at": 1, "load": 1.0, "processors": 8, "memory_percent": 10, "disk_percent": 20}
 LOAD |= {"gpus": [], "logins": 0, "errors": []}
-WHEEL = "horovod-0.28.1_torch-2.13.0_cp311_openmpi-4.1.4_x86_64/horovod-0.28.1-cp311-cp311-linux_x86_64.whl"
 STAGED = {"changed": True, "path": "/efs/data/cifar10", "generated": False}
 MEMBER = {"instance_id": "i-00000002", "rank": 2, "state": "ready"}
 VALID: dict[str, dict[str, Any]] = {
@@ -62,7 +61,6 @@ VALID: dict[str, dict[str, Any]] = {
     "members apply": {"generation": 3, "changed": True, "listed": False},
     "members report": {"changed": True},
     "members forget": {"changed": True},
-    "wheels pull": {"wheels": {WHEEL: "a" * 64}},
 }
 OPTIONAL = {
     *("data", "own_copy", "nodes", "processes_per_node", "servers", "progress"),
@@ -116,7 +114,7 @@ def test_a_value_of_another_type_is_refused_or_left_out_and_a_missing_one_refuse
     else:
         # The figures of users' scripts are left out.
         assert last in OPTIONAL and '"a"' not in json.dumps(actual)
-    if isinstance(place, list) or last in (*OPTIONAL, WHEEL):
+    if isinstance(place, list) or last in OPTIONAL:
         return
     del place[last]
     with pytest.raises(InvalidValue):
@@ -139,7 +137,6 @@ def test_a_value_of_another_type_is_refused_or_left_out_and_a_missing_one_refuse
         ("run show", {"run": {**RUN, "python": "python3"}}),
         ("run list", {"runs": [{"run_id": "../etc", "state": "finished"}]}),
         ("run list", {"runs": [{"run_id": "mine", "state": "flying"}]}),
-        ("wheels pull", {"wheels": {"../etc": "a"}}),
         ("status", {"members": [{**MEMBER, "state": "failed"}]}),
         ("status", {"loads": [{**LOAD, "load": "high"}]}),
         ("status", {"loads": ["high"]}),
@@ -184,8 +181,8 @@ def test_a_line_of_an_evaluation_is_a_sentence() -> None:
 
 
 def test_a_map_has_a_most_size() -> None:
-    names = [WHEEL.replace("2.13.0", f"2.{number}.0") for number in range(3)]
-    parse = u.map_of(answers.wheel, u.words, 2)
+    names = ["a", "b", "c"]
+    parse = u.map_of(u.words, u.words, 2)
     assert parse(dict.fromkeys(names[:2], "a")) == dict.fromkeys(names[:2], "a")
     for wrong in (dict.fromkeys(names, "a"), names, None):
         with pytest.raises(InvalidValue, match="a map of up to 2"):

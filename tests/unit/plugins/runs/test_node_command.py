@@ -24,6 +24,7 @@ PLAY = {
             "deeplearning.aws.node_command": {
                 "words": ["run", "create"],
                 "request": {"SECRET": "{{ secret }}"},
+                "code": {"script": "git+http://me:{{ secret }}@127.0.0.1:1/models.git@v1:train.py"},
                 "writes": True,
             },
         }
@@ -48,7 +49,7 @@ def test_a_request_is_not_shown_even_where_arguments_of_tasks_are(tmp_path: Path
         text=True,
         check=False,
     )
-    assert "request=<hidden>" in done.stdout
+    assert "request=<hidden>" in done.stdout and "models.git at v1 could not be cloned" in done.stdout
     assert "hunter2" not in done.stdout + done.stderr
 
 
@@ -56,7 +57,7 @@ def run(**options: Any) -> dict[str, Any]:
     """Run the action against this machine."""
     task = SimpleNamespace(args=options, async_val=0, check_mode=False, delegate_to=None, action="node_command")
     connection = SimpleNamespace(_shell=SimpleNamespace(tmpdir="/tmp"), transport="local")
-    action = ActionModule(task, connection, SimpleNamespace(), None, None, None)
+    action = ActionModule(task, connection, SimpleNamespace(become=False), None, None, None)
     return action.run(None, {"inventory_hostname": "n"})
 
 

@@ -11,7 +11,8 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import node_logs, node_program
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import node_files, node_logs
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.untrusted import InvalidValue
 
 RUN = "runs/lenet-1"
 
@@ -28,7 +29,7 @@ def run_command(folder: Path, command: str) -> dict[str, str]:
         env=os.environ | {"PATH": f"{sudo.parent}:{os.environ['PATH']}"},
         check=True,
     )
-    return dict(node_logs.read(done.stdout))
+    return dict(node_logs.read(done.stdout.decode().splitlines()))
 
 
 @pytest.fixture
@@ -80,7 +81,8 @@ def test_the_name_of_a_file_of_a_run_is_no_command(tmp_path: Path, efs: Path) ->
 def test_only_the_end_of_a_long_file_is_sent_and_a_command_that_hangs_is_left(
     tmp_path: Path, efs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(node_logs, "_FUNCTIONS", node_logs._FUNCTIONS.replace("-k 2 15", "-k 0.5 0.5"))
+    functions = node_files.functions(node_logs.LARGEST_FILE).replace("-k 2 15", "-k 0.5 0.5")
+    monkeypatch.setattr(node_files, "functions", lambda largest: functions)
     commands = {"boot.log": "seq 200000", "journal.log": "echo first; sleep 600", "versions.txt": "echo last"}
     monkeypatch.setattr(node_logs, "COMMANDS", commands)
     files = run_command(tmp_path, node_logs.collect_command("red", str(efs), False))
@@ -88,75 +90,42 @@ def test_only_the_end_of_a_long_file_is_sent_and_a_command_that_hangs_is_left(
     assert files["journal.log"] == "first\n" and files["versions.txt"] == "last\n"
 
 
-def packed(content: bytes) -> bytes:
-    return base64.b64encode(gzip.compress(content, mtime=0))
+def packed(content: bytes) -> str:
+    return base64.b64encode(gzip.compress(content, mtime=0)).decode()
 
 
 @pytest.mark.parametrize(
     "line",
     [
-        b"../../etc/passwd " + packed(b"x"),
-        b"/etc/passwd " + packed(b"x"),
-        b"runs/../../x/run.json " + packed(b"x"),
-        b"runs/a/logs/../../../x.log " + packed(b"x"),
-        b"runs/a/logs/a\x1b[2J.log " + packed(b"x"),
-        b"unknown.txt " + packed(b"x"),
-        b"boot.log not base64",
-        b"boot.log " + base64.b64encode(b"not gzip"),
-        b"boot.log " + packed(b"x")[:8],
-        b"boot.log",
-        b"\xff\xfe " + packed(b"x"),
-        b"",
+        "../../etc/passwd " + packed(b"x"),
+        "/etc/passwd " + packed(b"x"),
+        "runs/../../x/run.json " + packed(b"x"),
+        "runs/a/logs/../../../x.log " + packed(b"x"),
+        "runs/a/logs/a\x1b[2J.log " + packed(b"x"),
+        "unknown.txt " + packed(b"x"),
+        "boot.log not base64",
+        "boot.log " + base64.b64encode(b"not gzip").decode(),
+        "boot.log " + packed(b"x")[:8],
+        "boot.log",
+        "\xff\xfe " + packed(b"x"),
+        "",
     ],
 )
-def test_anything_else_in_an_answer_is_left_out(line: bytes) -> None:
-    assert list(node_logs.read(line + b"\nversions.txt " + packed(b"v"))) == [("versions.txt", "v")]
+def test_anything_else_in_an_answer_is_left_out(line: str) -> None:
+    assert list(node_logs.read([line, "versions.txt " + packed(b"v")])) == [("versions.txt", "v")]
 
 
 def test_a_file_that_was_cut_counts_as_far_as_it_came_and_the_first_of_a_name_counts() -> None:
-    answer = b"boot.log " + packed(b"first") + b"\nboot.log " + packed(b"second") + b"\njournal.log H4sI"
+    answer = [f"boot.log {packed(b'first')}", f"boot.log {packed(b'second')}", "journal.log H4sI"]
     assert list(node_logs.read(answer)) == [("boot.log", "first")]
 
 
 def test_an_answer_that_unpacks_to_more_than_expected_is_cut() -> None:
-    bomb = packed(b"0" * (256 << 20))
-    names = [f"runs/a/logs/n{number}.log".encode() for number in range(200)]
+    bomb, size = packed(b"0" * (256 << 20)), 0
     tracemalloc.start()
-    size = sum(len(text) for _name, text in node_logs.read(b"\n".join(name + b" " + bomb for name in names)))
-    assert size <= node_logs.MOST_UNPACKED
-    assert tracemalloc.get_traced_memory()[1] < 200 << 20
+    with pytest.raises(InvalidValue, match="more than 64 MiB"):
+        for _name, text in node_logs.read(f"runs/a/logs/n{number}.log {bomb}" for number in range(200)):
+            size += len(text)
+    assert 0 < size <= node_logs.MOST_UNPACKED
+    assert tracemalloc.get_traced_memory()[1] < 4 << 20
     tracemalloc.stop()
-
-
-@pytest.fixture
-def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A program in the place of ssh, which tests write."""
-    file = tmp_path / "bin/ssh"
-    file.parent.mkdir()
-    file.touch(0o755)
-    monkeypatch.setenv("PATH", f"{file.parent}:{os.environ['PATH']}")
-    return file
-
-
-@pytest.mark.parametrize(
-    ("script", "seconds", "content", "problem"),
-    [
-        ("echo all", 60, b"all\n", ""),
-        (
-            "echo some; echo 'Connection timed out' >&2; exit 255",
-            60,
-            b"some\n",
-            "The connection to red was lost: Connection",
-        ),
-        ("echo 'sudo: a password is required' >&2; exit 1", 60, b"", "red: sudo: a password is required"),
-        ("echo some; sleep 600", 1, b"some\n", "red did not answer completely in time"),
-        ("exec yes", 60, None, "red sends more than 1 MiB"),
-    ],
-)
-def test_what_has_arrived_is_kept(
-    ssh: Path, tmp_path: Path, script: str, seconds: float, content: bytes | None, problem: str
-) -> None:
-    ssh.write_text(f"#!/bin/sh\n{script}\n")
-    received, why = node_program.read_available(tmp_path / "config", "red", "x", 1 << 20, seconds)
-    assert content is None or received == content
-    assert why.startswith(problem) and bool(why) == bool(problem), why

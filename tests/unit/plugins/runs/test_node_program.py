@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import code_archive, node_program
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs.node_program import Way
 
 from tests.unit.plugins.runs.connection_kit import Connection
 
@@ -55,7 +56,8 @@ def test_ssh_uses_the_options_of_ansibles_connection() -> None:
 
 
 def test_words_are_quoted_for_the_shell() -> None:
-    assert node_program.command(["run", "show", "a b$"]) == "/usr/local/bin/deeplearning run show 'a b$'"
+    assert Way("n", as_root=True).program(["page"]) == "exec sudo -n /usr/local/bin/deeplearning page"
+    assert Way("n").program(["run", "show", "a b$"]) == "exec /usr/local/bin/deeplearning run show 'a b$'"
 
 
 @pytest.fixture
@@ -72,7 +74,7 @@ def write(program: Path, script: str) -> None:
 
 def test_lines_come_one_by_one_and_whole(program: Path) -> None:
     write(program, """printf '{"n": 1'; printf '}\\n{"n": 2}\\nrest'""")
-    with node_program.stream(Connection("local"), ["run"], "n") as lines:
+    with node_program.stream(Way("n"), ["run"]) as lines:
         assert [node_program.event(line) for line in lines] == [{"n": 1}, {"n": 2}]
 
 
@@ -81,7 +83,7 @@ def test_a_failure_is_raised_after_the_lines(program: Path) -> None:
     seen = []
     with (
         pytest.raises(UserError, match="^no more$"),
-        node_program.stream(Connection("local"), ["run"], "n") as lines,
+        node_program.stream(Way("n"), ["run"]) as lines,
     ):
         seen.extend(lines)
     assert seen == ['{"n": 1}']
@@ -89,19 +91,38 @@ def test_a_failure_is_raised_after_the_lines(program: Path) -> None:
 
 def test_leaving_the_stream_ends_the_process(program: Path, tmp_path: Path) -> None:
     write(program, f"echo $$ > {tmp_path}/pid; echo first; exec sleep 600")
-    with node_program.stream(Connection("local"), ["run"], "n") as lines:
+    with node_program.stream(Way("n"), ["run"]) as lines:
         assert next(lines) == "first"
         pid = int((tmp_path / "pid").read_text())
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
 
 
-def test_a_command_reads_all_that_is_sent_to_it() -> None:
-    sent = os.urandom(1 << 18)
-    assert node_program.read_bytes(Connection("local"), "cat", "n", len(sent), stdin=sent) == sent
-    assert node_program.read_bytes(Connection("local"), "cat; echo end", "n", 100) == b"end\n"
-    with pytest.raises(UserError):
-        node_program.read_bytes(Connection("local"), "cat", "n", len(sent) - 1, stdin=sent)
+def test_a_command_reads_all_that_is_sent_to_it(tmp_path: Path) -> None:
+    sent = tmp_path / "sent"
+    sent.write_bytes(os.urandom(1 << 18))
+    with sent.open("rb") as file:
+        assert node_program.run(Way("n"), "cat", file) == sent.read_bytes()
+    assert node_program.run(Way("n"), "cat; echo end") == b"end\n"
+
+
+@pytest.mark.parametrize(
+    ("script", "result"),
+    [
+        ("echo one; echo two", {"rc": 0, "stdout": "one\ntwo", "stderr": ""}),
+        ("echo one; echo 'deeplearning: no\033' >&2; exit 3", {"rc": 3, "stdout": "one", "stderr": "no\ufffd"}),
+        ("exec cat /dev/zero", {"rc": 1, "stdout": ""}),
+        ("exec sleep 600", {"rc": 1, "stdout": "", "stderr": "n did not answer completely in time."}),
+        ("echo gone >&2; exit 255", {"unreachable": True, "msg": "The connection to n was lost: gone"}),
+    ],
+)
+def test_a_raw_result_is_what_was_printed_however_it_ends(
+    program: Path, monkeypatch: pytest.MonkeyPatch, script: str, result: dict[str, object]
+) -> None:
+    monkeypatch.setattr(node_program, "ANSWER_SECONDS", 0.5)
+    write(program, script)
+    returned = node_program.raw(Way("n"), ["health", "check"])
+    assert returned | result == returned
 
 
 @pytest.mark.parametrize("line", ["", "no json", "[1]", "3"])
@@ -127,8 +148,29 @@ def test_a_script_goes_alone_or_with_its_folder(tmp_path: Path) -> None:
     within = code_archive.pack(folder / "lib/b.py", folder)
     assert within.script == "lib/b.py"
     assert set(unpacked(within)) == {"a.py", "lib/b.py"}
-    assert unpacked(within)["a.py"].mode & 0o777 == 0o744
+    assert unpacked(within)["a.py"].mode & 0o777 == 0o700
     assert unpacked(within)["a.py"].uid == 0
+
+
+def test_files_that_hold_secrets_stay_here_and_are_named(tmp_path: Path) -> None:
+    secret = [".env", ".env.local", "keys/id_ed25519", "keys/server.pem", "keys/ID_RSA.bak", ".aws/credentials"]
+    for name in (*secret, "train.py", "id_mapping.py", "environment.py", "keys/notes.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(name)
+        (tmp_path / name).chmod(0o600)
+    packed = code_archive.pack(tmp_path / "train.py", tmp_path)
+    modes = {name: member.mode & 0o777 for name, member in unpacked(packed).items()}
+    assert modes == dict.fromkeys(["environment.py", "id_mapping.py", "keys/notes.txt", "train.py"], 0o600)
+    assert packed.left_out == (
+        *(".aws", ".env", ".env.local", "keys/ID_RSA.bak", "keys/id_ed25519", "keys/server.pem"),
+    )
+    # What is named as the script is meant.
+    assert code_archive.pack(tmp_path / ".env", tmp_path).left_out == packed.left_out[:1] + packed.left_out[2:]
+
+
+def test_the_documentation_names_what_is_not_sent() -> None:
+    text = (Path(__file__).parents[4] / "docs/training.md").read_text(encoding="utf-8")
+    assert f"These stay on your machine: `{' '.join(code_archive.SECRET)}`." in " ".join(text.split())
 
 
 def test_data_is_not_sent_as_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import code_archive, report, report_files
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import code_archive, report
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs.plot import Series
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.untrusted import InvalidValue
 
 from tests.unit.plugins.runs.report_kit import PRICES, a_run
 
@@ -106,71 +105,35 @@ def test_figures_are_of_all_ranks_and_of_the_later_epochs(tmp_path: Path) -> Non
 
 def test_lines_of_metrics_have_a_most_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = a_run(tmp_path, "one", 2, 10, epochs=1)
-    monkeypatch.setattr(report, "MOST_LINES", 4)
-    assert len(report.read(folder).ranks) == 2
-    monkeypatch.setattr(report, "MOST_LINES", 3)
-    with pytest.raises(report.UserError, match="has more than 3 lines of metrics"):
-        report.read(folder)
+    other = a_run(tmp_path, "two", 1, 10, epochs=1)
+    monkeypatch.setattr(report, "MOST_LINES", 6)
+    assert [len(run.ranks) for run in report.read_all([folder, other])] == [1, 2]
+    monkeypatch.setattr(report, "MOST_LINES", 5)
+    assert len(report.read_all([folder])) == 1
+    with pytest.raises(report.UserError, match="With .*/two/metrics the report has more than 5 lines"):
+        report.read_all([folder, other])
 
 
-# What is taken of a run
-
-
-def archive(**files: bytes) -> bytes:
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w:gz") as packed:
-        for name, content in files.items():
-            member = tarfile.TarInfo(name.replace("__", "/"))
-            member.size = len(content)
-            packed.addfile(member, io.BytesIO(content))
-    return out.getvalue()
-
-
-def test_the_largest_file_and_the_largest_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(report_files, "LARGEST_FILE", 5)
-    monkeypatch.setattr(report_files, "MOST_UNPACKED", 10)
-    folder = tmp_path / "mine"
-    monkeypatch.setattr(report_files, "_LimitedReader", lambda plain: plain)
-    report_files.unpack(archive(**{"run.json": b"12345", "state.json": b"12345"}), folder)
-    assert sorted(path.name for path in folder.iterdir()) == ["metrics", "run.json", "state.json"]
-    for wrong, words in (
-        ({"run.json": b"123456"}, "its run.json has 6 bytes, and the largest has 0 MiB"),
-        ({"run.json": b"12345", "state.json": b"12345", "result.json": b"1"}, "it has more than 0 MiB, or a file tw"),
-        ({"metrics__rank123456.jsonl": b""}, "it holds 'metrics/rank123456.jsonl'"),
-        ({"evil\x1b": b""}, "it holds 'evil"),
-    ):
-        with pytest.raises(InvalidValue, match=words):
-            report_files.unpack(archive(**wrong), folder)
-        # What was there is still there, and nothing else.
-        assert (folder / "run.json").read_bytes() == b"12345" and len(list(tmp_path.iterdir())) == 1
-    report_files.unpack(archive(**{"metrics__rank99999.jsonl": b"{}"}), folder)
-    assert [path.name for path in folder.rglob("*") if path.is_file()] == ["rank99999.jsonl"]
-
-
-def test_an_archive_that_unpacks_to_more_is_not_read_to_its_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(report_files, "MOST_UNPACKED", 1 << 20)
-    bomb = io.BytesIO()
-    with tarfile.open(fileobj=bomb, mode="w:gz", format=tarfile.GNU_FORMAT) as packed:
-        packed.addfile(tarfile.TarInfo("x" * (3 << 20)))
-    with pytest.raises(InvalidValue, match="it unpacks to more than 2 MiB"):
-        report_files.unpack(bomb.getvalue(), tmp_path / "mine")
-    assert list(tmp_path.iterdir()) == []
-    (tmp_path / ".mine.new").mkdir()
-    report_files.unpack(archive(**{"run.json": b"{}"}), tmp_path / "mine")
-    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+@pytest.mark.parametrize(("epochs", "shown"), [(0, 0), (1, 1), (500, 500), (501, 251), (1000, 500), (100_000, 500)])
+def test_a_curve_has_a_most_number_of_points_and_ends_with_the_last(tmp_path: Path, epochs: int, shown: int) -> None:
+    run = report.read(a_run(tmp_path, "one", 1, 10))
+    run.ranks[0] = [{"epoch": number, "loss": 1.0} for number in range(epochs)]
+    points = report._points(run, "epoch", "loss")
+    assert len(points) == shown and points == sorted(points)
+    assert not points or points[-1][0] == epochs - 1
 
 
 # What is sent of the operator's code
 
 
-def test_code_is_packed_in_order_and_for_everybody_to_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_code_is_packed_in_order_and_keeps_its_modes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "code"
     for name in ("b.py", "a/z.py", "a/__pycache__/z.pyc", ".git/config", ".venv/x", "train.py"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(name)
     (folder / "b.py").chmod(0o700)
+    (folder / "a/z.py").chmod(0o600)
+    (folder / "train.py").chmod(0o644)
     (folder / "linked").symlink_to("a")
     packed = code_archive.pack(folder / "train.py", folder)
     assert packed.script == "train.py"
@@ -179,15 +142,15 @@ def test_code_is_packed_in_order_and_for_everybody_to_read(tmp_path: Path, monke
     assert [member.name for member in members] == ["a/z.py", "b.py", "linked", "train.py"]
     assert {(member.uid, member.gid, member.uname, member.gname) for member in members} == {(0, 0, "", "")}
     assert {member.name: member.mode & 0o777 for member in members if member.isfile()} == {
-        "a/z.py": 0o644,
-        "b.py": 0o744,
+        "a/z.py": 0o600,
+        "b.py": 0o700,
         "train.py": 0o644,
     }
     monkeypatch.setattr(code_archive, "MOST_BYTES", 20)
     (tmp_path / "train.py").write_text("x" * 20)
     assert code_archive.pack(tmp_path / "train.py", None).script == "train.py"
     (tmp_path / "train.py").write_text("x" * 21)
-    with pytest.raises(code_archive.UserError, match="which holds 0 MiB: that is more than code"):
+    with pytest.raises(code_archive.UserError, match="train.py holds 0 MiB: that is more than code"):
         code_archive.pack(tmp_path / "train.py", None)
     with pytest.raises(code_archive.UserError, match="none.py cannot be read: No such file"):
         code_archive.pack(tmp_path / "none.py", None)

@@ -28,7 +28,8 @@ def create_run(request, config):
     if request["script"] == "refused.py":
         raise UserError("refused.py is refused")
     os.rename(request["code"], {run!r})
-    return {{"run_id": "r1", "warnings": [request["script"], request["environment"]["SECRET"]]}}
+    repository = request.get("repository", {{}})
+    return {{"run_id": "r1", "warnings": [request["script"], request["environment"]["SECRET"], *repository.values()]}}
 
 commands.read_config = lambda: SimpleNamespace(efs_mount={efs!r}, cluster="red", user="me")
 commands.become = lambda user: os.umask(0o022)
@@ -59,23 +60,19 @@ def send(tmp_path: Path, efs: Path, monkeypatch: pytest.MonkeyPatch) -> Send:
     for name in ("train.py", "refused.py", "models/net.py"):
         (tmp_path / "src" / name).write_text(name)
 
-    def execute(action: ActionModule, command: str, sudoable: bool, in_data: bytes) -> dict[str, Any]:
-        ran = subprocess.run(["/bin/sh", "-c", command], input=in_data, capture_output=True, check=False)
-        return {"rc": ran.returncode, "stdout": ran.stdout.decode(), "stderr": ran.stderr.decode()}
-
     def run(script: str = "train.py", check: bool = False) -> dict[str, Any]:
+        file = {"script": f"{tmp_path}/src/{script}", "folder": f"{tmp_path}/src"}
         arguments = {
             "words": ["run", "create", "--code", "-"],
             "request": {"framework": "pytorch", "environment": {"SECRET": "two\nlines"}},
-            "code": {"script": f"{tmp_path}/src/{script}", "folder": f"{tmp_path}/src"},
+            "code": {"script": script} if script.startswith("git+") else file,
             "writes": True,
         }
         task = SimpleNamespace(args=arguments, async_val=0, check_mode=check, delegate_to=None, action="node_command")
-        connection = SimpleNamespace(_shell=SimpleNamespace(tmpdir="/tmp"))
-        action = ActionModule(task, connection, SimpleNamespace(), None, None, None)
+        connection = SimpleNamespace(_shell=SimpleNamespace(tmpdir="/tmp"), transport="local")
+        action = ActionModule(task, connection, SimpleNamespace(become=False), None, None, None)
         return action.run(None, {"inventory_hostname": "deeplearning-master"})
 
-    monkeypatch.setattr(ActionModule, "_low_level_execute_command", execute)
     return run
 
 
@@ -86,6 +83,41 @@ def test_a_script_comes_with_its_folder_to_where_only_its_user_comes(send: Send,
     assert (efs / "code/models/net.py").read_text() == "models/net.py"
     assert (efs / "runs/red/.incoming").stat().st_mode & 0o7777 == 0o700
     assert os.listdir(efs / "runs/red/.incoming") == []
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> str:
+    """The folder as a repository, with a file that is no code."""
+    (tmp_path / "src/.env").write_text("TOKEN=s3cret")
+    git = ["git", "-C", str(tmp_path / "src"), "-c", "user.name=me", "-c", "user.email=me@example.com"]
+    for words in (["init", "-q", "-b", "main"], ["add", "."], ["commit", "-q", "-m", "all"]):
+        subprocess.run([*git, *words], check=True)
+    return f"{tmp_path}/src"
+
+
+def test_a_script_of_a_repository_is_sent_as_a_folder_is(send: Send, efs: Path, repository: str) -> None:
+    sent = send(f"git+{repository}@main:models/net.py")
+    commit = subprocess.run(["git", "-C", repository, "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
+    *words, recorded = sent["answer"]["warnings"]
+    assert words == ["models/net.py", "two lines", repository, "main"] and recorded == commit.stdout.strip()
+    files = {str(path.relative_to(efs / "code")) for path in (efs / "code").rglob("*") if path.is_file()}
+    assert files == {"train.py", "refused.py", "models/net.py"}
+    (warning,) = sent["warnings"]
+    assert warning == ("Not sent with the code, as they may hold secrets: .env. Pass secrets with the option env.")
+
+
+def test_in_check_mode_a_repository_is_cloned_and_nothing_is_sent(send: Send, efs: Path, repository: str) -> None:
+    checked = send(f"git+{repository}@main:train.py", check=True)
+    assert checked["changed"] and "Not sent" in checked["warnings"][0] and os.listdir(efs) == []
+    missing = send(f"git+{repository}@v9:train.py", check=True)
+    assert missing["failed"] and f"{repository} at v9 could not be cloned: " in missing["msg"]
+
+
+def test_many_files_that_are_left_out_are_counted(send: Send, tmp_path: Path) -> None:
+    for number in range(22):
+        (tmp_path / f"src/{number:02}.pem").write_text("")
+    (warning,) = send()["warnings"]
+    assert "00.pem, 01.pem, " in warning and "19.pem, 2 more. Pass" in warning
 
 
 def test_in_check_mode_it_is_packed_and_nothing_is_sent(send: Send, efs: Path) -> None:
@@ -136,7 +168,7 @@ def test_a_node_without_the_program_is_a_sentence(send: Send, efs: Path, monkeyp
 
 
 def test_an_archive_that_does_not_unpack_leaves_nothing(send: Send, efs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    broken = SimpleNamespace(archive=b"broken", script="train.py")
+    broken = code_archive.Packed(b"broken", "train.py")
     monkeypatch.setattr(code_archive, "pack", lambda script, folder: broken)
     sent = send()
     assert sent["failed"] and "cannot be unpacked in" in sent["msg"] and "Traceback" not in sent["msg"]

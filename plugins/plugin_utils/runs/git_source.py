@@ -10,23 +10,23 @@ from dataclasses import dataclass
 
 PREFIX = "git+"
 FORM = "git+URL@ref:path"
+_HELPER = re.compile(r"[A-Za-z0-9][A-Za-z0-9+.-]*::")
+"""Before an address, it names a program of git that fetches it, such as ext::"""
 
 
 @dataclass(frozen=True)
 class GitSource:
     url: str
     ref: str
-    """Empty if none is named."""
     path: str
-
-    @property
-    def uses_ssh(self) -> bool:
-        """Return whether git logs in with ssh. `user@host:path` is ssh's too; `/path` is a folder of the machine."""
-        return self.url.startswith("ssh://") or ("://" not in self.url and not self.url.startswith("/"))
 
 
 def parse(script: str) -> GitSource | None:
-    """Return the parts of a source, or None if the text is none. The path stays inside the repository."""
+    """Return the parts of a source, or None if the text is none.
+
+    The path stays inside the repository. Neither the URL nor the ref can be taken for an option of git, or name a
+    program.
+    """
     place, _colon, path = script[len(PREFIX) :].rpartition(":")
     if not script.startswith(PREFIX) or not path or path.startswith("/") or ".." in path.split("/") or " " in script:
         return None
@@ -37,10 +37,11 @@ def parse(script: str) -> GitSource | None:
         return None
     url_path, at, ref = place[begin:].rpartition("@")
     if not at:
-        url_path, ref = ref, ""
-    if not url_path or (at and not ref):
+        url_path, ref = ref, "HEAD"
+    url = place[:begin] + url_path
+    if not url_path or not ref or ref[0] in "-+" or ":" in ref or url.startswith("-") or _HELPER.match(url):
         return None
-    return GitSource(place[:begin] + url_path, ref, path)
+    return GitSource(url, ref, path)
 
 
 def without_secret(text: str) -> str:
