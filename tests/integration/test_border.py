@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import os
 import re
 import subprocess
-import tarfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -25,6 +23,8 @@ CLIPBOARD = "\x1b]52;c;ZXZpbA==\x07"
 HOSTILE = r"""#!/usr/bin/python3
 import json, sys
 words = sys.argv[1:]
+if sent := sys.stdin.buffer.read():
+    open("/var/tmp/sent", "wb").write(sent)
 verb, as_json = " ".join(words[:2]), "--json" in words
 escape, path = "\x1b]52;c;ZXZpbA==\x07\x1b[2J", "../../../../.ssh"
 run = {"framework": "/../../.deeplearning/reports/x/runs/evil/metrics", "distribution": path, "python": "/bin/sh",
@@ -47,25 +47,16 @@ elif verb == "run stop":
 else:
     print(escape, path)
 """
-# In place of tar: what it is asked to pack it replaces, and what it is sent it keeps.
-HOSTILE_TAR = """#!/bin/sh
-case "$1" in -c*) exec cat /opt/hostile.tar.gz;; *) exec cat > /opt/sent;; esac
+# In place of base64, which packs the files that a node sends: more files follow each of them.
+HOSTILE_BASE64 = r"""#!/usr/bin/python3
+import base64, gzip, json, sys
+sys.stdin.buffer.read()
+names = ["../../../../.ssh/authorized_keys", "/root/.ssh/authorized_keys", "evil/../../.ssh/rc", "evil/metrics/evil",
+         "other/run.json", "evil/metrics/rank0.jsonl\x1b]52;c;ZXZpbA==\x07", "evil", "", "evil/state.json"]
+run = {"run_id": "\x1b]52;c;ZXZpbA==\x07", "framework": "../.."}
+packed = base64.b64encode(gzip.compress(json.dumps(run).encode())).decode()
+print(packed, *(f"{name} {packed}" for name in names), sep="\n", end="")
 """
-
-
-def hostile_archive() -> bytes:
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w:gz") as archive:
-        for name, kind, leads_to in (
-            ("run.json", tarfile.REGTYPE, ""),
-            ("metrics", tarfile.SYMTYPE, "../../../../.."),
-            ("metrics/rank0.jsonl", tarfile.CHRTYPE, ""),
-            ("metrics/evil", tarfile.REGTYPE, ""),
-        ):
-            member = tarfile.TarInfo(name)
-            member.type, member.linkname = kind, leads_to
-            archive.addfile(member)
-    return out.getvalue()
 
 
 @pytest.fixture
@@ -74,19 +65,18 @@ def hostile_master(training_cluster: Cluster) -> Iterator[Cluster]:
     cluster.says(MASTER, "sudo mv /usr/local/bin/deeplearning /usr/local/bin/deeplearning.kept")
     try:
         for path, content in (
-            ("/usr/local/bin/deeplearning", HOSTILE.encode()),
-            ("/usr/local/bin/tar", HOSTILE_TAR.encode()),
-            ("/opt/hostile.tar.gz", hostile_archive()),
+            ("/usr/local/bin/deeplearning", HOSTILE),
+            ("/usr/local/bin/base64", HOSTILE_BASE64),
         ):
             words = [*cluster.ssh_words(MASTER), f"sudo install -m 755 /dev/stdin {path}"]
-            subprocess.run(words, input=content, check=True, timeout=30)
+            subprocess.run(words, input=content.encode(), check=True, timeout=30)
         cluster.says(MASTER, f"mkdir -p /efs/runs/{cluster.name}/evil && echo > /efs/runs/{cluster.name}/evil/run.json")
         yield cluster
     finally:
         cluster.says(
             MASTER,
             "sudo mv /usr/local/bin/deeplearning.kept /usr/local/bin/deeplearning; "
-            f"sudo rm -rf /usr/local/bin/tar /opt/hostile.tar.gz /opt/sent /efs/runs/{cluster.name}/evil",
+            f"sudo rm -rf /usr/local/bin/base64 /var/tmp/sent /efs/runs/{cluster.name}/evil",
         )
 
 
@@ -101,7 +91,7 @@ def files_of(folder: Path) -> dict[str, str]:
 ASKED = {
     "status": ({"run_id": "all"}, "]52;c;ZXZpbA==\ufffd\ufffd[2J ../../../../.ssh"),
     "report": ({}, "answered `deeplearning run list` with something unexpected (runs: run_id: a run's id)"),
-    "report of evil": ({"run_id": "evil"}, "What deeplearning-master sends as run evil is not one: it holds 'metrics'"),
+    "report of evil": ({"run_id": "evil"}, "/.runs/evil is no folder of a run (run_id: a run's id)"),
     "follow": ({"run_id": "evil"}, "run evil ended without reporting a result"),
     "train": ({"resume": "evil"}, "answered `deeplearning run show` with something unexpected"),
     "evaluate": ({"run_id": "evil"}, "answered `deeplearning run show` with something unexpected"),
@@ -128,11 +118,14 @@ def test_a_master_that_lies_gets_nothing_written_and_nothing_sent(hostile_master
         failed = [line for line in ran.output.splitlines() if line.startswith("fatal: ")]
         assert len(failed) == (0 if name == "status" else 1), (name, failed)
     after = files_of(folder)
-    own = re.compile(rf"\.deeplearning/{cluster.name}\.(ssh_config|known_hosts|health\.json)")
+    own = re.compile(
+        rf"\.deeplearning/({cluster.name}\.(ssh_config|known_hosts|health\.json)"
+        rf"|reports/{cluster.name}/\.runs/evil/(run|state)\.json)"
+    )
     assert {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)} <= {
         name for name in after if own.fullmatch(name)
     }
-    assert cluster.ssh(MASTER, "ls /opt/sent").returncode == 2
+    assert cluster.ssh(MASTER, "ls /var/tmp/sent").returncode == 2
     assert cluster.ssh(MASTER, f"ls /efs/runs/{cluster.name}/reports/evil").returncode == 2
 
 

@@ -98,7 +98,8 @@ def raw(way: Way, words: Sequence[str], stdin: IO[bytes] | int = subprocess.DEVN
         return {"unreachable": True, "msg": str(lost)}
     except UserError as error:
         code, reason = error.code if isinstance(error, CommandFailed) else 1, str(error)
-    return {"rc": code, "stdout": "\n".join(printed), "stderr": reason}
+    # Without `failed` Ansible fails the task for any other code than 0.
+    return {"failed": False, "rc": code, "stdout": "\n".join(printed), "stderr": reason}
 
 
 def run(

@@ -161,7 +161,7 @@ def read(folder: Path, most_lines: int = MOST_LINES) -> ReportedRun:
         result = _read_optional(folder / "result.json", _RESULT)
         processes = _read_optional(folder / "state.json", _STATE).get("processes", [])
     except (OSError, u.InvalidValue) as error:
-        raise UserError(f"{folder} is no folder of a run: {error}. Name runs that `status.yml` shows.") from error
+        raise UserError(f"{folder} is no folder of a run ({error}): name runs that `status.yml` shows.") from error
     if run["run_id"] != folder.name:
         raise UserError(f"{folder} holds another run, {run['run_id']}. Name runs that `status.yml` shows.")
     return ReportedRun(
