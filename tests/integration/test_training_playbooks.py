@@ -424,5 +424,7 @@ def test_data_comes_from_the_operators_machine_and_a_wrong_file_is_refused(clust
     wrong = tmp_path / "cifar-10-binary.tar.gz"
     wrong.write_bytes(b"not cifar10" * 100_000)
     ran = train(cluster, framework="mxnet", dataset="cifar10", data_source=str(wrong))
-    assert ran.code == 2 and "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd is published" in ran.output, ran.output[-3000:]
+    assert (
+        ran.code == 2 and "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd is published" in ran.output
+    ), ran.output[-3000:]
     assert cluster.says(MASTER, "ls -A /efs/data/.incoming") == ""

@@ -45,6 +45,6 @@ def describe(aws: Aws) -> list[str]:
     each = prices.PriceList(aws.region).amount(offers.BUCKET) or 0.0
     return [
         f"The {bucket.describe()} has {len(sets)} data set{'' if len(sets) == 1 else 's'}, {size:.1f} GiB, which cost "
-        f"about {size * each:.2f} USD a month. It belongs to no cluster. To remove it: "
+        f"about {size * each:.2f} USD a month. It belongs to no cluster. An administrator removes it: "
         f"ansible-playbook destroy.yml -e destroy_data={bucket.id}"
     ]

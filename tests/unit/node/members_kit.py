@@ -269,7 +269,7 @@ class Node:
             for name, value in REAL_PATHS.items():
                 patch.setattr(paths, name, self._whole(value))
             targets = tuple(replace(target, path=self._whole(target.path)) for target in REAL_TARGETS)
-            patch.setattr(pwd, "getpwnam", lambda _name: SimpleNamespace(pw_uid=NOBODY, pw_gid=NOBODY))
+            patch.setattr(pwd, "getpwnam", lambda _name: SimpleNamespace(pw_uid=NOBODY, pw_gid=NOBODY, pw_dir="/"))
             patch.setattr(rendering, "TARGETS", targets)
             patch.setenv("NODE_ROOT", str(self.root))
             patch.setattr(signing, "KEY", str(self.key))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,6 +20,7 @@ from deeplearning.run.folder import CHECKPOINT_REQUEST, Folder
 
 from tests.unit.node.master_kit import Master
 from tests.unit.node.members_kit import JOB_FLOW, cluster_in, file_version, instance
+from tests.unit.node.users_kit import NOBODY, open_folder
 
 GROUPS = ["demo-master", "demo-workers"]
 IDLE = 1800
@@ -150,7 +152,8 @@ def test_people_who_log_in_read_when_the_machines_end(master: Master) -> None:
     assert master.node.text(paths.LOGIN_MESSAGE) == ""
 
 
-def test_the_time_that_is_left_is_told_to_runs(master: Master) -> None:
+def test_the_time_that_is_left_is_told_to_runs(master: Master, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ending.identity, "become", lambda _user: None)
     run = master.create_run("lenet-1")
     check(master, ["lenet-1"])
     schedule(master, "ttl", ending.CHECKPOINT_SECONDS + 10)
@@ -184,8 +187,9 @@ def test_the_end_is_postponed_even_if_the_list_cannot_be_published(
 
 
 @pytest.fixture
-def run(master: Master) -> Folder:
-    """An active run."""
+def run(master: Master, monkeypatch: pytest.MonkeyPatch) -> Folder:
+    """An active run, in a folder that is closed to other users."""
+    monkeypatch.setattr(ending.identity, "become", lambda _user: None)
     run = master.create_run()
     run.write("state.json", {"state": "running"})
     master.active("r1")
@@ -212,6 +216,25 @@ def test_a_run_is_asked_for_a_checkpoint_and_then_stopped_without_an_end(master:
         assert units.may_continue("r1") and not units.may_continue("r2")
     # `run stop` leaves a file that says so, and such a run is not resumed.
     assert run.read("stop.json") is None and run.result() is None
+
+
+def test_where_a_runs_folder_is_a_link_only_the_clusters_user_writes(
+    master: Master, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with open_folder() as mount, master.node.here():
+        config = replace(master.config, efs_mount=str(mount))
+        runs, victim = Path(paths.runs(str(mount), config.cluster)), mount.with_name("etc")
+        for folder in (runs / "r1", victim):
+            folder.mkdir(parents=True)
+            (folder / "run.json").touch()
+        os.chown(runs / "r1", NOBODY, NOBODY)
+        (runs / "r2").symlink_to(victim)
+        ending.prepare(config, 290, ["r1", "r2"])
+        assert (runs / "r1" / CHECKPOINT_REQUEST).exists() and not (victim / CHECKPOINT_REQUEST).exists()
+        (victim / CHECKPOINT_REQUEST).touch()
+        ending.prepare(config, 7200, ["r1", "r2"])
+        assert not (runs / "r1" / CHECKPOINT_REQUEST).exists() and (victim / CHECKPOINT_REQUEST).exists()
+    assert capfd.readouterr().err.count("run r2 cannot be asked for a checkpoint: [Errno 13] Permission denied") == 2
 
 
 def test_a_run_goes_on_if_the_end_is_postponed_in_time(master: Master, run: Folder) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from deeplearning.run import messages, progress, wrapper
+from deeplearning.run import messages, mpirun, progress, wrapper
 from deeplearning.run.mpirun import Sorter
 from deeplearning.run.progress import MetricsReader, seconds_left, summary
 
@@ -96,6 +96,19 @@ def test_a_line_is_complete_at_once_even_if_it_ends_like_a_tag_begins() -> None:
 def test_output_that_is_not_from_a_wrapper_is_a_line() -> None:
     assert list(Sorter().feed(tagged(0, b"error while loading shared libraries\r\n"))) == [
         (0, {"line": "error while loading shared libraries"})
+    ]
+
+
+def test_a_line_without_an_end_takes_a_limited_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mpirun, "LONGEST_MESSAGE", 10)
+    sorter = Sorter()
+    for _ in range(100):
+        assert list(sorter.feed(tagged(0, b"x" * 7))) == []
+        assert list(sorter.feed(tagged(1, b"y" * 7 + messages.CONTINUED.encode() + b"\n"))) == []
+    assert list(sorter.feed(tagged(0, b"\n") + tagged(1, b"\n") + tagged(0, b"next\n"))) == [
+        (0, {"line": "x" * 10}),
+        (1, {"line": "y" * 10}),
+        (0, {"line": "next"}),
     ]
 
 

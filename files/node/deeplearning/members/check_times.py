@@ -28,7 +28,7 @@ HURRIED_SECONDS = 60
 
 
 def request_check(efs_mount: str, cluster: str, name: str) -> None:
-    """Ask the master to check at once. It checks later if this is not possible. `name`: who asks."""
+    """Ask the master to check at once. It checks later if this is not possible. `name`: the instance that asks."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     with contextlib.suppress(OSError), _opened(efs_mount, cluster) as folder:
         os.close(os.open(name, flags, 0o644, dir_fd=folder))
@@ -92,7 +92,7 @@ def _opened(efs_mount: str, cluster: str) -> contextlib.AbstractContextManager[i
 
 
 def _requests(folder: int) -> list[str]:
-    """Return the names of requests, which are ids of instances or runs. Nothing else is removed."""
+    """Return the names of requests, which are ids of instances. Nothing else is removed."""
     return [name for name in os.listdir(folder) if is_run_id(name)]
 
 

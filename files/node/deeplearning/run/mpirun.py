@@ -89,6 +89,8 @@ def member_networks(plan: Plan, ranges: Sequence[str]) -> str:
 
 
 _CONTINUED = messages.CONTINUED.encode()
+LONGEST_MESSAGE = 1 << 24
+"""In bytes. What a process writes beyond it before the end of a line is discarded."""
 
 
 class Sorter:
@@ -109,7 +111,7 @@ class Sorter:
         self._rank = -1
         self._space: bool | None = None
         """A space follows each tag, as it does the first one: no message begins with one."""
-        self._lines: dict[int, list[bytes]] = defaultdict(list)
+        self._begun: dict[int, bytearray] = defaultdict(bytearray)
 
     def feed(self, data: bytes, last: bool = False) -> Iterator[tuple[int, dict[str, Any]]]:
         """Yield the rank and the content of each message that is complete."""
@@ -134,14 +136,20 @@ class Sorter:
     def _add(self, piece: bytes) -> Iterator[tuple[int, dict[str, Any]]]:
         *complete, rest = piece.split(b"\n")
         for line in complete:
-            self._lines[self._rank].append(line)
-            text = b"".join(self._lines.pop(self._rank))
+            text = self._begun[self._rank]
+            text += line
             if text.endswith(_CONTINUED):
-                self._lines[self._rank].append(text.removesuffix(_CONTINUED))
-            elif text:
-                yield self._rank, _message(text)
+                del text[-len(_CONTINUED) :]
+                del text[LONGEST_MESSAGE:]
+                continue
+            del self._begun[self._rank]
+            if text:
+                yield self._rank, _message(bytes(text[:LONGEST_MESSAGE]))
         if rest:
-            self._lines[self._rank].append(rest)
+            text = self._begun[self._rank]
+            text += rest
+            # The last byte says whether the message is continued.
+            del text[LONGEST_MESSAGE:-1]
 
 
 def _message(line: bytes) -> dict[str, Any]:

@@ -18,7 +18,6 @@ from deeplearning.config import Config
 from deeplearning.contract import atomic_file, hosts
 from deeplearning.contract.errors import UserError
 from deeplearning.contract.schema import format_time, parse_time
-from deeplearning.members.check_times import request_check
 from deeplearning.run import units
 from deeplearning.run.allocation import Allocator
 from deeplearning.run.attempt import FAILED, FINISHED, LOST, STOPPED, Attempt, AttemptOutcome
@@ -70,7 +69,6 @@ class Unit:
                 self._end(replace(outcome, cause=FAILED, reason=sentence))
                 return
             self.run_log.enter("recovering", f"lost {lost}")
-            self._request_check()
 
     def fail(self, error: Exception) -> None:
         # A master that was suspended and replaced meets all kinds of errors.
@@ -133,11 +131,6 @@ class Unit:
     def _reserve(self, nodes: Sequence[str]) -> None:
         self.run_log.state["nodes"] = list(nodes)
         self.run_log.save()
-        # The master is to mark them as used.
-        self._request_check()
-
-    def _request_check(self) -> None:
-        request_check(self.config.efs_mount, self.config.cluster, self.folder.id)
 
     def _end(self, outcome: AttemptOutcome) -> None:
         result = {

@@ -110,7 +110,10 @@ def test_a_command_reads_all_that_is_sent_to_it(tmp_path: Path) -> None:
     ("script", "result"),
     [
         ("echo one; echo two", {"failed": False, "rc": 0, "stdout": "one\ntwo", "stderr": ""}),
-        ("echo one; echo 'deeplearning: no\033' >&2; exit 3", {"failed": False, "rc": 3, "stdout": "one", "stderr": "no\ufffd"}),
+        (
+            "echo one; echo 'deeplearning: no\033' >&2; exit 3",
+            {"failed": False, "rc": 3, "stdout": "one", "stderr": "no\ufffd"},
+        ),
         ("exec cat /dev/zero", {"failed": False, "rc": 1, "stdout": ""}),
         ("exec sleep 600", {"rc": 1, "stdout": "", "stderr": "n did not answer completely in time."}),
         ("echo gone >&2; exit 255", {"unreachable": True, "msg": "The connection to n was lost: gone"}),
