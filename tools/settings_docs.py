@@ -17,8 +17,12 @@ INTRODUCTION = (
     "Generated from the tables in `plugins/plugin_utils/options` by `tools/settings_docs.py`.",
     "`inventory/aws.deeplearning.yml` says *which* cluster is meant, `inventory/group_vars/all.yml` *what* it is. "
     "Extra vars override both: `-e cluster_worker_count=4`. Lists and maps are given in JSON and within quotes, or in "
-    "a file: `-e @my-cluster.yml`. All of them are validated before the first call to AWS, and all problems are "
-    "reported at once.",
+    "a file: `-e @my-cluster.yml`. All of them are validated before anything is written, and all problems are reported "
+    "at once.",
+    "For a cluster that exists, a setting that is not given means *as it is*: `site.yml` and `emr.yml` record what they "
+    "are given in the cluster's bucket (`settings.json`). To go back to a default, give it. Not recorded, as they are "
+    "this machine's or remove something: `cluster_key_name`, `cluster_public_key_file`, `cluster_private_key_file`, "
+    "`cluster_bastion`, `cluster_summary_file`, `cluster_ssh_purge_rules`, `cluster_keep_efs`, and which cluster it is.",
 )
 
 
@@ -56,6 +60,8 @@ def markdown() -> str:
         *textwrap.wrap(INTRODUCTION[0], 118),
         "",
         *textwrap.wrap(INTRODUCTION[1], 118),
+        "",
+        *textwrap.wrap(INTRODUCTION[2], 118),
     ]
     for title, text, rows in sections():
         lines += ["", f"## {title}", ""]
@@ -73,8 +79,9 @@ def group_vars() -> str:
     lines = [
         "# What the cluster is. ../aws.deeplearning.yml says which cluster is meant.",
         "#",
-        "# Every setting is here with its default; docs/settings.md lists them with examples. Extra vars override this",
-        "# file: -e cluster_worker_count=4. After a change, run site.yml again: it updates the cluster.",
+        "# Every setting is here with its default, as a comment: give what differs. docs/settings.md lists examples.",
+        "# Extra vars override this file: -e cluster_worker_count=4. After a change, run site.yml again, which updates",
+        "# the cluster. A setting that neither gives stays as it is.",
         "---",
     ]
     for title, text, rows in sections():
@@ -88,9 +95,8 @@ def group_vars() -> str:
             lines += ["", *(f"# {line}" for line in textwrap.wrap(plain + values, 116))]
             value = "" if setting.default is None else json.dumps(setting.default)
             if setting.name == "cluster_ssh_allowed_cidrs":
-                lines.append(f"# {setting.name}: {json.dumps(setting.example)}")
-            else:
-                lines.append(f"{setting.name}: {value}".rstrip())
+                value = json.dumps(setting.example)
+            lines.append(f"# {setting.name}: {value}".rstrip())
     return "\n".join(lines) + "\n"
 
 

@@ -14,17 +14,25 @@ from typing import Any
 from ansible.errors import AnsibleError
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.utils.vars import load_extra_vars
+from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.module_utils.messages import join_problems
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.action import Action
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster import recorded_settings
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import (
     playbook_input,
     run_request,
     run_rules,
     setting_rules,
 )
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.option import validate
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.run_options import options_of
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.settings import TABLE
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.settings import (
+    NOT_RECORDED,
+    PREFIX,
+    SECTIONS,
+    TABLE,
+)
 
 ROLES = Path(__file__).resolve().parents[2] / "roles"
 
@@ -39,7 +47,11 @@ class ActionModule(Action):
         problems += [playbook_input.unknown_setting(name) for name in names if name not in TABLE]
         variables, unresolved = self._resolve(set(options_of(playbook)) & set(task_vars), task_vars)
         emr = playbook == "emr" or boolean(variables.get("emr", False), strict=False)
-        checked_settings = setting_rules.check(settings, playbook in playbook_input.PROVISIONING, emr)
+        # What is wrong in any case is reported before the first call to AWS.
+        is_wrong = problems + unresolved + validate(TABLE.values(), settings).problems
+        recorded, unread = ({}, None) if is_wrong else _recorded(playbook, settings)
+        is_provisioning = playbook in playbook_input.PROVISIONING
+        checked_settings = setting_rules.check({**recorded, **settings}, is_provisioning, emr)
         cluster = checked_settings.values
         checked = run_rules.check(
             playbook, variables, cluster.get("default_framework") or "", cluster.get("efs_mount") or "/efs"
@@ -50,8 +62,12 @@ class ActionModule(Action):
             raise UserError(join_problems(problems, "{} settings are wrong:"))
         if playbook in playbook_input.NEEDS_MEMBERS and task_vars.get("deeplearning_problem"):
             raise UserError(str(task_vars["deeplearning_problem"]))
+        if unread and is_provisioning:
+            raise unread
         result = {"changed": False, "cluster": setting_rules.complete(cluster, emr), "options": checked.values}
-        result["emr"] = emr
+        if unread:
+            result["warnings"] = [f"What the cluster was made with is unknown, so the defaults count: {unread}"]
+        result |= {"emr": emr, **_changes(recorded, settings, cluster)}
         result["requested_by"] = f"{getpass.getuser()}@{socket.gethostname()}"
         return result | _train(checked.values, variables, result) if playbook == "train" else result
 
@@ -64,6 +80,30 @@ class ActionModule(Action):
             except AnsibleError as error:
                 problems.append(f"{name} cannot be evaluated: {error.message.strip()}")
         return resolved, problems
+
+
+def _recorded(playbook: str, settings: Mapping[str, Any]) -> tuple[dict[str, Any], UserError | None]:
+    """Return the settings that the cluster was made with, or why they cannot be read."""
+    which = validate(SECTIONS[0][2], settings)
+    if which.problems or playbook in playbook_input.NO_RECORD:
+        return {}, None
+    options = {name.removeprefix(PREFIX): value for name, value in which.values.items()}
+    try:
+        return recorded_settings.read(Aws.from_options(options), options["name"]), None
+    except UserError as error:
+        return {}, error
+
+
+def _changes(recorded: Mapping[str, Any], settings: Mapping[str, Any], cluster: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what to record, the names of the settings that are given, and those that change for an existing cluster."""
+    specified = [name.removeprefix(PREFIX) for name in settings]
+    compared = [name.removeprefix(PREFIX) for name in settings if recorded and name not in NOT_RECORDED]
+    before = setting_rules.check(recorded, provisioning=False).values
+    return {
+        "record": recorded_settings.to_record(recorded, {PREFIX + name: cluster[name] for name in specified}),
+        "specified": sorted(specified),
+        "settings_before": {name: before[name] for name in compared if before[name] != cluster[name]},
+    }
 
 
 def _train(options: dict[str, Any], variables: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,9 @@ description:
     defaults.
   - Names on the command line that the playbook does not know are refused, and the one that was probably meant is named.
     So are words that belong to no name.
-  - AWS and the cluster are not contacted; M(deeplearning.aws.plan) compares the settings with AWS.
+  - A setting that is not given is as the cluster was made, by the record in its bucket (C(settings.json)), or the
+    default for a new cluster. For audit and destroy only what is given counts.
+  - Otherwise AWS and the cluster are not contacted; M(deeplearning.aws.plan) compares the settings with AWS.
   - The settings are listed in the collection's F(docs/settings.md), the options of runs in F(docs/training.md).
 options:
   playbook:
@@ -64,6 +66,21 @@ cluster:
   returned: success
   type: dict
   sample: {"name": "red", "region": "eu-west-1", "worker_count": 2, "worker_min": 1}
+record:
+  description: The content of the record, with the settings that are given now.
+  returned: success
+  type: dict
+  sample: {"schema": 1, "settings": {"cluster_worker_count": 2}}
+specified:
+  description: The names of the settings that are given now, without the prefix.
+  returned: success
+  type: list
+  elements: str
+settings_before:
+  description: What the cluster was made with, of the settings that change.
+  returned: success
+  type: dict
+  sample: {"worker_count": 4}
 options:
   description:
     - The playbook's options. V(null) is one without a value and without a default.

@@ -43,6 +43,28 @@ options:
     type: list
     elements: str
     default: []
+  specified:
+    description: The names of the settings that are given now. The others are as the cluster was made.
+    type: list
+    elements: str
+    default: []
+  before:
+    description: What the cluster was made with, of the settings that change.
+    type: dict
+    default: {}
+  remove_workers:
+    description: How many workers may be removed.
+    type: int
+    default: 0
+  remove_in_use:
+    description: The ids of workers that may be removed although a run uses them.
+    type: list
+    elements: str
+    default: []
+  remove_end:
+    description: Whether a scheduled end may be removed.
+    type: bool
+    default: false
 notes:
   - It needs the permissions C(sts:GetCallerIdentity), C(autoscaling:DescribeAutoScalingGroups),
     C(ec2:DescribeAvailabilityZones), C(ec2:DescribeImages), C(ec2:DescribeInstances), C(ec2:DescribeInstanceTypes),
@@ -50,7 +72,7 @@ notes:
     C(ec2:DescribeLaunchTemplateVersions), C(ec2:DescribeRouteTables), C(ec2:DescribeSecurityGroups),
     C(ec2:DescribeSubnets), C(ec2:DescribeVpcs), C(elasticfilesystem:DescribeFileSystems),
     C(elasticmapreduce:ListClusters), for O(emr) also C(elasticmapreduce:DescribeCluster),
-    C(elasticmapreduce:DescribeReleaseLabel) and C(elasticmapreduce:ListSupportedInstanceTypes),
+    C(elasticmapreduce:DescribeReleaseLabel), C(elasticmapreduce:ListInstanceGroups) and C(elasticmapreduce:ListSupportedInstanceTypes),
     C(elasticfilesystem:DescribeMountTargets), C(servicequotas:GetServiceQuota),
     C(servicequotas:GetAWSDefaultServiceQuota), C(ssm:GetParameters) and C(ssm:GetParametersByPath). Without
     C(pricing:GetProducts) the prices are those of the collection's own table.
@@ -162,6 +184,11 @@ plan:
       type: dict
       sample: {"amount": 2.09, "currency": "USD", "known": true, "parts": [],
         "source": "AWS's Price List API, 2026-11-20"}
+    changes:
+      description: What changes for a cluster that exists, as lines of text.
+      type: list
+      elements: str
+      sample: ["workers 4 → 1: 3 are terminated"]
     notes:
       description: Remarks that do not prevent the plan.
       type: list
@@ -172,9 +199,12 @@ plan:
       elements: str
 """
 
+from dataclasses import fields
+
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import ARGUMENTS, Aws, AwsError
 from ansible_collections.deeplearning.aws.plugins.module_utils.messages import join_problems
+from ansible_collections.deeplearning.aws.plugins.module_utils.plan.changes import Request
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.planner import make_plan
 
 
@@ -188,6 +218,11 @@ def main() -> None:
             "dataset": {"type": "str", "default": ""},
             "data_on": {"type": "str", "default": "node", "choices": ["node", "instance_store"]},
             "delete_actions": {"type": "list", "elements": "str", "default": []},
+            "specified": {"type": "list", "elements": "str", "default": []},
+            "before": {"type": "dict", "default": {}},
+            "remove_workers": {"type": "int", "default": 0},
+            "remove_in_use": {"type": "list", "elements": "str", "default": []},
+            "remove_end": {"type": "bool", "default": False},
         },
         supports_check_mode=True,
     )
@@ -200,6 +235,7 @@ def main() -> None:
             module.params["pins"],
             module.params["emr"],
             module.params["delete_actions"],
+            Request(**{item.name: module.params[item.name] for item in fields(Request)}),
         )
     except AwsError as error:
         module.fail_json(msg=str(error))

@@ -13,7 +13,11 @@ from typing import Any
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import (
     CLUSTER_TAG,
+    CORE,
+    GROUP_ROLE_TAG,
+    GROUP_TAG,
     IMAGE_TAG,
+    JOB_FLOW_TAG,
     Names,
     tags_of,
 )
@@ -24,7 +28,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract.schedule
 )
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan import images, quotas
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.offers import Price, current_prices
-from ansible_collections.deeplearning.aws.plugins.module_utils.resources.emr_cluster import find_clusters
+from ansible_collections.deeplearning.aws.plugins.module_utils.resources.emr_cluster import find_clusters, groups_of
 
 Cluster = Mapping[str, Any]
 Item = Mapping[str, Any]
@@ -109,6 +113,10 @@ class AccountFacts:
     """The versions of the frameworks that machines get now, as checksums."""
     prices: Mapping[str, Price] = field(default_factory=dict)
     """What the Price List API answers about the types."""
+    worker_count: int | None = None
+    """How many workers are requested of AWS, if the cluster exists."""
+    leaving_workers: Sequence[Item] = ()
+    """The workers' machines. Only read if there are more than the setting says."""
 
 
 def gather_facts(
@@ -126,16 +134,18 @@ def gather_facts(
     group_ids = cluster["security_group_ids"]
     file_systems = _describe_file_systems(reader, cluster)
     emr_clusters = reader.emr_clusters(cluster["name"])
+    groups = reader.pages(
+        "autoscaling",
+        "describe_auto_scaling_groups",
+        "AutoScalingGroups",
+        AutoScalingGroupNames=list(Names(cluster["name"]).groups.values()),
+    )
     return AccountFacts(
         region=aws.region,
         account=account,
         partition=aws.partition,
-        groups=reader.pages(
-            "autoscaling",
-            "describe_auto_scaling_groups",
-            "AutoScalingGroups",
-            AutoScalingGroupNames=list(Names(cluster["name"]).groups.values()),
-        ),
+        groups=groups,
+        **_describe_workers(reader, cluster, groups or (), emr_clusters or ()),
         **_describe_actions(reader, cluster["name"], delete_actions),
         emr_clusters=emr_clusters,
         emr=_describe_emr(reader, cluster, account, bool(emr_clusters)) if emr else None,
@@ -169,6 +179,26 @@ def gather_facts(
         pins=pins,
         prices=current_prices(aws, sorted(types or ()), emr),
     )
+
+
+def _describe_workers(
+    reader: _Reader, cluster: Cluster, groups: Sequence[Item], emr_clusters: Sequence[Item]
+) -> dict[str, Any]:
+    """Return the facts about the workers that AWS has, or EMR's core nodes."""
+    name = Names(cluster["name"]).workers_group
+    count = next((int(one["DesiredCapacity"]) for one in groups if one["AutoScalingGroupName"] == name), None)
+    filters = {f"tag:{GROUP_TAG}": [name]}
+    if emr_clusters:
+        flow = str(emr_clusters[0]["Id"])
+        count = reader.core_count(flow)
+        filters = {f"tag:{JOB_FLOW_TAG}": [flow], f"tag:{GROUP_ROLE_TAG}": [CORE]}
+    if count is None or count <= cluster["worker_count"]:
+        return {"worker_count": count}
+    reservations = reader.ec2(
+        "describe_instances", "Reservations", {**filters, "instance-state-name": ["pending", "running"]}
+    )
+    machines = [instance for reservation in reservations or () for instance in reservation["Instances"]]
+    return {"worker_count": count, "leaving_workers": machines}
 
 
 def _describe_actions(reader: _Reader, cluster: str, delete_actions: Sequence[str]) -> dict[str, Any]:
@@ -217,6 +247,13 @@ class _Reader:
     def emr_clusters(self, name: str) -> list[Any] | None:
         try:
             return list(find_clusters(self._aws, name))
+        except AwsError as error:
+            self._add(error)
+            return None
+
+    def core_count(self, cluster_id: str) -> int | None:
+        try:
+            return int(groups_of(self._aws, cluster_id).get(CORE, {}).get("RequestedInstanceCount", 0))
         except AwsError as error:
             self._add(error)
             return None

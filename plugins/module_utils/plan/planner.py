@@ -13,7 +13,7 @@ from typing import Any
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import EMR_LOGS, Names, domain
 from ansible_collections.deeplearning.aws.plugins.module_utils.messages import join_names
-from ansible_collections.deeplearning.aws.plugins.module_utils.plan import data, emr, machines, network, prices
+from ansible_collections.deeplearning.aws.plugins.module_utils.plan import changes, data, emr, machines, network, prices
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.facts import (
     AccountFacts,
     Cluster,
@@ -34,6 +34,7 @@ def make_plan(
     pins: Mapping[str, str],
     on_emr: bool = False,
     delete_actions: Sequence[str] = (),
+    request: changes.Request = changes.Request(),
 ) -> tuple[Plan, list[str]]:
     """Return the plan, and the problems. With problems, the plan is incomplete.
 
@@ -42,13 +43,14 @@ def make_plan(
     """
     check_region(aws)
     facts = gather_facts(aws, cluster, pins, on_emr, delete_actions)
-    findings = list(check(facts, cluster))
+    findings = [*check(facts, cluster), *changes.check(facts, cluster, request)]
     if dataset:
         findings += data.check(facts, cluster, dataset, data.size_gib(aws, dataset), data_on)
     problems = [*facts.failures, *(finding.text for finding in findings if finding.is_problem)]
     plan = {
         **resolve(facts, cluster),
         "notes": [finding.text for finding in findings if not finding.is_problem],
+        "changes": changes.lines(facts, cluster, request),
     }
     return {**plan, "lines": [] if problems else render(cluster, plan)}, problems
 
@@ -201,10 +203,12 @@ def render(cluster: Cluster, plan: Plan) -> list[str]:
     files = f"{efs['id']}, {owner}" if efs["id"] else "a new one"
     ends = [f"{cluster['ttl_hours']:g} hours after their creation"] * bool(cluster["ttl_hours"])
     ends += [f"after {cluster['idle_minutes']} minutes without work"] * bool(cluster["idle_minutes"])
+    changed = (plan["changes"] or ["none of the settings"]) if plan["exists"] else []
     keep = "" if efs["external"] else (", kept by destroy.yml" if cluster["keep_efs"] else ", deleted by destroy.yml")
     return [
         f"Cluster {plan['cluster']} in {plan['region']}, account {plan['account']}: "
         + ("exists, will be updated" if plan["exists"] else "will be created"),
+        *(f"  {'' if index else 'Changes':<13}{change}" for index, change in enumerate(changed)),
         f"  Machines     1 master and {workers} worker{'' if workers == 1 else 's'} {kinds}{gpus}{spot}",
         f"               {cluster['capacity_policy']}, at least {cluster['worker_min']} of the workers"
         + (f"; {', '.join(extras)}" if extras else ""),

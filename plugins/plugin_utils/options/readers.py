@@ -159,6 +159,16 @@ def number(least: int, most: int) -> Reader:
     return read
 
 
+def or_never(inner: Reader) -> Reader:
+    """A time after which something ends."""
+
+    @_of_kind("number", f"{getattr(inner, 'range', '')}, or never")
+    def read(value: Any) -> Any:
+        return inner(0 if isinstance(value, str) and value.strip().lower() == "never" else value)
+
+    return read
+
+
 def choice(*options: str) -> Reader:
     names = [option for option in options if option]
 

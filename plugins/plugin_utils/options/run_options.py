@@ -363,7 +363,24 @@ TABLE: Sequence[Option] = (
         ["i-0123456789abcdef0"],
         "Workers that may be removed (a smaller `cluster_worker_count`) although the master says that a run uses them, "
         "by the ids of their instances.",
-        ("site", "provision"),
+        ("site", "provision", "plan"),
+    ),
+    Option(
+        "remove_workers",
+        r.integer(1, 1023),
+        None,
+        3,
+        "Consent: how many workers a smaller `cluster_worker_count` may remove.",
+        ("site", "emr", "provision", "plan"),
+    ),
+    Option(
+        "remove_end",
+        r.boolean,
+        False,
+        True,
+        "Consent: `cluster_ttl_hours` or `cluster_idle_minutes`, if they are 0 or never, may remove an end that is "
+        "scheduled.",
+        ("site", "provision", "plan"),
     ),
     Option(
         "audit",

@@ -12,6 +12,15 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import re
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.option import Option
 
 PREFIX = "cluster_"
+NOT_RECORDED = (
+    *("cluster_name", "cluster_region", "cluster_profile", "cluster_role_arn"),
+    # Of this machine and this person.
+    *("cluster_key_name", "cluster_public_key_file", "cluster_private_key_file", "cluster_bastion"),
+    "cluster_summary_file",
+    # What they remove, they remove for the playbook that gets them.
+    *("cluster_ssh_purge_rules", "cluster_keep_efs"),
+)
+"""Settings that apply only where they are given. The others stay as they are until a playbook gets another value."""
 
 SECTIONS: Sequence[tuple[str, str, Sequence[Option]]] = (
     (
@@ -363,10 +372,11 @@ SECTIONS: Sequence[tuple[str, str, Sequence[Option]]] = (
             ),
             Option(
                 "cluster_emr_idle_minutes",
-                r.integer(0, 10080),
+                r.or_never(r.integer(0, 10080)),
                 60,
                 180,
-                "EMR ends the cluster after so many minutes without a run, a step or a YARN application. 0: never.",
+                "EMR ends the cluster after so many minutes without a run, a step or a YARN application. 0 or never: "
+                "no end.",
             ),
             Option(
                 "cluster_emr_yarn_percent",
@@ -413,19 +423,19 @@ SECTIONS: Sequence[tuple[str, str, Sequence[Option]]] = (
         (
             Option(
                 "cluster_ttl_hours",
-                r.number(0, 8760),
+                r.or_never(r.number(0, 8760)),
                 0,
                 8,
                 "All machines end so many hours after `site.yml` has created them, or brought them back. Runs save a "
-                "checkpoint before. `deeplearning.aws.extend` postpones it. 0: never.",
+                "checkpoint before. `deeplearning.aws.extend` postpones it. 0 or never: no end.",
             ),
             Option(
                 "cluster_idle_minutes",
-                r.integer(0, 10080),
+                r.or_never(r.integer(0, 10080)),
                 0,
                 60,
                 "All machines end after so many minutes without a run, a login, or work of a processor or GPU. The "
-                "master postpones the end while there is any, so they end without a master too. 0: never.",
+                "master postpones the end while there is any, so they end without a master too. 0 or never: no end.",
             ),
         ),
     ),

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import getpass
+import json
 import socket
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from ansible.template import trust_as_template
 from ansible.utils import vars as ansible_vars
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster import recorded_settings
 
 from tests.unit.actions import run_action
+from tests.unit.conftest import Account
 
 
 @pytest.fixture(autouse=True)
@@ -81,7 +85,7 @@ def test_a_playbook_that_needs_members_fails_with_the_inventorys_problem() -> No
     ("playbook", "variables", "emr"),
     [("emr", {}, True), ("plan", {"emr": "yes"}, True), ("plan", {"emr": False}, False), ("plan", {}, False)],
 )
-def test_which_machines_are_emrs(playbook: str, variables: dict[str, Any], emr: bool) -> None:
+def test_which_machines_are_emrs(aws: Account, playbook: str, variables: dict[str, Any], emr: bool) -> None:
     own = {"cluster_ssh_allowed_cidrs": ["198.51.100.1/32"], "cluster_key_name": "mine"}
     result = check(playbook, **SETTINGS, **own, **variables)
     assert result.get("emr") is emr, result
@@ -93,3 +97,94 @@ def test_a_training_has_a_request_without_its_environment() -> None:
     assert "hunter2" not in str(result) and "env" not in result["options"] and result["recipe_env"] == {}
     assert result["request"]["nodes"] == 2 and result["options"]["framework"] == "pytorch"
     assert result["requested_by"] in result["request"].values(), result
+
+
+BUCKET = "red-123456789012-us-east-1"
+OWN = {"cluster_key_name": "mine"}
+MADE = {"cluster_worker_count": 4, "cluster_ssh_allowed_cidrs": ["198.51.100.1/32"], "cluster_ttl_hours": 8.0}
+
+
+@pytest.fixture
+def recorded(aws: Account) -> Callable[..., None]:
+    def put(content: object) -> None:
+        aws.client("s3").create_bucket(Bucket=BUCKET)
+        body = content if isinstance(content, bytes) else json.dumps(content).encode()
+        aws.client("s3").put_object(Bucket=BUCKET, Key="settings.json", Body=body)
+
+    return put
+
+
+def test_what_is_not_given_is_as_the_cluster_was_made(recorded: Callable[..., None]) -> None:
+    recorded({"schema": 1, "settings": MADE})
+    result = check("site", **SETTINGS, **OWN)
+    assert "failed" not in result, result
+    assert [result["cluster"][name] for name in ("worker_count", "ttl_hours", "idle_minutes")] == [4, 8.0, 0]
+    assert result["settings_before"] == {}
+    assert result["record"] == {"schema": 1, "settings": MADE}
+    assert result["specified"] == ["key_name", "name", "region"]
+
+
+def test_what_is_given_changes_the_record_and_0_and_never_are_given(recorded: Callable[..., None]) -> None:
+    recorded({"schema": 1, "settings": MADE})
+    more = {"cluster_worker_count": 2, "cluster_ttl_hours": "never", "cluster_spot": "true", "cluster_idle_minutes": 0}
+    result = check("site", **SETTINGS, **OWN, **more)
+    assert result["cluster"]["worker_count"] == 2 and result["cluster"]["ttl_hours"] == 0
+    assert result["settings_before"] == {"worker_count": 4, "ttl_hours": 8.0, "spot": False}
+    changed = {"cluster_worker_count": 2, "cluster_ttl_hours": 0, "cluster_spot": True, "cluster_idle_minutes": 0}
+    assert result["record"]["settings"] == MADE | changed
+
+
+def test_rules_hold_between_what_is_given_and_what_was(recorded: Callable[..., None]) -> None:
+    recorded({"schema": 1, "settings": {**MADE, "cluster_worker_min": 3}})
+    refused = check("site", **SETTINGS, **OWN, cluster_worker_count=2)
+    assert "cluster_worker_min is 3 and cluster_worker_count 2" in refused["msg"]
+
+
+@pytest.mark.parametrize("playbook", ["train", "status", "configure", "extend", "health", "logs"])
+def test_other_playbooks_use_the_record_too(recorded: Callable[..., None], playbook: str) -> None:
+    recorded({"schema": 1, "settings": {"cluster_efs_mount": "/data", "cluster_idle_minutes": 30}})
+    more = {"train": {"framework": "pytorch", "script": "/data/a.py"}, "extend": {"hours": 4}}.get(playbook, {})
+    result = check(playbook, **SETTINGS, **more)
+    assert result["cluster"]["efs_mount"] == "/data" and result["cluster"]["idle_minutes"] == 30
+
+
+@pytest.mark.parametrize(("playbook", "more"), [("destroy", {}), ("audit", {"audit": "all"})])
+def test_what_removes_goes_by_what_it_is_given(aws: Account, playbook: str, more: dict[str, Any]) -> None:
+    before = len(aws.calls())
+    assert check(playbook, **SETTINGS, **more)["cluster"]["keep_efs"] is True
+    assert aws.calls()[before:] == []
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        *(b"", b"{", b"[]", b"[" * 100_000, b"\xff", {"schema": 1}, {"schema": 2, "settings": {}}),
+        *({"schema": 1, "settings": []}, {"schema": 1, "settings": {"cluster_colour": 1}}),
+        *({"schema": 1, "settings": {"cluster_keep_efs": False}}, {"schema": 1, "settings": {"ansible_user": "x"}}),
+    ],
+)
+def test_a_damaged_record_is_named_and_other_playbooks_go_on(recorded: Callable[..., None], content: object) -> None:
+    recorded(content)
+    refused = check("site", **SETTINGS, **OWN, cluster_ssh_allowed_cidrs=["198.51.100.1/32"])
+    assert (
+        refused["failed"] and f"s3://{BUCKET}/settings.json has the settings that red was made with" in refused["msg"]
+    )
+    result = check("status", **SETTINGS)
+    assert "the defaults count: s3://" in result["warnings"][0] and result["cluster"]["efs_mount"] == "/efs"
+
+
+def test_a_recorded_value_is_validated_like_one_that_is_given(recorded: Callable[..., None]) -> None:
+    recorded({"schema": 1, "settings": {**MADE, "cluster_worker_count": "{{ lookup('pipe', 'id') }}"}})
+    refused = check("site", **SETTINGS, **OWN)
+    assert refused["msg"].startswith("cluster_worker_count is {{ lookup")
+
+
+def test_a_bucket_of_another_account_is_no_record(aws: Account, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names of buckets are public. The call names the account that must own it."""
+    seen = []
+    original = recorded_settings.Aws.content
+    monkeypatch.setattr(
+        recorded_settings.Aws, "content", lambda self, *words: seen.append(words) or original(self, *words)
+    )
+    check("status", **SETTINGS)
+    assert seen == [(BUCKET, "settings.json", "123456789012", recorded_settings.LARGEST)]

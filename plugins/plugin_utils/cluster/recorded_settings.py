@@ -1,0 +1,56 @@
+# Copyright: (c) 2026, the deeplearning.aws contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""The settings that a cluster was made with. What nobody gives later stays as it is.
+
+site.yml and emr.yml record them in the cluster's bucket, at a place where only operators can write.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract import schema
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import Names
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.settings import NOT_RECORDED, TABLE
+
+OBJECT = "settings.json"
+LARGEST = 1 << 20
+_MISSING = ("NoSuchBucket", "NoSuchKey", "404")
+
+
+def read(aws: Aws, cluster: str) -> dict[str, Any]:
+    """Return the recorded settings; none for a new cluster. The values are validated with those that are given."""
+    bucket = Names(cluster, aws.account, aws.region).bucket
+    try:
+        content = aws.content(bucket, OBJECT, aws.account, LARGEST)
+    except AwsError as error:
+        if error.code in _MISSING:
+            return {}
+        raise
+    try:
+        return dict(schema.validate(json.loads(content), _FIELDS, f"s3://{bucket}/{OBJECT}")["settings"])
+    except (ValueError, RecursionError, UserError) as error:
+        raise UserError(
+            f"s3://{bucket}/{OBJECT} has the settings that {cluster} was made with, and is damaged ({error}): remove "
+            "it, and give all settings that differ from the defaults."
+        ) from None
+
+
+def to_record(recorded: Mapping[str, Any], specified: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the object's content. `specified`: what is given now."""
+    settings = {name: value for name, value in {**recorded, **specified}.items() if name not in NOT_RECORDED}
+    return {"schema": schema.VERSION, "settings": dict(sorted(settings.items()))}
+
+
+def _settings(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict) or any(name not in TABLE or name in NOT_RECORDED for name in value):
+        raise schema.InvalidValue("settings of this version")
+    return value
+
+
+_FIELDS = {"settings": _settings}
