@@ -17,12 +17,13 @@ INTRODUCTION = (
     "Generated from the tables in `plugins/plugin_utils/options` by `tools/settings_docs.py`.",
     "`inventory/aws.deeplearning.yml` says *which* cluster is meant, `inventory/group_vars/all.yml` *what* it is. "
     "Extra vars override both: `-e cluster_worker_count=4`. Lists and maps are given in JSON and within quotes, or in "
-    "a file: `-e @my-cluster.yml`. All of them are validated before anything is written, and all problems are reported "
-    "at once.",
-    "For a cluster that exists, a setting that is not given means *as it is*: `site.yml` and `emr.yml` record what they "
-    "are given in the cluster's bucket (`settings.json`). To go back to a default, give it. Not recorded, as they are "
-    "this machine's or remove something: `cluster_key_name`, `cluster_public_key_file`, `cluster_private_key_file`, "
-    "`cluster_bastion`, `cluster_summary_file`, `cluster_ssh_purge_rules`, `cluster_keep_efs`, and which cluster it is.",
+    "a file: `-e @my-cluster.yml`. All of them are validated before anything is written, and all problems are "
+    "reported at once.",
+    "For a cluster that exists, a setting that is not given means *as it is*: `site.yml` and `emr.yml` record what "
+    "they are given in the cluster's bucket (`settings.json`). To go back to a default, give it. Not recorded, as "
+    "they are this machine's or remove something: `cluster_key_name`, `cluster_public_key_file`, "
+    "`cluster_private_key_file`, `cluster_bastion`, `cluster_summary_file`, `cluster_ssh_purge_rules`, "
+    "`cluster_keep_efs`, and which cluster it is.",
 )
 
 
