@@ -249,8 +249,8 @@ def test_without_room_in_the_first_zone_it_has_moved_to_the_next(red: Made) -> N
     [pytest.param((), id="again"), pytest.param(("--check", "--diff"), id="check mode", marks=pytest.mark.long)],
 )
 def test_a_finished_one_is_left_alone(red: Made, arguments: tuple[str, ...]) -> None:
-    """All of it runs as users run it. What is not given is as the cluster was made: workers, tags, zones, image."""
-    which = ("cluster_name", "cluster_region", "cluster_public_key_file", "provision_settle_seconds")
+    """All of it runs as users run it. What is not given is as the cluster was made: workers, key, image."""
+    which = ("cluster_name", "cluster_region", "provision_settle_seconds")
     settings = {name: red.account.settings[name] for name in which}
     before, started = red.seen.snapshot(), time.time()
     again = play(replace(red.account, settings=settings, forking=None), CLOUD_HALF, *arguments)
