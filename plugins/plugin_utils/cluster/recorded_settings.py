@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the deeplearning.aws contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 
-"""The settings that a cluster was made with. What nobody gives later stays as it is.
+"""The settings that a cluster was made with. What is not given later stays as it is.
 
 site.yml and emr.yml record them in the cluster's bucket, at a place where only operators can write.
 """
