@@ -51,7 +51,8 @@ class ActionModule(Action):
         is_wrong = problems + unresolved + validate(TABLE.values(), settings).problems
         recorded, unread = ({}, None) if is_wrong else _recorded(playbook, settings)
         is_provisioning = playbook in playbook_input.PROVISIONING
-        checked_settings = setting_rules.check({**recorded, **settings}, is_provisioning, emr)
+        here = {} if settings.get("cluster_public_key_file") else _private_key(settings, task_vars)
+        checked_settings = setting_rules.check({**recorded, **here, **settings}, is_provisioning, emr)
         cluster = checked_settings.values
         checked = run_rules.check(
             playbook, variables, cluster.get("default_framework") or "", cluster.get("efs_mount") or "/efs"
@@ -95,6 +96,11 @@ def _recorded(playbook: str, settings: Mapping[str, Any]) -> tuple[dict[str, Any
     if settings.get("cluster_public_key_file"):
         recorded.pop("cluster_key_name", None)
     return recorded, None
+
+
+def _private_key(settings: Mapping[str, Any], task_vars: Mapping[str, Any]) -> dict[str, Any]:
+    folder = Path(str(task_vars.get("deeplearning_folder", "")) or ".deeplearning")
+    return recorded_settings.private_key(folder, str(settings.get("cluster_name", "")))
 
 
 def _changes(recorded: Mapping[str, Any], settings: Mapping[str, Any], cluster: Mapping[str, Any]) -> dict[str, Any]:

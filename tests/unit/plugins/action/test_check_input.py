@@ -141,6 +141,19 @@ def test_a_key_that_is_imported_stays_the_clusters_without_its_file(
     assert result["cluster"]["key_name"] == "" and result["record"]["settings"]["cluster_key_name"] == "red"
 
 
+@pytest.mark.parametrize("text", ['{"private_key_file": "%s"}', '{"private_key_file": 3}', "[]", "{", "", "{}"])
+def test_the_private_key_is_the_one_that_this_machine_has_used(aws: Account, tmp_path: Path, text: str) -> None:
+    key = tmp_path / "id_ed25519"
+    key.write_text("secret")
+    (tmp_path / "red.json").write_text(text.replace("%s", str(key)))
+    used = str(key) if "%s" in text else ""
+    folder = {"deeplearning_folder": str(tmp_path)}
+    assert check("status", **SETTINGS, **folder)["cluster"]["private_key_file"] == used
+    assert check("status", **SETTINGS, **folder, cluster_private_key_file="/k")["cluster"]["private_key_file"] == "/k"
+    key.unlink()
+    assert check("status", **SETTINGS, **folder)["cluster"]["private_key_file"] == ""
+
+
 def test_what_is_given_changes_the_record_and_0_and_never_are_given(recorded: Callable[..., None]) -> None:
     recorded({"schema": 1, "settings": MADE})
     more = {"cluster_worker_count": 2, "cluster_ttl_hours": "never", "cluster_spot": "true", "cluster_idle_minutes": 0}
