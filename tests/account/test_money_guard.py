@@ -60,7 +60,8 @@ def let_it_come(account: Any, kind: str) -> None:
     """Let AWS run the actions of a kind now."""
     with account.cloud.lock:
         for group in scaling_in(account.cloud, REGION).groups.values():
-            group.scheduled[f"{CLUSTER}-{kind}"].start = time.time() - 1
+            action = group.scheduled[f"{CLUSTER}-{kind}"]
+            action.start, action.end = time.time() - 1, time.time() + 60
 
 
 def test_both_ends_are_scheduled_and_the_first_is_postponed(account: Any) -> None:
