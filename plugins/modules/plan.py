@@ -189,7 +189,7 @@ plan:
       description: What changes for a cluster that exists, as lines of text.
       type: list
       elements: str
-      sample: ["workers 4 → 1: 3 are terminated"]
+      sample: ["workers 4 → 1: 3 to be terminated"]
     notes:
       description: Remarks that do not prevent the plan.
       type: list

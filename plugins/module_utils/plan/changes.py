@@ -95,7 +95,7 @@ def lines(facts: AccountFacts, cluster: Cluster, request: Request) -> list[str]:
     count, actual = cluster["worker_count"], facts.worker_count
     changes = []
     if actual is not None and actual != count:
-        removed = f": {actual - count} are terminated" if actual > count else ""
+        removed = f": {actual - count} to be terminated" if actual > count else ""
         changes.append(f"workers {actual} → {count}{removed}")
     for kind, setting in _ENDS.items():
         changes += _end(facts, cluster, kind, setting, request)

@@ -95,7 +95,7 @@ def test_a_consent_to_remove_an_end_that_would_come_again_is_refused() -> None:
     ("of", "settings", "request_", "expected"),
     [
         (facts(4), {"worker_count": 4}, Request(), []),
-        (facts(4), {"worker_count": 1}, Request(), ["workers 4 → 1: 3 are terminated"]),
+        (facts(4), {"worker_count": 1}, Request(), ["workers 4 → 1: 3 to be terminated"]),
         (facts(0), {"worker_count": 4}, Request(), ["workers 0 → 4"]),
         (facts(None), {"worker_count": 4}, Request(), []),
         (facts(1, ttl=AT), {}, Request(remove_end=True), [f"end {END} → never"]),
