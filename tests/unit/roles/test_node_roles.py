@@ -15,6 +15,8 @@ import pytest
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract import paths
+from ansible_collections.deeplearning.aws.plugins.module_utils.node import python_env
+from ansible_collections.deeplearning.aws.plugins.modules import framework_env
 from ansible_collections.deeplearning.aws.plugins.plugin_utils import untrusted
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import answers
 
@@ -140,17 +142,22 @@ def test_nodes_are_watched_if_the_settings_say_so(variables: dict[str, Any], sta
     assert values == expected
 
 
+AMAZON_PYTHONS = {"python3": "3.9", "python3.11": "3.11", "python3.12": "3.12"}
+
 # What the inspection of a machine returns: a system without a suitable Python has a problem.
-UBUNTU_22_04 = {"system": "ubuntu", "problem": "", "can_create_environments": False}
-UBUNTU_24_04 = {"system": "ubuntu", "problem": "mxnet needs Python 3.10 to 3.11", "can_create_environments": False}
-AMAZON_2023 = {"system": "amzn", "problem": "mxnet needs Python 3.10 to 3.11", "can_create_environments": False}
+NO_PYTHON = {"problem": "mxnet needs Python 3.10 to 3.11", "python": "", "can_create_environments": False}
+UBUNTU_22_04 = {"system": "ubuntu", "problem": "", "python": "3.10", "can_create_environments": False}
+UBUNTU_24_04 = {"system": "ubuntu", **NO_PYTHON}
+AMAZON_2023 = {"system": "amzn", **NO_PYTHON}
 
 
 @pytest.mark.parametrize(
     ("inspected", "framework", "packages"),
     [
-        (UBUNTU_22_04, "mxnet", {"libgomp1", "libquadmath0", "python3-venv"}),
-        (UBUNTU_22_04, "pytorch", {"python3-venv"}),
+        (UBUNTU_22_04, "mxnet", {"libgomp1", "libquadmath0", "python3.10-venv"}),
+        (UBUNTU_22_04, "pytorch", {"python3.10-venv"}),
+        # A second Python, for a framework that does not support the system's own.
+        (UBUNTU_22_04 | {"python": "3.11"}, "pytorch", {"python3.11-venv"}),
         (UBUNTU_22_04 | {"can_create_environments": True}, "pytorch", set()),
         (UBUNTU_24_04, "tensorpack", set()),
         # Its own Python is 3.9. The package python3.11 creates environments.
@@ -168,22 +175,62 @@ def test_an_environment_needs_packages_of_the_system(
     assert set(value("framework", "__framework_packages", "", **variables)) == packages
 
 
-@pytest.mark.parametrize(
-    ("system", "refused", "recommends", "build"),
-    [
-        ("ubuntu", True, False, {"g++", "make", "libopenmpi-dev", "python3-dev"}),
-        ("amzn", False, True, {"gcc-c++", "make", "openmpi-devel", "python3.11-devel"}),
-    ],
-)
+@pytest.mark.parametrize(("system", "refused", "recommends"), [("ubuntu", True, False), ("amzn", False, True)])
 def test_a_system_without_a_suitable_python_is_refused_unless_it_has_a_package_of_one(
-    system: str, refused: bool, recommends: bool, build: set[str]
+    system: str, refused: bool, recommends: bool
 ) -> None:
     (refusal, *_) = DataLoader().load_from_file(str(ROLES / "framework/tasks/install.yml"), trusted_as_template=True)
     variables = {"__framework_inspected": {"system": system, "problem": "mxnet needs Python 3.10 to 3.11"}}
     assert bool(value("framework", refusal["when"], "", **variables)) is refused
     # dnf has no such option.
     assert value("framework", "__framework_recommends", "", **variables) is recommends
-    assert set(value("framework", "__framework_system.build", "", **variables)) == build
+
+
+AMAZON, DEBIAN = ["gcc-c++", "make", "openmpi-devel"], ["g++", "make", "libopenmpi-dev"]
+
+
+@pytest.mark.parametrize(
+    ("system", "pythons", "framework", "build"),
+    [
+        # Amazon Linux 2023 as it is, with the package that the role installs, and as AWS's images for deep learning are.
+        ("amzn", {"python3": "3.9", "python3.11": "3.11"}, "tensorpack", [*AMAZON, "python3.11-devel"]),
+        ("amzn", {"python3": "3.9", "python3.12": "3.12"}, "pytorch", [*AMAZON, "python3.12-devel"]),
+        ("amzn", AMAZON_PYTHONS, "pytorch", [*AMAZON, "python3.12-devel"]),
+        ("amzn", AMAZON_PYTHONS, "tensorflow", [*AMAZON, "python3.12-devel"]),
+        ("amzn", AMAZON_PYTHONS, "tensorpack", [*AMAZON, "python3.11-devel"]),
+        ("ubuntu", {"python3": "3.10", "python3.11": "3.11"}, "tensorpack", [*DEBIAN, "python3.10-dev"]),
+        ("ubuntu", {"python3": "3.12"}, "pytorch", [*DEBIAN, "python3.12-dev"]),
+        ("ubuntu", {"python3": "3.12", "python3.11": "3.11"}, "tensorpack", [*DEBIAN, "python3.11-dev"]),
+        ("debian", {"python3": "3.11"}, "tensorpack", [*DEBIAN, "python3.11-dev"]),
+    ],
+)
+def test_horovod_is_built_with_the_headers_of_the_environments_python(
+    system: str,
+    pythons: dict[str, str],
+    framework: str,
+    build: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, version in pythons.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\necho {version}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setattr(python_env, "SYSTEM_FOLDERS", (tmp_path,))
+    monkeypatch.setattr(python_env, "system", lambda: (system, system))
+    needs = json.loads((ROLES / f"framework/files/{framework}/environment.json").read_text())
+    environment = python_env.Environment(
+        framework, {"cpu": "", "gpu": ""}, needs["pythons"], needs["imports"], folder=tmp_path / "env"
+    )
+    before = framework_env.inspect(environment, {"horovod": True, "source": ""})
+    # What the environment's marker says of it later.
+    marker = {"requirements_sha256": environment.digest, "python": f"{before['python']}.7"}
+    environment.python.parent.mkdir(parents=True)
+    environment.python.touch()
+    python_env.write_marker(environment, marker)
+    after = framework_env.inspect(environment, {"horovod": True, "source": ""})
+    assert after["python"] == before["python"]
+    variables = {"__framework_inspected": before, "__framework_environment": after}
+    assert value("framework", "__framework_system.build", "", **variables) == build
 
 
 def test_every_unit_is_installed_and_the_master_alone_publishes() -> None:
