@@ -192,7 +192,7 @@ AMAZON, DEBIAN = ["gcc-c++", "make", "openmpi-devel"], ["g++", "make", "libopenm
 @pytest.mark.parametrize(
     ("system", "pythons", "framework", "build"),
     [
-        # Amazon Linux 2023 as it is, with the package that the role installs, and as AWS's images for deep learning are.
+        # Amazon Linux 2023 with the package that the role installs, and as it is in images for deep learning.
         ("amzn", {"python3": "3.9", "python3.11": "3.11"}, "tensorpack", [*AMAZON, "python3.11-devel"]),
         ("amzn", {"python3": "3.9", "python3.12": "3.12"}, "pytorch", [*AMAZON, "python3.12-devel"]),
         ("amzn", AMAZON_PYTHONS, "pytorch", [*AMAZON, "python3.12-devel"]),
