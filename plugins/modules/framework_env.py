@@ -105,6 +105,10 @@ system:
   description: The operating system, such as V(debian).
   returned: O(state=present)
   type: str
+amazons_mpi:
+  description: Whether the machine has the Open MPI of AWS's images, which brings its own headers.
+  returned: O(state=present)
+  type: bool
 python:
   description: The version of the environment's Python, such as V(3.11), or of the Python that would create it.
   returned: O(state=present); empty if no Python is suitable
@@ -193,6 +197,7 @@ def inspect(environment: Environment, params: dict[str, Any]) -> dict[str, Any]:
         "installed": bool(marker),
         "versions": marker.get("versions", {}),
         "system": python_env.system()[0],
+        "amazons_mpi": horovod.has_amazons_mpi(),
         "python": ".".join(marker.get("python", "").split(".")[:2]),
     }
     if not marker:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract import paths
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract import open_mpi, paths
 from ansible_collections.deeplearning.aws.plugins.module_utils.node import python_env
 from ansible_collections.deeplearning.aws.plugins.modules import framework_env
 from ansible_collections.deeplearning.aws.plugins.plugin_utils import untrusted
@@ -89,18 +89,19 @@ def test_with_tls_the_file_system_is_mounted_by_its_id() -> None:
 
 
 @pytest.mark.parametrize(("family", "mpi"), [("Debian", "openmpi-bin"), ("RedHat", "openmpi")])
-def test_packages_have_the_names_of_the_system(family: str, mpi: str) -> None:
-    packages = value("cluster_env", "__cluster_env_packages[ansible_facts.os_family]", family)
-    assert set(packages) == {"git", "wget", "rsync", "tar", "python3-boto3", mpi}
+@pytest.mark.parametrize("present", [(), (0,), (1,), (0, 1)])
+def test_packages_have_the_names_of_the_system(family: str, mpi: str, present: tuple[int, ...]) -> None:
+    """And no second Open MPI is installed next to those of AWS's images with EFA, 4 or 5."""
+    checked = {"results": [{"stat": {"exists": number in present}} for number in range(2)]}
+    packages = value("cluster_env", "__cluster_env_wanted", family, __cluster_env_mpirun=checked)
+    assert sorted(packages) == sorted(["git", "wget", "rsync", "tar", "python3-boto3", *([] if present else [mpi])])
+    assert value("cluster_env", "__cluster_env_amazons_mpi", family) == list(open_mpi.AMAZON_FOLDERS)
 
 
 def test_other_roles_name_packages_without_facts() -> None:
     """train.yml installs environments, and gathers none."""
     own = value("cluster_env", "__cluster_env_wanted", "", ansible_facts={}, cluster_env_packages=["libgfortran5"])
     assert own == ["libgfortran5"]
-    for family in ("Debian", "RedHat"):
-        expected = value("cluster_env", "__cluster_env_packages[ansible_facts['os_family']]", family)
-        assert value("cluster_env", "__cluster_env_wanted", family) == expected
 
 
 @pytest.mark.parametrize(
@@ -230,7 +231,13 @@ def test_horovod_is_built_with_the_headers_of_the_environments_python(
     after = framework_env.inspect(environment, {"horovod": True, "source": ""})
     assert after["python"] == before["python"]
     variables = {"__framework_inspected": before, "__framework_environment": after}
-    assert value("framework", "__framework_system.build", "", **variables) == build
+    assert sorted(value("framework", "__framework_system.build", "", **variables)) == sorted(build)
+    monkeypatch.setattr(open_mpi, "AMAZON_FOLDERS", (str(tmp_path / "amazon"),))
+    (tmp_path / "amazon").mkdir()
+    (tmp_path / "amazon/mpirun").touch()
+    variables["__framework_environment"] = framework_env.inspect(environment, {"horovod": True, "source": ""})
+    left = value("framework", "__framework_system.build", "", **variables)
+    assert sorted(left) == sorted(set(build) - {"libopenmpi-dev", "openmpi-devel"})
 
 
 def test_every_unit_is_installed_and_the_master_alone_publishes() -> None:
