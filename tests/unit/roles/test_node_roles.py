@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -86,6 +87,24 @@ def test_with_tls_the_file_system_is_mounted_by_its_id() -> None:
     assert (sources[False]["fstype"], sources[False]["source"]) == ("nfs4", f"{name}:/")
     assert (sources[True]["fstype"], sources[True]["source"]) == ("efs", "fs-0123456789abcdef0:/")
     assert "tls" in sources[True]["options"].split(",")
+
+
+GENERATOR = Path("/usr/lib/systemd/system-generators/systemd-fstab-generator")
+
+
+@pytest.mark.skipif(not GENERATOR.exists(), reason="needs systemd")
+@pytest.mark.parametrize("tls", [False, True])
+def test_no_login_waits_for_the_file_system(tls: bool, tmp_path: Path) -> None:
+    """systemd-user-sessions.service, which allows logins, is ordered after remote-fs.target."""
+    name = "fs-0123456789abcdef0.efs.us-east-1.amazonaws.com"
+    desired = value("efs_mount", "__efs_mount_desired", "RedHat", efs_mount_tls=tls, efs_mount_name=name)
+    fstab = tmp_path / "fstab"
+    fstab.write_text(f"{desired['source']} /efs {desired['fstype']} {desired['options']} 0 0\n")
+    subprocess.run([GENERATOR, *[tmp_path] * 3], env={"SYSTEMD_FSTAB": str(fstab)}, check=True)
+    unit = (tmp_path / "efs.mount").read_text()
+    assert "Before=" not in unit and "TimeoutSec=30s\n" in unit
+    # It is mounted at boot all the same, and its failure does not stop the target.
+    assert (tmp_path / "remote-fs.target.wants/efs.mount").is_symlink()
 
 
 @pytest.mark.parametrize(("family", "mpi"), [("Debian", "openmpi-bin"), ("RedHat", "openmpi")])
