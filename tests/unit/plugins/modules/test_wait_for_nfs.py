@@ -110,7 +110,7 @@ def test_the_machines_own_name_tells_whether_dns_works(
 
 
 def test_a_name_that_did_not_exist_is_not_remembered(node: Node, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """resolved.conf(5), Cache=: by default an earlier answer is returned as long as it is valid, that of no name too."""
+    """resolved.conf(5), Cache=: by default an earlier answer is returned while it is valid, that of no name too."""
     flushed = node.folder / "flushed"
     (node.folder / "resolvectl").write_text(f'#!/bin/sh\n[ "$*" = flush-caches ] && touch {flushed}; exit 1\n')
     (node.folder / "resolvectl").chmod(0o755)
