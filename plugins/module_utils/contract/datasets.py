@@ -59,7 +59,8 @@ _COCO = "https://s3.amazonaws.com/images.cocodataset.org"
 # Not known to answer by https.
 _WEIGHTS = "http://models.tensorpack.com/FasterRCNN"
 _MNIST = "https://ossci-datasets.s3.amazonaws.com/mnist"
-_TENSORPACK = "1547a54e8546494614ca31c984a1bfd1d0e24b77"
+TENSORPACK_COMMIT = "1547a54e8546494614ca31c984a1bfd1d0e24b77"
+"""TensorPack's last commit, of August 2023. Its examples at the release 0.11 are for TensorFlow 1 alone."""
 
 
 def _mnist(name: str, sha256: str) -> DatasetFile:
@@ -128,14 +129,15 @@ DATASETS: Mapping[str, Dataset] = {
             "t10k-labels-idx1-ubyte": 10_008,
         },
     ),
-    # TensorPack's sources at its last commit, for their examples. GitHub packs an archive anew at each download.
+    # TensorPack's sources, for their examples. GitHub packs an archive anew at each download, so the checksum is that
+    # of the list of its files: archives.files_sha256 of a tar.gz by `git archive --prefix=tensorpack-COMMIT/ COMMIT`.
     "tensorpack": Dataset(
         (
             DatasetFile(
                 "tensorpack-1547a54e.tar.gz",
-                f"https://github.com/tensorpack/tensorpack/archive/{_TENSORPACK}.tar.gz",
+                f"https://github.com/tensorpack/tensorpack/archive/{TENSORPACK_COMMIT}.tar.gz",
                 files_sha256="88bd05020306e17ec6e7eb43027fe1f6cec5cfbf1b364a205eee839e5b8ec246",
-                strip=f"tensorpack-{_TENSORPACK}",
+                strip=f"tensorpack-{TENSORPACK_COMMIT}",
             ),
         )
     ),
