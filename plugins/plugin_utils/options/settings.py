@@ -167,7 +167,7 @@ SECTIONS: Sequence[tuple[str, str, Sequence[Option]]] = (
                 r.choice("", *FRAMEWORKS),
                 "",
                 "pytorch",
-                "The framework whose python login shells find. Empty: none, they are activated by name.",
+                "The framework whose python and python3 login shells find. Empty: none, they are activated by name.",
             ),
             Option(
                 "cluster_monitoring",

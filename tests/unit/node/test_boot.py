@@ -27,7 +27,8 @@ OF_THE_MACHINE = (
 )
 """Files that an image must not have, in addition to the names in the list."""
 BAKING = {**PARAMETERS, "group": "", "frameworks": ["pytorch"]}
-SETTINGS = {"cluster": {"cluster": "red", "efs_mount": "/efs"}, "efs_tls": True}
+SETTINGS: dict[str, Any] = {"cluster": {"cluster": "red", "efs_mount": "/efs"}, "efs_tls": True}
+SETTINGS |= {"variables": {"framework_wheels": "/efs/data/wheels"}}
 
 
 @pytest.fixture
@@ -66,6 +67,7 @@ def test_variables_are_what_node_yml_takes() -> None:
     assert variables["node_cluster"] == expected
     variables = playbook.variables(SETTINGS, {**PARAMETERS, "job_flow": "j-1"}, *names)
     assert variables["node_cluster"] == {**expected, "job_flow": "j-1"}
+    assert variables["framework_wheels"] == "/efs/data/wheels"
     assert variables["node_efs_tls"] is True and variables["ansible_become"] is False
     assert (variables["deeplearning_role"], variables["deeplearning_gpus"]) == ("worker", 0)
     assert (variables["deeplearning_private_name"], variables["deeplearning_private_address"]) == names

@@ -16,6 +16,7 @@ import pytest
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract import open_mpi, paths
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.frameworks import FRAMEWORKS
 from ansible_collections.deeplearning.aws.plugins.module_utils.node import python_env
 from ansible_collections.deeplearning.aws.plugins.modules import framework_env
 from ansible_collections.deeplearning.aws.plugins.plugin_utils import untrusted
@@ -279,7 +280,38 @@ def test_python_is_that_of_the_default_framework(framework: str | None, state: s
     assert {item["path"]: item["state"] for item in commands} == {
         "/usr/local/bin/python": state,
         "/usr/local/bin/tensorboard": state,
+        "/etc/profile.d/deeplearning-framework.sh": state,
     }
+    # A text that named the framework would not be removed with another one.
+    assert not any(name in item["content"] for item in commands for name in FRAMEWORKS)
+
+
+@pytest.mark.parametrize(
+    ("framework", "complete", "user", "python"),
+    [
+        ("pytorch", True, 1000, "pytorch"),
+        ("pytorch", True, 0, ""),
+        ("pytorch", False, 1000, ""),
+        (None, True, 1000, ""),
+    ],
+)
+def test_python3_in_login_shells_is_that_of_the_default_framework(
+    framework: str | None, complete: bool, user: int, python: str, tmp_path: Path
+) -> None:
+    record = {"cluster": "red", "default_framework": framework, "efs_mount": "/efs"}
+    (tmp_path / "cluster.json").write_text(json.dumps(record))
+    programs = tmp_path / "env/pytorch/bin"
+    programs.mkdir(parents=True)
+    (programs / "python3").write_text("#!/bin/sh\n")
+    (programs / "python3").chmod(0o755)
+    if complete:
+        (tmp_path / "env/pytorch/.deeplearning.json").touch()
+    text = value("cluster_env", "__cluster_env_profile", "Debian", cluster_env_cluster=record)
+    text = text.replace("/etc/deeplearning/", f"{tmp_path}/").replace("/opt/deeplearning/env", f"{tmp_path}/env")
+    shell = f"id() {{ echo {user}; }}\n{text}command -v python3; echo ${{__framework-unset}}"
+    done = subprocess.run(["sh", "-euc", shell], capture_output=True, text=True, check=True)
+    found, left = done.stdout.split()
+    assert (found == f"{programs}/python3") == bool(python) and left == "unset"
 
 
 UNFINISHED = {"frameworks": [{"framework": "mxnet", "horovod": False}, {"framework": "pytorch", "horovod": True}]}
