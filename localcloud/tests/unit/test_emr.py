@@ -200,13 +200,32 @@ def test_a_private_subnet_needs_a_service_access_group_with_own_groups(emr: Emr)
     }
     with emr.ec2.refused("ValidationException", "ServiceAccessSecurityGroup"):
         emr.run(Instances=own)
-    cluster = emr.ready(Instances=own | {"ServiceAccessSecurityGroup": groups[2]})
-    assert emr.ec2("DescribeSecurityGroups", GroupIds=[groups[2]])["SecurityGroups"][0]["IpPermissions"]
+    own["ServiceAccessSecurityGroup"] = groups[2]
+    refused_later = emr.run(Instances=own)
+    emr.clock.advance(60)
+    assert emr.status(refused_later)["StateChangeReason"] == {
+        "Code": "VALIDATION_ERROR",
+        "Message": "ServiceAccessSecurityGroup is missing ingress rule from EmrManagedMasterSecurityGroup on port 9443",
+    }
+    rule = {"IpProtocol": "tcp", "FromPort": 9443, "ToPort": 9443, "UserIdGroupPairs": [{"GroupId": groups[0]}]}
+    emr.ec2("AuthorizeSecurityGroupIngress", GroupId=groups[2], IpPermissions=[rule])
+    cluster = emr.ready(Instances=own)
     assert {
         group["GroupId"]
         for node in emr.nodes(cluster)
         for group in emr.ec2.describe({"InstanceId": node["Ec2InstanceId"]})["SecurityGroups"]
     } == set(groups[:2])
+
+
+def test_emr_adds_the_rule_for_the_primary_node_to_its_own_service_group_only(emr: Emr) -> None:
+    names = ("a", "b", "ElasticMapReduce-ServiceAccess")
+    groups = [
+        emr.ec2("CreateSecurityGroup", GroupName=name, Description="x", VpcId=emr.vpc)["GroupId"] for name in names
+    ]
+    members = ("EmrManagedMasterSecurityGroup", "EmrManagedSlaveSecurityGroup", "ServiceAccessSecurityGroup")
+    emr.ready(Instances=dict(zip(members, groups)))
+    (rule,) = emr.ec2("DescribeSecurityGroups", GroupIds=[groups[2]])["SecurityGroups"][0]["IpPermissions"]
+    assert (rule["FromPort"], rule["UserIdGroupPairs"][0]["GroupId"]) == (9443, groups[0])
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [

@@ -37,6 +37,9 @@ class Emr:
             self.ec2.create_security_group(GroupName=name, Description=name, VpcId=vpc)["GroupId"]
             for name in ("primary", "core", "service", "more-primary", "more-core")
         ]
+        pairs = [{"GroupId": self.groups[0]}]
+        rule = {"IpProtocol": "tcp", "FromPort": 9443, "ToPort": 9443, "UserIdGroupPairs": pairs}
+        self.ec2.authorize_security_group_ingress(GroupId=self.groups[2], IpPermissions=[rule])
 
     def options(self, **more: Any) -> dict[str, Any]:
         primary, core, service, more_primary, more_core = self.groups
