@@ -20,10 +20,11 @@ INTRODUCTION = (
     "a file: `-e @my-cluster.yml`. All of them are validated before anything is written, and all problems are "
     "reported at once.",
     "For a cluster that exists, a setting that is not given means *as it is*: `site.yml` and `emr.yml` record what "
-    "they are given in the cluster's bucket (`settings.json`). To go back to a default, give it. Not recorded, as "
-    "they are this machine's or remove something: `cluster_key_name`, `cluster_public_key_file`, "
-    "`cluster_private_key_file`, `cluster_bastion`, `cluster_summary_file`, `cluster_ssh_purge_rules`, "
-    "`cluster_keep_efs`, and which cluster it is.",
+    "they are given in the cluster's bucket (`settings.json`), and the plan prints what changes. To go back to a "
+    "default, give it. What would be taken away needs a consent: `-e remove_workers=3`, `-e remove_end=true`. Not "
+    "recorded, as they are this machine's or remove something: which cluster it is, `cluster_public_key_file` (the key "
+    "pair that was made of it stays), `cluster_private_key_file`, `cluster_bastion`, `cluster_summary_file`, "
+    "`cluster_ssh_purge_rules` and `cluster_keep_efs`.",
 )
 
 

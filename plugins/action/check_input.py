@@ -51,7 +51,8 @@ class ActionModule(Action):
         is_wrong = problems + unresolved + validate(TABLE.values(), settings).problems
         recorded, unread = ({}, None) if is_wrong else _recorded(playbook, settings)
         is_provisioning = playbook in playbook_input.PROVISIONING
-        checked_settings = setting_rules.check({**recorded, **settings}, is_provisioning, emr)
+        here = {} if settings.get("cluster_public_key_file") else _private_key(settings, task_vars)
+        checked_settings = setting_rules.check({**recorded, **here, **settings}, is_provisioning, emr)
         cluster = checked_settings.values
         checked = run_rules.check(
             playbook, variables, cluster.get("default_framework") or "", cluster.get("efs_mount") or "/efs"
@@ -89,18 +90,30 @@ def _recorded(playbook: str, settings: Mapping[str, Any]) -> tuple[dict[str, Any
         return {}, None
     options = {name.removeprefix(PREFIX): value for name, value in which.values.items()}
     try:
-        return recorded_settings.read(Aws.from_options(options), options["name"]), None
+        recorded = recorded_settings.read(Aws.from_options(options), options["name"])
     except UserError as error:
         return {}, error
+    if settings.get("cluster_public_key_file"):
+        recorded.pop("cluster_key_name", None)
+    return recorded, None
+
+
+def _private_key(settings: Mapping[str, Any], task_vars: Mapping[str, Any]) -> dict[str, Any]:
+    folder = Path(str(task_vars.get("deeplearning_folder", "")) or ".deeplearning")
+    return recorded_settings.private_key(folder, str(settings.get("cluster_name", "")))
 
 
 def _changes(recorded: Mapping[str, Any], settings: Mapping[str, Any], cluster: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what to record, the names of the settings that are given, and those that change for an existing cluster."""
+    """Return what to record, which settings are given, and the former values of those that change."""
     specified = [name.removeprefix(PREFIX) for name in settings]
     compared = [name.removeprefix(PREFIX) for name in settings if recorded and name not in NOT_RECORDED]
     before = setting_rules.check(recorded, provisioning=False).values
+    kept = {PREFIX + name: cluster[name] for name in specified}
+    if cluster["public_key_file"]:
+        # It is imported as a key pair with the cluster's name, which the next playbook needs no file for.
+        kept["cluster_key_name"] = cluster["name"]
     return {
-        "record": recorded_settings.to_record(recorded, {PREFIX + name: cluster[name] for name in specified}),
+        "record": recorded_settings.to_record(recorded, kept),
         "specified": sorted(specified),
         "settings_before": {name: before[name] for name in compared if before[name] != cluster[name]},
     }

@@ -72,7 +72,8 @@ notes:
     C(ec2:DescribeLaunchTemplateVersions), C(ec2:DescribeRouteTables), C(ec2:DescribeSecurityGroups),
     C(ec2:DescribeSubnets), C(ec2:DescribeVpcs), C(elasticfilesystem:DescribeFileSystems),
     C(elasticmapreduce:ListClusters), for O(emr) also C(elasticmapreduce:DescribeCluster),
-    C(elasticmapreduce:DescribeReleaseLabel), C(elasticmapreduce:ListInstanceGroups) and C(elasticmapreduce:ListSupportedInstanceTypes),
+    C(elasticmapreduce:DescribeReleaseLabel), C(elasticmapreduce:ListInstanceGroups) and
+    C(elasticmapreduce:ListSupportedInstanceTypes),
     C(elasticfilesystem:DescribeMountTargets), C(servicequotas:GetServiceQuota),
     C(servicequotas:GetAWSDefaultServiceQuota), C(ssm:GetParameters) and C(ssm:GetParametersByPath). Without
     C(pricing:GetProducts) the prices are those of the collection's own table.
@@ -188,7 +189,7 @@ plan:
       description: What changes for a cluster that exists, as lines of text.
       type: list
       elements: str
-      sample: ["workers 4 → 1: 3 are terminated"]
+      sample: ["workers 4 → 1: 3 to be terminated"]
     notes:
       description: Remarks that do not prevent the plan.
       type: list

@@ -60,7 +60,8 @@ def let_it_come(account: Any, kind: str) -> None:
     """Let AWS run the actions of a kind now."""
     with account.cloud.lock:
         for group in scaling_in(account.cloud, REGION).groups.values():
-            group.scheduled[f"{CLUSTER}-{kind}"].start = time.time() - 1
+            action = group.scheduled[f"{CLUSTER}-{kind}"]
+            action.start, action.end = time.time() - 1, time.time() + 60
 
 
 def test_both_ends_are_scheduled_and_the_first_is_postponed(account: Any) -> None:
@@ -185,13 +186,16 @@ def test_site_yml_brings_them_back_with_a_new_end_and_keeps_that(account: Any) -
 
 
 @pytest.mark.long
-def test_what_is_switched_off_is_deleted(account: Any) -> None:
-    play(account, cluster_idle_minutes=0)
+def test_what_is_switched_off_is_deleted_with_a_consent(account: Any) -> None:
+    refused = play(account, code=2, cluster_idle_minutes=0)
+    assert "cluster_idle_minutes is 0: the machines are scheduled to end at" in refused.output
+    assert actions(account).keys() == {"ttl", "idle"}
+    play(account, cluster_idle_minutes=0, remove_end=True)
     assert actions(account).keys() == {"ttl"}
     with pytest.raises(ClientError) as refused:
         put(as_master(account, "autoscaling"), GROUPS[1], MinSize=0, MaxSize=0)
     assert refused.value.response["Error"]["Code"] == "AccessDenied"
-    play(account, cluster_ttl_hours=0, cluster_idle_minutes=0)
+    play(account, cluster_ttl_hours="never", cluster_idle_minutes="never", remove_end=True)
     assert actions(account) == {}
     # Without an end, this makes one.
     play(account, "playbooks/extend.yml", hours=2)

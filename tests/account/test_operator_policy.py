@@ -154,6 +154,7 @@ def test_all_playbooks_run_with_it_and_need_all_of_it(account: Any, person: Any)
         cluster_spot=False,
         cluster_efs_tls=False,
         cluster_ttl_hours=0,
+        remove_end=True,
         cluster_capacity_policy="all_or_nothing",
         cluster_worker_min=3,
         cluster_image=BASE.id,
@@ -169,7 +170,8 @@ def test_all_playbooks_run_with_it_and_need_all_of_it(account: Any, person: Any)
     with nodes.boot():
         roles.add(play(person, CLOUD_HALF, code=2, cluster_setup="boot", cluster_worker_count=2, cluster_worker_min=2))
     # The worker in service is terminated, and so are the machines that the launch hooks hold.
-    roles.add(play(person, CLOUD_HALF, cluster_worker_count=0, cluster_worker_min=0))
+    roles.add(play(person, CLOUD_HALF, cluster_worker_count=0, cluster_worker_min=0, remove_workers=1))
+    del person.settings["remove_end"]
 
     assert "cannot be read" not in play(person, "playbooks/logs.yml").output
 
@@ -232,7 +234,7 @@ def test_emr_runs_with_it_and_needs_all_of_it(account: Any, person: Any) -> None
     changes |= {"cluster_emr_idle_minutes": 30, "cluster_tags": {"team": "research"}}
     roles.add(play(person, CLOUD_HALF, emr=True, cluster_worker_count=2, **changes))
     changes["cluster_emr_idle_minutes"] = 0
-    roles.add(play(person, CLOUD_HALF, emr=True, cluster_worker_count=1, **changes))
+    roles.add(play(person, CLOUD_HALF, emr=True, cluster_worker_count=1, remove_workers=1, **changes))
     play(person, "status.yml")
     play(person, "destroy.yml", destroy=MINE, cluster_keep_efs=False)
 
@@ -497,6 +499,7 @@ ON_OTHERS: Refused = [
     ("s3", "put_bucket_policy", {"Bucket": "{bucket}", "Policy": "{{}}"}),
     ("s3", "put_object", {"Bucket": "{bucket}", "Key": "report", "Body": b""}),
     ("s3", "get_object", {"Bucket": "{bucket}", "Key": "report"}),
+    ("s3", "get_object_tagging", {"Bucket": "{bucket}", "Key": "report"}),
     ("s3", "abort_multipart_upload", {"Bucket": "{bucket}", "Key": "report", "UploadId": "u"}),
     ("s3", "put_bucket_tagging", {"Bucket": "{bucket}", "Tagging": {"TagSet": RED}}),
     ("s3", "put_bucket_encryption", {"Bucket": "{bucket}", "ServerSideEncryptionConfiguration": {"Rules": []}}),

@@ -249,10 +249,13 @@ def test_without_room_in_the_first_zone_it_has_moved_to_the_next(red: Made) -> N
     [pytest.param((), id="again"), pytest.param(("--check", "--diff"), id="check mode", marks=pytest.mark.long)],
 )
 def test_a_finished_one_is_left_alone(red: Made, arguments: tuple[str, ...]) -> None:
-    """All of it runs as users run it."""
+    """All of it runs as users run it. What is not given is as the cluster was made: workers, key, image."""
+    which = ("cluster_name", "cluster_region", "provision_settle_seconds")
+    settings = {name: red.account.settings[name] for name in which}
     before, started = red.seen.snapshot(), time.time()
-    again = play(replace(red.account, forking=None), CLOUD_HALF, *arguments)
+    again = play(replace(red.account, settings=settings, forking=None), CLOUD_HALF, *arguments)
     assert again.changed == 0, again.output
+    assert "Changes      none of the settings" in again.output
     assert red.account.writes(started) == []
     assert red.seen.snapshot() == before
 
@@ -275,9 +278,12 @@ def test_it_follows_its_settings_and_goes_without_a_trace(red: Made) -> None:
     by_hand = {"IpProtocol": "tcp", "FromPort": 22, "ToPort": 22, "IpRanges": [{"CidrIp": "192.0.2.7/32"}]}
     seen.ec2.authorize_security_group_ingress(GroupId=ssh, IpPermissions=[by_hand])
     before = {instance["InstanceId"] for instance in seen.instances()}
+    refused = account.play("plan.yml", cluster_worker_count=1)
+    assert refused.code == 2 and "-e remove_workers=1. To keep them" in " ".join(refused.output.split())
     account.settings.update(cluster_worker_count=3, cluster_image=BASE.id, cluster_ssh_allowed_cidrs=["203.0.113.0/24"])
 
-    assert play(account, CLOUD_HALF).changed > 0
+    changed = play(account, CLOUD_HALF)
+    assert changed.changed > 0 and "Changes      workers 2 → 3\n" in changed.output
     assert rules(seen.group("ssh")["IpPermissions"]) == {("tcp", 22, "203.0.113.0/24"), ("tcp", 22, "192.0.2.7/32")}
     for kind in ("master", "workers"):
         _, version = seen.template(kind)

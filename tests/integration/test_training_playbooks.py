@@ -163,7 +163,8 @@ def test_each_framework_and_distribution_trains_and_leaves_its_folder_complete(
         assert ran.code == 0, ran.output[-6000:]
         output = ran.output
     assert f"run {run} has finished" in output
-    progress = r"epoch 1, step \d+, [0-9:]+ left, loss [0-9.]+, accuracy [0-9.]+ %"
+    # A quick one may be in its last epoch when it is looked at first.
+    progress = r"epoch \d+, step \d+, [0-9:]+ left, loss [0-9.]+, accuracy [0-9.]+ %"
     assert re.search(progress, output), output[-3000:]
     folder = f"/efs/runs/{cluster.name}/{run}"
     record = json.loads(cluster.says(MASTER, f"cat {folder}/run.json"))

@@ -99,6 +99,9 @@ class Commands:
             self._running.add(child)
         if niceness := NICENESS.get():
             os.setpriority(os.PRIO_PROCESS, child.pid, niceness)
+            # Where the kernel groups processes by session, only the group's own value counts: sched(7).
+            with contextlib.suppress(OSError):
+                Path(f"/proc/{child.pid}/autogroup").write_text(str(niceness), encoding="ascii")
         try:
             yield child
         finally:

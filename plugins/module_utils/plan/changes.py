@@ -84,7 +84,7 @@ def _check_ends(facts: AccountFacts, cluster: Cluster, request: Request) -> Iter
                 f"the machines are scheduled to end at {at}. To consent to remove this end: -e remove_end=true. To "
                 "keep it, leave the setting out"
             )
-            yield setting_problem(setting, cluster[setting], problem)
+            yield setting_problem(setting, 0, problem)
         elif cluster[setting] and request.remove_end and all(cluster[other] for other in scheduled.values()):
             problem = f"the end at {at} would be scheduled again. To remove it as well: -e cluster_{setting}=never"
             yield setting_problem(setting, cluster[setting], problem)
@@ -95,7 +95,7 @@ def lines(facts: AccountFacts, cluster: Cluster, request: Request) -> list[str]:
     count, actual = cluster["worker_count"], facts.worker_count
     changes = []
     if actual is not None and actual != count:
-        removed = f": {actual - count} are terminated" if actual > count else ""
+        removed = f": {actual - count} to be terminated" if actual > count else ""
         changes.append(f"workers {actual} → {count}{removed}")
     for kind, setting in _ENDS.items():
         changes += _end(facts, cluster, kind, setting, request)

@@ -24,6 +24,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.plan.findings imp
 from ansible_collections.deeplearning.aws.plugins.module_utils.resources.member_policy import RESULTS, outside
 
 Plan = dict[str, Any]
+NOTHING = changes.Request()
 
 
 def make_plan(
@@ -34,7 +35,7 @@ def make_plan(
     pins: Mapping[str, str],
     on_emr: bool = False,
     delete_actions: Sequence[str] = (),
-    request: changes.Request = changes.Request(),
+    request: changes.Request = NOTHING,
 ) -> tuple[Plan, list[str]]:
     """Return the plan, and the problems. With problems, the plan is incomplete.
 

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the deeplearning.aws contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 
-"""The settings that a cluster was made with. What nobody gives later stays as it is.
+"""The settings that a cluster was made with. What is not given later stays as it is.
 
 site.yml and emr.yml record them in the cluster's bucket, at a place where only operators can write.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
@@ -39,6 +40,15 @@ def read(aws: Aws, cluster: str) -> dict[str, Any]:
             f"s3://{bucket}/{OBJECT} has the settings that {cluster} was made with, and is damaged ({error}): remove "
             "it, and give all settings that differ from the defaults."
         ) from None
+
+
+def private_key(folder: Path, cluster: str) -> dict[str, Any]:
+    """Return the setting of the private key that this machine used for the cluster, by its summary."""
+    try:
+        used = json.loads((folder / f"{cluster}.json").read_bytes())["private_key_file"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+    return {"cluster_private_key_file": used} if isinstance(used, str) and Path(used).is_file() else {}
 
 
 def to_record(recorded: Mapping[str, Any], specified: Mapping[str, Any]) -> dict[str, Any]:

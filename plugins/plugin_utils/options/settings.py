@@ -14,9 +14,8 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.option im
 PREFIX = "cluster_"
 NOT_RECORDED = (
     *("cluster_name", "cluster_region", "cluster_profile", "cluster_role_arn"),
-    # Of this machine and this person.
-    *("cluster_key_name", "cluster_public_key_file", "cluster_private_key_file", "cluster_bastion"),
-    "cluster_summary_file",
+    # Of this machine.
+    *("cluster_public_key_file", "cluster_private_key_file", "cluster_bastion", "cluster_summary_file"),
     # What they remove, they remove for the playbook that gets them.
     *("cluster_ssh_purge_rules", "cluster_keep_efs"),
 )

@@ -219,6 +219,7 @@ READS_JSON = {
     "readers.py": "settings",
     "node_config.py": "a value of a playbook, copied without Ansible's tags",
     "first_fetches.py": "records in the operator's own folder, whose form is checked",
+    "recorded_settings.py": "the record of site.yml, where members cannot write, validated like what is given",
     "bucket.py": "a manifest in the operator's bucket, which is compared with the operator's own",
 }
 LOOKS_UP_METHODS = {

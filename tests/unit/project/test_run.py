@@ -282,6 +282,17 @@ def test_lanes_run_side_by_side_and_the_second_is_printed_at_the_end(
     assert places == sorted(places)
 
 
+def test_the_lane_that_works_gives_way_also_by_its_sessions(runner: ModuleType) -> None:
+    # A kernel without groups has no such file.
+    group = "[ ! -e /proc/self/autogroup ] || grep -q 'nice 10$' /proc/self/autogroup"
+    gives_way = f'until [ "$(nice)" = 10 ] && {{ {group}; }}; do :; done'
+    token = commands.NICENESS.set(runner.LANE_NICENESS[runner.PROCESSOR])
+    try:
+        assert runner.command("timeout", "20", "sh", "-c", gives_way, venv=VENV).code == 0
+    finally:
+        commands.NICENESS.reset(token)
+
+
 def test_what_layers_took_is_kept_printed_and_recorded_if_all_ran(
     runner: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

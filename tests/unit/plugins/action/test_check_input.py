@@ -6,6 +6,7 @@ import getpass
 import json
 import socket
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -101,7 +102,12 @@ def test_a_training_has_a_request_without_its_environment() -> None:
 
 BUCKET = "red-123456789012-us-east-1"
 OWN = {"cluster_key_name": "mine"}
-MADE = {"cluster_worker_count": 4, "cluster_ssh_allowed_cidrs": ["198.51.100.1/32"], "cluster_ttl_hours": 8.0}
+MADE = {
+    "cluster_key_name": "mine",
+    "cluster_worker_count": 4,
+    "cluster_ssh_allowed_cidrs": ["198.51.100.1/32"],
+    "cluster_ttl_hours": 8.0,
+}
 
 
 @pytest.fixture
@@ -116,12 +122,36 @@ def recorded(aws: Account) -> Callable[..., None]:
 
 def test_what_is_not_given_is_as_the_cluster_was_made(recorded: Callable[..., None]) -> None:
     recorded({"schema": 1, "settings": MADE})
-    result = check("site", **SETTINGS, **OWN)
+    result = check("site", **SETTINGS)
     assert "failed" not in result, result
     assert [result["cluster"][name] for name in ("worker_count", "ttl_hours", "idle_minutes")] == [4, 8.0, 0]
     assert result["settings_before"] == {}
     assert result["record"] == {"schema": 1, "settings": MADE}
-    assert result["specified"] == ["key_name", "name", "region"]
+    assert result["specified"] == ["name", "region"]
+
+
+def test_a_key_that_is_imported_stays_the_clusters_without_its_file(
+    recorded: Callable[..., None], tmp_path: Path
+) -> None:
+    recorded({"schema": 1, "settings": MADE})
+    key = tmp_path / "id.pub"
+    key.write_text("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIB6S0C1XGqC2y3Zl7vVQ5l0m0pQm3mF8mY3c0B3jFo6E me")
+    result = check("site", **SETTINGS, cluster_public_key_file=str(key))
+    assert "failed" not in result, result
+    assert result["cluster"]["key_name"] == "" and result["record"]["settings"]["cluster_key_name"] == "red"
+
+
+@pytest.mark.parametrize("text", ['{"private_key_file": "%s"}', '{"private_key_file": 3}', "[]", "{", "", "{}"])
+def test_the_private_key_is_the_one_that_this_machine_has_used(aws: Account, tmp_path: Path, text: str) -> None:
+    key = tmp_path / "id_ed25519"
+    key.write_text("secret")
+    (tmp_path / "red.json").write_text(text.replace("%s", str(key)))
+    used = str(key) if "%s" in text else ""
+    folder = {"deeplearning_folder": str(tmp_path)}
+    assert check("status", **SETTINGS, **folder)["cluster"]["private_key_file"] == used
+    assert check("status", **SETTINGS, **folder, cluster_private_key_file="/k")["cluster"]["private_key_file"] == "/k"
+    key.unlink()
+    assert check("status", **SETTINGS, **folder)["cluster"]["private_key_file"] == ""
 
 
 def test_what_is_given_changes_the_record_and_0_and_never_are_given(recorded: Callable[..., None]) -> None:
