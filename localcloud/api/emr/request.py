@@ -12,7 +12,8 @@ from localcloud.api.ec2.views import route_table_of
 from localcloud.api.emr import catalog
 from localcloud.api.emr.records import CORE, MASTER, BootstrapAction, Cluster, Group, invalid, new_id
 from localcloud.api.facts import bucket_named
-from localcloud.core.cloud import Call
+from localcloud.api.iam.history import profile_in_effect
+from localcloud.core.cloud import Call, Cloud
 from localcloud.core.errors import AwsError
 
 _ABSENT = (
@@ -86,16 +87,27 @@ def _check_names(call: Call, release: str) -> None:
         raise invalid("InstanceProfile is required for creating cluster")
     if not params.get("ServiceRole"):
         raise invalid("ServiceRole is required for creating cluster.")
-    try:
-        profile_for_launch(call.cloud, {"Name": str(profile).rpartition("/")[2]})
-    except AwsError as error:
-        raise invalid(f"Invalid InstanceProfile: {profile}.") from error
+    _check_profile(call.cloud, str(profile))
     if params.get("LogUri"):
         match = _S3.fullmatch(str(params["LogUri"]))
         if not match:
             raise invalid(f"Invalid log URI {params['LogUri']}: it must be an S3 URI.")
         if bucket_named(match[1]) is None:
             raise invalid(f"The S3 bucket of the log URI, {match[1]}, does not exist.")
+
+
+def _check_profile(cloud: Cloud, profile: str) -> None:
+    """Refuse a profile that does not exist or is not in effect. EMR learns of a new one in two steps, and has words of
+    its own for each: those that https://github.com/hashicorp/terraform-provider-aws retries in
+    internal/service/emr/cluster.go."""
+    name = profile.rpartition("/")[2]
+    if profile_in_effect(cloud, name) or not profile_in_effect(cloud, name, share=0.5):
+        try:
+            profile_for_launch(cloud, {"Name": name})
+        except AwsError as error:
+            raise invalid(f"Invalid InstanceProfile: {profile}.") from error
+    else:
+        raise AwsError("AccessDeniedException", f"Failed to authorize instance profile {profile}.")
 
 
 def _subnet(region: str, instances: Mapping[str, Any]) -> Any:

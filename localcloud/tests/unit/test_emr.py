@@ -258,6 +258,19 @@ def test_what_aws_refuses_is_refused(emr: Emr) -> None:
     assert emr("ListClusters")["Clusters"] == []
 
 
+def test_a_new_instance_profile_is_refused_in_two_ways_before_it_is_known(emr: Emr, cloud: Cloud) -> None:
+    cloud.faults.add("late-iam", {}, 60.0)
+    emr.ec2("CreateInstanceProfile", service="iam", InstanceProfileName="new")
+    emr.ec2("AddRoleToInstanceProfile", service="iam", InstanceProfileName="new", RoleName="nodes")
+    with emr.ec2.refused("ValidationException", "Invalid InstanceProfile: new."):
+        emr.run(JobFlowRole="new")
+    emr.clock.advance(40)
+    with emr.ec2.refused("AccessDeniedException", "Failed to authorize instance profile new."):
+        emr.run(JobFlowRole="new")
+    emr.clock.advance(25)
+    emr.run(JobFlowRole="new")
+
+
 LATE: list[tuple[dict[str, Any], str]] = [
     ({"ServiceRole": "nodes"}, "EMR service role nodes is invalid"),
     ({"ServiceRole": "missing"}, "EMR service role missing is invalid"),

@@ -133,7 +133,9 @@ _RESOURCE = re.compile(r"on resource:? \"?(arn:[^\s\"]+)")
 class AwsError(UserError):
     """A call that AWS refused, or that failed before it reached AWS."""
 
-    def __init__(self, message: str, code: str = "", action: str = "", is_fatal: bool = False) -> None:
+    def __init__(
+        self, message: str, code: str = "", action: str = "", is_fatal: bool = False, words: str = ""
+    ) -> None:
         super().__init__(message)
         self.code = code
         """AWS's error code, or botocore's name of the exception."""
@@ -141,6 +143,8 @@ class AwsError(UserError):
         """The IAM action that the call needed."""
         self.is_fatal = is_fatal
         """It is about the credentials or the connection, so no other call would succeed."""
+        self.words = words
+        """AWS's own message, which is data. The message for people may leave it out."""
 
     @property
     def denied(self) -> bool:
@@ -368,10 +372,10 @@ def refusal(code: str, words: str, action: str, profile: str = "", unknown: bool
     AWS does not know the caller although the code has other meanings too."""
     fatal = _explain_caller(code, words, profile, unknown)
     if fatal:
-        return AwsError(fatal, code, action, is_fatal=True)
+        return AwsError(fatal, code, action, is_fatal=True, words=words)
     named = _ACTION.search(words) if code in _DENIED else None
     action = named[1] if named else action
-    return AwsError(_explain_refusal(code, words, action), code, action)
+    return AwsError(_explain_refusal(code, words, action), code, action, words=words)
 
 
 def _explain_caller(code: str, words: str, profile: str, unknown: bool) -> str:
