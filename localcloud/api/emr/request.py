@@ -24,6 +24,7 @@ _ABSENT_INSTANCES = ("InstanceFleets", "HadoopVersion", "Placement")
 _ABSENT_GROUP = ("AutoScalingPolicy", "BidPrice", "CustomAmiId")
 _FIRST_WITH_CUSTOM_AMI = (5, 7, 0)
 _FIRST_WITH_AUTO_TERMINATION = (5, 30, 0)
+_MOST_ROOT_GIB = 100
 _S3 = re.compile(r"s3[an]?://([^/]+)(/.*)?", re.IGNORECASE)
 
 
@@ -33,6 +34,10 @@ def new_cluster(call: Call) -> Cluster:
     _refuse_absent(params, _ABSENT)
     _refuse_absent(instances, _ABSENT_INSTANCES)
     release = _release(params)
+    # The limit is in https://docs.aws.amazon.com/emr/latest/ManagementGuide/emr-custom-ami-root-volume-size.html, AWS's
+    # message is not known.
+    if int(params.get("EbsRootVolumeSize") or 0) > _MOST_ROOT_GIB:
+        raise invalid(f"The EBS root volume size must be at most {_MOST_ROOT_GIB} GiB.")
     _check_names(call, release)
     subnet = _subnet(call.region, instances)
     _check_security_groups(call.region, instances, subnet)

@@ -246,6 +246,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"Instances": {"EmrManagedMasterSecurityGroup": "sg-1"}}, "both EmrManaged"),
     ({"Tags": [{"Key": "aws:elasticmapreduce:job-flow-id", "Value": "j-1"}]}, "reserved"),
     ({"AutoTerminationPolicy": {"IdleTimeout": 59}}, "between 60"),
+    ({"EbsRootVolumeSize": 101}, "at most 100 GiB"),
     ({"Steps": [{"Name": "x"}]}, "no EMR clusters with Steps"),
     ({"BootstrapActions": [{"Name": "x", "ScriptBootstrapAction": {"Path": "file:/bin/true"}}]}, "from S3 only"),
 ]  # fmt: skip

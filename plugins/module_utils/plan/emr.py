@@ -21,6 +21,9 @@ FIRST_WITH_PYTHON = (7, 0, 0)
 """Amazon Linux 2, which EMR had before, has no package of Python 3.11."""
 ROOT_GIB = 15
 """EMR takes no smaller root volume."""
+MOST_ROOT_GIB = 100
+"""EMR takes no larger root volume:
+https://docs.aws.amazon.com/emr/latest/ManagementGuide/emr-custom-ami-root-volume-size.html"""
 FRAMEWORK_GIB = 9
 """About what the environment of a framework takes, with CUDA."""
 _AMAZON_LINUX_2023 = r"amazon ?linux\D?2023|\bal2023"
@@ -122,6 +125,8 @@ def _check_root_volume(cluster: Cluster) -> Iterator[Finding]:
     size, need = cluster["root_volume_gib"], ROOT_GIB + FRAMEWORK_GIB * len(FRAMEWORKS)
     if size < ROOT_GIB:
         yield setting_problem("root_volume_gib", size, f"EMR needs {ROOT_GIB} or more", need)
+    elif size > MOST_ROOT_GIB:
+        yield setting_problem("root_volume_gib", size, f"EMR allows {MOST_ROOT_GIB} GiB at most", MOST_ROOT_GIB)
     elif size < need:
         yield note(
             f"cluster_root_volume_gib is {size}: EMR's software and {len(FRAMEWORKS)} frameworks take about {need}; "

@@ -80,6 +80,12 @@ EXAMPLE = "Example: -e cluster_emr_release=emr-7.14.0"
             [f"cluster_image is {AMI}: the root device of al2023-ami-2023 is not an EBS volume."],
         ),
         (FACTS, {"root_volume_gib": 15}, []),
+        (FACTS, {"root_volume_gib": 100}, []),
+        (
+            FACTS,
+            {"root_volume_gib": 101},
+            ["cluster_root_volume_gib is 101: EMR allows 100 GiB at most. Example: -e cluster_root_volume_gib=100"],
+        ),
         (
             FACTS,
             {"root_volume_gib": 14},
