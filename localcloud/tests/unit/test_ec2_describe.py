@@ -137,6 +137,10 @@ def test_console(ec2: Ec2, machines: Recorder) -> None:
     text = base64.b64decode(output["Output"]).decode()
     assert len(text) == 65536 and text.endswith("ready\n")
     assert output["Timestamp"]
+    # Nothing is posted while it runs.
+    assert "Output" not in ec2("GetConsoleOutput", InstanceId=key)
+    ec2("StopInstances", InstanceIds=[key])
+    assert "Output" in ec2("GetConsoleOutput", InstanceId=key)
 
 
 def test_tags(ec2: Ec2) -> None:
