@@ -186,8 +186,8 @@ def describe_instance_status(call: Call) -> dict[str, Any]:
 @answers("ec2", "GetConsoleOutput")
 def get_console_output(call: Call) -> dict[str, Any]:
     """Return the last 64 KB of the machine's console. Without `Latest`, AWS has posted nothing until the machine is
-    stopped or terminated: https://github.com/canonical/pycloudlib/issues/193, https://github.com/NixOS/amis/issues/4 and
-    https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_GetConsoleOutput.html
+    stopped or terminated: https://github.com/canonical/pycloudlib/issues/193,
+    https://github.com/NixOS/amis/issues/4, https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_GetConsoleOutput.html
     """
     instance = instance_of(call.cloud, call.region, str(call.params.get("InstanceId")))
     refuse_dry_run(call.params)

@@ -223,7 +223,7 @@ def test_emr_adds_the_rule_for_the_primary_node_to_its_own_service_group_only(em
         emr.ec2("CreateSecurityGroup", GroupName=name, Description="x", VpcId=emr.vpc)["GroupId"] for name in names
     ]
     members = ("EmrManagedMasterSecurityGroup", "EmrManagedSlaveSecurityGroup", "ServiceAccessSecurityGroup")
-    emr.ready(Instances=dict(zip(members, groups)))
+    emr.ready(Instances=dict(zip(members, groups, strict=True)))
     (rule,) = emr.ec2("DescribeSecurityGroups", GroupIds=[groups[2]])["SecurityGroups"][0]["IpPermissions"]
     assert (rule["FromPort"], rule["UserIdGroupPairs"][0]["GroupId"]) == (9443, groups[0])
 

@@ -127,6 +127,12 @@ _IAM_ACTION = {
 }
 _ACTION = re.compile(r"not authorized to perform:? ([a-z0-9-]+:[A-Za-z0-9]+)")
 _PRINCIPAL = re.compile(r"(?:User|user|principal):? (arn:\S+?)[\s,]")
+_LIMIT = re.compile(
+    r"with an explicit deny(?: in an? [\w -]+ policy(?:: arn:[^\s,]*[^\s,.])?)?"
+    r"|because no (?!identity-based|resource-based)[\w -]+ allows the \S+ action"
+)
+"""Policies that limit what the caller's own policy allows: those of the organization, permissions boundaries, session
+policies, VPC endpoints. https://docs.aws.amazon.com/IAM/latest/UserGuide/troubleshoot_access-denied.html"""
 _RESOURCE = re.compile(r"on resource:? \"?(arn:[^\s\"]+)")
 
 
@@ -399,6 +405,12 @@ def _explain_refusal(code: str, words: str, action: str) -> str:
         principal, resource = _PRINCIPAL.search(words), _RESOURCE.search(words)
         who = principal[1] if principal else "these credentials"
         where = f" on {resource[1]}" if resource else ""
+        limit = _LIMIT.search(words)
+        if limit:
+            return (
+                f"AWS does not allow {action}{where} to {who}, {limit[0]}: a permission of its own does not help. Ask "
+                "the administrators of this policy."
+            )
         return f"AWS does not allow {action}{where} to {who}: give it this permission (see docs/iam.md)."
     if code == "OptInRequired":
         return f"This account may not use {action.split(':')[0]} in this region: enable the region."
