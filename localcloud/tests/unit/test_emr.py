@@ -538,6 +538,14 @@ def test_long_lists_have_pages(emr: Emr) -> None:
     assert "Marker" not in second
 
 
+def test_releases_are_listed_in_pages(emr: Emr) -> None:
+    first = emr("ListReleaseLabels", Filters={"Prefix": "emr-7."}, MaxResults=2)
+    rest = emr("ListReleaseLabels", Filters={"Prefix": "emr-7."}, NextToken=first["NextToken"])
+    labels = [*first["ReleaseLabels"], *rest["ReleaseLabels"]]
+    assert "NextToken" not in rest and {"emr-7.0.0", "emr-7.14.0"} <= set(labels)
+    assert all(label.startswith("emr-7.") for label in labels) and len(first["ReleaseLabels"]) == 2
+
+
 def test_releases_and_their_types(emr: Emr) -> None:
     latest = emr("DescribeReleaseLabel", ReleaseLabel="emr-7.14.0")
     assert "hadoop" in [application["Name"] for application in latest["Applications"]]
