@@ -10,7 +10,8 @@ short_description: Create or change an EMR cluster with uniform instance groups
 version_added: 1.0.0
 description:
   - Finds the living EMR cluster that has the name and the tag C(deeplearning:cluster) with the same value, or creates
-    it. It does not wait; M(deeplearning.aws.wait_for_capacity) does.
+    it. It does not wait; M(deeplearning.aws.wait_for_capacity) does. A creation that EMR refuses because it does not
+    know a new role or instance profile yet is retried for 180 seconds.
   - Changes the number of core nodes, the auto-termination policy, termination protection, the replacement of unhealthy
     nodes, and tags. EMR cannot change the rest on a living cluster, so other differences are an error.
   - An auto-termination policy that is missing is left to the cluster, whose master removes it while runs are active.
@@ -184,10 +185,10 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names im
 )
 from ansible_collections.deeplearning.aws.plugins.module_utils.resources.emr_cluster import (
     EmrSpec,
+    create,
     find_cluster,
     fixed_differences,
     groups_of,
-    request,
     surplus,
     yarn_site,
 )
@@ -205,8 +206,8 @@ class EmrCluster:
         """Return the cluster's id; empty in check mode if it does not exist."""
         cluster = find_cluster(self._aws, self._spec.name)
         if not cluster:
-            self.created = True
-            return str(self._change("run_job_flow", **request(self._spec)).get("JobFlowId", ""))
+            self.changed = self.created = True
+            return "" if self._check else create(self._aws, self._spec)
         cluster_id, groups = str(cluster["Id"]), groups_of(self._aws, str(cluster["Id"]))
         differences = fixed_differences(self._spec, cluster, groups)
         if differences:
@@ -221,9 +222,10 @@ class EmrCluster:
         self._resize(cluster_id, groups[CORE], runs_are_active)
         return cluster_id
 
-    def _change(self, operation: str, **params: Any) -> dict[str, Any]:
+    def _change(self, operation: str, **params: Any) -> None:
         self.changed = True
-        return {} if self._check else self._aws.call("emr", operation, **params)
+        if not self._check:
+            self._aws.call("emr", operation, **params)
 
     def _set_idle_timeout(self, cluster_id: str) -> bool:
         """Set the auto-termination policy. Return whether it is missing although it should be there: the master has

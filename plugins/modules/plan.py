@@ -72,7 +72,8 @@ notes:
     C(ec2:DescribeLaunchTemplateVersions), C(ec2:DescribeRouteTables), C(ec2:DescribeSecurityGroups),
     C(ec2:DescribeSubnets), C(ec2:DescribeVpcs), C(elasticfilesystem:DescribeFileSystems),
     C(elasticmapreduce:ListClusters), for O(emr) also C(elasticmapreduce:DescribeCluster),
-    C(elasticmapreduce:DescribeReleaseLabel), C(elasticmapreduce:ListInstanceGroups) and
+    C(elasticmapreduce:DescribeReleaseLabel), C(elasticmapreduce:ListInstanceGroups),
+    C(elasticmapreduce:ListReleaseLabels) and
     C(elasticmapreduce:ListSupportedInstanceTypes),
     C(elasticfilesystem:DescribeMountTargets), C(servicequotas:GetServiceQuota),
     C(servicequotas:GetAWSDefaultServiceQuota), C(ssm:GetParameters) and C(ssm:GetParametersByPath). Without

@@ -185,11 +185,15 @@ def describe_instance_status(call: Call) -> dict[str, Any]:
 
 @answers("ec2", "GetConsoleOutput")
 def get_console_output(call: Call) -> dict[str, Any]:
-    """Return the last 64 KB of the machine's console; always the latest, whether requested or not."""
+    """Return the last 64 KB of the machine's console. Without `Latest`, AWS has posted nothing until the machine is
+    stopped or terminated: https://github.com/canonical/pycloudlib/issues/193,
+    https://github.com/NixOS/amis/issues/4, https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_GetConsoleOutput.html
+    """
     instance = instance_of(call.cloud, call.region, str(call.params.get("InstanceId")))
     refuse_dry_run(call.params)
     text = "" if instance.boots_nothing or call.cloud.machines is None else call.cloud.machines.console(instance.id)
     answer = {"InstanceId": instance.id, "Timestamp": spelled(now(call.cloud))}
-    if not text:
+    is_posted = str(call.params.get("Latest")).lower() == "true" or instance.state in ("stopped", "terminated")
+    if not text or not is_posted:
         return answer
     return answer | {"Output": base64.b64encode(text.encode()[-65536:]).decode()}

@@ -43,6 +43,16 @@ def describe_release_label(call: Call) -> Result:
     return {"ReleaseLabel": label, "Applications": applications, "AvailableOSReleases": [{"Label": "2.0.20261016.0"}]}
 
 
+@answers("emr", "ListReleaseLabels")
+def list_release_labels(call: Call) -> Result:
+    """Return the labels in pages. AWS documents no order, so they are not sorted by age."""
+    prefix = (call.params.get("Filters") or {}).get("Prefix") or ""
+    labels = sorted(label for label in releases() if label.startswith(prefix))
+    size = int(call.params.get("MaxResults") or 100)
+    shown, marker = page(labels, {"Marker": call.params.get("NextToken")}, size)
+    return {"ReleaseLabels": shown} | ({"NextToken": marker["Marker"]} if marker else {})
+
+
 @answers("emr", "ListSupportedInstanceTypes")
 def list_supported_instance_types(call: Call) -> Result:
     label = call.params["ReleaseLabel"]

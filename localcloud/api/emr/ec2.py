@@ -9,6 +9,7 @@ from localcloud.api.ec2.filters import tag_list
 from localcloud.api.ec2.images import BASE, images_of
 from localcloud.api.ec2.instance import Instance
 from localcloud.api.ec2.records import records_of
+from localcloud.api.emr import catalog
 from localcloud.api.emr.records import MASTER, Cluster, Group
 from localcloud.core.caller import Caller
 from localcloud.core.cloud import Cloud
@@ -18,6 +19,8 @@ JOB_FLOW_TAG = "aws:elasticmapreduce:job-flow-id"
 GROUP_ROLE_TAG = "aws:elasticmapreduce:instance-group-role"
 _EMR = Caller.service("elasticmapreduce.amazonaws.com")
 _DEFAULT_ROOT_GIB = 15
+_DEFAULT_SERVICE_GROUP = "ElasticMapReduce-ServiceAccess"
+_FIRST_WITH_SERVICE_PORT = (5, 30, 0)
 _DEFAULT_GROUPS = {
     "EmrManagedMasterSecurityGroup": ("ElasticMapReduce-master", "Master group for Elastic MapReduce"),
     "EmrManagedSlaveSecurityGroup": ("ElasticMapReduce-slave", "Slave group for Elastic MapReduce"),
@@ -33,7 +36,13 @@ def instance(cloud: Cloud, instance_id: str) -> Instance | None:
 
 
 def prepare_security_groups(cloud: Cloud, cluster: Cluster) -> None:
-    """Create missing managed groups, and add EMR's rules, which AWS never removes."""
+    """Create missing managed groups, and add EMR's rules, which AWS never removes.
+
+    EMR does not add the rule of the service access group that the primary node needs, except to its own default group:
+    raise AwsError if the caller's group lacks it, as AWS does since emr-5.30.0.
+    https://docs.aws.amazon.com/emr/latest/ManagementGuide/emr-man-sec-groups.html
+    https://github.com/hashicorp/terraform/issues/25673 has AWS's message.
+    """
     managed = {
         member: cluster.instances.get(member) or _default_group(cloud, cluster, *named)
         for member, named in _DEFAULT_GROUPS.items()
@@ -49,7 +58,26 @@ def prepare_security_groups(cloud: Cloud, cluster: Cluster) -> None:
     for pair in pairs:
         _add_rules(cloud, cluster.region, pair["GroupId"], [*everything, *(_port(8443, service) if service else ())])
     if service:
-        _add_rules(cloud, cluster.region, service, _port(9443, managed["EmrManagedMasterSecurityGroup"]))
+        _prepare_service_group(cloud, cluster, str(service), managed["EmrManagedMasterSecurityGroup"])
+
+
+def _prepare_service_group(cloud: Cloud, cluster: Cluster, service: str, primary: str) -> None:
+    (group,) = ask(cloud, cluster.region, "DescribeSecurityGroups", GroupIds=[service])["SecurityGroups"]
+    if group["GroupName"] == _DEFAULT_SERVICE_GROUP:
+        _add_rules(cloud, cluster.region, service, _port(9443, primary))
+        return
+    is_checked = catalog.number(str(cluster.request["ReleaseLabel"])) >= _FIRST_WITH_SERVICE_PORT
+    if is_checked and not any(_allows(rule, 9443, primary) for rule in group["IpPermissions"]):
+        raise AwsError(
+            "ValidationException",
+            "ServiceAccessSecurityGroup is missing ingress rule from EmrManagedMasterSecurityGroup on port 9443",
+        )
+
+
+def _allows(rule: Mapping[str, Any], port: int, source: str) -> bool:
+    is_named = any(pair.get("GroupId") == source for pair in rule.get("UserIdGroupPairs") or ())
+    every = rule["IpProtocol"] == "-1"
+    return is_named and (every or (rule["IpProtocol"] == "tcp" and rule["FromPort"] <= port <= rule["ToPort"]))
 
 
 def _port(port: int, source: str) -> list[dict[str, Any]]:

@@ -12,7 +12,8 @@ from localcloud.api.ec2.views import route_table_of
 from localcloud.api.emr import catalog
 from localcloud.api.emr.records import CORE, MASTER, BootstrapAction, Cluster, Group, invalid, new_id
 from localcloud.api.facts import bucket_named
-from localcloud.core.cloud import Call
+from localcloud.api.iam.history import profile_in_effect
+from localcloud.core.cloud import Call, Cloud
 from localcloud.core.errors import AwsError
 
 _ABSENT = (
@@ -23,6 +24,7 @@ _ABSENT_INSTANCES = ("InstanceFleets", "HadoopVersion", "Placement")
 _ABSENT_GROUP = ("AutoScalingPolicy", "BidPrice", "CustomAmiId")
 _FIRST_WITH_CUSTOM_AMI = (5, 7, 0)
 _FIRST_WITH_AUTO_TERMINATION = (5, 30, 0)
+_MOST_ROOT_GIB = 100
 _S3 = re.compile(r"s3[an]?://([^/]+)(/.*)?", re.IGNORECASE)
 
 
@@ -32,6 +34,10 @@ def new_cluster(call: Call) -> Cluster:
     _refuse_absent(params, _ABSENT)
     _refuse_absent(instances, _ABSENT_INSTANCES)
     release = _release(params)
+    # The limit is in https://docs.aws.amazon.com/emr/latest/ManagementGuide/emr-custom-ami-root-volume-size.html, AWS's
+    # message is not known.
+    if int(params.get("EbsRootVolumeSize") or 0) > _MOST_ROOT_GIB:
+        raise invalid(f"The EBS root volume size must be at most {_MOST_ROOT_GIB} GiB.")
     _check_names(call, release)
     subnet = _subnet(call.region, instances)
     _check_security_groups(call.region, instances, subnet)
@@ -86,16 +92,27 @@ def _check_names(call: Call, release: str) -> None:
         raise invalid("InstanceProfile is required for creating cluster")
     if not params.get("ServiceRole"):
         raise invalid("ServiceRole is required for creating cluster.")
-    try:
-        profile_for_launch(call.cloud, {"Name": str(profile).rpartition("/")[2]})
-    except AwsError as error:
-        raise invalid(f"Invalid InstanceProfile: {profile}.") from error
+    _check_profile(call.cloud, str(profile))
     if params.get("LogUri"):
         match = _S3.fullmatch(str(params["LogUri"]))
         if not match:
             raise invalid(f"Invalid log URI {params['LogUri']}: it must be an S3 URI.")
         if bucket_named(match[1]) is None:
             raise invalid(f"The S3 bucket of the log URI, {match[1]}, does not exist.")
+
+
+def _check_profile(cloud: Cloud, profile: str) -> None:
+    """Refuse a profile that does not exist or is not in effect. EMR learns of a new one in two steps, and has words of
+    its own for each: those that https://github.com/hashicorp/terraform-provider-aws retries in
+    internal/service/emr/cluster.go."""
+    name = profile.rpartition("/")[2]
+    if profile_in_effect(cloud, name) or not profile_in_effect(cloud, name, share=0.5):
+        try:
+            profile_for_launch(cloud, {"Name": name})
+        except AwsError as error:
+            raise invalid(f"Invalid InstanceProfile: {profile}.") from error
+    else:
+        raise AwsError("AccessDeniedException", f"Failed to authorize instance profile {profile}.")
 
 
 def _subnet(region: str, instances: Mapping[str, Any]) -> Any:

@@ -74,10 +74,11 @@ def delay(cloud: Cloud) -> float:
     return cloud.latency.of("iam_in_effect") if requested is None else requested
 
 
-def profile_in_effect(cloud: Cloud, name: str) -> bool:
-    """Return whether an instance profile exists, and it and its role are in effect."""
+def profile_in_effect(cloud: Cloud, name: str, share: float = 1.0) -> bool:
+    """Return whether an instance profile exists, and it and its role are in effect, or were after this share of the
+    delay."""
     changed = max(map(history(cloud).last_change, (("profile", name), ("profile", name, "role"))))
-    return name in backend().instance_profiles and changed <= _horizon(cloud)
+    return name in backend().instance_profiles and changed <= cloud.clock.time() - share * delay(cloud)
 
 
 def policies_in_effect(cloud: Cloud, caller: Caller) -> list[tuple[str, Mapping[str, Any]]]:

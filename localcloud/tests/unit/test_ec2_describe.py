@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from localcloud.api.ec2.filters import matcher
+from localcloud.api.ec2.lifecycle import machine_exited
 from localcloud.core.cloud import Cloud
+from localcloud.tests.clock import ManualClock
 from localcloud.tests.unit.ec2_kit import REGION, Ec2, Recorder
 
 
@@ -129,7 +131,7 @@ def test_status(ec2: Ec2, cloud: Cloud) -> None:
     assert status(InstanceIds=[running], IncludeAllInstances=True)[running] == ("not-applicable", "not-applicable")
 
 
-def test_console(ec2: Ec2, machines: Recorder) -> None:
+def test_console(ec2: Ec2, machines: Recorder, cloud: Cloud, clock: ManualClock) -> None:
     key = ec2.running()["InstanceId"]
     assert "Output" not in ec2("GetConsoleOutput", InstanceId=key)
     machines.written = "x" * 70000 + "ready\n"
@@ -137,6 +139,12 @@ def test_console(ec2: Ec2, machines: Recorder) -> None:
     text = base64.b64decode(output["Output"]).decode()
     assert len(text) == 65536 and text.endswith("ready\n")
     assert output["Timestamp"]
+    # Nothing is posted while it runs.
+    assert "Output" not in ec2("GetConsoleOutput", InstanceId=key)
+    ec2("StopInstances", InstanceIds=[key])
+    machine_exited(cloud, key, "stopped")
+    clock.advance(15)
+    assert "Output" in ec2("GetConsoleOutput", InstanceId=key)
 
 
 def test_tags(ec2: Ec2) -> None:

@@ -200,13 +200,32 @@ def test_a_private_subnet_needs_a_service_access_group_with_own_groups(emr: Emr)
     }
     with emr.ec2.refused("ValidationException", "ServiceAccessSecurityGroup"):
         emr.run(Instances=own)
-    cluster = emr.ready(Instances=own | {"ServiceAccessSecurityGroup": groups[2]})
-    assert emr.ec2("DescribeSecurityGroups", GroupIds=[groups[2]])["SecurityGroups"][0]["IpPermissions"]
+    own["ServiceAccessSecurityGroup"] = groups[2]
+    refused_later = emr.run(Instances=own)
+    emr.clock.advance(60)
+    assert emr.status(refused_later)["StateChangeReason"] == {
+        "Code": "VALIDATION_ERROR",
+        "Message": "ServiceAccessSecurityGroup is missing ingress rule from EmrManagedMasterSecurityGroup on port 9443",
+    }
+    rule = {"IpProtocol": "tcp", "FromPort": 9443, "ToPort": 9443, "UserIdGroupPairs": [{"GroupId": groups[0]}]}
+    emr.ec2("AuthorizeSecurityGroupIngress", GroupId=groups[2], IpPermissions=[rule])
+    cluster = emr.ready(Instances=own)
     assert {
         group["GroupId"]
         for node in emr.nodes(cluster)
         for group in emr.ec2.describe({"InstanceId": node["Ec2InstanceId"]})["SecurityGroups"]
     } == set(groups[:2])
+
+
+def test_emr_adds_the_rule_for_the_primary_node_to_its_own_service_group_only(emr: Emr) -> None:
+    names = ("a", "b", "ElasticMapReduce-ServiceAccess")
+    groups = [
+        emr.ec2("CreateSecurityGroup", GroupName=name, Description="x", VpcId=emr.vpc)["GroupId"] for name in names
+    ]
+    members = ("EmrManagedMasterSecurityGroup", "EmrManagedSlaveSecurityGroup", "ServiceAccessSecurityGroup")
+    emr.ready(Instances=dict(zip(members, groups, strict=True)))
+    (rule,) = emr.ec2("DescribeSecurityGroups", GroupIds=[groups[2]])["SecurityGroups"][0]["IpPermissions"]
+    assert (rule["FromPort"], rule["UserIdGroupPairs"][0]["GroupId"]) == (9443, groups[0])
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
@@ -227,6 +246,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"Instances": {"EmrManagedMasterSecurityGroup": "sg-1"}}, "both EmrManaged"),
     ({"Tags": [{"Key": "aws:elasticmapreduce:job-flow-id", "Value": "j-1"}]}, "reserved"),
     ({"AutoTerminationPolicy": {"IdleTimeout": 59}}, "between 60"),
+    ({"EbsRootVolumeSize": 101}, "at most 100 GiB"),
     ({"Steps": [{"Name": "x"}]}, "no EMR clusters with Steps"),
     ({"BootstrapActions": [{"Name": "x", "ScriptBootstrapAction": {"Path": "file:/bin/true"}}]}, "from S3 only"),
 ]  # fmt: skip
@@ -237,6 +257,19 @@ def test_what_aws_refuses_is_refused(emr: Emr) -> None:
         with emr.ec2.refused("ValidationException", words):
             emr.run(**change)
     assert emr("ListClusters")["Clusters"] == []
+
+
+def test_a_new_instance_profile_is_refused_in_two_ways_before_it_is_known(emr: Emr, cloud: Cloud) -> None:
+    cloud.faults.add("late-iam", {}, 60.0)
+    emr.ec2("CreateInstanceProfile", service="iam", InstanceProfileName="new")
+    emr.ec2("AddRoleToInstanceProfile", service="iam", InstanceProfileName="new", RoleName="nodes")
+    with emr.ec2.refused("ValidationException", "Invalid InstanceProfile: new."):
+        emr.run(JobFlowRole="new")
+    emr.clock.advance(40)
+    with emr.ec2.refused("AccessDeniedException", "Failed to authorize instance profile new."):
+        emr.run(JobFlowRole="new")
+    emr.clock.advance(25)
+    emr.run(JobFlowRole="new")
 
 
 LATE: list[tuple[dict[str, Any], str]] = [
@@ -503,6 +536,14 @@ def test_long_lists_have_pages(emr: Emr) -> None:
     listed = [cluster["Id"] for answer in (first, second) for cluster in answer["Clusters"]]
     assert listed == clusters[::-1]
     assert "Marker" not in second
+
+
+def test_releases_are_listed_in_pages(emr: Emr) -> None:
+    first = emr("ListReleaseLabels", Filters={"Prefix": "emr-7."}, MaxResults=2)
+    rest = emr("ListReleaseLabels", Filters={"Prefix": "emr-7."}, NextToken=first["NextToken"])
+    labels = [*first["ReleaseLabels"], *rest["ReleaseLabels"]]
+    assert "NextToken" not in rest and {"emr-7.0.0", "emr-7.14.0"} <= set(labels)
+    assert all(label.startswith("emr-7.") for label in labels) and len(first["ReleaseLabels"]) == 2
 
 
 def test_releases_and_their_types(emr: Emr) -> None:

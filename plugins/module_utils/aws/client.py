@@ -127,13 +127,21 @@ _IAM_ACTION = {
 }
 _ACTION = re.compile(r"not authorized to perform:? ([a-z0-9-]+:[A-Za-z0-9]+)")
 _PRINCIPAL = re.compile(r"(?:User|user|principal):? (arn:\S+?)[\s,]")
+_LIMIT = re.compile(
+    r"with an explicit deny(?: in an? [\w -]+ policy(?:: arn:[^\s,]*[^\s,.])?)?"
+    r"|because no (?!identity-based|resource-based)[\w -]+ allows the \S+ action"
+)
+"""Policies that limit what the caller's own policy allows: those of the organization, permissions boundaries, session
+policies, VPC endpoints. https://docs.aws.amazon.com/IAM/latest/UserGuide/troubleshoot_access-denied.html"""
 _RESOURCE = re.compile(r"on resource:? \"?(arn:[^\s\"]+)")
 
 
 class AwsError(UserError):
     """A call that AWS refused, or that failed before it reached AWS."""
 
-    def __init__(self, message: str, code: str = "", action: str = "", is_fatal: bool = False) -> None:
+    def __init__(
+        self, message: str, code: str = "", action: str = "", is_fatal: bool = False, words: str = ""
+    ) -> None:
         super().__init__(message)
         self.code = code
         """AWS's error code, or botocore's name of the exception."""
@@ -141,6 +149,8 @@ class AwsError(UserError):
         """The IAM action that the call needed."""
         self.is_fatal = is_fatal
         """It is about the credentials or the connection, so no other call would succeed."""
+        self.words = words
+        """AWS's own message, which is data. The message for people may leave it out."""
 
     @property
     def denied(self) -> bool:
@@ -368,10 +378,10 @@ def refusal(code: str, words: str, action: str, profile: str = "", unknown: bool
     AWS does not know the caller although the code has other meanings too."""
     fatal = _explain_caller(code, words, profile, unknown)
     if fatal:
-        return AwsError(fatal, code, action, is_fatal=True)
+        return AwsError(fatal, code, action, is_fatal=True, words=words)
     named = _ACTION.search(words) if code in _DENIED else None
     action = named[1] if named else action
-    return AwsError(_explain_refusal(code, words, action), code, action)
+    return AwsError(_explain_refusal(code, words, action), code, action, words=words)
 
 
 def _explain_caller(code: str, words: str, profile: str, unknown: bool) -> str:
@@ -395,6 +405,12 @@ def _explain_refusal(code: str, words: str, action: str) -> str:
         principal, resource = _PRINCIPAL.search(words), _RESOURCE.search(words)
         who = principal[1] if principal else "these credentials"
         where = f" on {resource[1]}" if resource else ""
+        limit = _LIMIT.search(words)
+        if limit:
+            return (
+                f"AWS does not allow {action}{where} to {who}, {limit[0]}: a permission of its own does not help. Ask "
+                "the administrators of this policy."
+            )
         return f"AWS does not allow {action}{where} to {who}: give it this permission (see docs/iam.md)."
     if code == "OptInRequired":
         return f"This account may not use {action.split(':')[0]} in this region: enable the region."

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,7 +12,13 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract.framewor
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import EMR_LOGS, Names
 from ansible_collections.deeplearning.aws.plugins.module_utils.messages import join_names
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan import images
-from ansible_collections.deeplearning.aws.plugins.module_utils.plan.facts import AccountFacts, Cluster, type_names
+from ansible_collections.deeplearning.aws.plugins.module_utils.plan.facts import (
+    SERIES,
+    AccountFacts,
+    Cluster,
+    release_number,
+    type_names,
+)
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.findings import Finding, note, setting_problem
 
 FIRST_WITH_IMAGES = (5, 7, 0)
@@ -21,13 +26,17 @@ FIRST_WITH_PYTHON = (7, 0, 0)
 """Amazon Linux 2, which EMR had before, has no package of Python 3.11."""
 ROOT_GIB = 15
 """EMR takes no smaller root volume."""
+MOST_ROOT_GIB = 100
+"""EMR takes no larger root volume:
+https://docs.aws.amazon.com/emr/latest/ManagementGuide/emr-custom-ami-root-volume-size.html"""
 FRAMEWORK_GIB = 9
 """About what the environment of a framework takes, with CUDA."""
 _AMAZON_LINUX_2023 = r"amazon ?linux\D?2023|\bal2023"
 
 
-def number(release: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", release))
+def release_of(facts: AccountFacts, cluster: Cluster) -> str:
+    """Return the release of the settings, else of the cluster, else the newest one; empty if it is unknown."""
+    return str(cluster["emr_release"] or (facts.emr.release if facts.emr else ""))
 
 
 def logs_of(facts: AccountFacts, cluster: Cluster) -> str:
@@ -41,7 +50,7 @@ def of_plan(facts: AccountFacts, cluster: Cluster) -> dict[str, Any]:
     if facts.emr is None:
         return {}
     ids = [str(item["Id"]) for item in facts.emr_clusters or ()]
-    return {"release": cluster["emr_release"], "logs": logs_of(facts, cluster), "cluster_id": next(iter(ids), "")}
+    return {"release": release_of(facts, cluster), "logs": logs_of(facts, cluster), "cluster_id": next(iter(ids), "")}
 
 
 def check_kind(facts: AccountFacts, cluster: Cluster) -> Iterator[Finding]:
@@ -72,11 +81,16 @@ def check(facts: AccountFacts, cluster: Cluster) -> Iterator[Finding]:
 
 
 def _check_release(facts: AccountFacts, cluster: Cluster) -> Iterator[Finding]:
-    release = cluster["emr_release"]
-    if cluster["image"] and number(release) < FIRST_WITH_IMAGES:
+    release = release_of(facts, cluster)
+    if not release:
+        if not facts.failures:
+            problem = f"{facts.region} lists no release of EMR of the series {SERIES}x: name another"
+            yield setting_problem("emr_release", "empty", problem, "emr-7.14.0")
+        return
+    if cluster["image"] and release_number(release) < FIRST_WITH_IMAGES:
         problem = "EMR takes images of your own (cluster_image) from release 5.7.0 on"
         yield setting_problem("emr_release", release, problem, "emr-7.14.0")
-    elif number(release) < FIRST_WITH_PYTHON:
+    elif release_number(release) < FIRST_WITH_PYTHON:
         problem = (
             "its system has no Python 3.11, by which machines configure themselves: take a release from 7.0.0 on, "
             "which has Amazon Linux 2023"
@@ -100,17 +114,20 @@ def _check_types(facts: AccountFacts, cluster: Cluster) -> Iterator[Finding]:
             family = [other for other in facts.emr.types if other.partition(".")[0] == name.partition(".")[0]]
             hint = f"take {join_names(sorted(family), 3)}" if family else "take another type"
             example = sorted(family)[0] if family else "m5.xlarge"
-            yield setting_problem(setting, name, f"{cluster['emr_release']} does not offer this type, {hint}", example)
+            yield setting_problem(
+                setting, name, f"{release_of(facts, cluster)} does not offer this type, {hint}", example
+            )
 
 
 def _check_image(facts: AccountFacts, cluster: Cluster) -> Iterator[Finding]:
-    if not facts.image.described or number(cluster["emr_release"]) < FIRST_WITH_PYTHON:
+    release = release_of(facts, cluster)
+    if not facts.image.described or release_number(release) < FIRST_WITH_PYTHON:
         return
     image = facts.image.described[0]
     name = image.get("Name") or image["ImageId"]
     if not images.matches(image, _AMAZON_LINUX_2023):
         problem = (
-            f"EMR's release {cluster['emr_release']} takes images of Amazon Linux 2023 alone, and {name} does not look "
+            f"EMR's release {release} takes images of Amazon Linux 2023 alone, and {name} does not look "
             "like one: leave the image out for EMR's own, or take one of Amazon Linux 2023"
         )
         yield setting_problem("image", cluster["image"], problem, "base-oss-nvidia-driver-gpu-amazon-linux-2023")
@@ -122,6 +139,8 @@ def _check_root_volume(cluster: Cluster) -> Iterator[Finding]:
     size, need = cluster["root_volume_gib"], ROOT_GIB + FRAMEWORK_GIB * len(FRAMEWORKS)
     if size < ROOT_GIB:
         yield setting_problem("root_volume_gib", size, f"EMR needs {ROOT_GIB} or more", need)
+    elif size > MOST_ROOT_GIB:
+        yield setting_problem("root_volume_gib", size, f"EMR allows {MOST_ROOT_GIB} GiB at most", MOST_ROOT_GIB)
     elif size < need:
         yield note(
             f"cluster_root_volume_gib is {size}: EMR's software and {len(FRAMEWORKS)} frameworks take about {need}; "

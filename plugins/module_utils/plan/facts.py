@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -36,6 +37,8 @@ Item = Mapping[str, Any]
 InstanceType = Mapping[str, Any]
 """See `instance_type`."""
 
+SERIES = "emr-7."
+"""The releases of EMR of which the newest is the default. Older ones have no Python 3.11."""
 UNLIMITED_VCPUS = 100_000
 """Other instances can only matter for a quota that is smaller."""
 
@@ -63,6 +66,8 @@ class EmrFacts:
     types: Sequence[str] | None
     """The instance types that the release offers."""
     log_bucket_problem: str = ""
+    release: str = ""
+    """Of the settings, else that of the cluster, else the newest one of SERIES; empty if it is unknown."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +153,7 @@ def gather_facts(
         **_describe_workers(reader, cluster, groups or (), emr_clusters or ()),
         **_describe_actions(reader, cluster["name"], delete_actions),
         emr_clusters=emr_clusters,
-        emr=_describe_emr(reader, cluster, account, bool(emr_clusters)) if emr else None,
+        emr=_describe_emr(reader, cluster, account, emr_clusters or ()) if emr else None,
         types=types,
         offered_types=_describe_offered_types(reader) if is_type_missing else [],
         image=_describe_image(reader, cluster, types or {}),
@@ -276,11 +281,14 @@ class _Reader:
         self.failures.append(str(error))
 
 
-def _describe_emr(reader: _Reader, cluster: Cluster, account: str, exists: bool) -> EmrFacts:
+def _describe_emr(reader: _Reader, cluster: Cluster, account: str, existing: Sequence[Item]) -> EmrFacts:
     """A cluster that exists has its release and its types, which do not change."""
-    release, bucket = cluster["emr_release"], cluster["emr_log_uri"].partition("/")[0]
+    bucket = cluster["emr_log_uri"].partition("/")[0]
+    release = str(cluster["emr_release"] or next((item.get("ReleaseLabel", "") for item in existing), ""))
+    if not release and not existing:
+        release = _newest_release(reader)
     described = None
-    if not exists:
+    if release and not existing:
         # The documentation names the second code only.
         unknown = ("ValidationException", "InvalidRequestException")
         described = reader.call("emr", "describe_release_label", *unknown, ReleaseLabel=release)
@@ -289,7 +297,29 @@ def _describe_emr(reader: _Reader, cluster: Cluster, account: str, exists: bool)
         applications,
         _types_of_emr(reader, release) if applications else None,
         reader.bucket_problem(bucket, account) if bucket else "",
+        release,
     )
+
+
+def _newest_release(reader: _Reader) -> str:
+    """Return the newest release of the series in the region, empty if it has none or they cannot be listed. botocore
+    knows no pages of this call."""
+    labels: list[str] = []
+    more: dict[str, str] = {}
+    while True:
+        answer = reader.call("emr", "list_release_labels", Filters={"Prefix": SERIES}, **more)
+        if answer is None:
+            return ""
+        labels += map(str, answer.get("ReleaseLabels") or ())
+        if not answer.get("NextToken"):
+            break
+        more = {"NextToken": answer["NextToken"]}
+    known = [label for label in labels if re.fullmatch(re.escape(SERIES) + r"\d+\.\d+", label)]
+    return max(known, key=release_number, default="")
+
+
+def release_number(release: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", release))
 
 
 def _types_of_emr(reader: _Reader, release: str) -> list[str] | None:

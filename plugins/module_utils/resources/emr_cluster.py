@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ansible_collections.deeplearning.aws.plugins.module_utils.aws import polling
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import (
     CLUSTER_TAG,
@@ -22,7 +24,14 @@ LIVING = ("STARTING", "BOOTSTRAPPING", "RUNNING", "WAITING")
 ENDING = "TERMINATING"
 SMALLEST_MIB = 1024
 """The least memory that YARN can work with."""
+ROLE_SECONDS = 180.0
+"""How long a new role or instance profile may take to reach EMR."""
 _OWN = "EMR's own"
+_LATE_ROLE = {
+    "ValidationException": re.compile(r"Invalid InstanceProfile|service ?role\b.*\bis invalid", re.IGNORECASE),
+    "AccessDeniedException": re.compile(r"Failed to authorize instance profile", re.IGNORECASE),
+}
+"""EMR's refusals of a role or instance profile that it does not know yet, or whose role it does not know yet."""
 
 Listed = Mapping[str, Any]
 
@@ -113,6 +122,38 @@ def request(spec: EmrSpec) -> dict[str, Any]:
     if spec.idle_minutes:
         parameters["AutoTerminationPolicy"] = {"IdleTimeout": spec.idle_minutes * 60}
     return parameters
+
+
+def create(aws: Aws, spec: EmrSpec) -> str:
+    """Create the cluster and return its id. Retry while a new role or instance profile has not reached EMR."""
+    refusals: list[AwsError] = []
+
+    def attempt() -> str | None:
+        try:
+            return str(aws.call("emr", "run_job_flow", **request(spec))["JobFlowId"])
+        except AwsError as error:
+            if not _is_late_role(error):
+                raise
+            refusals.append(error)
+            return None
+
+    cluster_id = polling.until(attempt, ROLE_SECONDS)
+    if cluster_id is None:
+        last = refusals[-1]
+        raise AwsError(
+            f"EMR still refuses the service role {spec.service_role} or the instance profile {spec.instance_profile} "
+            f"after {ROLE_SECONDS:.0f} seconds: {last.words} ({last.code}) Run the same command again; if that does not "
+            "help, remove the cluster (destroy.yml keeps the file system), which makes new ones.",
+            last.code,
+            last.action,
+            words=last.words,
+        )
+    return cluster_id
+
+
+def _is_late_role(error: AwsError) -> bool:
+    pattern = _LATE_ROLE.get(error.code)
+    return bool(pattern and pattern.search(error.words))
 
 
 def find_clusters(aws: Aws, name: str, states: Sequence[str] = LIVING) -> list[dict[str, Any]]:

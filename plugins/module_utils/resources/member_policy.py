@@ -257,9 +257,9 @@ def service_statements(access: MemberAccess) -> list[Statement]:
         "ec2:RevokeSecurityGroupIngress",
         "ec2:TerminateInstances",
     ]
-    own = [f"{ec2}:{kind}/*" for kind in ("instance", "volume", "network-interface", "launch-template", "fleet")]
+    own = [f"{ec2}:{kind}/*" for kind in ("instance", "volume", "network-interface", "launch-template")]
     any_of = [f"{ec2}:key-pair/*", f"arn:{access.partition}:ec2:{access.region}::image/*"]
-    any_of += [f"{ec2}:{kind}/*" for kind in ("capacity-reservation", "network-interface")]
+    any_of += [f"{ec2}:{kind}/*" for kind in ("capacity-reservation", "fleet", "network-interface")]
     unless_of_others = {"Condition": {"StringEqualsIfExists": {f"aws:ResourceTag/{CLUSTER_TAG}": access.cluster}}}
     places = [f"{ec2}:subnet/*", f"{ec2}:security-group/*"]
     # Subnets and groups of the user's own do not have the tag.

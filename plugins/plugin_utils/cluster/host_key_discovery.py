@@ -22,6 +22,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names im
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.report import MAX_BYTES, key_of
 from ansible_collections.deeplearning.aws.plugins.module_utils.messages import join_names
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.network import cidrs_in_use
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.console import console_output
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.host_keys import (
     NodeReport,
     parse_console,
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
 AT_ONCE = 16
 
 _NO_REPORT = ("NoSuchKey", "NoSuchBucket", "404")
-_NOT_NITRO = ("UnsupportedOperation", "InvalidParameterCombination")
 
 
 class HostKeyDiscovery:
@@ -133,16 +133,12 @@ class HostKeyDiscovery:
             raise
 
     def _console(self, instance: str) -> str:
-        """Return what the console has shown so far. Old instance types show it late and do not support `Latest`."""
         try:
-            answer = self._aws.call("ec2", "get_console_output", InstanceId=instance, Latest=True)
+            return console_output(self._aws, instance)
         except AwsError as problem:
             if problem.code == "InvalidInstanceID.NotFound":
                 return ""
-            if problem.code not in _NOT_NITRO:
-                raise
-            answer = self._aws.call("ec2", "get_console_output", InstanceId=instance)
-        return str(answer.get("Output") or "")
+            raise
 
     def role_id(self, identity: str) -> str:
         """Return the beginning of the user id of every session of an IAM role."""

@@ -18,6 +18,7 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.capacity 
     NodeSetup,
     ScalingGroup,
 )
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.console import console_output
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.untrusted import one_line
 
 AT_ONCE = 16
@@ -91,8 +92,8 @@ class SetupReports:
     def console(self, machine: str) -> list[str]:
         """Return the last lines of a machine's console, or none if AWS does not show it."""
         try:
-            answer = self.aws.call("ec2", "get_console_output", InstanceId=machine)
+            output = console_output(self.aws, machine, may_have_ended=True)
         except AwsError:
             return []
-        lines = [one_line(line) for line in str(answer.get("Output") or "").splitlines()]
+        lines = [one_line(line) for line in output.splitlines()]
         return [line for line in lines if line.strip()][-MOST_LINES:]

@@ -349,9 +349,10 @@ SECTIONS: Sequence[tuple[str, str, Sequence[Option]]] = (
             Option(
                 "cluster_emr_release",
                 r.emr_release,
-                "emr-7.14.0",
+                "",
                 "emr-7.12.0",
-                "EMR's release. A cluster keeps the one that it was created with.",
+                "EMR's release. Empty: the newest 7.x that the region lists. A cluster keeps the one that it was "
+                "created with.",
             ),
             Option(
                 "cluster_emr_applications",

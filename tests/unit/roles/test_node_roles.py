@@ -22,12 +22,34 @@ from ansible_collections.deeplearning.aws.plugins.modules import framework_env
 from ansible_collections.deeplearning.aws.plugins.plugin_utils import untrusted
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import answers
 
+from tests.unit.modules import run_node_module
 from tests.unit.roles.roles_kit import ROLES, monitored, value
 
 
 @pytest.mark.parametrize(("family", "service"), [("Debian", "ssh"), ("RedHat", "sshd")])
 def test_sshd_is_reloaded_under_its_name(family: str, service: str) -> None:
     assert value("agent_forwarding", "__agent_forwarding_system.service", family) == service
+
+
+def test_sshd_is_validated_although_its_folder_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As on Ubuntu 24.04, before the first login."""
+    folder, sshd, file = tmp_path / "run/sshd", tmp_path / "sshd", tmp_path / "50-deeplearning.conf"
+    folder.parent.mkdir()
+    sshd.write_text(
+        f'#!/bin/sh\n[ "$1" = -t ] && [ -d {folder} ] && exit\n'
+        f"echo 'Missing privilege separation directory: {folder}' >&2\nexit 255\n",
+        encoding="utf-8",
+    )
+    sshd.chmod(0o755)
+    (task,) = DataLoader().load_from_file(str(ROLES / "agent_forwarding/tasks/main.yml"), trusted_as_template=True)
+    template = task["deeplearning.aws.managed_files"]["validate"]
+    validate = value("agent_forwarding", template.strip("{} ") if "{{" in template else repr(template), "Debian")
+    validate = validate.replace("/run/sshd", str(folder)).replace("/usr/sbin/sshd", str(sshd))
+    files = [{"path": str(file), "content": "x\n"}]
+    first = run_node_module(capsys, "managed_files", files=files, validate=validate)
+    assert not first.get("failed") and file.read_text(encoding="utf-8") == "x\n", first
+    assert folder.stat().st_mode & 0o7777 == 0o755
+    assert not run_node_module(capsys, "managed_files", files=files, validate=validate)["changed"]
 
 
 @pytest.mark.parametrize(("family", "modes"), [("Debian", {"/usr/lib/openssh/ssh-keysign": "4755"}), ("RedHat", {})])

@@ -15,6 +15,7 @@ CLOUD_ROLES = ("iam", "bucket", "network", "storage", "machines", "emr_cluster")
 CLOUD_PLAYBOOKS = "playbooks/tasks/provision"
 
 RESOURCES = {
+    "Allow the primary node to reach EMR": "amazon.aws.ec2_security_group",
     "Attach the internet gateway": "amazon.aws.ec2_vpc_igw",
     "Create the Auto Scaling groups without machines": "amazon.aws.autoscaling_group",
     "Create the Auto Scaling groups": "amazon.aws.autoscaling_group",

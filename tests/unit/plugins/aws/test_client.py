@@ -188,6 +188,33 @@ def answered(
             "does not allow elasticfilesystem:TagResource on arn:aws:elasticfilesystem:::x to arn:aws:iam::1:user/eve: "
             "give it this permission (see docs/iam.md).",
         ),
+        (
+            "AccessDeniedException",
+            "User: arn:aws:iam::1:user/eve is not authorized to perform: elasticmapreduce:RunJobFlow on resource: "
+            "arn:aws:elasticmapreduce:us-east-1:1:cluster/* with an explicit deny in a service control policy",
+            "elasticmapreduce:RunJobFlow on arn:aws:elasticmapreduce:us-east-1:1:cluster/* to arn:aws:iam::1:user/eve, "
+            "with an explicit deny in a service control policy: a permission of its own does not help. Ask the ",
+        ),
+        (
+            "UnauthorizedOperation",
+            "You are not authorized to perform this operation. User: arn:aws:iam::1:user/eve is not authorized to "
+            "perform: ec2:RunInstances on resource: arn:aws:ec2:us-east-1:1:instance/* with an explicit deny in a "
+            "service control policy: arn:aws:organizations::2:policy/o-1/service_control_policy/p-1. Encoded "
+            "authorization failure message: abc",
+            "with an explicit deny in a service control policy: "
+            "arn:aws:organizations::2:policy/o-1/service_control_policy/p-1: a permission",
+        ),
+        (
+            "AccessDenied",
+            "User: arn:aws:iam::1:user/eve is not authorized to perform: s3:GetObject because no permissions boundary "
+            "allows the s3:GetObject action",
+            "to arn:aws:iam::1:user/eve, because no permissions boundary allows the s3:GetObject action: a permission",
+        ),
+        (
+            "AccessDenied",
+            "User: arn:aws:iam::1:user/eve is not authorized to perform: s3:GetObject with an explicit deny",
+            "to arn:aws:iam::1:user/eve, with an explicit deny: a permission of its own does not help.",
+        ),
         ("ExpiredToken", "The security token included in the request is expired", "credentials have expired"),
         ("VpcLimitExceeded", "The maximum number of VPCs has been reached.", "request a higher limit in Service"),
         ("BadThing", "It was bad.", "elasticfilesystem:DescribeFileSystems failed: It was bad. (BadThing)."),

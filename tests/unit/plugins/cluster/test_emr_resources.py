@@ -93,9 +93,10 @@ def test_it_is_terminated_before_what_its_machines_use_even_if_protected() -> No
     assert [operation for operation, _params in aws.calls] == ["set_termination_protection", "terminate_job_flows"]
 
 
-def test_security_groups_that_name_each_other_lose_these_rules_first() -> None:
+@pytest.mark.parametrize("ports", [(0, 65535), (9443, 9443)], ids=["a rule of EMR", "the service access group's"])
+def test_security_groups_that_name_each_other_lose_these_rules_first(ports: tuple[int, int]) -> None:
     def group(name: str, other: str) -> Resource:
-        rule = {"IpProtocol": "tcp", "FromPort": 0, "ToPort": 65535}
+        rule = {"IpProtocol": "tcp", "FromPort": ports[0], "ToPort": ports[1]}
         pairs = [{"GroupId": name}, {"GroupId": other, "UserId": "1"}]
         listed = {"GroupId": name, "IpPermissions": [{**rule, "UserIdGroupPairs": pairs}, {**rule, "IpRanges": []}]}
         return Resource("security_group", name, facts=facts_of("security_group", listed))
@@ -107,4 +108,4 @@ def test_security_groups_that_name_each_other_lose_these_rules_first() -> None:
     (revoked, params), (deleted, _params) = aws.calls
     assert (revoked, deleted) == ("revoke_security_group_ingress", "delete_security_group")
     (permission,) = params["IpPermissions"]
-    assert permission["UserIdGroupPairs"] == [{"GroupId": "sg-2"}] and permission["FromPort"] == 0
+    assert permission["UserIdGroupPairs"] == [{"GroupId": "sg-2"}] and permission["FromPort"] == ports[0]

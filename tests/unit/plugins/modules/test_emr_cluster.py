@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from ansible_collections.deeplearning.aws.plugins.module_utils.aws import polling
 
 from localcloud.core.latency import Latency
 from tests.unit.conftest import Account
@@ -37,6 +38,9 @@ class Emr:
             self.ec2.create_security_group(GroupName=name, Description=name, VpcId=vpc)["GroupId"]
             for name in ("primary", "core", "service", "more-primary", "more-core")
         ]
+        pairs = [{"GroupId": self.groups[0]}]
+        rule = {"IpProtocol": "tcp", "FromPort": 9443, "ToPort": 9443, "UserIdGroupPairs": pairs}
+        self.ec2.authorize_security_group_ingress(GroupId=self.groups[2], IpPermissions=[rule])
 
     def options(self, **more: Any) -> dict[str, Any]:
         primary, core, service, more_primary, more_core = self.groups
@@ -260,6 +264,26 @@ def test_what_emr_cannot_change_is_refused(emr: Emr, run: Run, change: dict[str,
 def test_what_emr_refuses_is_one_sentence(emr: Emr, run: Run) -> None:
     refused = run(release="emr-1.0.0")
     assert refused["failed"] and "The supplied release label is invalid" in refused["msg"]
+
+
+def test_a_profile_that_reaches_emr_late_is_awaited(emr: Emr, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    iam = emr.aws.client("iam")
+    emr.aws.cloud.faults.add("late-iam", {}, 60.0)
+    iam.create_instance_profile(InstanceProfileName="new")
+    iam.add_role_to_instance_profile(InstanceProfileName="new", RoleName="nodes")
+    monkeypatch.setattr(polling, "sleep", lambda _seconds: emr.passes(20))
+    created = run(instance_profile="new")
+    assert created["created"] and emr.clusters()[0]["Id"] == created["id"]
+    attempts = [record for record in emr.aws.cloud.calls.since() if record["operation"] == "RunJobFlow"]
+    assert len(attempts) == 4
+
+
+def test_what_emr_refuses_for_another_reason_is_not_retried(
+    emr: Emr, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(polling, "sleep", pytest.fail)
+    assert "is not supported for release" in run(applications=["Pig"])["msg"]
+    assert emr.writes() == ["RunJobFlow"]
 
 
 def test_a_profile_that_does_not_exist_is_one_sentence(run: Run, info: Run) -> None:

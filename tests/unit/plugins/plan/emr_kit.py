@@ -24,7 +24,7 @@ KIND = {
     "spot": True,
     "architectures": ["x86_64"],
 }
-EMR = EmrFacts(["Hadoop", "Spark"], ["m5.xlarge", "m5.2xlarge"])
+EMR = EmrFacts(["Hadoop", "Spark"], ["m5.xlarge", "m5.2xlarge"], release="emr-7.14.0")
 FACTS = replace(
     AUTO_SCALING_FACTS,
     emr=EMR,

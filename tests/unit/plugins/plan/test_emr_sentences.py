@@ -7,7 +7,11 @@ from typing import Any
 
 import pytest
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan import emr
-from ansible_collections.deeplearning.aws.plugins.module_utils.plan.facts import AccountFacts, ImageFacts
+from ansible_collections.deeplearning.aws.plugins.module_utils.plan.facts import (
+    AccountFacts,
+    ImageFacts,
+    release_number,
+)
 
 from tests.unit.plugins.plan.emr_kit import AMI, EMR, FACTS, image, texts
 
@@ -43,6 +47,14 @@ EXAMPLE = "Example: -e cluster_emr_release=emr-7.14.0"
             replace(FACTS, emr=replace(EMR, applications=[])),
             {},
             [f"cluster_emr_release is emr-7.14.0: us-east-1 has no such release of EMR. {EXAMPLE}"],
+        ),
+        (
+            replace(FACTS, emr=replace(EMR, release="", applications=None)),
+            {},
+            [
+                "cluster_emr_release is empty: us-east-1 lists no release of EMR of the series emr-7.x: name another. "
+                f"{EXAMPLE}"
+            ],
         ),
         (replace(FACTS, emr=replace(EMR, applications=None)), {"emr_applications": ["Hue"]}, []),
         (FACTS, {"emr_applications": ["hadoop", "SPARK"]}, []),
@@ -80,6 +92,12 @@ EXAMPLE = "Example: -e cluster_emr_release=emr-7.14.0"
             [f"cluster_image is {AMI}: the root device of al2023-ami-2023 is not an EBS volume."],
         ),
         (FACTS, {"root_volume_gib": 15}, []),
+        (FACTS, {"root_volume_gib": 100}, []),
+        (
+            FACTS,
+            {"root_volume_gib": 101},
+            ["cluster_root_volume_gib is 101: EMR allows 100 GiB at most. Example: -e cluster_root_volume_gib=100"],
+        ),
         (
             FACTS,
             {"root_volume_gib": 14},
@@ -123,13 +141,13 @@ def test_only_public_subnets_of_the_settings_give_addresses() -> None:
 
 @pytest.mark.parametrize(("release", "numbers"), [("emr-7.14.0", (7, 14, 0)), ("emr-5.7.10", (5, 7, 10)), ("none", ())])
 def test_the_number_of_a_release(release: str, numbers: tuple[int, ...]) -> None:
-    assert emr.number(release) == numbers
+    assert release_number(release) == numbers
 
 
 def test_where_logs_go() -> None:
     assert emr.logs_of(FACTS, {"name": "red", "emr_log_uri": "a/b"}) == "a/b"
     own = "red-123456789012-us-east-1/emr-logs"
     assert emr.logs_of(FACTS, {"name": "red", "emr_log_uri": ""}) == own
-    settings = {"name": "red", "emr_log_uri": "", "emr_release": "emr-7.14.0"}
+    settings = {"name": "red", "emr_log_uri": "", "emr_release": ""}
     assert emr.of_plan(FACTS, settings) == {"release": "emr-7.14.0", "logs": own, "cluster_id": ""}
     assert emr.of_plan(replace(FACTS, emr=None), settings) == {}

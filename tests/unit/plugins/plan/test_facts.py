@@ -72,6 +72,34 @@ def test_a_release_that_does_not_exist_has_no_applications_and_its_types_are_not
     assert gathered.failures == () and "emr:ListSupportedInstanceTypes" not in aws.calls()
 
 
+def test_the_release_is_the_newest_of_its_series(read: Read, monkeypatch: pytest.MonkeyPatch) -> None:
+    find = Aws.find
+    pages = iter([("", ["emr-7.9.0", "emr-7.14.0"]), ("2", ["emr-7.13.1", "emr-7.15.0-beta"])])
+
+    def paged(self: Aws, service: str, operation: str, *missing: Any, **params: Any) -> dict[str, Any]:
+        if operation != "list_release_labels":
+            return find(self, service, operation, *missing, **params)
+        token, labels = next(pages)
+        assert (params["Filters"], params.get("NextToken", "")) == ({"Prefix": "emr-7."}, token)
+        return {"ReleaseLabels": labels, **({} if token else {"NextToken": "2"})}
+
+    monkeypatch.setattr(Aws, "find", paged)
+    gathered = read().emr
+    assert gathered and gathered.release == "emr-7.14.0" and gathered.applications
+
+
+def test_a_release_of_the_settings_is_not_looked_up(read: Read, aws: Account) -> None:
+    gathered = read(emr_release="emr-7.12.0").emr
+    assert gathered and gathered.release == "emr-7.12.0" and "emr:ListReleaseLabels" not in aws.calls()
+
+
+def test_releases_that_may_not_be_listed_are_a_failure(read: Read, aws: Account) -> None:
+    aws.cloud.faults.add("error", {"action": "emr:ListReleaseLabels"}, DENIED)
+    gathered = read()
+    (failure,) = gathered.failures
+    assert gathered.emr and gathered.emr.release == "" and "elasticmapreduce:ListReleaseLabels" in failure
+
+
 @pytest.mark.parametrize(
     ("action", "unknown", "permission"),
     [
@@ -91,9 +119,12 @@ def test_what_may_not_be_read_is_unknown(
 
 
 def test_a_cluster_that_lives_keeps_its_release(read: Read, aws: Account, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(facts, "find_clusters", lambda _aws, name: [{"Id": "j-1", "Name": name}])
+    monkeypatch.setattr(
+        facts, "find_clusters", lambda _aws, name: [{"Id": "j-1", "Name": name, "ReleaseLabel": "emr-7.5.0"}]
+    )
     gathered = read()
-    assert gathered.emr_clusters == [{"Id": "j-1", "Name": "red"}]
+    assert gathered.emr_clusters == [{"Id": "j-1", "Name": "red", "ReleaseLabel": "emr-7.5.0"}]
+    assert gathered.emr and gathered.emr.release == "emr-7.5.0" and "emr:ListReleaseLabels" not in aws.calls()
     assert gathered.emr and (gathered.emr.applications, gathered.emr.types) == (None, None)
     assert "emr:DescribeReleaseLabel" not in aws.calls()
 

@@ -7,8 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import AwsError
+from ansible_collections.deeplearning.aws.plugins.module_utils.aws import polling
+from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import AwsError, refusal
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import tag_list
+from ansible_collections.deeplearning.aws.plugins.module_utils.resources import emr_cluster
 from ansible_collections.deeplearning.aws.plugins.module_utils.resources.emr_cluster import (
     EmrSpec,
     request,
@@ -131,6 +133,55 @@ def test_it_is_created_once_and_a_second_run_writes_nothing() -> None:
     assert converge(Emr()) == ("j-2", True, ["run_job_flow"])
     assert converge(Emr(), check=True) == ("", True, [])
     assert converge(Emr(CLUSTER)) == ("j-1", False, [])
+
+
+INVALID = "Invalid InstanceProfile: arn:aws:iam::1:instance-profile/red."
+
+
+@pytest.mark.parametrize(
+    ("code", "words", "is_retried"),
+    [
+        ("ValidationException", INVALID, True),
+        ("ValidationException", "EMR service role arn:aws:iam::1:role/red is invalid", True),
+        ("ValidationException", "The ServiceRole red is invalid.", True),
+        ("AccessDeniedException", "Failed to authorize instance profile arn:aws:iam::1:instance-profile/red.", True),
+        ("ValidationException", "InstanceProfile is required for creating cluster", False),
+        ("ValidationException", "The supplied release label is invalid: emr-1.", False),
+        ("AccessDeniedException", "User: arn:aws:iam::1:user/eve is not authorized to perform: iam:PassRole", False),
+        ("InternalServerException", INVALID, False),
+    ],
+)
+def test_only_a_role_that_emr_does_not_know_yet_is_retried(
+    monkeypatch: pytest.MonkeyPatch, code: str, words: str, is_retried: bool
+) -> None:
+    refusals = [refusal(code, words, "elasticmapreduce:RunJobFlow")]
+
+    class Refusing(Emr):
+        def call(self, service: str, operation: str, **params: Any) -> dict[str, Any]:
+            if operation == "run_job_flow" and refusals:
+                raise refusals.pop()
+            return super().call(service, operation, **params)
+
+    monkeypatch.setattr(polling, "sleep", lambda _seconds: None)
+    emr = Refusing()
+    if is_retried:
+        assert converge(emr) == ("j-2", True, ["run_job_flow"])
+    else:
+        with pytest.raises(AwsError) as raised:
+            converge(emr)
+        assert (raised.value.code, raised.value.words, emr.writes) == (code, words, [])
+
+
+def test_a_role_that_stays_unknown_is_a_failure_with_the_words_of_emr(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Refusing(Emr):
+        def call(self, service: str, operation: str, **params: Any) -> dict[str, Any]:
+            if operation == "run_job_flow":
+                raise refusal("ValidationException", INVALID, "elasticmapreduce:RunJobFlow")
+            return super().call(service, operation, **params)
+
+    monkeypatch.setattr(emr_cluster, "ROLE_SECONDS", 0.0)
+    with pytest.raises(AwsError, match=f"red-us-east-1-node after 0 seconds: {INVALID} .ValidationException. Run"):
+        converge(Refusing())
 
 
 @pytest.mark.parametrize("change", [{"Name": "blue"}, {"Tags": []}])
