@@ -521,7 +521,9 @@ def test_make_creates_the_first_environment_with_the_systems_python(tmp_path: Pa
     words = ["make", "-n", goal]
     done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     creators = re.findall(r"(\S+) -m venv --clear (\S+?);", done.stdout)
-    assert done.returncode == 0 and [folder for _python, folder in creators] == [".venv", ".venv-packaging"], done.stderr
+    assert done.returncode == 0 and [folder for _python, folder in creators] == [".venv", ".venv-packaging"], (
+        done.stderr
+    )
     assert not creators[0][0].startswith(".venv") and creators[1][0] == ".venv/bin/python"
 
 
