@@ -196,7 +196,8 @@ _STATES: Mapping[str, str] = {
     "creating": "is not complete yet",
     "ready": "is ready",
     "degraded": "has fewer machines than requested",
-    "failed": "has failed",
+    # Or as before: a playbook may fail before it has changed anything.
+    "failed": "is not as requested",
 }
 
 
