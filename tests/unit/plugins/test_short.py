@@ -110,7 +110,7 @@ FAILURES: dict[str, tuple[list[dict[str, Any]], list[str]]] = {
                 "failed_when": True,
             }
         ],
-        [r"fatal: \[red\]: It failed without a message\\.", r"  in the task: Wait .*"],
+        [r"fatal: \[red\]: It failed without a message\.", r"  in the task: Wait .*"],
     ),
     "a loop": (
         [{"name": "Each", "ansible.builtin.fail": {"msg": "a reason"}, "loop": [RECORDS, ["two"]]}],
