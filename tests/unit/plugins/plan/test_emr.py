@@ -140,7 +140,7 @@ def test_settings_that_emr_cannot_grant_are_refused_before_any_call(settings: di
     ],
 )
 def test_what_people_may_ask_of_emr_is_refused_in_a_sentence(name: str, words: str) -> None:
-    assert words in playbook_input.unknown_setting(name)
+    assert words in playbook_input.misspelt_setting(name)
 
 
 LIST = prices.PriceList("us-east-1")

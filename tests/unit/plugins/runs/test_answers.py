@@ -46,6 +46,7 @@ VALID: dict[str, dict[str, Any]] = {
     "run show": {"run": RUN, "checkpoints": ["checkpoint-1"]},
     "run frameworks": {"frameworks": [{"framework": "mxnet", "horovod": False}]},
     "run create": {"run_id": "mine", "warnings": []},
+    "tensorboard check": {"installed": True},
     "tensorboard start": {"changed": True, "port": 6006},
     "tensorboard stop": {"changed": True},
     "page start": {"changed": True, "port": 6205},
