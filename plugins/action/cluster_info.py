@@ -72,7 +72,8 @@ class ActionModule(Action):
         if options["show"] == "none":
             return {"changed": False, "clusters": summaries}
         if options["cluster"] == summary.ALL or options["show"] == "resources":
-            lines = summary.resource_lines(options["cluster"], aws.region, all_resources) + data_bucket.describe(aws)
+            prices = costs.read_prices(aws, all_resources)
+            lines = summary.resource_lines(options["cluster"], prices, all_resources) + data_bucket.describe(aws)
         else:
             file = Path(options["file"] or folder / f"{options['cluster']}.json").expanduser()
             described = summaries[options["cluster"]]

@@ -280,22 +280,22 @@ def _failure_rows(summary: Mapping[str, Any], owned: ClusterResources) -> list[t
     ]
 
 
-def resource_lines(cluster: str, region: str, all_resources: Sequence[ClusterResources]) -> list[str]:
+def resource_lines(cluster: str, prices: PriceList, all_resources: Sequence[ClusterResources]) -> list[str]:
     """Return what each cluster has in AWS as text. `cluster`: a name, or `all`."""
     existing = [owned for owned in all_resources if owned.current]
     if not existing:
         none = "No cluster has" if cluster == ALL else f"The cluster {cluster} has no"
-        return [f"{none} resources in {region}."]
-    return [line for owned in existing for line in _lines_of_one(owned)]
+        return [f"{none} resources in {prices.region}."]
+    return [line for owned in existing for line in _lines_of_one(owned, prices)]
 
 
-def _lines_of_one(owned: ClusterResources) -> list[str]:
+def _lines_of_one(owned: ClusterResources, prices: PriceList) -> list[str]:
     lines = [f"The cluster {owned.cluster} ({owned.region}, account {owned.account}) has:"]
     for resource in owned.current:
         state = f", {resource.state}" if resource.state else ""
         foreign = "" if resource.ours else ", not created by the cluster"
         lines.append(f"  {resource.describe()}{state}{foreign}")
-    costs = phrase(billed(owned.current, PriceList(owned.region)))
+    costs = phrase(billed(owned.current, prices))
     lines.append(f"It costs {costs}." if costs else "It costs nothing.")
     if leftovers(owned, keep=True):
         lines.append(f"To remove it: {destroy_command(owned.cluster, f' -e cluster_name={owned.cluster}')}")

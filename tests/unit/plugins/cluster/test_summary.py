@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.costs import Costs
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.resources import (
     DEAD,
     ClusterResources,
@@ -24,6 +25,8 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.summary i
     summary_lines,
     write,
 )
+
+from tests.unit.prices import LIST
 
 INSTANCE = {"public_ip": "198.51.100.99", "public_name": "ec2-198-51-100-7.aws", "private_ip": "10.0.0.4"}
 MASTER = Resource("auto_scaling_group", "c-master", "c-master", facts={"most": 1, "in_service": ["i-1"]})
@@ -126,7 +129,7 @@ def test_what_only_the_plan_knows_is_otherwise_taken_from_aws() -> None:
 
 
 def test_a_failure_lists_what_exists_what_it_costs_and_how_to_remove_it() -> None:
-    context = Context(failure="No zone has five machines.", again=" -e cluster_name=c")
+    context = Context(failure="No zone has five machines.", costs=Costs(LIST), again=" -e cluster_name=c")
     summary = describe(ESTATE, HEALTH, context)
     lines = summary_lines(summary, ESTATE, "")
     assert (summary["state"], summary["reasons"]) == ("failed", ["No zone has five machines."])
@@ -167,13 +170,13 @@ def test_the_file_is_whole_or_the_old_one(tmp_path: Path) -> None:
 
 def test_resources_are_listed_with_what_they_cost_and_how_to_remove_them() -> None:
     empty = ClusterResources("d", "123456789012", "us-east-1")
-    lines = resource_lines("all", "us-east-1", [ESTATE, empty])
+    lines = resource_lines("all", LIST, [ESTATE, empty])
     assert lines[0] == "The cluster c (us-east-1, account 123456789012) has:"
     assert "  NAT gateway nat-1 (c-nat), available" in lines
     assert lines[-2].startswith("It costs at least 0.05 USD an hour: 2 instances (by the second), 1 Elastic IP address")
     assert lines[-1] == "To remove it: ansible-playbook destroy.yml -e destroy=c -e cluster_name=c"
-    assert resource_lines("all", "us-east-1", [empty]) == ["No cluster has resources in us-east-1."]
-    assert resource_lines("d", "us-east-1", [empty]) == ["The cluster d has no resources in us-east-1."]
+    assert resource_lines("all", LIST, [empty]) == ["No cluster has resources in us-east-1."]
+    assert resource_lines("d", LIST, [empty]) == ["The cluster d has no resources in us-east-1."]
 
 
 def test_the_whole_text_of_a_cluster_that_is_ready() -> None:
@@ -208,7 +211,7 @@ def test_the_whole_text_of_a_cluster_that_is_ready() -> None:
 
 def test_a_file_system_alone_is_clean_and_removed_by_its_own_option() -> None:
     kept = ClusterResources("c", "123456789012", "us-east-1", [Resource("file_system", "fs-1", "c-efs")])
-    summary = describe(kept, Health("absent", 0, 0), Context())
+    summary = describe(kept, Health("absent", 0, 0), Context(costs=Costs(LIST)))
     assert summary["clean"] and summary["efs"] == {"file_system_id": "fs-1", "mount_target_ids": []}
     assert (summary["master"], summary["ssh"], summary["ssh_security_group_id"]) == ({}, "", "")
     assert summary_lines(summary, kept, "") == [
@@ -299,7 +302,7 @@ def test_resources_of_others_and_states_are_in_the_list() -> None:
         Resource("image", "ami-1"),
     ]
     owned = ClusterResources("c", "123456789012", "us-east-1", resources)
-    assert resource_lines("c", "us-east-1", [owned]) == [
+    assert resource_lines("c", LIST, [owned]) == [
         "The cluster c (us-east-1, account 123456789012) has:",
         "  VPC vpc-1, available, not created by the cluster",
         "  image ami-1",
@@ -307,10 +310,10 @@ def test_resources_of_others_and_states_are_in_the_list() -> None:
         "To remove it: ansible-playbook destroy.yml -e destroy=c -e cluster_name=c",
     ]
     only_image = replace(owned, resources=resources[2:])
-    assert resource_lines("c", "us-east-1", [only_image])[-1] == "It costs nothing."
+    assert resource_lines("c", LIST, [only_image])[-1] == "It costs nothing."
     empty = replace(owned, resources=resources[:1])
-    assert resource_lines("c", "us-east-1", [empty]) == ["The cluster c has no resources in us-east-1."]
-    assert resource_lines("all", "us-east-1", []) == ["No cluster has resources in us-east-1."]
+    assert resource_lines("c", LIST, [empty]) == ["The cluster c has no resources in us-east-1."]
+    assert resource_lines("all", LIST, []) == ["No cluster has resources in us-east-1."]
 
 
 def test_the_consent_is_in_the_command_that_removes_a_cluster() -> None:
