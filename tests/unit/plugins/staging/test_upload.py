@@ -587,10 +587,10 @@ def test_how_far_a_node_is_is_shown_as_it_comes() -> None:
 
 def test_a_transfer_shows_the_time_left_at_its_speed() -> None:
     output: list[str] = []
-    now = 0.0
-    display = ProgressDisplay(lambda msg, newline=True: output.append(msg), False, 80, lambda: now)
+    times = [0.0]
+    display = ProgressDisplay(lambda msg, newline=True: output.append(msg), False, 80, lambda: times[0])
     # What an earlier attempt has left does not count as speed.
-    for now, what, mebibytes in ((0.0, "node", 40), (10.0, "node", 50), (30.0, "node", 70), (31.0, "checking", 1)):
+    for times[0], what, mebibytes in ((0.0, "node", 40), (10.0, "node", 50), (30.0, "node", 70), (31.0, "checking", 1)):
         display.transfer(what, mebibytes << 20, 160 << 20)
     assert output == [
         "  node: 40 of 160 MiB",
