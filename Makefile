@@ -71,7 +71,7 @@ $(VENV)/.installed: requirements.txt pyproject.toml | python
 .PHONY: packaging
 packaging: $(VENV)-packaging/.installed
 
-$(VENV)-packaging/.installed: python := $(VENV)/bin/python
+$(VENV)-packaging/.installed: private python := $(VENV)/bin/python
 $(VENV)-packaging/.installed: tests/lint/packaging.txt | $(VENV)/.installed
 	@$(call install,$(@D),$<)
 	@touch $@

@@ -60,7 +60,7 @@ def arguments(description: str, distributions: tuple[str, ...], default: str) ->
     for option in ("data_dir", "run_dir"):
         if getattr(options, option) is None:
             name = option.replace("_", "-")
-            parser.error(f"--{name} is missing: give a folder. Example: --{name} /myEFSvolume/{option[:4]}")
+            parser.error(f"--{name} is missing: give a folder. Example: --{name} /efs/{option[:4]}")
     return options
 
 

@@ -29,6 +29,16 @@ from atomic_file import replacing
 from example_stats import StatsCopier
 
 OURS = ("DATA.BASEDIR", "TRAIN.STEPS_PER_EPOCH", "TRAIN.STARTING_EPOCH", "TRAINER")
+OLD_NAMES = (
+    "GraphKeys",
+    "add_to_collection",
+    "get_default_session",
+    "get_variable",
+    "get_variable_scope",
+    "global_variables",
+    "variable_scope",
+)
+"""Names of tensorflow.compat.v1 that TensorPack expects in tensorflow: tests/unit/project/test_tensorflow_names.py."""
 
 
 class UsageError(Exception):
@@ -213,18 +223,21 @@ def evaluate(options: argparse.Namespace) -> None:
 def execute(folder: Path, words: list[str]) -> None:
     """Run the example's program as if Python had been started with it: it finds its own modules, not ours."""
     print("+", shlex.join([sys.executable, *words]), flush=True)
-    add_old_name()
+    add_old_names()
     os.chdir(folder)
     sys.argv, sys.path[0] = words, str(folder)
     runpy.run_path(words[0], run_name="__main__")
 
 
-def add_old_name() -> None:
-    """Add the name under which TensorPack 0.11 expects a function of TensorFlow 1."""
+def add_old_names() -> None:
+    """Add what TensorPack and its example expect of TensorFlow 1, without asking tensorflow.compat.v1 for it."""
     with contextlib.suppress(ImportError):
         import tensorflow
 
-        tensorflow.global_variables = tensorflow.compat.v1.global_variables
+        for name in OLD_NAMES:
+            setattr(tensorflow, name, getattr(tensorflow.compat.v1, name))
+        # The example's group normalization passes `keep_dims`, which only the old one has.
+        tensorflow.nn.moments = tensorflow.compat.v1.nn.moments
 
 
 def main() -> None:

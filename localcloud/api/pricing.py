@@ -1,43 +1,75 @@
-"""The Price List API: what a few instance types cost. Others are not listed.
+"""The Price List API. All figures are made up, the same in all regions, and marked so in place of their date.
 
-The figures are made up in the order of AWS's, and the same in all regions.
+Real products have an ISO date as their `publicationDate`. Types of UNLISTED have no price, as new ones on AWS.
 """
 
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from localcloud.api.ec2.instance_types import types
 from localcloud.core.cloud import Call, answers
 
-INSTANCES = {"c5.large": 0.085, "g5.xlarge": 1.006, "m5.xlarge": 0.192}
-_SERVICES = {
-    "AmazonEC2": {"operation": "RunInstances", "operatingSystem": "Linux", "tenancy": "Shared"}
-    | {"preInstalledSw": "NA", "capacitystatus": "Used"},
-    "ElasticMapReduce": {"softwareType": "EMR"},
-}
+DATE = "made up by the local cloud"
+UNLISTED = ("x1.", "g2.")
+_INSTANCES = {"c5.large": 0.085, "g5.xlarge": 1.006, "m5.xlarge": 0.192}
+_VCPU, _GPU = 0.05, 1.0
+"""What others cost an hour for each of these."""
 _EMR_SHARE = 0.25
+_LINUX = {"operation": "RunInstances", "operatingSystem": "Linux", "tenancy": "Shared"}
+_LINUX |= {"preInstalledSw": "NA", "capacitystatus": "Used"}
+_OTHERS = (
+    ("AmazonEC2", "NatGateway-Hours", {"productFamily": "NAT Gateway"}, 0.045),
+    ("AmazonEC2", "NatGateway-Bytes", {"productFamily": "NAT Gateway"}, 0.045),
+    ("AmazonEC2", "EBS:VolumeUsage.gp2", {"productFamily": "Storage"}, 0.1),
+    ("AmazonEC2", "EBS:VolumeUsage.gp3", {"productFamily": "Storage"}, 0.08),
+    ("AmazonEC2", "EBS:SnapshotUsage", {"productFamily": "Storage Snapshot"}, 0.05),
+    ("AmazonVPC", "PublicIPv4:InUseAddress", {"group": "VPCPublicIPv4Address"}, 0.005),
+    ("AmazonVPC", "PublicIPv4:IdleAddress", {"group": "VPCPublicIPv4Address"}, 0.005),
+    ("AmazonEFS", "TimedStorage-ByteHrs", {"productFamily": "Storage"}, 0.3),
+    ("AmazonS3", "TimedStorage-ByteHrs", {"productFamily": "Storage"}, 0.023),
+)
 
 
-def _product(call: Call, service: str, kind: str) -> dict[str, Any]:
-    amount = INSTANCES[kind] * (_EMR_SHARE if service == "ElasticMapReduce" else 1)
-    dimension = {"unit": "Hrs", "beginRange": "0", "endRange": "Inf", "pricePerUnit": {"USD": f"{amount:.10f}"}}
-    attributes = {**_SERVICES[service], "instanceType": kind, "usagetype": f"BoxUsage:{kind}"}
-    sku = f"{service}.{kind}"
+def _machine(kind: str) -> float | None:
+    described = types().get(kind)
+    if described is None or kind.startswith(UNLISTED):
+        return None
+    gpus = sum(gpu["Count"] for gpu in described.get("GpuInfo", {}).get("Gpus", ()))
+    return _INSTANCES.get(kind, _VCPU * described["VCpuInfo"]["DefaultVCpus"] + _GPU * gpus)
+
+
+def _products(service: str, kind: str) -> Iterator[dict[str, Any]]:
+    """Yield a service's products: of machines only those of a type, as there are many."""
+    amount = _machine(kind)
+    if amount is not None and service == "AmazonEC2":
+        yield _product(service, {**_LINUX, "instanceType": kind, "usagetype": f"BoxUsage:{kind}"}, amount)
+    if amount is not None and service == "ElasticMapReduce":
+        attributes = {"softwareType": "EMR", "instanceType": kind, "usagetype": f"BoxUsage:{kind}"}
+        yield _product(service, attributes, amount * _EMR_SHARE)
+    for of_service, usage, attributes, each in _OTHERS:
+        if of_service == service:
+            yield _product(service, {**attributes, "usagetype": usage}, each)
+
+
+def _product(service: str, attributes: Mapping[str, str], amount: float) -> dict[str, Any]:
+    """Return a product in AWS's form, but with its family among the attributes, where filters look for it."""
+    dimension = {"beginRange": "0", "endRange": "Inf", "pricePerUnit": {"USD": f"{amount:.10f}"}}
+    sku = f"{service}.{attributes['usagetype']}"
     return {
-        "product": {"sku": sku, "productFamily": "Compute Instance", "attributes": attributes},
+        "product": {"sku": sku, "attributes": dict(attributes)},
         "serviceCode": service,
         "terms": {"OnDemand": {f"{sku}.1": {"sku": sku, "priceDimensions": {f"{sku}.1.1": dimension}}}},
-        "publicationDate": datetime.fromtimestamp(call.cloud.clock.time(), UTC).isoformat(),
+        "publicationDate": DATE,
     }
 
 
 @answers("pricing", "GetProducts")
 def get_products(call: Call) -> dict[str, Any]:
-    service = str(call.params["ServiceCode"])
     requested = {item["Field"]: item["Value"] for item in call.params.get("Filters") or ()}
     requested.pop("regionCode", None)
-    listed = [_product(call, service, kind) for kind in INSTANCES] if service in _SERVICES else []
+    listed = _products(str(call.params["ServiceCode"]), requested.get("instanceType", ""))
     matching = [item for item in listed if requested.items() <= item["product"]["attributes"].items()]
     return {"FormatVersion": "aws_v1", "PriceList": [json.dumps(item) for item in matching]}

@@ -26,4 +26,7 @@ output("sudo python3 -m venv --without-pip /opt/deeplearning/env/pytorch")
 output("echo '{}' | sudo tee /opt/deeplearning/env/pytorch/.deeplearning.json")
 for shell in ("{}", "bash -lc '{}'"):
     assert output(shell.format('python -c "import sys; print(sys.prefix)"')) == "/opt/deeplearning/env/pytorch"
+PREFIX = 'python3 -c "import sys; print(sys.prefix)"'
+assert output(f"bash -lc '{PREFIX}'") == "/opt/deeplearning/env/pytorch"
+assert output(PREFIX) == output(f"sudo -i {PREFIX}") == "/usr"
 assert run("tensorboard").returncode not in (0, 124), "the environment has none, and the command does not find itself"

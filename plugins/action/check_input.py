@@ -43,8 +43,9 @@ class ActionModule(Action):
     def handle(self, options: dict[str, Any], task_vars: Mapping[str, Any]) -> dict[str, Any]:
         playbook, roles = options["playbook"], [role.name for role in ROLES.iterdir() if role.is_dir()]
         names = [name for name in sorted(task_vars) if playbook_input.is_setting(name, roles)]
-        settings, problems = self._resolve(names, task_vars)
-        problems += [playbook_input.unknown_setting(name) for name in names if name not in TABLE]
+        settings, problems = self._resolve((name for name in names if name in TABLE), task_vars)
+        unknown = {name: playbook_input.misspelt_setting(name) for name in names if name not in TABLE}
+        problems += [*playbook_input.no_inventory(task_vars), *filter(None, unknown.values())]
         variables, unresolved = self._resolve(set(options_of(playbook)) & set(task_vars), task_vars)
         emr = playbook == "emr" or boolean(variables.get("emr", False), strict=False)
         # What is wrong in any case is reported before the first call to AWS.
@@ -58,7 +59,8 @@ class ActionModule(Action):
             playbook, variables, cluster.get("default_framework") or "", cluster.get("efs_mount") or "/efs"
         )
         problems += checked_settings.problems + unresolved + checked.problems
-        problems += playbook_input.unknown_names(playbook, load_extra_vars(self._loader), roles)
+        extra_vars = load_extra_vars(self._loader)
+        problems += playbook_input.unknown_names(playbook, extra_vars, roles)
         if problems:
             raise UserError(join_problems(problems, "{} settings are wrong:"))
         if playbook in playbook_input.NEEDS_MEMBERS and task_vars.get("deeplearning_problem"):
@@ -66,8 +68,10 @@ class ActionModule(Action):
         if unread and is_provisioning:
             raise unread
         result = {"changed": False, "cluster": setting_rules.complete(cluster, emr), "options": checked.values}
+        result["warnings"] = playbook_input.foreign_names(playbook, extra_vars, roles)
+        result["warnings"] += [playbook_input.foreign_setting(name) for name, meant in unknown.items() if not meant]
         if unread:
-            result["warnings"] = [f"What the cluster was made with is unknown, so the defaults count: {unread}"]
+            result["warnings"] += [f"What the cluster was made with is unknown, so the defaults count: {unread}"]
         result |= {"emr": emr, **_changes(recorded, settings, cluster)}
         result["requested_by"] = f"{getpass.getuser()}@{socket.gethostname()}"
         return result | _train(checked.values, variables, result) if playbook == "train" else result

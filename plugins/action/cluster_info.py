@@ -72,7 +72,8 @@ class ActionModule(Action):
         if options["show"] == "none":
             return {"changed": False, "clusters": summaries}
         if options["cluster"] == summary.ALL or options["show"] == "resources":
-            lines = summary.resource_lines(options["cluster"], aws.region, all_resources) + data_bucket.describe(aws)
+            prices = costs.read_prices(aws, all_resources)
+            lines = summary.resource_lines(options["cluster"], prices, all_resources) + data_bucket.describe(aws)
         else:
             file = Path(options["file"] or folder / f"{options['cluster']}.json").expanduser()
             described = summaries[options["cluster"]]
@@ -127,7 +128,7 @@ class ActionModule(Action):
 
 
 def _summary(aws: Aws, owned: ClusterResources, options: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    access = hosts.ssh_access(host_keys.JUMP, host_keys.ssh_files(folder, owned.cluster)[1])
+    ssh_config = host_keys.ssh_files(folder, owned.cluster)[1]
     history = GroupHistory(aws)
     context = summary.Context(
         user=options["user"],
@@ -137,12 +138,13 @@ def _summary(aws: Aws, owned: ClusterResources, options: Mapping[str, Any], fold
         next=options["next"],
         failure=options["failure"],
         again=repeat_options(),
-        access=access,
+        ssh_config=str(ssh_config),
         costs=costs.read_costs(aws, owned, history),
     )
     described = summary.describe(owned, health_of(owned, shortages_of(aws, owned, history)), context)
     if options["show"] != "status":
         return described
+    access = hosts.ssh_access(host_keys.JUMP, ssh_config)
     seen = status_reader.observe(aws, owned, history, described, access)
     return status.extend(described, owned, seen, datetime.now(UTC))
 

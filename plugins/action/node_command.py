@@ -89,7 +89,7 @@ def show(
             elif event.get("event") == "progress":
                 progress = _PROGRESS(event)
                 done, size = offset + progress["done"], total or progress["total"]
-                display.update(f"{host}: {done / 2**20:.0f} of {size / 2**20:.0f} MiB", done / size if size else None)
+                display.transfer(host, done, size)
     return node_program.parse_answer(host, command, last)
 
 

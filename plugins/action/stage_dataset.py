@@ -24,10 +24,6 @@ class ActionModule(Action):
 
     def handle(self, options: dict[str, Any], task_vars: Mapping[str, Any]) -> dict[str, Any]:
         display = ProgressDisplay.of_ansible()
-
-        def progress(what: str, done: int, total: int) -> None:
-            display.update(f"{what}: {done / 2**20:.0f} of {total / 2**20:.0f} MiB", done / total if total else None)
-
         data = options["data"]
         source = Path(options["source_dir"]).expanduser() if options["source_dir"] else None
         folder = Path(options["folder"]).expanduser() / data
@@ -36,7 +32,7 @@ class ActionModule(Action):
             own = Names("", aws.account, aws.region).data_bucket
             target = bucket.choose(aws, own, options["bucket"], data)
             fetches = FirstFetches(Path(options["records"]).expanduser())
-            return stage(target, data, source, folder, fetches, progress, self.check_mode, options["replace"])
+            return stage(target, data, source, folder, fetches, display.transfer, self.check_mode, options["replace"])
         except OSError as error:
             problem = f"{error.filename or folder}: {error.strerror}"
             raise UserError(f"{problem}. Fix that and run the same command again: it resumes there.") from None

@@ -11,8 +11,9 @@ version_added: 1.0.0
 author:
   - The deeplearning.aws contributors (@deeplearning-aws)
 description:
-  - Prints a line for each play and for each change, messages of M(ansible.builtin.debug) as they are, and failures as
-    P(ansible.builtin.default#callback) prints them, with all details.
+  - Prints a line for each play and for each change, and messages of M(ansible.builtin.debug) as they are.
+  - Of a failure it prints the sentence, and at most a few lines of what a command has printed. A failure that is
+    rescued is not printed, as the rescue reports it.
   - Tasks that change nothing, skipped hosts and included files are not printed. A task whose name tells that it takes
     minutes is printed when it starts.
   - With C(-v) it prints all that P(ansible.builtin.default#callback) prints.
@@ -28,6 +29,11 @@ from typing import Any
 from ansible import constants as C
 from ansible.playbook.task_include import TaskInclude
 from ansible.plugins.callback.default import CallbackModule as DefaultCallback
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.failures import failure_text, is_rescued
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.untrusted import one_line
+
+LONGEST_LABEL = 100
+"""An item of a loop may be a whole record."""
 
 
 class CallbackModule(DefaultCallback):  # type: ignore[misc]
@@ -39,6 +45,7 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]
         super().__init__()
         self._messages: set[tuple[str, str]] = set()
         self._announced: set[str] = set()
+        self._failed: set[str] = set()
         self._play_line = ""
 
     @property
@@ -66,7 +73,6 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]
         if self._is_verbose:
             super()._task_start(task, prefix)
         else:
-            # The banner of a failed task prints this name.
             self._last_task_name = task.get_name().strip()
 
     def v2_runner_on_start(self, host: Any, task: Any) -> None:
@@ -97,6 +103,44 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]
     def v2_runner_item_on_skipped(self, result: Any) -> None:
         if self._is_verbose:
             super().v2_runner_item_on_skipped(result)
+
+    def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
+        if self._is_verbose:
+            super().v2_runner_on_failed(result, ignore_errors)
+            return
+        self._handle_warnings(result.result)
+        # The failed items of a loop have been printed.
+        if not is_rescued(result.task) and not (result.task.loop and result.result.get("results")):
+            self._print_failure(result, "fatal", "ignored: " if ignore_errors else "")
+        if not ignore_errors:
+            self._print_task_of_failure(result.task)
+
+    def v2_runner_item_on_failed(self, result: Any) -> None:
+        if self._is_verbose:
+            super().v2_runner_item_on_failed(result)
+            return
+        self._handle_warnings(result.result)
+        if not is_rescued(result.task):
+            label = one_line(str(self._get_item_label(result.result)))[:LONGEST_LABEL]
+            self._print_failure(result, "failed", f"(item={label}) ")
+
+    def v2_runner_on_unreachable(self, result: Any) -> None:
+        if self._is_verbose:
+            super().v2_runner_on_unreachable(result)
+            return
+        self._handle_warnings(result.result)
+        self._print_failure(result, "fatal", "UNREACHABLE: ", C.COLOR_UNREACHABLE)
+
+    def _print_failure(self, result: Any, kind: str, prefix: str, color: str = C.COLOR_ERROR) -> None:
+        text = failure_text(result.result, result.task.resolved_action or result.task.action)
+        line = f"{kind}: [{self.host_label(result)}]: {prefix}{text}"
+        self._display.display(line, color=color, stderr=self.get_option("display_failed_stderr"))
+
+    def _print_task_of_failure(self, task: Any) -> None:
+        if task._uuid not in self._failed and not is_rescued(task):
+            self._failed.add(task._uuid)
+            line = f"  in the task: {task.get_name().strip()} (-v prints all of it)"
+            self._display.display(line, color=C.COLOR_DEBUG, stderr=self.get_option("display_failed_stderr"))
 
     def v2_runner_on_ok(self, result: Any) -> None:
         if self._is_verbose:

@@ -10,6 +10,7 @@ version_added: 1.0.0
 author:
   - The deeplearning.aws contributors (@deeplearning-aws)
 description:
+  - It reads files whose names end in C(.deeplearning.yml), such as C(inventory/team.deeplearning.yml), and no others.
   - Finds the machines of a cluster by their tag C(deeplearning:cluster). A machine counts only if one of the cluster's
     Auto Scaling groups has launched it, according to a tag that only AWS can set.
   - The groups are C(master), C(workers) (all other nodes), C(cluster) (both) and C(joining) (machines that have no rank

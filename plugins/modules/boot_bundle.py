@@ -45,6 +45,10 @@ options:
     description: Whether the file system is mounted with TLS.
     type: bool
     default: false
+  variables:
+    description: Variables of the roles for nodes that the machines use as well, such as C(framework_wheels).
+    type: dict
+    default: {}
   machines:
     description: By role, the parameters of its machines' user data.
     type: dict
@@ -133,7 +137,7 @@ class Store:
 def run(options: dict[str, Any], check_mode: bool) -> dict[str, Any]:
     own = Path(options["source"])
     wheels = bundle.download_wheels(own / "files/boot/requirements.txt", Path(options["wheels"]))
-    content = {"cluster": options["cluster"], "efs_tls": options["efs_tls"]}
+    content = {"cluster": options["cluster"], "efs_tls": options["efs_tls"], "variables": options["variables"]}
     body = bundle.build(content, own, bundle.find_posix(options["collection_paths"]), wheels)
     sha256 = hashlib.sha256(body).hexdigest()
 
@@ -173,6 +177,7 @@ def main() -> None:
             "wheels": {"type": "path", "required": True},
             "cluster": {"type": "dict", "required": True},
             "efs_tls": {"type": "bool", "default": False},
+            "variables": {"type": "dict", "default": {}},
             "machines": {"type": "dict", "default": {}},
             "bootstrap": {"type": "dict", "default": {}},
         },

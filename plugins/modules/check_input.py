@@ -12,8 +12,10 @@ description:
   - Takes the settings of the cluster (variables whose names begin with C(cluster_)) and the options of the playbook,
     gives each value its type, and fails with a sentence for each problem, all of them at once. Missing values get their
     defaults.
-  - Names on the command line that the playbook does not know are refused, and the one that was probably meant is named.
-    So are words that belong to no name.
+  - Names on the command line that are close to an option or a setting are refused, and the one that was probably meant
+    is named. So are options of other playbooks, and words that belong to no name. Other names may be variables of your
+    own playbooks, so there is only a warning.
+  - If no inventory of P(deeplearning.aws.cluster#inventory) was read and C(cluster_name) is not set, it fails.
   - A setting that is not given is as the cluster was made, by the record in its bucket (C(settings.json)), or the
     default for a new cluster. For audit and destroy only what is given counts.
   - Otherwise AWS and the cluster are not contacted; M(deeplearning.aws.plan) compares the settings with AWS.

@@ -153,7 +153,7 @@ clusters:
       description: The master's instance id, its public address and name, its private address.
       type: dict
     ssh:
-      description: The command to log in with.
+      description: The command to log in with. Playbooks that log in write the file that it names.
       type: str
     ssh_security_group_id:
       description: The security group that decides who may log in.

@@ -105,6 +105,14 @@ system:
   description: The operating system, such as V(debian).
   returned: O(state=present)
   type: str
+amazons_mpi:
+  description: Whether the machine has the Open MPI of AWS's images, which brings its own headers.
+  returned: O(state=present)
+  type: bool
+python:
+  description: The version of the environment's Python, such as V(3.11), or of the Python that would create it.
+  returned: O(state=present); empty if no Python is suitable
+  type: str
 problem:
   description: Why the environment cannot be created with the system's Pythons, as a sentence; empty if it can.
   returned: O(state=present), if RV(installed) is false
@@ -189,9 +197,12 @@ def inspect(environment: Environment, params: dict[str, Any]) -> dict[str, Any]:
         "installed": bool(marker),
         "versions": marker.get("versions", {}),
         "system": python_env.system()[0],
+        "amazons_mpi": horovod.has_amazons_mpi(),
+        "python": ".".join(marker.get("python", "").split(".")[:2]),
     }
     if not marker:
         python = python_env.find_python(environment)
+        state["python"] = python_env.python_version(Path(python)) if python else ""
         state["problem"] = "" if python else python_env.no_python_message(environment)
         state["can_create_environments"] = bool(python) and python_env.can_create_environments(python)
     return state

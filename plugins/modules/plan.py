@@ -77,7 +77,7 @@ notes:
     C(elasticmapreduce:ListSupportedInstanceTypes),
     C(elasticfilesystem:DescribeMountTargets), C(servicequotas:GetServiceQuota),
     C(servicequotas:GetAWSDefaultServiceQuota), C(ssm:GetParameters) and C(ssm:GetParametersByPath). Without
-    C(pricing:GetProducts) the prices are those of the collection's own table.
+    C(pricing:GetProducts) the prices are unknown, and a limit of the costs refuses types with GPUs.
 """
 
 EXAMPLES = r"""

@@ -11,7 +11,7 @@ version_added: 1.0.0
 description:
   - Fetches the results and metrics of runs (not their checkpoints), and writes one page with a table and plots. The
     page needs no other file.
-  - The costs are those of each run's machines, at the prices of the Price List API, or of the collection's table.
+  - The costs are those of each run's machines, at the prices of the Price List API.
   - The page is on the machine that Ansible runs on, and next to the runs on the shared file system.
 options:
   runs:

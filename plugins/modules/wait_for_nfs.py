@@ -10,7 +10,7 @@ short_description: Wait until a file system can be reached over NFS, or report w
 version_added: 1.0.0
 description:
   - Runs on the machine that mounts the file system. Waits until its name is resolved and its mount target answers on
-    port 2049.
+    port 2049. A name that did not exist yet, because the mount target is new, is not remembered by systemd-resolved.
   - After the timeout it reports the cause. Either the machine's zone has no mount target, or a security group is in the
     way, or DNS of the VPC does not work.
   - A file system that is mounted already must respond in that time as well. A process that uses a stalled one is
@@ -90,9 +90,12 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deeplearning.aws.plugins.module_utils.node.nfs import (
+    DNS,
     FSTAB,
+    NO_TARGET,
     find_obstacle,
     find_stall,
+    forget_names,
     former_mounts,
     mounted_at,
     systemd_follows,
@@ -136,6 +139,8 @@ def main() -> None:
             module.fail_json(
                 msg=f"{params['node']}, after {params['timeout']} s: {obstacle.message}", cause=obstacle.cause
             )
+        if obstacle.cause in (DNS, NO_TARGET):
+            forget_names()
         time.sleep(1)
 
 

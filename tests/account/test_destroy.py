@@ -50,7 +50,7 @@ def test_a_degraded_cluster_says_so_and_gets_the_rest_later(account: Any) -> Non
     play(account, CLOUD_HALF, **settings)
     result = state_of(account)
     assert (result["state"], result["machines"], result["reasons"]) == ("ready", {"desired": 6, "in_service": 6}, [])
-    assert result["ssh"].endswith(f"ubuntu@{result['master']['public_ip']}")
+    assert result["ssh"].endswith(f"/{NAME}.ssh_config deeplearning-master")
     assert result["user"] == "ubuntu", "as site.yml has found it out"
 
     ran = account.play("destroy.yml")

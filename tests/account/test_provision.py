@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 
 from localcloud.api.ec2.images import API_ONLY, BASE
-from tests.account.kit import CLOUD_HALF, account_in
+from tests.account.kit import CLOUD_HALF, account_in, new_session
 from tests.account.observed import REGION, ZONES, Seen, play, tags
 from tests.forking import ForkingPython
 
@@ -235,6 +236,20 @@ def test_the_result_matches_the_plan(red: Made) -> None:
     check_everything(red.seen)
     summary = json.loads((red.account.folder / ".deeplearning" / "red.json").read_text(encoding="utf-8"))
     assert summary["master"]["instance_id"] == red.seen.master()["InstanceId"]
+
+
+@pytest.mark.parametrize("role", ["master", "worker"])
+def test_no_member_can_change_what_the_cluster_was_made_with(red: Made, role: str) -> None:
+    record = {"Bucket": f"red-123456789012-{REGION}", "Key": "settings.json"}
+    body = red.account.client("s3", REGION).get_object(**record)["Body"].read()
+    assert json.loads(body)["settings"]["cluster_worker_count"] == 2
+    issued = red.account.cloud.credentials.issue(f"red-{REGION}-{role}", "i-0123456789abcdef0", 3600)
+    session = new_session(issued.access_key, issued.secret, REGION, issued.token)
+    client = session.client("s3", endpoint_url=red.account.endpoint)
+    for operation in (client.put_object, client.delete_object):
+        with pytest.raises(ClientError) as refused:
+            operation(**record)
+        assert refused.value.response["Error"]["Code"] == "AccessDenied"
 
 
 def test_without_room_in_the_first_zone_it_has_moved_to_the_next(red: Made) -> None:

@@ -65,7 +65,7 @@ def red(account: Account) -> Fleet:
 def load(instance: str, **fields: Any) -> dict[str, Any]:
     gpu = {"busy_percent": 97, "memory_percent": 60}
     common = {"at": int(time.time()), "load": 3.21, "processors": 4, "memory_percent": 41, "disk_percent": 22}
-    return {"instance_id": instance, **common, "gpus": [gpu], "logins": 0, "errors": [], **fields}
+    return {"instance_id": instance, **common, "gpus": [gpu], "logins": 0, "jobs": 0, "errors": [], **fields}
 
 
 def answer(red: Fleet, **fields: Any) -> None:

@@ -1,6 +1,6 @@
 """Scripts with the interface of the old systems run unchanged, by hand on the master: they read the workers file and
-its variables, log in to each node, and find `python` on it. These scripts are the test's; the old
-ones did the same.
+its variables, log in to each node, and find `python` on it, or `python3` by `mpirun -x PATH`. These scripts are the
+test's; the old ones did the same.
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ GENERATE = r"""
 # Eight processes on each node by a host file of its own, and all flags of the old run.sh.
 RUN = r"""
     cat > sum.py <<'END'
-    import ctypes, os
+    import ctypes, sys
+    assert sys.prefix == "/opt/deeplearning/env/tensorflow", sys.prefix
     mpi = ctypes.CDLL("libmpi.so.40", ctypes.RTLD_GLOBAL)
     named = lambda name: ctypes.byref(ctypes.c_char.in_dll(mpi, name))
     mpi.MPI_Init(None, None)
@@ -80,7 +81,7 @@ RUN = r"""
         --bind-to none --map-by slot --mca pml ob1 --mca btl ^openib --mca btl_tcp_if_exclude lo,docker0 \
         --mca btl_vader_single_copy_mechanism none --mca oob_tcp_if_exclude lo,docker0 \
         -x LD_LIBRARY_PATH -x PATH -x HOROVOD_CYCLE_TIME=0.5 --output-filename $PWD/logs \
-        python $PWD/sum.py
+        python3 $PWD/sum.py
     """
 
 # Each node touches a file of its name on the shared file system, and the master counts them.

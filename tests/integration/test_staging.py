@@ -30,7 +30,7 @@ NODES = (MASTER, "deeplearning-worker2", "deeplearning-worker3")
 FILES = 300
 PINNED = "/opt/deeplearning/lib/deeplearning/contract/datasets.py"
 DIGESTS = {part.name: part.sha256 for name in ("cifar10", "mnist") for part in DATASETS[name].parts}
-PUBLISHERS = ("www.cs.toronto.edu", "ossci-datasets.s3.amazonaws.com")
+PUBLISHERS = ("storage.googleapis.com", "www.cs.toronto.edu", "ossci-datasets.s3.amazonaws.com")
 TRUSTED = "/etc/ssl/certs/ca-certificates.crt"
 SERVER = """
 import http.server, ssl
@@ -86,7 +86,7 @@ def test_a_set_is_unpacked_by_all_nodes_and_a_second_run_moves_nothing(training_
     first = stage(cluster, "coco2017", coco, stage_target="efs")
     assert first.code == 0, first.output[-6000:]
     assert "No checksums are published for these" in first.output
-    progress = re.findall(r"^  (\S+): \d+ of \d+ MiB$", first.output, re.MULTILINE)
+    progress = re.findall(r"^  (\S+): \d+ of \d+ MiB(?:, \S+ left)?$", first.output, re.MULTILINE)
     assert {MASTER, "deeplearning-worker2", "deeplearning-worker3"} <= set(progress), first.output[-6000:]
     # As old scripts name them.
     counted = "for name in train2017 val2017 annotations pretrained-models; do ls /efs/data/$name/ | wc -l; done"
@@ -200,7 +200,7 @@ def test_the_customers_own_line_works_as_typed(training_cluster: Cluster, publis
     cut_off = cluster.play("train.yml", framework="tensorflow")
     sentence = "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz cannot be fetched"
     assert cut_off.code == 2 and sentence in " ".join(cut_off.output.split()), cut_off.output[-6000:]
-    assert "name another data_source, such as a file of your machine" in " ".join(cut_off.output.split())
+    assert "or train on dataset=generated" in " ".join(cut_off.output.split())
     assert "Install the framework" not in cut_off.output and cluster.says(MASTER, runs) == before
     cluster.says(
         MASTER, "sudo systemd-run -q --unit publisher -p WorkingDirectory=/run/publisher/www python3 ../publisher.py"

@@ -12,7 +12,7 @@ GROUPS = {
     "run": ("deeplearning.run.cli", "training runs"),
     "data": ("deeplearning.datasets.cli", "data sets: stage, show, receive"),
     "unpack": ("deeplearning.unpacking.cli", "unpack staged data sets to the shared file system: show, share, finish"),
-    "tensorboard": ("deeplearning.tensorboard", "TensorBoard on this node: start, stop"),
+    "tensorboard": ("deeplearning.tensorboard", "TensorBoard on this node: check, start, stop"),
     "page": ("deeplearning.monitoring.page", "the status page of this cluster: start, stop, serve"),
     "env": ("deeplearning.environment", "print the line that activates a framework"),
     "status": ("deeplearning.status", "describe members, load and runs"),

@@ -22,6 +22,8 @@ class DatasetFile:
     url: str = ""
     sha256: str = ""
     """Its SHA-256, if one is published."""
+    mirrors: tuple[str, ...] = ()
+    """Other addresses of the same bytes, the quickest first. They are tried before `url`, and need a SHA-256."""
     files_sha256: str = ""
     """For an archive that is packed anew at each download: see archives.files_sha256."""
     to: str = ""
@@ -56,10 +58,11 @@ class Dataset:
 
 # The bucket's own name has no certificate: S3's does.
 _COCO = "https://s3.amazonaws.com/images.cocodataset.org"
-# Not known to answer by https.
-_WEIGHTS = "http://models.tensorpack.com/FasterRCNN"
+# The bucket behind models.tensorpack.com: github.com/tensorpack/tensorpack/issues/1554.
+_WEIGHTS = "https://s3.amazonaws.com/models.tensorpack.com/FasterRCNN"
 _MNIST = "https://ossci-datasets.s3.amazonaws.com/mnist"
-_TENSORPACK = "1547a54e8546494614ca31c984a1bfd1d0e24b77"
+TENSORPACK_COMMIT = "1547a54e8546494614ca31c984a1bfd1d0e24b77"
+"""TensorPack's last commit, of August 2023. Its examples at the release 0.11 are for TensorFlow 1 alone."""
 
 
 def _mnist(name: str, sha256: str) -> DatasetFile:
@@ -68,7 +71,7 @@ def _mnist(name: str, sha256: str) -> DatasetFile:
 
 # The checksums of COCO, CIFAR-10 and MNIST are those in tensorflow-datasets 4.9.10 (url_checksums/*.txt).
 DATASETS: Mapping[str, Dataset] = {
-    # TensorPack's weights have no published checksum.
+    # The publisher's list of weights linked checksums (tensorpack/issues/840), whose values are in no public source.
     "coco2017": Dataset(
         (
             DatasetFile(
@@ -106,6 +109,11 @@ DATASETS: Mapping[str, Dataset] = {
                 "cifar-10-binary.tar.gz",
                 "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
                 "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
+                # The publisher serves 55 to 85 kB/s since June 2026: github.com/pytorch/vision/issues/9536. This copy
+                # is the one of Swift for TensorFlow.
+                mirrors=(
+                    "https://storage.googleapis.com/s4tf-hosted-binaries/datasets/CIFAR10/cifar-10-binary.tar.gz",
+                ),
                 strip="cifar-10-batches-bin",
             ),
         ),
@@ -128,14 +136,15 @@ DATASETS: Mapping[str, Dataset] = {
             "t10k-labels-idx1-ubyte": 10_008,
         },
     ),
-    # TensorPack's sources at its last commit, for their examples. GitHub packs an archive anew at each download.
+    # TensorPack's sources, for their examples. GitHub packs an archive anew at each download, so the checksum is that
+    # of the list of its files: archives.files_sha256 of a tar.gz by `git archive --prefix=tensorpack-COMMIT/ COMMIT`.
     "tensorpack": Dataset(
         (
             DatasetFile(
                 "tensorpack-1547a54e.tar.gz",
-                f"https://github.com/tensorpack/tensorpack/archive/{_TENSORPACK}.tar.gz",
+                f"https://github.com/tensorpack/tensorpack/archive/{TENSORPACK_COMMIT}.tar.gz",
                 files_sha256="88bd05020306e17ec6e7eb43027fe1f6cec5cfbf1b364a205eee839e5b8ec246",
-                strip=f"tensorpack-{_TENSORPACK}",
+                strip=f"tensorpack-{TENSORPACK_COMMIT}",
             ),
         )
     ),

@@ -14,6 +14,8 @@ from typing import Any
 
 CHUNK = 1 << 20
 ATTEMPTS = 5
+MIRROR_ATTEMPTS = 2
+"""Where another address has the same bytes."""
 RETRY_SECONDS = 2.0
 """Seconds before the first repetition; twice as many before the second, and so on."""
 
@@ -31,12 +33,13 @@ def download(
     progress: Progress,
     open_url: Callable[[str, dict[str, str]], Any],
     check_space: Callable[[int], None],
+    attempts: int = ATTEMPTS,
 ) -> None:
     """Download to a file, after what it already has. Raise DownloadError if that fails.
 
     `open_url`: opens a URL with headers, as urllib does. `check_space`: called with the bytes that are missing.
     """
-    for attempt in range(ATTEMPTS):
+    for attempt in range(attempts):
         time.sleep(RETRY_SECONDS * attempt)
         try:
             _download_rest(url, file, progress, open_url, check_space)

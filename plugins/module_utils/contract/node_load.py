@@ -29,6 +29,7 @@ FIELDS = {
     "disk_percent": schema.between(0, 100),
     "gpus": schema.list_of(lambda value: None, most=schema.MAX_GPUS),
     "logins": schema.uint32,
+    "jobs": schema.uint32,
     "errors": schema.list_of(schema.text(MAX_ERROR), most=MAX_ERRORS),
 }
 GPU = {"busy_percent": schema.between(0, 100), "memory_percent": schema.between(0, 100)}

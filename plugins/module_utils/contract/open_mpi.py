@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 SYSTEM_FOLDER = "/usr/bin"
-FOLDERS = ("/opt/amazon/openmpi/bin", "/usr/lib64/openmpi/bin", "/usr/local/bin", SYSTEM_FOLDER)
-"""In the order of preference: that of AWS's images with EFA, Amazon Linux's, a local build, Debian's and Ubuntu's."""
+AMAZON_FOLDERS = ("/opt/amazon/openmpi/bin", "/opt/amazon/openmpi5/bin")
+"""Of AWS's images with EFA: Open MPI 4 and 5, of which a newer image may have only the second."""
+FOLDERS = (*AMAZON_FOLDERS, "/usr/lib64/openmpi/bin", "/usr/local/bin", SYSTEM_FOLDER)
+"""In the order of preference: Amazon's, Amazon Linux's, a local build, Debian's and Ubuntu's."""
 HWLOC_COMPONENTS = "-gl"
 """For Open MPI's daemons: by default hwloc probes X displays one by one, which takes five seconds."""

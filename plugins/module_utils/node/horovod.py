@@ -148,6 +148,11 @@ def mpi_folder() -> str:
     raise UserError("this machine has no mpirun, which Horovod starts with: install Open MPI.")
 
 
+def has_amazons_mpi() -> bool:
+    """Return whether an Open MPI of AWS's images exists, which brings its own headers."""
+    return any(os.path.exists(f"{folder}/mpirun") for folder in open_mpi.AMAZON_FOLDERS)
+
+
 def mpi_version() -> str:
     output = _output([f"{mpi_folder()}/mpirun", "--version"])
     version = re.search(r"\(Open MPI\) (\S+)", output)

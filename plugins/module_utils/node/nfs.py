@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import subprocess
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ PORT = 2049
 FSTAB = "/etc/fstab"
 ATTEMPT_SECONDS = 5
 PROBE = ("stat", "--file-system")
+FLUSH = ("resolvectl", "flush-caches")
 
 DNS, NO_TARGET, SECURITY_GROUP, STALLED = "dns", "mount_target", "security_group", "stalled"
 ENCRYPTED = "127.0.0.1:/"
@@ -46,6 +48,12 @@ def find_obstacle(name: str, own_name: str, seconds: float) -> Obstacle | None:
             "for a cluster's own), and allow members outgoing traffic to it.",
         )
     return None
+
+
+def forget_names() -> None:
+    """Let systemd-resolved forget that a name did not exist, which it remembers for as long as the zone allows."""
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        subprocess.run(FLUSH, timeout=ATTEMPT_SECONDS, check=False, stdin=subprocess.DEVNULL, capture_output=True)
 
 
 def _unresolved(name: str, own_name: str, error: OSError) -> Obstacle:

@@ -1,13 +1,14 @@
 # Copyright: (c) 2026, the deeplearning.aws contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 
-"""Read AWS's price list: the products of the Price List API, and of its offer files, have the same form.
+"""Read AWS's price list by the Price List API.
 
 PRIVATE to the collection: it may change at any time.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -47,7 +48,6 @@ class Price:
 
     amount: float
     date: str
-    source: str
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,15 @@ _USAGES: Sequence[_Usage] = (
     _Usage("AmazonEFS", r"TimedStorage-ByteHrs", FILE_SYSTEM),
     _Usage("AmazonS3", r"TimedStorage-ByteHrs", BUCKET),
 )
-SERVICES = tuple(dict.fromkeys(usage.service for usage in _USAGES))
+_GENERAL: Sequence[tuple[str, Mapping[str, str]]] = (
+    ("AmazonEC2", {"productFamily": "NAT Gateway"}),
+    ("AmazonVPC", {"group": "VPCPublicIPv4Address"}),
+    ("AmazonEC2", {"productFamily": "Storage"}),
+    ("AmazonEC2", {"productFamily": "Storage Snapshot"}),
+    ("AmazonEFS", {"productFamily": "Storage"}),
+    ("AmazonS3", {"productFamily": "Storage"}),
+)
+"""What is asked for in addition to the machines: the service, and the filters that go with the region."""
 
 
 def item_of(service: str, attributes: Mapping[str, str]) -> str:
@@ -95,27 +103,34 @@ def amount_of(terms: Mapping[str, Any]) -> float | None:
 
 
 def current_prices(aws: Aws, types: Sequence[str], with_emr: bool = False) -> dict[str, Price]:
-    """Return today's prices of instance types, as far as the Price List API has them. Without permission: none."""
+    """Return today's prices of instance types and of what goes with them, as far as the Price List API answers. Without
+    permission: none."""
     if aws.partition != "aws":
         return {}
     api, prices = aws.in_region(API_REGION), {}
     services = ("AmazonEC2", "ElasticMapReduce") if with_emr else ("AmazonEC2",)
-    try:
-        for service, kind in ((service, kind) for service in services for kind in dict.fromkeys(types)):
-            for text in api.pages("pricing", "get_products", "PriceList", **_query(service, aws.region, kind)):
+    machines = [(service, _of_type(service, kind)) for service in services for kind in dict.fromkeys(types)]
+    for service, fields in (*machines, *_GENERAL):
+        filters = [
+            {"Type": "TERM_MATCH", "Field": field, "Value": value}
+            for field, value in {"regionCode": aws.region, **fields}.items()
+        ]
+        try:
+            listed = api.pages("pricing", "get_products", "PriceList", ServiceCode=service, Filters=filters)
+        except AwsError:
+            # A refusal or a broken connection is the same for all. What is unknown is reported where it matters.
+            return prices
+        for text in listed:
+            with contextlib.suppress(ValueError, LookupError, TypeError, AttributeError):
                 prices.update(_prices_of(service, json.loads(text)))
-    except (AwsError, ValueError, LookupError, TypeError, AttributeError):
-        # The table has most prices too, and each place that prints a price names its source.
-        return {}
     return prices
 
 
-def _query(service: str, region: str, instance_type: str) -> dict[str, Any]:
-    fields = {"regionCode": region, "instanceType": instance_type}
+def _of_type(service: str, instance_type: str) -> dict[str, str]:
+    fields = {"instanceType": instance_type}
     if service == "AmazonEC2":
         fields |= {"operatingSystem": "Linux", "tenancy": "Shared", "preInstalledSw": "NA", "capacitystatus": "Used"}
-    filters = [{"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in fields.items()]
-    return {"ServiceCode": service, "Filters": filters}
+    return fields
 
 
 def _prices_of(service: str, listed: Mapping[str, Any]) -> dict[str, Price]:
@@ -123,4 +138,4 @@ def _prices_of(service: str, listed: Mapping[str, Any]) -> dict[str, Price]:
     amount = amount_of(listed["terms"].get("OnDemand", {}))
     if not item or amount is None:
         return {}
-    return {item: Price(amount, str(listed.get("publicationDate", ""))[:10], API)}
+    return {item: Price(amount, str(listed.get("publicationDate", "")).partition("T")[0])}

@@ -20,7 +20,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.plan.facts import
     InstanceType,
     gather_facts,
 )
-from ansible_collections.deeplearning.aws.plugins.module_utils.plan.findings import Finding, setting_problem
+from ansible_collections.deeplearning.aws.plugins.module_utils.plan.findings import Finding, note, setting_problem
 from ansible_collections.deeplearning.aws.plugins.module_utils.resources.member_policy import RESULTS, outside
 
 Plan = dict[str, Any]
@@ -99,18 +99,23 @@ def _check_max_hourly_cost(facts: AccountFacts, cluster: Cluster) -> Iterator[Fi
     if limit is None or not facts.types:
         return
     cost = _hourly(facts, cluster)
-    most = prices.at_most(cost)
-    if not cost["known"]:
-        unknown = join_names([part["what"] for part in cost["parts"] if part["each"] is None])
-        problem = f"the price of {unknown} is not known here: take another type, or no limit"
-        yield setting_problem("max_hourly_cost", limit, problem)
-    elif most > limit:
-        where = "" if cost["exact_region"] else f"; {facts.region} may cost twice as much as {prices.MAIN_REGION}"
+    unknown = [part for part in cost["parts"] if part["each"] is None]
+    on_gpus = [part["what"] for part in unknown if facts.types.get(part["type"], {}).get("gpus")]
+    if on_gpus:
         problem = (
-            f"with all machines the cluster costs up to {most:.2f} {prices.CURRENCY} an hour (on demand; "
-            f"{cost['source']}{where}): take fewer or smaller machines, or raise this limit"
+            f"the price of {join_names(on_gpus)} is not known, so it cannot be compared with the limit. Prices come "
+            "from AWS's price list, which needs pricing:GetProducts. To go without a limit, give it empty"
         )
-        yield setting_problem("max_hourly_cost", limit, problem, math.ceil(most))
+        yield setting_problem("max_hourly_cost", limit, problem, "")
+    elif cost["amount"] > limit:
+        problem = (
+            f"with all machines the cluster costs up to {cost['amount']:.2f} {prices.CURRENCY} an hour (on demand; "
+            f"{cost['source']}): take fewer or smaller machines, or raise this limit"
+        )
+        yield setting_problem("max_hourly_cost", limit, problem, math.ceil(cost["amount"]))
+    elif unknown:
+        missing = join_names([part["what"] for part in unknown])
+        yield note(f"the price of {missing} is not known, so cluster_max_hourly_cost leaves it out.")
 
 
 def _check_written_locations(facts: AccountFacts, cluster: Cluster) -> Iterator[Finding]:

@@ -49,7 +49,7 @@ class CapacityWatch:
     def run(self) -> dict[str, Any]:
         """Wait until all groups have settled, and return the result."""
         started = self.api.now()
-        verdicts = self._wait()
+        verdicts = self._wait(started)
         failed = capacity.GroupVerdict.FAILED in verdicts.values()
         # Read before the groups are restored: AWS's messages are those of the failed launches, and machines that are
         # abandoned then have not failed.
@@ -79,7 +79,7 @@ class CapacityWatch:
     def _in_service(self) -> int:
         return sum(self._groups[target.name].in_service for target in self.targets)
 
-    def _wait(self) -> dict[str, capacity.GroupVerdict]:
+    def _wait(self, started: float) -> dict[str, capacity.GroupVerdict]:
         progress = ProgressPrinter(self.display, self.api.now)
         verdicts: dict[str, capacity.GroupVerdict] = {}
 
@@ -92,7 +92,7 @@ class CapacityWatch:
             for target in self.targets:
                 group, memory = self._groups[target.name], self.memories[target.name]
                 verdicts[target.name] = capacity.judge(group, target, memory, self.rules, now)
-            self._report(progress, now)
+            self._report(progress, started, now)
             if capacity.GroupVerdict.FAILED in verdicts.values():
                 return True
             acted = self._act(verdicts, now)
@@ -212,7 +212,7 @@ class CapacityWatch:
         if self.reports:
             self._groups = self.reports.add_to(self._groups)
 
-    def _report(self, progress: ProgressPrinter, now: float) -> None:
+    def _report(self, progress: ProgressPrinter, started: float, now: float) -> None:
         """Report each change, and nothing if all machines are in service at the first poll."""
         short = any(self._groups[target.name].in_service < target.desired for target in self.targets)
         if short or progress.has_reported:
@@ -220,7 +220,9 @@ class CapacityWatch:
                 f"{target.name} {capacity.progress_of(self._groups[target.name], target, bool(self.reports), now)}"
                 for target in self.targets
             )
-            progress.report("; ".join(words), f", {capacity.clock(self.rules.deadline - now)} left")
+            # Not the time that is left: all take it for an estimate.
+            limit = capacity.clock(round(self.rules.deadline - started))
+            progress.report("; ".join(words), f", {capacity.clock(now - started)}, gives up after {limit}")
 
     def _report_reasons(self, missing: Sequence[capacity.MissingMachines]) -> None:
         for machines in missing:

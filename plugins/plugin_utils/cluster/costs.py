@@ -62,9 +62,18 @@ def read_costs(aws: Aws, owned: ClusterResources, history: GroupHistory) -> Cost
     except AwsError:
         has_history = False
     has_history &= not owned.of_kind("emr_cluster")
+    return Costs(_prices_of(aws, machines), machines, has_history)
+
+
+def read_prices(aws: Aws, all_resources: Sequence[ClusterResources]) -> PriceList:
+    """Read what the resources of clusters cost."""
+    return _prices_of(aws, [machine for owned in all_resources for machine in present_machines(owned)])
+
+
+def _prices_of(aws: Aws, machines: Sequence[MachineTime]) -> PriceList:
     types = sorted({machine.type for machine in machines})
     is_emr = any(machine.is_emr for machine in machines)
-    return Costs(PriceList(aws.region, offers.current_prices(aws, types, is_emr)), machines, has_history)
+    return PriceList(aws.region, offers.current_prices(aws, types, is_emr))
 
 
 def present_machines(owned: ClusterResources) -> list[MachineTime]:
@@ -101,7 +110,7 @@ def spans_of(activities: Sequence[Mapping[str, Any]]) -> dict[str, tuple[datetim
 def cost_so_far(owned: ClusterResources, costs: Costs, now: datetime | None = None) -> dict[str, Any]:
     """Return what the machines and NAT gateways of a cluster have cost, and what is not counted."""
     now = now or datetime.now(UTC)
-    amount, starts, unknown = 0.0, [], set()
+    amount, starts, unknown, no_price = 0.0, [], set(), list[str]()
     for machine in costs.machines:
         each = _hourly_of_machine(machine.type, machine.is_emr, costs.prices)
         starts.append(machine.start)
@@ -113,8 +122,12 @@ def cost_so_far(owned: ClusterResources, costs: Costs, now: datetime | None = No
         if gateway.costs and gateway.facts.get("created"):
             starts.append(gateway.facts["created"])
             hours = (now - gateway.facts["created"]).total_seconds() / 3600
-            amount += (costs.prices.amount(offers.NAT_GATEWAY) or 0.0) * hours
-    missing = [f"machines of {kind or 'an unknown type'}, whose price is not known" for kind in sorted(unknown)]
+            each = costs.prices.amount(offers.NAT_GATEWAY)
+            amount += (each or 0.0) * hours
+            if each is None:
+                no_price.append("NAT gateways")
+    missing = [f"machines of {kind or 'an unknown type'}" for kind in sorted(unknown)]
+    missing = [f"{what}, whose price is not known" for what in [*missing, *no_price[:1]]]
     if not costs.has_history:
         missing.append("machines that have ended")
     items = [offers.machine(machine.type) for machine in costs.machines]
@@ -129,7 +142,7 @@ def cost_so_far(owned: ClusterResources, costs: Costs, now: datetime | None = No
 
 def _hourly_of_machine(kind: str, is_emr: bool, prices: PriceList) -> float | None:
     price = prices.amount(offers.machine(kind))
-    return price if price is None or not is_emr else price + (prices.emr(kind)[0] or 0.0)
+    return price if price is None or not is_emr else price + (prices.amount(offers.emr(kind)) or 0.0)
 
 
 def hourly_of(resource: Resource, prices: PriceList) -> float | None:
@@ -162,7 +175,8 @@ def billed(resources: Sequence[Resource], prices: PriceList) -> list[dict[str, A
         hourly = sum(known) if len(known) == len(amounts) else None
         how = same[0].costs
         if kind == "bucket":
-            how += f", {prices.amount(offers.BUCKET)} a month for each"
+            each = prices.amount(offers.BUCKET)
+            how += "" if each is None else f", {each} a month for each"
         items.append({"kind": kind, "what": count_by_kind(same)[0], "hourly": hourly, "how": how})
     return items
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import Names
-from ansible_collections.deeplearning.aws.plugins.module_utils.plan import offers, prices
+from ansible_collections.deeplearning.aws.plugins.module_utils.plan import offers
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.resources import Resource
 
 
@@ -42,9 +42,10 @@ def describe(aws: Aws) -> list[str]:
     objects = aws.pages("s3", "list_objects_v2", "Contents", Bucket=bucket.id, ExpectedBucketOwner=aws.account)
     sets = {item["Key"].split("/")[0] for item in objects}
     size = sum(item["Size"] for item in objects) / 2**30
-    each = prices.PriceList(aws.region).amount(offers.BUCKET) or 0.0
+    price = offers.current_prices(aws, []).get(offers.BUCKET)
+    cost = f", which cost about {size * price.amount:.2f} USD a month" if price else ""
     return [
-        f"The {bucket.describe()} has {len(sets)} data set{'' if len(sets) == 1 else 's'}, {size:.1f} GiB, which cost "
-        f"about {size * each:.2f} USD a month. It belongs to no cluster. An administrator removes it: "
+        f"The {bucket.describe()} has {len(sets)} data set{'' if len(sets) == 1 else 's'}, {size:.1f} GiB"
+        f"{cost}. It belongs to no cluster. An administrator removes it: "
         f"ansible-playbook destroy.yml -e destroy_data={bucket.id}"
     ]

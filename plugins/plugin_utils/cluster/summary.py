@@ -19,8 +19,6 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract.hosts im
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.scheduled_end import IDLE, TTL
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.prices import PriceList
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.costs import Costs, billed, cost_so_far, phrase
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.host_keys import JUMP
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.hosts import SshAccess
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.resources import (
     ClusterResources,
     Health,
@@ -47,8 +45,8 @@ class Context:
     failure: str = ""
     again: str = ""
     """the options of this command line that every other command needs too"""
-    access: SshAccess = field(default_factory=lambda: SshAccess(JUMP))
-    """ssh's configuration, if it exists"""
+    ssh_config: str = ""
+    """the path of ssh's configuration, which every playbook that logs in writes first"""
     costs: Costs | None = None
     """prices and machines, if they were read"""
 
@@ -181,15 +179,8 @@ def _master(owned: ClusterResources, groups: Mapping[str, Resource]) -> dict[str
 
 
 def ssh_command(master: Mapping[str, str], context: Context) -> str:
-    """Return the command to log in with; it pins the host keys once they are known."""
-    if master.get("instance_id") in context.access.known:
-        return f"ssh -F {shlex.quote(context.access.config)} {MASTER_ALIAS}"
-    address = master.get("public_ip", "")
-    if not address:
-        return ""
-    key = f" -i {shlex.quote(context.private_key_file)}" if context.private_key_file else ""
-    user = f"{context.user}@" if context.user else ""
-    return f"ssh -A{key} {user}{address}"
+    """Return the command to log in with, which pins the host keys. Before the first contact its file may be missing."""
+    return f"ssh -F {shlex.quote(context.ssh_config)} {MASTER_ALIAS}" if master and context.ssh_config else ""
 
 
 def next_command(state: str, context: Context, emr: bool = False) -> str:
@@ -205,7 +196,8 @@ _STATES: Mapping[str, str] = {
     "creating": "is not complete yet",
     "ready": "is ready",
     "degraded": "has fewer machines than requested",
-    "failed": "has failed",
+    # Or as before: a playbook may fail before it has changed anything.
+    "failed": "is not as requested",
 }
 
 
@@ -288,22 +280,22 @@ def _failure_rows(summary: Mapping[str, Any], owned: ClusterResources) -> list[t
     ]
 
 
-def resource_lines(cluster: str, region: str, all_resources: Sequence[ClusterResources]) -> list[str]:
+def resource_lines(cluster: str, prices: PriceList, all_resources: Sequence[ClusterResources]) -> list[str]:
     """Return what each cluster has in AWS as text. `cluster`: a name, or `all`."""
     existing = [owned for owned in all_resources if owned.current]
     if not existing:
         none = "No cluster has" if cluster == ALL else f"The cluster {cluster} has no"
-        return [f"{none} resources in {region}."]
-    return [line for owned in existing for line in _lines_of_one(owned)]
+        return [f"{none} resources in {prices.region}."]
+    return [line for owned in existing for line in _lines_of_one(owned, prices)]
 
 
-def _lines_of_one(owned: ClusterResources) -> list[str]:
+def _lines_of_one(owned: ClusterResources, prices: PriceList) -> list[str]:
     lines = [f"The cluster {owned.cluster} ({owned.region}, account {owned.account}) has:"]
     for resource in owned.current:
         state = f", {resource.state}" if resource.state else ""
         foreign = "" if resource.ours else ", not created by the cluster"
         lines.append(f"  {resource.describe()}{state}{foreign}")
-    costs = phrase(billed(owned.current, PriceList(owned.region)))
+    costs = phrase(billed(owned.current, prices))
     lines.append(f"It costs {costs}." if costs else "It costs nothing.")
     if leftovers(owned, keep=True):
         lines.append(f"To remove it: {destroy_command(owned.cluster, f' -e cluster_name={owned.cluster}')}")

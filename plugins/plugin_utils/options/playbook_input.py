@@ -25,6 +25,8 @@ NOT_SETTINGS = ("cluster_plan",)
 TIMING = ("provision_settle_seconds", "emr_poll_seconds", "destroy_stuck_seconds")
 """Waiting times that tests shorten. Every playbook accepts them."""
 _FOREIGN = ("ansible_", "deeplearning_")
+LONG_NAME = 8
+"""Letters from which on a name is misspelt also with two mistakes, or with another letter."""
 
 
 def is_setting(name: str, roles: Iterable[str]) -> bool:
@@ -32,17 +34,22 @@ def is_setting(name: str, roles: Iterable[str]) -> bool:
     return name.startswith(PREFIX) and name not in NOT_SETTINGS and not name.startswith(_prefixes(roles))
 
 
-def unknown_names(playbook: str, extra_vars: Mapping[str, Any], roles: Iterable[str]) -> list[str]:
-    """Return a sentence for each name that the playbook does not take, and for words that belong to no name."""
-    table = options_of(playbook)
-    problems = [
-        f"{name} is no option of {name_of(playbook)}: {_hint(playbook, name, extra_vars[name], table)}"
-        for name in sorted(extra_vars)
-        if name not in table
-        and name not in TIMING
-        and not name.startswith(("_raw_params", *_FOREIGN, *_prefixes(roles)))
-        if not name.startswith(PREFIX)
+def no_inventory(variables: Mapping[str, Any]) -> list[str]:
+    """Return a sentence if no inventory of ours was read and no cluster is named: the defaults are another cluster."""
+    if "deeplearning_folder" in variables or f"{PREFIX}name" in variables:
+        return []
+    return [
+        "No inventory of the plugin deeplearning.aws.cluster was read, and no cluster is named: the name of the "
+        "inventory file must end in .deeplearning.yml. Example: -i inventory/team.deeplearning.yml"
     ]
+
+
+def unknown_names(playbook: str, extra_vars: Mapping[str, Any], roles: Iterable[str]) -> list[str]:
+    """Return a sentence for each name that is one of ours, misspelt or another playbook's, and for words without a
+    name. Other names may be variables of the user's own playbooks."""
+    table = options_of(playbook)
+    hints = {name: _meant(name, table) for name in _unknown(table, extra_vars, roles)}
+    problems = [f"{name} is no option of {name_of(playbook)}: {hint}" for name, hint in hints.items() if hint]
     dropped = extra_vars.get("_raw_params")
     if dropped:
         example = table["script_args"] if "script_args" in table else TABLE["cluster_availability_zones"]
@@ -51,6 +58,27 @@ def unknown_names(playbook: str, extra_vars: Mapping[str, Any], roles: Iterable[
             f"in a file. Example: {example.argument()}"
         )
     return problems
+
+
+def foreign_names(playbook: str, extra_vars: Mapping[str, Any], roles: Iterable[str]) -> list[str]:
+    """Return a warning for each other name that has no effect here."""
+    table = options_of(playbook)
+    names = [name for name in _unknown(table, extra_vars, roles) if not _meant(name, table)]
+    warnings = []
+    for name in names:
+        hint = f"it takes {', '.join(table)}" if table else "docs/settings.md lists what it takes"
+        if playbook == "train":
+            option = table["script_args"].argument([f"--{name.replace('_', '-')}", shown(extra_vars[name])])
+            hint = f"what is meant for the script is given as its arguments. Example: {option}"
+        warnings.append(f"{name} is no option of {name_of(playbook)} and has no effect here: {hint}")
+    return warnings
+
+
+def _unknown(table: Mapping[str, Option], extra_vars: Mapping[str, Any], roles: Iterable[str]) -> list[str]:
+    ours = (PREFIX, "_raw_params", *_FOREIGN, *_prefixes(roles))
+    return [
+        name for name in sorted(extra_vars) if name not in table and name not in TIMING and not name.startswith(ours)
+    ]
 
 
 _NOT_ON_EMR = {
@@ -63,30 +91,53 @@ _NOT_ON_EMR = {
 """What people may ask of EMR, by a word in the name of the setting that they invent."""
 
 
-def unknown_setting(name: str) -> str:
+def misspelt_setting(name: str) -> str:
+    """Return a sentence if a variable that is no setting is meant as one; empty if it may be the user's own."""
     refusals = [why for word, why in _NOT_ON_EMR.items() if name.startswith(f"{PREFIX}emr_") and word in name]
     if refusals:
         return f"{name} is no setting: {refusals[0]}."
-    close = difflib.get_close_matches(name, TABLE, 1, 0.7)
-    hint = f"{close[0]} is meant, perhaps" if close else "docs/settings.md lists them all"
-    return f"{name} is no setting: {hint}."
+    # All begin alike, so only what follows is compared.
+    settings = [setting.removeprefix(PREFIX) for setting in TABLE]
+    close = difflib.get_close_matches(name.removeprefix(PREFIX), settings, 1, 0.7)
+    return f"{name} is no setting: {PREFIX}{close[0]} is meant, perhaps." if close else ""
 
 
-def _hint(playbook: str, name: str, value: Any, table: Mapping[str, Option]) -> str:
-    close = (
-        difflib.get_close_matches(name, table, 1, 0.7)
-        or [PREFIX + name] * (PREFIX + name in TABLE)
-        or difflib.get_close_matches(name, TABLE, 1, 0.88)
-    )
+def foreign_setting(name: str) -> str:
+    return f"{name} is no setting and has no effect here: docs/settings.md lists them all."
+
+
+def _meant(name: str, table: Mapping[str, Option]) -> str:
+    """Return which of our names was probably meant; empty if none is close."""
+    close = [
+        *(known for known in table if is_misspelt(name, known)),
+        *([PREFIX + name] * (PREFIX + name in TABLE)),
+        *(known for known in TABLE if is_misspelt(name, known)),
+    ]
     if close:
         return f"{close[0]} is meant, perhaps"
     others = [other for other in PLAYBOOKS if name in options_of(other)]
-    if others:
-        return f"{' and '.join(map(name_of, others))} has it"
-    if playbook == "train":
-        option = table["script_args"].argument([f"--{name.replace('_', '-')}", shown(value)])
-        return f"what is meant for the script is given as its arguments. Example: {option}"
-    return f"it takes {', '.join(table)}" if table else "docs/settings.md lists what it takes"
+    return f"{' and '.join(map(name_of, others))} has it" if others else ""
+
+
+def is_misspelt(name: str, known: str) -> bool:
+    """Return whether a letter or two are missing, doubled or swapped, or another one in a long name: `stage` is not
+    `state`."""
+    is_long = len(known) >= LONG_NAME
+    return _edits(name, known, 1 if is_long else 2) <= (2 if is_long else 1)
+
+
+def _edits(name: str, known: str, substitution: int) -> int:
+    """Return how many letters differ, by the optimal string alignment. A swap of neighbours counts as one."""
+    rows = [list(range(len(known) + 1))]
+    for i, letter in enumerate(name, 1):
+        row = [i]
+        for j, other in enumerate(known, 1):
+            costs = [rows[-1][j] + 1, row[-1] + 1, rows[-1][j - 1] + (substitution if letter != other else 0)]
+            if i > 1 and j > 1 and (letter, name[i - 2]) == (known[j - 2], other):
+                costs.append(rows[-2][j - 2] + 1)
+            row.append(min(costs))
+        rows.append(row)
+    return rows[-1][-1]
 
 
 def _prefixes(roles: Iterable[str]) -> tuple[str, ...]:

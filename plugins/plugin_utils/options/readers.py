@@ -159,6 +159,16 @@ def number(least: int, most: int) -> Reader:
     return read
 
 
+def or_empty(inner: Reader) -> Reader:
+    """A limit that may be set to nothing, although its default is something."""
+
+    @_of_kind(str(getattr(inner, "kind", "text")), f"{getattr(inner, 'range', '')}, or empty")
+    def read(value: Any) -> Any:
+        return None if value is None or (isinstance(value, str) and not value.strip()) else inner(value)
+
+    return read
+
+
 def or_never(inner: Reader) -> Reader:
     """A time after which something ends."""
 

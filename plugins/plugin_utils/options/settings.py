@@ -167,7 +167,7 @@ SECTIONS: Sequence[tuple[str, str, Sequence[Option]]] = (
                 r.choice("", *FRAMEWORKS),
                 "",
                 "pytorch",
-                "The framework whose python login shells find. Empty: none, they are activated by name.",
+                "The framework whose python and python3 login shells find. Empty: none, they are activated by name.",
             ),
             Option(
                 "cluster_monitoring",
@@ -408,11 +408,12 @@ SECTIONS: Sequence[tuple[str, str, Sequence[Option]]] = (
         (
             Option(
                 "cluster_max_hourly_cost",
-                r.number(0, 1_000_000),
-                None,
+                r.or_empty(r.number(0, 1_000_000)),
+                50,
                 25,
-                "What the cluster may cost an hour with all its machines, in USD. Settings that cost more, or whose "
-                "price is not known, are refused before anything is created. Empty: no limit.",
+                "What the cluster may cost an hour with all its machines, in USD. Settings that cost more are refused "
+                "before anything is created, and so are types with GPUs whose price cannot be read from AWS's price "
+                "list. Empty: no limit.",
             ),
         ),
     ),

@@ -83,6 +83,7 @@ ANSWERS: Mapping[str, Form] = {
     ),
     "run frameworks": u.record(frameworks=u.list_of(u.record(framework=framework, horovod=u.boolean))),
     "run create": u.record(run_id=run_id, warnings=u.list_of(u.words)),
+    "tensorboard check": u.record(installed=u.boolean),
     "tensorboard start": u.record(changed=u.boolean, port=u.between(6006, 6105)),
     "tensorboard stop": u.record(changed=u.boolean),
     "page start": u.record(changed=u.boolean, port=u.between(6106, 6205)),

@@ -12,6 +12,7 @@ from typing import Protocol
 from ansible import constants
 from ansible.utils import color
 from ansible.utils.display import Display
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs.run_events import clock
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.untrusted import one_line, printable
 
 LINE_SECONDS = 5.0
@@ -34,6 +35,8 @@ class ProgressDisplay:
         self._print, self._has_bar, self._width, self._now = show, has_bar, width, now
         self._bar = ""
         self._last_line, self._last_time = "", float("-inf")
+        self._transfer: tuple[str, float, int] = ("", 0.0, 0)
+        """What is transferred, since when, and how many bytes it had by then."""
 
     @classmethod
     def of_ansible(cls, has_bar: bool = True) -> ProgressDisplay:
@@ -56,6 +59,17 @@ class ProgressDisplay:
         elif text != self._last_line and self._now() - self._last_time >= LINE_SECONDS:
             self._last_line, self._last_time = text, self._now()
             self._print(f"  {text}")
+
+    def transfer(self, what: str, done: int, total: int) -> None:
+        """Show how much of a transfer is complete, and the time left at its speed so far."""
+        now, left = self._now(), ""
+        if what != self._transfer[0] or done < self._transfer[2]:
+            self._transfer = (what, now, done)
+        _what, since, before = self._transfer
+        if done > before and now - since >= LINE_SECONDS:
+            left = f", {clock((total - done) * (now - since) / (done - before))} left"
+        text = f"{what}: {done / 2**20:.0f} of {total / 2**20:.0f} MiB{left}"
+        self.update(text, done / total if total else None)
 
     def close(self, text: str = "") -> None:
         """Clear the bar, and print the last progress as a line that stays."""

@@ -347,10 +347,9 @@ def cost_note(runs: Sequence[ReportedRun], prices: PriceList) -> str:
     items = [offers.machine(kind) for run in runs for kind in run.machine_hours]
     if not any(run.cost(prices) is not None for run in runs):
         return ""
-    where = "" if all(prices.has_own(item) for item in items) else f", which are not {prices.region}'s own"
     return (
         "Cost is that of the run's machines while its attempts ran, at on-demand prices, without disks, network and "
-        f"storage. Prices: {prices.source(items)}{where}."
+        f"storage. Prices: {prices.source(items)}."
     )
 
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import re
 import shutil
@@ -17,7 +18,13 @@ from typing import Any, Protocol
 from ansible.module_utils.urls import open_url
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.archives import files_sha256
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.datasets import Dataset, DatasetFile
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.download import CHUNK, DownloadError, download
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.download import (
+    ATTEMPTS,
+    CHUNK,
+    MIRROR_ATTEMPTS,
+    DownloadError,
+    download,
+)
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.manifest import FILE as MANIFEST
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.manifest import build, digest
@@ -132,7 +139,15 @@ def _local_file(
     if source:
         path = source / part.name
         return LocalFile(part, path, check_digest(part, path, fetches, progress))
-    path = fetch(part, folder, progress)
+    for mirror in part.mirrors:
+        # What is wrong with a mirror does not matter if the publisher's file is right.
+        with contextlib.suppress(UserError):
+            return _fetched(part, mirror, folder, fetches, progress)
+    return _fetched(part, part.url, folder, fetches, progress)
+
+
+def _fetched(part: DatasetFile, url: str, folder: Path, fetches: FirstFetches, progress: ShowProgress) -> LocalFile:
+    path = fetch(part, url, folder, progress)
     try:
         return LocalFile(part, path, check_digest(part, path, fetches, progress))
     except UserError as problem:
@@ -202,7 +217,7 @@ def check_digest(part: DatasetFile, file: Path, fetches: FirstFetches, progress:
     return sha256.hexdigest()
 
 
-def fetch(part: DatasetFile, folder: Path, progress: ShowProgress) -> Path:
+def fetch(part: DatasetFile, url: str, folder: Path, progress: ShowProgress) -> Path:
     """Return the part's file in a folder. Download it if it is not there, after what an earlier attempt has left."""
     file = folder / part.name
     if file.is_file():
@@ -222,10 +237,10 @@ def fetch(part: DatasetFile, folder: Path, progress: ShowProgress) -> Path:
         progress(f"fetching {part.name}", done, total)
 
     try:
-        download(part.url, unfinished, show, _open, check_space)
+        download(url, unfinished, show, _open, check_space, MIRROR_ATTEMPTS if url in part.mirrors else ATTEMPTS)
     except DownloadError as error:
         raise UserError(
-            f"{part.url} cannot be fetched ({error}): run the same command again, it resumes there; or fetch it "
+            f"{url} cannot be fetched ({error}): run the same command again, it resumes there; or fetch it "
             "yourself and name its folder. Example: -e source_dir=~/Downloads"
         ) from None
     unfinished.replace(file)

@@ -31,5 +31,5 @@ def run_with(run_id: str, points: int, state: str, **more: Any) -> dict[str, Any
 
 def loaded(number: int, **more: Any) -> dict[str, Any]:
     record = {"instance_id": members(number).members[-1].instance_id, "at": int(time.time()), "load": 1.5}
-    record |= {"processors": 4, "memory_percent": 30, "disk_percent": 40, "logins": 1, "errors": []}
+    record |= {"processors": 4, "memory_percent": 30, "disk_percent": 40, "logins": 1, "jobs": 0, "errors": []}
     return record | {"gpus": [{"busy_percent": 90, "memory_percent": 50}]} | more

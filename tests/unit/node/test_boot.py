@@ -27,7 +27,8 @@ OF_THE_MACHINE = (
 )
 """Files that an image must not have, in addition to the names in the list."""
 BAKING = {**PARAMETERS, "group": "", "frameworks": ["pytorch"]}
-SETTINGS = {"cluster": {"cluster": "red", "efs_mount": "/efs"}, "efs_tls": True}
+SETTINGS: dict[str, Any] = {"cluster": {"cluster": "red", "efs_mount": "/efs"}, "efs_tls": True}
+SETTINGS |= {"variables": {"framework_wheels": "/efs/data/wheels"}}
 
 
 @pytest.fixture
@@ -66,6 +67,7 @@ def test_variables_are_what_node_yml_takes() -> None:
     assert variables["node_cluster"] == expected
     variables = playbook.variables(SETTINGS, {**PARAMETERS, "job_flow": "j-1"}, *names)
     assert variables["node_cluster"] == {**expected, "job_flow": "j-1"}
+    assert variables["framework_wheels"] == "/efs/data/wheels"
     assert variables["node_efs_tls"] is True and variables["ansible_become"] is False
     assert (variables["deeplearning_role"], variables["deeplearning_gpus"]) == ("worker", 0)
     assert (variables["deeplearning_private_name"], variables["deeplearning_private_address"]) == names
@@ -328,6 +330,28 @@ def test_pythons(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: str, inst
             system.find_python()
 
 
+@pytest.mark.parametrize(
+    ("versions", "expected"),
+    [
+        # Ubuntu 22.04 with its package, Ubuntu 24.04, Amazon Linux 2023 and its images for deep learning.
+        ({"python3": 10, "python3.10": 10, "python3.11": 11}, "python3.11"),
+        ({"python3": 12, "python3.12": 12}, "python3"),
+        ({"python3": 9, "python3.9": 9, "python3.11": 11}, "python3.11"),
+        ({"python3": 9, "python3.9": 9, "python3.11": 11, "python3.12": 12}, "python3.12"),
+        ({"python3": 9, "python3.12": 12}, "python3.12"),
+    ],
+)
+def test_no_python_is_installed_where_one_fits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, versions: dict[str, int], expected: str
+) -> None:
+    for name, minor in versions.items():
+        executable(tmp_path / name, f"echo '[3, {minor}]'")
+    monkeypatch.setattr(system, "PYTHONS", [str(tmp_path / os.path.basename(path)) for path in system.PYTHONS])
+    monkeypatch.setattr(system, "INSTALLERS", {})
+    monkeypatch.setattr(time, "sleep", pytest.fail)
+    assert os.path.basename(system.find_python()) == expected
+
+
 def test_a_package_manager_asks_nothing_and_all_its_commands_run_until_there_is_a_python(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -340,8 +364,72 @@ def test_a_package_manager_asks_nothing_and_all_its_commands_run_until_there_is_
         system.find_python()
     assert (tmp_path / "called").read_text() == "update noninteractive kept\ninstall noninteractive kept\n"
     monkeypatch.setattr(system, "INSTALLERS", {})
-    with pytest.raises(UserError, match="is not installed: its package manager is not known$"):
+    with pytest.raises(UserError, match="is not installed: its package manager is not known"):
         system.find_python()
+
+
+LOCKED = "E: Could not get lock /var/lib/apt/lists/lock. It is held by process 812 (apt-get)"
+FROZEN = "E: Could not get lock /var/lib/dpkg/lock-frontend. It is held by process 911 (unattended-upgr)"
+UNREACHED = (
+    "W: Failed to fetch http://us-east-1.ec2.archive.ubuntu.com/ubuntu/dists/jammy/InRelease  Temporary failure "
+    "resolving 'us-east-1.ec2.archive.ubuntu.com'"
+)
+ABSENT = "E: Unable to locate package python3.11"
+OTHER_DNF = "Waiting for process with pid 812 to finish."
+NO_MIRROR = "Error: Failed to download metadata for repo 'amazonlinux': Cannot download repomd.xml"
+
+
+@pytest.mark.parametrize(
+    ("update", "install", "cause"),
+    [
+        (LOCKED, ABSENT, "another process holds the package manager's lock"),
+        ("", FROZEN, "another process holds the package manager's lock"),
+        (UNREACHED, ABSENT, "the network or the package mirror does not answer"),
+        ("", OTHER_DNF, "another process holds the package manager's lock"),
+        ("", NO_MIRROR, "the network or the package mirror does not answer"),
+        ("", ABSENT, ""),
+    ],
+)
+@pytest.mark.parametrize("ends", [False, True])
+def test_a_package_waits_for_a_lock_and_for_the_network(
+    booted: Boot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, update: str, install: str, cause: str, ends: bool
+) -> None:
+    python = tmp_path / "python3.11"
+    source = executable(tmp_path / "source", "echo '[3, 11]'")
+    called = tmp_path / "calls"
+    texts = {"update": update, "install": install}
+    for name, text in texts.items():
+        (tmp_path / name).write_text(f"{text}\n")
+    work = f'echo x >> {called}; cat {tmp_path}/$1; [ "$1" = update ] || exit 100'
+    if ends:
+        work = (
+            f'if [ "$1" = install ] && [ "$(wc -l < {called})" -ge 4 ]; then cp -p {source} {python}; exit; fi; {work}'
+        )
+    installer = executable(tmp_path / "apt-get", work)
+    monkeypatch.setattr(system, "PYTHONS", (str(python),))
+    monkeypatch.setattr(system, "INSTALLERS", {installer: (f"{installer} update", f"{installer} install")})
+    monkeypatch.setattr(system, "PAUSE_SECONDS", 5 if ends else 100)
+    if cause and ends:
+        assert system.find_python() == str(python)
+        assert booted.clock.slept == [5, 5] and f"{cause}: " in booted.log
+        return
+    with pytest.raises(UserError) as raised:
+        system.find_python()
+    last = update or install
+    if cause:
+        assert str(raised.value).endswith(f" is not installed within 600 s, as {cause}: {last}")
+        assert 400 <= sum(booted.clock.slept) < first_stage.NETWORK_SECONDS
+    else:
+        assert str(raised.value).endswith(f" is not installed: {last}") and booted.clock.slept == []
+
+
+def test_package_managers_wait_for_locks_and_try_mirrors_again() -> None:
+    for installer, commands in system.INSTALLERS.items():
+        for command in commands:
+            if command.startswith("apt-get"):
+                assert "DPkg::Lock::Timeout=" in command and "Acquire::Retries=" in command
+            elif installer.endswith("dnf"):
+                assert "--setopt=retries=" in command
 
 
 @pytest.mark.parametrize(("version", "fits"), [("[3, 10]", False), ("[3, 11]", True), ("[4, 0]", True)])

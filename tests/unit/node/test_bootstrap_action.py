@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -28,6 +29,7 @@ def action(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the folder of a machine that EMR has started as a core node."""
     (tmp_path / "instance.json").write_text(json.dumps({"isMaster": False, "instanceGroupId": "ig-1"}))
     (tmp_path / "job-flow.json").write_text(json.dumps({"jobFlowId": "j-1"}))
+    (tmp_path / "log").mkdir(0o700)
     return tmp_path
 
 
@@ -37,6 +39,7 @@ def run(
     """Run the action, as `boot_bundle` stores it, with its own SHA-256 as argument unless there are others."""
     wrapper = bundle.read_program(ROOT, "bootstrap_action.py")
     for line, value in (
+        ('LOGS, PASS = "/var/log"', f'LOGS, PASS = "{folder}/log"'),
         ('INFO = "/mnt/var/lib/info"', f'INFO = "{folder}"'),
         ('FOLDER = "/opt/deeplearning/boot"', f'FOLDER = "{folder}/boot"'),
         ('PYTHON = "/usr/bin/python3"', f'PYTHON = "{sys.executable}"'),
@@ -72,6 +75,13 @@ def test_it_configures_the_machine_as_root(action: Path, primary: bool, role: st
     assert step == "packages"
     expected = {**PARAMETERS, "role": role, "gpus": gpus, "job_flow": "j-1", "group": "", "address": ""}
     assert parameters == f"{json.dumps(expected)} ['run']"
+
+
+@pytest.mark.parametrize(("mode", "opened"), [(0o700, 0o711), (0o750, 0o751), (0o755, 0o755), (0o1777, 0o1777)])
+def test_emrs_services_can_pass_through_the_folder_of_logs(action: Path, mode: int, opened: int) -> None:
+    (action / "log").chmod(mode)
+    assert run(action, f"from typing import Any\n{PROGRAM}").returncode == 0
+    assert stat.S_IMODE((action / "log").stat().st_mode) == opened
 
 
 def test_a_failure_ends_with_its_last_lines_on_stderr(action: Path) -> None:

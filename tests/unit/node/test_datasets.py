@@ -184,7 +184,9 @@ def test_a_wrong_checksum_is_refused_and_the_file_is_removed(efs: Path, web: Any
 def test_a_failed_download_is_one_sentence(efs: Path, web: Any) -> None:
     with pytest.raises(UserError, match="cannot be fetched .404 Not Found.: name another data_source"):
         staged(efs, "tiny", web.home)
-    with pytest.raises(UserError, match="cannot be fetched .*refused.*: name another data_source"):
+    with pytest.raises(
+        UserError, match="cannot be fetched .*refused.*: name another data_source, such as a file of your machine.$"
+    ):
         staged(efs, "tiny", "http://127.0.0.1:1/")
 
 

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from ansible.template import Templar, trust_as_template
 from deeplearning import cli, loopback, tensorboard
 from deeplearning.config import Config
 from deeplearning.contract import paths
@@ -23,6 +25,7 @@ from tests.unit.node.members_kit import Node, cluster_in
 from tests.unit.node.systemd_kit import Systemd, systemd_of
 
 UNIT = "deeplearning-test.service"
+STATES = ("present", "absent")
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -227,12 +230,51 @@ def test_tensorboards_of_runs_and_of_all(master: Node, servers: Servers, capsys:
     assert list(servers.systemd.units) == ["deeplearning-page.service"]
 
 
+def test_a_run_is_shown_by_the_environment_that_it_uses(
+    master: Node, servers: Servers, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """So nothing is installed on the master while it trains."""
+    run = Path(paths.runs(master.config.efs_mount, "demo"), "lenet-2", "run.json")
+    own = tmp_path / "own/bin"
+    own.mkdir(parents=True)
+    run.write_text(json.dumps({"schema": 1, "python": str(own / "python")}))
+    assert call(master, capsys, "tensorboard", "check", "lenet-2") == {"installed": False}
+    (own / "tensorboard").touch()
+    assert call(master, capsys, "tensorboard", "check", "lenet-2") == {"installed": True}
+    assert call(master, capsys, "tensorboard", "check", "all") == {"installed": False}
+    install_tensorboard(master, "mxnet", "pytorch")
+    call(master, capsys, "tensorboard", "start", "lenet-2")
+    pytorch = Path(f"{master.root}{paths.ENVIRONMENTS}/pytorch/bin")
+    run.write_text(json.dumps({"schema": 1, "python": str(pytorch / "python")}))
+    call(master, capsys, "tensorboard", "stop", "lenet-2")
+    call(master, capsys, "tensorboard", "start", "lenet-2")
+    # A run that cannot be read is shown all the same.
+    run.write_text("[]")
+    call(master, capsys, "tensorboard", "stop", "lenet-2")
+    call(master, capsys, "tensorboard", "start", "lenet-2")
+    programs = [Path(started[2]) for started in servers.systemd.calls if len(started) > 2]
+    assert [program.parents[1].name for program in programs] == ["own", "pytorch", "mxnet"]
+
+
+def test_the_playbook_installs_tensorboard_only_if_no_environment_has_it() -> None:
+    (_check, play) = yaml.safe_load((Path(__file__).resolve().parents[3] / "playbooks/tensorboard.yml").read_text())
+    check, install, start = play["tasks"][:3]
+    assert check["deeplearning.aws.node_command"]["words"][:2] == ["tensorboard", "check"]
+    condition = trust_as_template("{{ " + install["when"] + " }}")
+    answers = {state: {"__options": {"state": state}, "tensorboard_checked": {"skipped": True}} for state in STATES}
+    answers["present"] = {"__options": {"state": "present"}, "tensorboard_checked": {"answer": {"installed": True}}}
+    assert [Templar(None, answers[state]).template(condition) for state in STATES] == [False, False]
+    missing = {"__options": {"state": "present"}, "tensorboard_checked": {"answer": {"installed": False}}}
+    assert Templar(None, missing).template(condition) is True
+    assert start["deeplearning.aws.node_command"]["writes"]
+
+
 @pytest.mark.parametrize(
     ("run", "message"),
     [
         ("lenet-3", "has no run lenet-3: deeplearning run list shows all."),
         ("../x", "'../x' is no run's id: deeplearning run list shows them."),
-        ("lenet-1", "TensorBoard is not on this node: install the environment of tensorflow"),
+        ("lenet-1", "TensorBoard is not on this node: install an environment that has it"),
     ],
 )
 def test_what_cannot_be_shown_is_refused_in_a_sentence(

@@ -66,6 +66,35 @@ def test_a_terminal_is_a_login(node: Node, monkeypatch: pytest.MonkeyPatch) -> N
     assert load.measure()["logins"] == 2
 
 
+OURS = ("/usr/bin/python3", "-I", f"{paths.LIBRARY}/__main__.py")
+
+
+@pytest.mark.parametrize(
+    ("words", "jobs"),
+    [
+        ((*OURS, "data", "stage", "cifar10"), 1),
+        ((*OURS, "data", "receive", "--to", "x"), 1),
+        ((*OURS, "unpack", "share", "coco2017"), 1),
+        ((*OURS, "run", "create", "--json"), 1),
+        ((f"{paths.ENVIRONMENTS}/pytorch/bin/python", "-m", "pip", "install", "-r", "/tmp/x.txt"), 1),
+        ((*OURS, "members", "report"), 0),
+        ((*OURS, "run", "unit", "lenet-1"), 0),
+        ((f"{paths.ENVIRONMENTS}/pytorch/bin/python", "train.py"), 0),
+        (("/usr/bin/python3", "data"), 0),
+        ((), 0),
+    ],
+)
+def test_staging_uploads_and_installations_are_jobs(
+    node: Node, words: tuple[str, ...], jobs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "processes/17").mkdir(parents=True)
+    (tmp_path / "processes/self").mkdir()
+    (tmp_path / "processes/18").mkdir()  # it has ended meanwhile
+    (tmp_path / "processes/17/cmdline").write_text("".join(f"{word}\0" for word in words))
+    monkeypatch.setattr(load, "PROCESSES", str(tmp_path / "processes"))
+    assert load.measure()["jobs"] == jobs
+
+
 @pytest.mark.parametrize(
     ("output", "code", "gpus", "problem"),
     [

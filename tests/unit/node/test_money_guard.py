@@ -24,7 +24,7 @@ from tests.unit.node.users_kit import NOBODY, open_folder
 
 GROUPS = ["demo-master", "demo-workers"]
 IDLE = 1800
-QUIET: dict[str, Any] = {"logins": 0, "load": 0.2, "gpus": [{"busy_percent": 0, "memory_percent": 90}]}
+QUIET: dict[str, Any] = {"logins": 0, "jobs": 0, "load": 0.2, "gpus": [{"busy_percent": 0, "memory_percent": 90}]}
 
 
 @pytest.fixture
@@ -76,11 +76,12 @@ def booted(master: Master) -> None:
     ("node", "runs"),
     [
         ({**QUIET, "logins": 1}, []),
+        ({**QUIET, "jobs": 1}, []),
         ({**QUIET, "load": 0.5}, []),
         ({**QUIET, "gpus": [{"busy_percent": busy, "memory_percent": 90} for busy in (0, 5)]}, []),
         (QUIET, ["lenet-1"]),
     ],
-    ids=["login", "processor", "GPU", "run"],
+    ids=["login", "staging", "processor", "GPU", "run"],
 )
 def test_what_works_postpones_the_idle_end_of_both_groups(
     master: Master, node: dict[str, Any], runs: list[str]

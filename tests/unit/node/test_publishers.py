@@ -89,6 +89,8 @@ class Publishers:
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
+        self.mirrors: set[str] = set()
+        """Addresses that have no files, unless a test puts them there."""
         self.transfers: list[tuple[str, int]] = []
         publishers, self.authority = self, Authority()
 
@@ -139,7 +141,8 @@ def publishers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Publ
         publishers.files.update(
             {part.url: content(part.name.removesuffix(".gz")) for part in datasets.DATASETS[name].parts}
         )
-    names = {urlsplit(url).hostname for url in publishers.files}
+        publishers.mirrors.update(mirror for part in datasets.DATASETS[name].parts for mirror in part.mirrors)
+    names = {urlsplit(url).hostname for url in (*publishers.files, *publishers.mirrors)}
     resolve = socket.getaddrinfo
 
     def look_up(host: Any, port: Any, *words: Any, **more: Any) -> Any:
@@ -197,8 +200,53 @@ def test_an_archive_with_another_checksum_than_the_catalogues_is_refused(
 @pytest.mark.parametrize("name", ["cifar10", "mnist"])
 def test_without_the_publisher_it_fails_with_one_sentence(name: str, publishers: Publishers, efs: Path) -> None:
     publishers.close()
-    with pytest.raises(UserError, match=r"^https://\S+ cannot be fetched \(.*refused\): name another data_source"):
+    with pytest.raises(UserError, match=r"^https://\S+ cannot be fetched \(.*refused\): ") as refusal:
         stage(StagingRequest(name), str(efs), lambda _event: None)
+    advice = str(refusal.value).partition("): ")[2]
+    assert ("ansible-playbook stage.yml -e dataset=cifar10" in advice) == (name == "cifar10")
+    assert advice.endswith("name another data_source, such as a file of your machine, or train on dataset=generated.")
+
+
+def mirror_of(name: str) -> tuple[str, str]:
+    """Return the addresses of a set's first part: a mirror's and the publisher's."""
+    part = datasets.DATASETS[name].parts[0]
+    return part.mirrors[0], part.url
+
+
+def test_a_mirror_is_tried_before_the_slow_publisher(
+    publishers: Publishers, efs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mirror, url = mirror_of("cifar10")
+    publishers.files[mirror] = publishers.files[url]
+    monkeypatch.setitem(staging.DATASETS, "cifar10", pinned("cifar10", publishers.files, datasets))
+    assert stage(StagingRequest("cifar10"), str(efs), lambda _event: None)["changed"]
+    assert {address for address, _start in publishers.transfers} == {mirror}
+
+
+def test_other_bytes_of_a_mirror_are_not_used(
+    publishers: Publishers, efs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mirror, url = mirror_of("cifar10")
+    publishers.files[mirror] = b"something else"
+    monkeypatch.setitem(staging.DATASETS, "cifar10", pinned("cifar10", publishers.files, datasets))
+    notes: list[str] = []
+    stage(StagingRequest("cifar10"), str(efs), lambda event: notes.append(str(event.get("text"))))
+    assert [address for address, start in publishers.transfers if not start] == [mirror, url]
+    assert any(mirror in note and "is published" in note for note in notes)
+
+
+@pytest.mark.parametrize("content", [None, b"something else"])
+def test_the_operator_takes_a_mirror_or_the_publisher(
+    content: bytes | None, publishers: Publishers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mirror, url = mirror_of("cifar10")
+    publishers.files[mirror] = content or publishers.files[url]
+    ours = pinned("cifar10", publishers.files, operator_catalogue)
+    monkeypatch.setitem(staged_datasets.DATASETS, "cifar10", ours)
+    bucket: Any = Memory(tmp_path / "bucket")
+    upload(bucket, "cifar10", None, tmp_path / "stage", FirstFetches(tmp_path), lambda *_words: None, check=False)
+    assert [address for address, start in publishers.transfers if not start] == [mirror, url][: 2 if content else 1]
+    assert (tmp_path / "bucket" / ours.parts[0].name).read_bytes() == publishers.files[url]
 
 
 class Memory:

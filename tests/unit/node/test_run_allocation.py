@@ -71,7 +71,14 @@ class World:
         self.asked.append((folder.id, python, ports, own))
         return [self.surveys(member) for member in members]
 
-    def wait(self, first: bool = True, trained: float = 0.0, published: bool = False, **run: Any) -> Allocation | None:
+    def wait(
+        self,
+        first: bool = True,
+        trained: float = 0.0,
+        published: bool = False,
+        most: int | None = None,
+        **run: Any,
+    ) -> Allocation | None:
         record = {"nodes": None, "busy": "wait", "python": "/p/bin/python", "processes_per_node": None, "servers": None}
         report = lambda reason: self.reports.append(reason) if reason not in self.reports[-1:] else None  # noqa: E731
         return Allocator(
@@ -83,6 +90,7 @@ class World:
             report=report,
             stop_requested=lambda: self.stop,
             trained=trained,
+            most=most,
             published=published,
             since=self.monotonic(),
         ).wait()
@@ -139,6 +147,13 @@ def test_there_are_ports_for_all_processes(world: World, gpus: int, run: dict[st
     world.current = replace(listed(world), members=tuple(member(rank, gpus=gpus) for rank in range(1, 5)))
     world.wait(**run)
     assert world.asked == [("r1", "/p/bin/python", ports, "i-00000001")]
+
+
+@pytest.mark.parametrize(("most", "count"), [(None, 4), (3, 3), (4, 4), (6, 4)])
+def test_a_run_that_starts_again_gets_no_more_nodes_than_it_began_with(
+    world: World, most: int | None, count: int
+) -> None:
+    assert names(world.wait(first=False, most=most)) == NAMES[:count]
 
 
 def test_a_stop_ends_the_wait(world: World) -> None:

@@ -7,13 +7,14 @@ import json
 import os
 import sys
 import tarfile
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from deeplearning import cli
+from deeplearning import cli, machine
 from deeplearning.contract import paths
 from deeplearning.run import commands, survey, unit, units, views, wrapper
 from deeplearning.run.folder import Folder
@@ -515,6 +516,16 @@ def test_frameworks_of_unfinished_runs(master: Master) -> None:
     assert master.call("frameworks") == (0, "mxnet\npytorch\n", "")
     needed = [{"framework": "mxnet", "horovod": False}, {"framework": "pytorch", "horovod": True}]
     assert master.answer("frameworks", "--json") == {"frameworks": needed}
+
+
+def test_after_a_boot_runs_are_resumed_when_the_file_system_is_mounted(master: Master) -> None:
+    slept: list[float] = []
+    order: list[str] = []
+    master.monkeypatch.setattr(unit, "recover", lambda config: order.append("recover") or 0)
+    master.monkeypatch.setattr(machine, "is_mounted", lambda path: order.append(path) or len(order) > 3)
+    master.monkeypatch.setattr(time, "sleep", slept.append)
+    assert master.call("recover")[0] == 0
+    assert order == [master.node.config.efs_mount] * 4 + ["recover"] and slept == [1.0] * 3
 
 
 @pytest.mark.parametrize("code", [0, 3])

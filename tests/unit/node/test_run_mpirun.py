@@ -61,7 +61,7 @@ def test_runs_set_what_is_known_of_open_mpi_4_and_5(monkeypatch: pytest.MonkeyPa
     assert of_one_version == hostnames | {"btl_vader_single_copy_mechanism"}
 
 
-@pytest.mark.parametrize("folders", [shared.FOLDERS, shared.FOLDERS[1:], shared.FOLDERS[-2:]])
+@pytest.mark.parametrize("folders", [shared.FOLDERS, shared.FOLDERS[1:], shared.FOLDERS[2:], shared.FOLDERS[-2:]])
 def test_a_run_starts_with_the_open_mpi_that_horovod_is_built_against(
     folders: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,7 +18,14 @@ from deeplearning.run.variables import fill_in, variables
 
 from tests.unit.node.runs_kit import members, record
 
-RUN = {"run_id": "r1", "run_dir": "/efs/runs/c/r1", "data": "/efs/data/cifar10", "efs_mount": "/efs", "attempt": 0}
+RUN = {
+    "run_id": "r1",
+    "run_dir": "/efs/runs/c/r1",
+    "data": "/efs/data/cifar10",
+    "efs_mount": "/efs",
+    "attempt": 0,
+    "max_restarts": 3,
+}
 
 
 def nodes(count: int, gpus: int = 0) -> list[Node]:
@@ -240,6 +247,63 @@ def test_pytorch_gets_the_variables_of_torchrun_and_sees_all_gpus() -> None:
     assert (environment["MASTER_ADDR"], environment["MASTER_PORT"]) == ("10.0.0.11", "20139")
     assert environment["GLOO_SOCKET_IFNAME"] == environment["NCCL_SOCKET_IFNAME"] == "ens5"
     assert "CUDA_VISIBLE_DEVICES" not in environment
+
+
+TORCHRUN = (
+    {"RANK": "0", "LOCAL_RANK": "0", "GROUP_RANK": "0", "ROLE_RANK": "0"},
+    {"RANK": "1", "LOCAL_RANK": "1", "GROUP_RANK": "0", "ROLE_RANK": "1"},
+    {"RANK": "2", "LOCAL_RANK": "0", "GROUP_RANK": "1", "ROLE_RANK": "2"},
+    {"RANK": "3", "LOCAL_RANK": "1", "GROUP_RANK": "1", "ROLE_RANK": "3"},
+)
+"""What the workers of torchrun printed, PyTorch 2.13.0+cpu, started on each of two nodes by `torchrun --nnodes 2
+--nproc-per-node 2 --max-restarts 3`. torch/distributed/elastic/agent/server/local_elastic_agent.py sets it, torch/
+distributed/run.py sets OMP_NUM_THREADS and TORCHELASTIC_SIGNALS_TO_HANDLE."""
+TORCHRUN_COMMON = {
+    "WORLD_SIZE": "4",
+    "LOCAL_WORLD_SIZE": "2",
+    "GROUP_WORLD_SIZE": "2",
+    "ROLE_NAME": "default",
+    "ROLE_WORLD_SIZE": "4",
+    "MASTER_ADDR": "127.0.0.1",
+    "MASTER_PORT": "29511",
+    "OMP_NUM_THREADS": "1",
+    "TORCHELASTIC_ERROR_FILE": "/tmp/torchelastic_p1dv8v6o/none_tyy73o4x/attempt_0/0/error.json",
+    "TORCHELASTIC_MAX_RESTARTS": "3",
+    "TORCHELASTIC_RESTART_COUNT": "0",
+    "TORCHELASTIC_RUN_ID": "none",
+    "TORCHELASTIC_SIGNALS_TO_HANDLE": "SIGTERM,SIGINT,SIGHUP,SIGQUIT",
+    "TORCHELASTIC_USE_AGENT_STORE": "True",
+    "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1",
+}
+NOT_HERE = {"TORCHELASTIC_ERROR_FILE", "TORCHELASTIC_SIGNALS_TO_HANDLE", "OMP_NUM_THREADS"}
+"""The agent reads the first two; the wrapper sets the last for all frameworks."""
+OTHERS = {
+    "MASTER_ADDR": "10.0.0.11",
+    "MASTER_PORT": "20139",
+    "TORCHELASTIC_RUN_ID": "r1",
+    # Rank 0 opens the store, as there is no agent.
+    "TORCHELASTIC_USE_AGENT_STORE": "False",
+}
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_pytorch_gets_what_torchrun_sets(number: int) -> None:
+    plan = make_plan("ddp", 2, 2)
+    environment = variables(RUN, plan, plan.processes[number])
+    expected = {**TORCHRUN[number], **TORCHRUN_COMMON, **OTHERS}
+    for name in NOT_HERE:
+        assert expected.pop(name) and name not in environment
+    assert {name: environment.get(name) for name in expected} == expected
+    # PyTorch Lightning computes a global rank from it.
+    assert int(environment["NODE_RANK"]) * 2 + int(environment["LOCAL_RANK"]) == number
+
+
+def test_torchruns_variables_follow_the_attempt() -> None:
+    plan = make_plan("ddp", 2, 0)
+    environment = variables({**RUN, "attempt": 2, "max_restarts": 5}, plan, plan.processes[1])
+    assert (environment["TORCHELASTIC_RESTART_COUNT"], environment["TORCHELASTIC_MAX_RESTARTS"]) == ("2", "5")
+    environment = variables({name: RUN[name] for name in RUN if name != "max_restarts"}, plan, plan.processes[1])
+    assert environment["TORCHELASTIC_MAX_RESTARTS"] == "0"
 
 
 def test_every_process_knows_itself() -> None:

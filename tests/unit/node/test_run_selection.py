@@ -60,6 +60,22 @@ def test_after_a_loss_a_run_continues_on_the_remaining_nodes(nodes: Any, left: i
     assert ranks(select(nodes, members(left), {}, Situation.AFTER_LOSS)) == expected
 
 
+@pytest.mark.parametrize(
+    ("situation", "most", "expected"),
+    [
+        (Situation.AFTER_LOSS, 2, [1, 3]),
+        (Situation.AFTER_LOSS, 5, []),
+        (Situation.FIRST_START, 2, []),
+    ],
+)
+def test_after_a_loss_no_more_nodes_are_selected_than_before(
+    situation: Situation, most: int, expected: list[int]
+) -> None:
+    assert ranks(select(None, members(3), {"deeplearning-worker2": "other"}, situation, most)) == expected
+    # What was requested by number or name stays so.
+    assert ranks(select(1, members(3), {}, Situation.AFTER_LOSS, most)) == [1]
+
+
 def test_more_nodes_than_members_and_unknown_ones_are_refused() -> None:
     with pytest.raises(UserError, match="nodes is 4, and only 3 of the members can train"):
         select(4, members(3), {})

@@ -26,7 +26,7 @@ from tests.unit.node.members_kit import cluster_in
 from tests.unit.node.runs_kit import member
 
 SURVEY = {"boot_id": "0f-1", "gpus": 8, "efa": 4, "interface": "ens5", "ports": [20000, 20001]}
-SURVEY |= {"copying": "", "problem": ""}
+SURVEY |= {"environment": "torch 2.13.0, Python 3.11", "copying": "", "problem": ""}
 
 
 def survey_of(monkeypatch: pytest.MonkeyPatch, answer: Any, ports: int = 2) -> NodeSurvey:
@@ -63,6 +63,7 @@ def test_a_survey_describes_a_node(monkeypatch: pytest.MonkeyPatch) -> None:
         {**SURVEY, "interface": None},
         {**SURVEY, "boot_id": ["b"]},
         {**SURVEY, "problem": "\x1b]52;c;x"},
+        {**SURVEY, "environment": "\x1b]52;c;x"},
     ],
 )
 def test_a_node_with_an_invalid_answer_takes_no_part(monkeypatch: pytest.MonkeyPatch, answer: Any) -> None:
@@ -121,6 +122,66 @@ def test_a_node_answers_the_command_of_a_survey_and_stops_what_an_earlier_attemp
     assert answer["problem"] == answer["copying"] == ""
     assert answer["boot_id"] == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     assert master.asked("stop") == ["stop deeplearning-run-r1:*.service"]
+
+
+RELEASE, CHECKOUT = "tensorpack 0.11, Python 3.11", "tensorpack 0.11 from /efs/data/tensorpack, Python 3.11"
+
+
+@pytest.mark.parametrize(
+    ("environments", "refused"),
+    [
+        ([RELEASE] * 3, []),
+        ([CHECKOUT, CHECKOUT, RELEASE], [3]),
+        ([CHECKOUT, RELEASE], [2]),
+        ([RELEASE, CHECKOUT, CHECKOUT], [1]),
+        # A user's own Python.
+        ([""] * 2, []),
+        (["", RELEASE, RELEASE], [1]),
+    ],
+)
+def test_nodes_with_another_environment_are_refused(environments: list[str], refused: list[int]) -> None:
+    surveys = [
+        NodeSurvey(member(number), Node(f"deeplearning-worker{number}", "10.0.0.1", 0, "lo", (1,), 0), environment=text)
+        for number, text in enumerate(environments, 1)
+    ]
+    judged = survey.refuse_other_environments(surveys)
+    problems = {number: one.problem for number, one in enumerate(judged, 1) if one.problem}
+    assert list(problems) == refused
+    assert all(f"deeplearning-worker{number}: it has " in problem for number, problem in problems.items())
+    expected = SurveyVerdict.FAIL if refused else SurveyVerdict.START
+    assert judge_surveys(judged, Situation.FIRST_START, may_wait=True) is expected
+
+
+def test_a_node_that_has_a_problem_says_nothing_about_the_others() -> None:
+    broken = NodeSurvey(member(1), problem="deeplearning-worker1 does not answer.")
+    whole = [NodeSurvey(member(number), environment=RELEASE) for number in (2, 3)]
+    assert survey.refuse_other_environments([broken, *whole]) == [broken, *whole]
+
+
+@pytest.mark.parametrize(
+    ("versions", "with_horovod", "expected"),
+    [
+        ({"torch": "2.13.0+cu130", "horovod": "0.28.1"}, False, "torch 2.13.0, Python 3.11"),
+        ({"torch": "2.13.0+cpu", "horovod": "0.28.1"}, True, "torch 2.13.0, horovod 0.28.1, Python 3.11"),
+        ({"tensorflow-cpu": "2.15.1", "numpy": "1.23.5"}, True, "tensorflow 2.15.1, Python 3.11"),
+        ({"mxnet-cu112": "1.9.1"}, False, "mxnet 1.9.1, Python 3.11"),
+        (
+            {"tensorflow": "2.15.1", "tensorpack": "0.11 from /efs/data/t"},
+            False,
+            "tensorflow 2.15.1, tensorpack 0.11 from /efs/data/t, Python 3.11",
+        ),
+        (None, False, "an environment that is damaged"),
+    ],
+)
+def test_an_environment_is_described_alike_with_and_without_gpus(
+    versions: dict[str, str] | None, with_horovod: bool, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(paths, "ENVIRONMENTS", str(tmp_path))
+    (tmp_path / "x/bin").mkdir(parents=True)
+    if versions:
+        (tmp_path / "x" / paths.MARKER).write_text(json.dumps({"python": "3.11.2", "versions": versions}))
+    assert survey.describe_environment(f"{tmp_path}/x/bin/python", with_horovod) == expected
+    assert survey.describe_environment("/usr/bin/python3", with_horovod) == ""
 
 
 def test_ports_are_free_and_differ() -> None:

@@ -105,6 +105,25 @@ def test_a_run_goes_on_without_a_lost_node_and_its_result_has_the_machines_of_ea
     assert reasons[0].startswith("lost deeplearning-worker4: it does not answer: ssh: connect to host")
 
 
+def test_a_run_that_starts_again_does_not_grow_by_workers_that_were_added_meanwhile(
+    master: Master, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its batch would change. Who resumes it by hand may name more."""
+    run = master.create_run(max_restarts=1)
+    sizes: list[int | None] = []
+
+    class Allocator(allocation.Allocator):
+        def wait(self) -> allocation.Allocation | None:
+            sizes.append(self.most)
+            return super().wait()
+
+    monkeypatch.setattr(unit, "Allocator", Allocator)
+    monkeypatch.setattr(allocation, "SHORTEST_WAIT", 0.0)
+    master.loses("deeplearning-worker4", attempt=0, code=7)
+    master.supervise()
+    assert (run.result() or {})["state"] == "finished" and sizes == [None, 4]
+
+
 def test_a_run_that_loses_a_node_too_often_fails(master: Master) -> None:
     run = master.create_run(max_restarts=0)
     master.loses("deeplearning-worker4", attempt=0, code=7)

@@ -1,4 +1,4 @@
-"""What the callback `short` prints: changes, messages and failures, and nothing of the rest."""
+"""What the callback `short` prints: changes, messages and the sentences of failures, and nothing of the rest."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parents[3]
 # They need no process of their own on the node.
 UNCHANGED = {"ansible.builtin.assert": {"that": True}}
 CHANGED = {**UNCHANGED, "changed_when": True}
+HERE = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
 PLAYS: list[dict[str, Any]] = [
     {
         "name": "Create things",
@@ -41,17 +42,17 @@ PLAYS: list[dict[str, Any]] = [
 ]
 
 
-def play(folder: Path, *options: str) -> str:
+def play(folder: Path, *options: str, playbook: str = "play.yml") -> str:
     """Return what the plays print. The last one fails."""
     (folder / "more.yml").write_text(json.dumps([{"name": "Included", **UNCHANGED}]))
     (folder / "hosts.yml").write_text(
-        json.dumps({"all": {"hosts": {"red": {}, "blue": {}}, "children": {"empty": {}}}}), encoding="utf-8"
+        json.dumps({"all": {"hosts": {"red": HERE, "blue": HERE}, "children": {"empty": {}}}}), encoding="utf-8"
     )
     (folder / "play.yml").write_text(json.dumps(PLAYS))
     done = subprocess.run(
         [
             *(str(Path(sys.executable).parent / "ansible-playbook"), "-i", str(folder / "hosts.yml")),
-            *(str(folder / "play.yml"), *options),
+            *(str(folder / playbook), *options),
         ],
         cwd=ROOT,
         env={**os.environ, "ANSIBLE_NOCOLOR": "1", "ANSIBLE_INVENTORY_ENABLED": "yaml"},
@@ -88,10 +89,85 @@ def test_a_play_without_hosts_is_not_printed_and_check_mode_is_marked(plays: dic
     assert list(plays) == ["[Create things]", "[Try] [CHECK MODE]", "[Fail]", "RECAP"]
 
 
-def test_a_failure_is_printed_in_full(plays: dict[str, str]) -> None:
-    failure = plays["[Fail]"]
-    assert "TASK [Break] ***" in failure and "Look" not in failure
-    assert "fatal: [red]: FAILED!" in failure and "msg: a reason" in failure
+def test_a_failure_is_its_sentence_and_at_most_five_lines_more(plays: dict[str, str]) -> None:
+    assert plays["[Fail]"].splitlines() == [
+        "fatal: [red]: a reason",
+        "  in the task: Break (-v prints all of it)",
+    ]
+    printed = ["PLAY [Fail]", *plays["[Fail]"].splitlines(), "PLAY RECAP", *plays["RECAP"].splitlines()]
+    # A recap has a line for each host, and the other plays have a second one.
+    assert len([line for line in printed if line and not line.startswith("blue ")]) - 1 <= 5
+
+
+RECORDS = [{"instance": f"i-{number}", "tags": {"Name": "c-worker"}} for number in range(200)]
+FAILURES: dict[str, tuple[list[dict[str, Any]], list[str]]] = {
+    # amazon.aws returns hundreds of lines without a message when `until` gives up.
+    "no message": (
+        [
+            {
+                "name": "Wait",
+                "ansible.builtin.set_fact": {"records": RECORDS},
+                "failed_when": True,
+            }
+        ],
+        [r"fatal: \[red\]: It failed without a message\.", r"  in the task: Wait .*"],
+    ),
+    "a loop": (
+        [{"name": "Each", "ansible.builtin.fail": {"msg": "a reason"}, "loop": [RECORDS, ["two"]]}],
+        [
+            r"failed: \[red\]: \(item=\[\{'instance': .{1,100}\) a reason",
+            r"failed: \[red\]: \(item=\['two'\]\) a reason",
+            r"  in the task: Each .*",
+        ],
+    ),
+    "a command": (
+        [{"name": "Run", "ansible.builtin.command": {"argv": ["sh", "-c", "seq 300 >&2; exit 3"]}}],
+        [
+            r"fatal: \[red\]: .*non-zero return code.*",
+            *(str(number) for number in range(297, 301)),
+            r"  in the task: Run .*",
+        ],
+    ),
+    "a template": (
+        [{"name": "Evaluate", "ansible.builtin.set_fact": {"x": "{{ {}['nothing'] + 1 }}"}}],
+        [r"fatal: \[red\]: .*no attribute 'nothing'.*", r"  in the task: Evaluate .*"],
+    ),
+    "rescued": (
+        [
+            {
+                "name": "Try",
+                "block": [{"name": "Wait", "ansible.builtin.fail": {"msg": "details"}}],
+                "rescue": [{"name": "Refuse", "ansible.builtin.fail": {"msg": "They are in use:\n- worker2"}}],
+            }
+        ],
+        [r"fatal: \[red\]: They are in use:", "- worker2", r"  in the task: Refuse .*"],
+    ),
+    "ignored": (
+        [
+            {"name": "Try", "ansible.builtin.fail": {"msg": "no matter"}, "ignore_errors": True},
+            {"name": "End", "ansible.builtin.fail": {"msg": "a reason"}},
+        ],
+        [r"fatal: \[red\]: ignored: no matter", r"fatal: \[red\]: a reason", r"  in the task: End .*"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", FAILURES)
+def test_no_failure_prints_what_only_a_developer_needs(tmp_path: Path, case: str) -> None:
+    tasks, patterns = FAILURES[case]
+    (tmp_path / "failing.yml").write_text(json.dumps([{"name": "Fail", "hosts": "red", "tasks": tasks}]))
+    output = play(tmp_path, playbook="failing.yml")
+    lines = output.partition("PLAY [Fail]\n")[2].partition("\nPLAY RECAP")[0].rstrip("\n").splitlines()
+    assert len(lines) == len(patterns), output[:2000]
+    for line, pattern in zip(lines, patterns, strict=True):
+        assert re.fullmatch(pattern, line), (pattern, line[:2000])
+
+
+def test_v_prints_all_of_a_failure(tmp_path: Path) -> None:
+    (tmp_path / "failing.yml").write_text(
+        json.dumps([{"name": "Fail", "hosts": "red", "tasks": FAILURES["a command"][0]}])
+    )
+    assert len(play(tmp_path, "-v", playbook="failing.yml").splitlines()) > 300
 
 
 def test_v_prints_each_task(tmp_path: Path) -> None:

@@ -521,6 +521,23 @@ def test_make_refuses_a_path_with_a_space_in_one_sentence(tmp_path: Path, goal: 
     assert f'The path of this checkout, "{folder}", has a space: move it to a path without spaces.' in done.stderr
 
 
+@pytest.mark.parametrize("goal", ["docs", "packaging"])
+def test_make_creates_the_first_environment_with_the_systems_python(tmp_path: Path, goal: str) -> None:
+    """A variable of one target counts for its prerequisites too, and a fresh checkout has no .venv to take it from."""
+    for name in ("Makefile", "requirements.txt", "pyproject.toml", "tests/lint/packaging.txt"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    words = ["make", "-n", goal]
+    done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    creators = re.findall(r"(\S+) -m venv --clear (\S+?);", done.stdout)
+    assert done.returncode == 0 and [folder for _python, folder in creators] == [".venv", ".venv-packaging"], (
+        done.stderr
+    )
+    assert not creators[0][0].startswith(".venv") and creators[1][0] == ".venv/bin/python"
+
+
 def test_layers_cannot_reach_the_account_of_whoever_runs_them(
     runner: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,6 +15,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract import b
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.frameworks import FRAMEWORKS
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import Names
 from ansible_collections.deeplearning.aws.plugins.module_utils.node import nfs, services
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.settings import TABLE
 from deeplearning.health.cli import MASTERS_TIMERS, TIMERS
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -57,6 +58,16 @@ def test_literals_are_the_contracts(pattern: str) -> None:
     }
     assert literals
     assert {(literal, file) for literal, file in literals if literal not in LITERALS[pattern]} == set()
+
+
+def test_documented_variables_of_roles_reach_machines_that_configure_themselves() -> None:
+    text = " ".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs").glob("*.md"))
+    documented = set(re.findall(r"`(\w+):[^`]*`\s[^`.]*`inventory/group_vars/all.yml`", text)) - TABLE.keys()
+    assert documented == {"tensorpack_source", "framework_wheels"}
+    file = "playbooks/tasks/provision/resources.yml"
+    sent = {"tensorpack_source": "/efs/data/tensorpack", "framework_wheels": "/efs/data/wheels"}
+    assert rendered(file, "bucket_bundle_variables", **sent) == sent
+    assert rendered(file, "bucket_bundle_variables") == dict.fromkeys(sent, "")
 
 
 def test_units_and_the_command_start_the_installed_program() -> None:

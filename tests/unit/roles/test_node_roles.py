@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,10 @@ from typing import Any
 import pytest
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract import paths
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract import open_mpi, paths
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.frameworks import FRAMEWORKS
+from ansible_collections.deeplearning.aws.plugins.module_utils.node import python_env
+from ansible_collections.deeplearning.aws.plugins.modules import framework_env
 from ansible_collections.deeplearning.aws.plugins.plugin_utils import untrusted
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import answers
 
@@ -108,19 +112,38 @@ def test_with_tls_the_file_system_is_mounted_by_its_id() -> None:
     assert "tls" in sources[True]["options"].split(",")
 
 
+GENERATOR = Path("/usr/lib/systemd/system-generators/systemd-fstab-generator")
+
+
+@pytest.mark.skipif(not GENERATOR.exists(), reason="needs systemd")
+@pytest.mark.parametrize("tls", [False, True])
+def test_no_login_waits_for_the_file_system(tls: bool, tmp_path: Path) -> None:
+    """systemd-user-sessions.service, which allows logins, is ordered after remote-fs.target."""
+    name = "fs-0123456789abcdef0.efs.us-east-1.amazonaws.com"
+    desired = value("efs_mount", "__efs_mount_desired", "RedHat", efs_mount_tls=tls, efs_mount_name=name)
+    fstab = tmp_path / "fstab"
+    fstab.write_text(f"{desired['source']} /efs {desired['fstype']} {desired['options']} 0 0\n")
+    subprocess.run([GENERATOR, *[tmp_path] * 3], env={"SYSTEMD_FSTAB": str(fstab)}, check=True)
+    unit = (tmp_path / "efs.mount").read_text()
+    assert "Before=" not in unit and "TimeoutSec=30s\n" in unit
+    # It is mounted at boot all the same, and its failure does not stop the target.
+    assert (tmp_path / "remote-fs.target.wants/efs.mount").is_symlink()
+
+
 @pytest.mark.parametrize(("family", "mpi"), [("Debian", "openmpi-bin"), ("RedHat", "openmpi")])
-def test_packages_have_the_names_of_the_system(family: str, mpi: str) -> None:
-    packages = value("cluster_env", "__cluster_env_packages[ansible_facts.os_family]", family)
-    assert set(packages) == {"git", "wget", "rsync", "tar", "python3-boto3", mpi}
+@pytest.mark.parametrize("present", [(), (0,), (1,), (0, 1)])
+def test_packages_have_the_names_of_the_system(family: str, mpi: str, present: tuple[int, ...]) -> None:
+    """And no second Open MPI is installed next to those of AWS's images with EFA, 4 or 5."""
+    checked = {"results": [{"stat": {"exists": number in present}} for number in range(2)]}
+    packages = value("cluster_env", "__cluster_env_wanted", family, __cluster_env_mpirun=checked)
+    assert sorted(packages) == sorted(["git", "wget", "rsync", "tar", "python3-boto3", *([] if present else [mpi])])
+    assert value("cluster_env", "__cluster_env_amazons_mpi", family) == list(open_mpi.AMAZON_FOLDERS)
 
 
 def test_other_roles_name_packages_without_facts() -> None:
     """train.yml installs environments, and gathers none."""
     own = value("cluster_env", "__cluster_env_wanted", "", ansible_facts={}, cluster_env_packages=["libgfortran5"])
     assert own == ["libgfortran5"]
-    for family in ("Debian", "RedHat"):
-        expected = value("cluster_env", "__cluster_env_packages[ansible_facts['os_family']]", family)
-        assert value("cluster_env", "__cluster_env_wanted", family) == expected
 
 
 @pytest.mark.parametrize(
@@ -162,17 +185,22 @@ def test_nodes_are_watched_if_the_settings_say_so(variables: dict[str, Any], sta
     assert values == expected
 
 
+AMAZON_PYTHONS = {"python3": "3.9", "python3.11": "3.11", "python3.12": "3.12"}
+
 # What the inspection of a machine returns: a system without a suitable Python has a problem.
-UBUNTU_22_04 = {"system": "ubuntu", "problem": "", "can_create_environments": False}
-UBUNTU_24_04 = {"system": "ubuntu", "problem": "mxnet needs Python 3.10 to 3.11", "can_create_environments": False}
-AMAZON_2023 = {"system": "amzn", "problem": "mxnet needs Python 3.10 to 3.11", "can_create_environments": False}
+NO_PYTHON = {"problem": "mxnet needs Python 3.10 to 3.11", "python": "", "can_create_environments": False}
+UBUNTU_22_04 = {"system": "ubuntu", "problem": "", "python": "3.10", "can_create_environments": False}
+UBUNTU_24_04 = {"system": "ubuntu", **NO_PYTHON}
+AMAZON_2023 = {"system": "amzn", **NO_PYTHON}
 
 
 @pytest.mark.parametrize(
     ("inspected", "framework", "packages"),
     [
-        (UBUNTU_22_04, "mxnet", {"libgomp1", "libquadmath0", "python3-venv"}),
-        (UBUNTU_22_04, "pytorch", {"python3-venv"}),
+        (UBUNTU_22_04, "mxnet", {"libgomp1", "libquadmath0", "python3.10-venv"}),
+        (UBUNTU_22_04, "pytorch", {"python3.10-venv"}),
+        # A second Python, for a framework that does not support the system's own.
+        (UBUNTU_22_04 | {"python": "3.11"}, "pytorch", {"python3.11-venv"}),
         (UBUNTU_22_04 | {"can_create_environments": True}, "pytorch", set()),
         (UBUNTU_24_04, "tensorpack", set()),
         # Its own Python is 3.9. The package python3.11 creates environments.
@@ -190,22 +218,68 @@ def test_an_environment_needs_packages_of_the_system(
     assert set(value("framework", "__framework_packages", "", **variables)) == packages
 
 
-@pytest.mark.parametrize(
-    ("system", "refused", "recommends", "build"),
-    [
-        ("ubuntu", True, False, {"g++", "make", "libopenmpi-dev", "python3-dev"}),
-        ("amzn", False, True, {"gcc-c++", "make", "openmpi-devel", "python3.11-devel"}),
-    ],
-)
+@pytest.mark.parametrize(("system", "refused", "recommends"), [("ubuntu", True, False), ("amzn", False, True)])
 def test_a_system_without_a_suitable_python_is_refused_unless_it_has_a_package_of_one(
-    system: str, refused: bool, recommends: bool, build: set[str]
+    system: str, refused: bool, recommends: bool
 ) -> None:
     (refusal, *_) = DataLoader().load_from_file(str(ROLES / "framework/tasks/install.yml"), trusted_as_template=True)
     variables = {"__framework_inspected": {"system": system, "problem": "mxnet needs Python 3.10 to 3.11"}}
     assert bool(value("framework", refusal["when"], "", **variables)) is refused
     # dnf has no such option.
     assert value("framework", "__framework_recommends", "", **variables) is recommends
-    assert set(value("framework", "__framework_system.build", "", **variables)) == build
+
+
+AMAZON, DEBIAN = ["gcc-c++", "make", "openmpi-devel"], ["g++", "make", "libopenmpi-dev"]
+
+
+@pytest.mark.parametrize(
+    ("system", "pythons", "framework", "build"),
+    [
+        # Amazon Linux 2023 with the package that the role installs, and as it is in images for deep learning.
+        ("amzn", {"python3": "3.9", "python3.11": "3.11"}, "tensorpack", [*AMAZON, "python3.11-devel"]),
+        ("amzn", {"python3": "3.9", "python3.12": "3.12"}, "pytorch", [*AMAZON, "python3.12-devel"]),
+        ("amzn", AMAZON_PYTHONS, "pytorch", [*AMAZON, "python3.12-devel"]),
+        ("amzn", AMAZON_PYTHONS, "tensorflow", [*AMAZON, "python3.12-devel"]),
+        ("amzn", AMAZON_PYTHONS, "tensorpack", [*AMAZON, "python3.11-devel"]),
+        ("ubuntu", {"python3": "3.10", "python3.11": "3.11"}, "tensorpack", [*DEBIAN, "python3.10-dev"]),
+        ("ubuntu", {"python3": "3.12"}, "pytorch", [*DEBIAN, "python3.12-dev"]),
+        ("ubuntu", {"python3": "3.12", "python3.11": "3.11"}, "tensorpack", [*DEBIAN, "python3.11-dev"]),
+        ("debian", {"python3": "3.11"}, "tensorpack", [*DEBIAN, "python3.11-dev"]),
+    ],
+)
+def test_horovod_is_built_with_the_headers_of_the_environments_python(
+    system: str,
+    pythons: dict[str, str],
+    framework: str,
+    build: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, version in pythons.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\necho {version}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setattr(python_env, "SYSTEM_FOLDERS", (tmp_path,))
+    monkeypatch.setattr(python_env, "system", lambda: (system, system))
+    needs = json.loads((ROLES / f"framework/files/{framework}/environment.json").read_text())
+    environment = python_env.Environment(
+        framework, {"cpu": "", "gpu": ""}, needs["pythons"], needs["imports"], folder=tmp_path / "env"
+    )
+    before = framework_env.inspect(environment, {"horovod": True, "source": ""})
+    # What the environment's marker says of it later.
+    marker = {"requirements_sha256": environment.digest, "python": f"{before['python']}.7"}
+    environment.python.parent.mkdir(parents=True)
+    environment.python.touch()
+    python_env.write_marker(environment, marker)
+    after = framework_env.inspect(environment, {"horovod": True, "source": ""})
+    assert after["python"] == before["python"]
+    variables = {"__framework_inspected": before, "__framework_environment": after}
+    assert sorted(value("framework", "__framework_system.build", "", **variables)) == sorted(build)
+    monkeypatch.setattr(open_mpi, "AMAZON_FOLDERS", (str(tmp_path / "amazon"),))
+    (tmp_path / "amazon").mkdir()
+    (tmp_path / "amazon/mpirun").touch()
+    variables["__framework_environment"] = framework_env.inspect(environment, {"horovod": True, "source": ""})
+    left = value("framework", "__framework_system.build", "", **variables)
+    assert sorted(left) == sorted(set(build) - {"libopenmpi-dev", "openmpi-devel"})
 
 
 def test_every_unit_is_installed_and_the_master_alone_publishes() -> None:
@@ -228,7 +302,38 @@ def test_python_is_that_of_the_default_framework(framework: str | None, state: s
     assert {item["path"]: item["state"] for item in commands} == {
         "/usr/local/bin/python": state,
         "/usr/local/bin/tensorboard": state,
+        "/etc/profile.d/deeplearning-framework.sh": state,
     }
+    # A text that named the framework would not be removed with another one.
+    assert not any(name in item["content"] for item in commands for name in FRAMEWORKS)
+
+
+@pytest.mark.parametrize(
+    ("framework", "complete", "user", "python"),
+    [
+        ("pytorch", True, 1000, "pytorch"),
+        ("pytorch", True, 0, ""),
+        ("pytorch", False, 1000, ""),
+        (None, True, 1000, ""),
+    ],
+)
+def test_python3_in_login_shells_is_that_of_the_default_framework(
+    framework: str | None, complete: bool, user: int, python: str, tmp_path: Path
+) -> None:
+    record = {"cluster": "red", "default_framework": framework, "efs_mount": "/efs"}
+    (tmp_path / "cluster.json").write_text(json.dumps(record))
+    programs = tmp_path / "env/pytorch/bin"
+    programs.mkdir(parents=True)
+    (programs / "python3").write_text("#!/bin/sh\n")
+    (programs / "python3").chmod(0o755)
+    if complete:
+        (tmp_path / "env/pytorch/.deeplearning.json").touch()
+    text = value("cluster_env", "__cluster_env_profile", "Debian", cluster_env_cluster=record)
+    text = text.replace("/etc/deeplearning/", f"{tmp_path}/").replace("/opt/deeplearning/env", f"{tmp_path}/env")
+    shell = f"id() {{ echo {user}; }}\n{text}command -v python3; echo ${{__framework-unset}}"
+    done = subprocess.run(["sh", "-euc", shell], capture_output=True, text=True, check=True)
+    found, left = done.stdout.split()
+    assert (found == f"{programs}/python3") == bool(python) and left == "unset"
 
 
 UNFINISHED = {"frameworks": [{"framework": "mxnet", "horovod": False}, {"framework": "pytorch", "horovod": True}]}

@@ -225,9 +225,12 @@ def test_the_example_is_started_in_its_own_folder_as_by_python_itself(example: P
     assert argv[:2] == [program, "--logdir"] and shown == f"+ {sys.executable} {shlex.join(argv)}"
 
 
-def test_the_old_name_that_tensorpack_needs_is_added(example: Path, tmp_path: Path) -> None:
+def test_the_old_names_that_tensorpack_needs_are_added(example: Path, tmp_path: Path) -> None:
     (example / "train.py").write_text("import tensorflow\nprint(tensorflow.global_variables())\n")
-    (tmp_path / "tensorflow.py").write_text("class compat:\n    class v1:\n        global_variables = lambda: 'all'\n")
+    functions = "".join(f"        {name} = lambda: 'all'\n" for name in fasterrcnn.OLD_NAMES)
+    (tmp_path / "tensorflow.py").write_text(
+        f"class nn:\n    moments = None\nclass compat:\n    class v1:\n        nn = nn\n{functions}"
+    )
     ran = started(example, tmp_path, PYTHONPATH=str(tmp_path))
     assert ran.stdout.splitlines()[-1] == "all", ran.stderr
 

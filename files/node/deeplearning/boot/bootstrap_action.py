@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import signal
+import stat
 import subprocess
 import sys
 import threading
@@ -23,6 +24,8 @@ PARAMETERS_LINE = "PARAMETERS: dict[str, Any] = {}\n"
 
 INFO = "/mnt/var/lib/info"
 """EMR writes instance.json and job-flow.json there before it runs bootstrap actions."""
+LOGS, PASS = "/var/log", 0o011
+"""EMR's services run as users of their own, and need to pass through the folder of logs."""
 FOLDER = "/opt/deeplearning/boot"
 PYTHON = "/usr/bin/python3"
 DEADLINE_SECONDS = 2400
@@ -40,10 +43,18 @@ def main(arguments: list[str]) -> int:
         command = ["sudo", "-n", PYTHON, "-I", os.path.abspath(__file__), *arguments]
         return subprocess.run(command, check=False).returncode
     try:
+        open_logs()
         return configure(node_parameters())
     except (OSError, ValueError, LookupError) as error:
         print(f"this machine cannot be configured: {error}", file=sys.stderr)
         return 1
+
+
+def open_logs() -> None:
+    """Let all users pass through the folder of logs, which Deep Learning AMIs closed: awslabs/deeplearning-emr 8."""
+    mode = stat.S_IMODE(os.stat(LOGS).st_mode)
+    if mode & PASS != PASS:
+        os.chmod(LOGS, mode | PASS)
 
 
 def node_parameters() -> dict[str, Any]:

@@ -45,6 +45,7 @@ def variables(
     """Return the variables of node.yml."""
     cluster = {**settings["cluster"], "bundle": parameters["sha256"], "job_flow": parameters.get("job_flow", "")}
     return {
+        **settings["variables"],
         **LOCAL,
         "node_hosts": "all",
         "node_cluster": cluster,

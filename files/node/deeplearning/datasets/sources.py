@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Callable
 
 from deeplearning.aws import ATTEMPTS, AccessDenied, AwsClient, NotFound, Unavailable
+from deeplearning.contract.download import ATTEMPTS as URL_ATTEMPTS
 from deeplearning.contract.download import CHUNK, DownloadError, download
 from deeplearning.contract.errors import UserError
 
@@ -55,8 +56,8 @@ def _open_url(url: str, headers: dict[str, str]) -> Any:
     return urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=60)
 
 
-def fetch_url(url: str, file: Path, progress: Progress) -> None:
-    """Download to a file, after what it already has."""
+def fetch_url(url: str, file: Path, progress: Progress, advice: str, attempts: int = URL_ATTEMPTS) -> None:
+    """Download to a file, after what it already has. Raise UserError with advice if that fails."""
     before = progress.done
 
     def report(done: int, total: int) -> None:
@@ -64,11 +65,9 @@ def fetch_url(url: str, file: Path, progress: Progress) -> None:
         progress.add(before + done - progress.done)
 
     try:
-        download(url, file, report, _open_url, lambda needed: require_space(file.parent, needed))
+        download(url, file, report, _open_url, lambda needed: require_space(file.parent, needed), attempts)
     except DownloadError as error:
-        raise UserError(
-            f"{url} cannot be fetched ({error}): name another data_source, such as a file of your machine."
-        ) from None
+        raise UserError(f"{url} cannot be fetched ({error}): {advice}") from None
 
 
 def fetch_s3(aws: AwsClient, bucket: str, prefix: str, folder: Path, progress: Progress) -> None:

@@ -27,6 +27,7 @@ from deeplearning.aws import AwsClient
 from deeplearning.config import read_config
 from deeplearning.contract import datasets, paths, schema
 from deeplearning.contract.datasets import GENERATED, GENERATED_MARKER, DatasetFile
+from deeplearning.contract.download import ATTEMPTS, MIRROR_ATTEMPTS
 from deeplearning.contract.errors import UserError
 from deeplearning.contract.identifiers import is_dataset_name
 from deeplearning.datasets import own_disk
@@ -273,7 +274,7 @@ def _stage(request: StagingRequest, folder: DatasetFolder, report: Report) -> No
     elif request.data == GENERATED:
         _generate(partial)
     elif request.data in DATASETS:
-        _fetch_dataset(request, folder, progress)
+        _fetch_dataset(request, folder, progress, report)
     else:
         bucket, _slash, prefix = request.data[5:].partition("/")
         fetch_s3(_aws(), bucket, prefix, partial, progress)
@@ -304,20 +305,17 @@ def _generate(folder: Path) -> None:
         raise UserError(f"generate.py failed: {programs.last_line(generated.stderr)}")
 
 
-def _fetch_dataset(request: StagingRequest, folder: DatasetFolder, progress: Progress) -> None:
+def _fetch_dataset(request: StagingRequest, folder: DatasetFolder, progress: Progress, report: Report) -> None:
     dataset = DATASETS[request.data]
     for part in dataset.parts:
-        address, file = _address(request, part), folder.partial / f".{part.name}"
-        received = Path(address) if Path(address).parent == folder.incoming else None
-        _fetch(address, file, progress)
-        sha256 = sha256_of(file)
-        if sha256 != part.sha256:
-            for wrong in filter(None, (file, received)):
-                wrong.unlink()
-            raise UserError(
-                f"{part.name} has the SHA-256 {sha256}, and {part.sha256} is published: it was removed, "
-                "give another data_source."
-            )
+        file = folder.partial / f".{part.name}"
+        received = Path(request.source) if Path(request.source).parent == folder.incoming else None
+        try:
+            _fetch_part(request, part, file, progress, report)
+        except UserError:
+            if received:
+                received.unlink()
+            raise
         _unpack(file, folder.partial, dataset.files)
         file.unlink()
         if received:
@@ -327,6 +325,33 @@ def _fetch_dataset(request: StagingRequest, folder: DatasetFolder, progress: Pro
         raise UserError(f"what came as {request.data} has no {', '.join(missing)}: give another data_source.")
 
 
+def _fetch_part(request: StagingRequest, part: DatasetFile, file: Path, progress: Progress, report: Report) -> None:
+    """Fetch a part and compare its checksum. If a mirror fails, the next address continues its download."""
+    for mirror in () if request.source else part.mirrors:
+        try:
+            return _fetch_and_check(mirror, part, file, progress, "", MIRROR_ATTEMPTS)
+        except UserError as problem:
+            report({"event": "note", "text": f"{str(problem).rstrip(': .')}. The next address is tried."})
+    advice = "name another data_source, such as a file of your machine"
+    if not request.source:
+        staged = f"stage it from your machine (ansible-playbook stage.yml -e dataset={request.data}), "
+        advice = f"{staged if request.data in datasets.STAGED else ''}{advice}, or train on dataset=generated"
+    _fetch_and_check(_address(request, part), part, file, progress, f"{advice}.", ATTEMPTS)
+
+
+def _fetch_and_check(
+    address: str, part: DatasetFile, file: Path, progress: Progress, advice: str, attempts: int
+) -> None:
+    _fetch(address, file, progress, advice, attempts)
+    sha256 = sha256_of(file)
+    if sha256 != part.sha256:
+        file.unlink()
+        raise UserError(
+            f"{part.name} of {address} has the SHA-256 {sha256}, and {part.sha256} is published: it was removed, "
+            "give another data_source."
+        )
+
+
 def _address(request: StagingRequest, part: DatasetFile) -> str:
     """Return where a part is fetched from. A source that ends with / is a folder with the publisher's files."""
     if request.source.endswith("/"):
@@ -334,7 +359,7 @@ def _address(request: StagingRequest, part: DatasetFile) -> str:
     return request.source or part.url
 
 
-def _fetch(address: str, file: Path, progress: Progress) -> None:
+def _fetch(address: str, file: Path, progress: Progress, advice: str, attempts: int) -> None:
     if address.startswith("s3://"):
         bucket, _slash, key = address[5:].partition("/")
         folder = file.with_name(f"{file.name}.object")
@@ -343,7 +368,7 @@ def _fetch(address: str, file: Path, progress: Progress) -> None:
         os.replace(folder / key.rsplit("/", 1)[-1], file)
         folder.rmdir()
     elif "://" in address:
-        fetch_url(address, file, progress)
+        fetch_url(address, file, progress, advice, attempts)
     else:
         shutil.copyfile(address, file)
 

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from deeplearning.contract.errors import UserError
 from deeplearning.deadline import DeadlineExceeded, within
 
 MEMINFO = "/proc/meminfo"
+PROCESSES = "/proc"
 DRIVER_SECONDS = 15.0
 EFS_SECONDS = 10.0
 """With the time that `members report` waits for the driver, both have to end before the unit's TimeoutStartSec."""
@@ -37,6 +39,7 @@ def measure() -> dict[str, Any]:
         "disk_percent": round(100 * (disk.total - disk.free) / disk.total),
         "gpus": gpus,
         "logins": _logins(),
+        "jobs": sum(_is_job(words) for words in _command_lines()),
         "errors": errors,
     }
 
@@ -50,6 +53,23 @@ def _memory_percent() -> int:
 def _logins() -> int:
     """Return the number of sessions with a terminal. Ansible and mpirun log in without one."""
     return len(programs.run("who").stdout.splitlines())
+
+
+def _command_lines() -> Iterator[list[str]]:
+    """Yield the words of all processes."""
+    for process in filter(str.isdecimal, os.listdir(PROCESSES)):
+        with contextlib.suppress(OSError):
+            words = Path(PROCESSES, process, "cmdline").read_bytes().decode(errors="replace").split("\0")
+            yield words[:-1]
+
+
+def _is_job(words: Sequence[str]) -> bool:
+    """Return whether a process stages data, receives files or installs packages, which may leave the processor idle."""
+    program = f"{paths.LIBRARY}/__main__.py"
+    if program in words:
+        command = words[words.index(program) + 1 :]
+        return command[:1] in (["data"], ["unpack"]) or command[:2] == ["run", "create"]
+    return "pip" in words and words[0].startswith(f"{paths.ENVIRONMENTS}/")
 
 
 def _gpus() -> tuple[list[dict[str, int]], list[str]]:

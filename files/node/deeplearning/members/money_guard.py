@@ -80,9 +80,10 @@ def _loads(config: Config) -> list[dict[str, Any]]:
 
 
 def is_busy(loads: Iterable[Mapping[str, Any]]) -> bool:
-    """Return whether a person is logged in on a node, or a processor or GPU is in use."""
+    """Return whether a person is logged in on a node, data or packages come to it, or a processor or GPU is in use."""
     return any(
         node["logins"]
+        or node["jobs"]
         or node["load"] >= BUSY_LOAD
         or any(gpu["busy_percent"] >= BUSY_GPU_PERCENT for gpu in node["gpus"])
         for node in loads

@@ -56,6 +56,8 @@ class Allocator:
     stop_requested: Callable[[], bool]
     trained: float
     """Seconds that the run has trained so far."""
+    most: int | None = None
+    """The number of nodes that the run began with, unless this is its first attempt."""
     published: bool = False
     """True if this machine has published the member list before. Another's list then means that it is replaced."""
     since: float = field(default_factory=time.monotonic)
@@ -126,7 +128,7 @@ class Allocator:
     def _select(self, members: Members) -> Selection:
         with selection_lock(self.config):
             in_use = nodes_in_use(self.config, self.folder.id)
-            selection = select(self.run["nodes"], members, in_use, self.situation)
+            selection = select(self.run["nodes"], members, in_use, self.situation, self.most)
             if selection.members:
                 self.reserve([member.alias for member in selection.members])
         return selection

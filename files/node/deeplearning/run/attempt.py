@@ -74,6 +74,7 @@ def write_start_files(folder: Folder, run: dict[str, Any], attempt: int, plan: p
         "data": run["data"],
         "efs_mount": efs_mount,
         "attempt": attempt,
+        "max_restarts": run["max_restarts"],
         "python": run["python"],
         "command": script.command(run["python"], run["script"]),
         "arguments": script.arguments(run),

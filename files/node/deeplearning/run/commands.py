@@ -7,9 +7,11 @@ import contextlib
 import json
 import os
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
+from deeplearning import machine
 from deeplearning.config import Config, read_config
 from deeplearning.contract.errors import UserError
 from deeplearning.run import plan as plans
@@ -18,6 +20,8 @@ from deeplearning.run.create import create
 from deeplearning.run.folder import all_runs, check_folder_safety, find_run, unfinished_frameworks
 from deeplearning.run.identity import become
 from deeplearning.run.preview import plan_of_request, plan_of_run
+
+MOUNT_POLL_SECONDS = 1.0
 
 Command = Callable[[argparse.Namespace, Config], int]
 
@@ -151,4 +155,7 @@ def _clean(arguments: argparse.Namespace, config: Config) -> int:
 
 
 def _recover(arguments: argparse.Namespace, config: Config) -> int:
+    # No boot waits for the file system. Until this process has ended, interrupted runs do not count as lost.
+    while not machine.is_mounted(config.efs_mount):
+        time.sleep(MOUNT_POLL_SECONDS)
     return unit.recover(config)

@@ -22,7 +22,7 @@ class Situation(Enum):
     FIRST_START = "first start"
     """The run needs all the nodes that were requested, and waits while another run uses them."""
     AFTER_LOSS = "after a loss"
-    """The run continues on the nodes that remain, and waits while another run uses them."""
+    """The run continues on the nodes that remain, never on more than before, and waits while another run uses them."""
     REFUSE_BUSY = "refuse busy nodes"
     """Like FIRST_START, but the run does not wait: nodes in use are an error."""
 
@@ -66,11 +66,19 @@ def requested_count(request: NodeRequest) -> int | None:
 
 
 def select(
-    request: NodeRequest, members: Members, in_use: Mapping[str, str], situation: Situation = Situation.FIRST_START
+    request: NodeRequest,
+    members: Members,
+    in_use: Mapping[str, str],
+    situation: Situation = Situation.FIRST_START,
+    most: int | None = None,
 ) -> Selection:
-    """Select members by rank, free ones first. `in_use` maps nodes to the runs that use them."""
+    """Select members by rank, free ones first. `in_use` maps nodes to the runs that use them.
+
+    After a loss a run that all nodes were requested for gets at most `most`, with which it began. On more, which
+    were added meanwhile, its batch would be a larger one.
+    """
     if situation is Situation.AFTER_LOSS:
-        request = _remaining(request, members)
+        request = most if request is None else _remaining(request, members)
     available = candidates(request, members)
     count = requested_count(request) or max(1, len(available))
     if not available or (len(available) < count and situation is not Situation.AFTER_LOSS):

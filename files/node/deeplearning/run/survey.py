@@ -10,14 +10,17 @@ import fcntl
 import json
 import os
 import random
+import re
 import shlex
 import socket
 import struct
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from deeplearning import machine, programs
 from deeplearning.contract import paths, schema
@@ -37,6 +40,8 @@ DRIVER_SECONDS = 5.0
 """Shorter than the survey: a node with a slow GPU driver does answer."""
 FIRST_PORT, LAST_PORT = 20000, 30000
 """Below the ports of outgoing connections, so that none of those takes one after the survey."""
+COMPARED = ("tensorflow", "mxnet", "torch", "tensorpack")
+"""Packages whose versions have to be the same on all nodes of a run; Horovod's if the run uses it."""
 _SIOCGIFADDR = 0x8915
 """See netdevice(7)."""
 _TEXT = schema.matching(r"[^\x00-\x1f\x7f]{0,5000}", "a line of text")
@@ -47,6 +52,7 @@ ANSWER = {
     # See dev_valid_name() in Linux; empty with a problem.
     "interface": schema.matching(r"[A-Za-z0-9_.-]{0,15}", "the name of a network interface"),
     "ports": schema.list_of(schema.between(1, 65535)),
+    "environment": _TEXT,
     "copying": _TEXT,
     "problem": _TEXT,
 }
@@ -62,6 +68,8 @@ class NodeSurvey:
     """Why it cannot take part; node is None if it did not even answer."""
     is_copying: bool = False
     """True if the problem ends by itself: it copies the data set to its own disk."""
+    environment: str = ""
+    """What the framework's environment has, in words that are the same on all nodes."""
 
 
 def survey_nodes(
@@ -76,7 +84,27 @@ def survey_nodes(
         return _survey(member, words if is_local else [*SSH, member.alias, shlex.join(words)], ports)
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        return list(pool.map(survey, members))
+        return refuse_other_environments(list(pool.map(survey, members)))
+
+
+def refuse_other_environments(surveys: Sequence[NodeSurvey]) -> list[NodeSurvey]:
+    """Let nodes whose environment differs from that of most nodes take no part; of as many, the first is right."""
+    counts = Counter(survey.environment for survey in surveys if not survey.problem)
+    if len(counts) < 2:
+        return list(surveys)
+    ((usual, _count),) = counts.most_common(1)
+
+    def judged(survey: NodeSurvey) -> NodeSurvey:
+        if survey.problem or survey.environment == usual:
+            return survey
+        problem = (
+            f"{survey.member.alias}: it has {survey.environment or 'no environment'}, and other nodes have "
+            f"{usual or 'none'}: train.yml with `framework` installs the same on all nodes, or run ansible-playbook "
+            "deeplearning.aws.configure"
+        )
+        return replace(survey, problem=problem)
+
+    return [judged(survey) for survey in surveys]
 
 
 def _survey(member: Member, command: Sequence[str], ports: int) -> NodeSurvey:
@@ -105,7 +133,14 @@ def _survey(member: Member, command: Sequence[str], ports: int) -> NodeSurvey:
     if not problem and node.gpus < member.gpus:
         problem = f"{node.gpus} of its {member.gpus} GPUs answer: run `nvidia-smi -L` there"
     is_copying = problem == answer["copying"] != ""
-    return NodeSurvey(member, node, answer["boot_id"], f"{member.alias}: {problem}" if problem else "", is_copying)
+    return NodeSurvey(
+        member,
+        node,
+        answer["boot_id"],
+        f"{member.alias}: {problem}" if problem else "",
+        is_copying,
+        answer["environment"],
+    )
 
 
 class Unanswered(Exception):
@@ -130,15 +165,19 @@ def main(argv: list[str]) -> int:
     arguments = parser.parse_args(argv)
     stop_earlier_attempts(arguments.run_id)
     interface = interface_of(arguments.address)
-    copying, problem = "", find_problem(arguments.folder, arguments.python, interface, arguments.address)
+    environment, copying = "", ""
+    problem = find_problem(arguments.folder, arguments.python, interface, arguments.address)
     if not problem:
-        copying, problem = own_copy.make_if_missing(Folder(arguments.folder).run())
+        run = Folder(arguments.folder).run()
+        environment = describe_environment(arguments.python, run["distribution"] == "horovod")
+        copying, problem = own_copy.make_if_missing(run)
     answer = {
         "boot_id": boot_id(),
         "gpus": machine.gpus(DRIVER_SECONDS),
         "efa": efa.count(),
         "interface": interface,
         "ports": free_ports(arguments.ports, arguments.run_id),
+        "environment": environment,
         "copying": copying,
         "problem": problem,
     }
@@ -160,6 +199,25 @@ def find_problem(folder: str, python: str, interface: str, address: str) -> str:
     if not interface:
         return f"no network interface has the address {address}"
     return ""
+
+
+def describe_environment(python: str, with_horovod: bool) -> str:
+    """Return the versions in an environment of ours that all ranks share; empty for a user's own Python.
+
+    Machines with and without GPUs have different packages of the same versions.
+    """
+    if not python.startswith(f"{paths.ENVIRONMENTS}/"):
+        return ""
+    try:
+        marker = json.loads(Path(python).parents[1].joinpath(paths.MARKER).read_text(encoding="utf-8"))
+        version = ".".join(marker["python"].split(".")[:2])
+        compared = [*COMPARED, *(["horovod"] if with_horovod else [])]
+        versions = {re.sub(r"-(cpu|cu\d+)$", "", name): text for name, text in marker["versions"].items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return "an environment that is damaged"
+    words = [f"{name} {versions[name]}" for name in compared if name in versions]
+    # Without the build's own mark, such as +cpu.
+    return re.sub(r"\+[\w.]+", "", ", ".join([*words, f"Python {version}"]))
 
 
 def boot_id() -> str:

@@ -107,6 +107,7 @@ class Unit:
             report=lambda reason: self.run_log.enter(waiting, reason),
             stop_requested=self.stop_requested,
             trained=sum(duration(attempt) for attempt in self.attempts),
+            most=sum(self.attempts[0]["machines"].values()) if self.attempts else None,
             published=self._has_started_an_attempt,
         ).wait()
         if allocation is None:

@@ -33,7 +33,8 @@ def variables(start: Mapping[str, Any], plan: Plan, process: Process) -> dict[st
         common["TF_USE_LEGACY_KERAS"] = "1"
     if process.gpus is not None:
         common["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, process.gpus))
-    return {**common, **VARIABLES[plan.distribution](plan, process)}
+    own = VARIABLES[plan.distribution](plan, process)
+    return {**common, **own, **(torchrun(start, plan, process) if plan.distribution == "ddp" else {})}
 
 
 def tensorflow(plan: Plan, process: Process) -> dict[str, str]:
@@ -63,17 +64,35 @@ def mxnet(plan: Plan, process: Process) -> dict[str, str]:
 
 
 def pytorch(plan: Plan, process: Process) -> dict[str, str]:
-    first = plan.nodes[0]
+    return {**interfaces(plan.node(process.node)), **efa.variables(plan)}
+
+
+def torchrun(start: Mapping[str, Any], plan: Plan, process: Process) -> dict[str, str]:
+    """Return what torchrun sets for its workers, which many libraries read: all of them are of one role."""
+    first, names = plan.nodes[0], [node.name for node in plan.nodes]
+    rank, world = str(process.rank), str(len(plan.of(WORKER)))
     local_workers = [each for each in plan.on(process.node) if each.role == WORKER]
     return {
-        "RANK": str(process.rank),
-        "WORLD_SIZE": str(len(plan.of(WORKER))),
+        "RANK": rank,
+        "WORLD_SIZE": world,
         "LOCAL_RANK": str(process.local_rank),
         "LOCAL_WORLD_SIZE": str(len(local_workers)),
         "MASTER_ADDR": first.address,
         "MASTER_PORT": str(first.ports[-1] if first.ports else 0),
-        **interfaces(plan.node(process.node)),
-        **efa.variables(plan),
+        "GROUP_RANK": str(names.index(process.node)),
+        "GROUP_WORLD_SIZE": str(len(names)),
+        # Not torchrun's: some libraries read the number of the node by this name only.
+        "NODE_RANK": str(names.index(process.node)),
+        "ROLE_NAME": "default",
+        "ROLE_RANK": rank,
+        "ROLE_WORLD_SIZE": world,
+        "TORCHELASTIC_RUN_ID": start["run_id"],
+        "TORCHELASTIC_RESTART_COUNT": str(start["attempt"]),
+        # A master that was not updated yet does not write it.
+        "TORCHELASTIC_MAX_RESTARTS": str(start.get("max_restarts", 0)),
+        # The process of rank 0 opens the store at MASTER_PORT, as no agent does.
+        "TORCHELASTIC_USE_AGENT_STORE": "False",
+        "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1",
     }
 
 

@@ -70,6 +70,22 @@ def test_all_problems_are_reported_at_once(extra_vars: dict[str, Any]) -> None:
         assert words in text, words
 
 
+def test_variables_of_the_users_own_playbooks_pass(extra_vars: dict[str, Any]) -> None:
+    extra_vars["stage"] = "prod"
+    result = check("status", **SETTINGS, stage="prod", cluster_contact="me")
+    assert "failed" not in result, result
+    texts = [str(warning) for warning in result["warnings"]]
+    assert any("stage is no option of status.yml and has no effect" in text for text in texts)
+    assert any("cluster_contact is no setting and has no effect" in text for text in texts)
+    assert "cluster_worker_count is meant" in check("status", **SETTINGS, cluster_wrker_count=2)["msg"]
+
+
+def test_a_cluster_is_named_by_an_inventory_or_by_its_name() -> None:
+    refused = check("plan", cluster_region="us-east-1", **OWN)
+    assert refused["failed"] and "must end in .deeplearning.yml" in refused["msg"]
+    assert "failed" not in check("status", deeplearning_folder="/x/.deeplearning")
+
+
 def test_a_playbook_that_needs_members_fails_with_the_inventorys_problem() -> None:
     problem = "There are no credentials."
     refused = check("train", **SETTINGS, deeplearning_problem=problem, script="/efs/train.py", framework="pytorch")

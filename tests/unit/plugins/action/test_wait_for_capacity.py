@@ -81,7 +81,7 @@ def test_the_masters_address_is_associated_while_others_are_awaited(red: MadeClu
     (address,) = red.ec2.describe_addresses()["Addresses"]
     assert address["InstanceId"] == red.instances("master")[0]
     assert result["groups"]["red-workers"] == {"desired": 2, "in_service": 2, "instances": red.instances("workers")}
-    assert "red-master 0/1 in service" in result["printed"] and " left\n" in result["printed"]
+    assert "red-master 0/1 in service" in result["printed"] and ", gives up after 10:00\n" in result["printed"]
 
     calls = len(red.aws.cloud.calls.since())
     again = wait(groups=groups)
@@ -266,5 +266,5 @@ def test_progress_is_of_all_groups_while_one_is_short(red: MadeCluster, wait: Wa
     red.machines(workers=1, desired=0, wait=0)
     result = wait(groups=[group("master", 1), group("workers", 1)], timeout_seconds=90)
     assert result["printed"].startswith("red-master 1/1 in service; red-workers 0/1 in service, ")
-    assert ", 1:30 left\n" in result["printed"]
+    assert ", 0:00, gives up after 1:30\n" in result["printed"]
     assert result["msg"] == "red-master 1/1 in service, red-workers 1/1 in service."

@@ -316,7 +316,7 @@ def test_all_come() -> None:
     api = FakeApi(room=5)
     result, lines = watched(api)
     assert (result["outcome"], result["in_service"], result["changed"], api.writes) == ("full", 5, False, [])
-    assert lines[0] == "workers 0/5 in service, 5 launching, 10:00 left"
+    assert lines[0] == "workers 0/5 in service, 5 launching, 0:00, gives up after 10:00"
 
 
 def test_three_of_five_stand() -> None:

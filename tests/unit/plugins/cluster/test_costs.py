@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws
-from ansible_collections.deeplearning.aws.plugins.module_utils.plan.prices import PriceList
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.costs import (
     Costs,
     MachineTime,
@@ -34,10 +33,11 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.summary i
 )
 
 from tests.unit.conftest import Account
+from tests.unit.prices import LIST
 
 START = datetime(2026, 11, 23, 3, tzinfo=UTC)
-LIST = PriceList("us-east-1")
 G5 = 1.006
+LISTED = Context(costs=Costs(LIST))
 
 
 def instance(name: str, kind: str = "g5.xlarge", **facts: Any) -> Resource:
@@ -69,7 +69,7 @@ def test_it_is_hours_by_price_of_the_machines_and_the_gateway() -> None:
     assert cost["note"] == (
         "machines and NAT gateway at on-demand prices; without disks, addresses, storage and traffic"
     )
-    assert "from memory and unverified" in cost["source"]
+    assert cost["source"] == "AWS's Price List API, 2026-11-20"
 
 
 def test_what_is_not_counted_is_named() -> None:
@@ -111,7 +111,7 @@ def test_what_is_billed_has_its_hourly_price() -> None:
 
 
 def text_of(red: ClusterResources, health: Health) -> list[str]:
-    return [" ".join(line.split()) for line in summary_lines(describe(red, health, Context()), red, "")]
+    return [" ".join(line.split()) for line in summary_lines(describe(red, health, LISTED), red, "")]
 
 
 def test_without_machines_the_rest_is_named_with_its_price_and_how_to_end_it() -> None:
@@ -132,9 +132,7 @@ def test_without_machines_the_rest_is_named_with_its_price_and_how_to_end_it() -
 
 def test_a_file_system_that_was_kept_is_named_with_its_price() -> None:
     red = owned(LEFT[3])
-    lines = [
-        " ".join(line.split()) for line in summary_lines(describe(red, Health("absent", 0, 0), Context()), red, "")
-    ]
+    lines = [" ".join(line.split()) for line in summary_lines(describe(red, Health("absent", 0, 0), LISTED), red, "")]
     assert "still costs 0.03 USD an hour: 1 file system (0.03)" in lines
     assert lines[-1] == "to remove it ansible-playbook destroy.yml -e destroy=red -e cluster_keep_efs=false"
 

@@ -55,7 +55,7 @@ def cluster(*resources: Resource) -> ClusterResources:
 
 WELL = (instance(1, "c-master"), instance(2), group("c-master", 1), group("c-workers", 2))
 LOAD = {"instance_id": "i-00000002", "at": 1, "load": 1.0, "processors": 8, "memory_percent": 10, "disk_percent": 20}
-LOAD |= {"gpus": [], "logins": 0, "errors": []}
+LOAD |= {"gpus": [], "logins": 0, "jobs": 0, "errors": []}
 ANSWER: dict[str, Any] = {
     "members": [{"instance_id": f"i-{number:08x}", "rank": number, "state": "ready"} for number in (1, 2)],
     "loads": [{**LOAD, "instance_id": f"i-{number:08x}"} for number in (1, 2)],

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.hosts import SshAccess
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.costs import Costs
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.resources import (
     DEAD,
     ClusterResources,
@@ -25,6 +25,8 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.summary i
     summary_lines,
     write,
 )
+
+from tests.unit.prices import LIST
 
 INSTANCE = {"public_ip": "198.51.100.99", "public_name": "ec2-198-51-100-7.aws", "private_ip": "10.0.0.4"}
 MASTER = Resource("auto_scaling_group", "c-master", "c-master", facts={"most": 1, "in_service": ["i-1"]})
@@ -46,7 +48,12 @@ ESTATE = ClusterResources(
     ],
 )
 HEALTH = Health("degraded", 3, 2, ["AWS has no capacity for 1 of c-workers."])
-CONTEXT = Context("ubuntu", "~/my key", {"amount": 3.018, "currency": "USD", "known": True})
+CONTEXT = Context(
+    "ubuntu",
+    "~/my key",
+    {"amount": 3.018, "currency": "USD", "known": True},
+    ssh_config="/a folder/c.ssh_config",
+)
 
 
 def test_all_that_the_next_command_needs_is_in_the_data() -> None:
@@ -55,19 +62,18 @@ def test_all_that_the_next_command_needs_is_in_the_data() -> None:
     assert summary["machines"] == {"desired": 3, "in_service": 2}
     assert summary["groups"]["workers"] == {"name": "c-workers", "desired": 2, "in_service": 1}
     assert summary["master"]["public_ip"] == "198.51.100.7", "the address that stays, not the one of the launch"
-    assert summary["ssh"] == "ssh -A -i '~/my key' ubuntu@198.51.100.7"
+    assert summary["ssh"] == "ssh -F '/a folder/c.ssh_config' deeplearning-master"
     assert summary["ssh_security_group_id"] == "sg-1"
     assert summary["efs"] == {"file_system_id": "fs-1", "mount_target_ids": ["fsmt-1"]}
     assert summary["destroy"] == "ansible-playbook destroy.yml -e destroy=c"
     json.dumps(summary)
 
 
-def test_the_ssh_command_pins_known_host_keys() -> None:
-    master = describe(ESTATE, HEALTH, CONTEXT)["master"]["instance_id"]
-    known = replace(CONTEXT, access=SshAccess("jump", "/a folder/c.ssh_config", frozenset({master})))
-    assert describe(ESTATE, HEALTH, known)["ssh"] == "ssh -F '/a folder/c.ssh_config' deeplearning-master"
-    old = replace(CONTEXT, access=SshAccess("jump", "/c.ssh_config", frozenset({"i-0ff"})))
-    assert describe(ESTATE, HEALTH, old)["ssh"].startswith("ssh -A")
+def test_the_command_to_log_in_is_always_the_documented_one() -> None:
+    """Also before the first contact: with host keys of the API, and the agent forwarded to members only."""
+    page = (Path(__file__).resolve().parents[4] / "docs/logging-in.md").read_text(encoding="utf-8")
+    shown = describe(ESTATE, HEALTH, replace(CONTEXT, ssh_config=".deeplearning/red.ssh_config"))["ssh"]
+    assert shown in page
 
 
 def test_it_reads_well() -> None:
@@ -117,13 +123,13 @@ def test_what_only_the_plan_knows_is_otherwise_taken_from_aws() -> None:
     foreign = Resource("instance", "i-0", "x", "running", ours=False, facts={**INSTANCE, "user": "mallory"})
     owned = replace(ESTATE, resources=[foreign, machine, MASTER, WORKERS])
     summary = describe(owned, HEALTH, Context())
-    assert (summary["user"], summary["ssh"]) == ("admin", "ssh -A admin@198.51.100.99")
+    assert summary["user"] == "admin"
     assert "  costs         2 instances (by the second)" in summary_lines(summary, owned, "")
     assert describe(owned, HEALTH, CONTEXT)["user"] == "ubuntu"
 
 
 def test_a_failure_lists_what_exists_what_it_costs_and_how_to_remove_it() -> None:
-    context = Context(failure="No zone has five machines.", again=" -e cluster_name=c")
+    context = Context(failure="No zone has five machines.", costs=Costs(LIST), again=" -e cluster_name=c")
     summary = describe(ESTATE, HEALTH, context)
     lines = summary_lines(summary, ESTATE, "")
     assert (summary["state"], summary["reasons"]) == ("failed", ["No zone has five machines."])
@@ -164,13 +170,13 @@ def test_the_file_is_whole_or_the_old_one(tmp_path: Path) -> None:
 
 def test_resources_are_listed_with_what_they_cost_and_how_to_remove_them() -> None:
     empty = ClusterResources("d", "123456789012", "us-east-1")
-    lines = resource_lines("all", "us-east-1", [ESTATE, empty])
+    lines = resource_lines("all", LIST, [ESTATE, empty])
     assert lines[0] == "The cluster c (us-east-1, account 123456789012) has:"
     assert "  NAT gateway nat-1 (c-nat), available" in lines
     assert lines[-2].startswith("It costs at least 0.05 USD an hour: 2 instances (by the second), 1 Elastic IP address")
     assert lines[-1] == "To remove it: ansible-playbook destroy.yml -e destroy=c -e cluster_name=c"
-    assert resource_lines("all", "us-east-1", [empty]) == ["No cluster has resources in us-east-1."]
-    assert resource_lines("d", "us-east-1", [empty]) == ["The cluster d has no resources in us-east-1."]
+    assert resource_lines("all", LIST, [empty]) == ["No cluster has resources in us-east-1."]
+    assert resource_lines("d", LIST, [empty]) == ["The cluster d has no resources in us-east-1."]
 
 
 def test_the_whole_text_of_a_cluster_that_is_ready() -> None:
@@ -188,7 +194,7 @@ def test_the_whole_text_of_a_cluster_that_is_ready() -> None:
         "",
         "  details",
         "",
-        "  log in              ssh -A ubuntu@198.51.100.7",
+        "  log in              ssh -F '/a folder/c.ssh_config' deeplearning-master",
         "  master              i-1, 198.51.100.7, " + INSTANCE["public_name"],
         "  groups              c-master (1 of 1), c-workers (1 of 2)",
         "  ssh security group  sg-1",
@@ -205,7 +211,7 @@ def test_the_whole_text_of_a_cluster_that_is_ready() -> None:
 
 def test_a_file_system_alone_is_clean_and_removed_by_its_own_option() -> None:
     kept = ClusterResources("c", "123456789012", "us-east-1", [Resource("file_system", "fs-1", "c-efs")])
-    summary = describe(kept, Health("absent", 0, 0), Context())
+    summary = describe(kept, Health("absent", 0, 0), Context(costs=Costs(LIST)))
     assert summary["clean"] and summary["efs"] == {"file_system_id": "fs-1", "mount_target_ids": []}
     assert (summary["master"], summary["ssh"], summary["ssh_security_group_id"]) == ({}, "", "")
     assert summary_lines(summary, kept, "") == [
@@ -250,11 +256,12 @@ def test_a_master_without_a_public_address_is_named_by_its_private_one() -> None
     owned = replace(ESTATE, resources=[machine, MASTER, WORKERS])
     summary = describe(owned, HEALTH, CONTEXT)
     assert summary["master"] == {"instance_id": "i-1", "public_ip": "", "public_name": "", "private_ip": "10.0.0.9"}
-    assert summary["ssh"] == ""
+    assert summary["ssh"] == "ssh -F '/a folder/c.ssh_config' deeplearning-master"
     assert any(line.split() == ["master", "i-1,", "10.0.0.9"] for line in summary_lines(summary, owned, ""))
     # An address that another machine has does not count.
     moved = Resource("address", "eipalloc-1", "c-master", facts={"public_ip": "198.51.100.7", "instance": "i-9"})
-    assert describe(replace(owned, resources=[*owned.resources, moved]), HEALTH, CONTEXT)["ssh"] == ""
+    elsewhere = replace(owned, resources=[*owned.resources, moved])
+    assert describe(elsewhere, HEALTH, CONTEXT)["master"]["public_ip"] == ""
 
 
 @pytest.mark.parametrize(
@@ -295,7 +302,7 @@ def test_resources_of_others_and_states_are_in_the_list() -> None:
         Resource("image", "ami-1"),
     ]
     owned = ClusterResources("c", "123456789012", "us-east-1", resources)
-    assert resource_lines("c", "us-east-1", [owned]) == [
+    assert resource_lines("c", LIST, [owned]) == [
         "The cluster c (us-east-1, account 123456789012) has:",
         "  VPC vpc-1, available, not created by the cluster",
         "  image ami-1",
@@ -303,10 +310,10 @@ def test_resources_of_others_and_states_are_in_the_list() -> None:
         "To remove it: ansible-playbook destroy.yml -e destroy=c -e cluster_name=c",
     ]
     only_image = replace(owned, resources=resources[2:])
-    assert resource_lines("c", "us-east-1", [only_image])[-1] == "It costs nothing."
+    assert resource_lines("c", LIST, [only_image])[-1] == "It costs nothing."
     empty = replace(owned, resources=resources[:1])
-    assert resource_lines("c", "us-east-1", [empty]) == ["The cluster c has no resources in us-east-1."]
-    assert resource_lines("all", "us-east-1", []) == ["No cluster has resources in us-east-1."]
+    assert resource_lines("c", LIST, [empty]) == ["The cluster c has no resources in us-east-1."]
+    assert resource_lines("all", LIST, []) == ["No cluster has resources in us-east-1."]
 
 
 def test_the_consent_is_in_the_command_that_removes_a_cluster() -> None:

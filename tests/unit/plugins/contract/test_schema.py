@@ -175,6 +175,7 @@ LOAD = {
     "disk_percent": 100,
     "gpus": [{"busy_percent": 100, "memory_percent": 0}] * 64,
     "logins": 0,
+    "jobs": 0,
     "errors": ["x" * 200] * 8,
 }
 MEMBER = {

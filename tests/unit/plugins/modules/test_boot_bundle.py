@@ -75,13 +75,15 @@ def parameters(program: str) -> dict[str, Any]:
 
 
 def test_the_archive_is_stored_under_its_hash_with_the_settings_in_it(run: Run, s3: Any) -> None:
-    answer = run(efs_tls=True)
+    variables = {"tensorpack_source": "/efs/data/tensorpack"}
+    answer = run(efs_tls=True, variables=variables)
     ((key, body),) = stored(s3).items()
     assert answer["changed"] and (answer["sha256"], answer["size"]) == (hashlib.sha256(body).hexdigest(), len(body))
     assert answer["sha256"] in key and (answer["user_data"], answer["bootstrap"]) == ({}, {})
     with tarfile.open(fileobj=io.BytesIO(body)) as archive:
         content = archive.extractfile("boot.json")
-        assert content and json.load(content) == {"cluster": {"cluster": "c", "results": "s3"}, "efs_tls": True}
+        expected = {"cluster": {"cluster": "c", "results": "s3"}, "efs_tls": True, "variables": variables}
+        assert content and json.load(content) == expected
         mount = archive.extractfile("collections/ansible_collections/ansible/posix/plugins/modules/mount.py")
         assert mount and mount.read() == b"mount"
         assert any(name.startswith("wheels/ansible_core-") for name in archive.getnames())

@@ -109,6 +109,29 @@ def test_the_machines_own_name_tells_whether_dns_works(
     assert run(name="fs-1.invalid", own_name=own_name, timeout=0)["cause"] == cause
 
 
+def test_a_name_that_did_not_exist_is_not_remembered(node: Node, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """resolved.conf(5), Cache=: by default an earlier answer is returned while it is valid, that of no name too."""
+    flushed = node.folder / "flushed"
+    (node.folder / "resolvectl").write_text(f'#!/bin/sh\n[ "$*" = flush-caches ] && touch {flushed}; exit 1\n')
+    (node.folder / "resolvectl").chmod(0o755)
+    resolve, remembered = socket.getaddrinfo, set()
+
+    def known(name: str, *more: Any) -> Any:
+        if name == "fs-1.invalid":
+            if flushed.exists():
+                flushed.unlink()
+                remembered.clear()
+            if node.now < 1003:
+                remembered.add(name)
+            if name in remembered:
+                raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+            name = "localhost"
+        return resolve(name, *more)
+
+    monkeypatch.setattr(socket, "getaddrinfo", known)
+    assert not run(name="fs-1.invalid", own_name="localhost").get("failed") and node.now == 1003
+
+
 def test_a_mounted_file_system_has_to_answer_too(node: Node, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     patience: list[float] = []
 

@@ -901,7 +901,7 @@ def test_a_failed_build_is_reported_with_the_alternatives(
     ("framework", "system", "problem", "makes", "packages"),
     [
         ("pytorch", "debian", "", True, []),
-        ("pytorch", "debian", "", False, ["python3-venv"]),
+        ("pytorch", "debian", "", False, ["python3.11-venv"]),
         ("mxnet", "ubuntu", "", True, ["libgomp1", "libquadmath0"]),
         ("tensorflow", "amzn", "its Python is 3.9", False, ["python3.11"]),
         ("mxnet", "amzn", "its Python is 3.9", False, ["libgomp", "libquadmath", "python3.11"]),
@@ -911,7 +911,8 @@ def test_a_failed_build_is_reported_with_the_alternatives(
 def test_packages_that_an_environment_needs(
     framework: str, system: str, problem: str, makes: bool, packages: list[str]
 ) -> None:
-    inspected = {"system": system, "problem": problem, "can_create_environments": makes}
+    python = "" if problem else "3.11"
+    inspected = {"system": system, "problem": problem, "python": python, "can_create_environments": makes}
     variables = {"framework_name": framework, "__framework_inspected": inspected}
     assert value("framework", "__framework_packages", "", **variables) == packages
 
@@ -936,7 +937,7 @@ HOROVOD_PLAY = """
       when: inventory_hostname in ['three', 'four']
       vars:
         framework_name: pytorch
-        __framework_inspected: {system: debian}
+        __framework_inspected: {system: debian, python: "3.11"}
     - ansible.builtin.debug:
         msg: "{{ inventory_hostname }} has {{ framework_result }}"
 """

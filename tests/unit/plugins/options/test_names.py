@@ -1,4 +1,4 @@
-"""What is said of names that no playbook takes, and of words that belong to none."""
+"""What is said of names that no playbook takes, and of words that belong to none. The user's own names pass."""
 
 from __future__ import annotations
 
@@ -6,10 +6,15 @@ from typing import Any
 
 import pytest
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.playbook_input import (
+    foreign_names,
+    foreign_setting,
+    is_misspelt,
     is_setting,
+    misspelt_setting,
+    no_inventory,
     unknown_names,
-    unknown_setting,
 )
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.run_options import PLAYBOOKS, name_of
 
 ROLES = ("cluster_env", "network")
 
@@ -21,15 +26,60 @@ ROLES = ("cluster_env", "network")
         ("cluster_emr_task_count", "is no setting: task groups are not supported"),
         ("cluster_emr_hdfs", "is no setting: HDFS is not supported for data and results"),
         ("cluster_emr_queue", "is no setting: runs are not submitted to YARN"),
-        # Only a setting of EMR is refused for these words.
-        ("cluster_task_queue_hdfs", "is no setting: cluster_keep_efs is meant, perhaps."),
         ("cluster_emr_relase", "is no setting: cluster_emr_release is meant, perhaps."),
         ("cluster_worker_cnt", "is no setting: cluster_worker_count is meant, perhaps."),
-        ("cluster_0123456789_0123456789", "is no setting: docs/settings.md lists them all."),
+        ("cluster_wrkr_count", "is no setting: cluster_worker_count is meant, perhaps."),
+        ("cluster_workers", "is no setting: cluster_worker_"),
+        ("cluster_nmae", "is no setting: cluster_name is meant, perhaps."),
+        ("cluster_instance", "is no setting: cluster_instance_type is meant, perhaps."),
     ],
 )
 def test_a_setting_that_is_none(name: str, words: str) -> None:
-    assert unknown_setting(name).startswith(f"{name} {words}")
+    assert misspelt_setting(name).startswith(f"{name} {words}")
+
+
+# Of EMR only a setting is refused for its words.
+@pytest.mark.parametrize("name", ["contact", "owner", "team", "domain", "task_queue_hdfs", "0123456789_0123456789"])
+def test_an_own_variable_that_begins_like_a_setting_passes(name: str) -> None:
+    assert misspelt_setting(f"cluster_{name}") == ""
+    assert foreign_setting(f"cluster_{name}").startswith(f"cluster_{name} is no setting and has no effect here")
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "expected"),
+    [
+        ("wathc", "watch", True),
+        ("wach", "watch", True),
+        ("watchh", "watch", True),
+        ("stage", "state", False),
+        ("wacht", "state", False),
+        ("framwork", "framework", True),
+        ("framewerk", "framework", True),
+        ("fremewurk", "framework", True),
+        ("fraamewerks", "framework", False),
+        ("env_name", "env", False),
+    ],
+)
+def test_a_name_is_misspelt_if_a_letter_or_two_differ(name: str, known: str, expected: bool) -> None:
+    assert is_misspelt(name, known) is expected
+
+
+@pytest.mark.parametrize("playbook", PLAYBOOKS)
+def test_variables_of_the_users_own_playbooks_pass_with_a_warning(playbook: str) -> None:
+    own = {"stage": "prod", "team": "vision", "commit": "1a2b"}
+    assert unknown_names(playbook, own, ROLES) == []
+    start = f"is no option of {name_of(playbook)} and has no effect here: "
+    warnings = foreign_names(playbook, own, ROLES)
+    assert [warning.startswith(f"{name} {start}") for name, warning in zip(sorted(own), warnings, strict=True)]
+    ours = {"cluster_name": "red", "ansible_user": "a", "deeplearning_x": 1, "emr_poll_seconds": 1, "network_x": 1}
+    assert foreign_names(playbook, ours, ROLES) == []
+
+
+def test_without_an_inventory_a_cluster_has_to_be_named() -> None:
+    """An inventory file with another ending is skipped, and the defaults are another cluster in another region."""
+    (problem,) = no_inventory({"cluster_region": "eu-west-1"})
+    assert "must end in .deeplearning.yml. Example: -i inventory/team.deeplearning.yml" in problem
+    assert no_inventory({"deeplearning_folder": "/x/.deeplearning"}) == no_inventory({"cluster_name": "red"}) == []
 
 
 def test_which_variables_are_meant_as_settings() -> None:
@@ -45,16 +95,8 @@ def test_which_variables_are_meant_as_settings() -> None:
         ("status", {"wathc": 1}, ["wathc is no option of status.yml: watch is meant, perhaps"]),
         ("status", {"name": 1}, ["name is no option of status.yml: cluster_name is meant, perhaps"]),
         ("stop", {"evaluate_args": 1}, ["evaluate_args is no option of stop.yml: deeplearning.aws.evaluate has it"]),
-        (
-            "train",
-            {"learning_rate": 0.1},
-            [
-                "learning_rate is no option of train.yml: what is meant for the script is given as its arguments. "
-                """Example: -e '{"script_args": ["--learning-rate", "0.1"]}'"""
-            ],
-        ),
-        ("stop", {"zzz": 1}, ["zzz is no option of stop.yml: it takes run_id"]),
-        ("stop", {"zzz": 1, "aaa": 2}, ["aaa is no option of stop.yml: it takes run_id", "zzz is no option"]),
+        ("stop", {"zzz": 1}, []),
+        ("stop", {"wathc": 1, "run_ids": 2}, ["run_ids is no option of stop.yml: run_id is meant, perhaps"]),
         ("status", {"_raw_params": ""}, []),
     ],
 )
@@ -62,6 +104,14 @@ def test_names_that_a_playbook_does_not_take(playbook: str, extra: dict[str, Any
     actual = unknown_names(playbook, extra, ROLES)
     assert len(actual) == len(problems)
     assert all(text.startswith(start) for text, start in zip(actual, problems, strict=True)), actual
+
+
+def test_an_argument_of_the_script_is_named_as_one() -> None:
+    (warning,) = foreign_names("train", {"learning_rate": 0.1}, ROLES)
+    assert warning == (
+        "learning_rate is no option of train.yml and has no effect here: what is meant for the script is given as its "
+        """arguments. Example: -e '{"script_args": ["--learning-rate", "0.1"]}'"""
+    )
 
 
 def test_words_that_belong_to_no_name_have_an_example_of_the_playbook() -> None:

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.playbook_input import unknown_names
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.run_options import DAILY, PLAYBOOKS, name_of
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.run_options import DAILY, PLAYBOOKS
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.run_rules import check
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -60,10 +59,8 @@ def test_every_playbook_begins_with_the_check_of_its_own_options(playbook: str) 
         assert checked in (playbook, f"{{{{ entry_playbook | default('{playbook}') }}}}")
 
 
-@pytest.mark.parametrize("playbook", PLAYBOOKS)
-def test_no_playbook_swallows_a_name_that_it_does_not_know(playbook: str) -> None:
-    (problem,) = unknown_names(playbook, {"zzzzzz": "1"}, [])
-    assert problem.startswith(f"zzzzzz is no option of {name_of(playbook)}: ")
+def test_without_an_inventory_of_ours_a_playbook_says_how_to_name_the_file() -> None:
+    assert "the name of the inventory file must end in .deeplearning.yml." in play("plan")
 
 
 @pytest.mark.parametrize(

@@ -156,7 +156,6 @@ ROLES = ("training_run",)
     ("extra", "expected"),
     [
         ({"framwork": "x"}, "framwork is no option of train.yml: framework is meant, perhaps"),
-        ({"epochs": 5}, """the script is given as its arguments. Example: -e '{"script_args": ["--epochs", "5"]}'"""),
         ({"_raw_params": "0.1 --b"}, "-e has words that belong to no option: 0.1 --b."),
     ],
 )
@@ -168,8 +167,8 @@ def test_what_the_command_line_lost_or_misnamed_is_refused(extra: dict[str, Any]
 def test_what_others_see_to_is_let_through() -> None:
     extra = {"cluster_name": "red", "ansible_user": "me", "training_run_output": True, "nodes": 2, "run_id": "a"}
     assert playbook_input.unknown_names("train", extra, ROLES) == []
-    assert playbook_input.unknown_names("stop", {"run_id": "a", "x": 1}, ROLES) == [
-        "x is no option of stop.yml: it takes run_id"
+    assert playbook_input.foreign_names("stop", {"run_id": "a", "x": 1}, ROLES) == [
+        "x is no option of stop.yml and has no effect here: it takes run_id"
     ]
 
 

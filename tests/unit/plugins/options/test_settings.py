@@ -259,11 +259,10 @@ def test_a_user_folder_is_written_out(monkeypatch: pytest.MonkeyPatch, tmp_path:
     [
         ("cluster_worker_cont", "cluster_worker_count is meant"),
         ("cluster_workers", "cluster_worker_"),
-        ("cluster_zzzzzz", "docs/settings.md lists them all"),
     ],
 )
 def test_unknown_names(name: str, message: str) -> None:
-    problem = playbook_input.unknown_setting(name)
+    problem = playbook_input.misspelt_setting(name)
     assert problem.startswith(f"{name} is no setting: ")
     assert message in problem
 

@@ -9,6 +9,8 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.plan import plann
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.facts import AccountFacts, ImageFacts
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import setting_rules
 
+from tests.unit.prices import LIST
+
 TYPE = {
     "name": "g5.xlarge",
     "vcpus": 4,
@@ -52,12 +54,15 @@ FACTS = AccountFacts(
     zones=[{"ZoneName": zone} for zone in ZONES],
     offers=[{"InstanceType": "g5.xlarge", "Location": zone} for zone in ZONES],
     key_pairs=[{"KeyName": "my-key"}],
+    prices=LIST.current,
     failures=(),
 )
 
 
 def cluster(**settings: Any) -> dict[str, Any]:
     minimum = {"name": "red", "ssh_allowed_cidrs": ["198.51.100.1/32"], "key_name": "my-key", "region": "us-east-1"}
+    # Few of the types here have a price.
+    minimum["max_hourly_cost"] = ""
     checked = setting_rules.check({f"cluster_{name}": value for name, value in {**minimum, **settings}.items()})
     assert checked.problems == []
     return setting_rules.complete(checked.values)

@@ -11,6 +11,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.plan.facts import
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import playbook_input
 
 from tests.unit.plugins.plan.emr_kit import AMI, EMR, FACTS, checked, image, texts
+from tests.unit.prices import LIST
 
 
 def test_what_fits_has_no_findings() -> None:
@@ -140,10 +141,7 @@ def test_settings_that_emr_cannot_grant_are_refused_before_any_call(settings: di
     ],
 )
 def test_what_people_may_ask_of_emr_is_refused_in_a_sentence(name: str, words: str) -> None:
-    assert words in playbook_input.unknown_setting(name)
-
-
-LIST = prices.PriceList("us-east-1")
+    assert words in playbook_input.misspelt_setting(name)
 
 
 def test_the_price_has_emr_on_top_and_no_nat_gateway() -> None:
@@ -153,9 +151,9 @@ def test_the_price_has_emr_on_top_and_no_nat_gateway() -> None:
         return {part["what"]: (part["count"], part["each"]) for part in cost["parts"]} | {"amount": cost["amount"]}
 
     public = parts(public=True)
-    assert public["EMR on m5.xlarge"] == (2, 0.192 * prices.EMR_SHARE)
+    assert public["EMR on m5.xlarge"] == (2, 0.048)
     assert public["public address"][0] == 3 and "NAT gateway" not in public
     assert "NAT gateway" in parts(public=False)
     plain = prices.hourly(LIST, "m5.xlarge", "m5.xlarge", 2, False, 100, True, True)
-    more = 3 * 0.192 * prices.EMR_SHARE - 0.045 + 0.005
+    more = 3 * 0.048 - 0.045 + 0.005
     assert public["amount"] == pytest.approx(plain["amount"] + more)

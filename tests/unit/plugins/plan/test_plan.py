@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan import images, network, prices, quotas
-from ansible_collections.deeplearning.aws.plugins.module_utils.plan.offers import API, Price
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import setting_rules
 
 from tests.unit.conftest import Account
 from tests.unit.modules import run_module
+from tests.unit.prices import DATE, LIST
 
+DENIED = {"code": "AccessDeniedException", "message": "No.", "status": 400}
 FAMILY = "base-oss-nvidia-driver-gpu-ubuntu-22.04"
 MANY = {"region": "us-east-1", "QuotaName": "Running On-Demand G and VT instances", "QuotaCode": "L-DB2E81BA"}
 
@@ -469,15 +470,13 @@ def test_the_way_out_of_a_subnet() -> None:
     assert network.default_route_target("subnet-1", [{**own, "Routes": [blackhole]}]) == ""
 
 
-def hourly(
-    region: str = "us-east-1", worker: str = "g5.xlarge", workers: int = 2, public: bool = True
-) -> dict[str, Any]:
-    return prices.hourly(prices.PriceList(region), "g5.xlarge", worker, workers, False, 100, True, public)
+def hourly(worker: str = "g5.xlarge", workers: int = 2, public: bool = True) -> dict[str, Any]:
+    return prices.hourly(LIST, "g5.xlarge", worker, workers, False, 100, True, public)
 
 
 def test_what_it_costs() -> None:
     cost = hourly()
-    assert cost["known"] is True
+    assert (cost["known"], cost["source"]) == (True, f"AWS's Price List API, {DATE}")
     assert cost["amount"] == pytest.approx(3 * 1.006 + 3 * 100 * 0.08 / 730 + 0.045 + 0.01, abs=0.001)
     unknown = hourly(worker="u7i-12tb.224xlarge", workers=1)
     assert unknown["known"] is False
@@ -487,34 +486,15 @@ def test_what_it_costs() -> None:
     assert "and what is not known" in prices.lines(unknown)[-3]
 
 
-def test_each_price_has_a_date_and_a_source() -> None:
-    assert hourly()["source"] == "the collection's table of 2025-12, from memory and unverified"
-    listed = {"machine g5.xlarge, hour": Price(1.1, "2026-11-20", API)}
-    mixed = prices.PriceList("eu-west-1", listed)
-    cost = prices.hourly(mixed, "g5.xlarge", "g5.xlarge", 1, False, 100, True, True)
-    assert cost["parts"][0]["each"] == 1.1
-    assert cost["source"] == (
-        "AWS's Price List API, 2026-11-20; the collection's table of 2025-12, from memory and unverified"
-    )
-    assert f"  Prices: {cost['source']}." in prices.lines(cost)
-
-
-def test_a_region_that_the_table_does_not_have_counts_twice_towards_the_limit() -> None:
-    elsewhere = hourly("eu-west-1")
-    assert (elsewhere["amount"], elsewhere["exact_region"]) == (hourly()["amount"], False)
-    assert prices.at_most(elsewhere) == 2 * prices.at_most(hourly())
-    assert "; for us-east-1, this region may cost twice as much." in prices.lines(elsewhere)[-2]
-
-
-def test_what_aws_answers_comes_before_the_table(planned: Any, aws: Account) -> None:
+def test_prices_that_cannot_be_read_are_unknown(planned: Any, aws: Account) -> None:
     today = planned()["hourly"]
-    assert today["source"].startswith("AWS's Price List API, 20")
-    assert "from memory" in today["source"], "of the rest"
-    assert planned(region="ap-southeast-2")["hourly"]["exact_region"] is True
-    assert planned(instance_type="p4d.24xlarge")["hourly"]["source"].startswith("the collection's table")
-    words = {"code": "AccessDeniedException", "message": "No.", "status": 400}
-    aws.cloud.faults.add("error", {"action": "pricing:GetProducts"}, words)
-    assert planned()["hourly"]["source"].startswith("the collection's table")
+    assert today["known"] and today["source"] == "AWS's Price List API, made up by the local cloud"
+    aws.cloud.faults.add("error", {"action": "pricing:GetProducts"}, DENIED)
+    plan = planned(max_hourly_cost="")
+    assert (plan["hourly"]["amount"], plan["hourly"]["known"]) == (0, False)
+    text = "\n".join(plan["lines"])
+    assert "Prices: unknown: AWS's Price List API has not answered." in text
+    assert "File system: price not known, plus reads and writes." in text
 
 
 def test_a_limit_of_the_hourly_cost(refused: Any, planned: Any) -> None:
@@ -526,12 +506,26 @@ def test_a_limit_of_the_hourly_cost(refused: Any, planned: Any) -> None:
     assert problem.endswith(
         "take fewer or smaller machines, or raise this limit. Example: -e cluster_max_hourly_cost=3"
     )
-    assert (
-        "us-west-2 may cost twice" in refused(region="us-west-2", instance_type="p4d.24xlarge", max_hourly_cost=60)[-1]
+
+
+def test_without_a_setting_the_limit_is_50_dollars(refused: Any, planned: Any) -> None:
+    (problem,) = [line for line in refused(instance_type="g5.xlarge", worker_count=60) if "hourly_cost" in line]
+    assert problem.startswith("cluster_max_hourly_cost is 50: ")
+    assert problem.endswith("Example: -e cluster_max_hourly_cost=63")
+
+
+def test_a_gpu_type_without_a_price_is_refused_under_a_limit(refused: Any, planned: Any, aws: Account) -> None:
+    aws.cloud.faults.add("error", {"action": "pricing:GetProducts"}, DENIED)
+    (problem,) = refused()
+    assert problem == (
+        "cluster_max_hourly_cost is 50: the price of master g5.xlarge, worker g5.xlarge is not known, so it cannot "
+        "be compared with the limit. Prices come from AWS's price list, which needs pricing:GetProducts. To go without "
+        "a limit, give it empty. Example: -e cluster_max_hourly_cost="
     )
-    assert "the price of master x1.32xlarge, worker x1.32xlarge is not known here" in "".join(
-        refused(instance_type="x1.32xlarge", max_hourly_cost=1000)
-    )
+    assert planned(max_hourly_cost="")["exists"] is False
+    plan = planned(instance_type="c5.large")
+    (text,) = [one for one in plan["notes"] if "hourly_cost" in one]
+    assert text.startswith("the price of master c5.large, worker c5.large, ") and "leaves it out" in text
 
 
 def test_the_halves_of_a_network_are_its_subnets() -> None:

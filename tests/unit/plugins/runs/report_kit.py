@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.plan.prices import PriceList
+from tests.unit import prices
 
 
 def a_run(root: Path, name: str, nodes: int, speed: float, epochs: int = 3, **more: Any) -> Path:
@@ -38,4 +38,4 @@ def an_epoch(epoch: int, speed: float) -> list[dict[str, Any]]:
     return [line | {"seconds": 1.0, "val_accuracy": None}, line | end]
 
 
-PRICES = PriceList("us-east-1")
+PRICES = prices.LIST

@@ -38,7 +38,7 @@ LISTED = {
     "sentence": "",
 }
 LOAD = {"instance_id": "i-00000002", "at": 1, "load": 1.0, "processors": 8, "memory_percent": 10, "disk_percent": 20}
-LOAD |= {"gpus": [], "logins": 0, "errors": []}
+LOAD |= {"gpus": [], "logins": 0, "jobs": 0, "errors": []}
 STAGED = {"changed": True, "path": "/efs/data/cifar10", "generated": False}
 MEMBER = {"instance_id": "i-00000002", "rank": 2, "state": "ready"}
 VALID: dict[str, dict[str, Any]] = {
@@ -46,6 +46,7 @@ VALID: dict[str, dict[str, Any]] = {
     "run show": {"run": RUN, "checkpoints": ["checkpoint-1"]},
     "run frameworks": {"frameworks": [{"framework": "mxnet", "horovod": False}]},
     "run create": {"run_id": "mine", "warnings": []},
+    "tensorboard check": {"installed": True},
     "tensorboard start": {"changed": True, "port": 6006},
     "tensorboard stop": {"changed": True},
     "page start": {"changed": True, "port": 6205},

@@ -108,9 +108,9 @@ def test_the_cost_of_a_run_is_that_of_its_machines_while_its_attempts_ran(tmp_pa
     assert run.machine_hours == {"g5.xlarge": 1.75, "c5.large": 0.5}
     assert cells([folder])[0]["cost (USD)"] == f"{1.75 * 1.006 + 0.5 * 0.085:.2f}"
     lines = report.text([run], PRICES)
-    assert "at on-demand prices" in lines[-1] and "from memory and unverified" in lines[-1]
+    assert "at on-demand prices" in lines[-1] and "AWS's Price List API, 2026-11-20" in lines[-1]
     assert lines[-1].replace("'", "&#x27;") in report.page([run], PRICES)
-    assert "which are not eu-west-3's own" in report.cost_note([run], PriceList("eu-west-3"))
+    assert report.cost_note([run], PriceList("eu-west-3")) == ""
 
 
 @pytest.mark.parametrize("machines", [None, {"u7i-12tb.224xlarge": 1}])

@@ -203,5 +203,5 @@ def test_the_costs_are_at_the_prices_of_today(report: Any, master: Path, tmp_pat
     answer, _action = report("mine")
     assert not answer.get("failed"), answer
     page = (tmp_path / "here/reports/mine/report.html").read_text()
-    assert "<td>0.51</td>" in page and "Prices: AWS&#x27;s Price List API, 20" in page
+    assert "<td>0.51</td>" in page and "Prices: AWS&#x27;s Price List API, made up by the local cloud" in page
     assert "pricing:GetProducts" in aws.calls()

@@ -477,7 +477,8 @@ def test_the_one_archive_of_the_old_script_is_taken(tmp_path: Path) -> None:
 
 def test_every_published_checksum_has_its_form_and_every_part_an_address() -> None:
     for part in (part for one in DATASETS.values() for part in one.parts):
-        assert part.url.startswith("http")
+        assert all(url.startswith("https://") for url in (part.url, *part.mirrors))
+        assert part.sha256 or not part.mirrors
         assert all(re.fullmatch("[0-9a-f]{64}", sha256) for sha256 in (part.sha256, part.files_sha256) if sha256)
     unpublished = {part.name for one in DATASETS.values() for part in one.parts if not part.is_published}
     assert unpublished == {"ImageNet-R50-AlignPadding.npz", "COCO-R50FPN-MaskRCNN-Standard.npz"}
@@ -582,6 +583,20 @@ def test_how_far_a_node_is_is_shown_as_it_comes() -> None:
     assert output == ["node: Somebody else is at it", "  node: 1 of 4 MiB"]
     with pytest.raises(UserError, match="node answered `deeplearning unpack share` with something unexpected"):
         node_command.show(lines[:3], "node", ["unpack", "share"], ProgressDisplay(show, False, 80))
+
+
+def test_a_transfer_shows_the_time_left_at_its_speed() -> None:
+    output: list[str] = []
+    now = 0.0
+    display = ProgressDisplay(lambda msg, newline=True: output.append(msg), False, 80, lambda: now)
+    # What an earlier attempt has left does not count as speed.
+    for now, what, mebibytes in ((0.0, "node", 40), (10.0, "node", 50), (30.0, "node", 70), (31.0, "checking", 1)):
+        display.transfer(what, mebibytes << 20, 160 << 20)
+    assert output == [
+        "  node: 40 of 160 MiB",
+        "  node: 50 of 160 MiB, 1:50 left",
+        "  node: 70 of 160 MiB, 1:30 left",
+    ]
 
 
 # The playbook

@@ -1,0 +1,43 @@
+# Copyright: (c) 2026, the deeplearning.aws contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""A failed task as text: its sentence, and of other programs' output the few lines that explain it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+MOST_LINES = 4
+"""Of a message that is not ours, or of a command's output, after the first line."""
+LONGEST_LINE = 1000
+UNKNOWN = "Unknown error."
+"""ansible-core 2.19's message of a result without one."""
+_ANSIBLES = re.compile(r"\ATask failed: (?:(?:Module|Action) failed: )?")
+_OWN = ("deeplearning.aws.", "ansible.builtin.fail", "ansible.builtin.assert", "fail", "assert")
+
+
+def failure_text(result: Mapping[str, Any], action: str) -> str:
+    """Return why a task failed. Messages of this collection are whole, as each of their lines is a sentence."""
+    message = result.get("msg") or result.get("censored") or result.get("reason") or UNKNOWN
+    messages = message if isinstance(message, list) else [message]
+    lines = [line for item in messages for line in _ANSIBLES.sub("", str(item)).splitlines()]
+    if lines in ([], [UNKNOWN]):
+        lines = ["It failed without a message."]
+    if action.startswith(_OWN):
+        return "\n".join(lines)
+    output = str(result.get("stderr") or result.get("module_stderr") or result.get("stdout") or "").splitlines()
+    rest = [line for line in [*lines[1:], *output] if line.strip()]
+    return "\n".join(line[:LONGEST_LINE] for line in [*lines[:1], *rest[-MOST_LINES:]])
+
+
+def is_rescued(task: Any) -> bool:
+    """Return whether the task is in a block with a rescue, whose tasks report the failure or settle it."""
+    child, parent = task, task._parent
+    while parent is not None:
+        inside = any(child._uuid == other._uuid for other in getattr(parent, "block", ()))
+        if inside and getattr(parent, "rescue", ()):
+            return True
+        child, parent = parent, parent._parent
+    return False

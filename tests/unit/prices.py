@@ -1,0 +1,24 @@
+"""A list of prices for tests."""
+
+from __future__ import annotations
+
+from ansible_collections.deeplearning.aws.plugins.module_utils.plan.offers import Price
+from ansible_collections.deeplearning.aws.plugins.module_utils.plan.prices import PriceList
+
+DATE = "2026-11-20"
+AMOUNTS = {
+    "machine c5.large, hour": 0.085,
+    "machine g5.xlarge, hour": 1.006,
+    "machine m5.xlarge, hour": 0.192,
+    "machine p5.48xlarge, hour": 55.04,
+    "EMR on m5.xlarge, hour": 0.048,
+    "NAT gateway, hour": 0.045,
+    "NAT gateway, GB": 0.045,
+    "public address, hour": 0.005,
+    "disk gp2, GB-month": 0.1,
+    "disk gp3, GB-month": 0.08,
+    "snapshot, GB-month": 0.05,
+    "file system, GB-month": 0.3,
+    "bucket, GB-month": 0.023,
+}
+LIST = PriceList("us-east-1", {item: Price(amount, DATE) for item, amount in AMOUNTS.items()})
