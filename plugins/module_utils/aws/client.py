@@ -139,9 +139,7 @@ _RESOURCE = re.compile(r"on resource:? \"?(arn:[^\s\"]+)")
 class AwsError(UserError):
     """A call that AWS refused, or that failed before it reached AWS."""
 
-    def __init__(
-        self, message: str, code: str = "", action: str = "", is_fatal: bool = False, words: str = ""
-    ) -> None:
+    def __init__(self, message: str, code: str = "", action: str = "", is_fatal: bool = False, words: str = "") -> None:
         super().__init__(message)
         self.code = code
         """AWS's error code, or botocore's name of the exception."""

@@ -1,5 +1,6 @@
-"""What AWS's own policy for EMR's service role allows, as facts: AmazonEMRServicePolicy_v2, version 6 of 12 February 2026.
+"""What AWS's own policy for EMR's service role allows, as facts.
 
+AmazonEMRServicePolicy_v2, version 6 of 12 February 2026:
 https://docs.aws.amazon.com/aws-managed-policy/latest/reference/AmazonEMRServicePolicy_v2.html
 """
 
@@ -25,8 +26,8 @@ LAUNCH = "CreateFleet CreateLaunchTemplate CreateLaunchTemplateVersion RunInstan
 ALARMS = "DeleteAlarms DescribeAlarms PutMetricAlarm"
 SEEN = (
     "AccountAttributes CapacityReservations DhcpOptions Images Instances InstanceTypeOfferings LaunchTemplates "
-    "NetworkAcls NetworkInterfaces PlacementGroups RouteTables SecurityGroups Subnets Volumes VolumeStatus VpcAttribute "
-    "VpcEndpoints Vpcs"
+    "NetworkAcls NetworkInterfaces PlacementGroups RouteTables SecurityGroups Subnets Volumes VolumeStatus "
+    "VpcAttribute VpcEndpoints Vpcs"
 )
 MADE = "instance launch-template network-interface volume"
 SCALING = (

@@ -41,7 +41,9 @@ AWS = json.loads(aws_managed_policies_data)["AmazonEMRServicePolicy_v2"]
 
 
 def test_the_facts_are_those_of_the_published_policy() -> None:
-    assert (AWS["DefaultVersionId"], AWS["UpdateDate"][:10]) == (VERSION, DATE), "compare the facts with the new version"
+    assert (AWS["DefaultVersionId"], AWS["UpdateDate"][:10]) == (VERSION, DATE), (
+        "compare the facts with the new version"
+    )
     assert set(permissions()) == set(published())
 
 
