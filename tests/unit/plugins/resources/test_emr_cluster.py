@@ -237,8 +237,8 @@ def test_a_smaller_cluster_loses_its_highest_ranks_and_none_while_runs_are_activ
 
 def test_two_of_one_name_are_not_chosen_between() -> None:
     class Two(Emr):
-        def pages(self, service: str, operation: str, key: str, **params: Any) -> list[Any]:
-            listed = super().pages(service, operation, key, **params)
+        def pages(self, _service: str, operation: str, _key: str, **params: Any) -> list[Any]:
+            listed = super().pages(_service, operation, _key, **params)
             return [*listed, *deepcopy(listed)] if operation == "list_clusters" else listed
 
     with pytest.raises(AwsError, match="Terminate those that are not needed"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from ansible_collections.deeplearning.aws.plugins.module_utils.resources.member_policy import MemberAccess, policy_for
 
@@ -39,7 +41,7 @@ def test_emr_launches_what_gets_the_clusters_tag(action: str) -> None:
     assert not allowed("emr", f"ec2:{action}", "arn:aws:ec2:eu-west-1::image/ami-1")
 
 
-PLACES = {"emr_subnets": ["subnet-2"], "emr_security_groups": ["sg-2"]}
+PLACES: dict[str, Any] = {"emr_subnets": ["subnet-2"], "emr_security_groups": ["sg-2"]}
 
 
 @pytest.mark.parametrize("action", ["CreateFleet", "CreateNetworkInterface", "RunInstances"])
