@@ -26,8 +26,8 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.untrusted import 
 MOST_LOGS = 2
 LOG_LINES, LOG_CHARACTERS = 40, 4096
 MOST_COMPRESSED, MOST_DECOMPRESSED = 1 << 20, 16 << 20
-LOG_SECONDS = 180.0
-"""EMR stores the logs of a machine that ends some time later."""
+LOG_SECONDS = 600.0
+"""EMR stores logs some minutes late, and those of a machine that ended early perhaps never."""
 END_SECONDS = 900.0
 """The longest time for a cluster to end."""
 
@@ -169,34 +169,39 @@ class EmrWatch:
         match = _ACTION.search(reason)
         number = match[1] if match else "1"
         lines: list[str] = []
+        deadline = self.now() + LOG_SECONDS
         for machine in list(dict.fromkeys(machines))[:MOST_LOGS]:
             bucket, _slash, prefix = self.logs.partition("/")
             folder = "/".join(filter(None, [prefix, self.cluster_id, "node", machine, "bootstrap-actions", number]))
-            text = self._read_log(bucket, f"{folder}/stderr.gz")
+            text = self._read_log(bucket, f"{folder}/stderr.gz", deadline)
             title = f"{machine}, bootstrap action {number}, s3://{bucket}/{folder}/stderr.gz"
             lines += [f"{title}:", *text] if text else [f"{title} is not there."]
         return lines
 
-    def _read_log(self, bucket: str, key: str) -> list[str]:
+    def _read_log(self, bucket: str, key: str, deadline: float) -> list[str]:
         lines: list[str] = []
+        progress = ProgressPrinter(self.display, self.now)
 
         def poll() -> bool | None:
             try:
                 content = self.aws.content(bucket, key, self.aws.account, MOST_COMPRESSED)
             except AwsError as error:
                 if error.code in ("NoSuchKey", "404"):
+                    if self.now() < deadline and not progress.has_reported:
+                        progress.report(f"Waiting for s3://{bucket}/{key}, which EMR stores some minutes late.")
                     return None
                 lines.append(f"  {error}")
                 return True
             lines.extend(f"  {one_line(line)}" for line in tail_of(content).splitlines()[-LOG_LINES:])
             return True
 
-        self._until(poll, LOG_SECONDS)
+        self._until(poll, max(0.0, deadline - self.now()))
         return lines
 
 
 def tail_of(compressed: bytes) -> str:
-    """Return the printable end of a file that a node has compressed with gzip, or what can be read of it."""
+    """Return the printable end of a file that a node has compressed with gzip, in one or more members, or what can be
+    read of it."""
     decompressor = zlib.decompressobj(zlib.MAX_WBITS | 16)
     tail, total = b"", 0
     while compressed and total < MOST_DECOMPRESSED:
@@ -204,11 +209,14 @@ def tail_of(compressed: bytes) -> str:
             piece = decompressor.decompress(compressed, 1 << 16)
         except zlib.error:
             break
-        if not piece:
-            break
         total += len(piece)
         tail = (tail + piece)[-LOG_CHARACTERS:]
         compressed = decompressor.unconsumed_tail
+        if decompressor.eof:
+            compressed = decompressor.unused_data
+            decompressor = zlib.decompressobj(zlib.MAX_WBITS | 16)
+        elif not piece:
+            break
     return printable(tail.decode("utf-8", "replace"))
 
 

@@ -1,7 +1,7 @@
 """Every regular expression in YAML and templates compiles with the Python that runs Ansible.
 
-Jinja2 evaluates the arguments of a test such as `search` only where it needs them: an `until` hides an invalid one
-until the task fails, and then it hides why.
+Jinja2 evaluates the arguments of a test such as `search` only where it needs them: an `until` hides an invalid
+one until the task fails, and then it hides why.
 """
 
 from __future__ import annotations

@@ -125,6 +125,20 @@ def test_without_a_log_it_says_where_it_should_be() -> None:
     assert result["msg"].endswith(f"s3://{LOG} is not there.")
 
 
+def test_a_log_that_comes_late_is_awaited_with_a_message() -> None:
+    stored = {LOG: gzip.compress(b"no space\n")}
+    result, lines = watch(Aws(("TERMINATED_WITH_ERRORS", 0, ON_CORE), logs=stored, late=15))
+    assert result["msg"].endswith("  no space")
+    assert f"Waiting for s3://{LOG}, which EMR stores some minutes late." in lines
+
+
+def test_all_logs_are_awaited_together() -> None:
+    names = [f"i-{number:017x}" for number in range(1, 3)]
+    reason = f"On 2 instances ({', '.join(names)}), bootstrap action 1 returned a non-zero return code"
+    _result, pauses = watch_with(Aws(("TERMINATED_WITH_ERRORS", 0, reason)))
+    assert sum(pauses) == emr_watcher.LOG_SECONDS
+
+
 def test_an_end_for_another_reason_is_told() -> None:
     result, _lines = watch(Aws(("TERMINATED_WITH_ERRORS", 0, "The requested instance type is not available")))
     assert "VALIDATION_ERROR: The requested instance type is not available. Nothing keeps" in result["msg"]
@@ -155,6 +169,8 @@ def test_a_core_node_that_joins_later_and_fails_leaves_the_others() -> None:
     [
         (gzip.compress(b"a" * 10_000 + b"\nend", mtime=0), "a" * (emr_watcher.LOG_CHARACTERS - 4) + "\nend"),
         (gzip.compress(b"whole\n" * 3, mtime=0)[:-8], "whole\n" * 3),
+        (b"".join(gzip.compress(part, mtime=0) for part in (b"one\n", b"", b"two\n")), "one\ntwo\n"),
+        (gzip.compress(b"one\n", mtime=0) + b"\0" * 20, "one\n"),
         (b"no gzip at all", ""),
         (b"", ""),
     ],

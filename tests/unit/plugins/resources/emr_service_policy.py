@@ -1,5 +1,6 @@
-"""What AWS's own policy for EMR's service role allows: AmazonEMRServicePolicy_v2, version 6, 12 February 2026.
+"""What AWS's own policy for EMR's service role allows, as facts.
 
+AmazonEMRServicePolicy_v2, version 6 of 12 February 2026:
 https://docs.aws.amazon.com/aws-managed-policy/latest/reference/AmazonEMRServicePolicy_v2.html
 """
 

@@ -157,10 +157,10 @@ def test_only_a_role_that_emr_does_not_know_yet_is_retried(
     refusals = [refusal(code, words, "elasticmapreduce:RunJobFlow")]
 
     class Refusing(Emr):
-        def call(self, service: str, operation: str, **params: Any) -> dict[str, Any]:
+        def call(self, _service: str, operation: str, **params: Any) -> dict[str, Any]:
             if operation == "run_job_flow" and refusals:
                 raise refusals.pop()
-            return super().call(service, operation, **params)
+            return super().call(_service, operation, **params)
 
     monkeypatch.setattr(polling, "sleep", lambda _seconds: None)
     emr = Refusing()
@@ -174,10 +174,10 @@ def test_only_a_role_that_emr_does_not_know_yet_is_retried(
 
 def test_a_role_that_stays_unknown_is_a_failure_with_the_words_of_emr(monkeypatch: pytest.MonkeyPatch) -> None:
     class Refusing(Emr):
-        def call(self, service: str, operation: str, **params: Any) -> dict[str, Any]:
+        def call(self, _service: str, operation: str, **params: Any) -> dict[str, Any]:
             if operation == "run_job_flow":
                 raise refusal("ValidationException", INVALID, "elasticmapreduce:RunJobFlow")
-            return super().call(service, operation, **params)
+            return super().call(_service, operation, **params)
 
     monkeypatch.setattr(emr_cluster, "ROLE_SECONDS", 0.0)
     with pytest.raises(AwsError, match=f"red-us-east-1-node after 0 seconds: {INVALID} .ValidationException. Run"):
@@ -237,8 +237,8 @@ def test_a_smaller_cluster_loses_its_highest_ranks_and_none_while_runs_are_activ
 
 def test_two_of_one_name_are_not_chosen_between() -> None:
     class Two(Emr):
-        def pages(self, service: str, operation: str, key: str, **params: Any) -> list[Any]:
-            listed = super().pages(service, operation, key, **params)
+        def pages(self, _service: str, operation: str, _key: str, **params: Any) -> list[Any]:
+            listed = super().pages(_service, operation, _key, **params)
             return [*listed, *deepcopy(listed)] if operation == "list_clusters" else listed
 
     with pytest.raises(AwsError, match="Terminate those that are not needed"):

@@ -7,23 +7,18 @@ from typing import Any
 import pytest
 from ansible_collections.deeplearning.aws.plugins.module_utils.resources.member_policy import MemberAccess, policy_for
 
-from localcloud.iam.patterns import context_of
-from localcloud.iam.policy import decide, parse_policy
-
-ACCOUNT, OTHER = "123456789012", "210987654321"
-BUCKET, DATA = f"red-{ACCOUNT}-us-east-1", f"{ACCOUNT}-us-east-1-deeplearning-data"
-EC2 = f"arn:aws:ec2:us-east-1:{ACCOUNT}"
-MARKED = {"aws:ResourceTag/deeplearning:cluster": "red"}
-OTHERS = {"aws:ResourceTag/deeplearning:cluster": "blue"}
-MARKING = {"aws:RequestTag/deeplearning:cluster": "red"}
-OTHERS_MARKING = {"aws:RequestTag/deeplearning:cluster": "blue"}
-
-
-def allowed(role: str, action: str, resource: str, context: dict[str, Any] | None = None, **more: Any) -> bool:
-    access = MemberAccess("red", "us-east-1", ACCOUNT, BUCKET, **more)
-    principal = {"aws:userid": "AROANODE:i-01"}
-    policy = parse_policy(policy_for(role, access))
-    return decide([policy], action, resource, context_of(principal, context or {})).outcome == "allowed"
+from tests.unit.plugins.resources.emr_policy_kit import (
+    ACCOUNT,
+    BUCKET,
+    DATA,
+    EC2,
+    MARKED,
+    MARKING,
+    OTHER,
+    OTHERS,
+    OTHERS_MARKING,
+    allowed,
+)
 
 
 @pytest.mark.parametrize(
@@ -46,7 +41,7 @@ def test_emr_launches_what_gets_the_clusters_tag(action: str) -> None:
     assert not allowed("emr", f"ec2:{action}", "arn:aws:ec2:eu-west-1::image/ami-1")
 
 
-PLACES = {"emr_subnets": ["subnet-2"], "emr_security_groups": ["sg-2"]}
+PLACES: dict[str, Any] = {"emr_subnets": ["subnet-2"], "emr_security_groups": ["sg-2"]}
 
 
 @pytest.mark.parametrize("action", ["CreateFleet", "CreateNetworkInterface", "RunInstances"])

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from moto.iam.aws_managed_policies import aws_managed_policies_data
 
+from tests.unit.plugins.resources.emr_policy_kit import ACCOUNT, EC2, MARKED, MARKING, allowed
 from tests.unit.plugins.resources.emr_service_policy import DATE, VERSION, Permission, permissions, reason_to_lack
-from tests.unit.plugins.resources.test_emr_policies import ACCOUNT, EC2, MARKED, MARKING, allowed
 
 TAG = "for-use-with-amazon-emr-managed-policies"
 
