@@ -29,7 +29,7 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description:
-    - True if the task failed and AWS's error code, or the message of a module of this collection, means that the call is
+    - True if the task failed and AWS's error code, or the message of a module of this collection, means that it is
       not allowed.
   type: bool
 """
