@@ -110,6 +110,8 @@ def _fault_commands(parser: argparse.ArgumentParser) -> None:
     late.add_argument("value", type=_positive, metavar="SECONDS")
     reads = fault("late-reads", "late-reads", "hide new resources of EC2 for a while")
     reads.add_argument("value", type=_positive, metavar="SECONDS")
+    tags = fault("late-tags", "late-tags", "let tags count for policies a while after a resource is first used")
+    tags.add_argument("value", type=_positive, metavar="SECONDS")
     skew = fault("skew", "skew", "set AWS's clock ahead of all others, or behind if negative")
     skew.add_argument("value", type=_finite, metavar="SECONDS")
     foreign = fault("foreign-bucket", "foreign-bucket", "make another account the owner of a bucket, existing or not")

@@ -44,7 +44,7 @@ def calls(folder: Path = NODE) -> Iterator[Call]:
 
 def _call(node: ast.Call, method: str) -> Iterator[Call]:
     names = tuple(keyword.arg for keyword in node.keywords if keyword.arg and keyword.arg != PAGING)
-    words = [argument.value for argument in node.args if isinstance(argument, ast.Constant)]
+    words = [str(argument.value) for argument in node.args if isinstance(argument, ast.Constant)]
     if method in READERS:
         yield Call("s3", "get_object", (*READ, *names))
     elif method == CALL and len(words) == 2:

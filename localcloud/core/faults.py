@@ -21,7 +21,7 @@ from localcloud.core.errors import AwsError
 class Fault:
     id: str
     kind: str
-    """capacity, quota, throttle, error, late-iam, late-reads, skew, foreign-bucket, fail-nat, frozen, cut,
+    """capacity, quota, throttle, error, late-iam, late-reads, late-tags, skew, foreign-bucket, fail-nat, frozen, cut,
     stalled, expired"""
     target: Mapping[str, Any]
     """what it strikes, such as {"type": "t3.micro", "zone": "us-east-1a"}; an absent key means any"""
@@ -99,6 +99,10 @@ class Faults:
     def read_delay(self) -> float | None:
         """Seconds for which a new resource is not seen; None: it is seen at once."""
         return max((fault.value for fault in self.of_kind("late-reads")), default=None)
+
+    def tag_delay(self) -> float:
+        """Seconds for which the tags of a resource do not count for policies."""
+        return max((float(fault.value) for fault in self.of_kind("late-tags")), default=0.0)
 
     def clock_skew(self) -> float:
         """Return the seconds by which AWS's clock is ahead of the machines' clocks."""

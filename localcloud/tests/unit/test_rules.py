@@ -86,6 +86,19 @@ def test_a_policy_bound_to_a_tag_ends_at_another_tag(aws: Aws) -> None:
     assert [call["resource"].rpartition("/")[2] for call in aws.calls("TerminateInstances")] == [other, mine, mine]
 
 
+def test_tags_count_late_for_policies(aws: Aws, clock: ManualClock) -> None:
+    """As https://github.com/hashicorp/terraform-provider-aws/issues/6055 describes it."""
+    aws.cloud.faults.add("late-tags", {}, 8.0)
+    mine = launch(aws, TagSpecifications=tagged("instance", cluster="a"))
+    client = aws("ec2", aws.role("worker", allow("ec2:TerminateInstances", f"{EC2}instance/*", **OURS)))
+    for seconds in (0, 7):
+        clock.advance(seconds)
+        with refused("UnauthorizedOperation", f"ec2:TerminateInstances on resource: {EC2}instance/{mine}"):
+            client.terminate_instances(InstanceIds=[mine])
+    clock.advance(1)
+    client.terminate_instances(InstanceIds=[mine])
+
+
 def test_the_tags_that_a_request_brings_are_conditions_too(aws: Aws) -> None:
     asked = when("StringEquals", "aws:RequestTag/cluster", "a")
     client = aws("ec2", aws.role("worker", allow(["ec2:CreateVpc", "ec2:CreateTags"], **asked)))

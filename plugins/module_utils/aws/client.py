@@ -152,7 +152,12 @@ class AwsError(UserError):
 
     @property
     def denied(self) -> bool:
-        return self.code in _DENIED
+        return is_denial(self.code)
+
+
+def is_denial(code: str) -> bool:
+    """Return whether AWS's error code means that the caller is not allowed the call."""
+    return code in _DENIED
 
 
 def _parse_time(value: Any) -> datetime.datetime:

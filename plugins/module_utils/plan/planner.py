@@ -25,6 +25,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.resources.member_
 
 Plan = dict[str, Any]
 NOTHING = changes.Request()
+PARTITION = "aws"
 
 
 def make_plan(
@@ -57,7 +58,7 @@ def make_plan(
 
 
 def check_region(aws: Aws) -> None:
-    """Raise AwsError if the region does not exist: no call could reach it."""
+    """Raise AwsError if the region does not exist, because no call could reach it, or is in another partition."""
     known = aws.regions()
     if aws.region not in known:
         near = difflib.get_close_matches(aws.region, known, 3, 0.6)
@@ -65,6 +66,12 @@ def check_region(aws: Aws) -> None:
         raise AwsError(
             f"cluster_region is {aws.region}: AWS has no such region (or boto3 is too old to know it), {hint}. "
             f"Example: -e cluster_region={near[0] if near else 'us-east-1'}",
+            "Login",
+        )
+    if aws.partition != PARTITION:
+        raise AwsError(
+            f"cluster_region is {aws.region}, which is in the partition {aws.partition}: the collection was made for "
+            f"{PARTITION} alone, as services, names and images differ. Example: -e cluster_region=us-east-1",
             "Login",
         )
 

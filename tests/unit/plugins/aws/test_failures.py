@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar, trust_as_template
 from ansible_collections.deeplearning.aws.plugins.filter.failure_reason import failure_reason
+from ansible_collections.deeplearning.aws.plugins.test.failed_denied import failed_denied
 from ansible_collections.deeplearning.aws.plugins.test.failed_not_found import failed_not_found
+
+ROOT = Path(__file__).resolve().parents[4]
 
 
 def failed(code: str, words: str = "It does not exist", operation: str = "CreateSubnet") -> dict[str, Any]:
@@ -44,6 +51,53 @@ DENIED = (
     "You are not authorized to perform this operation. User: arn:aws:iam::1:user/eve is not authorized to perform: "
     "ec2:CreateVpc on resource: arn:aws:ec2:us-east-1:1:vpc/* because no identity-based policy allows it"
 )
+
+
+@pytest.mark.parametrize(
+    ("result", "denied"),
+    [
+        (failed("UnauthorizedOperation", DENIED, "CreateVpc"), True),
+        (without_error(failed("UnauthorizedOperation", DENIED, "CreateVpc")), True),
+        (failed("AccessDeniedException"), True),
+        ({"failed": True, "msg": "AWS does not allow ec2:CreateTags to these credentials: give it"}, True),
+        ({"failed": True, "results": [{"msg": "fine"}, failed("AccessDenied")]}, True),
+        (failed("InvalidVpcID.NotFound"), False),
+        ({"failed": True, "msg": "It is late"}, False),
+        ({"changed": True, "msg": "An error occurred (AccessDenied)"}, False),
+    ],
+)
+def test_what_is_denied(result: dict[str, Any], denied: bool) -> None:
+    assert failed_denied(result) is denied
+
+
+def attempts(result: dict[str, Any], seconds: float) -> int:
+    """Return how often provision attempts a task that always fails so, and each time after so many seconds."""
+    loader = DataLoader()
+    (whole,) = loader.load_from_file(str(ROOT / "playbooks/tasks/provision/resources.yml"), trusted_as_template=True)
+    record, fail, pause = (
+        next(task for task in whole["rescue"] if words in task["name"])
+        for words in ("Record which resource", "Fail unless", "Wait until AWS shows")
+    )
+    now = 1000.0
+    variables: dict[str, Any] = {"ansible_failed_result": result, "ansible_failed_task": {"name": "Create it"}}
+    for count in range(1, 100):
+        variables["now"] = lambda now=now: datetime.fromtimestamp(now)
+        templar = Templar(loader, variables)
+        if templar.evaluate_conditional(trust_as_template(record["when"])):
+            variables |= templar.template(record["ansible.builtin.set_fact"])
+        templar = Templar(loader, variables)
+        if templar.evaluate_conditional(trust_as_template(fail["when"])):
+            return count
+        now += float(templar.template(pause["ansible.builtin.pause"]["seconds"])) + seconds
+    return 0
+
+
+@pytest.mark.parametrize("seconds", [0, 20])
+def test_a_denied_task_is_tried_once_more(seconds: float) -> None:
+    """Tags of a new resource count late for policies by tags: hashicorp/terraform-provider-aws#6055 and #32966."""
+    assert attempts(failed("UnauthorizedOperation", DENIED, "CreateSubnet"), seconds) == 2
+    assert attempts(failed("VpcLimitExceeded"), seconds) == 1
+    assert attempts(failed("InvalidVpcID.NotFound"), seconds) > 2
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from ansible_collections.deeplearning.aws.plugins.module_utils.plan import images, network, prices, quotas
+from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
+from ansible_collections.deeplearning.aws.plugins.module_utils.plan import images, network, planner, prices, quotas
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import setting_rules
 
 from tests.unit.conftest import Account
@@ -531,3 +532,10 @@ def test_a_gpu_type_without_a_price_is_refused_under_a_limit(refused: Any, plann
 def test_the_halves_of_a_network_are_its_subnets() -> None:
     assert network.halves("10.0.0.0/16") == ("10.0.0.0/17", "10.0.128.0/17")
     assert network.halves("10.0.0.0/27") == ("10.0.0.0/28", "10.0.0.16/28")
+
+
+@pytest.mark.parametrize(("region", "partition"), [("cn-north-1", "aws-cn"), ("us-gov-west-1", "aws-us-gov")])
+def test_regions_of_other_partitions_are_refused(region: str, partition: str) -> None:
+    with pytest.raises(AwsError, match=f"cluster_region is {region}, which is in the partition {partition}: "):
+        planner.check_region(Aws(region))
+    planner.check_region(Aws("eu-west-1"))
