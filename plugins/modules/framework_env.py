@@ -97,6 +97,10 @@ installed:
   description: Whether the environment has everything but Horovod.
   returned: O(state=present)
   type: bool
+outdated:
+  description: Whether the environment is complete, with other pins or sources than are required. A run may use it.
+  returned: O(state=present)
+  type: bool
 versions:
   description: The installed versions, by package.
   returned: O(state=present)
@@ -192,9 +196,12 @@ def inspect(environment: Environment, params: dict[str, Any]) -> dict[str, Any]:
     complete = python_env.read_complete_marker(environment)
     marker = complete or python_env.read_marker(environment)
     has_extra = python_env.is_installed(complete, extra_package(params))
+    has_sources = bool(complete) and sources.is_in_use(environment, params["source"], complete)
+    is_switching = bool(complete.get(sources.SWITCHING))
     state: dict[str, Any] = {
-        "ready": bool(complete) and has_extra and sources.is_in_use(environment, params["source"], complete),
+        "ready": bool(complete) and has_extra and has_sources,
         "installed": bool(marker),
+        "outdated": python_env.has_other_pins(environment) or (bool(complete) and not has_sources and not is_switching),
         "versions": marker.get("versions", {}),
         "system": python_env.system()[0],
         "amazons_mpi": horovod.has_amazons_mpi(),

@@ -24,7 +24,7 @@ BLOCK = re.compile(r"<!-- run by tests/molecule/test_start_here\.py::\w+ -->\n``
 def commands() -> list[str]:
     """Return what the page tells its reader to enter, in its order."""
     blocks = BLOCK.findall((ROOT / "docs/start.md").read_text(encoding="utf-8"))
-    return [line.removeprefix("# ") for block in blocks for line in block.splitlines()]
+    return [line for block in blocks for line in block.splitlines()]
 
 
 @pytest.fixture

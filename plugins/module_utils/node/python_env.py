@@ -98,13 +98,23 @@ def read_marker(environment: Environment) -> dict[str, Any]:
     return read_complete_marker(environment) or _read(environment, UNFINISHED)
 
 
+def has_other_pins(environment: Environment) -> bool:
+    """Return whether the environment is complete, with other pins than the current ones."""
+    marker = _load(environment, paths.MARKER)
+    return bool(marker) and marker.get("requirements_sha256") != environment.digest
+
+
 def _read(environment: Environment, name: str) -> dict[str, Any]:
+    marker = _load(environment, name)
+    return marker if marker.get("requirements_sha256") == environment.digest else {}
+
+
+def _load(environment: Environment, name: str) -> dict[str, Any]:
     try:
         marker = json.loads((environment.path / name).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    current = isinstance(marker, dict) and marker.get("requirements_sha256") == environment.digest
-    return marker if current and environment.python.exists() else {}
+    return marker if isinstance(marker, dict) and environment.python.exists() else {}
 
 
 def is_ours(environment: Environment) -> bool:

@@ -81,7 +81,10 @@ ANSWERS: Mapping[str, Form] = {
         ),
         checkpoints=u.list_of(u.words),
     ),
-    "run frameworks": u.record(frameworks=u.list_of(u.record(framework=framework, horovod=u.boolean))),
+    "run frameworks": u.record(
+        # In check mode the program may be an older one, which does not name the runs.
+        frameworks=u.list_of(u.record(framework=framework, horovod=u.boolean, runs=u.optional(u.list_of(run_id))))
+    ),
     "run create": u.record(run_id=run_id, warnings=u.list_of(u.words)),
     "tensorboard check": u.record(installed=u.boolean),
     "tensorboard start": u.record(changed=u.boolean, port=u.between(6006, 6105)),

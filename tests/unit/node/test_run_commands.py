@@ -514,7 +514,10 @@ def test_frameworks_of_unfinished_runs(master: Master) -> None:
     master.add("r1", python=python.format("pytorch"), distribution="horovod")
     master.add("r2", framework="mxnet", python=python.format("mxnet"))
     assert master.call("frameworks") == (0, "mxnet\npytorch\n", "")
-    needed = [{"framework": "mxnet", "horovod": False}, {"framework": "pytorch", "horovod": True}]
+    needed = [
+        {"framework": "mxnet", "horovod": False, "runs": ["r2"]},
+        {"framework": "pytorch", "horovod": True, "runs": ["r1"]},
+    ]
     assert master.answer("frameworks", "--json") == {"frameworks": needed}
 
 

@@ -78,6 +78,19 @@ def test_a_block_without_a_test_that_plays_it_is_a_problem(mark: str | None) -> 
     assert problems_of_mark(mark, "ansible-playbook destroy.yml")
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_commands_can_be_pasted(page: Path) -> None:
+    """Behind a prompt a command fails, and `# ` makes it a comment. A block that shows output too may have prompts."""
+    blocks = [block["text"] for block in BLOCK.finditer(page.read_text(encoding="utf-8"))]
+    prompts = [
+        text
+        for text in blocks
+        if re.search(r"^\s*[$#] \S", text, re.MULTILINE)
+        if all(re.match(r"\s*[$#] |\s*$|\s{2,}", line) for line in text.splitlines())
+    ]
+    assert not prompts, prompts
+
+
 def test_commands_are_recognized() -> None:
     """A pattern that no longer matches must not pass for pages without mistakes."""
     every = [command for page in PAGES for command in commands(page)]

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract import open_mpi, paths
@@ -362,6 +363,45 @@ def test_a_machine_gets_the_frameworks_of_unfinished_runs(
     assert {item["framework"]: item["horovod"] for item in needed} == expected
 
 
+@pytest.mark.parametrize(
+    ("outdated", "runs", "kept"), [(True, ["r1"], True), (True, [], False), (False, ["r1"], False)]
+)
+def test_an_environment_that_a_run_uses_is_kept_and_the_run_named(outdated: bool, runs: list[str], kept: bool) -> None:
+    tasks = yaml.safe_load((ROLES / "framework/tasks/present.yml").read_text())
+    _inspect, report, install = tasks
+    inspected = {"outdated": outdated, "ready": False}
+    variables = {"__framework_inspected": inspected, "framework_runs": runs, "framework_name": "pytorch"}
+    for task, expected in ((report, kept), (install, not kept)):
+        assert value("framework", task["when"], "Debian", **variables) is expected
+    message = Templar(None, variables).template(trust_as_template(report["ansible.builtin.debug"]["msg"]))
+    assert not kept or message.startswith("The environment of pytorch stays as it is, with other packages")
+    assert not kept or "because r1 uses it. Run this playbook again" in message
+
+
+@pytest.mark.parametrize(
+    ("framework", "listed", "expected"),
+    [
+        ("mxnet", [{"framework": "mxnet", "horovod": False, "runs": ["r1", "r2"]}], ["r1", "r2"]),
+        ("pytorch", [{"framework": "mxnet", "horovod": False, "runs": ["r1"]}], []),
+        # A program of an earlier version does not name them.
+        ("mxnet", [{"framework": "mxnet", "horovod": False}], []),
+    ],
+)
+def test_the_runs_that_use_an_environment(framework: str, listed: list[dict[str, Any]], expected: list[str]) -> None:
+    loader = DataLoader()
+    plays = {
+        name: loader.load_from_file(str(ROLES.parent / f"playbooks/{name}.yml"), trusted_as_template=True)
+        for name in ("node", "train")
+    }
+    (task,) = [one for one in plays["node"][0]["tasks"] if one["name"].startswith("Install the default framework")]
+    printed = {"__node_unfinished": {"stdout": json.dumps({"frameworks": listed})}, "item": {"framework": framework}}
+    assert Templar(loader, {**printed, **task["vars"]}).template(task["vars"]["__used_by"]) == expected
+    (prepare,) = [play for play in plays["train"] if play["name"] == "Prepare the nodes"]
+    answer = {"answer": answers.ANSWERS["run frameworks"]({"frameworks": listed})}
+    variables = {"train_unfinished": answer, "__framework": framework}
+    assert Templar(loader, variables).template(prepare["vars"]["__used_by"]) == expected
+
+
 @pytest.mark.parametrize(("pushed", "builds"), [({}, False), ({"node_builds": True}, True)])
 def test_a_machine_that_configures_itself_does_not_build_horovod(pushed: dict[str, bool], builds: bool) -> None:
     loader = DataLoader()
@@ -386,7 +426,7 @@ def test_a_machine_that_configures_itself_does_not_build_horovod(pushed: dict[st
 def test_who_includes_the_tasks_of_a_framework_sets_their_variables(playbook: str) -> None:
     text = (ROLES.parent / f"playbooks/{playbook}.yml").read_text()
     assert "tasks/node/framework.yml" in text
-    for name in ("__framework", "__horovod", "__wheels", "__builds"):
+    for name in ("__framework", "__horovod", "__wheels", "__builds", "__used_by"):
         assert f" {name}" in text, name
 
 

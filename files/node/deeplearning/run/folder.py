@@ -145,9 +145,10 @@ def find_run(config: Config, run_id: str) -> Folder:
 
 
 def unfinished_frameworks(config: Config) -> list[dict[str, Any]]:
-    """Return the frameworks that runs without a result use from this collection's environments, and whether with
-    Horovod. Runs that cannot be read do not count: a machine that joins must not fail because of them."""
+    """Return the frameworks that runs without a result use from this collection's environments, whether with Horovod,
+    and the runs. Runs that cannot be read do not count: a machine that joins must not fail because of them."""
     needed: dict[str, bool] = {}
+    runs: dict[str, list[str]] = {}
     for folder in _folders(config):
         with contextlib.suppress(UserError, OSError, KeyError):
             run = folder.run()
@@ -155,7 +156,8 @@ def unfinished_frameworks(config: Config) -> list[dict[str, Any]]:
             is_current = run["cluster_id"] == config.cluster_id and folder.result() is None
             if is_current and name in FRAMEWORKS and run["python"] == f"{paths.ENVIRONMENTS}/{name}/bin/python":
                 needed[name] = needed.get(name, False) or run["distribution"] == "horovod"
-    return [{"framework": name, "horovod": horovod} for name, horovod in sorted(needed.items())]
+                runs.setdefault(name, []).append(folder.id)
+    return [{"framework": name, "horovod": needed[name], "runs": sorted(runs[name])} for name in sorted(needed)]
 
 
 def all_runs(config: Config) -> list[Folder]:
