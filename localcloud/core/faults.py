@@ -21,7 +21,7 @@ from localcloud.core.errors import AwsError
 class Fault:
     id: str
     kind: str
-    """capacity, quota, throttle, error, late-iam, late-reads, skew, foreign-bucket, fail-nat, frozen, cut,
+    """capacity, quota, throttle, error, late-iam, late-reads, keep-fields, skew, foreign-bucket, fail-nat, frozen, cut,
     stalled, expired"""
     target: Mapping[str, Any]
     """what it strikes, such as {"type": "t3.micro", "zone": "us-east-1a"}; an absent key means any"""
