@@ -104,7 +104,7 @@ def test_the_earliest_end_is_in_the_data_and_both_in_the_text() -> None:
     )
     ttl = describe(ends({"ttl": 1_800_003_600.0}), HEALTH, CONTEXT)["ends"]
     assert (ttl["at"], ttl["reason"]) == ("2027-01-15T09:00:00Z", "cluster_ttl_hours")
-    never = {"at": "", "reason": "", "idle_minutes": 0, "ttl_at": ""}
+    never = {"at": "", "reason": "", "idle_minutes": 0, "ttl_at": "", "setup_at": ""}
     assert describe(ESTATE, HEALTH, CONTEXT)["ends"] == never
 
 
