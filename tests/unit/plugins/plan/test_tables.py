@@ -489,7 +489,7 @@ def test_the_costs_as_text() -> None:
 
 def rendered(facts: AccountFacts = FACTS, emr: bool = False, **settings: Any) -> dict[str, str]:
     options = cluster(**settings)
-    plan = {**planner.resolve(facts, options), "notes": ["it rains"]}
+    plan = {**planner.resolve(facts, options), "notes": ["it rains"], "changes": []}
     if emr:
         plan["emr"] = {"release": "emr-7.14.0"}
     lines = planner.render(options, plan)
