@@ -59,7 +59,8 @@ options:
         type: str
         default: ""
   cluster:
-    description: The cluster's name. After a success, its scheduled end of the setup is deleted if a machine is in service.
+    description:
+      - The cluster's name. After a success, its scheduled end of the setup is deleted if a machine is in service.
     type: str
     default: ""
   emr:
