@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from ansible.utils.display import Display
-from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws
+from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract import atomic_file
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.hosts import MASTER_ALIAS
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import EMR_USER, MASTER
 from ansible_collections.deeplearning.aws.plugins.module_utils.messages import join_names
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.action import Action
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster import host_keys
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster import host_keys, setup_end
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.host_key_discovery import HostKeyDiscovery
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.membership import Cluster, ClusterNode
 
@@ -27,7 +27,8 @@ class ActionModule(Action):
 
     def handle(self, options: dict[str, Any], task_vars: Mapping[str, Any]) -> dict[str, Any]:
         timeout = 0 if self.check_mode else options["wait_seconds"]
-        discovery = HostKeyDiscovery(Aws.from_options(options), options["cluster"])
+        aws = Aws.from_options(options)
+        discovery = HostKeyDiscovery(aws, options["cluster"])
         cluster, reports = discovery.run(timeout, Display().display, options["wait_for_ranks"])
         facts = discovery.facts(cluster)
         for instance in discovery.invalid_reports:
@@ -37,6 +38,8 @@ class ActionModule(Action):
             changed = self._write(cluster, reports, options)
         except OSError as error:
             raise UserError(f"{error.filename} cannot be written: {error.strerror}. Give another folder.") from error
+        if not self.check_mode and not cluster.job_flow:
+            changed = _delete_setup_end(aws, options["cluster"]) or changed
         result: dict[str, Any] = {
             "changed": changed,
             "cluster": facts | {"user": _login(cluster, options).user},
@@ -62,6 +65,15 @@ class ActionModule(Action):
             return any(not file.exists() or file.read_text(encoding="utf-8") != text for file, text in texts.items())
         changed = [atomic_file.write_if_changed(str(file), text, mode=0o600) for file, text in texts.items()]
         return any(changed)
+
+
+def _delete_setup_end(aws: Aws, cluster: str) -> bool:
+    try:
+        return setup_end.delete_if_in_service(aws, cluster)
+    except AwsError as error:
+        # Who only trains may not be allowed to.
+        Display().warning(f"It is not certain that the machines stay: the end of the setup was not deleted. {error}")
+        return False
 
 
 def _login(cluster: Cluster, options: Mapping[str, Any]) -> host_keys.Login:

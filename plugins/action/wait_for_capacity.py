@@ -13,6 +13,7 @@ from ansible.utils.display import Display
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.action import Action
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster import setup_end
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.baking_watcher import BakingWatch
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.capacity import GroupTarget, Policy, WaitRules
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.capacity_watcher import (
@@ -52,7 +53,7 @@ class ActionModule(Action):
                 options["settle_seconds"],
                 reports["bundle"] if reports else "",
             )
-            return CapacityWatch(
+            result = CapacityWatch(
                 api,
                 targets,
                 rules,
@@ -65,6 +66,9 @@ class ActionModule(Action):
                     if group["address"]
                 ],
             ).run()
+            if not result.get("failed") and options["cluster"]:
+                setup_end.delete_if_in_service(aws, options["cluster"])
+            return result
         except (AwsError, GroupNotFound) as error:
             return {"failed": True, "outcome": "failed", "elsewhere": False, "msg": str(error)}
 

@@ -10,8 +10,7 @@ version_added: 1.0.0
 description:
   - Returns the times of M(community.aws.autoscaling_scheduled_action), which requires a recurrence. The action runs at
     the first suitable minute that is not before the time, and its recurrence ends ten minutes later.
-  - Two actions of a group must not have the same time. Actions of the kind V(ttl) get an even minute, and those of
-    the kind V(idle) an odd one.
+  - Two actions of a group must not have the same time, so each kind gets every third minute.
 positional: kind
 options:
   _input:
@@ -21,7 +20,7 @@ options:
   kind:
     description: What the action is for.
     type: str
-    choices: [ttl, idle]
+    choices: [ttl, idle, setup]
     required: true
 """
 
@@ -37,24 +36,18 @@ _value:
   type: dict
 """
 
-import math
-import time
 from collections.abc import Callable
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.scheduled_end import IDLE
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.scheduled_end import once
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.schema import format_time
-
-RECURS_SECONDS = 600
 
 
 def schedule_once(seconds: float | str, kind: str) -> dict[str, str]:
-    odd = 60 if kind == IDLE else 0
-    start = math.ceil((float(seconds) - odd) / 120) * 120 + odd
-    moment = time.gmtime(start)
+    action = once(kind, float(seconds))
     return {
-        "start_time": format_time(start),
-        "end_time": format_time(start + RECURS_SECONDS),
-        "recurrence": f"{moment.tm_min} {moment.tm_hour} {moment.tm_mday} {moment.tm_mon} *",
+        "start_time": format_time(action["StartTime"].timestamp()),
+        "end_time": format_time(action["EndTime"].timestamp()),
+        "recurrence": action["Recurrence"],
     }
 
 

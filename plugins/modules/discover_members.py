@@ -14,6 +14,7 @@ description:
   - A machine's host keys are in its report in the cluster's bucket, which AWS lets no other machine write. The keys of
     a machine without a report are read from its console (C(GetConsoleOutput)), and never from the network.
   - The files are replaced each time, so ssh refuses a key that has changed until AWS shows the new one.
+  - Deletes the scheduled end of the setup, which site.yml sets before it requests machines, if one is in service.
   - Waits for machines that boot, and prints their names meanwhile.
 options:
   cluster:
@@ -59,6 +60,8 @@ extends_documentation_fragment:
   - deeplearning.aws._attributes
   - deeplearning.aws._attributes.action
 notes:
+  - Without C(autoscaling:DescribeScheduledActions), C(autoscaling:DescribeAutoScalingGroups) and
+    C(autoscaling:DeleteScheduledAction) it warns that the end of the setup stays.
   - It needs the permissions C(ec2:DescribeInstances), C(ec2:DescribeNetworkInterfaces), C(ec2:DescribeSecurityGroups),
     C(ec2:DescribeVpcs), C(ec2:GetConsoleOutput), C(iam:GetRole) on the roles of members, and C(s3:GetObject) with
     C(s3:ListBucket) on the cluster's bucket.

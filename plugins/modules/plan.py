@@ -136,7 +136,7 @@ plan:
     ends:
       description: When each Auto Scaling group is scheduled to end its machines, in seconds since the epoch.
       type: dict
-      sample: {"ttl": {"red-master": 1767225600.0, "red-workers": 1767225600.0}, "idle": {}}
+      sample: {"ttl": {"red-master": 1767225600.0, "red-workers": 1767225600.0}, "idle": {}, "setup": {}}
     delete_actions:
       description: The C(group) and C(name) of scheduled actions that are not the collection's and that
         O(delete_actions) names.

@@ -58,6 +58,11 @@ options:
             network interface as soon as the machine runs.
         type: str
         default: ""
+  cluster:
+    description:
+      - The cluster's name. After a success, its scheduled end of the setup is deleted if a machine is in service.
+    type: str
+    default: ""
   emr:
     description: The EMR cluster to wait for. Of the other options, only O(timeout_seconds) applies.
     type: dict

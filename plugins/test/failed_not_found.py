@@ -43,7 +43,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-_NOT_LISTED = ("list index out of range", "'NoneType' object", "Failed to modify subnet")
+_NOT_LISTED = ("list index out of range", "'NoneType' object", "Failed to modify subnet", "No auto scaling group found")
 _CODE = re.compile(r"An error occurred \(([\w.]+)\)")
 
 

@@ -21,8 +21,14 @@ SIZES = ("MinSize", "MaxSize", "DesiredCapacity")
 
 @answers("autoscaling", "PutScheduledUpdateGroupAction")
 def put(call: Call) -> Result:
+    """Replace the action of that name. With the fault `keep-fields`, what the request leaves out keeps its value.
+
+    AWS documents the latter for BatchPutScheduledUpdateGroupAction only, so clients must work with both.
+    """
     scaling, params = scaling_in(call.cloud, call.region), call.params
     group, name = validation.changeable(scaling, params["AutoScalingGroupName"]), params["ScheduledActionName"]
+    if name in group.scheduled and call.cloud.faults.of_kind("keep-fields"):
+        params = _fields(group.scheduled[name]) | {key: value for key, value in params.items() if value is not None}
     sizes = {key: int(params[key]) for key in SIZES if params.get(key) is not None}
     if not sizes:
         raise invalid("At least one of MinSize, MaxSize or DesiredCapacity must be specified.")
@@ -38,6 +44,8 @@ def put(call: Call) -> Result:
     if len(others) >= MAX_ACTIONS:
         raise AwsError("LimitExceeded", f"You may have at most {MAX_ACTIONS} scheduled actions on a group.")
     recurrence, end = str(params.get("Recurrence") or ""), _timestamp(params.get("EndTime"))
+    if end is not None and end <= start:
+        raise invalid("Given end time is before the start time")
     _check_recurrence(recurrence, start, end)
     action_arn = arn(
         "autoscaling",
@@ -46,6 +54,11 @@ def put(call: Call) -> Result:
     )
     group.scheduled[name] = ScheduledAction(name, action_arn, start, sizes, recurrence, end)
     return {}
+
+
+def _fields(action: ScheduledAction) -> dict[str, Any]:
+    end = None if action.end is None else datetime_of(action.end)
+    return {**action.sizes, "StartTime": datetime_of(action.start), "EndTime": end, "Recurrence": action.recurrence}
 
 
 def _check_sizes(sizes: Mapping[str, int]) -> None:

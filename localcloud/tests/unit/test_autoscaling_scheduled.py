@@ -105,3 +105,21 @@ def test_the_actions_of_a_group_go_with_it(kit: Kit) -> None:
     kit.on("DeleteAutoScalingGroup", ForceDelete=True)
     kit.wait(5)
     assert kit.ask("DescribeScheduledActions")["ScheduledUpdateGroupActions"] == []
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_what_a_request_leaves_out_is_replaced_or_stays(kit: Kit, cloud: Cloud, keeps: bool) -> None:
+    if keeps:
+        cloud.faults.add("keep-fields", {})
+    kit.create(1)
+    start = datetime.fromtimestamp((kit.clock.time() // 60 + 2) * 60, UTC)
+    end = datetime.fromtimestamp(start.timestamp() + 600, UTC)
+    once = {"Recurrence": f"{start.minute} {start.hour} {start.day} {start.month} *", "EndTime": end}
+    put(kit, "end", start.timestamp() - kit.clock.time(), **once)
+    if keeps:
+        with pytest.raises(AwsError, match="end time"):
+            put(kit, "end", 7200)
+    else:
+        put(kit, "end", 7200)
+        (action,) = kit.on("DescribeScheduledActions")["ScheduledUpdateGroupActions"]
+        assert "EndTime" not in action

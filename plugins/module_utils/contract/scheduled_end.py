@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from typing import Any
 from urllib.parse import quote
 
@@ -17,12 +19,42 @@ from .names import Names
 HOUR = 3600
 _ONE_DATE = re.compile(r"\d+ \d+ \d+ \d+ \*")
 
-TTL, IDLE = "ttl", "idle"
-"""What an action is for, and the end of its name: cluster_ttl_hours and cluster_idle_minutes."""
+RECURS_SECONDS = 600
+
+TTL, IDLE, SETUP = "ttl", "idle", "setup"
+"""What an action is for, and the end of its name: cluster_ttl_hours, cluster_idle_minutes, and machines of which none
+has ever been in service."""
+KINDS = (TTL, IDLE, SETUP)
 
 
 def action_names(cluster: str) -> list[str]:
-    return [Names(cluster).of(kind) for kind in (TTL, IDLE)]
+    return [Names(cluster).of(kind) for kind in KINDS]
+
+
+def start_of(kind: str, seconds: float) -> int:
+    """Return the first minute of a kind that is not before a time. Two actions of a group must not have the same time,
+    so each kind has every third minute."""
+    offset = 60 * KINDS.index(kind)
+    step = 60 * len(KINDS)
+    return math.ceil((seconds - offset) / step) * step + offset
+
+
+def once(kind: str, seconds: float) -> dict[str, Any]:
+    """Return the fields of an action that ends a group's machines once, at the first suitable minute.
+
+    It has all fields that an action may have, as AWS does not document for PutScheduledUpdateGroupAction whether one
+    that is left out keeps its value.
+    """
+    start = start_of(kind, seconds)
+    moment = time.gmtime(start)
+    return {
+        "StartTime": datetime.fromtimestamp(start, timezone.utc),
+        "EndTime": datetime.fromtimestamp(start + RECURS_SECONDS, timezone.utc),
+        "Recurrence": f"{moment.tm_min} {moment.tm_hour} {moment.tm_mday} {moment.tm_mon} *",
+        "MinSize": 0,
+        "MaxSize": 0,
+        "DesiredCapacity": 0,
+    }
 
 
 def scheduled_ends(actions: Iterable[Mapping[str, Any]], cluster: str, now: float) -> dict[str, dict[str, float]]:
@@ -31,7 +63,7 @@ def scheduled_ends(actions: Iterable[Mapping[str, Any]], cluster: str, now: floa
     `actions`: as DescribeScheduledActions returns them. One that has run may still be listed.
     """
     groups = Names(cluster).groups.values()
-    ends: dict[str, dict[str, float]] = {TTL: {}, IDLE: {}}
+    ends: dict[str, dict[str, float]] = {kind: {} for kind in KINDS}
     for action in actions:
         kind = str(action["ScheduledActionName"]).rpartition("-")[2]
         start, group = action["StartTime"].timestamp(), str(action["AutoScalingGroupName"])

@@ -410,7 +410,9 @@ def _pinned_image_id(reader: _Reader, cluster: str, setting: str) -> str:
 
 
 def _describe_ami(reader: _Reader, image_id: str) -> list[Any] | None:
-    return reader.ec2("describe_images", "Images", {"image-id": [image_id]})
+    # A filter does not name an image: AWS hides deprecated ones of other owners from it.
+    filters = [{"Name": "image-id", "Values": [image_id]}]
+    return reader.pages("ec2", "describe_images", "Images", Filters=filters, IncludeDeprecated=True)
 
 
 def _describe_family(reader: _Reader, family: str, types: Mapping[str, InstanceType]) -> ImageFacts:

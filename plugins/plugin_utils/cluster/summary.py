@@ -16,7 +16,7 @@ from typing import Any
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract import schema
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.atomic_file import write_if_changed
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.hosts import MASTER_ALIAS
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.scheduled_end import IDLE, TTL
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.scheduled_end import IDLE, SETUP, TTL
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.prices import PriceList
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.costs import Costs, billed, cost_so_far, phrase
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.resources import (
@@ -120,21 +120,26 @@ def scheduled_end(owned: ClusterResources, idle_minutes: int) -> dict[str, Any]:
     """Return when AWS ends the machines next, and why."""
     times = [(at, reason) for kind, reason in _REASONS.items() for at in _ends(owned, kind)]
     at, reason = min(times, default=(0.0, ""))
-    ttl = min(_ends(owned, TTL), default=0.0)
+    ttl, setup = (min(_ends(owned, kind), default=0.0) for kind in (TTL, SETUP))
     return {
         "at": schema.format_time(at) if at else "",
         "reason": reason,
         "idle_minutes": idle_minutes,
         "ttl_at": schema.format_time(ttl) if ttl else "",
+        "setup_at": schema.format_time(setup) if setup else "",
     }
 
 
-_REASONS = {TTL: "cluster_ttl_hours", IDLE: "idle"}
+_REASONS = {TTL: "cluster_ttl_hours", IDLE: "idle", SETUP: "setup"}
 
 
 def end_phrase(owned: ClusterResources) -> str:
     """Return the scheduled ends as text; empty if there is none."""
-    hints = {TTL: " (deeplearning.aws.extend postpones it)", IDLE: ", unless something works until then"}
+    hints = {
+        SETUP: ", unless a playbook meets a machine in service until then (ansible-playbook site.yml)",
+        TTL: " (deeplearning.aws.extend postpones it)",
+        IDLE: ", unless something works until then",
+    }
     times = {kind: min(_ends(owned, kind), default=0.0) for kind in hints}
     return "; ".join(
         time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(times[kind])) + hint

@@ -52,6 +52,7 @@ EXCEPTIONS = {
     "Create the launch hooks": "community.aws.autoscaling_lifecycle_hook",
     "Delete the launch hooks": "community.aws.autoscaling_lifecycle_hook",
     "Schedule the end of the group": "community.aws.autoscaling_scheduled_action",
+    "Delete the end of machines that are in service": "community.aws.autoscaling_scheduled_action",
     "Delete the scheduled end of a setting that is off": "community.aws.autoscaling_scheduled_action",
     "Delete the scheduled actions of others that the operator has named": "community.aws.autoscaling_scheduled_action",
     "Create the file system": "deeplearning.aws.file_system",

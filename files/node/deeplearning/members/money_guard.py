@@ -9,14 +9,21 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timezone
 from typing import Any
 
 from deeplearning.aws import AwsClient
 from deeplearning.config import Config
 from deeplearning.contract import atomic_file, paths
 from deeplearning.contract.names import Names
-from deeplearning.contract.scheduled_end import IDLE, TTL, action_names, earliest, scheduled_ends
+from deeplearning.contract.scheduled_end import (
+    IDLE,
+    SETUP,
+    TTL,
+    action_names,
+    earliest,
+    once,
+    scheduled_ends,
+)
 from deeplearning.deadline import DeadlineExceeded, within
 from deeplearning.members import load
 from deeplearning.run import ending
@@ -25,8 +32,6 @@ BUSY_LOAD = 0.5
 """From this load average on a node works: half a processor. Its own timers take less."""
 BUSY_GPU_PERCENT = 5
 EFS_SECONDS = 10.0
-PUT_SECONDS = 60.0
-"""The idle end is not moved for less."""
 
 
 def check(config: Config, aws: AwsClient, runs: Sequence[str]) -> None:
@@ -41,19 +46,19 @@ def check(config: Config, aws: AwsClient, runs: Sequence[str]) -> None:
         ScheduledActionNames=action_names(config.cluster),
     )
     ends = scheduled_ends(actions, config.cluster, now)
-    ttl = earliest(ends, TTL)
-    ending.prepare(config, None if ttl is None else ttl - now, runs)
+    ttl, setup = earliest(ends, TTL), earliest(ends, SETUP)
+    fixed = min((end for end in (ttl, setup) if end is not None), default=None)
+    ending.prepare(config, None if fixed is None else fixed - now, runs)
     if config.idle_seconds:
         _postpone(config, aws, ends[IDLE], runs, now)
-    atomic_file.write_if_changed(paths.LOGIN_MESSAGE, login_message(ttl, config.idle_seconds))
+    atomic_file.write_if_changed(paths.LOGIN_MESSAGE, login_message(ttl, config.idle_seconds, setup))
 
 
 def _postpone(config: Config, aws: AwsClient, ends: Mapping[str, float], runs: Sequence[str], now: float) -> None:
-    """Move the idle end of both groups, if it is not where it belongs. A boot counts as work."""
+    """Move the idle end of both groups, if it is not at its minute. A boot counts as work."""
     groups = Names(config.cluster).groups.values()
-    target = int(now) + config.idle_seconds
-    tolerance = min(PUT_SECONDS, config.idle_seconds / 4)
-    late = [group for group in groups if abs(target - ends.get(group, 0.0)) >= tolerance]
+    action = once(IDLE, now + config.idle_seconds)
+    late = [group for group in groups if ends.get(group) != action["StartTime"].timestamp()]
     has_booted = not os.path.exists(paths.LOGIN_MESSAGE)
     if not late or not (has_booted or runs or is_busy(_loads(config))):
         return
@@ -63,11 +68,7 @@ def _postpone(config: Config, aws: AwsClient, ends: Mapping[str, float], runs: S
             "put_scheduled_update_group_action",
             AutoScalingGroupName=group,
             ScheduledActionName=Names(config.cluster).of(IDLE),
-            # The time of another action of the group is refused: these end on a second that no minute begins with.
-            StartTime=datetime.fromtimestamp(target + (target % 60 == 0), timezone.utc),
-            MinSize=0,
-            MaxSize=0,
-            DesiredCapacity=0,
+            **action,
         )
 
 
@@ -90,13 +91,21 @@ def is_busy(loads: Iterable[Mapping[str, Any]]) -> bool:
     )
 
 
-def login_message(ttl: float | None, idle_seconds: int) -> str:
+def login_message(ttl: float | None, idle_seconds: int, setup: float | None = None) -> str:
     """Return the text that people see when they log in; empty if nothing ends the cluster by itself."""
     lines = []
+    if setup is not None:
+        lines.append(
+            f"No playbook has met machines of this cluster in service yet, so all of them end at {_time(setup)}."
+        )
+        lines.append("To remove this end, on your own machine: ansible-playbook site.yml")
     if ttl is not None:
-        at = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(ttl))
-        lines.append(f"All machines of this cluster end at {at}; its file system stays.")
+        lines.append(f"All machines of this cluster end at {_time(ttl)}; its file system stays.")
         lines.append("To postpone it, on your own machine: ansible-playbook deeplearning.aws.extend -e hours=4")
     if idle_seconds:
         lines.append(f"They end after {idle_seconds // 60} minutes without a run, a login or other work as well.")
     return "".join(f"{line}\n" for line in lines)
+
+
+def _time(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(seconds))

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible_collections.deeplearning.aws.plugins.action import discover_members
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.scheduled_end import SETUP, once
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.membership import Cluster, ClusterNode, record_of
 
+from localcloud.api.autoscaling.regions import scaling_in
 from tests.account.fleet import host_key
 from tests.unit.actions import run_action
 from tests.unit.cluster_kit import REGION, MadeCluster
@@ -160,3 +163,42 @@ def test_the_user_of_emrs_machines_is_fixed(machine: dict[str, Any], option: str
     options = {"user": option, "private_key_file": "", "connection": "jump", "region": "", "profile": "", "bastion": ""}
     assert discover_members._login(cluster, options).user == user
     assert discover_members._login(cluster, options).private_key_file == ""
+
+
+def schedule_setup_end(aws: Account) -> Any:
+    client = aws.client("autoscaling")
+    for group in ("red-master", "red-workers"):
+        client.put_scheduled_update_group_action(
+            AutoScalingGroupName=group, ScheduledActionName="red-setup", **once(SETUP, time.time() + 7200)
+        )
+    return client
+
+
+def names_of(client: Any) -> list[str]:
+    listed = client.describe_scheduled_actions()["ScheduledUpdateGroupActions"]
+    return [one["ScheduledActionName"] for one in listed]
+
+
+def test_the_end_of_the_setup_is_deleted_where_a_member_is_in_service(
+    red: MadeCluster, discover: Discover, aws: Account
+) -> None:
+    client = schedule_setup_end(aws)
+    discover(check=True)
+    assert names_of(client) == ["red-setup"] * 2
+    denied = {"code": "AccessDenied", "message": "No.", "status": 403}
+    fault = aws.cloud.faults.add("error", {"action": "autoscaling:DeleteScheduledAction"}, denied)
+    assert "failed" not in discover()
+    aws.cloud.faults.remove(fault)
+    assert discover()["changed"] and names_of(client) == []
+    assert not discover()["changed"]
+
+
+def test_the_end_of_the_setup_stays_while_all_machines_are_held(
+    red: MadeCluster, discover: Discover, aws: Account
+) -> None:
+    client = schedule_setup_end(aws)
+    for group in scaling_in(aws.cloud, REGION).groups.values():
+        for member in group.members.values():
+            member.state = "Pending:Wait"
+    discover()
+    assert names_of(client) == ["red-setup"] * 2

@@ -38,6 +38,7 @@ def without_error(result: dict[str, Any]) -> dict[str, Any]:
         ({"failed": True, "msg": "Task failed: Module failed: list index out of range"}, True),
         ({"failed": True, "msg": "Task failed: Module failed: 'NoneType' object has no attribute 'items'"}, True),
         ({"failed": True, "msg": "Failed to modify subnet"}, True),
+        ({"failed": True, "msg": "No auto scaling group found with the name red-master"}, True),
         (failed("InvalidLaunchTemplateName.NotFoundException"), True),
         ({"failed": True, "msg": "It is late"}, False),
         ({"changed": True, "msg": "An error occurred (InvalidVpcID.NotFound)"}, False),

@@ -98,6 +98,7 @@ def test_the_earliest_end_is_in_the_data_and_both_in_the_text() -> None:
         "reason": "idle",
         "idle_minutes": 60,
         "ttl_at": "2027-01-15T09:00:00Z",
+        "setup_at": "",
     }
     (line,) = [line for line in summary_lines(summary, both, "") if "machines end" in line]
     assert line.split("  ")[-1] == (
@@ -106,7 +107,7 @@ def test_the_earliest_end_is_in_the_data_and_both_in_the_text() -> None:
     )
     ttl = describe(ends({"ttl": 1_800_003_600.0}), HEALTH, CONTEXT)["ends"]
     assert (ttl["at"], ttl["reason"]) == ("2027-01-15T09:00:00Z", "cluster_ttl_hours")
-    never = {"at": "", "reason": "", "idle_minutes": 0, "ttl_at": ""}
+    never = {"at": "", "reason": "", "idle_minutes": 0, "ttl_at": "", "setup_at": ""}
     assert describe(ESTATE, HEALTH, CONTEXT)["ends"] == never
 
 
@@ -222,7 +223,7 @@ def test_a_file_system_alone_is_clean_and_removed_by_its_own_option() -> None:
         "  to remove it  ansible-playbook destroy.yml -e destroy=c -e cluster_keep_efs=false",
     ]
     network = replace(kept, resources=[*kept.resources, Resource("vpc", "vpc-1")])
-    lines = summary_lines(describe(network, Health("creating", 0, 0), Context()), network, "")
+    lines = summary_lines(describe(network, Health("creating", 0, 0), Context(costs=Costs(LIST))), network, "")
     assert lines[-2:] == [
         "  to remove it          ansible-playbook destroy.yml -e destroy=c",
         "  with its file system  ansible-playbook destroy.yml -e destroy=c -e cluster_keep_efs=false",

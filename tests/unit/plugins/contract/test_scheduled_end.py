@@ -10,6 +10,7 @@ import pytest
 from ansible_collections.deeplearning.aws.plugins.filter.schedule_once import schedule_once
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.scheduled_end import (
     IDLE,
+    SETUP,
     TTL,
     action_names,
     earliest,
@@ -27,7 +28,7 @@ def action(name: str, seconds: float, group: str = "red-workers", end: float | N
 
 
 def test_the_ends_of_the_clusters_groups_are_found_by_their_names() -> None:
-    assert action_names("red") == ["red-ttl", "red-idle"]
+    assert action_names("red") == ["red-ttl", "red-idle", "red-setup"]
     listed = [
         action("red-ttl", 60),
         action("red-ttl", 50, group="red-master"),
@@ -37,7 +38,7 @@ def test_the_ends_of_the_clusters_groups_are_found_by_their_names() -> None:
         action("nightly", 10),
     ]
     ends = scheduled_ends(listed, "red", NOW)
-    assert ends == {TTL: {"red-workers": NOW + 60, "red-master": NOW + 50}, IDLE: {"red-workers": NOW + 30}}
+    assert ends == {TTL: {"red-workers": NOW + 60, "red-master": NOW + 50}, IDLE: {"red-workers": NOW + 30}, SETUP: {}}
     assert earliest(ends, TTL) == NOW + 50
     assert earliest(scheduled_ends([], "red", NOW), TTL) is None
 
@@ -46,7 +47,7 @@ def test_the_ends_of_the_clusters_groups_are_found_by_their_names() -> None:
     "listed", [action("red-ttl", -1), action("red-ttl", -1, end=600), action("red-ttl", 365 * 86400, end=600)], ids=str
 )
 def test_an_action_that_has_run_ends_nothing_any_more(listed: dict[str, Any]) -> None:
-    assert scheduled_ends([listed], "red", NOW) == {TTL: {}, IDLE: {}}
+    assert scheduled_ends([listed], "red", NOW) == {TTL: {}, IDLE: {}, SETUP: {}}
 
 
 SIZES = {"MinSize": 0, "MaxSize": 0, "DesiredCapacity": 0}
@@ -60,6 +61,7 @@ MINUTELY = {"Recurrence": "* * * * *"}
         # Ours, as site.yml and as the master schedule them.
         (action("red-ttl", 60, end=660) | SIZES | YEARLY, False, False),
         (action("red-idle", 60) | SIZES, False, False),
+        (action("red-setup", 60, end=660) | SIZES | YEARLY, False, False),
         (action("zz", 60) | SIZES | MINUTELY, True, True),
         (action("zz", 60, group="red-master") | SIZES, True, True),
         (action("zz", -60) | MINUTELY | SIZES, True, True),
@@ -108,11 +110,12 @@ def test_the_name_of_another_ones_action_is_plain_text(name: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "at", "start", "recurrence"),
     [
-        ("ttl", "2026-11-23T05:04:00Z", "2026-11-23T05:04:00Z", "4 5 23 11 *"),
-        ("ttl", "2026-11-23T05:04:01Z", "2026-11-23T05:06:00Z", "6 5 23 11 *"),
-        ("ttl", "2026-12-31T23:59:30Z", "2027-01-01T00:00:00Z", "0 0 1 1 *"),
-        ("idle", "2026-11-23T05:04:00Z", "2026-11-23T05:05:00Z", "5 5 23 11 *"),
-        ("idle", "2026-11-23T05:05:01Z", "2026-11-23T05:07:00Z", "7 5 23 11 *"),
+        ("ttl", "2026-11-23T05:03:00Z", "2026-11-23T05:03:00Z", "3 5 23 11 *"),
+        ("ttl", "2026-11-23T05:03:01Z", "2026-11-23T05:06:00Z", "6 5 23 11 *"),
+        ("ttl", "2026-12-31T23:58:30Z", "2027-01-01T00:00:00Z", "0 0 1 1 *"),
+        ("idle", "2026-11-23T05:03:00Z", "2026-11-23T05:04:00Z", "4 5 23 11 *"),
+        ("setup", "2026-11-23T05:03:00Z", "2026-11-23T05:05:00Z", "5 5 23 11 *"),
+        ("setup", "2026-11-23T05:05:01Z", "2026-11-23T05:08:00Z", "8 5 23 11 *"),
     ],
 )
 def test_an_action_runs_once_at_a_minute_of_its_kind(kind: str, at: str, start: str, recurrence: str) -> None:
