@@ -38,7 +38,7 @@ def _machine(kind: str) -> float | None:
     if described is None or kind.startswith(UNLISTED):
         return None
     gpus = sum(gpu["Count"] for gpu in described.get("GpuInfo", {}).get("Gpus", ()))
-    return _INSTANCES.get(kind, _VCPU * described["VCpuInfo"]["DefaultVCpus"] + _GPU * gpus)
+    return float(_INSTANCES.get(kind, _VCPU * described["VCpuInfo"]["DefaultVCpus"] + _GPU * gpus))
 
 
 def _products(service: str, kind: str) -> Iterator[dict[str, Any]]:

@@ -67,12 +67,12 @@ class ActionModule(Action):
             raise UserError(str(task_vars["deeplearning_problem"]))
         if unread and is_provisioning:
             raise unread
-        result = {"changed": False, "cluster": setting_rules.complete(cluster, emr), "options": checked.values}
-        result["warnings"] = playbook_input.foreign_names(playbook, extra_vars, roles)
-        result["warnings"] += [playbook_input.foreign_setting(name) for name, meant in unknown.items() if not meant]
+        warnings = playbook_input.foreign_names(playbook, extra_vars, roles)
+        warnings += [playbook_input.foreign_setting(name) for name, meant in unknown.items() if not meant]
         if unread:
-            result["warnings"] += [f"What the cluster was made with is unknown, so the defaults count: {unread}"]
-        result |= {"emr": emr, **_changes(recorded, settings, cluster)}
+            warnings += [f"What the cluster was made with is unknown, so the defaults count: {unread}"]
+        result = {"changed": False, "cluster": setting_rules.complete(cluster, emr), "options": checked.values}
+        result |= {"emr": emr, "warnings": warnings, **_changes(recorded, settings, cluster)}
         result["requested_by"] = f"{getpass.getuser()}@{socket.gethostname()}"
         return result | _train(checked.values, variables, result) if playbook == "train" else result
 

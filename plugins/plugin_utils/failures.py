@@ -36,8 +36,8 @@ def is_rescued(task: Any) -> bool:
     """Return whether the task is in a block with a rescue, whose tasks report the failure or settle it."""
     child, parent = task, task._parent
     while parent is not None:
-        inside = any(child._uuid == other._uuid for other in getattr(parent, "block", ()))
-        if inside and getattr(parent, "rescue", ()):
+        inside = any(child._uuid == other._uuid for other in getattr(parent, "block", None) or [])
+        if inside and getattr(parent, "rescue", None):
             return True
         child, parent = parent, parent._parent
     return False

@@ -107,7 +107,8 @@ def current_prices(aws: Aws, types: Sequence[str], with_emr: bool = False) -> di
     permission: none."""
     if aws.partition != "aws":
         return {}
-    api, prices = aws.in_region(API_REGION), {}
+    api = aws.in_region(API_REGION)
+    prices: dict[str, Price] = {}
     services = ("AmazonEC2", "ElasticMapReduce") if with_emr else ("AmazonEC2",)
     machines = [(service, _of_type(service, kind)) for service in services for kind in dict.fromkeys(types)]
     for service, fields in (*machines, *_GENERAL):
