@@ -138,7 +138,10 @@ def test_a_run_continues_when_a_former_masters_list_is_put_back(cluster: Cluster
 
 def allocator(node: MemberNode, report: Callable[[str], None], published: bool = False) -> Allocator:
     run: dict[str, Any] = {"nodes": None, "busy": "wait"}
-    return Allocator(node.config, Folder("/r1"), run, False, lambda nodes: None, report, lambda: False, 0.0, published)
+    folder = Folder("/r1")
+    return Allocator(
+        node.config, folder, run, False, lambda nodes: None, report, lambda: False, 0.0, published=published
+    )
 
 
 def test_a_new_master_waits_until_it_has_published_and_an_old_one_leaves_the_run_alone(

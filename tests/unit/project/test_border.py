@@ -228,6 +228,7 @@ LOOKS_UP_METHODS = {
     "readers.py": "of a reader of a setting",
     "upload.py": "of an error",
     "capacity_watcher.py": "of an answer of AWS",
+    "failures.py": "of Ansible's own block",
 }
 STARTS_PROCESSES = {
     "node_program.py": "the only way in which actions run commands on nodes: ssh, with a limit and a deadline",

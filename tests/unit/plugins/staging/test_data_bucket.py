@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from ansible_collections.deeplearning.aws.plugins.action import cluster_info, teardown
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
+from ansible_collections.deeplearning.aws.plugins.module_utils.plan import offers
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.action import Action
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster import data_bucket
 
@@ -81,7 +82,10 @@ def test_what_it_costs_follows_from_its_size(s3: Any, monkeypatch: pytest.Monkey
     aws = Aws("us-east-1")
     listed = [{"Key": "coco2017/train2017.zip", "Size": 20 << 30}, {"Key": "photos/a.tar", "Size": 5 << 30}]
     monkeypatch.setattr(aws, "pages", lambda *_words, **_more: listed)
-    assert "has 2 data sets, 25.0 GiB, which cost about 0.57 USD a month" in data_bucket.describe(aws)[0]
+    price = {offers.BUCKET: offers.Price(0.023, "2026-11-20")}
+    for known, cost in ((price, ", which cost about 0.57 USD a month."), ({}, ".")):
+        monkeypatch.setattr(offers, "current_prices", lambda *_words, known=known: known)
+        assert f"has 2 data sets, 25.0 GiB{cost} It belongs to no cluster" in data_bucket.describe(aws)[0]
 
 
 def test_one_of_another_account_is_not_ours(monkeypatch: pytest.MonkeyPatch, s3: Any) -> None:
