@@ -16,6 +16,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 FILE = ROOT / "tests/unit/project/tensorflow_names.json"
@@ -117,7 +118,7 @@ def main(repository: str, python: str) -> None:
         example = Path(folder, EXAMPLE)
         used = names_in(example.rglob("*.py"))
 
-        def observe(names: list[str]) -> dict[str, object]:
+        def observe(names: list[str]) -> dict[str, Any]:
             command = [python, "-c", OBSERVE, str(example)]
             process = subprocess.run(
                 command,
@@ -127,13 +128,13 @@ def main(repository: str, python: str) -> None:
                 text=True,
                 check=True,
             )
-            return json.loads(process.stdout.splitlines()[-1])
+            return dict(json.loads(process.stdout.splitlines()[-1]))
 
         facts = observe([])
-        imported = [Path(str(name)) for name in facts["imported"]]
+        imported = facts["imported"]
         sources = {
             EXAMPLE: used,
-            "the release": names_in(Path(str(facts["package"]), name) for name in imported),
+            "the release": names_in(Path(facts["package"], name) for name in imported),
             "the sources": names_in(Path(folder, "tensorpack", name) for name in imported),
         }
         facts = observe(sorted(set().union(*sources.values())))
