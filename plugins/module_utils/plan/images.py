@@ -16,11 +16,13 @@ PATH = "/aws/service/deeplearning/ami"
 
 _AMAZON_LINUX = r"amazon ?linux|\bal20\d\d|amzn"
 _NEW_PYTHON = (
-    r"ubuntu\D*(22|24|26)\.04|debian\D*1[2-9]|amazon ?linux\D?2023|\bal2023|\b(rhel|rocky|alma|centos)\D*(9|10)\b"
+    r"ubuntu\D*(22|24)\.04|debian\D*1[2-9]|amazon ?linux\D?2023|\bal2023|\b(rhel|rocky|alma|centos)\D*(9|10)\b"
 )
 """Systems that have Python 3.11 or newer, or a package of it."""
-_OWN_NEW_PYTHON = r"ubuntu\D*(24|26)\.04|debian\D*1[2-9]|\b(rhel|rocky|alma|centos)\D*10\b"
+_OWN_NEW_PYTHON = r"ubuntu\D*24\.04|debian\D*1[2-9]|\b(rhel|rocky|alma|centos)\D*10\b"
 """Systems that have it without a further package."""
+TOO_NEW = r"ubuntu\D*26\.04"
+"""Its Python 3.14 is newer than ansible-core 2.19 and the pinned frameworks support."""
 _USERS: Sequence[tuple[str, str]] = (
     (r"ubuntu", "ubuntu"),
     (_AMAZON_LINUX, "ec2-user"),

@@ -108,6 +108,9 @@ def _check_described_image(facts: AccountFacts, cluster: Cluster, image: Item) -
         yield setting_problem("image", value, f"{image['ImageId']} is {image['State']}", USUAL_FAMILY)
     if image.get("Platform") == "windows":
         yield setting_problem("image", value, f"{image['ImageId']} is a Windows image", USUAL_FAMILY)
+    if images.matches(image, images.TOO_NEW):
+        problem = "its Python 3.14 is newer than Ansible and the frameworks support"
+        yield setting_problem("image", value, problem, USUAL_FAMILY)
     for kind in (facts.types or {}).values():
         why = images.misfit(image, kind)
         if why:
@@ -121,7 +124,8 @@ def _check_described_image(facts: AccountFacts, cluster: Cluster, image: Item) -
             f"the image {image.get('Name') or image['ImageId']} is Amazon Linux, which has no package of Prometheus"
         )
         yield setting_problem("monitoring", True, f"{problem}: take an image of Ubuntu, or do without", False)
-    if cluster["setup"] == "boot" and not images.can_boot(image):
+    is_known = images.can_boot(image) or images.matches(image, images.TOO_NEW)
+    if cluster["setup"] == "boot" and not is_known:
         problem = (
             f"the image {image.get('Name') or image['ImageId']} shows no system with Python 3.11 or newer, by which "
             "machines configure themselves: configure them by ssh"

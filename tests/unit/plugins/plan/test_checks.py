@@ -80,6 +80,7 @@ def test_unknown_facts_are_no_problem_of_their_own(settings: dict[str, Any]) -> 
         ({"types": {"g5.xlarge": {**TYPE, "placement": False}}}, {"placement_group": "true"}, "in a placement group"),
         ({"image": image(State="pending")}, {}, "ami-1 is pending"),
         ({"image": image(Platform="windows")}, {}, "ami-1 is a Windows image"),
+        ({"image": image(Name="Base AMI (Ubuntu 26.04)")}, {}, "its Python 3.14 is newer than Ansible and the framew"),
         ({"image": image(Architecture="arm64")}, {}, "cluster_instance_type is g5.xlarge: it cannot run the image"),
         ({}, {"root_volume_gib": 50}, "cluster_root_volume_gib is 50: the image needs 75 or more"),
         ({"image": image(Name="mine")}, {"setup": "push"}, "the image mine does not show its user"),

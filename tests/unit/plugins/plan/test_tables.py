@@ -43,7 +43,7 @@ from tests.unit.plugins.plan.facts_kit import (
     [
         ("Deep Learning AMI (Ubuntu 22.04)", "ubuntu", True, False, True),
         ("Ubuntu 24.04", "ubuntu", True, True, True),
-        ("Ubuntu 26.04", "ubuntu", True, True, True),
+        ("Ubuntu 26.04", "ubuntu", False, False, True),
         ("Ubuntu 20.04", "ubuntu", False, False, True),
         ("debian-11-amd64", "admin", False, False, True),
         ("debian-12-amd64", "admin", True, True, True),
