@@ -131,6 +131,11 @@ def test_throughput_is_summed_loss_averaged_and_the_slowest_counts() -> None:
     }
 
 
+def test_a_line_without_an_epoch_or_a_step_has_its_other_figures() -> None:
+    combined = summary([{"loss": 1.5}], {})
+    assert combined is not None and (combined["epoch"], combined["step"], combined["loss"]) == (None, None, 1.5)
+
+
 def test_no_summary_before_any_rank_has_written() -> None:
     assert summary([], {}) is None
 

@@ -331,6 +331,12 @@ def unpacking(
     return call
 
 
+def test_a_share_needs_to_know_from_where(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["share", "coco", "--sha256", "0" * 64])
+    assert ended.value.code == 2 and "--from" in capsys.readouterr().err
+
+
 def test_nodes_unpack_their_shares_and_one_finishes(
     unpacking: Callable[..., dict[str, Any]], place: UnpackFolder, staged: Path
 ) -> None:

@@ -234,7 +234,7 @@ def test_the_first_network_interface_is_the_one_of_the_first_card() -> None:
 
     efa = [interface("b", 1, NetworkCardIndex=1), interface("c", 0, NetworkCardIndex=1)]
     assert hosts.primary_interface({"NetworkInterfaces": [*efa, interface("a", 0, NetworkCardIndex=0)]}) == "a"
-    assert hosts.primary_interface({"NetworkInterfaces": [*efa, interface("a", 0)]}) == "a"
+    assert hosts.primary_interface({"NetworkInterfaces": [*efa, interface("d", 1), interface("a", 0)]}) == "a"
 
 
 def test_the_file_that_names_a_nodes_cluster() -> None:

@@ -232,6 +232,20 @@ def test_what_the_settings_do_not_name_is_not_read(read: Read, aws: Account) -> 
     assert list(missing.offered_types) == sorted(missing.offered_types)
 
 
+def test_the_workers_are_those_of_their_group(read: Read, monkeypatch: pytest.MonkeyPatch) -> None:
+    pages = Aws.pages
+
+    def listed(self: Aws, service: str, operation: str, key: str, **params: Any) -> list[Any]:
+        if operation != "describe_auto_scaling_groups":
+            return pages(self, service, operation, key, **params)
+        sizes = {"red-master": 1, "red-workers": 4}
+        return [{"AutoScalingGroupName": name, "DesiredCapacity": size} for name, size in sizes.items()]
+
+    monkeypatch.setattr(Aws, "pages", listed)
+    gathered = read(emr=False, worker_count=4)
+    assert (gathered.worker_count, gathered.leaving_workers) == (4, ())
+
+
 def test_file_systems_of_others_and_those_that_end_do_not_count(
     read: Read, aws: Account, monkeypatch: pytest.MonkeyPatch
 ) -> None:

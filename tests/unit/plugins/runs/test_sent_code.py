@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from ansible_collections.deeplearning.aws.plugins.action import node_command
 from ansible_collections.deeplearning.aws.plugins.action.node_command import ActionModule
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import code_archive, node_program
 
@@ -118,6 +119,14 @@ def test_many_files_that_are_left_out_are_counted(send: Send, tmp_path: Path) ->
         (tmp_path / f"src/{number:02}.pem").write_text("")
     (warning,) = send()["warnings"]
     assert "00.pem, 01.pem, " in warning and "19.pem, 2 more. Pass" in warning
+
+
+def test_a_script_may_be_named_from_the_home_folder(
+    send: Send, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    packed, _repository = node_command._packed({"script": "~/src/train.py", "folder": ""})
+    assert packed.script == "train.py"
 
 
 def test_in_check_mode_it_is_packed_and_nothing_is_sent(send: Send, efs: Path) -> None:
