@@ -98,6 +98,7 @@ def _fault_commands(parser: argparse.ArgumentParser) -> None:
     capacity.add_argument("value", type=_count, metavar="N")
     quota = fault("quota", "quota", "set all quotas of vCPUs, or the quota with a code", ("code",))
     quota.add_argument("value", type=_count, metavar="N")
+    fault("default-quotas", "default-quotas", "show the account's own quotas only where a fault has set one")
     throttle = fault("throttle", "throttle", "throttle this share of calls", ("action",))
     throttle.add_argument("value", type=_share, metavar="RATE")
     throttle.add_argument("--seed", type=int, default=0, metavar="N", help="which calls, repeatably (0)")

@@ -118,6 +118,12 @@ def _service(call: Call) -> str:
 @answers("service-quotas", "GetServiceQuota", "GetAWSDefaultServiceQuota")
 def get_service_quota(call: Call) -> dict[str, Any]:
     service, code = _service(call), str(call.params.get("QuotaCode") or "")
-    if code not in _usual()[service]:
+    default = call.operation == "GetAWSDefaultServiceQuota"
+    if code not in _usual()[service] or not (default or _is_applied(call.cloud, code)):
         raise AwsError("NoSuchResourceException", "The request failed because the specified quota does not exist.")
-    return {"Quota": _described(call, service, code, call.operation == "GetAWSDefaultServiceQuota")}
+    return {"Quota": _described(call, service, code, default)}
+
+
+def _is_applied(cloud: Cloud, code: str) -> bool:
+    """Return whether the account has a value of its own. With the fault `default-quotas`, only a changed quota has."""
+    return not cloud.faults.of_kind("default-quotas") or cloud.faults.quota(code) is not None

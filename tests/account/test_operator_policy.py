@@ -141,6 +141,8 @@ def play(person: Any, playbooks: Any, *, code: int = 0, **extra: Any) -> Any:
 def test_all_playbooks_run_with_it_and_need_all_of_it(account: Any, person: Any) -> None:
     log = Log(account)
     roles = Roles(log)
+    # A new account has no quotas of its own.
+    account.cloud.faults.add("default-quotas", {})
     play(person, "plan.yml", code=2, cluster_image="base-oss-nvidia-driver-gpu-ubuntu-21.04")
 
     # One of three workers comes.
@@ -575,7 +577,7 @@ GIVEN_AWAY: Refused = [
 ]
 READING = re.compile(
     r"\w+:(Describe|List|GetAccelerate|GetBucket|GetEncryption|GetInstanceProfile|GetInventory|GetProducts|GetRole"
-    r"|GetServiceQuota)"
+    r"|GetAWSDefaultServiceQuota|GetServiceQuota)"
 )
 
 
@@ -728,7 +730,8 @@ def test_a_boundary_holds_the_operator_to_it(account: Any, person: Any) -> None:
 
     refused = person.play(CLOUD_HALF)
     role = f"arn:aws:iam::{ACCOUNT}:role/{MINE}-{REGION}-master"
-    reason = f"AWS does not allow iam:CreateRole on {role} to arn:aws:iam::{ACCOUNT}:user/{PERSON}: give it this"
+    who = f"arn:aws:iam::{ACCOUNT}:user/{PERSON}"
+    reason = f"AWS does not allow iam:CreateRole on {role} to {who}, with an explicit deny"
     assert refused.code == 2 and reason in " ".join(refused.output.split())
     # The roles come first; what follows them is the same with a boundary.
     error = {"code": "VpcLimitExceeded", "message": "The maximum number of VPCs has been reached.", "status": 400}

@@ -8,7 +8,7 @@ from localcloud import cli
 
 COMMANDS = ("up", "down", "env", "status", "calls", "exec", "console", "fault", "image")
 FAULTS = (
-    "capacity", "quota", "throttle", "error", "late-iam", "kill", "freeze", "cut", "stall", "expire",
+    "capacity", "quota", "default-quotas", "throttle", "error", "late-iam", "kill", "freeze", "cut", "stall", "expire",
     "late-reads", "late-tags", "skew", "foreign-bucket", "fail-nat", "clear", "thaw", "mend", "resume",
 )  # fmt: skip
 

@@ -72,6 +72,15 @@ def test_resources_are_refused_above_their_quota(
     ec2(operation, **params)
 
 
+def test_a_new_account_has_no_quotas_of_its_own(ec2: Ec2, cloud: Cloud) -> None:
+    cloud.faults.add("default-quotas", {})
+    cloud.faults.add("quota", {"code": "L-417A185B"}, 96)
+    assert ec2("GetServiceQuota", QuotaCode="L-417A185B", **QUOTAS)["Quota"]["Value"] == 96
+    with ec2.refused("NoSuchResourceException"):
+        ec2("GetServiceQuota", QuotaCode="L-DB2E81BA", **QUOTAS)
+    assert ec2("GetAWSDefaultServiceQuota", QuotaCode="L-DB2E81BA", **QUOTAS)["Quota"]["Value"] == DEFAULT
+
+
 def test_a_new_account_has_awss_default_quotas(ec2: Ec2) -> None:
     for _ in range(5):
         ec2("AllocateAddress")

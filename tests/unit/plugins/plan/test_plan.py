@@ -256,6 +256,12 @@ def test_a_quota_too_small_for_all_is_a_note(planned: Any, aws: Account) -> None
     assert plan["quotas"][0]["need"] == 12
 
 
+def test_a_new_account_has_the_default_quotas(planned: Any, aws: Account) -> None:
+    own = planned(worker_count=2)["quotas"]
+    aws.cloud.faults.add("default-quotas", {})
+    assert planned(worker_count=2)["quotas"] == own and own[0]["need"] == 12
+
+
 def test_spot_has_a_quota_of_its_own(refused: Any, planned: Any, aws: Account) -> None:
     aws.cloud.faults.add("quota", {"code": "L-3819A6DF"}, 0)
     (problem,) = refused(spot=True)
