@@ -407,13 +407,6 @@ def test_a_run_goes_on_alone_is_looked_at_and_stopped_and_nothing_of_it_is_left(
     wait_for(lambda: not cluster.used(), 60, "no node is in use any more")
 
 
-def test_what_only_the_cluster_knows_is_refused_in_a_sentence(cluster: Cluster) -> None:
-    before = cluster.says(MASTER, "deeplearning run list --json")
-    ran = train(cluster, framework="mxnet", nodes=4)
-    assert ran.code == 2 and re.search("nodes is 4: .* has 3 nodes that train", ran.output), ran.output[-3000:]
-    assert cluster.says(MASTER, "deeplearning run list --json") == before
-
-
 def test_in_check_mode_nothing_starts(cluster: Cluster, script: str) -> None:
     asked = {"framework": "pytorch", "python": "/usr/bin/python3", "script": script, "run_id": "checked"}
     ran = cluster.play("train.yml", "--check", **asked)

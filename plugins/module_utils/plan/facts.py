@@ -125,7 +125,7 @@ class AccountFacts:
 
 
 def gather_facts(
-    aws: Aws, cluster: Cluster, pins: Mapping[str, str], emr: bool = False, delete_actions: Sequence[str] = ()
+    aws: Aws, cluster: Cluster, pins: Mapping[str, str], emr: bool, delete_actions: Sequence[str] = ()
 ) -> AccountFacts:
     """Raise AwsError if the credentials or the connection fail."""
     reader = _Reader(aws)

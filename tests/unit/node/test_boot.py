@@ -274,6 +274,13 @@ def test_malformed_reports_do_not_count(booted: Boot, body: bytes) -> None:
     assert booted.machine().count_failures() == 0
 
 
+def test_failures_are_counted_in_the_clusters_own_bucket(booted: Boot) -> None:
+    failed_machines(booted, 3)
+    assert booted.machine().count_failures() == 3
+    listed = [request for request in booted.aws.requests if "members/" not in request]
+    assert set(listed) == {"GET "}
+
+
 def test_failures_that_cannot_be_counted_do_not_buy_machines(booted: Boot) -> None:
     booted.aws.errors = [(404, "NoSuchBucket", ""), NO_ACTION]
     booted.machine().fail("efs_mount", [])

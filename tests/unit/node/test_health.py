@@ -425,3 +425,16 @@ def test_pairs_have_half_a_minute_together(tmp_path: Path, monkeypatch: pytest.M
     started = time.monotonic()
     assert set(pairs.measure([str(ssh)], ["a", "b", "c", "d"]).values()) == {0}
     assert time.monotonic() - started < 4 * 0.2
+
+
+def test_the_short_run_is_asked_of_the_command_for_runs_which_may_not_hang(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "deeplearning"
+    program.write_text('#!/bin/sh\n[ "$2" = wait ] && exec sleep 60\necho "$*: $(cat)"\nexit 3\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    created = training._run(["create"], "{}")
+    assert (created.returncode, created.stdout) == (3, "run create: {}\n")
+    with pytest.raises(subprocess.TimeoutExpired):
+        training._run(["wait", "r"], seconds=0.1)

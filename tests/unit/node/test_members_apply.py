@@ -463,7 +463,7 @@ def test_a_tick_without_work_imports_nothing_and_notices_every_change(
     worker.apply()
     cluster.path.unlink()
     with worker.here():
-        assert not cli.is_unchanged()
+        assert cli.is_unchanged() is False
 
 
 def test_a_tick_neither_waits_for_a_pipe_nor_follows_a_link(cluster: Cluster, worker: Node) -> None:

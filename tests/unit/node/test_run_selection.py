@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from deeplearning.contract.errors import UserError
 from deeplearning.members.member_list import Members
-from deeplearning.run.node_selection import Selection, Situation, SurveyVerdict, judge_surveys, select
+from deeplearning.run.node_selection import Selection, Situation, SurveyVerdict, has_enough, judge_surveys, select
 from deeplearning.run.plan import Node
 from deeplearning.run.survey import NodeSurvey
 
@@ -125,3 +125,18 @@ def test_surveys_decide_whether_a_run_starts(
     surveys: list[NodeSurvey], situation: Situation, may_wait: bool, verdict: SurveyVerdict
 ) -> None:
     assert judge_surveys(surveys, situation, may_wait) is verdict
+
+
+@pytest.mark.parametrize(
+    ("nodes", "expected"),
+    [
+        (None, False),
+        (3, True),
+        (4, False),
+        (["deeplearning-master", "deeplearning-worker3"], True),
+        # One that is replaced has not joined yet.
+        (["deeplearning-worker9"], False),
+    ],
+)
+def test_a_run_may_start_before_all_members_are_there_if_its_own_are(nodes: Any, expected: bool) -> None:
+    assert has_enough(nodes, members(3)) is expected

@@ -155,6 +155,19 @@ def test_a_record_is_compared_with_what_comes_later(checkout: Path) -> None:
     assert "it cannot matter" in (checkout / mutate.RESULTS).read_text()
 
 
+@pytest.mark.parametrize(("verdict", "code"), [("killed", 1), ("survived", 0)])
+def test_a_lower_rate_than_the_recorded_one_fails(checkout: Path, verdict: str, code: int) -> None:
+    tests = "import deeplearning.sums\n\ndef test_nothing():\n    pass\n"
+    (checkout / "tests/unit/node/test_sums.py").write_text(tests)
+    [change] = mutate.sample(checkout, 5, 1)
+    rows = [mutate.Row(change, Outcome(verdict, "", 1))]
+    (checkout / mutate.RESULTS).parent.mkdir(parents=True)
+    (checkout / mutate.RESULTS).write_text(mutate.report(checkout, 5, rows, 1.0))
+    done = mutated(checkout, "--check")
+    assert done.returncode == code, done
+    assert ("the tests notice less than they did" in done.stdout) is (code == 1)
+
+
 def test_what_is_accepted_does_not_count(checkout: Path) -> None:
     [change] = mutate.named(checkout, [place("< → <=", "compare")])
     (checkout / "tests").mkdir(exist_ok=True)

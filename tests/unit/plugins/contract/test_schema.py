@@ -311,3 +311,10 @@ def test_a_member_list_is_checked_with_its_members(
 )
 def test_the_kind_of_a_part_follows_from_its_name(name: str, kind: str) -> None:
     assert DatasetFile(name).kind == kind
+
+
+def test_the_version_of_a_set_stays_what_it_was() -> None:
+    """Another one for the same parts would make nodes unpack all sets that are staged once more."""
+    parts = (DatasetFile("a.zip", to="images", strip="a"),)
+    made = manifest.build("mine", parts, {"a.zip": (3, "0" * 64)}, {})
+    assert made["version"] == "0221f8fff790132a"

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
+from ansible_collections.deeplearning.aws.plugins.action import run_report
 from ansible_collections.deeplearning.aws.plugins.action.run_report import ActionModule
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import node_program, report_files
@@ -205,3 +206,15 @@ def test_the_costs_are_at_the_prices_of_today(report: Any, master: Path, tmp_pat
     page = (tmp_path / "here/reports/mine/report.html").read_text()
     assert "<td>0.51</td>" in page and "Prices: AWS&#x27;s Price List API, made up by the local cloud" in page
     assert "pricing:GetProducts" in aws.calls()
+
+
+def test_prices_are_asked_of_few_types_in_one_order(report: Any, master: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kinds = [f"m5.{letter}large" for letter in "zyxwvutsrqponmlkjihgfedcba"]
+    times = {"started": "2026-11-20T10:00:00Z", "ended": "2026-11-20T11:00:00Z"}
+    attempts = [{**times, "machines": dict.fromkeys(kinds[first : first + 13], 1)} for first in (0, 13)]
+    (master / "mine/result.json").write_text(json.dumps({"state": "finished", "attempts": attempts}))
+    asked: list[list[str]] = []
+    monkeypatch.setattr(run_report, "current_prices", lambda _aws, types: asked.append(types) or {})
+    result, _action = report("mine")
+    assert result["runs"] == ["mine"], result
+    assert asked == [sorted(kinds)[: run_report.MOST_TYPES]]
