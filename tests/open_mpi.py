@@ -8,6 +8,8 @@ from __future__ import annotations
 PARAMETERS: dict[str, tuple[str, str]] = {
     "plm_rsh_agent": ("plm_rsh_agent", "plm_ssh_agent"),
     "plm_rsh_no_tree_spawn": ("plm_rsh_no_tree_spawn", "plm_ssh_no_tree_spawn"),
+    "plm_rsh_num_concurrent": ("plm_rsh_num_concurrent", "plm_ssh_num_concurrent"),
+    "plm_ssh_num_concurrent": ("", "plm_ssh_num_concurrent"),
     "orte_keep_fqdn_hostnames": ("orte_keep_fqdn_hostnames", ""),
     "prte_keep_fqdn_hostnames": ("", "prte_keep_fqdn_hostnames"),
     "prte_do_not_resolve": ("", "prte_do_not_resolve"),

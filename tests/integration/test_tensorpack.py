@@ -137,11 +137,11 @@ def test_the_recipe_starts_the_documented_command_on_every_rank(training_cluster
             assert process["folder"] == EXAMPLE
             assert {name: variables[name] for name in expected} == {
                 **expected,
-                "NCCL_SOCKET_IFNAME": variables["GLOO_SOCKET_IFNAME"],
+                "NCCL_SOCKET_IFNAME": f"={variables['GLOO_SOCKET_IFNAME']}",
             }
             places = ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK")
             assert [int(variables[name]) for name in places] == [rank, world, rank % 8]
-            assert variables["NCCL_SOCKET_IFNAME"] not in ("", "lo", "docker0")
+            assert variables["GLOO_SOCKET_IFNAME"] not in ("", "lo", "docker0")
             assert "TF_USE_LEGACY_KERAS" not in variables
 
 

@@ -12,6 +12,29 @@ import pytest
 from tests.integration.machines import Cluster, wait_for
 from tests.integration.runs import MASTER, NODES, PYTHON, Runs
 
+# mpirun as a run starts it on made-up nodes, by an agent that fails at once, so that no daemon is waited for.
+LAUNCHES = """
+import dataclasses, os, subprocess, sys, tempfile
+sys.path.insert(0, "/opt/deeplearning/lib")
+from deeplearning import config
+from deeplearning.contract import open_mpi
+from deeplearning.run import mpirun, plan
+addresses = [f"10.0.{n // 250}.{n % 250 + 1}" for n in range(int(sys.argv[1]))]
+nodes = [plan.Node(address, address) for address in addresses]
+run = {"framework": "pytorch", "distribution": "ddp", "processes_per_node": None, "servers": None, "script_args": []}
+made = plan.make(run, nodes)
+folder = tempfile.mkdtemp()
+with open(f"{folder}/hostfile", "w") as file:
+    file.write(mpirun.hostfile(made))
+loopback = dataclasses.replace(config.read_config(), vpc_cidrs=("127.0.0.0/8",))
+words = list(mpirun.command(made, "r1", 0, loopback, folder))
+words = words[words.index("--hostfile"):]
+words[words.index("plm_rsh_agent") + 1] = "/bin/false"
+environment = {**os.environ, "HWLOC_COMPONENTS": open_mpi.HWLOC_COMPONENTS}
+done = subprocess.run(["mpirun", *words], capture_output=True, text=True, env=environment)
+print(done.returncode, done.stdout, done.stderr)
+"""
+
 
 @pytest.fixture(scope="module")
 def runs(training_cluster: Cluster) -> Runs:
@@ -27,6 +50,12 @@ def test_the_first_failing_rank_ends_all_and_its_code_is_the_runs(runs: Runs) ->
     assert result["first_failure"]["tail"][-1] == "ValueError: wrong on purpose"
     assert runs.causes(run_id) == ["failed"]
     assert runs.left(run_id, NODES) == []
+
+
+def test_more_than_128_nodes_are_not_too_many_for_open_mpi(runs: Runs) -> None:
+    launched = runs.cluster.ssh(MASTER, f"{PYTHON} - 129", input=LAUNCHES)
+    assert "unable to reliably start one or more daemons" in launched.stdout, launched
+    assert "deadlock" not in launched.stdout and not launched.stdout.startswith("-"), launched.stdout
 
 
 def test_arguments_arrive_as_they_were_given_and_secrets_are_not_seen(runs: Runs) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,10 +15,11 @@ from typing import Any
 import pytest
 from deeplearning.contract.errors import UserError
 from deeplearning.run import attempt as attempts
-from deeplearning.run import script, unit, units, wrapper
+from deeplearning.run import run_log, script, unit, units, wrapper
 from deeplearning.run.attempt import AttemptState
 from deeplearning.run.folder import Folder
 from deeplearning.run.plan import Node
+from deeplearning.run.run_log import RunLog
 
 from tests.unit.node.runs_kit import send, started
 
@@ -233,11 +235,12 @@ def test_a_tag_that_mpirun_writes_in_two_pieces_is_read_as_one(run: Folder, monk
     assert [(process["state"], process["exit_code"]) for process in processes] == [("ended", 0)] * 3
 
 
-def test_the_end_of_a_process_is_in_the_state_at_once(run: Folder) -> None:
+def test_the_end_of_a_process_is_in_the_state_soon(run: Folder) -> None:
     attempt = started(run)
     attempt.run_log.state["processes"] = attempt.processes.statuses
     attempt.handle_message(1, {"pid": 4711})
     attempt.handle_message(1, {"time": 1.0, "end": 0})
+    attempt.save_pending()
     assert run.state()["processes"][1] == {
         **{"node": "deeplearning-worker1", "role": "worker", "rank": 0, "gpus": []},
         **{"pid": 4711, "state": "ended", "exit_code": 0},
@@ -245,6 +248,54 @@ def test_the_end_of_a_process_is_in_the_state_at_once(run: Folder) -> None:
     for number in (-1, 3):
         attempt.handle_message(number, {"time": 1.0, "end": 7})
     assert attempt.processes.failure is None
+
+
+def test_the_state_of_many_processes_is_written_once_a_second(run: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    attempt = started(run)
+    attempt.run_log.state["processes"] = attempt.processes.statuses
+    now = 100.0
+    monkeypatch.setattr(run_log.time, "monotonic", lambda: now)
+    saved: list[float] = []
+    save = RunLog.save
+    monkeypatch.setattr(RunLog, "save", lambda log: (saved.append(now), save(log)))
+    for _half_seconds in range(5):
+        for _unused in range(100):
+            attempt.handle_message(1, {"time": 1.0, "end": 0})
+            attempt.save_pending()
+        now += 0.5
+    assert saved == [100.0, 101.0, 102.0]
+    attempt.handle_message(2, {"time": 1.0, "end": 0})
+    attempt.superseded = True
+    attempt.save_pending(0)
+    assert saved == [100.0, 101.0, 102.0] and run.state()["processes"][2]["state"] == "planned"
+    attempt.superseded = False
+    attempt.save_pending(0)
+    assert run.state()["processes"][2]["state"] == "ended"
+
+
+OPENS = """
+import resource, sys
+most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (min(int(sys.argv[2]), most), most))
+from deeplearning.run.folder import Folder
+from deeplearning.run.run_log import ProcessLog, RunLog
+folder = Folder(sys.argv[1])
+log = RunLog(folder)
+logs = [ProcessLog(log, folder, f"worker{rank}", 0) for rank in range(1100)]
+for each in logs:
+    each.line(1.0, "begun")
+"""
+
+
+def test_a_runs_unit_may_open_the_logs_of_many_processes(run: Folder) -> None:
+    text = (ROOT / "files/node/units/deeplearning-run@.service").read_text()
+    [limit] = re.findall(r"^LimitNOFILE=(\d+)$", text, re.MULTILINE)
+    assert int(limit) > 2 * 8184
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "files/node")}
+    for files, is_enough in ((limit, True), ("1024", False)):
+        opens = [sys.executable, "-c", OPENS, run.path, files]
+        done = subprocess.run(opens, env=environment, capture_output=True, text=True, check=False)
+        assert ("Too many open files" in done.stderr) is not is_enough, done.stderr
 
 
 def test_the_files_for_the_wrappers_have_what_they_need(run: Folder) -> None:

@@ -58,7 +58,18 @@ def test_runs_set_what_is_known_of_open_mpi_4_and_5(monkeypatch: pytest.MonkeyPa
     assert sorted(names) == sorted(PARAMETERS)
     of_one_version = {name for name, called in PARAMETERS.items() if not all(called)}
     hostnames = {"orte_keep_fqdn_hostnames", "prte_keep_fqdn_hostnames", "prte_do_not_resolve"}
-    assert of_one_version == hostnames | {"btl_vader_single_copy_mechanism"}
+    assert of_one_version == hostnames | {"btl_vader_single_copy_mechanism", "plm_ssh_num_concurrent"}
+
+
+@pytest.mark.parametrize(("nodes", "daemons"), [(2, "128"), (128, "128"), (129, "129"), (1023, "1023")])
+def test_all_daemons_may_start_at_once(nodes: int, daemons: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name, path: "/usr/bin/mpirun")
+    plan = plans.make(
+        record("pytorch", "ddp"),
+        [Node(f"deeplearning-worker{n}", f"10.0.{n // 250}.{n % 250 + 1}", 1) for n in range(1, nodes + 1)],
+    )
+    line = " ".join(mpirun.command(plan, "r1", 0, CONFIG, "/efs/a"))
+    assert f"--mca plm_rsh_num_concurrent {daemons} --mca plm_ssh_num_concurrent {daemons} " in line
 
 
 @pytest.mark.parametrize("folders", [shared.FOLDERS, shared.FOLDERS[1:], shared.FOLDERS[2:], shared.FOLDERS[-2:]])

@@ -245,7 +245,7 @@ def test_pytorch_gets_the_variables_of_torchrun_and_sees_all_gpus() -> None:
         "LOCAL_WORLD_SIZE": "8",
     }
     assert (environment["MASTER_ADDR"], environment["MASTER_PORT"]) == ("10.0.0.11", "20139")
-    assert environment["GLOO_SOCKET_IFNAME"] == environment["NCCL_SOCKET_IFNAME"] == "ens5"
+    assert (environment["GLOO_SOCKET_IFNAME"], environment["NCCL_SOCKET_IFNAME"]) == ("ens5", "=ens5")
     assert "CUDA_VISIBLE_DEVICES" not in environment
 
 

@@ -45,6 +45,16 @@ def test_a_complete_sum_is_right_and_all_ranks_end_together(world: int) -> None:
     assert all(result["right"] and result["ranks"] == world for result in ranks(world))
 
 
+@pytest.mark.parametrize("world", [20, 21, 1000, 5800, 8184, 16384])
+def test_float32_has_the_sum_of_many_ranks_exactly_in_any_order(world: int) -> None:
+    shares = np.array([preflight.share(rank, world) for rank in range(world)], np.float32)
+    expected = sum(preflight.share(rank, world) for rank in range(world))
+    # A ring adds one rank after another, and begins somewhere.
+    for first in (0, world // 3):
+        assert np.roll(shares, first).cumsum(dtype=np.float32)[-1] == expected
+    assert expected - shares.min() != expected
+
+
 @pytest.mark.parametrize("lost", [0, 1, 2])
 def test_a_sum_that_lacks_any_rank_is_wrong(lost: int) -> None:
     assert not any(result["right"] for result in ranks(3, lost))

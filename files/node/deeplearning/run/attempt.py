@@ -162,7 +162,9 @@ class Attempt:
                     if not data:
                         selector.unregister(key.fileobj)
                 self.advance()
+                self.save_pending()
         self.tick()
+        self.save_pending(0)
 
     def handle_message(self, number: int, message: dict[str, Any]) -> None:
         if self.superseded:
@@ -217,6 +219,10 @@ class Attempt:
             self.run_log.state["progress"] = news
             self.run_log.event("progress", **news)
             self.run_log.save()
+
+    def save_pending(self, *seconds: float) -> None:
+        if not self.superseded:
+            self.run_log.save_pending(*seconds)
 
     def _supersede(self) -> None:
         """Leave the run's folder and nodes to the new master, and stop what runs here."""

@@ -40,6 +40,9 @@ SETTINGS = {
     "btl_vader_single_copy_mechanism": "none",
 }
 
+MOST_AT_ONCE = 128
+"""How many daemons Open MPI starts by default."""
+
 UNIT_OPTIONS = (
     *("--quiet", "--collect", "--pipe", "--wait"),
     *("--property=KillMode=mixed", "--property=TimeoutStopSec=4", "--property=OOMPolicy=continue"),
@@ -60,8 +63,12 @@ def command(plan: Plan, run_id: str, attempt: int, config: Config, files: str) -
         raise UserError("This machine has no mpirun: install Open MPI (Debian and Ubuntu: openmpi-bin).")
     options = (f"--uid={config.user}", *UNIT_OPTIONS)
     networks = member_networks(plan, config.vpc_cidrs)
+    daemons = str(max(MOST_AT_ONCE, len(plan.nodes)))
     settings = {
         **SETTINGS,
+        # Open MPI refuses to start more daemons than these if it stays attached to them. The names in 4 and in 5.
+        "plm_rsh_num_concurrent": daemons,
+        "plm_ssh_num_concurrent": daemons,
         "plm_rsh_agent": f"/bin/sh {AGENT} {run_id} {attempt} {' '.join(options)} --",
         "oob_tcp_if_include": networks,
         "btl_tcp_if_include": networks,

@@ -27,6 +27,8 @@ class ProcessTable:
         self.statuses: list[dict[str, Any]] = [
             {**process.summary(), "pid": None, "state": "planned", "exit_code": None} for process in plan.processes
         ]
+        self._planned = set(range(len(self.statuses)))
+        """The numbers of those that have not reported yet."""
         self.failure: dict[str, Any] | None = None
         """The first failure, as in result.json."""
         self.failure_reason = ""
@@ -40,7 +42,7 @@ class ProcessTable:
 
     @property
     def all_started(self) -> bool:
-        return all(status["state"] != "planned" for status in self.statuses)
+        return not self._planned
 
     @property
     def all_ended(self) -> bool:
@@ -64,7 +66,7 @@ class ProcessTable:
             self._update(number, state="ended", exit_code=message["end"])
             if message["end"] and self.failure is None and not self.stopping:
                 self._fail(number)
-            self._run_log.save()
+            self._run_log.save_soon()
 
     def handle_mpirun_output(self, data: bytes) -> None:
         for line in data.decode(errors="replace").splitlines():
@@ -78,6 +80,7 @@ class ProcessTable:
 
     def _update(self, number: int, **changes: Any) -> None:
         self.statuses[number].update(changes)
+        self._planned.discard(number)
         self._run_log.event("process", **_event_of(self.statuses[number]))
 
     def _fail(self, number: int, **changes: Any) -> None:

@@ -17,6 +17,8 @@ from typing import IO, Any
 from deeplearning.contract.schema import format_time
 from deeplearning.run.folder import Folder
 
+SAVE_SECONDS = 1.0
+"""Between two states that `save_pending` writes: one of many processes is large."""
 TAIL = 30
 LONGEST_TAIL_LINE = 4096
 """Characters of a line that are reported with a failure; the log has the whole line."""
@@ -27,6 +29,8 @@ class RunLog:
         self._folder = folder
         self._event_count = max((int(event["n"]) for event in folder.events()), default=0)
         self._write_failed = False
+        self._pending = False
+        self._saved = float("-inf")
         self.state: dict[str, Any] = folder.state() or {
             "run_id": folder.id,
             "state": "waiting",
@@ -51,7 +55,17 @@ class RunLog:
             self.event("state", state=state, reason=reason, attempt=self.state["attempt"])
         self.save()
 
+    def save_soon(self) -> None:
+        """Let the next `save_pending` save the state."""
+        self._pending = True
+
+    def save_pending(self, seconds: float = SAVE_SECONDS) -> None:
+        """Save a state that `save_soon` has marked, if the last one is so many seconds old."""
+        if self._pending and time.monotonic() - self._saved >= seconds:
+            self.save()
+
     def save(self) -> None:
+        self._pending, self._saved = False, time.monotonic()
         with self.reported_write_errors():
             self._folder.write("state.json", {**self.state, "updated_at": format_time()})
 

@@ -109,8 +109,8 @@ def horovod(plan: Plan, process: Process) -> dict[str, str]:
 
 
 def interfaces(node: Node) -> dict[str, str]:
-    """Use the members' network, never docker0 or lo."""
-    return {"GLOO_SOCKET_IFNAME": node.interface, "NCCL_SOCKET_IFNAME": node.interface} if node.interface else {}
+    """Use the members' network, never docker0 or lo. Without =, NCCL takes ens5 as a prefix, so ens50 as well."""
+    return {"GLOO_SOCKET_IFNAME": node.interface, "NCCL_SOCKET_IFNAME": f"={node.interface}"} if node.interface else {}
 
 
 VARIABLES = {
