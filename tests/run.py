@@ -389,6 +389,8 @@ def main(words: Sequence[str]) -> int:
             print(error, file=sys.stderr)
             return 2
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # A shell's background jobs ignore it, and so would all that tests start and interrupt.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     run = Run((size[name] for name in options.names or size), options.python)
 
     needy = [layer.name for layer in run.layers if layer.root]
