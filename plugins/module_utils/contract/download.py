@@ -8,9 +8,11 @@ from __future__ import annotations
 import http.client
 import time
 import urllib.error
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+
+from .errors import UserError
 
 CHUNK = 1 << 20
 ATTEMPTS = 5
@@ -25,6 +27,57 @@ Progress = Callable[[int, int], None]
 
 class DownloadError(Exception):
     """Why a file cannot be downloaded, in a few words."""
+
+
+class WrongContent(UserError):
+    """What is wrong with a file that was downloaded, and removed."""
+
+
+def download_first(
+    urls: Sequence[str],
+    file: Path,
+    check: Callable[[Path], str],
+    progress: Progress,
+    open_url: Callable[[str, dict[str, str]], Any],
+    check_space: Callable[[int], None],
+    note: Callable[[str], None],
+) -> str:
+    """Download a file from the first address that has the right one, after what it already has.
+
+    `check`: returns its checksum, and raises UserError if its content is wrong. `note`: called with a sentence for each
+    address that another one follows. Raise DownloadError or WrongContent for the last one. The other arguments are
+    those of `download`.
+    """
+    for url in urls[:-1]:
+        try:
+            return _download_and_check(url, file, check, progress, open_url, check_space, MIRROR_ATTEMPTS)
+        except DownloadError as error:
+            note(f"{url} cannot be fetched ({error}). The next address is tried.")
+        except WrongContent as problem:
+            note(f"{problem} The next address is tried.")
+    return _download_and_check(urls[-1], file, check, progress, open_url, check_space, ATTEMPTS)
+
+
+def _download_and_check(
+    url: str,
+    file: Path,
+    check: Callable[[Path], str],
+    progress: Progress,
+    open_url: Callable[[str, dict[str, str]], Any],
+    check_space: Callable[[int], None],
+    attempts: int,
+) -> str:
+    """Return the checksum of a file from one address. Remove a file with wrong content."""
+    is_resumed = file.exists()
+    download(url, file, progress, open_url, check_space, attempts)
+    try:
+        return check(file)
+    except UserError as problem:
+        file.unlink(missing_ok=True)
+        if not is_resumed:
+            raise WrongContent(f"{problem} The file was removed. It came from {url}.") from None
+    # What an interrupted download had left may have come from another address.
+    return _download_and_check(url, file, check, progress, open_url, check_space, attempts)
 
 
 def download(
