@@ -131,19 +131,19 @@ def _verified(
     """
     verified = {}
     for part in dataset.parts:
-        found = bucket.open(part.name) if part.files_sha256 and part.name in recorded else None
-        if not found:
+        reader = bucket.open(part.name) if part.files_sha256 and part.name in recorded else None
+        if not reader:
             continue
-        if not _has_published_files(part, found):
+        if not _has_published_files(part, reader):
             _refuse(bucket, name, f"{bucket.url}/{part.name} does not have the published files")
-        verified[part.name] = found.complete()
+        verified[part.name] = reader.complete()
     return verified
 
 
-def _has_published_files(part: DatasetFile, found: ObjectReader) -> bool:
+def _has_published_files(part: DatasetFile, reader: ObjectReader) -> bool:
     try:
         with archives.damage(part, Path(part.name)):
-            return files_sha256(cast("IO[bytes]", found), part.strip) == part.files_sha256
+            return files_sha256(cast("IO[bytes]", reader), part.strip) == part.files_sha256
     except AwsError:
         raise
     except UserError:
@@ -283,8 +283,8 @@ def _fetch(name: str, part: DatasetFile, file: Path, fetches: FirstFetches, disp
     except DownloadError as error:
         generated = "; or train on generated data (ansible-playbook train.yml -e dataset=generated)"
         raise UserError(
-            f"{part.url} cannot be fetched ({error}): run the same command again, it resumes there; or fetch it "
-            f"yourself and name its folder (-e source_dir=~/Downloads){generated if name in ON_DEMAND else ''}."
+            f"{error}: run the same command again, it resumes there; or fetch it yourself and name its folder "
+            f"(-e source_dir=~/Downloads){generated if name in ON_DEMAND else ''}."
         ) from None
 
 

@@ -20,6 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 from urllib.parse import urlsplit
 
 import pytest
@@ -96,6 +97,9 @@ class Publishers:
         """Addresses that have no files, unless a test puts them there."""
         self.gone: set[str] = set()
         """Addresses that answer once, and no more."""
+        self.slow: set[str] = set()
+        self.ended = threading.Event()
+        self.samples: list[str] = []
         self.transfers: list[tuple[str, int]] = []
         publishers, self.authority = self, Authority()
 
@@ -104,10 +108,14 @@ class Publishers:
 
             def do_GET(self) -> None:
                 url = f"{self.scheme}://{self.headers['Host']}{self.path}"
-                start = int(self.headers.get("Range", "bytes=0-").removeprefix("bytes=").rstrip("-"))
+                begin, _dash, end = self.headers.get("Range", "bytes=0-").removeprefix("bytes=").partition("-")
+                start = int(begin)
                 content = publishers.files.get(url)
                 if content is None:
                     self.send_error(404)
+                    return
+                if end:
+                    self.sample(url, content)
                     return
                 first = url not in dict(publishers.transfers)
                 if url in publishers.gone and not first:
@@ -118,6 +126,15 @@ class Publishers:
                 self.send_header("Content-Length", str(len(content) - start))
                 self.end_headers()
                 self.wfile.write(content[start : len(content) // 2 if first else None])
+
+            def sample(self, url: str, content: bytes) -> None:
+                """Send the first bytes, or nothing while the test goes on."""
+                publishers.samples.append(url)
+                if url in publishers.slow:
+                    publishers.ended.wait()
+                self.send_response(206)
+                self.end_headers()
+                self.wfile.write(content)
 
             def log_message(self, *_: Any) -> None: ...
 
@@ -136,6 +153,7 @@ class Publishers:
             setattr(self, f"server{port}", server)
 
     def close(self) -> None:
+        self.ended.set()
         for port in self.servers:
             getattr(self, f"server{port}").shutdown()
             getattr(self, f"server{port}").server_close()
@@ -244,6 +262,41 @@ def test_a_mirror_is_tried_before_the_slow_publisher(
     monkeypatch.setitem(staging.DATASETS, "cifar10", pinned("cifar10", publishers.files, datasets))
     assert stage(StagingRequest("cifar10"), str(efs), lambda _event: None)["changed"]
     assert {address for address, _start in publishers.transfers} == {mirror}
+
+
+@pytest.mark.parametrize("slow", ["mirror", "publisher", "both"])
+def test_a_slow_address_is_the_last_one(
+    slow: str, publishers: Publishers, efs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mirror, url = mirror_of("cifar10")
+    publishers.files[mirror] = publishers.files[url]
+    publishers.slow = {"mirror": {mirror}, "publisher": {url}, "both": {mirror, url}}[slow]
+    ours = pinned("cifar10", publishers.files, operator_catalogue)
+    monkeypatch.setitem(staged_datasets.DATASETS, "cifar10", ours)
+    monkeypatch.setitem(staging.DATASETS, "cifar10", pinned("cifar10", publishers.files, datasets))
+    for module in (download, operator_download):
+        monkeypatch.setattr(module, "SAMPLE_SECONDS", 0.2)
+    bucket: Any = Memory(tmp_path / "bucket")
+    upload(bucket, "cifar10", None, tmp_path / "stage", FirstFetches(tmp_path), QUIET, check=False)
+    assert stage(StagingRequest("cifar10"), str(efs), lambda _event: None)["changed"]
+    assert {address for address, _start in publishers.transfers} == {url if slow == "mirror" else mirror}
+    assert publishers.samples == 2 * ([mirror] if slow == "publisher" else [mirror, url])
+
+
+def test_of_slow_addresses_the_one_that_sends_most_is_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(download, "SAMPLE_SECONDS", 0.1)
+    ended, sends = threading.Event(), {"a": 1, "b": 3, "c": 2}
+
+    class Slow(io.BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            return super().read(size) or b"" * ended.wait()
+
+    def open_url(url: str, _headers: Mapping[str, str]) -> io.BytesIO:
+        return Slow(bytes(sends[url] << 14))
+
+    assert download.quickest_first(list(sends), open_url) == ["b", "c", "a"]
+    ended.set()
+    assert download.quickest_first(["a"], Mock(side_effect=AssertionError)) == ["a"]
 
 
 def test_other_bytes_of_a_mirror_are_not_used(

@@ -63,7 +63,7 @@ def fetch_urls(
     advice: str,
     note: Callable[[str], None],
 ) -> None:
-    """Download to a file, after what it already has, from the first address that has the right one.
+    """Download to a file, after what it already has, from the quickest address that has the right one.
 
     Raise UserError if none does, with advice if the last one cannot be fetched.
     """
@@ -79,7 +79,7 @@ def fetch_urls(
     try:
         download_first(urls, file, check, report, _open_url, check_space, note)
     except DownloadError as error:
-        raise UserError(f"{urls[-1]} cannot be fetched ({error}): {advice}") from None
+        raise UserError(f"{error}: {advice}") from None
 
 
 def fetch_s3(aws: AwsClient, bucket: str, prefix: str, folder: Path, progress: Progress) -> None:
