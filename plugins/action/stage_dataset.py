@@ -32,7 +32,7 @@ class ActionModule(Action):
             own = Names("", aws.account, aws.region).data_bucket
             target = bucket.choose(aws, own, options["bucket"], data)
             fetches = FirstFetches(Path(options["records"]).expanduser())
-            return stage(target, data, source, folder, fetches, display.transfer, self.check_mode, options["replace"])
+            return stage(target, data, source, folder, fetches, display, self.check_mode, options["replace"])
         except OSError as error:
             problem = f"{error.filename or folder}: {error.strerror}"
             raise UserError(f"{problem}. Fix that and run the same command again: it resumes there.") from None

@@ -23,7 +23,7 @@ class DatasetFile:
     sha256: str = ""
     """Its SHA-256, if one is published."""
     mirrors: tuple[str, ...] = ()
-    """Other addresses of the same bytes, the quickest first. They are tried before `url`, and need a SHA-256."""
+    """Other addresses of the same bytes. They are tried before `url` unless it is quicker, and need a SHA-256."""
     files_sha256: str = ""
     """For an archive that is packed anew at each download: see archives.files_sha256."""
     to: str = ""

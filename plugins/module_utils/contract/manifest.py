@@ -66,13 +66,17 @@ def digest(manifest: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
 
 
-def check_named(manifest: Mapping[str, Any], name: str, place: str) -> None:
-    """Raise UserError if the manifest is not that of the named data set, or has other checksums than are published."""
+def check_named(manifest: Mapping[str, Any], name: str, place: str, is_checked: bool) -> None:
+    """Raise UserError if the manifest is not that of the named data set, or has other checksums than are published.
+
+    `is_checked`: whether it is the one that the operator's side has checked. No checksum is published of the one
+    archive that may replace all parts, so nothing else shows what that archive is.
+    """
     known = DATASETS.get(name)
     if not known:
         return
     contents = {part["name"]: (part["size"], part["sha256"]) for part in manifest["parts"]}
-    forms = [known.parts, (known.archive,)] if known.archive else [known.parts]
+    forms = [known.parts, (known.archive,)] if known.archive and is_checked else [known.parts]
     (parts,) = [form for form in forms if {part.name for part in form} == contents.keys()] or [()]
     published = all(contents[part.name][1] == part.sha256 for part in parts if part.sha256)
     if not parts or not published or manifest != build(name, parts, contents, known.links):

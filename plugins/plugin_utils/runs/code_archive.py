@@ -17,7 +17,8 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors i
 MOST_BYTES = 256 << 20
 EXCLUDED = frozenset({".git", "__pycache__", ".venv", ".mypy_cache", ".pytest_cache", ".ruff_cache"})
 SECRET = (
-    *(".env", ".env.*", ".envrc", ".netrc", ".git-credentials", ".pypirc", ".aws", ".ssh", ".gnupg"),
+    *(".env", ".env.*", ".envrc", ".netrc", ".git-credentials", ".pypirc", ".npmrc", "kaggle.json"),
+    *(".aws", ".docker", ".gnupg", ".kube", ".ssh"),
     *("id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*", "*.pem", "*.key", "*.ppk", "*.p12", "*.pfx"),
 )
 """Names of files and folders that hold passwords or private keys, in small letters. They stay on this machine."""
@@ -34,7 +35,10 @@ class Packed:
 
 
 def pack(script: Path, folder: Path | None) -> Packed:
-    """Pack the folder's content and the script. A script within the folder keeps its path, another is at the top."""
+    """Pack the folder's content and the script. A script within the folder keeps its path, another is at the top.
+
+    If the script is a link, the file that it leads to is packed and started.
+    """
     try:
         return _pack(script, folder)
     except OSError as error:
@@ -44,9 +48,10 @@ def pack(script: Path, folder: Path | None) -> Packed:
 def _pack(script: Path, folder: Path | None) -> Packed:
     content, secrets = _files(folder) if folder else ([], [])
     files = {str(path.relative_to(folder)): path for path in content} if folder else {}
-    inside = folder and script.resolve().is_relative_to(folder.resolve())
-    name = str(script.resolve().relative_to(folder.resolve())) if folder and inside else script.name
-    files[name] = script
+    file = script.resolve()
+    inside = folder and file.is_relative_to(folder.resolve())
+    name = str(file.relative_to(folder.resolve())) if folder and inside else script.name
+    files[name] = file
     left_out = sorted({str(path.relative_to(folder)) for path in secrets} - {name}) if folder else []
     size = sum(path.lstat().st_size for path in files.values())
     if size > MOST_BYTES:

@@ -24,7 +24,7 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs.git_source i
     without_login,
     without_secret,
 )
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.untrusted import one_line
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.untrusted import one_line, without_sequences
 
 _WEB_URL = re.compile(
     r"(?P<scheme>https?://)(?:(?P<login>[^/]*)@)?(?P<host>(?:[^/@:\[\]]+|\[[^/@\[\]]+\])(?::\d+)?)(?P<path>(?:/.*)?)",
@@ -106,7 +106,7 @@ def _clone(source: GitSource, tree: Path, login: Mapping[str, str]) -> str:
 def _reason(stderr: str) -> str:
     """Return what git and the server print, as one line without secrets."""
     lines = " ".join(line.strip() for line in stderr.splitlines() if line.strip())
-    return redact(without_secret(one_line(lines))) or "git gives no reason."
+    return redact(without_secret(one_line(without_sequences(lines)))) or "git gives no reason."
 
 
 def split_login(url: str) -> tuple[str, dict[str, str]]:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -26,8 +27,33 @@ except ImportError:
 _MISSING = ("404", "NoSuchKey")
 
 
+_CHUNK = 1 << 20
+
+
 class MissingBucket(UserError):
     """There is no such bucket."""
+
+
+class ObjectReader:
+    """An object that is read once, with its size and SHA-256."""
+
+    def __init__(self, body: Any) -> None:
+        self._body, self._size, self._sha256 = body, 0, hashlib.sha256()
+
+    def read(self, size: int = _CHUNK) -> bytes:
+        try:
+            piece: bytes = self._body.read(size)
+        except BotoCoreError as error:
+            raise problem(error, "s3", "GetObject") from error
+        self._size += len(piece)
+        self._sha256.update(piece)
+        return piece
+
+    def complete(self) -> tuple[int, str]:
+        """Read the rest, and return the size and SHA-256 of all."""
+        while self.read():
+            pass
+        return self._size, self._sha256.hexdigest()
 
 
 @dataclass(frozen=True)
@@ -81,6 +107,11 @@ class Bucket:
 
     def read(self, name: str) -> bytes:
         return self.aws.content(self.name, f"{self.prefix}/{name}", self.owner)
+
+    def open(self, name: str) -> ObjectReader | None:
+        """Return a reader of an object, None if there is none."""
+        answer = self.aws.find("s3", "get_object", _MISSING, **self._object(name))
+        return ObjectReader(answer["Body"]) if answer else None
 
     def has(self, name: str, size: int, sha256: str) -> bool:
         head = self.aws.find("s3", "head_object", _MISSING, **self._object(name))

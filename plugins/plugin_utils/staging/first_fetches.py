@@ -24,7 +24,7 @@ class FirstFetches:
 
     def expected(self, part: DatasetFile) -> str:
         """Return the SHA-256 that a file must have: the published one, or that of the first fetch. Empty: unknown."""
-        return part.sha256 or (self._read().get(part.url, "") if part.url else "")
+        return part.sha256 or (self._read().get(part.url, "") if part.url and not part.is_published else "")
 
     def compare(self, url: str, file: Path, sha256: str) -> None:
         """Record the first SHA-256 of what a URL has. Raise UserError if another one is recorded."""

@@ -353,6 +353,21 @@ def test_an_archive_that_was_replaced_is_refused_and_nothing_of_it_stays(
     assert not [path for path in (tmp_path / "node").iterdir() if path.is_dir()]
 
 
+def test_a_named_set_in_one_archive_of_the_bucket_is_refused(efs: Path, bucket: Path, tmp_path: Path) -> None:
+    """Any operator of the account can put one there, and no checksum of it is published."""
+    known = DATASETS["coco2017"]
+    assert known.archive
+    (bucket / "coco2017").mkdir()
+    tar(bucket / "coco2017/coco-2017.tar", contents())
+    content = (bucket / "coco2017/coco-2017.tar").read_bytes()
+    for sha256 in ("e" * 64, hashlib.sha256(content).hexdigest()):
+        made = build("coco2017", (known.archive,), {"coco-2017.tar": (len(content), sha256)}, known.links)
+        (bucket / "coco2017/manifest.json").write_text(json.dumps(made))
+        with pytest.raises(UserError, match="is not the list of coco2017 with the published checksums"):
+            staged(efs, "coco2017", "", True, str(bucket))
+    assert not [path for path in (tmp_path / "node").iterdir() if path.is_dir()]
+
+
 def test_a_set_that_is_neither_staged_nor_a_folder_is_refused_before_anything_is_done(efs: Path, bucket: Path) -> None:
     for name in ("pictures", "/efs/pictures"):
         request = StagingRequest(name, "", True, str(bucket))

@@ -9,6 +9,7 @@ import hashlib
 import http.server
 import io
 import json
+import shutil
 import socket
 import tarfile
 import threading
@@ -17,7 +18,9 @@ import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 from urllib.parse import urlsplit
 
 import pytest
@@ -38,6 +41,7 @@ from localcloud.endpoint.tls import Authority
 
 ROOT = Path(__file__).resolve().parents[3]
 RECORDS = 20
+QUIET: Any = SimpleNamespace(transfer=lambda *_words: None, message=lambda _line: None)
 
 
 def cifar10() -> bytes:
@@ -91,6 +95,11 @@ class Publishers:
         self.files: dict[str, bytes] = {}
         self.mirrors: set[str] = set()
         """Addresses that have no files, unless a test puts them there."""
+        self.gone: set[str] = set()
+        """Addresses that answer once, and no more."""
+        self.slow: set[str] = set()
+        self.ended = threading.Event()
+        self.samples: list[str] = []
         self.transfers: list[tuple[str, int]] = []
         publishers, self.authority = self, Authority()
 
@@ -99,17 +108,33 @@ class Publishers:
 
             def do_GET(self) -> None:
                 url = f"{self.scheme}://{self.headers['Host']}{self.path}"
-                start = int(self.headers.get("Range", "bytes=0-").removeprefix("bytes=").rstrip("-"))
+                begin, _dash, end = self.headers.get("Range", "bytes=0-").removeprefix("bytes=").partition("-")
+                start = int(begin)
                 content = publishers.files.get(url)
                 if content is None:
                     self.send_error(404)
                     return
+                if end:
+                    self.sample(url, content)
+                    return
                 first = url not in dict(publishers.transfers)
+                if url in publishers.gone and not first:
+                    self.send_error(503)
+                    return
                 publishers.transfers.append((url, start))
                 self.send_response(206 if start else 200)
                 self.send_header("Content-Length", str(len(content) - start))
                 self.end_headers()
                 self.wfile.write(content[start : len(content) // 2 if first else None])
+
+            def sample(self, url: str, content: bytes) -> None:
+                """Send the first bytes, or nothing while the test goes on."""
+                publishers.samples.append(url)
+                if url in publishers.slow:
+                    publishers.ended.wait()
+                self.send_response(206)
+                self.end_headers()
+                self.wfile.write(content)
 
             def log_message(self, *_: Any) -> None: ...
 
@@ -128,6 +153,7 @@ class Publishers:
             setattr(self, f"server{port}", server)
 
     def close(self) -> None:
+        self.ended.set()
         for port in self.servers:
             getattr(self, f"server{port}").shutdown()
             getattr(self, f"server{port}").server_close()
@@ -207,6 +233,21 @@ def test_without_the_publisher_it_fails_with_one_sentence(name: str, publishers:
     assert advice.endswith("name another data_source, such as a file of your machine, or train on dataset=generated.")
 
 
+@pytest.mark.parametrize("name", ["cifar10", "coco2017"])
+def test_without_the_publisher_the_operator_gets_one_sentence(
+    name: str, publishers: Publishers, tmp_path: Path
+) -> None:
+    publishers.close()
+    bucket: Any = Memory(tmp_path / "bucket")
+    with pytest.raises(OperatorError, match=r"^https://\S+ cannot be fetched \(.*refused.*\): ") as refusal:
+        upload(bucket, name, None, tmp_path / "stage", FirstFetches(tmp_path), QUIET, check=False)
+    assert "run the same command again, it resumes there; or fetch it yourself and name its folder" in str(
+        refusal.value
+    )
+    # COCO is for Mask R-CNN, and generated data is none of its kind.
+    assert ("train.yml -e dataset=generated" in str(refusal.value)) == (name == "cifar10")
+
+
 def mirror_of(name: str) -> tuple[str, str]:
     """Return the addresses of a set's first part: a mirror's and the publisher's."""
     part = datasets.DATASETS[name].parts[0]
@@ -223,6 +264,41 @@ def test_a_mirror_is_tried_before_the_slow_publisher(
     assert {address for address, _start in publishers.transfers} == {mirror}
 
 
+@pytest.mark.parametrize("slow", ["mirror", "publisher", "both"])
+def test_a_slow_address_is_the_last_one(
+    slow: str, publishers: Publishers, efs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mirror, url = mirror_of("cifar10")
+    publishers.files[mirror] = publishers.files[url]
+    publishers.slow = {"mirror": {mirror}, "publisher": {url}, "both": {mirror, url}}[slow]
+    ours = pinned("cifar10", publishers.files, operator_catalogue)
+    monkeypatch.setitem(staged_datasets.DATASETS, "cifar10", ours)
+    monkeypatch.setitem(staging.DATASETS, "cifar10", pinned("cifar10", publishers.files, datasets))
+    for module in (download, operator_download):
+        monkeypatch.setattr(module, "SAMPLE_SECONDS", 0.2)
+    bucket: Any = Memory(tmp_path / "bucket")
+    upload(bucket, "cifar10", None, tmp_path / "stage", FirstFetches(tmp_path), QUIET, check=False)
+    assert stage(StagingRequest("cifar10"), str(efs), lambda _event: None)["changed"]
+    assert {address for address, _start in publishers.transfers} == {url if slow == "mirror" else mirror}
+    assert publishers.samples == 2 * ([mirror] if slow == "publisher" else [mirror, url])
+
+
+def test_of_slow_addresses_the_one_that_sends_most_is_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(download, "SAMPLE_SECONDS", 0.1)
+    ended, sends = threading.Event(), {"a": 1, "b": 3, "c": 2}
+
+    class Slow(io.BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            return super().read(size) or b"" * ended.wait()
+
+    def open_url(url: str, _headers: Mapping[str, str]) -> io.BytesIO:
+        return Slow(bytes(sends[url] << 14))
+
+    assert download.quickest_first(list(sends), open_url) == ["b", "c", "a"]
+    ended.set()
+    assert download.quickest_first(["a"], Mock(side_effect=AssertionError)) == ["a"]
+
+
 def test_other_bytes_of_a_mirror_are_not_used(
     publishers: Publishers, efs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -235,6 +311,38 @@ def test_other_bytes_of_a_mirror_are_not_used(
     assert any(mirror in note and "is published" in note for note in notes)
 
 
+def test_what_a_mirror_has_left_does_not_spoil_the_publishers_file(
+    publishers: Publishers, efs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mirror, url = mirror_of("cifar10")
+    publishers.files[mirror] = b"something else"
+    publishers.gone.add(mirror)
+    half = len(b"something else") // 2
+    monkeypatch.setitem(staging.DATASETS, "cifar10", pinned("cifar10", publishers.files, datasets))
+    ours = pinned("cifar10", publishers.files, operator_catalogue)
+    monkeypatch.setitem(staged_datasets.DATASETS, "cifar10", ours)
+    assert stage(StagingRequest("cifar10"), str(efs), lambda _event: None)["changed"]
+    assert publishers.transfers[0] == (mirror, 0) and [at for at in publishers.transfers if at[0] == url][0][1] == half
+    publishers.transfers.clear()
+    bucket: Any = Memory(tmp_path / "bucket")
+    upload(bucket, "cifar10", None, tmp_path / "stage", FirstFetches(tmp_path), QUIET, check=False)
+    assert (url, half) in publishers.transfers and (url, 0) in publishers.transfers
+
+
+def test_a_full_disk_is_not_taken_for_a_fault_of_a_mirror(
+    publishers: Publishers, efs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mirror, url = mirror_of("cifar10")
+    publishers.files[mirror] = publishers.files[url]
+    monkeypatch.setattr(shutil, "disk_usage", lambda _folder: SimpleNamespace(free=10))
+    bucket: Any = Memory(tmp_path / "bucket")
+    with pytest.raises(OperatorError, match="make room, or name another folder"):
+        upload(bucket, "cifar10", None, tmp_path / "stage", FirstFetches(tmp_path), QUIET, check=False)
+    with pytest.raises(UserError, match="make room, or stage it elsewhere with data_on"):
+        stage(StagingRequest("cifar10"), str(efs), lambda _event: None)
+    assert {address for address, _start in publishers.transfers} == {mirror}
+
+
 @pytest.mark.parametrize("content", [None, b"something else"])
 def test_the_operator_takes_a_mirror_or_the_publisher(
     content: bytes | None, publishers: Publishers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -244,8 +352,11 @@ def test_the_operator_takes_a_mirror_or_the_publisher(
     ours = pinned("cifar10", publishers.files, operator_catalogue)
     monkeypatch.setitem(staged_datasets.DATASETS, "cifar10", ours)
     bucket: Any = Memory(tmp_path / "bucket")
-    upload(bucket, "cifar10", None, tmp_path / "stage", FirstFetches(tmp_path), lambda *_words: None, check=False)
+    lines: list[str] = []
+    display: Any = SimpleNamespace(transfer=lambda *_words: None, message=lines.append)
+    upload(bucket, "cifar10", None, tmp_path / "stage", FirstFetches(tmp_path), display, check=False)
     assert [address for address, start in publishers.transfers if not start] == [mirror, url][: 2 if content else 1]
+    assert [mirror in line and line.endswith("The next address is tried.") for line in lines] == [True] * bool(content)
     assert (tmp_path / "bucket" / ours.parts[0].name).read_bytes() == publishers.files[url]
 
 
@@ -280,7 +391,7 @@ def test_coco_comes_from_its_publishers_through_the_bucket_to_all_nodes(
     monkeypatch.setitem(staged_datasets.DATASETS, "coco2017", ours)
     bucket: Any = Memory(tmp_path / "bucket")
     fetches = FirstFetches(tmp_path)
-    done = upload(bucket, "coco2017", None, tmp_path / "stage", fetches, lambda *_words: None, check=False)
+    done = upload(bucket, "coco2017", None, tmp_path / "stage", fetches, QUIET, check=False)
     # TensorPack's weights have no published checksum.
     assert done["unpublished"] == [part.name for part in ours.parts if not part.sha256] != []
     assert [url for url, start in publishers.transfers if not start] == [part.url for part in ours.parts]
@@ -301,5 +412,5 @@ def test_an_archive_of_coco_with_another_checksum_is_refused(publishers: Publish
     bucket: Any = Memory(tmp_path / "bucket")
     with pytest.raises(OperatorError, match="not the published one: .* instead of 69a8bb58.*removed"):
         fetches = FirstFetches(tmp_path)
-        upload(bucket, "coco2017", None, tmp_path / "stage", fetches, lambda *_words: None, check=False)
+        upload(bucket, "coco2017", None, tmp_path / "stage", fetches, QUIET, check=False)
     assert not list((tmp_path / "bucket").iterdir())

@@ -662,6 +662,21 @@ def test_a_named_set_has_the_published_checksums(staged: Path, name: str) -> Non
             Source(str(staged), "", name).manifest()
 
 
+def test_the_one_archive_of_a_named_set_is_used_if_the_operators_side_has_checked_it(
+    unpacking: Callable[..., dict[str, Any]], place: UnpackFolder, staged: Path
+) -> None:
+    tar(staged / "coco-2017.tar", contents())
+    known = DATASETS["coco2017"]
+    assert known.archive
+    content = {"coco-2017.tar": ((staged / "coco-2017.tar").stat().st_size, sha256_of(staged / "coco-2017.tar"))}
+    made = build("coco2017", (known.archive,), content, known.links)
+    (staged / "manifest.json").write_text(json.dumps(made))
+    with pytest.raises(UserError, match="is not the list of coco2017 .*-e dataset=coco2017 -e stage_replace=true"):
+        Source(str(staged), "", "coco2017").manifest()
+    assert not place.root.exists()
+    assert unpacking("share", "coco2017") == {"event": "end", "changed": True, "files": len(contents())}
+
+
 def test_published_sources_are_compared_by_their_files(
     place: UnpackFolder, staged: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

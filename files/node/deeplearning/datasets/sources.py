@@ -8,14 +8,13 @@ import os
 import shutil
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Callable
 
 from deeplearning.aws import ATTEMPTS, AccessDenied, AwsClient, NotFound, Unavailable
-from deeplearning.contract.download import ATTEMPTS as URL_ATTEMPTS
-from deeplearning.contract.download import CHUNK, DownloadError, download
+from deeplearning.contract.download import CHUNK, DownloadError, download_first
 from deeplearning.contract.errors import UserError
 
 PARALLEL_OBJECTS = 8
@@ -56,18 +55,31 @@ def _open_url(url: str, headers: dict[str, str]) -> Any:
     return urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=60)
 
 
-def fetch_url(url: str, file: Path, progress: Progress, advice: str, attempts: int = URL_ATTEMPTS) -> None:
-    """Download to a file, after what it already has. Raise UserError with advice if that fails."""
+def fetch_urls(
+    urls: Sequence[str],
+    file: Path,
+    check: Callable[[Path], str],
+    progress: Progress,
+    advice: str,
+    note: Callable[[str], None],
+) -> None:
+    """Download to a file, after what it already has, from the quickest address that has the right one.
+
+    Raise UserError if none does, with advice if the last one cannot be fetched.
+    """
     before = progress.done
 
     def report(done: int, total: int) -> None:
         progress.total = before + total
         progress.add(before + done - progress.done)
 
+    def check_space(needed: int) -> None:
+        require_space(file.parent, needed)
+
     try:
-        download(url, file, report, _open_url, lambda needed: require_space(file.parent, needed), attempts)
+        download_first(urls, file, check, report, _open_url, check_space, note)
     except DownloadError as error:
-        raise UserError(f"{url} cannot be fetched ({error}): {advice}") from None
+        raise UserError(f"{error}: {advice}") from None
 
 
 def fetch_s3(aws: AwsClient, bucket: str, prefix: str, folder: Path, progress: Progress) -> None:

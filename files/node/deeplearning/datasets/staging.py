@@ -27,12 +27,11 @@ from deeplearning.aws import AwsClient
 from deeplearning.config import read_config
 from deeplearning.contract import datasets, paths, schema
 from deeplearning.contract.datasets import GENERATED, GENERATED_MARKER, DatasetFile
-from deeplearning.contract.download import ATTEMPTS, MIRROR_ATTEMPTS
 from deeplearning.contract.errors import UserError
 from deeplearning.contract.identifiers import is_dataset_name
 from deeplearning.datasets import own_disk
 from deeplearning.datasets.links import create_links
-from deeplearning.datasets.sources import Progress, copy_folder, fetch_s3, fetch_url, sha256_of
+from deeplearning.datasets.sources import Progress, copy_folder, fetch_s3, fetch_urls, sha256_of
 from deeplearning.run.identity import as_root
 from deeplearning.unpacking.extract import UnpackFolder, finish, marker_of, unpack
 from deeplearning.unpacking.ranged_reader import Source
@@ -327,29 +326,37 @@ def _fetch_dataset(request: StagingRequest, folder: DatasetFolder, progress: Pro
 
 def _fetch_part(request: StagingRequest, part: DatasetFile, file: Path, progress: Progress, report: Report) -> None:
     """Fetch a part and compare its checksum. If a mirror fails, the next address continues its download."""
-    for mirror in () if request.source else part.mirrors:
-        try:
-            return _fetch_and_check(mirror, part, file, progress, "", MIRROR_ATTEMPTS)
-        except UserError as problem:
-            report({"event": "note", "text": f"{str(problem).rstrip(': .')}. The next address is tried."})
+
+    def check(fetched: Path) -> str:
+        sha256 = sha256_of(fetched)
+        if sha256 != part.sha256:
+            raise UserError(
+                f"{part.name} has the SHA-256 {sha256}, and {part.sha256} is published: give another data_source."
+            )
+        return sha256
+
+    def note(text: str) -> None:
+        report({"event": "note", "text": text})
+
+    address = _address(request, part)
+    if "://" in address and not address.startswith("s3://"):
+        urls = (address,) if request.source else (*part.mirrors, address)
+        fetch_urls(urls, file, check, progress, _advice(request), note)
+        return
+    _copy(address, file, progress)
+    try:
+        check(file)
+    except UserError:
+        file.unlink()
+        raise
+
+
+def _advice(request: StagingRequest) -> str:
     advice = "name another data_source, such as a file of your machine"
     if not request.source:
         staged = f"stage it from your machine (ansible-playbook stage.yml -e dataset={request.data}), "
         advice = f"{staged if request.data in datasets.STAGED else ''}{advice}, or train on dataset=generated"
-    _fetch_and_check(_address(request, part), part, file, progress, f"{advice}.", ATTEMPTS)
-
-
-def _fetch_and_check(
-    address: str, part: DatasetFile, file: Path, progress: Progress, advice: str, attempts: int
-) -> None:
-    _fetch(address, file, progress, advice, attempts)
-    sha256 = sha256_of(file)
-    if sha256 != part.sha256:
-        file.unlink()
-        raise UserError(
-            f"{part.name} of {address} has the SHA-256 {sha256}, and {part.sha256} is published: it was removed, "
-            "give another data_source."
-        )
+    return f"{advice}."
 
 
 def _address(request: StagingRequest, part: DatasetFile) -> str:
@@ -359,18 +366,17 @@ def _address(request: StagingRequest, part: DatasetFile) -> str:
     return request.source or part.url
 
 
-def _fetch(address: str, file: Path, progress: Progress, advice: str, attempts: int) -> None:
-    if address.startswith("s3://"):
-        bucket, _slash, key = address[5:].partition("/")
-        folder = file.with_name(f"{file.name}.object")
-        folder.mkdir(exist_ok=True)
-        fetch_s3(_aws(), bucket, key, folder, progress)
-        os.replace(folder / key.rsplit("/", 1)[-1], file)
-        folder.rmdir()
-    elif "://" in address:
-        fetch_url(address, file, progress, advice, attempts)
-    else:
+def _copy(address: str, file: Path, progress: Progress) -> None:
+    """Copy an object of S3, or a file of this node."""
+    if not address.startswith("s3://"):
         shutil.copyfile(address, file)
+        return
+    bucket, _slash, key = address[5:].partition("/")
+    folder = file.with_name(f"{file.name}.object")
+    folder.mkdir(exist_ok=True)
+    fetch_s3(_aws(), bucket, key, folder, progress)
+    os.replace(folder / key.rsplit("/", 1)[-1], file)
+    folder.rmdir()
 
 
 def _unpack(file: Path, folder: Path, names: Mapping[str, int]) -> None:

@@ -113,7 +113,7 @@ class Source:
                 f"{self.location}/{manifest.FILE} is not the one that stage.yml has checked: it was replaced since, so "
                 "nothing of it is used. Run stage.yml again."
             )
-        manifest.check_named(content, self.name, self.location)
+        manifest.check_named(content, self.name, self.location, bool(self._sha256))
         return content
 
     def attempt(self, content: Mapping[str, Any]) -> str:

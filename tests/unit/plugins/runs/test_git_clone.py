@@ -229,14 +229,14 @@ def test_what_git_says_is_shown_without_secrets(tmp_path: Path, monkeypatch: pyt
     fake = tmp_path / "bin/git"
     fake.write_text(
         "#!/bin/sh\nprintf 'git@h: Permission denied\\033[2J (publickey).\\nfatal: https://me:s3cret@h/x "
-        "ghp_0123456789abcdefghij\\n\\nand the repository exists.\\n' >&2\nexit 128\n"
+        "ghp_01234\\033[1m56789abcdefghij\\n\\nand the repository exists.\\n' >&2\nexit 128\n"
     )
     fake.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}/bin")
     with pytest.raises(UserError) as refused:
         clone("git+https://me:s3cret@h/x@v1:train.py")
     assert str(refused.value) == (
-        "https://h/x at v1 could not be cloned: git@h: Permission denied\N{REPLACEMENT CHARACTER}[2J (publickey). "
+        "https://h/x at v1 could not be cloned: git@h: Permission denied (publickey). "
         "fatal: https://h/x <removed> and the repository exists."
     )
 

@@ -155,8 +155,25 @@ def test_a_script_goes_alone_or_with_its_folder(tmp_path: Path) -> None:
     assert unpacked(within)["a.py"].uid == 0
 
 
+@pytest.mark.parametrize("target", ["lib/b.py", "../elsewhere/b.py"])
+def test_a_script_that_is_a_link_is_sent_as_the_file_that_it_leads_to(tmp_path: Path, target: str) -> None:
+    folder = tmp_path / "src"
+    (folder / target).parent.mkdir(parents=True)
+    (folder / target).write_text("b")
+    (folder / "train.py").symlink_to(target)
+    packed = code_archive.pack(folder / "train.py", folder)
+    with tarfile.open(fileobj=BytesIO(packed.archive)) as archive:
+        started = archive.extractfile(packed.script)
+        assert archive.getmember(packed.script).isreg() and started and started.read() == b"b"
+        # Inside the folder the link comes along.
+        links = {member.name: member.linkname for member in archive if member.issym()}
+    inside = not target.startswith("..")
+    assert (packed.script, links) == (("lib/b.py", {"train.py": target}) if inside else ("train.py", {}))
+
+
 def test_files_that_hold_secrets_stay_here_and_are_named(tmp_path: Path) -> None:
     secret = [".env", ".env.local", "keys/id_ed25519", "keys/server.pem", "keys/ID_RSA.bak", ".aws/credentials"]
+    secret += [".kube/config", ".docker/config.json", ".npmrc", "kaggle.json"]
     for name in (*secret, "train.py", "id_mapping.py", "environment.py", "keys/notes.txt"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(name)
@@ -165,10 +182,13 @@ def test_files_that_hold_secrets_stay_here_and_are_named(tmp_path: Path) -> None
     modes = {name: member.mode & 0o777 for name, member in unpacked(packed).items()}
     assert modes == dict.fromkeys(["environment.py", "id_mapping.py", "keys/notes.txt", "train.py"], 0o600)
     assert packed.left_out == (
-        *(".aws", ".env", ".env.local", "keys/ID_RSA.bak", "keys/id_ed25519", "keys/server.pem"),
+        *(".aws", ".docker", ".env", ".env.local", ".kube", ".npmrc"),
+        *("kaggle.json", "keys/ID_RSA.bak", "keys/id_ed25519", "keys/server.pem"),
     )
     # What is named as the script is meant.
-    assert code_archive.pack(tmp_path / ".env", tmp_path).left_out == packed.left_out[:1] + packed.left_out[2:]
+    assert code_archive.pack(tmp_path / ".env", tmp_path).left_out == tuple(
+        name for name in packed.left_out if name != ".env"
+    )
 
 
 def test_the_documentation_names_what_is_not_sent() -> None:

@@ -107,6 +107,13 @@ def test_a_script_of_a_repository_is_sent_as_a_folder_is(send: Send, efs: Path, 
     assert warning == ("Not sent with the code, as they may hold secrets: .env. Pass secrets with the option env.")
 
 
+def test_a_link_to_a_script_is_sent_with_the_script(send: Send, efs: Path, tmp_path: Path) -> None:
+    (tmp_path / "src/latest.py").symlink_to("models/net.py")
+    assert send("latest.py")["answer"]["warnings"][0] == "models/net.py"
+    assert (efs / "code/latest.py").is_symlink() and not (efs / "code/models/net.py").is_symlink()
+    assert (efs / "code/latest.py").read_text() == (efs / "code/models/net.py").read_text() == "models/net.py"
+
+
 def test_in_check_mode_a_repository_is_cloned_and_nothing_is_sent(send: Send, efs: Path, repository: str) -> None:
     checked = send(f"git+{repository}@main:train.py", check=True)
     assert checked["changed"] and "Not sent" in checked["warnings"][0] and os.listdir(efs) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import http.server
 import io
@@ -54,15 +55,30 @@ def packed(content: bytes = CONTENT, name: str = "1.jpg", mode: str = "w") -> by
 ARCHIVE = packed()
 
 
-def quiet(what: str, done: int, total: int) -> None:
-    """Tells nobody."""
+class Quiet:
+    """Shows nothing, and keeps the messages."""
+
+    def __init__(self) -> None:
+        self.messages: list[str] = []
+
+    def transfer(self, what: str, done: int, total: int) -> None: ...
+
+    def message(self, line: str) -> None:
+        self.messages.append(line)
 
 
 def stage(
-    bucket: Bucket, name: str, source: Path | None, folder: Path, check: bool = False, replace: bool = False
+    bucket: Bucket,
+    name: str,
+    source: Path | None,
+    folder: Path,
+    check: bool = False,
+    replace: bool = False,
+    display: Quiet | None = None,
 ) -> dict[str, Any]:
     """Stage with the operator's records next to the folder of downloads."""
-    return staging_upload.stage(bucket, name, source, folder, FirstFetches(folder.parent), quiet, check, replace)
+    fetches = FirstFetches(folder.parent)
+    return staging_upload.stage(bucket, name, source, folder, fetches, display or Quiet(), check, replace)
 
 
 @pytest.fixture
@@ -296,11 +312,13 @@ def test_a_complete_list_with_other_checksums_is_refused(
     bucket: Bucket, aws: Account, tmp_path: Path, name: str, check: bool
 ) -> None:
     manifest = put_list(bucket, name, "e" * 64)
+    others = {"Key": "data/photos/tensorpack-1547a54e.tar.gz", "Body": sources(a=b"others")}
+    aws.client("s3").put_object(Bucket="mine", **others)
     records = {part.url: "a" * 64 for part in DATASETS[name].parts}
     (tmp_path / "first-fetches.json").write_text(json.dumps({"schema": 1, "sha256": records}))
     sentence = (
-        "has the SHA-256 e{64} for .*, so nothing of it is used: all operators of the account 123456789012 write "
-        "there. Ask who staged it, or replace it. Example: ansible-playbook stage.yml "
+        "(has the SHA-256 e{64} for .*|does not have the published files), so nothing of it is used: all operators of "
+        "the account 123456789012 write there. Ask who staged it, or replace it. Example: ansible-playbook stage.yml "
         f"-e dataset={name} -e stage_replace=true"
     )
     with pytest.raises(UserError, match=sentence):
@@ -390,6 +408,71 @@ def test_sources_are_known_by_their_files(
     publisher.content = b"no archive"
     with pytest.raises(UserError, match=r"is not a complete archive \(.*was removed"):
         stage(bucket, "photos", None, tmp_path / "again/stage", replace=True)
+
+
+def repacked(content: bytes, level: int) -> bytes:
+    return gzip.compress(gzip.decompress(content), level)
+
+
+@pytest.fixture
+def packed_anew(publisher: Publisher, monkeypatch: pytest.MonkeyPatch) -> bytes:
+    """An archive of sources that are known by their files, as the publisher serves it first."""
+    content = sources(a=b"1" * 9000, b=b"2")
+    known = files_sha256(io.BytesIO(content), "top")
+    part = DatasetFile("s.tar.gz", publisher.url, files_sha256=known, strip="top")
+    monkeypatch.setattr(datasets, "DATASETS", {"photos": Dataset((part,))})
+    publisher.content = repacked(content, 9)
+    return content
+
+
+def test_an_archive_that_is_packed_anew_is_the_same(
+    bucket: Bucket, aws: Account, publisher: Publisher, packed_anew: bytes, tmp_path: Path
+) -> None:
+    first = stage(bucket, "photos", None, tmp_path / "mine/stage")
+    publisher.content = repacked(packed_anew, 1)
+    assert publisher.content != repacked(packed_anew, 9)
+    # Others fetch nothing, as the bucket has the published files, nor does who provides the file.
+    for folder in ("theirs", "mine"):
+        assert stage(bucket, "photos", None, tmp_path / folder / "stage") == {**first, "changed": False}
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own/s.tar.gz").write_bytes(publisher.content)
+    for check in (True, False):
+        assert not stage(bucket, "photos", tmp_path / "own", tmp_path / "stage", check=check)["changed"]
+    assert publisher.offsets == [0]
+    # On request the one that is served now replaces it.
+    new = stage(bucket, "photos", None, tmp_path / "theirs/stage", replace=True)
+    assert new["changed"] and new["version"] != first["version"]
+    assert stage(bucket, "photos", None, tmp_path / "mine/stage") == {**new, "changed": False}
+    # A list that names another archive than the bucket has is written again, and a missing archive is sent again.
+    put_list(bucket, "photos", "e" * 64)
+    assert stage(bucket, "photos", None, tmp_path / "mine/stage") == new
+    aws.client("s3").delete_object(Bucket="mine", Key="data/photos/s.tar.gz")
+    assert stage(bucket, "photos", None, tmp_path / "mine/stage")["sha256"] == first["sha256"]
+    assert not (tmp_path / "mine/first-fetches.json").exists()
+
+
+@pytest.mark.parametrize("content", [sources(a=b"2"), b"no archive"])
+def test_an_archive_of_others_in_the_bucket_is_refused(
+    bucket: Bucket, aws: Account, publisher: Publisher, packed_anew: bytes, tmp_path: Path, content: bytes
+) -> None:
+    stage(bucket, "photos", None, tmp_path / "stage")
+    aws.client("s3").put_object(Bucket="mine", Key="data/photos/s.tar.gz", Body=content)
+    with pytest.raises(UserError, match="s.tar.gz does not have the published files, so nothing of it is used: all"):
+        stage(bucket, "photos", None, tmp_path / "stage")
+    assert stage(bucket, "photos", None, tmp_path / "stage", replace=True)["changed"]
+    assert not stage(bucket, "photos", None, tmp_path / "stage")["changed"]
+
+
+def test_a_wrong_file_of_an_earlier_attempt_is_fetched_again(
+    bucket: Bucket, publisher: Publisher, packed_anew: bytes, tmp_path: Path
+) -> None:
+    (tmp_path / "stage").mkdir()
+    (tmp_path / "stage/s.tar.gz").write_bytes(b"no archive")
+    (tmp_path / "stage/s.tar.gz.part").write_bytes(b"wrong")
+    display = Quiet()
+    assert stage(bucket, "photos", None, tmp_path / "stage", display=display)["changed"]
+    assert publisher.offsets == [5, 0]
+    assert ["s.tar.gz is not a complete archive" in line for line in display.messages] == [True]
 
 
 def test_too_little_space_is_reported_before_the_download(
