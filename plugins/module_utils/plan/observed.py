@@ -50,7 +50,7 @@ def check(facts: AccountFacts, cluster: Cluster, request: Request) -> Iterator[F
             problem = f"AWS shows {shown}, and {_NO_RECORD}: give the setting, which is then recorded"
             yield setting_problem(setting, cluster[setting], problem, value)
     if facts.file_systems == [] and "efs_id" not in specified:
-        problem = f"the cluster has no file system of its own, and {_NO_RECORD}: give the one that it uses (empty: a new one)"
+        problem = f"the cluster has none of its own, and {_NO_RECORD}: give the one that it uses; empty: a new one"
         yield setting_problem("efs_id", "empty", problem, "fs-0123456789abcdef0")
     for kind, setting in ENDS.items():
         if facts.ends.get(kind) and setting not in specified:

@@ -119,7 +119,7 @@ def test_a_default_that_would_change_the_cluster_is_refused() -> None:
 
 def test_a_file_system_and_ends_are_asked_for() -> None:
     (text,) = problems(replace(OF_GROUPS, file_systems=[]), {})
-    assert text.startswith("cluster_efs_id is empty: the cluster has no file system of its own")
+    assert text.startswith("cluster_efs_id is empty: the cluster has none of its own")
     assert problems(replace(OF_GROUPS, file_systems=[]), {}, "efs_id") == []
     ends = replace(OF_GROUPS, ends={"idle": {"red-master": 1.0}, "ttl": {}})
     (text,) = problems(ends, {})
