@@ -24,7 +24,12 @@ INTRODUCTION = (
     "default, give it. What would be taken away needs a consent: `-e remove_workers=3`, `-e remove_end=true`. Not "
     "recorded, as they are this machine's or remove something: which cluster it is, `cluster_public_key_file` (the key "
     "pair that was made of it stays), `cluster_private_key_file`, `cluster_bastion`, `cluster_summary_file`, "
-    "`cluster_ssh_purge_rules` and `cluster_keep_efs`.",
+    "`cluster_ssh_purge_rules` and `cluster_keep_efs`. Variables of roles are no settings and not recorded either: a "
+    "`site.yml` without `framework_wheels` or `tensorpack_source` takes them from machines that configure themselves, "
+    "so keep them in the `group_vars` that all operators of the cluster share.",
+    "A cluster without that object (an earlier version made it, or the object was damaged and removed): the plan "
+    "compares with types, image, volumes, key pair, network and ends as AWS shows them, and asks for the settings "
+    "whose defaults differ. Of the others the defaults count.",
 )
 
 
@@ -64,6 +69,8 @@ def markdown() -> str:
         *textwrap.wrap(INTRODUCTION[1], 118),
         "",
         *textwrap.wrap(INTRODUCTION[2], 118),
+        "",
+        *textwrap.wrap(INTRODUCTION[3], 118),
     ]
     for title, text, rows in sections():
         lines += ["", f"## {title}", ""]

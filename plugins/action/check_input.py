@@ -52,7 +52,10 @@ class ActionModule(Action):
         is_wrong = problems + unresolved + validate(TABLE.values(), settings).problems
         recorded, unread = ({}, None) if is_wrong else _recorded(playbook, settings)
         is_provisioning = playbook in playbook_input.PROVISIONING
-        here = {} if settings.get("cluster_public_key_file") else _private_key(settings, task_vars)
+        # A public key takes the place of the recorded key pair.
+        here = (
+            {"cluster_key_name": ""} if settings.get("cluster_public_key_file") else _private_key(settings, task_vars)
+        )
         checked_settings = setting_rules.check({**recorded, **here, **settings}, is_provisioning, emr)
         cluster = checked_settings.values
         checked = run_rules.check(
@@ -97,8 +100,6 @@ def _recorded(playbook: str, settings: Mapping[str, Any]) -> tuple[dict[str, Any
         recorded = recorded_settings.read(Aws.from_options(options), options["name"])
     except UserError as error:
         return {}, error
-    if settings.get("cluster_public_key_file"):
-        recorded.pop("cluster_key_name", None)
     return recorded, None
 
 
@@ -110,16 +111,27 @@ def _private_key(settings: Mapping[str, Any], task_vars: Mapping[str, Any]) -> d
 def _changes(recorded: Mapping[str, Any], settings: Mapping[str, Any], cluster: Mapping[str, Any]) -> dict[str, Any]:
     """Return what to record, which settings are given, and the former values of those that change."""
     specified = [name.removeprefix(PREFIX) for name in settings]
-    compared = [name.removeprefix(PREFIX) for name in settings if recorded and name not in NOT_RECORDED]
-    before = setting_rules.check(recorded, provisioning=False).values
+    compared = {name.removeprefix(PREFIX) for name in settings if recorded and name not in NOT_RECORDED}
+    before, now = setting_rules.check(recorded, provisioning=False).values, dict(cluster)
+    # What follows from others changes with them.
+    for values in (before, now):
+        values["master_instance_type"] = setting_rules.master_type(values)
+    if "instance_type" in compared:
+        compared.add("master_instance_type")
+    if recorded and cluster["public_key_file"]:
+        compared.add("key_name")
+        now["key_name"] = cluster["name"]
     kept = {PREFIX + name: cluster[name] for name in specified}
     if cluster["public_key_file"]:
         # It is imported as a key pair with the cluster's name, which the next playbook needs no file for.
         kept["cluster_key_name"] = cluster["name"]
     return {
         "record": recorded_settings.to_record(recorded, kept),
+        "recorded": bool(recorded),
         "specified": sorted(specified),
-        "settings_before": {name: before[name] for name in compared if before[name] != cluster[name]},
+        "settings_before": {
+            name: before[name] for name in sorted(compared) if before.get(name, now[name]) != now[name]
+        },
     }
 
 

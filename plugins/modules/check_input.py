@@ -73,6 +73,10 @@ record:
   returned: success
   type: dict
   sample: {"schema": 1, "settings": {"cluster_worker_count": 2}}
+recorded:
+  description: Whether the cluster has a record of its settings.
+  returned: success
+  type: bool
 specified:
   description: The names of the settings that are given now, without the prefix.
   returned: success

@@ -52,6 +52,12 @@ options:
     description: What the cluster was made with, of the settings that change.
     type: dict
     default: {}
+  recorded:
+    description:
+      - Whether the settings that the cluster was made with are known. Without them, O(before) is what AWS shows, and
+        defaults that differ from it are refused.
+    type: bool
+    default: true
   remove_workers:
     description: How many workers may be removed.
     type: int
@@ -73,8 +79,8 @@ notes:
     C(ec2:DescribeSubnets), C(ec2:DescribeVpcs), C(elasticfilesystem:DescribeFileSystems),
     C(elasticmapreduce:ListClusters), for O(emr) also C(elasticmapreduce:DescribeCluster),
     C(elasticmapreduce:DescribeReleaseLabel), C(elasticmapreduce:ListInstanceGroups),
-    C(elasticmapreduce:ListReleaseLabels) and
-    C(elasticmapreduce:ListSupportedInstanceTypes),
+    C(elasticmapreduce:ListReleaseLabels), C(elasticmapreduce:ListSupportedInstanceTypes) and without O(recorded)
+    C(elasticmapreduce:GetAutoTerminationPolicy),
     C(elasticfilesystem:DescribeMountTargets), C(servicequotas:GetServiceQuota),
     C(servicequotas:GetAWSDefaultServiceQuota), C(ssm:GetParameters) and C(ssm:GetParametersByPath). Without
     C(pricing:GetProducts) the prices are unknown, and a limit of the costs refuses types with GPUs.
@@ -222,6 +228,7 @@ def main() -> None:
             "delete_actions": {"type": "list", "elements": "str", "default": []},
             "specified": {"type": "list", "elements": "str", "default": []},
             "before": {"type": "dict", "default": {}},
+            "recorded": {"type": "bool", "default": True},
             "remove_workers": {"type": "int", "default": 0},
             "remove_in_use": {"type": "list", "elements": "str", "default": []},
             "remove_end": {"type": "bool", "default": False},

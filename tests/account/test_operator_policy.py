@@ -235,7 +235,7 @@ def test_emr_runs_with_it_and_needs_all_of_it(account: Any, person: Any) -> None
     changes = {"cluster_emr_replace_unhealthy": False, "cluster_emr_termination_protection": True}
     changes |= {"cluster_emr_idle_minutes": 30, "cluster_tags": {"team": "research"}}
     roles.add(play(person, CLOUD_HALF, emr=True, cluster_worker_count=2, **changes))
-    changes["cluster_emr_idle_minutes"] = 0
+    changes |= {"cluster_emr_idle_minutes": 0, "remove_end": True}
     roles.add(play(person, CLOUD_HALF, emr=True, cluster_worker_count=1, remove_workers=1, **changes))
     play(person, "status.yml")
     play(person, "destroy.yml", destroy=MINE, cluster_keep_efs=False)

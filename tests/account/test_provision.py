@@ -275,6 +275,41 @@ def test_a_finished_one_is_left_alone(red: Made, arguments: tuple[str, ...]) -> 
     assert red.seen.snapshot() == before
 
 
+def test_workers_that_a_run_uses_are_refused_before_anything_is_written(red: Made) -> None:
+    worker = next(one["InstanceId"] for one in red.seen.instances() if tags(one)["deeplearning:role"] == "worker")
+    used = {"Resources": [worker], "Tags": [{"Key": "deeplearning:rank", "Value": "3"}]}
+    used["Tags"].append({"Key": "deeplearning:run", "Value": "lenet-1"})
+    red.seen.ec2.create_tags(**used)
+    started = time.time()
+    refused = red.account.play(CLOUD_HALF, cluster_worker_count=0, remove_workers=2)
+    written = red.account.writes(started)
+    red.seen.ec2.delete_tags(Resources=[worker], Tags=[{"Key": tag["Key"]} for tag in used["Tags"]])
+    said = " ".join(refused.output.split())
+    assert refused.code == 2 and f"-e remove_in_use={worker} removes them all the same" in said, refused.output
+    assert "deeplearning-worker3 (lenet-1)" in said and written == []
+
+
+def test_without_its_record_the_plan_asks_for_what_aws_shows(red: Made) -> None:
+    """A plan by the defaults would be of other machines, and say that nothing changes."""
+    s3, record = red.account.client("s3", REGION), {"Bucket": red.seen.bucket(), "Key": "settings.json"}
+    body = s3.get_object(**record)["Body"].read()
+    s3.delete_object(**record)
+    which = ("cluster_name", "cluster_region", "cluster_login_user")
+    least = (*which, "cluster_ssh_allowed_cidrs", "cluster_public_key_file")
+    plain = replace(red.account, settings={name: red.account.settings[name] for name in least})
+    refused = plain.play("plan.yml")
+    said = " ".join(refused.output.split())
+    assert refused.code == 2, refused.output
+    given = {"cluster_image": "localcloud-api-only", "cluster_setup": "push", "cluster_instance_type": "t3.medium"}
+    for setting, value in given.items():
+        assert f"Example: -e {setting}={value}" in said, refused.output
+    planned = plain.play("plan.yml", remove_workers=1, **given | {"cluster_instance_type": "t3.large"})
+    s3.put_object(**record, Body=body)
+    for line in ("Changes      workers 2 → 1: 1 to be terminated", "type t3.medium → t3.large (new machines)"):
+        assert line in planned.output, planned.output
+    assert "the cluster's bucket has no record of its settings" in " ".join(planned.output.split())
+
+
 @pytest.mark.long
 def test_two_clusters_side_by_side_do_not_touch_each_other(red: Made) -> None:
     before = red.seen.snapshot()

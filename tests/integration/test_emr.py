@@ -107,8 +107,8 @@ def test_a_metadata_script_for_emr_works(emr_cluster: Cluster) -> None:
 def test_a_second_run_changes_nothing_and_a_new_size_is_followed(emr_cluster: Cluster) -> None:
     again = emr_cluster.play("emr.yml")
     assert (again.code, again.changed) == (0, 0), again.output[-6000:]
-    for count in (2, 1):
-        resized = emr_cluster.play("emr.yml", cluster_worker_count=count)
+    for count, consent in ((2, {}), (1, {"remove_workers": 1})):
+        resized = emr_cluster.play("emr.yml", cluster_worker_count=count, **consent)
         assert resized.code == 0, resized.output[-6000:]
         check_nodes(emr_cluster, [MASTER, *(f"deeplearning-worker{rank}" for rank in range(2, count + 2))])
 

@@ -19,7 +19,8 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.plan.facts import
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.findings import Finding, setting_problem
 from ansible_collections.deeplearning.aws.plugins.module_utils.resources.emr_cluster import surplus
 
-_ENDS = {TTL: "ttl_hours", IDLE: "idle_minutes"}
+ENDS = {TTL: "ttl_hours", IDLE: "idle_minutes"}
+"""The settings of the scheduled ends."""
 _TYPES = {"instance_type": "type", "master_instance_type": "master's type"}
 
 
@@ -31,6 +32,8 @@ class Request:
     """The settings that are given now; the others are as the cluster was made."""
     before: Mapping[str, Any] = field(default_factory=dict)
     """What the cluster was made with, of the settings that change."""
+    recorded: bool = True
+    """Whether the cluster's bucket has a record of its settings."""
     remove_workers: int = 0
     remove_in_use: Sequence[str] = ()
     remove_end: bool = False
@@ -39,6 +42,7 @@ class Request:
 def check(facts: AccountFacts, cluster: Cluster, request: Request) -> Iterator[Finding]:
     yield from _check_workers(facts, cluster, request)
     yield from _check_ends(facts, cluster, request)
+    yield from _check_idle_end_of_emr(facts, cluster, request)
 
 
 def _check_workers(facts: AccountFacts, cluster: Cluster, request: Request) -> Iterator[Finding]:
@@ -50,17 +54,21 @@ def _check_workers(facts: AccountFacts, cluster: Cluster, request: Request) -> I
             f"-e remove_workers={removed}. To keep them, give their number"
         )
         yield setting_problem("worker_count", count, problem, actual)
-    used = _used(facts, count, request.remove_in_use)
+    used = _used(facts, count, () if facts.emr else request.remove_in_use)
     if used:
         runs = join_names([f"{host_name(rank)} ({run})" for rank, run in used.values()])
-        yield setting_problem(
-            "worker_count",
-            count,
+        problem = (
             f"runs use workers that would be terminated: {runs}. `ansible-playbook status.yml -e run_id=all` lists the "
-            "runs. Wait for their end, or stop them (ansible-playbook stop.yml -e run_id=all); the master writes some "
-            "seconds later that the machines are free. If what it writes is not true, -e remove_in_use="
-            f"{','.join(used)} removes them all the same",
+            "runs. Wait for their end, or stop them (ansible-playbook stop.yml -e run_id=all)"
         )
+        if facts.emr:
+            problem += ": core nodes of EMR are removed only while no run is active"
+        else:
+            problem += (
+                "; the master writes some seconds later that the machines are free. If what it writes is not true, "
+                f"-e remove_in_use={','.join(used)} removes them all the same"
+            )
+        yield setting_problem("worker_count", count, problem)
 
 
 def _used(facts: AccountFacts, count: int, allowed: Sequence[str]) -> dict[str, tuple[int, str]]:
@@ -76,7 +84,7 @@ def _used(facts: AccountFacts, count: int, allowed: Sequence[str]) -> dict[str, 
 
 
 def _check_ends(facts: AccountFacts, cluster: Cluster, request: Request) -> Iterator[Finding]:
-    scheduled = {kind: setting for kind, setting in _ENDS.items() if facts.ends.get(kind)}
+    scheduled = {kind: setting for kind, setting in ENDS.items() if facts.ends.get(kind)}
     for kind, setting in scheduled.items():
         at = _time(earliest(facts.ends, kind))
         if not cluster[setting] and setting in request.specified and not request.remove_end:
@@ -90,6 +98,19 @@ def _check_ends(facts: AccountFacts, cluster: Cluster, request: Request) -> Iter
             yield setting_problem(setting, cluster[setting], problem)
 
 
+def _check_idle_end_of_emr(facts: AccountFacts, cluster: Cluster, request: Request) -> Iterator[Finding]:
+    """Ask for a consent to remove what ends an EMR cluster that lives."""
+    setting = "emr_idle_minutes"
+    if not facts.emr or not facts.emr_clusters or cluster[setting] or request.remove_end:
+        return
+    if setting in request.specified and request.before.get(setting):
+        problem = (
+            f"EMR ends the cluster after {request.before[setting]} minutes without work. To consent to remove this "
+            "end: -e remove_end=true. To keep it, leave the setting out"
+        )
+        yield setting_problem(setting, 0, problem)
+
+
 def lines(facts: AccountFacts, cluster: Cluster, request: Request) -> list[str]:
     """Return a line for each change."""
     count, actual = cluster["worker_count"], facts.worker_count
@@ -97,16 +118,16 @@ def lines(facts: AccountFacts, cluster: Cluster, request: Request) -> list[str]:
     if actual is not None and actual != count:
         removed = f": {actual - count} to be terminated" if actual > count else ""
         changes.append(f"workers {actual} → {count}{removed}")
-    for kind, setting in _ENDS.items():
+    for kind, setting in ENDS.items():
         changes += _end(facts, cluster, kind, setting, request)
     for setting, what in _TYPES.items():
         if setting in request.before:
-            before = request.before[setting] or request.before.get("instance_type", "")
-            changes.append(f"{what} {before or cluster['instance_type']} → {cluster[setting]} (new machines)")
-    listed = ("worker_count", *_ENDS.values(), *_TYPES)
+            changes.append(f"{what} {request.before[setting]} → {cluster[setting]} (new machines)")
+    now = {**cluster, "key_name": cluster["key_name"] or cluster["name"]}
+    listed = ("worker_count", *ENDS.values(), *_TYPES)
     for setting, before in request.before.items():
         if setting not in listed:
-            changes.append(f"cluster_{setting} {_shown(before)} → {_shown(cluster[setting])}")
+            changes.append(f"cluster_{setting} {_shown(before)} → {_shown(now[setting])}")
     return changes
 
 

@@ -8,12 +8,21 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import EMR_LOGS, Names, domain
 from ansible_collections.deeplearning.aws.plugins.module_utils.messages import join_names
-from ansible_collections.deeplearning.aws.plugins.module_utils.plan import changes, data, emr, machines, network, prices
+from ansible_collections.deeplearning.aws.plugins.module_utils.plan import (
+    changes,
+    data,
+    emr,
+    machines,
+    network,
+    observed,
+    prices,
+)
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.facts import (
     AccountFacts,
     Cluster,
@@ -45,7 +54,10 @@ def make_plan(
     """
     check_region(aws)
     facts = gather_facts(aws, cluster, pins, on_emr, delete_actions)
+    if not request.recorded:
+        request = replace(request, before=observed.differences(aws, facts, cluster))
     findings = [*check(facts, cluster), *changes.check(facts, cluster, request)]
+    findings += observed.check(facts, cluster, request)
     if dataset:
         findings += data.check(facts, cluster, dataset, data.size_gib(aws, dataset), data_on)
     problems = [*facts.failures, *(finding.text for finding in findings if finding.is_problem)]

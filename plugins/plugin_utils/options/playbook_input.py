@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ansible_collections.deeplearning.aws.plugins.module_utils.messages import join_names
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.option import Option
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.readers import shown
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.run_options import PLAYBOOKS, name_of, options_of
@@ -25,6 +25,8 @@ NOT_SETTINGS = ("cluster_plan",)
 TIMING = ("provision_settle_seconds", "emr_poll_seconds", "destroy_stuck_seconds")
 """Waiting times that tests shorten. Every playbook accepts them."""
 _FOREIGN = ("ansible_", "deeplearning_")
+_COMMON = ("image", "name", "profile", "public", "region", "tags")
+"""Settings without their prefix that users' own playbooks have as well."""
 LONG_NAME = 8
 """Letters from which on a name is misspelt also with two mistakes, or with another letter."""
 
@@ -45,11 +47,15 @@ def no_inventory(variables: Mapping[str, Any]) -> list[str]:
 
 
 def unknown_names(playbook: str, extra_vars: Mapping[str, Any], roles: Iterable[str]) -> list[str]:
-    """Return a sentence for each name that is one of ours, misspelt or another playbook's, and for words without a
-    name. Other names may be variables of the user's own playbooks."""
+    """Return a sentence for each name that is one of ours, misspelt, and for words without a name. Other names may be
+    variables of the user's own playbooks."""
     table = options_of(playbook)
-    hints = {name: _meant(name, table) for name in _unknown(table, extra_vars, roles)}
-    problems = [f"{name} is no option of {name_of(playbook)}: {hint}" for name, hint in hints.items() if hint]
+    meant = {name: _meant(name, table) for name in _unknown(table, extra_vars, roles)}
+    problems = [
+        f"{name} is no option of {name_of(playbook)}: {known} is meant, perhaps"
+        for name, known in meant.items()
+        if known
+    ]
     dropped = extra_vars.get("_raw_params")
     if dropped:
         example = table["script_args"] if "script_args" in table else TABLE["cluster_availability_zones"]
@@ -66,8 +72,13 @@ def foreign_names(playbook: str, extra_vars: Mapping[str, Any], roles: Iterable[
     names = [name for name in _unknown(table, extra_vars, roles) if not _meant(name, table)]
     warnings = []
     for name in names:
+        others = [name_of(other) for other in PLAYBOOKS if name in options_of(other)]
         hint = f"it takes {', '.join(table)}" if table else "docs/settings.md lists what it takes"
-        if playbook == "train":
+        if others:
+            hint = f"{join_names(others)} {'have' if len(others) > 1 else 'has'} it"
+        elif name in _COMMON:
+            hint = f"{PREFIX}{name} is meant, perhaps"
+        elif playbook == "train":
             option = table["script_args"].argument([f"--{name.replace('_', '-')}", shown(extra_vars[name])])
             hint = f"what is meant for the script is given as its arguments. Example: {option}"
         warnings.append(f"{name} is no option of {name_of(playbook)} and has no effect here: {hint}")
@@ -97,9 +108,9 @@ def misspelt_setting(name: str) -> str:
     if refusals:
         return f"{name} is no setting: {refusals[0]}."
     # All begin alike, so only what follows is compared.
-    settings = [setting.removeprefix(PREFIX) for setting in TABLE]
-    close = difflib.get_close_matches(name.removeprefix(PREFIX), settings, 1, 0.7)
-    return f"{name} is no setting: {PREFIX}{close[0]} is meant, perhaps." if close else ""
+    own = name.removeprefix(PREFIX)
+    close = [setting for setting in TABLE if is_misspelt(own, setting.removeprefix(PREFIX))]
+    return f"{name} is no setting: {close[0]} is meant, perhaps." if close else ""
 
 
 def foreign_setting(name: str) -> str:
@@ -108,15 +119,10 @@ def foreign_setting(name: str) -> str:
 
 def _meant(name: str, table: Mapping[str, Option]) -> str:
     """Return which of our names was probably meant; empty if none is close."""
-    close = [
-        *(known for known in table if is_misspelt(name, known)),
-        *([PREFIX + name] * (PREFIX + name in TABLE)),
-        *(known for known in TABLE if is_misspelt(name, known)),
-    ]
-    if close:
-        return f"{close[0]} is meant, perhaps"
-    others = [other for other in PLAYBOOKS if name in options_of(other)]
-    return f"{' and '.join(map(name_of, others))} has it" if others else ""
+    names = [*table, *TABLE]
+    close = [known for known in names if is_misspelt(name, known)]
+    close += [PREFIX + name] * (PREFIX + name in TABLE and name not in _COMMON)
+    return close[0] if close else ""
 
 
 def is_misspelt(name: str, known: str) -> bool:

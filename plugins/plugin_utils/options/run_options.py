@@ -378,9 +378,9 @@ TABLE: Sequence[Option] = (
         r.boolean,
         False,
         True,
-        "Consent: `cluster_ttl_hours` or `cluster_idle_minutes`, if they are 0 or never, may remove an end that is "
-        "scheduled.",
-        ("site", "provision", "plan"),
+        "Consent: `cluster_ttl_hours`, `cluster_idle_minutes` or `cluster_emr_idle_minutes` may remove the end that "
+        "the cluster has, if they are 0 or never.",
+        ("site", "emr", "provision", "plan"),
     ),
     Option(
         "audit",

@@ -43,7 +43,7 @@ def complete(cluster: Cluster, emr: bool = False) -> dict[str, Any]:
     if result["worker_min"] is None:
         count = result["worker_count"]
         result["worker_min"] = {"all_or_nothing": count, "best_effort": 0}.get(result["capacity_policy"], min(1, count))
-    result["master_instance_type"] = result["master_instance_type"] or result["instance_type"]
+    result["master_instance_type"] = master_type(result)
     if result["ssh_allow_world"] and not result["ssh_allowed_cidrs"]:
         result["ssh_allowed_cidrs"] = ["0.0.0.0/0"]
     if result["vpc_id"]:
@@ -55,6 +55,11 @@ def complete(cluster: Cluster, emr: bool = False) -> dict[str, Any]:
         if not result["private_key_file"] and result["public_key_file"].endswith(".pub") and private.is_file():
             result["private_key_file"] = str(private)
     return result
+
+
+def master_type(cluster: Cluster) -> str:
+    """Return the master's type, which is the workers' if it has none of its own."""
+    return str(cluster.get("master_instance_type") or cluster.get("instance_type", ""))
 
 
 def _example(name: str, value: Any = None) -> str:

@@ -71,12 +71,15 @@ def test_all_problems_are_reported_at_once(extra_vars: dict[str, Any]) -> None:
 
 
 def test_variables_of_the_users_own_playbooks_pass(extra_vars: dict[str, Any]) -> None:
-    extra_vars["stage"] = "prod"
-    result = check("status", **SETTINGS, stage="prod", cluster_contact="me")
+    extra_vars.update(stage="prod", nodes=2, region="eu")
+    result = check("status", **SETTINGS, stage="prod", nodes=2, region="eu", cluster_contact="me", cluster_role="web")
     assert "failed" not in result, result
     texts = [str(warning) for warning in result["warnings"]]
     assert any("stage is no option of status.yml and has no effect" in text for text in texts)
+    assert any("nodes is no option of status.yml and has no effect" in text for text in texts)
+    assert any("cluster_region is meant, perhaps" in text for text in texts)
     assert any("cluster_contact is no setting and has no effect" in text for text in texts)
+    assert any("cluster_role is no setting and has no effect" in text for text in texts)
     assert "cluster_worker_count is meant" in check("status", **SETTINGS, cluster_wrker_count=2)["msg"]
 
 
@@ -155,6 +158,29 @@ def test_a_key_that_is_imported_stays_the_clusters_without_its_file(
     result = check("site", **SETTINGS, cluster_public_key_file=str(key))
     assert "failed" not in result, result
     assert result["cluster"]["key_name"] == "" and result["record"]["settings"]["cluster_key_name"] == "red"
+    assert result["settings_before"] == {"key_name": "mine"}
+
+
+def test_the_master_changes_with_the_type_that_it_has_from_the_workers(recorded: Callable[..., None]) -> None:
+    recorded({"schema": 1, "settings": MADE})
+    result = check("site", **SETTINGS, cluster_instance_type="g5.2xlarge")
+    assert result["settings_before"] == {"instance_type": "g5.xlarge", "master_instance_type": "g5.xlarge"}
+    recorded({"schema": 1, "settings": {**MADE, "cluster_master_instance_type": "g5.2xlarge"}})
+    result = check("site", **SETTINGS, cluster_instance_type="g5.2xlarge")
+    assert result["settings_before"] == {"instance_type": "g5.xlarge"}
+
+
+def test_a_recorded_value_that_no_longer_holds_can_be_replaced(recorded: Callable[..., None]) -> None:
+    recorded({"schema": 1, "settings": {**MADE, "cluster_instance_type": "?"}})
+    result = check("site", **SETTINGS, cluster_instance_type="g5.2xlarge")
+    assert "failed" not in result, result
+
+
+def test_whether_there_is_a_record(recorded: Callable[..., None]) -> None:
+    most = {"cluster_ssh_allowed_cidrs": ["198.51.100.1/32"]}
+    assert check("site", **SETTINGS, **OWN, **most)["recorded"] is False
+    recorded({"schema": 1, "settings": MADE})
+    assert check("site", **SETTINGS)["recorded"] is True
 
 
 @pytest.mark.parametrize("text", ['{"private_key_file": "%s"}', '{"private_key_file": 3}', "[]", "{", "", "{}"])

@@ -29,9 +29,9 @@ ROLES = ("cluster_env", "network")
         ("cluster_emr_relase", "is no setting: cluster_emr_release is meant, perhaps."),
         ("cluster_worker_cnt", "is no setting: cluster_worker_count is meant, perhaps."),
         ("cluster_wrkr_count", "is no setting: cluster_worker_count is meant, perhaps."),
-        ("cluster_workers", "is no setting: cluster_worker_"),
+        ("cluster_worker_counts", "is no setting: cluster_worker_count is meant, perhaps."),
         ("cluster_nmae", "is no setting: cluster_name is meant, perhaps."),
-        ("cluster_instance", "is no setting: cluster_instance_type is meant, perhaps."),
+        ("cluster_instanse_typ", "is no setting: cluster_instance_type is meant, perhaps."),
     ],
 )
 def test_a_setting_that_is_none(name: str, words: str) -> None:
@@ -39,7 +39,7 @@ def test_a_setting_that_is_none(name: str, words: str) -> None:
 
 
 # Of EMR only a setting is refused for its words.
-@pytest.mark.parametrize("name", ["contact", "owner", "team", "domain", "task_queue_hdfs", "0123456789_0123456789"])
+@pytest.mark.parametrize("name", ["contact", "owner", "role", "image_id", "task_queue_hdfs", "0123456789_0123456789"])
 def test_an_own_variable_that_begins_like_a_setting_passes(name: str) -> None:
     assert misspelt_setting(f"cluster_{name}") == ""
     assert foreign_setting(f"cluster_{name}").startswith(f"cluster_{name} is no setting and has no effect here")
@@ -75,6 +75,34 @@ def test_variables_of_the_users_own_playbooks_pass_with_a_warning(playbook: str)
     assert foreign_names(playbook, ours, ROLES) == []
 
 
+@pytest.mark.parametrize(
+    ("playbook", "name", "hint"),
+    [
+        *(("site", name, "has it") for name in ("env", "node", "bucket", "format", "hours", "destroy")),
+        *(("site", name, "have it") for name in ("nodes", "state", "run_id")),
+        *(
+            ("site", name, f"cluster_{name} is meant, perhaps")
+            for name in ("name", "region", "tags", "image", "profile", "public")
+        ),
+        ("train", "hours", "deeplearning.aws.extend has it"),
+        ("train", "region", "cluster_region is meant, perhaps"),
+        ("emr", "remove_in_use", "site.yml, plan.yml, deeplearning.aws.provision have it"),
+    ],
+)
+def test_names_of_other_playbooks_and_common_ones_are_warned_of(playbook: str, name: str, hint: str) -> None:
+    """They are in users' own playbooks too, which may import ours."""
+    assert unknown_names(playbook, {name: 1}, ROLES) == []
+    (warning,) = foreign_names(playbook, {name: 1}, ROLES)
+    assert warning.startswith(f"{name} is no option of {name_of(playbook)} and has no effect here: ")
+    assert warning.endswith(hint)
+
+
+@pytest.mark.parametrize("name", ["spot", "worker_count", "ttl_hours", "keep_efs", "instance_type"])
+def test_a_setting_without_its_prefix_is_refused(name: str) -> None:
+    (problem,) = unknown_names("site", {name: 1}, ROLES)
+    assert problem == f"{name} is no option of site.yml: cluster_{name} is meant, perhaps"
+
+
 def test_without_an_inventory_a_cluster_has_to_be_named() -> None:
     """An inventory file with another ending is skipped, and the defaults are another cluster in another region."""
     (problem,) = no_inventory({"cluster_region": "eu-west-1"})
@@ -93,8 +121,8 @@ def test_which_variables_are_meant_as_settings() -> None:
         ("status", {"watch": True, "cluster_x": 1, "ansible_user": "a", "deeplearning_x": 1, "network_x": 1}, []),
         ("status", {"emr_poll_seconds": 1, "provision_settle_seconds": 1, "destroy_stuck_seconds": 1}, []),
         ("status", {"wathc": 1}, ["wathc is no option of status.yml: watch is meant, perhaps"]),
-        ("status", {"name": 1}, ["name is no option of status.yml: cluster_name is meant, perhaps"]),
-        ("stop", {"evaluate_args": 1}, ["evaluate_args is no option of stop.yml: deeplearning.aws.evaluate has it"]),
+        ("status", {"efa": 1}, ["efa is no option of status.yml: cluster_efa is meant, perhaps"]),
+        ("stop", {"evaluate_args": 1}, []),
         ("stop", {"zzz": 1}, []),
         ("stop", {"wathc": 1, "run_ids": 2}, ["run_ids is no option of stop.yml: run_id is meant, perhaps"]),
         ("status", {"_raw_params": ""}, []),

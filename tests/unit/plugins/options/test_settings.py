@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import playbook_input
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.option import Option
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.setting_rules import check, complete
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.settings import SECTIONS, TABLE
@@ -252,19 +251,6 @@ def test_the_private_key_next_to_the_public_one_is_used(tmp_path: Path) -> None:
 def test_a_user_folder_is_written_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     assert settled(summary_file="~/red.json")["summary_file"] == str(tmp_path / "red.json")
-
-
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("cluster_worker_cont", "cluster_worker_count is meant"),
-        ("cluster_workers", "cluster_worker_"),
-    ],
-)
-def test_unknown_names(name: str, message: str) -> None:
-    problem = playbook_input.misspelt_setting(name)
-    assert problem.startswith(f"{name} is no setting: ")
-    assert message in problem
 
 
 @pytest.mark.parametrize("name", FILES)

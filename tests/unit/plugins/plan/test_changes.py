@@ -9,7 +9,7 @@ import pytest
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import Names
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan import changes
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.changes import Request
-from ansible_collections.deeplearning.aws.plugins.module_utils.plan.facts import AccountFacts
+from ansible_collections.deeplearning.aws.plugins.module_utils.plan.facts import AccountFacts, EmrFacts
 
 from tests.unit.plugins.plan.facts_kit import FACTS, cluster
 
@@ -29,6 +29,9 @@ def machine(rank: int | str, run: str = "") -> dict[str, Any]:
 def facts(workers: int | None = 4, machines: tuple[Any, ...] = (), **ends: float) -> AccountFacts:
     scheduled = {kind: dict.fromkeys(GROUPS, ends[kind]) if kind in ends else {} for kind in ("ttl", "idle")}
     return replace(FACTS, worker_count=workers, leaving_workers=machines, ends=scheduled)
+
+
+ON_EMR: dict[str, Any] = {"emr": EmrFacts([], []), "emr_clusters": [{"Id": "j-1"}]}
 
 
 def problems(of: AccountFacts, request: Request, **settings: Any) -> list[str]:
@@ -66,6 +69,13 @@ def test_workers_that_a_run_uses_are_refused_before_anything_is_written() -> Non
     assert problems(stays, Request(remove_workers=2), worker_count=1) == []
 
 
+def test_on_emr_workers_in_use_are_to_be_waited_for() -> None:
+    used = replace(facts(2, (machine(2, "lenet-1"), machine(3, "lenet-1"))), **ON_EMR)
+    (text,) = problems(used, Request(remove_workers=1, remove_in_use=["i-00000003"]), worker_count=1)
+    assert "deeplearning-worker3 (lenet-1)." in text and "stop.yml -e run_id=all" in text
+    assert "core nodes of EMR are removed only while no run is active" in text and "remove_in_use" not in text
+
+
 @pytest.mark.parametrize("rank", ["", "x", "-1", "²"])
 def test_a_machine_without_a_valid_rank_goes_first(rank: str) -> None:
     of = facts(2, (machine(2), {**machine(9, "evil"), "Tags": [{"Key": "deeplearning:rank", "Value": rank}]}))
@@ -82,6 +92,21 @@ def test_a_scheduled_end_is_removed_only_with_a_consent(setting: str, kind: str)
     # Nobody gives the setting: the end may be of deeplearning.aws.extend.
     assert problems(of, Request(), worker_count=4) == []
     assert problems(facts(), Request(specified=[setting]), worker_count=4, **{setting: 0}) == []
+
+
+def test_the_end_of_an_emr_cluster_is_removed_only_with_a_consent() -> None:
+    of = replace(facts(1), **ON_EMR)
+    given: dict[str, Any] = {"specified": ["emr_idle_minutes"], "before": {"emr_idle_minutes": 30}}
+    (text,) = problems(of, Request(**given), emr_idle_minutes="never")
+    assert text == (
+        "cluster_emr_idle_minutes is 0: EMR ends the cluster after 30 minutes without work. To consent to remove this "
+        "end: -e remove_end=true. To keep it, leave the setting out."
+    )
+    assert problems(of, Request(**given, remove_end=True), emr_idle_minutes=0) == []
+    assert problems(of, Request(**given), emr_idle_minutes=10) == []
+    assert problems(of, Request(), emr_idle_minutes=0) == []
+    # A new cluster.
+    assert problems(replace(of, emr_clusters=[]), Request(**given), emr_idle_minutes=0) == []
 
 
 def test_a_consent_to_remove_an_end_that_would_come_again_is_refused() -> None:
@@ -123,7 +148,7 @@ def test_a_consent_to_remove_an_end_that_would_come_again_is_refused() -> None:
         (
             facts(1),
             {"master_instance_type": "g5.2xlarge"},
-            Request(before={"master_instance_type": ""}),
+            Request(before={"master_instance_type": "g5.xlarge"}),
             ["master's type g5.xlarge → g5.2xlarge (new machines)"],
         ),
         (
@@ -138,3 +163,8 @@ def test_what_changes_is_a_line_each(
     of: AccountFacts, settings: dict[str, Any], request_: Request, expected: list[str]
 ) -> None:
     assert changes.lines(of, cluster(**settings), request_) == expected
+
+
+def test_a_key_pair_that_is_imported_has_the_clusters_name() -> None:
+    imported = {**cluster(), "key_name": ""}
+    assert changes.lines(facts(1), imported, Request(before={"key_name": "mine"})) == ["cluster_key_name mine → red"]

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import tag_list
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan import facts
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.facts import AccountFacts
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import setting_rules
@@ -244,6 +245,29 @@ def test_the_workers_are_those_of_their_group(read: Read, monkeypatch: pytest.Mo
     monkeypatch.setattr(Aws, "pages", listed)
     gathered = read(emr=False, worker_count=4)
     assert (gathered.worker_count, gathered.leaving_workers) == (4, ())
+
+
+def test_the_workers_that_would_leave_have_their_ranks_and_runs(
+    read: Read, aws: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pages = Aws.pages
+    tags = {"aws:autoscaling:groupName": "red-workers", "deeplearning:rank": "2", "deeplearning:run": "lenet-1"}
+    machine = {"InstanceId": "i-2", "Tags": tag_list(tags)}
+    asked = []
+
+    def listed(self: Aws, service: str, operation: str, key: str, **params: Any) -> list[Any]:
+        if operation == "describe_auto_scaling_groups":
+            return [{"AutoScalingGroupName": "red-workers", "DesiredCapacity": 4}]
+        if operation == "describe_instances" and params.get("Filters", [{}])[0].get("Name", "").startswith("tag:"):
+            asked.append({one["Name"]: one["Values"] for one in params["Filters"]})
+            return [{"Instances": [machine]}]
+        return pages(self, service, operation, key, **params)
+
+    monkeypatch.setattr(Aws, "pages", listed)
+    gathered = read(emr=False, worker_count=1)
+    assert gathered.worker_count == 4 and list(gathered.leaving_workers) == [machine]
+    states = {"instance-state-name": ["pending", "running"]}
+    assert asked == [{"tag:aws:autoscaling:groupName": ["red-workers"], **states}]
 
 
 def test_file_systems_of_others_and_those_that_end_do_not_count(
