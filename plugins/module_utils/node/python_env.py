@@ -115,10 +115,10 @@ def read_marker(environment: Environment) -> dict[str, Any]:
     return read_complete_marker(environment) or _read(environment, UNFINISHED)
 
 
-def has_other_pins(environment: Environment) -> bool:
-    """Return whether the environment is complete, with other pins than the current ones."""
-    marker = _load(environment, paths.MARKER)
-    return bool(marker) and marker.get("requirements_sha256") != environment.digest
+def read_usable_marker(environment: Environment) -> dict[str, Any]:
+    """Return the marker of an environment that a run can use, whatever its pins, or an empty dictionary."""
+    markers = [_load(environment, name) for name in (paths.MARKER, UNFINISHED)]
+    return next((marker for marker in markers if marker.get("requirements_sha256")), {})
 
 
 def _read(environment: Environment, name: str) -> dict[str, Any]:
