@@ -261,8 +261,8 @@ TORCHRUN = (
     {"RANK": "3", "LOCAL_RANK": "1", "GROUP_RANK": "1", "ROLE_RANK": "3"},
 )
 """What the workers of torchrun printed, of PyTorch's packages for CPUs, started on each of two nodes by `torchrun
---nnodes 2 --nproc-per-node 2 --max-restarts 3`. torch/distributed/elastic/agent/server/local_elastic_agent.py sets it, torch/
-distributed/run.py sets OMP_NUM_THREADS and TORCHELASTIC_SIGNALS_TO_HANDLE."""
+--nnodes 2 --nproc-per-node 2 --max-restarts 3`. torch/distributed/elastic/agent/server/local_elastic_agent.py sets it,
+torch/distributed/run.py sets OMP_NUM_THREADS and TORCHELASTIC_SIGNALS_TO_HANDLE."""
 TORCHRUN_COMMON = {
     "WORLD_SIZE": "4",
     "LOCAL_WORLD_SIZE": "2",
