@@ -1,4 +1,4 @@
-# `make demo` and `make test` each work alone on a fresh Debian or Ubuntu machine, as root.
+# `make demo` and `make test` each work alone on a fresh Debian 12 machine, as root.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c

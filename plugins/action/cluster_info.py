@@ -77,7 +77,7 @@ class ActionModule(Action):
         else:
             file = Path(options["file"] or folder / f"{options['cluster']}.json").expanduser()
             described = summaries[options["cluster"]]
-            lines = self._save(described, all_resources[0], file)
+            lines = self._save(described, all_resources[0], file, bool(options["failure"]))
             if options["format"] == "json":
                 lines = [json.dumps(described, indent=2, sort_keys=True)]
         # Ansible's display passes nothing on that would clear a terminal.
@@ -116,13 +116,15 @@ class ActionModule(Action):
         display("\n" + "\n".join(logs.result_lines(cluster, file, collector)) + "\n")
         return {**result, "archive": str(file), "answered": collector.answered, "problems": collector.problems}
 
-    def _save(self, described: dict[str, Any], owned: ClusterResources, file: Path) -> list[str]:
+    def _save(self, described: dict[str, Any], owned: ClusterResources, file: Path, failed: bool) -> list[str]:
         """Write the summary to its file, and return it as text. The file does not count as a change of the cluster."""
         if not self.check_mode:
             try:
                 summary.write(file, described)
             except OSError as error:
                 Display().warning(f"The summary cannot be written to {file}: {error.strerror}.")
+        if failed:
+            return summary.failure_lines(described, owned, str(file) if file.exists() else "")
         details = status.lines(described) if "members" in described else []
         return summary.summary_lines(described, owned, str(file) if file.exists() else "", details)
 

@@ -12,8 +12,9 @@ author:
   - The deeplearning.aws contributors (@deeplearning-aws)
 description:
   - Prints a line for each play and for each change, and messages of M(ansible.builtin.debug) as they are.
-  - Of a failure it prints the sentence, and at most a few lines of what a command has printed. A failure that is
-    rescued is not printed, as the rescue reports it.
+  - Of a failure it prints the sentence, and at most five lines more, the last of which names the task. Lists of
+    problems are whole. Hosts with the same failure have it printed once. A failure that is rescued is not printed, as
+    the rescue reports it.
   - Tasks that change nothing, skipped hosts and included files are not printed. A task whose name tells that it takes
     minutes is printed when it starts.
   - With C(-v) it prints all that P(ansible.builtin.default#callback) prints.
@@ -24,16 +25,29 @@ requirements:
   - Enable it in ansible.cfg, C(stdout_callback = deeplearning.aws.short), as this collection's own does.
 """
 
+from dataclasses import dataclass, field
 from typing import Any
 
 from ansible import constants as C
 from ansible.playbook.task_include import TaskInclude
 from ansible.plugins.callback.default import CallbackModule as DefaultCallback
+from ansible_collections.deeplearning.aws.plugins.module_utils.messages import join_names
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.failures import failure_text, is_rescued
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.untrusted import one_line
 
 LONGEST_LABEL = 100
 """An item of a loop may be a whole record."""
+MOST_HOSTS = 5
+"""Names in the line below a failure."""
+
+
+@dataclass
+class FailedTask:
+    """The failures of one task that have been printed."""
+
+    title: str = ""
+    texts: set[str] = field(default_factory=set)
+    hosts: list[str] = field(default_factory=list)
 
 
 class CallbackModule(DefaultCallback):  # type: ignore[misc]
@@ -45,7 +59,7 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]
         super().__init__()
         self._messages: set[tuple[str, str]] = set()
         self._announced: set[str] = set()
-        self._failed: set[str] = set()
+        self._failure = FailedTask()
         self._play_line = ""
 
     @property
@@ -56,6 +70,7 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]
         if self._is_verbose:
             super().v2_playbook_on_play_start(play)
         else:
+            self._end_failure()
             self._play = play
             marker = " [CHECK MODE]" if play.check_mode and self.get_option("check_mode_markers") else ""
             # Printed with the play's first task, as there may be no host for it.
@@ -73,6 +88,7 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]
         if self._is_verbose:
             super()._task_start(task, prefix)
         else:
+            self._end_failure()
             self._last_task_name = task.get_name().strip()
 
     def v2_runner_on_start(self, host: Any, task: Any) -> None:
@@ -112,8 +128,8 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]
         # The failed items of a loop have been printed.
         if not is_rescued(result.task) and not (result.task.loop and result.result.get("results")):
             self._print_failure(result, "fatal", "ignored: " if ignore_errors else "")
-        if not ignore_errors:
-            self._print_task_of_failure(result.task)
+        if not ignore_errors and not is_rescued(result.task):
+            self._failure.title = result.task.get_name().strip()
 
     def v2_runner_item_on_failed(self, result: Any) -> None:
         if self._is_verbose:
@@ -132,15 +148,32 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]
         self._print_failure(result, "fatal", "UNREACHABLE: ", C.COLOR_UNREACHABLE)
 
     def _print_failure(self, result: Any, kind: str, prefix: str, color: str = C.COLOR_ERROR) -> None:
+        """Print a failure of a host at once, unless another host has had the same; details of the first one only."""
+        host = str(self.host_label(result))
         text = failure_text(result.result, result.task.resolved_action or result.task.action)
-        line = f"{kind}: [{self.host_label(result)}]: {prefix}{text}"
+        # Messages begin with the name of their host, as ansible-core's own output needs it.
+        text = prefix + text.removeprefix(f"{host}: ")
+        if host not in self._failure.hosts:
+            self._failure.hosts.append(host)
+        if text in self._failure.texts:
+            return
+        shown = text.split("\n", 1)[0] if self._failure.texts else text
+        self._failure.texts.add(text)
+        self._print_error(f"{kind}: [{host}]: {shown}", color)
+
+    def _end_failure(self) -> None:
+        """Print which task has failed, after its last host."""
+        failure, self._failure = self._failure, FailedTask()
+        if failure.title:
+            hosts = f" on {join_names(failure.hosts, MOST_HOSTS)}" if len(failure.hosts) > 1 else ""
+            self._print_error(f"  in the task: {failure.title}{hosts} (details with -v)", C.COLOR_DEBUG)
+
+    def _print_error(self, line: str, color: str) -> None:
         self._display.display(line, color=color, stderr=self.get_option("display_failed_stderr"))
 
-    def _print_task_of_failure(self, task: Any) -> None:
-        if task._uuid not in self._failed and not is_rescued(task):
-            self._failed.add(task._uuid)
-            line = f"  in the task: {task.get_name().strip()} (-v prints all of it)"
-            self._display.display(line, color=C.COLOR_DEBUG, stderr=self.get_option("display_failed_stderr"))
+    def v2_playbook_on_stats(self, stats: Any) -> None:
+        self._end_failure()
+        super().v2_playbook_on_stats(stats)
 
     def v2_runner_on_ok(self, result: Any) -> None:
         if self._is_verbose:

@@ -48,7 +48,7 @@ _ERROR = re.compile(r"An error occurred \(([\w.]+)\) when calling the (\w+) oper
 
 def failure_reason(result: Mapping[str, Any], action: str = "") -> str:
     failed = next((item for item in result.get("results") or () if item.get("failed")), result)
-    message = str(failed.get("msg") or "The task failed without a message: see above.")
+    message = str(failed.get("msg") or "The task failed without a message: -v prints its result.")
     error = _ERROR.search(message)
     if not error or not action.startswith("amazon.aws."):
         return message

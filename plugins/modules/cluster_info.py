@@ -70,8 +70,8 @@ options:
     default: ""
   failure:
     description:
-      - Why the cluster could not be created. The summary then says what exists, what still costs money and how to
-        remove it.
+      - Why the cluster could not be created, which the task that fails for it prints. The summary then says what
+        still costs money, how to continue and how to remove it. Its file has all lines of the reason.
     type: str
     default: ""
   node:

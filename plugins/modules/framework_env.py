@@ -97,8 +97,12 @@ installed:
   description: Whether the environment has everything but Horovod.
   returned: O(state=present)
   type: bool
-outdated:
-  description: Whether the environment is complete, with other pins or sources than are required. A run may use it.
+usable:
+  description: Whether there is an environment that a run can use, be it with other packages than are required.
+  returned: O(state=present)
+  type: bool
+has_horovod:
+  description: Whether that environment has Horovod.
   returned: O(state=present)
   type: bool
 versions:
@@ -197,11 +201,12 @@ def inspect(environment: Environment, params: dict[str, Any]) -> dict[str, Any]:
     marker = complete or python_env.read_marker(environment)
     has_extra = python_env.is_installed(complete, extra_package(params))
     has_sources = bool(complete) and sources.is_in_use(environment, params["source"], complete)
-    is_switching = bool(complete.get(sources.SWITCHING))
+    usable = python_env.read_usable_marker(environment)
     state: dict[str, Any] = {
         "ready": bool(complete) and has_extra and has_sources,
         "installed": bool(marker),
-        "outdated": python_env.has_other_pins(environment) or (bool(complete) and not has_sources and not is_switching),
+        "usable": bool(usable),
+        "has_horovod": "horovod" in usable.get("versions", {}),
         "versions": marker.get("versions", {}),
         "system": python_env.system()[0],
         "amazons_mpi": horovod.has_amazons_mpi(),

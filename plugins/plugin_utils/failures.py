@@ -10,24 +10,28 @@ from collections.abc import Mapping
 from typing import Any
 
 MOST_LINES = 4
-"""Of a message that is not ours, or of a command's output, after the first line."""
+"""Of a message or of a command's output, after the first line. One more line names the task."""
 LONGEST_LINE = 1000
 UNKNOWN = "Unknown error."
 """ansible-core 2.19's message of a result without one."""
 _ANSIBLES = re.compile(r"\ATask failed: (?:(?:Module|Action) failed: )?")
 _OWN = ("deeplearning.aws.", "ansible.builtin.fail", "ansible.builtin.assert", "fail", "assert")
+_LIST = re.compile(r"\d+ .*:")
+"""The title of module_utils.messages.join_problems, such as "3 settings are wrong:"."""
 
 
 def failure_text(result: Mapping[str, Any], action: str) -> str:
-    """Return why a task failed. Messages of this collection are whole, as each of their lines is a sentence."""
+    """Return why a task failed: its sentence and a few lines more. A list of problems is whole: each is a sentence."""
     message = result.get("msg") or result.get("censored") or result.get("reason") or UNKNOWN
     messages = message if isinstance(message, list) else [message]
     lines = [line for item in messages for line in _ANSIBLES.sub("", str(item)).splitlines()]
     if lines in ([], [UNKNOWN]):
         lines = ["It failed without a message."]
-    if action.startswith(_OWN):
+    if _LIST.fullmatch(lines[0]) and all(line.startswith("- ") for line in lines[1:]):
         return "\n".join(lines)
-    output = str(result.get("stderr") or result.get("module_stderr") or result.get("stdout") or "").splitlines()
+    output: list[str] = []
+    if not action.startswith(_OWN):
+        output = str(result.get("stderr") or result.get("module_stderr") or result.get("stdout") or "").splitlines()
     rest = [line for line in [*lines[1:], *output] if line.strip()]
     return "\n".join(line[:LONGEST_LINE] for line in [*lines[:1], *rest[-MOST_LINES:]])
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,8 +16,16 @@ VPCS, ADDRESSES = "L-F678F1CE", "L-0263D0A3"
 
 
 def failed(account: Any) -> str:
-    ran: Ran = account.play(CLOUD_HALF)
+    """The failure as users see it: its sentence, once, and at most five lines more."""
+    users = account.environment | {"ANSIBLE_STDOUT_CALLBACK": "deeplearning.aws.short"}
+    ran: Ran = replace(account, environment=users).play(CLOUD_HALF)
     assert ran.code == 2, ran.output[-4000:]
+    after_changes = re.split(r"\nchanged: .*\n", ran.output)[-1].split("\nPLAY RECAP")[0]
+    lines = [line for line in after_changes.splitlines() if line.strip()]
+    assert 1 < len(lines) <= 1 + 5, ran.output[-4000:]
+    (sentence,) = (line for line in lines if line.startswith("fatal: [localhost]: "))
+    assert ran.output.count(sentence.removeprefix("fatal: [localhost]: ")) == 1
+    assert any(line.startswith("  still costs ") for line in lines), lines
     return " ".join(ran.output.split())
 
 

@@ -19,6 +19,8 @@ FOLDER = "/opt/deeplearning/boot"
 """On the node: first_stage.py, and the unpacked bundle."""
 LOG = "/var/log/deeplearning-boot.log"
 
+NETWORK_SECONDS = 600
+"""How long a machine repeats what needs the network, which may come up after it: first_stage.py's own figure."""
 FAILURE_SECONDS = 1800
 """How long a machine counts that has failed to configure itself: first_stage.py counts them."""
 

@@ -16,6 +16,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract import atomic_file, paths
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.boot import NETWORK_SECONDS
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 
 # It also runs without Ansible, so it cannot use run_command of a module.
@@ -40,8 +42,23 @@ VERIFIED = ("--require-hashes", "--only-binary", ":all:")
 """pip's options for pins: compare each file with the pinned checksums, and run no code of a package to install it."""
 
 
+PASSING = {
+    "no name of a package index can be resolved": r"name resolution|NameResolutionError|Name or service not known",
+    "the network is unreachable": r"Network is unreachable|No route to host",
+    "a package index does not answer": r"Connection (refused|reset|aborted)|ConnectionResetError|timed? ?out|"
+    r"RemoteDisconnected|IncompleteRead",
+    "a package index is out of order": r"HTTP error 5\d\d|\b5\d\d (Server Error|error responses)",
+}
+"""What ends by itself, such as a NAT gateway that is not there yet, and how pip prints it."""
+PAUSE_SECONDS = 10
+
+
 class NotInIndex(UserError):
     """The package indexes in use have no file for a pinned version."""
+
+
+class NoNetwork(UserError):
+    """pip failed because of something that ends by itself."""
 
 
 @dataclass(frozen=True)
@@ -98,10 +115,10 @@ def read_marker(environment: Environment) -> dict[str, Any]:
     return read_complete_marker(environment) or _read(environment, UNFINISHED)
 
 
-def has_other_pins(environment: Environment) -> bool:
-    """Return whether the environment is complete, with other pins than the current ones."""
-    marker = _load(environment, paths.MARKER)
-    return bool(marker) and marker.get("requirements_sha256") != environment.digest
+def read_usable_marker(environment: Environment) -> dict[str, Any]:
+    """Return the marker of an environment that a run can use, whatever its pins, or an empty dictionary."""
+    markers = [_load(environment, name) for name in (paths.MARKER, UNFINISHED)]
+    return next((marker for marker in markers if marker.get("requirements_sha256")), {})
 
 
 def _read(environment: Environment, name: str) -> dict[str, Any]:
@@ -307,19 +324,35 @@ def install_verified(environment: Environment, pins: Sequence[str], options: Seq
 
 
 def pip_install(environment: Environment, *arguments: str) -> None:
-    """Install without resolving: pins are complete. `_create` compiles everything at once, on all processors."""
+    """Install without resolving: pins are complete. `_create` compiles everything at once, on all processors.
+
+    What fails because of the network is repeated, as a machine may be up before the NAT gateway of its subnet.
+    """
     options = ["--quiet", "--disable-pip-version-check", "--no-cache-dir", "--no-deps", "--no-compile"]
-    run([str(environment.python), "-m", "pip", "install", *options, *arguments])
+    deadline = time.monotonic() + NETWORK_SECONDS
+    while True:
+        try:
+            run([str(environment.python), "-m", "pip", "install", *options, *arguments])
+            return
+        except NoNetwork as error:
+            if time.monotonic() + PAUSE_SECONDS > deadline:
+                why = f"{environment.framework} cannot be installed within {NETWORK_SECONDS} s: {error}"
+                raise UserError(why) from error
+            time.sleep(PAUSE_SECONDS)  # between two attempts
 
 
 def pip_error(output: str) -> UserError | None:
-    """Return why pip refused a pin, if it did."""
+    """Return why pip refused a pin, or what of the network was missing."""
     other = re.search(r"^ +(\S+?)(?: from [^\n]*)?:\n +Expected sha256.*?^ +Got +([0-9a-f]{64})", output, re.M | re.S)
     if other:
         return UserError(
             f"{other[1]} is not what was published, and was not installed: its SHA-256 is {other[2]}, which is none of "
             f"the pinned checksums. Check the package index, or the folder of wheels, that pip uses on this machine."
         )
+    for cause, pattern in PASSING.items():
+        lines = [line for line in output.splitlines() if re.search(pattern, line)]
+        if lines:
+            return NoNetwork(f"{cause}. pip's own words: {lines[-1].strip()}")
     absent = re.search(r"No matching distribution found for (\S+)", output)
     if absent:
         return NotInIndex(

@@ -32,6 +32,11 @@ def read(aws: Aws, cluster: str) -> dict[str, Any]:
     except AwsError as error:
         if error.code in _MISSING:
             return {}
+        if error.denied:
+            raise UserError(
+                f"The bucket {bucket} belongs to another account, or {error.action} on its {OBJECT} is not allowed: "
+                "name another cluster, or ask for this permission (see docs/iam.md)."
+            ) from error
         raise
     try:
         return dict(schema.validate(json.loads(content), _FIELDS, f"s3://{bucket}/{OBJECT}")["settings"])

@@ -254,7 +254,7 @@ def _cost_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def _removal_rows(summary: Mapping[str, Any], owned: ClusterResources) -> list[tuple[str, str]]:
     """Return how to end the costs."""
-    rows = []
+    rows: list[tuple[str, str]] = []
     if any(resource.ours for resource in leftovers(owned, keep=True)):
         rows.append(("to remove it", summary["destroy"]))
     has_machines = any(item["kind"] == "instance" for item in summary["billed"])
@@ -283,6 +283,21 @@ def _failure_rows(summary: Mapping[str, Any], owned: ClusterResources) -> list[t
         ("to continue" if own else "to create it", summary["next"]),
         *_removal_rows(summary, owned),
     ]
+
+
+def failure_lines(summary: Mapping[str, Any], owned: ClusterResources, file: str) -> list[str]:
+    """Return what a failure's sentence does not say: the costs, how to continue, how to end it; at most four lines.
+
+    `file`: where the summary is saved, with all lines of the failure.
+    """
+    _existing, (_, now), (_, so_far), following, *removal = _failure_rows(summary, owned)
+    rows = [("still costs", f"{now}; so far {so_far}" if so_far else now), following, *removal[:1]]
+    if len(removal) > 1:
+        rows[-1] = (removal[0][0], f"{removal[0][1]} (with its file system: -e cluster_keep_efs=false)")
+    if file and any("\n" in reason for reason in summary["reasons"]):
+        rows.append(("details", file))
+    width = max(len(label) for label, _value in rows)
+    return [f"  {label:<{width}}  {value}" for label, value in rows]
 
 
 def resource_lines(cluster: str, prices: PriceList, all_resources: Sequence[ClusterResources]) -> list[str]:

@@ -515,8 +515,8 @@ def test_frameworks_of_unfinished_runs(master: Master) -> None:
     master.add("r2", framework="mxnet", python=python.format("mxnet"))
     assert master.call("frameworks") == (0, "mxnet\npytorch\n", "")
     needed = [
-        {"framework": "mxnet", "horovod": False, "runs": ["r2"]},
-        {"framework": "pytorch", "horovod": True, "runs": ["r1"]},
+        {"framework": "mxnet", "horovod": False, "runs": ["r2"], "with_horovod": []},
+        {"framework": "pytorch", "horovod": True, "runs": ["r1"], "with_horovod": ["r1"]},
     ]
     assert master.answer("frameworks", "--json") == {"frameworks": needed}
 

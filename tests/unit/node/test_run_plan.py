@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +20,7 @@ from deeplearning.run.variables import fill_in, variables
 
 from tests.unit.node.runs_kit import members, record
 
+ROOT = Path(__file__).resolve().parents[3]
 RUN = {
     "run_id": "r1",
     "run_dir": "/efs/runs/c/r1",
@@ -249,15 +252,17 @@ def test_pytorch_gets_the_variables_of_torchrun_and_sees_all_gpus() -> None:
     assert "CUDA_VISIBLE_DEVICES" not in environment
 
 
+CAPTURED = "2.13.0"
+"""The version of PyTorch whose torchrun the following was captured from."""
 TORCHRUN = (
     {"RANK": "0", "LOCAL_RANK": "0", "GROUP_RANK": "0", "ROLE_RANK": "0"},
     {"RANK": "1", "LOCAL_RANK": "1", "GROUP_RANK": "0", "ROLE_RANK": "1"},
     {"RANK": "2", "LOCAL_RANK": "0", "GROUP_RANK": "1", "ROLE_RANK": "2"},
     {"RANK": "3", "LOCAL_RANK": "1", "GROUP_RANK": "1", "ROLE_RANK": "3"},
 )
-"""What the workers of torchrun printed, PyTorch 2.13.0+cpu, started on each of two nodes by `torchrun --nnodes 2
---nproc-per-node 2 --max-restarts 3`. torch/distributed/elastic/agent/server/local_elastic_agent.py sets it, torch/
-distributed/run.py sets OMP_NUM_THREADS and TORCHELASTIC_SIGNALS_TO_HANDLE."""
+"""What the workers of torchrun printed, of PyTorch's packages for CPUs, started on each of two nodes by `torchrun
+--nnodes 2 --nproc-per-node 2 --max-restarts 3`. torch/distributed/elastic/agent/server/local_elastic_agent.py sets it,
+torch/distributed/run.py sets OMP_NUM_THREADS and TORCHELASTIC_SIGNALS_TO_HANDLE."""
 TORCHRUN_COMMON = {
     "WORLD_SIZE": "4",
     "LOCAL_WORLD_SIZE": "2",
@@ -284,6 +289,13 @@ OTHERS = {
     # Rank 0 opens the store, as there is no agent.
     "TORCHELASTIC_USE_AGENT_STORE": "False",
 }
+
+
+@pytest.mark.parametrize("variant", ["cpu", "gpu"])
+def test_the_variables_of_torchrun_are_those_of_the_pinned_version(variant: str) -> None:
+    """After new pins, capture them again, as the text below TORCHRUN describes."""
+    pins = (ROOT / f"roles/framework/files/pytorch/requirements-{variant}.txt").read_text(encoding="utf-8")
+    assert re.findall(r"^torch==([\d.]+)", pins, re.MULTILINE) == [CAPTURED]
 
 
 @pytest.mark.parametrize("number", range(4))

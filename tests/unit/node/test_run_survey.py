@@ -184,6 +184,13 @@ def test_an_environment_is_described_alike_with_and_without_gpus(
     assert survey.describe_environment("/usr/bin/python3", with_horovod) == ""
 
 
+def test_a_run_with_horovod_cannot_use_an_environment_without_it() -> None:
+    """site.yml and train.yml do not install it while another run uses the environment."""
+    assert "torch 2.13.0, Python 3.11 and no Horovod" in survey.without_horovod("torch 2.13.0, Python 3.11")
+    for usable in ("torch 2.13.0, horovod 0.28.1, Python 3.11", "", survey.DAMAGED):
+        assert survey.without_horovod(usable) == ""
+
+
 def test_ports_are_free_and_differ() -> None:
     ports = survey.free_ports(20, "some-run")
     assert len(set(ports)) == 20 and all(survey.FIRST_PORT <= port < survey.LAST_PORT for port in ports)

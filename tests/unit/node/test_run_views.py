@@ -179,7 +179,7 @@ def test_frameworks_of_unfinished_runs_are_those_that_a_new_machine_needs(tmp_pa
     Path(add("r8", "tensorflow").file("run.json")).write_text("{")
     Path(f"{tmp_path}/runs/c/r9").mkdir()
     expected = [
-        {"framework": "mxnet", "horovod": False, "runs": ["r3"]},
-        {"framework": "pytorch", "horovod": True, "runs": ["r1", "r2"]},
+        {"framework": "mxnet", "horovod": False, "runs": ["r3"], "with_horovod": []},
+        {"framework": "pytorch", "horovod": True, "runs": ["r1", "r2"], "with_horovod": ["r2"]},
     ]
     assert unfinished_frameworks(config) == expected

@@ -92,7 +92,7 @@ def test_a_play_without_hosts_is_not_printed_and_check_mode_is_marked(plays: dic
 def test_a_failure_is_its_sentence_and_at_most_five_lines_more(plays: dict[str, str]) -> None:
     assert plays["[Fail]"].splitlines() == [
         "fatal: [red]: a reason",
-        "  in the task: Break (-v prints all of it)",
+        "  in the task: Break (details with -v)",
     ]
     printed = ["PLAY [Fail]", *plays["[Fail]"].splitlines(), "PLAY RECAP", *plays["RECAP"].splitlines()]
     # A recap has a line for each host, and the other plays have a second one.
@@ -132,6 +132,29 @@ FAILURES: dict[str, tuple[list[dict[str, Any]], list[str]]] = {
         [{"name": "Evaluate", "ansible.builtin.set_fact": {"x": "{{ {}['nothing'] + 1 }}"}}],
         [r"fatal: \[red\]: .*no attribute 'nothing'.*", r"  in the task: Evaluate .*"],
     ),
+    "a long message": (
+        [{"name": "Check", "ansible.builtin.fail": {"msg": "\n".join(["It failed:", *map(str, range(60))])}}],
+        [r"fatal: \[red\]: It failed:", "56", "57", "58", "59", r"  in the task: Check \(details with -v\)"],
+    ),
+    "problems": (
+        [{"name": "Check", "ansible.builtin.fail": {"msg": "\n".join(["9 settings are wrong:", *["- one"] * 9])}}],
+        [r"fatal: \[red\]: 9 settings are wrong:", *["- one"] * 9, r"  in the task: Check .*"],
+    ),
+    "the same on all hosts": (
+        [
+            {"name": "Check", "ansible.builtin.fail": {"msg": "{{ inventory_hostname }}: a reason\na\nb\nc"}},
+        ],
+        [r"fatal: \[(red|blue)\]: a reason", "a", "b", "c", r"  in the task: Check on (red, blue|blue, red) \(.*"],
+    ),
+    "others on other hosts": (
+        [{"name": "Check", "ansible.builtin.fail": {"msg": "of {{ inventory_hostname }}\nmore"}}],
+        [
+            r"fatal: \[(red|blue)\]: of \1",
+            "more",
+            r"fatal: \[(red|blue)\]: of \1",
+            r"  in the task: Check on (red, blue|blue, red) \(.*",
+        ],
+    ),
     "rescued": (
         [
             {
@@ -155,7 +178,8 @@ FAILURES: dict[str, tuple[list[dict[str, Any]], list[str]]] = {
 @pytest.mark.parametrize("case", FAILURES)
 def test_no_failure_prints_what_only_a_developer_needs(tmp_path: Path, case: str) -> None:
     tasks, patterns = FAILURES[case]
-    (tmp_path / "failing.yml").write_text(json.dumps([{"name": "Fail", "hosts": "red", "tasks": tasks}]))
+    hosts = "red:blue" if "hosts" in case else "red"
+    (tmp_path / "failing.yml").write_text(json.dumps([{"name": "Fail", "hosts": hosts, "tasks": tasks}]))
     output = play(tmp_path, playbook="failing.yml")
     lines = output.partition("PLAY [Fail]\n")[2].partition("\nPLAY RECAP")[0].rstrip("\n").splitlines()
     assert len(lines) == len(patterns), output[:2000]

@@ -92,9 +92,12 @@ def test_each_exception_is_needed() -> None:
 
 def test_the_record_is_of_the_staged_commit_and_the_pinned_wheels() -> None:
     assert RECORD["commit"] == TENSORPACK_COMMIT
-    pins = (ROOT / "roles/framework/files/tensorpack/requirements-cpu.txt").read_text(encoding="utf-8")
-    for package, version in RECORD["versions"].items():
-        assert re.search(rf"^{package}=={re.escape(version)}\b", pins, re.M)
+    for variant in ("cpu", "gpu"):
+        pins = (ROOT / f"roles/framework/files/tensorpack/requirements-{variant}.txt").read_text(encoding="utf-8")
+        for package, version in RECORD["versions"].items():
+            # The packages for GPUs have no suffix.
+            name = package if variant == "cpu" else package.removesuffix("-cpu")
+            assert re.search(rf"^{name}=={re.escape(version)} ", pins, re.M), (variant, name, version)
 
 
 def test_names_are_followed_through_imports() -> None:

@@ -364,30 +364,61 @@ def test_a_machine_gets_the_frameworks_of_unfinished_runs(
 
 
 @pytest.mark.parametrize(
-    ("outdated", "runs", "kept"), [(True, ["r1"], True), (True, [], False), (False, ["r1"], False)]
+    ("inspected", "runs", "with_horovod", "users"),
+    [
+        # Other pins or sources, or a switch of the sources that was interrupted.
+        ({"usable": True, "has_horovod": False}, ["r1"], [], ["r1"]),
+        ({"usable": True, "has_horovod": True}, ["r1", "r2"], ["r1"], ["r1", "r2"]),
+        ({"usable": True, "has_horovod": False}, [], [], []),
+        # A new machine.
+        ({"usable": False, "has_horovod": False}, ["r1"], [], []),
+        # Only Horovod is missing: a run that needs it has not started here, but another one may have.
+        ({"usable": True, "has_horovod": False}, ["r1"], ["r1"], []),
+        ({"usable": True, "has_horovod": False}, ["r1", "r2"], ["r1"], ["r2"]),
+        ({"usable": True, "has_horovod": True, "ready": True}, ["r1"], [], []),
+    ],
 )
-def test_an_environment_that_a_run_uses_is_kept_and_the_run_named(outdated: bool, runs: list[str], kept: bool) -> None:
+def test_an_environment_that_a_run_uses_is_kept_and_the_run_named(
+    inspected: dict[str, bool], runs: list[str], with_horovod: list[str], users: list[str]
+) -> None:
     tasks = yaml.safe_load((ROLES / "framework/tasks/present.yml").read_text())
     _inspect, report, install = tasks
-    inspected = {"outdated": outdated, "ready": False}
-    variables = {"__framework_inspected": inspected, "framework_runs": runs, "framework_name": "pytorch"}
-    for task, expected in ((report, kept), (install, not kept)):
+    variables = {
+        "__framework_inspected": {"ready": False, **inspected},
+        "framework_runs": runs,
+        "framework_horovod_runs": with_horovod,
+        "framework_name": "pytorch",
+    }
+    is_ready = inspected.get("ready", False)
+    for task, expected in ((report, bool(users)), (install, not users and not is_ready)):
         assert value("framework", task["when"], "Debian", **variables) is expected
-    message = Templar(None, variables).template(trust_as_template(report["ansible.builtin.debug"]["msg"]))
-    assert not kept or message.startswith("The environment of pytorch stays as it is, with other packages")
-    assert not kept or "because r1 uses it. Run this playbook again" in message
+    if users:
+        variables["__framework_users"] = value("framework", "__framework_users", "Debian", **variables)
+        message = Templar(None, variables).template(trust_as_template(report["ansible.builtin.debug"]["msg"]))
+        assert message.startswith("The environment of pytorch stays as it is, with other packages or sources")
+        words = f"{', '.join(users)} {'uses' if len(users) == 1 else 'use'} it. Run this playbook again"
+        assert f"because {words}" in message
 
 
 @pytest.mark.parametrize(
-    ("framework", "listed", "expected"),
+    ("framework", "listed", "runs", "with_horovod"),
     [
-        ("mxnet", [{"framework": "mxnet", "horovod": False, "runs": ["r1", "r2"]}], ["r1", "r2"]),
-        ("pytorch", [{"framework": "mxnet", "horovod": False, "runs": ["r1"]}], []),
+        ("mxnet", [{"framework": "mxnet", "horovod": False, "runs": ["r1", "r2"]}], ["r1", "r2"], []),
+        ("pytorch", [{"framework": "mxnet", "horovod": False, "runs": ["r1"]}], [], []),
+        (
+            "pytorch",
+            [{"framework": "pytorch", "horovod": True, "runs": ["r1", "r2"], "with_horovod": ["r2"]}],
+            ["r1", "r2"],
+            ["r2"],
+        ),
         # A program of an earlier version does not name them.
-        ("mxnet", [{"framework": "mxnet", "horovod": False}], []),
+        ("mxnet", [{"framework": "mxnet", "horovod": False}], [], []),
     ],
 )
-def test_the_runs_that_use_an_environment(framework: str, listed: list[dict[str, Any]], expected: list[str]) -> None:
+def test_the_runs_that_use_an_environment(
+    framework: str, listed: list[dict[str, Any]], runs: list[str], with_horovod: list[str]
+) -> None:
+    expected = {"__used_by": runs, "__with_horovod": with_horovod}
     loader = DataLoader()
     plays = {
         name: loader.load_from_file(str(ROLES.parent / f"playbooks/{name}.yml"), trusted_as_template=True)
@@ -395,11 +426,13 @@ def test_the_runs_that_use_an_environment(framework: str, listed: list[dict[str,
     }
     (task,) = [one for one in plays["node"][0]["tasks"] if one["name"].startswith("Install the default framework")]
     printed = {"__node_unfinished": {"stdout": json.dumps({"frameworks": listed})}, "item": {"framework": framework}}
-    assert Templar(loader, {**printed, **task["vars"]}).template(task["vars"]["__used_by"]) == expected
+    templar = Templar(loader, {**printed, **task["vars"]})
+    assert {name: templar.template(task["vars"][name]) for name in expected} == expected
     (prepare,) = [play for play in plays["train"] if play["name"] == "Prepare the nodes"]
     answer = {"answer": answers.ANSWERS["run frameworks"]({"frameworks": listed})}
     variables = {"train_unfinished": answer, "__framework": framework}
-    assert Templar(loader, variables).template(prepare["vars"]["__used_by"]) == expected
+    templar = Templar(loader, variables)
+    assert {name: templar.template(prepare["vars"][name]) for name in expected} == expected
 
 
 @pytest.mark.parametrize(("pushed", "builds"), [({}, False), ({"node_builds": True}, True)])

@@ -42,6 +42,7 @@ FIRST_PORT, LAST_PORT = 20000, 30000
 """Below the ports of outgoing connections, so that none of those takes one after the survey."""
 COMPARED = ("tensorflow", "mxnet", "torch", "tensorpack")
 """Packages whose versions have to be the same on all nodes of a run; Horovod's if the run uses it."""
+DAMAGED = "an environment that is damaged"
 _SIOCGIFADDR = 0x8915
 """See netdevice(7)."""
 _TEXT = schema.matching(r"[^\x00-\x1f\x7f]{0,5000}", "a line of text")
@@ -169,8 +170,11 @@ def main(argv: list[str]) -> int:
     problem = find_problem(arguments.folder, arguments.python, interface, arguments.address)
     if not problem:
         run = Folder(arguments.folder).run()
-        environment = describe_environment(arguments.python, run["distribution"] == "horovod")
-        copying, problem = own_copy.make_if_missing(run)
+        with_horovod = run["distribution"] == "horovod"
+        environment = describe_environment(arguments.python, with_horovod)
+        problem = without_horovod(environment) if with_horovod else ""
+        if not problem:
+            copying, problem = own_copy.make_if_missing(run)
     answer = {
         "boot_id": boot_id(),
         "gpus": machine.gpus(DRIVER_SECONDS),
@@ -214,10 +218,17 @@ def describe_environment(python: str, with_horovod: bool) -> str:
         compared = [*COMPARED, *(["horovod"] if with_horovod else [])]
         versions = {re.sub(r"-(cpu|cu\d+)$", "", name): text for name, text in marker["versions"].items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return "an environment that is damaged"
+        return DAMAGED
     words = [f"{name} {versions[name]}" for name in compared if name in versions]
     # Without the build's own mark, such as +cpu.
     return re.sub(r"\+[\w.]+", "", ", ".join([*words, f"Python {version}"]))
+
+
+def without_horovod(environment: str) -> str:
+    """Return why a run with Horovod cannot use a described environment; empty if it can."""
+    if environment in ("", DAMAGED) or "horovod " in environment:
+        return ""
+    return f"its environment has {environment} and no Horovod: run train.yml again when no other run uses it."
 
 
 def boot_id() -> str:

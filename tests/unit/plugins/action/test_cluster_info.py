@@ -99,7 +99,14 @@ def test_a_summary_is_printed_and_saved_as_json(red: MadeCluster, info: Info, fo
     assert printed == json.loads((folder / "other.json").read_text())
     assert as_json["printed"].startswith('\n{\n  "account": "123456789012",\n  "billed"')
     failed = info(failure="It broke.")
-    assert failed["clusters"]["red"]["state"] == "failed" and "  It broke.\n" in failed["printed"]
+    assert failed["clusters"]["red"]["state"] == "failed" and "It broke." not in failed["printed"]
+    # The task that fails prints the sentence.
+    assert json.loads(file.read_text())["reasons"] == ["It broke."]
+    assert [line.split("  ")[1] for line in failed["printed"].strip("\n").splitlines()] == [
+        "still costs",
+        "to continue",
+        "to remove it",
+    ]
 
 
 def test_nothing_is_printed_or_saved_on_request(red: MadeCluster, info: Info, folder: Path) -> None:

@@ -130,7 +130,7 @@ def test_a_denied_task_is_tried_once_more(seconds: float) -> None:
         ({"msg": "The subnet is full"}, "amazon.aws.ec2_vpc_subnet", "The subnet is full"),
         ({"msg": "One or more items failed", "results": [{"msg": "fine"}, {"failed": True, "msg": "no room"}]},
          "deeplearning.aws.launch_template", "no room"),
-        ({}, "ansible.builtin.fail", "The task failed without a message: see above."),
+        ({}, "ansible.builtin.fail", "The task failed without a message: -v prints its result."),
     ],
 )  # fmt: skip
 def test_a_failure_is_one_sentence(result: dict[str, Any], action: str, reason: str) -> None:

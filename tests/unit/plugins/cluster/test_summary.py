@@ -19,6 +19,7 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.summary i
     Context,
     describe,
     destroy_command,
+    failure_lines,
     hourly_phrase,
     next_command,
     resource_lines,
@@ -129,17 +130,34 @@ def test_what_only_the_plan_knows_is_otherwise_taken_from_aws() -> None:
     assert describe(owned, HEALTH, CONTEXT)["user"] == "ubuntu"
 
 
-def test_a_failure_lists_what_exists_what_it_costs_and_how_to_remove_it() -> None:
+def test_a_failure_lists_what_it_costs_and_how_to_remove_it_and_not_its_sentence_again() -> None:
     context = Context(failure="No zone has five machines.", costs=Costs(LIST), again=" -e cluster_name=c")
     summary = describe(ESTATE, HEALTH, context)
-    lines = summary_lines(summary, ESTATE, "")
     assert (summary["state"], summary["reasons"]) == ("failed", ["No zone has five machines."])
-    assert (
+    assert failure_lines(summary, ESTATE, "/c.json") == [
         "  still costs   at least 0.05 USD an hour: 2 instances (by the second), 1 Elastic IP address (0.005), "
-        "1 NAT gateway (0.045), 1 file system (0.00)"
-    ) in lines
-    assert "  to continue   ansible-playbook site.yml -e cluster_name=c" in lines
-    assert "  to remove it  ansible-playbook destroy.yml -e destroy=c -e cluster_name=c" in lines
+        "1 NAT gateway (0.045), 1 file system (0.00)",
+        "  to continue   ansible-playbook site.yml -e cluster_name=c",
+        "  to remove it  ansible-playbook destroy.yml -e destroy=c -e cluster_name=c",
+    ]
+
+
+def test_all_that_a_failure_can_add_to_its_sentence_are_four_lines() -> None:
+    kept = [Resource("file_system", "fs-1", "c-efs"), Resource("vpc", "vpc-1")]
+    owned = ClusterResources("c", "123456789012", "us-east-1", kept)
+    summary = describe(owned, HEALTH, Context(failure="It failed.\nan end of a log", costs=Costs(LIST)))
+    summary["cost_so_far"] = {"since": "2026-11-23T04:00:00Z", "amount": 1, "currency": "USD", "note": "so much"}
+    assert failure_lines(summary, owned, "/c.json") == [
+        "  still costs   0.00 USD an hour: 1 file system (0.00); so far 1.00 USD since 2026-11-23 04:00 UTC (so much)",
+        "  to continue   ansible-playbook site.yml",
+        "  to remove it  ansible-playbook destroy.yml -e destroy=c (with its file system: -e cluster_keep_efs=false)",
+        "  details       /c.json",
+    ]
+    nothing = replace(owned, resources=[])
+    assert failure_lines(describe(nothing, HEALTH, Context(failure="It failed.")), nothing, "") == [
+        "  still costs   nothing",
+        "  to create it  ansible-playbook site.yml",
+    ]
 
 
 def test_no_removal_is_suggested_if_nothing_exists() -> None:

@@ -408,9 +408,9 @@ def test_sources_are_used_in_place_of_the_release(released: Environment, command
 def test_the_release_replaces_the_sources(released: Environment, commands: Commands, sources: str) -> None:
     present(released, sources)
     commands.ran.clear()
-    assert present(released, "", check=True)["outdated"]
+    planned = present(released, "", check=True)
+    assert planned["usable"] and not planned["ready"]
     done = present(released, "")
-    assert not done["outdated"]
     assert done["changed"] and done["ready"] and done["versions"]["pytorch"] == "0.11"
     assert len(commands.pip()) == 1 and commands.pins[-1] == f"pytorch==0.11 {HASH}"
 
@@ -474,7 +474,7 @@ def test_an_environment_with_other_pins_is_not_installed(run: Run, commands: Com
     run()
     newer = {"cpu": f"numpy==2.0 {HASH}\n", "gpu": PINS["gpu"]}
     planned = run(check=True, requirements=newer)
-    assert planned["outdated"] and not run(check=True)["outdated"]
+    assert planned["usable"] and run(check=True)["ready"]
     assert planned["changed"] and not planned["ready"] and not planned["installed"] and planned["problem"] == ""
     assert planned["versions"] == {}
     commands.installed = {"numpy": "2.0"}

@@ -44,7 +44,9 @@ MEMBER = {"instance_id": "i-00000002", "rank": 2, "state": "ready"}
 VALID: dict[str, dict[str, Any]] = {
     "run list": {"runs": [{"run_id": "mine", "state": "finished"}]},
     "run show": {"run": RUN, "checkpoints": ["checkpoint-1"]},
-    "run frameworks": {"frameworks": [{"framework": "mxnet", "horovod": False, "runs": ["mine"]}]},
+    "run frameworks": {
+        "frameworks": [{"framework": "mxnet", "horovod": True, "runs": ["mine", "x"], "with_horovod": ["mine"]}]
+    },
     "run create": {"run_id": "mine", "warnings": []},
     "tensorboard check": {"installed": True},
     "tensorboard start": {"changed": True, "port": 6006},
@@ -64,7 +66,7 @@ VALID: dict[str, dict[str, Any]] = {
     "members forget": {"changed": True},
 }
 OPTIONAL = {
-    *("data", "own_copy", "nodes", "processes_per_node", "servers", "progress", "runs"),
+    *("data", "own_copy", "nodes", "processes_per_node", "servers", "progress", "runs", "with_horovod"),
     *PROGRESS,
 }
 
