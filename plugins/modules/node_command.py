@@ -113,7 +113,7 @@ rc:
   returned: with O(raw)
   type: int
 stdout:
-  description: The complete lines that the command has printed.
+  description: The lines that the command has printed, without one that was cut.
   returned: with O(raw)
   type: str
 stderr:

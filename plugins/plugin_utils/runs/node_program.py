@@ -229,16 +229,25 @@ def _chunks(
 
 
 def _lines(chunks: Iterable[bytes], host: str) -> Iterator[str]:
-    """Yield the lines that are complete."""
+    """Yield the lines. The last one may have no newline if the command itself has ended; otherwise it is cut."""
     line = bytearray()
-    for chunk in chunks:
-        first, *later = chunk.split(b"\n")
-        line += first
-        for begun in later:
+    try:
+        for chunk in chunks:
+            first, *later = chunk.split(b"\n")
+            line += first
+            for begun in later:
+                yield line.decode(errors="replace")
+                line = bytearray(begun)
+            if len(line) > LONGEST_LINE:
+                raise _limit_exceeded(host)
+    except ConnectionLost:
+        raise
+    except CommandFailed:
+        if line:
             yield line.decode(errors="replace")
-            line = bytearray(begun)
-        if len(line) > LONGEST_LINE:
-            raise _limit_exceeded(host)
+        raise
+    if line:
+        yield line.decode(errors="replace")
 
 
 def _limit_exceeded(host: str) -> UserError:
