@@ -22,6 +22,7 @@ from deeplearning.run.layout import SUBFOLDERS
 from deeplearning.run.run_log import ProcessLog, RunLog
 
 from tests.unit.node.members_kit import Node, cluster_in
+from tests.unit.node.runs_kit import UNREADABLE, replace_file
 from tests.unit.node.systemd_kit import Systemd, systemd_of
 
 NODES = ["deeplearning-worker1", "deeplearning-worker2"]
@@ -123,6 +124,27 @@ def test_runs_are_listed_for_people_and_programs(master: Master) -> None:
             **{"progress": None, "exit_code": 7, "sentence": "run late has failed"},
         },
     ]
+
+
+WRONG = [
+    ("state.json", '{"schema": 1, "nodes": 5}'),
+    ("state.json", '{"schema": 1, "progress": 5}'),
+    ("result.json", '{"schema": 1, "state": "evil"}'),
+]
+
+
+@pytest.mark.parametrize(("name", "form"), [*UNREADABLE, *WRONG])
+def test_a_run_that_cannot_be_read_keeps_no_other_from_being_listed(master: Master, name: str, form: str) -> None:
+    for run_id in ("a", "b", "c"):
+        master.add(run_id, "finished" if run_id != "b" else "running")
+    replace_file(Folder(f"{master.root}/b"), name, form)
+    for words in (["list"], ["list", "--json"]):
+        code, output, errors = master.call(*words)
+        assert code == 0 and errors.startswith("deeplearning: ") and f"{master.root}/b" in errors
+        listed = [run["run_id"] for run in json.loads(output)["runs"]] if "--json" in words else output.split()
+        assert {"a", "b", "c"} & set(listed) == {"a", "c"}
+    code, _output, errors = master.call("show", "r9")
+    assert code == 2 and "There is no run r9. The latest are a, " in errors
 
 
 def test_a_run_is_shown_with_its_processes(master: Master) -> None:

@@ -17,7 +17,13 @@ from deeplearning.contract.errors import UserError
 from deeplearning.run import plan as plans
 from deeplearning.run import sent_code, unit, units, views
 from deeplearning.run.create import create
-from deeplearning.run.folder import all_runs, check_folder_safety, find_run, unfinished_frameworks
+from deeplearning.run.folder import (
+    all_runs,
+    check_folder_safety,
+    find_run,
+    skip_unreadable,
+    unfinished_frameworks,
+)
 from deeplearning.run.identity import become
 from deeplearning.run.preview import plan_of_request, plan_of_run
 
@@ -119,7 +125,10 @@ def _stop(arguments: argparse.Namespace, config: Config) -> int:
 
 
 def _list(arguments: argparse.Namespace, config: Config) -> int:
-    runs = [views.overview(folder) for folder in all_runs(config)]
+    runs = []
+    for folder in all_runs(config):
+        with skip_unreadable(folder):
+            runs.append(views.overview(folder))
     print(json.dumps({"schema": 1, "runs": runs}) if arguments.json else views.overview_table(runs))
     return 0
 

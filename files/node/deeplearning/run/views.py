@@ -11,6 +11,8 @@ from typing import Any
 
 from deeplearning import safe_files
 from deeplearning.config import Config
+from deeplearning.contract.errors import UserError
+from deeplearning.contract.run_request import STATES
 from deeplearning.contract.schema import format_time
 from deeplearning.run import units
 from deeplearning.run.folder import Folder, find_run
@@ -39,13 +41,17 @@ def state_of(folder: Folder) -> str:
 
 
 def overview(folder: Folder) -> dict[str, Any]:
+    """Return what lists show of a run. Raise an error if that has another form: training code can write its files."""
     run, state, result = folder.run(), folder.state(), folder.result() or {}
+    name, nodes, progress = state_of(folder), state.get("nodes"), state.get("progress")
+    if name not in STATES:
+        raise UserError(f"the state in {folder.path} is {name}, which is none")
     return {
         "run_id": folder.id,
-        "state": state_of(folder),
+        "state": name,
         **{key: run[key] for key in ("framework", "distribution", "script", "asked_by", "asked_at")},
-        "nodes": state.get("nodes") or sorted({process["node"] for process in state.get("processes", [])}),
-        "progress": state.get("progress"),
+        "nodes": list(nodes) if nodes else sorted({process["node"] for process in state.get("processes", [])}),
+        "progress": dict(progress) if progress else None,
         "exit_code": result.get("exit_code"),
         "sentence": result.get("sentence", ""),
     }
