@@ -147,6 +147,41 @@ def test_a_run_that_cannot_be_read_keeps_no_other_from_being_listed(master: Mast
     assert code == 2 and "There is no run r9. The latest are a, " in errors
 
 
+LINE = b'{"epoch": 3, "samples": 9}\n'
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (None, None),
+        (b"", None),
+        (b'{"epoch": 1}\n' + LINE, {"epoch": 3, "samples": 9}),
+        # It is still being written.
+        (LINE + b'{"epoch": 4', {"epoch": 3, "samples": 9}),
+        # A line longer than any record.
+        (LINE + b"x" * (9 << 20) + b"\n", {"epoch": 3, "samples": 9}),
+        (LINE + b"evil\n", "is not JSON"),
+        ("pipe", "is a link, a pipe or a folder"),
+        ("link", "is a link, a pipe or a folder"),
+        ("folder", "is a link, a pipe or a folder"),
+    ],
+    ids=["none", "empty", "two", "cut", "long", "no JSON", "pipe", "link", "folder"],
+)
+def test_the_result_of_the_last_evaluation_is_read_with_a_limit(
+    master: Master, content: bytes | str | None, expected: Any
+) -> None:
+    folder = master.add("r1", "finished")
+    if isinstance(content, str):
+        replace_file(folder, "metrics/evaluation.jsonl", content)
+    elif content is not None:
+        Path(folder.file("metrics/evaluation.jsonl")).write_bytes(content)
+    code, output, errors = master.call("evaluation", "r1")
+    if isinstance(expected, str):
+        assert code == 2 and expected in errors
+    else:
+        assert code == 0 and json.loads(output) == {"evaluation": expected}
+
+
 def test_a_run_is_shown_with_its_processes(master: Master) -> None:
     folder = master.add("r1", "running")
     processes = [{**process, "pid": None, "state": "running", "exit_code": None} for process in PLAN]

@@ -66,6 +66,7 @@ def _parser() -> argparse.ArgumentParser:
     follow.add_argument("--output", action="store_true", help="include what its processes print")
     add("wait", _wait, "wait for the end; exit with the run's own code")
     add("stop", _stop, "stop a run on all nodes", run="ID|all")
+    add("evaluation", _evaluation, "print the result of the run's last evaluation (JSON)")
     for name, command, text, run in (
         ("list", _list, "list all runs", ""),
         ("frameworks", _frameworks, "list the frameworks that unfinished runs need", ""),
@@ -142,6 +143,11 @@ def _frameworks(arguments: argparse.Namespace, config: Config) -> int:
 def _show(arguments: argparse.Namespace, config: Config) -> int:
     folder = find_run(config, arguments.run_id)
     print(json.dumps(views.detail(folder)) if arguments.json else views.detail_text(folder))
+    return 0
+
+
+def _evaluation(arguments: argparse.Namespace, config: Config) -> int:
+    print(json.dumps({"evaluation": views.evaluation(find_run(config, arguments.run_id))}))
     return 0
 
 

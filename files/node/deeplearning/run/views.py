@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import time
@@ -24,6 +25,8 @@ VANISHED_SECONDS = 3.0
 LOST_CODE = 1
 MOST_PROCESSES = 64
 """The output of so many processes is followed: each poll opens all of their logs."""
+EVALUATION_BYTES = 64 * 1024 * 1024
+"""More than the lines of hundreds of thousands of evaluations."""
 CHUNK_BYTES = 1024 * 1024
 """Logs are read in parts of this size. Lines of ours are shorter."""
 
@@ -103,6 +106,17 @@ def detail_text(folder: Folder) -> str:
     if result:
         lines.append(result["sentence"])
     return "\n".join([*lines, "", aligned(rows)])
+
+
+def evaluation(folder: Folder) -> Any:
+    """Return what the last evaluation of a run has written, or None. The script may write anything."""
+    try:
+        last = deque(safe_files.lines(folder.file("metrics/evaluation.jsonl"), EVALUATION_BYTES), maxlen=1)
+        return json.loads(last[0]) if last else None
+    except FileNotFoundError:
+        return None
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"The last line of {folder.path}/metrics/evaluation.jsonl is not JSON ({error}).") from None
 
 
 def follow(folder: Folder, after: int, with_output: bool) -> Iterator[dict[str, Any]]:
