@@ -449,8 +449,8 @@ def test_pages_behind_a_tunnel_are_opened_by_a_name_of_the_clusters_own() -> Non
         "status_page_started": {"answer": {"port": 6107}},
     }
     assert Templar(loader, variables).template(task["ansible.builtin.debug"]["msg"]) == (
-        "Open http://red.localhost:6107, and http://red.localhost:9090 for Prometheus, while this runs (Ctrl-C ends it):"
-        "\nssh -F .deeplearning/red.ssh_config -a -N -o ExitOnForwardFailure=yes -L 6107:127.0.0.1:6107 -L "
+        "Open http://red.localhost:6107, and http://red.localhost:9090 for Prometheus, while this runs (Ctrl-C ends "
+        "it):\nssh -F .deeplearning/red.ssh_config -a -N -o ExitOnForwardFailure=yes -L 6107:127.0.0.1:6107 -L "
         "9090:127.0.0.1:9090 deeplearning-master"
     )
 
