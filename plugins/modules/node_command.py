@@ -120,4 +120,8 @@ stderr:
   description: Why the command failed, in one line.
   returned: with O(raw)
   type: str
+msg:
+  description: The same, for a task with C(failed_when).
+  returned: with O(raw)
+  type: str
 """

@@ -99,7 +99,8 @@ def raw(way: Way, words: Sequence[str], stdin: IO[bytes] | int = subprocess.DEVN
     except UserError as error:
         code, reason = error.code if isinstance(error, CommandFailed) else 1, str(error)
     # Without `failed` Ansible fails the task for any other code than 0.
-    return {"failed": False, "rc": code, "stdout": "\n".join(printed), "stderr": reason}
+    # With failed_when, the message is what people read.
+    return {"failed": False, "rc": code, "stdout": "\n".join(printed), "stderr": reason, "msg": reason}
 
 
 def run(

@@ -123,7 +123,7 @@ def test_a_command_reads_all_that_is_sent_to_it(tmp_path: Path) -> None:
         ("echo one; echo two", {"failed": False, "rc": 0, "stdout": "one\ntwo", "stderr": ""}),
         (
             "echo one; echo 'deeplearning: no\033' >&2; exit 3",
-            {"failed": False, "rc": 3, "stdout": "one", "stderr": "no\ufffd"},
+            {"failed": False, "rc": 3, "stdout": "one", "stderr": "no\ufffd", "msg": "no\ufffd"},
         ),
         ("printf 'one\\ntwo'", {"rc": 0, "stdout": "one\ntwo"}),
         ("printf two; exit 3", {"rc": 3, "stdout": "two"}),
