@@ -18,7 +18,7 @@ options:
     type: str
     required: true
   name:
-    description: The first two words of the command that printed the text, such as V(members publish), or V(evaluation).
+    description: The first two words of the command that printed the text, such as V(members publish).
     type: str
     required: true
 """
@@ -42,12 +42,10 @@ from ansible.errors import AnsibleFilterError
 from ansible_collections.deeplearning.aws.plugins.plugin_utils import untrusted
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import answers
 
-FORMS = {**answers.ANSWERS, "evaluation": answers.evaluation}
-
 
 def answer(text: Any, name: str) -> dict[str, Any]:
     try:
-        return FORMS[name](untrusted.from_json(str(text)))
+        return answers.ANSWERS[name](untrusted.from_json(str(text)))
     except untrusted.InvalidValue as malformed:
         raise AnsibleFilterError(answers.unexpected("A node", name.split(), malformed)) from None
 

@@ -113,11 +113,15 @@ rc:
   returned: with O(raw)
   type: int
 stdout:
-  description: The complete lines that the command has printed.
+  description: The lines that the command has printed, without one that was cut.
   returned: with O(raw)
   type: str
 stderr:
   description: Why the command failed, in one line.
+  returned: with O(raw)
+  type: str
+msg:
+  description: The same, for a task with C(failed_when).
   returned: with O(raw)
   type: str
 """

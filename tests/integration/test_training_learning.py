@@ -7,6 +7,7 @@ import re
 import shlex
 import signal
 import subprocess
+import urllib.parse
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -96,7 +97,7 @@ def test_mxnets_own_files_of_records_are_read(cluster: Cluster) -> None:
 def test_tensorboard_shows_the_curves_through_the_tunnel_that_is_printed(cluster: Cluster, trained: str) -> None:
     played = cluster.play("playbooks/tensorboard.yml", run_id=trained)
     assert played.code == 0, played.output
-    (address,) = re.findall(r"Open (http://localhost:[0-9]+)", played.output)
+    (address,) = re.findall(rf"Open (http://{cluster.name}\.localhost:[0-9]+)", played.output)
     (command,) = re.findall(r"ssh -F [^\"\n]+ deeplearning-master", played.output)
     with subprocess.Popen(shlex.split(command), cwd=cluster.cloud.folder, stdin=subprocess.DEVNULL) as tunnel:
         try:
@@ -118,7 +119,7 @@ def test_the_status_page_shows_members_and_the_run_through_the_tunnel_that_is_pr
 ) -> None:
     played = cluster.play("playbooks/status_page.yml")
     assert played.code == 0, played.output
-    (address,) = re.findall(r"Open (http://localhost:[0-9]+)", played.output)
+    (address,) = re.findall(rf"Open (http://{cluster.name}\.localhost:[0-9]+)", played.output)
     (command,) = re.findall(r"ssh -F [^\"\n]+ deeplearning-master", played.output)
     with subprocess.Popen(shlex.split(command), cwd=cluster.cloud.folder, stdin=subprocess.DEVNULL) as tunnel:
         try:
@@ -137,8 +138,11 @@ def test_the_status_page_shows_members_and_the_run_through_the_tunnel_that_is_pr
 
 
 def page(address: str) -> str:
+    """Return a page as a browser would, which takes every name below localhost for this machine."""
+    host = urllib.parse.urlsplit(address).netloc
+    local = address.replace(host, f"127.0.0.1:{host.rpartition(':')[2]}", 1)
     try:
-        with urllib.request.urlopen(address, timeout=5) as answer:
+        with urllib.request.urlopen(urllib.request.Request(local, headers={"Host": host}), timeout=5) as answer:
             return str(answer.read().decode())
     except OSError:
         return ""

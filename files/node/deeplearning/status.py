@@ -17,7 +17,7 @@ from deeplearning.deadline import DeadlineExceeded, within
 from deeplearning.members import load
 from deeplearning.members.member_list import read_applied
 from deeplearning.run import views
-from deeplearning.run.folder import Folder, newest_runs
+from deeplearning.run.folder import Folder, newest_runs, skip_unreadable
 
 EFS_SECONDS = 8.0
 """For each of the two parts that read the shared file system."""
@@ -77,15 +77,11 @@ def _members() -> list[dict[str, Any]]:
 
 def _runs(config: Config) -> Part:
     """Return the runs that have not ended, and the last of those that have; and why others cannot be read."""
-    runs, problems = [], []
+    runs: list[dict[str, Any]] = []
+    problems: list[str] = []
     for folder in filter(Folder.exists, newest_runs(config, NEWEST_RUNS)):
-        try:
+        with skip_unreadable(folder, lambda reason: problems.append(f"runs: {reason}")):
             runs.append(views.overview(folder))
-        except (UserError, OSError) as error:
-            problems.append(f"runs: {error}")
-        # Training code can write in its folder.
-        except (KeyError, TypeError, AttributeError) as error:
-            problems.append(f"runs: the files in {folder.path} are not in the expected form ({error!r})")
     runs.sort(key=lambda run: (run["asked_at"], run["run_id"]))
     ended = [run["run_id"] for run in runs if run["state"] in ENDED_STATES]
     return [run for run in runs if run["run_id"] not in ended[:-ENDED_RUNS]], problems

@@ -63,6 +63,25 @@ progress = u.lenient(
 _EXISTS = {"there": u.boolean}
 _STAGED = u.record(changed=u.boolean, path=u.path, generated=u.boolean)
 
+_EVALUATION = u.record(
+    epoch=u.count,
+    samples=u.count,
+    right=u.optional(u.count),
+    val_accuracy=u.optional(u.number),
+    average_precision=u.optional(u.number),
+)
+
+
+def evaluation(value: Any) -> dict[str, Any]:
+    """Parse a line of a run's metrics/evaluation.jsonl. `text` is for people."""
+    line = _EVALUATION(value)
+    if line["average_precision"] is not None:
+        figure = f"average precision {line['average_precision']:.4f} on {line['samples']} images"
+    else:
+        figure = f"{line['right']} of {line['samples']} right, accuracy {line['val_accuracy'] or 0:.4f}"
+    return {**line, "text": f"after epoch {line['epoch']}: {figure}"}
+
+
 ANSWERS: Mapping[str, Form] = {
     "run list": u.record(runs=u.list_of(u.record(run_id=run_id, state=u.one_of(*STATES)))),
     "run show": u.record(
@@ -92,6 +111,7 @@ ANSWERS: Mapping[str, Form] = {
             )
         )
     ),
+    "run evaluation": u.record(evaluation=u.optional(evaluation)),
     "run create": u.record(run_id=run_id, warnings=u.list_of(u.words)),
     "tensorboard check": u.record(installed=u.boolean),
     "tensorboard start": u.record(changed=u.boolean, port=u.between(6006, 6105)),
@@ -128,25 +148,6 @@ ANSWERS: Mapping[str, Form] = {
     "members forget": u.record(changed=u.boolean),
 }
 """By the command's first two words. Other commands answer with text for people."""
-
-_EVALUATION = u.record(
-    epoch=u.count,
-    samples=u.count,
-    right=u.optional(u.count),
-    val_accuracy=u.optional(u.number),
-    average_precision=u.optional(u.number),
-)
-
-
-def evaluation(value: Any) -> dict[str, Any]:
-    """Parse a line of a run's metrics/evaluation.jsonl. `text` is for people."""
-    line = _EVALUATION(value)
-    if line["average_precision"] is not None:
-        figure = f"average precision {line['average_precision']:.4f} on {line['samples']} images"
-    else:
-        figure = f"{line['right']} of {line['samples']} right, accuracy {line['val_accuracy'] or 0:.4f}"
-    return {**line, "text": f"after epoch {line['epoch']}: {figure}"}
-
 
 FOR_PEOPLE = ("run list", "run show")
 """Without --json, these answer with text as well."""

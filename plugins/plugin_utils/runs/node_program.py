@@ -99,7 +99,8 @@ def raw(way: Way, words: Sequence[str], stdin: IO[bytes] | int = subprocess.DEVN
     except UserError as error:
         code, reason = error.code if isinstance(error, CommandFailed) else 1, str(error)
     # Without `failed` Ansible fails the task for any other code than 0.
-    return {"failed": False, "rc": code, "stdout": "\n".join(printed), "stderr": reason}
+    # With failed_when, the message is what people read.
+    return {"failed": False, "rc": code, "stdout": "\n".join(printed), "stderr": reason, "msg": reason}
 
 
 def run(
@@ -229,16 +230,25 @@ def _chunks(
 
 
 def _lines(chunks: Iterable[bytes], host: str) -> Iterator[str]:
-    """Yield the lines that are complete."""
+    """Yield the lines. The last one may have no newline if the command itself has ended; otherwise it is cut."""
     line = bytearray()
-    for chunk in chunks:
-        first, *later = chunk.split(b"\n")
-        line += first
-        for begun in later:
+    try:
+        for chunk in chunks:
+            first, *later = chunk.split(b"\n")
+            line += first
+            for begun in later:
+                yield line.decode(errors="replace")
+                line = bytearray(begun)
+            if len(line) > LONGEST_LINE:
+                raise _limit_exceeded(host)
+    except ConnectionLost:
+        raise
+    except CommandFailed:
+        if line:
             yield line.decode(errors="replace")
-            line = bytearray(begun)
-        if len(line) > LONGEST_LINE:
-            raise _limit_exceeded(host)
+        raise
+    if line:
+        yield line.decode(errors="replace")
 
 
 def _limit_exceeded(host: str) -> UserError:

@@ -65,7 +65,7 @@ class Elements(HTMLParser):
 @pytest.fixture
 def address() -> Iterator[int]:
     """The port of a server whose page is a snapshot of ours."""
-    with page.PageServer(0, lambda: page_html.page(shown())) as server:
+    with page.PageServer(0, "red", lambda: page_html.page(shown())) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield server.server_address[1]
         server.shutdown()
@@ -246,9 +246,14 @@ def test_the_policy_allows_its_own_styles_and_nothing_else(address: int) -> None
     [
         ("localhost:6106", "/", "GET", 200),
         ("127.0.0.1", "/", "GET", 200),
+        ("red.localhost:6106", "/", "GET", 200),
+        ("red.localhost", "/", "GET", 200),
         # Its owner may have the name resolved to the loopback address.
         ("evil.example", "/", "GET", 403),
         ("localhost.evil.example:6106", "/", "GET", 403),
+        ("red.localhost.evil.example:6106", "/", "GET", 403),
+        ("blue.localhost:6106", "/", "GET", 403),
+        ("evilred.localhost:6106", "/", "GET", 403),
         ("localhost", "/etc/passwd", "GET", 404),
         ("localhost", "/../../etc/passwd", "GET", 404),
         ("localhost", "/", "POST", 501),
@@ -272,7 +277,7 @@ def test_a_request_that_never_ends_hangs_no_other(address: int) -> None:
 def test_it_can_be_started_again_at_once() -> None:
     port = 0
     for _start in range(2):
-        with page.PageServer(port, lambda: "here") as server:
+        with page.PageServer(port, "red", lambda: "here") as server:
             port = server.server_address[1]
             threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
             # The server closes the connection, so that the port stays in TIME_WAIT.
@@ -309,7 +314,7 @@ def test_the_page_is_made_of_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_it_is_started_as_the_clusters_user_on_the_loopback_address(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[tuple[str, ...]] = []
-    with page.PageServer(0, lambda: "here") as server:
+    with page.PageServer(0, "red", lambda: "here") as server:
         port = server.server_address[1]
         threading.Thread(target=server.serve_forever, daemon=True).start()
         active = f"Description=Status page on 127.0.0.1:{port}\nActiveState=active\n"
@@ -343,7 +348,7 @@ def test_it_is_stopped_if_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_browser_shows_it(address: int, tmp_path: Path) -> None:
-    url = f"http://localhost:{address}/"
+    url = f"http://red.localhost:{address}/"
     text = page_text(url)
     assert "deeplearning-worker3" in text and "mnist-ddp-3" in text
     picture = tmp_path / "page.png"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
 from deeplearning.config import Config
@@ -15,6 +17,28 @@ from deeplearning.run.plan import Node
 from deeplearning.run.run_log import RunLog
 
 CONFIG = Config("c", "sg-1", "us-east-1", "b", ("10.0.0.0/16",), "me", "master", "AROA", True, "", "fs", None, 0, "")
+
+
+UNREADABLE = [
+    *((name, form) for name in ("run.json", "state.json") for form in ("link", "pipe", "folder", "[]", "{")),
+    ("run.json", '{"schema": 1}'),
+    ("result.json", "pipe"),
+]
+"""What training code may make of the files of its run."""
+
+
+def replace_file(folder: Folder, name: str, form: str) -> None:
+    """Replace a file of a run by something else, or by this text."""
+    file = Path(folder.file(name))
+    file.unlink(missing_ok=True)
+    if form == "link":
+        file.symlink_to("/dev/zero")
+    elif form == "pipe":
+        os.mkfifo(file)
+    elif form == "folder":
+        file.mkdir()
+    else:
+        file.write_text(form)
 
 
 def record(framework: str, distribution: str, **more: Any) -> dict[str, Any]:

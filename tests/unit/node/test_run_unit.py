@@ -17,14 +17,14 @@ from deeplearning.contract import atomic_file
 from deeplearning.run import allocation, layout, survey, unit
 from deeplearning.run import plan as plans
 from deeplearning.run.attempt import AttemptOutcome, write_start_files
-from deeplearning.run.folder import Folder, find_run
+from deeplearning.run.folder import Folder, find_run, runs_root
 from deeplearning.run.plan import Node
 from deeplearning.run.run_log import ProcessLog, RunLog
 
 from tests.unit.node.master_kit import Master, master_of, meanwhile, sigterm_restored
 from tests.unit.node.members_kit import Node as MemberNode
 from tests.unit.node.members_kit import cluster_in, instance, replaced
-from tests.unit.node.runs_kit import CONFIG
+from tests.unit.node.runs_kit import CONFIG, UNREADABLE, replace_file
 
 
 @pytest.fixture
@@ -226,6 +226,19 @@ def test_after_a_boot_the_clusters_runs_without_an_end_are_started(master: Maste
         assert unit.recover(replace(master.config, role="worker")) == 0 and master.asked("start") == []
         assert unit.recover(master.config) == 0
     assert master.asked("start") == ["start deeplearning-run@interrupted.service"]
+
+
+@pytest.mark.parametrize(("name", "form"), UNREADABLE)
+def test_a_run_that_cannot_be_read_keeps_no_other_from_being_resumed(
+    master: Master, capsys: pytest.CaptureFixture[str], name: str, form: str
+) -> None:
+    for run_id in ("a", "b", "c"):
+        master.create_run(run_id).write("state.json", {"state": "running"})
+    replace_file(Folder(f"{runs_root(master.config)}/b"), name, form)
+    with master.node.here():
+        assert unit.recover(master.config) == 0
+    assert master.asked("start") == ["start deeplearning-run@a.service", "start deeplearning-run@c.service"]
+    assert "/b" in capsys.readouterr().err
 
 
 # Logs and files

@@ -177,9 +177,6 @@ def test_twice_the_text_takes_at_most_three_times_as_long(beginning: str, rest: 
         redact(printable(without_sequences(text)))
         return time.process_time() - started
 
-    short, long = seconds(2**16), seconds(2**17)
-    for _attempt in range(4):
-        # A machine that does other work too varies.
-        if long > 3 * short:
-            short, long = min(short, seconds(2**16)), min(long, seconds(2**17))
+    # A machine that does other work too varies.
+    short, long = (min(seconds(size) for _attempt in range(3)) for size in (2**16, 2**17))
     assert long <= 3 * short

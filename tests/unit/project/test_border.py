@@ -7,7 +7,9 @@ What stands here is read and not run: each place that could break the rule is on
 from __future__ import annotations
 
 import ast
+import os
 import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -179,17 +181,43 @@ def test_no_module_is_used_that_brings_files_from_nodes_or_runs_what_it_finds() 
     assert not used
 
 
-# With the file that `discover_members` has written.
-COMMANDS_HERE = {("playbooks/tasks/discover.yml", "ssh")}
+# ssh, with the file that `discover_members` has written. Of what it prints, 64 KiB are read.
+COMMANDS_HERE = {("playbooks/tasks/discover.yml", "bash")}
 
 
-def test_commands_of_playbooks_are_the_nodes_own_or_listed() -> None:
-    here = set()
-    for path, mapping in in_files():
-        command = mapping.get("ansible.builtin.command")
-        if command and command.get("argv", [""])[0] not in ("deeplearning", "tail") and path.startswith("playbooks/"):
-            here.add((path, command["argv"][0]))
+def test_playbooks_ask_nodes_nothing_without_a_limit() -> None:
+    """Ansible's own connection has neither a limit nor a deadline: nodes are asked by node_command."""
+    own = ("command", "shell", "expect")
+    here = {
+        (path, mapping[key]["argv"][0])
+        for path, mapping in in_files()
+        for key in mapping
+        if path.startswith("playbooks/") and key in {name for one in own for name in (one, f"ansible.builtin.{one}")}
+    }
     assert here == COMMANDS_HERE
+
+
+@pytest.mark.parametrize(
+    ("script", "ends_well", "printed"),
+    [
+        ("exit 0", True, b""),
+        ("cat /dev/zero | head -c 10000000; exit 0", True, b""),
+        ("echo denied >&2; exit 255", False, b"denied\n"),
+        ("exec cat /dev/zero >&2", False, bytes(65536)),
+    ],
+)
+def test_of_the_first_login_a_limited_part_is_read(
+    tmp_path: Path, script: str, ends_well: bool, printed: bytes
+) -> None:
+    tasks = yaml.safe_load((ROOT / "playbooks/tasks/discover.yml").read_text())
+    (command,) = [task["ansible.builtin.command"]["argv"] for task in tasks if "ansible.builtin.command" in task]
+    words = [word.replace("{{ __ssh_config }}", "the config") for word in command]
+    ssh = tmp_path / "ssh"
+    ssh.write_text(f'#!/bin/sh\n[ "$1 $2" = "-F the config" ] || exit 9\n{script}\n')
+    ssh.chmod(0o755)
+    environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    ended = subprocess.run(words, capture_output=True, env=environment, timeout=60)
+    assert ((ended.returncode == 0), ended.stdout, ended.stderr) == (ends_well, b"", printed)
 
 
 LOOKUP = re.compile(r"(?:lookup|query|q)\(\s*'([\w.]+)'\s*,\s*([^)]*)\)")

@@ -357,8 +357,8 @@ def test_a_machine_gets_the_frameworks_of_unfinished_runs(
     (play,) = loader.load_from_file(str(ROLES.parent / "playbooks/node.yml"), trusted_as_template=True)
     (task,) = [one for one in play["tasks"] if one["name"].startswith("Install the default framework")]
     # In check mode the command does not run.
-    printed = {"stdout": json.dumps(unfinished)} if unfinished else {"skipped": True}
-    variables = {"node_cluster": {"default_framework": default}, "__node_unfinished": printed, **task["vars"]}
+    answer = {"answer": answers.ANSWERS["run frameworks"](unfinished)} if unfinished else {"skipped": True}
+    variables = {"node_cluster": {"default_framework": default}, "__node_unfinished": answer, **task["vars"]}
     needed = Templar(loader, variables).template(task["loop"])
     assert {item["framework"]: item["horovod"] for item in needed} == expected
 
@@ -425,11 +425,12 @@ def test_the_runs_that_use_an_environment(
         for name in ("node", "train")
     }
     (task,) = [one for one in plays["node"][0]["tasks"] if one["name"].startswith("Install the default framework")]
-    printed = {"__node_unfinished": {"stdout": json.dumps({"frameworks": listed})}, "item": {"framework": framework}}
-    templar = Templar(loader, {**printed, **task["vars"]})
-    assert {name: templar.template(task["vars"][name]) for name in expected} == expected
-    (prepare,) = [play for play in plays["train"] if play["name"] == "Prepare the nodes"]
     answer = {"answer": answers.ANSWERS["run frameworks"]({"frameworks": listed})}
+    # In check mode the task is skipped.
+    for unfinished, used in ((answer, expected), ({"skipped": True}, dict.fromkeys(expected, []))):
+        templar = Templar(loader, {"__node_unfinished": unfinished, "item": {"framework": framework}, **task["vars"]})
+        assert {name: templar.template(task["vars"][name]) for name in expected} == used
+    (prepare,) = [play for play in plays["train"] if play["name"] == "Prepare the nodes"]
     variables = {"train_unfinished": answer, "__framework": framework}
     templar = Templar(loader, variables)
     assert {name: templar.template(prepare["vars"][name]) for name in expected} == expected
@@ -461,6 +462,29 @@ def test_who_includes_the_tasks_of_a_framework_sets_their_variables(playbook: st
     assert "tasks/node/framework.yml" in text
     for name in ("__framework", "__horovod", "__wheels", "__builds", "__used_by"):
         assert f" {name}" in text, name
+
+
+def test_pages_behind_a_tunnel_are_opened_by_a_name_of_the_clusters_own() -> None:
+    """Pages at localhost share their cookies, whatever their port."""
+    loader = DataLoader()
+    playbooks = ROLES.parent / "playbooks"
+    (task,) = loader.load_from_file(str(playbooks / "tasks/tunnel.yml"), trusted_as_template=True)
+    play = loader.load_from_file(str(playbooks / "status_page.yml"), trusted_as_template=True)[-1]
+    (imported,) = [one for one in play["tasks"] if "ansible.builtin.import_tasks" in one]
+    settings = {"checked": {"cluster": {"name": "red", "monitoring": True}, "options": {"state": "present"}}}
+    variables = {
+        **play["vars"],
+        **imported["vars"],
+        **task["vars"],
+        "hostvars": {"localhost": settings},
+        "deeplearning_folder": ".deeplearning",
+        "status_page_started": {"answer": {"port": 6107}},
+    }
+    assert Templar(loader, variables).template(task["ansible.builtin.debug"]["msg"]) == (
+        "Open http://red.localhost:6107, and http://red.localhost:9090 for Prometheus, while this runs (Ctrl-C ends "
+        "it):\nssh -F .deeplearning/red.ssh_config -a -N -o ExitOnForwardFailure=yes -L 6107:127.0.0.1:6107 -L "
+        "9090:127.0.0.1:9090 deeplearning-master"
+    )
 
 
 @pytest.mark.parametrize("framework", ["caffe", "../x", "{{ 1 }}"])

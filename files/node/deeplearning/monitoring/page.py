@@ -31,7 +31,7 @@ def main(argv: list[str]) -> int:
     options = parser.parse_args(argv)
     config = read_config()
     if options.verb == "serve":
-        serve(options.port, lambda: page(config))
+        serve(options.port, config.cluster, lambda: page(config))
         return 0
     print(json.dumps(start(config) if options.verb == "start" else stop()))
     return 0
@@ -64,8 +64,10 @@ class PageServer(ForkingMixIn, HTTPServer):
     allow_reuse_address = True
     block_on_close = False
 
-    def __init__(self, port: int, page: Page) -> None:
+    def __init__(self, port: int, cluster: str, page: Page) -> None:
         self.page = page
+        # To a browser, all pages at localhost are one site: the playbook prints the cluster's own name.
+        self.hosts = (f"{cluster}.localhost", "localhost", loopback.ADDRESS)
         super().__init__((loopback.ADDRESS, port), Handler)
 
 
@@ -77,8 +79,8 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:  # noqa: N802
         # A web site may have its own name resolved to the loopback address, to read this page in a browser.
-        if (self.headers.get("Host") or "").partition(":")[0] not in ("localhost", loopback.ADDRESS):
-            self._answer(403, page_html.error_page("Refused", "Open this page as http://localhost."))
+        if (self.headers.get("Host") or "").partition(":")[0] not in self.server.hosts:
+            self._answer(403, page_html.error_page("Refused", f"Open this page as http://{self.server.hosts[0]}."))
         elif self.path != "/":
             self._answer(404, page_html.error_page("Not found", "There is one page only."))
         else:
@@ -97,6 +99,6 @@ class Handler(BaseHTTPRequestHandler):
         """Leave no line in the journal for each request."""
 
 
-def serve(port: int, page: Page) -> None:
-    with PageServer(port, page) as server:
+def serve(port: int, cluster: str, page: Page) -> None:
+    with PageServer(port, cluster, page) as server:
         server.serve_forever()

@@ -17,7 +17,13 @@ from deeplearning.contract.errors import UserError
 from deeplearning.run import plan as plans
 from deeplearning.run import sent_code, unit, units, views
 from deeplearning.run.create import create
-from deeplearning.run.folder import all_runs, check_folder_safety, find_run, unfinished_frameworks
+from deeplearning.run.folder import (
+    all_runs,
+    check_folder_safety,
+    find_run,
+    skip_unreadable,
+    unfinished_frameworks,
+)
 from deeplearning.run.identity import become
 from deeplearning.run.preview import plan_of_request, plan_of_run
 
@@ -60,6 +66,7 @@ def _parser() -> argparse.ArgumentParser:
     follow.add_argument("--output", action="store_true", help="include what its processes print")
     add("wait", _wait, "wait for the end; exit with the run's own code")
     add("stop", _stop, "stop a run on all nodes", run="ID|all")
+    add("evaluation", _evaluation, "print the result of the run's last evaluation (JSON)")
     for name, command, text, run in (
         ("list", _list, "list all runs", ""),
         ("frameworks", _frameworks, "list the frameworks that unfinished runs need", ""),
@@ -119,7 +126,10 @@ def _stop(arguments: argparse.Namespace, config: Config) -> int:
 
 
 def _list(arguments: argparse.Namespace, config: Config) -> int:
-    runs = [views.overview(folder) for folder in all_runs(config)]
+    runs = []
+    for folder in all_runs(config):
+        with skip_unreadable(folder):
+            runs.append(views.overview(folder))
     print(json.dumps({"schema": 1, "runs": runs}) if arguments.json else views.overview_table(runs))
     return 0
 
@@ -133,6 +143,11 @@ def _frameworks(arguments: argparse.Namespace, config: Config) -> int:
 def _show(arguments: argparse.Namespace, config: Config) -> int:
     folder = find_run(config, arguments.run_id)
     print(json.dumps(views.detail(folder)) if arguments.json else views.detail_text(folder))
+    return 0
+
+
+def _evaluation(arguments: argparse.Namespace, config: Config) -> int:
+    print(json.dumps({"evaluation": views.evaluation(find_run(config, arguments.run_id))}))
     return 0
 
 

@@ -6,7 +6,8 @@ import contextlib
 import json
 import os
 import re
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from deeplearning import safe_files, safe_paths
@@ -173,9 +174,28 @@ def unfinished_frameworks(config: Config) -> list[dict[str, Any]]:
 
 
 def all_runs(config: Config) -> list[Folder]:
-    """Return the runs of this cluster, oldest first."""
-    runs = [folder for folder in _folders(config) if folder.exists()]
-    return sorted(runs, key=lambda folder: (folder.run()["asked_at"], folder.id))
+    """Return the runs of this cluster that can be read, oldest first. Training code can write in their folders."""
+    runs = []
+    for folder in _folders(config):
+        if folder.exists():
+            with skip_unreadable(folder):
+                runs.append((str(folder.run()["asked_at"]), folder.id, folder))
+    return [folder for _time, _id, folder in sorted(runs, key=lambda item: item[:2])]
+
+
+def print_reason(reason: str) -> None:
+    print(f"deeplearning: {reason}", file=sys.stderr)
+
+
+@contextlib.contextmanager
+def skip_unreadable(folder: Folder, report: Callable[[str], None] = print_reason) -> Iterator[None]:
+    """Report why a run cannot be read, instead of raising that: other runs must not suffer from one."""
+    try:
+        yield
+    except (UserError, OSError) as error:
+        report(str(error))
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        report(f"the files in {folder.path} are not in the expected form ({error!r})")
 
 
 def newest_runs(config: Config, count: int) -> list[Folder]:

@@ -21,7 +21,14 @@ from deeplearning.contract.schema import format_time, parse_time
 from deeplearning.run import units
 from deeplearning.run.allocation import Allocator
 from deeplearning.run.attempt import FAILED, FINISHED, LOST, STOPPED, Attempt, AttemptOutcome
-from deeplearning.run.folder import Folder, all_runs, check_folder_safety, find_run, runs_root
+from deeplearning.run.folder import (
+    Folder,
+    all_runs,
+    check_folder_safety,
+    find_run,
+    runs_root,
+    skip_unreadable,
+)
 from deeplearning.run.mastership import Superseded, is_superseded
 from deeplearning.run.preview import plan_of_run
 from deeplearning.run.run_log import RunLog
@@ -230,7 +237,8 @@ def recover(config: Config) -> int:
     if config.role != "master":
         return 0
     for folder in all_runs(config):
-        is_interrupted = folder.state() and folder.result() is None and folder.read("stop.json") is None
-        if is_interrupted and folder.run()["cluster_id"] == config.cluster_id and not units.is_active(folder.id):
-            units.control("start", units.supervisor_unit(folder.id))
+        with skip_unreadable(folder):
+            is_interrupted = folder.state() and folder.result() is None and folder.read("stop.json") is None
+            if is_interrupted and folder.run()["cluster_id"] == config.cluster_id and not units.is_active(folder.id):
+                units.control("start", units.supervisor_unit(folder.id))
     return 0

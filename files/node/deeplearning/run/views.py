@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import time
@@ -11,6 +12,8 @@ from typing import Any
 
 from deeplearning import safe_files
 from deeplearning.config import Config
+from deeplearning.contract.errors import UserError
+from deeplearning.contract.run_request import STATES
 from deeplearning.contract.schema import format_time
 from deeplearning.run import units
 from deeplearning.run.folder import Folder, find_run
@@ -22,6 +25,8 @@ VANISHED_SECONDS = 3.0
 LOST_CODE = 1
 MOST_PROCESSES = 64
 """The output of so many processes is followed: each poll opens all of their logs."""
+EVALUATION_BYTES = 64 * 1024 * 1024
+"""More than the lines of hundreds of thousands of evaluations."""
 CHUNK_BYTES = 1024 * 1024
 """Logs are read in parts of this size. Lines of ours are shorter."""
 
@@ -39,13 +44,17 @@ def state_of(folder: Folder) -> str:
 
 
 def overview(folder: Folder) -> dict[str, Any]:
+    """Return what lists show of a run. Raise an error if that has another form: training code can write its files."""
     run, state, result = folder.run(), folder.state(), folder.result() or {}
+    name, nodes, progress = state_of(folder), state.get("nodes"), state.get("progress")
+    if name not in STATES:
+        raise UserError(f"the state in {folder.path} is {name}, which is none")
     return {
         "run_id": folder.id,
-        "state": state_of(folder),
+        "state": name,
         **{key: run[key] for key in ("framework", "distribution", "script", "asked_by", "asked_at")},
-        "nodes": state.get("nodes") or sorted({process["node"] for process in state.get("processes", [])}),
-        "progress": state.get("progress"),
+        "nodes": list(nodes) if nodes else sorted({process["node"] for process in state.get("processes", [])}),
+        "progress": dict(progress) if progress else None,
         "exit_code": result.get("exit_code"),
         "sentence": result.get("sentence", ""),
     }
@@ -97,6 +106,17 @@ def detail_text(folder: Folder) -> str:
     if result:
         lines.append(result["sentence"])
     return "\n".join([*lines, "", aligned(rows)])
+
+
+def evaluation(folder: Folder) -> Any:
+    """Return what the last evaluation of a run has written, or None. The script may write anything."""
+    try:
+        last = deque(safe_files.lines(folder.file("metrics/evaluation.jsonl"), EVALUATION_BYTES), maxlen=1)
+        return json.loads(last[0]) if last else None
+    except FileNotFoundError:
+        return None
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"The last line of {folder.path}/metrics/evaluation.jsonl is not JSON ({error}).") from None
 
 
 def follow(folder: Folder, after: int, with_output: bool) -> Iterator[dict[str, Any]]:

@@ -41,12 +41,15 @@ LOAD = {"instance_id": "i-00000002", "at": 1, "load": 1.0, "processors": 8, "mem
 LOAD |= {"gpus": [], "logins": 0, "jobs": 0, "errors": []}
 STAGED = {"changed": True, "path": "/efs/data/cifar10", "generated": False}
 MEMBER = {"instance_id": "i-00000002", "rank": 2, "state": "ready"}
+EVALUATION = {"epoch": 3, "samples": 9, "right": 5, "val_accuracy": 0.5, "average_precision": None}
+EVALUATION |= {"text": "after epoch 3: 5 of 9 right, accuracy 0.5000"}
 VALID: dict[str, dict[str, Any]] = {
     "run list": {"runs": [{"run_id": "mine", "state": "finished"}]},
     "run show": {"run": RUN, "checkpoints": ["checkpoint-1"]},
     "run frameworks": {
         "frameworks": [{"framework": "mxnet", "horovod": True, "runs": ["mine", "x"], "with_horovod": ["mine"]}]
     },
+    "run evaluation": {"evaluation": EVALUATION},
     "run create": {"run_id": "mine", "warnings": []},
     "tensorboard check": {"installed": True},
     "tensorboard start": {"changed": True, "port": 6006},
@@ -67,6 +70,9 @@ VALID: dict[str, dict[str, Any]] = {
 }
 OPTIONAL = {
     *("data", "own_copy", "nodes", "processes_per_node", "servers", "progress", "runs", "with_horovod"),
+    *("evaluation", "right", "val_accuracy", "average_precision"),
+    # Made here, of the others.
+    "text",
     *PROGRESS,
 }
 

@@ -73,9 +73,20 @@ def write(program: Path, script: str) -> None:
 
 
 def test_lines_come_one_by_one_and_whole(program: Path) -> None:
-    write(program, """printf '{"n": 1'; printf '}\\n{"n": 2}\\nrest'""")
+    write(program, """printf '{"n": 1'; printf '}\\n\\n{"n": 2}'""")
     with node_program.stream(Way("n"), ["run"]) as lines:
-        assert [node_program.event(line) for line in lines] == [{"n": 1}, {"n": 2}]
+        assert list(lines) == ['{"n": 1}', "", '{"n": 2}']
+    with node_program.lines(Way("n"), "exec sh -c 'printf one; exit 3'", 100, 10) as lines:
+        assert next(lines) == "one"
+        with pytest.raises(node_program.CommandFailed):
+            next(lines)
+
+
+@pytest.mark.parametrize("end", ["exit 255", "exec cat /dev/zero", "exec sleep 600"])
+def test_a_line_that_was_cut_is_left_out(end: str) -> None:
+    with pytest.raises(UserError), node_program.lines(Way("n"), f"printf 'one\ntw'; {end}", 1 << 20, 0.5) as lines:
+        assert next(lines) == "one"
+        next(lines)
 
 
 def test_a_failure_is_raised_after_the_lines(program: Path) -> None:
@@ -112,8 +123,10 @@ def test_a_command_reads_all_that_is_sent_to_it(tmp_path: Path) -> None:
         ("echo one; echo two", {"failed": False, "rc": 0, "stdout": "one\ntwo", "stderr": ""}),
         (
             "echo one; echo 'deeplearning: no\033' >&2; exit 3",
-            {"failed": False, "rc": 3, "stdout": "one", "stderr": "no\ufffd"},
+            {"failed": False, "rc": 3, "stdout": "one", "stderr": "no\ufffd", "msg": "no\ufffd"},
         ),
+        ("printf 'one\\ntwo'", {"rc": 0, "stdout": "one\ntwo"}),
+        ("printf two; exit 3", {"rc": 3, "stdout": "two"}),
         ("exec cat /dev/zero", {"failed": False, "rc": 1, "stdout": ""}),
         ("exec sleep 600", {"rc": 1, "stdout": "", "stderr": "n did not answer completely in time."}),
         ("echo gone >&2; exit 255", {"unreachable": True, "msg": "The connection to n was lost: gone"}),
