@@ -192,13 +192,13 @@ class MadeCluster:
             )
         self.wait(wait)
 
-    def schedule_setup_end(self) -> None:
+    def schedule_setup_end(self, minutes: int = 120) -> None:
         """Schedule the end of machines that never come into service, as site.yml does."""
         for group in self.names.groups.values():
             self.scaling.put_scheduled_update_group_action(
                 AutoScalingGroupName=group,
                 ScheduledActionName=self.names.of(SETUP),
-                **once(SETUP, self.aws.cloud.clock.time() + 7200),
+                **once(SETUP, self.aws.cloud.clock.time() + 60 * minutes),
             )
 
     def setup_ends(self) -> list[str]:

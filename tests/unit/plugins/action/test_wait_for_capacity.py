@@ -11,6 +11,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.aws import pollin
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.boot import HOOK
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.capacity_watcher import AutoScaling
 
+from localcloud.api.autoscaling.regions import scaling_in
 from tests.unit.actions import run_action
 from tests.unit.cluster_kit import ACCOUNT, REGION, TYPE, ZONE, MadeCluster, let_time_pass
 from tests.unit.conftest import Account
@@ -305,3 +306,14 @@ def test_an_end_of_the_setup_that_cannot_be_deleted_is_a_warning(
     assert (result["outcome"], result["in_service"]) == ("degraded", 2)
     (warning,) = warnings
     assert "the end of the setup was not deleted" in warning and "autoscaling:DeleteScheduledAction" in warning
+
+
+def test_machines_that_come_in_the_last_minute_stay(red: MadeCluster, wait: Wait) -> None:
+    """Minute 1439 of cluster_capacity_timeout_minutes=1440, whose end is an hour later."""
+    red.machines(master=1, workers=1, desired=0, wait=0)
+    red.schedule_setup_end(61)
+    result = wait(cluster="red", groups=[group("master", 1), group("workers", 1)], timeout_seconds=60)
+    assert result["outcome"] == "full"
+    red.wait(2 * 3600)
+    groups = scaling_in(red.aws.cloud, REGION).groups.values()
+    assert [[member.state for member in one.members.values()] for one in groups] == [["InService"]] * 2
