@@ -113,6 +113,7 @@ def _fault_commands(parser: argparse.ArgumentParser) -> None:
     reads.add_argument("value", type=_positive, metavar="SECONDS")
     tags = fault("late-tags", "late-tags", "let tags count for policies a while after a resource is first used")
     tags.add_argument("value", type=_positive, metavar="SECONDS")
+    fault("keep-fields", "keep-fields", "let scheduled actions keep the fields that a new request leaves out")
     skew = fault("skew", "skew", "set AWS's clock ahead of all others, or behind if negative")
     skew.add_argument("value", type=_finite, metavar="SECONDS")
     foreign = fault("foreign-bucket", "foreign-bucket", "make another account the owner of a bucket, existing or not")

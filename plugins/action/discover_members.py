@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible.utils.display import Display
-from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
+from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract import atomic_file
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.hosts import MASTER_ALIAS
@@ -38,8 +38,8 @@ class ActionModule(Action):
             changed = self._write(cluster, reports, options)
         except OSError as error:
             raise UserError(f"{error.filename} cannot be written: {error.strerror}. Give another folder.") from error
-        if not self.check_mode and not cluster.job_flow:
-            changed = _delete_setup_end(aws, options["cluster"]) or changed
+        if options["delete_setup_end"] and not self.check_mode and not cluster.job_flow:
+            changed = setup_end.delete_if_in_service(aws, options["cluster"], Display().warning) or changed
         result: dict[str, Any] = {
             "changed": changed,
             "cluster": facts | {"user": _login(cluster, options).user},
@@ -65,15 +65,6 @@ class ActionModule(Action):
             return any(not file.exists() or file.read_text(encoding="utf-8") != text for file, text in texts.items())
         changed = [atomic_file.write_if_changed(str(file), text, mode=0o600) for file, text in texts.items()]
         return any(changed)
-
-
-def _delete_setup_end(aws: Aws, cluster: str) -> bool:
-    try:
-        return setup_end.delete_if_in_service(aws, cluster)
-    except AwsError as error:
-        # Who only trains may not be allowed to.
-        Display().warning(f"It is not certain that the machines stay: the end of the setup was not deleted. {error}")
-        return False
 
 
 def _login(cluster: Cluster, options: Mapping[str, Any]) -> host_keys.Login:

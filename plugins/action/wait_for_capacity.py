@@ -67,7 +67,7 @@ class ActionModule(Action):
                 ],
             ).run()
             if not result.get("failed") and options["cluster"]:
-                setup_end.delete_if_in_service(aws, options["cluster"])
+                setup_end.delete_if_in_service(aws, options["cluster"], Display().warning)
             return result
         except (AwsError, GroupNotFound) as error:
             return {"failed": True, "outcome": "failed", "elsewhere": False, "msg": str(error)}

@@ -176,9 +176,9 @@ clusters:
       sample: {"amount": 12.3, "currency": "USD", "since": "2026-11-23T03:10:00+00:00", "note": "…", "source": "…"}
     ends:
       description:
-        - When AWS ends all machines next (C(at), empty if never), the C(reason) for it, V(cluster_ttl_hours) or
-          V(idle), O(idle_minutes), and when they end by C(cluster_ttl_hours) (C(ttl_at)). While something works, the
-          master postpones an idle end.
+        - When AWS ends machines next (C(at), empty if never), the C(reason) for it, V(cluster_ttl_hours), V(idle) or
+          V(setup), O(idle_minutes), when all end by C(cluster_ttl_hours) (C(ttl_at)), and when those end that no
+          playbook has met in service (C(setup_at)). While something works, the master postpones an idle end.
       type: dict
     next:
       description: The command to continue with.

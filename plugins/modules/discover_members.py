@@ -14,7 +14,8 @@ description:
   - A machine's host keys are in its report in the cluster's bucket, which AWS lets no other machine write. The keys of
     a machine without a report are read from its console (C(GetConsoleOutput)), and never from the network.
   - The files are replaced each time, so ssh refuses a key that has changed until AWS shows the new one.
-  - Deletes the scheduled end of the setup, which site.yml sets before it requests machines, if one is in service.
+  - If a machine is in service, deletes the scheduled end of the setup, which site.yml sets before it requests machines.
+    That of a group which has no machine in service stays while it has machines that could not configure themselves.
   - Waits for machines that boot, and prints their names meanwhile.
 options:
   cluster:
@@ -55,13 +56,17 @@ options:
     description: Whether to wait until the master has assigned a rank to each machine.
     type: bool
     default: false
+  delete_setup_end:
+    description: Whether to delete the scheduled end of the setup. It is never deleted in check mode.
+    type: bool
+    default: true
 extends_documentation_fragment:
   - deeplearning.aws._aws
   - deeplearning.aws._attributes
   - deeplearning.aws._attributes.action
 notes:
   - Without C(autoscaling:DescribeScheduledActions), C(autoscaling:DescribeAutoScalingGroups) and
-    C(autoscaling:DeleteScheduledAction) it warns that the end of the setup stays.
+    C(autoscaling:DeleteScheduledAction) it warns that the end of the setup may come.
   - It needs the permissions C(ec2:DescribeInstances), C(ec2:DescribeNetworkInterfaces), C(ec2:DescribeSecurityGroups),
     C(ec2:DescribeVpcs), C(ec2:GetConsoleOutput), C(iam:GetRole) on the roles of members, and C(s3:GetObject) with
     C(s3:ListBucket) on the cluster's bucket.

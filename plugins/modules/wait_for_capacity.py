@@ -60,7 +60,8 @@ options:
         default: ""
   cluster:
     description:
-      - The cluster's name. After a success, its scheduled end of the setup is deleted if a machine is in service.
+      - The cluster's name. After a success its scheduled end of the setup is deleted, as
+        M(deeplearning.aws.discover_members) does.
     type: str
     default: ""
   emr:

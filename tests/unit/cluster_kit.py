@@ -17,6 +17,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names im
     tag_list,
 )
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.report import key_of
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.scheduled_end import SETUP, once
 
 from tests.account.fleet import host_key
 from tests.unit.conftest import Account
@@ -190,6 +191,20 @@ class MadeCluster:
                 ],
             )
         self.wait(wait)
+
+    def schedule_setup_end(self, minutes: int = 120) -> None:
+        """Schedule the end of machines that never come into service, as site.yml does."""
+        for group in self.names.groups.values():
+            self.scaling.put_scheduled_update_group_action(
+                AutoScalingGroupName=group,
+                ScheduledActionName=self.names.of(SETUP),
+                **once(SETUP, self.aws.cloud.clock.time() + 60 * minutes),
+            )
+
+    def setup_ends(self) -> list[str]:
+        """Return the groups whose setup has an end."""
+        listed = self.scaling.describe_scheduled_actions(ScheduledActionNames=[self.names.of(SETUP)])
+        return sorted(str(action["AutoScalingGroupName"]) for action in listed["ScheduledUpdateGroupActions"])
 
     def group(self, what: str) -> dict[str, Any]:
         listed = self.scaling.describe_auto_scaling_groups(AutoScalingGroupNames=[self.names.of(what)])

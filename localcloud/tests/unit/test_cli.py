@@ -180,6 +180,7 @@ def test_image_build(features: str, names: list[str], monkeypatch: pytest.Monkey
         (["late-iam", "30"], "late-iam", {}, 30.0, None),
         (["late-reads", "5"], "late-reads", {}, 5.0, None),
         (["late-tags", "5"], "late-tags", {}, 5.0, None),
+        (["keep-fields"], "keep-fields", {}, None, None),
         (["skew", "-3600"], "skew", {}, -3600.0, None),
         (["foreign-bucket", "data"], "foreign-bucket", {"bucket": "data"}, None, None),
         (["fail-nat"], "fail-nat", {}, None, 1),

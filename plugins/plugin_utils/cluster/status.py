@@ -302,9 +302,15 @@ def _end_problem(summary: Mapping[str, Any], now: datetime) -> list[str]:
     if left > END_NEAR:
         return []
     minutes = max(0, round(left.total_seconds() / 60))
-    return [
-        f"The machines end in {minutes} minutes ({ends['at']}): ansible-playbook deeplearning.aws.extend moves that"
-    ]
+    end = f"end in {minutes} minutes ({ends['at']})"
+    if ends.get("reason") == "setup":
+        return [
+            f"Machines that no playbook has met in service {end}: ansible-playbook site.yml tries again, "
+            "ansible-playbook deeplearning.aws.extend sets another end in place of this one"
+        ]
+    if ends.get("reason") == "idle":
+        return [f"The machines {end}, unless something works on them until then"]
+    return [f"The machines {end}: ansible-playbook deeplearning.aws.extend moves that"]
 
 
 # Text

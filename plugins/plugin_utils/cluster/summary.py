@@ -17,6 +17,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract import s
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.atomic_file import write_if_changed
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.hosts import MASTER_ALIAS
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.scheduled_end import IDLE, SETUP, TTL
+from ansible_collections.deeplearning.aws.plugins.module_utils.messages import join_names
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.prices import PriceList
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.costs import Costs, billed, cost_so_far, phrase
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.resources import (
@@ -111,8 +112,12 @@ def _file_system(owned: ClusterResources) -> str:
     return systems[0] if systems else ""
 
 
+def _groups(owned: ClusterResources) -> list[Resource]:
+    return [group for group in owned.of_kind("auto_scaling_group") if group.ours]
+
+
 def _ends(owned: ClusterResources, kind: str) -> list[float]:
-    ends = [group.facts.get("ends", {}) for group in owned.of_kind("auto_scaling_group") if group.ours]
+    ends = [group.facts.get("ends", {}) for group in _groups(owned)]
     return [of_group[kind] for of_group in ends if kind in of_group]
 
 
@@ -135,8 +140,9 @@ _REASONS = {TTL: "cluster_ttl_hours", IDLE: "idle", SETUP: "setup"}
 
 def end_phrase(owned: ClusterResources) -> str:
     """Return the scheduled ends as text; empty if there is none."""
+    held = join_names([group.name for group in _groups(owned) if SETUP in group.facts.get("ends", {})])
     hints = {
-        SETUP: ", unless a playbook meets a machine in service until then (ansible-playbook site.yml)",
+        SETUP: f" for {held}, unless a playbook meets one in service there until then (ansible-playbook site.yml)",
         TTL: " (deeplearning.aws.extend postpones it)",
         IDLE: ", unless something works until then",
     }
@@ -150,7 +156,7 @@ def end_phrase(owned: ClusterResources) -> str:
 
 def foreign_action_rows(owned: ClusterResources) -> list[tuple[str, str]]:
     """Return the scheduled actions that are not ours, each with the command that deletes it."""
-    actions = [group.facts.get("foreign_actions", {}) for group in owned.of_kind("auto_scaling_group") if group.ours]
+    actions = [group.facts.get("foreign_actions", {}) for group in _groups(owned)]
     return [
         ("scheduled by others", f"{text}. To delete it: ansible-playbook site.yml -e delete_actions={name}")
         for of_group in actions

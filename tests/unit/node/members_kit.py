@@ -85,6 +85,8 @@ class FakeAws(AwsClient):
     """of the auto-termination policy; 0 if there is none"""
     scheduled: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
     """scheduled actions, by group and name"""
+    keeps_fields: bool = False
+    """whether a scheduled action keeps the fields that a new request leaves out"""
     denied: set[str] = field(default_factory=set)
     reachable: bool = True
     before: dict[str, list[Callable[[], None]]] = field(default_factory=dict)
@@ -157,7 +159,10 @@ class FakeAws(AwsClient):
             self.objects[arguments["Key"]] = arguments["Body"]
         if operation == "put_scheduled_update_group_action":
             action = (arguments["AutoScalingGroupName"], arguments["ScheduledActionName"])
-            self.scheduled[action] = arguments
+            merged = {**(self.scheduled.get(action, {}) if self.keeps_fields else {}), **arguments}
+            if merged.get("EndTime", merged["StartTime"]) < merged["StartTime"]:
+                raise UserError("Given end time is before the start time")
+            self.scheduled[action] = merged
         if operation == "create_tags":
             keys = {tag["Key"] for tag in arguments["Tags"]}
             for instance_id in arguments["Resources"]:

@@ -7,13 +7,14 @@ import os
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from deeplearning.contract import paths
 from deeplearning.contract.errors import UserError
+from deeplearning.contract.scheduled_end import RECURS_SECONDS
 from deeplearning.members import commands, load, money_guard
 from deeplearning.run import ending, units
 from deeplearning.run.folder import CHECKPOINT_REQUEST, Folder
@@ -27,9 +28,11 @@ IDLE = 1800
 QUIET: dict[str, Any] = {"logins": 0, "jobs": 0, "load": 0.2, "gpus": [{"busy_percent": 0, "memory_percent": 90}]}
 
 
-@pytest.fixture
-def master(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Master:
+@pytest.fixture(params=[False, True], ids=["replaces", "keeps"])
+def master(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Master:
+    """Whether AWS keeps the fields of an action that a new request leaves out is not known."""
     cluster = cluster_in(tmp_path, monkeypatch)
+    cluster.aws.keeps_fields = request.param
     cluster.config = replace(cluster.config, idle_seconds=IDLE)
     master = Master(cluster, cluster.master())
     loads(master, QUIET)
@@ -50,8 +53,8 @@ def schedule(master: Master, kind: str, seconds: float) -> None:
     for group in GROUPS:
         start = datetime.fromtimestamp(time.time() + seconds, UTC)
         name = f"demo-{kind}"
-        action = {"AutoScalingGroupName": group, "ScheduledActionName": name, "StartTime": start}
-        master.aws.scheduled[group, name] = action
+        times = {"StartTime": start, "EndTime": start + timedelta(seconds=RECURS_SECONDS)}
+        master.aws.scheduled[group, name] = {"AutoScalingGroupName": group, "ScheduledActionName": name, **times}
 
 
 def check(master: Master, runs: Sequence[str] = ()) -> list[float]:
@@ -187,8 +190,14 @@ def test_runs_save_before_the_end_of_the_setup_which_people_can_read(
     schedule(master, "setup", 7200)
     check(master, ["lenet-1"])
     message = master.node.text(paths.LOGIN_MESSAGE)
-    assert "so all of them end at" in message and "on your own machine: ansible-playbook site.yml" in message
+    end = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(time.time() + 7200))
+    assert f"The machines of demo-master and demo-workers end at {end}: no playbook has met one" in message
+    assert "on your own machine: ansible-playbook site.yml" in message
     assert run.read(CHECKPOINT_REQUEST) is None
+    # The master is in service, and its workers are not.
+    del master.aws.scheduled["demo-master", "demo-setup"]
+    check(master, ["lenet-1"])
+    assert "The machines of demo-workers end at" in master.node.text(paths.LOGIN_MESSAGE)
     schedule(master, "setup", ending.CHECKPOINT_SECONDS)
     schedule(master, "ttl", 7200)
     check(master, ["lenet-1"])

@@ -46,12 +46,12 @@ def check(config: Config, aws: AwsClient, runs: Sequence[str]) -> None:
         ScheduledActionNames=action_names(config.cluster),
     )
     ends = scheduled_ends(actions, config.cluster, now)
-    ttl, setup = earliest(ends, TTL), earliest(ends, SETUP)
-    fixed = min((end for end in (ttl, setup) if end is not None), default=None)
+    ttl = earliest(ends, TTL)
+    fixed = min((end for end in (ttl, earliest(ends, SETUP)) if end is not None), default=None)
     ending.prepare(config, None if fixed is None else fixed - now, runs)
     if config.idle_seconds:
         _postpone(config, aws, ends[IDLE], runs, now)
-    atomic_file.write_if_changed(paths.LOGIN_MESSAGE, login_message(ttl, config.idle_seconds, setup))
+    atomic_file.write_if_changed(paths.LOGIN_MESSAGE, login_message(ttl, config.idle_seconds, ends[SETUP]))
 
 
 def _postpone(config: Config, aws: AwsClient, ends: Mapping[str, float], runs: Sequence[str], now: float) -> None:
@@ -91,13 +91,12 @@ def is_busy(loads: Iterable[Mapping[str, Any]]) -> bool:
     )
 
 
-def login_message(ttl: float | None, idle_seconds: int, setup: float | None = None) -> str:
+def login_message(ttl: float | None, idle_seconds: int, setup: Mapping[str, float]) -> str:
     """Return the text that people see when they log in; empty if nothing ends the cluster by itself."""
     lines = []
-    if setup is not None:
-        lines.append(
-            f"No playbook has met machines of this cluster in service yet, so all of them end at {_time(setup)}."
-        )
+    if setup:
+        groups, end = " and ".join(sorted(setup)), _time(min(setup.values()))
+        lines.append(f"The machines of {groups} end at {end}: no playbook has met one of them in service yet.")
         lines.append("To remove this end, on your own machine: ansible-playbook site.yml")
     if ttl is not None:
         lines.append(f"All machines of this cluster end at {_time(ttl)}; its file system stays.")

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar, trust_as_template
 from ansible_collections.deeplearning.aws.plugins.action import discover_members
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.scheduled_end import SETUP, once
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.membership import Cluster, ClusterNode, record_of
 
 from localcloud.api.autoscaling.regions import scaling_in
 from tests.account.fleet import host_key
+from tests.account.kit import ROOT
 from tests.unit.actions import run_action
 from tests.unit.cluster_kit import REGION, MadeCluster
 from tests.unit.conftest import Account
 from tests.unit.plugins.cluster.cluster_kit import emr_instance, instance
 
 Discover = Callable[..., dict[str, Any]]
+GROUPS = ["red-master", "red-workers"]
 
 
 @pytest.fixture
@@ -165,40 +168,62 @@ def test_the_user_of_emrs_machines_is_fixed(machine: dict[str, Any], option: str
     assert discover_members._login(cluster, options).private_key_file == ""
 
 
-def schedule_setup_end(aws: Account) -> Any:
-    client = aws.client("autoscaling")
-    for group in ("red-master", "red-workers"):
-        client.put_scheduled_update_group_action(
-            AutoScalingGroupName=group, ScheduledActionName="red-setup", **once(SETUP, time.time() + 7200)
-        )
-    return client
-
-
-def names_of(client: Any) -> list[str]:
-    listed = client.describe_scheduled_actions()["ScheduledUpdateGroupActions"]
-    return [one["ScheduledActionName"] for one in listed]
-
-
 def test_the_end_of_the_setup_is_deleted_where_a_member_is_in_service(
-    red: MadeCluster, discover: Discover, aws: Account
+    red: MadeCluster, discover: Discover, aws: Account, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    client = schedule_setup_end(aws)
+    red.schedule_setup_end()
     discover(check=True)
-    assert names_of(client) == ["red-setup"] * 2
-    denied = {"code": "AccessDenied", "message": "No.", "status": 403}
-    fault = aws.cloud.faults.add("error", {"action": "autoscaling:DeleteScheduledAction"}, denied)
+    assert red.setup_ends() == GROUPS
+    fault = red.fail("autoscaling:DeleteScheduledAction", "AccessDenied", status=403)
     assert "failed" not in discover()
+    assert "the end of the setup was not deleted" in " ".join(capsys.readouterr().err.split())
     aws.cloud.faults.remove(fault)
-    assert discover()["changed"] and names_of(client) == []
+    assert discover()["changed"] and red.setup_ends() == []
     assert not discover()["changed"]
 
 
 def test_the_end_of_the_setup_stays_while_all_machines_are_held(
     red: MadeCluster, discover: Discover, aws: Account
 ) -> None:
-    client = schedule_setup_end(aws)
-    for group in scaling_in(aws.cloud, REGION).groups.values():
-        for member in group.members.values():
-            member.state = "Pending:Wait"
+    red.schedule_setup_end()
+    hold(aws, "master", "workers")
     discover()
-    assert names_of(client) == ["red-setup"] * 2
+    assert red.setup_ends() == GROUPS
+
+
+def hold(aws: Account, *roles: str) -> None:
+    """Let the launch hook hold the machines of these groups."""
+    for role in roles:
+        for member in scaling_in(aws.cloud, REGION).groups[f"red-{role}"].members.values():
+            member.state = "Pending:Wait"
+
+
+@pytest.mark.parametrize(
+    ("state", "stays"), [("failed", ["red-workers"]), ("configuring", [])], ids=["failed", "still booting"]
+)
+def test_workers_that_failed_keep_their_end_beside_a_healthy_master(
+    red: MadeCluster, discover: Discover, aws: Account, state: str, stays: list[str]
+) -> None:
+    """They would cost for 25 hours. Those that still boot could end under a run."""
+    red.schedule_setup_end()
+    hold(aws, "workers")
+    (worker,) = red.instances("workers")
+    red.report(worker, "worker", state=state)
+    assert discover()["changed"]
+    assert red.setup_ends() == stays
+    assert not discover()["changed"]
+
+
+def test_in_check_mode_the_end_of_the_setup_stays_although_the_files_for_ssh_are_written(
+    red: MadeCluster, tmp_path: Path
+) -> None:
+    """The options are those of the task that all playbooks have, which runs in check mode too."""
+    red.schedule_setup_end()
+    (task,) = yaml.safe_load((ROOT / "playbooks/tasks/host_keys.yml").read_text(encoding="utf-8"))
+    own = {"region": REGION, "cluster": "red", "folder": str(tmp_path / "state"), "wait_seconds": 0}
+    for check, groups in ((True, GROUPS), (False, [])):
+        template = task["deeplearning.aws.discover_members"]["delete_setup_end"]
+        option = Templar(DataLoader(), {"ansible_check_mode": check}).template(trust_as_template(template))
+        assert "failed" not in run_action("discover_members", task["check_mode"], **own, delete_setup_end=option)
+        assert red.setup_ends() == groups
+    assert (tmp_path / "state/red.ssh_config").exists()

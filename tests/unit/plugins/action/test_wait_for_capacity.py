@@ -6,10 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from ansible.utils.display import Display
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws import polling
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.boot import HOOK
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.capacity_watcher import AutoScaling
 
+from localcloud.api.autoscaling.regions import scaling_in
 from tests.unit.actions import run_action
 from tests.unit.cluster_kit import ACCOUNT, REGION, TYPE, ZONE, MadeCluster, let_time_pass
 from tests.unit.conftest import Account
@@ -268,3 +270,50 @@ def test_progress_is_of_all_groups_while_one_is_short(red: MadeCluster, wait: Wa
     assert result["printed"].startswith("red-master 1/1 in service; red-workers 0/1 in service, ")
     assert ", 0:00, gives up after 1:30\n" in result["printed"]
     assert result["msg"] == "red-master 1/1 in service, red-workers 1/1 in service."
+
+
+@pytest.fixture
+def with_end(red: MadeCluster) -> MadeCluster:
+    """New machines, of which AWS has a master and one worker, with the end of the setup."""
+    red.machines(master=1, workers=2, desired=0, wait=0)
+    red.aws.cloud.faults.add("capacity", {"type": TYPE, "zone": ZONE}, value=2)
+    red.schedule_setup_end()
+    return red
+
+
+def wait_for_two(wait: Wait, minimum: int) -> dict[str, Any]:
+    groups = [group("master", 1, essential=True), group("workers", 2, minimum=minimum)]
+    return wait(cluster="red", groups=groups, timeout_seconds=900, settle_seconds=30)
+
+
+def test_fewer_machines_that_are_accepted_stay(with_end: MadeCluster, wait: Wait) -> None:
+    assert wait_for_two(wait, minimum=1)["outcome"] == "degraded"
+    assert with_end.setup_ends() == []
+
+
+def test_machines_that_are_too_few_keep_the_end_of_the_setup(with_end: MadeCluster, wait: Wait) -> None:
+    assert wait_for_two(wait, minimum=2)["outcome"] == "failed"
+    assert with_end.setup_ends() == ["red-master", "red-workers"]
+
+
+def test_an_end_of_the_setup_that_cannot_be_deleted_is_a_warning(
+    with_end: MadeCluster, monkeypatch: pytest.MonkeyPatch, wait: Wait
+) -> None:
+    warnings: list[str] = []
+    monkeypatch.setattr(Display, "warning", lambda _self, text: warnings.append(text))
+    with_end.fail("autoscaling:DeleteScheduledAction", "AccessDenied", status=403)
+    result = wait_for_two(wait, minimum=1)
+    assert (result["outcome"], result["in_service"]) == ("degraded", 2)
+    (warning,) = warnings
+    assert "the end of the setup was not deleted" in warning and "autoscaling:DeleteScheduledAction" in warning
+
+
+def test_machines_that_come_in_the_last_minute_stay(red: MadeCluster, wait: Wait) -> None:
+    """Minute 1439 of cluster_capacity_timeout_minutes=1440, whose end is an hour later."""
+    red.machines(master=1, workers=1, desired=0, wait=0)
+    red.schedule_setup_end(61)
+    result = wait(cluster="red", groups=[group("master", 1), group("workers", 1)], timeout_seconds=60)
+    assert result["outcome"] == "full"
+    red.wait(2 * 3600)
+    groups = scaling_in(red.aws.cloud, REGION).groups.values()
+    assert [[member.state for member in one.members.values()] for one in groups] == [["InService"]] * 2

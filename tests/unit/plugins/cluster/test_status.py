@@ -226,19 +226,22 @@ def test_an_old_image_and_one_that_is_gone_are_named_once(dates: dict[str, str],
 
 
 @pytest.mark.parametrize(
-    ("ends", "warned"),
+    ("at", "reason", "words"),
     [
-        ({}, False),
-        ({"at": "", "reason": "", "idle_minutes": 30}, False),
-        ({"at": "2026-11-23T04:40:00Z", "reason": "cluster_ttl_hours", "idle_minutes": 0}, True),
-        ({"at": "2026-11-23T08:40:00Z", "reason": "cluster_ttl_hours", "idle_minutes": 0}, False),
+        ("", "", ""),
+        ("2026-11-23T08:40:00Z", "cluster_ttl_hours", ""),
+        ("2026-11-23T04:40:00Z", "cluster_ttl_hours", ": ansible-playbook deeplearning.aws.extend moves that"),
+        ("2026-11-23T04:40:00Z", "idle", ", unless something works on them until then"),
+        (
+            "2026-11-23T04:40:00Z",
+            "setup",
+            ": ansible-playbook site.yml tries again, ansible-playbook deeplearning.aws.",
+        ),
     ],
 )
-def test_an_end_that_is_near_is_a_warning(ends: dict[str, Any], warned: bool) -> None:
-    warnings = extended(ends=ends)["problems"]
-    assert [warning.startswith("The machines end in 40 minutes (2026-11-23T04:40:00Z)") for warning in warnings] == (
-        [True] if warned else []
-    )
+def test_an_end_that_is_near_is_a_warning_with_what_moves_it(at: str, reason: str, words: str) -> None:
+    warnings = extended(ends={"at": at, "reason": reason} if at else {})["problems"]
+    assert [f" end in 40 minutes ({at}){words}" in warning for warning in warnings] == [True] * bool(words)
 
 
 def test_many_members_are_counted_unless_they_need_attention() -> None:
