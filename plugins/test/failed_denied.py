@@ -12,6 +12,8 @@ version_added: 1.0.0
 description:
   - A policy that allows calls by the tags of resources may deny one right after a resource was created, because its
     tags take some seconds to count. So a denial is worth one more attempt.
+  - A policy that limits the caller's own, such as one of the organization, denies later as well, so its denials do not
+    count.
   - Of a loop it is the first item that failed.
 options:
   _input:
@@ -30,7 +32,7 @@ RETURN = r"""
 _value:
   description:
     - True if the task failed and AWS's error code, or the message of a module of this collection, means that it is
-      not allowed.
+      not allowed, and does not name an explicit deny, a permissions boundary or the like.
   type: bool
 """
 
@@ -38,7 +40,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import is_denial
+from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import is_denial, limit_in
 
 _CODE = re.compile(r"An error occurred \(([\w.]+)\)")
 _OWN = "AWS does not allow "
@@ -51,7 +53,7 @@ def failed_denied(result: Mapping[str, Any]) -> bool:
     message = str(failed.get("msg", ""))
     written = _CODE.search(message)
     code = str((failed.get("error") or {}).get("code") or (written[1] if written else ""))
-    return is_denial(code) or message.startswith(_OWN)
+    return (is_denial(code) or message.startswith(_OWN)) and not limit_in(message)
 
 
 class TestModule:
