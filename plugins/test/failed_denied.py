@@ -32,7 +32,8 @@ RETURN = r"""
 _value:
   description:
     - True if the task failed and AWS's error code, or the message of a module of this collection, means that it is
-      not allowed, and does not name an explicit deny, a permissions boundary or the like.
+      not allowed, and AWS names no explicit deny, permissions boundary or the like.
+    - True as well if M(amazon.aws.ec2_security_group) fails to change rules, as it hides the code.
   type: bool
 """
 
@@ -44,6 +45,8 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import
 
 _CODE = re.compile(r"An error occurred \(([\w.]+)\)")
 _OWN = "AWS does not allow "
+_WITHOUT_CODE = ("Failed to authorize security group", "Failed to revoke security group")
+"""What amazon.aws makes of any refusal, without the code."""
 
 
 def failed_denied(result: Mapping[str, Any]) -> bool:
@@ -53,7 +56,8 @@ def failed_denied(result: Mapping[str, Any]) -> bool:
     message = str(failed.get("msg", ""))
     written = _CODE.search(message)
     code = str((failed.get("error") or {}).get("code") or (written[1] if written else ""))
-    return (is_denial(code) or message.startswith(_OWN)) and not limit_in(message)
+    is_denied = is_denial(code) or message.startswith(_OWN) or any(text in message for text in _WITHOUT_CODE)
+    return is_denied and not limit_in(message)
 
 
 class TestModule:

@@ -65,6 +65,14 @@ LIMITED = DENIED.replace("because no identity-based policy allows it", SCP)
         (failed("AccessDeniedException"), True),
         ({"failed": True, "msg": "AWS does not allow ec2:CreateTags to these credentials: give it"}, True),
         ({"failed": True, "results": [{"msg": "fine"}, failed("AccessDenied")]}, True),
+        (
+            {
+                "failed": True,
+                "msg": "Unable to authorize ingress rules: []: Failed to authorize security group ingress",
+            },
+            True,
+        ),
+        ({"failed": True, "msg": "Unable to revoke egress rules: []: Failed to revoke security group egress"}, True),
         # No tag that counts later helps against these.
         (failed("UnauthorizedOperation", LIMITED, "CreateVpc"), False),
         (without_error(failed("UnauthorizedOperation", LIMITED, "CreateVpc")), False),
