@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import ipaddress
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -54,7 +54,7 @@ def required(call: Call) -> Needs:
         each = iam.required(call.service, call.operation, call.params, Account(call.cloud), call.region)
     except iam.UnknownOperation:
         return Needs(f"{call.service}:{call.operation}", "*", known=False)
-    each += _list_bucket_if_object_missing(call)
+    each += [*_list_bucket_if_object_missing(call), *_end_of_new_cluster(call)]
     if not each:
         return Needs("", "")
     # What comes with a reason is not the operation's own.
@@ -119,6 +119,16 @@ def _list_bucket_if_object_missing(call: Call) -> list[iam.Need]:
     owner = bucket_owner(call.cloud, bucket.name) or ACCOUNT
     context: dict[str, Value] = {"aws:RequestedRegion": call.region, "aws:ResourceAccount": owner}
     return [iam.Need("s3:ListBucket", f"arn:aws:s3:::{bucket.name}", context, "the object does not exist")]
+
+
+def _end_of_new_cluster(call: Call) -> Iterator[iam.Need]:
+    """Need a permission for the auto-termination policy of a new cluster, under the fault `emr-end-checked`: AWS does
+    not document whether RunJobFlow needs it. The reference has no condition keys of the request for the action."""
+    if call.operation == "RunJobFlow" and call.params.get("AutoTerminationPolicy"):
+        for _fault in call.cloud.faults.of_kind("emr-end-checked"):
+            resource = f"arn:aws:elasticmapreduce:{call.region}:{ACCOUNT}:cluster/*"
+            context: dict[str, Value] = {"aws:RequestedRegion": call.region, "aws:ResourceAccount": ACCOUNT}
+            yield iam.Need("elasticmapreduce:PutAutoTerminationPolicy", resource, context, "the cluster gets an end")
 
 
 # Who calls ------------------------------------------------------------------------------------------------------------

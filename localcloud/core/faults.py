@@ -21,8 +21,8 @@ from localcloud.core.errors import AwsError
 class Fault:
     id: str
     kind: str
-    """capacity, quota, default-quotas, throttle, error, late-iam, late-reads, late-tags, keep-fields, skew,
-    foreign-bucket, fail-nat, frozen, cut, stalled, expired"""
+    """capacity, quota, default-quotas, throttle, error, late-iam, late-reads, late-tags, keep-fields,
+    emr-end-checked, skew, foreign-bucket, fail-nat, frozen, cut, stalled, expired"""
     target: Mapping[str, Any]
     """what it strikes, such as {"type": "t3.micro", "zone": "us-east-1a"}; an absent key means any"""
     value: Any = None

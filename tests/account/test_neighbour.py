@@ -7,11 +7,12 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
 from ansible_collections.deeplearning.aws.plugins.module_utils.resources.member_policy import MemberAccess, policy_for
-from botocore.exceptions import ClientError
+from botocore.exceptions import ClientError, WaiterError
 
 from localcloud.api.ec2.images import BASE
 from tests.account.kit import account_in, new_session
@@ -21,6 +22,7 @@ from tests.account.operators import (
     OTHERS,
     REFUSALS,
     REGION,
+    S3_SERVICE,
     TYPE,
     cluster_tag,
     image_of,
@@ -30,11 +32,13 @@ from tests.account.operators import (
     with_names,
 )
 
+DISK = {"DeviceName": "/dev/sdf", "Ebs": {"SnapshotId": "{snapshot}"}}
+OWN_DISK = {"DeviceName": "/dev/sdf", "Ebs": {"SnapshotId": "{own_snapshot}"}}
 TAGS = [*tagged("instance", MINE), *tagged("volume", MINE), *tagged("network-interface", MINE)]
 LAUNCH = {"ImageId": BASE.id, "InstanceType": TYPE, "SecurityGroupIds": ["{own_group}"], "TagSpecifications": TAGS}
 RUN = LAUNCH | {"MinCount": 1, "MaxCount": 1, "SubnetId": "{own_subnet}"}
 GROUP = {"AutoScalingGroupName": "{own_name}-workers"}
-SERVICE = f"{MINE}-{REGION}-emr"
+SERVICE, NODE = f"{MINE}-{REGION}-emr", f"{MINE}-{REGION}-node"
 
 
 @pytest.fixture(scope="module")
@@ -101,6 +105,8 @@ def template(version: str | None) -> dict[str, Any]:
         ({"ImageId": "{golden}"}, "refused"),
         ({"ImageId": "{own_image}"}, "allowed"),
         ({"Placement": {"GroupName": "{name}"}}, "refused"),
+        ({"BlockDeviceMappings": [DISK]}, "refused"),
+        ({"BlockDeviceMappings": [OWN_DISK]}, "allowed"),
     ],
 )
 def test_a_version_of_its_own_template_brings_its_group_nothing_of_others(
@@ -180,6 +186,10 @@ def group(operation: str) -> dict[str, Any]:
         ({"SubnetId": "{subnet}"}, "refused"),
         ({"SecurityGroupIds": ["{own_group}", "{group}"]}, "refused"),
         ({"IamInstanceProfile": {"Name": "{role}"}}, "refused"),
+        ({"BlockDeviceMappings": [DISK]}, "refused"),
+        ({"BlockDeviceMappings": [OWN_DISK]}, "allowed"),
+        ({"LaunchTemplate": {"LaunchTemplateId": "{template}", "Version": "1"}}, "refused"),
+        ({"LaunchTemplate": {"LaunchTemplateId": "{own_template}", "Version": "1"}}, "allowed"),
         ({"ImageId": "{image}"}, "refused"),
         ({"ImageId": "{golden}"}, "refused"),
         ({"ImageId": "{own_image}"}, "allowed"),
@@ -194,6 +204,49 @@ def test_a_machine_has_nothing_of_others(red: Any, names: dict[str, str], data: 
     assert tried(red.client("ec2"), "run_instances", RUN | data, names) == outcome
 
 
+@pytest.mark.parametrize("operation", ["create_auto_scaling_group", "update_auto_scaling_group"])
+@pytest.mark.parametrize(
+    ("change", "outcome"),
+    [
+        ({}, "allowed"),
+        ({"VPCZoneIdentifier": "{subnet}"}, "refused"),
+        ({"VPCZoneIdentifier": "{own_subnet},{subnet}"}, "refused"),
+        ({"LaunchTemplate": {"LaunchTemplateId": "{template}", "Version": "1"}}, "refused"),
+    ],
+)
+def test_a_group_has_no_subnet_and_no_template_of_others(
+    red: Any, names: dict[str, str], version: Any, operation: str, change: dict[str, Any], outcome: str
+) -> None:
+    request = group(operation) | {"VPCZoneIdentifier": "{own_subnet}", "LaunchTemplate": template(version())}
+    assert tried(red.client("autoscaling"), operation, request | change, names) == outcome
+
+
+ASSOCIATION = {"AllocationId": "{own_address}", "NetworkInterfaceId": "{own_interface}", "AllowReassociation": True}
+NAT = {"SubnetId": "{own_subnet}", "AllocationId": "{own_address}", "TagSpecifications": tagged("natgateway", MINE)}
+ENDPOINT = {
+    "VpcId": "{own_vpc}",
+    "ServiceName": S3_SERVICE,
+    "RouteTableIds": ["{own_table}"],
+    "TagSpecifications": tagged("vpc-endpoint", MINE),
+}
+
+
+@pytest.mark.parametrize(
+    ("operation", "params", "of_others"),
+    [
+        ("associate_address", ASSOCIATION, {"NetworkInterfaceId": "{interface}"}),
+        ("associate_address", ASSOCIATION, {"NetworkInterfaceId": "{untagged_interface}"}),
+        ("create_nat_gateway", NAT, {"AllocationId": "{address}"}),
+        ("create_vpc_endpoint", ENDPOINT, {"RouteTableIds": ["{own_table}", "{table}"]}),
+    ],
+)
+def test_its_own_network_takes_nothing_of_others(
+    red: Any, names: dict[str, str], operation: str, params: dict[str, Any], of_others: dict[str, Any]
+) -> None:
+    assert tried(red.client("ec2"), operation, params | of_others, names) == "refused"
+    assert tried(red.client("ec2"), operation, params, names) == "allowed"
+
+
 @pytest.mark.parametrize("name", [OTHERS, f"{OTHERS}-2"])
 def test_a_name_of_others_is_not_taken(red: Any, names: dict[str, str], name: str) -> None:
     """AWS has no condition for the names of launch templates and the tokens of file systems: docs/security.md."""
@@ -206,18 +259,24 @@ def test_a_name_of_others_is_not_taken(red: Any, names: dict[str, str], name: st
 
 
 @pytest.fixture(scope="module")
-def emr(account: Any) -> Any:
-    """Return EMR's service as it acts for red: no permission of the operator counts for what it launches."""
+def roles(account: Any) -> dict[str, str]:
+    """Return red's own roles of EMR, as emr.yml creates them."""
     iam = account.client("iam")
-    trusted = {
-        "Effect": "Allow",
-        "Principal": {"Service": "elasticmapreduce.amazonaws.com"},
-        "Action": "sts:AssumeRole",
-    }
-    document = {"Version": "2012-10-17", "Statement": [trusted]}
-    iam.create_role(RoleName=SERVICE, AssumeRolePolicyDocument=json.dumps(document))
-    policy = policy_for("emr", MemberAccess(MINE, REGION, ACCOUNT, f"{MINE}-{ACCOUNT}-{REGION}"))
-    iam.put_role_policy(RoleName=SERVICE, PolicyName="deeplearning", PolicyDocument=json.dumps(policy))
+    access = MemberAccess(MINE, REGION, ACCOUNT, f"{MINE}-{ACCOUNT}-{REGION}")
+    for name, kind, service in ((SERVICE, "emr", "elasticmapreduce"), (NODE, "node", "ec2")):
+        trusted = {"Effect": "Allow", "Principal": {"Service": f"{service}.amazonaws.com"}, "Action": "sts:AssumeRole"}
+        document = {"Version": "2012-10-17", "Statement": [trusted]}
+        iam.create_role(RoleName=name, AssumeRolePolicyDocument=json.dumps(document))
+        policy = json.dumps(policy_for(kind, access))
+        iam.put_role_policy(RoleName=name, PolicyName="deeplearning", PolicyDocument=policy)
+    iam.create_instance_profile(InstanceProfileName=NODE)
+    iam.add_role_to_instance_profile(InstanceProfileName=NODE, RoleName=NODE)
+    return {"JobFlowRole": NODE, "ServiceRole": SERVICE}
+
+
+@pytest.fixture(scope="module")
+def emr(account: Any, roles: dict[str, str]) -> Any:
+    """Return EMR's service as it acts for red: no permission of the operator counts for what it launches."""
     issued = account.cloud.credentials.issue(SERVICE, "emr", 3600)
     session = new_session(issued.access_key, issued.secret, REGION, issued.token)
     return session.client("ec2", endpoint_url=account.endpoint)
@@ -248,3 +307,73 @@ def test_emr_makes_no_interface_in_the_network_of_others_and_adopts_no_machine(e
     for resource in ("instance", "untagged_interface"):
         params = {"Resources": [names[resource]], "Tags": cluster_tag(MINE)}
         assert tried(emr, "create_tags", params, names) == "refused"
+
+
+MANAGED = {"EmrManagedMasterSecurityGroup": "{own_group}", "EmrManagedSlaveSecurityGroup": "{own_group}"}
+PLACE = {"Ec2SubnetId": "{own_subnet}", **MANAGED}
+
+
+@pytest.mark.parametrize("checked", [False, True], ids=["", "with the end checked"])
+def test_an_emr_cluster_of_its_own_is_launched(
+    account: Any, red: Any, names: dict[str, str], roles: dict[str, str], checked: bool
+) -> None:
+    fault = account.cloud.faults.add("emr-end-checked", {}) if checked else None
+    try:
+        state, instances = launched(account, red, with_names(PLACE, names), roles)
+    finally:
+        if fault:
+            account.cloud.faults.remove(fault)
+    assert state == "WAITING"
+    assert {instance["SubnetId"] for instance in instances} == {names["own_subnet"]}
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        {
+            "Ec2SubnetId": "{subnet}",
+            "EmrManagedMasterSecurityGroup": "{group}",
+            "EmrManagedSlaveSecurityGroup": "{group}",
+        },
+        {"Ec2SubnetId": "{subnet}"},
+        {"EmrManagedMasterSecurityGroup": "{near_group}"},
+        {"AdditionalMasterSecurityGroups": ["{near_group}"]},
+        {"AdditionalSlaveSecurityGroups": ["{near_group}"]},
+    ],
+)
+def test_an_emr_cluster_is_not_launched_in_the_network_of_others(
+    account: Any, red: Any, names: dict[str, str], roles: dict[str, str], place: dict[str, Any]
+) -> None:
+    # In a VPC that both use, as only such groups are accepted with the own subnet.
+    group = {"VpcId": names["own_vpc"], "GroupName": "near", "Description": "near"}
+    ec2 = account.client("ec2")
+    near = ec2.create_security_group(**group, TagSpecifications=tagged("security-group", OTHERS))["GroupId"]
+    try:
+        request = {**({} if "Ec2SubnetId" in place else MANAGED), "Ec2SubnetId": "{own_subnet}", **place}
+        state, instances = launched(account, red, with_names(request, names | {"near_group": near}), roles)
+        assert state == "TERMINATED_WITH_ERRORS"
+        # The core nodes come after the primary node, which was no one else's matter here.
+        began = [
+            tag["Value"] for instance in instances for tag in instance["Tags"] if tag["Key"].endswith("group-role")
+        ]
+        assert began == (["MASTER"] if "AdditionalSlaveSecurityGroups" in place else [])
+        (rules,) = ec2.describe_security_groups(GroupIds=[near])["SecurityGroups"]
+        assert rules["IpPermissions"] == []
+    finally:
+        ec2.delete_security_group(GroupId=near)
+
+
+def launched(account: Any, red: Any, place: dict[str, Any], roles: dict[str, str]) -> tuple[str, list[dict[str, Any]]]:
+    """Have red start an EMR cluster. Return its state when it is ready or has ended, and its instances."""
+    groups = [{"InstanceRole": role, "InstanceType": "m5.xlarge", "InstanceCount": 1} for role in ("MASTER", "CORE")]
+    request = {"Name": MINE, "ReleaseLabel": "emr-7.14.0", "Tags": cluster_tag(MINE), **roles}
+    request |= {"Instances": {"InstanceGroups": groups, "KeepJobFlowAliveWhenNoSteps": True, **place}}
+    emr, ec2 = red.client("emr"), account.client("ec2")
+    flow = emr.run_job_flow(**request, AutoTerminationPolicy={"IdleTimeout": 3600})["JobFlowId"]
+    with suppress(WaiterError):
+        emr.get_waiter("cluster_running").wait(ClusterId=flow, WaiterConfig={"Delay": 1, "MaxAttempts": 30})
+    own = [{"Name": "tag:aws:elasticmapreduce:job-flow-id", "Values": [flow]}]
+    reservations = ec2.describe_instances(Filters=own)["Reservations"]
+    instances = [instance for reservation in reservations for instance in reservation["Instances"]]
+    state = emr.describe_cluster(ClusterId=flow)["Cluster"]["Status"]["State"]
+    return state, instances

@@ -1,20 +1,31 @@
-"""The calls of EC2 that EMR makes."""
+"""The calls of EC2 that EMR makes.
+
+Launches, and what prepares their security groups, need the permissions of the cluster's service role. EMR reads, tags
+and ends instances as itself.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from localcloud.api import enforcement
 from localcloud.api.ec2.filters import tag_list
 from localcloud.api.ec2.images import BASE, images_of
 from localcloud.api.ec2.instance import Instance
 from localcloud.api.ec2.records import records_of
 from localcloud.api.emr import catalog
 from localcloud.api.emr.records import MASTER, Cluster, Group
+from localcloud.api.iam.history import backend as iam_backend
 from localcloud.core.caller import Caller
-from localcloud.core.cloud import Cloud
+from localcloud.core.cloud import Call, Cloud
 from localcloud.core.errors import AwsError
 
+log = logging.getLogger(__name__)
+
+SESSION = "CCSSession"
+"""the name of EMR's sessions of a service role"""
 JOB_FLOW_TAG = "aws:elasticmapreduce:job-flow-id"
 GROUP_ROLE_TAG = "aws:elasticmapreduce:instance-group-role"
 _EMR = Caller.service("elasticmapreduce.amazonaws.com")
@@ -29,6 +40,28 @@ _DEFAULT_GROUPS = {
 
 def ask(cloud: Cloud, region: str, operation: str, **params: Any) -> dict[str, Any]:
     return cloud.ask("ec2", operation, region, params, _EMR)
+
+
+def ask_in_role(cloud: Cloud, cluster: Cluster, operation: str, **params: Any) -> dict[str, Any]:
+    """Call EC2 in the service role of a cluster. What its policies do not allow is refused with EMR's own words."""
+    role = service_role(cluster)
+    call = Call(cloud, "ec2", operation, params, cluster.region, Caller.session(role.arn, role.id, SESSION))
+    try:
+        enforcement.enforce(call, enforcement.required(call), "")
+    except AwsError as error:
+        log.info("EMR in the role %s: %s", role.arn, error.message)
+        raise AwsError(error.code, f"Service role {role.arn} has insufficient EC2 permissions") from error
+    # Only EMR itself may set its tags.
+    return ask(cloud, cluster.region, operation, **params)
+
+
+def service_role(cluster: Cluster) -> Any:
+    """Return moto's record of the service role, or raise AwsError."""
+    name = str(cluster.request["ServiceRole"])
+    match = next((one for one in iam_backend().roles.values() if name in (one.name, one.arn)), None)
+    if match is None:
+        raise AwsError("NoSuchEntity", name)
+    return match
 
 
 def instance(cloud: Cloud, instance_id: str) -> Instance | None:
@@ -56,15 +89,15 @@ def prepare_security_groups(cloud: Cloud, cluster: Cluster) -> None:
     ]
     service = cluster.instances.get("ServiceAccessSecurityGroup")
     for pair in pairs:
-        _add_rules(cloud, cluster.region, pair["GroupId"], [*everything, *(_port(8443, service) if service else ())])
+        _add_rules(cloud, cluster, pair["GroupId"], [*everything, *(_port(8443, service) if service else ())])
     if service:
         _prepare_service_group(cloud, cluster, str(service), managed["EmrManagedMasterSecurityGroup"])
 
 
 def _prepare_service_group(cloud: Cloud, cluster: Cluster, service: str, primary: str) -> None:
-    (group,) = ask(cloud, cluster.region, "DescribeSecurityGroups", GroupIds=[service])["SecurityGroups"]
+    (group,) = ask_in_role(cloud, cluster, "DescribeSecurityGroups", GroupIds=[service])["SecurityGroups"]
     if group["GroupName"] == _DEFAULT_SERVICE_GROUP:
-        _add_rules(cloud, cluster.region, service, _port(9443, primary))
+        _add_rules(cloud, cluster, service, _port(9443, primary))
         return
     is_checked = catalog.number(str(cluster.request["ReleaseLabel"])) >= _FIRST_WITH_SERVICE_PORT
     if is_checked and not any(_allows(rule, 9443, primary) for rule in group["IpPermissions"]):
@@ -87,17 +120,18 @@ def _port(port: int, source: str) -> list[dict[str, Any]]:
 
 def _default_group(cloud: Cloud, cluster: Cluster, name: str, description: str) -> str:
     filters = [{"Name": "group-name", "Values": [name]}, {"Name": "vpc-id", "Values": [cluster.vpc]}]
-    existing = ask(cloud, cluster.region, "DescribeSecurityGroups", Filters=filters)["SecurityGroups"]
+    existing = ask_in_role(cloud, cluster, "DescribeSecurityGroups", Filters=filters)["SecurityGroups"]
     if existing:
         return str(existing[0]["GroupId"])
-    made = ask(cloud, cluster.region, "CreateSecurityGroup", GroupName=name, Description=description, VpcId=cluster.vpc)
+    params = {"GroupName": name, "Description": description, "VpcId": cluster.vpc}
+    made = ask_in_role(cloud, cluster, "CreateSecurityGroup", **params)
     return str(made["GroupId"])
 
 
-def _add_rules(cloud: Cloud, region: str, group: str, rules: Sequence[Mapping[str, Any]]) -> None:
+def _add_rules(cloud: Cloud, cluster: Cluster, group: str, rules: Sequence[Mapping[str, Any]]) -> None:
     for rule in rules:
         try:
-            ask(cloud, region, "AuthorizeSecurityGroupIngress", GroupId=group, IpPermissions=[rule])
+            ask_in_role(cloud, cluster, "AuthorizeSecurityGroupIngress", GroupId=group, IpPermissions=[rule])
         except AwsError as error:
             if error.code != "InvalidPermission.Duplicate":
                 raise
@@ -127,11 +161,11 @@ def run(cloud: Cloud, cluster: Cluster, group: Group, count: int) -> list[dict[s
         "BlockDeviceMappings": [root],
         "DisableApiTermination": cluster.protected,
         "InstanceInitiatedShutdownBehavior": "terminate",
-        "TagSpecifications": [{"ResourceType": "instance", "Tags": tag_list(tags)}],
+        "TagSpecifications": [{"ResourceType": kind, "Tags": tag_list(tags)} for kind in ("instance", "volume")],
     }
     if instances.get("Ec2KeyName"):
         params["KeyName"] = instances["Ec2KeyName"]
-    return list(ask(cloud, cluster.region, "RunInstances", **params)["Instances"])
+    return list(ask_in_role(cloud, cluster, "RunInstances", **params)["Instances"])
 
 
 def set_tags(cloud: Cloud, region: str, ids: Sequence[str], tags: Mapping[str, str]) -> None:

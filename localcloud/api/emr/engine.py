@@ -18,7 +18,6 @@ from localcloud.api.ec2.lifecycle import machines_of, on_change
 from localcloud.api.ec2.views import view_of
 from localcloud.api.emr import ec2
 from localcloud.api.emr.records import CORE, ENDED, MASTER, READY, Cluster, Group, Node, Reason, new_id, records_of
-from localcloud.api.iam.history import backend as iam_backend
 from localcloud.core.caller import Caller
 from localcloud.core.cloud import Call, Cloud
 from localcloud.core.errors import AwsError
@@ -92,11 +91,7 @@ def _launch_all(cloud: Cloud, cluster: Cluster) -> None:
 
 def _assume_service_role(cloud: Cloud, cluster: Cluster) -> None:
     """Raise AwsError unless the service role exists and trusts EMR."""
-    role = str(cluster.request["ServiceRole"])
-    match = next((one for one in iam_backend().roles.values() if role in (one.name, one.arn)), None)
-    if match is None:
-        raise AwsError("NoSuchEntity", role)
-    params = {"RoleArn": match.arn, "RoleSessionName": "CCSSession"}
+    params = {"RoleArn": ec2.service_role(cluster).arn, "RoleSessionName": ec2.SESSION}
     call = Call(cloud, "sts", "AssumeRole", params, cluster.region, _EMR)
     needs = enforcement.required(call)
     # The trust policy may demand that EMR works for this account, and for a cluster of it.

@@ -1,5 +1,8 @@
 """EMR, whose prefix in IAM is elasticmapreduce. RunJobFlow has no resource type, only conditions on its tags.
 
+With tags it needs AddTags as well, on a cluster that has no id and no tags yet: https://github.com/aws/aws-cdk/issues/24842
+has AWS's announcement, https://github.com/gchq/sleeper/issues/2584 the ARN, which ends with a plain `*`.
+
 The service role is passed to EMR, the role of the instance profile to EC2. EMR's own roles launch the instances.
 
 https://docs.aws.amazon.com/emr/latest/ManagementGuide/emr-iam-role-for-ec2.html
@@ -21,9 +24,9 @@ def arn(call: Call, kind: str, name: str) -> str:
 emr = Service("emr", "elasticmapreduce", arn, ("aws:ResourceTag/", "elasticmapreduce:ResourceTag/"))
 
 
-def tagging(targets: str) -> Rule:
+def tagging(targets: str, **more: str) -> Rule:
     """Need the action with the tags of the request, also as EMR's own condition keys."""
-    rule = emr.on(targets, tagging=True)
+    rule = emr.on(targets, tagging=True, **more)
 
     def needs(call: Call) -> Iterator[Need]:
         own = {f"elasticmapreduce:RequestTag/{key}": value for key, value in requested_tags(call, "").items()}
@@ -47,7 +50,8 @@ def creates_linked_role(call: Call) -> Iterator[Need]:
 
 
 ROWS = emr.rows(
-    tags_new_cluster=tagging("*"),
+    starts_cluster=tagging("*"),
+    tags_new_cluster=tagging("AddTags cluster=new", when="Tags.Key", reason="the cluster is tagged"),
     tags_cluster=tagging("cluster=ResourceId"),
     passes_roles=passes_roles,
     creates_linked_role=creates_linked_role,

@@ -75,6 +75,9 @@ def test_bootstrap_actions_run_as_hadoop_and_a_failed_one_ends_the_cluster(netwo
     trust = {"Effect": "Allow", "Principal": {"Service": "elasticmapreduce.amazonaws.com"}, "Action": "sts:AssumeRole"}
     document = json.dumps({"Version": "2012-10-17", "Statement": [trust]})
     cloud.iam.create_role(RoleName=f"{network.name}-emr", AssumeRolePolicyDocument=document)
+    launch = {"Effect": "Allow", "Action": ["ec2:*", "iam:PassRole"], "Resource": "*"}
+    document = json.dumps({"Version": "2012-10-17", "Statement": [launch]})
+    cloud.iam.put_role_policy(RoleName=f"{network.name}-emr", PolicyName="launch", PolicyDocument=document)
 
     good, bad = start(network, bucket, 1, "a word"), start(network, bucket, 1, "a word", "fail")
     wait_for(lambda: status(cloud, good)["State"] == "WAITING", 120, "the cluster is ready")

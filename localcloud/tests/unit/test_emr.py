@@ -15,7 +15,7 @@ from localcloud.core.cloud import Cloud
 from localcloud.core.latency import Latency
 from localcloud.tests.clock import ManualClock
 from localcloud.tests.unit.ec2_kit import REGION, Ec2, Recorder
-from localcloud.tests.unit.rules_kit import Aws, allow, refused, when
+from localcloud.tests.unit.rules_kit import Aws, allow, deny, document, refused, when
 
 LATENCY = {"emr_launch": 30, "instance_running": 20, "emr_bootstrapped": 10, "emr_applications": 60}
 BUCKET = "logs-and-scripts"
@@ -108,6 +108,8 @@ def emr(ec2: Ec2, cloud: Cloud, clock: ManualClock) -> Emr:
     ours = {"StringEquals": {"aws:SourceAccount": "123456789012"},
             "ArnLike": {"aws:SourceArn": "arn:aws:elasticmapreduce:us-east-1:123456789012:*"}}  # fmt: skip
     role(ec2, "emr", "elasticmapreduce.amazonaws.com", Condition=ours)
+    launch = document(allow(["ec2:*", "iam:PassRole"]))
+    ec2("PutRolePolicy", service="iam", RoleName="emr", PolicyName="launch", PolicyDocument=launch)
     role(ec2, "nodes", "ec2.amazonaws.com")
     ec2("CreateInstanceProfile", service="iam", InstanceProfileName="nodes")
     ec2("AddRoleToInstanceProfile", service="iam", InstanceProfileName="nodes", RoleName="nodes")
@@ -290,6 +292,21 @@ def test_what_aws_finds_out_later_ends_the_cluster(emr: Emr) -> None:
         status = emr.status(cluster)
         assert (status["State"], status["StateChangeReason"]["Code"]) == ("TERMINATED_WITH_ERRORS", "VALIDATION_ERROR")
         assert message in status["StateChangeReason"]["Message"]
+
+
+@pytest.mark.parametrize("missing", ["ec2:RunInstances", "ec2:AuthorizeSecurityGroupIngress", "iam:PassRole"])
+def test_a_cluster_ends_where_its_service_role_may_not_launch(emr: Emr, missing: str) -> None:
+    """https://github.com/terraform-aws-modules/terraform-aws-emr/issues/3 has the message."""
+    rest = [action for action in ("ec2:*", "iam:PassRole") if action != missing]
+    text = document(allow(rest), deny(missing))
+    emr.ec2("PutRolePolicy", service="iam", RoleName="emr", PolicyName="launch", PolicyDocument=text)
+    cluster = emr.run()
+    emr.clock.advance(100)
+    role_arn = "arn:aws:iam::123456789012:role/emr"
+    status = emr.status(cluster)
+    assert status["State"] == "TERMINATED_WITH_ERRORS" and emr.nodes(cluster) == []
+    message = f"Service role {role_arn} has insufficient EC2 permissions"
+    assert status["StateChangeReason"] == {"Code": "VALIDATION_ERROR", "Message": message}
 
 
 def test_without_capacity_a_cluster_ends_with_an_error(emr: Emr, cloud: Cloud) -> None:
@@ -576,6 +593,8 @@ def test_a_caller_needs_the_cluster_and_the_roles_that_it_passes(emr: Emr, aws: 
     roles = "arn:aws:iam::123456789012:role/"
     linked = allow("iam:CreateServiceLinkedRole")
     start = allow("elasticmapreduce:RunJobFlow", **ours)
+    new = f"arn:aws:elasticmapreduce:{REGION}:123456789012:cluster/${{*}}"
+    tag, end = allow("elasticmapreduce:AddTags", new, **ours), allow("elasticmapreduce:PutAutoTerminationPolicy", new)
     passes = [
         allow(
             "iam:PassRole", f"{roles}{name}", **when("StringEquals", "iam:PassedToService", f"{service}.amazonaws.com")
@@ -583,17 +602,26 @@ def test_a_caller_needs_the_cluster_and_the_roles_that_it_passes(emr: Emr, aws: 
         for name, service in (("emr", "elasticmapreduce"), ("nodes", "ec2"))
     ]
     reads = [allow("elasticmapreduce:DescribeCluster", **own), allow("elasticmapreduce:TerminateJobFlows", **own)]
-    client = aws("emr", aws.role("person", start, *passes, *reads))
+    client = aws("emr", aws.role("person", start, tag, *passes, *reads))
     with refused("AccessDeniedException", "iam:CreateServiceLinkedRole"):
         client.run_job_flow(**emr.request())
-    for missing in (start, *passes):
-        aws.policy("person", linked, *(each for each in (start, *passes) if each is not missing))
+    for missing in (start, tag, *passes):
+        aws.policy("person", linked, *(each for each in (start, tag, *passes) if each is not missing))
         with refused("AccessDeniedException", missing["Action"]):
             client.run_job_flow(**emr.request())
-    aws.policy("person", linked, start, *passes, *reads)
+    aws.policy("person", linked, start, tag, *passes, *reads)
     with refused("AccessDeniedException", "elasticmapreduce:RunJobFlow"):
         client.run_job_flow(**emr.request(Tags=[{"Key": "deeplearning:cluster", "Value": "two"}]))
     mine = client.run_job_flow(**emr.request())["JobFlowId"]
+    # The permission for new clusters is none for existing ones.
+    with refused("AccessDeniedException", "elasticmapreduce:AddTags"):
+        client.add_tags(ResourceId=mine, Tags=[{"Key": "deeplearning:cluster", "Value": "one"}])
+    emr.ec2.cloud.faults.add("emr-end-checked", {})
+    with_end = emr.request(AutoTerminationPolicy={"IdleTimeout": 60})
+    with refused("AccessDeniedException", "elasticmapreduce:PutAutoTerminationPolicy"):
+        client.run_job_flow(**with_end)
+    aws.policy("person", linked, start, tag, end, *passes, *reads)
+    assert client.run_job_flow(**with_end)["JobFlowId"]
     other = emr.run(Tags=[])
     assert client.describe_cluster(ClusterId=mine)["Cluster"]["Status"]["State"] == "STARTING"
     with refused(

@@ -403,15 +403,21 @@ def _explain_caller(code: str, words: str, profile: str, unknown: bool) -> str:
     return ""
 
 
+def limit_in(words: str) -> str:
+    """Return what AWS's message, or ours, says about a policy that limits the caller's own; empty if nothing."""
+    match = _LIMIT.search(words)
+    return match[0] if match else ""
+
+
 def _explain_refusal(code: str, words: str, action: str) -> str:
     if code in _DENIED:
         principal, resource = _PRINCIPAL.search(words), _RESOURCE.search(words)
         who = principal[1] if principal else "these credentials"
         where = f" on {resource[1]}" if resource else ""
-        limit = _LIMIT.search(words)
+        limit = limit_in(words)
         if limit:
             return (
-                f"AWS does not allow {action}{where} to {who}, {limit[0]}: a permission of its own does not help. Ask "
+                f"AWS does not allow {action}{where} to {who}, {limit}: a permission of its own does not help. Ask "
                 "the administrators of this policy."
             )
         return f"AWS does not allow {action}{where} to {who}: give it this permission (see docs/iam.md)."

@@ -113,6 +113,8 @@ class AccountFacts:
     foreign_actions: Sequence[ForeignAction] = ()
     """The other scheduled actions of the groups."""
     actions_to_delete: Sequence[ForeignAction] = ()
+    unknown_actions: Sequence[str] = ()
+    """Names of actions to delete that no action of others has."""
     """Those of them that the operator has named."""
     pins: Mapping[str, str] = field(default_factory=dict)
     """The versions of the frameworks that machines get now, as checksums."""
@@ -218,6 +220,7 @@ def _describe_actions(reader: _Reader, cluster: str, delete_actions: Sequence[st
         "ends": scheduled_ends(left, cluster, now),
         "foreign_actions": [action for action in foreign if action not in to_delete],
         "actions_to_delete": to_delete,
+        "unknown_actions": [name for name in delete_actions if name not in {action.shown for action in to_delete}],
     }
 
 

@@ -106,11 +106,17 @@ def check(facts: AccountFacts, cluster: Cluster) -> Iterator[Finding]:
 
 
 def _check_foreign_actions(facts: AccountFacts) -> Iterator[Finding]:
-    """Name the scheduled actions of others, and refuse to start machines that one of them ends within the hour."""
+    """Name the scheduled actions of others, and refuse to start machines that one of them ends within the hour. Note
+    which names to delete match none."""
     for action in facts.foreign_actions:
         soon = "; it would end the machines within the hour" if action.ends_soon else ""
         text = f"{action}{soon}. To delete it: ansible-playbook site.yml -e delete_actions={action.shown}"
         yield Finding(text, is_problem=action.ends_soon)
+    for name in facts.unknown_actions:
+        yield note(
+            f"delete_actions names {name}, and no scheduled action of others has that name: nothing is deleted for it. "
+            "status.yml prints their names."
+        )
 
 
 def _check_max_hourly_cost(facts: AccountFacts, cluster: Cluster) -> Iterator[Finding]:

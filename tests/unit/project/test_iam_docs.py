@@ -65,3 +65,12 @@ def test_roles_of_emr_fit_into_a_role() -> None:
     access = MemberAccess("a-name-that-has-29-characters", "ap-southeast-2", "123456789012", "own", ["a"], ["b"])
     for role in ("node", "emr"):
         assert len(json.dumps(policy_for(role, access), separators=(",", ":"))) <= 10240
+
+
+def test_only_provision_yml_writes_the_roles_of_members() -> None:
+    """The role iam writes the members' policies. A playbook with other variables takes permissions from running
+    members."""
+    files = {path for pattern in ("*.yml", "playbooks/**/*.yml", "roles/*/*/*.yml") for path in ROOT.glob(pattern)}
+    role = re.compile(r"^[^#\n]*deeplearning\.aws\.iam\b(?!\.)", re.MULTILINE)
+    uses = [(path, found) for path in files for found in role.findall(path.read_text(encoding="utf-8"))]
+    assert [path for path, _found in uses] == [ROOT / "playbooks/provision.yml"]

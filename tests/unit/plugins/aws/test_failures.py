@@ -53,6 +53,9 @@ DENIED = (
     "ec2:CreateVpc on resource: arn:aws:ec2:us-east-1:1:vpc/* because no identity-based policy allows it"
 )
 
+SCP = "with an explicit deny in a service control policy"
+LIMITED = DENIED.replace("because no identity-based policy allows it", SCP)
+
 
 @pytest.mark.parametrize(
     ("result", "denied"),
@@ -62,6 +65,19 @@ DENIED = (
         (failed("AccessDeniedException"), True),
         ({"failed": True, "msg": "AWS does not allow ec2:CreateTags to these credentials: give it"}, True),
         ({"failed": True, "results": [{"msg": "fine"}, failed("AccessDenied")]}, True),
+        (
+            {
+                "failed": True,
+                "msg": "Unable to authorize ingress rules: []: Failed to authorize security group ingress",
+            },
+            True,
+        ),
+        ({"failed": True, "msg": "Unable to revoke egress rules: []: Failed to revoke security group egress"}, True),
+        # No tag that counts later helps against these.
+        (failed("UnauthorizedOperation", LIMITED, "CreateVpc"), False),
+        (without_error(failed("UnauthorizedOperation", LIMITED, "CreateVpc")), False),
+        ({"failed": True, "msg": f"AWS does not allow ec2:CreateTags to these credentials, {SCP}: a"}, False),
+        (failed("AccessDenied", "no session policy: because no session policy allows the ec2:CreateVpc action"), False),
         (failed("InvalidVpcID.NotFound"), False),
         ({"failed": True, "msg": "It is late"}, False),
         ({"changed": True, "msg": "An error occurred (AccessDenied)"}, False),
@@ -71,22 +87,28 @@ def test_what_is_denied(result: dict[str, Any], denied: bool) -> None:
     assert failed_denied(result) is denied
 
 
-def attempts(result: dict[str, Any], seconds: float) -> int:
-    """Return how often provision attempts a task that always fails so, and each time after so many seconds."""
+def tasks_of(name: str) -> Any:
+    path = str(ROOT / "playbooks/tasks/provision" / name)
+    return DataLoader().load_from_file(path, trusted_as_template=True)
+
+
+def attempts(result: dict[str, Any], seconds: float, facts: dict[str, Any] | None = None, now: float = 1000) -> int:
+    """Return how often provision attempts a task that always fails so, and each time after so many seconds. It reads
+    and sets the facts."""
     loader = DataLoader()
-    (whole,) = loader.load_from_file(str(ROOT / "playbooks/tasks/provision/resources.yml"), trusted_as_template=True)
+    (whole,) = tasks_of("resources.yml")
+    facts = {} if facts is None else facts
     record, fail, pause = (
         next(task for task in whole["rescue"] if words in task["name"])
         for words in ("Record which resource", "Fail unless", "Wait until AWS shows")
     )
-    now = 1000.0
     variables: dict[str, Any] = {"ansible_failed_result": result, "ansible_failed_task": {"name": "Create it"}}
     for count in range(1, 100):
         variables["now"] = lambda now=now: datetime.fromtimestamp(now)
-        templar = Templar(loader, variables)
+        templar = Templar(loader, variables | facts)
         if templar.evaluate_conditional(trust_as_template(record["when"])):
-            variables |= templar.template(record["ansible.builtin.set_fact"])
-        templar = Templar(loader, variables)
+            facts |= templar.template(record["ansible.builtin.set_fact"])
+        templar = Templar(loader, variables | facts)
         if templar.evaluate_conditional(trust_as_template(fail["when"])):
             return count
         now += float(templar.template(pause["ansible.builtin.pause"]["seconds"])) + seconds
@@ -98,7 +120,19 @@ def test_a_denied_task_is_tried_once_more(seconds: float) -> None:
     """Tags of a new resource count late for policies by tags: hashicorp/terraform-provider-aws#6055 and #32966."""
     assert attempts(failed("UnauthorizedOperation", DENIED, "CreateSubnet"), seconds) == 2
     assert attempts(failed("VpcLimitExceeded"), seconds) == 1
+    assert attempts(failed("UnauthorizedOperation", LIMITED, "CreateSubnet"), seconds) == 1
     assert attempts(failed("InvalidVpcID.NotFound"), seconds) > 2
+
+
+def test_a_task_that_was_denied_in_one_zone_has_its_second_attempt_in_the_next() -> None:
+    denied, facts = failed("UnauthorizedOperation", DENIED, "CreateSubnet"), dict[str, Any]()
+    assert attempts(denied, 0, facts) == 2
+    set_facts = [
+        task["ansible.builtin.set_fact"] for task in tasks_of("next_zone.yml") if "ansible.builtin.set_fact" in task
+    ]
+    (new,) = set_facts
+    facts |= {name: value for name, value in new.items() if name in facts}
+    assert attempts(denied, 0, facts, now=5000) == 2
 
 
 @pytest.mark.parametrize(

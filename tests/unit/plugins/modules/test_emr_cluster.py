@@ -29,6 +29,9 @@ class Emr:
             principal = {"Effect": "Allow", "Principal": {"Service": f"{service}.amazonaws.com"}}
             trust = {"Version": "2012-10-17", "Statement": [{**principal, "Action": "sts:AssumeRole"}]}
             iam.create_role(RoleName=name, AssumeRolePolicyDocument=json.dumps(trust))
+        launch = {"Effect": "Allow", "Action": ["ec2:*", "iam:PassRole"], "Resource": "*"}
+        policy = json.dumps({"Version": "2012-10-17", "Statement": [launch]})
+        iam.put_role_policy(RoleName="service", PolicyName="launch", PolicyDocument=policy)
         iam.create_instance_profile(InstanceProfileName="nodes")
         iam.add_role_to_instance_profile(InstanceProfileName="nodes", RoleName="nodes")
         self.ec2.create_key_pair(KeyName="my-key")

@@ -613,5 +613,8 @@ def test_an_action_of_others_prevents_a_short_life_unless_it_is_named(
     for name, problem in zip(left, problems, strict=True):
         assert "it would end the machines within the hour. To delete it: " in problem
         assert problem.endswith(f"ansible-playbook site.yml -e delete_actions={name}")
+    unmatched = [name for name in names if name in ("z z", "other")]
+    notes = [finding.text for finding in planner._check_foreign_actions(seen) if not finding.is_problem]
+    assert [text.partition(",")[0] for text in notes] == [f"delete_actions names {name}" for name in unmatched]
     to_delete = [{"group": "red-workers", "name": name} for name in ("red-ttl", "z z") if quote(name) not in left]
     assert planner.resolve(seen, cluster())["delete_actions"] == to_delete
