@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 
@@ -53,6 +53,7 @@ from tests.layers.records import (  # noqa: E402
     record_part,
     recorded_minutes,
 )
+from tests.played import UPDATE, VARIABLE, stale  # noqa: E402
 
 COLLECTION = "collections/ansible_collections/deeplearning/aws"
 TYPED = ("localcloud", f"{COLLECTION}/plugins", "files/node")
@@ -146,9 +147,15 @@ def run_and_count(venv: Path, *arguments: str, hang: float, variables: Sequence[
     file = REPORTS / f"{NAME.get()}.xml"
     file.unlink(missing_ok=True)
     limit = ["-o", f"faulthandler_timeout={hang:g}", "-o", "faulthandler_exit_on_timeout=true"]
-    words = ["env", *variables, "pytest", "-q", "--durations=5", f"--junit-xml={file}", *limit]
+    plays = REPORTS / f"{NAME.get()}.jsonl"
+    plays.unlink(missing_ok=True)
+    words = ["env", *variables, f"{VARIABLE}={plays}", "pytest", "-q", "--durations=5", f"--junit-xml={file}", *limit]
     ended = command(*words, *arguments, venv=venv, silence=hang + GRACE_SECONDS)
-    return counted(ended.code or len(ended.deprecations), file, ended.processor_seconds)
+    result = counted(ended.code or len(ended.deprecations), file, ended.processor_seconds)
+    if result.ok and (tests := stale(plays)):
+        report(f"tests/played.json differs from what {', '.join(tests)} played. Update it: {UPDATE}")
+        return replace(result, ok=False, detail=f"{result.detail}, tests/played.json is stale: {UPDATE}")
+    return result
 
 
 def scenarios() -> list[str]:

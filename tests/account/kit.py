@@ -30,6 +30,7 @@ from localcloud.endpoint.front import Front
 from localcloud.endpoint.server import HttpServer
 from tests.deprecations import SHOW_DEPRECATIONS, our_deprecations
 from tests.forking import ForkingPython
+from tests.played import record
 
 ROOT = Path(__file__).resolve().parents[2]
 REGION = "us-east-1"
@@ -173,6 +174,8 @@ class Account:
             program = forking.ansible_playbook()
         command = [*program, *paths, *arguments]
         variables = {**self.settings, **extra}
+        for path in paths:
+            record(path, variables)
         if variables:
             command += ["-e", json.dumps(variables)]
         run = uuid.uuid4().hex

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import boto3
+import yaml
 from botocore.config import Config
 
 from localcloud.api import quotas
@@ -21,11 +22,13 @@ from localcloud.api.ec2 import images
 from tests.account.kit import REGION, ROOT
 from tests.deprecations import SHOW_DEPRECATIONS, our_deprecations
 from tests.forking import ForkingPython
+from tests.played import record
 
 T = TypeVar("T")
 BIN = Path(sys.executable).parent
 PROGRAM: list[str | Path] = [BIN / "ansible-playbook"]
 RUN_SECONDS = 600
+DEMO: dict[str, Any] = yaml.safe_load((ROOT / "localcloud/demo.yml").read_text(encoding="utf-8"))
 
 Done = subprocess.CompletedProcess[str]
 
@@ -125,6 +128,7 @@ class Cluster:
 
     def _arguments(self, words: Sequence[str], extra: dict[str, Any]) -> list[str | Path]:
         path = [ROOT / words[0], *words[1:]]
+        record(words[0], DEMO | self._extra | extra)
         return [*path, "-e", f"@{ROOT}/localcloud/demo.yml", "-e", json.dumps(self._extra | extra)]
 
     def ask(self, host: str, module: str, **arguments: Any) -> Played:

@@ -217,7 +217,7 @@ def test_a_detector_is_trained_evaluated_resumed_and_reported_as_mask_rcnn_is(
     play("train.yml", resume="rcnn", nodes=1, script_args=longer)
     assert (final()["epoch"], final()["step"]) == (2, 300)
     assert "--load" in cluster.says(MASTER, f"grep from-epoch-1 {folder}/logs/*.worker0.log")
-    assert expected in play("playbooks/evaluate.yml", run_id="rcnn", checkpoint=100)
+    assert expected in play("playbooks/evaluate.yml", run_id="rcnn", nodes=1, checkpoint=100)
     refused = cluster.play("playbooks/evaluate.yml", run_id="rcnn", checkpoint=7)
     assert refused.code == 2 and "checkpoint is 7, which rcnn does not have" in refused.output, refused.output[-3000:]
 

@@ -1,0 +1,61 @@
+"""Records of what tests play, and the file that keeps them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests import played
+
+NAMED = "tests/account/test_status.py"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a folder of records, with a file of its own that keeps them."""
+    monkeypatch.setattr(played, "RECORDS", tmp_path)
+    monkeypatch.setattr(played, "FILE", tmp_path / "played.json")
+    monkeypatch.setenv(played.VARIABLE, str(tmp_path / "account.jsonl"))
+    played.FILE.write_text("{}", encoding="utf-8")
+    return tmp_path
+
+
+def play(monkeypatch: pytest.MonkeyPatch, test: str, *names: str) -> None:
+    monkeypatch.setenv("PYTEST_CURRENT_TEST", f"{test} (call)")
+    played.record(f"{played.ROOT}/status.yml", names)
+
+
+def test_records_of_named_tests_replace_what_is_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    test = f"{NAMED}::test_watching_prints_it_again_until_it_is_interrupted"
+    play(monkeypatch, test, "watch")
+    play(monkeypatch, test, "watch", "cluster_name")
+    play(monkeypatch, f"{NAMED}::test_no_longer_there", "watch")
+    play(monkeypatch, "tests/account/test_throttling.py::test_a", "watch")
+    assert played.stale(folder / "account.jsonl") == [f"{test} (call)"]
+    played.merge()
+    kept = {f"{test} (call)": {"status.yml": [["cluster_name", "watch"]]}}
+    assert json.loads(played.FILE.read_text()) == kept
+    assert not list(folder.glob("*.jsonl"))
+
+    play(monkeypatch, test, "cluster_name", "watch")
+    assert not played.stale(folder / "account.jsonl")
+    play(monkeypatch, test, "format")
+    assert played.stale(folder / "account.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("test", "named", "belongs"),
+    [
+        ("a.py::test_b (call)", "a.py::test_b", True),
+        ("a.py::test_b[1] (call)", "a.py::test_b", True),
+        ("a.py::test_b (call)", "a.py", True),
+        ("a.py::test_c (setup)", "a.py::test_b", True),
+        ("a.py::test_c (call)", "a.py::test_b", False),
+        ("a.py::test_bc (call)", "a.py::test_b", False),
+        ("b.py::test_b (setup)", "a.py::test_b", False),
+    ],
+)
+def test_plays_of_fixtures_belong_to_all_tests_of_their_file(test: str, named: str, belongs: bool) -> None:
+    assert played.belongs(test, named) == belongs
