@@ -120,6 +120,8 @@ def _fault_commands(parser: argparse.ArgumentParser) -> None:
     foreign.add_argument("bucket", metavar="NAME")
     nat = fault("fail-nat", "fail-nat", "make the next NAT gateway fail")
     nat.add_argument("--count", dest="left", type=_times, default=1, metavar="N", help="how many of them (1)")
+    image = fault("deprecate-image", "deprecate-image", "deprecate an image, which hides it from other accounts")
+    image.add_argument("image", metavar="ID")
     for name, kind, text in (
         ("kill", "kill", "kill a machine"),
         ("freeze", "frozen", "freeze a machine"),
@@ -313,7 +315,7 @@ def _no_image(_arguments: Arguments) -> None:
 
 
 def _fault(arguments: Arguments) -> None:
-    names = ("instance", "type", "zone", "code", "action", "file_system", "session", "bucket")
+    names = ("instance", "type", "zone", "code", "action", "file_system", "session", "bucket", "image")
     target = {name: getattr(arguments, name) for name in names if getattr(arguments, name, None) is not None}
     value = arguments.value
     if arguments.kind == "error":

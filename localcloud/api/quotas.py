@@ -21,12 +21,15 @@ DEFAULT = 20_000.0
 
 @dataclass(frozen=True)
 class Family:
-    """A quota: the instance types whose names begin with these letters count towards it."""
+    """A quota: the instance types whose names begin with these letters count towards it. One of a single generation has
+    its digit too."""
 
     code: str
     kinds: str
     letters: list[str]
     spot_code: str = ""
+    spot_kinds: str = ""
+    """If they differ."""
 
 
 @dataclass(frozen=True)
@@ -50,16 +53,22 @@ ADDRESSES, VPCS, INTERNET_GATEWAYS, NAT_GATEWAYS = LIMITS
 
 def family_of(instance_type: str) -> Family:
     """Return the quota of a type, by the letters before its generation."""
-    match = re.match(r"[a-z]+", instance_type)
-    letters = match[0] if match else ""
-    result = next((family for family in FAMILIES if letters in family.letters), None)
+    match = re.match(r"([a-z]+)\d*", instance_type)
+    letters = match[1] if match else ""
+    names = (match[0], letters) if match else ()
+    result = next((family for name in names for family in FAMILIES if name in family.letters), None)
     return result or next((family for family in FAMILIES if letters[:1] in family.letters), _STANDARD)
 
 
 def vcpu_limit(cloud: Cloud, instance_type: str, spot: bool = False) -> float:
     """Return the quota of running vCPUs for a type."""
+    return _value(cloud, code_of(instance_type, spot), DEFAULT)
+
+
+def code_of(instance_type: str, spot: bool = False) -> str:
+    """Return the code of the quota that a type counts towards."""
     family = family_of(instance_type)
-    return _value(cloud, family.spot_code if spot and family.spot_code else family.code, DEFAULT)
+    return family.spot_code if spot and family.spot_code else family.code
 
 
 def check_limit(cloud: Cloud, limit: Limit, existing: int) -> None:
@@ -78,7 +87,7 @@ def _usual() -> dict[str, dict[str, tuple[str, float]]]:
     """Name and usual value of each quota, by service and code."""
     on_demand = {family.code: (f"Running On-Demand {family.kinds} instances", DEFAULT) for family in FAMILIES}
     spot = {
-        family.spot_code: (f"All {family.kinds} Spot Instance Requests", DEFAULT)
+        family.spot_code: (f"All {family.spot_kinds or family.kinds} Spot Instance Requests", DEFAULT)
         for family in FAMILIES
         if family.spot_code
     }

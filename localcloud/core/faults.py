@@ -22,7 +22,7 @@ class Fault:
     id: str
     kind: str
     """capacity, quota, default-quotas, throttle, error, late-iam, late-reads, late-tags, keep-fields,
-    emr-end-checked, skew, foreign-bucket, fail-nat, frozen, cut, stalled, expired"""
+    emr-end-checked, skew, foreign-bucket, fail-nat, deprecate-image, frozen, cut, stalled, expired"""
     target: Mapping[str, Any]
     """what it strikes, such as {"type": "t3.micro", "zone": "us-east-1a"}; an absent key means any"""
     value: Any = None
@@ -95,6 +95,10 @@ class Faults:
         for fault in matches[:1]:
             self._use(fault)
         return bool(matches)
+
+    def is_deprecated(self, image_id: str) -> bool:
+        """Return whether the owner of an image has deprecated it."""
+        return bool(self.of_kind("deprecate-image", image=image_id))
 
     def read_delay(self) -> float | None:
         """Seconds for which a new resource is not seen; None: it is seen at once."""

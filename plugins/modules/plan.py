@@ -156,9 +156,9 @@ plan:
     type:
       description: The workers' instance type.
       type: dict
-      sample: {"name": "g5.xlarge", "vcpus": 4, "memory_mib": 16384, "gpus": 1, "gpu_name": "A10G",
-        "gpu_maker": "NVIDIA", "efa_cards": [], "instance_store_gib": 232.8, "placement": true, "spot": true,
-        "architectures": ["x86_64"]}
+      sample: {"name": "g5.xlarge", "vcpus": 4, "memory_mib": 16384, "gpus": 1, "accelerated": true,
+        "gpu_name": "A10G", "gpu_maker": "NVIDIA", "efa_cards": [], "instance_store_gib": 232.8,
+        "placement": true, "spot": true, "architectures": ["x86_64"]}
     master_type:
       description: The master's, in the same form.
       type: dict

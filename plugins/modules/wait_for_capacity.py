@@ -204,6 +204,7 @@ missing:
       why: capacity
       message: We currently do not have sufficient g5.xlarge capacity …
       details: []
+      placement_group: ''
       explained: AWS has no capacity for 2 of deeplearning-workers …
 elsewhere:
   description: Whether the failure does not rule out another availability zone.

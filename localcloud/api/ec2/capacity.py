@@ -8,7 +8,7 @@ from localcloud.api.ec2.instance import Launch
 from localcloud.api.ec2.instance_types import vcpus, zones_with
 from localcloud.api.ec2.moto_records import zones_of
 from localcloud.api.ec2.records import instances_in
-from localcloud.api.quotas import family_of, vcpu_limit
+from localcloud.api.quotas import code_of, vcpu_limit
 from localcloud.core.cloud import Cloud
 from localcloud.core.errors import AwsError
 
@@ -57,12 +57,12 @@ def quota_room(cloud: Cloud, launch: Launch) -> int:
 
 
 def used_vcpus(cloud: Cloud, region: str, instance_type: str, spot: bool) -> int:
-    family = family_of(instance_type)
+    code = code_of(instance_type, spot)
     counted: dict[str, int] = {}
     for instance in instances_in(cloud, region):
         if instance.state in ("pending", "running") and (instance.lifecycle == "spot") == spot:
             counted[instance.instance_type] = counted.get(instance.instance_type, 0) + 1
-    return sum(vcpus(kind) * number for kind, number in counted.items() if family_of(kind) == family)
+    return sum(vcpus(kind) * number for kind, number in counted.items() if code_of(kind, spot) == code)
 
 
 def no_capacity(cloud: Cloud, region: str, instance_type: str, zone: str) -> AwsError:

@@ -211,6 +211,13 @@ def describe_images(call: Call) -> dict[str, Any]:
     if owners:
         owners |= {ACCOUNT} if "self" in owners else set()
         matches = [image for image in matches if image.owner in owners or _alias(image) in owners]
+    deprecated = {image.id for image in matches if call.cloud.faults.is_deprecated(image.id)}
+    if not ids and not call.params.get("IncludeDeprecated"):
+        matches = [image for image in matches if image.id not in deprecated or image.owner == ACCOUNT]
     tags = backend_of(call.region).tags
-    described = [image_as_dict(image, tags.get(image.id) or {}) for image in matches]
+    described = [
+        image_as_dict(image, tags.get(image.id) or {})
+        | ({"DeprecationTime": image.created} if image.id in deprecated else {})
+        for image in matches
+    ]
     return listing(call, "Images", described, minimum=1)

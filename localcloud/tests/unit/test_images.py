@@ -74,6 +74,21 @@ def test_choosing(ec2: Ec2, params: dict[str, Any], names: list[str]) -> None:
     assert [one["Name"] for one in ec2("DescribeImages", **params)["Images"]] == names
 
 
+def test_a_deprecated_image_is_shown_to_its_owner_and_to_who_asks_for_it(ec2: Ec2, cloud: Cloud) -> None:
+    register(cloud, own := Image("localcloud-own"))
+    for image in (BASE, own):
+        cloud.faults.add("deprecate-image", {"image": image.id})
+
+    def shown(**params: Any) -> dict[str, str | None]:
+        described = ec2("DescribeImages", **params)["Images"]
+        return {one["ImageId"]: one.get("DeprecationTime") for one in described if one["ImageId"] in (BASE.id, own.id)}
+
+    by_filter = [{"Name": "image-id", "Values": [BASE.id]}]
+    assert shown() == {own.id: own.created} and shown(Filters=by_filter) == {}
+    assert shown(ImageIds=[BASE.id]) == shown(Filters=by_filter, IncludeDeprecated=True) == {BASE.id: BASE.created}
+    assert ec2.run(ImageId=BASE.id)["Instances"]
+
+
 @pytest.mark.parametrize(
     ("name", "device", "imds", "tokens", "hops"),
     [

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from localcloud.api.ec2.views import find_instance
-from localcloud.api.quotas import DEFAULT, family_of
+from localcloud.api.quotas import DEFAULT, code_of, family_of
 from localcloud.core.cloud import Cloud
 from localcloud.tests.clock import ManualClock
 from localcloud.tests.unit.ec2_kit import Ec2
@@ -35,6 +35,14 @@ QUOTAS: dict[str, Any] = {"service": "service-quotas", "ServiceCode": "ec2"}
 )
 def test_each_type_counts_towards_one_quota(instance_type: str, code: str) -> None:
     assert family_of(instance_type).code == code
+
+
+def test_the_fifth_generation_of_p_has_a_quota_of_its_own_for_spot(ec2: Ec2) -> None:
+    kinds = ("p4d.24xlarge", "p5.48xlarge", "p5en.48xlarge")
+    assert [code_of(kind) for kind in kinds] == ["L-417A185B"] * 3
+    assert [code_of(kind, spot=True) for kind in kinds] == ["L-7212CCBC", "L-C4BD4855", "L-C4BD4855"]
+    quota = ec2("GetServiceQuota", QuotaCode="L-C4BD4855", **QUOTAS)["Quota"]
+    assert quota["QuotaName"] == "All P5 Spot Instance Requests"
 
 
 def test_a_fault_lowers_a_quota(ec2: Ec2, cloud: Cloud) -> None:

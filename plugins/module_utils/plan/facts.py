@@ -37,6 +37,7 @@ Item = Mapping[str, Any]
 InstanceType = Mapping[str, Any]
 """See `instance_type`."""
 
+_ACCELERATORS = ("GpuInfo", "NeuronInfo", "InferenceAcceleratorInfo", "MediaAcceleratorInfo", "FpgaInfo")
 SERIES = "emr-7."
 """The releases of EMR of which the newest is the default. Older ones have no Python 3.11."""
 UNLIMITED_VCPUS = 100_000
@@ -356,6 +357,7 @@ def instance_type(described: Item) -> InstanceType:
         "vcpus": int(described["VCpuInfo"]["DefaultVCpus"]),
         "memory_mib": int(described.get("MemoryInfo", {}).get("SizeInMiB", 0)),
         "gpus": sum(int(gpu.get("Count", 0)) for gpu in gpus),
+        "accelerated": any(kind in described for kind in _ACCELERATORS),
         "gpu_name": gpus[0].get("Name", "") if gpus else "",
         "gpu_maker": gpus[0].get("Manufacturer", "") if gpus else "",
         "efa_cards": [int(card["NetworkCardIndex"]) for card in cards if "efa-only" in card.get("InterfaceTypes", ())],

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,6 +22,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.plan.facts import
 )
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.findings import Finding, note, setting_problem
 
+_SCARCE = re.compile(r"p[56]")
 USUAL_FAMILY = "base-oss-nvidia-driver-gpu-ubuntu-22.04"
 
 
@@ -41,6 +43,12 @@ def check_types(facts: AccountFacts, cluster: Cluster) -> Iterator[Finding]:
             f"it has {_gpus(master)} and {worker['name']} has {_gpus(worker)}, but the master trains with the workers: "
             "choose types with the same number, or leave the master out with -e cluster_master_trains=false",
             worker["name"],
+        )
+    scarce = sorted({kind["name"] for kind in (master, worker) if _SCARCE.match(kind["name"])})
+    if scarce:
+        yield note(
+            f"{join_names(scarce)} can rarely be had without a Capacity Block, which this collection cannot use: "
+            "expect that AWS has no capacity."
         )
     if cluster["spot"] and not worker["spot"]:
         yield setting_problem("spot", "true", f"{worker['name']} is not available as a spot instance", False)
@@ -215,6 +223,12 @@ def quotas_of_plan(facts: AccountFacts, cluster: Cluster) -> list[dict[str, Any]
 def check_quotas(facts: AccountFacts, cluster: Cluster) -> Iterator[Finding]:
     for code, need, in_use in _known_needs(facts, cluster):
         yield from quotas.check(facts.region, facts.quotas[code], need, in_use)
+    for kind in quotas.machine_counts(cluster, facts.types or {}):
+        if kind.desired and not quotas.code_of(kind.type, kind.spot):
+            yield note(
+                f"the quota of Spot instances of {kind.type} is not known to this collection: compare {kind.desired} x "
+                f"{kind.vcpus} vCPUs with Service Quotas, https://{facts.region}.console.aws.amazon.com/servicequotas"
+            )
 
 
 def _known_needs(facts: AccountFacts, cluster: Cluster) -> Iterator[tuple[str, tuple[int, int], int]]:

@@ -17,6 +17,8 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.plan.findings imp
 
 ENDPOINTS = ("autoscaling", "ec2", "s3", "sts")
 """What machines call that configure themselves."""
+LIMITED_ZONES = ("use1-az3",)
+"""The ids of zones that lack services, so that they are tried last. Names differ between accounts."""
 RESERVED_ADDRESSES = 5
 """AWS keeps them in every subnet."""
 
@@ -332,7 +334,8 @@ class _Zones(NamedTuple):
 def _zones(facts: AccountFacts, cluster: Cluster) -> _Zones | None:
     if facts.zones is None or facts.offers is None:
         return None
-    existing = sorted(str(zone["ZoneName"]) for zone in facts.zones)
+    ordered = sorted(facts.zones, key=lambda zone: (zone.get("ZoneId") in LIMITED_ZONES, str(zone["ZoneName"])))
+    existing = [str(zone["ZoneName"]) for zone in ordered]
     requested = [zone for zone in cluster["availability_zones"] if zone in existing]
     offered = {(str(offer["InstanceType"]), str(offer["Location"])) for offer in facts.offers}
     # A type that does not exist has been reported already.

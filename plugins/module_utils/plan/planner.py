@@ -125,11 +125,11 @@ def _check_max_hourly_cost(facts: AccountFacts, cluster: Cluster) -> Iterator[Fi
         return
     cost = _hourly(facts, cluster)
     unknown = [part for part in cost["parts"] if part["each"] is None]
-    on_gpus = [part["what"] for part in unknown if facts.types.get(part["type"], {}).get("gpus")]
-    if on_gpus:
+    accelerated = [part["what"] for part in unknown if facts.types.get(part["type"], {}).get("accelerated")]
+    if accelerated:
         problem = (
-            f"the price of {join_names(on_gpus)} is not known, so it cannot be compared with the limit. Prices come "
-            "from AWS's price list, which needs pricing:GetProducts. To go without a limit, give it empty"
+            f"the price of {join_names(accelerated)} is not known, so it cannot be compared with the limit. Prices "
+            "come from AWS's price list, which needs pricing:GetProducts. To go without a limit, give it empty"
         )
         yield setting_problem("max_hourly_cost", limit, problem, "")
     elif cost["amount"] > limit:

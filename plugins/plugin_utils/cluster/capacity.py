@@ -184,6 +184,7 @@ class ScalingGroup:
     """The newest first, of this run alone."""
     setups: Mapping[str, NodeSetup] = field(default_factory=dict)
     """By instance id, of machines that configure themselves."""
+    placement_group: str = ""
 
     @property
     def failed_setups(self) -> list[GroupInstance]:
@@ -290,6 +291,7 @@ class MissingMachines:
     """AWS's message."""
     details: Sequence[str] = ()
     """Lines about single machines, with text of these machines."""
+    placement_group: str = ""
 
 
 def missing_of(group: ScalingGroup, target: GroupTarget) -> list[MissingMachines]:
@@ -315,7 +317,7 @@ def missing_of(group: ScalingGroup, target: GroupTarget) -> list[MissingMachines
     for reason in reasons:
         counts[reason] = counts.get(reason, 0) + 1
     return [
-        MissingMachines(group.name, number, why, message, _details(group, why))
+        MissingMachines(group.name, number, why, message, _details(group, why), group.placement_group)
         for (why, message), number in counts.items()
     ]
 
@@ -526,7 +528,9 @@ def explain(missing: MissingMachines) -> str:
     these = f"{missing.count} of {missing.group}"
     is_ours = missing.why in (FailureKind.LATE, FailureKind.SETUP)
     message = "" if is_ours else f". AWS says: {missing.message}"
-    return _EXPLAINED[missing.why].format(these=these) + message
+    apart = ", or without the placement group (-e cluster_placement_group=false)"
+    hint = apart if missing.placement_group and missing.why is FailureKind.CAPACITY else ""
+    return _EXPLAINED[missing.why].format(these=these) + hint + message
 
 
 def elsewhere(missing: Sequence[MissingMachines]) -> bool:

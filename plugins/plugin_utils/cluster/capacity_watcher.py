@@ -365,6 +365,7 @@ def group_of(shown: Mapping[str, Any], attempts: Sequence[capacity.LaunchAttempt
         machines=machines,
         suspended=frozenset(str(item["ProcessName"]) for item in shown.get("SuspendedProcesses") or ()),
         attempts=attempts,
+        placement_group=str(shown.get("PlacementGroup") or ""),
     )
 
 

@@ -412,7 +412,7 @@ SECTIONS: Sequence[tuple[str, str, Sequence[Option]]] = (
                 50,
                 25,
                 "What the cluster may cost an hour with all its machines, in USD. Settings that cost more are refused "
-                "before anything is created, and so are types with GPUs whose price cannot be read from AWS's price "
+                "before anything is created, and so are accelerated types whose price cannot be read from AWS's price "
                 "list. Empty: no limit.",
             ),
         ),

@@ -102,6 +102,15 @@ def test_every_kind_is_explained_with_awss_message(why: str, sentence: str) -> N
     assert explain(MissingMachines("w", 2, FailureKind(why), "Sorry.")) == f"{sentence} AWS says: Sorry."
 
 
+def test_only_missing_capacity_is_explained_by_the_placement_group() -> None:
+    messages = ("InsufficientInstanceCapacity", "Quota exceeded")
+    attempts = [LaunchAttempt(text, "Failed", 5.0, text) for text in messages]
+    group = ScalingGroup("w", 2, attempts=attempts, placement_group="red")
+    lacking, over_quota = (explain(item) for item in missing_of(group, GroupTarget("w", 2)))
+    assert ", or try again later, or without the placement group (-e cluster_placement_group=false). AWS" in lacking
+    assert "placement group" not in over_quota
+
+
 def test_what_is_ours_has_no_message_of_aws() -> None:
     assert explain(MissingMachines("w", 1, FailureKind.SETUP, "x")) == (
         "1 of w could not configure themselves: correct the cause that their logs show, and run site.yml again"

@@ -15,6 +15,7 @@ TYPE = {
     "name": "g5.xlarge",
     "vcpus": 4,
     "gpus": 1,
+    "accelerated": True,
     "gpu_name": "A10G",
     "gpu_maker": "NVIDIA",
     "efa_cards": [],

@@ -285,3 +285,24 @@ def test_a_data_set_has_to_fit_on_the_nodes_own_disks(
     disk = f"instance store of {store:.0f} GiB" if store else "root volume of 100 GiB"
     fits = f"photos takes {size or 0:.1f} GiB of each g5.xlarge's {disk}."
     assert finding == (problem or fits, bool(problem))
+
+
+def test_types_that_need_capacity_blocks_and_quotas_that_are_unknown_have_notes() -> None:
+    types = {"p6-b200.48xlarge": {**TYPE, "name": "p6-b200.48xlarge", "vcpus": 192}, "g5.xlarge": TYPE}
+    offers = [{"InstanceType": name, "Location": zone} for name in types for zone in ZONES]
+    facts = replace(FACTS, types=types, offers=offers, quotas={})
+    settings = {"instance_type": "p6-b200.48xlarge", "master_instance_type": "g5.xlarge", "worker_count": 2}
+    (scarce,) = texts(facts, is_problem=False, **settings)
+    assert scarce.startswith(
+        "p6-b200.48xlarge can rarely be had without a Capacity Block, which this collection cannot"
+    )
+    notes = texts(facts, is_problem=False, spot=True, **settings)
+    assert len(notes) == 2 and "quota of Spot instances of p6-b200.48xlarge" in notes[1] and "2 x 192" in notes[1]
+
+
+def test_a_type_with_accelerators_and_no_price_is_refused_under_a_limit() -> None:
+    type_ = {**TYPE, "gpus": 0}
+    facts = replace(FACTS, types={"g5.xlarge": type_}, prices={})
+    (problem,) = texts(facts, max_hourly_cost=50)
+    assert "the price of master g5.xlarge, worker g5.xlarge is not known" in problem
+    assert not texts(replace(facts, types={"g5.xlarge": {**type_, "accelerated": False}}), max_hourly_cost=50)

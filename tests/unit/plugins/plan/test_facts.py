@@ -316,6 +316,7 @@ def test_the_facts_of_a_type() -> None:
         "vcpus": 4,
         "memory_mib": 16384,
         "gpus": 3,
+        "accelerated": True,
         "gpu_name": "A10G",
         "gpu_maker": "NVIDIA",
         "efa_cards": [0],
@@ -327,7 +328,10 @@ def test_the_facts_of_a_type() -> None:
     least = {"InstanceType": "t0", "VCpuInfo": {"DefaultVCpus": 1}}
     assert facts.instance_type(least) == {
         **{"name": "t0", "vcpus": 1, "memory_mib": 0, "gpus": 0, "gpu_name": "", "gpu_maker": "", "efa_cards": []},
+        **{"accelerated": False},
         **{"instance_store_gib": 0, "placement": False, "spot": False, "architectures": []},
     }
+    for kind in ("NeuronInfo", "InferenceAcceleratorInfo", "MediaAcceleratorInfo", "FpgaInfo"):
+        assert facts.instance_type({**least, kind: {}})["accelerated"]
     without_efa = {**described, "NetworkInfo": {**described["NetworkInfo"], "EfaSupported": False}}  # type: ignore[dict-item]
     assert facts.instance_type(without_efa)["efa_cards"] == []

@@ -219,6 +219,15 @@ def test_an_image_that_is_gone_is_replaced_by_the_newest(planned: Any, aws: Acco
     assert planned()["image"]["id"] == newest
 
 
+def test_a_deprecated_image_can_be_kept_and_named(planned: Any, aws: Account) -> None:
+    older = planned(image="base-oss-nvidia-driver-gpu-ubuntu-24.04")["image"]["id"]
+    launch_template(aws, older, FAMILY)
+    aws.cloud.faults.add("deprecate-image", {"image": older})
+    kept = planned()["image"]
+    assert (kept["id"], kept["kept"]) == (older, True)
+    assert planned(name="blue", image=older)["image"]["id"] == older
+
+
 AMAZON_LINUX = "base-oss-nvidia-driver-gpu-amazon-linux-2023"
 
 

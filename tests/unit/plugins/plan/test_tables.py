@@ -105,6 +105,9 @@ def test_the_root_volume_of_an_image(devices: Any, size: int) -> None:
         ("g6.xlarge", "L-DB2E81BA", "L-3819A6DF"),
         ("vt1.3xlarge", "L-DB2E81BA", "L-3819A6DF"),
         ("p4d.24xlarge", "L-417A185B", "L-7212CCBC"),
+        ("p5.48xlarge", "L-417A185B", "L-C4BD4855"),
+        ("p5en.48xlarge", "L-417A185B", "L-C4BD4855"),
+        ("p6-b200.48xlarge", "L-417A185B", ""),
         ("dl1.24xlarge", "L-6E869C2A", "L-85EED4F7"),
         ("f1.2xlarge", "L-74FC7D96", "L-88CF9481"),
         ("inf2.xlarge", "L-1945791B", "L-B5D1601B"),
@@ -287,6 +290,8 @@ def test_file_systems_with_the_tag_are_named_in_order() -> None:
 
 # Zones
 
+LIMITED = [{"ZoneName": ZONES[0], "ZoneId": "use1-az3"}, {"ZoneName": ZONES[1], "ZoneId": "use1-az1"}]
+
 
 @pytest.mark.parametrize(
     ("facts", "settings", "zones"),
@@ -294,6 +299,8 @@ def test_file_systems_with_the_tag_are_named_in_order() -> None:
         (FACTS, {}, list(ZONES)),
         (FACTS, {"availability_zones": [ZONES[1], ZONES[0]]}, [ZONES[1], ZONES[0]]),
         (replace(FACTS, zones=[{"ZoneName": zone} for zone in reversed(ZONES)]), {}, list(ZONES)),
+        (replace(FACTS, zones=LIMITED), {}, [ZONES[1], ZONES[0]]),
+        (replace(FACTS, zones=LIMITED), {"availability_zones": list(ZONES)}, list(ZONES)),
         (replace(FACTS, offers=[{"InstanceType": "g5.xlarge", "Location": ZONES[1]}]), {}, [ZONES[1]]),
         (replace(FACTS, offers=None), {}, []),
         (replace(FACTS, zones=None), {}, []),
