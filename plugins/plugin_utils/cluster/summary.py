@@ -296,7 +296,7 @@ def failure_lines(summary: Mapping[str, Any], owned: ClusterResources, file: str
 
     `file`: where the summary is saved, with all lines of the failure.
     """
-    _existing, (_, now), (_, so_far), following, *removal = _failure_rows(summary, owned)
+    _existing, (_label, now), (_label, so_far), following, *removal = _failure_rows(summary, owned)
     rows = [("still costs", f"{now}; so far {so_far}" if so_far else now), following, *removal[:1]]
     if len(removal) > 1:
         rows[-1] = (removal[0][0], f"{removal[0][1]} (with its file system: -e cluster_keep_efs=false)")

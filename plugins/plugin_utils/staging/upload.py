@@ -141,9 +141,11 @@ def _verified(
 
 
 def _has_published_files(part: DatasetFile, reader: ObjectReader) -> bool:
+    # tarfile only reads it, from its beginning to its end.
+    opened: IO[bytes] = cast(Any, reader)
     try:
         with archives.damage(part, Path(part.name)):
-            return files_sha256(cast("IO[bytes]", reader), part.strip) == part.files_sha256
+            return files_sha256(opened, part.strip) == part.files_sha256
     except AwsError:
         raise
     except UserError:
