@@ -51,7 +51,6 @@ class FailedTask:
 
 
 class CallbackModule(DefaultCallback):  # type: ignore[misc]
-    CALLBACK_VERSION = 2.0
     CALLBACK_TYPE = "stdout"
     CALLBACK_NAME = "deeplearning.aws.short"
 

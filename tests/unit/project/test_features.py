@@ -8,56 +8,42 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
-from tests.run import LONG_SCENARIOS
+from tests import run
 
 ROOT = Path(__file__).resolve().parents[3]
-ROWS = [
-    row
-    for row in (ROOT / "docs/features.md").read_text().splitlines()
-    if row.startswith("| ") and not row.startswith(("| feature", "| ---"))
-]
+FOLDERS = tuple(f"{place}/" for place in (*run.UNIT, *run.ACCOUNT, *run.LOCALCLOUD, *run.INTEGRATION, *run.MOLECULE))
+"""Those that `make test` runs the tests of."""
 NAMED = re.compile(r"\| `((?:tests|localcloud|molecule)/[\w./:-]+)` \|$")
 
 
-def named_in(row: str) -> str:
-    match = NAMED.search(row)
-    assert match, row
-    return match[1]
+def named_by_row() -> dict[str, str]:
+    rows = [line for line in (ROOT / "docs/features.md").read_text().splitlines() if line.startswith("| ")]
+    rows = [row for row in rows if not row.startswith(("| feature", "| ---"))]
+    assert rows and not [row for row in rows if not NAMED.search(row)]
+    return {row: NAMED.findall(row)[0] for row in rows}
 
 
-def may_be_long(file: str) -> bool:
-    return file.endswith(".py") and "mark.long" in (ROOT / file).read_text()
-
-
-@pytest.fixture(scope="module")
-def quick() -> set[str]:
-    """The tests that `make test` runs of the named files that may have long ones, and these files, by pytest."""
-    files = {named_in(row).partition("::")[0] for row in ROWS}
+def run_by_pytest(named: set[str]) -> set[str]:
+    """Return those that `make test` runs, and their files, as pytest collects them. It refuses what does not exist."""
+    words = ("--collect-only", "-q", "-p", "no:cacheprovider", "-m", "not long")
+    environment = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
     done = subprocess.run(
-        [
-            *(sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", "-m", "not long"),
-            *sorted(filter(may_be_long, files)),
-        ],
+        [sys.executable, "-m", "pytest", *words, *sorted(named)],
         cwd=ROOT,
-        env={name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"},
+        env=environment,
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr
-    tests = {line.partition("[")[0] for line in done.stdout.splitlines() if "::" in line}
+    tests = {line.partition("[")[0] for line in done.stdout.splitlines() if line.startswith(FOLDERS)}
     return tests | {test.partition("::")[0] for test in tests}
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.split("|")[1].strip()[:60])
-def test_each_feature_names_a_test_that_exists_and_runs(row: str, quick: set[str]) -> None:
-    path, _colons, function = (named := named_in(row)).partition("::")
-    if path.startswith("molecule/"):
-        assert (ROOT / path / "molecule.yml").exists() and not function
-        runs = Path(path).name not in LONG_SCENARIOS
-    else:
-        assert f"\ndef {function}(" in (ROOT / path).read_text() if function else (ROOT / path).exists()
-        runs = named in quick or not may_be_long(path)
-    assert runs or "long layer" in row, "`make test` does not run it, and the row does not say so"
+def test_each_feature_names_a_test_that_exists_and_runs() -> None:
+    named = named_by_row()
+    scenarios = {test for test in named.values() if test.startswith("molecule/")}
+    assert not [name for name in scenarios if not (ROOT / name / "molecule.yml").is_file()]
+    runs = run_by_pytest(set(named.values()) - scenarios) | {f"molecule/{name}" for name in run.scenarios()}
+    silent = [row for row, test in named.items() if test not in runs and "long layer" not in row]
+    assert not silent, "`make test` does not run these tests, and the rows do not say so"

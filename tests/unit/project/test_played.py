@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests import played
+from tests import played, run
+from tests.layers.commands import Ended
 
 NAMED = "tests/account/test_status.py"
 
@@ -43,6 +45,28 @@ def test_records_of_named_tests_replace_what_is_kept(folder: Path, monkeypatch: 
     assert not played.stale(folder / "account.jsonl")
     play(monkeypatch, test, "format")
     assert played.stale(folder / "account.jsonl")
+
+
+def test_a_layer_fails_whose_record_is_stale(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    test = f"{NAMED}::test_watching_prints_it_again_until_it_is_interrupted"
+
+    def pytest_plays(*words: str, **_limits: object) -> Ended:
+        (file,) = (word.partition("=")[2] for word in words if word.startswith(f"{played.VARIABLE}="))
+        monkeypatch.setenv(played.VARIABLE, file)
+        play(monkeypatch, test, "watch")
+        report = '<testsuites><testsuite tests="5" failures="0" errors="0" skipped="0"/></testsuites>'
+        Path(file).with_suffix(".xml").write_text(report)
+        return Ended(0)
+
+    monkeypatch.setattr(run, "REPORTS", folder)
+    monkeypatch.setattr(run, "command", pytest_plays)
+    result = run.run_and_count(Path(sys.prefix), hang=1)
+    assert (result.ok, result.detail) == (False, f"5 passed, tests/played.json is stale: {played.UPDATE}")
+    assert f"{test} (call) played. Update it: {played.UPDATE}" in capsys.readouterr().out
+    played.merge()
+    assert run.run_and_count(Path(sys.prefix), hang=1) == run.Result(True, "5 passed")
 
 
 @pytest.mark.parametrize(

@@ -225,6 +225,7 @@ def test_the_memory_of_a_wait() -> None:
     assert broken.progress == 50.0
     again = remember(broken, failed("x", "y", machines=serving), 60.0)
     assert again.progress == 50.0
+    assert remember(NEW, ScalingGroup("w", 3, serving[:1]), 10.0).progress == 10.0
 
 
 def held(number: int, count: int = 1) -> list[GroupInstance]:

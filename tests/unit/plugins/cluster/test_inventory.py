@@ -254,10 +254,11 @@ def test_of_two_masters_the_newer_has_the_rank(answer: Any, read: Any) -> None:
 
 
 def test_several_clusters(answer: Any, read: Any) -> None:
-    answer(MASTER, instance(2, rank="2"), instance(3, "blue-master", cluster="blue"))
+    answer(MASTER, instance(2, rank="2"), instance(3, "blue-master", cluster="blue"), instance(4))
     inventory = read(cluster=["red", "blue"])
     assert members(inventory, "cluster") == ["red-master", "blue-master", "red-worker2"]
     assert members(inventory, "cluster_blue") == ["blue-master"]
+    assert members(inventory, "joining") == [instance(4)["InstanceId"]]
 
 
 def test_a_cluster_that_does_not_exist_has_empty_groups(answer: Any, read: Any) -> None:
@@ -314,8 +315,14 @@ def test_the_server_filters(answer: Any, read: Any) -> None:
         ),
         # Others can set the tag of the cluster, but not those of EMR. Task groups are none of ours.
         (
-            [emr_instance(1, "MASTER"), emr_instance(2, "", ""), emr_instance(3, "TASK")],
-            {"master": ["deeplearning-master"], "workers": [], "joining": []},
+            [
+                emr_instance(1, "MASTER"),
+                emr_instance(2, "CORE", rank="2"),
+                emr_instance(3, "TASK"),
+                emr_instance(4, "", ""),
+                emr_instance(5, "MASTER", ""),
+            ],
+            {"master": ["deeplearning-master"], "workers": ["deeplearning-worker2"], "joining": []},
         ),
         # Machines of the cluster's Auto Scaling groups come before those of a job flow that bears its tag.
         (

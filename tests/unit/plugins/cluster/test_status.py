@@ -279,13 +279,12 @@ def test_versions_of_a_template_are_compared_without_their_user_data() -> None:
         return {"VersionNumber": number, "LaunchTemplateData": {"ImageId": "ami-1", "UserData": encoded}}
 
     bundle = "ab" * 32
-    versions = status_reader.versions_of(
-        [listed(1, b"#!/bin/sh"), listed(2, f'PARAMETERS = {{"sha256": "{bundle}"}}'.encode()), listed(3, b"\xff")]
-    )
+    parameters = f'PARAMETERS = {{"sha256": "{bundle}"}}'.encode()
+    versions = status_reader.versions_of([listed(1, b"#!/bin/sh"), listed(2, parameters), listed(3, b"\xff")])
     assert [each.bundle for each in versions.values()] == ["", bundle, ""]
     assert {each.image for each in versions.values()} == {"ami-1"}
     assert all(each.data == {"ImageId": "ami-1"} for each in versions.values())
-    broken = {"VersionNumber": 1, "LaunchTemplateData": {"UserData": "%"}}
+    broken = {"VersionNumber": 1, "LaunchTemplateData": {"UserData": "%" + base64.b64encode(parameters).decode()}}
     assert status_reader.versions_of([broken])[1] == TemplateVersion(1, {})
 
 

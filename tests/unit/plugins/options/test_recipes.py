@@ -101,6 +101,7 @@ def test_a_recipe_of_ones_own_is_a_file(tmp_path: Path) -> None:
         ("run_id: mine\n", "unknown key run_id"),
         ("- a\n", "no map of train.yml's arguments"),
         ("1: a\n", "no map of train.yml's arguments"),
+        ("framework: pytorch\n1: a\n", "no map of train.yml's arguments"),
         ("a: [\n", "cannot be read"),
         ("config: 3\n", "its config is no map"),
         ("config: {A: 1}\nscript_args: --lr 1\n", "script_args are no list"),

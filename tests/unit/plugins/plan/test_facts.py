@@ -60,7 +60,7 @@ def test_all_types_of_a_release_are_read_page_by_page(
         marker, names = next(pages)
         assert (params["ReleaseLabel"], params.get("Marker", "")) == ("emr-7.14.0", marker)
         following = {"": {"Marker": "2"}, "2": {"Marker": "3"}}.get(marker, {})
-        return {"SupportedInstanceTypes": [{"Type": name} for name in names], **following}
+        return {**({"SupportedInstanceTypes": [{"Type": name} for name in names]} if names else {}), **following}
 
     monkeypatch.setattr(Aws, "find", paged)
     emr = read().emr
