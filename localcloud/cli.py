@@ -99,6 +99,8 @@ def _fault_commands(parser: argparse.ArgumentParser) -> None:
     quota = fault("quota", "quota", "set all quotas of vCPUs, or the quota with a code", ("code",))
     quota.add_argument("value", type=_count, metavar="N")
     fault("default-quotas", "default-quotas", "show the account's own quotas only where a fault has set one")
+    key = fault("ebs-key", "ebs-key", "encrypt all new disks by default, with this KMS key")
+    key.add_argument("value", metavar="ARN")
     throttle = fault("throttle", "throttle", "throttle this share of calls", ("action",))
     throttle.add_argument("value", type=_share, metavar="RATE")
     throttle.add_argument("--seed", type=int, default=0, metavar="N", help="which calls, repeatably (0)")

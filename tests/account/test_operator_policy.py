@@ -143,6 +143,7 @@ def test_all_playbooks_run_with_it_and_need_all_of_it(account: Any, person: Any)
     roles = Roles(log)
     # A new account has no quotas of its own.
     account.cloud.faults.add("default-quotas", {})
+    account.cloud.faults.add("ebs-key", {}, f"arn:aws:kms:{REGION}:{ACCOUNT}:key/1")
     play(person, "plan.yml", code=2, cluster_image="base-oss-nvidia-driver-gpu-ubuntu-21.04")
 
     # One of three workers comes.
@@ -578,7 +579,7 @@ GIVEN_AWAY: Refused = [
     ),
 ]
 READING = re.compile(
-    r"\w+:(Describe|List|GetAccelerate|GetBucket|GetEncryption|GetInstanceProfile|GetInventory|GetProducts|GetRole"
+    r"\w+:(Describe|List|GetAccelerate|GetBucket|GetEbs|GetEncryption|GetInstanceProfile|GetInventory|GetProducts|GetRole"
     r"|GetAWSDefaultServiceQuota|GetServiceQuota)"
 )
 
