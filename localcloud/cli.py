@@ -113,7 +113,7 @@ def _fault_commands(parser: argparse.ArgumentParser) -> None:
     late.add_argument("value", type=_positive, metavar="SECONDS")
     reads = fault("late-reads", "late-reads", "hide new resources of EC2 for a while")
     reads.add_argument("value", type=_positive, metavar="SECONDS")
-    tags = fault("late-tags", "late-tags", "let tags count for policies a while after a resource is first used")
+    tags = fault("late-tags", "late-tags", "let tags count for policies a while after they are set")
     tags.add_argument("value", type=_positive, metavar="SECONDS")
     fault("keep-fields", "keep-fields", "let scheduled actions keep the fields that a new request leaves out")
     skew = fault("skew", "skew", "set AWS's clock ahead of all others, or behind if negative")

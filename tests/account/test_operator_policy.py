@@ -226,6 +226,13 @@ def test_all_playbooks_run_with_it_and_need_all_of_it(account: Any, person: Any)
     assert not problems, "\n" + "\n".join(problems)
 
 
+@pytest.mark.long
+def test_tags_that_count_late_are_waited_for(account: Any, person: Any) -> None:
+    """Policies that allow calls by tags deny them until the tags of a new resource count."""
+    account.cloud.faults.add("late-tags", {}, 2.0)
+    play(person, CLOUD_HALF, cluster_worker_count=1, cluster_spot=False)
+
+
 def test_emr_runs_with_it_and_needs_all_of_it(account: Any, person: Any) -> None:
     log, roles = Log(account), Roles(Log(account))
     of_others = ("image", "login_user", "setup", "spot", "efs_tls", "ttl_hours")
