@@ -35,14 +35,7 @@ class Account:
         return str(result) if result else None
 
     def tags(self, arn: str) -> Mapping[str, str]:
-        """Return the tags that count for policies. Those of a new resource count late, under the fault `late-tags`.
-
-        https://github.com/hashicorp/terraform-provider-aws/issues/6055 describes it.
-        """
-        first_use: dict[str, float] = self._cloud.records("late-tags", dict)
-        delay, now = self._cloud.faults.tag_delay(), self._cloud.clock.time()
-        if delay and now < first_use.setdefault(arn, now) + delay:
-            return {}
+        """Return the tags that count for policies."""
         service, region, resource = _parts(arn)
         find = _BY_ARN[service].tags if service in _BY_ARN else None
         return find(self._cloud, arn, region, resource) if find else {}

@@ -12,6 +12,7 @@ from typing import Any
 from moto.backends import get_backend
 
 from localcloud.api.autoscaling import regions as scaling
+from localcloud.api.ec2 import late_tags
 from localcloud.api.ec2 import records as ec2_records
 from localcloud.api.ec2.images import images_of
 from localcloud.api.efs import file_systems as efs
@@ -181,8 +182,7 @@ def tags_in_ec2(cloud: Cloud, _arn: str, region: str, resource: str) -> Tags:
         name = getattr(backend.key_pairs.get(name), "id", "")
     elif kind == "placement-group":
         name = getattr(ec2_records.records_of(cloud).placement_groups.get((region, name)), "id", "")
-    result: Tags = backend.tags.get(name) or {}
-    return result
+    return late_tags.counting(cloud, name, backend.tags.get(name) or {})
 
 
 def tags_in_iam(_cloud: Cloud, arn: str, _region: str, resource: str) -> Tags:

@@ -22,7 +22,7 @@ class Fault:
     id: str
     kind: str
     """capacity, quota, default-quotas, throttle, error, late-iam, late-reads, late-tags, keep-fields,
-    emr-end-checked, skew, foreign-bucket, fail-nat, deprecate-image, frozen, cut, stalled, expired"""
+    emr-end-checked, ebs-key, skew, foreign-bucket, fail-nat, deprecate-image, frozen, cut, stalled, expired"""
     target: Mapping[str, Any]
     """what it strikes, such as {"type": "t3.micro", "zone": "us-east-1a"}; an absent key means any"""
     value: Any = None

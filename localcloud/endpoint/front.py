@@ -26,6 +26,7 @@ from moto.core.utils import get_service_model
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 
 from localcloud.api import enforcement as rules
+from localcloud.api.ec2 import late_tags
 from localcloud.api.ec2.late_reads import answer_late
 from localcloud.api.ec2.moto_records import regions
 from localcloud.api.s3_storage import body_on_disk
@@ -162,13 +163,14 @@ class Front:
                 raise NotImplementedError(call.operation)
             read_delay = cloud.faults.read_delay() if call.service == "ec2" else None
             answer: tuple[int, list[tuple[str, str]], bytes | Iterable[bytes]]
-            if read_delay is not None:
-                answer = _serialize("ec2", model, environ, answer_late(call, handler, read_delay))
-            elif handler is None:
-                answer = self._from_moto(environ, record)
-            else:
-                result = handler(call)
-                answer = _serialize(call.service, model, environ, result or {})
+            with late_tags.recorded(call):
+                if read_delay is not None:
+                    answer = _serialize("ec2", model, environ, answer_late(call, handler, read_delay))
+                elif handler is None:
+                    answer = self._from_moto(environ, record)
+                else:
+                    result = handler(call)
+                    answer = _serialize(call.service, model, environ, result or {})
             if record.writes and record.status < 400 and call.service in ("ec2", "efs", "autoscaling"):
                 cloud.network.changed()
         return _respond(start_response, *answer)

@@ -83,7 +83,9 @@ notes:
     C(elasticmapreduce:GetAutoTerminationPolicy),
     C(elasticfilesystem:DescribeMountTargets), C(servicequotas:GetServiceQuota),
     C(servicequotas:GetAWSDefaultServiceQuota), C(ssm:GetParameters) and C(ssm:GetParametersByPath). Without
-    C(pricing:GetProducts) the prices are unknown, and a limit of the costs refuses types with GPUs.
+    C(pricing:GetProducts) the prices are unknown, and a limit of the costs refuses types with GPUs. Without
+    C(ec2:GetEbsEncryptionByDefault) and C(ec2:GetEbsDefaultKmsKeyId) there is no note about the grant that Auto Scaling
+    needs where an own KMS key encrypts all new disks.
 """
 
 EXAMPLES = r"""

@@ -143,6 +143,7 @@ def test_all_playbooks_run_with_it_and_need_all_of_it(account: Any, person: Any)
     roles = Roles(log)
     # A new account has no quotas of its own.
     account.cloud.faults.add("default-quotas", {})
+    account.cloud.faults.add("ebs-key", {}, f"arn:aws:kms:{REGION}:{ACCOUNT}:key/1")
     play(person, "plan.yml", code=2, cluster_image="base-oss-nvidia-driver-gpu-ubuntu-21.04")
 
     # One of three workers comes.
@@ -223,6 +224,13 @@ def test_all_playbooks_run_with_it_and_need_all_of_it(account: Any, person: Any)
             f"in the README of {role}, and never needed: {action}" for action in sorted(listed - actions - later)
         ]
     assert not problems, "\n" + "\n".join(problems)
+
+
+@pytest.mark.long
+def test_tags_that_count_late_are_waited_for(account: Any, person: Any) -> None:
+    """Policies that allow calls by tags deny them until the tags of a new resource count."""
+    account.cloud.faults.add("late-tags", {}, 2.0)
+    play(person, CLOUD_HALF, cluster_worker_count=1, cluster_spot=False)
 
 
 def test_emr_runs_with_it_and_needs_all_of_it(account: Any, person: Any) -> None:
@@ -578,7 +586,7 @@ GIVEN_AWAY: Refused = [
     ),
 ]
 READING = re.compile(
-    r"\w+:(Describe|List|GetAccelerate|GetBucket|GetEncryption|GetInstanceProfile|GetInventory|GetProducts|GetRole"
+    r"\w+:(Describe|List|GetAccelerate|GetBucket|GetEbs|GetEncryption|GetInstanceProfile|GetInventory|GetProducts|GetRole"
     r"|GetAWSDefaultServiceQuota|GetServiceQuota)"
 )
 

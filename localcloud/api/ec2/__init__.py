@@ -17,5 +17,6 @@
 | deletions | what cannot be deleted, and why |
 | networks | mistakes in a network that moto accepts |
 | addresses, nat, placement, profiles, instance_types | Elastic IPs, NAT gateways, placement groups … |
-| late_reads | the fault `late-reads` |
+| encryption | the fault `ebs-key` |
+| late_reads, late_tags | the faults `late-reads` and `late-tags` |
 """

@@ -55,8 +55,11 @@ def file_system_policy(cloud: Cloud, file_system_arn: str) -> str | None:
 
 
 def tags_of(cloud: Cloud, resource_arn: str) -> Mapping[str, str]:
-    """Return the tags of a file system; empty if it does not exist."""
-    return next((one.tags for one, _ in all_file_systems(cloud) if one.arn == resource_arn), {})
+    """Return the tags of a file system that count for policies; empty if it does not exist."""
+    oldest = cloud.clock.time() - cloud.faults.tag_delay()
+    return next(
+        (one.tags for one, _ in all_file_systems(cloud) if one.arn == resource_arn and one.created <= oldest), {}
+    )
 
 
 # Operations

@@ -9,8 +9,8 @@ from localcloud import cli
 COMMANDS = ("up", "down", "env", "status", "calls", "exec", "console", "fault", "image")
 FAULTS = (
     "capacity", "quota", "default-quotas", "throttle", "error", "late-iam", "kill", "freeze", "cut", "stall", "expire",
-    "late-reads", "late-tags", "keep-fields", "skew", "foreign-bucket", "fail-nat", "deprecate-image", "clear", "thaw",
-    "mend", "resume",
+    "late-reads", "late-tags", "keep-fields", "skew", "foreign-bucket", "fail-nat", "deprecate-image", "ebs-key",
+    "clear", "thaw", "mend", "resume",
 )  # fmt: skip
 
 

@@ -176,6 +176,7 @@ def test_image_build(features: str, names: list[str], monkeypatch: pytest.Monkey
         (["capacity", "2", "--type", "t3.*", "--zone", "z-1a"], "capacity", {"type": "t3.*", "zone": "z-1a"}, 2, None),
         (["capacity", "0"], "capacity", {}, 0, None),
         (["quota", "8", "--code", "L-1216C47A"], "quota", {"code": "L-1216C47A"}, 8, None),
+        (["ebs-key", "arn:aws:kms:1"], "ebs-key", {}, "arn:aws:kms:1", None),
         (["throttle", "0.2", "--action", "ec2:*"], "throttle", {"action": "ec2:*"}, 0.2, None),
         (["late-iam", "30"], "late-iam", {}, 30.0, None),
         (["late-reads", "5"], "late-reads", {}, 5.0, None),

@@ -33,6 +33,16 @@ def test_patterns(patterns: list[str], text: str, expected: bool) -> None:
     assert matcher(patterns)(text) is expected
 
 
+def test_new_disks_are_encrypted_by_default_under_a_fault(ec2: Ec2, cloud: Cloud) -> None:
+    usual = ec2("GetEbsEncryptionByDefault"), ec2("GetEbsDefaultKmsKeyId")
+    fault = cloud.faults.add("ebs-key", {}, "arn:aws:kms:us-east-1:123456789012:key/1")
+    assert ec2("GetEbsEncryptionByDefault")["EbsEncryptionByDefault"] is True
+    assert ec2("GetEbsDefaultKmsKeyId")["KmsKeyId"] == fault.value
+    cloud.faults.remove(fault)
+    assert (ec2("GetEbsEncryptionByDefault"), ec2("GetEbsDefaultKmsKeyId")) == usual
+    assert usual[0]["EbsEncryptionByDefault"] is False and usual[1]["KmsKeyId"] == "alias/aws/ebs"
+
+
 def name(value: str) -> list[dict[str, Any]]:
     return [{"ResourceType": "instance", "Tags": [{"Key": "Name", "Value": value}, {"Key": value, "Value": ""}]}]
 

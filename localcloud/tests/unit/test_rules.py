@@ -88,15 +88,35 @@ def test_a_policy_bound_to_a_tag_ends_at_another_tag(aws: Aws) -> None:
 
 def test_tags_count_late_for_policies(aws: Aws, clock: ManualClock) -> None:
     """As https://github.com/hashicorp/terraform-provider-aws/issues/6055 describes it."""
+
+    def vpc(**more: Any) -> str:
+        return str(aws("ec2").create_vpc(CidrBlock="10.0.0.0/16", **more)["Vpc"]["VpcId"])
+
+    ours = {"TagSpecifications": tagged("vpc", cluster="a")}
+    client = aws("ec2", aws.role("worker", allow("ec2:DeleteVpc", f"{EC2}vpc/*", **OURS)))
+    old, untagged = vpc(**ours), vpc()
     aws.cloud.faults.add("late-tags", {}, 8.0)
-    mine = launch(aws, TagSpecifications=tagged("instance", cluster="a"))
-    client = aws("ec2", aws.role("worker", allow("ec2:TerminateInstances", f"{EC2}instance/*", **OURS)))
+    client.delete_vpc(VpcId=old)
+    late, unused = vpc(**ours), vpc(**ours)
+    aws("ec2").create_tags(Resources=[untagged], Tags=tags(cluster="a"))
     for seconds in (0, 7):
         clock.advance(seconds)
-        with refused("UnauthorizedOperation", f"ec2:TerminateInstances on resource: {EC2}instance/{mine}"):
-            client.terminate_instances(InstanceIds=[mine])
+        for resource in (untagged, late):
+            with refused("UnauthorizedOperation", f"ec2:DeleteVpc on resource: {EC2}vpc/{resource}"):
+                client.delete_vpc(VpcId=resource)
     clock.advance(1)
-    client.terminate_instances(InstanceIds=[mine])
+    for resource in (untagged, late, unused):
+        client.delete_vpc(VpcId=resource)
+
+
+def test_tags_of_a_new_file_system_count_late(aws: Aws, clock: ManualClock) -> None:
+    aws.cloud.faults.add("late-tags", {}, 8.0)
+    system = aws("efs").create_file_system(CreationToken="t", Tags=tags(cluster="a"))["FileSystemId"]
+    client = aws("efs", aws.role("worker", allow("elasticfilesystem:DeleteFileSystem", **OURS)))
+    with refused("AccessDeniedException", "elasticfilesystem:DeleteFileSystem"):
+        client.delete_file_system(FileSystemId=system)
+    clock.advance(8)
+    client.delete_file_system(FileSystemId=system)
 
 
 def test_the_tags_that_a_request_brings_are_conditions_too(aws: Aws) -> None:

@@ -38,6 +38,8 @@ InstanceType = Mapping[str, Any]
 """See `instance_type`."""
 
 _ACCELERATORS = ("GpuInfo", "NeuronInfo", "InferenceAcceleratorInfo", "MediaAcceleratorInfo", "FpgaInfo")
+_KEY_OF_AWS = "alias/aws/ebs"
+"""The key that encrypts disks unless the account has chosen one of its own. Auto Scaling needs no grant for it."""
 SERIES = "emr-7."
 """The releases of EMR of which the newest is the default. Older ones have no Python 3.11."""
 UNLIMITED_VCPUS = 100_000
@@ -123,6 +125,8 @@ class AccountFacts:
     """What the Price List API answers about the types."""
     worker_count: int | None = None
     """How many workers are requested of AWS, if the cluster exists."""
+    disk_key: str = ""
+    """The account's own KMS key that encrypts all new disks. Only read for machines of Auto Scaling."""
     leaving_workers: Sequence[Item] = ()
     """The workers' machines. Only read if there are more than the setting says."""
 
@@ -183,6 +187,7 @@ def gather_facts(
         offers=_describe_offers(reader, sorted(types)) if types else [],
         # Without a filter, as a name with an asterisk would match other key pairs.
         key_pairs=reader.ec2("describe_key_pairs", "KeyPairs") if cluster["key_name"] else None,
+        disk_key="" if emr else reader.disk_key(),
         failures=tuple(reader.failures),
         pins=pins,
         prices=current_prices(aws, sorted(types or ()), emr),
@@ -266,6 +271,18 @@ class _Reader:
         except AwsError as error:
             self._add(error)
             return None
+
+    def disk_key(self) -> str:
+        """Return the account's own KMS key that encrypts all new disks; empty if there is none or it cannot be read."""
+        try:
+            if not self._aws.call("ec2", "get_ebs_encryption_by_default")["EbsEncryptionByDefault"]:
+                return ""
+            key = str(self._aws.call("ec2", "get_ebs_default_kms_key_id")["KmsKeyId"])
+        except AwsError as error:
+            if error.is_fatal:
+                raise
+            return ""
+        return "" if key.endswith(_KEY_OF_AWS) else key
 
     def bucket_problem(self, bucket: str, account: str) -> str:
         """Return why EMR's machines could not write to a bucket; empty if they could."""

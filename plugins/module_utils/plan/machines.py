@@ -23,6 +23,11 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.plan.facts import
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.findings import Finding, note, setting_problem
 
 _SCARCE = re.compile(r"p[56]")
+_SCALING_ROLE = "AWSServiceRoleForAutoScaling"
+_OPERATIONS = (
+    "Encrypt Decrypt ReEncryptFrom ReEncryptTo GenerateDataKey GenerateDataKeyWithoutPlaintext DescribeKey CreateGrant"
+)
+"""What a grant allows for encrypted disks."""
 USUAL_FAMILY = "base-oss-nvidia-driver-gpu-ubuntu-22.04"
 
 
@@ -204,6 +209,21 @@ def check_key_pair(facts: AccountFacts, cluster: Cluster) -> Iterator[Finding]:
         hint = f"choose one of {join_names(existing)}" if existing else "and no others"
         problem = f"{facts.region} has no such key pair, {hint}"
         yield setting_problem("key_name", cluster["key_name"], problem, next(iter(existing), None))
+
+
+def check_disk_key(facts: AccountFacts) -> Iterator[Finding]:
+    """Print how Auto Scaling gets the use of the account's own key: without it, no machine starts.
+
+    https://docs.aws.amazon.com/autoscaling/ec2/userguide/key-policy-requirements-EBS-encryption.html
+    """
+    if facts.disk_key:
+        path = f"role/aws-service-role/autoscaling.amazonaws.com/{_SCALING_ROLE}"
+        yield note(
+            f"all new disks in {facts.region} are encrypted with the account's own KMS key {facts.disk_key}. Unless "
+            f"its policy allows {_SCALING_ROLE} to use it, no machine starts before this grant exists: aws kms "
+            f"create-grant --region {facts.region} --key-id {facts.disk_key} --grantee-principal "
+            f"arn:{facts.partition}:iam::{facts.account}:{path} --operations {_OPERATIONS}"
+        )
 
 
 def quotas_of_plan(facts: AccountFacts, cluster: Cluster) -> list[dict[str, Any]]:

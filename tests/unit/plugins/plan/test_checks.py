@@ -49,6 +49,21 @@ def test_a_cluster_that_fits_has_no_findings() -> None:
     assert list(planner.check(FACTS, cluster())) == []
 
 
+def test_a_key_of_the_accounts_own_needs_a_grant() -> None:
+    key = "arn:aws:kms:us-east-1:123456789012:key/1"
+    facts = replace(FACTS, disk_key=key)
+    assert texts(facts) == []
+    (note,) = texts(facts, is_problem=False)
+    assert note.startswith(f"all new disks in us-east-1 are encrypted with the account's own KMS key {key}. ")
+    # https://docs.aws.amazon.com/autoscaling/ec2/userguide/key-policy-requirements-EBS-encryption.html
+    assert note.endswith(
+        f": aws kms create-grant --region us-east-1 --key-id {key} --grantee-principal "
+        "arn:aws:iam::123456789012:role/aws-service-role/autoscaling.amazonaws.com/AWSServiceRoleForAutoScaling "
+        "--operations Encrypt Decrypt ReEncryptFrom ReEncryptTo GenerateDataKey GenerateDataKeyWithoutPlaintext "
+        "DescribeKey CreateGrant"
+    )
+
+
 UNKNOWN = replace(
     FACTS,
     groups=None,

@@ -89,6 +89,28 @@ def test_the_release_is_the_newest_of_its_series(read: Read, monkeypatch: pytest
     assert gathered and gathered.release == "emr-7.14.0" and gathered.applications
 
 
+def test_the_accounts_own_key_of_new_disks_is_read(read: Read, aws: Account) -> None:
+    assert read(emr=False).disk_key == "" and "ec2:GetEbsDefaultKmsKeyId" not in aws.calls()
+    key = "arn:aws:kms:us-east-1:123456789012:key/1"
+    aws.cloud.faults.add("ebs-key", {}, key)
+    assert read(emr=False).disk_key == key
+    before = len(aws.calls())
+    assert read(emr=True).disk_key == "" and "ec2:GetEbsEncryptionByDefault" not in aws.calls()[before:]
+
+
+def test_the_key_of_aws_is_none_of_the_accounts_own(read: Read, aws: Account) -> None:
+    aws.cloud.faults.add("ebs-key", {}, "alias/aws/ebs")
+    assert read(emr=False).disk_key == "" and "ec2:GetEbsDefaultKmsKeyId" in aws.calls()
+
+
+@pytest.mark.parametrize("action", ["ec2:GetEbsEncryptionByDefault", "ec2:GetEbsDefaultKmsKeyId"])
+def test_a_key_of_disks_that_may_not_be_read_is_no_failure(read: Read, aws: Account, action: str) -> None:
+    aws.cloud.faults.add("ebs-key", {}, "arn:aws:kms:us-east-1:123456789012:key/1")
+    aws.cloud.faults.add("error", {"action": action}, DENIED)
+    gathered = read(emr=False)
+    assert (gathered.disk_key, gathered.failures) == ("", ()) and action in aws.calls()
+
+
 def test_a_release_of_the_settings_is_not_looked_up(read: Read, aws: Account) -> None:
     gathered = read(emr_release="emr-7.12.0").emr
     assert gathered and gathered.release == "emr-7.12.0" and "emr:ListReleaseLabels" not in aws.calls()
