@@ -21,7 +21,7 @@ FEATURES = ("tensorflow", "mxnet", "pytorch", "tensorpack")
 
 MODULE_UTILS = ROOT / "plugins/module_utils"
 SHARED = (
-    *(f"contract/{name}.py" for name in ("atomic_file", "errors", "open_mpi", "paths")),
+    *(f"contract/{name}.py" for name in ("atomic_file", "boot", "errors", "open_mpi", "paths")),
     *("node/python_env.py", "node/horovod.py"),
 )
 """The code of the module framework_env that runs without Ansible."""

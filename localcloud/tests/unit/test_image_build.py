@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import threading
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from localcloud import state
-from localcloud.image import build
+from localcloud.image import build, features
 
 
 @pytest.fixture(autouse=True)
@@ -56,3 +57,15 @@ def test_what_a_killed_build_has_left_is_removed_and_another_goes_on(tmp_path: P
         (images / folder).mkdir(parents=True)
     build.tidy(images)
     assert not (images / left).exists() and (images / going_on).exists()
+
+
+def test_what_runs_in_an_image_is_complete() -> None:
+    """It imports no other file of the collection: a chroot has none."""
+    needed = set()
+    for file in features.SHARED:
+        for node in ast.walk(ast.parse((features.MODULE_UTILS / file).read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and str(node.module).startswith("ansible_collections."):
+                module = Path(str(node.module).rpartition("module_utils.")[2].replace(".", "/"))
+                is_file = (features.MODULE_UTILS / f"{module}.py").exists()
+                needed |= {f"{module}.py"} if is_file else {f"{module}/{alias.name}.py" for alias in node.names}
+    assert {"contract/paths.py", "contract/errors.py"} <= needed <= set(features.SHARED)
