@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.account.census import WHOLE, census, prepare
+from tests.account.census import CLUSTER, WHOLE, census, prepare
 from tests.account.kit import CLOUD_HALF, Ran
 
 VPCS, ADDRESSES = "L-F678F1CE", "L-0263D0A3"
@@ -46,6 +46,27 @@ def test_a_used_up_quota_is_explained(account: Any, code: str, sentence: str) ->
     output = failed(account)
     assert sentence in output
     assert "request a higher limit in Service Quotas, and run the same command again." in output
+
+
+@pytest.mark.long
+def test_the_only_zone_has_no_efs_and_another_is_named(account: Any) -> None:
+    """What the first try has left in its zone does not keep the second one there."""
+    prepare(account)
+    empty, ec2 = census(account), account.client("ec2")
+    code, message = "UnsupportedAvailabilityZone", "Mount targets are not available in this availability zone"
+    error = {"code": code, "message": message, "status": 400}
+    account.cloud.faults.add("error", {"action": "efs:CreateMountTarget"}, value=error, left=2)
+    account.settings["cluster_availability_zones"] = ["us-east-1a"]
+    output = failed(account)
+    assert "AWS has no EFS in the zone us-east-1a: name other zones with cluster_availability_zones." in output
+    assert f"AWS says: elasticfilesystem:CreateMountTarget failed: {message} ({code})." in output
+
+    account.settings["cluster_availability_zones"] = ["us-east-1b"]
+    ran = account.play(CLOUD_HALF)
+    assert ran.code == 0, ran.output[-4000:]
+    assert census(account) - empty == WHOLE
+    ours = ec2.describe_subnets(Filters=[{"Name": "tag:deeplearning:cluster", "Values": [CLUSTER]}])["Subnets"]
+    assert {subnet["AvailabilityZone"] for subnet in ours} == {"us-east-1b"}
 
 
 @pytest.mark.long

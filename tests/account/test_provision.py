@@ -19,6 +19,12 @@ from tests.account.observed import REGION, ZONES, Seen, play, tags
 from tests.forking import ForkingPython
 
 HERE = "198.51.100.1/32"
+WITHOUT_NAT = f"{REGION}a"
+NO_NAT = {
+    "code": "NotAvailableInZone",
+    "message": "Nat Gateway is not available in this availability zone",
+    "status": 400,
+}
 
 
 def rules(permissions: list[Any]) -> set[tuple[Any, ...]]:
@@ -207,7 +213,7 @@ def red(tmp_path_factory: pytest.TempPathFactory, late_reads: float | None, fork
         account.wants(
             "red",
             cluster_region=REGION,
-            cluster_availability_zones=ZONES,
+            cluster_availability_zones=[WITHOUT_NAT, *ZONES],
             cluster_worker_count=2,
             cluster_ssh_allowed_cidrs=[HERE],
             cluster_tags={"team": "research"},
@@ -217,6 +223,7 @@ def red(tmp_path_factory: pytest.TempPathFactory, late_reads: float | None, fork
         started = time.time()
         planned = play(account, CLOUD_HALF, "--check", "--diff")
         planned_writes = account.writes(started)
+        account.cloud.faults.add("error", {"action": "ec2:CreateNatGateway"}, value=NO_NAT, left=1)
         account.cloud.faults.add("capacity", {"type": "t3.medium", "zone": ZONES[0]}, value=1)
         created = play(account, CLOUD_HALF)
         yield Made(account, Seen(account), planned, planned_writes, created)
@@ -252,8 +259,9 @@ def test_no_member_can_change_what_the_cluster_was_made_with(red: Made, role: st
         assert refused.value.response["Error"]["Code"] == "AccessDenied"
 
 
-def test_without_room_in_the_first_zone_it_has_moved_to_the_next(red: Made) -> None:
-    assert f"Remove what lacks capacity in {ZONES[0]}" in red.created.output
+def test_without_nat_gateways_or_room_in_a_zone_it_has_moved_to_the_next(red: Made) -> None:
+    for zone in (WITHOUT_NAT, ZONES[0]):
+        assert f"Remove what is in {zone}" in red.created.output
     assert red.created.output.count("Wait for the mount target]") == 1
     assert red.seen.subnet("private")["AvailabilityZone"] == ZONES[1]
     assert {instance["Placement"]["AvailabilityZone"] for instance in red.seen.instances()} == {ZONES[1]}

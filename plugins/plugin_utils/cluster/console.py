@@ -25,5 +25,20 @@ def console_output(aws: Aws, instance: str, may_have_ended: bool = False) -> str
         answer = {}
         may_have_ended = True
     if may_have_ended and not answer.get("Output"):
-        answer = aws.call("ec2", "get_console_output", InstanceId=instance)
+        return _posted_output(aws, instance)
     return str(answer.get("Output") or "")
+
+
+def console_outputs(aws: Aws, instance: str) -> list[str]:
+    """Return the latest output, and what AWS posted unless that is part of it.
+
+    Each may have what the other lacks: the latest one is limited in size, and what was posted ends earlier.
+    """
+    outputs = [console_output(aws, instance), _posted_output(aws, instance)]
+    if outputs[1] in outputs[0]:
+        del outputs[1]
+    return [output for output in outputs if output]
+
+
+def _posted_output(aws: Aws, instance: str) -> str:
+    return str(aws.call("ec2", "get_console_output", InstanceId=instance).get("Output") or "")

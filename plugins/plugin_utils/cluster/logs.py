@@ -27,7 +27,7 @@ from ansible.release import __version__ as ansible_version
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.hosts import aliases
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.console import console_output
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.console import console_outputs
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.host_keys import JUMP
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.hosts import SshAccess
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.membership import (
@@ -171,11 +171,12 @@ class LogCollector:
     def _add_consoles(self, archive: Archive, instances: Sequence[str]) -> None:
         for instance in instances[:MOST_CONSOLES]:
             try:
-                output = console_output(self.aws, instance, may_have_ended=True)
+                outputs = console_outputs(self.aws, instance) or ["AWS shows nothing yet.\n"]
             except AwsError as error:
                 self.problems.append(f"The console of {instance} cannot be read: {error}")
                 continue
-            archive.add(f"aws/consoles/{instance}.txt", output or "AWS shows nothing yet.\n")
+            for output, suffix in zip(outputs, ("", "-posted"), strict=False):
+                archive.add(f"aws/consoles/{instance}{suffix}.txt", output)
 
     def _ask(self, archive: Archive, nodes: Sequence[ClusterNode]) -> Iterator[tuple[ClusterNode, tuple[int, str]]]:
         """Yield each node with the number of files that it sent, and why that is not all.

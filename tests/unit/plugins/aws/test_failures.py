@@ -10,6 +10,8 @@ import pytest
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 from ansible_collections.deeplearning.aws.plugins.filter.failure_reason import failure_reason
+from ansible_collections.deeplearning.aws.plugins.filter.missing_service import missing_service
+from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import refusal
 from ansible_collections.deeplearning.aws.plugins.test.failed_denied import failed_denied
 from ansible_collections.deeplearning.aws.plugins.test.failed_not_found import failed_not_found
 
@@ -133,6 +135,71 @@ def test_a_task_that_was_denied_in_one_zone_has_its_second_attempt_in_the_next()
     (new,) = set_facts
     facts |= {name: value for name, value in new.items() if name in facts}
     assert attempts(denied, 0, facts, now=5000) == 2
+
+
+def sentence(code: str, action: str) -> dict[str, Any]:
+    """Return the failure of a module of the collection."""
+    return {"failed": True, "msg": str(refusal(code, "It is not available here", action))}
+
+
+NO_EFS = sentence("UnsupportedAvailabilityZone", "elasticfilesystem:CreateMountTarget")
+
+
+@pytest.mark.parametrize(
+    ("result", "service"),
+    [
+        (NO_EFS, "EFS"),
+        (failed("NotAvailableInZone", operation="CreateNatGateway"), "NAT gateways"),
+        (without_error(failed("NotAvailableInZone", operation="CreateNatGateway")), "NAT gateways"),
+        (sentence("NotAvailableInZone", "ec2:CreateNatGateway"), "NAT gateways"),
+        (sentence("NoFreeAddressesInSubnet", "elasticfilesystem:CreateMountTarget"), ""),
+        (failed("NatGatewayLimitExceeded", "It is NotAvailableInZone", "CreateNatGateway"), ""),
+        ({"failed": True}, ""),
+        ({"changed": True, "msg": "It was refused before (NotAvailableInZone)"}, ""),
+    ],
+)
+def test_a_service_that_the_zone_lacks_is_named(result: dict[str, Any], service: str) -> None:
+    assert missing_service(result) == service
+
+
+LACKS_CAPACITY = {"failed": True, "msg": "AWS has no capacity for 2 of red-workers", "elsewhere": True}
+LATE = {"failed": True, "msg": "2 of red-workers did not come in time", "elsewhere": False}
+
+
+@pytest.mark.parametrize(
+    ("result", "left", "zone", "emr", "problem"),
+    [
+        (LACKS_CAPACITY, ["a", "b"], "a", {}, None),
+        (NO_EFS, ["a", "b"], "a", {}, None),
+        # An interrupted run has left its subnets in another zone than those of the settings.
+        (NO_EFS, ["b"], "a", {}, None),
+        (NO_EFS, ["a"], "a", {}, "AWS has no EFS in the zone a: name other zones with cluster_availability_zones."),
+        (LACKS_CAPACITY, ["a"], "a", {}, LACKS_CAPACITY["msg"]),
+        (LATE, ["a", "b"], "a", {}, LATE["msg"]),
+        (failed("VpcLimitExceeded"), ["a", "b"], None, {}, "Failed to do it"),
+        (NO_EFS, ["a", "b"], "a", {"emr": True, "exists": False}, None),
+        # Its machines would be removed with the zone.
+        (NO_EFS, ["a", "b"], "a", {"emr": True, "exists": True}, "AWS has no EFS in the zone a"),
+    ],
+)
+def test_another_zone_is_tried_if_it_may_have_what_is_missing(
+    result: dict[str, Any], left: list[str], zone: str | None, emr: dict[str, bool], problem: str | None
+) -> None:
+    (whole,) = tasks_of("zone.yml")
+    fail, further = whole["rescue"]
+    assert further["ansible.builtin.include_tasks"] == "next_zone.yml"
+    variables = {
+        "ansible_failed_result": result,
+        "ansible_failed_task": {"name": "Create it", "action": "ansible.builtin.fail"},
+        "zones_left": left,
+        "checked": {"emr": emr.get("emr", False)},
+        "cluster_plan": {"exists": emr.get("exists", True)},
+        **({"network_result": {"zone": zone}} if zone else {}),
+    }
+    templar = Templar(DataLoader(), variables | fail["vars"])
+    assert templar.evaluate_conditional(trust_as_template(fail["when"])) is (problem is not None)
+    if problem:
+        assert templar.template(fail["ansible.builtin.fail"]["msg"]).startswith(problem)
 
 
 @pytest.mark.parametrize(

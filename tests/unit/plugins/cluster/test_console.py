@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import AwsError
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.console import console_output
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.console import console_output, console_outputs
 
 
 class FakeAws:
@@ -37,6 +37,22 @@ class FakeAws:
 def test_the_output(latest: str | AwsError, posted: str, may_have_ended: bool, output: str, reads: int) -> None:
     aws: Any = FakeAws(latest, posted)
     assert (console_output(aws, "i-1", may_have_ended), aws.reads) == (output, reads)
+
+
+@pytest.mark.parametrize(
+    ("latest", "posted", "outputs"),
+    [
+        ("b c", "a b", ["b c", "a b"]),
+        ("a b c", "a b", ["a b c"]),
+        ("", "a", ["a"]),
+        ("a", "", ["a"]),
+        ("", "", []),
+        (AwsError("Not Nitro.", "UnsupportedOperation"), "a", ["a"]),
+    ],
+)
+def test_the_latest_and_the_posted_output(latest: str | AwsError, posted: str, outputs: list[str]) -> None:
+    aws: Any = FakeAws(latest, posted)
+    assert console_outputs(aws, "i-1") == outputs
 
 
 def test_a_missing_permission_is_raised() -> None:
