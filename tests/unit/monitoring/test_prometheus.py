@@ -19,14 +19,19 @@ from tests.unit.roles.roles_kit import monitored
 
 HERE = Path(__file__).parent
 DASHBOARDS = sorted((ROOT / "files/grafana").glob("*.json"))
-ACTIVE = [run_with("lenet-1", 100, "running")]
-ACTIVE[0]["points"][-1]["val_accuracy"] = 0.75
+
+
+def active() -> dict[str, Any]:
+    """Return a run whose last progress is of now: an older one has stalled."""
+    run = run_with("lenet-1", 100, "running")
+    run["points"][-1]["val_accuracy"] = 0.75
+    return run
 
 
 @pytest.fixture(scope="module")
 def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
     arguments = monitored("__monitoring_arguments", True)["prometheus"]
-    with running(tmp_path_factory.mktemp("prometheus"), arguments, ACTIVE) as server:
+    with running(tmp_path_factory.mktemp("prometheus"), arguments, [active()]) as server:
         wait_for(lambda: len(server.query("up == 1")) == 4, "all targets are up")
         # A rate needs two samples.
         wait_for(lambda: server.query("rate(node_cpu_seconds_total[10s])"), "two samples")
@@ -64,7 +69,7 @@ def test_members_have_their_names_and_runs_their_figures(prometheus: Prometheus)
     assert names == {"deeplearning-worker1", "deeplearning-worker2"}
     # Each of the two targets is the same exporter here.
     (loss, _same) = prometheus.query('deeplearning_run_loss{run="lenet-1"}')
-    assert float(loss["value"][1]) == pytest.approx(ACTIVE[0]["points"][-1]["loss"])
+    assert float(loss["value"][1]) == pytest.approx(active()["points"][-1]["loss"])
 
 
 def test_prometheus_evaluates_each_alert(prometheus: Prometheus) -> None:

@@ -302,7 +302,7 @@ def test_the_status_page_is_started_and_stopped(
 
 
 def test_the_page_is_served_at_the_port_that_is_asked_for(master: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    served: list[tuple[int, str]] = []
+    served: list[tuple[int, str, str]] = []
     shown: list[Config] = []
 
     def described(config: Config) -> str:
@@ -310,7 +310,8 @@ def test_the_page_is_served_at_the_port_that_is_asked_for(master: Node, monkeypa
         return "here"
 
     monkeypatch.setattr(page, "page", described)
-    monkeypatch.setattr(page, "serve", lambda port, page: served.append((port, page())))
+    monkeypatch.setattr(page, "serve", lambda port, cluster, page: served.append((port, cluster, page())))
     with master.here():
         assert cli.main(["page", "serve", "--port", "6150"]) == cli.main(["page", "serve"]) == 0
-    assert served == [(6150, "here"), (6106, "here")] and shown == [master.config] * 2
+    name = master.config.cluster
+    assert served == [(6150, name, "here"), (6106, name, "here")] and shown == [master.config] * 2
