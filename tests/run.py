@@ -153,7 +153,7 @@ def run_and_count(venv: Path, *arguments: str, hang: float, variables: Sequence[
     ended = command(*words, *arguments, venv=venv, silence=hang + GRACE_SECONDS)
     result = counted(ended.code or len(ended.deprecations), file, ended.processor_seconds)
     if result.ok and (tests := stale(plays)):
-        report(f"tests/played.json differs from what {', '.join(tests)} played. Update it: {UPDATE}")
+        report(f"tests/played.json has more than {', '.join(tests)} played. Update it: {UPDATE}")
         return replace(result, ok=False, detail=f"{result.detail}, tests/played.json is stale: {UPDATE}")
     return result
 

@@ -35,22 +35,22 @@ def test_records_of_named_tests_replace_what_is_kept(folder: Path, monkeypatch: 
     play(monkeypatch, test, "watch", "cluster_name")
     play(monkeypatch, f"{NAMED}::test_no_longer_there", "watch")
     play(monkeypatch, "tests/account/test_throttling.py::test_a", "watch")
-    assert played.stale(folder / "account.jsonl") == [f"{test} (call)"]
     played.merge()
     kept = {f"{test} (call)": {"status.yml": [["cluster_name", "watch"]]}}
     assert json.loads(played.FILE.read_text()) == kept
     assert not list(folder.glob("*.jsonl"))
 
-    play(monkeypatch, test, "cluster_name", "watch")
-    assert not played.stale(folder / "account.jsonl")
     play(monkeypatch, test, "format")
-    assert played.stale(folder / "account.jsonl")
+    assert played.stale(folder / "account.jsonl") == [f"{test} (call)"]
+    play(monkeypatch, test, "cluster_name", "watch", "region")
+    assert not played.stale(folder / "account.jsonl")
 
 
 def test_a_layer_fails_whose_record_is_stale(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     test = f"{NAMED}::test_watching_prints_it_again_until_it_is_interrupted"
+    played.FILE.write_text(json.dumps({f"{test} (call)": {"status.yml": [["format"]]}}), encoding="utf-8")
 
     def pytest_plays(*words: str, **_limits: object) -> Ended:
         (file,) = (word.partition("=")[2] for word in words if word.startswith(f"{played.VARIABLE}="))
