@@ -6,6 +6,7 @@ import base64
 import contextlib
 import json
 import re
+import signal
 import subprocess
 import time
 from typing import Any
@@ -206,7 +207,9 @@ def test_watching_prints_it_again_until_it_is_interrupted(red: Fleet) -> None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 last, _ = playing.process.communicate(timeout=10)
                 break
-        assert playing.process.returncode == 99 and "User interrupted execution" in last, last
+        # Python ends by the signal where the interruption does not reach Ansible's own code.
+        if playing.process.returncode != -signal.SIGINT:
+            assert playing.process.returncode == 99 and "User interrupted execution" in last, last
     silence = "Problem: The master does not answer. ssh: connect to host 203.0.113.1 port 22: Connection timed out."
     assert len(screens) == 2 and all(screen[0].startswith("Cluster red (us-east-1, ") for screen in screens), screens
     assert any(line.startswith("lenet-1 running pytorch ddp 1 epoch 3") for line in screens[0])
