@@ -267,7 +267,7 @@ def test_the_machines_end_without_anybody(account: Any) -> None:
 def test_site_yml_brings_them_back_with_a_new_end_and_keeps_that(account: Any) -> None:
     refused = play(account, "playbooks/extend.yml", code=2, hours=1)
     assert "has no machines whose end could be postponed" in " ".join(refused.output.split())
-    play(account, cluster_ttl_hours=8, cluster_idle_minutes=60)
+    play(account, cluster_worker_count=2, cluster_ttl_hours=8, cluster_idle_minutes=60)
     assert len(machines(account)) == 3
     end = actions(account)["ttl"]["StartTime"]
     assert 7.5 * HOUR < seconds_left(actions(account)["ttl"]) < 8 * HOUR + 180
