@@ -137,7 +137,7 @@ def exchange_of(framework: str, distribution: str) -> Ranks:
 
 
 def share(rank: int, world: int) -> float:
-    """Return what a rank adds. All sums stay below 2**24, so float32 has them exactly in whatever order."""
+    """Return what a rank adds. All sums stay below 2**24, so float32 has them exactly in any order."""
     return 2.0**rank if world <= 20 else rank % 2000 + 1.0
 
 

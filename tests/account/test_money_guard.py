@@ -235,7 +235,7 @@ def test_what_others_schedule_is_named_and_deleted_by_its_name_alone(account: An
     printed = " ".join(play(account, delete_actions=["zz"]).output.split())
     assert "scheduled action night%20ly, which is not ours" in printed
     names = [one["ScheduledActionName"] for one in client.describe_scheduled_actions()["ScheduledUpdateGroupActions"]]
-    # The ends stay although they are not given again.
+    # The ends stay although no play specifies them again.
     assert sorted(names) == sorted([*2 * ["red-idle", "red-ttl"], "night ly"])
     listed = client.describe_scheduled_actions(ScheduledActionNames=["red-ttl"])["ScheduledUpdateGroupActions"]
     assert listed == ttl and len(listed) == 2

@@ -308,10 +308,10 @@ def test_without_its_record_the_plan_asks_for_what_aws_shows(red: Made) -> None:
     refused = plain.play("plan.yml")
     said = " ".join(refused.output.split())
     assert refused.code == 2, refused.output
-    given = {"cluster_image": "localcloud-api-only", "cluster_setup": "push", "cluster_instance_type": "t3.medium"}
-    for setting, value in given.items():
+    shown = {"cluster_image": "localcloud-api-only", "cluster_setup": "push", "cluster_instance_type": "t3.medium"}
+    for setting, value in shown.items():
         assert f"Example: -e {setting}={value}" in said, refused.output
-    planned = plain.play("plan.yml", remove_workers=1, **given | {"cluster_instance_type": "t3.large"})
+    planned = plain.play("plan.yml", remove_workers=1, **shown | {"cluster_instance_type": "t3.large"})
     s3.put_object(**record, Body=body)
     for line in ("Changes      workers 2 → 1: 1 to be terminated", "type t3.medium → t3.large (new machines)"):
         assert line in planned.output, planned.output

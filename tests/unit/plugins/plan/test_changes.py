@@ -96,17 +96,17 @@ def test_a_scheduled_end_is_removed_only_with_a_consent(setting: str, kind: str)
 
 def test_the_end_of_an_emr_cluster_is_removed_only_with_a_consent() -> None:
     of = replace(facts(1), **ON_EMR)
-    given: dict[str, Any] = {"specified": ["emr_idle_minutes"], "before": {"emr_idle_minutes": 30}}
-    (text,) = problems(of, Request(**given), emr_idle_minutes="never")
+    request: dict[str, Any] = {"specified": ["emr_idle_minutes"], "before": {"emr_idle_minutes": 30}}
+    (text,) = problems(of, Request(**request), emr_idle_minutes="never")
     assert text == (
         "cluster_emr_idle_minutes is 0: EMR ends the cluster after 30 minutes without work. To consent to remove this "
         "end: -e remove_end=true. To keep it, leave the setting out."
     )
-    assert problems(of, Request(**given, remove_end=True), emr_idle_minutes=0) == []
-    assert problems(of, Request(**given), emr_idle_minutes=10) == []
+    assert problems(of, Request(**request, remove_end=True), emr_idle_minutes=0) == []
+    assert problems(of, Request(**request), emr_idle_minutes=10) == []
     assert problems(of, Request(), emr_idle_minutes=0) == []
     # A new cluster.
-    assert problems(replace(of, emr_clusters=[]), Request(**given), emr_idle_minutes=0) == []
+    assert problems(replace(of, emr_clusters=[]), Request(**request), emr_idle_minutes=0) == []
 
 
 def test_a_consent_to_remove_an_end_that_would_come_again_is_refused() -> None:
