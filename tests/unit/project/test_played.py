@@ -69,6 +69,15 @@ def test_a_layer_fails_whose_record_is_stale(
     assert run.run_and_count(Path(sys.prefix), hang=1) == run.Result(True, "5 passed")
 
 
+def test_a_playbook_that_a_test_wrote_itself_is_not_recorded(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    test = f"{NAMED}::test_watching_prints_it_again_until_it_is_interrupted"
+    play(monkeypatch, test, "watch")
+    played.record(f"{folder}/meet.yml", ["watch"])
+    played.record(f"{played.ROOT}/status.yml", ["watch"])
+    played.merge()
+    assert json.loads(played.FILE.read_text()) == {f"{test} (call)": {"status.yml": [["watch"]]}}
+
+
 @pytest.mark.parametrize(
     ("test", "named", "belongs"),
     [
