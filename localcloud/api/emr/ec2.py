@@ -138,10 +138,14 @@ def _add_rules(cloud: Cloud, cluster: Cluster, group: str, rules: Sequence[Mappi
 
 
 def run(cloud: Cloud, cluster: Cluster, group: Group, count: int) -> list[dict[str, Any]]:
-    """Launch instances of a group. EC2's errors are raised as AwsError."""
+    """Launch instances of a group. EC2's errors are raised as AwsError.
+
+    They bear the cluster's tags from the launching call on, and EMR's own by a second one: which of them EMR needs is
+    written nowhere, so the service role needs both.
+    """
     instances, request = cluster.instances, cluster.request
     which = "Master" if group.role == MASTER else "Slave"
-    tags = {**cluster.tags, JOB_FLOW_TAG: cluster.id, GROUP_ROLE_TAG: group.role}
+    tags = tag_list(cluster.tags)
     image = images_of(cloud).get(str(request.get("CustomAmiId") or BASE.id))
     root = {
         "DeviceName": image.root_device if image else BASE.root_device,
@@ -161,11 +165,19 @@ def run(cloud: Cloud, cluster: Cluster, group: Group, count: int) -> list[dict[s
         "BlockDeviceMappings": [root],
         "DisableApiTermination": cluster.protected,
         "InstanceInitiatedShutdownBehavior": "terminate",
-        "TagSpecifications": [{"ResourceType": kind, "Tags": tag_list(tags)} for kind in ("instance", "volume")],
+        "TagSpecifications": [{"ResourceType": kind, "Tags": tags} for kind in ("instance", "volume")],
     }
     if instances.get("Ec2KeyName"):
         params["KeyName"] = instances["Ec2KeyName"]
-    return list(ask_in_role(cloud, cluster, "RunInstances", **params)["Instances"])
+    launched = list(ask_in_role(cloud, cluster, "RunInstances", **params)["Instances"])
+    ids = [str(one["InstanceId"]) for one in launched]
+    try:
+        own = tag_list({JOB_FLOW_TAG: cluster.id, GROUP_ROLE_TAG: group.role})
+        ask_in_role(cloud, cluster, "CreateTags", Resources=ids, Tags=own)
+    except AwsError:
+        terminate(cloud, ids)
+        raise
+    return launched
 
 
 def set_tags(cloud: Cloud, region: str, ids: Sequence[str], tags: Mapping[str, str]) -> None:

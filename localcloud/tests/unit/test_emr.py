@@ -309,6 +309,19 @@ def test_a_cluster_ends_where_its_service_role_may_not_launch(emr: Emr, missing:
     assert status["StateChangeReason"] == {"Code": "VALIDATION_ERROR", "Message": message}
 
 
+def test_a_cluster_ends_where_its_service_role_may_set_tags_in_the_launching_call_alone(emr: Emr) -> None:
+    later = deny("ec2:CreateTags", **when("Null", "ec2:CreateAction", "true"))
+    text = document(allow(["ec2:*", "iam:PassRole"]), later)
+    emr.ec2("PutRolePolicy", service="iam", RoleName="emr", PolicyName="launch", PolicyDocument=text)
+    cluster = emr.run()
+    emr.clock.advance(100)
+    status = emr.status(cluster)
+    assert (status["State"], status["StateChangeReason"]["Code"]) == ("TERMINATED_WITH_ERRORS", "VALIDATION_ERROR")
+    launched = [one for each in emr.ec2("DescribeInstances")["Reservations"] for one in each["Instances"]]
+    assert launched
+    assert {one["State"]["Name"] for one in launched} <= {"shutting-down", "terminated"}
+
+
 def test_without_capacity_a_cluster_ends_with_an_error(emr: Emr, cloud: Cloud) -> None:
     cloud.faults.add("capacity", {}, 1)
     cluster = emr.run()
