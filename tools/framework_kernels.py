@@ -72,7 +72,7 @@ example, has one entry of 449 for 8.9."""
 def entries(data: mmap.mmap | bytes) -> Iterator[tuple[int, int]]:
     """Yield the kind and the compute capability, such as 86, of each entry of each archive in a library."""
     start = data.find(MAGIC)
-    while start >= 0:
+    while 0 <= start <= len(data) - ARCHIVE.size:
         _magic, version, header, size = ARCHIVE.unpack_from(data, start)
         end = start + header + size
         if version != 1 or header != ARCHIVE.size or end > len(data):

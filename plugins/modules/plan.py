@@ -27,6 +27,12 @@ options:
     description: The versions of the frameworks, as P(deeplearning.aws.framework_pins#filter) returns them.
     type: dict
     default: {}
+  gpu_tables:
+    description:
+      - For which GPUs the frameworks have kernels, as P(deeplearning.aws.gpu_tables#filter) returns it. A framework
+        that is missing is not compared with the instance types.
+    type: dict
+    default: {}
   dataset:
     description: A data set to compare with the nodes' own disks, by its name.
     type: str
@@ -159,8 +165,8 @@ plan:
       description: The workers' instance type.
       type: dict
       sample: {"name": "g5.xlarge", "vcpus": 4, "memory_mib": 16384, "gpus": 1, "accelerated": true,
-        "gpu_name": "A10G", "gpu_maker": "NVIDIA", "efa_cards": [], "instance_store_gib": 232.8,
-        "placement": true, "spot": true, "architectures": ["x86_64"]}
+        "gpu_name": "A10G", "gpu_maker": "NVIDIA", "neuron_name": "", "efa_cards": [],
+        "instance_store_gib": 232.8, "placement": true, "spot": true, "architectures": ["x86_64"]}
     master_type:
       description: The master's, in the same form.
       type: dict
@@ -225,6 +231,7 @@ def main() -> None:
             "cluster": {"type": "dict", "required": True},
             "emr": {"type": "bool", "default": False},
             "pins": {"type": "dict", "default": {}},
+            "gpu_tables": {"type": "dict", "default": {}},
             "dataset": {"type": "str", "default": ""},
             "data_on": {"type": "str", "default": "node", "choices": ["node", "instance_store"]},
             "delete_actions": {"type": "list", "elements": "str", "default": []},
@@ -247,6 +254,7 @@ def main() -> None:
             module.params["emr"],
             module.params["delete_actions"],
             Request(**{item.name: module.params[item.name] for item in fields(Request)}),
+            module.params["gpu_tables"],
         )
     except AwsError as error:
         module.fail_json(msg=str(error))

@@ -367,6 +367,7 @@ def type_names(cluster: Cluster) -> dict[str, str]:
 def instance_type(described: Item) -> InstanceType:
     """Return the facts about a type that a plan needs, from an item of DescribeInstanceTypes."""
     gpus = described.get("GpuInfo", {}).get("Gpus") or []
+    neuron = described.get("NeuronInfo", {}).get("NeuronDevices") or [{}]
     network = described.get("NetworkInfo", {})
     cards = network.get("NetworkCards", ()) if network.get("EfaSupported") else ()
     return {
@@ -377,6 +378,7 @@ def instance_type(described: Item) -> InstanceType:
         "accelerated": any(kind in described for kind in _ACCELERATORS),
         "gpu_name": gpus[0].get("Name", "") if gpus else "",
         "gpu_maker": gpus[0].get("Manufacturer", "") if gpus else "",
+        "neuron_name": neuron[0].get("Name", ""),
         "efa_cards": [int(card["NetworkCardIndex"]) for card in cards if "efa-only" in card.get("InterfaceTypes", ())],
         "instance_store_gib": described.get("InstanceStorageInfo", {}).get("TotalSizeInGB", 0) * 10**9 / 2**30,
         "placement": "cluster" in described.get("PlacementGroupInfo", {}).get("SupportedStrategies", []),

@@ -9,6 +9,7 @@ import difflib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
@@ -18,6 +19,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.plan import (
     changes,
     data,
     emr,
+    gpus,
     machines,
     network,
     observed,
@@ -46,11 +48,13 @@ def make_plan(
     on_emr: bool = False,
     delete_actions: Sequence[str] = (),
     request: changes.Request = NOTHING,
+    gpu_tables: Mapping[str, gpus.GpuTable] = MappingProxyType({}),
 ) -> tuple[Plan, list[str]]:
     """Return the plan, and the problems. With problems, the plan is incomplete.
 
-    A data set that is named is compared with the nodes' own disks, and the image with the frameworks' `pins`. Of
-    scheduled actions that are not the collection's, those named in `delete_actions` are to be deleted.
+    A data set that is named is compared with the nodes' own disks, the image with the frameworks' `pins`, and the types
+    with the `gpu_tables` of the frameworks. Of scheduled actions that are not the collection's, those named in
+    `delete_actions` are to be deleted.
     """
     check_region(aws)
     facts = gather_facts(aws, cluster, pins, on_emr, delete_actions)
@@ -58,6 +62,7 @@ def make_plan(
         request = replace(request, before=observed.differences(aws, facts, cluster))
     findings = [*check(facts, cluster), *changes.check(facts, cluster, request)]
     findings += observed.check(facts, cluster, request)
+    findings += gpus.check(facts, cluster, gpu_tables)
     if dataset:
         findings += data.check(facts, cluster, dataset, data.size_gib(aws, dataset), data_on)
     problems = [*facts.failures, *(finding.text for finding in findings if finding.is_problem)]

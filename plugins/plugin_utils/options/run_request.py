@@ -12,6 +12,7 @@ from typing import Any
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract import paths
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.frameworks import ON_ONE_NODE
+from ansible_collections.deeplearning.aws.plugins.module_utils.plan.gpus import GpuTable, check_members
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.run_readers import (
     locate_script,
 )
@@ -54,10 +55,13 @@ def request(options: Options, specified: Iterable[str], requested_by: str) -> di
     return {**result, "asked_by": requested_by}
 
 
-def run_plan(checked: Mapping[str, Any], members: Sequence[Options], resumed: Options) -> dict[str, Any]:
+def run_plan(
+    checked: Mapping[str, Any], members: Sequence[Options], resumed: Options, gpu_tables: Mapping[str, GpuTable]
+) -> dict[str, Any]:
     """Return what train.yml does: on which nodes, with which framework, as which runs.
 
     `checked`: the result of check_input. `members`: the cluster's members. `resumed`: the run to resume, or empty.
+    `gpu_tables`: for which GPUs the frameworks have kernels.
     """
     options, cluster = checked["options"], checked["cluster"]
     available = _training_nodes(members, cluster["master_trains"])
@@ -71,13 +75,20 @@ def run_plan(checked: Mapping[str, Any], members: Sequence[Options], resumed: Op
     chosen = names or available[: count or None]
     preflight = all(gpus.get(name) for name in chosen) if options["preflight"] is None else options["preflight"]
     foreign_python = resumed.get("python") and not resumed["python"].startswith(f"{paths.ENVIRONMENTS}/")
+    installs_framework = not (options["python"] or foreign_python)
+    gpu_problem, notes = "", []
+    if installs_framework and framework in gpu_tables:
+        training = [member for member in members if member["name"] in chosen]
+        gpu_problem, notes = check_members(gpu_tables[framework], framework, training)
     return {
         "problem": _too_many("sweep" if sweep else "nodes", count, available, cluster["name"])
-        or _no_members(names, available),
+        or _no_members(names, available)
+        or gpu_problem,
+        "notes": notes,
         "nodes": chosen,
         "preflight": preflight and len(chosen) > 1,
         "framework": framework,
-        "installs_framework": not (options["python"] or foreign_python),
+        "installs_framework": installs_framework,
         "uses_horovod": framework == "tensorpack" or distribution == "horovod",
         "runs": [_run_of_sweep(options["run_id"], number) for number in sweep] or [{}],
     }

@@ -50,6 +50,7 @@ def test_a_pin_changes_with_each_file_that_packages_come_from(tmp_path: Path, mo
     assert len(set(pins)) == 4
     # Other files are not installed.
     (folder / "README.md").write_text("words")
+    (folder / "gpu.json").write_text("{}")
     assert framework_pins.framework_pins(["pytorch"])["pytorch"] == pins[-1]
 
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from ansible_collections.deeplearning.aws.plugins.filter.gpu_tables import gpu_tables
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import run_rules
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.run_request import evaluation_request, run_plan
 
 MASTER, WORKER2, WORKER3 = (f"deeplearning-{name}" for name in ("master", "worker2", "worker3"))
 MEMBERS = [
-    {"name": WORKER3, "rank": 3, "role": "worker"},
-    {"name": MASTER, "rank": 1, "role": "master"},
-    {"name": WORKER2, "rank": 2, "role": "worker"},
-    {"name": "i-0123", "rank": 0, "role": "worker"},
+    {"name": WORKER3, "rank": 3, "role": "worker", "type": "m5.large"},
+    {"name": MASTER, "rank": 1, "role": "master", "type": "m5.large"},
+    {"name": WORKER2, "rank": 2, "role": "worker", "type": "m5.large"},
+    {"name": "i-0123", "rank": 0, "role": "worker", "type": "m5.large"},
 ]
 RUN: dict[str, Any] = {
     "framework": "mxnet",
@@ -35,7 +36,7 @@ def plan(resumed: dict[str, Any] | None = None, master_trains: bool = True, **op
         "options": dict.fromkeys(names) | {"framework": "pytorch"} | options,
         "cluster": {"name": "red", "master_trains": master_trains},
     }
-    return run_plan(checked, MEMBERS, resumed or {})
+    return run_plan(checked, MEMBERS, resumed or {}, gpu_tables([]))
 
 
 @pytest.mark.parametrize(
@@ -85,6 +86,33 @@ def test_connections_are_tested_before_a_run_on_several_nodes_with_gpus(
 )
 def test_nodes_that_the_cluster_does_not_have_are_a_problem(options: dict[str, Any], problem: str) -> None:
     assert plan(**options)["problem"].startswith(problem)
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"framework": "mxnet"}, f"framework is mxnet, and {WORKER3} is a p5.48xlarge: mxnet-cu112==1.9.1 has kernels"),
+        ({"framework": None, "resumed": {"framework": "mxnet"}}, "framework is mxnet, and"),
+        ({"framework": "mxnet", "sweep": [1, 3]}, "framework is mxnet, and"),
+        ({"framework": "pytorch"}, ""),
+        # Nothing is known about an environment of the user's own, and the third node does not train.
+        ({"framework": "mxnet", "python": "/efs/env/bin/python"}, ""),
+        ({"framework": "mxnet", "nodes": 2}, ""),
+    ],
+)
+def test_gpus_that_the_framework_cannot_use_are_a_problem(
+    options: dict[str, Any], problem: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(MEMBERS[0], "type", "p5.48xlarge")
+    result = plan(**options)
+    assert result["problem"].startswith(problem) and bool(result["problem"]) == bool(problem)
+    assert result["notes"] == []
+
+
+def test_a_slow_first_start_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(MEMBERS[0], "type", "p5.48xlarge")
+    result = plan(framework="tensorpack")
+    assert result["problem"] == "" and len(result["notes"]) == 1
 
 
 @pytest.mark.parametrize(

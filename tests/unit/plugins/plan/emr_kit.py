@@ -17,6 +17,7 @@ KIND = {
     "memory_mib": 16384,
     "gpus": 0,
     "gpu_name": "",
+    "neuron_name": "",
     "gpu_maker": "",
     "efa_cards": [],
     "instance_store_gib": 0,

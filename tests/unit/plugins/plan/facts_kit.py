@@ -18,6 +18,7 @@ TYPE = {
     "accelerated": True,
     "gpu_name": "A10G",
     "gpu_maker": "NVIDIA",
+    "neuron_name": "",
     "efa_cards": [],
     "instance_store_gib": 0,
     "placement": True,

@@ -341,6 +341,7 @@ def test_the_facts_of_a_type() -> None:
         "accelerated": True,
         "gpu_name": "A10G",
         "gpu_maker": "NVIDIA",
+        "neuron_name": "",
         "efa_cards": [0],
         "instance_store_gib": 250e9 / 2**30,
         "placement": True,
@@ -350,10 +351,12 @@ def test_the_facts_of_a_type() -> None:
     least = {"InstanceType": "t0", "VCpuInfo": {"DefaultVCpus": 1}}
     assert facts.instance_type(least) == {
         **{"name": "t0", "vcpus": 1, "memory_mib": 0, "gpus": 0, "gpu_name": "", "gpu_maker": "", "efa_cards": []},
-        **{"accelerated": False},
+        **{"accelerated": False, "neuron_name": ""},
         **{"instance_store_gib": 0, "placement": False, "spot": False, "architectures": []},
     }
     for kind in ("NeuronInfo", "InferenceAcceleratorInfo", "MediaAcceleratorInfo", "FpgaInfo"):
         assert facts.instance_type({**least, kind: {}})["accelerated"]
+    trainium = {**least, "NeuronInfo": {"NeuronDevices": [{"Name": "Trainium3"}, {"Name": "other"}]}}
+    assert facts.instance_type(trainium)["neuron_name"] == "Trainium3"
     without_efa = {**described, "NetworkInfo": {**described["NetworkInfo"], "EfaSupported": False}}  # type: ignore[dict-item]
     assert facts.instance_type(without_efa)["efa_cards"] == []
