@@ -43,14 +43,14 @@ class Accelerator(NamedTuple):
     machine: str = X86
 
 
-class Family(NamedTuple):
+class AcceleratedFamily(NamedTuple):
     accelerator: Accelerator
     sizes: Mapping[int, str]
     """By number of GPUs. 0 is a part of one."""
 
 
-def _nvidia(name: str, sizes: Mapping[int, str], machine: str = X86) -> Family:
-    return Family(Accelerator(NVIDIA, name, machine), sizes)
+def _nvidia(name: str, sizes: Mapping[int, str], machine: str = X86) -> AcceleratedFamily:
+    return AcceleratedFamily(Accelerator(NVIDIA, name, machine), sizes)
 
 
 _UP_TO_48 = {1: "xlarge 2xlarge 4xlarge 8xlarge 16xlarge", 4: "12xlarge 24xlarge", 8: "48xlarge"}
@@ -58,7 +58,7 @@ _G7 = {1: "2xlarge 4xlarge 8xlarge", 2: "12xlarge", 4: "24xlarge", 8: "48xlarge"
 
 # As DescribeInstanceTypes answers: the copy in moto 5.2.5, and for the types that it lacks (the oldest ones, g4ad, dl1
 # and p6e-gb200) other public copies, read on 2026-11-24.
-FAMILIES: Mapping[str, Family] = {
+FAMILIES: Mapping[str, AcceleratedFamily] = {
     "g2": _nvidia("K520", {1: "2xlarge", 4: "8xlarge"}),
     "g3": _nvidia("M60", {1: "4xlarge", 2: "8xlarge", 4: "16xlarge"}),
     "g3s": _nvidia("M60", {1: "xlarge"}),
@@ -83,14 +83,16 @@ FAMILIES: Mapping[str, Family] = {
     "p6-b200": _nvidia("B200", {8: "48xlarge"}),
     "p6-b300": _nvidia("B300", {8: "48xlarge"}),
     "p6e-gb200": _nvidia("GB200", {4: "36xlarge"}, ARM),
-    "g4ad": Family(Accelerator("AMD", "Radeon Pro V520"), {1: "xlarge 2xlarge 4xlarge", 2: "8xlarge", 4: "16xlarge"}),
-    "dl1": Family(Accelerator("Habana", "Gaudi HL-205"), {8: "24xlarge"}),
-    "dl2q": Family(Accelerator("Qualcomm", "AI100"), {8: "24xlarge"}),
-    "inf1": Family(Accelerator("AWS", "Inferentia"), {1: "xlarge 2xlarge", 4: "6xlarge", 16: "24xlarge"}),
-    "inf2": Family(Accelerator("AWS", "Inferentia2"), {1: "xlarge 8xlarge", 6: "24xlarge", 12: "48xlarge"}),
-    "trn1": Family(Accelerator("AWS", "Trainium"), {1: "2xlarge", 16: "32xlarge"}),
-    "trn1n": Family(Accelerator("AWS", "Trainium"), {16: "32xlarge"}),
-    "trn2": Family(Accelerator("AWS", "Trainium2"), {1: "3xlarge", 16: "48xlarge"}),
+    "g4ad": AcceleratedFamily(
+        Accelerator("AMD", "Radeon Pro V520"), {1: "xlarge 2xlarge 4xlarge", 2: "8xlarge", 4: "16xlarge"}
+    ),
+    "dl1": AcceleratedFamily(Accelerator("Habana", "Gaudi HL-205"), {8: "24xlarge"}),
+    "dl2q": AcceleratedFamily(Accelerator("Qualcomm", "AI100"), {8: "24xlarge"}),
+    "inf1": AcceleratedFamily(Accelerator("AWS", "Inferentia"), {1: "xlarge 2xlarge", 4: "6xlarge", 16: "24xlarge"}),
+    "inf2": AcceleratedFamily(Accelerator("AWS", "Inferentia2"), {1: "xlarge 8xlarge", 6: "24xlarge", 12: "48xlarge"}),
+    "trn1": AcceleratedFamily(Accelerator("AWS", "Trainium"), {1: "2xlarge", 16: "32xlarge"}),
+    "trn1n": AcceleratedFamily(Accelerator("AWS", "Trainium"), {16: "32xlarge"}),
+    "trn2": AcceleratedFamily(Accelerator("AWS", "Trainium2"), {1: "3xlarge", 16: "48xlarge"}),
 }
 
 

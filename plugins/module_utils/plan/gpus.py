@@ -39,33 +39,37 @@ _TRANSLATION = "30 minutes or longer"
 """How long TensorFlow says that the first start may take: https://github.com/tensorflow/tensorflow/issues/62320"""
 
 
-class Decision(NamedTuple):
+class KernelDecision(NamedTuple):
     level: str
     """One of the constants above."""
     reason: str = ""
     """Why it is not NATIVE, as a sentence without its end."""
 
 
-def decide(table: GpuTable, accelerator: Accelerator) -> Decision:
+def decide(table: GpuTable, accelerator: Accelerator) -> KernelDecision:
     """Decide whether a framework's packages compute on an accelerator."""
     maker, name, machine = accelerator
     if maker.lower() != NVIDIA.lower():
-        return Decision(NONE, f"it has {maker}'s {name}, and the frameworks compute on NVIDIA's GPUs alone")
+        return KernelDecision(NONE, f"it has {maker}'s {name}, and the frameworks compute on NVIDIA's GPUs alone")
     if name not in CAPABILITIES:
-        return Decision(UNKNOWN, f"the compute capability of its {name} is not known, so its kernels are not checked")
+        return KernelDecision(
+            UNKNOWN, f"the compute capability of its {name} is not known, so its kernels are not checked"
+        )
     rows = [row for row in table["libraries"] if row["machine"] == machine]
     if not rows or not rows[0]["kernels"]:
-        return Decision(NONE, f"it is an {machine} machine, for which the framework's package has no kernels for GPUs")
+        return KernelDecision(
+            NONE, f"it is an {machine} machine, for which the framework's package has no kernels for GPUs"
+        )
     capability = CAPABILITIES[name]
     missing = [row for row in rows if not _is_native(row, capability)]
     for row in missing:
         if not row["ptx"] or version(row["ptx"]) > version(capability):
-            return Decision(NONE, _lacking(row, name, capability))
+            return KernelDecision(NONE, _lacking(row, name, capability))
     if not missing:
-        return Decision(NATIVE)
+        return KernelDecision(NATIVE)
     row = missing[0]
     translated = f"the driver first translates those for {row['ptx']}, which can take {_TRANSLATION} on each node"
-    return Decision(PTX, f"{_lacking(row, name, capability)}: {translated}")
+    return KernelDecision(PTX, f"{_lacking(row, name, capability)}: {translated}")
 
 
 def _lacking(row: Mapping[str, Any], name: str, capability: str) -> str:
@@ -134,14 +138,14 @@ def _described_accelerator(kind: InstanceType) -> Accelerator | None:
 def check_members(table: GpuTable, framework: str, members: Sequence[Mapping[str, Any]]) -> tuple[str, list[str]]:
     """Return why a framework cannot train on all members, as a sentence, and remarks. Members have a name, a type and
     the number of their GPUs, if it is known."""
-    notes = []
+    notes: list[str] = []
     first_of_type = {member["type"]: member for member in reversed(members)}
     for name, member in reversed(first_of_type.items()):
         accelerator = accelerator_of(name)
         if accelerator:
             decision = decide(table, accelerator)
         elif member.get("gpus"):
-            decision = Decision(UNKNOWN, "this collection does not know its GPU, so its kernels are not checked")
+            decision = KernelDecision(UNKNOWN, "this collection does not know its GPU, so its kernels are not checked")
         else:
             continue
         if decision.level == NONE:

@@ -76,8 +76,9 @@ def run_plan(
     preflight = all(gpus.get(name) for name in chosen) if options["preflight"] is None else options["preflight"]
     foreign_python = resumed.get("python") and not resumed["python"].startswith(f"{paths.ENVIRONMENTS}/")
     installs_framework = not (options["python"] or foreign_python)
-    gpu_problem, notes = "", []
-    if installs_framework and framework in gpu_tables:
+    gpu_problem = ""
+    notes: list[str] = []
+    if installs_framework and framework and framework in gpu_tables:
         training = [member for member in members if member["name"] in chosen]
         gpu_problem, notes = check_members(gpu_tables[framework], framework, training)
     return {

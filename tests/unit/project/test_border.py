@@ -243,6 +243,7 @@ PLUGINS = sorted(
     for path in ROOT.glob(f"plugins/{part}/**/*.py")
 )
 READS_JSON = {
+    "gpu_tables.py": "files of this repository",
     "untrusted.py": "the one reader of what nodes send",
     "readers.py": "settings",
     "node_config.py": "a value of a playbook, copied without Ansible's tags",

@@ -18,9 +18,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.plan.facts import
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.gpu_types import Accelerator
 
 from localcloud.api.ec2.instance_types import types
-from tests.unit.conftest import Account
 from tests.unit.plugins.plan.facts_kit import FACTS, TYPE, cluster
-from tests.unit.plugins.plan.test_plan_playbook import LEAST, run
 from tools.framework_kernels import ARCHIVE, CUBIN, CUDNN_8, ENTRY, LIBRARIES, MAGIC, PTX, kernels
 from tools.gpu_docs import PAGE, renewed
 
@@ -193,13 +191,6 @@ def test_the_plan_says_nothing_where_nothing_can_be_wrong() -> None:
     given = cluster(default_framework="mxnet", instance_type="p5.48xlarge")
     assert list(gpus.check(replace(FACTS, types=None), given, TABLES)) == []
     assert list(gpus.check(replace(FACTS, types={}), given, TABLES)) == []
-
-
-def test_plan_yml_refuses_it(aws: Account) -> None:
-    aws.client("ec2").create_key_pair(KeyName="my-key")
-    words = ("-e", "cluster_instance_type=p5.48xlarge", "-e", "cluster_max_hourly_cost=")
-    code, output = run("ansible-playbook", "plan.yml", *LEAST, *words, "-e", "cluster_default_framework=mxnet")
-    assert code == 2 and "Example: -e cluster_instance_type=p4d.24xlarge" in output
 
 
 def member(number: int, name: str, count: int | None = None) -> dict[str, Any]:

@@ -41,6 +41,15 @@ def test_the_plan_is_printed(aws: Account) -> None:
     assert "changed=0" in output
 
 
+def test_a_framework_without_kernels_for_the_gpus_is_refused(aws: Account) -> None:
+    aws.client("ec2").create_key_pair(KeyName="my-key")
+    words = ("-e", "cluster_instance_type=p5.48xlarge", "-e", "cluster_max_hourly_cost=")
+    code, output = run("ansible-playbook", "plan.yml", *LEAST, *words, "-e", "cluster_default_framework=mxnet")
+    assert code == 2
+    assert "not for 9.0 of its H100" in output
+    assert "Example: -e cluster_instance_type=p4d.24xlarge" in output
+
+
 def test_all_problems_are_reported_without_a_call(aws: Account) -> None:
     wrong = ("-e", "cluster_worker_count=-1", "-e", "spot=true", "-e", 'cluster_tags={"a": "b"}', "-e", "stage=a b")
     code, output = run("ansible-playbook", "plan.yml", *LEAST, *wrong)
