@@ -23,10 +23,10 @@ OWN = {
     "tensorpack": ("horovod",),
 }
 CURES = {
-    "tensorflow": "tensorflow's multi_worker_mirrored or parameter_server. Example: -e distribution=multi_worker_mirrored",
-    "mxnet": "mxnet's dist_sync or dist_device_sync or dist_async or local or device. Example: -e distribution=dist_sync",
-    "pytorch": "pytorch's ddp. Example: -e distribution=ddp",
-    "tensorpack": "tensorpack's horovod. Example: -e distribution=horovod",
+    "tensorflow": "multi_worker_mirrored or parameter_server. Example: -e distribution=multi_worker_mirrored",
+    "mxnet": "dist_sync or dist_device_sync or dist_async or local or device. Example: -e distribution=dist_sync",
+    "pytorch": "ddp. Example: -e distribution=ddp",
+    "tensorpack": "horovod. Example: -e distribution=horovod",
 }
 OWNERS = {distribution: framework for framework, known in OWN.items() for distribution in known}
 PAIRS = [(framework, distribution) for framework in OWN for distribution in OWNERS]
@@ -34,7 +34,9 @@ FOREIGN = [(framework, distribution) for framework, distribution in PAIRS if dis
 
 
 def refusal(framework: str, distribution: str) -> str:
-    return f"distribution is {distribution}, which only {OWNERS[distribution]} has: give {CURES[framework]}"
+    return (
+        f"distribution is {distribution}, which only {OWNERS[distribution]} has: give {framework}'s {CURES[framework]}"
+    )
 
 
 @pytest.fixture
