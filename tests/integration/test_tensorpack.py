@@ -244,7 +244,7 @@ def test_a_detector_is_trained_evaluated_resumed_and_reported_as_mask_rcnn_is(
 
 @pytest.mark.long
 def test_one_node_builds_horovod_for_all_that_lack_it(training_cluster: Cluster) -> None:
-    """The image has a wheel, so nothing is built elsewhere. The build takes some minutes."""
+    """The image has a wheel, so no other test here builds one. That takes some minutes."""
     cluster = training_cluster
     cluster.says(MASTER, "sudo rm -rf /efs/.deeplearning/wheels")
     for node in NODES:
