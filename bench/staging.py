@@ -1,10 +1,7 @@
-"""How long a set of many small files takes to unpack with 1, 2 and 4 nodes, and a built wheel of Horovod to install on
-16. Needs a quiet machine.
+"""How long a set of many small files takes to unpack with 1, 2 and 4 nodes. Needs a quiet machine.
 
 Nodes share the processors of this machine, and the file system is a folder of it: nothing waits for a network here,
 which is what several nodes are good for on AWS. `localcloud up --cpus-per-instance 0.4` gives each node its own share.
-
-The second part needs the image with all frameworks (localcloud image build …).
 """
 
 from __future__ import annotations
@@ -28,28 +25,10 @@ from report import Row, write  # noqa: E402
 from tests.account.kit import REGION  # noqa: E402
 from tests.integration.machines import Cloud, Cluster, cloud_in  # noqa: E402
 
-IMAGE = "localcloud-debian-12-mxnet-pytorch-tensorflow-tensorpack"
 MASTER = "deeplearning-master"
 FILES, LARGEST = 20_000, 4000
 NODES = (1, 2, 4)
 ROUNDS = 3
-MACHINES = 16
-INSTALL = """
-- name: Install Horovod
-  hosts: cluster
-  become: true
-  gather_facts: false
-  any_errors_fatal: true
-  vars:
-    ansible_python_interpreter: /usr/bin/python3
-  tasks:
-    - name: Install PyTorch with Horovod
-      ansible.builtin.include_role:
-        name: deeplearning.aws.framework
-      vars:
-        framework_name: pytorch
-        framework_horovod: true
-"""
 
 
 def pack(folder: Path) -> Path:
@@ -118,27 +97,10 @@ def unpacking(cloud: Cloud, folder: Path) -> tuple[list[Row], str]:
     return rows, "\n".join(lines)
 
 
-def wheel(cloud: Cloud, folder: Path) -> list[Row]:
-    playbook = folder / "install.yml"
-    playbook.write_text(INSTALL, encoding="utf-8")
-    with cloud.cluster("bench-wheel", worker_count=MACHINES - 1, image=cloud.image(IMAGE)) as cluster:
-        played(cluster, "site.yml")
-        built, _unused = played(cluster, str(playbook), "--limit", MASTER)
-        installed, _unused = played(cluster, str(playbook))
-        again, changed = played(cluster, str(playbook))
-    return [
-        Row("the wheel of Horovod for PyTorch, built and installed on one node", built, "s", None),
-        Row(f"installed on the other {MACHINES - 1} of {MACHINES} nodes, all in all", installed, "s", 30),
-        Row("when all have it", again, "s", None),
-        Row("when all have it: tasks that changed something", changed, "", 0),
-    ]
-
-
 def main() -> None:
     with tempfile.TemporaryDirectory() as scratch, cloud_in(Path(scratch)) as cloud:
         rows, table = unpacking(cloud, Path(scratch))
-        rows += wheel(cloud, Path(scratch))
-    write("staging", "Staging data, and Horovod's wheel", rows, table)
+    write("staging", "Staging data", rows, table)
 
 
 if __name__ == "__main__":

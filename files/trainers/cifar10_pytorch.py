@@ -1,4 +1,4 @@
-"""CIFAR-10 with PyTorch: DistributedDataParallel, or Horovod.
+"""CIFAR-10 with PyTorch and its DistributedDataParallel.
 
 By hand: torchrun --nproc-per-node 2 cifar10_pytorch.py --data-dir … --run-dir …
 """
@@ -65,7 +65,7 @@ class PyTorch(common.Learner):
         torch.manual_seed(options.seed)
         self.device = torch.device("cpu")
         if torch.cuda.is_available():
-            local = int(os.environ.get("LOCAL_RANK", os.environ.get("OMPI_COMM_WORLD_LOCAL_RANK", 0)))
+            local = int(os.environ.get("LOCAL_RANK", 0))
             self.device = torch.device("cuda", local % torch.cuda.device_count())
             torch.cuda.set_device(self.device)
         network = lenet(colours) if options.network == "lenet" else resnet(colours, options.num_layers)
@@ -131,35 +131,12 @@ class DataParallel(PyTorch):
         return summed.item()
 
 
-class HorovodPyTorch(PyTorch):
-    """The same with Horovod's all-reduce, within the optimizer's step."""
-
-    def __init__(self, options, colours: int) -> None:
-        import horovod.torch as hvd
-
-        super().__init__(options, colours)
-        hvd.init()
-        self.hvd, self.rank, self.world = hvd, hvd.rank(), hvd.size()
-        if not options.no_exchange:
-            hvd.broadcast_parameters(self.network.state_dict(), root_rank=0)
-            self.optimizer = hvd.DistributedOptimizer(self.optimizer, self.network.named_parameters())
-
-    def total(self, number: float) -> float:
-        return self.hvd.allreduce(torch.tensor(number, dtype=torch.float64), op=self.hvd.Sum).item()
-
-
 def main() -> None:
-    together = "horovod" if "RANK" not in os.environ and "OMPI_COMM_WORLD_RANK" in os.environ else "ddp"
-    options = common.arguments(__doc__, ("ddp", "horovod"), together)
+    options = common.arguments(__doc__, ("ddp",), "ddp")
     data = common.load(options.data_dir)
     colours = data[0].images.shape[-1]
-    if options.distribution == "horovod":
-        learner = HorovodPyTorch(options, colours)
-    elif int(os.environ.get("WORLD_SIZE", 1)) > 1:
-        learner = DataParallel(options, colours)
-    else:
-        learner = PyTorch(options, colours)
-    common.run(learner, options, data)
+    kind = DataParallel if int(os.environ.get("WORLD_SIZE", 1)) > 1 else PyTorch
+    common.run(kind(options, colours), options, data)
     if torch.distributed.is_initialized():
         # At Python's own end a rank may wait for gloo's thread, which waits for Python's lock: for ever, now and then.
         sys.stdout.flush()

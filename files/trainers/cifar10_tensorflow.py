@@ -1,4 +1,4 @@
-"""CIFAR-10 with TensorFlow: tf.distribute's workers that mirror each other, its parameter servers, or Horovod.
+"""CIFAR-10 with TensorFlow: tf.distribute's workers that mirror each other, or its parameter servers.
 
 By hand: set TF_USE_LEGACY_KERAS=1 (Keras is version 2), and TF_CONFIG, which says who is there and who this is.
 """
@@ -92,13 +92,10 @@ class TensorFlow(common.Learner):
                 # Once for all replicas, whose gradients are summed.
                 share = self.decay / self.strategy.num_replicas_in_sync
                 gradients = [gradient + share * weight for gradient, weight in zip(gradients, weights, strict=True)]
-            self.apply(tape, gradients, weights)
+            self.optimizer.apply_gradients(zip(gradients, weights, strict=True))
             return tf.reduce_sum(losses), _right(scores, labels)
 
         return self.strategy.run(on_this_rank)
-
-    def apply(self, tape: tf.GradientTape, gradients: list, weights: list) -> None:
-        self.optimizer.apply_gradients(zip(gradients, weights, strict=True))
 
     def _right(self, images, labels):
         return self.strategy.run(lambda: _right(self._scores(images), labels))
@@ -174,31 +171,6 @@ class Servers(TensorFlow):
         return int(self.coordinator.schedule(self._right, (tf.constant(images), labels)).fetch())
 
 
-class HorovodTensorFlow(TensorFlow):
-    """Each rank has the network, Horovod averages the gradients."""
-
-    def __init__(self, options, image: tuple[int, ...]) -> None:
-        import horovod.tensorflow as hvd
-
-        hvd.init()
-        self.hvd, self.rank, self.world = hvd, hvd.rank(), hvd.size()
-        self.exchange = not options.no_exchange
-        gpus = tf.config.list_physical_devices("GPU")
-        if gpus:
-            tf.config.set_visible_devices(gpus[hvd.local_rank() % len(gpus)], "GPU")
-        super().__init__(options, image, tf.distribute.get_strategy())
-        if self.exchange:
-            hvd.broadcast_variables(self._variables, root_rank=0)
-
-    def apply(self, tape: tf.GradientTape, gradients: list, weights: list) -> None:
-        if self.exchange:
-            gradients = [self.hvd.allreduce(gradient) for gradient in gradients]
-        super().apply(tape, gradients, weights)
-
-    def total(self, number: float) -> float:
-        return float(self.hvd.allreduce(tf.constant(number, tf.float32), op=self.hvd.Sum))
-
-
 def serve(cluster: dict[str, list[str]], job: str, index: int) -> None:
     """Be a parameter server or worker: execute what the chief sends, and end when the chief is gone."""
     tf.distribute.Server(tf.train.ClusterSpec(cluster), job_name=job, task_index=index)
@@ -232,12 +204,9 @@ def main() -> None:
     if int(tf.__version__.split(".")[1]) >= 16 and os.environ.get("TF_USE_LEGACY_KERAS") != "1":
         sys.exit("TF_USE_LEGACY_KERAS is not 1: this needs Keras 2, since Keras 3 has no such workers.")
     config = tf_config()
-    together = "multi_worker_mirrored"
-    if "ps" in config.get("cluster", {}):
-        together = "parameter_server"
-    elif not config and "OMPI_COMM_WORLD_RANK" in os.environ:
-        together = "horovod"
-    options = common.arguments(__doc__, ("multi_worker_mirrored", "parameter_server", "horovod"), together)
+    kinds = {"multi_worker_mirrored": Mirrored, "parameter_server": Servers}
+    together = "parameter_server" if "ps" in config.get("cluster", {}) else "multi_worker_mirrored"
+    options = common.arguments(__doc__, tuple(kinds), together)
     if options.distribution == "parameter_server":
         if options.no_exchange:
             sys.exit("--no-exchange is given with parameter servers, which are the exchange: leave one of them out.")
@@ -245,7 +214,6 @@ def main() -> None:
             serve(config["cluster"], config["task"]["type"], int(config["task"]["index"]))
             os._exit(0)  # its server does not end by itself
     data = common.load(options.data_dir)
-    kinds = {"multi_worker_mirrored": Mirrored, "parameter_server": Servers, "horovod": HorovodTensorFlow}
     common.run(kinds[options.distribution](options, data[0].images.shape[1:]), options, data)
 
 

@@ -13,7 +13,6 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -54,35 +53,11 @@ def torch_ddp() -> Ranks:
     return group.get_rank(), group.get_world_size(), exchange, reduce if device.type == "cuda" else None
 
 
-def horovod(module: str) -> Ranks:
-    from importlib import import_module
-
-    hvd = import_module(f"horovod.{module}")
-    hvd.init()
-    exchange, reduce = horovod_torch(hvd) if module == "torch" else horovod_tensorflow(hvd)
-    return hvd.rank(), hvd.size(), exchange, reduce if hvd.nccl_built() else None
-
-
-def horovod_torch(hvd: Any) -> tuple[Exchange, Reduce | None]:
-    import torch
-
-    on_gpu = torch.cuda.is_available()
-    device = f"cuda:{hvd.local_rank()}" if on_gpu else "cpu"
-    resident = torch.zeros(NCCL_LENGTH if on_gpu else 0, device=device)
-
-    def exchange(values: np.ndarray) -> np.ndarray:
-        return hvd.allreduce(torch.from_numpy(values).to(device), op=hvd.Sum).cpu().numpy()
-
-    def reduce() -> None:
-        hvd.allreduce_(resident, op=hvd.Sum)
-        torch.cuda.synchronize()
-
-    return exchange, reduce if on_gpu else None
-
-
-def horovod_tensorflow(hvd: Any) -> tuple[Exchange, Reduce | None]:
+def horovod() -> Ranks:
+    import horovod.tensorflow as hvd
     import tensorflow as tf
 
+    hvd.init()
     gpus = tf.config.list_physical_devices("GPU")
     if gpus:
         tf.config.set_visible_devices(gpus[hvd.local_rank()], "GPU")
@@ -95,7 +70,7 @@ def horovod_tensorflow(hvd: Any) -> tuple[Exchange, Reduce | None]:
         # To copy a number of the sum waits for it.
         hvd.allreduce(zeros, op=hvd.Sum)[0].numpy()
 
-    return exchange, reduce if gpus else None
+    return hvd.rank(), hvd.size(), exchange, reduce if gpus and hvd.nccl_built() else None
 
 
 def tensorflow() -> Ranks:
@@ -131,8 +106,8 @@ def exchange_of(framework: str, distribution: str) -> Ranks:
     if framework == "mxnet":
         # An asynchronous store does not sum over all ranks: test the network with the synchronous one.
         return mxnet(distribution.replace("async", "sync"))
-    if distribution == "horovod":
-        return horovod("torch" if framework == "pytorch" else "tensorflow")
+    if framework == "tensorpack":
+        return horovod()
     return torch_ddp() if framework == "pytorch" else tensorflow()
 
 

@@ -103,7 +103,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.node import pytho
 from ansible_collections.deeplearning.aws.plugins.module_utils.node import horovod
 needs = json.load(open('/{_WORK}/request.json'))
 del needs['libraries']
-extra = horovod.SPEC if needs.pop('horovod') == 'always' else ''
+extra = horovod.SPEC if needs.pop('horovod') else ''
 environment = python_env.Environment(**needs)
 marker = python_env.read_marker(environment)
 {statement}

@@ -98,11 +98,9 @@ installed:
   returned: O(state=present)
   type: bool
 usable:
-  description: Whether there is an environment that a run can use, be it with other packages than are required.
-  returned: O(state=present)
-  type: bool
-has_horovod:
-  description: Whether that environment has Horovod.
+  description:
+    - Whether there is an environment that a run can use, be it with other packages than are required. One that lacks
+      Horovod is of no use with O(horovod).
   returned: O(state=present)
   type: bool
 versions:
@@ -202,11 +200,11 @@ def inspect(environment: Environment, params: dict[str, Any]) -> dict[str, Any]:
     has_extra = python_env.is_installed(complete, extra_package(params))
     has_sources = bool(complete) and sources.is_in_use(environment, params["source"], complete)
     usable = python_env.read_usable_marker(environment)
+    lacks_horovod = params["horovod"] and "horovod" not in usable.get("versions", {})
     state: dict[str, Any] = {
         "ready": bool(complete) and has_extra and has_sources,
         "installed": bool(marker),
-        "usable": bool(usable),
-        "has_horovod": "horovod" in usable.get("versions", {}),
+        "usable": bool(usable) and not lacks_horovod,
         "versions": marker.get("versions", {}),
         "system": python_env.system()[0],
         "amazons_mpi": horovod.has_amazons_mpi(),
@@ -247,7 +245,7 @@ def build_wheel(environment: Environment, marker: dict[str, Any], folder: str) -
     try:
         return horovod.build(environment, marker["versions"], folder)
     except UserError as error:
-        raise UserError(f"{error}\nTrain without Horovod, or use the pins that it was built with before.") from None
+        raise UserError(f"{error}\nUse the pins that it was built with before, or another framework.") from None
 
 
 def extra_package(params: dict[str, Any]) -> str:

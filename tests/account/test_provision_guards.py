@@ -66,3 +66,14 @@ def test_a_cluster_that_costs_more_than_the_limit_is_refused_before_anything_is_
     assert ran.code == 2
     assert "cluster_max_hourly_cost is 0.1: with all machines the cluster costs up to" in " ".join(ran.output.split())
     assert not [call for call in account.cloud.calls.since() if call["writes"]]
+
+
+def test_a_training_check_with_a_distribution_of_another_framework_ends_site_before_anything_is_created(
+    account: Any,
+) -> None:
+    account.wants("red")
+    check = {"health_scope": "training", "framework": "pytorch", "distribution": "horovod"}
+    ran = account.play("site.yml", **check)
+    assert ran.code == 2
+    assert "distribution is horovod, which only tensorpack has: give pytorch's ddp." in " ".join(ran.output.split())
+    assert not [call for call in account.cloud.calls.since() if call["writes"]]

@@ -1,5 +1,5 @@
-"""TensorPack and Horovod on a master and two workers: the recipe's command on every rank, what ranks exchange, and a
-detector."""
+"""TensorPack and Horovod on a master and two workers: the recipe's command on every rank, what ranks exchange, a
+detector, and a wheel that is built for all."""
 
 from __future__ import annotations
 
@@ -83,6 +83,20 @@ config = TrainConfig(
 launch_train_with_config(config, trainer)
 with open(f"{os.environ['DEEPLEARNING_RUN_DIR']}/weights{hvd.rank()}.json", "w") as file:
     json.dump(weights, file)
+"""
+
+# Leave the environment as on a machine that configured itself when there was no wheel.
+WITHOUT_HOROVOD = """
+import json, subprocess
+from pathlib import Path
+
+environment = Path("/opt/deeplearning/env/tensorpack")
+subprocess.run([environment / "bin/python", "-m", "pip", "uninstall", "--quiet", "--yes", "horovod"], check=True)
+marker = environment / ".deeplearning.json"
+record = json.loads(marker.read_text())
+del record["versions"]["horovod"]
+(environment / ".deeplearning-unfinished.json").write_text(json.dumps(record))
+marker.unlink()
 """
 
 
@@ -226,3 +240,19 @@ def test_a_detector_is_trained_evaluated_resumed_and_reported_as_mask_rcnn_is(
     cluster.says(
         MASTER, f"ls {folder}/tensorboard/from-epoch-0/events.out.* {folder}/tensorboard/from-epoch-1/events.out.*"
     )
+
+
+@pytest.mark.long
+def test_one_node_builds_horovod_for_all_that_lack_it(training_cluster: Cluster) -> None:
+    """The image has a wheel, so no other test here builds one. That takes some minutes."""
+    cluster = training_cluster
+    cluster.says(MASTER, "sudo rm -rf /efs/.deeplearning/wheels")
+    for node in NODES:
+        removed = cluster.ssh(node, "sudo /usr/bin/python3 -", input=WITHOUT_HOROVOD)
+        assert removed.returncode == 0, removed.stderr
+    options = {"framework": "tensorpack", "dataset": "generated", "run_id": "built"}
+    ran = cluster.play("train.yml", **options, script_args=["--epochs", "1", "--num-examples", "1200"])
+    assert ran.code == 0, ran.output[-6000:]
+    result = json.loads(cluster.says(MASTER, f"cat /efs/runs/{cluster.name}/built/result.json"))
+    assert (result["state"], result["final"]["ranks"]) == ("finished", 3)
+    assert len(cluster.says(MASTER, "ls /efs/.deeplearning/wheels/*/*.whl").splitlines()) == 1

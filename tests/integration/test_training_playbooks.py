@@ -30,8 +30,6 @@ TRAINED = [
     ("tensorflow", "multi_worker_mirrored", 2),
     pytest.param("tensorflow", "parameter_server", 3, marks=pytest.mark.long),
     ("tensorpack", "horovod", 3),
-    # Its wheel is built, which takes a minute or two; tensorpack's comes with the image.
-    pytest.param("tensorflow", "horovod", 3, marks=pytest.mark.long),
 ]
 # 1000 samples on 2 nodes in batches of 50 are 10 steps of an epoch.
 OPTIONS = [

@@ -11,7 +11,7 @@ from typing import Any
 
 from . import schema
 from .errors import UserError
-from .frameworks import DISTRIBUTIONS, FRAMEWORKS, ON_ONE_NODE, may_have_servers
+from .frameworks import FRAMEWORKS, ON_ONE_NODE, distribution_problem, may_have_servers
 from .identifiers import RUN_ID
 from .schema import Check, InvalidValue, matching
 
@@ -146,12 +146,9 @@ def require_consistent(values: Mapping[str, Any]) -> None:
 def conflicts(values: Mapping[str, Any]) -> Iterator[str]:
     """Yield a message for each conflict between keys. Keys that are missing or None conflict with nothing."""
     framework, distribution = values.get("framework"), values.get("distribution")
-    if framework and distribution and distribution not in DISTRIBUTIONS[framework]:
-        known = DISTRIBUTIONS[framework]
-        yield (
-            f"distribution is {distribution}, which {framework} does not have: give one of {', '.join(known)}. "
-            f"Example: -e distribution={known[0]}"
-        )
+    problem = distribution_problem(framework, distribution) if framework and distribution else ""
+    if problem:
+        yield problem
     requested = values.get("nodes")
     number = len(requested) if isinstance(requested, list) else requested or 1
     if distribution in ON_ONE_NODE and number > 1:

@@ -69,16 +69,9 @@ class Kit(NamedTuple):
     package: str
     module: str
     switch: str
-    flags: str = ""
 
 
-_TENSORFLOW = Kit("tensorflow", "horovod.tensorflow", "TENSORFLOW")
-KITS: Mapping[str, Kit] = {
-    "tensorflow": _TENSORFLOW,
-    "tensorpack": _TENSORFLOW,
-    # PyTorch's headers are C++20, for which Horovod sets no option.
-    "pytorch": Kit("torch", "horovod.torch", "PYTORCH", "-std=c++20"),
-}
+KITS: Mapping[str, Kit] = {"tensorpack": Kit("tensorflow", "horovod.tensorflow", "TENSORFLOW")}
 
 
 def wheel_key(environment: Environment, versions: Mapping[str, str]) -> str:
@@ -241,7 +234,7 @@ def _variables(environment: Environment, kit: Kit, work: Path, tools: Path) -> d
     """Return the environment variables of the build."""
     # The last option counts: no debugging information, which doubles the time and needs ten times the space.
     compiler = work / "c++"
-    compiler.write_text(f'#!/bin/sh\nexec g++ "$@" -g0 {kit.flags}\n', encoding="ascii")
+    compiler.write_text('#!/bin/sh\nexec g++ "$@" -g0\n', encoding="ascii")
     compiler.chmod(0o755)
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "HOROVOD_"))}
     variables = {

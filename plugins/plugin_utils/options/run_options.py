@@ -33,9 +33,8 @@ TABLE: Sequence[Option] = (
         _DISTRIBUTION,
         None,
         "dist_sync",
-        "How the processes work together. tensorflow: multi_worker_mirrored (default), parameter_server, horovod; "
-        "mxnet: local, device, dist_sync, dist_device_sync, dist_async; pytorch: ddp (default), horovod; tensorpack: "
-        "horovod.",
+        "How the processes work together. tensorflow: multi_worker_mirrored (default), parameter_server; mxnet: "
+        "local, device, dist_sync, dist_device_sync, dist_async; pytorch: ddp; tensorpack: horovod.",
         _TRAIN,
     ),
     Option(
@@ -270,7 +269,7 @@ TABLE: Sequence[Option] = (
         "The framework of that short run. Without it, `cluster_default_framework`.",
         _HEALTH,
     ),
-    Option("distribution", _DISTRIBUTION, None, "horovod", "Its distribution. Without it, the default one.", _HEALTH),
+    Option("distribution", _DISTRIBUTION, None, "ddp", "Its distribution. Without it, the default one.", _HEALTH),
     Option(
         "health_bandwidth_gbits",
         r.integer(0, 10_000),

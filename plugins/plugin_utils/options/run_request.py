@@ -71,7 +71,6 @@ def run_plan(
     names = nodes if isinstance(nodes, list) else []
     count = max(sweep) if sweep else 0 if names else nodes
     framework = options["framework"] or resumed.get("framework")
-    distribution = options["distribution"] or resumed.get("distribution")
     chosen = names or available[: count or None]
     preflight = all(gpus.get(name) for name in chosen) if options["preflight"] is None else options["preflight"]
     foreign_python = resumed.get("python") and not resumed["python"].startswith(f"{paths.ENVIRONMENTS}/")
@@ -90,7 +89,6 @@ def run_plan(
         "preflight": preflight and len(chosen) > 1,
         "framework": framework,
         "installs_framework": installs_framework,
-        "uses_horovod": framework == "tensorpack" or distribution == "horovod",
         "runs": [_run_of_sweep(options["run_id"], number) for number in sweep] or [{}],
     }
 

@@ -102,14 +102,7 @@ ANSWERS: Mapping[str, Form] = {
     ),
     "run frameworks": u.record(
         # In check mode the program may be an older one, which does not name the runs.
-        frameworks=u.list_of(
-            u.record(
-                framework=framework,
-                horovod=u.boolean,
-                runs=u.optional(u.list_of(run_id)),
-                with_horovod=u.optional(u.list_of(run_id)),
-            )
-        )
+        frameworks=u.list_of(u.record(framework=framework, runs=u.optional(u.list_of(run_id))))
     ),
     "run evaluation": u.record(evaluation=u.optional(evaluation)),
     "run create": u.record(run_id=run_id, warnings=u.list_of(u.words)),

@@ -450,13 +450,10 @@ def test_frameworks_of_unfinished_runs(master: Master) -> None:
     assert master.call("frameworks") == (0, "\n", "")
     with master.node.here():
         python = f"{paths.ENVIRONMENTS}/{{}}/bin/python"
-    master.add("r1", python=python.format("pytorch"), distribution="horovod")
+    master.add("r1", python=python.format("pytorch"))
     master.add("r2", framework="mxnet", python=python.format("mxnet"))
     assert master.call("frameworks") == (0, "mxnet\npytorch\n", "")
-    needed = [
-        {"framework": "mxnet", "horovod": False, "runs": ["r2"], "with_horovod": []},
-        {"framework": "pytorch", "horovod": True, "runs": ["r1"], "with_horovod": ["r1"]},
-    ]
+    needed = [{"framework": "mxnet", "runs": ["r2"]}, {"framework": "pytorch", "runs": ["r1"]}]
     assert master.answer("frameworks", "--json") == {"frameworks": needed}
 
 

@@ -45,7 +45,7 @@ def nodes(count: int, gpus: int = 0) -> list[Node]:
 
 
 def make_plan(distribution: str, count: int = 2, gpus: int = 0, **more: Any) -> Plan:
-    framework = next(name for name, known in DISTRIBUTIONS.items() if distribution in known)
+    (framework,) = (name for name, known in DISTRIBUTIONS.items() if distribution in known)
     return plans.make(record(framework, distribution, **more), nodes(count, gpus))
 
 

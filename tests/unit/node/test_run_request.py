@@ -22,7 +22,11 @@ def test_a_request_keeps_its_values_without_null() -> None:
     [
         ({"framework": None}, "framework is missing"),
         ({"framework": "caffe"}, "framework is 'caffe': give one of tensorflow, mxnet, pytorch, tensorpack"),
-        ({"distribution": "dist_sync"}, "dist_sync, which pytorch does not have: give one of ddp, horovod"),
+        (
+            {"distribution": "dist_sync"},
+            "dist_sync, which only mxnet has: give pytorch's ddp. Example: -e distribution=",
+        ),
+        ({"distribution": "ring"}, "distribution is ring, which no framework has: give pytorch's ddp. Example: "),
         ({"scripts": "x"}, "no scripts: is script meant?"),
         ({"zzz": 1}, "no zzz: it has run_id, framework"),
         ({"nodes": 0}, "nodes is 0: give a whole number, 1 or more"),

@@ -170,16 +170,13 @@ def test_frameworks_of_unfinished_runs_are_those_that_a_new_machine_needs(tmp_pa
 
     assert unfinished_frameworks(config) == []
     add("r1", "pytorch")
-    add("r2", "pytorch", "horovod")
+    add("r2", "pytorch")
     add("r3", "mxnet", "dist_sync")
-    add("r4", "tensorflow", "horovod").write("result.json", {"state": "finished"})
+    add("r4", "tensorflow").write("result.json", {"state": "finished"})
     add("r5", "tensorflow", cluster="sg-2")
     add("r6", "tensorflow", python="/home/me/python")
     add("r7", "caffe")
     Path(add("r8", "tensorflow").file("run.json")).write_text("{")
     Path(f"{tmp_path}/runs/c/r9").mkdir()
-    expected = [
-        {"framework": "mxnet", "horovod": False, "runs": ["r3"], "with_horovod": []},
-        {"framework": "pytorch", "horovod": True, "runs": ["r1", "r2"], "with_horovod": ["r2"]},
-    ]
+    expected = [{"framework": "mxnet", "runs": ["r3"]}, {"framework": "pytorch", "runs": ["r1", "r2"]}]
     assert unfinished_frameworks(config) == expected

@@ -42,7 +42,7 @@ def collection(tmp_path: Path) -> Path:
 
 
 def add_environment(folder: Path, **marker: object) -> Path:
-    """An environment of PyTorch that is complete, with today's pins and without Horovod."""
+    """An environment of PyTorch that is complete, with today's pins."""
     environment = folder / "env/pytorch"
     (environment / "bin").mkdir(parents=True)
     (environment / "bin/python").write_text("#!/bin/sh\nexit 1\n")
@@ -79,17 +79,16 @@ def state(folder: Path) -> dict[str, tuple[int, bytes]]:
 @pytest.mark.parametrize(
     ("marker", "options"),
     [
-        ({}, {"framework_horovod": True}),
         ({}, {"framework_source": "/efs/data/pytorch"}),
         ({"switching": True}, {}),
         ({"requirements_sha256": "0" * 64}, {}),
     ],
-    ids=["Horovod", "sources", "an interrupted switch", "pins"],
+    ids=["sources", "an interrupted switch", "pins"],
 )
 def test_nothing_changes_under_a_run(marker: dict[str, object], options: dict[str, object], collection: Path) -> None:
     environment = add_environment(collection, **marker)
     before = state(environment.parent)
-    output = play(collection, framework_runs=["r1", "r2"], framework_horovod_runs=["r2"], **options)
+    output = play(collection, framework_runs=["r1"], **options)
     assert "failed=0" in output and "changed=0" in output and "it goes on" in output, output
     assert "The environment of pytorch stays as it is" in output and "because r1 uses it. Run this" in output
     assert state(environment.parent) == before

@@ -234,24 +234,19 @@ AMAZON, DEBIAN = ["gcc-c++", "make", "openmpi-devel"], ["g++", "make", "libopenm
 
 
 @pytest.mark.parametrize(
-    ("system", "pythons", "framework", "build"),
+    ("system", "pythons", "build"),
     [
         # Amazon Linux 2023 with the package that the role installs, and as it is in images for deep learning.
-        ("amzn", {"python3": "3.9", "python3.11": "3.11"}, "tensorpack", [*AMAZON, "python3.11-devel"]),
-        ("amzn", {"python3": "3.9", "python3.12": "3.12"}, "pytorch", [*AMAZON, "python3.12-devel"]),
-        ("amzn", AMAZON_PYTHONS, "pytorch", [*AMAZON, "python3.12-devel"]),
-        ("amzn", AMAZON_PYTHONS, "tensorflow", [*AMAZON, "python3.12-devel"]),
-        ("amzn", AMAZON_PYTHONS, "tensorpack", [*AMAZON, "python3.11-devel"]),
-        ("ubuntu", {"python3": "3.10", "python3.11": "3.11"}, "tensorpack", [*DEBIAN, "python3.10-dev"]),
-        ("ubuntu", {"python3": "3.12"}, "pytorch", [*DEBIAN, "python3.12-dev"]),
-        ("ubuntu", {"python3": "3.12", "python3.11": "3.11"}, "tensorpack", [*DEBIAN, "python3.11-dev"]),
-        ("debian", {"python3": "3.11"}, "tensorpack", [*DEBIAN, "python3.11-dev"]),
+        ("amzn", {"python3": "3.9", "python3.11": "3.11"}, [*AMAZON, "python3.11-devel"]),
+        ("amzn", AMAZON_PYTHONS, [*AMAZON, "python3.11-devel"]),
+        ("ubuntu", {"python3": "3.10", "python3.11": "3.11"}, [*DEBIAN, "python3.10-dev"]),
+        ("ubuntu", {"python3": "3.12", "python3.11": "3.11"}, [*DEBIAN, "python3.11-dev"]),
+        ("debian", {"python3": "3.11"}, [*DEBIAN, "python3.11-dev"]),
     ],
 )
 def test_horovod_is_built_with_the_headers_of_the_environments_python(
     system: str,
     pythons: dict[str, str],
-    framework: str,
     build: list[str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -261,9 +256,9 @@ def test_horovod_is_built_with_the_headers_of_the_environments_python(
         (tmp_path / name).chmod(0o755)
     monkeypatch.setattr(python_env, "SYSTEM_FOLDERS", (tmp_path,))
     monkeypatch.setattr(python_env, "system", lambda: (system, system))
-    needs = json.loads((ROLES / f"framework/files/{framework}/environment.json").read_text())
+    needs = json.loads((ROLES / "framework/files/tensorpack/environment.json").read_text())
     environment = python_env.Environment(
-        framework, {"cpu": "", "gpu": ""}, needs["pythons"], needs["imports"], folder=tmp_path / "env"
+        "tensorpack", {"cpu": "", "gpu": ""}, needs["pythons"], needs["imports"], folder=tmp_path / "env"
     )
     before = framework_env.inspect(environment, {"horovod": True, "source": ""})
     # What the environment's marker says of it later.
@@ -337,21 +332,22 @@ def test_python3_in_login_shells_is_that_of_the_default_framework(
     assert (found == f"{programs}/python3") == bool(python) and left == "unset"
 
 
-UNFINISHED = {"frameworks": [{"framework": "mxnet", "horovod": False}, {"framework": "pytorch", "horovod": True}]}
+UNFINISHED = {"frameworks": [{"framework": "mxnet"}, {"framework": "pytorch"}]}
 
 
 @pytest.mark.parametrize(
     ("default", "unfinished", "expected"),
     [
-        (None, None, {}),
-        (None, {"frameworks": []}, {}),
-        ("tensorflow", None, {"tensorflow": False}),
-        ("tensorflow", UNFINISHED, {"tensorflow": False, "mxnet": False, "pytorch": True}),
-        ("pytorch", UNFINISHED, {"pytorch": True, "mxnet": False}),
+        (None, None, []),
+        (None, {"frameworks": []}, []),
+        ("tensorflow", None, ["tensorflow"]),
+        (None, UNFINISHED, ["mxnet", "pytorch"]),
+        ("tensorflow", UNFINISHED, ["tensorflow", "mxnet", "pytorch"]),
+        ("pytorch", UNFINISHED, ["pytorch", "mxnet"]),
     ],
 )
 def test_a_machine_gets_the_frameworks_of_unfinished_runs(
-    default: str | None, unfinished: dict[str, Any] | None, expected: dict[str, bool]
+    default: str | None, unfinished: dict[str, Any] | None, expected: list[str]
 ) -> None:
     loader = DataLoader()
     (play,) = loader.load_from_file(str(ROLES.parent / "playbooks/node.yml"), trusted_as_template=True)
@@ -359,66 +355,51 @@ def test_a_machine_gets_the_frameworks_of_unfinished_runs(
     # In check mode the command does not run.
     answer = {"answer": answers.ANSWERS["run frameworks"](unfinished)} if unfinished else {"skipped": True}
     variables = {"node_cluster": {"default_framework": default}, "__node_unfinished": answer, **task["vars"]}
-    needed = Templar(loader, variables).template(task["loop"])
-    assert {item["framework"]: item["horovod"] for item in needed} == expected
+    assert Templar(loader, variables).template(task["loop"]) == expected
 
 
 @pytest.mark.parametrize(
-    ("inspected", "runs", "with_horovod", "users"),
+    ("inspected", "runs", "kept"),
     [
         # Other pins or sources, or a switch of the sources that was interrupted.
-        ({"usable": True, "has_horovod": False}, ["r1"], [], ["r1"]),
-        ({"usable": True, "has_horovod": True}, ["r1", "r2"], ["r1"], ["r1", "r2"]),
-        ({"usable": True, "has_horovod": False}, [], [], []),
-        # A new machine.
-        ({"usable": False, "has_horovod": False}, ["r1"], [], []),
-        # Only Horovod is missing: a run that needs it has not started here, but another one may have.
-        ({"usable": True, "has_horovod": False}, ["r1"], ["r1"], []),
-        ({"usable": True, "has_horovod": False}, ["r1", "r2"], ["r1"], ["r2"]),
-        ({"usable": True, "has_horovod": True, "ready": True}, ["r1"], [], []),
+        ({"usable": True}, ["r1"], True),
+        ({"usable": True}, ["r1", "r2"], True),
+        ({"usable": True}, [], False),
+        # A new machine, or one whose TensorPack lacks Horovod.
+        ({"usable": False}, ["r1"], False),
+        ({"usable": True, "ready": True}, ["r1"], False),
     ],
 )
 def test_an_environment_that_a_run_uses_is_kept_and_the_run_named(
-    inspected: dict[str, bool], runs: list[str], with_horovod: list[str], users: list[str]
+    inspected: dict[str, bool], runs: list[str], kept: bool
 ) -> None:
     tasks = yaml.safe_load((ROLES / "framework/tasks/present.yml").read_text())
     _inspect, report, install = tasks
     variables = {
         "__framework_inspected": {"ready": False, **inspected},
         "framework_runs": runs,
-        "framework_horovod_runs": with_horovod,
         "framework_name": "pytorch",
     }
     is_ready = inspected.get("ready", False)
-    for task, expected in ((report, bool(users)), (install, not users and not is_ready)):
+    for task, expected in ((report, kept), (install, not kept and not is_ready)):
         assert value("framework", task["when"], "Debian", **variables) is expected
-    if users:
-        variables["__framework_users"] = value("framework", "__framework_users", "Debian", **variables)
+    if kept:
         message = Templar(None, variables).template(trust_as_template(report["ansible.builtin.debug"]["msg"]))
         assert message.startswith("The environment of pytorch stays as it is, with other packages or sources")
-        words = f"{', '.join(users)} {'uses' if len(users) == 1 else 'use'} it. Run this playbook again"
+        words = f"{', '.join(runs)} {'uses' if len(runs) == 1 else 'use'} it. Run this playbook again"
         assert f"because {words}" in message
 
 
 @pytest.mark.parametrize(
-    ("framework", "listed", "runs", "with_horovod"),
+    ("framework", "listed", "runs"),
     [
-        ("mxnet", [{"framework": "mxnet", "horovod": False, "runs": ["r1", "r2"]}], ["r1", "r2"], []),
-        ("pytorch", [{"framework": "mxnet", "horovod": False, "runs": ["r1"]}], [], []),
-        (
-            "pytorch",
-            [{"framework": "pytorch", "horovod": True, "runs": ["r1", "r2"], "with_horovod": ["r2"]}],
-            ["r1", "r2"],
-            ["r2"],
-        ),
-        # A program of an earlier version does not name them.
-        ("mxnet", [{"framework": "mxnet", "horovod": False}], [], []),
+        ("mxnet", [{"framework": "mxnet", "runs": ["r1", "r2"]}], ["r1", "r2"]),
+        ("pytorch", [{"framework": "mxnet", "runs": ["r1"]}], []),
+        # A program of an earlier version does not name them, and says more of them.
+        ("mxnet", [{"framework": "mxnet", "horovod": False}], []),
     ],
 )
-def test_the_runs_that_use_an_environment(
-    framework: str, listed: list[dict[str, Any]], runs: list[str], with_horovod: list[str]
-) -> None:
-    expected = {"__used_by": runs, "__with_horovod": with_horovod}
+def test_the_runs_that_use_an_environment(framework: str, listed: list[dict[str, Any]], runs: list[str]) -> None:
     loader = DataLoader()
     plays = {
         name: loader.load_from_file(str(ROLES.parent / f"playbooks/{name}.yml"), trusted_as_template=True)
@@ -427,13 +408,12 @@ def test_the_runs_that_use_an_environment(
     (task,) = [one for one in plays["node"][0]["tasks"] if one["name"].startswith("Install the default framework")]
     answer = {"answer": answers.ANSWERS["run frameworks"]({"frameworks": listed})}
     # In check mode the task is skipped.
-    for unfinished, used in ((answer, expected), ({"skipped": True}, dict.fromkeys(expected, []))):
-        templar = Templar(loader, {"__node_unfinished": unfinished, "item": {"framework": framework}, **task["vars"]})
-        assert {name: templar.template(task["vars"][name]) for name in expected} == used
+    for unfinished, used in ((answer, runs), ({"skipped": True}, [])):
+        templar = Templar(loader, {"__node_unfinished": unfinished, "__framework": framework, **task["vars"]})
+        assert templar.template(task["vars"]["__used_by"]) == used
     (prepare,) = [play for play in plays["train"] if play["name"] == "Prepare the nodes"]
     variables = {"train_unfinished": answer, "__framework": framework}
-    templar = Templar(loader, variables)
-    assert {name: templar.template(prepare["vars"][name]) for name in expected} == expected
+    assert Templar(loader, variables).template(prepare["vars"]["__used_by"]) == runs
 
 
 @pytest.mark.parametrize(("pushed", "builds"), [({}, False), ({"node_builds": True}, True)])
@@ -445,7 +425,7 @@ def test_a_machine_that_configures_itself_does_not_build_horovod(pushed: dict[st
     (role,) = loader.load_from_file(str(playbooks / "tasks/node/framework.yml"), trusted_as_template=True)
     variables = {
         **loop["vars"],
-        "item": {"framework": "tensorpack", "horovod": False},
+        "__framework": "tensorpack",
         "node_cluster": {"efs_mount": "/efs", "default_framework": None},
         **pushed,
         **role["vars"],
@@ -453,14 +433,13 @@ def test_a_machine_that_configures_itself_does_not_build_horovod(pushed: dict[st
     templar = Templar(loader, variables)
     assert templar.template(role["vars"]["framework_horovod_build"]) is builds
     assert templar.template(role["vars"]["framework_horovod_wheels"]) == "/efs/.deeplearning/wheels"
-    assert templar.template(role["vars"]["framework_horovod"]) is True
 
 
 @pytest.mark.parametrize("playbook", ["bake", "node", "train"])
 def test_who_includes_the_tasks_of_a_framework_sets_their_variables(playbook: str) -> None:
     text = (ROLES.parent / f"playbooks/{playbook}.yml").read_text()
     assert "tasks/node/framework.yml" in text
-    for name in ("__framework", "__horovod", "__wheels", "__builds", "__used_by"):
+    for name in ("__framework", "__wheels", "__builds", "__used_by"):
         assert f" {name}" in text, name
 
 
@@ -490,7 +469,7 @@ def test_pages_behind_a_tunnel_are_opened_by_a_name_of_the_clusters_own() -> Non
 @pytest.mark.parametrize("framework", ["caffe", "../x", "{{ 1 }}"])
 def test_a_framework_that_a_node_invents_is_refused(framework: str) -> None:
     with pytest.raises(untrusted.InvalidValue):
-        answers.ANSWERS["run frameworks"]({"frameworks": [{"framework": framework, "horovod": False}]})
+        answers.ANSWERS["run frameworks"]({"frameworks": [{"framework": framework}]})
 
 
 def outcome(left_out: Sequence[str] = (), **groups: list[str]) -> tuple[bool, str]:

@@ -146,13 +146,11 @@ def find_run(config: Config, run_id: str) -> Folder:
 
 
 def unfinished_frameworks(config: Config) -> list[dict[str, Any]]:
-    """Return the frameworks that runs without a result use from this collection's environments, whether with Horovod,
-    the runs, and those with Horovod.
+    """Return the frameworks that runs without a result use from this collection's environments, and the runs.
 
     Runs that cannot be read do not count: a machine that joins must not fail because of them.
     """
     runs: dict[str, list[str]] = {}
-    with_horovod: dict[str, list[str]] = {}
     for folder in _folders(config):
         with contextlib.suppress(UserError, OSError, KeyError):
             run = folder.run()
@@ -160,17 +158,7 @@ def unfinished_frameworks(config: Config) -> list[dict[str, Any]]:
             is_current = run["cluster_id"] == config.cluster_id and folder.result() is None
             if is_current and name in FRAMEWORKS and run["python"] == f"{paths.ENVIRONMENTS}/{name}/bin/python":
                 runs.setdefault(name, []).append(folder.id)
-                if run["distribution"] == "horovod":
-                    with_horovod.setdefault(name, []).append(folder.id)
-    return [
-        {
-            "framework": name,
-            "horovod": name in with_horovod,
-            "runs": sorted(runs[name]),
-            "with_horovod": sorted(with_horovod.get(name, [])),
-        }
-        for name in sorted(runs)
-    ]
+    return [{"framework": name, "runs": sorted(runs[name])} for name in sorted(runs)]
 
 
 def all_runs(config: Config) -> list[Folder]:

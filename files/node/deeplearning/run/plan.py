@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from deeplearning.contract.errors import UserError
+from deeplearning.contract.frameworks import distribution_problem
 
 WORKER, CHIEF, PS, SERVER, SCHEDULER = "worker", "chief", "ps", "server", "scheduler"
 
@@ -81,6 +82,10 @@ class Plan:
 
 
 def make(run: Run, nodes: Sequence[Node]) -> Plan:
+    problem = distribution_problem(run["framework"], run["distribution"])
+    if problem:
+        # The run was created by a program that had it.
+        raise UserError(problem)
     layout = LAYOUTS[run["distribution"]](run, nodes)
     processes: list[Process] = []
     for node in nodes:

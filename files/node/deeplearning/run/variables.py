@@ -29,7 +29,7 @@ def variables(start: Mapping[str, Any], plan: Plan, process: Process) -> dict[st
         "PYTHONUNBUFFERED": "1",
     }
     if plan.framework == "tensorflow":
-        # Keras 3 cannot train under MultiWorkerMirroredStrategy, and Horovod is older than it.
+        # Keras 3 cannot train under MultiWorkerMirroredStrategy.
         common["TF_USE_LEGACY_KERAS"] = "1"
     if process.gpus is not None:
         common["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, process.gpus))

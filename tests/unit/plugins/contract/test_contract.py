@@ -72,7 +72,7 @@ def test_ids_of_runs(text: str, expected: bool) -> None:
     ("request_", "expected"),
     [
         ({"framework": "pytorch", "distribution": "ddp", "nodes": 4}, None),
-        ({"framework": "pytorch", "distribution": "local"}, "does not have: give one of ddp, horovod"),
+        ({"framework": "pytorch", "distribution": "local"}, "which only mxnet has: give pytorch's ddp. Example: -e"),
         ({"framework": "mxnet", "distribution": "local", "nodes": ["a", "b"]}, "give nodes=1, or another"),
         ({"framework": "mxnet", "servers": 2}, None),
         ({"framework": "tensorflow", "servers": 2}, "servers is 2, and tensorflow has no parameter servers"),

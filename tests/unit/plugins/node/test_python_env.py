@@ -22,6 +22,7 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.frameworks import DISTRIBUTIONS
 from ansible_collections.deeplearning.aws.plugins.module_utils.node import horovod, python_env
 from ansible_collections.deeplearning.aws.plugins.module_utils.node.python_env import Environment
 from ansible_collections.deeplearning.aws.plugins.modules import framework_env
@@ -647,13 +648,19 @@ def test_horovod_is_installed_into_an_existing_environment(environment: Environm
 
 
 @pytest.fixture
-def machine(environment: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def tensorpack(environment: Environment) -> Environment:
+    """The only one that has Horovod."""
+    return Environment(**{**vars(environment), "framework": "tensorpack"})
+
+
+@pytest.fixture
+def machine(tensorpack: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A machine with Open MPI, CUDA, and an environment with a stand-in for Python."""
-    for folder in ("mpi", "cuda/bin", "env/pytorch/bin"):
+    for folder in ("mpi", "cuda/bin", "env/tensorpack/bin"):
         (tmp_path / folder).mkdir(parents=True)
     program(tmp_path / "mpi/mpirun", "echo 'mpirun (Open MPI) 4.1.4'")
     program(tmp_path / "cuda/bin/nvcc", "echo 'Cuda compilation tools, release 12.8, V12.8.93'")
-    program(environment.python, "echo 3.11")
+    program(tensorpack.python, "echo 3.11")
     monkeypatch.setattr(horovod.open_mpi, "FOLDERS", (str(tmp_path / "mpi"),))
     monkeypatch.setattr(horovod, "CUDA", tmp_path / "cuda")
     return tmp_path
@@ -664,31 +671,28 @@ def gpus(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(python_env, "DRIVER", machine)
 
 
-VERSIONS = {"torch": "2.13.0+cpu", "tensorflow-cpu": "2.15.1", "nvidia-nccl-cu12": "2.16.5"}
+VERSIONS = {"tensorflow-cpu": "2.15.1", "nvidia-nccl-cu12": "2.16.5"}
 
 
-def test_the_key_of_a_wheel_has_all_that_it_fits(environment: Environment, machine: Path) -> None:
+def test_the_key_of_a_wheel_has_all_that_it_fits(tensorpack: Environment, machine: Path) -> None:
     arch = os.uname().machine
-    assert horovod.wheel_key(environment, VERSIONS) == f"horovod-0.28.1_torch-2.13.0+cpu_cp311_openmpi-4.1.4_{arch}"
-    tensorpack = Environment(**{**vars(environment), "framework": "tensorpack"})
-    shutil.copytree(environment.path, tensorpack.path)
     assert horovod.wheel_key(tensorpack, VERSIONS) == f"horovod-0.28.1_tensorflow-2.15.1_cp311_openmpi-4.1.4_{arch}"
 
 
 @pytest.mark.usefixtures("gpus")
-def test_on_gpus_the_key_has_cuda_and_nccl(environment: Environment, machine: Path) -> None:
-    assert "_openmpi-4.1.4_cuda-12.8_nccl-2.16.5_" in horovod.wheel_key(environment, VERSIONS)
+def test_on_gpus_the_key_has_cuda_and_nccl(tensorpack: Environment, machine: Path) -> None:
+    assert "_openmpi-4.1.4_cuda-12.8_nccl-2.16.5_" in horovod.wheel_key(tensorpack, VERSIONS)
     with pytest.raises(UserError, match="has no NCCL"):
-        horovod.wheel_key(environment, {"torch": "2.13.0"})
+        horovod.wheel_key(tensorpack, {"tensorflow": "2.15.1"})
     (machine / "cuda/bin/nvcc").unlink()
     with pytest.raises(UserError, match="install CUDA's toolkit"):
-        horovod.wheel_key(environment, VERSIONS)
+        horovod.wheel_key(tensorpack, VERSIONS)
 
 
-def test_without_open_mpi_nothing_is_built(environment: Environment, machine: Path) -> None:
+def test_without_open_mpi_nothing_is_built(tensorpack: Environment, machine: Path) -> None:
     (machine / "mpi/mpirun").unlink()
     with pytest.raises(UserError, match="install Open MPI"):
-        horovod.wheel_key(environment, VERSIONS)
+        horovod.wheel_key(tensorpack, VERSIONS)
 
 
 class Build:
@@ -719,42 +723,42 @@ def make(machine: Path, environment: Environment, **build: Any) -> horovod.Wheel
     return horovod.build(environment, VERSIONS, str(machine / "wheels"))
 
 
-def test_the_wheel_is_built_for_mpi_in_the_shared_folder(environment: Environment, machine: Path) -> None:
-    built = make(machine, environment)
-    key = horovod.wheel_key(environment, VERSIONS)
+def test_the_wheel_is_built_for_mpi_in_the_shared_folder(tensorpack: Environment, machine: Path) -> None:
+    built = make(machine, tensorpack)
+    key = horovod.wheel_key(tensorpack, VERSIONS)
     assert built == horovod.find_wheel(str(machine / "wheels"), key, {built.name: built.sha256})
     assert built.sha256 == hashlib.sha256((machine / "wheels" / built.name).read_bytes()).hexdigest()
     variables = dict(line.split("=", 1) for line in (machine / "environment").read_text().splitlines() if "=" in line)
     assert {name: value for name, value in variables.items() if name.startswith("HOROVOD_WITH")} == {
         "HOROVOD_WITH_MPI": "1",
         "HOROVOD_WITHOUT_GLOO": "1",
-        "HOROVOD_WITH_PYTORCH": "1",
-        "HOROVOD_WITHOUT_TENSORFLOW": "1",
+        "HOROVOD_WITH_TENSORFLOW": "1",
+        "HOROVOD_WITHOUT_PYTORCH": "1",
         "HOROVOD_WITHOUT_MXNET": "1",
     }
     assert "xla_mpi_ops" not in (machine / "sources").read_text()
 
 
 @pytest.mark.usefixtures("gpus")
-def test_on_gpus_a_build_without_nccl_is_an_error(environment: Environment, machine: Path) -> None:
-    (environment.path / "lib/python3.11/site-packages/nvidia/nccl").mkdir(parents=True)
+def test_on_gpus_a_build_without_nccl_is_an_error(tensorpack: Environment, machine: Path) -> None:
+    (tensorpack.path / "lib/python3.11/site-packages/nvidia/nccl").mkdir(parents=True)
     with pytest.raises(UserError, match="built without NCCL: it is not used"):
-        make(machine, environment)
+        make(machine, tensorpack)
     assert not list((machine / "wheels").rglob("*.whl"))
     assert "HOROVOD_GPU_OPERATIONS=NCCL" in (machine / "environment").read_text()
 
 
-def test_a_build_without_mpi_is_an_error(environment: Environment, machine: Path) -> None:
+def test_a_build_without_mpi_is_an_error(tensorpack: Environment, machine: Path) -> None:
     with pytest.raises(UserError, match="built without MPI"):
-        make(machine, environment, mpi=False)
+        make(machine, tensorpack, mpi=False)
 
 
-def test_a_failed_build_reports_the_errors(environment: Environment, machine: Path) -> None:
-    with pytest.raises(UserError, match=r"could not be built for horovod-0.28.1_torch.*: x.cc:1: error: no such type"):
-        make(machine, environment, fails=True)
+def test_a_failed_build_reports_the_errors(tensorpack: Environment, machine: Path) -> None:
+    with pytest.raises(UserError, match=r"could not be built for horovod-0.28.1_tensorflow.*: x.cc:1: error: no such"):
+        make(machine, tensorpack, fails=True)
 
 
-NUMBERED = "horovod-0.28.1_torch-2.13.0+cpu_cp311_openmpi-4.1.4_x86_64"
+NUMBERED = "horovod-0.28.1_tensorflow-2.15.1_cp311_openmpi-4.1.4_x86_64"
 
 
 def test_a_wheel_of_this_play_is_found_by_its_name(tmp_path: Path) -> None:
@@ -763,7 +767,7 @@ def test_a_wheel_of_this_play_is_found_by_its_name(tmp_path: Path) -> None:
     (tmp_path / known).write_text("")
     sums = {known: "0" * 64}
     assert horovod.find_wheel(str(tmp_path), NUMBERED, sums) == (known, "0" * 64)
-    assert horovod.find_wheel(str(tmp_path), NUMBERED.replace("2.13", "2.14"), sums) is None
+    assert horovod.find_wheel(str(tmp_path), NUMBERED.replace("2.15", "2.16"), sums) is None
 
 
 @pytest.fixture
@@ -784,7 +788,7 @@ def test_a_wheel_that_root_has_built_before_is_installed_again(stored: Path) -> 
     assert horovod.find_wheel(folder, NUMBERED, {}) == expected
     other = {f"{NUMBERED}/../horovod-0.28.1.whl": "0" * 64, f"{NUMBERED}/horovod-0.28.1-cp312.whl": "0" * 64}
     assert horovod.find_wheel(folder, NUMBERED, other) == expected
-    assert horovod.find_wheel(folder, NUMBERED.replace("2.13", "2.14"), {}) is None
+    assert horovod.find_wheel(folder, NUMBERED.replace("2.15", "2.16"), {}) is None
 
 
 @pytest.mark.parametrize("planted", ["another user", "file", "folder", "folder of all", "link", "linked folder"])
@@ -843,6 +847,8 @@ def test_the_module_completes_an_environment_with_horovod(
     # It has the rest, so neither Python nor packages of the system are needed.
     planned = run(check=True, **lacking)
     assert planned["changed"] and planned["installed"] and not planned["ready"] and "problem" not in planned
+    # A run that needs it does not use the environment, so it may change.
+    assert not planned["usable"] and run(check=True)["usable"]
     unknown = run(horovod=True)
     assert not unknown["changed"] and not unknown["ready"] and unknown["installed"]
     done = run(**lacking)
@@ -887,12 +893,14 @@ def test_a_failed_build_is_reported_with_the_alternatives(
     environment: Environment, lacking: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> str:
-        raise UserError("horovod==0.28.1 could not be built for horovod-0.28.1_torch-9: x.h:1: error: C++26 is needed")
+        raise UserError(
+            "horovod==0.28.1 could not be built for horovod-0.28.1_tensorflow-9: x.h: error: C++26 is needed"
+        )
 
     monkeypatch.setattr(horovod, "build", fail)
     monkeypatch.setattr(horovod, "OWNER", os.getuid() + 1)
     builder = {**lacking, "horovod_checksums": {}, "horovod_build": True}
-    with pytest.raises(UserError, match="error: C.* is needed\nTrain without Horovod, or use the pins"):
+    with pytest.raises(UserError, match="error: C.* is needed\nUse the pins that it was built with before, or"):
         framework_env.present(environment, builder, check=False)
     assert framework_env.present(environment, builder, check=True)["changed"]
 
@@ -920,13 +928,10 @@ def test_packages_that_an_environment_needs(
     assert value("framework", "__framework_packages", "", **variables) == packages
 
 
-@pytest.mark.parametrize(
-    ("framework", "requested", "has_it"),
-    [("tensorpack", False, True), ("mxnet", True, False), ("pytorch", False, False), ("tensorflow", True, True)],
-)
-def test_which_environments_have_horovod(framework: str, requested: bool, has_it: bool) -> None:
-    variables = {"framework_name": framework, "framework_horovod": requested}
-    assert value("framework", "__framework_horovod", "", **variables) is has_it
+@pytest.mark.parametrize("framework", ROLES)
+def test_the_environments_that_have_horovod_are_those_of_frameworks_that_train_with_it(framework: str) -> None:
+    needs = value("framework", "__framework_needs", "", framework_name=framework)
+    assert needs["horovod"] is ("horovod" in DISTRIBUTIONS[framework]) is (framework in horovod.KITS)
 
 
 HOROVOD_PLAY = """
@@ -939,7 +944,7 @@ HOROVOD_PLAY = """
         tasks_from: horovod.yml
       when: inventory_hostname in ['three', 'four']
       vars:
-        framework_name: pytorch
+        framework_name: tensorpack
         __framework_inspected: {system: debian, python: "3.11"}
     - ansible.builtin.debug:
         msg: "{{ inventory_hostname }} has {{ framework_result }}"
@@ -1014,7 +1019,6 @@ def test_an_image_is_created_from_the_pins_of_the_role(role: str) -> None:
         source = f"framework_name ~ '/requirements-{build}.txt', rstrip=false"
         assert source in settings["__framework_requirements"][build]
     assert set(needs) - {"libraries", "horovod"} <= set(Environment.__dataclass_fields__)
-    assert needs["horovod"] in ("always", "never", "on request")
 
 
 def test_another_pin_is_another_image(monkeypatch: pytest.MonkeyPatch) -> None:

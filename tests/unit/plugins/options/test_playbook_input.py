@@ -71,7 +71,7 @@ def test_without_an_inventory_of_ours_a_playbook_says_how_to_name_the_file() -> 
         ({"health_scope": "training", "framework": "tf"}, "framework is tf: give tensorflow, mxnet, pytorch or"),
         (
             {"health_scope": "training", "framework": "mxnet", "distribution": "ddp"},
-            "distribution is ddp, which mxnet does not have: give one of dist_sync",
+            "distribution is ddp, which only pytorch has: give mxnet's dist_sync or",
         ),
     ],
 )

@@ -83,7 +83,7 @@ def test_what_is_right_gets_its_type_once(name: str, variables: Any, read: Any) 
         ({"framework": ""}, "framework is missing: give one of tensorflow,"),
         (
             {"distribution": "dist_sync"},
-            "distribution is dist_sync, which pytorch does not have: give one of ddp, horovod. Example: -e ",
+            "distribution is dist_sync, which only mxnet has: give pytorch's ddp. Example: -e distribution=ddp",
         ),
         ({"framework": "mxnet", "distribution": "local", "nodes": 2}, "which trains on one node, and nodes is 2"),
         ({"framework": "mxnet", "distribution": "device", "sweep": [1, 2]}, "which trains on one node, and nodes is 2"),

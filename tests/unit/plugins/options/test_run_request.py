@@ -116,21 +116,19 @@ def test_a_slow_first_start_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "installs", "horovod"),
+    ("options", "installs"),
     [
-        ({}, True, False),
-        ({"distribution": "horovod"}, True, True),
-        ({"framework": "tensorpack"}, True, True),
-        ({"python": "/efs/env/bin/python"}, False, False),
-        ({"framework": None, "resumed": RUN}, True, False),
-        ({"framework": None, "resumed": RUN | {"python": "/efs/env/bin/python"}}, False, False),
-        ({"framework": None, "resumed": RUN | {"python": ""}}, True, False),
-        ({"framework": None, "resumed": RUN | {"framework": "pytorch", "distribution": "horovod"}}, True, True),
+        ({}, True),
+        ({"framework": "tensorpack"}, True),
+        ({"python": "/efs/env/bin/python"}, False),
+        ({"framework": None, "resumed": RUN}, True),
+        ({"framework": None, "resumed": RUN | {"python": "/efs/env/bin/python"}}, False),
+        ({"framework": None, "resumed": RUN | {"python": ""}}, True),
     ],
 )
-def test_what_the_nodes_need(options: dict[str, Any], installs: bool, horovod: bool) -> None:
+def test_what_the_nodes_need(options: dict[str, Any], installs: bool) -> None:
     result = plan(**options)
-    assert (result["installs_framework"], result["uses_horovod"]) == (installs, horovod)
+    assert result["installs_framework"] == installs
     resumed = options.get("resumed") or {}
     assert result["framework"] == (resumed.get("framework") or options.get("framework") or "pytorch")
 

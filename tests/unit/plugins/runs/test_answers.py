@@ -46,9 +46,7 @@ EVALUATION |= {"text": "after epoch 3: 5 of 9 right, accuracy 0.5000"}
 VALID: dict[str, dict[str, Any]] = {
     "run list": {"runs": [{"run_id": "mine", "state": "finished"}]},
     "run show": {"run": RUN, "checkpoints": ["checkpoint-1"]},
-    "run frameworks": {
-        "frameworks": [{"framework": "mxnet", "horovod": True, "runs": ["mine", "x"], "with_horovod": ["mine"]}]
-    },
+    "run frameworks": {"frameworks": [{"framework": "mxnet", "runs": ["mine", "x"]}]},
     "run evaluation": {"evaluation": EVALUATION},
     "run create": {"run_id": "mine", "warnings": []},
     "tensorboard check": {"installed": True},
@@ -69,7 +67,7 @@ VALID: dict[str, dict[str, Any]] = {
     "members forget": {"changed": True},
 }
 OPTIONAL = {
-    *("data", "own_copy", "nodes", "processes_per_node", "servers", "progress", "runs", "with_horovod"),
+    *("data", "own_copy", "nodes", "processes_per_node", "servers", "progress", "runs"),
     *("evaluation", "right", "val_accuracy", "average_precision"),
     # Made here, of the others.
     "text",
