@@ -43,6 +43,7 @@ _value:
       C(notes) are sentences about their GPUs. C(nodes) are the nodes' names.
     - C(framework) is what trains.
     - C(preflight) says whether to test the connections of the nodes first.
+    - C(processor) says whether to train on the processors of nodes with GPUs.
     - C(installs_framework) says whether the nodes need it.
     - C(runs) has for each run what changes in its request.
   type: dict

@@ -20,12 +20,12 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.run_reade
 Options = Mapping[str, Any]
 _REQUESTED_AS_GIVEN = {
     **{name: name for name in ("distribution", "script_args", "processes_per_node", "servers", "max_restarts")},
-    **{name: name for name in ("run_id", "resume", "python", "runs_dir")},
+    **{name: name for name in ("run_id", "resume", "python", "processor", "runs_dir")},
     "on_busy": "busy",
 }
 """By the options' names: the request's keys."""
 _KEPT_FOR_EVALUATION = (
-    *("framework", "distribution", "data", "own_copy", "nodes", "processes_per_node", "servers", "python"),
+    *("framework", "distribution", "data", "own_copy", "nodes", "processes_per_node", "servers", "processor", "python"),
 )
 
 
@@ -72,12 +72,14 @@ def run_plan(
     count = max(sweep) if sweep else 0 if names else nodes
     framework = options["framework"] or resumed.get("framework")
     chosen = names or available[: count or None]
-    preflight = all(gpus.get(name) for name in chosen) if options["preflight"] is None else options["preflight"]
+    processor = resumed.get("processor", False) if options["processor"] is None else options["processor"]
+    with_gpus = all(gpus.get(name) for name in chosen) and not processor
+    preflight = with_gpus if options["preflight"] is None else options["preflight"]
     foreign_python = resumed.get("python") and not resumed["python"].startswith(f"{paths.ENVIRONMENTS}/")
     installs_framework = not (options["python"] or foreign_python)
     gpu_problem = ""
     notes: list[str] = []
-    if installs_framework and framework and framework in gpu_tables:
+    if installs_framework and not processor and framework and framework in gpu_tables:
         training = [member for member in members if member["name"] in chosen]
         gpu_problem, notes = check_members(gpu_tables[framework], framework, training)
     return {
@@ -89,6 +91,7 @@ def run_plan(
         "preflight": preflight and len(chosen) > 1,
         "framework": framework,
         "installs_framework": installs_framework,
+        "processor": processor,
         "runs": [_run_of_sweep(options["run_id"], number) for number in sweep] or [{}],
     }
 
