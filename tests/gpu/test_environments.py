@@ -59,7 +59,8 @@ EXPECTED = {
     "tensorflow": ["2.21.0 12.5.1 2.21.0", "True 3.0", "[]"],
     "tensorpack": [
         "2.15.1 12.2",
-        "True True",
+        # Horovod names the NCCL that it was built for.
+        "True 22105",
         "/opt/deeplearning/env/tensorpack/lib/python3.11/site-packages/nvidia/nccl/lib/libnccl.so.2 "
         "/usr/lib/x86_64-linux-gnu/openmpi/lib/libmpi.so.40.30.4",
         "22105",
