@@ -190,6 +190,7 @@ ACCOUNT = ("tests/account",)
 LOCALCLOUD = ("localcloud/tests/integration",)
 INTEGRATION = ("tests/integration",)
 MOLECULE = ("tests/molecule",)
+GPU = ("tests/gpu",)
 DEBIAN_13 = (
     *(f"tests/integration/test_{name}.py" for name in ("launcher", "training")),
     *(
@@ -238,6 +239,8 @@ PARTS = {
         Layer("late-reads", pytest(*ACCOUNT, processes=2, options=("--late-reads", "2"))),
         Layer("integration", pytest(*LOCALCLOUD, *INTEGRATION, long=True), root=True),
         Layer("debian-13", on_debian_13, root=True),
+        # It mounts the machines' image and boots none, so it leaves a local cloud alone that starts beside it.
+        Layer("gpu-environments", pytest(*GPU, long=True), IMAGE, root=True),
         Layer("molecule", molecule(lambda: LONG_SCENARIOS, *MOLECULE, long=True), root=True),
         Layer("mutations", mutations()),
     )

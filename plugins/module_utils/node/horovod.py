@@ -59,7 +59,8 @@ WHEEL = re.compile(r"horovod-[A-Za-z0-9.+_-]+/horovod-[A-Za-z0-9.+_-]+\.whl")
 OWNER = 0
 """Only wheels of this user are installed that another play has built."""
 
-CUDA = Path("/usr/local/cuda")
+TOOLKITS = Path("/usr/local")
+"""The folder of CUDA's toolkits: cuda-12.8, cuda-13.0 and so on, and cuda, which is one of them or a link to one."""
 
 
 class Kit(NamedTuple):
@@ -80,7 +81,7 @@ def wheel_key(environment: Environment, versions: Mapping[str, str]) -> str:
     python = python_version(environment.python).replace(".", "")
     parts = [f"horovod-{VERSION}", f"{package}-{framework}", f"cp{python}", f"openmpi-{mpi_version()}"]
     if environment.variant == "gpu":
-        parts += [f"cuda-{cuda_version()}", f"nccl-{nccl_version(versions)}"]
+        parts += [f"cuda-{find_toolkit(versions).version}", f"nccl-{nccl_version(versions)}"]
     return "_".join([*parts, platform.machine()])
 
 
@@ -153,23 +154,52 @@ def mpi_version() -> str:
     return version[1]
 
 
-def cuda_version() -> str:
-    if not (CUDA / "bin/nvcc").exists():
+class Toolkit(NamedTuple):
+    """A toolkit of CUDA, which has the compiler nvcc."""
+
+    folder: Path
+    version: str
+
+
+def find_toolkit(versions: Mapping[str, str]) -> Toolkit:
+    """Return the toolkit that builds Horovod: of the framework's CUDA, or of the next minor version.
+
+    Another major version is refused, as its runtime would be in one process with the framework's.
+    """
+    needed = _version_of("nvidia-cuda-runtime", versions)
+    major, minor = _numbers(needed)[:2]
+    toolkits = [_toolkit(nvcc.parents[1]) for nvcc in sorted(TOOLKITS.glob("cuda*/bin/nvcc"))]
+    fitting = [toolkit for toolkit in toolkits if _numbers(toolkit.version)[:1] == (major,)]
+    if not fitting:
+        present = ", ".join(sorted({toolkit.version for toolkit in toolkits})) or "none"
         raise UserError(
-            f"this machine has GPUs and no {CUDA}/bin/nvcc, which builds Horovod for them: install CUDA's toolkit."
+            f"Horovod needs a toolkit of CUDA {major}, as the framework's packages are for {major}.{minor}, and "
+            f"{TOOLKITS} has these: {present}. Install one, such as NVIDIA's package cuda-toolkit-{major}-9, or use an "
+            "image that has one."
         )
-    release = re.search(r"release ([\d.]+)", _output([str(CUDA / "bin/nvcc"), "--version"]))
-    return release[1] if release else "unknown"
+    return min(fitting, key=lambda toolkit: abs(_numbers(toolkit.version)[1] - minor))
+
+
+def _toolkit(folder: Path) -> Toolkit:
+    release = re.search(r"release (\d+\.\d+)", _output([str(folder / "bin/nvcc"), "--version"]))
+    return Toolkit(folder, release[1] if release else "unknown")
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(map(int, re.findall(r"\d+", version)))
 
 
 def nccl_version(versions: Mapping[str, str]) -> str:
     """Return the version of the NCCL that the framework's packages contain."""
+    return _version_of("nvidia-nccl", versions)
+
+
+def _version_of(package: str, versions: Mapping[str, str]) -> str:
+    """Return the version of a package of NVIDIA's, whose name ends with CUDA's version, or does not."""
     for name, version in versions.items():
-        if name.startswith("nvidia-nccl-"):
+        if name.startswith(package):
             return version
-    raise UserError(
-        "this machine has GPUs, and the framework's environment has no NCCL: Horovod would be slow without."
-    )
+    raise UserError(f"this machine has GPUs, and the framework's environment has no {package}, which Horovod needs.")
 
 
 def build(environment: Environment, versions: Mapping[str, str], folder: str) -> Wheel:
@@ -185,7 +215,7 @@ def build(environment: Environment, versions: Mapping[str, str], folder: str) ->
         process = subprocess.run(
             [str(environment.python), "setup.py", "-q", "bdist_wheel", "-d", str(out)],
             cwd=source,
-            env=_variables(environment, kit, work, tools),
+            env=_variables(environment, kit, work, tools, versions),
             capture_output=True,
             text=True,
             check=False,
@@ -229,7 +259,9 @@ def _disable_xla_operations(source: Path) -> None:
     recipe.write_text("".join(line for line in lines if "xla_mpi_ops.cc" not in line), encoding="utf-8")
 
 
-def _variables(environment: Environment, kit: Kit, work: Path, tools: Path) -> dict[str, str]:
+def _variables(
+    environment: Environment, kit: Kit, work: Path, tools: Path, versions: Mapping[str, str]
+) -> dict[str, str]:
     """Return the environment variables of the build."""
     # The last option counts: no debugging information, which doubles the time and needs ten times the space.
     compiler = work / "c++"
@@ -252,36 +284,59 @@ def _variables(environment: Environment, kit: Kit, work: Path, tools: Path) -> d
         f"HOROVOD_WITH_{kit.switch}": "1",
     }
     if environment.variant == "gpu":
+        toolkit = find_toolkit(versions)
         variables |= {
+            # Horovod's scripts take the first nvcc of PATH.
+            "PATH": f"{toolkit.folder}/bin:{variables['PATH']}",
             "HOROVOD_GPU_OPERATIONS": "NCCL",
-            "HOROVOD_CUDA_HOME": str(CUDA),
-            "HOROVOD_NCCL_HOME": str(_nccl_home(environment, work)),
+            "HOROVOD_CUDA_HOME": str(toolkit.folder),
+            "HOROVOD_NCCL_HOME": str(_nccl_home(environment)),
             "HOROVOD_NCCL_LINK": "SHARED",
         }
     return variables
 
 
-def _nccl_home(environment: Environment, work: Path) -> Path:
-    """Return a folder with the framework's NCCL as a linker needs it: its wheel has no file name without a version."""
+def _nccl_home(environment: Environment) -> Path:
+    """Return the folder of the framework's NCCL, with a link that linkers need: the wheel has only libnccl.so.2.
+
+    The linker records this folder in Horovod's library. It is the same on all nodes.
+    """
     (nccl,) = (environment.path / "lib").glob("python3.*/site-packages/nvidia/nccl")
-    home = work / "nccl"
-    (home / "lib").mkdir(parents=True)
-    (home / "include").symlink_to(nccl / "include")
-    (home / "lib/libnccl.so").symlink_to(nccl / "lib/libnccl.so.2")
-    return home
+    link = nccl / "lib/libnccl.so"
+    if not link.is_symlink():
+        link.symlink_to("libnccl.so.2")
+    return nccl
+
+
+LOADED = """
+import json, {module} as h
+libraries = {{line.split()[-1] for line in open("/proc/self/maps") if "/lib" in line}}
+print(json.dumps([bool(h.mpi_built()), bool(h.nccl_built()), sorted(libraries)]))
+"""
 
 
 def _verify(environment: Environment, kit: Kit, wheel: Path, work: Path) -> None:
-    """Raise UserError if the wheel lacks MPI or NCCL: it would train, but slowly."""
+    """Raise UserError if the wheel lacks MPI or NCCL: it would train, but slowly. Or if it loads others."""
     site = work / "site"
     pip_install(environment, "--no-index", "--target", str(site), str(wheel))
-    code = f"import json, {kit.module} as h; print(json.dumps([bool(h.mpi_built()), bool(h.nccl_built())]))"
-    output = run([str(environment.python), "-c", code], PYTHONPATH=str(site))
-    mpi, nccl = json.loads(output.splitlines()[-1])
+    output = run([str(environment.python), "-c", LOADED.format(module=kit.module)], PYTHONPATH=str(site))
+    mpi, nccl, libraries = json.loads(output.splitlines()[-1])
     needed = {"MPI": mpi, **({"NCCL": nccl} if environment.variant == "gpu" else {})}
     missing = [name for name, present in needed.items() if not present]
     if missing:
         raise UserError(f"{SPEC} was built without {' and '.join(missing)}: it is not used.")
+    folders = {"libmpi.so": Path(mpi_folder()).parent, "libnccl.so": environment.path}
+    for library, folder in folders.items():
+        others = [path for path in libraries if f"/{library}" in path and not _is_below(path, folder)]
+        if others:
+            raise UserError(
+                f"{SPEC} loads {', '.join(others)}, and runs use the {library} in {folder}: remove the first, or take "
+                "it out of the loader's cache (/etc/ld.so.conf.d)."
+            )
+
+
+def _is_below(path: str, folder: Path) -> bool:
+    return folder.resolve() in Path(path).resolve().parents
 
 
 def _output(command: Sequence[str]) -> str:

@@ -12,6 +12,7 @@ import fcntl
 import hashlib
 import json
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -35,6 +36,10 @@ UNFINISHED = ".deeplearning-unfinished.json"
 """An environment that has only this is incomplete, and ours as well: its folder is created with the file in it."""
 DRIVER = Path(paths.NVIDIA_DRIVER)
 """The GPU packages need it."""
+MACHINE = platform.machine()
+GIB = {"cpu": 3, "gpu": 10}
+"""What the largest environment takes while it is installed, its archives included (measured with tensorflow 2.21)."""
+DRIVER_LIBRARY = "libcuda.so.1"
 CUDA_LINKS = ("mxnet",)
 """Packages whose libraries look for CUDA's only in their own folder, where NVIDIA's wheels install nothing."""
 SYSTEM_FOLDERS = (Path("/usr/bin"), Path("/usr/local/bin"))
@@ -236,7 +241,10 @@ def _create(environment: Environment) -> dict[str, Any]:
     python = find_python(environment)
     if not python:
         raise UserError(no_python_message(environment))
+    if environment.variant == "gpu":
+        _require_gpu_machine(environment, python)
     remove(environment)
+    _require_room(environment)
     marker = {"schema": 1, "framework": environment.framework, "requirements_sha256": ""}
     new = _hidden(environment, "new")
     new.mkdir(parents=True)
@@ -267,6 +275,32 @@ def no_python_message(environment: Environment) -> str:
         f"{environment.framework} needs Python {versions}, and {name} here has none of these: use an image that has "
         "one, such as Debian 12 or Ubuntu 22.04, or another framework."
     )
+
+
+def _require_room(environment: Environment) -> None:
+    """Raise UserError if the disk would be full before the environment is complete."""
+    environment.folder.mkdir(parents=True, exist_ok=True)
+    needed, free = GIB[environment.variant], shutil.disk_usage(environment.folder).free / 2**30
+    if free < needed:
+        raise UserError(
+            f"{environment.folder} has {free:.1f} GiB free, and {environment.framework} needs {needed} GiB there while "
+            "it is installed: remove what is not needed, or take a larger root volume. Example: -e "
+            "cluster_root_volume_gib=200"
+        )
+
+
+def _require_gpu_machine(environment: Environment, python: str) -> None:
+    """Raise UserError if the packages for GPUs cannot work on this machine."""
+    if MACHINE != "x86_64":
+        raise UserError(
+            f"{environment.framework} is pinned for GPUs of x86_64 machines, and this machine is {MACHINE}: take "
+            "another instance type, such as g5.xlarge."
+        )
+    if _output(Path(python), f"import ctypes; ctypes.CDLL('{DRIVER_LIBRARY}'); print('yes')") != "yes":
+        raise UserError(
+            f"NVIDIA's driver is loaded, and its library {DRIVER_LIBRARY} cannot be opened: install the library of the "
+            "same version (Debian: libcuda1; NVIDIA's repository: libnvidia-compute), or take one of AWS's images."
+        )
 
 
 def split_pins(text: str) -> list[str]:

@@ -376,9 +376,9 @@ def test_a_folder_without_tests_has_failed(runner: ModuleType) -> None:
 def test_each_marked_test_is_in_a_folder_of_the_long_size(runner: ModuleType) -> None:
     files = [*ROOT.glob("tests/**/test_*.py"), *ROOT.glob("localcloud/tests/**/test_*.py")]
     marked = {str(file.relative_to(ROOT)) for file in files if "pytest.mark.long" in file.read_text()}
-    folders = (*runner.ACCOUNT, *runner.LOCALCLOUD, *runner.INTEGRATION, *runner.MOLECULE)
+    folders = (*runner.ACCOUNT, *runner.LOCALCLOUD, *runner.INTEGRATION, *runner.MOLECULE, *runner.GPU)
     assert [path for path in marked - {"tests/unit/project/test_run.py"} if not path.startswith(folders)] == []
-    assert {"account", "integration", "molecule"} <= set(runner.PARTS)
+    assert {"account", "integration", "molecule", "gpu-environments"} <= set(runner.PARTS)
 
 
 def test_each_molecule_scenario_belongs_to_one_size(runner: ModuleType) -> None:

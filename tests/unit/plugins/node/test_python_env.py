@@ -167,6 +167,81 @@ def test_a_machine_with_a_driver_gets_the_packages_for_gpus(
     assert (on_processors.variant, on_processors.pins) == ("cpu", PINS["cpu"])
 
 
+@pytest.fixture
+def gpu_machine(environment: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine with GPUs, whose Python can open the driver's library."""
+    monkeypatch.setattr(python_env, "DRIVER", tmp_path / "bin")
+    program(tmp_path / "bin/python3", 'case "$*" in *libcuda.so.1*) echo yes ;; *) echo 3.11 ;; esac')
+
+
+@pytest.mark.usefixtures("gpu_machine")
+def test_a_machine_with_gpus_gets_its_environment(environment: Environment, commands: Commands) -> None:
+    python_env.install(environment)
+    assert "nvidia-nccl-cu12==2.16.5" in commands.pins[0]
+
+
+@pytest.mark.usefixtures("gpu_machine")
+def test_packages_for_gpus_are_refused_on_other_processors(
+    environment: Environment, commands: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(python_env, "MACHINE", "aarch64")
+    with pytest.raises(UserError) as refused:
+        python_env.install(environment)
+    assert commands.ran == [] and str(refused.value) == (
+        "pytorch is pinned for GPUs of x86_64 machines, and this machine is aarch64: take another instance type, such "
+        "as g5.xlarge."
+    )
+
+
+def test_other_processors_without_gpus_are_not_refused(
+    environment: Environment, commands: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(python_env, "MACHINE", "aarch64")
+    assert python_env.install(environment)["versions"] == {"numpy": "1.0"}
+
+
+@pytest.mark.usefixtures("gpu_machine")
+def test_a_driver_without_its_library_is_one_sentence_and_removes_nothing(
+    environment: Environment, commands: Commands, tmp_path: Path
+) -> None:
+    python_env.install(environment)
+    changed = Environment(**{**vars(environment), "requirements": {**PINS, "gpu": f"numpy==2.0 {HASH}\n"}})
+    program(tmp_path / "bin/python3", "echo 3.11")
+    with pytest.raises(UserError, match=r"^NVIDIA's driver is loaded, and its library libcuda.so.1 cannot be opened: "):
+        python_env.install(changed)
+    assert python_env.read_complete_marker(environment)
+
+
+def test_the_systems_python_opens_the_library_or_not(environment: Environment, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No library of this name is on the test's machine; libc.so.6 is."""
+    with pytest.raises(UserError, match="cannot be opened"):
+        python_env._require_gpu_machine(environment, sys.executable)
+    monkeypatch.setattr(python_env, "DRIVER_LIBRARY", "libc.so.6")
+    python_env._require_gpu_machine(environment, sys.executable)
+
+
+@pytest.mark.parametrize(("variant", "needed"), [("cpu", 3), ("gpu", 10)])
+def test_a_disk_that_would_be_full_is_one_sentence(
+    environment: Environment,
+    commands: Commands,
+    monkeypatch: pytest.MonkeyPatch,
+    variant: str,
+    needed: int,
+    request: pytest.FixtureRequest,
+) -> None:
+    if variant == "gpu":
+        request.getfixturevalue("gpu_machine")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(2**40, 2**40, int(needed * 2**30) - 1))
+    with pytest.raises(UserError) as refused:
+        python_env.install(environment)
+    assert commands.ran == [] and str(refused.value) == (
+        f"{environment.folder} has {needed}.0 GiB free, and pytorch needs {needed} GiB there while it is installed: "
+        "remove what is not needed, or take a larger root volume. Example: -e cluster_root_volume_gib=200"
+    )
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(2**40, 2**39, needed * 2**30))
+    assert python_env.install(environment)
+
+
 NEEDED_BY_MXNET = {
     "libcublas.so.11": "nvidia-cublas-cu11",
     "libcudart.so.11.0": "nvidia-cuda-runtime-cu11",
@@ -649,6 +724,11 @@ def test_horovod_is_installed_into_an_existing_environment(environment: Environm
     assert python_env.read_complete_marker(environment)["versions"]["horovod"] == "0.28.1"
 
 
+def nvcc(folder: Path, version: str) -> None:
+    (folder / f"cuda-{version}/bin").mkdir(parents=True, exist_ok=True)
+    program(folder / f"cuda-{version}/bin/nvcc", f"echo 'Cuda compilation tools, release {version}, V{version}.93'")
+
+
 @pytest.fixture
 def tensorpack(environment: Environment) -> Environment:
     """The only one that has Horovod."""
@@ -658,22 +738,34 @@ def tensorpack(environment: Environment) -> Environment:
 @pytest.fixture
 def machine(tensorpack: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A machine with Open MPI, CUDA, and an environment with a stand-in for Python."""
-    for folder in ("mpi", "cuda/bin", "env/tensorpack/bin"):
+    for folder in ("mpi", "cuda-12.8/bin", "env/tensorpack/bin"):
         (tmp_path / folder).mkdir(parents=True)
     program(tmp_path / "mpi/mpirun", "echo 'mpirun (Open MPI) 4.1.4'")
-    program(tmp_path / "cuda/bin/nvcc", "echo 'Cuda compilation tools, release 12.8, V12.8.93'")
+    nvcc(tmp_path, "12.8")
     program(tensorpack.python, "echo 3.11")
     monkeypatch.setattr(horovod.open_mpi, "FOLDERS", (str(tmp_path / "mpi"),))
-    monkeypatch.setattr(horovod, "CUDA", tmp_path / "cuda")
+    monkeypatch.setattr(horovod, "TOOLKITS", tmp_path)
     return tmp_path
 
 
 @pytest.fixture
-def gpus(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def nccl(tensorpack: Environment, machine: Path) -> Path:
+    """The folder of the framework's NCCL."""
+    folder = tensorpack.path / "lib/python3.11/site-packages/nvidia/nccl"
+    (folder / "lib").mkdir(parents=True)
+    return folder
+
+
+@pytest.fixture
+def gpus(machine: Path, nccl: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(python_env, "DRIVER", machine)
 
 
-VERSIONS = {"tensorflow-cpu": "2.15.1", "nvidia-nccl-cu12": "2.16.5"}
+VERSIONS = {
+    "tensorflow-cpu": "2.15.1",
+    "nvidia-cuda-runtime-cu12": "12.2.140",
+    "nvidia-nccl-cu12": "2.16.5",
+}
 
 
 def test_the_key_of_a_wheel_has_all_that_it_fits(tensorpack: Environment, machine: Path) -> None:
@@ -684,11 +776,48 @@ def test_the_key_of_a_wheel_has_all_that_it_fits(tensorpack: Environment, machin
 @pytest.mark.usefixtures("gpus")
 def test_on_gpus_the_key_has_cuda_and_nccl(tensorpack: Environment, machine: Path) -> None:
     assert "_openmpi-4.1.4_cuda-12.8_nccl-2.16.5_" in horovod.wheel_key(tensorpack, VERSIONS)
-    with pytest.raises(UserError, match="has no NCCL"):
-        horovod.wheel_key(tensorpack, {"tensorflow": "2.15.1"})
-    (machine / "cuda/bin/nvcc").unlink()
-    with pytest.raises(UserError, match="install CUDA's toolkit"):
-        horovod.wheel_key(tensorpack, VERSIONS)
+    for package in ("nvidia-nccl-cu12", "nvidia-cuda-runtime-cu12"):
+        lacking = {name: version for name, version in VERSIONS.items() if name != package}
+        with pytest.raises(UserError, match=f"has no {package.removesuffix('-cu12')}, which Horovod needs"):
+            horovod.wheel_key(tensorpack, lacking)
+
+
+@pytest.mark.parametrize(
+    ("toolkits", "link", "needed", "version"),
+    [
+        # AWS's image of autumn 2026, for TensorFlow 2.15, for another CUDA 12, and for CUDA 13.
+        (["12.8", "12.9", "13.0", "13.2"], "13.2", "12.2.140", "12.8"),
+        (["12.8", "12.9", "13.0", "13.2"], "13.2", "12.9.37", "12.9"),
+        (["12.8", "12.9", "13.0", "13.2"], "13.2", "13.0.96", "13.0"),
+        (["11.8", "12.1", "12.4"], "12.4", "12.2.140", "12.1"),
+        (["12.4"], "", "12.2.140", "12.4"),
+    ],
+)
+def test_the_toolkit_is_that_of_the_frameworks_cuda(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, toolkits: list[str], link: str, needed: str, version: str
+) -> None:
+    monkeypatch.setattr(horovod, "TOOLKITS", tmp_path)
+    for toolkit in toolkits:
+        nvcc(tmp_path, toolkit)
+    if link:
+        (tmp_path / "cuda").symlink_to(f"cuda-{link}")
+    chosen = horovod.find_toolkit({"nvidia-cuda-runtime-cu12": needed})
+    assert chosen.version == version and chosen.folder.resolve() == tmp_path / f"cuda-{version}"
+
+
+@pytest.mark.parametrize(("toolkits", "present"), [([], "none"), (["13.2", "13.0", "11.8"], "11.8, 13.0, 13.2")])
+def test_without_a_toolkit_of_that_cuda_one_sentence_says_what_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, toolkits: list[str], present: str
+) -> None:
+    monkeypatch.setattr(horovod, "TOOLKITS", tmp_path)
+    for toolkit in toolkits:
+        nvcc(tmp_path, toolkit)
+    with pytest.raises(UserError) as refused:
+        horovod.find_toolkit(VERSIONS)
+    assert str(refused.value) == (
+        f"Horovod needs a toolkit of CUDA 12, as the framework's packages are for 12.2, and {tmp_path} has these: "
+        f"{present}. Install one, such as NVIDIA's package cuda-toolkit-12-9, or use an image that has one."
+    )
 
 
 def test_without_open_mpi_nothing_is_built(tensorpack: Environment, machine: Path) -> None:
@@ -700,7 +829,15 @@ def test_without_open_mpi_nothing_is_built(tensorpack: Environment, machine: Pat
 class Build:
     """A stand-in for an environment's Python: it downloads a source, builds a wheel and reports what is in it."""
 
-    def __init__(self, machine: Path, python: Path, mpi: bool = True, nccl: bool = False, fails: bool = False) -> None:
+    def __init__(
+        self,
+        machine: Path,
+        python: Path,
+        mpi: bool = True,
+        nccl: bool = False,
+        fails: bool = False,
+        loads: Sequence[str] = (),
+    ) -> None:
         source = machine / "source/horovod-0.28.1"
         (source / "horovod/tensorflow").mkdir(parents=True)
         (source / "horovod/tensorflow/CMakeLists.txt").write_text('"mpi_ops.cc")\n"xla_mpi_ops.cc")\n')
@@ -715,7 +852,7 @@ class Build:
                 env > {machine}/environment; cp horovod/tensorflow/CMakeLists.txt {machine}/sources
                 {"echo 'x.cc:1: error: no such type'; exit 1" if fails else ""}
                 mkdir -p "${{*##* -d }}"; echo wheel > "${{*##* -d }}/horovod-0.28.1-cp311-linux_x86_64.whl" ;;
-            *"nccl_built"*) echo '[{json.dumps(mpi)}, {json.dumps(nccl)}]' ;;
+            *"nccl_built"*) echo '{json.dumps([mpi, nccl, list(loads)])}' ;;
             esac""",
         )
 
@@ -743,11 +880,37 @@ def test_the_wheel_is_built_for_mpi_in_the_shared_folder(tensorpack: Environment
 
 @pytest.mark.usefixtures("gpus")
 def test_on_gpus_a_build_without_nccl_is_an_error(tensorpack: Environment, machine: Path) -> None:
-    (tensorpack.path / "lib/python3.11/site-packages/nvidia/nccl").mkdir(parents=True)
     with pytest.raises(UserError, match="built without NCCL: it is not used"):
         make(machine, tensorpack)
     assert not list((machine / "wheels").rglob("*.whl"))
-    assert "HOROVOD_GPU_OPERATIONS=NCCL" in (machine / "environment").read_text()
+
+
+@pytest.mark.usefixtures("gpus")
+@pytest.mark.parametrize("again", [False, True])
+def test_it_is_built_with_the_toolkit_and_the_nccl_of_the_framework(
+    tensorpack: Environment, machine: Path, nccl: Path, again: bool
+) -> None:
+    nvcc(machine, "13.2")
+    (machine / "cuda").symlink_to("cuda-13.2")
+    if again:
+        (nccl / "lib/libnccl.so").symlink_to("libnccl.so.2")
+    make(machine, tensorpack, nccl=True, loads=[f"{nccl}/lib/libnccl.so.2", f"{machine}/lib/libmpi.so.40"])
+    variables = dict(line.split("=", 1) for line in (machine / "environment").read_text().splitlines() if "=" in line)
+    assert variables["HOROVOD_GPU_OPERATIONS"] == "NCCL"
+    assert variables["HOROVOD_CUDA_HOME"] == str(machine / "cuda-12.8")
+    assert variables["PATH"].startswith(f"{machine}/cuda-12.8/bin:")
+    # The linker records this folder, which every node has. The link's target is what the library is called.
+    assert variables["HOROVOD_NCCL_HOME"] == str(nccl) and os.readlink(nccl / "lib/libnccl.so") == "libnccl.so.2"
+
+
+@pytest.mark.usefixtures("gpus")
+@pytest.mark.parametrize("library", ["/usr/lib64/libnccl.so.2", "/opt/other/openmpi/lib/libmpi.so.40"])
+def test_a_wheel_that_loads_another_nccl_or_open_mpi_is_an_error(
+    tensorpack: Environment, machine: Path, nccl: Path, library: str
+) -> None:
+    with pytest.raises(UserError, match=rf"^horovod==0.28.1 loads {library}, and runs use the lib.*\.so in {machine}"):
+        make(machine, tensorpack, nccl=True, loads=[f"{nccl}/lib/libnccl.so.2", f"{machine}/lib/libmpi.so.40", library])
+    assert not list((machine / "wheels").rglob("*.whl"))
 
 
 def test_a_build_without_mpi_is_an_error(tensorpack: Environment, machine: Path) -> None:
