@@ -26,7 +26,7 @@ from tests.unit.node.members_kit import cluster_in
 from tests.unit.node.runs_kit import member
 
 SURVEY = {"boot_id": "0f-1", "gpus": 8, "efa": 4, "interface": "ens5", "ports": [20000, 20001]}
-SURVEY |= {"environment": "torch 2.13.0, Python 3.11", "copying": "", "problem": ""}
+SURVEY |= {"environment": "torch 2.13.0, Python 3.11", "preparing": "", "problem": ""}
 
 
 def survey_of(monkeypatch: pytest.MonkeyPatch, answer: Any, ports: int = 2) -> NodeSurvey:
@@ -73,11 +73,11 @@ def test_a_node_with_an_invalid_answer_takes_no_part(monkeypatch: pytest.MonkeyP
 
 
 def test_a_node_that_copies_its_data_set_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    copying = survey_of(monkeypatch, {**SURVEY, "copying": "photos is copied to its disk"})
-    assert copying.is_copying and copying.problem == "deeplearning-worker2: photos is copied to its disk"
+    copying = survey_of(monkeypatch, {**SURVEY, "preparing": "photos is copied to its disk"})
+    assert copying.is_preparing and copying.problem == "deeplearning-worker2: photos is copied to its disk"
     assert judge_surveys([copying], Situation.FIRST_START, may_wait=False) is SurveyVerdict.WAIT
-    refused = survey_of(monkeypatch, {**SURVEY, "problem": "it is full", "copying": ""})
-    assert not refused.is_copying
+    refused = survey_of(monkeypatch, {**SURVEY, "problem": "it is full", "preparing": ""})
+    assert not refused.is_preparing
     assert judge_surveys([refused], Situation.FIRST_START, may_wait=True) is SurveyVerdict.FAIL
 
 
@@ -119,7 +119,7 @@ def test_a_node_answers_the_command_of_a_survey_and_stops_what_an_earlier_attemp
         assert cli.main(["run", "survey", "r1", run.path, sys.executable, "127.0.0.1", "2"]) == 0
     answer = schema.validate_part(json.loads(capsys.readouterr().out), survey.ANSWER, "the answer")
     assert (answer["gpus"], answer["interface"], len(answer["ports"])) == (8, "lo", 2)
-    assert answer["problem"] == answer["copying"] == ""
+    assert answer["problem"] == answer["preparing"] == ""
     assert answer["boot_id"] == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     assert master.asked("stop") == ["stop deeplearning-run-r1:*.service"]
 
@@ -269,8 +269,8 @@ def test_a_node_that_does_not_answer_has_a_problem(monkeypatch: pytest.MonkeyPat
         ({"gpus": 7}, "deeplearning-worker2: 7 of its 8 GPUs answer: run `nvidia-smi -L` there", False),
         ({"gpus": 9}, "", False),
         ({"problem": "it lacks EFS", "gpus": 0}, "deeplearning-worker2: it lacks EFS", False),
-        ({"copying": "x is copied", "gpus": 0}, "deeplearning-worker2: x is copied", True),
-        ({"copying": "x is copied", "problem": "y"}, "deeplearning-worker2: y", False),
+        ({"preparing": "x is copied", "gpus": 0}, "deeplearning-worker2: x is copied", True),
+        ({"preparing": "x is copied", "problem": "y"}, "deeplearning-worker2: y", False),
     ],
 )
 def test_a_node_with_a_problem_is_described(
@@ -279,7 +279,7 @@ def test_a_node_with_a_problem_is_described(
     done = subprocess.CompletedProcess("ssh", 0, json.dumps({**SURVEY, **changes}), "")
     monkeypatch.setattr(subprocess, "run", lambda *words, **more: done)
     (found,) = survey.survey_nodes([member(2, gpus=8)], Folder("/r1"), "/p", 2, "i-1")
-    assert (found.problem, found.is_copying, bool(found.node)) == (problem, copies, True)
+    assert (found.problem, found.is_preparing, bool(found.node)) == (problem, copies, True)
 
 
 def test_this_machine_is_asked_without_ssh(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -321,7 +321,7 @@ def test_a_node_answers_what_it_lacks(
     assert survey.main(["r1", folder, python, address, "2"]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert answer["problem"] == problem.format(folder=folder, python=python)
-    assert answer["copying"] == ("" if broken else "tensorflow is copied")
+    assert answer["preparing"] == ("" if broken else "tensorflow is copied")
     assert (answer["gpus"], answer["interface"], len(answer["ports"])) == (3, "" if broken == "address" else "lo", 2)
     assert answer["boot_id"] == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     assert ran[0][-3:] == ("systemctl", "stop", "deeplearning-run-r1:*.service")

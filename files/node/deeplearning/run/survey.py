@@ -54,7 +54,7 @@ ANSWER = {
     "interface": schema.matching(r"[A-Za-z0-9_.-]{0,15}", "the name of a network interface"),
     "ports": schema.list_of(schema.between(1, 65535)),
     "environment": _TEXT,
-    "copying": _TEXT,
+    "preparing": _TEXT,
     "problem": _TEXT,
 }
 """Training code may be root on its node, so answers are validated."""
@@ -67,8 +67,8 @@ class NodeSurvey:
     boot_id: str = ""
     problem: str = ""
     """Why it cannot take part; node is None if it did not even answer."""
-    is_copying: bool = False
-    """True if the problem ends by itself: it copies the data set to its own disk."""
+    is_preparing: bool = False
+    """True if the problem ends by itself, as it copies the data set to its own disk."""
     environment: str = ""
     """What the framework's environment has, in words that are the same on all nodes."""
 
@@ -130,16 +130,16 @@ def _survey(member: Member, command: Sequence[str], ports: int) -> NodeSurvey:
         ports=tuple(answer["ports"][:ports]),
         efa=answer["efa"],
     )
-    problem = answer["problem"] or answer["copying"]
+    problem = answer["problem"] or answer["preparing"]
     if not problem and node.gpus < member.gpus:
         problem = f"{node.gpus} of its {member.gpus} GPUs answer: run `nvidia-smi -L` there"
-    is_copying = problem == answer["copying"] != ""
+    is_preparing = problem == answer["preparing"] != ""
     return NodeSurvey(
         member,
         node,
         answer["boot_id"],
         f"{member.alias}: {problem}" if problem else "",
-        is_copying,
+        is_preparing,
         answer["environment"],
     )
 
@@ -166,7 +166,7 @@ def main(argv: list[str]) -> int:
     arguments = parser.parse_args(argv)
     stop_earlier_attempts(arguments.run_id)
     interface = interface_of(arguments.address)
-    environment, copying = "", ""
+    environment, preparing = "", ""
     problem = find_problem(arguments.folder, arguments.python, interface, arguments.address)
     if not problem:
         run = Folder(arguments.folder).run()
@@ -174,7 +174,7 @@ def main(argv: list[str]) -> int:
         environment = describe_environment(arguments.python, with_horovod)
         problem = without_horovod(environment) if with_horovod else ""
         if not problem:
-            copying, problem = own_copy.make_if_missing(run)
+            preparing, problem = own_copy.make_if_missing(run)
     answer = {
         "boot_id": boot_id(),
         "gpus": machine.gpus(DRIVER_SECONDS),
@@ -182,7 +182,7 @@ def main(argv: list[str]) -> int:
         "interface": interface,
         "ports": free_ports(arguments.ports, arguments.run_id),
         "environment": environment,
-        "copying": copying,
+        "preparing": preparing,
         "problem": problem,
     }
     json.dump(answer, sys.stdout)
