@@ -15,7 +15,7 @@ import pytest
 from deeplearning import cli, programs
 from deeplearning.contract import paths, schema
 from deeplearning.datasets import staging
-from deeplearning.run import own_copy, survey
+from deeplearning.run import own_copy, survey, units
 from deeplearning.run.folder import Folder
 from deeplearning.run.node_selection import Situation, SurveyVerdict, judge_surveys
 from deeplearning.run.plan import Node
@@ -92,7 +92,7 @@ def test_a_missing_own_copy_is_made_by_a_unit(tmp_path: Path, monkeypatch: pytes
         return subprocess.CompletedProcess(words, 0, output, "")
 
     monkeypatch.setattr(programs, "run", answer)
-    monkeypatch.setattr(own_copy, "as_root", lambda *words: words)
+    monkeypatch.setattr(units, "as_root", lambda *words: words)
     assert own_copy.make_if_missing({**run, "own_copy": None}) == ("", "") and not asked
     assert own_copy.make_if_missing(run) == ("photos is copied to its disk", "")
     started = ["systemd-run", "--quiet", "--unit=deeplearning-copy-r1.service", "/usr/local/bin/deeplearning", "data"]
