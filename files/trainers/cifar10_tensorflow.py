@@ -16,6 +16,7 @@ from pathlib import Path
 import common
 import numpy as np
 import tensorflow as tf
+import visible_gpus
 
 
 def lenet(image: tuple[int, ...]) -> tf.keras.Model:
@@ -238,6 +239,7 @@ def main() -> None:
     elif not config and "OMPI_COMM_WORLD_RANK" in os.environ:
         together = "horovod"
     options = common.arguments(__doc__, ("multi_worker_mirrored", "parameter_server", "horovod"), together)
+    visible_gpus.require("tensorflow", lambda: len(tf.config.list_physical_devices("GPU")))
     if options.distribution == "parameter_server":
         if options.no_exchange:
             sys.exit("--no-exchange is given with parameter servers, which are the exchange: leave one of them out.")

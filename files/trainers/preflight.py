@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import visible_gpus
 
 LENGTH = 4 * 2**20
 """How many numbers of four bytes are summed at once."""
@@ -35,6 +36,7 @@ def torch_ddp() -> Ranks:
     import torch
     import torch.distributed as group
 
+    visible_gpus.require("torch", lambda: torch.cuda.device_count() if torch.cuda.is_available() else 0)
     device = torch.device("cpu")
     if torch.cuda.is_available():
         device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
@@ -66,6 +68,7 @@ def horovod(module: str) -> Ranks:
 def horovod_torch(hvd: Any) -> tuple[Exchange, Reduce | None]:
     import torch
 
+    visible_gpus.require("torch", lambda: torch.cuda.device_count() if torch.cuda.is_available() else 0)
     on_gpu = torch.cuda.is_available()
     device = f"cuda:{hvd.local_rank()}" if on_gpu else "cpu"
     resident = torch.zeros(NCCL_LENGTH if on_gpu else 0, device=device)
@@ -84,6 +87,7 @@ def horovod_tensorflow(hvd: Any) -> tuple[Exchange, Reduce | None]:
     import tensorflow as tf
 
     gpus = tf.config.list_physical_devices("GPU")
+    visible_gpus.require("tensorflow", lambda: len(gpus))
     if gpus:
         tf.config.set_visible_devices(gpus[hvd.local_rank()], "GPU")
     zeros = tf.zeros(NCCL_LENGTH if gpus else 0)
@@ -101,6 +105,7 @@ def horovod_tensorflow(hvd: Any) -> tuple[Exchange, Reduce | None]:
 def tensorflow() -> Ranks:
     import tensorflow as tf
 
+    visible_gpus.require("tensorflow", lambda: len(tf.config.list_physical_devices("GPU")))
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
     task = json.loads(os.environ.get("TF_CONFIG") or "{}").get("task", {})
 
@@ -114,6 +119,7 @@ def tensorflow() -> Ranks:
 def mxnet(kind: str) -> Ranks:
     import mxnet as mx
 
+    visible_gpus.require("mxnet", mx.context.num_gpus)
     store = mx.kvstore.create(kind)
     device = mx.gpu(0) if mx.context.num_gpus() else mx.cpu()
     store.init(0, mx.nd.zeros(LENGTH, ctx=device))
