@@ -95,7 +95,8 @@ def test_a_missing_own_copy_is_made_by_a_unit(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(units, "as_root", lambda *words: words)
     assert own_copy.make_if_missing({**run, "own_copy": None}) == ("", "") and not asked
     assert own_copy.make_if_missing(run) == ("photos is copied to its disk", "")
-    started = ["systemd-run", "--quiet", "--unit=deeplearning-copy-r1.service", "/usr/local/bin/deeplearning", "data"]
+    started = ["systemd-run", "--quiet", "--unit=deeplearning-copy-r1.service", "--"]
+    started += ["/usr/local/bin/deeplearning", "data"]
     assert list(asked[-1]) == [*started, "stage", "photos", "--on", "node", "--bucket", "s3://b", "--from", ""]
     for unit["state"] in ("active", "activating"):
         asked.clear()
@@ -119,7 +120,7 @@ def test_a_node_answers_the_command_of_a_survey_and_stops_what_an_earlier_attemp
         assert cli.main(["run", "survey", "r1", run.path, sys.executable, "127.0.0.1", "2"]) == 0
     answer = schema.validate_part(json.loads(capsys.readouterr().out), survey.ANSWER, "the answer")
     assert (answer["gpus"], answer["interface"], len(answer["ports"])) == (8, "lo", 2)
-    assert answer["problem"] == answer["preparing"] == ""
+    assert (answer["problem"], answer["preparing"]) == ("", "its GPUs are tested with pytorch")
     assert answer["boot_id"] == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     assert master.asked("stop") == ["stop deeplearning-run-r1:*.service"]
 
@@ -302,6 +303,8 @@ def test_this_machine_is_asked_without_ssh(monkeypatch: pytest.MonkeyPatch) -> N
     ("broken", "problem"),
     [
         ("", ""),
+        ("gpus", "torch sees 2 of 3 GPUs"),
+        ("proof", ""),
         ("folder", "{folder} is missing: is EFS mounted?"),
         ("python", "{python} is missing: install the framework on all members, or set python to a path that all have."),
         ("address", "no network interface has the address 192.0.2.1"),
@@ -312,8 +315,10 @@ def test_a_node_answers_what_it_lacks(
     broken: str, problem: str,
 ) -> None:  # fmt: skip
     ran: list[tuple[str, ...]] = []
+    proof = {"gpus": ("", problem), "proof": ("its GPUs are tested", "")}.get(broken, ("", ""))
     monkeypatch.setattr(programs, "run", lambda *words, **more: ran.append(words))
     monkeypatch.setattr(survey.machine, "gpus", lambda seconds: 3)
+    monkeypatch.setattr(survey.gpu_proofs, "make_if_missing", lambda run, folder, python, gpus: proof)
     monkeypatch.setattr(survey.own_copy, "make_if_missing", lambda run: (f"{run['framework']} is copied", ""))
     folder = str(tmp_path / "gone") if broken == "folder" else run.path
     python = "/nowhere/python" if broken == "python" else sys.executable
@@ -321,7 +326,7 @@ def test_a_node_answers_what_it_lacks(
     assert survey.main(["r1", folder, python, address, "2"]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert answer["problem"] == problem.format(folder=folder, python=python)
-    assert answer["preparing"] == ("" if broken else "tensorflow is copied")
+    assert answer["preparing"] == {"": "tensorflow is copied", "proof": "its GPUs are tested"}.get(broken, "")
     assert (answer["gpus"], answer["interface"], len(answer["ports"])) == (3, "" if broken == "address" else "lo", 2)
     assert answer["boot_id"] == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     assert ran[0][-3:] == ("systemctl", "stop", "deeplearning-run-r1:*.service")

@@ -26,7 +26,7 @@ from deeplearning import machine, programs
 from deeplearning.contract import paths, schema
 from deeplearning.contract.errors import UserError
 from deeplearning.members.member_list import Member
-from deeplearning.run import efa, own_copy, units
+from deeplearning.run import efa, gpu_proofs, own_copy, units
 from deeplearning.run.folder import Folder
 from deeplearning.run.identity import as_root
 from deeplearning.run.plan import Node
@@ -68,7 +68,7 @@ class NodeSurvey:
     problem: str = ""
     """Why it cannot take part; node is None if it did not even answer."""
     is_preparing: bool = False
-    """True if the problem ends by itself, as it copies the data set to its own disk."""
+    """True if the problem ends by itself, as it tests its GPUs or copies the data set to its own disk."""
     environment: str = ""
     """What the framework's environment has, in words that are the same on all nodes."""
 
@@ -167,6 +167,7 @@ def main(argv: list[str]) -> int:
     stop_earlier_attempts(arguments.run_id)
     interface = interface_of(arguments.address)
     environment, preparing = "", ""
+    gpus = machine.gpus(DRIVER_SECONDS)
     problem = find_problem(arguments.folder, arguments.python, interface, arguments.address)
     if not problem:
         run = Folder(arguments.folder).run()
@@ -174,10 +175,12 @@ def main(argv: list[str]) -> int:
         environment = describe_environment(arguments.python, with_horovod)
         problem = without_horovod(environment) if with_horovod else ""
         if not problem:
+            preparing, problem = gpu_proofs.make_if_missing(run, Folder(arguments.folder), arguments.python, gpus)
+        if not preparing and not problem:
             preparing, problem = own_copy.make_if_missing(run)
     answer = {
         "boot_id": boot_id(),
-        "gpus": machine.gpus(DRIVER_SECONDS),
+        "gpus": gpus,
         "efa": efa.count(),
         "interface": interface,
         "ports": free_ports(arguments.ports, arguments.run_id),

@@ -60,7 +60,7 @@ def control(verb: str, *units: str) -> None:
 
 
 def run_once(unit: str, words: Sequence[str], *options: str) -> str:
-    """Start a unit that ends by itself, unless it runs. Return why it has failed or cannot be started; empty if it runs.
+    """Start a unit that ends by itself, unless it runs. Return why it has failed or cannot be started, or nothing.
 
     `options` are systemd-run's.
     """
@@ -72,7 +72,7 @@ def run_once(unit: str, words: Sequence[str], *options: str) -> str:
         return programs.last_line(printed)
     if state in ("active", "activating"):
         return ""
-    started = programs.run(*as_root("systemd-run", "--quiet", f"--unit={unit}", *options, *words))
+    started = programs.run(*as_root("systemd-run", "--quiet", f"--unit={unit}", *options, "--", *words))
     return programs.last_line(started.stderr) if started.returncode else ""
 
 
