@@ -36,7 +36,7 @@ DRIVER = "/proc/driver/nvidia"
 
 
 @dataclass(frozen=True)
-class Node:
+class NodeGpus:
     """The GPUs of a node, as its driver lists them, and what a run brings."""
 
     framework: str
@@ -75,7 +75,7 @@ class Answer:
     """How the process ended if it has not answered."""
 
 
-def problem_of(node: Node, answer: Answer) -> str:
+def problem_of(node: NodeGpus, answer: Answer) -> str:
     """Return why the framework cannot use the node's GPUs, with what to do; empty if it can.
 
     A Python of the user's without the framework's package proves nothing, as its scripts use something else.
@@ -95,7 +95,7 @@ def problem_of(node: Node, answer: Answer) -> str:
     return f"{name} {state} ({versions}): {why}. {PROCESSOR}"
 
 
-def no_answer(node: Node, answer: Answer) -> str:
+def no_answer(node: NodeGpus, answer: Answer) -> str:
     if not answer.ended:
         return ""
     if wrong := _library_path(node):
@@ -103,7 +103,7 @@ def no_answer(node: Node, answer: Answer) -> str:
     return f"its process {answer.ended}: does `nvidia-smi` answer? Reboot the node, or terminate it"
 
 
-def other_processor(node: Node, answer: Answer) -> str:
+def other_processor(node: NodeGpus, answer: Answer) -> str:
     if answer.imported or node.processor == "x86_64":
         return ""
     return (
@@ -112,20 +112,20 @@ def other_processor(node: Node, answer: Answer) -> str:
     )
 
 
-def no_library_of_the_driver(node: Node, answer: Answer) -> str:
+def no_library_of_the_driver(node: NodeGpus, answer: Answer) -> str:
     missing = answer.driver.get("library", "")
     if not answer.cuda and answer.imported:
         return ""  # A build for processors needs none.
     return f"{missing}. Install NVIDIA's driver with its CUDA library, or use AWS's image" if missing else ""
 
 
-def not_importable(node: Node, answer: Answer) -> str:
+def not_importable(node: NodeGpus, answer: Answer) -> str:
     if answer.imported:
         return ""
     return f"{answer.error}: {_library_path(node) or _repair(node)}"
 
 
-def built_for_processors(node: Node, answer: Answer) -> str:
+def built_for_processors(node: NodeGpus, answer: Answer) -> str:
     if answer.cuda or answer.error:
         return ""
     if node.own_python:
@@ -135,7 +135,7 @@ def built_for_processors(node: Node, answer: Answer) -> str:
     )
 
 
-def hidden_by_the_user(node: Node, answer: Answer) -> str:
+def hidden_by_the_user(node: NodeGpus, answer: Answer) -> str:
     hidden = node.variables.get("CUDA_VISIBLE_DEVICES")
     if hidden is None or answer.seen >= node.gpus:
         return ""
@@ -145,7 +145,7 @@ def hidden_by_the_user(node: Node, answer: Answer) -> str:
     )
 
 
-def old_driver(node: Node, answer: Answer) -> str:
+def old_driver(node: NodeGpus, answer: Answer) -> str:
     newest = answer.driver.get("cuda", "")
     if not newest or not answer.cuda or _major(newest) >= _major(answer.cuda):
         return ""
@@ -157,7 +157,7 @@ def old_driver(node: Node, answer: Answer) -> str:
     )
 
 
-def divided_gpus(node: Node, answer: Answer) -> str:
+def divided_gpus(node: NodeGpus, answer: Answer) -> str:
     if not node.mig or answer.seen >= node.gpus:
         return ""
     numbers = ",".join(map(str, node.mig))
@@ -165,19 +165,19 @@ def divided_gpus(node: Node, answer: Answer) -> str:
     return f"MIG is on, and a process sees one part of one GPU at most: turn it off ({turn_off}), and reboot"
 
 
-def other_libraries(node: Node, answer: Answer) -> str:
+def other_libraries(node: NodeGpus, answer: Answer) -> str:
     wrong = _library_path(node)
     return f"{wrong} ({answer.error or 'no error'})" if wrong else ""
 
 
-def driver_error(node: Node, answer: Answer) -> str:
+def driver_error(node: NodeGpus, answer: Answer) -> str:
     error = answer.driver.get("error", "")
     if f"({NO_FABRIC_MANAGER})" in error:
         return f"{error}. On these types CUDA needs the fabric manager: `sudo systemctl start nvidia-fabricmanager`"
     return f"{error}. Look for Xid in `dmesg`, and terminate the node if there is one" if error else ""
 
 
-def failed_product(node: Node, answer: Answer) -> str:
+def failed_product(node: NodeGpus, answer: Answer) -> str:
     if answer.seen < node.gpus:
         return ""
     if re.search("no kernel image", answer.error, re.IGNORECASE):
@@ -187,7 +187,7 @@ def failed_product(node: Node, answer: Answer) -> str:
     return f"{answer.error or 'a product of matrices is wrong'}. Terminate the node if that stays after a reboot"
 
 
-def lost_gpus(node: Node, answer: Answer) -> str:
+def lost_gpus(node: NodeGpus, answer: Answer) -> str:
     devices = answer.driver.get("devices", 0)
     if devices >= node.gpus:
         return ""
@@ -197,13 +197,13 @@ def lost_gpus(node: Node, answer: Answer) -> str:
     )
 
 
-def unopened_libraries(node: Node, answer: Answer) -> str:
+def unopened_libraries(node: NodeGpus, answer: Answer) -> str:
     shown = " `TF_CPP_MAX_VLOG_LEVEL=3` in env lets it say which" if node.package == "tensorflow" else ""
     error = answer.error or "a library of CUDA cannot be opened"
     return f"CUDA itself lists all of them, so {error}: {_repair(node)}.{shown}"
 
 
-CAUSES: tuple[Callable[[Node, Answer], str], ...] = (
+CAUSES: tuple[Callable[[NodeGpus, Answer], str], ...] = (
     no_answer,
     other_processor,
     no_library_of_the_driver,
@@ -226,12 +226,12 @@ def is_out_of_memory(answer: Answer) -> bool:
     return bool(re.search("out of memory|OOM|RESOURCE_EXHAUSTED", answer.error))
 
 
-def _library_path(node: Node) -> str:
+def _library_path(node: NodeGpus) -> str:
     path = node.variables.get("LD_LIBRARY_PATH")
     return f"env sets LD_LIBRARY_PATH to {path!r}, which may bring another CUDA: leave it out" if path else ""
 
 
-def _repair(node: Node) -> str:
+def _repair(node: NodeGpus) -> str:
     if node.own_python:
         return f"repair the packages of {node.python}"
     folder = os.path.dirname(os.path.dirname(node.python))
@@ -242,7 +242,7 @@ def _major(version: str) -> int:
     return int(version.partition(".")[0])
 
 
-def prove(node: Node, environment: Mapping[str, str], seconds: float = SECONDS) -> Answer:
+def prove(node: NodeGpus, environment: Mapping[str, str], seconds: float = SECONDS) -> Answer:
     """Return what a new process of the framework's Python answers. It is left alone if it gives none in time."""
     command = [node.python, "-c", inspect.getsource(framework_probe), node.package]
     process = subprocess.Popen(

@@ -31,7 +31,7 @@ def make_if_missing(run: dict[str, Any], folder: Folder, python: str, gpus: int)
     if proof and not proof["problem"]:
         return "", ""
     # What another run has found may be repaired by now.
-    if proof and proof["run"] == _this(run):
+    if proof and proof["run"] == _start_of(run):
         return "", proof["problem"]
     options = (
         f"--uid={os.geteuid()}",
@@ -48,7 +48,7 @@ def make_if_missing(run: dict[str, Any], folder: Folder, python: str, gpus: int)
 
 def key_of(run: dict[str, Any], folder: Folder, python: str, gpus: int) -> str:
     """Return a name for what a proof is about. What the user brings may change, so its proof is of one run alone."""
-    brings = [] if _is_ours(python) and not _variables(folder) else [_this(run)]
+    brings = [] if _is_ours(python) and not _variables(folder) else [_start_of(run)]
     marker = atomic_file.read_or_none(str(Path(python).parents[1] / paths.MARKER))
     facts = [run["framework"], python, marker, gpus, gpu_proof.driver_version(), brings]
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
@@ -59,7 +59,7 @@ def main(argv: list[str]) -> int:
     path, python, gpus, key = argv
     folder = Folder(path)
     run, own = folder.run(), _variables(folder)
-    node = gpu_proof.Node(
+    node = gpu_proof.NodeGpus(
         run["framework"],
         python,
         int(gpus),
@@ -70,12 +70,12 @@ def main(argv: list[str]) -> int:
     # As the wrapper sets it for the run's processes.
     search = f"{os.path.dirname(python)}:{os.environ.get('PATH', os.defpath)}"
     problem = gpu_proof.problem_of(node, gpu_proof.prove(node, {**os.environ, "PATH": search, **own}))
-    atomic_file.write_if_changed(_file(key), json.dumps({"problem": problem, "run": _this(run)}))
+    atomic_file.write_if_changed(_file(key), json.dumps({"problem": problem, "run": _start_of(run)}))
     print(problem or "proved", file=sys.stderr)
     return 0
 
 
-def _this(run: dict[str, Any]) -> str:
+def _start_of(run: dict[str, Any]) -> str:
     """Return what differs between two runs, and between a run and the same one after it was resumed."""
     return f"{run['run_id']} {run['asked_at']}"
 

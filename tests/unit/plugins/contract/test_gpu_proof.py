@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract import framework_probe, gpu_proof
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.gpu_proof import Answer, Node
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.gpu_proof import Answer, NodeGpus
 
 CONTRACT = Path(gpu_proof.__file__).parent
-NODE = Node("pytorch", "/opt/deeplearning/env/pytorch/bin/python", 8, "580.105.08", processor="x86_64")
+NODE = NodeGpus("pytorch", "/opt/deeplearning/env/pytorch/bin/python", 8, "580.105.08", processor="x86_64")
 CUDA = {"library": "", "error": "", "cuda": "13.0", "devices": 8}
 GOOD = Answer(imported=True, version="2.13.0+cu130", cuda="13.0", seen=8, computed=True, driver=CUDA)
 BLIND = replace(GOOD, seen=0, computed=False, driver={**CUDA, "devices": 0})
@@ -367,7 +367,7 @@ def test_the_text_of_the_probe_is_found_in_a_module_that_ansible_packs(packages:
             archive.write(CONTRACT / f"{name}.py", f"contract/{name}.py")
     code = (
         f"import sys; sys.path.insert(0, {str(tmp_path / 'module.zip')!r}); from contract import gpu_proof as p; "
-        "import os; print(p.prove(p.Node('pytorch', sys.executable, 8), os.environ).seen)"
+        "import os; print(p.prove(p.NodeGpus('pytorch', sys.executable, 8), os.environ).seen)"
     )
     environment = {**os.environ, "PYTHONPATH": str(packages), "STAND_IN_GPUS": "8"}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
