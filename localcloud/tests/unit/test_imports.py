@@ -16,6 +16,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("iam", "state"),
     ("api",),
     ("endpoint",),
+    ("gpu",),
     ("machines",),
     ("image",),
     ("service",),

@@ -292,10 +292,10 @@ def driver_version(folder: str = DRIVER) -> str:
     """Return the version of NVIDIA's kernel module, such as 580.105.08; empty if it is not loaded."""
     try:
         with open(f"{folder}/version", encoding="utf-8") as file:
-            found = re.search(r"Kernel Module\b.*?\b(\d+\.\d+(\.\d+)?)\b", file.readline())
+            match = re.search(r"Kernel Module\b.*?\b(\d+\.\d+(\.\d+)?)\b", file.readline())
     except OSError:
         return ""
-    return found[1] if found else ""
+    return match[1] if match else ""
 
 
 def driver_gpus(folder: str = DRIVER) -> int:

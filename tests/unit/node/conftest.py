@@ -11,6 +11,7 @@ from deeplearning.contract import paths
 from deeplearning.run import units
 from deeplearning.run.folder import Folder
 
+from tests.nvml import Gpus
 from tests.unit.node.runs_kit import CONFIG, create_run
 
 
@@ -27,3 +28,12 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folder:
     """A run that has been created. Nothing is stopped by systemctl."""
     monkeypatch.setattr(units, "stop_attempt", Mock())
     return create_run(replace(CONFIG, efs_mount=str(tmp_path)))
+
+
+@pytest.fixture
+def gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Gpus:
+    """NVIDIA's library on this machine. There are no GPUs, and no driver, until the test sets `count`."""
+    state = Gpus(tmp_path)
+    for name, value in state.environment.items():
+        monkeypatch.setenv(name, value)
+    return state

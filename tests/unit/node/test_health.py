@@ -301,9 +301,11 @@ def test_a_short_run_over_all_nodes_becomes_checks(
     for name, content in written.items():
         (tmp_path / f"{name}.json").write_text(json.dumps(content))
     asked: list[list[str]] = []
+    requests: list[str] = []
 
     def run(words: list[str], stdin: str = "", seconds: float = 0) -> subprocess.CompletedProcess[str]:
         asked.append(words[:1])
+        requests.extend([stdin] if words == ["create"] else [])
         answer = json.dumps({"run_dir": str(tmp_path)}) if words == ["create"] else ""
         return subprocess.CompletedProcess(words, code if words[0] == "start" else 0, answer, "")
 
@@ -311,9 +313,10 @@ def test_a_short_run_over_all_nodes_becomes_checks(
     monkeypatch.setattr(checks, "CHECKPOINTS_FREE_MIB", 0)
     member = Member(1, ("deeplearning-worker1",), "i-1", "10.0.0.4", "ip-10-0-0-4", "t3.medium", 0, 1, (), "ready")
     members = Members("red", "sg-1", 1, 1, "i-1", "", (member,))
-    summed, space = training.run_checks(members, "pytorch", "", "20261121T150000Z", "ubuntu")
+    summed, space = training.run_checks(members, "pytorch", "", "20261121T150000Z", "ubuntu", processor=ok)
     assert (summed.ok, space.ok) == (ok, True) and words in summed.detail
     assert asked[-1] == ["stop"] and tmp_path.exists() is not ok
+    assert json.loads(requests[0])["processor"] is ok
 
 
 def members_of_type(count: int, kind: str) -> Members:

@@ -306,10 +306,10 @@ def test_send_answers_with_a_speed_for_each_node(checked: Checked) -> None:
 @pytest.mark.parametrize(
     ("words", "arguments"),
     [
-        ([], ("", (), False)),
+        ([], ("", (), False, False)),
         (
-            ["--distribution", "horovod", "--nodes", "deeplearning-worker1,deeplearning-worker3", "--preflight"],
-            ("horovod", ("deeplearning-worker1", "deeplearning-worker3"), True),
+            ["--distribution=horovod", "--nodes=deeplearning-worker1,n3", "--processor", "--preflight"],
+            ("horovod", ("deeplearning-worker1", "n3"), True, True),
         ),
     ],
 )
@@ -324,9 +324,9 @@ def test_a_short_run_is_asked_for_and_answered(
     asked: list[tuple[Any, ...]] = []
 
     def run_checks(
-        members: Any, framework: str, distribution: str, token: str, user: str, nodes: Any, early: bool
+        members: Any, framework: str, distribution: str, token: str, user: str, nodes: Any, early: bool, processor: bool
     ) -> Any:
-        asked.append((len(members.members), framework, token, user, distribution, tuple(nodes), early))
+        asked.append((len(members.members), framework, token, user, distribution, tuple(nodes), early, processor))
         return [checks.Check(f"c{number}", ok, "d") for number, ok in enumerate(oks)]
 
     monkeypatch.setattr(training, "run_checks", run_checks)

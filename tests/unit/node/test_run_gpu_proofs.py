@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 from deeplearning import cli, programs
 from deeplearning.contract import gpu_proof, paths
+from deeplearning.gpus import nvml
+from deeplearning.gpus.reading import Gpu, Reading
 from deeplearning.run import gpu_proofs, units
 from deeplearning.run.folder import Folder
 
@@ -83,7 +85,7 @@ def test_a_proof_is_made_once_by_a_unit_of_the_runs_user(
         *(run.path, environment, "8"),
     )
     assert {"--unit=deeplearning-gpus-r1.service", f"--uid={os.geteuid()}"} < set(options)
-    assert {"--property=RuntimeDirectoryPreserve=yes", "--property=RuntimeMaxSec=240"} < set(options)
+    assert {"--property=RuntimeDirectoryPreserve=yes", "--property=RuntimeMaxSec=300"} < set(options)
     systemd.state = "active"
     assert asked(run, environment) == TESTING and len(systemd.started) == 1
     make(run, systemd, monkeypatch, SEES_ALL)
@@ -143,6 +145,17 @@ def test_nothing_is_proved_for_the_processor(
     # A master that was not updated yet does not write the key.
     assert asked(run, environment, 0) == PROVED
     assert not systemd.started
+
+
+def test_the_drivers_library_says_which_gpus_are_divided(
+    run: Folder, systemd: Systemd, environment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpus = (Gpu(index=0, mig=True), Gpu(index=1, mig=False), Gpu(index=2), Gpu(index=3, mig=True))
+    monkeypatch.setattr(nvml, "read", lambda: Reading(gpus=gpus))
+    asked(run, environment)
+    make(run, systemd, monkeypatch, replace(SEES_ALL, seen=1))
+    _preparing, problem = asked(run, environment)
+    assert "MIG is on" in problem and "sudo nvidia-smi -i 0,3 -mig 0" in problem
 
 
 def test_a_unit_that_fails_is_a_problem(run: Folder, systemd: Systemd, environment: str) -> None:

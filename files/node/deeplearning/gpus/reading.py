@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Process:
+class GpuProcess:
     pid: int
     memory_bytes: int | None
 
@@ -43,7 +43,7 @@ class Gpu:
     links_up: int | None = None
     """NVLink: how many are active."""
     links_down: int | None = None
-    processes: tuple[Process, ...] = ()
+    processes: tuple[GpuProcess, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,7 @@ def main(argv: list[str]) -> int:
     short_run.add_argument("--framework", required=True)
     short_run.add_argument("--distribution", default="", help="(default: the framework's own)")
     short_run.add_argument("--nodes", default="", help="names with commas (default: all that train)")
+    short_run.add_argument("--processor", action="store_true", help="train on the processors of nodes with GPUs")
     short_run.add_argument("--preflight", action="store_true", help="before a run: for a minute at most, if at all")
     short_run.set_defaults(action=_training)
     send = actions.add_parser("send", help="measure the bandwidth to other nodes; prints JSON")
@@ -101,6 +102,7 @@ def _training(options: argparse.Namespace) -> int:
         read_config().user,
         nodes,
         options.preflight,
+        options.processor,
     )
     answer = {"schema": 1, "framework": options.framework, "checks": [dataclasses.asdict(check) for check in results]}
     print(json.dumps(answer))

@@ -6,15 +6,17 @@ import hashlib
 import json
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from deeplearning.contract import atomic_file, gpu_proof, paths
+from deeplearning.gpus import nvml
 from deeplearning.run import units
 from deeplearning.run.folder import Folder
 
 NAME = "gpu-proofs"
-UNIT_SECONDS = gpu_proof.SECONDS + 60
+UNIT_SECONDS = gpu_proof.SECONDS + nvml.SECONDS + 60
 
 
 def make_if_missing(run: dict[str, Any], folder: Folder, python: str, gpus: int) -> tuple[str, str]:
@@ -69,7 +71,11 @@ def main(argv: list[str]) -> int:
     )
     # As the wrapper sets it for the run's processes.
     search = f"{os.path.dirname(python)}:{os.environ.get('PATH', os.defpath)}"
-    problem = gpu_proof.problem_of(node, gpu_proof.prove(node, {**os.environ, "PATH": search, **own}))
+    answer = gpu_proof.prove(node, {**os.environ, "PATH": search, **own})
+    problem = gpu_proof.problem_of(node, answer)
+    if problem:
+        mig = tuple(gpu.index for gpu in nvml.read().gpus if gpu.mig)
+        problem = gpu_proof.problem_of(replace(node, mig=mig), answer)
     atomic_file.write_if_changed(_file(key), json.dumps({"problem": problem, "run": _start_of(run)}))
     print(problem or "proved", file=sys.stderr)
     return 0

@@ -1,0 +1,251 @@
+"""Ask NVIDIA's library about each GPU, and print the answers as JSON: the program that `nvml.read` starts.
+
+A process of its own, which needs nothing but Python: the library waits for a GPU that has fallen off the bus, and a
+process that does so may not even be killable. Names, sizes and structures: NVIDIA's NVML API Reference Guide, and
+its nvml.h of CUDA 12.2 to 13.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import sys
+from collections.abc import Callable
+from ctypes import byref
+from functools import partial
+from typing import Any
+
+LIBRARY = "libnvidia-ml.so.1"
+INSUFFICIENT_SIZE, FUNCTION_NOT_FOUND = 7, 13
+NO_ANSWER = (15, 16)
+"""NVML_ERROR_GPU_IS_LOST and NVML_ERROR_RESET_REQUIRED: the device answers nothing else either."""
+TEXT_BYTES = 96
+"""The longest of NVML's sizes for names and uuids. A serial number has 30 at most."""
+MOST_LINKS = 36
+CORRECTED, UNCORRECTED, VOLATILE, SENSOR = 0, 1, 0, 0
+THROTTLED = {
+    0x4: "sw_power_cap",
+    0x8: "hw_slowdown",
+    0x10: "sync_boost",
+    0x20: "sw_thermal_slowdown",
+    0x40: "hw_thermal_slowdown",
+    0x80: "hw_power_brake_slowdown",
+    0x200: "board_limit",
+    0x400: "reliability",
+}
+"""Reasons of a lower clock, as nvidia-smi names them. An idle GPU and clocks that a person has set are none."""
+
+
+class MemoryInfo(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_ulonglong) for name in ("total", "free", "used")]
+
+
+class MemoryInfoV2(ctypes.Structure):
+    """Its `used` is without what the driver keeps for itself."""
+
+    _fields_ = [
+        ("version", ctypes.c_uint),
+        *((name, ctypes.c_ulonglong) for name in ("total", "reserved", "free", "used")),
+    ]
+
+
+class Utilization(ctypes.Structure):
+    _fields_ = [("gpu", ctypes.c_uint), ("memory", ctypes.c_uint)]
+
+
+class PciInfo(ctypes.Structure):
+    _fields_ = [
+        ("bus_id_legacy", ctypes.c_char * 16),
+        *((name, ctypes.c_uint) for name in ("domain", "bus", "device", "pci_device_id", "pci_subsystem_id")),
+        ("bus_id", ctypes.c_char * 32),
+    ]
+
+
+class ProcessInfo(ctypes.Structure):
+    """Of the second and the third version of the function, which are the same."""
+
+    _fields_ = [
+        ("pid", ctypes.c_uint),
+        ("used_gpu_memory", ctypes.c_ulonglong),
+        ("gpu_instance_id", ctypes.c_uint),
+        ("compute_instance_id", ctypes.c_uint),
+    ]
+
+
+class NvmlError(Exception):
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+class Nvml:
+    """The library. A function that this driver lacks fails like one that the GPU does not support."""
+
+    def __init__(self) -> None:
+        self._library = ctypes.CDLL(LIBRARY)
+        self.call("nvmlInit_v2")
+
+    def call(self, function: str, *arguments: Any) -> None:
+        try:
+            code = self._library[function](*arguments)
+        except AttributeError:
+            raise NvmlError(FUNCTION_NOT_FOUND, f"the driver has no {function}") from None
+        if code:
+            raise NvmlError(code, self._words(code))
+
+    def _words(self, code: int) -> str:
+        function = self._library.nvmlErrorString
+        function.restype = ctypes.c_char_p
+        return (function(code) or b"").decode(errors="replace") or f"NVML's error {code}"
+
+    def number(self, function: str, kind: type[Any], *arguments: Any) -> int:
+        result = kind()
+        self.call(function, *arguments, byref(result))
+        return int(result.value)
+
+    def text(self, function: str, *arguments: Any, size: int = TEXT_BYTES) -> str:
+        result = ctypes.create_string_buffer(size)
+        self.call(function, *arguments, result, size)
+        return result.value.decode(errors="replace")
+
+    def structure(self, function: str, device: Any, result: Any) -> Any:
+        self.call(function, device, byref(result))
+        return result
+
+
+def optional(*questions: Callable[[], Any]) -> Any:
+    """Return the first answer; None if there is none. Raises NvmlError if the device answers nothing any more."""
+    for question in questions:
+        try:
+            return question()
+        except NvmlError as error:
+            if error.code in NO_ANSWER:
+                raise
+    return None
+
+
+def describe(nvml: Nvml, index: int) -> dict[str, Any]:
+    """Return what is known of a GPU: the fields of `reading.Gpu`."""
+    device = ctypes.c_void_p()
+    try:
+        nvml.call("nvmlDeviceGetHandleByIndex_v2", index, byref(device))
+        return {"index": index, **_describe(nvml, device)}
+    except NvmlError as error:
+        return {"index": index, "lost": str(error)}
+
+
+def _describe(nvml: Nvml, device: ctypes.c_void_p) -> dict[str, Any]:
+    def text(function: str, size: int = TEXT_BYTES) -> Any:
+        return optional(lambda: nvml.text(function, device, size=size))
+
+    def number(function: str, *arguments: int, kind: type[Any] = ctypes.c_uint) -> Any:
+        return optional(lambda: nvml.number(function, kind, device, *arguments))
+
+    newest = MemoryInfoV2(version=ctypes.sizeof(MemoryInfoV2) | 2 << 24)
+    memory = optional(
+        lambda: nvml.structure("nvmlDeviceGetMemoryInfo_v2", device, newest),
+        lambda: nvml.structure("nvmlDeviceGetMemoryInfo", device, MemoryInfo()),
+    )
+    busy = optional(lambda: nvml.structure("nvmlDeviceGetUtilizationRates", device, Utilization()))
+    pci = optional(lambda: nvml.structure("nvmlDeviceGetPciInfo_v3", device, PciInfo()))
+    milliwatts, persistence = number("nvmlDeviceGetPowerUsage"), number("nvmlDeviceGetPersistenceMode")
+    links = _links(nvml, device)
+    return {
+        "name": text("nvmlDeviceGetName"),
+        "uuid": text("nvmlDeviceGetUUID"),
+        "serial": text("nvmlDeviceGetSerial", size=30),
+        "bus_id": pci and pci.bus_id.decode(errors="replace"),
+        "memory_total": memory and memory.total,
+        "memory_used": memory and memory.used,
+        "busy_percent": busy and busy.gpu,
+        "temperature": number("nvmlDeviceGetTemperature", SENSOR),
+        "watts": None if milliwatts is None else milliwatts / 1000,
+        "ecc_corrected": number("nvmlDeviceGetTotalEccErrors", CORRECTED, VOLATILE, kind=ctypes.c_ulonglong),
+        "ecc_uncorrected": number("nvmlDeviceGetTotalEccErrors", UNCORRECTED, VOLATILE, kind=ctypes.c_ulonglong),
+        "remapped_rows": optional(lambda: _remapped_rows(nvml, device)),
+        "throttled": _throttled(nvml, device),
+        "persistence": None if persistence is None else bool(persistence),
+        "mig": optional(lambda: _mig(nvml, device)),
+        "links_up": sum(links) if links else None,
+        "links_down": len(links) - sum(links) if links else None,
+        "processes": _processes(nvml, device),
+    }
+
+
+def _remapped_rows(nvml: Nvml, device: ctypes.c_void_p) -> dict[str, Any]:
+    rows = [ctypes.c_uint() for _number in range(4)]
+    nvml.call("nvmlDeviceGetRemappedRows", device, *map(byref, rows))
+    correctable, uncorrectable, pending, failed = (row.value for row in rows)
+    return {
+        "correctable": correctable,
+        "uncorrectable": uncorrectable,
+        "pending": bool(pending),
+        "failed": bool(failed),
+    }
+
+
+def _throttled(nvml: Nvml, device: ctypes.c_void_p) -> list[str]:
+    functions = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
+    mask = optional(*(partial(nvml.number, name, ctypes.c_ulonglong, device) for name in functions)) or 0
+    return [reason for bit, reason in THROTTLED.items() if mask & bit]
+
+
+def _mig(nvml: Nvml, device: ctypes.c_void_p) -> bool:
+    current, pending = ctypes.c_uint(), ctypes.c_uint()
+    nvml.call("nvmlDeviceGetMigMode", device, byref(current), byref(pending))
+    return bool(current.value)
+
+
+def _links(nvml: Nvml, device: ctypes.c_void_p) -> list[bool]:
+    """Return the state of each NVLink: True if it is active."""
+    function = "nvmlDeviceGetNvLinkState"
+    states = [optional(partial(nvml.number, function, ctypes.c_uint, device, link)) for link in range(MOST_LINKS)]
+    return [bool(state) for state in states if state is not None]
+
+
+def _processes(nvml: Nvml, device: ctypes.c_void_p) -> list[dict[str, Any]]:
+    functions = ("nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2")
+    processes = optional(*(partial(_running, nvml, name, device) for name in functions)) or []
+    unknown = ctypes.c_ulonglong(-1).value
+    return [
+        {
+            "pid": process.pid,
+            "memory_bytes": None if process.used_gpu_memory == unknown else process.used_gpu_memory,
+        }
+        for process in processes
+    ]
+
+
+def _running(nvml: Nvml, function: str, device: ctypes.c_void_p) -> list[ProcessInfo]:
+    room = 64
+    while True:
+        count, processes = ctypes.c_uint(room), (ProcessInfo * room)()
+        try:
+            nvml.call(function, device, byref(count), processes)
+        except NvmlError as error:
+            if error.code != INSUFFICIENT_SIZE:
+                raise
+            room = max(2 * room, count.value + 8)
+        else:
+            return list(processes[: count.value])
+
+
+def read() -> dict[str, Any]:
+    """Return the fields of `reading.Reading`."""
+    try:
+        nvml = Nvml()
+        count = nvml.number("nvmlDeviceGetCount_v2", ctypes.c_uint)
+    except OSError as error:
+        return {"error": f"NVIDIA's library cannot be loaded: {error}"}
+    except NvmlError as error:
+        return {"error": f"NVIDIA's library cannot be used: {error}"}
+    cuda = optional(lambda: nvml.number("nvmlSystemGetCudaDriverVersion_v2", ctypes.c_int))
+    return {
+        "driver": optional(lambda: nvml.text("nvmlSystemGetDriverVersion")),
+        "cuda": cuda and f"{cuda // 1000}.{cuda % 1000 // 10}",
+        "gpus": [describe(nvml, index) for index in range(count)],
+    }
+
+
+if __name__ == "__main__":
+    json.dump(read(), sys.stdout)

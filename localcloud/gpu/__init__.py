@@ -1,0 +1,1 @@
+"""The GPUs of machines of GPU types: no devices, but NVIDIA's management library, and what stands on it."""
