@@ -107,8 +107,8 @@ def other_processor(node: NodeGpus, answer: Answer) -> str:
     if answer.imported or node.processor == "x86_64":
         return ""
     return (
-        f"the node's processor is {node.processor}, and the packages are for x86_64: choose a type with a processor of "
-        f"Intel or AMD ({answer.error})"
+        f"the node's processor is {node.processor}, and the packages are for x86_64: choose an instance type with a "
+        f"processor of Intel or AMD ({answer.error})"
     )
 
 
