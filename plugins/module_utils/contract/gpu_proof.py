@@ -86,7 +86,9 @@ def problem_of(node: NodeGpus, answer: Answer) -> str:
         return ""
     name = f"{node.package} {answer.version}".strip()
     state = f"sees {answer.seen} of {node.gpus} GPUs"
-    if not answer.imported:
+    if answer.ended:
+        state = "gives no answer"
+    elif not answer.imported:
         state = "cannot be imported"
     elif answer.seen >= node.gpus:
         state = f"sees {answer.seen} GPUs and cannot compute on one"

@@ -283,6 +283,25 @@ def test_a_node_with_a_problem_is_described(
     assert (found.problem, found.is_preparing, bool(found.node)) == (problem, copies, True)
 
 
+def test_nodes_with_the_same_problem_are_named_together() -> None:
+    torch = "torch sees 0 of 8 GPUs"
+    problems = {
+        1: f"{{}}: {torch}",
+        2: "",
+        3: f"{{}}: {torch}",
+        4: "{} does not answer within 8 s.",
+        5: "{}: it is full",
+    }
+    surveys = [
+        NodeSurvey(member(rank), problem=problem.format(member(rank).alias)) for rank, problem in problems.items()
+    ]
+    assert survey.problems_of(surveys) == (
+        f"deeplearning-worker1, deeplearning-worker3: {torch} deeplearning-worker4 does not answer within 8 s. "
+        "deeplearning-worker5: it is full"
+    )
+    assert survey.problems_of(surveys[1:2]) == ""
+
+
 def test_this_machine_is_asked_without_ssh(monkeypatch: pytest.MonkeyPatch) -> None:
     commands: list[tuple[str, ...]] = []
 

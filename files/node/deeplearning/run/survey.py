@@ -108,6 +108,18 @@ def refuse_other_environments(surveys: Sequence[NodeSurvey]) -> list[NodeSurvey]
     return [judged(survey) for survey in surveys]
 
 
+def problems_of(surveys: Sequence[NodeSurvey]) -> str:
+    """Return all problems as a text, in which nodes that have the same one are named together."""
+    nodes: dict[str, list[str]] = {}
+    for survey in surveys:
+        prefix = f"{survey.member.alias}: "
+        if survey.problem.startswith(prefix):
+            nodes.setdefault(survey.problem[len(prefix) :], []).append(survey.member.alias)
+        elif survey.problem:
+            nodes[survey.problem] = []
+    return " ".join(f"{', '.join(names)}: {problem}" if names else problem for problem, names in nodes.items())
+
+
 def _survey(member: Member, command: Sequence[str], ports: int) -> NodeSurvey:
     try:
         output = _output_of(command, SURVEY_SECONDS)
