@@ -34,8 +34,8 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors i
 ENVIRONMENTS = Path(paths.ENVIRONMENTS)
 UNFINISHED = ".deeplearning-unfinished.json"
 """An environment that has only this is incomplete, and ours as well: its folder is created with the file in it."""
-DRIVER = Path("/proc/driver/nvidia/version")
-"""Exists if NVIDIA's driver is loaded, which the GPU packages need."""
+DRIVER = Path(paths.NVIDIA_DRIVER)
+"""The GPU packages need it."""
 CUDA_LINKS = ("mxnet",)
 """Packages whose libraries look for CUDA's only in their own folder, where NVIDIA's wheels install nothing."""
 SYSTEM_FOLDERS = (Path("/usr/bin"), Path("/usr/local/bin"))

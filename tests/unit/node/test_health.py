@@ -9,7 +9,6 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +17,18 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.health im
 from deeplearning import machine, safe_files
 from deeplearning.contract import paths
 from deeplearning.deadline import DeadlineExceeded, within
+from deeplearning.gpus.reading import Gpu, Reading
 from deeplearning.health import bandwidth, checks, pairs, probes, training
 from deeplearning.members.member_list import Member, Members
 
+from tests.nvml import Gpus
 from tests.unit.node.users_kit import HOSTILE, bounded, prepare
 
 GIB = 2**30
+
+
+def reading(count: int, lost: int | None = None) -> Reading:
+    return Reading("595", gpus=tuple(Gpu(index, "GPU is lost" if index == lost else None) for index in range(count)))
 
 
 @pytest.mark.parametrize(
@@ -43,7 +48,7 @@ GIB = 2**30
         (checks.shared(list("abcd"), 9), False, "of a, b, c, d"),
         (checks.bandwidth("a", 2.0, 2.0), True, "at least 2 is"),
         (checks.all_reduce(True, 4, 2.0, 2.0), True, "at least 2 is"),
-        (checks.gpus(8, 8, {}), True, "8"),
+        (checks.gpus(reading(8), 8, {}), True, "8"),
         (checks.memory(2**20), True, "1024 MiB"),
         (checks.memory(1000), False, "0 MiB"),
         (checks.clock(1.9), True, "1.9 s ahead"),
@@ -57,12 +62,14 @@ GIB = 2**30
         (checks.ssh({"a": "Permission denied"}, 3), False, "a: Permission denied"),
         (checks.shared([], 3), True, "what 3 wrote"),
         (checks.shared(list("abcdef"), 9), False, "a, b, c, d and 2 more"),
-        (checks.gpus(8, 8, {"a": 8}), True, "8"),
-        (checks.gpus(8, None, {"a": 8}), True, "8"),
-        (checks.gpus(0, 8, {}), False, "lists 0, the type has 8"),
-        (checks.gpus(4, 4, {"a": 8, "b": 4}), False, "another number on a"),
-        (checks.driver("550.54", ""), True, "550.54"),
-        (checks.driver("", "couldn't communicate"), False, "couldn't communicate"),
+        (checks.gpus(reading(8), 8, {"a": 8}), True, "8"),
+        (checks.gpus(reading(8), None, {"a": 8}), True, "8"),
+        (checks.gpus(reading(0), 8, {}), False, "0 answer, the type has 8"),
+        (checks.gpus(reading(8, lost=3), 8, {}), False, "7 answer, the type has 8 (GPU 3: GPU is lost)"),
+        (checks.gpus(reading(8, lost=3), None, {}), False, "7 answer, of 8 (GPU 3: GPU is lost)"),
+        (checks.gpus(reading(4), 4, {"a": 8, "b": 4}), False, "another number on a"),
+        (checks.driver(Reading("550.54")), True, "550.54"),
+        (checks.driver(Reading(error="couldn't communicate")), False, "couldn't communicate"),
         (checks.xid([]), True, "none"),
         (checks.xid(["NVRM: Xid (PCI:0000:00:1e): 79"]), False, "1 since boot"),
         (checks.all_reduce(True, 4, 2.5, 2.0), True, "4 ranks, 2.50 Gbit/s"),
@@ -90,36 +97,9 @@ def test_a_hanging_call_is_abandoned_and_a_failure_is_raised() -> None:
     assert within(10, lambda: ["x" * 200_000]) == ["x" * 200_000]
 
 
-@pytest.fixture
-def hanging_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """What it has started outlives it and holds its output open, as it does itself where it cannot be killed."""
-    os.mkfifo(tmp_path / "never")
-    program = tmp_path / "nvidia-smi"
-    program.write_text(f"#!/bin/sh\ncat {tmp_path}/never\n")
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    monkeypatch.setattr(machine, "DRIVER_SECONDS", 0.5)
-    handle = os.open(tmp_path / "never", os.O_RDWR)
-    yield
-    os.close(handle)
-
-
-@pytest.mark.usefixtures("hanging_driver")
-def test_a_hanging_driver_is_not_waited_for() -> None:
-    assert machine.gpus() == 0
-    version, problem = probes.driver()
-    assert version == "" and "nvidia-smi does not end within 0.5 s" in problem
-
-
-def test_the_driver_reports_its_version_or_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert probes.driver() == ("", "nvidia-smi: No such file or directory")
-    program = tmp_path / "nvidia-smi"
-    program.write_text("#!/bin/sh\necho 550.54; echo 550.54\n")
-    program.chmod(0o755)
-    assert probes.driver() == ("550.54", "")
-    program.write_text("#!/bin/sh\necho NVML is >&2; echo another version >&2; exit 18\n")
-    assert probes.driver() == ("", "another version")
+def test_a_hanging_driver_is_not_waited_for(gpus: Gpus) -> None:
+    gpus.set(count=8, hang=1)
+    assert machine.gpus(0.5) == 0
 
 
 def test_a_token_is_written_only_below_a_mount(tmp_path: Path) -> None:

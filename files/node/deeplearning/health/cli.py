@@ -8,11 +8,11 @@ import json
 import re
 from pathlib import Path
 
-from deeplearning import machine
 from deeplearning.config import Config, read_config
 from deeplearning.contract import paths
 from deeplearning.contract.errors import UserError
 from deeplearning.deadline import DeadlineExceeded
+from deeplearning.gpus import nvml
 from deeplearning.health import bandwidth, checks, probes, training
 from deeplearning.health.checks import Check
 from deeplearning.members.member_list import Member, Members, read_applied, this_member
@@ -169,12 +169,12 @@ def _bandwidth(ssh: list[str], own: Member, peer: Member, floor: float) -> Check
 
 def _gpus(config: Config, members: Members | None) -> list[Check]:
     """Return no check where no GPUs are present or expected."""
-    count = machine.gpus()
-    if not count and not config.gpus:
+    reading = nvml.read()
+    if not reading.gpus and not config.gpus:
         return []
     others = {member.alias: member.gpus for member in members.training} if members else {}
     return [
-        checks.gpus(count, config.gpus, others),
-        checks.driver(*probes.driver()),
+        checks.gpus(reading, config.gpus, others),
+        checks.driver(reading),
         checks.xid(probes.xid_lines()),
     ]
