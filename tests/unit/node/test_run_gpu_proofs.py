@@ -14,9 +14,11 @@ import pytest
 from deeplearning import cli, programs
 from deeplearning.contract import gpu_proof, paths
 from deeplearning.gpus import nvml
-from deeplearning.gpus.reading import Gpu, Reading
+from deeplearning.gpus.reading import Reading
 from deeplearning.run import gpu_proofs, units
 from deeplearning.run.folder import Folder
+
+from tests.nvml import Gpus
 
 TESTING = ("its GPUs are tested with pytorch", "")
 PROVED = ("", "")
@@ -148,14 +150,39 @@ def test_nothing_is_proved_for_the_processor(
 
 
 def test_the_drivers_library_says_which_gpus_are_divided(
-    run: Folder, systemd: Systemd, environment: str, monkeypatch: pytest.MonkeyPatch
+    run: Folder, systemd: Systemd, environment: str, gpus: Gpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gpus = (Gpu(index=0, mig=True), Gpu(index=1, mig=False), Gpu(index=2), Gpu(index=3, mig=True))
-    monkeypatch.setattr(nvml, "read", lambda: Reading(gpus=gpus))
+    gpus.set(count=8, mig=0, gpu0_mig=1, gpu3_mig=1)
     asked(run, environment)
     make(run, systemd, monkeypatch, replace(SEES_ALL, seen=1))
     _preparing, problem = asked(run, environment)
     assert "MIG is on" in problem and "sudo nvidia-smi -i 0,3 -mig 0" in problem
+
+
+def test_a_survey_refuses_a_node_whose_driver_has_gpus_that_its_framework_does_not_see(
+    run: Folder, systemd: Systemd, environment: str, gpus: Gpus, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """NVIDIA's library and the framework are stand-ins: the first has 8 GPUs, the second was built for processors."""
+    gpus.set(count=8)
+    (tmp_path / "torch.py").write_text(TORCH)
+    variables = {"PYTHONPATH": str(tmp_path), "SEED": "7"}
+    run.write("environment.json", {"environment": variables})
+    run.write("run.json", {**run.run(), "framework": "pytorch", "distribution": "ddp", "processor": False})
+
+    def answer() -> dict[str, Any]:
+        assert cli.main(["run", "survey", "r1", run.path, environment, "127.0.0.1", "2"]) == 0
+        answer: dict[str, Any] = json.loads(capsys.readouterr().out)
+        return answer
+
+    first = answer()
+    assert (first["gpus"], first["preparing"], first["problem"]) == (8, *TESTING)
+    words = systemd.started[-1]
+    assert cli.main(list(words[words.index("--") + 2 :])) == 0
+    second = answer()
+    assert second["preparing"] == "" and "sees 0 of 8 GPUs" in second["problem"]
+    assert second["problem"].endswith("To train without GPUs: -e processor=true")
+    run.write("run.json", {**run.run(), "processor": True})
+    assert (answer()["preparing"], answer()["problem"]) == PROVED
 
 
 def test_a_unit_that_fails_is_a_problem(run: Folder, systemd: Systemd, environment: str) -> None:
