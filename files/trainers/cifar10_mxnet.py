@@ -13,6 +13,7 @@ from pathlib import Path
 import common
 import mxnet as mx
 import numpy as np
+import visible_gpus
 from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
@@ -211,6 +212,7 @@ def _unpacked(path: Path) -> common.Samples:
 
 def main() -> None:
     gpus = mx.context.num_gpus()
+    visible_gpus.require("mxnet", lambda: gpus)
     alone = "device" if gpus >= 4 else "local"
     together = "dist_device_sync" if gpus else "dist_sync"
     stores = ("local", "device", "dist_sync", "dist_device_sync", "dist_async")

@@ -12,6 +12,7 @@ from pathlib import Path
 import common
 import torch
 import torch.distributed
+import visible_gpus
 from torch import nn
 
 
@@ -64,6 +65,7 @@ class PyTorch(common.Learner):
     def __init__(self, options, colours: int) -> None:
         torch.manual_seed(options.seed)
         self.device = torch.device("cpu")
+        visible_gpus.require("torch", lambda: torch.cuda.device_count() if torch.cuda.is_available() else 0)
         if torch.cuda.is_available():
             local = int(os.environ.get("LOCAL_RANK", 0))
             self.device = torch.device("cuda", local % torch.cuda.device_count())

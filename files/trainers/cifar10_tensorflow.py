@@ -16,6 +16,7 @@ from pathlib import Path
 import common
 import numpy as np
 import tensorflow as tf
+import visible_gpus
 
 
 def lenet(image: tuple[int, ...]) -> tf.keras.Model:
@@ -207,6 +208,7 @@ def main() -> None:
     kinds = {"multi_worker_mirrored": Mirrored, "parameter_server": Servers}
     together = "parameter_server" if "ps" in config.get("cluster", {}) else "multi_worker_mirrored"
     options = common.arguments(__doc__, tuple(kinds), together)
+    visible_gpus.require("tensorflow", lambda: len(tf.config.list_physical_devices("GPU")))
     if options.distribution == "parameter_server":
         if options.no_exchange:
             sys.exit("--no-exchange is given with parameter servers, which are the exchange: leave one of them out.")

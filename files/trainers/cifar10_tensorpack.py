@@ -14,6 +14,7 @@ import common
 import horovod.tensorflow as hvd
 import numpy as np
 import tensorflow
+import visible_gpus
 from tensorpack import (
     Callback,
     Conv2D,
@@ -224,6 +225,7 @@ def run(
     hvd.init()
     tf.disable_eager_execution()  # TensorPack would do it, but after the seed is set
     options = common.arguments(description, ("horovod",), "horovod")
+    visible_gpus.require("tensorflow", lambda: len(tensorflow.config.list_physical_devices("GPU")))
     train, test = load(options.data_dir)
     model = network(options, train)
     checkpoints = options.run_dir / "checkpoints"

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import metrics_file
+import visible_gpus
 from atomic_file import replacing
 from example_stats import StatsCopier
 
@@ -223,10 +224,19 @@ def evaluate(options: argparse.Namespace) -> None:
 def execute(folder: Path, words: list[str]) -> None:
     """Run the example's program as if Python had been started with it: it finds its own modules, not ours."""
     print("+", shlex.join([sys.executable, *words]), flush=True)
+    # Without TensorFlow the example itself fails.
+    with contextlib.suppress(ImportError):
+        visible_gpus.require("tensorflow", count_gpus)
     add_old_names()
     os.chdir(folder)
     sys.argv, sys.path[0] = words, str(folder)
     runpy.run_path(words[0], run_name="__main__")
+
+
+def count_gpus() -> int:
+    import tensorflow
+
+    return len(tensorflow.config.list_physical_devices("GPU"))
 
 
 def add_old_names() -> None:

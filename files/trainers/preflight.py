@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import visible_gpus
 
 LENGTH = 4 * 2**20
 """How many numbers of four bytes are summed at once."""
@@ -34,6 +35,7 @@ def torch_ddp() -> Ranks:
     import torch
     import torch.distributed as group
 
+    visible_gpus.require("torch", lambda: torch.cuda.device_count() if torch.cuda.is_available() else 0)
     device = torch.device("cpu")
     if torch.cuda.is_available():
         device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
@@ -59,6 +61,7 @@ def horovod() -> Ranks:
 
     hvd.init()
     gpus = tf.config.list_physical_devices("GPU")
+    visible_gpus.require("tensorflow", lambda: len(gpus))
     if gpus:
         tf.config.set_visible_devices(gpus[hvd.local_rank()], "GPU")
     zeros = tf.zeros(NCCL_LENGTH if gpus else 0)
@@ -76,6 +79,7 @@ def horovod() -> Ranks:
 def tensorflow() -> Ranks:
     import tensorflow as tf
 
+    visible_gpus.require("tensorflow", lambda: len(tf.config.list_physical_devices("GPU")))
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
     task = json.loads(os.environ.get("TF_CONFIG") or "{}").get("task", {})
 
@@ -89,6 +93,7 @@ def tensorflow() -> Ranks:
 def mxnet(kind: str) -> Ranks:
     import mxnet as mx
 
+    visible_gpus.require("mxnet", mx.context.num_gpus)
     store = mx.kvstore.create(kind)
     device = mx.gpu(0) if mx.context.num_gpus() else mx.cpu()
     store.init(0, mx.nd.zeros(LENGTH, ctx=device))

@@ -12,6 +12,8 @@ description:
   - Creates C(/opt/deeplearning/env/FRAMEWORK) from pinned requirements, those for GPUs if NVIDIA's driver is loaded.
   - The file C(.deeplearning.json) in it records its pins and versions, and is written last. An environment that has the
     current pins, such as one of an image, is left as it is. The system's own Python stays unchanged.
+  - On a machine with GPUs a new environment proves that its framework sees all of them and computes on one. If not, the
+    module fails with one sentence, and the environment stays.
   - A folder of that name without the file is not replaced and not removed.
   - Horovod is installed from a wheel in a folder that all nodes share. One node builds it, with O(horovod_build).
   - In check mode it inspects the environment. The module runs on the node and calls no AWS API.
@@ -137,10 +139,12 @@ built:
   type: dict
 """
 
+import os
 from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract import gpu_proof
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.frameworks import FRAMEWORKS
 from ansible_collections.deeplearning.aws.plugins.module_utils.node import horovod, python_env, sources
@@ -187,6 +191,8 @@ def present(environment: Environment, params: dict[str, Any], check: bool) -> di
         return {**before, "built": {}, "changed": not before["ready"]}
     with python_env.exclusive_lock(environment):
         built = install(environment, params)
+    if not before["installed"]:
+        prove_gpus(environment)
     after = inspect(environment, params)
     return {**after, "built": built, "changed": after != before}
 
@@ -244,6 +250,20 @@ def install(environment: Environment, params: dict[str, Any]) -> dict[str, str]:
         else:
             sources.switch_to_release(environment, marker)
     return built
+
+
+def prove_gpus(environment: Environment) -> None:
+    """Raise UserError if the framework cannot use this machine's GPUs. Those that are in use now may be right."""
+    gpus = gpu_proof.driver_gpus()
+    if not gpus or environment.processor:
+        return
+    node = gpu_proof.NodeGpus(environment.framework, str(environment.python), gpus, gpu_proof.driver_version())
+    # Another environment's variables would lead to its packages.
+    own = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
+    answer = gpu_proof.prove(node, own)
+    problem = gpu_proof.problem_of(node, answer)
+    if problem and not gpu_proof.is_out_of_memory(answer):
+        raise UserError(problem)
 
 
 def build_wheel(environment: Environment, marker: dict[str, Any], folder: str) -> horovod.Wheel:

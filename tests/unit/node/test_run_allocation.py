@@ -328,7 +328,7 @@ def test_a_node_with_a_problem_ends_a_first_start_and_is_left_out_after_a_loss(w
 
 def test_a_node_that_copies_its_data_is_waited_for_without_a_limit(world: World) -> None:
     def answer(member: Member) -> NodeSurvey:
-        return survey(member, problem="it copies", is_copying=True) if len(world.slept) < 700 else survey(member)
+        return survey(member, problem="it copies", is_preparing=True) if len(world.slept) < 700 else survey(member)
 
     world.surveys = answer
     assert names(world.wait(nodes=1)) == NAMES[:1] and len(world.slept) == 700 and world.reports == ["it copies"]

@@ -353,7 +353,29 @@ def test_every_process_knows_itself() -> None:
         "DEEPLEARNING_LOCAL_RANK": "0",
         "DEEPLEARNING_ROLE": "server",
         "DEEPLEARNING_RESTART": "2",
+        "DEEPLEARNING_GPUS": "0",
     }
+
+
+@pytest.mark.parametrize(
+    ("distribution", "processor", "expected"),
+    [
+        ("multi_worker_mirrored", False, {"worker": "1"}),
+        # They see all, and choose by their local rank.
+        ("ddp", False, {"worker": "4"}),
+        ("dist_sync", False, {"worker": "1", "server": "0", "scheduler": "0"}),
+        ("dist_device_sync", False, {"worker": "4", "server": "0", "scheduler": "0"}),
+        ("ddp", True, {"worker": "0"}),
+        ("dist_device_sync", True, {"worker": "0", "server": "0", "scheduler": "0"}),
+    ],
+)
+def test_every_process_is_told_how_many_gpus_it_has_to_see(
+    distribution: str, processor: bool, expected: dict[str, str]
+) -> None:
+    plan = make_plan(distribution, 2, 4)
+    start = {**RUN, "processor": processor}
+    told = {(process.role, variables(start, plan, process)["DEEPLEARNING_GPUS"]) for process in plan.processes}
+    assert told == set(expected.items())
 
 
 OWN_VARIABLES = {

@@ -14,7 +14,7 @@ import pytest
 from deeplearning import cli, programs
 from deeplearning.contract import paths, schema
 from deeplearning.datasets import staging
-from deeplearning.run import own_copy, survey
+from deeplearning.run import own_copy, survey, units
 from deeplearning.run.folder import Folder
 from deeplearning.run.node_selection import Situation, SurveyVerdict, judge_surveys
 from deeplearning.run.plan import Node
@@ -26,7 +26,7 @@ from tests.unit.node.members_kit import cluster_in
 from tests.unit.node.runs_kit import member
 
 SURVEY = {"boot_id": "0f-1", "gpus": 8, "efa": 4, "interface": "ens5", "ports": [20000, 20001]}
-SURVEY |= {"environment": "torch 2.13.0, Python 3.11", "copying": "", "problem": ""}
+SURVEY |= {"environment": "torch 2.13.0, Python 3.11", "preparing": "", "problem": ""}
 
 
 def survey_of(monkeypatch: pytest.MonkeyPatch, answer: Any, ports: int = 2) -> NodeSurvey:
@@ -73,11 +73,11 @@ def test_a_node_with_an_invalid_answer_takes_no_part(monkeypatch: pytest.MonkeyP
 
 
 def test_a_node_that_copies_its_data_set_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    copying = survey_of(monkeypatch, {**SURVEY, "copying": "photos is copied to its disk"})
-    assert copying.is_copying and copying.problem == "deeplearning-worker2: photos is copied to its disk"
+    copying = survey_of(monkeypatch, {**SURVEY, "preparing": "photos is copied to its disk"})
+    assert copying.is_preparing and copying.problem == "deeplearning-worker2: photos is copied to its disk"
     assert judge_surveys([copying], Situation.FIRST_START, may_wait=False) is SurveyVerdict.WAIT
-    refused = survey_of(monkeypatch, {**SURVEY, "problem": "it is full", "copying": ""})
-    assert not refused.is_copying
+    refused = survey_of(monkeypatch, {**SURVEY, "problem": "it is full", "preparing": ""})
+    assert not refused.is_preparing
     assert judge_surveys([refused], Situation.FIRST_START, may_wait=True) is SurveyVerdict.FAIL
 
 
@@ -92,10 +92,11 @@ def test_a_missing_own_copy_is_made_by_a_unit(tmp_path: Path, monkeypatch: pytes
         return subprocess.CompletedProcess(words, 0, output, "")
 
     monkeypatch.setattr(programs, "run", answer)
-    monkeypatch.setattr(own_copy, "as_root", lambda *words: words)
+    monkeypatch.setattr(units, "as_root", lambda *words: words)
     assert own_copy.make_if_missing({**run, "own_copy": None}) == ("", "") and not asked
     assert own_copy.make_if_missing(run) == ("photos is copied to its disk", "")
-    started = ["systemd-run", "--quiet", "--unit=deeplearning-copy-r1.service", "/usr/local/bin/deeplearning", "data"]
+    started = ["systemd-run", "--quiet", "--unit=deeplearning-copy-r1.service", "--"]
+    started += ["/usr/local/bin/deeplearning", "data"]
     assert list(asked[-1]) == [*started, "stage", "photos", "--on", "node", "--bucket", "s3://b", "--from", ""]
     for unit["state"] in ("active", "activating"):
         asked.clear()
@@ -119,7 +120,7 @@ def test_a_node_answers_the_command_of_a_survey_and_stops_what_an_earlier_attemp
         assert cli.main(["run", "survey", "r1", run.path, sys.executable, "127.0.0.1", "2"]) == 0
     answer = schema.validate_part(json.loads(capsys.readouterr().out), survey.ANSWER, "the answer")
     assert (answer["gpus"], answer["interface"], len(answer["ports"])) == (8, "lo", 2)
-    assert answer["problem"] == answer["copying"] == ""
+    assert (answer["problem"], answer["preparing"]) == ("", "its GPUs are tested with pytorch")
     assert answer["boot_id"] == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     assert master.asked("stop") == ["stop deeplearning-run-r1:*.service"]
 
@@ -284,8 +285,8 @@ def test_a_node_that_does_not_answer_has_a_problem(monkeypatch: pytest.MonkeyPat
         ({"gpus": 7}, "deeplearning-worker2: 7 of its 8 GPUs answer: run `nvidia-smi -L` there", False),
         ({"gpus": 9}, "", False),
         ({"problem": "it lacks EFS", "gpus": 0}, "deeplearning-worker2: it lacks EFS", False),
-        ({"copying": "x is copied", "gpus": 0}, "deeplearning-worker2: x is copied", True),
-        ({"copying": "x is copied", "problem": "y"}, "deeplearning-worker2: y", False),
+        ({"preparing": "x is copied", "gpus": 0}, "deeplearning-worker2: x is copied", True),
+        ({"preparing": "x is copied", "problem": "y"}, "deeplearning-worker2: y", False),
     ],
 )
 def test_a_node_with_a_problem_is_described(
@@ -294,7 +295,26 @@ def test_a_node_with_a_problem_is_described(
     done = subprocess.CompletedProcess("ssh", 0, json.dumps({**SURVEY, **changes}), "")
     monkeypatch.setattr(subprocess, "run", lambda *words, **more: done)
     (found,) = survey.survey_nodes([member(2, gpus=8)], Folder("/r1"), "/p", 2, "i-1")
-    assert (found.problem, found.is_copying, bool(found.node)) == (problem, copies, True)
+    assert (found.problem, found.is_preparing, bool(found.node)) == (problem, copies, True)
+
+
+def test_nodes_with_the_same_problem_are_named_together() -> None:
+    torch = "torch sees 0 of 8 GPUs"
+    problems = {
+        1: f"{{}}: {torch}",
+        2: "",
+        3: f"{{}}: {torch}",
+        4: "{} does not answer within 8 s.",
+        5: "{}: it is full",
+    }
+    surveys = [
+        NodeSurvey(member(rank), problem=problem.format(member(rank).alias)) for rank, problem in problems.items()
+    ]
+    assert survey.problems_of(surveys) == (
+        f"deeplearning-worker1, deeplearning-worker3: {torch} deeplearning-worker4 does not answer within 8 s. "
+        "deeplearning-worker5: it is full"
+    )
+    assert survey.problems_of(surveys[1:2]) == ""
 
 
 def test_this_machine_is_asked_without_ssh(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -317,6 +337,8 @@ def test_this_machine_is_asked_without_ssh(monkeypatch: pytest.MonkeyPatch) -> N
     ("broken", "problem"),
     [
         ("", ""),
+        ("gpus", "torch sees 2 of 3 GPUs"),
+        ("proof", ""),
         ("folder", "{folder} is missing: is EFS mounted?"),
         ("python", "{python} is missing: install the framework on all members, or set python to a path that all have."),
         ("address", "no network interface has the address 192.0.2.1"),
@@ -327,8 +349,10 @@ def test_a_node_answers_what_it_lacks(
     broken: str, problem: str,
 ) -> None:  # fmt: skip
     ran: list[tuple[str, ...]] = []
+    proof = {"gpus": ("", problem), "proof": ("its GPUs are tested", "")}.get(broken, ("", ""))
     monkeypatch.setattr(programs, "run", lambda *words, **more: ran.append(words))
     monkeypatch.setattr(survey.machine, "gpus", lambda seconds: 3)
+    monkeypatch.setattr(survey.gpu_proofs, "make_if_missing", lambda run, folder, python, gpus: proof)
     monkeypatch.setattr(survey.own_copy, "make_if_missing", lambda run: (f"{run['framework']} is copied", ""))
     folder = str(tmp_path / "gone") if broken == "folder" else run.path
     python = "/nowhere/python" if broken == "python" else sys.executable
@@ -336,7 +360,7 @@ def test_a_node_answers_what_it_lacks(
     assert survey.main(["r1", folder, python, address, "2"]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert answer["problem"] == problem.format(folder=folder, python=python)
-    assert answer["copying"] == ("" if broken else "tensorflow is copied")
+    assert answer["preparing"] == {"": "tensorflow is copied", "proof": "its GPUs are tested"}.get(broken, "")
     assert (answer["gpus"], answer["interface"], len(answer["ports"])) == (3, "" if broken == "address" else "lo", 2)
     assert answer["boot_id"] == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     assert ran[0][-3:] == ("systemctl", "stop", "deeplearning-run-r1:*.service")

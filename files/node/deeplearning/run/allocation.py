@@ -21,7 +21,7 @@ from deeplearning.run.folder import Folder, find_run, runs_root
 from deeplearning.run.mastership import Superseded, is_superseded
 from deeplearning.run.node_selection import Selection, Situation, SurveyVerdict, has_enough, judge_surveys, select
 from deeplearning.run.plan import Node
-from deeplearning.run.survey import survey_nodes
+from deeplearning.run.survey import problems_of, survey_nodes
 
 SHORTEST_WAIT, LONGEST_WAIT = 90.0, 300.0
 """Seconds after which a membership that no longer changes is used as it is. The machine that replaces a lost one has
@@ -140,7 +140,7 @@ class Allocator:
         if is_superseded(self.config):
             raise Superseded
         verdict = judge_surveys(surveys, self.situation, self.may_wait)
-        problems = " ".join(survey.problem for survey in surveys if survey.problem)
+        problems = problems_of(surveys)
         if verdict is SurveyVerdict.FAIL:
             raise UserError(problems)
         if verdict is SurveyVerdict.WAIT:

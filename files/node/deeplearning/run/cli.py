@@ -5,7 +5,11 @@ from __future__ import annotations
 from importlib import import_module
 
 # Started for each process and on each node, not by people. They import as little as possible.
-INTERNAL = {"exec": "deeplearning.run.wrapper", "survey": "deeplearning.run.survey"}
+INTERNAL = {
+    "exec": "deeplearning.run.wrapper",
+    "survey": "deeplearning.run.survey",
+    "prove": "deeplearning.run.gpu_proofs",
+}
 
 
 def main(argv: list[str]) -> int:

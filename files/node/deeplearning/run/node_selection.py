@@ -42,7 +42,7 @@ class Selection:
 
 class SurveyVerdict(Enum):
     START = "start on the nodes that have no problem"
-    WAIT = "a silent node may be about to leave the member list, or a node copies its data"
+    WAIT = "a silent node may be about to leave the member list, or a node prepares itself"
     FAIL = "the problems do not go away by themselves"
 
 
@@ -118,7 +118,7 @@ def judge_surveys(surveys: Sequence[NodeSurvey], situation: Situation, may_wait:
     with_problems = [survey for survey in surveys if survey.problem]
     if not with_problems:
         return SurveyVerdict.START
-    if any(survey.is_copying for survey in surveys):
+    if any(survey.is_preparing for survey in surveys):
         return SurveyVerdict.WAIT
     if may_wait and any(survey.node is None for survey in with_problems):
         return SurveyVerdict.WAIT

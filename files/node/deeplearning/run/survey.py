@@ -26,7 +26,7 @@ from deeplearning import machine, programs
 from deeplearning.contract import paths, schema
 from deeplearning.contract.errors import UserError
 from deeplearning.members.member_list import Member
-from deeplearning.run import efa, own_copy, units
+from deeplearning.run import efa, gpu_proofs, own_copy, units
 from deeplearning.run.folder import Folder
 from deeplearning.run.identity import as_root
 from deeplearning.run.plan import Node
@@ -56,7 +56,7 @@ ANSWER = {
     "interface": schema.matching(r"[A-Za-z0-9_.-]{0,15}", "the name of a network interface"),
     "ports": schema.list_of(schema.between(1, 65535)),
     "environment": _TEXT,
-    "copying": _TEXT,
+    "preparing": _TEXT,
     "problem": _TEXT,
 }
 """Training code may be root on its node, so answers are validated."""
@@ -69,8 +69,8 @@ class NodeSurvey:
     boot_id: str = ""
     problem: str = ""
     """Why it cannot take part; node is None if it did not even answer."""
-    is_copying: bool = False
-    """True if the problem ends by itself: it copies the data set to its own disk."""
+    is_preparing: bool = False
+    """True if the problem ends by itself, as it tests its GPUs or copies the data set to its own disk."""
     environment: str = ""
     """What the framework's environment has, in words that are the same on all nodes."""
 
@@ -110,6 +110,18 @@ def refuse_other_environments(surveys: Sequence[NodeSurvey]) -> list[NodeSurvey]
     return [judged(survey) for survey in surveys]
 
 
+def problems_of(surveys: Sequence[NodeSurvey]) -> str:
+    """Return all problems as a text, in which nodes that have the same one are named together."""
+    nodes: dict[str, list[str]] = {}
+    for survey in surveys:
+        prefix = f"{survey.member.alias}: "
+        if survey.problem.startswith(prefix):
+            nodes.setdefault(survey.problem[len(prefix) :], []).append(survey.member.alias)
+        elif survey.problem:
+            nodes[survey.problem] = []
+    return " ".join(f"{', '.join(names)}: {problem}" if names else problem for problem, names in nodes.items())
+
+
 def _survey(member: Member, command: Sequence[str], ports: int) -> NodeSurvey:
     try:
         output = _output_of(command, GPU_SURVEY_SECONDS if member.gpus else SURVEY_SECONDS)
@@ -132,16 +144,16 @@ def _survey(member: Member, command: Sequence[str], ports: int) -> NodeSurvey:
         ports=tuple(answer["ports"][:ports]),
         efa=answer["efa"],
     )
-    problem = answer["problem"] or answer["copying"]
+    problem = answer["problem"] or answer["preparing"]
     if not problem and node.gpus < member.gpus:
         problem = f"{node.gpus} of its {member.gpus} GPUs answer: run `nvidia-smi -L` there"
-    is_copying = problem == answer["copying"] != ""
+    is_preparing = problem == answer["preparing"] != ""
     return NodeSurvey(
         member,
         node,
         answer["boot_id"],
         f"{member.alias}: {problem}" if problem else "",
-        is_copying,
+        is_preparing,
         answer["environment"],
     )
 
@@ -168,7 +180,8 @@ def main(argv: list[str]) -> int:
     arguments = parser.parse_args(argv)
     stop_earlier_attempts(arguments.run_id)
     interface = interface_of(arguments.address)
-    environment, copying = "", ""
+    environment, preparing = "", ""
+    gpus = machine.gpus(DRIVER_SECONDS)
     problem = find_problem(arguments.folder, arguments.python, interface, arguments.address)
     if not problem:
         run = Folder(arguments.folder).run()
@@ -176,15 +189,17 @@ def main(argv: list[str]) -> int:
         environment = describe_environment(arguments.python, with_horovod)
         problem = without_horovod(environment) if with_horovod else ""
         if not problem:
-            copying, problem = own_copy.make_if_missing(run)
+            preparing, problem = gpu_proofs.make_if_missing(run, Folder(arguments.folder), arguments.python, gpus)
+        if not preparing and not problem:
+            preparing, problem = own_copy.make_if_missing(run)
     answer = {
         "boot_id": boot_id(),
-        "gpus": machine.gpus(DRIVER_SECONDS),
+        "gpus": gpus,
         "efa": efa.count(),
         "interface": interface,
         "ports": free_ports(arguments.ports, arguments.run_id),
         "environment": environment,
-        "copying": copying,
+        "preparing": preparing,
         "problem": problem,
     }
     json.dump(answer, sys.stdout)

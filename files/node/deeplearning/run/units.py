@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Sequence
 
 from deeplearning import programs
 from deeplearning.contract import atomic_file, paths
@@ -56,6 +57,23 @@ def control(verb: str, *units: str) -> None:
     done = programs.run(*as_root("systemctl", verb, *units))
     if done.returncode:
         raise UserError(f"systemd did not {verb} {', '.join(units)}: {done.stderr.strip()}")
+
+
+def run_once(unit: str, words: Sequence[str], *options: str) -> str:
+    """Start a unit that ends by itself, unless it runs. Return why it has failed or cannot be started, or nothing.
+
+    `options` are systemd-run's.
+    """
+    state = programs.run("systemctl", "show", "--value", "--property=ActiveState", unit).stdout.strip()
+    if state == "failed":
+        printed = programs.run(*as_root("journalctl", "--output=cat", f"_SYSTEMD_UNIT={unit}")).stdout
+        # The next start of the run tries again.
+        programs.run(*as_root("systemctl", "reset-failed", unit))
+        return programs.last_line(printed)
+    if state in ("active", "activating"):
+        return ""
+    started = programs.run(*as_root("systemd-run", "--quiet", f"--unit={unit}", *options, "--", *words))
+    return programs.last_line(started.stderr) if started.returncode else ""
 
 
 def stop_attempt(run_id: str, attempt: int) -> subprocess.Popen[bytes]:

@@ -29,6 +29,7 @@ def variables(start: Mapping[str, Any], plan: Plan, process: Process) -> dict[st
         "DEEPLEARNING_LOCAL_RANK": str(process.local_rank),
         "DEEPLEARNING_ROLE": process.role,
         "DEEPLEARNING_RESTART": str(start["attempt"]),
+        "DEEPLEARNING_GPUS": str(gpu_count(start, plan, process)),
         # Lines are logged when they are printed, not when a buffer is full.
         "PYTHONUNBUFFERED": "1",
     }
@@ -47,6 +48,13 @@ def variables(start: Mapping[str, Any], plan: Plan, process: Process) -> dict[st
         common["CUDA_CACHE_MAXSIZE"] = str(4 * 2**30)
     own = VARIABLES[plan.distribution](plan, process)
     return {**common, **own, **(torchrun(start, plan, process) if plan.distribution == "ddp" else {})}
+
+
+def gpu_count(start: Mapping[str, Any], plan: Plan, process: Process) -> int:
+    """Return how many GPUs a process has to see. Some see all of the node, and choose by their local rank."""
+    if start.get("processor"):
+        return 0
+    return plan.node(process.node).gpus if process.gpus is None else len(process.gpus)
 
 
 def tensorflow(plan: Plan, process: Process) -> dict[str, str]:

@@ -1,0 +1,308 @@
+# Copyright: (c) 2026, the deeplearning.aws contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""The proof that a framework uses a node's GPUs: it sees all of them and computes on one. If not, one sentence why.
+
+The first half judges and is pure; the second runs `framework_probe` in the framework's Python.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import json
+import os
+import platform
+import re
+import signal
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from . import framework_probe
+
+PACKAGES = {"pytorch": "torch", "tensorflow": "tensorflow", "tensorpack": "tensorflow", "mxnet": "mxnet"}
+"""The package of each framework that computes on GPUs."""
+LEAST_DRIVERS = {"11": "450.80.02", "12": "525.60.13", "13": "580.65.06"}
+"""By the first number of a framework's CUDA version, the oldest driver that runs it, whatever the second number is:
+NVIDIA's page "Minor Version Compatibility", read on 2026-11-24."""
+NO_FABRIC_MANAGER = 802
+"""CUDA_ERROR_SYSTEM_NOT_READY."""
+PROCESSOR = "To train without GPUs: -e processor=true"
+SECONDS = 180.0
+"""The first import from a new disk reads gigabytes, which takes most of a minute."""
+DRIVER = "/proc/driver/nvidia"
+
+
+@dataclass(frozen=True)
+class NodeGpus:
+    """The GPUs of a node, as its driver lists them, and what a run brings."""
+
+    framework: str
+    python: str
+    gpus: int
+    driver: str = ""
+    mig: Sequence[int] = ()
+    """The GPUs that are divided (MIG)."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """The environment variables that the user gave the run."""
+    own_python: bool = False
+    """The Python is the user's, and not an environment of ours."""
+    processor: str = field(default_factory=platform.machine)
+
+    @property
+    def package(self) -> str:
+        return PACKAGES[self.framework]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the framework's process said. The defaults are those of a process that printed nothing."""
+
+    imported: bool = False
+    missing: bool = False
+    """This Python does not have the package."""
+    version: str = ""
+    cuda: str = ""
+    """The version of CUDA that the framework was built with; empty if it was built for processors."""
+    seen: int = 0
+    computed: bool = False
+    error: str = ""
+    driver: Mapping[str, Any] = field(default_factory=dict)
+    """What the driver's own library said to that process, if it came so far."""
+    ended: str = ""
+    """How the process ended if it has not answered."""
+
+
+def problem_of(node: NodeGpus, answer: Answer) -> str:
+    """Return why the framework cannot use the node's GPUs, with what to do; empty if it can.
+
+    A Python of the user's without the framework's package proves nothing, as its scripts use something else.
+    """
+    if answer.computed and answer.seen >= node.gpus:
+        return ""
+    if answer.missing and node.own_python:
+        return ""
+    name = f"{node.package} {answer.version}".strip()
+    state = f"sees {answer.seen} of {node.gpus} GPUs"
+    if answer.ended:
+        state = "gives no answer"
+    elif not answer.imported:
+        state = "cannot be imported"
+    elif answer.seen >= node.gpus:
+        state = f"sees {answer.seen} GPUs and cannot compute on one"
+    versions = f"driver {node.driver or 'unknown'}, CUDA of {node.package}: {answer.cuda or 'none'}"
+    why = next(text for text in (cause(node, answer) for cause in CAUSES) if text)
+    return f"{name} {state} ({versions}): {why}. {PROCESSOR}"
+
+
+def no_answer(node: NodeGpus, answer: Answer) -> str:
+    if not answer.ended:
+        return ""
+    if wrong := _library_path(node):
+        return f"its process {answer.ended}, and {wrong}"
+    return f"its process {answer.ended}: does `nvidia-smi` answer? Reboot the node, or terminate it"
+
+
+def other_processor(node: NodeGpus, answer: Answer) -> str:
+    if answer.imported or node.processor == "x86_64":
+        return ""
+    return (
+        f"the node's processor is {node.processor}, and the packages are for x86_64: choose an instance type with a "
+        f"processor of Intel or AMD ({answer.error})"
+    )
+
+
+def no_library_of_the_driver(node: NodeGpus, answer: Answer) -> str:
+    missing = answer.driver.get("library", "")
+    if not answer.cuda and answer.imported:
+        return ""  # A build for processors needs none.
+    return f"{missing}. Install NVIDIA's driver with its CUDA library, or use AWS's image" if missing else ""
+
+
+def not_importable(node: NodeGpus, answer: Answer) -> str:
+    if answer.imported:
+        return ""
+    return f"{answer.error}: {_library_path(node) or _repair(node)}"
+
+
+def built_for_processors(node: NodeGpus, answer: Answer) -> str:
+    if answer.cuda or answer.error:
+        return ""
+    if node.own_python:
+        return f"{node.python} has a build without CUDA: install one with CUDA in it"
+    return (
+        "its environment has the packages for processors: train.yml installs those for GPUs, when no other run uses it"
+    )
+
+
+def hidden_by_the_user(node: NodeGpus, answer: Answer) -> str:
+    hidden = node.variables.get("CUDA_VISIBLE_DEVICES")
+    if hidden is None or answer.seen >= node.gpus:
+        return ""
+    return (
+        f"env sets CUDA_VISIBLE_DEVICES to {hidden!r}: leave it out, as each process gets its GPUs from the launcher "
+        "(processes_per_node)"
+    )
+
+
+def old_driver(node: NodeGpus, answer: Answer) -> str:
+    newest = answer.driver.get("cuda", "")
+    if not newest or not answer.cuda or _major(newest) >= _major(answer.cuda):
+        return ""
+    least = LEAST_DRIVERS.get(answer.cuda.partition(".")[0])
+    needed = f"driver {least} or newer" if least else "a newer driver"
+    return (
+        f"the driver runs CUDA {newest} at most, and {node.package} needs {needed}: choose a newer image "
+        "(cluster_image), or update the driver"
+    )
+
+
+def divided_gpus(node: NodeGpus, answer: Answer) -> str:
+    if not node.mig or answer.seen >= node.gpus:
+        return ""
+    numbers = ",".join(map(str, node.mig))
+    turn_off = f"`sudo nvidia-smi -i {numbers} -mig 0`"
+    return f"MIG is on, and a process sees one part of one GPU at most: turn it off ({turn_off}), and reboot"
+
+
+def other_libraries(node: NodeGpus, answer: Answer) -> str:
+    wrong = _library_path(node)
+    return f"{wrong} ({answer.error or 'no error'})" if wrong else ""
+
+
+def driver_error(node: NodeGpus, answer: Answer) -> str:
+    error = answer.driver.get("error", "")
+    if f"({NO_FABRIC_MANAGER})" in error:
+        return f"{error}. On these types CUDA needs the fabric manager: `sudo systemctl start nvidia-fabricmanager`"
+    return f"{error}. Look for Xid in `dmesg`, and terminate the node if there is one" if error else ""
+
+
+def failed_product(node: NodeGpus, answer: Answer) -> str:
+    if answer.seen < node.gpus:
+        return ""
+    if re.search("no kernel image", answer.error, re.IGNORECASE):
+        return f"{answer.error}. It was built for other GPUs: choose another instance type or framework"
+    if is_out_of_memory(answer):
+        return f"{answer.error}. Another process uses the GPU's memory: end it. `nvidia-smi` lists them"
+    return f"{answer.error or 'a product of matrices is wrong'}. Terminate the node if that stays after a reboot"
+
+
+def lost_gpus(node: NodeGpus, answer: Answer) -> str:
+    devices = answer.driver.get("devices", 0)
+    if devices >= node.gpus:
+        return ""
+    return (
+        f"CUDA lists {devices} devices, while the driver has {node.gpus}: compare `nvidia-smi -L` and `dmesg`, and "
+        "terminate the node if one is lost"
+    )
+
+
+def unopened_libraries(node: NodeGpus, answer: Answer) -> str:
+    shown = " `TF_CPP_MAX_VLOG_LEVEL=3` in env lets it say which" if node.package == "tensorflow" else ""
+    error = answer.error or "a library of CUDA cannot be opened"
+    return f"CUDA itself lists all of them, so {error}: {_repair(node)}.{shown}"
+
+
+CAUSES: tuple[Callable[[NodeGpus, Answer], str], ...] = (
+    no_answer,
+    other_processor,
+    no_library_of_the_driver,
+    not_importable,
+    built_for_processors,
+    hidden_by_the_user,
+    old_driver,
+    divided_gpus,
+    other_libraries,
+    driver_error,
+    failed_product,
+    lost_gpus,
+    unopened_libraries,
+)
+"""The first that returns anything is the reason. The last one always does."""
+
+
+def is_out_of_memory(answer: Answer) -> bool:
+    """Return whether the product failed because other processes use the GPU."""
+    return bool(re.search("out of memory|OOM|RESOURCE_EXHAUSTED", answer.error))
+
+
+def _library_path(node: NodeGpus) -> str:
+    path = node.variables.get("LD_LIBRARY_PATH")
+    return f"env sets LD_LIBRARY_PATH to {path!r}, which may bring another CUDA: leave it out" if path else ""
+
+
+def _repair(node: NodeGpus) -> str:
+    if node.own_python:
+        return f"repair the packages of {node.python}"
+    folder = os.path.dirname(os.path.dirname(node.python))
+    return f"remove {folder} on the node, and let train.yml install it again"
+
+
+def _major(version: str) -> int:
+    return int(version.partition(".")[0])
+
+
+def prove(node: NodeGpus, environment: Mapping[str, str], seconds: float = SECONDS) -> Answer:
+    """Return what a new process of the framework's Python answers. It is left alone if it gives none in time."""
+    command = [node.python, "-c", inspect.getsource(framework_probe), node.package]
+    process = subprocess.Popen(
+        command,
+        cwd="/",
+        env=dict(environment),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    try:
+        output, errors = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        _abandon(process)
+        return Answer(ended=f"gave no answer within {seconds:g} s")
+    try:
+        answer = json.loads(output.splitlines()[-1])
+    except (ValueError, IndexError):
+        return Answer(ended=f"{_end_of(process.returncode)} ({reason_of(errors.decode(errors='replace'))})")
+    return Answer(**{**answer, "error": reason_of(answer["error"]) if answer["error"] else ""})
+
+
+def reason_of(text: str) -> str:
+    """Return the line of an output that names the error, or its last one, in a form that fits into a sentence."""
+    lines = [line.strip() for line in text.splitlines() if line.strip() and "Traceback" not in line]
+    errors = [line for line in lines if "error" in line.lower()]
+    line = (errors or lines[-1:] or ["no output"])[0]
+    return re.sub(r"[\x00-\x1f\x7f]", " ", line)[:300].rstrip(".")
+
+
+def _end_of(code: int) -> str:
+    return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with {code}"
+
+
+def _abandon(process: subprocess.Popen[bytes]) -> None:
+    """Kill it, and do not wait for its end: a process that waits for a device cannot be killed."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    for pipe in (process.stdout, process.stderr):
+        if pipe:
+            pipe.close()
+    process.poll()
+
+
+def driver_version(folder: str = DRIVER) -> str:
+    """Return the version of NVIDIA's kernel module, such as 580.105.08; empty if it is not loaded."""
+    try:
+        with open(f"{folder}/version", encoding="utf-8") as file:
+            match = re.search(r"Kernel Module\b.*?\b(\d+\.\d+(\.\d+)?)\b", file.readline())
+    except OSError:
+        return ""
+    return match[1] if match else ""
+
+
+def driver_gpus(folder: str = DRIVER) -> int:
+    """Return the number of GPUs that the kernel module has bound."""
+    try:
+        return len(os.listdir(f"{folder}/gpus"))
+    except OSError:
+        return 0
