@@ -224,7 +224,9 @@ def evaluate(options: argparse.Namespace) -> None:
 def execute(folder: Path, words: list[str]) -> None:
     """Run the example's program as if Python had been started with it: it finds its own modules, not ours."""
     print("+", shlex.join([sys.executable, *words]), flush=True)
-    visible_gpus.require("tensorflow", count_gpus)
+    # Without TensorFlow the example itself fails.
+    with contextlib.suppress(ImportError):
+        visible_gpus.require("tensorflow", count_gpus)
     add_old_names()
     os.chdir(folder)
     sys.argv, sys.path[0] = words, str(folder)

@@ -24,7 +24,7 @@ from . import framework_probe
 
 PACKAGES = {"pytorch": "torch", "tensorflow": "tensorflow", "tensorpack": "tensorflow", "mxnet": "mxnet"}
 """The package of each framework that computes on GPUs."""
-LEAST_DRIVERS = {"11": "450", "12": "525", "13": "580"}
+LEAST_DRIVERS = {"11": "450.80.02", "12": "525.60.13", "13": "580.65.06"}
 """By the first number of a framework's CUDA version, the oldest driver that runs it, whatever the second number is:
 NVIDIA's page "Minor Version Compatibility", read on 2026-11-24."""
 NO_FABRIC_MANAGER = 802
@@ -107,8 +107,8 @@ def other_processor(node: NodeGpus, answer: Answer) -> str:
     if answer.imported or node.processor == "x86_64":
         return ""
     return (
-        f"the node's processor is {node.processor}, and the packages are for x86_64: choose a type with a processor of "
-        f"Intel or AMD ({answer.error})"
+        f"the node's processor is {node.processor}, and the packages are for x86_64: choose an instance type with a "
+        f"processor of Intel or AMD ({answer.error})"
     )
 
 

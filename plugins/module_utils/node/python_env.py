@@ -12,6 +12,7 @@ import fcntl
 import hashlib
 import json
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -356,12 +357,18 @@ def pip_error(output: str) -> UserError | None:
         if lines:
             return NoNetwork(f"{cause}. pip's own words: {lines[-1].strip()}")
     absent = re.search(r"No matching distribution found for (\S+)", output)
-    if absent:
-        return NotInIndex(
-            f"{absent[1]} cannot be found as a wheel for this machine: pip reaches no package index that has it. Make "
-            f"one reachable, or name a folder with wheels (docs/staging.md)."
+    return NotInIndex(f"{absent[1]} cannot be found as a wheel for this machine: {_absence()}") if absent else None
+
+
+def _absence() -> str:
+    if platform.machine() != "x86_64":
+        return (
+            f"its processor is {platform.machine()}, and some packages exist for x86_64 alone. Choose an instance type "
+            "with a processor of Intel or AMD, or name a folder with wheels (docs/staging.md)."
         )
-    return None
+    return (
+        "pip reaches no package index that has it. Make one reachable, or name a folder with wheels (docs/staging.md)."
+    )
 
 
 def _versions(environment: Environment) -> dict[str, str]:

@@ -174,10 +174,11 @@ def test_the_framework_gets_the_runs_environment(
     seen: list[Any] = []
     problem_of = gpu_proof.problem_of
     monkeypatch.setattr(gpu_proof, "problem_of", lambda node, answer: seen.append(node) or problem_of(node, answer))
+    monkeypatch.setattr(nvml, "read", Reading)
     assert cli.main(["run", "prove", run.path, environment, "8", "key"]) == 0
     record = json.loads(Path(f"{paths.RUNTIME}/gpu-proofs/key.json").read_text())
     assert record["run"] == "r1 2026-01-01T00:00:00Z"
     assert f"torch of 7 in {os.path.dirname(environment)} sees 0 of 8 GPUs" in record["problem"]
     assert "its environment has the packages for processors" in record["problem"]
-    (node,) = seen
+    node = seen[0]
     assert (node.variables["SEED"], node.own_python, node.gpus) == ("7", False, 8)

@@ -66,6 +66,17 @@ def test_nor_does_horovod_of_tensorpack(monkeypatch: pytest.MonkeyPatch) -> None
         preflight.horovod_tensorflow(SimpleNamespace(local_rank=lambda: 0))
 
 
+def test_an_example_without_tensorflow_starts(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    monkeypatch.setitem(sys.modules, "tensorflow", None)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(sys, "argv", [*sys.argv])
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DEEPLEARNING_GPUS", "1")
+    (tmp_path / "train.py").write_text("open('started', 'w')\n")
+    fasterrcnn.execute(tmp_path, ["train.py"])
+    assert (tmp_path / "started").exists()
+
+
 def test_nor_does_the_front_of_mask_rcnn(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     monkeypatch.setitem(sys.modules, "tensorflow", blind("tensorflow")["tensorflow"])
     monkeypatch.setenv("DEEPLEARNING_GPUS", "1")

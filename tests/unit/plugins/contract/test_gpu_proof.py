@@ -50,7 +50,7 @@ SIX_OF_CUDA_12 = {"imported": True, "version": "2.21.0", "cuda": "12.5.1"}
         pytest.param(
             {"driver": "535.183.01"}, OLD,
             ["torch 2.13.0+cu130 sees 0 of 8 GPUs (driver 535.183.01, CUDA of torch: 13.0)", "CUDA 12.2 at most",
-             "needs driver 580 or newer", "cluster_image"],
+             "needs driver 580.65.06 or newer", "cluster_image"],
             id="a driver that is too old",
         ),
         pytest.param(

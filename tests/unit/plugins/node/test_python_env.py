@@ -6,6 +6,7 @@ import functools
 import hashlib
 import json
 import os
+import platform
 import re
 import shutil
 import stat
@@ -316,6 +317,22 @@ def test_a_source_archive_in_place_of_a_wheel_leaves_no_trace(real: Environment,
     with pytest.raises(python_env.NotInIndex, match="^numpy==1.0 cannot be found as a wheel for this machine: "):
         python_env.install_pins(real, python_env.split_pins(PINS["cpu"]))
     assert not (tmp_path / "trace").exists()
+
+
+@pytest.mark.parametrize(
+    ("processor", "advice"),
+    [
+        ("x86_64", "pip reaches no package index that has it"),
+        ("aarch64", "its processor is aarch64, and some packages exist for x86_64 alone. Choose an instance type with"),
+    ],
+)
+def test_a_package_that_does_not_exist_for_the_processor(
+    monkeypatch: pytest.MonkeyPatch, processor: str, advice: str
+) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: processor)
+    error = python_env.pip_error("ERROR: No matching distribution found for mxnet-cu112==1.9.1\n")
+    assert isinstance(error, python_env.NotInIndex)
+    assert f"mxnet-cu112==1.9.1 cannot be found as a wheel for this machine: {advice}" in str(error)
 
 
 def test_a_foreign_archive_of_horovod_leaves_no_trace(real: Environment, tmp_path: Path) -> None:
