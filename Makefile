@@ -107,7 +107,7 @@ sanity account localcloud integration molecule: setup ## this layer alone
 
 # Without the interpreter's own packages, as nothing but Python is needed: not even .venv.
 .PHONY: gpu
-gpu: python ## what needs a real GPU, in some steps; without one it says so. Results in bench/results/gpu.md
+gpu: python ## what needs a real GPU, in seven steps; without one it says so. Results in bench/results/gpu.md
 	@$(python) -S tests/gpu/run.py
 
 .PHONY: bench chaos

@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # Started with -S: no package of the interpreter's own hides these.
 sys.path[:0] = [str(ROOT), str(ROOT / "files/node")]
 
-from tests.gpu import facts, launcher, nccl, probe, trainers  # noqa: E402
+from tests.gpu import drills, facts, launcher, nccl, probe, trainers  # noqa: E402
 from tests.gpu.report import facts_of, page  # noqa: E402
 from tests.gpu.session import Failed, NoPython, Session, gpus, interpreter, unpacked_mpi  # noqa: E402
 
@@ -36,6 +36,7 @@ STEPS: dict[str, Step] = {
     "ranks": nccl.several_ranks,
     "launcher": launcher.compare,
     "trainers": trainers.train,
+    "drills": drills.run,
 }
 
 

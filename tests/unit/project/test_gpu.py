@@ -11,13 +11,17 @@ from pathlib import Path
 
 import pytest
 from deeplearning.contract import open_mpi
-from deeplearning.gpus.reading import Gpu
+from deeplearning.gpus import kernel_log, nvml
+from deeplearning.gpus.reading import Gpu, Reading
 
-from tests.gpu import facts, launcher, nccl, run, session
+from tests import debian
+from tests.gpu import drills, facts, launcher, nccl, run, session
 from tests.gpu.launch import Launch
-from tests.gpu.session import Failed, Session
+from tests.gpu.session import SCRIPTS, Failed, Session
 
 ROOT = Path(__file__).resolve().parents[3]
+XID = "NVRM: Xid (PCI:0000:53:00): {}, pid=4242, name=python3, "
+ONE_GPU = Reading(driver="595.91.07", gpus=(Gpu(index=0, bus_id="00000000:53:00.0"),))
 
 
 @pytest.fixture
@@ -271,3 +275,66 @@ def test_a_wrong_preflight_is_a_failure(changed: dict[str, object], sentence: st
     nccl.check(RIGHT, 2, on_gpu)
     with pytest.raises(Failed, match=sentence):
         nccl.check({**RIGHT, **changed}, 2, on_gpu)
+
+
+LIBCUDA = """
+int ok(void) { return 0; }
+%s
+int cuCtxSynchronize(void) { return 700; }
+int cuGetErrorString(int code, const char **text) {
+    (void)code; *text = "an illegal memory access was encountered"; return 0;
+}
+"""
+CALLED = (
+    *("cuInit", "cuDeviceGet", "cuDevicePrimaryCtxRetain", "cuCtxSetCurrent", "cuModuleLoadData"),
+    *("cuModuleGetFunction", "cuLaunchKernel"),
+)
+
+
+def test_the_kernel_with_a_wrong_address_ends_with_the_drivers_words(tmp_path: Path) -> None:
+    compiler = debian.installed_program("cc", "gcc", "libc6-dev")
+    source = tmp_path / "libcuda.c"
+    source.write_text(LIBCUDA % "\n".join(f"int {name}(void) {{ return 0; }}" for name in CALLED))
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", tmp_path / "libcuda.so.1", source], check=True)
+    words = [sys.executable, SCRIPTS / "wrong_address.py", "gpu"]
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(tmp_path)}
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == "cuCtxSynchronize ended with 700: an illegal memory access was encountered\n"
+
+
+def drill(script_output: str, lines: list[str], on_gpu: Session, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Run the drill on a machine whose kernel log gets these lines."""
+    script = on_gpu.folder / "wrong_address.py"
+    script.write_text(f"import sys\nsys.exit({script_output!r})\n")
+    log = [(7, "booted")]
+
+    def read() -> Reading:
+        log.extend(enumerate(lines, 8))
+        return ONE_GPU
+
+    monkeypatch.setattr(drills, "SCRIPTS", on_gpu.folder)
+    monkeypatch.setattr(drills, "XID_SECONDS", 0.0)
+    monkeypatch.setattr(kernel_log, "messages", lambda after=-1: [message for message in log if message[0] > after])
+    monkeypatch.setattr(nvml, "read", read)
+    return drills.wrong_address(on_gpu)
+
+
+def test_an_xid_of_a_program_leaves_the_node_healthy(on_gpu: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = drill("an illegal memory access", [XID.format(31)], on_gpu, monkeypatch)
+    assert text.startswith("a wrong address is the program's fault: GPU 0 ") and text.endswith("(Xid 31)")
+
+
+@pytest.mark.parametrize(
+    ("output", "lines", "sentence"),
+    [
+        ("no kernel image is available", [XID.format(31)], "ended with 1: no kernel image is available"),
+        ("an illegal memory access", [], "the kernel log has had no Xid"),
+        ("an illegal memory access", [XID.format(79)], "a program's error counts as the node's: .*Xid 79"),
+    ],
+)
+def test_another_end_of_that_drill_is_a_failure(
+    output: str, lines: list[str], sentence: str, on_gpu: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(Failed, match=sentence):
+        drill(output, lines, on_gpu, monkeypatch)
