@@ -13,13 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from localcloud.core import settings
+
 ROOT = Path(__file__).resolve().parents[2]
 TRAINERS = ROOT / "files/trainers"
 SCRIPTS = Path(__file__).resolve().parent / "scripts"
-IMAGES = Path("/var/lib/localcloud/images")
+IMAGES = settings.HOME / "images"
 """Of the local cloud: the frameworks' environments for processors, and Debian's Open MPI."""
 NODE_PYTHON = Path("/opt/deeplearning/env/pytorch/bin/python")
 DRIVER = Path("/proc/driver/nvidia/version")
+GRACE_SECONDS = 5.0
 
 
 class Failed(Exception):
@@ -74,8 +77,12 @@ class Session:
         try:
             output, errors = child.communicate(timeout=seconds)
         except BaseException as error:
-            # With what it has started, such as torchrun's workers.
-            os.killpg(child.pid, signal.SIGKILL)
+            # torchrun ends its workers, which are in sessions of their own.
+            child.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.wait(GRACE_SECONDS)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)
             child.wait()
             if isinstance(error, subprocess.TimeoutExpired):
                 raise Failed(f"{Path(words[0]).name} has not ended in {seconds:g} s") from None

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
@@ -231,7 +232,31 @@ def test_a_rank_that_takes_too_long_is_ended(here: Session, script: Path) -> Non
         with pytest.raises(Failed, match=r'prints.py needs more than 0 s to end: {"0": "here"}'):
             launch.wait(0)
         pid = launch.pid(0)
-    assert not Path(f"/proc/{pid}").exists()
+    assert not is_alive(pid)
+
+
+def test_a_program_that_takes_too_long_is_ended_with_its_children(here: Session, tmp_path: Path) -> None:
+    pid, script = tmp_path / "pid", tmp_path / "parent.py"
+    script.write_text(
+        "import subprocess, sys\n"
+        "child = subprocess.Popen(['sleep', '600'])\n"
+        "open(sys.argv[1], 'w').write(str(child.pid))\n"
+        "child.wait()\n"
+    )
+    with pytest.raises(Failed, match=r"parent.py has not ended in 2 s"):
+        here.run(script, pid, seconds=2)
+    deadline = time.monotonic() + 30
+    while is_alive(int(pid.read_text())):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def is_alive(pid: int) -> bool:
+    """A zombie is not: the system's first process may take its time to read its exit code."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
 
 
 def test_a_missing_open_mpi_is_one_sentence(
