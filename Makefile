@@ -105,6 +105,11 @@ lint unit:
 sanity account localcloud integration molecule: setup ## this layer alone
 	@$(BIN)/python tests/run.py $@
 
+# Without the interpreter's own packages, as nothing but Python is needed: not even .venv.
+.PHONY: gpu
+gpu: python ## what needs a real GPU, in seven steps; without one it says so. Results in bench/results/gpu.md
+	@$(python) -S tests/gpu/run.py
+
 .PHONY: bench chaos
 bench: setup ## the measurements
 chaos: setup ## kill playbooks at each task, call and at random moments, and run them again

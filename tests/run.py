@@ -185,6 +185,14 @@ def mutations() -> Callable[[Path], Result]:
     return program(*words, detail="bench/results/mutations.md", silence=LONG_HANG_SECONDS)
 
 
+def gpu(venv: Path) -> Result:
+    """The steps of `make gpu` on the processor, with the interpreter and the Open MPI of the machines' image."""
+    built = command("python", *IMAGE_BUILD, venv=venv)
+    steps = command("python", "-S", "tests/gpu/run.py", "--processor", venv=venv)
+    detail = "all steps on the processor" if steps.ok else "a step failed"
+    return Result(built.ok and steps.ok, detail, built.processor_seconds + steps.processor_seconds)
+
+
 UNIT = ("tests/unit", "localcloud/tests/unit")
 ACCOUNT = ("tests/account",)
 LOCALCLOUD = ("localcloud/tests/integration",)
@@ -243,6 +251,7 @@ PARTS = {
         Layer("gpu-environments", pytest(*GPU, long=True), IMAGE, root=True),
         Layer("molecule", molecule(lambda: LONG_SCENARIOS, *MOLECULE, long=True), root=True),
         Layer("mutations", mutations()),
+        Layer("gpu", gpu, root=True),
     )
 }
 """What `make test-long` runs."""

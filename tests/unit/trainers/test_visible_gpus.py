@@ -61,9 +61,12 @@ def test_the_preflight_does_not_fall_back_to_the_processor(
 
 def test_nor_does_horovod_of_tensorpack(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tensorflow", blind("tensorflow")["tensorflow"])
+    hvd = SimpleNamespace(init=lambda: None, local_rank=lambda: 0)
+    monkeypatch.setitem(sys.modules, "horovod", SimpleNamespace(tensorflow=hvd))
+    monkeypatch.setitem(sys.modules, "horovod.tensorflow", hvd)
     monkeypatch.setenv("DEEPLEARNING_GPUS", "1")
     with pytest.raises(SystemExit, match="tensorflow sees 0 of this process's 1 GPUs"):
-        preflight.horovod_tensorflow(SimpleNamespace(local_rank=lambda: 0))
+        preflight.exchange_of("tensorpack", "horovod")
 
 
 def test_an_example_without_tensorflow_starts(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
