@@ -71,7 +71,9 @@ def probe(package: str) -> dict[str, Any]:
         module = importlib.import_module(package)
         answer.update(imported=True, version=str(module.__version__))
         answer["cuda"], answer["seen"], compute = PACKAGES[package](module)
-        answer["computed"] = bool(answer["seen"]) and compute() == SIZE
+        # Without a GPU it tells why there is none, or computes on the processor.
+        product = compute() if answer["cuda"] else 0.0
+        answer["computed"] = bool(answer["seen"]) and product == SIZE
     # MXNet's own errors, and those of a library that does not fit, are of any class.
     except Exception as error:  # pylint: disable=broad-exception-caught
         answer.update(error=f"{type(error).__name__}: {error}", missing=is_missing(error, package))

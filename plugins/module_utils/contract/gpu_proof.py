@@ -200,9 +200,9 @@ def lost_gpus(node: NodeGpus, answer: Answer) -> str:
 
 
 def unopened_libraries(node: NodeGpus, answer: Answer) -> str:
-    shown = " `TF_CPP_MAX_VLOG_LEVEL=3` in env lets it say which" if node.package == "tensorflow" else ""
+    shown = ". `TF_CPP_MAX_VLOG_LEVEL=3` in env lets it say which" if node.package == "tensorflow" else ""
     error = answer.error or "a library of CUDA cannot be opened"
-    return f"CUDA itself lists all of them, so {error}: {_repair(node)}.{shown}"
+    return f"CUDA itself lists all of them ({error}): {_repair(node)}{shown}"
 
 
 CAUSES: tuple[Callable[[NodeGpus, Answer], str], ...] = (

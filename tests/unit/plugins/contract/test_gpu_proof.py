@@ -260,6 +260,14 @@ def test_a_product_that_fails_or_is_wrong_is_no_proof(packages: Path) -> None:
     assert not prove(packages, STAND_IN_PRODUCT="255").computed
 
 
+def test_a_framework_without_gpus_says_why(packages: Path) -> None:
+    answer = prove(packages, STAND_IN_GPUS="0", STAND_IN_ERROR="No CUDA GPUs are available")
+    assert (answer.seen, answer.computed, answer.error) == (0, False, "RuntimeError: No CUDA GPUs are available")
+    sentence = gpu_proof.problem_of(NODE, replace(answer, driver=CUDA))
+    assert "CUDA itself lists all of them (RuntimeError: No CUDA GPUs are available): remove /opt/" in sentence
+    assert ".." not in sentence
+
+
 def test_a_package_that_cannot_be_imported_is_told_from_one_that_is_missing(packages: Path) -> None:
     (packages / "torch.py").write_text("raise OSError('libcudart.so.13: cannot open shared object file')\n")
     answer = prove(packages)
