@@ -70,23 +70,8 @@ VALID: dict[str, dict[str, Any]] = {
     "members forget": {"changed": True},
 }
 OPTIONAL = {
-    *(
-        "data",
-        "own_copy",
-        "nodes",
-        "processes_per_node",
-        "servers",
-        "processor",
-        "progress",
-        "runs",
-        "evaluation",
-        "right",
-        "val_accuracy",
-        "average_precision",
-        "with_horovod",
-        "reason",
-        "stalled_seconds",
-    ),
+    *("data", "own_copy", "nodes", "processes_per_node", "servers", "processor", "progress", "runs"),
+    *("evaluation", "right", "val_accuracy", "average_precision", "reason", "stalled_seconds"),
     # Made here, of the others.
     "text",
     *PROGRESS,
