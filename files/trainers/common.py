@@ -20,6 +20,8 @@ from events import EventsFile
 
 Array = Any
 SECONDS_BETWEEN_LINES = 2.0
+SECONDS_BETWEEN_SIGNS = 60.0
+"""Of an evaluation, which writes no metrics until its end."""
 CHECKPOINTS_KEPT = 3
 SECONDS_BETWEEN_REQUESTS = 1.0
 
@@ -428,7 +430,14 @@ def batches(
 def right_of(learner: Learner, options: argparse.Namespace, test: Samples) -> int:
     """Return the correct ones of the test set, summed over the ranks' shards. Without exchange, each rank tests all."""
     mine = test if options.no_exchange else test.shard(learner.rank, learner.world)
-    return round(learner.total(sum(learner.right(*batch) for batch in mine.batches(options.batch_size))))
+    right, reported = 0, time.monotonic()
+    for number, (images, labels) in enumerate(mine.batches(options.batch_size), 1):
+        right += learner.right(images, labels)
+        # A run that prints nothing for minutes counts as stalled.
+        if time.monotonic() - reported >= SECONDS_BETWEEN_SIGNS:
+            reported = time.monotonic()
+            print(f"evaluates: {min(number * options.batch_size, len(mine))} of {len(mine)} samples", flush=True)
+    return round(learner.total(right))
 
 
 def evaluate(learner: Learner, options: argparse.Namespace, test: Samples, epoch: int) -> None:

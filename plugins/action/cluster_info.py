@@ -148,7 +148,8 @@ def _summary(aws: Aws, owned: ClusterResources, options: Mapping[str, Any], fold
         return described
     access = hosts.ssh_access(host_keys.JUMP, ssh_config)
     seen = status_reader.observe(aws, owned, history, described, access)
-    return status.extend(described, owned, seen, datetime.now(UTC))
+    prices = context.costs.prices if context.costs else None
+    return status.extend(described, owned, seen, datetime.now(UTC), prices)
 
 
 def _folder(task_vars: Mapping[str, Any]) -> Path:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
+from unittest import mock
 
+from deeplearning.contract.run_stall import STALLED
 from deeplearning.gpus import faults, kernel_log, nvml
 from deeplearning.gpus.reading import Reading
+from deeplearning.run import silence
+from deeplearning.run.stacks import STATES
 
 from tests.gpu.launch import Launch
 from tests.gpu.session import SCRIPTS, Session, require
@@ -15,9 +20,9 @@ from tests.gpu.session import SCRIPTS, Session, require
 START_SECONDS = 90.0
 FROZEN = 1
 """The rank that is frozen."""
-STOPPED = "T"
 QUIET_SECONDS = 3.0
 """Without a line of any rank: a sum takes less by far."""
+STALL_SECONDS = 60.0
 XID_SECONDS = 10.0
 SEGMENTATION_FAULT = 128 + signal.SIGSEGV
 
@@ -27,42 +32,24 @@ def run(session: Session) -> str:
 
 
 def frozen_rank(session: Session) -> str:
-    """Freeze a rank in a collective: the others wait, its state shows that it is the one, and all continue with it."""
+    """Freeze a rank in a collective: the run stalls, names that rank, and continues when the rank does."""
     ranks = 3 if session.on_processor else 2
-    with Launch(session, "frozen", SCRIPTS / "collective.py", ranks=ranks) as launch:
+    with Launch(session, "frozen", SCRIPTS / "collective.py", ranks=ranks) as launch, short_limits():
         launch.until(lambda: all(len(launch.lines[rank]) > 3 for rank in range(ranks)), START_SECONDS, "to sum")
         os.kill(launch.pid(FROZEN), signal.SIGSTOP)
-        wait_for_silence(launch, ranks)
-        states = {rank: state_of(launch.pid(rank)) for rank in range(ranks)}
-        stopped = [rank for rank, state in states.items() if state == STOPPED]
-        require(stopped == [FROZEN], f"rank {FROZEN} was frozen, and the states of the ranks are {states}")
-        before = lines_of(launch, ranks)
+        started = time.monotonic()
+        launch.until(lambda: launch.state["state"] == STALLED, STALL_SECONDS, "to stall")
+        waited = time.monotonic() - started
+        silent = [(process["rank"], process["what"]) for process in launch.state["stall"]["silent"]]
+        require(silent == [(FROZEN, STATES["T"])], f"rank {FROZEN} was frozen, and the run names {silent}")
         os.kill(launch.pid(FROZEN), signal.SIGCONT)
-        launch.until(lambda: min(lines_of(launch, ranks)) > max(before) + 3, START_SECONDS, "to continue")
-    return f"with rank {FROZEN} of {ranks} frozen the others waited, its state named it, and all continued"
+        launch.until(lambda: launch.state["state"] != STALLED, STALL_SECONDS, "to continue")
+    return f"the run stalled {waited:.0f} s after rank {FROZEN} of {ranks} was frozen, named it, and continued with it"
 
 
-def lines_of(launch: Launch, ranks: int) -> list[int]:
-    return [len(launch.lines[rank]) for rank in range(ranks)]
-
-
-def wait_for_silence(launch: Launch, ranks: int) -> None:
-    """Wait until no rank has printed anything for a while."""
-    counts, last = lines_of(launch, ranks), time.monotonic()
-
-    def is_silent() -> bool:
-        nonlocal counts, last
-        if lines_of(launch, ranks) != counts:
-            counts, last = lines_of(launch, ranks), time.monotonic()
-        return time.monotonic() - last > QUIET_SECONDS
-
-    launch.until(is_silent, START_SECONDS, "to wait for the frozen rank")
-
-
-def state_of(pid: int) -> str:
-    """Return the letter of a process's state: see proc_pid_stat(5)."""
-    with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
-        return file.read().rpartition(")")[2].split()[0]
+def short_limits() -> contextlib.AbstractContextManager[object]:
+    """Let a run stall after seconds, and not after ten minutes."""
+    return mock.patch.multiple(silence, FIRST_SECONDS=0.0, QUIET_SECONDS=QUIET_SECONDS)
 
 
 def start_at_once(session: Session) -> str:

@@ -32,6 +32,7 @@ from deeplearning.run.attempt import write_start_files
 from deeplearning.run.folder import Folder
 from deeplearning.run.processes import ProcessTable
 from deeplearning.run.run_log import RunLog
+from deeplearning.run.stall import StallDetector
 
 from tests.gpu.session import ROOT, Failed, Session, last_line, parsed
 
@@ -76,7 +77,10 @@ class Launch:
         node = plans.Node(NODE, ADDRESS, 0 if session.on_processor else 1, INTERFACE, free_ports(ranks + 1))
         self.plan = plans.make(run, [node])
         self.files = write_start_files(self.folder, run, 0, self.plan, str(path))
-        self.table = ProcessTable(self.plan, self.folder, 0, RunLog(self.folder))
+        run_log = RunLog(self.folder)
+        self.state = run_log.state
+        self.table = ProcessTable(self.plan, self.folder, 0, run_log)
+        self._stall = StallDetector(self.plan.processes, run_log, self._request_stacks)
         self.lines: dict[int, list[str]] = defaultdict(list)
         """What each rank has printed."""
         self._through_mpirun = through_mpirun
@@ -188,6 +192,12 @@ class Launch:
             if not self._selector.get_map() and not condition():
                 raise Failed(f"{self.script.name} is not there any more, and waited {what}: {self._last_lines()}")
             self._read()
+            self._stall.tick(can_answer=self.table.all_started)
+
+    def _request_stacks(self) -> None:
+        """As systemd does in an attempt's unit: mpirun passes the signal on to the wrappers."""
+        for child in self._children:
+            child.send_signal(signal.SIGUSR1)
 
     def _read(self) -> None:
         for key, _unused in self._selector.select(0.1):
@@ -203,6 +213,7 @@ class Launch:
                 data = tag + data.replace(b"\n", b"\n" + tag) if data else b""
             for number, message in self._sorter.feed(data, last=not self._selector.get_map()):
                 self.table.handle_message(number, message)
+                self._stall.handle_message(number, message)
                 if "line" in message:
                     self.lines[number].append(message["line"])
 

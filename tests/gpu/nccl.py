@@ -12,8 +12,7 @@ from tests.gpu.launch import Launch
 from tests.gpu.session import SCRIPTS, TRAINERS, Failed, Session, require
 
 PREFLIGHT_SECONDS = 120.0
-NCCL = {"NCCL_DEBUG": "INFO", "TORCH_FR_BUFFER_SIZE": "2000"}
-"""What the log shows and what the flight recorder keeps."""
+NCCL = {"NCCL_DEBUG": "INFO"}
 
 
 def one_rank(session: Session) -> str:

@@ -35,6 +35,26 @@ SCRIPTS = {
         lines = [open(path, "rb").read() for path in glob.glob("/proc/[0-9]*/cmdline") if os.access(path, os.R_OK)]
         print(json.dumps({"argv": sys.argv[1:], "shown": any(secret in line for line in lines)}))
         """,
+    # All ranks meet after each step, as in a collective operation.
+    "meets.py": """
+        import json, os, pathlib, time
+        rank, world = (int(os.environ[f"DEEPLEARNING_{name}"]) for name in ("RANK", "WORLD"))
+        folder = pathlib.Path(os.environ["DEEPLEARNING_RUN_DIR"]) / "metrics"
+        def all_reduce(step):
+            (folder / f"step-{rank}").write_text(str(step))
+            while any(int("0" + (folder / f"step-{each}").read_text()) < step for each in range(world)):
+                time.sleep(0.05)
+        for each in range(world):
+            while not (folder / f"step-{each}").exists():
+                (folder / f"step-{rank}").touch()
+                os.listdir(folder)
+                time.sleep(0.5)
+        for step in range(1, 100000):
+            all_reduce(step)
+            with open(folder / f"rank{rank}.jsonl", "a") as file:
+                file.write(json.dumps({"epoch": 1, "step": step}) + "\\n")
+            time.sleep(0.5)
+        """,
     "sleeps.py": "import time; time.sleep(600)",
     "serves.py": """
         import os, signal, sys, time

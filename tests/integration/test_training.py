@@ -116,6 +116,38 @@ def test_runs_are_stopped_one_by_one_and_share_no_node(runs: Runs) -> None:
     assert runs.left(one, NODES) + runs.left(waiting, NODES) == []
 
 
+LIMITS = "/opt/deeplearning/lib/deeplearning/run/silence.py"
+SHORTER = "; ".join(
+    f"s/^{name} = .*/{name} = {limit}/" for name, limit in (("QUIET_SECONDS", 8), ("FIRST_SECONDS", 60))
+)
+
+
+@pytest.mark.long
+def test_a_stopped_rank_of_three_is_named_with_what_its_machines_cost(runs: Runs) -> None:
+    cluster, is_rank = runs.cluster, "pkill -f -o --signal {} /efs/scripts/meets.py"
+    cluster.says(MASTER, f"sudo cp {LIMITS} /tmp/limits.py && sudo sed -i '{SHORTER}' {LIMITS}")
+    try:
+        run_id = runs.start("meets.py")
+        wait_for(lambda: ((runs.show(run_id)["progress"] or {}).get("step") or 0) > 5, 60, "it trains")
+        cluster.says(NODES[1], is_rank.format("STOP"))
+        wait_for(lambda: runs.show(run_id)["state"] == "stalled", 90, "it is stalled")
+        (silent,) = runs.show(run_id)["stall"]["silent"]
+        assert (silent["node"], silent["rank"], silent["what"]) == (NODES[1], 1, "stopped by a signal")
+        status = cluster.play("status.yml")
+        assert f"Run {run_id} is stalled: no process has reported progress" in status.output, status.output[-4000:]
+        assert "worker 1 on deeplearning-worker2 (stopped by a signal)" in status.output
+        assert " USD an hour" in status.output.partition(f"Run {run_id} is stalled")[2].splitlines()[0]
+        for process, expected in (("worker0", "in all_reduce"), ("worker1", "stopped by a signal")):
+            wait_for(lambda process=process, expected=expected: expected in runs.log(run_id, process), 20, expected)
+        cluster.says(NODES[1], is_rank.format("CONT"))
+        wait_for(lambda: runs.show(run_id)["state"] == "running", 60, "it continues")
+        assert runs.show(run_id)["stalled_seconds"] >= 8
+        assert runs.ask("stop", run_id).returncode == 0
+        assert runs.show(run_id)["result"]["stalled_seconds"] >= 8
+    finally:
+        cluster.says(MASTER, f"sudo cp /tmp/limits.py {LIMITS}")
+
+
 @pytest.mark.long
 def test_a_run_does_not_need_whoever_follows_it_nor_that_the_master_stays_up(runs: Runs) -> None:
     run_id = runs.start("counts.py", "40")

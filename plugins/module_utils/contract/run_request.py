@@ -15,7 +15,7 @@ from .frameworks import FRAMEWORKS, ON_ONE_NODE, distribution_problem, may_have_
 from .identifiers import RUN_ID
 from .schema import Check, InvalidValue, matching
 
-ACTIVE_STATES = ("waiting", "starting", "running", "recovering", "stopping")
+ACTIVE_STATES = ("waiting", "starting", "running", "stalled", "recovering", "stopping")
 """The states of a run that the master supervises."""
 ENDED_STATES = ("finished", "failed", "stopped", "lost")
 STATES = ("created", *ACTIVE_STATES, *ENDED_STATES)

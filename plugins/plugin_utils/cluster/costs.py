@@ -163,6 +163,14 @@ def hourly_of(resource: Resource, prices: PriceList) -> float | None:
     return None if price is None else price * size / MONTH
 
 
+def hourly_of_machines(types: Sequence[str], is_emr: bool, prices: PriceList) -> str:
+    """Return as text what machines of these types cost an hour. An empty type is not known."""
+    known = [each for kind in types if (each := _hourly_of_machine(kind, is_emr, prices)) is not None]
+    if not known:
+        return f"an amount that is not known here ({prices.source([])})"
+    return f"{'' if len(known) == len(types) else 'at least '}{_shown(sum(known))} {CURRENCY} an hour"
+
+
 def billed(resources: Sequence[Resource], prices: PriceList) -> list[dict[str, Any]]:
     """Return what is billed now, by kind: `what` (such as `2 instances`), `hourly` in USD (None: not known), and how
     the kind is billed."""

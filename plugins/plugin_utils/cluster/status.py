@@ -10,10 +10,14 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.hosts import host_name
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import MASTER
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.report import CONFIGURING, FAILED, FAULTY
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.run_stall import STALLED
 from ansible_collections.deeplearning.aws.plugins.module_utils.messages import join_names
+from ansible_collections.deeplearning.aws.plugins.module_utils.plan.prices import PriceList
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.capacity import NodeSetup
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.costs import hourly_of_machines
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.membership import (
     LIVING,
     ClusterNode,
@@ -76,10 +80,18 @@ class Observations:
     """Why it does not answer."""
 
 
-def extend(summary: Mapping[str, Any], owned: ClusterResources, seen: Observations, now: datetime) -> dict[str, Any]:
+def extend(
+    summary: Mapping[str, Any],
+    owned: ClusterResources,
+    seen: Observations,
+    now: datetime,
+    prices: PriceList | None = None,
+) -> dict[str, Any]:
     """Return a cluster's summary with its members, runs and problems."""
     members = _members(owned, seen, now)
     answer = seen.answer or {}
+    is_emr = bool(owned.of_kind("emr_cluster"))
+    stalled = [run for run in answer.get("runs", ()) if run["state"] == STALLED]
     return {
         **summary,
         "efs": {**summary["efs"], "bytes": seen.efs_bytes},
@@ -89,6 +101,7 @@ def extend(summary: Mapping[str, Any], owned: ClusterResources, seen: Observatio
         "problems": [
             *([f"The master does not answer. {seen.silence}"] if summary["master"] and seen.silence else []),
             *answer.get("problems", ()),
+            *(_stall_problem(run, members, is_emr, prices or PriceList(owned.region)) for run in stalled),
             *_end_problem(summary, now),
             *_member_problems(members),
             *(_replaced(item) for item in seen.replacements),
@@ -209,6 +222,19 @@ def _member_problems(members: Sequence[Mapping[str, Any]]) -> list[str]:
         if load["disk_percent"] >= FULL_PERCENT:
             problems.append(f"{member['name']}: its root disk is {load['disk_percent']} % full")
     return problems
+
+
+def _stall_problem(
+    run: Mapping[str, Any], members: Sequence[Mapping[str, Any]], is_emr: bool, prices: PriceList
+) -> str:
+    """Report a stalled run with what its machines cost. Their types are AWS's, and not the master's word."""
+    types = {host_name(member["rank"]): str(member["type"]) for member in members if member["rank"]}
+    cost = hourly_of_machines([types.get(name, "") for name in run["nodes"]], is_emr, prices)
+    machines = f"its {len(run['nodes'])} machines cost" if len(run["nodes"]) > 1 else "its machine costs"
+    return (
+        f"Run {run['run_id']} is stalled: {(run['reason'] or 'it reports nothing').rstrip('.')}. Meanwhile {machines} "
+        f"{cost}. To end it: ansible-playbook stop.yml -e run_id={run['run_id']}"
+    )
 
 
 def _replaced(item: Replacement) -> str:

@@ -435,9 +435,9 @@ SECTIONS: Sequence[tuple[str, str, Sequence[Option]]] = (
                 r.or_never(r.integer(0, 10080)),
                 0,
                 60,
-                "All machines end after so many minutes without a run, a login, staging, an upload, an installation or "
-                "work of a processor or GPU. The master postpones the end while there is any, so they end without a "
-                "master too. 0 or never: no end.",
+                "All machines end after so many minutes without a run that progresses, a login, staging, an upload, an "
+                "installation or work of a processor. The master postpones the end while there is any, so they end "
+                "without a master too. 0 or never: no end.",
             ),
         ),
     ),

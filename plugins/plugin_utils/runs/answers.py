@@ -132,6 +132,9 @@ ANSWERS: Mapping[str, Form] = {
                 asked_by=u.words,
                 asked_at=u.words,
                 sentence=u.words,
+                # The program may be an older one.
+                reason=u.optional(u.words),
+                stalled_seconds=u.lenient(u.number),
             )
         ),
         problems=u.list_of(u.words),

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.run_request import ENDED_STATES, STATES
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.run_stall import STALLED
 from ansible_collections.deeplearning.aws.plugins.plugin_utils import untrusted as u
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import answers
 
@@ -17,6 +18,7 @@ _STATES = {
     "waiting": "waits",
     "starting": "starts",
     "running": "runs",
+    STALLED: "is stalled",
     "recovering": "starts again",
     "stopping": "is being stopped",
 }
@@ -42,6 +44,7 @@ class Follower:
     """The part of the run that is done, from 0 to 1."""
     _ranks: int = 0
     _started_at: float = 0.0
+    _state_name: str = ""
 
     def take(self, event: Mapping[str, Any]) -> list[str]:
         """Return the lines to print for an event. A malformed event is skipped: a node may send anything."""
@@ -57,10 +60,14 @@ class Follower:
         return lines
 
     def _state(self, event: Mapping[str, Any]) -> list[str]:
-        if event["state"] == "running":
+        if event["state"] == "running" and self._state_name != STALLED:
             self._started_at = event["time"] or 0.0
+        self._state_name = event["state"]
         state = _STATES.get(event["state"], event["state"])
-        return [f"{self.run_id} {state}" + (f": {event['reason']}" if event["reason"] else "")]
+        lines = [f"{self.run_id} {state}" + (f": {event['reason']}" if event["reason"] else "")]
+        if event["state"] == STALLED:
+            lines.append("  ansible-playbook status.yml shows what its machines cost an hour, stop.yml ends it")
+        return lines
 
     def _plan(self, event: Mapping[str, Any]) -> list[str]:
         processes = event["processes"]

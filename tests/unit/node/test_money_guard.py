@@ -15,12 +15,14 @@ import pytest
 from deeplearning.contract import paths
 from deeplearning.contract.errors import UserError
 from deeplearning.contract.scheduled_end import RECURS_SECONDS
+from deeplearning.contract.schema import format_time
 from deeplearning.members import commands, load, money_guard
-from deeplearning.run import ending, units
+from deeplearning.run import ending, silence, units
 from deeplearning.run.folder import CHECKPOINT_REQUEST, Folder
 
 from tests.unit.node.master_kit import Master
 from tests.unit.node.members_kit import JOB_FLOW, cluster_in, file_version, instance
+from tests.unit.node.runs_kit import member, members
 from tests.unit.node.users_kit import NOBODY, open_folder
 
 GROUPS = ["demo-master", "demo-workers"]
@@ -86,10 +88,9 @@ def booted(master: Master) -> None:
         ({**QUIET, "logins": 1}, []),
         ({**QUIET, "jobs": 1}, []),
         ({**QUIET, "load": 0.5}, []),
-        ({**QUIET, "gpus": [{"busy_percent": busy, "memory_percent": 90} for busy in (0, 5)]}, []),
         (QUIET, ["lenet-1"]),
     ],
-    ids=["login", "staging", "processor", "GPU", "run"],
+    ids=["login", "staging", "processor", "run"],
 )
 def test_what_works_postpones_the_idle_end_of_both_groups(
     master: Master, node: dict[str, Any], runs: list[str]
@@ -111,6 +112,59 @@ def test_an_idle_cluster_is_left_to_its_end(master: Master) -> None:
     schedule(master, "idle", 300)
     assert check(master) == pytest.approx([300, 300], abs=3)
     assert "put_scheduled_update_group_action" not in master.aws.calls
+
+
+STALLED_ON_2 = {"state": "stalled", "nodes": ["deeplearning-worker2"]}
+AGES = {"new": 60.0, "old": silence.WAITING_SECONDS + 60}
+
+
+@pytest.mark.parametrize(
+    ("states", "node", "works"),
+    [
+        ([{"state": "running"}], QUIET, True),
+        ([{"state": "starting"}], QUIET, True),
+        ([STALLED_ON_2], QUIET, False),
+        # One that progresses is enough.
+        ([STALLED_ON_2, {"state": "running"}], QUIET, True),
+        # Processes that wait for a rank keep processors and GPUs busy.
+        ([STALLED_ON_2], {**QUIET, "load": 8.0, "gpus": [{"busy_percent": 100, "memory_percent": 90}]}, False),
+        ([{**STALLED_ON_2, "nodes": ["deeplearning-worker1"]}], {**QUIET, "load": 8.0}, True),
+        ([], {**QUIET, "gpus": [{"busy_percent": 100, "memory_percent": 90}]}, False),
+        # A person, and what comes to a node, is work, whatever runs there.
+        ([STALLED_ON_2], {**QUIET, "logins": 1}, True),
+        ([STALLED_ON_2], {**QUIET, "jobs": 1}, True),
+        ([{"state": "waiting", "age": "new"}], QUIET, True),
+        ([{"state": "waiting", "age": "old"}], QUIET, False),
+        ([{"state": "recovering", "age": "new"}], QUIET, True),
+        ([{"state": "recovering", "age": "old"}], QUIET, False),
+        # What training code has written is no work.
+        ([{"state": "waiting", "entered_at": 7}], QUIET, False),
+    ],
+)
+def test_only_progress_of_a_run_is_work(
+    master: Master, monkeypatch: pytest.MonkeyPatch, states: list[dict[str, Any]], node: dict[str, Any], works: bool
+) -> None:
+    booted(master)
+    listed = tuple(replace(member(rank), instance_id=instance(rank)) for rank in (1, 2))
+    monkeypatch.setattr(money_guard, "read_applied", lambda: replace(members(2), members=listed))
+    schedule(master, "idle", 300)
+    loads(master, QUIET, node)
+    for number, state in enumerate(states):
+        if "age" in state:
+            state = {**state, "entered_at": format_time(time.time() - AGES[state["age"]])}
+        master.create_run(f"run-{number}").write("state.json", state)
+    assert are_postponed(check(master, [f"run-{number}" for number in range(len(states))])) is works
+
+
+def test_a_run_that_cannot_be_read_is_no_work(master: Master, monkeypatch: pytest.MonkeyPatch) -> None:
+    booted(master)
+    schedule(master, "idle", 300)
+    Path(master.create_run("r1").file("state.json")).write_text("{")
+    assert check(master, ["r1"]) == pytest.approx([300, 300], abs=3)
+    master.create_run("r2").write("state.json", {"state": "running"})
+    monkeypatch.setattr(money_guard, "EFS_SECONDS", 0.1)
+    monkeypatch.setattr(Folder, "state", lambda _folder: time.sleep(60))
+    assert check(master, ["r2"]) == pytest.approx([300, 300], abs=3)
 
 
 def test_a_boot_counts_as_work_and_ends_the_time_that_machines_have_to_start(master: Master) -> None:

@@ -38,6 +38,9 @@ REQUEST = {"framework": "pytorch", "distribution": "ddp", "script": "/efs/train.
 # What people read
 
 
+NO_STALL = {"reason": "", "stall": None, "stalled_seconds": 0}
+
+
 def test_runs_are_listed_for_people_and_programs(master: Master) -> None:
     assert master.call("list") == (0, "There is no run yet.\n", "")
     assert master.answer("list", "--json") == {"schema": 1, "runs": []}
@@ -55,11 +58,13 @@ def test_runs_are_listed_for_people_and_programs(master: Master) -> None:
             **{"run_id": "early", "state": "running", "framework": "pytorch", "distribution": "ddp"},
             **{"script": "/efs/train.py", "asked_by": "anna", "asked_at": "2026-11-23T04:00:00Z", "nodes": NODES},
             **{"progress": {"epoch": 3, "loss": None}, "exit_code": None, "sentence": ""},
+            **NO_STALL,
         },
         {
             **{"run_id": "late", "state": "failed", "framework": "mxnet", "distribution": "dist_sync"},
             **{"script": "/efs/train.py", "asked_by": "anna", "asked_at": "2026-11-23T05:00:00Z", "nodes": []},
             **{"progress": None, "exit_code": 7, "sentence": "run late has failed"},
+            **NO_STALL,
         },
     ]
 
@@ -88,6 +93,7 @@ def test_a_run_is_shown_with_its_processes(master: Master) -> None:
     assert shown == {
         **{"schema": 1, "state": "running", "reason": "lost x", "attempt": 2, "processes": processes},
         **{"progress": {"epoch": 3, "loss": 0.123456789, "accuracy": None}, "checkpoints": ["1.pt"], "result": None},
+        **{"stall": None, "stalled_seconds": 0},
     }
 
 

@@ -416,3 +416,23 @@ def test_the_model_is_exported_at_the_end_by_one_rank(tmp_path: Path, data: Path
 def test_generated_data_is_named_in_the_output(tmp_path: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run(1, asked(data, tmp_path, epochs=1))
     assert "203 + 51 samples, generated" in capsys.readouterr().out
+
+
+def test_a_slow_evaluation_prints_a_line_now_and_then(
+    tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A run that prints nothing for minutes counts as stalled."""
+    now = [0.0]
+    monkeypatch.setattr(common.time, "monotonic", lambda: now[0])
+    learner, right = Mean(Together(1), 0), Mean.right
+
+    def slow(self: Mean, images: Any, labels: Any) -> int:
+        now[0] += 45
+        return right(self, images, labels)
+
+    monkeypatch.setattr(Mean, "right", slow)
+    _train, test = common.load(data)
+    common.right_of(learner, asked(data, tmp_path), test)
+    assert [line for line in capsys.readouterr().out.splitlines() if "evaluates" in line] == [
+        "evaluates: 40 of 51 samples"
+    ]

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from deeplearning.aws import AwsClient
 from deeplearning.config import Config
 from deeplearning.contract import atomic_file, paths
+from deeplearning.contract.errors import UserError
 from deeplearning.contract.names import Names
+from deeplearning.contract.run_stall import STALLED
 from deeplearning.contract.scheduled_end import (
     IDLE,
     SETUP,
@@ -24,14 +26,18 @@ from deeplearning.contract.scheduled_end import (
     once,
     scheduled_ends,
 )
+from deeplearning.contract.schema import parse_time
 from deeplearning.deadline import DeadlineExceeded, within
 from deeplearning.members import load
+from deeplearning.members.member_list import read_applied
 from deeplearning.run import ending
+from deeplearning.run.folder import Folder, runs_root
+from deeplearning.run.silence import WAITING_SECONDS
 
 BUSY_LOAD = 0.5
 """From this load average on a node works: half a processor. Its own timers take less."""
-BUSY_GPU_PERCENT = 5
 EFS_SECONDS = 10.0
+WAITING_STATES = ("waiting", "recovering")
 
 
 def check(config: Config, aws: AwsClient, runs: Sequence[str]) -> None:
@@ -60,7 +66,7 @@ def _postpone(config: Config, aws: AwsClient, ends: Mapping[str, float], runs: S
     action = once(IDLE, now + config.idle_seconds)
     late = [group for group in groups if ends.get(group) != action["StartTime"].timestamp()]
     has_booted = not os.path.exists(paths.LOGIN_MESSAGE)
-    if not late or not (has_booted or runs or is_busy(_loads(config))):
+    if not late or not (has_booted or is_working(config, runs, now)):
         return
     for group in late:
         aws.call(
@@ -72,21 +78,55 @@ def _postpone(config: Config, aws: AwsClient, ends: Mapping[str, float], runs: S
         )
 
 
-def _loads(config: Config) -> list[dict[str, Any]]:
+def is_working(config: Config, runs: Sequence[str], now: float) -> bool:
+    """Return whether one of these active runs, a person or a node works. A file system that hangs does not."""
+
+    def works() -> bool:
+        states = [_state(config, run_id) for run_id in runs]
+        if any(progresses(state, now) for state in states):
+            return True
+        stalled = {name for state in states if state.get("state") == STALLED for name in state.get("nodes") or ()}
+        loads = load.read_all(config.efs_mount, config.cluster)
+        return is_busy(loads, _instances(stalled) if stalled else set())
+
     try:
-        loads: list[dict[str, Any]] = within(EFS_SECONDS, lambda: load.read_all(config.efs_mount, config.cluster))
-    except DeadlineExceeded:
-        return []
-    return loads
+        return bool(within(EFS_SECONDS, works))
+    except (DeadlineExceeded, OSError):
+        return False
 
 
-def is_busy(loads: Iterable[Mapping[str, Any]]) -> bool:
-    """Return whether a person is logged in on a node, data or packages come to it, or a processor or GPU is in use."""
+def _state(config: Config, run_id: str) -> dict[str, Any]:
+    """Return the state of an active run. One that training code has made unreadable counts as stalled."""
+    try:
+        return Folder(f"{runs_root(config)}/{run_id}").state()
+    except UserError:
+        return {"state": STALLED}
+
+
+def progresses(state: Mapping[str, Any], now: float) -> bool:
+    """Return whether a run is work: it is not stalled, and does not wait for nodes for ever."""
+    if state.get("state") not in WAITING_STATES:
+        return state.get("state") != STALLED
+    try:
+        return now - parse_time(state["entered_at"]) < WAITING_SECONDS
+    except (KeyError, TypeError, ValueError):
+        return False
+
+
+def _instances(names: Collection[str]) -> set[str]:
+    try:
+        return {member.instance_id for member in read_applied().members if member.alias in names}
+    except UserError:
+        return set()
+
+
+def is_busy(loads: Iterable[Mapping[str, Any]], stalled: Collection[str]) -> bool:
+    """Return whether a person is logged in on a node, data or packages come to it, or a processor is in use.
+
+    `stalled`: the instances of runs that are stalled. Processes that wait for another one keep their processors busy.
+    """
     return any(
-        node["logins"]
-        or node["jobs"]
-        or node["load"] >= BUSY_LOAD
-        or any(gpu["busy_percent"] >= BUSY_GPU_PERCENT for gpu in node["gpus"])
+        node["logins"] or node["jobs"] or (node["load"] >= BUSY_LOAD and node["instance_id"] not in stalled)
         for node in loads
     )
 

@@ -10,6 +10,7 @@ from deeplearning.contract import atomic_file, paths
 from deeplearning.contract.errors import UserError
 from deeplearning.contract.report import READY
 from deeplearning.contract.run_request import ACTIVE_STATES
+from deeplearning.contract.run_stall import STALLED
 from deeplearning.deadline import DeadlineExceeded, within
 from deeplearning.members.member_list import Members, read_applied
 from deeplearning.monitoring.curves import step_seconds
@@ -33,6 +34,7 @@ HELP = {
     "deeplearning_run_val_accuracy": "Accuracy of the newest evaluation.",
     "deeplearning_run_samples_per_second": "Throughput, summed over ranks.",
     "deeplearning_run_seconds_left": "Estimated seconds until the run ends.",
+    "deeplearning_run_silent": "1 for each process that is named for the stall of a run.",
     "deeplearning_run_progress_timestamp_seconds": "Time of the newest progress.",
 }
 """All are gauges."""
@@ -72,6 +74,10 @@ def _of_run(run: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, str], float
     if run["state"] in ACTIVE_STATES:
         yield "state", {"framework": run["framework"], "state": run["state"]}, 1
     yield "nodes", {}, run["nodes"]
+    if run["state"] == STALLED and run["stall"]:
+        for process in run["stall"]["silent"]:
+            labels = {"node": process["node"], "role": process["role"], "process_rank": str(process["rank"])}
+            yield "silent", labels, 1
     points = run["points"]
     if points:
         yield "progress_timestamp_seconds", {}, points[-1]["time"]

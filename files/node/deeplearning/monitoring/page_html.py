@@ -80,6 +80,8 @@ CHARTS = (
     ("samples_per_second", "samples/s", "{:.0f}", 0.0),
 )
 """Figure, label, format, and where the axis begins: if None, at the lowest value."""
+KINDS = {"finished": "good", "running": "good", **dict.fromkeys(("stalled", "failed", "lost"), "bad")}
+"""How states are shown; others are soft."""
 
 
 def page(snapshot: Mapping[str, Any]) -> str:
@@ -163,7 +165,7 @@ def _bar(percent: float) -> str:
 
 
 def _run(run: Mapping[str, Any]) -> str:
-    kind = {"finished": "good", "running": "good", "failed": "bad", "lost": "bad"}.get(run["state"], "soft")
+    kind = KINDS.get(run["state"], "soft")
     points = run["points"]
     facts = [
         f"{run['framework']} {run['distribution']}",

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from deeplearning.config import Config
-from deeplearning.contract import node_load
+from deeplearning.contract import node_load, run_stall
 from deeplearning.contract.errors import UserError
 from deeplearning.contract.frameworks import FRAMEWORKS
 from deeplearning.members import load
@@ -20,7 +20,6 @@ from deeplearning.run.folder import Folder, newest_runs, runs_root
 from deeplearning.run.views import state_of
 
 SHOWN_RUNS = 10
-STALLED_SECONDS = 900
 FULL_PERCENT = 90
 
 
@@ -44,7 +43,7 @@ def take(config: Config) -> dict[str, Any]:
         "desired": members.desired,
         "members": rows,
         "runs": runs,
-        "problems": [*unsettled(members), *_load_problems(members, loads), *_run_problems(runs, now)],
+        "problems": [*unsettled(members), *_load_problems(members, loads), *_run_problems(runs)],
     }
 
 
@@ -62,6 +61,7 @@ def _described(folder: Folder, whole: bool = False) -> Iterator[dict[str, Any]]:
             "state": state_of(folder),
             "reason": str((folder.result() or {}).get("sentence") or state.get("reason") or ""),
             "nodes": len(state.get("nodes") or ()),
+            "stall": run_stall.find(state),
             "asked_at": str(run["asked_at"]),
             "points": points,
         }
@@ -78,8 +78,7 @@ def _load_problems(members: Members, loads: Mapping[str, Mapping[str, Any]]) -> 
         yield from (f"{member.alias}: {error}" for error in record["errors"])
 
 
-def _run_problems(runs: list[dict[str, Any]], now: float) -> Iterator[str]:
+def _run_problems(runs: list[dict[str, Any]]) -> Iterator[str]:
     for run in runs:
-        if run["state"] == "running" and run["points"] and now - run["points"][-1]["time"] > STALLED_SECONDS:
-            minutes = int(now - run["points"][-1]["time"]) // 60
-            yield f"run {run['run_id']} has made no progress for {minutes} minutes"
+        if run["state"] == run_stall.STALLED:
+            yield f"run {run['run_id']} is stalled: {run['reason']}"

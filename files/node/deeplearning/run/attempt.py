@@ -20,6 +20,7 @@ from deeplearning.run.mastership import Superseded, is_superseded
 from deeplearning.run.processes import ProcessTable
 from deeplearning.run.progress import MetricsReader
 from deeplearning.run.run_log import RunLog
+from deeplearning.run.stall import StallDetector
 from deeplearning.run.survey import stop_leftovers
 
 POLL_SECONDS = 0.2
@@ -103,10 +104,12 @@ class Attempt:
         self.plan = plans.make(run, allocation.nodes)
         self.processes = ProcessTable(self.plan, folder, number, run_log)
         self.progress = MetricsReader(folder.path, len(self.plan.of(plans.WORKER)))
+        self.stall = StallDetector(self.plan.processes, run_log, self._request_stacks)
         self.state = AttemptState.STARTING
         self.superseded = False
         self._drain_until = 0.0
         self._stop: subprocess.Popen[bytes] | None = None
+        self._request: subprocess.Popen[bytes] | None = None
 
     def run(self) -> AttemptOutcome:
         files = write_start_files(self.folder, self.record, self.number, self.plan, self.config.efs_mount)
@@ -115,8 +118,9 @@ class Attempt:
         child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self._follow(child)
         exit_code = child.wait()
-        if self._stop:
-            self._stop.wait()
+        for helper in (self._request, self._stop):
+            if helper:
+                helper.wait()
         was_stopped, self.state = self.state is AttemptState.STOPPING, AttemptState.ENDED
         for log in self.processes.logs:
             log.close()
@@ -126,6 +130,7 @@ class Attempt:
         lost = {} if is_complete else self.stop_leftovers()
         # This machine may have been suspended while it asked the nodes.
         self._check_mastership()
+        self.stall.end()
         return self.outcome(exit_code, lost)
 
     def _announce(self) -> None:
@@ -171,6 +176,7 @@ class Attempt:
         if self.superseded:
             return
         self.processes.handle_message(number, message)
+        self.stall.handle_message(number, message)
         if self.state is AttemptState.STARTING and self.processes.all_started:
             self.state = AttemptState.RUNNING
             self.run_log.enter("running")
@@ -209,7 +215,7 @@ class Attempt:
         self._stop = units.stop_attempt(self.folder.id, self.number)
 
     def tick(self) -> None:
-        """Do what is due every few seconds: check mastership, flush the logs, report progress."""
+        """Do what is due every few seconds: check mastership, flush the logs, report progress or a stall."""
         if is_superseded(self.config):
             self._supersede()
             return
@@ -219,7 +225,13 @@ class Attempt:
         if news:
             self.run_log.state["progress"] = news
             self.run_log.event("progress", **news)
+            self.stall.handle_metrics(self.progress.written)
             self.run_log.save()
+        if self.state in (AttemptState.STARTING, AttemptState.RUNNING):
+            self.stall.tick(can_answer=self.state is AttemptState.RUNNING)
+
+    def _request_stacks(self) -> None:
+        self._request = units.request_stacks(self.folder.id, self.number)
 
     def save_pending(self, *seconds: float) -> None:
         if not self.superseded:

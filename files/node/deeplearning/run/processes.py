@@ -60,6 +60,8 @@ class ProcessTable:
         if "line" in message:
             self._logs[number].line(message.get("time", time.time()), message["line"])
             self._check_network(number, message["line"])
+        elif "stacks" in message:
+            self._logs[number].note(message.get("time", time.time()), message["stacks"])
         elif "pid" in message:
             self._update(number, pid=message["pid"], state="started")
         elif "end" in message:

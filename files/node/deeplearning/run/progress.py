@@ -33,6 +33,8 @@ class MetricsReader:
         # What earlier attempts have written is theirs.
         self._offsets = {path: _size(path) for path in self._existing()}
         self._newest: dict[str, dict[str, Any]] = {}
+        self.written: dict[int, dict[str, Any]] = {}
+        """The newest line of each rank that has written since the last call but one of `news`."""
         self._evaluated: dict[str, Any] = {}
 
     def news(self) -> dict[str, Any] | None:
@@ -40,7 +42,10 @@ class MetricsReader:
         before = dict(self._offsets)
         for path in self._existing():
             self._read_new_lines(path)
-        return self.summary() if self._offsets != before else None
+        changed = {path for path, offset in self._offsets.items() if offset != before.get(path)}
+        ranks = ((rank, f"{self._folder}/{name}") for rank, name in enumerate(self._names))
+        self.written = {rank: self._newest.get(path, {}) for rank, path in ranks if path in changed}
+        return self.summary() if changed else None
 
     def _existing(self) -> list[str]:
         try:

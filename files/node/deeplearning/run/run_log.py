@@ -11,7 +11,7 @@ import os
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import IO, Any
 
 from deeplearning.contract.schema import format_time
@@ -40,6 +40,8 @@ class RunLog:
             "processes": [],
             "progress": None,
             "attempts": [],
+            "stall": None,
+            "stalled_seconds": 0,
         }
 
     def event(self, event: str, **details: Any) -> None:
@@ -51,6 +53,8 @@ class RunLog:
     def enter(self, state: str, reason: str = "") -> None:
         """Record a state, as an event only if it or its reason is new."""
         if (state, reason) != (self.state["state"], self.state["reason"]) or self._event_count == 0:
+            if state != self.state["state"] or "entered_at" not in self.state:
+                self.state["entered_at"] = format_time()
             self.state.update(state=state, reason=reason)
             self.event("state", state=state, reason=reason, attempt=self.state["attempt"])
         self.save()
@@ -98,6 +102,10 @@ class ProcessLog:
     def line(self, seconds: float, text: str) -> None:
         self.tail.append(text[:LONGEST_TAIL_LINE])
         self._write(f"{_timestamp(seconds)} {text}\n")
+
+    def note(self, seconds: float, lines: Sequence[str]) -> None:
+        """Write lines that the process has not printed itself."""
+        self._write("".join(f"{_timestamp(seconds)} ==== {line}\n" for line in lines))
 
     def _write(self, text: str) -> None:
         with self._run_log.reported_write_errors():

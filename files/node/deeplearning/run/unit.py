@@ -150,6 +150,7 @@ class Unit:
             "samples_per_second": (outcome.progress or {}).get("samples_per_second"),
             "final": outcome.progress or self.run_log.state["progress"] or {},
             "unanswered": sorted(outcome.lost),
+            "stalled_seconds": self.run_log.state.get("stalled_seconds", 0),
             "sentence": end_sentence(self.folder.id, outcome),
         }
         if self._write_result(result):

@@ -80,3 +80,9 @@ def stop_attempt(run_id: str, attempt: int) -> subprocess.Popen[bytes]:
     """Begin to stop an attempt's processes on all nodes: mpirun passes the signal on."""
     words = as_root("systemctl", "stop", attempt_unit(run_id, attempt))
     return subprocess.Popen(words, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def request_stacks(run_id: str, attempt: int) -> subprocess.Popen[bytes]:
+    """Begin to ask the wrappers of an attempt for stacks: mpirun passes the signal on to them."""
+    words = as_root("systemctl", "kill", "--kill-who=main", "--signal=SIGUSR1", attempt_unit(run_id, attempt))
+    return subprocess.Popen(words, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -36,6 +36,8 @@ def variables(start: Mapping[str, Any], plan: Plan, process: Process) -> dict[st
     if plan.framework == "tensorflow":
         # Keras 3 cannot train under MultiWorkerMirroredStrategy.
         common["TF_USE_LEGACY_KERAS"] = "1"
+    if plan.framework == "pytorch":
+        common |= flight_recorder(start["run_dir"])
     # A master that was not updated yet does not write it.
     if start.get("processor"):
         common["CUDA_VISIBLE_DEVICES"] = ""
@@ -55,6 +57,15 @@ def gpu_count(start: Mapping[str, Any], plan: Plan, process: Process) -> int:
     if start.get("processor"):
         return 0
     return plan.node(process.node).gpus if process.gpus is None else len(process.gpus)
+
+
+def flight_recorder(run_dir: str) -> dict[str, str]:
+    """Have NCCL's newest operations recorded, and written when one times out: PyTorch appends the process rank."""
+    return {
+        "TORCH_FR_BUFFER_SIZE": "2000",
+        "TORCH_NCCL_DUMP_ON_TIMEOUT": "1",
+        "TORCH_FR_DUMP_TEMP_FILE": f"{run_dir}/logs/flight-recorder.rank",
+    }
 
 
 def tensorflow(plan: Plan, process: Process) -> dict[str, str]:

@@ -12,8 +12,10 @@ from typing import Any
 
 from deeplearning import safe_files
 from deeplearning.config import Config
+from deeplearning.contract import run_stall
 from deeplearning.contract.errors import UserError
 from deeplearning.contract.run_request import STATES
+from deeplearning.contract.run_stall import STALLED
 from deeplearning.contract.schema import format_time
 from deeplearning.run import units
 from deeplearning.run.folder import Folder, find_run
@@ -57,6 +59,9 @@ def overview(folder: Folder) -> dict[str, Any]:
         "progress": dict(progress) if progress else None,
         "exit_code": result.get("exit_code"),
         "sentence": result.get("sentence", ""),
+        "reason": str(state.get("reason", "")) if name == STALLED else "",
+        "stall": run_stall.find(state) if name == STALLED else None,
+        "stalled_seconds": state.get("stalled_seconds", 0),
     }
 
 
@@ -83,6 +88,8 @@ def detail(folder: Folder) -> dict[str, Any]:
         "attempt": state.get("attempt", 0),
         "processes": state.get("processes", []),
         "progress": state.get("progress"),
+        "stall": run_stall.find(state),
+        "stalled_seconds": state.get("stalled_seconds", 0),
         "checkpoints": folder.checkpoints(),
         "result": folder.result(),
     }

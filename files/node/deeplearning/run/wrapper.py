@@ -1,7 +1,8 @@
 """`deeplearning run exec`: the wrapper that mpirun starts for each process, and that reports to the master.
 
 Messages go over mpirun (see messages.py): {"pid"} at the start, {"time", "line"} for each line of output, and {"time",
-"end"} with the exit code.
+"end"} with the exit code. At a SIGUSR1, which mpirun passes on, it reports the stacks of the process, as {"time",
+"stacks", "state"}.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import IO, Any
 from deeplearning.contract.errors import UserError
 from deeplearning.run import messages
 from deeplearning.run import plan as plans
+from deeplearning.run.stacks import Stacks, state_of
 from deeplearning.run.variables import fill_in, variables
 
 LONGEST_LINE = 64 * 1024
@@ -103,11 +105,14 @@ class Child:
 
     def __init__(self, command: list[str], environment: dict[str, str], folder: str) -> None:
         self._rest = b""
+        self._stacks = Stacks()
+        environment = {**environment, **self._stacks.variables(environment)}
         self._output, output = os.pipe()
         with os.fdopen(output, "wb") as sink:
             self._child = self._start(command, environment, folder, sink)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._pass_on)
+        signal.signal(signal.SIGUSR1, self._request_stacks)
         report(pid=self._child.pid)
 
     def _start(
@@ -133,6 +138,9 @@ class Child:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._child.pid, number)
 
+    def _request_stacks(self, number: int, frame: FrameType | None) -> None:
+        self._stacks.request(self._child.pid)
+
     def wait(self) -> int:
         """Report all output. Return the exit code as a shell does: 128 + n for signal n."""
         ended_at = None
@@ -145,6 +153,8 @@ class Child:
                 self._report_lines(data)
             else:
                 self._report_rest()
+            if self._stacks.is_due:
+                report(time=time.time(), stacks=self._stacks.take(), state=state_of(self._child.pid))
             # A child of it may hold the output for ever.
             if self._child.poll() is not None:
                 ended_at = ended_at or time.monotonic()

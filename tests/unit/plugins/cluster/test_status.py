@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
+from ansible_collections.deeplearning.aws.plugins.module_utils.plan import offers
+from ansible_collections.deeplearning.aws.plugins.module_utils.plan.prices import PriceList
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster import status, status_reader
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.capacity import NodeSetup
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.membership import record_of
@@ -556,3 +558,36 @@ def test_machines_of_different_templates_are_named_by_what_differs() -> None:
         f"deeplearning-worker2: launched with another Monitoring {rest}",
         f"deeplearning-worker3: launched with another InstanceType (g5.2xlarge, now g5.xlarge) and Monitoring {rest}",
     ]
+
+
+STALLED_RUN = {"run_id": "lenet-1", "state": "stalled", "framework": "pytorch", "distribution": "ddp", "asked_by": "me"}
+STALLED_RUN |= {"nodes": ["deeplearning-worker1", "deeplearning-worker2"], "progress": None, "asked_at": "now"}
+STALLED_RUN |= {"reason": "no process has reported progress or output for 12 minutes. Silent: worker 1 on x."}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "prices", "cost"),
+    [
+        (
+            ["deeplearning-worker1", "deeplearning-worker2"],
+            {"g5.xlarge": 1.006},
+            "its 2 machines cost 2.01 USD an hour",
+        ),
+        (["deeplearning-worker2"], {"g5.xlarge": 1.006}, "its machine costs 1.01 USD an hour"),
+        (["deeplearning-worker2", "deeplearning-worker9"], {"g5.xlarge": 2}, "machines cost at least 2.00 USD an hour"),
+        (["deeplearning-worker2"], {}, "its machine costs an amount that is not known here (unknown: AWS's Price List"),
+    ],
+)
+def test_a_stalled_run_is_a_problem_with_what_its_machines_cost(
+    nodes: list[str], prices: dict[str, float], cost: str
+) -> None:
+    known = {offers.machine(kind): offers.Price(amount, "2026-11-01") for kind, amount in prices.items()}
+    seen = Observations(answer={**ANSWER, "runs": [{**STALLED_RUN, "nodes": nodes}]})
+    (problem,) = status.extend(SUMMARY, cluster(), seen, NOW, PriceList("us-east-1", known))["problems"]
+    assert problem.startswith("Run lenet-1 is stalled: no process has reported progress or output for 12 minutes.")
+    assert cost in problem and problem.endswith("To end it: ansible-playbook stop.yml -e run_id=lenet-1")
+
+
+def test_a_run_that_runs_is_no_problem() -> None:
+    seen = Observations(answer={**ANSWER, "runs": [{**STALLED_RUN, "state": "running"}]})
+    assert status.extend(SUMMARY, cluster(), seen, NOW)["problems"] == []

@@ -37,6 +37,8 @@ LISTED = {
     "asked_by": "me@here",
     "asked_at": "now",
     "sentence": "",
+    "reason": "",
+    "stalled_seconds": 0,
 }
 LOAD = {"instance_id": "i-00000002", "at": 1, "load": 1.0, "processors": 8, "memory_percent": 10, "disk_percent": 20}
 LOAD |= {"gpus": [], "logins": 0, "jobs": 0, "errors": []}
@@ -69,7 +71,7 @@ VALID: dict[str, dict[str, Any]] = {
 }
 OPTIONAL = {
     *("data", "own_copy", "nodes", "processes_per_node", "servers", "processor", "progress", "runs"),
-    *("evaluation", "right", "val_accuracy", "average_precision"),
+    *("evaluation", "right", "val_accuracy", "average_precision", "reason", "stalled_seconds"),
     # Made here, of the others.
     "text",
     *PROGRESS,

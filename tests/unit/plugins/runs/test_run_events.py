@@ -192,3 +192,17 @@ def test_on_a_terminal_a_bar_makes_room_for_messages() -> None:
 
 def test_a_bar_is_no_wider_than_the_terminal() -> None:
     assert len(draw("x" * 200, 1.5, 80)) == 79
+
+
+def test_a_stall_is_shown_and_does_not_restart_the_clock() -> None:
+    follower = Follower("lenet-1")
+    follower.take({"event": "state", "state": "running", "time": 100.0, "reason": ""})
+    reason = "no process has reported progress or output for 12 minutes. Silent: worker 1 on deeplearning-worker2."
+    assert follower.take({"event": "state", "state": "stalled", "time": 200.0, "reason": reason}) == [
+        f"lenet-1 is stalled: {reason}",
+        "  ansible-playbook status.yml shows what its machines cost an hour, stop.yml ends it",
+    ]
+    again = {"event": "state", "state": "running", "time": 300.0, "reason": "it reports again, after 14 minutes"}
+    assert follower.take(again) == ["lenet-1 runs: it reports again, after 14 minutes"]
+    follower.take({"event": "progress", "time": 400.0, "seconds_left": 300.0})
+    assert follower.done == 0.5

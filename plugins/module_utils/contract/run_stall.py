@@ -1,0 +1,47 @@
+# Copyright: (c) 2026, the deeplearning.aws contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""The form of a stall in a run's state: since when no process has reported anything, and which processes are named.
+
+Training code can write the state of its run, so this is what a node states, and proves nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import schema
+from .errors import UserError
+
+STALLED = "stalled"
+"""The state of such a run."""
+ROLES = ("worker", "chief", "ps", "server", "scheduler")
+MOST_NAMED = 8
+"""The most processes that are named."""
+SILENT = {
+    "node": schema.host_name,
+    "role": schema.one_of(*ROLES),
+    "rank": schema.uint32,
+    "what": schema.text(100),
+}
+"""A process, and what is known about it; empty if nothing is."""
+FIELDS = {
+    "since": schema.timestamp,
+    "silent": schema.list_of(lambda value: None, most=MOST_NAMED),
+}
+
+
+def validate(value: Any) -> dict[str, Any]:
+    """Return the stall. Raise UserError if it is malformed."""
+    stall = schema.validate_part(value, FIELDS, "the stall of a run")
+    for process in stall["silent"]:
+        schema.validate_part(process, SILENT, "a process of a stalled run")
+    return stall
+
+
+def find(state: Any) -> dict[str, Any] | None:
+    """Return the stall in a run's state, or None if there is none or it is malformed."""
+    try:
+        return validate(state["stall"])
+    except (UserError, KeyError, TypeError):
+        return None
