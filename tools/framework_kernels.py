@@ -53,10 +53,6 @@ LIBRARIES: dict[str, dict[str, tuple[str, ...]]] = {
 MACHINES = {"x86_64": "x86_64", "arm64": "aarch64"}
 """EC2's names of architectures, and those in the names of wheels."""
 PLATFORMS = ("manylinux_2_28", "manylinux_2_27", "manylinux_2_17", "manylinux2014", "manylinux2010", "manylinux1")
-DRIVERS = {"11": "450.80.02", "12": "525.60.13", "13": "580.65.06"}
-"""The least driver by the first number of CUDA's version, read on 2026-11-24:
-https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html
-https://docs.nvidia.com/cuda/cuda-toolkit-release-notes/"""
 
 MAGIC = struct.pack("<I", 0xBA55ED50)
 ARCHIVE = struct.Struct("<IHHQ")
@@ -148,6 +144,8 @@ def read(framework: str, package: str, machine: str) -> Iterator[tuple[str, list
 
 def table(framework: str) -> dict[str, Any]:
     """Return the table of a framework. For a machine that its own library has no kernels for, there is no other row."""
+    from ansible_collections.deeplearning.aws.plugins.module_utils.contract.gpu_proof import LEAST_DRIVERS
+
     text = (FILES / framework / "requirements-gpu.txt").read_text(encoding="utf-8")
     cuda = re.findall(r"^nvidia-cuda-runtime(?:-cu\d+)?==(\d+)\.(\d+)", text, re.MULTILINE)[0]
     rows = []
@@ -165,7 +163,7 @@ def table(framework: str) -> dict[str, Any]:
     return {
         "made": f"{datetime.datetime.now(datetime.UTC).date()} by tools/{Path(__file__).name}",
         "cuda": ".".join(cuda),
-        "driver": DRIVERS[cuda[0]],
+        "driver": LEAST_DRIVERS[cuda[0]],
         "libraries": rows,
     }
 
@@ -183,4 +181,7 @@ def main(frameworks: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
+    from ansible.plugins.loader import init_plugin_loader
+
+    init_plugin_loader([str(ROOT / "collections")])
     main(sys.argv[1:])

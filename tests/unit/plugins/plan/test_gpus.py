@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from ansible_collections.deeplearning.aws.plugins.filter.gpu_tables import gpu_tables
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.frameworks import FRAMEWORKS
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.gpu_proof import LEAST_DRIVERS
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan import gpu_types, gpus
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.facts import AccountFacts, instance_type
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.gpu_types import Accelerator
@@ -237,6 +238,7 @@ def test_each_table_is_of_the_pinned_packages(framework: str) -> None:
     assert read == [library for libraries in LIBRARIES[framework].values() for library in libraries]
     runtime = re.search(r"^nvidia-cuda-runtime\S*==(\d+\.\d+)", pins, re.MULTILINE)
     assert runtime and content["cuda"] == runtime[1]
+    assert content["driver"] == LEAST_DRIVERS[runtime[1].partition(".")[0]]
 
 
 def test_the_guide_has_the_table() -> None:
