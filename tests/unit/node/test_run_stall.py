@@ -462,7 +462,7 @@ def test_the_users_modules_and_sitecustomize_come_first(tmp_path: Path) -> None:
         assert (done.returncode, done.stdout, done.stderr) == (0, mine, "")
 
 
-@pytest.mark.parametrize("value", ["", "nonsense", "999:/nowhere", "42:/nowhere"])
+@pytest.mark.parametrize("value", ["", "nonsense", "999:/dev/null", "42:/nowhere/stacks"])
 def test_no_program_fails_because_of_the_stacks(value: str) -> None:
     environment = {stacks.VARIABLE: value, "PYTHONPATH": stacks.STARTUP}
     done = subprocess.run([sys.executable, "-c", "print(1)"], env=environment, capture_output=True, text=True)
