@@ -55,6 +55,7 @@ SCRIPTS = {
                 file.write(json.dumps({"epoch": 1, "step": step}) + "\\n")
             time.sleep(0.5)
         """,
+    "environment.py": "import json, os; print(json.dumps(dict(os.environ)))",
     "sleeps.py": "import time; time.sleep(600)",
     "serves.py": """
         import os, signal, sys, time

@@ -27,6 +27,29 @@ from tests.unit.modules import run_node_module
 from tests.unit.roles.roles_kit import ROLES, monitored, value
 
 
+@pytest.mark.parametrize(
+    ("existing", "runs"),
+    [
+        ({"version", "usr"}, True),
+        ({"version", "etc"}, True),
+        ({"version"}, False),
+        # As on a machine without GPUs, whose image has the driver.
+        ({"usr", "etc"}, False),
+    ],
+)
+def test_the_persistence_daemon_runs_where_the_driver_and_its_unit_are(existing: set[str], runs: bool) -> None:
+    tasks = DataLoader().load_from_file(str(ROLES / "cluster_env/tasks/present.yml"), trusted_as_template=True)
+    (check, enable) = (task for task in tasks if "NVIDIA" in task["name"])
+    results = [{"stat": {"exists": bool(existing & set(path.split("/")))}} for path in check["loop"]]
+    templar = Templar(None, {"__cluster_env_nvidia": {"results": results}, **enable["vars"]})
+    assert templar.evaluate_conditional(enable["when"]) is runs
+    assert enable["ansible.builtin.systemd_service"] == {
+        "name": "nvidia-persistenced.service",
+        "enabled": True,
+        "state": "started",
+    }
+
+
 @pytest.mark.parametrize(("family", "service"), [("Debian", "ssh"), ("RedHat", "sshd")])
 def test_sshd_is_reloaded_under_its_name(family: str, service: str) -> None:
     assert value("agent_forwarding", "__agent_forwarding_system.service", family) == service
