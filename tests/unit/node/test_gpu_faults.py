@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 from deeplearning import cli, programs
@@ -115,12 +114,18 @@ def message(number: int, text: str) -> str:
     return f"6,{number},{number * 1000},-;{text}\n SUBSYSTEM=pci\n"
 
 
-def test_only_messages_after_a_number_count(tmp_path: Path) -> None:
-    log = tmp_path / "kmsg"
+@pytest.fixture
+def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file in the place of the kernel's log."""
+    monkeypatch.setattr(kernel_log, "KERNEL_LOG", str(tmp_path / "kmsg"))
+    return tmp_path / "kmsg"
+
+
+def test_only_messages_after_a_number_count(log: Path) -> None:
+    assert kernel_log.messages() == []
     log.write_text("".join(message(number, f"text; {number}") for number in (7, 8, 9)) + "no message\n")
-    assert kernel_log.messages(str(log)) == [(7, "text; 7"), (8, "text; 8"), (9, "text; 9")]
-    assert kernel_log.messages(str(log), after=8) == [(9, "text; 9")]
-    assert kernel_log.messages(str(tmp_path / "none")) == []
+    assert kernel_log.messages() == [(7, "text; 7"), (8, "text; 8"), (9, "text; 9")]
+    assert kernel_log.messages(after=8) == [(9, "text; 9")]
 
 
 def test_the_device_gives_one_message_with_each_read_and_loses_the_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,31 +137,31 @@ def test_the_device_gives_one_message_with_each_read_and_loses_the_oldest(monkey
             raise part
         return part.encode()
 
+    monkeypatch.setattr(kernel_log, "KERNEL_LOG", "/dev/null")
     monkeypatch.setattr(kernel_log.os, "read", read)
-    assert kernel_log.messages("/dev/null") == [(1, "a"), (5, "b")]
+    assert kernel_log.messages() == [(1, "a"), (5, "b")]
 
 
-def test_a_pipe_that_has_no_messages_is_not_waited_for(tmp_path: Path) -> None:
+def test_a_pipe_that_has_no_messages_is_not_waited_for(log: Path) -> None:
     """A container has one in the device's place."""
-    os.mkfifo(tmp_path / "kmsg")
-    assert kernel_log.messages(str(tmp_path / "kmsg")) == []
+    os.mkfifo(log)
+    assert kernel_log.messages() == []
 
 
 # Evidence
 
 
-def test_evidence_is_what_is_new_since_the_attempt_began(tmp_path: Path) -> None:
-    log = tmp_path / "kmsg"
+def test_evidence_is_what_is_new_since_the_attempt_began(log: Path) -> None:
     log.write_text(message(3, xid(95)))
     old = Gpu(0, bus_id="00000000:C6:00.0", ecc_uncorrected=1)
-    before = evidence.collect(Reading(gpus=(old,)), 1, kernel_log.NONE, str(log))
+    before = evidence.collect(Reading(gpus=(old,)), 1, kernel_log.NONE)
     assert before.message == 3 and len(before.log) == 1 and before.reading
     assert evidence.parse(json.loads(json.dumps(evidence.as_json(before))), "it") == before
-    unchanged = evidence.collect(Reading(gpus=(old,)), 1, before.message, str(log))
+    unchanged = evidence.collect(Reading(gpus=(old,)), 1, before.message)
     assert unchanged.message == 3 and evidence.new_faults(before, unchanged) == []
     log.write_text(message(3, xid(95)) + message(4, xid(79)))
     worse = Gpu(0, bus_id="00000000:C6:00.0", ecc_uncorrected=2)
-    now = evidence.collect(Reading(gpus=(worse,)), 1, before.message, str(log))
+    now = evidence.collect(Reading(gpus=(worse,)), 1, before.message)
     assert [fault.text for fault in evidence.new_faults(before, now)] == [
         "GPU 0 fell off the bus (Xid 79)",
         "GPU 0 has uncorrectable memory errors: 2",
@@ -171,11 +176,10 @@ def test_errors_count_only_if_it_is_known_that_they_are_new() -> None:
     assert evidence.new_faults(Evidence(reading=()), Evidence(reading=None)) == []
 
 
-def test_of_many_faults_an_answer_has_the_nodes_own(tmp_path: Path) -> None:
-    log = tmp_path / "kmsg"
+def test_of_many_faults_an_answer_has_the_nodes_own(log: Path) -> None:
     lines = [message(number, xid(13, address=f"PCI:0000:{number:02x}:00")) for number in range(100)]
     log.write_text("".join([*lines, message(100, xid(79))]))
-    found = evidence.collect(Reading(), None, kernel_log.NONE, str(log))
+    found = evidence.collect(Reading(), None, kernel_log.NONE)
     assert len(found.log) == evidence.MOST_FAULTS and found.log[0].is_the_nodes
     evidence.parse(json.loads(json.dumps(evidence.as_json(found))), "it")
 
@@ -253,12 +257,9 @@ def test_a_reason_is_one_line(node: list[tuple[str, ...]], capsys: pytest.Captur
 
 
 def test_the_faults_of_a_node_are_printed_for_the_master(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    log: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    log = tmp_path / "kmsg"
     log.write_text(message(3, xid(31)) + message(4, xid(79)))
-    collect: Callable[..., Any] = evidence.collect
-    monkeypatch.setattr(gpus_cli.evidence, "collect", lambda *words: collect(*words, path=str(log)))
     monkeypatch.setattr(gpus_cli, "read_config", lambda: CONFIG)
     monkeypatch.setattr(gpus_cli.nvml, "read", lambda seconds: Reading(gpus=(Gpu(2, bus_id="00000000:C6:00.0"),)))
     assert cli.main(["gpus", "faults", "--after", "3"]) == 0

@@ -37,9 +37,9 @@ class Evidence:
     """What NVML shows; None if it gives no answer."""
 
 
-def collect(reading: Reading, expected: int | None, after: int, path: str = kernel_log.KERNEL_LOG) -> Evidence:
+def collect(reading: Reading, expected: int | None, after: int) -> Evidence:
     """`after`: the number of the message after which the log counts. `expected`: the GPUs that the node's type has."""
-    messages = kernel_log.messages(path, after)
+    messages = kernel_log.messages(after)
     names = faults.gpu_names(reading.gpus)
     shown = None if reading.error is not None else _few(faults.of_reading(reading, expected))
     return Evidence(

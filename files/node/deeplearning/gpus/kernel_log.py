@@ -19,9 +19,9 @@ _RECORD_BYTES = 8192
 _MESSAGE = re.compile(r"\d+,(\d+),\d+,[^;]*;(.*)")
 
 
-def messages(path: str = KERNEL_LOG, after: int = NONE) -> list[tuple[int, str]]:
+def messages(after: int = NONE) -> list[tuple[int, str]]:
     """Return the messages with a higher number, each with its number; none where no log can be read."""
-    lines = b"".join(_read(path)).decode(errors="replace").splitlines()
+    lines = b"".join(_read(KERNEL_LOG)).decode(errors="replace").splitlines()
     found = [(int(match[1]), match[2]) for line in lines if (match := _MESSAGE.match(line))]
     return [(number, text) for number, text in found if number > after]
 

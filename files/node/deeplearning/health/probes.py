@@ -148,8 +148,3 @@ def driver() -> tuple[str, str]:
         return "", f"nvidia-smi does not end within {machine.DRIVER_SECONDS:g} s: has a GPU fallen off the bus (dmesg)?"
     lines = (output.strip() or errors.strip() or "nvidia-smi printed nothing").splitlines()
     return (lines[0], "") if code == 0 else ("", lines[-1])
-
-
-def xid_lines() -> list[str]:
-    command = ["journalctl", "--dmesg", "--boot", "--quiet", "--no-pager", "--output=cat", "--grep=NVRM: Xid"]
-    return programs.run(*command).stdout.splitlines()

@@ -61,12 +61,12 @@ def of_attempt(before: Mapping[str, Evidence], master: str) -> Blame:
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
         verdict = blame(dict(zip(before, pool.map(new_faults, before))))
-        list(pool.map(lambda item: _hold(*item, master), verdict.at_fault.items()))
+        list(pool.map(lambda node: _hold(node, verdict.at_fault[node], master), verdict.at_fault))
     return verdict
 
 
 def _hold(node: str, reason: str, master: str) -> None:
-    """If this fails, the node may be selected again, so often as the run may be started again."""
+    """If this fails, the node may be selected again, as often as the run may be started again."""
     try:
         _ask(node, master, ["hold", reason[:MOST_TEXT]])
     except Unanswered as error:

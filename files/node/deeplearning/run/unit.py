@@ -190,8 +190,10 @@ def lost_words(lost: Mapping[str, str]) -> str:
 
 def held_sentence(held: Mapping[str, str]) -> str:
     """Return why nodes are held, and what an operator can do; empty if there is none."""
+    if not held:
+        return ""
     reasons = "; ".join(f"{node} is held: {reason}" for node, reason in held.items())
-    return f"{reasons}. To replace it: ansible-playbook health.yml -e replace={next(iter(held))}" if held else ""
+    return f"{reasons}. To replace it: ansible-playbook deeplearning.aws.replace -e node={next(iter(held))}"
 
 
 def nodes_of(attempt: dict[str, Any]) -> int:
