@@ -198,7 +198,7 @@ TABLE: Sequence[Option] = (
         r.integer(0, 100),
         3,
         0,
-        "How often to restart a run after a member was lost. A script that fails by itself is not restarted.",
+        "How often to restart a run after a member was lost or held. A script that fails by itself is not restarted.",
         _TRAIN,
     ),
     Option(
