@@ -1,5 +1,6 @@
 /* NVIDIA's management library for machines without a GPU. What it reports is in a text file, which may change while
-   programs run: lines of `key value`, or `index.key value` for one GPU, which wins. A GPU supports what has a value.
+   programs run: lines of `key value`, or `index.key value` for one GPU, which wins; of the same key the last one. A GPU
+   supports what has a value.
 
    Names, numbers and structures: NVIDIA's NVML API Reference Guide. localcloud/README.md describes the file. */
 
@@ -25,13 +26,13 @@ static int find(int gpu, const char *key, char *value, size_t size) {
     int found = 0;
     if (!file) return 0;
     snprintf(own, sizeof own, "%d.%s", gpu, key);
-    while (found < 2 && fgets(line, sizeof line, file)) {
+    while (fgets(line, sizeof line, file)) {
         char *rest = strchr(line, ' ');
         if (!rest) continue;
         *rest++ = 0;
         rest[strcspn(rest, "\n")] = 0;
         int rank = gpu != ALL && !strcmp(line, own) ? 2 : !strcmp(line, key);
-        if (rank > found) {
+        if (rank && rank >= found) {
             snprintf(value, size, "%s", rest);
             found = rank;
         }

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from localcloud.core.views import InstanceView
+from localcloud.gpu import files as gpu
 from localcloud.machines.cgroups import Cgroup
 from localcloud.machines.host import pip_folders, unmount, write_host_settings
 
@@ -198,45 +199,4 @@ def files_for(machine: InstanceView) -> dict[str, tuple[int, bytes]]:
         "/etc/systemd/system.conf.d/20-aws.conf": (0o644, f"[Manager]\nDefaultEnvironment={trust}\n".encode()),
         "/etc/sudoers.d/10-aws": (0o440, b'Defaults env_keep += "AWS_CA_BUNDLE"\n'),
     }
-    if machine.gpus:
-        files["/usr/bin/nvidia-smi"] = (0o755, nvidia_smi(machine).encode())
-    return files
-
-
-def nvidia_smi(machine: InstanceView) -> str:
-    """Return a script that prints the GPUs of the instance type for `-L` and `--query-gpu=…`. There is no GPU."""
-    gpus = [
-        {
-            "index": str(number),
-            "name": machine.gpu_name,
-            "uuid": f"GPU-{machine.id[2:10]}-0000-0000-0000-{number:012d}",
-            "memory.total": f"{machine.gpu_memory_mib} MiB",
-            "count": str(machine.gpus),
-            "driver_version": "595.91",
-        }
-        for number in range(machine.gpus)
-    ]
-    return f"""#!/usr/bin/python3 -ES
-import sys
-
-GPUS = {gpus!r}
-
-arguments = sys.argv[1:]
-if arguments == ["-L"] or arguments == ["--list-gpus"]:
-    for gpu in GPUS:
-        print("GPU %(index)s: %(name)s (UUID: %(uuid)s)" % gpu)
-    sys.exit(0)
-fields = [a.split("=", 1)[1].split(",") for a in arguments if a.startswith("--query-gpu=")]
-style = [a.split("=", 1)[1].split(",") for a in arguments if a.startswith("--format=")]
-if not fields or not style or "csv" not in style[0]:
-    sys.exit("These GPUs are made up: only -L and --query-gpu=... --format=csv[,noheader][,nounits] are answered.")
-fields = [field.strip() for field in fields[0]]
-if "noheader" not in style[0]:
-    units = [" [MiB]" if GPUS[0].get(field, "").endswith(" MiB") else "" for field in fields]
-    print(", ".join(field + unit for field, unit in zip(fields, units)))
-for gpu in GPUS:
-    values = [gpu.get(field, "[N/A]") for field in fields]
-    if "nounits" in style[0]:
-        values = [value.replace(" MiB", "") for value in values]
-    print(", ".join(values))
-"""
+    return {**files, **(gpu.files_for(machine) if machine.gpus else {})}

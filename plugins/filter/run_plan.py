@@ -38,6 +38,7 @@ _value:
     - C(problem) is a sentence if there are not enough nodes. C(nodes) are the nodes' names.
     - C(framework) is what trains.
     - C(preflight) says whether to test the connections of the nodes first.
+    - C(processor) says whether to train on the processors of nodes with GPUs.
     - C(installs_framework) and C(uses_horovod) say what the nodes need.
     - C(runs) has for each run what changes in its request.
   type: dict

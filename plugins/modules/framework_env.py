@@ -48,6 +48,10 @@ options:
     description: A folder of wheels to install from instead of an index.
     type: str
     default: ""
+  processor:
+    description: Install the packages for processors on a machine with GPUs as well.
+    type: bool
+    default: false
   source:
     description:
       - A folder with the framework's sources, used as they are in place of the pinned release. What the framework
@@ -160,6 +164,7 @@ def main() -> None:
             "imports": {"type": "list", "elements": "str"},
             "index": {"type": "dict", "default": {}},
             "wheels": {"type": "str", "default": ""},
+            "processor": {"type": "bool", "default": False},
             "source": {"type": "str", "default": ""},
             "horovod": {"type": "bool", "default": False},
             "horovod_build": {"type": "bool", "default": False},
@@ -169,7 +174,7 @@ def main() -> None:
         required_if=[("state", "present", REQUIRED_TO_CREATE)],
         supports_check_mode=True,
     )
-    fields = ("framework", *REQUIRED_TO_CREATE, "index", "wheels")
+    fields = ("framework", *REQUIRED_TO_CREATE, "index", "wheels", "processor")
     environment = Environment(**{name: module.params[name] for name in fields})
     ensure = {"present": present, "absent": absent}[module.params["state"]]
     try:

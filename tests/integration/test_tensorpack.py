@@ -3,6 +3,7 @@ detector."""
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import shutil
@@ -14,9 +15,11 @@ from typing import Any
 
 import pytest
 
+from localcloud.gpu.files import STATE
 from tests.fasterrcnn import PROGRAM
 from tests.integration.machines import Cluster
 from tests.integration.runs import MASTER, NODES, PYTHON, Runs
+from tests.nvml import Gpus
 from tools.recipe_docs import ONE_NODE, documented
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,10 +31,6 @@ import json, os, sys
 options = {"argv": sys.argv, "folder": os.getcwd(), "environment": dict(os.environ)}
 with open(f"{os.environ['DEEPLEARNING_RUN_DIR']}/options{os.environ['DEEPLEARNING_RANK']}.json", "w") as file:
     json.dump(options, file)
-"""
-# Eight GPUs, as the driver's own program lists them.
-NVIDIA_SMI = """#!/bin/sh
-for gpu in 0 1 2 3 4 5 6 7; do echo "GPU $gpu: a pretended one (UUID: GPU-$gpu)"; done
 """
 # An example as TensorPack's own are: only the recipe's front lets its trainer find in TensorFlow 2 what it looks for.
 # The gradient of a weight times x is x, whatever the weight is: each step takes off the mean of all ranks' x. Weights
@@ -92,15 +91,21 @@ def runs(training_cluster: Cluster) -> Runs:
 
 
 @pytest.fixture
-def eight_gpus(training_cluster: Cluster) -> Iterator[None]:
+def eight_gpus(training_cluster: Cluster, tmp_path: Path) -> Iterator[None]:
     """Pretended, on each node, as far as runs look for them. Reports would say that machines have changed."""
-    program = "/usr/local/bin/nvidia-smi"
+    gpus = Gpus(tmp_path)
+    gpus.set(count=8)
+    library = f"/usr/lib/{gpus.library.name}"
     for node in NODES:
-        line = f"sudo systemctl stop deeplearning-report.timer && sudo sh -c 'cat > {program} && chmod +x {program}'"
-        assert training_cluster.ssh(node, line, input=NVIDIA_SMI).returncode == 0
+        write = f"sudo mkdir -p /etc/localcloud && base64 -d | sudo tee {library} > /dev/null"
+        line = f"sudo systemctl stop deeplearning-report.timer && {write}"
+        content = base64.b64encode(gpus.library.read_bytes()).decode()
+        assert training_cluster.ssh(node, line, input=content).returncode == 0
+        state = gpus.file.read_text(encoding="utf-8")
+        assert training_cluster.ssh(node, f"sudo tee {STATE}", input=state).returncode == 0
     yield
     for node in NODES:
-        training_cluster.says(node, f"sudo rm {program}; sudo systemctl start deeplearning-report.timer")
+        training_cluster.says(node, f"sudo rm {library} {STATE}; sudo systemctl start deeplearning-report.timer")
 
 
 def printed(cluster: Cluster, run: str, name: str, count: int) -> list[dict[str, Any]]:

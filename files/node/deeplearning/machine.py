@@ -9,12 +9,11 @@ from http.client import HTTPConnection, HTTPException
 from deeplearning import programs
 from deeplearning.contract import atomic_file, paths
 from deeplearning.contract.errors import UserError
-from deeplearning.deadline import DeadlineExceeded, within
+from deeplearning.gpus import nvml
 
 METADATA = "169.254.169.254"
 HOST_KEYS = "/etc/ssh/ssh_host_*_key.pub"
 MOUNTS = "/proc/self/mounts"
-DRIVER_SECONDS = 60.0
 
 
 def instance_id() -> str:
@@ -57,24 +56,9 @@ def host_keys() -> list[str]:
     return [" ".join(key) for key in keys if len(key) == 2]
 
 
-def gpus(seconds: float | None = None) -> int:
-    """Return the number of GPUs that the driver lists; 0 if it does not answer in time, or if there is none."""
-    try:
-        _code, output, _errors = run_nvidia_smi("-L", seconds=seconds)
-    except (OSError, DeadlineExceeded):
-        return 0
-    return sum(line.startswith("GPU ") for line in output.splitlines())
-
-
-def run_nvidia_smi(*arguments: str, seconds: float | None = None) -> tuple[int, str, str]:
-    """Return its exit code, stdout and stderr. With a GPU that fell off the bus it never ends, and cannot be killed."""
-
-    def run() -> tuple[int, str, str]:
-        done = programs.run("nvidia-smi", *arguments)
-        return done.returncode, done.stdout, done.stderr
-
-    code, output, errors = within(seconds or DRIVER_SECONDS, run)
-    return code, output, errors
+def gpus(seconds: float = nvml.SECONDS) -> int:
+    """Return the number of GPUs that answer in time; 0 if there is none, or no driver."""
+    return nvml.read(seconds).answering
 
 
 def mount(path: str) -> None:

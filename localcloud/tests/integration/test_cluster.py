@@ -122,6 +122,10 @@ def test_type_user_data_console_and_disk_of_a_machine(network: Network) -> None:
     assert [line.split(":")[0] for line in listed.splitlines()] == ["GPU 0", "GPU 1", "GPU 2", "GPU 3"]
     query = "nvidia-smi --query-gpu=name,memory.total --format=csv,noheader"
     assert len(network.says(machine, query).splitlines()) == 4
+    assert "NVRM version: NVIDIA" in network.says(machine, "cat /proc/driver/nvidia/version")
+    lose = "echo 3.lost 1 >> /etc/localcloud/gpus"
+    assert localcloud("exec", machine, "--", "sh", "-c", lose).returncode == 0
+    assert "handle for GPU3: GPU is lost" in network.says(machine, "nvidia-smi -L || true")
 
     # The console has the host keys that ssh meets.
     met = network.says(machine, "cat /etc/ssh/ssh_host_ed25519_key.pub").split()[1]

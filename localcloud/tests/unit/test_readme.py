@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from localcloud.core.latency import AWS
+from localcloud.gpu import library
 from localcloud.image.features import FEATURES
 from localcloud.tests.unit.cli_kit import COMMANDS, FAULTS
 
@@ -49,3 +50,11 @@ def test_each_place_that_it_names_is_there() -> None:
     }
     assert [place for place in sorted(places) if not (package / place).exists()] == []
     assert (package / "../docs/decisions/002-local-cloud.md").exists()
+
+
+def test_keys_of_the_state_of_gpus() -> None:
+    named = {name for cell in first_cells(section("Machines")) for name in re.findall(r"`([a-z_]+)", cell)}
+    source = (Path(library.__file__).with_name("nvml.c")).read_text(encoding="utf-8")
+    known = set(re.findall(r'(?:find|number|copy|is_on)\([^"()]+, "([a-z_]+)"', source))
+    known |= set(re.findall(r'^(?:TEXT|NUMBER)\(.*"([a-z_]+)"\)', source, re.M)) | {"ecc_uncorrected", "ecc_corrected"}
+    assert known <= named and "memory_total" in known and "lost" in known

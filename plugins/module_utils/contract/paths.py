@@ -37,6 +37,9 @@ HELD = f"{RUNTIME}/held"
 UNCHANGED = f"{RUNTIME}/unchanged"
 """The state of all files after the last `members apply`."""
 
+NVIDIA_DRIVER = "/proc/driver/nvidia/version"
+"""Exists if the machine has NVIDIA GPUs and their driver is loaded."""
+
 ENVIRONMENTS = "/opt/deeplearning/env"
 TRAINERS = "/opt/deeplearning/trainers"
 NODE_DATA = "/opt/deeplearning/data"

@@ -107,6 +107,7 @@ FIELDS: dict[str, Check] = {
     "processes_per_node": count,
     "servers": count,
     "max_restarts": schema.uint32,
+    "processor": schema.boolean,
     "environment": environment,
     "busy": schema.one_of("wait", "refuse"),
     "resume": matching(RUN_ID, "a run's id"),
@@ -114,11 +115,11 @@ FIELDS: dict[str, Check] = {
     "asked_by": text,
 }
 MISSING_FRAMEWORK = f"framework is missing: give one of {', '.join(FRAMEWORKS)}. Example: -e framework=pytorch"
-DEFAULTS: dict[str, Any] = {"script_args": [], "max_restarts": 3, "environment": {}, "busy": "wait"}
+DEFAULTS: dict[str, Any] = {"script_args": [], "max_restarts": 3, "processor": False, "environment": {}, "busy": "wait"}
 RECORDED = (
     *("run_id", "cluster", "cluster_id", "framework", "distribution", "script", "script_args", "data", "own_copy"),
-    *("python", "nodes", "processes_per_node", "servers", "max_restarts", "busy", "code", "versions", "generated"),
-    *("asked_by", "asked_at"),
+    *("python", "nodes", "processes_per_node", "servers", "max_restarts", "processor", "busy", "code", "versions"),
+    *("generated", "asked_by", "asked_at"),
 )
 """The keys of run.json in addition to its schema: the request with all defaults filled in and all paths resolved. The
 environment may hold secrets, and has a file of its own."""

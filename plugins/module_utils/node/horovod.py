@@ -34,7 +34,6 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.node.python_env i
     python_version,
     run,
     split_pins,
-    variant,
 )
 
 # It also runs without Ansible, so it cannot use run_command of a module.
@@ -87,7 +86,7 @@ def wheel_key(environment: Environment, versions: Mapping[str, str]) -> str:
     framework = versions.get(package) or versions.get(f"{package}-cpu", "")
     python = python_version(environment.python).replace(".", "")
     parts = [f"horovod-{VERSION}", f"{package}-{framework}", f"cp{python}", f"openmpi-{mpi_version()}"]
-    if variant() == "gpu":
+    if environment.variant == "gpu":
         parts += [f"cuda-{cuda_version()}", f"nccl-{nccl_version(versions)}"]
     return "_".join([*parts, platform.machine()])
 
@@ -259,7 +258,7 @@ def _variables(environment: Environment, kit: Kit, work: Path, tools: Path) -> d
         **{f"HOROVOD_WITHOUT_{other}": "1" for other in ("TENSORFLOW", "PYTORCH", "MXNET") if other != kit.switch},
         f"HOROVOD_WITH_{kit.switch}": "1",
     }
-    if variant() == "gpu":
+    if environment.variant == "gpu":
         variables |= {
             "HOROVOD_GPU_OPERATIONS": "NCCL",
             "HOROVOD_CUDA_HOME": str(CUDA),
@@ -286,7 +285,7 @@ def _verify(environment: Environment, kit: Kit, wheel: Path, work: Path) -> None
     code = f"import json, {kit.module} as h; print(json.dumps([bool(h.mpi_built()), bool(h.nccl_built())]))"
     output = run([str(environment.python), "-c", code], PYTHONPATH=str(site))
     mpi, nccl = json.loads(output.splitlines()[-1])
-    needed = {"MPI": mpi, **({"NCCL": nccl} if variant() == "gpu" else {})}
+    needed = {"MPI": mpi, **({"NCCL": nccl} if environment.variant == "gpu" else {})}
     missing = [name for name, present in needed.items() if not present]
     if missing:
         raise UserError(f"{SPEC} was built without {' and '.join(missing)}: it is not used.")

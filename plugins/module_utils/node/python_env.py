@@ -33,8 +33,8 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors i
 ENVIRONMENTS = Path(paths.ENVIRONMENTS)
 UNFINISHED = ".deeplearning-unfinished.json"
 """An environment that has only this is incomplete, and ours as well: its folder is created with the file in it."""
-DRIVER = Path("/proc/driver/nvidia/version")
-"""Exists if NVIDIA's driver is loaded, which the GPU packages need."""
+DRIVER = Path(paths.NVIDIA_DRIVER)
+"""The GPU packages need it."""
 CUDA_LINKS = ("mxnet",)
 """Packages whose libraries look for CUDA's only in their own folder, where NVIDIA's wheels install nothing."""
 SYSTEM_FOLDERS = (Path("/usr/bin"), Path("/usr/local/bin"))
@@ -76,6 +76,8 @@ class Environment:
     """by variant and package: the package's own index, used if pip's settings do not lead to it"""
     wheels: str = ""
     """a folder to install from instead of an index"""
+    processor: bool = False
+    """True for the packages that train on the processor, on a machine with GPUs as well."""
     folder: Path = ENVIRONMENTS
 
     @property
@@ -87,8 +89,13 @@ class Environment:
         return self.path / "bin/python"
 
     @property
+    def variant(self) -> str:
+        """Which pins this machine needs."""
+        return "cpu" if self.processor or not DRIVER.exists() else "gpu"
+
+    @property
     def pins(self) -> str:
-        return self.requirements[variant()]
+        return self.requirements[self.variant]
 
     @property
     def digest(self) -> str:
@@ -98,11 +105,6 @@ class Environment:
     def pip_options(self) -> Sequence[str]:
         """pip's options that say where packages come from."""
         return ["--no-index", "--find-links", self.wheels] if self.wheels else []
-
-
-def variant() -> str:
-    """Return which pins this machine needs."""
-    return "gpu" if DRIVER.exists() else "cpu"
 
 
 def read_complete_marker(environment: Environment) -> dict[str, Any]:
@@ -286,7 +288,7 @@ def install_pins(environment: Environment, pins: Sequence[str]) -> None:
         raise UserError(
             f"{environment.wheels} is no folder: name one with wheels of all that {environment.framework} needs."
         )
-    indexes = {} if environment.wheels else environment.index.get(variant(), {})
+    indexes = {} if environment.wheels else environment.index.get(environment.variant, {})
     common = [pin for pin in pins if package_of(pin) not in indexes]
     if common:
         install_verified(environment, common, environment.pip_options)

@@ -192,6 +192,15 @@ TABLE: Sequence[Option] = (
         "The Python of an environment of your own on the nodes. Without it, the framework's is installed and used.",
         _TRAIN,
     ),
+    Option(
+        "processor",
+        r.boolean,
+        None,
+        True,
+        "Train on the processors of nodes that have GPUs: with the framework's packages for processors, and with as "
+        "many processes as on the GPUs, which none of them sees.",
+        _TRAIN,
+    ),
     Option("detach", r.boolean, False, True, "Do not follow the run.", _NEW_RUNS),
     Option(
         "max_restarts",
@@ -215,7 +224,7 @@ TABLE: Sequence[Option] = (
         None,
         False,
         "Test the connections of the nodes first, for up to a minute. By default before a run on two or more nodes "
-        "with GPUs.",
+        "with GPUs, unless it trains on their processors.",
         _TRAIN,
     ),
     Option("env", rr.environment, {}, {"SEED": "7"}, "Environment variables for the script.", _TRAIN),

@@ -20,12 +20,12 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.run_reade
 Options = Mapping[str, Any]
 _REQUESTED_AS_GIVEN = {
     **{name: name for name in ("distribution", "script_args", "processes_per_node", "servers", "max_restarts")},
-    **{name: name for name in ("run_id", "resume", "python", "runs_dir")},
+    **{name: name for name in ("run_id", "resume", "python", "processor", "runs_dir")},
     "on_busy": "busy",
 }
 """By the options' names: the request's keys."""
 _KEPT_FOR_EVALUATION = (
-    *("framework", "distribution", "data", "own_copy", "nodes", "processes_per_node", "servers", "python"),
+    *("framework", "distribution", "data", "own_copy", "nodes", "processes_per_node", "servers", "processor", "python"),
 )
 
 
@@ -70,7 +70,9 @@ def run_plan(checked: Mapping[str, Any], members: Sequence[Options], resumed: Op
     framework = options["framework"] or resumed.get("framework")
     distribution = options["distribution"] or resumed.get("distribution")
     chosen = names or available[: most or None]
-    preflight = all(gpus.get(name) for name in chosen) if options["preflight"] is None else options["preflight"]
+    processor = resumed.get("processor", False) if options["processor"] is None else options["processor"]
+    with_gpus = all(gpus.get(name) for name in chosen) and not processor
+    preflight = with_gpus if options["preflight"] is None else options["preflight"]
     foreign_python = resumed.get("python") and not resumed["python"].startswith(f"{paths.ENVIRONMENTS}/")
     return {
         "problem": _too_many("sweep" if sweep else "nodes", least, available, cluster["name"])
@@ -79,6 +81,7 @@ def run_plan(checked: Mapping[str, Any], members: Sequence[Options], resumed: Op
         "preflight": preflight and len(chosen) > 1,
         "framework": framework,
         "installs_framework": not (options["python"] or foreign_python),
+        "processor": processor,
         "uses_horovod": framework == "tensorpack" or distribution == "horovod",
         "runs": [_run_of_sweep(options["run_id"], number) for number in sweep] or [{}],
     }

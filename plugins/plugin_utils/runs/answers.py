@@ -99,6 +99,7 @@ ANSWERS: Mapping[str, Form] = {
             nodes=u.optional(nodes),
             processes_per_node=u.optional(u.between(1, 1024)),
             servers=u.optional(u.between(1, 1024)),
+            processor=u.optional(u.boolean),
         ),
         checkpoints=u.list_of(u.words),
     ),

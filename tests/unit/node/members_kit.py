@@ -27,6 +27,7 @@ from deeplearning.contract.names import GROUP_TAG, JOB_FLOW_TAG, RANK_TAG, RUN_T
 from deeplearning.contract.report import key_of
 from deeplearning.members import applying, publishing, rendering, signing
 
+from tests.nvml import Gpus
 from tests.unit.node.users_kit import NOBODY
 
 REAL_TARGETS = rendering.TARGETS
@@ -358,13 +359,16 @@ def cluster_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
     efs.mkdir(mode=0o1777)
     programs.mkdir()
     for name, lines in {
-        "nvidia-smi": 'for i in 0 1 2 3 4 5 6 7; do echo "GPU $i: a (UUID: GPU-$i)"; done',
         "systemctl": SYSTEMCTL.format(folder=folder),
         # Called as `sudo -n`.
         "sudo": 'shift; exec "$@"',
     }.items():
         write_program(programs / name, lines)
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    gpus = Gpus(folder)
+    gpus.set(count=8)
+    for name, value in gpus.environment.items():
+        monkeypatch.setenv(name, value)
     # A list belongs to root, and tests may run as another user.
     monkeypatch.setattr(safe_files, "OWNER", os.getuid())
     config = Config(

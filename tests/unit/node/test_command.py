@@ -19,6 +19,7 @@ from deeplearning.contract import atomic_file, paths, schema
 from deeplearning.contract.errors import UserError
 from deeplearning.members import commands, rendering
 
+from tests.nvml import Gpus
 from tests.unit.node.members_kit import Cluster, cluster_in, instance
 
 ROOT = Path(__file__).parents[3]
@@ -411,13 +412,10 @@ def test_env_prints_the_activation_line_of_a_complete_framework(
 # The machine
 
 
-def test_no_driver_is_no_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
+def test_only_gpus_that_answer_count(gpus: Gpus) -> None:
     assert machine.gpus() == 0
-    broken = tmp_path / "nvidia-smi"
-    broken.write_text("#!/bin/sh\necho 'Failed to initialize NVML: Driver/library version mismatch'; exit 18\n")
-    broken.chmod(0o755)
-    assert machine.gpus() == 0
+    gpus.set(count=8, gpu2_lost=1)
+    assert machine.gpus() == 7
 
 
 def test_the_instance_id_is_read_once_per_boot(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +19,18 @@ from deeplearning.contract import paths
 from deeplearning.deadline import DeadlineExceeded, within
 from deeplearning.gpus.evidence import Evidence
 from deeplearning.gpus.faults import Fault
+from deeplearning.gpus.reading import Gpu, Reading
 from deeplearning.health import bandwidth, checks, pairs, probes, training
 from deeplearning.members.member_list import Member, Members
 
+from tests.nvml import Gpus
 from tests.unit.node.users_kit import HOSTILE, bounded, prepare
 
 GIB = 2**30
+
+
+def reading(count: int, lost: int | None = None) -> Reading:
+    return Reading("595", gpus=tuple(Gpu(index, "GPU is lost" if index == lost else None) for index in range(count)))
 
 
 @pytest.mark.parametrize(
@@ -45,7 +50,7 @@ GIB = 2**30
         (checks.shared(list("abcd"), 9), False, "of a, b, c, d"),
         (checks.bandwidth("a", 2.0, 2.0), True, "at least 2 is"),
         (checks.all_reduce(True, 4, 2.0, 2.0), True, "at least 2 is"),
-        (checks.gpus(8, 8, {}), True, "8"),
+        (checks.gpus(reading(8), 8, {}), True, "8"),
         (checks.memory(2**20), True, "1024 MiB"),
         (checks.memory(1000), False, "0 MiB"),
         (checks.clock(1.9), True, "1.9 s ahead"),
@@ -59,12 +64,14 @@ GIB = 2**30
         (checks.ssh({"a": "Permission denied"}, 3), False, "a: Permission denied"),
         (checks.shared([], 3), True, "what 3 wrote"),
         (checks.shared(list("abcdef"), 9), False, "a, b, c, d and 2 more"),
-        (checks.gpus(8, 8, {"a": 8}), True, "8"),
-        (checks.gpus(8, None, {"a": 8}), True, "8"),
-        (checks.gpus(0, 8, {}), False, "lists 0, the type has 8"),
-        (checks.gpus(4, 4, {"a": 8, "b": 4}), False, "another number on a"),
-        (checks.driver("550.54", ""), True, "550.54"),
-        (checks.driver("", "couldn't communicate"), False, "couldn't communicate"),
+        (checks.gpus(reading(8), 8, {"a": 8}), True, "8"),
+        (checks.gpus(reading(8), None, {"a": 8}), True, "8"),
+        (checks.gpus(reading(0), 8, {}), False, "0 answer, the type has 8"),
+        (checks.gpus(reading(8, lost=3), 8, {}), False, "7 answer, the type has 8 (GPU 3: GPU is lost)"),
+        (checks.gpus(reading(8, lost=3), None, {}), False, "7 answer, of 8 (GPU 3: GPU is lost)"),
+        (checks.gpus(reading(4), 4, {"a": 8, "b": 4}), False, "another number on a"),
+        (checks.driver(Reading("550.54")), True, "550.54"),
+        (checks.driver(Reading(error="couldn't communicate")), False, "couldn't communicate"),
         (checks.faults(Evidence()), True, "none since boot"),
         (checks.faults(Evidence(log=(Fault("reset", "a"),), reading=(Fault("reboot", "b"),))), False, "a, b"),
         # One bug in a program must not mark a node until it boots.
@@ -96,36 +103,9 @@ def test_a_hanging_call_is_abandoned_and_a_failure_is_raised() -> None:
     assert within(10, lambda: ["x" * 200_000]) == ["x" * 200_000]
 
 
-@pytest.fixture
-def hanging_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """What it has started outlives it and holds its output open, as it does itself where it cannot be killed."""
-    os.mkfifo(tmp_path / "never")
-    program = tmp_path / "nvidia-smi"
-    program.write_text(f"#!/bin/sh\ncat {tmp_path}/never\n")
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    monkeypatch.setattr(machine, "DRIVER_SECONDS", 0.5)
-    handle = os.open(tmp_path / "never", os.O_RDWR)
-    yield
-    os.close(handle)
-
-
-@pytest.mark.usefixtures("hanging_driver")
-def test_a_hanging_driver_is_not_waited_for() -> None:
-    assert machine.gpus() == 0
-    version, problem = probes.driver()
-    assert version == "" and "nvidia-smi does not end within 0.5 s" in problem
-
-
-def test_the_driver_reports_its_version_or_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert probes.driver() == ("", "nvidia-smi: No such file or directory")
-    program = tmp_path / "nvidia-smi"
-    program.write_text("#!/bin/sh\necho 550.54; echo 550.54\n")
-    program.chmod(0o755)
-    assert probes.driver() == ("550.54", "")
-    program.write_text("#!/bin/sh\necho NVML is >&2; echo another version >&2; exit 18\n")
-    assert probes.driver() == ("", "another version")
+def test_a_hanging_driver_is_not_waited_for(gpus: Gpus) -> None:
+    gpus.set(count=8, hang=1)
+    assert machine.gpus(0.5) == 0
 
 
 def test_a_token_is_written_only_below_a_mount(tmp_path: Path) -> None:
@@ -307,9 +287,11 @@ def test_a_short_run_over_all_nodes_becomes_checks(
     for name, content in written.items():
         (tmp_path / f"{name}.json").write_text(json.dumps(content))
     asked: list[list[str]] = []
+    requests: list[str] = []
 
     def run(words: list[str], stdin: str = "", seconds: float = 0) -> subprocess.CompletedProcess[str]:
         asked.append(words[:1])
+        requests.extend([stdin] if words == ["create"] else [])
         answer = json.dumps({"run_dir": str(tmp_path)}) if words == ["create"] else ""
         return subprocess.CompletedProcess(words, code if words[0] == "start" else 0, answer, "")
 
@@ -317,9 +299,10 @@ def test_a_short_run_over_all_nodes_becomes_checks(
     monkeypatch.setattr(checks, "CHECKPOINTS_FREE_MIB", 0)
     member = Member(1, ("deeplearning-worker1",), "i-1", "10.0.0.4", "ip-10-0-0-4", "t3.medium", 0, 1, (), "ready")
     members = Members("red", "sg-1", 1, 1, "i-1", "", (member,))
-    summed, space = training.run_checks(members, "pytorch", "", "20261121T150000Z", "ubuntu")
+    summed, space = training.run_checks(members, "pytorch", "", "20261121T150000Z", "ubuntu", processor=ok)
     assert (summed.ok, space.ok) == (ok, True) and words in summed.detail
     assert asked[-1] == ["stop"] and tmp_path.exists() is not ok
+    assert json.loads(requests[0])["processor"] is ok
 
 
 def members_of_type(count: int, kind: str) -> Members:

@@ -15,11 +15,13 @@ import pytest
 from deeplearning import cli
 from deeplearning.contract import paths
 from deeplearning.deadline import DeadlineExceeded
-from deeplearning.gpus import held, kernel_log
+from deeplearning.gpus import held, kernel_log, nvml
+from deeplearning.gpus.reading import Gpu, Reading
 from deeplearning.health import bandwidth, checks, probes, training
 from deeplearning.health.cli import MASTERS_TIMERS, TIMERS
 from deeplearning.run import efa
 
+from tests.nvml import Gpus
 from tests.unit.node.members_kit import Cluster, Node, cluster_in, instance
 from tests.unit.node.programs_kit import install
 
@@ -93,12 +95,6 @@ def checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
         systemctl=SYSTEMCTL.format(stopped=tmp_path / "stopped"),
         runuser='[ "$1 $2 $3" = "-u ubuntu --" ] && shift 3; exec "$@"',
         ssh=SSH.format(down=tmp_path / "down"),
-        nvidia_smi=f"""
-            case $1 in
-                -L) n=8; [ -e {tmp_path}/gpu-lost ] && n=7; seq 0 $((n - 1)) | sed 's/.*/GPU &: a/' ;;
-                *) [ ! -e {tmp_path}/gpu-lost ] || {{ echo 'Unable to determine the device handle' >&2; exit 15; }}
-                   echo 550.54 ;;
-            esac""",
     )
     monkeypatch.setattr(os.path, "ismount", lambda path: path == cluster.config.efs_mount)
     # This machine may be smaller than those of a cluster.
@@ -138,7 +134,7 @@ def test_a_node_that_is_well_answers_with_all_checks(checked: Checked) -> None:
         ("disk", "51200 of 102400 MiB free on /"),
         ("memory", "4096 MiB available"),
         ("gpus", "8"),
-        ("driver", "550.54"),
+        ("driver", "595.91.07"),
         ("faults", "none since boot"),
         ("member", "deeplearning-worker1, list 1"),
         ("efs", "read what 3 wrote"),
@@ -178,10 +174,18 @@ def test_a_held_node_and_the_counters_of_efa_are_shown(checked: Checked, monkeyp
 
 
 def test_a_lost_gpu_fails_with_the_drivers_words(checked: Checked) -> None:
-    checked.file("gpu-lost")
+    gpus = Gpus(checked.folder)
+    gpus.set(count=8, gpu3_lost=1)
     assert checked.failing() == [
-        ("gpus", "", "nvidia-smi lists 7, the type has 8"),
-        ("driver", "", "Unable to determine the device handle"),
+        ("gpus", "", "7 answer, the type has 8 (GPU 3: GPU is lost)"),
+        ("faults", "reboot", "GPU 3 is lost: GPU is lost"),
+    ]
+    gpus.set(count=7, gpu3_lost=None)
+    assert checked.failing() == [("gpus", "", "7 answer, the type has 8")]
+    gpus.set(count=None)
+    assert checked.failing() == [
+        ("gpus", "", "0 answer, the type has 8"),
+        ("driver", "", "NVIDIA's library cannot be used: Driver Not Loaded"),
     ]
 
 
@@ -189,7 +193,7 @@ def test_a_lost_gpu_fails_with_the_drivers_words(checked: Checked) -> None:
 def test_gpus_are_checked_where_some_are_present_or_expected(
     checked: Checked, monkeypatch: pytest.MonkeyPatch, gpus: int | None, lists: int, shown: bool
 ) -> None:
-    monkeypatch.setattr("deeplearning.machine.gpus", lambda: lists)
+    monkeypatch.setattr(nvml, "read", lambda: Reading("595", gpus=tuple(map(Gpu, range(lists)))))
     path = checked.node.root / "etc/deeplearning/cluster.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "gpus": gpus}))
     names = [each["name"] for each in checked.check()[1]["checks"]]
@@ -322,10 +326,10 @@ def test_send_answers_with_a_speed_for_each_node(checked: Checked) -> None:
 @pytest.mark.parametrize(
     ("words", "arguments"),
     [
-        ([], ("", (), False)),
+        ([], ("", (), False, False)),
         (
-            ["--distribution", "horovod", "--nodes", "deeplearning-worker1,deeplearning-worker3", "--preflight"],
-            ("horovod", ("deeplearning-worker1", "deeplearning-worker3"), True),
+            ["--distribution=horovod", "--nodes=deeplearning-worker1,n3", "--processor", "--preflight"],
+            ("horovod", ("deeplearning-worker1", "n3"), True, True),
         ),
     ],
 )
@@ -340,9 +344,9 @@ def test_a_short_run_is_asked_for_and_answered(
     asked: list[tuple[Any, ...]] = []
 
     def run_checks(
-        members: Any, framework: str, distribution: str, token: str, user: str, nodes: Any, early: bool
+        members: Any, framework: str, distribution: str, token: str, user: str, nodes: Any, early: bool, processor: bool
     ) -> Any:
-        asked.append((len(members.members), framework, token, user, distribution, tuple(nodes), early))
+        asked.append((len(members.members), framework, token, user, distribution, tuple(nodes), early, processor))
         return [checks.Check(f"c{number}", ok, "d") for number, ok in enumerate(oks)]
 
     monkeypatch.setattr(training, "run_checks", run_checks)
@@ -433,11 +437,6 @@ def test_this_machines_memory_and_disk_are_plausible() -> None:
 )
 def test_problems_are_named_shortly(error: Exception, text: str) -> None:
     assert probes.problem_of(error) == text
-
-
-def test_a_driver_that_prints_nothing_is_no_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    install(tmp_path / "bin", monkeypatch, nvidia_smi="exit 9")
-    assert probes.driver() == ("", "nvidia-smi printed nothing")
 
 
 def test_a_young_token_of_another_check_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from deeplearning import machine, programs, safe_files
+from deeplearning import programs, safe_files
 from deeplearning.config import Config
 from deeplearning.contract import node_load, paths
 from deeplearning.contract.errors import UserError
-from deeplearning.deadline import DeadlineExceeded
+from deeplearning.gpus import nvml
+from deeplearning.gpus.reading import Gpu, Reading
 from deeplearning.members import cli, commands, load
 
 from tests.unit.node.members_kit import Cluster, Node, cluster_in, instance
@@ -30,12 +31,23 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
     cluster.workers(2)
     master.publish()
     worker = cluster.node(2)
-    nvidia_smi("8, 100, 400", monkeypatch)
+    driver_of(worker).parent.mkdir(parents=True)
+    driver_of(worker).touch()
+    answer(monkeypatch, gpu(0, 8, 100, 400))
     return worker
 
 
-def nvidia_smi(output: str, monkeypatch: pytest.MonkeyPatch, code: int = 0) -> None:
-    monkeypatch.setattr(machine, "run_nvidia_smi", lambda *_words, seconds: (code, output, "no driver\n"))
+def driver_of(node: Node) -> Path:
+    return Path(f"{node.root}{paths.NVIDIA_DRIVER}")
+
+
+def gpu(index: int, busy: int | None, used: int | None, total: int | None, **more: Any) -> Gpu:
+    return Gpu(index, busy_percent=busy, memory_used=used, memory_total=total, **more)
+
+
+def answer(monkeypatch: pytest.MonkeyPatch, *gpus: Gpu, error: str | None = None) -> None:
+    """Let NVIDIA's library answer this."""
+    monkeypatch.setattr(nvml, "read", lambda seconds: Reading("595", "13.2", gpus, error))
 
 
 def files(node: Node) -> Path:
@@ -96,37 +108,36 @@ def test_staging_uploads_and_installations_are_jobs(
 
 
 @pytest.mark.parametrize(
-    ("output", "code", "gpus", "problem"),
+    ("reported", "gpus", "problems"),
     [
-        ("100, 39, 40\n0, 0, 40", 0, [(100, 98), (0, 0)], []),
-        # As one that is divided into MIG instances.
-        ("[N/A], 39, 40\n7, 4, 40", 0, [(7, 10)], ["nvidia-smi reports no use of GPU 0: [N/A], 39, 40"]),
-        ("", 9, [], ["no driver"]),
-        ("\x1b[2J, 1, 1", 0, [], ["nvidia-smi reports no use of GPU 0: ?[2J, 1, 1"]),
+        ([gpu(0, 100, 39, 40), gpu(1, 0, 0, 40)], [(100, 98), (0, 0)], []),
+        ([gpu(0, None, 39, 40, mig=True)], [], ["GPU 0 does not report its use, as MIG is on"]),
+        ([gpu(0, 7, None, None), gpu(1, 7, 4, 40)], [(7, 10)], ["GPU 0 does not report its use"]),
+        ([gpu(0, 7, 4, 40), Gpu(1, lost="GPU is lost\x1b[2J")], [(7, 10)], ["GPU 1: GPU is lost?[2J"]),
+        ([Gpu(index, lost="x") for index in range(70)], [], [f"GPU {n}: x" for n in range(node_load.MAX_ERRORS)]),
     ],
 )
-def test_what_the_driver_does_not_report_is_an_error(
-    output: str, code: int, gpus: list[tuple[int, int]], problem: list[str], node: Node, monkeypatch: pytest.MonkeyPatch
+def test_what_gpus_do_not_report_is_an_error(
+    reported: list[Gpu],
+    gpus: list[tuple[int, int]],
+    problems: list[str],
+    node: Node,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    nvidia_smi(output, monkeypatch, code)
+    answer(monkeypatch, *reported)
     record = publish(node)
     assert [(gpu["busy_percent"], gpu["memory_percent"]) for gpu in record["gpus"]] == gpus
-    assert record["errors"] == problem and len(read_all(node)) == 1
+    assert record["errors"] == problems and len(read_all(node)) == 1
 
 
-@pytest.mark.parametrize(
-    ("error", "problem"),
-    [(FileNotFoundError(), []), (DeadlineExceeded(), ["nvidia-smi does not end within 15 s"])],
-)
-def test_a_driver_that_is_missing_or_hangs(
-    error: Exception, problem: list[str], node: Node, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*_words: str, seconds: float) -> None:
-        raise error
-
-    monkeypatch.setattr(machine, "run_nvidia_smi", fail)
+def test_a_driver_that_is_missing_or_hangs(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer(monkeypatch, error="NVIDIA's library gives no answer within 15 s")
     record = publish(node)
-    assert (record["gpus"], record["errors"]) == ([], problem)
+    assert (record["gpus"], record["errors"]) == ([], ["NVIDIA's library gives no answer within 15 s"])
+    # As on a machine without GPUs whose image has the library.
+    driver_of(node).unlink()
+    record = publish(node)
+    assert (record["gpus"], record["errors"]) == ([], [])
 
 
 def change(**values: Any) -> Callable[[Path], None]:

@@ -16,10 +16,12 @@ from deeplearning.config import Config
 from deeplearning.contract.errors import UserError
 from deeplearning.members.member_list import Member, Members
 from deeplearning.run import create, layout, source, unit, units
+from deeplearning.run import record as run_record
 from deeplearning.run.folder import Folder, check_folder_safety, find_run
 from deeplearning.run.identity import become
 from deeplearning.run.unit import run_unit
 
+from tests.unit.node.runs_kit import member
 from tests.unit.node.users_kit import as_nobody, open_folder
 
 Create = Callable[..., dict[str, Any]]
@@ -108,6 +110,13 @@ def test_an_invalid_request_is_refused_in_one_sentence_and_leaves_nothing(
         create_run(**changes)
     assert "\n" not in str(refused.value)
     assert runs(config) == []
+
+
+def test_a_run_on_processors_is_distributed_as_on_machines_without_gpus() -> None:
+    cluster = Members("c", "sg-1", 1, 2, "i-1", "", (member(1, gpus=8), member(2, gpus=8)))
+    requests: list[dict[str, Any]] = [{"framework": "mxnet"}, {"framework": "mxnet", "processor": True}]
+    distributions = [run_record.with_defaults(request, cluster)["distribution"] for request in requests]
+    assert distributions == ["dist_device_sync", "dist_sync"]
 
 
 def test_a_run_id_in_use_is_refused_and_its_run_stays_as_it_is(create_run: Create, config: Config) -> None:

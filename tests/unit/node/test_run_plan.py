@@ -224,6 +224,14 @@ def test_servers_see_no_gpu() -> None:
     assert {role: len(hosts) for role, hosts in config["cluster"].items()} == {"chief": 1, "ps": 1, "worker": 8}
 
 
+@pytest.mark.parametrize("distribution", ["parameter_server", "ddp", "dist_sync"])
+def test_no_process_of_a_run_on_processors_sees_a_gpu(distribution: str) -> None:
+    plan = make_plan(distribution, 1, 2)
+    for process in plan.processes:
+        assert variables({**RUN, "processor": True}, plan, process)["CUDA_VISIBLE_DEVICES"] == ""
+    assert len(plan.of("worker")) == 2
+
+
 def test_mxnet_gets_the_address_of_the_scheduler() -> None:
     plan = make_plan("dist_sync", 2, 0)
     environment = variables(RUN, plan, plan.of("worker")[1])

@@ -37,6 +37,7 @@ def test_a_request_keeps_its_values_without_null() -> None:
         ({"max_restarts": 1.5}, "max_restarts is 1.5"),
         ({"script_args": "--lr 0.1"}, "script_args is '--lr 0.1': give a list"),
         ({"script_args": [1]}, "script_args is [1]: give a list of strings"),
+        ({"processor": "true"}, "processor is 'true': give true or false"),
         ({"environment": {"A": 1}}, "a map of strings"),
         ({"environment": {"A=B": "1"}}, "a map of strings"),
         ({"run_id": "../x"}, "run_id is '../x': give a run's id"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import threading
@@ -21,6 +20,7 @@ from deeplearning.run.node_selection import Situation, SurveyVerdict, judge_surv
 from deeplearning.run.plan import Node
 from deeplearning.run.survey import NodeSurvey
 
+from tests.nvml import Gpus
 from tests.unit.node.master_kit import master_of
 from tests.unit.node.members_kit import cluster_in
 from tests.unit.node.runs_kit import member
@@ -208,26 +208,35 @@ def test_the_interface_of_an_address() -> None:
 
 
 def test_a_survey_does_not_wait_for_a_driver_that_cannot_be_killed(
-    run: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    run: Folder, gpus: Gpus, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    os.mkfifo(tmp_path / "never")
-    driver = tmp_path / "nvidia-smi"
-    driver.write_text(f"#!/bin/sh\nexec cat {tmp_path}/never\n")
-    driver.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    gpus.set(count=8, hang=1)
     monkeypatch.setattr(survey, "stop_earlier_attempts", lambda run_id: None)
     monkeypatch.setattr(survey, "DRIVER_SECONDS", 0.3)
-    monkeypatch.setattr(subprocess.Popen, "kill", lambda self: None)
-    handle = os.open(tmp_path / "never", os.O_RDWR)
+    kill, left = subprocess.Popen.kill, list[Any]()
+    monkeypatch.setattr(subprocess.Popen, "kill", lambda child: left.append(child))
     try:
-        timer = threading.Timer(10, os.close, [handle])
-        timer.start()
         assert survey.main(["r1", run.path, sys.executable, "127.0.0.1", "2"]) == 0
-        assert timer.is_alive()
+        assert [child.poll() for child in left] == [None]
     finally:
-        timer.cancel()
-    os.close(handle)
+        for child in left:
+            kill(child)
+            child.wait()
     assert json.loads(capsys.readouterr().out)["gpus"] == 0
+
+
+def test_a_node_whose_driver_is_slow_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the persistence daemon, eight GPUs need up to 30 s."""
+    limits = dict[str, float]()
+
+    def answer(command: tuple[str, ...], timeout: float, **_options: Any) -> subprocess.CompletedProcess[str]:
+        limits[command[5]] = timeout
+        return subprocess.CompletedProcess(command, 0, json.dumps(SURVEY), "")
+
+    monkeypatch.setattr(subprocess, "run", answer)
+    survey.survey_nodes([member(2), member(3, gpus=8)], Folder("/r1"), "/p", 2, "i-1")
+    assert limits == {"deeplearning-worker2": 8.0, "deeplearning-worker3": 40.0}
+    assert 30 <= survey.DRIVER_SECONDS < 40
 
 
 def test_no_more_than_16_nodes_are_surveyed_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,11 +36,11 @@ THROTTLED = {
 """Reasons of a lower clock, as nvidia-smi names them. An idle GPU and clocks that a person has set are none."""
 
 
-class Memory(ctypes.Structure):
+class MemoryInfo(ctypes.Structure):
     _fields_ = [(name, ctypes.c_ulonglong) for name in ("total", "free", "used")]
 
 
-class MemoryV2(ctypes.Structure):
+class MemoryInfoV2(ctypes.Structure):
     """Its `used` is without what the driver keeps for itself."""
 
     _fields_ = [
@@ -141,10 +141,10 @@ def _describe(nvml: Nvml, device: ctypes.c_void_p) -> dict[str, Any]:
     def number(function: str, *arguments: int, kind: type[Any] = ctypes.c_uint) -> Any:
         return optional(lambda: nvml.number(function, kind, device, *arguments))
 
-    newest = MemoryV2(version=ctypes.sizeof(MemoryV2) | 2 << 24)
+    newest = MemoryInfoV2(version=ctypes.sizeof(MemoryInfoV2) | 2 << 24)
     memory = optional(
         lambda: nvml.structure("nvmlDeviceGetMemoryInfo_v2", device, newest),
-        lambda: nvml.structure("nvmlDeviceGetMemoryInfo", device, Memory()),
+        lambda: nvml.structure("nvmlDeviceGetMemoryInfo", device, MemoryInfo()),
     )
     busy = optional(lambda: nvml.structure("nvmlDeviceGetUtilizationRates", device, Utilization()))
     pci = optional(lambda: nvml.structure("nvmlDeviceGetPciInfo_v3", device, PciInfo()))

@@ -54,3 +54,12 @@ class Reading:
     gpus: tuple[Gpu, ...] = ()
     error: str | None = None
     """Why there is no reading: NVML's own words, or that it gave no answer in time."""
+
+    @property
+    def lost(self) -> list[Gpu]:
+        return [gpu for gpu in self.gpus if gpu.lost]
+
+    @property
+    def answering(self) -> int:
+        """The number of GPUs that answer."""
+        return len(self.gpus) - len(self.lost)

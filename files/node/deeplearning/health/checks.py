@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from deeplearning.gpus.evidence import Evidence
 from deeplearning.gpus.faults import LEVELS
+from deeplearning.gpus.reading import Reading
 
 MIB = 2**20
 ROOT_FREE_MIB = 2048
@@ -72,17 +73,20 @@ def shared(missing: Sequence[str], count: int) -> Check:
     return Check("efs", not missing, detail, "other" if missing else "")
 
 
-def gpus(count: int, expected: int | None, others: Mapping[str, int]) -> Check:
-    if expected is not None and count != expected:
-        return Check("gpus", False, f"nvidia-smi lists {count}, the type has {expected}")
+def gpus(reading: Reading, expected: int | None, others: Mapping[str, int]) -> Check:
+    count = reading.answering
+    if reading.lost or expected is not None and count != expected:
+        words = [f"GPU {gpu.index}: {gpu.lost}" for gpu in reading.lost]
+        detail = f"{count} answer, {'the type has' if expected is not None else 'of'} {expected or len(reading.gpus)}"
+        return Check("gpus", False, f"{detail} ({some(words)})" if words else detail)
     differing = sorted(alias for alias, other in others.items() if other != count)
     if differing:
         return Check("gpus", False, f"{count}, but another number on {some(differing)}", "differ")
     return Check("gpus", True, str(count))
 
 
-def driver(version: str, problem: str) -> Check:
-    return Check("driver", bool(version), version or problem)
+def driver(reading: Reading) -> Check:
+    return Check("driver", reading.error is None, reading.error or reading.driver or "")
 
 
 def faults(evidence: Evidence) -> Check:

@@ -8,7 +8,6 @@ import json
 import re
 from pathlib import Path
 
-from deeplearning import machine
 from deeplearning.config import Config, read_config
 from deeplearning.contract import paths
 from deeplearning.contract.errors import UserError
@@ -38,6 +37,7 @@ def main(argv: list[str]) -> int:
     short_run.add_argument("--framework", required=True)
     short_run.add_argument("--distribution", default="", help="(default: the framework's own)")
     short_run.add_argument("--nodes", default="", help="names with commas (default: all that train)")
+    short_run.add_argument("--processor", action="store_true", help="train on the processors of nodes with GPUs")
     short_run.add_argument("--preflight", action="store_true", help="before a run: for a minute at most, if at all")
     short_run.set_defaults(action=_training)
     send = actions.add_parser("send", help="measure the bandwidth to other nodes; prints JSON")
@@ -107,6 +107,7 @@ def _training(options: argparse.Namespace) -> int:
         read_config().user,
         nodes,
         options.preflight,
+        options.processor,
     )
     answer = {"schema": 1, "framework": options.framework, "checks": [dataclasses.asdict(check) for check in results]}
     print(json.dumps(answer))
@@ -173,12 +174,12 @@ def _bandwidth(ssh: list[str], own: Member, peer: Member, floor: float) -> Check
 
 def _gpus(config: Config, members: Members | None) -> list[Check]:
     """Return no check where no GPUs are present or expected."""
-    count = machine.gpus()
-    if not count and not config.gpus:
+    reading = nvml.read()
+    if not reading.gpus and not config.gpus:
         return []
     others = {member.alias: member.gpus for member in members.training} if members else {}
     return [
-        checks.gpus(count, config.gpus, others),
-        checks.driver(*probes.driver()),
-        checks.faults(evidence.collect(nvml.read(machine.DRIVER_SECONDS), config.gpus, kernel_log.NONE)),
+        checks.gpus(reading, config.gpus, others),
+        checks.driver(reading),
+        checks.faults(evidence.collect(reading, None, kernel_log.NONE)),
     ]

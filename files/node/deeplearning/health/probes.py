@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from deeplearning import machine, programs, safe_files
+from deeplearning import programs, safe_files
 from deeplearning.contract import atomic_file
 from deeplearning.contract.errors import UserError
 from deeplearning.contract.paths import ENVIRONMENTS, MARKER
@@ -136,15 +136,3 @@ def problem_of(error: Exception) -> str:
     if isinstance(error, DeadlineExceeded):
         return f"it does not answer within {EFS_SECONDS:.0f} s"
     return str(getattr(error, "strerror", "") or error)
-
-
-def driver() -> tuple[str, str]:
-    """Return the driver's version, or what nvidia-smi prints instead."""
-    try:
-        code, output, errors = machine.run_nvidia_smi("--query-gpu=driver_version", "--format=csv,noheader")
-    except OSError as error:
-        return "", f"nvidia-smi: {problem_of(error)}"
-    except DeadlineExceeded:
-        return "", f"nvidia-smi does not end within {machine.DRIVER_SECONDS:g} s: has a GPU fallen off the bus (dmesg)?"
-    lines = (output.strip() or errors.strip() or "nvidia-smi printed nothing").splitlines()
-    return (lines[0], "") if code == 0 else ("", lines[-1])

@@ -32,10 +32,12 @@ def run_checks(
     user: str,
     nodes: Sequence[str] = (),
     preflight: bool = False,
+    processor: bool = False,
 ) -> list[Check]:
     """Check the nodes, or all that train.
 
     `preflight`: a run is about to start. It says itself why it is refused, and the checks have less time.
+    `processor`: train on the processors of nodes with GPUs.
     """
     limit = PREFLIGHT_SECONDS if preflight else SECONDS
     deadline = time.monotonic() + limit
@@ -48,6 +50,7 @@ def run_checks(
         "script": f"{TRAINERS}/preflight.py",
         "nodes": [member.alias for member in chosen],
         "max_restarts": 0,
+        "processor": processor,
         "busy": "refuse",
         "asked_by": "health",
     }

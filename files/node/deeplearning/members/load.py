@@ -15,6 +15,7 @@ from deeplearning import machine, programs, safe_files
 from deeplearning.contract import atomic_file, node_load, paths, schema
 from deeplearning.contract.errors import UserError
 from deeplearning.deadline import DeadlineExceeded, within
+from deeplearning.gpus import nvml
 
 MEMINFO = "/proc/meminfo"
 PROCESSES = "/proc"
@@ -23,7 +24,6 @@ EFS_SECONDS = 10.0
 """With the time that `members report` waits for the driver, both have to end before the unit's TimeoutStartSec."""
 REMOVED_SECONDS = 24 * 3600
 """The files of machines that are gone are removed when they are this old."""
-QUERY = ("--query-gpu=utilization.gpu,memory.used,memory.total", "--format=csv,noheader,nounits")
 
 
 def measure() -> dict[str, Any]:
@@ -73,26 +73,20 @@ def _is_job(words: Sequence[str]) -> bool:
 
 
 def _gpus() -> tuple[list[dict[str, int]], list[str]]:
-    """Return the use of each GPU, and what went wrong."""
-    try:
-        code, output, errors = machine.run_nvidia_smi(*QUERY, seconds=DRIVER_SECONDS)
-    except FileNotFoundError:
+    """Return the use of each GPU, and what went wrong. Without a driver there is nothing to report."""
+    if not os.path.exists(paths.NVIDIA_DRIVER):
         return [], []
-    except OSError as error:
-        return [], [f"nvidia-smi cannot be started: {error.strerror}"]
-    except DeadlineExceeded:
-        return [], [f"nvidia-smi does not end within {DRIVER_SECONDS:g} s"]
-    if code:
-        return [], [_printable(programs.last_line(errors or output))]
-    gpus, problems = [], []
-    for number, line in enumerate(output.splitlines()[: schema.MAX_GPUS]):
-        values = [int(word) if word.strip().isdecimal() else -1 for word in line.split(",")]
-        if len(values) == 3 and min(values) >= 0 and values[2]:
-            busy, used, total = values
-            gpus.append({"busy_percent": min(busy, 100), "memory_percent": min(round(100 * used / total), 100)})
+    reading = nvml.read(DRIVER_SECONDS)
+    used, problems = [], [reading.error] if reading.error else []
+    for gpu in reading.gpus[: schema.MAX_GPUS]:
+        if gpu.lost:
+            problems.append(f"GPU {gpu.index}: {gpu.lost}")
+        elif gpu.busy_percent is None or gpu.memory_used is None or not gpu.memory_total:
+            problems.append(f"GPU {gpu.index} does not report its use{', as MIG is on' if gpu.mig else ''}")
         else:
-            problems.append(_printable(f"nvidia-smi reports no use of GPU {number}: {line.strip()}"))
-    return gpus, problems[: node_load.MAX_ERRORS]
+            memory_percent = min(round(100 * gpu.memory_used / gpu.memory_total), 100)
+            used.append({"busy_percent": min(gpu.busy_percent, 100), "memory_percent": memory_percent})
+    return used, [_printable(problem) for problem in problems[: node_load.MAX_ERRORS]]
 
 
 def _printable(text: str) -> str:

@@ -79,6 +79,7 @@ def write_start_files(folder: Folder, run: dict[str, Any], attempt: int, plan: p
         "efs_mount": efs_mount,
         "attempt": attempt,
         "max_restarts": run["max_restarts"],
+        "processor": run.get("processor", False),
         "python": run["python"],
         "command": script.command(run["python"], run["script"]),
         "arguments": script.arguments(run),

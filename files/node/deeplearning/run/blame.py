@@ -17,7 +17,7 @@ from deeplearning.contract.errors import UserError
 from deeplearning.gpus import evidence as evidences
 from deeplearning.gpus.evidence import Evidence
 from deeplearning.gpus.faults import MOST_TEXT, PROGRAM, Fault
-from deeplearning.run.survey import AT_ONCE, SSH, SURVEY_SECONDS, Unanswered, output_of
+from deeplearning.run.survey import AT_ONCE, GPU_SURVEY_SECONDS, SSH, Unanswered, output_of
 
 
 @dataclass(frozen=True)
@@ -75,4 +75,4 @@ def _hold(node: str, reason: str, master: str) -> None:
 
 def _ask(node: str, master: str, words: Sequence[str]) -> str:
     command = ["sudo", "-n", paths.PROGRAM, "gpus", *words]
-    return output_of(command if node == master else [*SSH, node, shlex.join(command)], SURVEY_SECONDS)
+    return output_of(command if node == master else [*SSH, node, shlex.join(command)], GPU_SURVEY_SECONDS)

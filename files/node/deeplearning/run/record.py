@@ -34,7 +34,7 @@ def resumed_run(
     run: dict[str, Any], environment: dict[str, str], request: dict[str, Any], config: Config
 ) -> dict[str, Any]:
     """Return the record of an ended run with the values of a request that resumes it."""
-    resumed = {**dict.fromkeys(OPTIONAL), **run, "environment": environment, **request}
+    resumed = {**dict.fromkeys(OPTIONAL), "processor": False, **run, "environment": environment, **request}
     if "data" in request:
         resumed["own_copy"] = request.get("own_copy")
     run_request.require_consistent({key: resumed[key] for key in ("framework", "distribution", "nodes", "script_args")})
@@ -57,7 +57,8 @@ def with_defaults(request: dict[str, Any], members: Members) -> dict[str, Any]:
 
 def _default_distribution(run: dict[str, Any], members: Members) -> str:
     nodes = select(run["nodes"], members, {}).members
-    return frameworks.default_distribution(run["framework"], len(nodes), max((node.gpus for node in nodes), default=0))
+    gpus = 0 if run["processor"] else max((node.gpus for node in nodes), default=0)
+    return frameworks.default_distribution(run["framework"], len(nodes), gpus)
 
 
 def find_interpreter(framework: str, python: str | None) -> tuple[str, dict[str, Any]]:

@@ -37,10 +37,12 @@ from deeplearning.run.plan import Node
 SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=4")
 AT_ONCE = 16
 """Nodes that are contacted at the same time."""
-SURVEY_SECONDS = 8.0
+SURVEY_SECONDS, GPU_SURVEY_SECONDS = 8.0, 40.0
+"""For a node without and with GPUs."""
 STOP_SECONDS = 5.0
-DRIVER_SECONDS = 5.0
-"""Shorter than the survey: a node with a slow GPU driver does answer."""
+DRIVER_SECONDS = 30.0
+"""Shorter than the survey: a node with a slow GPU driver does answer. Without the persistence daemon, a driver that no
+process uses initializes its GPUs first."""
 FIRST_PORT, LAST_PORT = 20000, 30000
 """Below the ports of outgoing connections, so that none of those takes one after the survey."""
 COMPARED = ("tensorflow", "mxnet", "torch", "tensorpack")
@@ -119,7 +121,7 @@ def refuse_other_environments(surveys: Sequence[NodeSurvey]) -> list[NodeSurvey]
 
 def _survey(member: Member, command: Sequence[str], ports: int) -> NodeSurvey:
     try:
-        output = output_of(command, SURVEY_SECONDS)
+        output = output_of(command, GPU_SURVEY_SECONDS if member.gpus else SURVEY_SECONDS)
     except Unanswered as error:
         return NodeSurvey(member, problem=f"{member.alias} does not answer{error}.")
     try:

@@ -31,7 +31,10 @@ def variables(start: Mapping[str, Any], plan: Plan, process: Process) -> dict[st
     if plan.framework == "tensorflow":
         # Keras 3 cannot train under MultiWorkerMirroredStrategy, and Horovod is older than it.
         common["TF_USE_LEGACY_KERAS"] = "1"
-    if process.gpus is not None:
+    # A master that was not updated yet does not write it.
+    if start.get("processor"):
+        common["CUDA_VISIBLE_DEVICES"] = ""
+    elif process.gpus is not None:
         common["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, process.gpus))
     own = VARIABLES[plan.distribution](plan, process)
     return {**common, **own, **(torchrun(start, plan, process) if plan.distribution == "ddp" else {})}
@@ -88,7 +91,7 @@ def torchrun(start: Mapping[str, Any], plan: Plan, process: Process) -> dict[str
         "ROLE_WORLD_SIZE": world,
         "TORCHELASTIC_RUN_ID": start["run_id"],
         "TORCHELASTIC_RESTART_COUNT": str(start["attempt"]),
-        # A master that was not updated yet does not write it.
+        # Likewise.
         "TORCHELASTIC_MAX_RESTARTS": str(start.get("max_restarts", 0)),
         # The process of rank 0 opens the store at MASTER_PORT, as no agent does.
         "TORCHELASTIC_USE_AGENT_STORE": "False",

@@ -159,9 +159,11 @@ def test_a_folder_that_the_role_did_not_create_stays(environment: Environment, c
 def test_a_machine_with_a_driver_gets_the_packages_for_gpus(
     environment: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert (python_env.variant(), environment.pins) == ("cpu", PINS["cpu"])
+    assert (environment.variant, environment.pins) == ("cpu", PINS["cpu"])
     monkeypatch.setattr(python_env, "DRIVER", tmp_path / "bin")
-    assert (python_env.variant(), environment.pins) == ("gpu", PINS["gpu"])
+    assert (environment.variant, environment.pins) == ("gpu", PINS["gpu"])
+    on_processors = Environment(**{**vars(environment), "processor": True})
+    assert (on_processors.variant, on_processors.pins) == ("cpu", PINS["cpu"])
 
 
 NEEDED_BY_MXNET = {

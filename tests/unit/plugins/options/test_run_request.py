@@ -30,7 +30,7 @@ RUN: dict[str, Any] = {
 
 
 def plan(resumed: dict[str, Any] | None = None, master_trains: bool = True, **options: Any) -> dict[str, Any]:
-    names = ("framework", "distribution", "nodes", "sweep", "python", "run_id", "preflight")
+    names = ("framework", "distribution", "nodes", "sweep", "python", "run_id", "preflight", "processor")
     checked = {
         "options": dict.fromkeys(names) | {"framework": "pytorch"} | options,
         "cluster": {"name": "red", "master_trains": master_trains},
@@ -66,6 +66,9 @@ def test_nodes_are_the_first_ones_that_train_or_the_named_ones(options: dict[str
         ({"preflight": True}, 0, True),
         ({"preflight": True, "nodes": 1}, 0, False),
         ({"sweep": [1, 2]}, 8, True),
+        ({"processor": True}, 8, False),
+        ({"processor": True, "preflight": True}, 8, True),
+        ({"processor": False}, 8, True),
     ],
 )
 def test_connections_are_tested_before_a_run_on_several_nodes_with_gpus(
@@ -74,6 +77,13 @@ def test_connections_are_tested_before_a_run_on_several_nodes_with_gpus(
     for member in MEMBERS:
         monkeypatch.setitem(member, "gpus", gpus)
     assert plan(**options)["preflight"] is preflight
+
+
+def test_a_resumed_run_trains_on_the_processors_as_before() -> None:
+    assert plan()["processor"] is False
+    assert plan(processor=True)["processor"] is True
+    assert plan({"processor": True})["processor"] is True
+    assert plan({"processor": True}, processor=False)["processor"] is False
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ RUN = {
     "nodes": 2,
     "processes_per_node": 1024,
     "servers": None,
+    "processor": True,
 }
 PROGRESS = {"epoch": 1, "step": 2, "loss": 0.5, "accuracy": 0.5, "samples_per_second": 8, "seconds_left": 60}
 LISTED = {
@@ -69,8 +70,8 @@ VALID: dict[str, dict[str, Any]] = {
     "members forget": {"changed": True},
 }
 OPTIONAL = {
-    *("data", "own_copy", "nodes", "processes_per_node", "servers", "progress", "runs", "with_horovod"),
-    *("evaluation", "right", "val_accuracy", "average_precision"),
+    *("data", "own_copy", "nodes", "processes_per_node", "servers", "processor", "progress", "runs"),
+    *("with_horovod", "evaluation", "right", "val_accuracy", "average_precision"),
     # Made here, of the others.
     "text",
     *PROGRESS,
