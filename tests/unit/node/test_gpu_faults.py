@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from deeplearning import cli, programs
 from deeplearning.contract import paths
 from deeplearning.contract.errors import UserError
 from deeplearning.gpus import cli as gpus_cli
-from deeplearning.gpus import evidence, faults, held, kernel_log
+from deeplearning.gpus import evidence, faults, held, kernel_log, nvml
 from deeplearning.gpus.evidence import Evidence
 from deeplearning.gpus.faults import MONITOR, PROGRAM, REBOOT, REPLACE, RESET, Fault
 from deeplearning.gpus.reading import Gpu, Reading, RemappedRows
@@ -129,7 +130,7 @@ def test_only_messages_after_a_number_count(log: Path) -> None:
 
 
 def test_the_device_gives_one_message_with_each_read_and_loses_the_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
-    reads = iter([message(1, "a"), BrokenPipeError(), message(5, "b"), BlockingIOError()])
+    reads: Iterator[str | OSError] = iter([message(1, "a"), BrokenPipeError(), message(5, "b"), BlockingIOError()])
 
     def read(handle: int, most: int) -> bytes:
         part = next(reads)
@@ -138,7 +139,7 @@ def test_the_device_gives_one_message_with_each_read_and_loses_the_oldest(monkey
         return part.encode()
 
     monkeypatch.setattr(kernel_log, "KERNEL_LOG", "/dev/null")
-    monkeypatch.setattr(kernel_log.os, "read", read)
+    monkeypatch.setattr("deeplearning.gpus.kernel_log.os.read", read)
     assert kernel_log.messages() == [(1, "a"), (5, "b")]
 
 
@@ -261,13 +262,14 @@ def test_the_faults_of_a_node_are_printed_for_the_master(
 ) -> None:
     log.write_text(message(3, xid(31)) + message(4, xid(79)))
     monkeypatch.setattr(gpus_cli, "read_config", lambda: CONFIG)
-    monkeypatch.setattr(gpus_cli.nvml, "read", lambda seconds: Reading(gpus=(Gpu(2, bus_id="00000000:C6:00.0"),)))
+    monkeypatch.setattr(nvml, "read", lambda seconds: Reading(gpus=(Gpu(2, bus_id="00000000:C6:00.0"),)))
     assert cli.main(["gpus", "faults", "--after", "3"]) == 0
     answer = evidence.parse(json.loads(capsys.readouterr().out), "it")
     assert answer == Evidence(4, (BUS,), ())
 
 
 def test_an_answer_of_another_form_is_refused() -> None:
-    for broken in ([], {}, {"message": 1, "log": [{"level": "reset"}], "reading": None}):
+    answers: list[Any] = [[], {}, {"message": 1, "log": [{"level": "reset"}], "reading": None}]
+    for broken in answers:
         with pytest.raises(UserError):
             evidence.parse(broken, "it")

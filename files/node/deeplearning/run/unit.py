@@ -123,6 +123,7 @@ class Unit:
         if allocation is None:
             return AttemptOutcome(STOPPED, 0, progress=self.run_log.state["progress"])
         self._has_started_an_attempt = True
+        self.run_log.state["held"] = {}
         number = self.folder.attempts()
         entry: dict[str, Any] = {
             "started": format_time(),
