@@ -31,8 +31,8 @@ def main(argv: list[str]) -> int:
 
 
 def _faults(options: argparse.Namespace) -> int:
-    found = evidence.collect(nvml.read(SECONDS), read_config().gpus, options.after)
-    print(json.dumps(evidence.as_json(found)))
+    collected = evidence.collect(nvml.read(SECONDS), read_config().gpus, options.after)
+    print(json.dumps(evidence.as_json(collected)))
     return 0
 
 

@@ -49,9 +49,9 @@ def collect(reading: Reading, expected: int | None, after: int) -> Evidence:
     )
 
 
-def _few(found: Iterable[Fault]) -> tuple[Fault, ...]:
+def _few(reported: Iterable[Fault]) -> tuple[Fault, ...]:
     """Return as many as an answer may have, the node's own faults first."""
-    return tuple(sorted(found, key=lambda fault: not fault.is_the_nodes)[:MOST_FAULTS])
+    return tuple(sorted(reported, key=lambda fault: not fault.is_the_nodes)[:MOST_FAULTS])
 
 
 def as_json(evidence: Evidence) -> dict[str, Any]:
