@@ -103,6 +103,7 @@ def _member(node: ClusterNode, reports: Mapping[str, host_keys.NodeReport]) -> d
         "private_address": node.record["private_address"],
         "gpus": report.gpus if report else None,
         "bundle": report.bundle if report else "",
+        "held": bool(report and report.is_held),
     }
 
 

@@ -38,6 +38,7 @@ options:
       - stage
       - image
       - extend
+      - replace
       - logs
       - status_page
       - train

@@ -16,6 +16,7 @@ GROUPS = {
     "page": ("deeplearning.monitoring.page", "the status page of this cluster: start, stop, serve"),
     "env": ("deeplearning.environment", "print the line that activates a framework"),
     "status": ("deeplearning.status", "describe members, load and runs"),
+    "gpus": ("deeplearning.gpus.cli", "this node's GPUs: faults, hold, release"),
     "health": ("deeplearning.health.cli", "check whether this node is fit for training"),
 }
 HELP = "usage: deeplearning GROUP …\n\n" + "\n".join(f"  {name:<12} {group[1]}" for name, group in GROUPS.items())

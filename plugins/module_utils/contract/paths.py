@@ -32,6 +32,8 @@ STOPPED_RUNS = f"{RUNTIME}/stopped-runs"
 """On the master: the runs that were stopped because the cluster's machines are about to end."""
 LOGIN_MESSAGE = "/run/motd.d/deeplearning"
 """On the master: what pam_motd prints to people who log in, about the end of the cluster."""
+HELD = f"{RUNTIME}/held"
+"""Why this node is kept out of runs. It exists until the node boots, or until an operator releases it."""
 UNCHANGED = f"{RUNTIME}/unchanged"
 """The state of all files after the last `members apply`."""
 

@@ -17,8 +17,8 @@ from .errors import UserError
 
 PREFIX = "members/"
 MAX_BYTES = 64 * 1024
-MEMBER_STATES = READY, FAULTY = ("ready", "faulty")
-"""The states of a machine that is configured."""
+MEMBER_STATES = READY, FAULTY, HELD = ("ready", "faulty", "held")
+"""The states of a machine that is configured. One that is held is kept out of runs."""
 CONFIGURING, FAILED = ("configuring", "failed")
 STATES = (*MEMBER_STATES, CONFIGURING, FAILED)
 MAX_STEP = 120
@@ -26,7 +26,7 @@ MAX_LINES = 20
 MAX_LINE = 300
 
 # `bundle`: by which the machine is or was configured, if not by ssh. `step` and the last lines of the `log` are of a
-# machine that configures itself, or has failed to.
+# machine that configures itself, or has failed to; of one that is held, the last line of the `log` is the reason.
 FIELDS = {
     "instance_id": schema.instance,
     "host_keys": schema.list_of(schema.host_key, least=1),

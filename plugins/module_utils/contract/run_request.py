@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -20,7 +21,8 @@ ACTIVE_STATES = ("waiting", "starting", "running", "stalled", "recovering", "sto
 ENDED_STATES = ("finished", "failed", "stopped", "lost")
 STATES = ("created", *ACTIVE_STATES, *ENDED_STATES)
 
-_NODES = "a number, or a list of members' names"
+_NODES = "a number, a range of numbers like 6-8, or a list of members' names"
+_RANGE = re.compile(r"([1-9][0-9]{0,5})-([1-9][0-9]{0,5})")
 _ENVIRONMENT = 'a map of strings like {"NCCL_DEBUG": "INFO"}'
 
 
@@ -34,7 +36,18 @@ def count(value: Any) -> int:
     return value
 
 
-def nodes(value: Any) -> int | list[str]:
+def node_range(value: Any) -> tuple[int, int] | None:
+    """Return the least and the greatest number of a range like 6-8, or None if the value is none."""
+    match = _RANGE.fullmatch(value) if isinstance(value, str) else None
+    least, most = (int(match[1]), int(match[2])) if match else (1, 0)
+    return (least, most) if least <= most else None
+
+
+def nodes(value: Any) -> int | str | list[str]:
+    if isinstance(value, str):
+        if not node_range(value):
+            raise InvalidValue(_NODES)
+        return value
     if not isinstance(value, list):
         return count(value)
     if not value:
@@ -44,6 +57,14 @@ def nodes(value: Any) -> int | list[str]:
     if len(set(value)) < len(value):
         raise InvalidValue("a list that names each member once")
     return value
+
+
+def most_nodes(value: int | str | list[str] | None) -> int | None:
+    """Return the greatest number of nodes that a request allows, or None if it is for all."""
+    if isinstance(value, list):
+        return len(value)
+    numbers = node_range(value)
+    return numbers[1] if numbers else value  # type: ignore[return-value]
 
 
 def environment(value: Any) -> dict[str, str]:
@@ -151,7 +172,7 @@ def conflicts(values: Mapping[str, Any]) -> Iterator[str]:
     if problem:
         yield problem
     requested = values.get("nodes")
-    number = len(requested) if isinstance(requested, list) else requested or 1
+    number = most_nodes(requested) or 1
     if distribution in ON_ONE_NODE and number > 1:
         yield (
             f"distribution is {distribution}, which trains on one node, and nodes is {requested}: give nodes=1, or "

@@ -25,6 +25,7 @@ Result = Mapping[str, Any]
 """What Ansible registered when a node checked itself."""
 
 _CONFIGURE = "ansible-playbook deeplearning.aws.configure"
+_REPLACE = "ansible-playbook deeplearning.aws.replace -e node=<node>"
 ADVICE: Mapping[str, str] = {
     "disk": "remove what is not needed, or give cluster_root_volume_gib",
     "memory": "find out on the node what uses it: ps aux --sort -rss | head",
@@ -36,14 +37,19 @@ ADVICE: Mapping[str, str] = {
     "efs": f"is there a mount target in the node's zone? {_CONFIGURE} mounts it",
     "efs.other": "on the nodes, mount | grep nfs4: is it the same file system everywhere?",
     "efs.silent": "wait: what uses it resumes as soon as it answers; AWS's health dashboard may say when",
-    "gpus": "replace the machine: terminate it in EC2, and another one is launched",
+    "gpus": _REPLACE,
     "gpus.differ": "give all nodes the same instance type",
-    "driver": "reboot the node; if that is not enough, replace the machine",
-    "xid": "see NVIDIA's list of Xid errors; usually: replace the machine",
-    "bandwidth": "look for other traffic, then replace one of the two machines",
+    "driver": f"reboot the node; if that is not enough: {_REPLACE}",
+    "faults.reset": f"reboot the node, which resets its GPUs; if it happens again: {_REPLACE}",
+    "faults.reboot": f"reboot the node; if it happens again: {_REPLACE}",
+    "faults.replace": _REPLACE,
+    "faults": _REPLACE,
+    "held": f"{_REPLACE}. Or reboot it, or let runs use it again, on the node: sudo deeplearning gpus release",
+    "efa": "compare with the other nodes",
+    "bandwidth": f"look for other traffic, then replace one of the two machines: {_REPLACE}",
     "bandwidth.ssh": _CONFIGURE,
     "bandwidth.unreachable": "do the security groups let members reach each other on all ports?",
-    "pairs": "look for other traffic, then replace the named machine: terminate it in EC2",
+    "pairs": f"look for other traffic, then replace the named machine: {_REPLACE}",
     "all-reduce": "ansible-playbook health.yml shows which connection is slow",
     "all-reduce.refused": "ansible-playbook train.yml -e framework={} installs the same everywhere",
     "all-reduce.failed": "see the logs on the master",
@@ -157,6 +163,7 @@ def _checks_of_training(training: Result) -> dict[str, Any]:
 
 def _with_advice(node: str, check: Mapping[str, Any], framework: str = "") -> Check:
     advice = ADVICE.get(f"{check['name']}.{check['problem']}", ADVICE[check["name"]]).format(framework)
+    advice = advice.replace("<node>", node) if node != ALL else advice
     return _check(node, check["name"], check["detail"], "" if check["ok"] else advice, check["ok"])
 
 

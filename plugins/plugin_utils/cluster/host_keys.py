@@ -19,7 +19,7 @@ from pathlib import Path
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.hosts import MASTER_ALIAS
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.report import parse
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.report import HELD, parse
 
 JUMP, DIRECT, SSM = "jump", "direct", "ssm"
 """How workers are reached: through the master, at their private addresses, or by AWS Systems Manager."""
@@ -37,6 +37,8 @@ class NodeReport:
     gpus: int | None = None
     bundle: str = ""
     """the SHA-256 of the bundle that configured it; empty if it was configured by ssh"""
+    is_held: bool = False
+    """Whether it is kept out of runs."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,7 @@ def parse_report(text: str, key: str, bucket: str) -> NodeReport | None:
     except UserError:
         return None
     keys = [key for line in report["host_keys"] for key in parse_keys(line)]
-    return NodeReport(keys, report["gpus"], report["bundle"]) if keys else None
+    return NodeReport(keys, report["gpus"], report["bundle"], report["state"] == HELD) if keys else None
 
 
 def is_key(kind: str, blob: str) -> bool:

@@ -12,7 +12,12 @@ from typing import Any
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.hosts import host_name
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import MASTER
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.report import CONFIGURING, FAILED, FAULTY
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.report import (
+    CONFIGURING,
+    FAILED,
+    FAULTY,
+    HELD,
+)
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.run_stall import STALLED
 from ansible_collections.deeplearning.aws.plugins.module_utils.messages import join_names
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.prices import PriceList
@@ -160,6 +165,7 @@ def _member(
         "bundle": setup.bundle,
         "health": _health(node, machine, setup, seen.answer, load, now),
         "step": setup.step if setup.state in (CONFIGURING, FAILED) else "",
+        "held": "".join(setup.log[-1:]) if setup.state == HELD else "",
         "load": dict(load) if load else None,
     }
 
@@ -181,12 +187,12 @@ def _health(
     if not machine["is_healthy"]:
         return "unhealthy"
     if answer is None:
-        return FAULTY if setup.state == FAULTY else "in service"
+        return setup.state if setup.state in (FAULTY, HELD) else "in service"
     states = {member["instance_id"]: member["state"] for member in answer["members"]}
     if node.id not in states:
         return "joining"
-    if states[node.id] == FAULTY:
-        return FAULTY
+    if states[node.id] in (FAULTY, HELD):
+        return str(states[node.id])
     return "ready" if load or now - _time(node.record["launched"], now) < SILENT_AFTER else "silent"
 
 
@@ -217,6 +223,12 @@ def _member_problems(members: Sequence[Mapping[str, Any]]) -> list[str]:
         if names:
             problems.append(f"{join_names(names)}: {words}")
     for member in members:
+        if member["health"] == HELD:
+            name = member["name"]
+            problems.append(
+                f"{name} is held: {member['held'] or 'it has not reported why'}; replace it: ansible-playbook "
+                f"deeplearning.aws.replace -e node={name}"
+            )
         load = member["load"] or {"errors": (), "disk_percent": 0}
         problems += [f"{member['name']}: {error}" for error in load["errors"]]
         if load["disk_percent"] >= FULL_PERCENT:

@@ -98,7 +98,8 @@ TABLE: Sequence[Option] = (
         rr.nodes,
         None,
         2,
-        "How many nodes, or their names. Without it, all that train; for evaluate, those of the run.",
+        "How many nodes, a range such as 6-8, or their names. Without it, all that train; for evaluate, those of the "
+        "run. With a range, the run goes on with as few as its first number when others fail.",
         _NEW_RUNS,
     ),
     Option(
@@ -205,7 +206,7 @@ TABLE: Sequence[Option] = (
         r.integer(0, 100),
         3,
         0,
-        "How often to restart a run after a member was lost. A script that fails by itself is not restarted.",
+        "How often to restart a run after a member was lost or held. A script that fails by itself is not restarted.",
         _TRAIN,
     ),
     Option(
@@ -257,6 +258,16 @@ TABLE: Sequence[Option] = (
         "deeplearning-worker2",
         "Which node, by its name or instance id. Without it, all.",
         ("logs",),
+    ),
+    Option(
+        "node",
+        rr.one_node,
+        None,
+        "deeplearning-worker2",
+        "Which node, by its name or instance id. Its machine is terminated, and Auto Scaling launches another one for "
+        "it.",
+        ("replace",),
+        required="name the node to replace",
     ),
     Option("run_id", rr.run_id, None, "lenet-1", "Which run. Without it, the newest ten.", ("logs",)),
     Option("output", r.boolean, False, True, "Also print what the processes of the run print.", ("follow",)),
@@ -417,7 +428,7 @@ TABLE: Sequence[Option] = (
 )
 PLAYBOOKS = (
     *("site", "emr", "plan", "provision", "configure", "status", "audit", "health", "destroy", "stage", "image"),
-    *("extend", "logs", "status_page", "train", "evaluate", "follow", "stop", "report", "tensorboard"),
+    *("extend", "replace", "logs", "status_page", "train", "evaluate", "follow", "stop", "report", "tensorboard"),
 )
 DAILY = ("site", "emr", "plan", "status", "health", "train", "follow", "stop", "stage", "destroy")
 """Playbooks with a file in the root of the checkout."""

@@ -17,6 +17,7 @@ from typing import Any
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract import paths
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.identifiers import ALL_RUNS, is_run_id
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.run_request import node_range
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import readers as r
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.readers import InvalidOption
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import git_source
@@ -24,6 +25,7 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import git_s
 DATASETS = ("cifar10", "mnist", "generated")
 """train.yml stages these itself."""
 
+MOST_NODES = 1024
 _MEMBER = re.compile(r"deeplearning-(master|worker[1-9][0-9]{0,4})")
 _INSTANCE = re.compile(r"i-[0-9a-f]{8,32}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -51,16 +53,21 @@ def words(value: Any) -> list[str]:
     return [str(item).lower() if isinstance(item, bool) else str(item) for item in value]
 
 
-def nodes(value: Any) -> int | list[str]:
-    """Return the number of nodes, or their names."""
+def nodes(value: Any) -> int | str | list[str]:
+    """Return the number of nodes, a range of numbers, or their names."""
+    numbers = node_range(str(value).replace(" ", ""))
+    if numbers:
+        if numbers[1] > MOST_NODES:
+            raise InvalidOption(f"give {MOST_NODES} or less")
+        return f"{numbers[0]}-{numbers[1]}"
     try:
-        return int(r.integer(1, 1024)(value))
+        return int(r.integer(1, MOST_NODES)(value))
     except InvalidOption:
         if re.fullmatch(r"[+-]?\d+(\.\d+)?", str(value).strip()):
             raise
     names = [str(item).strip() for item in (value if isinstance(value, list) else str(value).split(","))]
     if not names or not all(_MEMBER.fullmatch(name) for name in names):
-        raise InvalidOption("give a number, or a list of members as the inventory names them")
+        raise InvalidOption("give a number, a range such as 6-8, or a list of members as the inventory names them")
     return list(dict.fromkeys("deeplearning-master" if name == "deeplearning-worker1" else name for name in names))
 
 
@@ -68,7 +75,7 @@ def one_node(value: Any) -> str:
     text = r.text(value)
     if not (_MEMBER.fullmatch(text) or _INSTANCE.fullmatch(text)):
         raise InvalidOption("give a member as the inventory names it, or an instance id")
-    return text
+    return "deeplearning-master" if text == "deeplearning-worker1" else text
 
 
 def processes(value: Any) -> int | str:

@@ -12,6 +12,7 @@ from typing import Any
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract import paths
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.frameworks import ON_ONE_NODE
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.run_request import node_range
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.gpus import GpuTable, check_members
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.run_readers import (
     locate_script,
@@ -69,9 +70,9 @@ def run_plan(
     sweep = options["sweep"] or []
     nodes = options["nodes"] or 0
     names = nodes if isinstance(nodes, list) else []
-    count = max(sweep) if sweep else 0 if names else nodes
+    least, most = (max(sweep),) * 2 if sweep else node_range(nodes) or ((0, 0) if names else (nodes, nodes))
     framework = options["framework"] or resumed.get("framework")
-    chosen = names or available[: count or None]
+    chosen = names or available[: most or None]
     processor = resumed.get("processor", False) if options["processor"] is None else options["processor"]
     with_gpus = all(gpus.get(name) for name in chosen) and not processor
     preflight = with_gpus if options["preflight"] is None else options["preflight"]
@@ -83,7 +84,7 @@ def run_plan(
         training = [member for member in members if member["name"] in chosen]
         gpu_problem, notes = check_members(gpu_tables[framework], framework, training)
     return {
-        "problem": _too_many("sweep" if sweep else "nodes", count, available, cluster["name"])
+        "problem": _too_many("sweep" if sweep else "nodes", least, available, cluster["name"])
         or _no_members(names, available)
         or gpu_problem,
         "notes": notes,
@@ -144,7 +145,8 @@ def _filled_in(word: str, values: Mapping[str, str]) -> str:
 
 
 def _training_nodes(members: Sequence[Options], master_trains: bool) -> list[str]:
-    ranked = sorted((member for member in members if member["rank"] > 0), key=lambda member: int(member["rank"]))
+    ready = (member for member in members if member["rank"] > 0 and not member.get("held"))
+    ranked = sorted(ready, key=lambda member: int(member["rank"]))
     return [member["name"] for member in ranked if master_trains or member["role"] != "master"]
 
 

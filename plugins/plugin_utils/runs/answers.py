@@ -13,7 +13,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors i
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.frameworks import DISTRIBUTIONS
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.identifiers import is_run_id
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.report import MEMBER_STATES
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.run_request import STATES
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.run_request import STATES, node_range
 from ansible_collections.deeplearning.aws.plugins.plugin_utils import untrusted as u
 
 Form = Callable[[Any], dict[str, Any]]
@@ -28,8 +28,10 @@ def run_id(value: Any) -> str:
     return value
 
 
-def nodes(value: Any) -> int | list[str]:
-    """Parse a number of nodes, or their names."""
+def nodes(value: Any) -> int | str | list[str]:
+    """Parse a number of nodes, a range of numbers, or their names."""
+    if node_range(value):
+        return str(value)
     return u.list_of(u.node)(value) if isinstance(value, list) else int(u.between(1, u.MOST_ITEMS)(value))
 
 

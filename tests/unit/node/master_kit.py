@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import sys
 import threading
@@ -46,12 +47,19 @@ for rank in $(seq 0 $last); do echo "[1,$rank]<stdout>:{{\\"time\\": 1.0, \\"end
 exit $code
 """
 PROGRAM = """\
-# deeplearning run survey RUN FOLDER PYTHON ADDRESS PORTS
+# deeplearning gpus hold REASON, gpus faults --after N, run survey RUN FOLDER PYTHON ADDRESS PORTS
+node=${{ON_NODE:-deeplearning-worker1}}
+faults='{{"message": 5, "log": [], "reading": []}}'
+case "$1 $2" in
+"gpus hold") mkdir -p {folder}/held; printf %s "$3" > {folder}/held/$node; exit ;;
+"gpus faults") cat {folder}/faults/$node 2> /dev/null || echo "$faults"; exit ;;
+esac
 if [ -e {folder}/before-survey ]; then . {folder}/before-survey; fi
 ports=$(seq -s , 20000 $((19999 + $7)))
 boot=$(cat /proc/sys/kernel/random/boot_id)
 printf '{{"boot_id": "%s", "gpus": 8, "efa": 0, "interface": "lo", "ports": [%s], ' $boot $ports
-printf '"environment": "", "preparing": "", "problem": ""}}'
+printf '"environment": "", "preparing": "", "problem": "", "faults": %s, ' "$faults"
+printf '"held": "%s"}}' "$(cat {folder}/held/$node 2> /dev/null)"
 """
 
 
@@ -91,6 +99,19 @@ class Master:
         """Let a node fall silent during an attempt, and all processes end with this code."""
         (self.folder / "silent").mkdir()
         (self.folder / f"attempt-{attempt}").write_text(f"code={code}; touch {self.folder}/silent/{node}\n")
+
+    def shows(self, node: str, level: str, text: str, where: str = "log") -> None:
+        """Let a node have a fault after an attempt, in the kernel's log or in NVML's reading."""
+        (self.folder / "faults").mkdir(exist_ok=True)
+        answer = {"message": 9, "log": [], "reading": [], where: [{"level": level, "text": text}]}
+        (self.folder / "faults" / node).write_text(json.dumps(answer))
+
+    def heals(self, node: str) -> None:
+        (self.folder / "faults" / node).unlink()
+
+    def held(self, node: str) -> Path:
+        """Return the file that exists while a node is held."""
+        return self.folder / "held" / node
 
     def before(self, step: str, lines: str) -> None:
         """Let something happen before each survey or each `systemctl list-units`, in the process that does it."""

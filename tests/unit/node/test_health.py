@@ -17,6 +17,8 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.health im
 from deeplearning import machine, safe_files
 from deeplearning.contract import paths
 from deeplearning.deadline import DeadlineExceeded, within
+from deeplearning.gpus.evidence import Evidence
+from deeplearning.gpus.faults import Fault
 from deeplearning.gpus.reading import Gpu, Reading
 from deeplearning.health import bandwidth, checks, pairs, probes, training
 from deeplearning.members.member_list import Member, Members
@@ -70,8 +72,12 @@ def reading(count: int, lost: int | None = None) -> Reading:
         (checks.gpus(reading(4), 4, {"a": 8, "b": 4}), False, "another number on a"),
         (checks.driver(Reading("550.54")), True, "550.54"),
         (checks.driver(Reading(error="couldn't communicate")), False, "couldn't communicate"),
-        (checks.xid([]), True, "none"),
-        (checks.xid(["NVRM: Xid (PCI:0000:00:1e): 79"]), False, "1 since boot"),
+        (checks.faults(Evidence()), True, "none since boot"),
+        (checks.faults(Evidence(log=(Fault("reset", "a"),), reading=(Fault("reboot", "b"),))), False, "a, b"),
+        # One bug in a program must not mark a node until it boots.
+        (checks.faults(Evidence(log=(Fault("program", "GPU 0: Xid 31"),))), True, "none of the node's: GPU 0: Xid 31"),
+        (checks.held("GPU 0 fell off the bus"), False, "GPU 0 fell off the bus"),
+        (checks.efa_losses({"rx_drops": 10**9, "retrans_pkts": 2}), True, "rx_drops 1000000000, retrans_pkts 2"),
         (checks.all_reduce(True, 4, 2.5, 2.0), True, "4 ranks, 2.50 Gbit/s"),
         (checks.all_reduce(True, 4, 0.5, 2.0), False, "at least 2 is expected"),
         (checks.all_reduce(False, 4, 9.0, 2.0), False, "the sum over 4 ranks is wrong"),

@@ -15,10 +15,11 @@ import pytest
 from deeplearning import cli
 from deeplearning.contract import paths
 from deeplearning.deadline import DeadlineExceeded
-from deeplearning.gpus import nvml
+from deeplearning.gpus import held, kernel_log, nvml
 from deeplearning.gpus.reading import Gpu, Reading
 from deeplearning.health import bandwidth, checks, probes, training
 from deeplearning.health.cli import MASTERS_TIMERS, TIMERS
+from deeplearning.run import efa
 
 from tests.nvml import Gpus
 from tests.unit.node.members_kit import Cluster, Node, cluster_in, instance
@@ -82,6 +83,7 @@ class Checked:
 
 @pytest.fixture
 def checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Checked:
+    monkeypatch.setattr(kernel_log, "KERNEL_LOG", str(tmp_path / "kmsg"))
     cluster = cluster_in(tmp_path, monkeypatch)
     master = cluster.master()
     cluster.workers(2, 3)
@@ -93,7 +95,6 @@ def checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
         systemctl=SYSTEMCTL.format(stopped=tmp_path / "stopped"),
         runuser='[ "$1 $2 $3" = "-u ubuntu --" ] && shift 3; exec "$@"',
         ssh=SSH.format(down=tmp_path / "down"),
-        journalctl=f"[ ! -e {tmp_path}/xid ] || printf '%s\\n' 'an earlier one' '  {XID}'",
     )
     monkeypatch.setattr(os.path, "ismount", lambda path: path == cluster.config.efs_mount)
     # This machine may be smaller than those of a cluster.
@@ -134,7 +135,7 @@ def test_a_node_that_is_well_answers_with_all_checks(checked: Checked) -> None:
         ("memory", "4096 MiB available"),
         ("gpus", "8"),
         ("driver", "595.91.07"),
-        ("xid", "none since boot"),
+        ("faults", "none since boot"),
         ("member", "deeplearning-worker1, list 1"),
         ("efs", "read what 3 wrote"),
         ("clock", next(each["detail"] for each in answer["checks"] if each["name"] == "clock")),
@@ -146,11 +147,12 @@ def test_a_node_that_is_well_answers_with_all_checks(checked: Checked) -> None:
 
 
 def test_what_is_broken_fails_and_nothing_else(checked: Checked) -> None:
-    checked.file("xid", f"stopped/{TIMERS[0]}", "down/deeplearning-worker3")
+    (checked.folder / "kmsg").write_text(f"4,7,123,-;{XID}\n")
+    checked.file(f"stopped/{TIMERS[0]}", "down/deeplearning-worker3")
     checked.addresses["deeplearning-worker3"] = "10.9.9.9"
     (checked.health / "t/deeplearning-worker2").unlink()
     assert checked.failing() == [
-        ("xid", "", f"2 since boot, the last: {XID}"),
+        ("faults", "reboot", "the GPU at 0000:00:1e fell off the bus (Xid 79)"),
         ("member", "timers", f"not running: {TIMERS[0]}"),
         ("efs", "other", "no file seen of deeplearning-worker2"),
         ("names", "", "deeplearning-worker3 resolves to 10.9.9.9"),
@@ -158,10 +160,26 @@ def test_what_is_broken_fails_and_nothing_else(checked: Checked) -> None:
     ]
 
 
+def test_a_held_node_and_the_counters_of_efa_are_shown(checked: Checked, monkeypatch: pytest.MonkeyPatch) -> None:
+    counters = checked.folder / "efa0"
+    counters.mkdir()
+    for name, count in {"rx_drops": 3, "retrans_pkts": 0, "tx_bytes": 9}.items():
+        (counters / name).write_text(f"{count}\n")
+    monkeypatch.setattr(efa.losses, "__defaults__", (str(counters),))
+    with checked.node.here():
+        held.hold("GPU 2 fell off the bus (Xid 79)")
+    assert checked.failing() == [("held", "", "GPU 2 fell off the bus (Xid 79)")]
+    shown = {each["name"]: each["detail"] for each in checked.check()[1]["checks"]}
+    assert shown["efa"] == "rx_drops 3, retrans_pkts 0"
+
+
 def test_a_lost_gpu_fails_with_the_drivers_words(checked: Checked) -> None:
     gpus = Gpus(checked.folder)
     gpus.set(count=8, gpu3_lost=1)
-    assert checked.failing() == [("gpus", "", "7 answer, the type has 8 (GPU 3: GPU is lost)")]
+    assert checked.failing() == [
+        ("gpus", "", "7 answer, the type has 8 (GPU 3: GPU is lost)"),
+        ("faults", "reboot", "GPU 3 is lost: GPU is lost"),
+    ]
     gpus.set(count=7, gpu3_lost=None)
     assert checked.failing() == [("gpus", "", "7 answer, the type has 8")]
     gpus.set(count=None)
@@ -179,7 +197,7 @@ def test_gpus_are_checked_where_some_are_present_or_expected(
     path = checked.node.root / "etc/deeplearning/cluster.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "gpus": gpus}))
     names = [each["name"] for each in checked.check()[1]["checks"]]
-    assert names[2:5] == (["gpus", "driver", "xid"] if shown else ["member", "efs", "clock"])
+    assert names[2:5] == (["gpus", "driver", "faults"] if shown else ["member", "efs", "clock"])
 
 
 @pytest.mark.parametrize(("role", "fails"), [("master", True), ("worker", False)])
@@ -250,7 +268,7 @@ def test_a_node_that_is_no_member_says_so_and_is_checked_as_a_machine(checked: C
     assert checked.failing() == [("member", "", "it has no member list yet")]
     answer = checked.check()[1]
     assert (answer["node"], answer["generation"]) == ("", 0)
-    assert [each["name"] for each in answer["checks"]] == ["disk", "memory", "gpus", "driver", "xid", "member"]
+    assert [each["name"] for each in answer["checks"]] == ["disk", "memory", "gpus", "driver", "faults", "member"]
 
 
 def test_a_file_system_that_is_not_mounted_is_one_failure(checked: Checked, monkeypatch: pytest.MonkeyPatch) -> None:

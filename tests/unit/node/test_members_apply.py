@@ -19,6 +19,7 @@ from deeplearning import lock, safe_files
 from deeplearning.contract import paths
 from deeplearning.contract.errors import UserError
 from deeplearning.contract.report import key_of
+from deeplearning.gpus import held
 from deeplearning.members import applying, cli, published_list, rendering, report, signing
 from deeplearning.members.applying import ApplyOutcome
 from deeplearning.members.member_list import Members, read_applied, this_member, unsettled
@@ -541,6 +542,10 @@ def test_only_what_has_changed_is_reported(cluster: Cluster, worker: Node, monke
         lacking = report.report(replace(worker.config, gpus=4))[1]
         assert "has 8 GPUs and its type has 4" in lacking and "terminate the machine if it has any" in lacking
         assert report.report(replace(worker.config, gpus=None))[1] == fault
+        held.hold("GPU 2 fell off the bus (Xid 79)")
+        assert report.report(worker.config)[1] == "this machine is held: GPU 2 fell off the bus (Xid 79)"
+        reported = report.read(cluster.aws, "b", key)
+        assert (reported["state"], reported["log"]) == ("held", ["GPU 2 fell off the bus (Xid 79)"])
 
 
 def test_a_list_that_does_not_exist_yet_is_not_looked_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

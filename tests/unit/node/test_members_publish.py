@@ -185,7 +185,7 @@ def test_a_master_that_does_not_train_has_no_slots(cluster: Cluster) -> None:
         ({"gpus": True}, "gpus is True"),
         ({"gpus": 65}, "gpus is 65, not a whole number from 0 to 64"),
         ({"gpus": 10**12}, "gpus is 1000000000000"),
-        ({"state": "root"}, "not one of ready, faulty"),
+        ({"state": "root"}, "not one of ready, faulty, held"),
         ({"step": "a\nb"}, "not up to 120 printable characters"),
         ({"log": ["x"] * 21}, "log is"),
         ({"log": ["\x1b[2J"]}, "not up to 300 printable characters"),

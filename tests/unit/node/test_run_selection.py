@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from deeplearning.contract.errors import UserError
-from deeplearning.members.member_list import Members
+from deeplearning.members.member_list import Members, unsettled
 from deeplearning.run.node_selection import Selection, Situation, SurveyVerdict, has_enough, judge_surveys, select
 from deeplearning.run.plan import Node
 from deeplearning.run.survey import NodeSurvey
@@ -90,6 +91,60 @@ def test_faulty_members_and_a_master_that_does_not_train_get_nothing() -> None:
     assert ranks(select(None, mixed, {})) == [3]
 
 
+HOLD = Situation.AFTER_HOLD
+W = [f"deeplearning-worker{rank}" for rank in range(5)]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "last", "held", "expected"),
+    [
+        # Another ready node takes its place.
+        (3, 3, {W[3]}, [1, 2, 4]),
+        ("3-4", 4, {W[3]}, [1, 2, 4]),
+        # None is left, so an operator is waited for.
+        (4, 4, {W[3]}, 1),
+        (None, 4, {W[3]}, 1),
+        ("4-8", 4, {W[3]}, 1),
+        ([W[3]], 1, {W[3]}, 1),
+        ([W[2], W[3]], 2, {W[3]}, 1),
+        # Its machine has left the cluster, and the one in its place is no member yet.
+        (["deeplearning-worker9"], 1, set(), 1),
+        # After an earlier loss the run was on three nodes.
+        (4, 3, {W[3]}, [1, 2, 4]),
+    ],
+)
+def test_after_a_hold_a_run_waits_rather_than_to_continue_on_fewer_nodes_than_it_allows(
+    nodes: Any, last: int, held: set[str], expected: list[int] | int
+) -> None:
+    selection = select(nodes, members(4), {}, HOLD, 4, last, held)
+    if isinstance(expected, int):
+        assert not selection.members and selection.missing == expected
+        assert selection.blocked_reason == f"{expected} more node must be ready"
+    else:
+        assert ranks(selection) == expected
+
+
+def test_a_range_is_the_fewest_and_the_most_nodes_of_a_run() -> None:
+    assert ranks(select("2-3", members(4), {})) == [1, 2, 3]
+    assert ranks(select("2-8", members(4), {})) == [1, 2, 3, 4]
+    # It does not wait for more than it needs.
+    assert ranks(select("2-4", members(4), {W[2]: "other"})) == [1, 3, 4]
+    assert select("4-8", members(4), {W[2]: "other"}).in_use == {W[2]: "other"}
+    with pytest.raises(UserError, match="nodes is 5-8, and only 4 of the members can train"):
+        select("5-8", members(4), {})
+    assert ranks(select("2-4", members(3), {}, Situation.AFTER_LOSS)) == [1, 2, 3]
+    assert select("4-8", members(3), {}, Situation.AFTER_LOSS).missing == 1
+    assert has_enough("3-4", members(4)) and not has_enough("3-5", members(4))
+
+
+def test_members_that_are_held_get_nothing_and_are_not_waited_for() -> None:
+    held = replace(members(3), members=(member(1), member(2, state="held", gpus=7), member(3)))
+    assert ranks(select(None, held, {})) == [1, 3]
+    assert unsettled(held) == []
+    faulty = replace(held, members=(member(1), member(2, state="faulty"), member(3)))
+    assert len(unsettled(faulty)) == 1
+
+
 FINE = NodeSurvey(member(1), Node("deeplearning-worker1", "10.0.0.1"))
 
 
@@ -119,12 +174,20 @@ START, WAIT, FAIL = SurveyVerdict.START, SurveyVerdict.WAIT, SurveyVerdict.FAIL
         ([FAULTY, SILENT], LATER, True, WAIT),
         ([FAULTY, SILENT], LATER, False, FAIL),
         ([FAULTY, FAULTY], LATER, True, FAIL),
+        ([FINE, FAULTY], HOLD, True, START),
+        ([FAULTY, FAULTY], HOLD, True, WAIT),
+        ([FAULTY, SILENT], HOLD, False, WAIT),
     ],
 )
 def test_surveys_decide_whether_a_run_starts(
     surveys: list[NodeSurvey], situation: Situation, may_wait: bool, verdict: SurveyVerdict
 ) -> None:
     assert judge_surveys(surveys, situation, may_wait) is verdict
+
+
+def test_after_a_hold_the_nodes_without_a_problem_have_to_be_enough() -> None:
+    assert judge_surveys([FINE, FINE, FAULTY], HOLD, may_wait=True, least=2) is START
+    assert judge_surveys([FINE, FINE, FAULTY], HOLD, may_wait=True, least=3) is WAIT
 
 
 @pytest.mark.parametrize(

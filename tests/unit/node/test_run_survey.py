@@ -26,7 +26,8 @@ from tests.unit.node.members_kit import cluster_in
 from tests.unit.node.runs_kit import member
 
 SURVEY = {"boot_id": "0f-1", "gpus": 8, "efa": 4, "interface": "ens5", "ports": [20000, 20001]}
-SURVEY |= {"environment": "torch 2.13.0, Python 3.11", "preparing": "", "problem": ""}
+SURVEY |= {"environment": "torch 2.13.0, Python 3.11", "preparing": "", "problem": "", "held": ""}
+SURVEY |= {"faults": {"message": 5, "log": [], "reading": None}}
 
 
 def survey_of(monkeypatch: pytest.MonkeyPatch, answer: Any, ports: int = 2) -> NodeSurvey:
@@ -64,6 +65,11 @@ def test_a_survey_describes_a_node(monkeypatch: pytest.MonkeyPatch) -> None:
         {**SURVEY, "boot_id": ["b"]},
         {**SURVEY, "problem": "\x1b]52;c;x"},
         {**SURVEY, "environment": "\x1b]52;c;x"},
+        {**SURVEY, "held": "\x1b]52;c;x"},
+        {**SURVEY, "faults": {"message": 5, "log": []}},
+        {**SURVEY, "faults": {"message": -2, "log": [], "reading": None}},
+        {**SURVEY, "faults": {"message": 5, "log": [{"level": "worse", "text": "x"}], "reading": None}},
+        {**SURVEY, "faults": {"message": 5, "log": [], "reading": [{"level": "reset", "text": "\x1b]52;c;x"}]}},
     ],
 )
 def test_a_node_with_an_invalid_answer_takes_no_part(monkeypatch: pytest.MonkeyPatch, answer: Any) -> None:
@@ -287,6 +293,7 @@ def test_a_node_that_does_not_answer_has_a_problem(monkeypatch: pytest.MonkeyPat
         ({"problem": "it lacks EFS", "gpus": 0}, "deeplearning-worker2: it lacks EFS", False),
         ({"preparing": "x is copied", "gpus": 0}, "deeplearning-worker2: x is copied", True),
         ({"preparing": "x is copied", "problem": "y"}, "deeplearning-worker2: y", False),
+        ({"preparing": "x is copied", "held": "y"}, "deeplearning-worker2: it is held: y", False),
     ],
 )
 def test_a_node_with_a_problem_is_described(
@@ -296,6 +303,7 @@ def test_a_node_with_a_problem_is_described(
     monkeypatch.setattr(subprocess, "run", lambda *words, **more: done)
     (found,) = survey.survey_nodes([member(2, gpus=8)], Folder("/r1"), "/p", 2, "i-1")
     assert (found.problem, found.is_preparing, bool(found.node)) == (problem, copies, True)
+    assert found.is_held is ("held" in changes)
 
 
 def test_nodes_with_the_same_problem_are_named_together() -> None:
@@ -350,7 +358,13 @@ def test_a_node_answers_what_it_lacks(
 ) -> None:  # fmt: skip
     ran: list[tuple[str, ...]] = []
     proof = {"gpus": ("", problem), "proof": ("its GPUs are tested", "")}.get(broken, ("", ""))
-    monkeypatch.setattr(programs, "run", lambda *words, **more: ran.append(words))
+    faults = {"message": 7, "log": [], "reading": None}
+
+    def answer_of(*words: str, **_options: Any) -> subprocess.CompletedProcess[str]:
+        ran.append(words)
+        return subprocess.CompletedProcess(words, 0, json.dumps(faults), "")
+
+    monkeypatch.setattr(programs, "run", answer_of)
     monkeypatch.setattr(survey.machine, "gpus", lambda seconds: 3)
     monkeypatch.setattr(survey.gpu_proofs, "make_if_missing", lambda run, folder, python, gpus: proof)
     monkeypatch.setattr(survey.own_copy, "make_if_missing", lambda run: (f"{run['framework']} is copied", ""))
@@ -364,6 +378,7 @@ def test_a_node_answers_what_it_lacks(
     assert (answer["gpus"], answer["interface"], len(answer["ports"])) == (3, "" if broken == "address" else "lo", 2)
     assert answer["boot_id"] == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     assert ran[0][-3:] == ("systemctl", "stop", "deeplearning-run-r1:*.service")
+    assert answer["faults"] == faults and ran[-1][-3:] == (paths.PROGRAM, "gpus", "faults")
 
 
 def test_a_silent_node_and_one_that_has_booted_are_lost(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -93,9 +93,10 @@ ALLOWED = {
     ("playbooks/provision.yml", "{{ cluster['summary_file'] }}"),
     ("playbooks/status.yml", "{{ checked['cluster']['summary_file'] }}"),
     ("playbooks/extend.yml", "{{ cluster['summary_file'] }}"),
+    ("playbooks/replace.yml", "{{ cluster['summary_file'] }}"),
     # The Python that runs Ansible.
     ("playbooks/tasks/runs/dataset.yml", CONTROLLER),
-    *((f"playbooks/{name}.yml", CONTROLLER) for name in ("extend", "image", "plan", "provision", "stage")),
+    *((f"playbooks/{name}.yml", CONTROLLER) for name in ("extend", "image", "plan", "provision", "replace", "stage")),
 }  # fmt: skip
 
 

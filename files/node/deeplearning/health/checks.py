@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from deeplearning.gpus.evidence import Evidence
+from deeplearning.gpus.faults import LEVELS
 from deeplearning.gpus.reading import Reading
 
 MIB = 2**20
@@ -87,10 +89,28 @@ def driver(reading: Reading) -> Check:
     return Check("driver", reading.error is None, reading.error or reading.driver or "")
 
 
-def xid(lines: Sequence[str]) -> Check:
-    """Check the kernel's log since boot for the driver's reports of GPU faults."""
-    detail = f"{len(lines)} since boot, the last: {lines[-1].strip()}" if lines else "none since boot"
-    return Check("xid", not lines, detail)
+def faults(evidence: Evidence) -> Check:
+    """Check what the kernel's log since boot, and NVML, report of the GPUs. The problem is the worst level.
+
+    Faults of programs, and events, are shown; they say nothing about the node.
+    """
+    reported = [*evidence.log, *(evidence.reading or ())]
+    own = [fault for fault in reported if fault.is_the_nodes]
+    if own:
+        worst = max((fault.level for fault in own), key=LEVELS.index)
+        return Check("faults", False, some([fault.text for fault in own]), worst)
+    if reported:
+        return Check("faults", True, f"none of the node's: {some([fault.text for fault in reported])}")
+    return Check("faults", True, "none since boot")
+
+
+def held(reason: str) -> Check:
+    return Check("held", not reason, reason or "no")
+
+
+def efa_losses(losses: Mapping[str, int]) -> Check:
+    """Show the counters of EFA, of which none is a fault by itself."""
+    return Check("efa", True, ", ".join(f"{name} {count}" for name, count in losses.items()))
 
 
 def bandwidth(peer: str, gigabits: float, floor: float) -> Check:

@@ -12,10 +12,11 @@ from deeplearning.config import Config, read_config
 from deeplearning.contract import paths
 from deeplearning.contract.errors import UserError
 from deeplearning.deadline import DeadlineExceeded
-from deeplearning.gpus import nvml
+from deeplearning.gpus import evidence, held, kernel_log, nvml
 from deeplearning.health import bandwidth, checks, probes, training
 from deeplearning.health.checks import Check
 from deeplearning.members.member_list import Member, Members, read_applied, this_member
+from deeplearning.run import efa
 
 TIMERS = ("deeplearning-report.timer", "deeplearning-apply.timer")
 MASTERS_TIMERS = ("deeplearning-publish.timer",)
@@ -77,6 +78,10 @@ def _check(options: argparse.Namespace) -> int:
         members = own = None
     results = [checks.disk(*probes.disk()), checks.memory(probes.memory_available_kib())]
     results += _gpus(config, members)
+    if reason := held.reason():
+        results.append(checks.held(reason))
+    if losses := efa.losses():
+        results.append(checks.efa_losses(losses))
     if members and own:
         results += _check_cluster(members, own, config, options.token, options.floor)
     else:
@@ -176,5 +181,5 @@ def _gpus(config: Config, members: Members | None) -> list[Check]:
     return [
         checks.gpus(reading, config.gpus, others),
         checks.driver(reading),
-        checks.xid(probes.xid_lines()),
+        checks.faults(evidence.collect(reading, None, kernel_log.NONE)),
     ]

@@ -136,8 +136,3 @@ def problem_of(error: Exception) -> str:
     if isinstance(error, DeadlineExceeded):
         return f"it does not answer within {EFS_SECONDS:.0f} s"
     return str(getattr(error, "strerror", "") or error)
-
-
-def xid_lines() -> list[str]:
-    command = ["journalctl", "--dmesg", "--boot", "--quiet", "--no-pager", "--output=cat", "--grep=NVRM: Xid"]
-    return programs.run(*command).stdout.splitlines()

@@ -9,7 +9,7 @@ from typing import Any
 
 from deeplearning.contract import member_list, paths
 from deeplearning.contract.errors import UserError
-from deeplearning.contract.report import READY
+from deeplearning.contract.report import FAULTY, HELD
 from deeplearning.machine import instance_id
 
 
@@ -26,7 +26,7 @@ class Member:
     """How many processes a run starts on it; 0 if it does not train."""
     host_keys: tuple[str, ...]
     state: str
-    """ready or faulty"""
+    """ready, faulty or held"""
 
     @property
     def alias(self) -> str:
@@ -81,15 +81,18 @@ def _member(record: dict[str, Any]) -> Member:
 
 
 def unsettled(members: Members) -> Sequence[str]:
-    """Return the reasons why no run should start on these members now."""
+    """Return the reasons why no run should start on these members now.
+
+    Members that are held are none: they stay so until an operator does something.
+    """
     reasons = []
     if len(members.members) != members.desired:
         reasons.append(f"{members.desired} machines are desired and {len(members.members)} are members")
-    faulty = [member.alias for member in members.members if member.state != READY]
+    faulty = [member.alias for member in members.members if member.state == FAULTY]
     if faulty:
         reasons.append(f"{', '.join(faulty)} reported a fault (`deeplearning members report` there says which)")
-    counts = {member.gpus for member in members.training}
-    if len(counts) > 1:
-        each = ", ".join(f"{member.alias} has {member.gpus}" for member in members.training)
+    usable = [member for member in members.training if member.state != HELD]
+    if len({member.gpus for member in usable}) > 1:
+        each = ", ".join(f"{member.alias} has {member.gpus}" for member in usable)
         reasons.append(f"the numbers of GPUs differ: {each}")
     return reasons

@@ -11,7 +11,8 @@ from deeplearning.aws import AwsClient
 from deeplearning.config import Config
 from deeplearning.contract import atomic_file, paths, schema
 from deeplearning.contract.errors import UserError
-from deeplearning.contract.report import FAULTY, MAX_BYTES, READY, key_of, parse
+from deeplearning.contract.report import FAULTY, HELD, MAX_BYTES, MAX_LINE, READY, key_of, parse
+from deeplearning.gpus import held
 from deeplearning.members.check_times import request_check
 
 
@@ -48,18 +49,18 @@ def is_reported(aws: AwsClient, bucket: str, key: str, record: dict[str, Any]) -
 
 
 def inspect_machine(config: Config) -> tuple[dict[str, Any], str]:
-    """Return the report without its time, and the fault that makes it faulty."""
-    gpus = machine.gpus()
-    fault = fault_of(config, gpus)
+    """Return the report without its time, and why no run may use the machine."""
+    gpus, reason = machine.gpus(), held.reason()
+    fault = f"this machine is held: {reason}" if reason else fault_of(config, gpus)
     record = {
         "schema": schema.VERSION,
         "instance_id": machine.instance_id(),
         "host_keys": machine.host_keys(),
         "gpus": gpus,
-        "state": FAULTY if fault else READY,
+        "state": HELD if reason else FAULTY if fault else READY,
         "bundle": config.bundle,
         "step": "",
-        "log": [],
+        "log": [reason[:MAX_LINE]] if reason else [],
     }
     return record, fault
 

@@ -6,7 +6,7 @@ import fcntl
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,12 +14,21 @@ from typing import Any
 from deeplearning.config import Config
 from deeplearning.contract.errors import UserError
 from deeplearning.contract.schema import parse_time
+from deeplearning.gpus.evidence import Evidence
 from deeplearning.machine import instance_id
 from deeplearning.members.member_list import Member, Members, read_applied, this_member, unsettled
 from deeplearning.run import units
 from deeplearning.run.folder import Folder, find_run, runs_root
 from deeplearning.run.mastership import Superseded, is_superseded
-from deeplearning.run.node_selection import Selection, Situation, SurveyVerdict, has_enough, judge_surveys, select
+from deeplearning.run.node_selection import (
+    Selection,
+    Situation,
+    SurveyVerdict,
+    has_enough,
+    judge_surveys,
+    least_count,
+    select,
+)
 from deeplearning.run.plan import Node
 from deeplearning.run.survey import problems_of, survey_nodes
 
@@ -28,6 +37,8 @@ SHORTEST_WAIT, LONGEST_WAIT = 90.0, 300.0
 to boot and to be configured; a run of days waits longer for it than one of minutes."""
 PAUSE_SECONDS, LIST_PAUSE_SECONDS = 0.5, 1.0
 """Between two checks of the members, and of whether this node has a list of them."""
+HELD_PAUSE_SECONDS = 5.0
+"""Between two checks while a run waits for an operator."""
 SPARE_PORTS = 8
 
 
@@ -40,6 +51,8 @@ class Allocation:
     """This machine's own name."""
     machines: dict[str, int] = field(default_factory=dict)
     """The number of nodes of each instance type."""
+    evidence: dict[str, Evidence] = field(default_factory=dict)
+    """Of the nodes with GPUs, what these showed before the attempt."""
 
 
 @dataclass
@@ -58,9 +71,13 @@ class Allocator:
     """Seconds that the run has trained so far."""
     most: int | None = None
     """The number of nodes that the run began with, unless this is its first attempt."""
+    held_out_of: int = 0
+    """The number of nodes of the last attempt, if one of them was held for its end."""
     published: bool = False
     """True if this machine has published the member list before. Another's list then means that it is replaced."""
     since: float = field(default_factory=time.monotonic)
+    held: dict[str, str] = field(default_factory=dict)
+    """The nodes that are held, as the last surveys say, each with the reason."""
 
     def wait(self) -> Allocation | None:
         """Return None if the run is to be stopped."""
@@ -82,6 +99,8 @@ class Allocator:
 
     @property
     def situation(self) -> Situation:
+        if self.held_out_of:
+            return Situation.AFTER_HOLD
         if not self.first:
             return Situation.AFTER_LOSS
         return Situation.REFUSE_BUSY if self.run["busy"] == "refuse" else Situation.FIRST_START
@@ -121,17 +140,31 @@ class Allocator:
         selection = self._select(members)
         if not selection.members:
             self.since = time.monotonic()
-            self.report(f"{selection.blocked_reason}.")
+            self.report(self._waiting_reason(selection))
+            if self.held:
+                # They are asked again.
+                self.held.clear()
+                time.sleep(HELD_PAUSE_SECONDS)
             return None
         return self._survey(members, selection.members)
 
     def _select(self, members: Members) -> Selection:
         with selection_lock(self.config):
             in_use = nodes_in_use(self.config, self.folder.id)
-            selection = select(self.run["nodes"], members, in_use, self.situation, self.most)
+            selection = self._selected(members, in_use)
             if selection.members:
                 self.reserve([member.alias for member in selection.members])
         return selection
+
+    def _selected(self, members: Members, in_use: Mapping[str, str]) -> Selection:
+        situation, last = self.situation, self.held_out_of
+        try:
+            return select(self.run["nodes"], members, in_use, situation, self.most, last, self.held)
+        except UserError as error:
+            raise UserError(" ".join([*self.held.values(), str(error)])) from None
+
+    def _waiting_reason(self, selection: Selection) -> str:
+        return " ".join([*self.held.values(), f"{selection.blocked_reason}."])
 
     def _survey(self, members: Members, selected: Sequence[Member]) -> Allocation | None:
         ports = self._port_count(selected)
@@ -139,7 +172,13 @@ class Allocator:
         # This machine may have been suspended meanwhile.
         if is_superseded(self.config):
             raise Superseded
-        verdict = judge_surveys(surveys, self.situation, self.may_wait)
+        held = {survey.member.alias: f"{survey.problem}." for survey in surveys if survey.is_held}
+        if held:
+            # Others are selected in their place.
+            self.held.update(held)
+            return None
+        least = least_count(self.run["nodes"], self.situation, self.held_out_of)
+        verdict = judge_surveys(surveys, self.situation, self.may_wait, least)
         problems = problems_of(surveys)
         if verdict is SurveyVerdict.FAIL:
             raise UserError(problems)
@@ -154,6 +193,7 @@ class Allocator:
             boot_ids={survey.member.alias: survey.boot_id for survey in usable},
             master=this_member(members).alias,
             machines=dict(Counter(survey.member.instance_type for survey in usable)),
+            evidence={survey.member.alias: survey.evidence for survey in usable if survey.node and survey.node.gpus},
         )
 
     def _port_count(self, selected: Sequence[Member]) -> int:

@@ -7,12 +7,12 @@ import selectors
 import subprocess
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
 from deeplearning.config import Config
-from deeplearning.run import mpirun, script, units
+from deeplearning.run import blame, mpirun, script, units
 from deeplearning.run import plan as plans
 from deeplearning.run.allocation import Allocation
 from deeplearning.run.folder import Folder
@@ -29,6 +29,8 @@ SERVERS_GRACE, MPIRUN_GRACE = 3.0, 0.5
 """Seconds that servers have to exit by themselves after the workers, and mpirun after all processes: wrappers under
 Open MPI 5 wait to be stopped."""
 FINISHED, FAILED, LOST, STOPPED = "finished", "failed", "lost", "stopped"
+HELD = "held"
+"""A node is held, since a GPU of it was at fault."""
 
 
 class AttemptState(Enum):
@@ -57,6 +59,8 @@ class AttemptOutcome:
     progress: dict[str, Any] | None = None
     reason: str = ""
     """Of a failure, if a sentence says more than an exit code."""
+    held: Mapping[str, str] = field(default_factory=dict)
+    """Nodes that are held for the end of this attempt, each with the reason."""
 
 
 def write_start_files(folder: Folder, run: dict[str, Any], attempt: int, plan: plans.Plan, efs_mount: str) -> str:
@@ -131,7 +135,17 @@ class Attempt:
         # This machine may have been suspended while it asked the nodes.
         self._check_mastership()
         self.stall.end()
-        return self.outcome(exit_code, lost)
+        outcome = self.outcome(exit_code, lost)
+        return self.blamed(outcome) if outcome.cause == FAILED else outcome
+
+    def blamed(self, outcome: AttemptOutcome) -> AttemptOutcome:
+        """Return the outcome of a failure with whose fault it is."""
+        verdict = blame.of_attempt(self.allocation.evidence, self.allocation.master)
+        # This machine may have been suspended meanwhile.
+        self._check_mastership()
+        if verdict.at_fault:
+            return replace(outcome, cause=HELD, held=verdict.at_fault)
+        return replace(outcome, reason=outcome.reason or verdict.reason)
 
     def _announce(self) -> None:
         self.run_log.state.update(attempt=self.number, processes=self.processes.statuses)

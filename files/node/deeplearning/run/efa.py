@@ -14,6 +14,13 @@ from deeplearning.contract import atomic_file
 from deeplearning.run.plan import WORKER, Plan
 
 DEVICES = "/sys/bus/pci/devices"
+COUNTERS = "/sys/class/infiniband/*/ports/*/hw_counters"
+LOSSES = (
+    *("rx_drops", "retrans_pkts", "retrans_timeout_events"),
+    *("unresponsive_remote_events", "impaired_remote_conn_events"),
+)
+"""Linux' driver of EFA (drivers/infiniband/hw/efa/efa_verbs.c, 6.13) counts them per device since it was loaded. They
+come with load and with others' faults, so they are shown and say nothing about this node."""
 _AMAZON = "0x1d0f"
 _EFA = "0xefa"
 NCCL_DISTRIBUTIONS = ("ddp", "horovod")
@@ -26,6 +33,17 @@ def count(devices: str = DEVICES) -> int:
         for path in glob.glob(f"{devices}/*")
     )
     return sum(vendor.strip() == _AMAZON and device.startswith(_EFA) for vendor, device in ids)
+
+
+def losses(counters: str = COUNTERS) -> dict[str, int]:
+    """Return what all EFA devices together have lost and sent again; empty if the driver counts nothing."""
+    sums: dict[str, int] = {}
+    for name in LOSSES:
+        texts = [(atomic_file.read_or_none(path) or "").strip() for path in glob.glob(f"{counters}/{name}")]
+        numbers = [int(text) for text in texts if text.isdecimal()]
+        if numbers:
+            sums[name] = sum(numbers)
+    return sums
 
 
 def is_expected(plan: Plan, environment: Mapping[str, str]) -> bool:

@@ -21,10 +21,13 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from deeplearning import machine, programs
 from deeplearning.contract import paths, schema
 from deeplearning.contract.errors import UserError
+from deeplearning.gpus import evidence, held
+from deeplearning.gpus.evidence import Evidence
 from deeplearning.members.member_list import Member
 from deeplearning.run import efa, gpu_proofs, own_copy, units
 from deeplearning.run.folder import Folder
@@ -58,6 +61,8 @@ ANSWER = {
     "environment": _TEXT,
     "preparing": _TEXT,
     "problem": _TEXT,
+    "held": _TEXT,
+    "faults": lambda value: evidence.parse(value, "faults"),
 }
 """Training code may be root on its node, so answers are validated."""
 
@@ -73,6 +78,10 @@ class NodeSurvey:
     """True if the problem ends by itself, as it tests its GPUs or copies the data set to its own disk."""
     environment: str = ""
     """What the framework's environment has, in words that are the same on all nodes."""
+    is_held: bool = False
+    """True if the problem is that it is kept out of runs."""
+    evidence: Evidence = Evidence()
+    """What its GPUs show before the attempt."""
 
 
 def survey_nodes(
@@ -124,7 +133,7 @@ def problems_of(surveys: Sequence[NodeSurvey]) -> str:
 
 def _survey(member: Member, command: Sequence[str], ports: int) -> NodeSurvey:
     try:
-        output = _output_of(command, GPU_SURVEY_SECONDS if member.gpus else SURVEY_SECONDS)
+        output = output_of(command, GPU_SURVEY_SECONDS if member.gpus else SURVEY_SECONDS)
     except Unanswered as error:
         return NodeSurvey(member, problem=f"{member.alias} does not answer{error}.")
     try:
@@ -144,7 +153,8 @@ def _survey(member: Member, command: Sequence[str], ports: int) -> NodeSurvey:
         ports=tuple(answer["ports"][:ports]),
         efa=answer["efa"],
     )
-    problem = answer["problem"] or answer["preparing"]
+    is_held = bool(answer["held"])
+    problem = f"it is held: {answer['held']}" if is_held else answer["problem"] or answer["preparing"]
     if not problem and node.gpus < member.gpus:
         problem = f"{node.gpus} of its {member.gpus} GPUs answer: run `nvidia-smi -L` there"
     is_preparing = problem == answer["preparing"] != ""
@@ -155,6 +165,8 @@ def _survey(member: Member, command: Sequence[str], ports: int) -> NodeSurvey:
         f"{member.alias}: {problem}" if problem else "",
         is_preparing,
         answer["environment"],
+        is_held,
+        evidence.parse(answer["faults"], "faults"),
     )
 
 
@@ -162,7 +174,7 @@ class Unanswered(Exception):
     """A command on a node has not ended in time or has failed; the text follows "does not answer"."""
 
 
-def _output_of(command: Sequence[str], seconds: float) -> str:
+def output_of(command: Sequence[str], seconds: float) -> str:
     try:
         done = programs.run(*command, timeout=seconds)
     except subprocess.TimeoutExpired:
@@ -201,6 +213,8 @@ def main(argv: list[str]) -> int:
         "environment": environment,
         "preparing": preparing,
         "problem": problem,
+        "held": held.reason(),
+        "faults": gpu_faults() if gpus else evidence.as_json(Evidence()),
     }
     json.dump(answer, sys.stdout)
     return 0
@@ -209,6 +223,15 @@ def main(argv: list[str]) -> int:
 def stop_earlier_attempts(run_id: str) -> None:
     """Stop what an earlier attempt has left on this node while it could not be reached."""
     programs.run(*as_root("systemctl", "stop", units.all_attempts(run_id)))
+
+
+def gpu_faults() -> Any:
+    """Return what `deeplearning gpus faults` prints; nothing is known if it fails."""
+    done = programs.run(*as_root(paths.PROGRAM, "gpus", "faults"))
+    try:
+        return json.loads(done.stdout)
+    except ValueError:
+        return evidence.as_json(Evidence())
 
 
 def find_problem(folder: str, python: str, interface: str, address: str) -> str:
@@ -298,7 +321,7 @@ def stop_leftovers(boot_ids: Mapping[str, str], master: str, run_id: str) -> dic
         stop_units = shlex.join(["sudo", "-n", "systemctl", "stop", units.all_attempts(run_id)])
         script = f"cat /proc/sys/kernel/random/boot_id; {stop_units} 2>/dev/null; true"
         try:
-            output = _output_of(["/bin/sh", "-c", script] if node == master else [*SSH, node, script], STOP_SECONDS)
+            output = output_of(["/bin/sh", "-c", script] if node == master else [*SSH, node, script], STOP_SECONDS)
         except Unanswered as error:
             return f"it does not answer{error}"
         return "" if boot_ids[node] in ("", output.strip()) else "it has booted since"

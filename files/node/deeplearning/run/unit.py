@@ -8,7 +8,7 @@ from __future__ import annotations
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import FrameType
 from typing import Any
@@ -20,7 +20,7 @@ from deeplearning.contract.errors import UserError
 from deeplearning.contract.schema import format_time, parse_time
 from deeplearning.run import units
 from deeplearning.run.allocation import Allocator
-from deeplearning.run.attempt import FAILED, FINISHED, LOST, STOPPED, Attempt, AttemptOutcome
+from deeplearning.run.attempt import FAILED, FINISHED, HELD, LOST, STOPPED, Attempt, AttemptOutcome
 from deeplearning.run.folder import (
     Folder,
     all_runs,
@@ -55,7 +55,7 @@ class Unit:
         return self._stop_requested
 
     def supervise(self) -> None:
-        """Start attempts until one ends in another way than by a lost node."""
+        """Start attempts until one ends in another way than by a node that is lost or held."""
         self._close_interrupted_attempt()
         while True:
             try:
@@ -66,16 +66,17 @@ class Unit:
             if outcome.cause == STOPPED and self.folder.read("stop.json") is None:
                 self._interrupt()
                 return
-            if outcome.cause != LOST:
+            if outcome.cause not in (LOST, HELD):
                 self._end(outcome)
                 return
-            lost = "; ".join(f"{node}: {reason}" for node, reason in outcome.lost.items())
-            restarts = sum(attempt["cause"] == LOST for attempt in self.attempts)
+            self.run_log.state["held"] = dict(outcome.held)
+            lost = held_sentence(outcome.held) if outcome.held else lost_words(outcome.lost)
+            restarts = sum(attempt["cause"] in (LOST, HELD) for attempt in self.attempts)
             if restarts > self.run["max_restarts"]:
                 sentence = f"{lost}. It was started again {self.run['max_restarts']} times, which is max_restarts"
                 self._end(replace(outcome, cause=FAILED, reason=sentence))
                 return
-            self.run_log.enter("recovering", f"lost {lost}")
+            self.run_log.enter("recovering", lost)
 
     def fail(self, error: Exception) -> None:
         # A master that was suspended and replaced meets all kinds of errors.
@@ -105,21 +106,24 @@ class Unit:
         waiting = "waiting" if first else "recovering"
         if first:
             self.run_log.enter(waiting)
+        held = held_sentence(self.run_log.state.get("held") or {})
         allocation = Allocator(
             self.config,
             self.folder,
             self.run,
             first,
             reserve=self._reserve,
-            report=lambda reason: self.run_log.enter(waiting, reason),
+            report=lambda reason: self.run_log.enter(waiting, f"{held}. {reason}" if held else reason),
             stop_requested=self.stop_requested,
             trained=sum(duration(attempt) for attempt in self.attempts),
-            most=sum(self.attempts[0]["machines"].values()) if self.attempts else None,
+            most=nodes_of(self.attempts[0]) if self.attempts else None,
+            held_out_of=nodes_of(self.attempts[-1]) if self.attempts and self.attempts[-1]["cause"] == HELD else 0,
             published=self._has_started_an_attempt,
         ).wait()
         if allocation is None:
             return AttemptOutcome(STOPPED, 0, progress=self.run_log.state["progress"])
         self._has_started_an_attempt = True
+        self.run_log.state["held"] = {}
         number = self.folder.attempts()
         entry: dict[str, Any] = {
             "started": format_time(),
@@ -151,7 +155,7 @@ class Unit:
             "final": outcome.progress or self.run_log.state["progress"] or {},
             "unanswered": sorted(outcome.lost),
             "stalled_seconds": self.run_log.state.get("stalled_seconds", 0),
-            "sentence": end_sentence(self.folder.id, outcome),
+            "sentence": end_sentence(self.folder.id, outcome) + fewer_nodes(self.attempts),
         }
         if self._write_result(result):
             self._remove_environment()
@@ -180,6 +184,28 @@ class Unit:
             return
         with self.run_log.reported_write_errors():
             atomic_file.remove(self.folder.file("environment.json"))
+
+
+def lost_words(lost: Mapping[str, str]) -> str:
+    return "lost " + "; ".join(f"{node}: {reason}" for node, reason in lost.items())
+
+
+def held_sentence(held: Mapping[str, str]) -> str:
+    """Return why nodes are held, and what an operator can do; empty if there is none."""
+    if not held:
+        return ""
+    reasons = "; ".join(f"{node} is held: {reason}" for node, reason in held.items())
+    return f"{reasons}. To replace it: ansible-playbook deeplearning.aws.replace -e node={next(iter(held))}"
+
+
+def nodes_of(attempt: dict[str, Any]) -> int:
+    return sum(attempt["machines"].values())
+
+
+def fewer_nodes(attempts: Sequence[dict[str, Any]]) -> str:
+    """Return words about a run that went on with fewer nodes than it began with; empty for others."""
+    first, last = (nodes_of(attempts[0]), nodes_of(attempts[-1])) if attempts else (0, 0)
+    return f", on {last} of the {first} nodes that it began with" if last < first else ""
 
 
 def duration(attempt: dict[str, Any]) -> float:

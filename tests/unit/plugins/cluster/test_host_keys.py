@@ -81,6 +81,7 @@ def test_what_is_no_report(text: str) -> None:
 
 
 def test_both_sides_believe_in_the_same_number_of_gpus() -> None:
+    assert report_of(report(state="held")) == host_keys.NodeReport([ED], 4, is_held=True)
     assert report_of(report(gpus=schema.MAX_GPUS)) == host_keys.NodeReport([ED], schema.MAX_GPUS)
 
 

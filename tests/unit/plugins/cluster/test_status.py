@@ -130,6 +130,18 @@ def test_the_master_knows_who_is_a_member_and_who_is_silent(seen: Observations, 
         assert described["problems"] == ["The master does not answer. It is frozen."]
 
 
+@pytest.mark.parametrize("answers", [True, False])
+def test_a_held_member_is_named_with_the_reason_and_how_to_replace_it(answers: bool) -> None:
+    reports = {"i-00000002": NodeSetup("held", log=["GPU 2 fell off the bus (Xid 79)"])}
+    states = [{**member, "state": "held" if member["rank"] == 2 else "ready"} for member in ANSWER["members"]]
+    described = extended(replace(SEEN, answer={**ANSWER, "members": states} if answers else None, reports=reports))
+    assert health(described) == "held"
+    assert described["problems"] == [
+        "deeplearning-worker2 is held: GPU 2 fell off the bus (Xid 79); replace it: ansible-playbook "
+        "deeplearning.aws.replace -e node=deeplearning-worker2"
+    ]
+
+
 def test_a_new_machine_is_not_silent_yet() -> None:
     described = extended(without("loads"), instance(2, LaunchTime=NOW - timedelta(minutes=2)))
     assert health(described) == "ready" and described["problems"] == []
@@ -492,6 +504,7 @@ def test_a_member_has_all_that_is_known_of_it() -> None:
         "bundle": "b" * 64,
         "health": "failed",
         "step": "efs_mount",
+        "held": "",
         "load": LOAD,
     }
     assert described["efs"]["bytes"] == 7 and described["runs"] == []

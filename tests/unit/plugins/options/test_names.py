@@ -78,8 +78,8 @@ def test_variables_of_the_users_own_playbooks_pass_with_a_warning(playbook: str)
 @pytest.mark.parametrize(
     ("playbook", "name", "hint"),
     [
-        *(("site", name, "has it") for name in ("env", "node", "bucket", "format", "hours", "destroy")),
-        *(("site", name, "have it") for name in ("nodes", "state", "run_id")),
+        *(("site", name, "has it") for name in ("env", "bucket", "format", "hours", "destroy")),
+        *(("site", name, "have it") for name in ("nodes", "node", "state", "run_id")),
         *(
             ("site", name, f"cluster_{name} is meant, perhaps")
             for name in ("name", "region", "tags", "image", "profile", "public")

@@ -116,5 +116,5 @@ def test_no_play_on_nodes_sets_the_interpreter_that_the_user_may_choose() -> Non
     plays = [play for file in sorted(ROOT.glob("playbooks/*.yml")) for play in yaml.safe_load(file.read_text())]
     fixed = {play["name"] for play in plays if "ansible_python_interpreter" in play.get("vars", {})}
     ours = {"Plan the cluster", "Provision the cluster", "Upload the data set to the bucket", "Make an image"}
-    ours.add("Postpone the end of the machines")
+    ours |= {"Postpone the end of the machines", "Replace a node"}
     assert fixed == ours, "these use boto3, which is where Ansible is"

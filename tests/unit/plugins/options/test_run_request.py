@@ -45,6 +45,9 @@ def plan(resumed: dict[str, Any] | None = None, master_trains: bool = True, **op
         ({}, [MASTER, WORKER2, WORKER3]),
         ({"master_trains": False}, [WORKER2, WORKER3]),
         ({"nodes": 2}, [MASTER, WORKER2]),
+        ({"nodes": "2-3"}, [MASTER, WORKER2, WORKER3]),
+        ({"nodes": "1-2"}, [MASTER, WORKER2]),
+        ({"nodes": "2-9"}, [MASTER, WORKER2, WORKER3]),
         ({"nodes": [WORKER3]}, [WORKER3]),
         ({"sweep": [2, 1]}, [MASTER, WORKER2]),
     ],
@@ -90,6 +93,7 @@ def test_a_resumed_run_trains_on_the_processors_as_before() -> None:
         ({"nodes": 4}, "nodes is 4: red has 3 nodes that train. Give so many or fewer, or add some with site.yml."),
         ({"sweep": [1, 4]}, "sweep is 4: red has 3 nodes that train."),
         ({"nodes": 3, "master_trains": False}, "nodes is 3: red has 2 nodes that train."),
+        ({"nodes": "4-5"}, "nodes is 4: red has 3 nodes that train."),
         ({"nodes": [WORKER2, "deeplearning-worker9"]}, "nodes names deeplearning-worker9: the nodes that train are"),
         ({"nodes": [MASTER], "master_trains": False}, f"nodes names {MASTER}: the nodes that train are {WORKER2}, "),
     ],
@@ -143,6 +147,13 @@ def test_what_the_nodes_need(options: dict[str, Any], installs: bool) -> None:
     assert result["installs_framework"] == installs
     resumed = options.get("resumed") or {}
     assert result["framework"] == (resumed.get("framework") or options.get("framework") or "pytorch")
+
+
+def test_a_held_node_is_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    held = [{**member, "held": member["name"] == WORKER2} for member in MEMBERS]
+    monkeypatch.setattr(f"{__name__}.MEMBERS", held)
+    assert plan(nodes=2)["nodes"] == [MASTER, WORKER3]
+    assert plan(nodes=3)["problem"].startswith("nodes is 3: red has 2 nodes that train.")
 
 
 def test_a_sweep_is_a_run_for_each_number_of_nodes() -> None:

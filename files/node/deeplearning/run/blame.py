@@ -1,0 +1,78 @@
+"""Whose fault a failed attempt is: the program's, or that of nodes with a bad GPU.
+
+Each node answers for itself alone, so a hostile one can only have itself held.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from deeplearning.contract import paths
+from deeplearning.contract.errors import UserError
+from deeplearning.gpus import evidence as evidences
+from deeplearning.gpus.evidence import Evidence
+from deeplearning.gpus.faults import MOST_TEXT, PROGRAM, Fault
+from deeplearning.run.survey import AT_ONCE, GPU_SURVEY_SECONDS, SSH, Unanswered, output_of
+
+
+@dataclass(frozen=True)
+class Blame:
+    at_fault: Mapping[str, str] = field(default_factory=dict)
+    """The nodes to hold, each with the reason."""
+    reason: str = ""
+    """What the GPUs report, if no node is held for it."""
+
+
+def blame(evidence: Mapping[str, Sequence[Fault]]) -> Blame:
+    """Judge a failed attempt. `evidence`: of each node with GPUs, the faults that are new since the attempt began."""
+    faulty = {
+        node: ", ".join(fault.text for fault in faults if fault.is_the_nodes)
+        for node, faults in evidence.items()
+        if any(fault.is_the_nodes for fault in faults)
+    }
+    if len(faulty) == len(evidence) > 1:
+        node, text = next(iter(faulty.items()))
+        return Blame(
+            reason=f"the GPUs of all {len(faulty)} nodes report faults ({node}: {text}), which is more likely the "
+            "program's or the driver's fault, so no node is held"
+        )
+    if faulty:
+        return Blame(faulty)
+    programs = [(node, fault) for node, faults in evidence.items() for fault in faults if fault.level == PROGRAM]
+    return Blame(reason=next((f"{node}: {fault.text}, the program's fault" for node, fault in programs), ""))
+
+
+def of_attempt(before: Mapping[str, Evidence], master: str) -> Blame:
+    """Ask the nodes of a failed attempt, and hold those at fault. `before`: what each with GPUs showed before it."""
+
+    def new_faults(node: str) -> list[Fault]:
+        words = ["faults", "--after", str(before[node].message)]
+        try:
+            now = evidences.parse(json.loads(_ask(node, master, words)), f"the faults of {node}")
+        except (Unanswered, UserError, ValueError, RecursionError) as error:
+            print(f"{node} gives no answer about its GPUs: {error}", file=sys.stderr)
+            return []
+        return evidences.new_faults(before[node], now)
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        verdict = blame(dict(zip(before, pool.map(new_faults, before))))
+        list(pool.map(lambda node: _hold(node, verdict.at_fault[node], master), verdict.at_fault))
+    return verdict
+
+
+def _hold(node: str, reason: str, master: str) -> None:
+    """If this fails, the node may be selected again, as often as the run may be started again."""
+    try:
+        _ask(node, master, ["hold", reason[:MOST_TEXT]])
+    except Unanswered as error:
+        print(f"{node} cannot be held{error}", file=sys.stderr)
+
+
+def _ask(node: str, master: str, words: Sequence[str]) -> str:
+    command = ["sudo", "-n", paths.PROGRAM, "gpus", *words]
+    return output_of(command if node == master else [*SSH, node, shlex.join(command)], GPU_SURVEY_SECONDS)

@@ -1,0 +1,51 @@
+"""An operator with the documented policies lets Auto Scaling replace a node. No machine boots."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.account.fleet import Fleet, fleet, wait_until
+from tests.account.kit import Account
+from tests.account.operators import operator
+
+PLAYBOOK = "playbooks/replace.yml"
+
+
+@pytest.fixture
+def red(account: Account) -> Fleet:
+    """A master and two workers."""
+    inventory = account.folder / "red.deeplearning.yml"
+    inventory.write_text(
+        json.dumps({"plugin": "deeplearning.aws.cluster", "cluster": "red", "folder": str(account.folder)})
+    )
+    account.environment.update(ANSIBLE_INVENTORY=str(inventory))
+    red = fleet(account, "red", 2)
+    red.rank()
+    return red
+
+
+def ids(red: Fleet, kind: str) -> set[str]:
+    return {str(machine["InstanceId"]) for machine in red.machines(kind)}
+
+
+def test_a_node_is_replaced_by_another_machine_and_nothing_else_changes(red: Fleet) -> None:
+    master, before, bad = ids(red, "master"), ids(red, "workers"), red.id(3)
+    person = operator(red.account)
+    unknown = person.play(PLAYBOOK, node="deeplearning-worker9")
+    assert unknown.code == 2 and ids(red, "workers") == before
+    words = " ".join(unknown.output.split())
+    assert "node is deeplearning-worker9, and the cluster red has no such node: it has deeplearning-master, " in words
+
+    ran = person.play(PLAYBOOK, node="deeplearning-worker3")
+    assert (ran.code, ran.changed) == (0, 1), ran.output[-4000:]
+    wait_until(lambda: bad not in ids(red, "workers") and len(ids(red, "workers")) == 2)
+    assert before - {bad} < ids(red, "workers") and ids(red, "master") == master
+    (group,) = red.account.client("autoscaling").describe_auto_scaling_groups(AutoScalingGroupNames=["red-workers"])[
+        "AutoScalingGroups"
+    ]
+    assert group["DesiredCapacity"] == 2
+
+    assert person.play(PLAYBOOK, node="deeplearning-worker1").code == 0
+    wait_until(lambda: not ids(red, "master") & master and len(ids(red, "master")) == 1)
