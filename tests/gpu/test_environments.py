@@ -62,7 +62,7 @@ EXPECTED = {
         # Horovod names the NCCL that it was built for.
         "True 22105",
         "/opt/deeplearning/env/tensorpack/lib/python3.11/site-packages/nvidia/nccl/lib/libnccl.so.2 "
-        "/usr/lib/x86_64-linux-gnu/openmpi/lib/libmpi.so.40.30.4",
+        "/usr/lib/x86_64-linux-gnu/libmpi.so.40.30.4",
         "22105",
     ],
 }

@@ -36,7 +36,6 @@ UNFINISHED = ".deeplearning-unfinished.json"
 """An environment that has only this is incomplete, and ours as well: its folder is created with the file in it."""
 DRIVER = Path(paths.NVIDIA_DRIVER)
 """The GPU packages need it."""
-MACHINE = platform.machine()
 GIB = {"cpu": 3, "gpu": 10}
 """What the largest environment takes while it is installed, its archives included (measured with tensorflow 2.21)."""
 DRIVER_LIBRARY = "libcuda.so.1"
@@ -242,7 +241,7 @@ def _create(environment: Environment) -> dict[str, Any]:
     if not python:
         raise UserError(no_python_message(environment))
     if environment.variant == "gpu":
-        _require_gpu_machine(environment, python)
+        _require_driver_library(python)
     remove(environment)
     _require_room(environment)
     marker = {"schema": 1, "framework": environment.framework, "requirements_sha256": ""}
@@ -289,13 +288,8 @@ def _require_room(environment: Environment) -> None:
         )
 
 
-def _require_gpu_machine(environment: Environment, python: str) -> None:
-    """Raise UserError if the packages for GPUs cannot work on this machine."""
-    if MACHINE != "x86_64":
-        raise UserError(
-            f"{environment.framework} is pinned for GPUs of x86_64 machines, and this machine is {MACHINE}: take "
-            "another instance type, such as g5.xlarge."
-        )
+def _require_driver_library(python: str) -> None:
+    """Raise UserError if frameworks cannot open the library that talks to NVIDIA's driver."""
     if _output(Path(python), f"import ctypes; ctypes.CDLL('{DRIVER_LIBRARY}'); print('yes')") != "yes":
         raise UserError(
             f"NVIDIA's driver is loaded, and its library {DRIVER_LIBRARY} cannot be opened: install the library of the "
