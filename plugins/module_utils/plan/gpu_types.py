@@ -104,7 +104,7 @@ def accelerator_of(instance_type: str) -> Accelerator | None:
 
 def number_of(instance_type: str) -> int:
     """Return how many accelerators a known type has; 0 if it is unknown."""
-    name, _, size = instance_type.partition(".")
+    name, _dot, size = instance_type.partition(".")
     sizes = FAMILIES[name].sizes if name in FAMILIES else {}
     return next((number for number, names in sizes.items() if size in names.split()), 0)
 

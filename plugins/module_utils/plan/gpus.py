@@ -83,7 +83,7 @@ def _is_native(row: Mapping[str, Any], capability: str) -> bool:
 
 
 def version(text: str) -> tuple[int, int]:
-    major, _, minor = text.partition(".")
+    major, _dot, minor = text.partition(".")
     return int(major), int(minor)
 
 
