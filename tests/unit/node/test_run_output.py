@@ -205,11 +205,11 @@ def test_metrics_that_do_not_exist_yet_are_not_looked_up(tmp_path: Path, monkeyp
     """An NFS client caches a missing name: what another node writes would not be seen for some time."""
     opened: list[str] = []
 
-    def record(path: str) -> Any:
+    def record(path: str) -> int:
         opened.append(path)
-        return Path(path).open("rb")
+        return os.open(path, os.O_RDONLY)
 
-    monkeypatch.setattr(progress.safe_files, "open_file", record)
+    monkeypatch.setattr(progress.safe_files, "open_handle", record)
     reader = MetricsReader(str(tmp_path), 2)
     assert reader.news() is None
     (tmp_path / "metrics").mkdir()
@@ -223,13 +223,13 @@ class OpenedFiles:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.counts: Counter[str] = Counter()
-        really = progress.safe_files.open_file
+        really = progress.safe_files.open_handle
 
-        def count(path: str) -> Any:
+        def count(path: str, folder: int | None = None) -> int:
             self.counts[Path(path).name] += 1
-            return really(path)
+            return really(path, folder)
 
-        monkeypatch.setattr(progress.safe_files, "open_file", count)
+        monkeypatch.setattr(progress.safe_files, "open_handle", count)
 
 
 def write_metrics(folder: Path, ranks: int, step: int) -> None:

@@ -6,7 +6,7 @@ import json
 import math
 import os
 from collections.abc import Mapping
-from typing import IO, Any
+from typing import Any
 
 from deeplearning import safe_files
 from deeplearning.concurrency import FILES_AT_ONCE, with_files
@@ -32,8 +32,8 @@ class MetricsReader:
     def __init__(self, folder: str, ranks: int) -> None:
         self._folder = f"{folder}/metrics"
         self._names = [f"rank{rank}.jsonl" for rank in range(ranks)]
-        self._files: dict[str, IO[bytes]] = {}
-        """The one that has been open for the longest time is the first."""
+        self._handles: dict[str, int] = {}
+        """Of open files. The one that has been open for the longest time is the first."""
         existing = self._existing()
         # What earlier attempts have written is theirs.
         self._offsets = dict(zip(existing, with_files(_size, existing)))
@@ -45,11 +45,11 @@ class MetricsReader:
     def news(self) -> dict[str, Any] | None:
         """Return a new summary, or None if no rank has written since the last call."""
         before = dict(self._offsets)
-        opened = list(self._files)
+        opened = list(self._handles)
         self._read(self._existing())
         silent = [path for path in opened if self._offsets.get(path) == before.get(path)][:FILES_AT_ONCE]
         for path in silent:
-            self._files.pop(path).close()
+            os.close(self._handles.pop(path))
         self._read(silent)
         changed = {path for path, offset in self._offsets.items() if offset != before.get(path)}
         ranks = ((rank, f"{self._folder}/{name}") for rank, name in enumerate(self._names))
@@ -58,9 +58,9 @@ class MetricsReader:
 
     def close(self) -> None:
         """Close all files. The next call of `news` opens them again, and misses nothing."""
-        for file in self._files.values():
-            file.close()
-        self._files.clear()
+        for handle in self._handles.values():
+            os.close(handle)
+        self._handles.clear()
 
     def _existing(self) -> list[str]:
         try:
@@ -77,7 +77,7 @@ class MetricsReader:
         """Take over a rank's newest line. Return the figures of its last evaluation."""
         try:
             offset = self._offset(path)
-            start, data = _newest_bytes(self._files[path].fileno(), offset)
+            start, data = _newest_bytes(self._handles[path], offset)
         except (OSError, UserError):
             return {}
         complete = data[: data.rfind(b"\n") + 1]
@@ -98,9 +98,9 @@ class MetricsReader:
     def _offset(self, path: str) -> int:
         """Return where a file's new lines begin. Open it if it is not open."""
         offset = self._offsets.get(path, 0)
-        if path not in self._files:
-            file = self._files[path] = safe_files.open_file(path)
-            if offset and os.fstat(file.fileno()).st_size < offset:
+        if path not in self._handles:
+            handle = self._handles[path] = safe_files.open_handle(path)
+            if offset and os.fstat(handle).st_size < offset:
                 # The trainer has removed the lines of the epochs that it repeats.
                 return 0
         return offset
