@@ -39,7 +39,7 @@ END_SECONDS = 10.0
 """Over which the processes end: so long wait wrappers for the master."""
 OPERATION_SECONDS = 0.002
 TICKS = 3
-MEMORY = "/dev/shm"  # noqa: S108 - a file system in memory
+MEMORY = "/dev/shm"
 PLAY = """
 import sys, time
 lines, seconds = open(sys.argv[1], "rb").readlines(), float(sys.argv[2])
