@@ -422,14 +422,14 @@ LONG = 10**6
 @pytest.mark.parametrize(
     ("nodes", "states", "detail"),
     [
-        (2, {"waiting": LONG}, "the survey of the nodes had not ended after 38 s"),
-        (256, {"waiting": LONG}, "the survey of the nodes had not ended after 46 s"),
+        (2, {"waiting": LONG}, "the survey of the nodes had not ended after 70 s"),
+        (256, {"waiting": LONG}, "the survey of the nodes had not ended after 110 s"),
         (2, {"waiting": 35, "starting": LONG}, "not all processes had started after 30 s"),
         (256, {"waiting": 40, "starting": LONG}, "not all processes had started after 94 s"),
         (2, {"waiting": 35, "starting": 30, "running": LONG}, "the sum had not ended after 60 s"),
         (256, {"waiting": 40, "starting": 90, "running": LONG}, "the sum had not ended after 86 s"),
         (2, {"waiting": 3, "starting": 2, "running": 5, "stopping": LONG}, "the sum had not ended after 60 s"),
-        (2, {"waiting": 3, "recovering": LONG}, "the survey of the nodes had not ended after 38 s"),
+        (2, {"waiting": 3, "recovering": LONG}, "the survey of the nodes had not ended after 70 s"),
     ],
 )
 def test_each_phase_of_a_preflight_has_a_limit_that_grows_with_the_nodes(
