@@ -21,6 +21,11 @@ RECORD_BYTES = 8 * 1024 * 1024
 
 
 def open_file(path: str, folder: int | None = None) -> io.BufferedReader:
+    """Open a regular file, as `open_handle` does."""
+    return os.fdopen(open_handle(path, folder), "rb")
+
+
+def open_handle(path: str, folder: int | None = None) -> int:
     """Open a regular file. Raise UserError for anything else: no link is followed, and no pipe is waited for.
 
     `folder`: the open folder that a relative path begins at.
@@ -35,7 +40,7 @@ def open_file(path: str, folder: int | None = None) -> io.BufferedReader:
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
         raise _refusal(path)
-    return os.fdopen(handle, "rb")
+    return handle
 
 
 def _refusal(path: str) -> UserError:

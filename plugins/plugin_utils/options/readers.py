@@ -130,7 +130,9 @@ def boolean(value: Any) -> bool:
     raise InvalidOption("give true or false")
 
 
-def integer(least: int, most: int) -> Reader:
+def integer(least: int, most: int, reason: str = "") -> Reader:
+    """Read a whole number. `reason`: why there is a most."""
+
     @_of_kind("number", f"{least} to {most}")
     def read(value: Any) -> int:
         content = str(value).strip()
@@ -140,7 +142,7 @@ def integer(least: int, most: int) -> Reader:
         if number < least:
             raise InvalidOption(f"give {least} or more")
         if number > most:
-            raise InvalidOption(f"give {most} or less")
+            raise InvalidOption(f"give {most} or less{reason and f', because {reason}'}")
         return number
 
     return read

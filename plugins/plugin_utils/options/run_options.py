@@ -222,8 +222,8 @@ TABLE: Sequence[Option] = (
         r.boolean,
         None,
         False,
-        "Test the connections of the nodes first, for up to a minute. By default before a run on two or more nodes "
-        "with GPUs, unless it trains on their processors.",
+        "Test the connections of the nodes first, for up to a few minutes. By default before a run on two or more "
+        "nodes with GPUs, unless it trains on their processors.",
         _TRAIN,
     ),
     Option("env", rr.environment, {}, {"SEED": "7"}, "Environment variables for the script.", _TRAIN),

@@ -21,6 +21,10 @@ NOT_RECORDED = (
 )
 """Settings that apply only where they are given. The others stay as they are until a playbook gets another value."""
 
+MOST_NODES = 256
+"""Of a cluster: the most that bench/scale.py measures a run with."""
+_WORKERS = r.integer(0, MOST_NODES - 1, f"runs were measured with up to {MOST_NODES} nodes, the master included")
+
 SECTIONS: Sequence[tuple[str, str, Sequence[Option]]] = (
     (
         "Which cluster",
@@ -78,14 +82,14 @@ SECTIONS: Sequence[tuple[str, str, Sequence[Option]]] = (
             ),
             Option(
                 "cluster_worker_count",
-                r.integer(0, 1023),
+                _WORKERS,
                 1,
                 4,
                 "Number of workers, in addition to the master: with N workers, N + 1 machines train.",
             ),
             Option(
                 "cluster_worker_min",
-                r.integer(0, 1023),
+                _WORKERS,
                 None,
                 2,
                 "Minimum number of workers to proceed with. Empty: 1 with the capacity policy at_least, worker_count "

@@ -284,7 +284,8 @@ def test_digests_of_versions_come_from_the_markers(tmp_path: Path, monkeypatch: 
 def test_a_short_run_over_all_nodes_becomes_checks(
     written: dict[str, Any], code: int, ok: bool, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, content in written.items():
+    ended = {} if code else {"result": {"sentence": "run p has finished"}}
+    for name, content in {**ended, **written}.items():
         (tmp_path / f"{name}.json").write_text(json.dumps(content))
     asked: list[list[str]] = []
     requests: list[str] = []
@@ -331,6 +332,7 @@ def test_the_sum_of_gpus_is_compared_with_the_published_figure(
 ) -> None:  # fmt: skip
     measured = {"right": True, "ranks": 8 * count, "gbits": gigabits, "nccl": nccl}
     (tmp_path / "preflight.json").write_text(json.dumps(measured))
+    (tmp_path / "result.json").write_text('{"state": "finished"}')
     answer = json.dumps({"run_dir": str(tmp_path)})
     monkeypatch.setattr(
         training, "_run", lambda words, *_stdin, **_limit: subprocess.CompletedProcess(words, 0, answer, "")
@@ -388,22 +390,75 @@ def test_a_refused_short_run_is_no_reason_not_to_train(monkeypatch: pytest.Monke
     assert not check.ok
 
 
-def test_a_preflight_ends_after_a_minute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    limits: dict[str, float] = {}
+class PlayedRun:
+    """A run of the sum, without processes: it is in each state for some seconds of a clock that sleeping advances."""
 
-    def run(words: list[str], stdin: str = "", seconds: float = training.SECONDS) -> subprocess.CompletedProcess[str]:
-        limits[words[0]] = seconds
-        if words[0] == "wait":
-            raise subprocess.TimeoutExpired(words, seconds)
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, **states: float) -> None:
+        self._folder, self._states, self.now, self.asked = folder, states, 1000.0, list[str]()
+        monkeypatch.setattr(training, "_run", self._run)
+        monkeypatch.setattr(training.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(training.time, "sleep", self._sleep)
+        monkeypatch.setattr(pairs, "check", lambda ssh, members: checks.Check("pairs", True, ""))
+
+    def _run(self, words: list[str], stdin: str = "", seconds: float = 0) -> subprocess.CompletedProcess[str]:
+        self.asked.append(words[0])
+        return subprocess.CompletedProcess(words, 0, json.dumps({"run_dir": str(self._folder)}), "")
+
+    def _sleep(self, seconds: float) -> None:
+        self.now += seconds
+        left = self.now - 1000.0
+        for state, length in self._states.items():
+            left -= length
+            if left < 0:
+                (self._folder / "state.json").write_text(json.dumps({"state": state}))
+                return
+        (self._folder / "preflight.json").write_text('{"right": true, "ranks": 16, "gbits": 9.0}')
+        (self._folder / "result.json").write_text('{"sentence": "run p has finished"}')
+
+
+LONG = 10**6
+
+
+@pytest.mark.parametrize(
+    ("nodes", "states", "detail"),
+    [
+        (2, {"waiting": LONG}, "the survey of the nodes had not ended after 70 s"),
+        (256, {"waiting": LONG}, "the survey of the nodes had not ended after 110 s"),
+        (2, {"waiting": 35, "starting": LONG}, "not all processes had started after 30 s"),
+        (256, {"waiting": 40, "starting": LONG}, "not all processes had started after 94 s"),
+        (2, {"waiting": 35, "starting": 30, "running": LONG}, "the sum had not ended after 60 s"),
+        (256, {"waiting": 40, "starting": 90, "running": LONG}, "the sum had not ended after 86 s"),
+        (2, {"waiting": 3, "starting": 2, "running": 5, "stopping": LONG}, "the sum had not ended after 60 s"),
+        (2, {"waiting": 3, "recovering": LONG}, "the survey of the nodes had not ended after 70 s"),
+    ],
+)
+def test_each_phase_of_a_preflight_has_a_limit_that_grows_with_the_nodes(
+    nodes: int, states: dict[str, float], detail: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    played = PlayedRun(tmp_path, monkeypatch, **states)
+    _, late, _ = training.run_checks(members_of_type(nodes, "g5.xlarge"), "pytorch", "", "t", "ubuntu", preflight=True)
+    assert (late.ok, late.problem, late.detail) == (False, "late", f"{detail}: see {tmp_path}/logs")
+    assert played.asked == ["create", "start", "stop"] and tmp_path.exists()
+    assert played.now - 1000 < 300
+
+
+def test_a_preflight_that_is_slow_in_each_phase_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Together they take longer than any of them may."""
+    played = PlayedRun(tmp_path, monkeypatch, waiting=35, starting=30, running=60)
+    members = members_of_type(2, "g5.xlarge")
+    _, summed, _ = training.run_checks(members, "pytorch", "", "t", "ubuntu", preflight=True)
+    assert summed.ok and played.asked == ["create", "start", "wait", "stop"]
+
+
+def test_a_command_that_hangs_ends_the_checks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(words: list[str], stdin: str = "", seconds: float = 0) -> subprocess.CompletedProcess[str]:
+        if words[0] == "start":
+            raise subprocess.TimeoutExpired(words, 300)
         return subprocess.CompletedProcess(words, 0, json.dumps({"run_dir": str(tmp_path)}), "")
 
-    clock = iter([1000.0, 1013.0])
     monkeypatch.setattr(training, "_run", run)
-    monkeypatch.setattr(pairs, "check", lambda ssh, members: checks.Check("pairs", True, ""))
-    monkeypatch.setattr(training.time, "monotonic", lambda: next(clock))
-    _, late, _ = training.run_checks(members_of_type(2, "g5.xlarge"), "pytorch", "", "t", "ubuntu", preflight=True)
-    assert (late.ok, late.problem, late.detail) == (False, "late", f"it had not ended after 60 s: see {tmp_path}/logs")
-    assert limits["wait"] == 60 - 13 and "stop" in limits and tmp_path.exists()
+    late, _ = training.run_checks(members_of_type(1, "g5.xlarge"), "pytorch", "", "t", "ubuntu")
+    assert (late.problem, late.detail) == ("late", f"a command had not ended after 300 s: see {tmp_path}/logs")
 
 
 def test_pairs_have_half_a_minute_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

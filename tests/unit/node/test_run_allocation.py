@@ -135,12 +135,12 @@ def test_all_nodes_are_surveyed_and_reserved_at_once(world: World) -> None:
 @pytest.mark.parametrize(
     ("gpus", "run", "ports"),
     [
-        (0, {}, 8 + 4),
-        (8, {}, 8 + 16 + 4),
-        (8, {"processes_per_node": 2}, 8 + 16 + 4),
-        (2, {"processes_per_node": 5}, 8 + 10 + 4),
+        (0, {}, 8 + 1),
+        (8, {}, 8 + 16 + 1),
+        (8, {"processes_per_node": 2}, 8 + 16 + 1),
+        (2, {"processes_per_node": 5}, 8 + 10 + 1),
         (0, {"servers": 7}, 8 + 7),
-        (0, {"nodes": 2}, 8 + 2),
+        (0, {"nodes": 2}, 8 + 1),
     ],
 )
 def test_there_are_ports_for_all_processes(world: World, gpus: int, run: dict[str, Any], ports: int) -> None:

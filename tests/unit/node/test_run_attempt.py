@@ -273,6 +273,23 @@ def test_the_state_of_many_processes_is_written_once_a_second(run: Folder, monke
     assert run.state()["processes"][2]["state"] == "ended"
 
 
+def test_the_events_of_all_processes_need_one_open_file(run: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On EFS each opening takes milliseconds, and each process has two events."""
+    attempt = started(run)
+    attempt.run_log.event("note", text="opens the file")
+    handles: list[str] = []
+    monkeypatch.setattr(run_log.os, "fsync", lambda handle: handles.append(os.readlink(f"/proc/self/fd/{handle}")))
+    os.rename(run.file("events.jsonl"), run.file("moved"))
+    for number in range(2):
+        attempt.handle_message(number, {"pid": 4711})
+        attempt.handle_message(number, {"time": 1.0, "end": 0})
+    os.rename(run.file("moved"), run.file("events.jsonl"))
+    # Whoever follows the run sees them at once, and the next master with the state.
+    assert [event["event"] for event in run.events()].count("process") == 4 and not handles
+    attempt.save_pending()
+    assert handles[0] == os.path.realpath(run.file("events.jsonl"))
+
+
 OPENS = """
 import resource, sys
 most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]

@@ -7,6 +7,7 @@ import os
 import random
 import select
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -204,17 +205,89 @@ def test_metrics_that_do_not_exist_yet_are_not_looked_up(tmp_path: Path, monkeyp
     """An NFS client caches a missing name: what another node writes would not be seen for some time."""
     opened: list[str] = []
 
-    def record(path: str) -> Any:
+    def record(path: str) -> int:
         opened.append(path)
-        return Path(path).open("rb")
+        return os.open(path, os.O_RDONLY)
 
-    monkeypatch.setattr(progress.safe_files, "open_file", record)
+    monkeypatch.setattr(progress.safe_files, "open_handle", record)
     reader = MetricsReader(str(tmp_path), 2)
     assert reader.news() is None
     (tmp_path / "metrics").mkdir()
     (tmp_path / "metrics/rank1.jsonl").write_text(json.dumps(metric(step=4)) + "\n")
     assert (reader.news() or {})["step"] == 4
     assert opened == [f"{tmp_path}/metrics/rank1.jsonl"]
+
+
+class OpenedFiles:
+    """Counts how often a reader opens each file."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.counts: Counter[str] = Counter()
+        really = progress.safe_files.open_handle
+
+        def count(path: str, folder: int | None = None) -> int:
+            self.counts[Path(path).name] += 1
+            return really(path, folder)
+
+        monkeypatch.setattr(progress.safe_files, "open_handle", count)
+
+
+def write_metrics(folder: Path, ranks: int, step: int) -> None:
+    (folder / "metrics").mkdir(exist_ok=True)
+    for rank in range(ranks):
+        with (folder / f"metrics/rank{rank}.jsonl").open("a") as file:
+            file.write(json.dumps(metric(step=step)) + "\n")
+
+
+def test_a_file_of_metrics_stays_open_while_lines_come_from_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On EFS each opening takes milliseconds, which thousands of ranks add up."""
+    opened = OpenedFiles(monkeypatch)
+    reader = MetricsReader(str(tmp_path), 200)
+    for step in range(1, 6):
+        write_metrics(tmp_path, 200, step)
+        assert (reader.news() or {})["step"] == step
+    assert set(opened.counts.values()) == {1} and len(opened.counts) == 200
+    reader.close()
+    assert reader.news() is None and set(opened.counts.values()) == {2}
+    reader.close()
+
+
+def test_files_without_news_are_opened_again_in_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = OpenedFiles(monkeypatch)
+    write_metrics(tmp_path, 200, 1)
+    reader = MetricsReader(str(tmp_path), 200)
+    opened.counts.clear()
+    reader.news()
+    assert opened.counts.total() == 200
+    for call in range(1, 5):
+        opened.counts.clear()
+        assert reader.news() is None
+        assert opened.counts.total() == 64 == len(opened.counts)
+        if call == 1:
+            first = set(opened.counts)
+        elif call < 4:
+            assert first.isdisjoint(opened.counts)
+    assert first & set(opened.counts)
+    reader.close()
+
+
+def test_a_file_that_replaces_another_is_read(tmp_path: Path) -> None:
+    """A trainer removes in this way what it repeats."""
+    write_metrics(tmp_path, 1, 10)
+    reader = MetricsReader(str(tmp_path), 1)
+    write_metrics(tmp_path, 1, 11)
+    assert (reader.news() or {})["step"] == 11
+    new = tmp_path / "new"
+    new.write_text(json.dumps(metric(step=9)) + "\n")
+    new.replace(tmp_path / "metrics/rank0.jsonl")
+    assert (reader.news() or {})["step"] == 9
+    write_metrics(tmp_path, 1, 10)
+    assert (reader.news() or {})["step"] == 10
+    (tmp_path / "metrics/rank0.jsonl").unlink()
+    assert reader.news() is None
+    write_metrics(tmp_path, 1, 1)
+    assert (reader.news() or {})["step"] == 1
+    reader.close()
 
 
 def test_a_line_without_end_costs_the_reader_of_metrics_no_memory(

@@ -14,12 +14,14 @@ from deeplearning.contract.errors import UserError
 from deeplearning.contract.frameworks import DISTRIBUTIONS, default_distribution
 from deeplearning.run import plan as plans
 from deeplearning.run import script
+from deeplearning.run.allocation import Allocator
+from deeplearning.run.folder import Folder
 from deeplearning.run.mpirun import hostfile
 from deeplearning.run.plan import Node, Plan
 from deeplearning.run.preview import preview
 from deeplearning.run.variables import fill_in, variables
 
-from tests.unit.node.runs_kit import members, record
+from tests.unit.node.runs_kit import CONFIG, member, members, record
 
 ROOT = Path(__file__).resolve().parents[3]
 RUN = {
@@ -158,7 +160,21 @@ def test_processes_of_a_node_have_different_ports_and_none_has_the_rendezvous_po
     plan = make_plan("parameter_server", 2, 8)
     for node in plan.nodes:
         ports = [process.port for process in plan.on(node.name)]
-        assert len(set(ports)) == len(ports) and set(ports) <= set(node.ports[:-1])
+        assert len(set(ports)) == len(ports) > 1 and len(node.ports) == 1 and node.ports[0] not in ports
+
+
+def test_what_a_node_adds_to_a_plan_does_not_grow_with_the_nodes() -> None:
+    """All wrappers read it."""
+
+    def size(count: int) -> int:
+        run = {**record("mxnet", "dist_sync"), "servers": None}
+        allocator = Allocator(CONFIG, Folder("/r1"), run, True, lambda _: None, lambda _: None, lambda: False, 0.0)
+        ports = tuple(range(20000, 20000 + allocator._port_count([member(1, gpus=8)] * count)))
+        surveyed = [Node(f"deeplearning-worker{n}", "10.0.0.1", 8, "ens5", ports) for n in range(10000, 10000 + count)]
+        return len(json.dumps(plans.as_json(plans.make(run, surveyed))))
+
+    assert size(64) / 64 < 1.01 * size(16) / 16
+    assert size(256) < 2**20
 
 
 def test_too_few_ports_are_refused() -> None:

@@ -253,7 +253,7 @@ def test_a_full_file_system_is_reported_once_and_ends_nothing(run: Folder, capsy
     full._path = "/dev/full"
     for _ in range(3):
         full.line(1.0, "text")
-        full.flush()
+        record.flush([full])
     assert capsys.readouterr().err.count("No space left on device") == 1
     assert [event["event"] for event in run.events()] == ["note"]
 

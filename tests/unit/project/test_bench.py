@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.settings import MOST_NODES
 
 from bench import report
 from bench.report import Row
@@ -59,3 +60,9 @@ def test_the_page_shows_what_was_recorded() -> None:
     page = bench_docs.PAGE.read_text(encoding="utf-8")
     assert page == bench_docs.renewed(), "run tools/bench_docs.py"
     assert "| train.yml to the first rank, 4 nodes |" in page
+
+
+def test_a_cluster_has_no_more_nodes_than_were_measured() -> None:
+    figures = json.loads(report.FIGURES.read_text(encoding="utf-8"))["measurements"]["scale: now"]["figures"]
+    assert len(figures) == 3 and all(f" {MOST_NODES} nodes" in figure["what"] for figure in figures)
+    assert [figure["what"] for figure in figures if figure["value"] > figure["target"]] == []

@@ -38,7 +38,7 @@ def main(argv: list[str]) -> int:
     short_run.add_argument("--distribution", default="", help="(default: the framework's own)")
     short_run.add_argument("--nodes", default="", help="names with commas (default: all that train)")
     short_run.add_argument("--processor", action="store_true", help="train on the processors of nodes with GPUs")
-    short_run.add_argument("--preflight", action="store_true", help="before a run: for a minute at most, if at all")
+    short_run.add_argument("--preflight", action="store_true", help="before a run: for a few minutes at most")
     short_run.set_defaults(action=_training)
     send = actions.add_parser("send", help="measure the bandwidth to other nodes; prints JSON")
     send.add_argument("aliases", nargs="+")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import statistics
 import subprocess
-import time
 from collections.abc import Mapping, Sequence
 
+from deeplearning import concurrency, programs
 from deeplearning.health.checks import Check
 from deeplearning.members.member_list import Member
 
@@ -16,7 +16,7 @@ SLOW = 0.5
 PEERS = 2
 """To so many nodes each node sends, so that a slow sender can be distinguished from a slow receiver."""
 SECONDS = 30.0
-"""Nodes that have not answered by then have 0 Gbit/s."""
+"""A node that has not answered by then has 0 Gbit/s."""
 
 Speeds = Mapping[tuple[str, str], float]
 """Gbit/s by sender and receiver."""
@@ -27,32 +27,23 @@ def check(ssh: Sequence[str], members: Sequence[Member]) -> Check:
 
 
 def measure(ssh: Sequence[str], aliases: Sequence[str]) -> Speeds:
-    """Let all nodes send at the same time, each to the next ones in a ring. A node that does not answer has 0."""
+    """Let the nodes send, each to the next ones in a ring. A node that does not answer has 0.
+
+    All of them send at the same time, as far as they can be contacted at the same time.
+    """
     ring = [*aliases, *aliases]
     peers = {alias: ring[i + 1 : i + 1 + min(PEERS, len(aliases) - 1)] for i, alias in enumerate(aliases)}
-    senders = {
-        alias: subprocess.Popen(
-            [*ssh, alias, "deeplearning", "health", "send", *names],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-        for alias, names in peers.items()
-    }
-    deadline = time.monotonic() + SECONDS
-    answers = {alias: _answer(process, deadline) for alias, process in senders.items()}
+
+    def send(alias: str, seconds: float) -> dict[str, float]:
+        try:
+            done = programs.run(*ssh, alias, "deeplearning", "health", "send", *peers[alias], timeout=seconds)
+            answer: dict[str, float] = json.loads(done.stdout)
+        except (subprocess.TimeoutExpired, ValueError):
+            return {}
+        return answer
+
+    answers = dict(zip(aliases, concurrency.ask_nodes(send, aliases, SECONDS)))
     return {(alias, peer): float(answers[alias].get(peer, 0)) for alias, names in peers.items() for peer in names}
-
-
-def _answer(process: subprocess.Popen[str], deadline: float) -> dict[str, float]:
-    try:
-        answer: dict[str, float] = json.loads(process.communicate(timeout=max(0.0, deadline - time.monotonic()))[0])
-    except (subprocess.TimeoutExpired, ValueError):
-        process.kill()
-        process.wait()
-        return {}
-    return answer
 
 
 def judge(speeds: Speeds) -> Check:

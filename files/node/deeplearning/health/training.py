@@ -6,7 +6,7 @@ import json
 import shutil
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,23 @@ from deeplearning.contract.paths import TRAINERS
 from deeplearning.health import bandwidth, checks, pairs, probes
 from deeplearning.health.checks import Check
 from deeplearning.members.member_list import Member, Members
+from deeplearning.run import survey
 
-SECONDS = 300
-PREFLIGHT_SECONDS = 60
-"""The limit before a run, which waits for it. When it is exceeded, the all-reduce fails."""
+SECONDS = 300.0
+"""For a command, and for the sum unless a run waits for it."""
+PREFLIGHT_SECONDS, RANKS_SECONDS = 60.0, 0.1
+"""For the sum before a run, with the start of the framework, and more of it for each node: all ranks connect."""
+START_SECONDS, DAEMON_SECONDS = 30.0, 0.25
+"""For mpirun, and more of it for each node: it starts the daemons of all nodes from this machine."""
+WAIT_SECONDS = 30.0
+"""Until the run has its nodes, in addition to the survey."""
+POLL_SECONDS = 0.5
+LATE = {
+    "waiting": "the survey of the nodes had not ended",
+    "starting": "not all processes had started",
+    "running": "the sum had not ended",
+}
+"""By the state of the run."""
 # Parameter servers do not reduce over all ranks: the network between nodes is tested by the other distribution.
 REPLACEMENTS = {"parameter_server": "multi_worker_mirrored"}
 
@@ -36,11 +49,9 @@ def run_checks(
 ) -> list[Check]:
     """Check the nodes, or all that train.
 
-    `preflight`: a run is about to start. It says itself why it is refused, and the checks have less time.
+    `preflight`: a run is about to start. It says itself why it is refused, and the sum has less time.
     `processor`: train on the processors of nodes with GPUs.
     """
-    limit = PREFLIGHT_SECONDS if preflight else SECONDS
-    deadline = time.monotonic() + limit
     chosen = [member for member in members.training if not nodes or set(nodes) & set(member.aliases)]
     run_id = f"preflight-{token.lower()}"
     request = {
@@ -66,9 +77,9 @@ def run_checks(
             results.append(pairs.check(probes.as_user(user), chosen))
         # A slow connection slows every rank down: the sum would take long and tell nothing more.
         if all(result.ok for result in results):
-            results.append(_all_reduce(folder, run_id, chosen, deadline))
-    except subprocess.TimeoutExpired:
-        results.append(Check("all-reduce", False, f"it had not ended after {limit} s: see {folder}/logs", "late"))
+            results.append(_all_reduce(folder, run_id, chosen, limits(chosen, preflight)))
+    except subprocess.TimeoutExpired as error:
+        results.append(_late(folder, "a command had not ended", error.timeout))
     finally:
         _run(["stop", run_id])
     if not any(result.name == "all-reduce" and not result.ok for result in results):
@@ -76,11 +87,22 @@ def run_checks(
     return [*results, space]
 
 
-def _all_reduce(folder: Path, run_id: str, nodes: Sequence[Member], deadline: float) -> Check:
-    """Raise TimeoutExpired if it has not ended at the deadline."""
+def limits(nodes: Sequence[Member], preflight: bool) -> dict[str, float]:
+    """Return how many seconds the run of the sum may be in each of its states."""
+    return {
+        "waiting": WAIT_SECONDS + survey.longest(nodes),
+        "starting": START_SECONDS + DAEMON_SECONDS * len(nodes),
+        "running": (PREFLIGHT_SECONDS if preflight else SECONDS) + RANKS_SECONDS * len(nodes),
+    }
+
+
+def _all_reduce(folder: Path, run_id: str, nodes: Sequence[Member], limits: Mapping[str, float]) -> Check:
     types = [member.instance_type for member in nodes]
     ended = _run(["start", run_id]).returncode
-    ended = ended or _run(["wait", run_id], seconds=max(0.0, deadline - time.monotonic())).returncode
+    state = "" if ended else _exceeded(folder, limits)
+    if state:
+        return _late(folder, LATE[state], limits[state])
+    ended = ended or _run(["wait", run_id]).returncode
     measured = _record(folder / "preflight.json")
     if not measured or (ended and measured["right"]):
         sentence = _record(folder / "result.json").get("sentence", "it did not start")
@@ -93,13 +115,32 @@ def _all_reduce(folder: Path, run_id: str, nodes: Sequence[Member], deadline: fl
     )
 
 
+def _exceeded(folder: Path, limits: Mapping[str, float]) -> str:
+    """Wait for the end of a run. Return the state in which it is for longer than its limit; empty if there is none."""
+    state, since = "", 0.0
+    while not _record(folder / "result.json"):
+        current = str(_record(folder / "state.json").get("state"))
+        # Other states, such as "stopping", count as the one before.
+        current = current if current in limits else state or next(iter(limits))
+        if current != state:
+            state, since = current, time.monotonic()
+        if time.monotonic() - since > limits[state]:
+            return state
+        time.sleep(POLL_SECONDS)
+    return ""
+
+
+def _late(folder: Path, what: str, seconds: float) -> Check:
+    return Check("all-reduce", False, f"{what} after {seconds:.0f} s: see {folder}/logs", "late")
+
+
 def _record(file: Path) -> dict[str, Any]:
     """Return a file's content, or an empty one if it cannot be read."""
     try:
-        record: dict[str, Any] = json.loads(safe_files.read(str(file)))
-    except (OSError, UserError, ValueError):
+        record = json.loads(safe_files.read(str(file)))
+    except (OSError, UserError, ValueError, RecursionError):
         return {}
-    return record
+    return record if isinstance(record, dict) else {}
 
 
 def _run(words: list[str], stdin: str = "", seconds: float = SECONDS) -> subprocess.CompletedProcess[str]:

@@ -40,6 +40,7 @@ PAUSE_SECONDS, LIST_PAUSE_SECONDS = 0.5, 1.0
 HELD_PAUSE_SECONDS = 5.0
 """Between two checks while a run waits for an operator."""
 SPARE_PORTS = 8
+"""Of each node, beyond those of its workers and servers: for a chief or a scheduler, and for the rendezvous."""
 
 
 @dataclass(frozen=True)
@@ -197,8 +198,9 @@ class Allocator:
         )
 
     def _port_count(self, selected: Sequence[Member]) -> int:
+        """Return how many ports a node needs, whatever the number of nodes: one of them may get all servers."""
         most_processes = max(self.run["processes_per_node"] or 0, *(member.gpus for member in selected))
-        return SPARE_PORTS + 2 * most_processes + int(self.run["servers"] or len(selected))
+        return SPARE_PORTS + 2 * most_processes + int(self.run["servers"] or 1)
 
 
 def nodes_in_use(config: Config, except_run: str = "") -> dict[str, str]:

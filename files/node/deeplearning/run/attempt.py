@@ -128,6 +128,7 @@ class Attempt:
         was_stopped, self.state = self.state is AttemptState.STOPPING, AttemptState.ENDED
         for log in self.processes.logs:
             log.close()
+        self.progress.close()
         self._check_mastership()
         # After a lost node, Open MPI 5 ends with 0, too.
         is_complete = self.processes.leader_succeeded and not exit_code and not was_stopped
@@ -183,6 +184,8 @@ class Attempt:
                         selector.unregister(key.fileobj)
                 self.advance()
                 self.save_pending()
+        # NFS shows the last lines only to files that are opened now.
+        self.progress.close()
         self.tick()
         self.save_pending(0)
 
@@ -233,8 +236,7 @@ class Attempt:
         if is_superseded(self.config):
             self._supersede()
             return
-        for log in self.processes.logs:
-            log.flush()
+        self.run_log.flush(self.processes.logs)
         news = self.progress.news()
         if news:
             self.run_log.state["progress"] = news

@@ -9,15 +9,15 @@ import json
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
+from deeplearning.concurrency import ask_nodes
 from deeplearning.contract import paths
 from deeplearning.contract.errors import UserError
 from deeplearning.gpus import evidence as evidences
 from deeplearning.gpus.evidence import Evidence
 from deeplearning.gpus.faults import MOST_TEXT, PROGRAM, Fault
-from deeplearning.run.survey import AT_ONCE, GPU_SURVEY_SECONDS, SSH, Unanswered, output_of
+from deeplearning.run.survey import GPU_SURVEY_SECONDS, SSH, Unanswered, output_of
 
 
 @dataclass(frozen=True)
@@ -50,29 +50,27 @@ def blame(evidence: Mapping[str, Sequence[Fault]]) -> Blame:
 def of_attempt(before: Mapping[str, Evidence], master: str) -> Blame:
     """Ask the nodes of a failed attempt, and hold those at fault. `before`: what each with GPUs showed before it."""
 
-    def new_faults(node: str) -> list[Fault]:
+    def new_faults(node: str, seconds: float) -> list[Fault]:
         words = ["faults", "--after", str(before[node].message)]
         try:
-            now = evidences.parse(json.loads(_ask(node, master, words)), f"the faults of {node}")
+            now = evidences.parse(json.loads(_ask(node, master, words, seconds)), f"the faults of {node}")
         except (Unanswered, UserError, ValueError, RecursionError) as error:
             print(f"{node} gives no answer about its GPUs: {error}", file=sys.stderr)
             return []
         return evidences.new_faults(before[node], now)
 
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        verdict = blame(dict(zip(before, pool.map(new_faults, before))))
-        list(pool.map(lambda node: _hold(node, verdict.at_fault[node], master), verdict.at_fault))
+    def hold(node: str, seconds: float) -> None:
+        """If this fails, the node may be selected again, as often as the run may be started again."""
+        try:
+            _ask(node, master, ["hold", verdict.at_fault[node][:MOST_TEXT]], seconds)
+        except Unanswered as error:
+            print(f"{node} cannot be held{error}", file=sys.stderr)
+
+    verdict = blame(dict(zip(before, ask_nodes(new_faults, list(before), GPU_SURVEY_SECONDS))))
+    ask_nodes(hold, list(verdict.at_fault), GPU_SURVEY_SECONDS)
     return verdict
 
 
-def _hold(node: str, reason: str, master: str) -> None:
-    """If this fails, the node may be selected again, as often as the run may be started again."""
-    try:
-        _ask(node, master, ["hold", reason[:MOST_TEXT]])
-    except Unanswered as error:
-        print(f"{node} cannot be held{error}", file=sys.stderr)
-
-
-def _ask(node: str, master: str, words: Sequence[str]) -> str:
+def _ask(node: str, master: str, words: Sequence[str], seconds: float) -> str:
     command = ["sudo", "-n", paths.PROGRAM, "gpus", *words]
-    return output_of(command if node == master else [*SSH, node, shlex.join(command)], GPU_SURVEY_SECONDS)
+    return output_of(command if node == master else [*SSH, node, shlex.join(command)], seconds)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from deeplearning.contract.errors import UserError
@@ -25,7 +26,7 @@ class Node:
     gpus: int = 0
     interface: str = ""
     ports: tuple[int, ...] = ()
-    """Free ports."""
+    """Free ports; in a plan only the last one, where all processes rendezvous."""
     efa: int = 0
     """The number of EFA devices."""
 
@@ -67,10 +68,18 @@ class Plan:
         return sorted((process for process in self.processes if process.role == role), key=lambda process: process.rank)
 
     def on(self, node: str) -> list[Process]:
-        return [process for process in self.processes if process.node == node]
+        return self._by_node.get(node, [])
 
     def node(self, name: str) -> Node:
-        return next(node for node in self.nodes if node.name == name)
+        return self._nodes[name]
+
+    @cached_property
+    def _by_node(self) -> dict[str, list[Process]]:
+        return _by_node(self.processes)
+
+    @cached_property
+    def _nodes(self) -> dict[str, Node]:
+        return {node.name: node for node in self.nodes}
 
     @property
     def leading(self) -> list[Process]:
@@ -87,15 +96,25 @@ def make(run: Run, nodes: Sequence[Node]) -> Plan:
         # The run was created by a program that had it.
         raise UserError(problem)
     layout = LAYOUTS[run["distribution"]](run, nodes)
+    by_node = _by_node(layout)
     processes: list[Process] = []
     for node in nodes:
-        local = [process for process in layout if process.node == node.name]
+        local = by_node.get(node.name, [])
         if node.ports and len(local) >= len(node.ports):
             raise UserError(f"{node.name} has too few free ports for {len(local)} processes: start fewer of them.")
-        # No process gets the last port, because all processes rendezvous there.
+        # No process gets the last port.
         ports = node.ports[:-1] or (0,) * len(local)
         processes += [replace(process, port=port) for process, port in zip(local, ports)]
-    return Plan(run["framework"], run["distribution"], tuple(nodes), tuple(processes))
+    # All wrappers read the plan: it has no more ports than they need.
+    rendezvous = (replace(node, ports=node.ports[-1:]) for node in nodes)
+    return Plan(run["framework"], run["distribution"], tuple(rendezvous), tuple(processes))
+
+
+def _by_node(processes: Sequence[Process]) -> dict[str, list[Process]]:
+    by_node: dict[str, list[Process]] = {}
+    for process in processes:
+        by_node.setdefault(process.node, []).append(process)
+    return by_node
 
 
 def as_json(plan: Plan) -> dict[str, Any]:

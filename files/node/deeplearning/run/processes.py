@@ -68,7 +68,6 @@ class ProcessTable:
             self._update(number, state="ended", exit_code=message["end"])
             if message["end"] and self.failure is None and not self.stopping:
                 self._fail(number)
-            self._run_log.save_soon()
 
     def handle_mpirun_output(self, data: bytes) -> None:
         for line in data.decode(errors="replace").splitlines():
@@ -84,6 +83,7 @@ class ProcessTable:
         self.statuses[number].update(changes)
         self._planned.discard(number)
         self._run_log.event("process", **_event_of(self.statuses[number]))
+        self._run_log.save_soon()
 
     def _fail(self, number: int, **changes: Any) -> None:
         failure = {**_event_of(self.statuses[number]), **changes, "tail": list(self._logs[number].tail)}

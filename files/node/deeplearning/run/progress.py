@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from deeplearning import safe_files
+from deeplearning.concurrency import FILES_AT_ONCE, with_files
 from deeplearning.contract.errors import UserError
 
 EVALUATED = ("val_accuracy", "average_precision")
@@ -22,16 +23,20 @@ MOST_RANKS = 1_000_000
 class MetricsReader:
     """The metrics of one attempt: what its own ranks write after it has begun.
 
-    Files of other ranks are left from attempts on more nodes. The trainer of rank 0 truncates them, so they change.
-    Each file is opened, read and closed every time: NFS shows what other nodes have written only to a new open. It is
-    opened only if the folder lists it: an NFS client caches a missing name.
+    Files of other ranks are left from attempts on more nodes. The trainer of rank 0 replaces files by shorter ones, so
+    they change. A file is opened only if the folder lists it: an NFS client caches a missing name. It stays open while
+    lines come from it. NFS shows to an open file for up to a minute nothing that other nodes have written, and never
+    another file of its name: some of the files without news, all of a small run, are opened again at each call.
     """
 
     def __init__(self, folder: str, ranks: int) -> None:
         self._folder = f"{folder}/metrics"
         self._names = [f"rank{rank}.jsonl" for rank in range(ranks)]
+        self._handles: dict[str, int] = {}
+        """Of open files. The one that has been open for the longest time is the first."""
+        existing = self._existing()
         # What earlier attempts have written is theirs.
-        self._offsets = {path: _size(path) for path in self._existing()}
+        self._offsets = dict(zip(existing, with_files(_size, existing)))
         self._newest: dict[str, dict[str, Any]] = {}
         self.written: dict[int, dict[str, Any]] = {}
         """The newest line of each rank that has written since the last call but one of `news`."""
@@ -40,12 +45,22 @@ class MetricsReader:
     def news(self) -> dict[str, Any] | None:
         """Return a new summary, or None if no rank has written since the last call."""
         before = dict(self._offsets)
-        for path in self._existing():
-            self._read_new_lines(path)
+        opened = list(self._handles)
+        self._read(self._existing())
+        silent = [path for path in opened if self._offsets.get(path) == before.get(path)][:FILES_AT_ONCE]
+        for path in silent:
+            os.close(self._handles.pop(path))
+        self._read(silent)
         changed = {path for path, offset in self._offsets.items() if offset != before.get(path)}
         ranks = ((rank, f"{self._folder}/{name}") for rank, name in enumerate(self._names))
         self.written = {rank: self._newest.get(path, {}) for rank, path in ranks if path in changed}
         return self.summary() if changed else None
+
+    def close(self) -> None:
+        """Close all files. The next call of `news` opens them again, and misses nothing."""
+        for handle in self._handles.values():
+            os.close(handle)
+        self._handles.clear()
 
     def _existing(self) -> list[str]:
         try:
@@ -54,30 +69,41 @@ class MetricsReader:
             return []
         return [f"{self._folder}/{name}" for name in self._names if name in listed]
 
-    def _read_new_lines(self, path: str) -> None:
+    def _read(self, paths: list[str]) -> None:
+        for evaluated in with_files(self._read_new_lines, paths):
+            self._evaluated |= evaluated
+
+    def _read_new_lines(self, path: str) -> dict[str, Any]:
+        """Take over a rank's newest line. Return the figures of its last evaluation."""
         try:
-            with safe_files.open_file(path) as file:
-                offset, size = self._offsets.get(path, 0), os.fstat(file.fileno()).st_size
-                if size < offset:
-                    # The trainer has removed the lines of the epochs that it repeats.
-                    offset = 0
-                start = max(offset, size - MOST_BYTES)
-                file.seek(start)
-                data = file.read(MOST_BYTES)
+            offset = self._offset(path)
+            start, data = _newest_bytes(self._handles[path], offset)
         except (OSError, UserError):
-            return
+            return {}
         complete = data[: data.rfind(b"\n") + 1]
         if not complete:
-            return
+            return {}
         self._offsets[path] = start + len(complete)
         if start > offset:
             # The first line is not whole.
             complete = complete[complete.index(b"\n") + 1 :]
+        evaluated: dict[str, Any] = {}
         for line in complete.splitlines():
             record = _record(line)
             if record:
                 self._newest[path] = record
-                self._evaluated |= {key: record[key] for key in EVALUATED if record.get(key) is not None}
+                evaluated |= {key: record[key] for key in EVALUATED if record.get(key) is not None}
+        return evaluated
+
+    def _offset(self, path: str) -> int:
+        """Return where a file's new lines begin. Open it if it is not open."""
+        offset = self._offsets.get(path, 0)
+        if path not in self._handles:
+            handle = self._handles[path] = safe_files.open_handle(path)
+            if offset and os.fstat(handle).st_size < offset:
+                # The trainer has removed the lines of the epochs that it repeats.
+                return 0
+        return offset
 
     def summary(self) -> dict[str, Any] | None:
         return summary(list(self._newest.values()), self._evaluated)
@@ -89,6 +115,15 @@ def _size(path: str) -> int:
             return os.fstat(file.fileno()).st_size
     except (OSError, UserError):
         return 0
+
+
+def _newest_bytes(handle: int, offset: int) -> tuple[int, bytes]:
+    """Return what a file has from there on, or the newest of it, and where that begins."""
+    data = os.pread(handle, MOST_BYTES, offset)
+    if len(data) < MOST_BYTES:
+        return offset, data
+    start = max(offset, os.fstat(handle).st_size - MOST_BYTES)
+    return start, data if start == offset else os.pread(handle, MOST_BYTES, start)
 
 
 def _record(line: bytes) -> dict[str, Any]:

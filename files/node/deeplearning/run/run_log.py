@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import IO, Any
 
+from deeplearning.concurrency import with_files
 from deeplearning.contract.schema import format_time
 from deeplearning.run.folder import Folder
 
@@ -31,6 +32,7 @@ class RunLog:
         self._write_failed = False
         self._pending = False
         self._saved = float("-inf")
+        self._events: IO[bytes] | None = None
         self.state: dict[str, Any] = folder.state() or {
             "run_id": folder.id,
             "state": "waiting",
@@ -47,8 +49,11 @@ class RunLog:
     def event(self, event: str, **details: Any) -> None:
         self._event_count += 1
         line = json.dumps({"n": self._event_count, "time": round(time.time(), 3), "event": event, **details})
-        with self.reported_write_errors(), open(self._folder.file("events.jsonl"), "a", encoding="utf-8") as file:
-            file.write(f"{line}\n")
+        with self.reported_write_errors():
+            if self._events is None:
+                # Without a buffer: those who follow the run read each event at once.
+                self._events = open(self._folder.file("events.jsonl"), "ab", buffering=0)  # noqa: SIM115
+            self._events.write(f"{line}\n".encode())
 
     def enter(self, state: str, reason: str = "") -> None:
         """Record a state, as an event only if it or its reason is new."""
@@ -69,9 +74,17 @@ class RunLog:
             self.save()
 
     def save(self) -> None:
+        """Write the state, and have the file system store all events until now: the next master reads both."""
         self._pending, self._saved = False, time.monotonic()
         with self.reported_write_errors():
+            if self._events is not None:
+                os.fsync(self._events.fileno())
             self._folder.write("state.json", {**self.state, "updated_at": format_time()})
+
+    def flush(self, logs: Sequence[ProcessLog]) -> None:
+        for error in with_files(ProcessLog.flush, [log for log in logs if log.has_news]):
+            if error:
+                self.report_write_error(error)
 
     @contextlib.contextmanager
     def reported_write_errors(self) -> Iterator[None]:
@@ -96,6 +109,8 @@ class ProcessLog:
         self._path = folder.file(f"logs/{name}.log")
         self._file: IO[str] | None = None
         self.tail: deque[str] = deque(maxlen=TAIL)
+        self.has_news = False
+        """True if lines were written since the last flush."""
         if attempt:
             self._write(f"{_timestamp(time.time())} ==== start {attempt + 1} ====\n")
 
@@ -111,12 +126,18 @@ class ProcessLog:
         with self._run_log.reported_write_errors():
             if self._file is None:
                 self._file = open(self._path, "a", encoding="utf-8", errors="replace")  # noqa: SIM115
+            self.has_news = True
             self._file.write(text)
 
-    def flush(self) -> None:
-        with self._run_log.reported_write_errors():
+    def flush(self) -> OSError | None:
+        """Return an error instead of reporting it: RunLog reports those of all logs."""
+        self.has_news = False
+        try:
             if self._file is not None:
                 self._file.flush()
+        except OSError as error:
+            return error
+        return None
 
     def discard(self) -> None:
         """Drop buffered and later lines, because the file belongs to another master now."""

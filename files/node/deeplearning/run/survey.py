@@ -18,12 +18,11 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from deeplearning import machine, programs
+from deeplearning import concurrency, machine, programs
 from deeplearning.contract import paths, schema
 from deeplearning.contract.errors import UserError
 from deeplearning.gpus import evidence, held
@@ -35,8 +34,6 @@ from deeplearning.run.identity import as_root
 from deeplearning.run.plan import Node
 
 SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=4")
-AT_ONCE = 16
-"""Nodes that are contacted at the same time."""
 SURVEY_SECONDS, GPU_SURVEY_SECONDS = 8.0, 40.0
 """For a node without and with GPUs."""
 STOP_SECONDS = 5.0
@@ -90,13 +87,21 @@ def survey_nodes(
     """Survey all these members. `own_instance` is this machine's instance id."""
     command = [paths.PROGRAM, "run", "survey", folder.id, folder.path, python]
 
-    def survey(member: Member) -> NodeSurvey:
+    def survey(member: Member, seconds: float) -> NodeSurvey:
         words = [*command, member.private_ip, str(ports)]
         is_local = member.instance_id == own_instance
-        return _survey(member, words if is_local else [*SSH, member.alias, shlex.join(words)], ports)
+        return _survey(member, words if is_local else [*SSH, member.alias, shlex.join(words)], ports, seconds)
 
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        return refuse_other_environments(list(pool.map(survey, members)))
+    return refuse_other_environments(concurrency.ask_nodes(survey, members, max(map(_seconds, members))))
+
+
+def longest(members: Sequence[Member]) -> float:
+    """Return the longest time that a survey of these members takes."""
+    return concurrency.longest(len(members), max(map(_seconds, members)))
+
+
+def _seconds(member: Member) -> float:
+    return GPU_SURVEY_SECONDS if member.gpus else SURVEY_SECONDS
 
 
 def refuse_other_environments(surveys: Sequence[NodeSurvey]) -> list[NodeSurvey]:
@@ -131,9 +136,9 @@ def problems_of(surveys: Sequence[NodeSurvey]) -> str:
     return " ".join(f"{', '.join(names)}: {problem}" if names else problem for problem, names in nodes.items())
 
 
-def _survey(member: Member, command: Sequence[str], ports: int) -> NodeSurvey:
+def _survey(member: Member, command: Sequence[str], ports: int, seconds: float) -> NodeSurvey:
     try:
-        output = output_of(command, GPU_SURVEY_SECONDS if member.gpus else SURVEY_SECONDS)
+        output = output_of(command, min(seconds, _seconds(member)))
     except Unanswered as error:
         return NodeSurvey(member, problem=f"{member.alias} does not answer{error}.")
     try:
@@ -178,7 +183,7 @@ def output_of(command: Sequence[str], seconds: float) -> str:
     try:
         done = programs.run(*command, timeout=seconds)
     except subprocess.TimeoutExpired:
-        raise Unanswered(f" within {seconds:g} s") from None
+        raise Unanswered(f" within {seconds:.2g} s") from None
     if done.returncode:
         raise Unanswered(f": {programs.last_line(done.stderr, 'ssh failed')}")
     return done.stdout
@@ -317,15 +322,14 @@ def stop_leftovers(boot_ids: Mapping[str, str], master: str, run_id: str) -> dic
     A node that has rebooted, or another machine under its name, is lost as much as one that does not answer.
     """
 
-    def stop(node: str) -> str:
+    def stop(node: str, seconds: float) -> str:
         stop_units = shlex.join(["sudo", "-n", "systemctl", "stop", units.all_attempts(run_id)])
         script = f"cat /proc/sys/kernel/random/boot_id; {stop_units} 2>/dev/null; true"
         try:
-            output = output_of(["/bin/sh", "-c", script] if node == master else [*SSH, node, script], STOP_SECONDS)
+            output = output_of(["/bin/sh", "-c", script] if node == master else [*SSH, node, script], seconds)
         except Unanswered as error:
             return f"it does not answer{error}"
         return "" if boot_ids[node] in ("", output.strip()) else "it has booted since"
 
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        reasons = dict(zip(boot_ids, pool.map(stop, boot_ids)))
+    reasons = dict(zip(boot_ids, concurrency.ask_nodes(stop, list(boot_ids), STOP_SECONDS)))
     return {node: reason for node, reason in reasons.items() if reason}

@@ -103,10 +103,11 @@ def test_what_is_right_gets_its_type_once(name: str, options: Any, read: Any) ->
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("worker_count", "four", "is four: give a whole number from 0 to 1023."),
+        ("worker_count", "four", "is four: give a whole number from 0 to 255."),
         ("worker_count", True, "is true: give a whole number"),
         ("worker_count", 2.5, "is 2.5: give a whole number"),
-        ("worker_count", 5000, "is 5000: give 1023 or less."),
+        ("worker_count", 256, "is 256: give 255 or less, because runs were measured with up to 256 nodes, the master"),
+        ("worker_min", 256, "is 256: give 255 or less, because runs were measured with up to 256 nodes, the master"),
         ("root_volume_gib", 0, "is 0: give 8 or more."),
         ("ttl_hours", "8h", "is 8h: give a number from 0 to 8760."),
         ("ttl_hours", -1, "is -1: give 0 to 8760."),

@@ -1,0 +1,92 @@
+"""Many nodes and many files at the same time: how many of them, and until when."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import threading
+from typing import Any
+
+import pytest
+from deeplearning import concurrency
+from deeplearning.concurrency import CONNECTIONS_AT_ONCE, ask_nodes, longest, with_files
+from deeplearning.health import pairs
+from deeplearning.run import survey
+from deeplearning.run.folder import Folder
+
+from tests.unit.node.runs_kit import member
+
+NODES = 2 * CONNECTIONS_AT_ONCE
+WAIT_SECONDS = 30
+
+
+class Crowd:
+    """Holds what runs until `expected` run at the same time, and counts them."""
+
+    def __init__(self, expected: int) -> None:
+        self.most, self._busy, self._expected, self._changed = 0, 0, expected, threading.Condition()
+
+    def pass_through(self) -> None:
+        with self._changed:
+            self._busy += 1
+            self.most = max(self.most, self._busy)
+            self._changed.notify_all()
+            assert self._changed.wait_for(lambda: self.most >= self._expected, WAIT_SECONDS)
+            self._busy -= 1
+
+
+def survey_all(aliases: list[str]) -> None:
+    survey.survey_nodes([member(rank) for rank in range(1, NODES + 1)], Folder("/r1"), "/p", 2, "i-1")
+
+
+def stop_all(aliases: list[str]) -> None:
+    survey.stop_leftovers(dict.fromkeys(aliases, ""), "deeplearning-master", "r1")
+
+
+def measure_pairs(aliases: list[str]) -> None:
+    pairs.measure(["ssh"], aliases)
+
+
+@pytest.mark.parametrize("ask", [survey_all, stop_all, measure_pairs])
+def test_128_nodes_are_contacted_at_the_same_time_and_no_more(ask: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    crowd = Crowd(CONNECTIONS_AT_ONCE)
+    asked: list[tuple[str, ...]] = []
+
+    def answer(command: tuple[str, ...], **more: Any) -> subprocess.CompletedProcess[str]:
+        asked.append(command)
+        crowd.pass_through()
+        return subprocess.CompletedProcess("ssh", 0, json.dumps({}), "")
+
+    monkeypatch.setattr(subprocess, "run", answer)
+    ask([f"deeplearning-worker{rank}" for rank in range(1, NODES + 1)])
+    assert (len(asked), crowd.most) == (NODES, 128)
+
+
+@pytest.mark.parametrize(("nodes", "seconds"), [(1, 8), (128, 8), (129, 16), (256, 16), (257, 24)])
+def test_nodes_that_are_asked_in_turn_have_time_in_turn(nodes: int, seconds: float) -> None:
+    assert longest(nodes, 8) == seconds
+
+
+def test_all_nodes_have_one_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each round of these takes 5 s longer than it may: what is left for the last one is less."""
+    now = 1000.0
+    monkeypatch.setattr(concurrency, "CONNECTIONS_AT_ONCE", 1)
+    monkeypatch.setattr(concurrency.time, "monotonic", lambda: now)
+
+    def ask(node: str, seconds: float) -> tuple[str, float]:
+        nonlocal now
+        now += 13
+        return node, seconds
+
+    assert ask_nodes(ask, ["a", "b", "c"], 8) == [("a", 8), ("b", 8), ("c", 24 - 26)]
+
+
+@pytest.mark.parametrize("count", [0, 1, 63, 64, 65, 1000])
+def test_answers_about_files_are_in_their_order(count: int) -> None:
+    assert with_files(lambda number: -number, range(count)) == [-number for number in range(count)]
+
+
+def test_64_files_are_waited_for_at_the_same_time() -> None:
+    crowd = Crowd(64)
+    with_files(lambda _number: crowd.pass_through(), range(640))
+    assert crowd.most == 64
