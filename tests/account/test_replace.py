@@ -33,12 +33,16 @@ def ids(red: Fleet, kind: str) -> set[str]:
 def test_a_node_is_replaced_by_another_machine_and_nothing_else_changes(red: Fleet) -> None:
     master, before, bad = ids(red, "master"), ids(red, "workers"), red.id(3)
     person = operator(red.account)
-    unknown = person.play(PLAYBOOK, node="deeplearning-worker9")
-    assert unknown.code == 2 and ids(red, "workers") == before
-    words = " ".join(unknown.output.split())
-    assert "node is deeplearning-worker9, and the cluster red has no such node: it has deeplearning-master, " in words
+    for given, problem in (
+        ("deeplearning-worker9", "the cluster red has no such machine: its nodes are deeplearning-master, "),
+        ("deeplearning-worker3", f"give the id of the one in the cluster red. Example: -e node={bad}"),
+    ):
+        refused = person.play(PLAYBOOK, node=given)
+        assert refused.code == 2 and ids(red, "workers") == before
+        words = " ".join(refused.output.split())
+        assert f"node is {given}, and " in words and problem in words, words
 
-    ran = person.play(PLAYBOOK, node="deeplearning-worker3")
+    ran = person.play(PLAYBOOK, node=bad)
     assert (ran.code, ran.changed) == (0, 1), ran.output[-4000:]
     wait_until(lambda: bad not in ids(red, "workers") and len(ids(red, "workers")) == 2)
     assert before - {bad} < ids(red, "workers") and ids(red, "master") == master
@@ -47,5 +51,7 @@ def test_a_node_is_replaced_by_another_machine_and_nothing_else_changes(red: Fle
     ]
     assert group["DesiredCapacity"] == 2
 
-    assert person.play(PLAYBOOK, node="deeplearning-worker1").code == 0
+    # Who gives the same again replaces nothing else.
+    assert person.play(PLAYBOOK, node=bad).code == 2
+    assert person.play(PLAYBOOK, node=red.id(1)).code == 0
     wait_until(lambda: not ids(red, "master") & master and len(ids(red, "master")) == 1)

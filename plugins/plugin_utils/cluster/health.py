@@ -26,6 +26,7 @@ Result = Mapping[str, Any]
 
 _CONFIGURE = "ansible-playbook deeplearning.aws.configure"
 _REPLACE = "ansible-playbook deeplearning.aws.replace -e node=<node>"
+"""It names the machine to give in place of the node."""
 ADVICE: Mapping[str, str] = {
     "disk": "remove what is not needed, or give cluster_root_volume_gib",
     "memory": "find out on the node what uses it: ps aux --sort -rss | head",
@@ -163,7 +164,7 @@ def _checks_of_training(training: Result) -> dict[str, Any]:
 
 def _with_advice(node: str, check: Mapping[str, Any], framework: str = "") -> Check:
     advice = ADVICE.get(f"{check['name']}.{check['problem']}", ADVICE[check["name"]]).format(framework)
-    advice = advice.replace("<node>", node) if node != ALL else advice
+    advice = advice.replace("<node>", "…" if node == ALL else node)
     return _check(node, check["name"], check["detail"], "" if check["ok"] else advice, check["ok"])
 
 

@@ -108,7 +108,7 @@ def extend(
             *answer.get("problems", ()),
             *(_stall_problem(run, members, is_emr, prices or PriceList(owned.region)) for run in stalled),
             *_end_problem(summary, now),
-            *_member_problems(members),
+            *_member_problems(members, is_emr),
             *(_replaced(item) for item in seen.replacements),
             *_template_problems(owned, members, seen),
             *_bundle_problems(members, seen),
@@ -216,7 +216,7 @@ _ADVICE = {
 }
 
 
-def _member_problems(members: Sequence[Mapping[str, Any]]) -> list[str]:
+def _member_problems(members: Sequence[Mapping[str, Any]], is_emr: bool) -> list[str]:
     problems = []
     for health, words in _ADVICE.items():
         names = [member["name"] for member in members if member["health"] == health]
@@ -225,10 +225,10 @@ def _member_problems(members: Sequence[Mapping[str, Any]]) -> list[str]:
     for member in members:
         if member["health"] == HELD:
             name = member["name"]
-            problems.append(
-                f"{name} is held: {member['held'] or 'it has not reported why'}; replace it: ansible-playbook "
-                f"deeplearning.aws.replace -e node={name}"
-            )
+            cure = f"replace it: ansible-playbook deeplearning.aws.replace -e node={member['instance_id']}"
+            if is_emr:
+                cure = "reboot it, or release it on the node: sudo deeplearning gpus release"
+            problems.append(f"{name} is held: {member['held'] or 'it has not reported why'}; {cure}")
         load = member["load"] or {"errors": (), "disk_percent": 0}
         problems += [f"{member['name']}: {error}" for error in load["errors"]]
         if load["disk_percent"] >= FULL_PERCENT:

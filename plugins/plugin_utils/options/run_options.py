@@ -11,6 +11,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract.framewor
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import readers as r
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import run_readers as rr
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.option import Option
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.settings import MOST_NODES
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import git_source
 
 _DISTRIBUTION = r.choice(*dict.fromkeys(name for names in DISTRIBUTIONS.values() for name in names))
@@ -263,11 +264,11 @@ TABLE: Sequence[Option] = (
         "node",
         rr.one_node,
         None,
-        "deeplearning-worker2",
-        "Which node, by its name or instance id. Its machine is terminated, and Auto Scaling launches another one for "
-        "it.",
+        "i-0a1b2c3d4e5f60718",
+        "Which machine, by its instance id: it is terminated, and Auto Scaling launches another one, which gets the "
+        "same name. A name is answered with the id.",
         ("replace",),
-        required="name the node to replace",
+        required="give the instance id of the machine to replace",
     ),
     Option("run_id", rr.run_id, None, "lenet-1", "Which run. Without it, the newest ten.", ("logs",)),
     Option("output", r.boolean, False, True, "Also print what the processes of the run print.", ("follow",)),
@@ -340,7 +341,7 @@ TABLE: Sequence[Option] = (
         "Send all files again, in place of what others have put in the bucket.",
         _STAGE,
     ),
-    Option("stage_nodes", r.integer(1, 1024), None, 2, "How many nodes unpack. Without it, all.", _STAGE),
+    Option("stage_nodes", r.integer(1, MOST_NODES), None, 2, "How many nodes unpack. Without it, all.", _STAGE),
     Option(
         "destroy",
         r.text,

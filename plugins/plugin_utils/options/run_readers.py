@@ -20,12 +20,12 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract.identifi
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.run_request import node_range
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import readers as r
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.readers import InvalidOption
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.settings import MOST_NODES
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import git_source
 
 DATASETS = ("cifar10", "mnist", "generated")
 """train.yml stages these itself."""
 
-MOST_NODES = 1024
 _MEMBER = re.compile(r"deeplearning-(master|worker[1-9][0-9]{0,4})")
 _INSTANCE = re.compile(r"i-[0-9a-f]{8,32}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -166,7 +166,7 @@ def environment(value: Any) -> dict[str, str]:
 
 
 def sweep(value: Any) -> list[int]:
-    numbers = list(r.list_of(r.integer(1, 1024))(value))
+    numbers = list(r.list_of(r.integer(1, MOST_NODES))(value))
     if not numbers:
         raise InvalidOption("give numbers of nodes")
     return numbers

@@ -191,11 +191,11 @@ def lost_words(lost: Mapping[str, str]) -> str:
 
 
 def held_sentence(held: Mapping[str, str]) -> str:
-    """Return why nodes are held, and what an operator can do; empty if there is none."""
+    """Return why nodes are held, and what tells an operator what to do; empty if there is none."""
     if not held:
         return ""
     reasons = "; ".join(f"{node} is held: {reason}" for node, reason in held.items())
-    return f"{reasons}. To replace it: ansible-playbook deeplearning.aws.replace -e node={next(iter(held))}"
+    return f"{reasons}. ansible-playbook status.yml has the command that replaces it"
 
 
 def nodes_of(attempt: dict[str, Any]) -> int:

@@ -188,6 +188,14 @@ def test_a_failing_check_has_the_advice_of_its_problem_and_a_passing_one_none() 
     assert fix(ok=True, problem="silent") == ""
 
 
+def test_advice_to_replace_a_node_has_no_placeholder() -> None:
+    pairs = {"name": "pairs", "ok": False, "detail": "worker2 is slow", "problem": ""}
+    trained = {"stdout": json.dumps({"framework": "pytorch", "checks": [pairs]})}
+    checks = verdict({"n": node_result()}, training=trained)["checks"]
+    (fix,) = [check["fix"] for check in checks if check["name"] == "pairs"]
+    assert fix.endswith("ansible-playbook deeplearning.aws.replace -e node=…")
+
+
 @pytest.mark.parametrize(
     ("result", "detail"),
     [

@@ -138,7 +138,7 @@ def test_a_held_member_is_named_with_the_reason_and_how_to_replace_it(answers: b
     assert health(described) == "held"
     assert described["problems"] == [
         "deeplearning-worker2 is held: GPU 2 fell off the bus (Xid 79); replace it: ansible-playbook "
-        "deeplearning.aws.replace -e node=deeplearning-worker2"
+        "deeplearning.aws.replace -e node=i-00000002"
     ]
 
 
@@ -212,6 +212,16 @@ def test_an_old_bundle_is_one_that_new_machines_do_not_get() -> None:
     assert extended(replace(seen, reports={"i-00000002": NodeSetup("ready")}))["problems"] == []
     (warning,) = extended(replace(seen, reports={"i-00000002": NodeSetup("ready", bundle="old")}))["problems"]
     assert warning.startswith("deeplearning-worker2: configured by an old bundle")
+
+
+def test_a_held_core_node_is_not_to_be_replaced_by_auto_scaling() -> None:
+    reports = {"i-00000001": NodeSetup("ready"), "i-00000002": NodeSetup("held", log=["GPU 2 fell off the bus"])}
+    problems = status.extend(SUMMARY, emr(), replace(SEEN, answer=None, reports=reports), NOW)["problems"]
+    (problem,) = [problem for problem in problems if "is held" in problem]
+    assert problem == (
+        "deeplearning-worker2 is held: GPU 2 fell off the bus; reboot it, or release it on the node: "
+        "sudo deeplearning gpus release"
+    )
 
 
 @pytest.mark.parametrize(("worker", "warnings"), [("new", 0), ("", 0), ("old", 1)])

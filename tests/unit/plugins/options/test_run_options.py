@@ -95,7 +95,7 @@ def test_what_is_right_gets_its_type_once(name: str, variables: Any, read: Any) 
         ({"nodes": 0}, "nodes is 0: give 1 or more."),
         ({"nodes": "all"}, "nodes is all: give a number, a range such as 6-8, or a list of members"),
         ({"nodes": "8-6"}, "nodes is 8-6: give a number, a range such as 6-8, or"),
-        ({"nodes": "6-2000"}, "nodes is 6-2000: give 1024 or less"),
+        ({"nodes": "6-2000"}, "nodes is 6-2000: give 256 or less"),
         ({"framework": "mxnet", "distribution": "local", "nodes": "1-2"}, "which trains on one node, and nodes is 1-2"),
         ({"nodes": ["worker2"]}, "or a list of members as the inventory names them"),
         ({"processes_per_node": "many"}, "give a whole number from 1 to 256"),
