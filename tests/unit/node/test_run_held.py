@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -155,3 +157,20 @@ def test_a_node_that_answers_nothing_usable_is_not_held(master: Master, capsys: 
     (master.folder / "faults" / W3).write_text(json.dumps({"message": 9, "log": [{"level": "reboot"}], "reading": []}))
     master.supervise()
     assert causes(run) == ["failed"] and "gives no answer about its GPUs" in capsys.readouterr().err
+
+
+def test_a_run_still_waits_for_an_operator_after_its_master_went_down_meanwhile(master: Master) -> None:
+    run = master.create_run()
+    master.shows(W3, *BUS)
+    with meanwhile(lambda: waits(run), lambda: os.kill(os.getpid(), signal.SIGTERM)):
+        master.supervise()
+    assert run.result() is None and [attempt["cause"] for attempt in run.state()["attempts"]] == ["held"]
+    run.write("state.json", {**run.state(), "reason": ""})
+
+    def release() -> None:
+        master.heals(W3)
+        master.held(W3).unlink()
+
+    with meanwhile(lambda: waits(run), release):
+        master.supervise()
+    assert causes(run) == ["held", "finished"] and planned(run) == [[W1, W2, W3, W4]] * 2

@@ -92,7 +92,8 @@ class Unit:
 
     def _interrupt(self) -> None:
         """Leave the run without an end: this machine goes down, or all do. The next master resumes the run."""
-        if self.attempts:
+        # The cause of an attempt that ended before, such as HELD, decides what the next master waits for.
+        if self.attempts and self.attempts[-1]["cause"] == STOPPED:
             self.attempts[-1]["cause"] = LOST
         self.run_log.enter("recovering", "the master goes down, or all machines end soon")
 
