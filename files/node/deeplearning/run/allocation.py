@@ -185,6 +185,9 @@ class Allocator:
             raise UserError(problems)
         if verdict is SurveyVerdict.WAIT:
             self.report(problems)
+            if self.situation is Situation.AFTER_HOLD:
+                # An operator may take days, and surveys without a pause would count as work of the nodes.
+                time.sleep(HELD_PAUSE_SECONDS)
             return None
         usable = [survey for survey in surveys if not survey.problem]
         self.reserve([survey.member.alias for survey in usable])
