@@ -18,7 +18,7 @@ from deeplearning.gpus.evidence import Evidence
 from deeplearning.machine import instance_id
 from deeplearning.members.member_list import Member, Members, read_applied, this_member, unsettled
 from deeplearning.run import units
-from deeplearning.run.folder import Folder, find_run, runs_root
+from deeplearning.run.folder import Folder, find_run, reserved_nodes, runs_root
 from deeplearning.run.mastership import Superseded, is_superseded
 from deeplearning.run.node_selection import (
     Selection,
@@ -215,9 +215,7 @@ def nodes_in_use(config: Config, except_run: str = "") -> dict[str, str]:
                 state = find_run(config, run_id).state()
             except UserError:
                 continue  # Its folder was removed while it ran, or training code has exchanged the file.
-            nodes = state.get("nodes")
-            if isinstance(nodes, list):
-                in_use.update((node, run_id) for node in nodes if isinstance(node, str))
+            in_use.update((node, run_id) for node in reserved_nodes(state))
     return in_use
 
 
