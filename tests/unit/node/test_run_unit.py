@@ -7,6 +7,7 @@ import functools
 import os
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 
 import pytest
 from deeplearning.contract import atomic_file
+from deeplearning.contract.schema import format_time
 from deeplearning.run import allocation, layout, survey, unit
 from deeplearning.run import plan as plans
 from deeplearning.run.attempt import AttemptOutcome, write_start_files
@@ -173,6 +175,20 @@ def test_a_run_whose_master_goes_down_while_it_waits_has_no_end(master: Master) 
     with meanwhile(lambda: bool(run.state().get("reason")), terminate):
         master.supervise()
     assert run.result() is None and run.state()["state"] == "recovering"
+
+
+def test_a_run_whose_master_dies_in_a_stall_is_stalled_no_more(master: Master) -> None:
+    run = master.create_run()
+    log = RunLog(run)
+    log.state["attempts"] = [
+        {"started": "2026-01-01T00:00:00Z", "ended": None, "machines": {"t3.micro": 4}, "cause": None, "generation": 1}
+    ]
+    log.state.update(stall={"since": format_time(time.time() - 600), "silent": []}, stalled_seconds=7)
+    log.enter("stalled", "no process has reported progress or output for 10 minutes")
+    master.supervise()
+    result = run.result() or {}
+    assert [attempt["cause"] for attempt in result["attempts"]] == ["lost", "finished"]
+    assert run.state()["stall"] is None and result["stalled_seconds"] == pytest.approx(607, abs=5)
 
 
 # What is left

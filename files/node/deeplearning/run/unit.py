@@ -18,7 +18,7 @@ from deeplearning.config import Config
 from deeplearning.contract import atomic_file, hosts
 from deeplearning.contract.errors import UserError
 from deeplearning.contract.schema import format_time, parse_time
-from deeplearning.run import units
+from deeplearning.run import stall, units
 from deeplearning.run.allocation import Allocator
 from deeplearning.run.attempt import FAILED, FINISHED, HELD, LOST, STOPPED, Attempt, AttemptOutcome
 from deeplearning.run.folder import (
@@ -102,6 +102,7 @@ class Unit:
         for attempt in self.attempts:
             if attempt["ended"] is None:
                 attempt.update(ended=format_time(), exit_code=1, cause=LOST)
+                stall.close(self.run_log)
 
     def _attempt(self, first: bool) -> AttemptOutcome:
         waiting = "waiting" if first else "recovering"
