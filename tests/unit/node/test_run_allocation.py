@@ -66,7 +66,13 @@ class World:
         return self.current
 
     def survey_nodes(
-        self, members: Sequence[Member], folder: Folder, python: str, ports: int, own: str
+        self,
+        members: Sequence[Member],
+        folder: Folder,
+        python: str,
+        ports: int,
+        own: str,
+        stop_requested: Callable[[], bool],
     ) -> list[NodeSurvey]:
         self.asked.append((folder.id, python, ports, own))
         return [self.surveys(member) for member in members]

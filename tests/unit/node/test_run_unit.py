@@ -23,7 +23,7 @@ from deeplearning.run.folder import Folder, find_run, runs_root
 from deeplearning.run.plan import Node
 from deeplearning.run.run_log import ProcessLog, RunLog
 
-from tests.unit.node.master_kit import Master, master_of, meanwhile, sigterm_restored
+from tests.unit.node.master_kit import Master, master_of, meanwhile, sigterm_restored, threads_joined
 from tests.unit.node.members_kit import Node as MemberNode
 from tests.unit.node.members_kit import cluster_in, instance, replaced
 from tests.unit.node.runs_kit import CONFIG, UNREADABLE, replace_file
@@ -168,6 +168,24 @@ def test_a_run_is_stopped_while_it_waits(master: Master) -> None:
     # It is over: started again, the unit does nothing.
     master.supervise()
     assert run.result() == result and list(run.events()) == events
+
+
+def test_a_run_is_stopped_while_a_node_does_not_answer_its_survey(master: Master) -> None:
+    """Its unit has 14 s to stop, and the survey of a node with GPUs takes up to 40 s."""
+    run, asked, answers = master.create_run(), master.folder / "asked", master.folder / "answers"
+    master.before("survey", f"touch {asked}; while [ ! -e {answers} ]; do sleep 0.1; done")
+
+    def stop() -> None:
+        run.write("stop.json", {"asked_by": "me"})
+        terminate()
+
+    begun = time.monotonic()
+    with threads_joined():
+        with meanwhile(asked.exists, stop):
+            master.supervise()
+        seconds = time.monotonic() - begun
+        answers.touch()
+    assert (run.result() or {})["state"] == "stopped" and run.state()["nodes"] == [] and seconds < 14
 
 
 def test_a_run_whose_master_goes_down_while_it_waits_has_no_end(master: Master) -> None:

@@ -7,10 +7,11 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from deeplearning.concurrency import Stopped
 from deeplearning.config import Config
 from deeplearning.contract.errors import UserError
 from deeplearning.contract.schema import parse_time
@@ -169,10 +170,14 @@ class Allocator:
 
     def _survey(self, members: Members, selected: Sequence[Member]) -> Allocation | None:
         ports = self._port_count(selected)
-        surveys = survey_nodes(selected, self.folder, self.run["python"], ports, instance_id())
+        python, surveys = self.run["python"], None
+        with suppress(Stopped):
+            surveys = survey_nodes(selected, self.folder, python, ports, instance_id(), self.stop_requested)
         # This machine may have been suspended meanwhile.
         if is_superseded(self.config):
             raise Superseded
+        if surveys is None:
+            return None
         held = {survey.member.alias: f"{survey.problem}." for survey in surveys if survey.is_held}
         if held:
             # Others are selected in their place.
