@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+import queue
+import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent import futures
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
 Item = TypeVar("Item")
@@ -15,17 +19,49 @@ CONNECTIONS_AT_ONCE = 128
 """Nodes that the master contacts at the same time, each by an ssh of its own."""
 FILES_AT_ONCE = 64
 """Linux sends so many requests at the same time to a server of NFS 4.1 (max_session_slots, by default)."""
+POLL_SECONDS = 0.2
+"""Between two checks of whether to stop."""
 
 
-def ask_nodes(ask: Callable[[Item, float], Answer], nodes: Sequence[Item], seconds: float) -> list[Answer]:
-    """Call `ask` for each node, with the seconds that it may take: so many, and never past the one deadline of all."""
+class Stopped(Exception):
+    """The caller was asked to stop before all nodes had answered."""
+
+
+def ask_nodes(
+    ask: Callable[[Item, float], Answer],
+    nodes: Sequence[Item],
+    seconds: float,
+    stop_requested: Callable[[], bool] = lambda: False,
+) -> list[Answer]:
+    """Call `ask` for each node, with the seconds that it may take: so many, and never past the one deadline of all.
+
+    Raise Stopped as soon as `stop_requested` returns True. What runs then is abandoned, and keeps no process from
+    its end: an executor would wait for its threads there.
+    """
     deadline = time.monotonic() + longest(len(nodes), seconds)
+    answers: list[Future[Answer]] = [Future() for _node in nodes]
+    pending: queue.SimpleQueue[tuple[Item, Future[Answer]]] = queue.SimpleQueue()
+    for item in zip(nodes, answers):
+        pending.put(item)
 
-    def ask_in_time(node: Item) -> Answer:
-        return ask(node, min(seconds, deadline - time.monotonic()))
+    def work() -> None:
+        with contextlib.suppress(queue.Empty):
+            while True:
+                node, answer = pending.get_nowait()
+                if answer.set_running_or_notify_cancel():
+                    try:
+                        answer.set_result(ask(node, min(seconds, deadline - time.monotonic())))
+                    except BaseException as error:
+                        answer.set_exception(error)
 
-    with ThreadPoolExecutor(CONNECTIONS_AT_ONCE) as pool:
-        return list(pool.map(ask_in_time, nodes))
+    for _thread in range(min(CONNECTIONS_AT_ONCE, len(nodes))):
+        threading.Thread(target=work, daemon=True).start()
+    while futures.wait(answers, POLL_SECONDS).not_done:
+        if stop_requested():
+            for answer in answers:
+                answer.cancel()
+            raise Stopped
+    return [answer.result() for answer in answers]
 
 
 def longest(nodes: int, seconds: float) -> float:

@@ -160,6 +160,15 @@ def sigterm_restored() -> Iterator[None]:
 
 
 @contextmanager
+def threads_joined() -> Iterator[None]:
+    """Wait for threads that are abandoned meanwhile: they print, which other tests would read."""
+    before = set(threading.enumerate())
+    yield
+    for thread in set(threading.enumerate()) - before:
+        thread.join(10)
+
+
+@contextmanager
 def meanwhile(condition: Callable[[], bool], action: Callable[[], None]) -> Iterator[None]:
     """Do something in another thread as soon as a condition holds, and fail if it never does."""
     ended, acted = threading.Event(), threading.Event()

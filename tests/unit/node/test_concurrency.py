@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+import sys
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +19,7 @@ from deeplearning.run.folder import Folder
 
 from tests.unit.node.runs_kit import member
 
+ROOT = Path(__file__).resolve().parents[3]
 NODES = 2 * CONNECTIONS_AT_ONCE
 WAIT_SECONDS = 30
 
@@ -79,6 +83,42 @@ def test_all_nodes_have_one_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
         return node, seconds
 
     assert ask_nodes(ask, ["a", "b", "c"], 8) == [("a", 8), ("b", 8), ("c", 24 - 26)]
+
+
+STOPPED_WHILE_ASKING = """\
+import sys, time
+from deeplearning import concurrency
+concurrency.CONNECTIONS_AT_ONCE = 2
+asked, end = [], time.monotonic() + 0.5
+def ask(node, seconds):
+    asked.append(node)
+    time.sleep(60)
+try:
+    concurrency.ask_nodes(ask, "abc", 60, lambda: time.monotonic() > end)
+except concurrency.Stopped:
+    sys.exit(f"stopped after {sorted(asked)}")
+"""
+
+
+def test_nodes_that_do_not_answer_keep_no_process_from_its_end() -> None:
+    """The threads that wait for them are left alone, and the others are not asked any more."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "files/node")}
+    words = [sys.executable, "-c", STOPPED_WHILE_ASKING]
+    ended = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=30, check=False)
+    assert ended.stderr == "stopped after ['a', 'b']\n"
+
+
+def test_an_error_of_a_node_is_raised_after_all_were_asked() -> None:
+    asked: list[int] = []
+
+    def ask(node: int, seconds: float) -> None:
+        asked.append(node)
+        if node == 1:
+            raise ValueError("x")
+
+    with pytest.raises(ValueError, match="x"):
+        ask_nodes(ask, range(300), 8)
+    assert len(asked) == 300 and ask_nodes(ask, [], 8) == []
 
 
 @pytest.mark.parametrize("count", [0, 1, 63, 64, 65, 1000])

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -417,19 +418,21 @@ class PlayedRun:
 
 
 LONG = 10**6
+WITH_GPUS = "the survey of the nodes, with the test of their GPUs, had not ended"
 
 
 @pytest.mark.parametrize(
     ("nodes", "states", "detail"),
     [
-        (2, {"waiting": LONG}, "the survey of the nodes had not ended after 70 s"),
-        (256, {"waiting": LONG}, "the survey of the nodes had not ended after 110 s"),
-        (2, {"waiting": 35, "starting": LONG}, "not all processes had started after 30 s"),
+        (2, {"waiting": LONG}, f"{WITH_GPUS} after 370 s"),
+        (256, {"waiting": LONG}, f"{WITH_GPUS} after 410 s"),
+        # The framework is imported on each node, to prove that it uses the GPUs.
+        (2, {"waiting": 365, "starting": LONG}, "not all processes had started after 30 s"),
         (256, {"waiting": 40, "starting": LONG}, "not all processes had started after 94 s"),
         (2, {"waiting": 35, "starting": 30, "running": LONG}, "the sum had not ended after 60 s"),
         (256, {"waiting": 40, "starting": 90, "running": LONG}, "the sum had not ended after 86 s"),
         (2, {"waiting": 3, "starting": 2, "running": 5, "stopping": LONG}, "the sum had not ended after 60 s"),
-        (2, {"waiting": 3, "recovering": LONG}, "the survey of the nodes had not ended after 70 s"),
+        (2, {"waiting": 3, "recovering": LONG}, f"{WITH_GPUS} after 370 s"),
     ],
 )
 def test_each_phase_of_a_preflight_has_a_limit_that_grows_with_the_nodes(
@@ -439,7 +442,18 @@ def test_each_phase_of_a_preflight_has_a_limit_that_grows_with_the_nodes(
     _, late, _ = training.run_checks(members_of_type(nodes, "g5.xlarge"), "pytorch", "", "t", "ubuntu", preflight=True)
     assert (late.ok, late.problem, late.detail) == (False, "late", f"{detail}: see {tmp_path}/logs")
     assert played.asked == ["create", "start", "stop"] and tmp_path.exists()
-    assert played.now - 1000 < 300
+    assert played.now - 1000 < 500
+
+
+@pytest.mark.parametrize(("gpus", "processor", "seconds"), [(8, True, 70), (0, False, 38)])
+def test_a_preflight_that_proves_no_gpus_is_not_waited_for_longer(
+    gpus: int, processor: bool, seconds: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    PlayedRun(tmp_path, monkeypatch, waiting=LONG)
+    listed = members_of_type(2, "g5.xlarge")
+    listed = replace(listed, members=tuple(replace(member, gpus=gpus) for member in listed.members))
+    _, late, _ = training.run_checks(listed, "pytorch", "", "t", "ubuntu", preflight=True, processor=processor)
+    assert late.detail == f"the survey of the nodes had not ended after {seconds} s: see {tmp_path}/logs"
 
 
 def test_a_preflight_that_is_slow_in_each_phase_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -139,6 +139,9 @@ AGES = {"new": 60.0, "old": silence.WAITING_SECONDS + 60}
         ([{"state": "recovering", "age": "old"}], QUIET, False),
         # What training code has written is no work.
         ([{"state": "waiting", "entered_at": 7}], QUIET, False),
+        # Nor does it hide the work of others.
+        ([{"state": "stalled", "nodes": 5}], {**QUIET, "logins": 1}, True),
+        ([{"state": "stalled", "nodes": [[]]}], {**QUIET, "load": 8.0}, True),
     ],
 )
 def test_only_progress_of_a_run_is_work(

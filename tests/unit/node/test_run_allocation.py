@@ -66,7 +66,13 @@ class World:
         return self.current
 
     def survey_nodes(
-        self, members: Sequence[Member], folder: Folder, python: str, ports: int, own: str
+        self,
+        members: Sequence[Member],
+        folder: Folder,
+        python: str,
+        ports: int,
+        own: str,
+        stop_requested: Callable[[], bool],
     ) -> list[NodeSurvey]:
         self.asked.append((folder.id, python, ports, own))
         return [self.surveys(member) for member in members]
@@ -77,6 +83,7 @@ class World:
         trained: float = 0.0,
         published: bool = False,
         most: int | None = None,
+        held_out_of: int = 0,
         **run: Any,
     ) -> Allocation | None:
         record = {"nodes": None, "busy": "wait", "python": "/p/bin/python", "processes_per_node": None, "servers": None}
@@ -91,6 +98,7 @@ class World:
             stop_requested=lambda: self.stop,
             trained=trained,
             most=most,
+            held_out_of=held_out_of,
             published=published,
             since=self.monotonic(),
         ).wait()
@@ -332,6 +340,14 @@ def test_a_node_that_copies_its_data_is_waited_for_without_a_limit(world: World)
 
     world.surveys = answer
     assert names(world.wait(nodes=1)) == NAMES[:1] and len(world.slept) == 700 and world.reports == ["it copies"]
+
+
+def test_a_run_that_waits_for_an_operator_asks_its_nodes_with_pauses(world: World) -> None:
+    repaired = 3600
+    problem = "7 of its 8 GPUs answer"
+    world.surveys = lambda member: survey(member, problem="" if world.monotonic() > repaired else problem)
+    assert names(world.wait(first=False, most=4, held_out_of=4)) == NAMES and world.reports == [problem]
+    assert len(world.asked) <= 1 + repaired / allocation.HELD_PAUSE_SECONDS
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +14,7 @@ import pytest
 from deeplearning.run import allocation
 from deeplearning.run.folder import Folder
 
-from tests.unit.node.master_kit import Master, master_of, meanwhile
+from tests.unit.node.master_kit import Master, master_of, meanwhile, threads_joined
 from tests.unit.node.members_kit import cluster_in
 
 W1, W2, W3, W4 = (f"deeplearning-worker{rank}" for rank in (1, 2, 3, 4))
@@ -150,3 +154,52 @@ def test_a_node_that_answers_nothing_usable_is_not_held(master: Master, capsys: 
     (master.folder / "faults" / W3).write_text(json.dumps({"message": 9, "log": [{"level": "reboot"}], "reading": []}))
     master.supervise()
     assert causes(run) == ["failed"] and "gives no answer about its GPUs" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("by", ["operator", "shutdown"])
+def test_a_run_is_stopped_while_a_node_gives_no_answer_about_its_gpus(master: Master, by: str) -> None:
+    """Its unit has 14 s to stop, and the node may take 40 s."""
+    run, pipe = master.create_run(), master.folder / "faults" / W3
+    pipe.parent.mkdir()
+    os.mkfifo(pipe)
+    writing: list[int] = []
+
+    def begins_to_ask() -> bool:
+        with contextlib.suppress(OSError):
+            # Until this is closed, the node's answer has no end.
+            writing.append(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
+        return bool(writing)
+
+    def stop() -> None:
+        if by == "operator":
+            run.write("stop.json", {"asked_by": "me"})
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    begun = time.monotonic()
+    with threads_joined():
+        with meanwhile(begins_to_ask, stop):
+            master.supervise()
+        seconds = time.monotonic() - begun
+        os.close(writing[0])
+    assert seconds < 14
+    if by == "operator":
+        assert (result_of(run)["state"], result_of(run)["exit_code"], causes(run)) == ("stopped", 0, ["stopped"])
+    else:
+        assert run.result() is None and run.state()["attempts"][0]["cause"] == "lost"
+
+
+def test_a_run_still_waits_for_an_operator_after_its_master_went_down_meanwhile(master: Master) -> None:
+    run = master.create_run()
+    master.shows(W3, *BUS)
+    with meanwhile(lambda: waits(run), lambda: os.kill(os.getpid(), signal.SIGTERM)):
+        master.supervise()
+    assert run.result() is None and [attempt["cause"] for attempt in run.state()["attempts"]] == ["held"]
+    run.write("state.json", {**run.state(), "reason": ""})
+
+    def release() -> None:
+        master.heals(W3)
+        master.held(W3).unlink()
+
+    with meanwhile(lambda: waits(run), release):
+        master.supervise()
+    assert causes(run) == ["held", "finished"] and planned(run) == [[W1, W2, W3, W4]] * 2

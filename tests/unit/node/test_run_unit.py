@@ -7,6 +7,7 @@ import functools
 import os
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 
 import pytest
 from deeplearning.contract import atomic_file
+from deeplearning.contract.schema import format_time
 from deeplearning.run import allocation, layout, survey, unit
 from deeplearning.run import plan as plans
 from deeplearning.run.attempt import AttemptOutcome, write_start_files
@@ -21,7 +23,7 @@ from deeplearning.run.folder import Folder, find_run, runs_root
 from deeplearning.run.plan import Node
 from deeplearning.run.run_log import ProcessLog, RunLog
 
-from tests.unit.node.master_kit import Master, master_of, meanwhile, sigterm_restored
+from tests.unit.node.master_kit import Master, master_of, meanwhile, sigterm_restored, threads_joined
 from tests.unit.node.members_kit import Node as MemberNode
 from tests.unit.node.members_kit import cluster_in, instance, replaced
 from tests.unit.node.runs_kit import CONFIG, UNREADABLE, replace_file
@@ -168,11 +170,43 @@ def test_a_run_is_stopped_while_it_waits(master: Master) -> None:
     assert run.result() == result and list(run.events()) == events
 
 
+def test_a_run_is_stopped_while_a_node_does_not_answer_its_survey(master: Master) -> None:
+    """Its unit has 14 s to stop, and the survey of a node with GPUs takes up to 40 s."""
+    run, asked, answers = master.create_run(), master.folder / "asked", master.folder / "answers"
+    master.before("survey", f"touch {asked}; while [ ! -e {answers} ]; do sleep 0.1; done")
+
+    def stop() -> None:
+        run.write("stop.json", {"asked_by": "me"})
+        terminate()
+
+    begun = time.monotonic()
+    with threads_joined():
+        with meanwhile(asked.exists, stop):
+            master.supervise()
+        seconds = time.monotonic() - begun
+        answers.touch()
+    assert (run.result() or {})["state"] == "stopped" and run.state()["nodes"] == [] and seconds < 14
+
+
 def test_a_run_whose_master_goes_down_while_it_waits_has_no_end(master: Master) -> None:
     run = wait_for_another_run(master)
     with meanwhile(lambda: bool(run.state().get("reason")), terminate):
         master.supervise()
     assert run.result() is None and run.state()["state"] == "recovering"
+
+
+def test_a_run_whose_master_dies_in_a_stall_is_stalled_no_more(master: Master) -> None:
+    run = master.create_run()
+    log = RunLog(run)
+    log.state["attempts"] = [
+        {"started": "2026-01-01T00:00:00Z", "ended": None, "machines": {"t3.micro": 4}, "cause": None, "generation": 1}
+    ]
+    log.state.update(stall={"since": format_time(time.time() - 600), "silent": []}, stalled_seconds=7)
+    log.enter("stalled", "no process has reported progress or output for 10 minutes")
+    master.supervise()
+    result = run.result() or {}
+    assert [attempt["cause"] for attempt in result["attempts"]] == ["lost", "finished"]
+    assert run.state()["stall"] is None and result["stalled_seconds"] == pytest.approx(607, abs=5)
 
 
 # What is left

@@ -16,7 +16,7 @@ from deeplearning.contract.paths import TRAINERS
 from deeplearning.health import bandwidth, checks, pairs, probes
 from deeplearning.health.checks import Check
 from deeplearning.members.member_list import Member, Members
-from deeplearning.run import survey
+from deeplearning.run import gpu_proofs, survey
 
 SECONDS = 300.0
 """For a command, and for the sum unless a run waits for it."""
@@ -33,6 +33,7 @@ LATE = {
     "running": "the sum had not ended",
 }
 """By the state of the run."""
+LATE_WITH_GPUS = {**LATE, "waiting": "the survey of the nodes, with the test of their GPUs, had not ended"}
 # Parameter servers do not reduce over all ranks: the network between nodes is tested by the other distribution.
 REPLACEMENTS = {"parameter_server": "multi_worker_mirrored"}
 
@@ -71,13 +72,14 @@ def run_checks(
         return [Check("all-reduce", preflight, f"not tested: {reason}" if preflight else reason, "refused")]
     folder = Path(json.loads(created.stdout)["run_dir"])
     space = checks.space(shutil.disk_usage(folder).free)
+    late = LATE_WITH_GPUS if _tests_gpus(chosen, processor) else LATE
     results: list[Check] = []
     try:
         if len(chosen) > 1:
             results.append(pairs.check(probes.as_user(user), chosen))
         # A slow connection slows every rank down: the sum would take long and tell nothing more.
         if all(result.ok for result in results):
-            results.append(_all_reduce(folder, run_id, chosen, limits(chosen, preflight)))
+            results.append(_all_reduce(folder, run_id, chosen, limits(chosen, preflight, processor), late))
     except subprocess.TimeoutExpired as error:
         results.append(_late(folder, "a command had not ended", error.timeout))
     finally:
@@ -87,21 +89,29 @@ def run_checks(
     return [*results, space]
 
 
-def limits(nodes: Sequence[Member], preflight: bool) -> dict[str, float]:
+def limits(nodes: Sequence[Member], preflight: bool, processor: bool) -> dict[str, float]:
     """Return how many seconds the run of the sum may be in each of its states."""
+    proof = gpu_proofs.UNIT_SECONDS if _tests_gpus(nodes, processor) else 0.0
     return {
-        "waiting": WAIT_SECONDS + survey.longest(nodes),
+        "waiting": WAIT_SECONDS + survey.longest(nodes) + proof,
         "starting": START_SECONDS + DAEMON_SECONDS * len(nodes),
         "running": (PREFLIGHT_SECONDS if preflight else SECONDS) + RANKS_SECONDS * len(nodes),
     }
 
 
-def _all_reduce(folder: Path, run_id: str, nodes: Sequence[Member], limits: Mapping[str, float]) -> Check:
+def _tests_gpus(nodes: Sequence[Member], processor: bool) -> bool:
+    """Return whether a node may first have to prove that the framework uses its GPUs."""
+    return not processor and any(member.gpus for member in nodes)
+
+
+def _all_reduce(
+    folder: Path, run_id: str, nodes: Sequence[Member], limits: Mapping[str, float], late: Mapping[str, str]
+) -> Check:
     types = [member.instance_type for member in nodes]
     ended = _run(["start", run_id]).returncode
     state = "" if ended else _exceeded(folder, limits)
     if state:
-        return _late(folder, LATE[state], limits[state])
+        return _late(folder, late[state], limits[state])
     ended = ended or _run(["wait", run_id]).returncode
     measured = _record(folder / "preflight.json")
     if not measured or (ended and measured["right"]):

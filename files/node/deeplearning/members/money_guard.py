@@ -31,7 +31,7 @@ from deeplearning.deadline import DeadlineExceeded, within
 from deeplearning.members import load
 from deeplearning.members.member_list import read_applied
 from deeplearning.run import ending
-from deeplearning.run.folder import Folder, runs_root
+from deeplearning.run.folder import Folder, reserved_nodes, runs_root
 from deeplearning.run.silence import WAITING_SECONDS
 
 BUSY_LOAD = 0.5
@@ -85,7 +85,7 @@ def is_working(config: Config, runs: Sequence[str], now: float) -> bool:
         states = [_state(config, run_id) for run_id in runs]
         if any(progresses(state, now) for state in states):
             return True
-        stalled = {name for state in states if state.get("state") == STALLED for name in state.get("nodes") or ()}
+        stalled = {name for state in states if state.get("state") == STALLED for name in reserved_nodes(state)}
         loads = load.read_all(config.efs_mount, config.cluster)
         return is_busy(loads, _instances(stalled) if stalled else set())
 

@@ -7,10 +7,11 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from deeplearning.concurrency import Stopped
 from deeplearning.config import Config
 from deeplearning.contract.errors import UserError
 from deeplearning.contract.schema import parse_time
@@ -18,7 +19,7 @@ from deeplearning.gpus.evidence import Evidence
 from deeplearning.machine import instance_id
 from deeplearning.members.member_list import Member, Members, read_applied, this_member, unsettled
 from deeplearning.run import units
-from deeplearning.run.folder import Folder, find_run, runs_root
+from deeplearning.run.folder import Folder, find_run, reserved_nodes, runs_root
 from deeplearning.run.mastership import Superseded, is_superseded
 from deeplearning.run.node_selection import (
     Selection,
@@ -169,10 +170,14 @@ class Allocator:
 
     def _survey(self, members: Members, selected: Sequence[Member]) -> Allocation | None:
         ports = self._port_count(selected)
-        surveys = survey_nodes(selected, self.folder, self.run["python"], ports, instance_id())
+        python, surveys = self.run["python"], None
+        with suppress(Stopped):
+            surveys = survey_nodes(selected, self.folder, python, ports, instance_id(), self.stop_requested)
         # This machine may have been suspended meanwhile.
         if is_superseded(self.config):
             raise Superseded
+        if surveys is None:
+            return None
         held = {survey.member.alias: f"{survey.problem}." for survey in surveys if survey.is_held}
         if held:
             # Others are selected in their place.
@@ -185,6 +190,9 @@ class Allocator:
             raise UserError(problems)
         if verdict is SurveyVerdict.WAIT:
             self.report(problems)
+            if self.situation is Situation.AFTER_HOLD:
+                # An operator may take days, and surveys without a pause would count as work of the nodes.
+                time.sleep(HELD_PAUSE_SECONDS)
             return None
         usable = [survey for survey in surveys if not survey.problem]
         self.reserve([survey.member.alias for survey in usable])
@@ -212,9 +220,7 @@ def nodes_in_use(config: Config, except_run: str = "") -> dict[str, str]:
                 state = find_run(config, run_id).state()
             except UserError:
                 continue  # Its folder was removed while it ran, or training code has exchanged the file.
-            nodes = state.get("nodes")
-            if isinstance(nodes, list):
-                in_use.update((node, run_id) for node in nodes if isinstance(node, str))
+            in_use.update((node, run_id) for node in reserved_nodes(state))
     return in_use
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import selectors
 import subprocess
@@ -11,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
+from deeplearning.concurrency import Stopped
 from deeplearning.config import Config
 from deeplearning.run import blame, mpirun, script, units
 from deeplearning.run import plan as plans
@@ -141,9 +143,13 @@ class Attempt:
 
     def blamed(self, outcome: AttemptOutcome) -> AttemptOutcome:
         """Return the outcome of a failure with whose fault it is."""
-        verdict = blame.of_attempt(self.allocation.evidence, self.allocation.master)
+        verdict = None
+        with contextlib.suppress(Stopped):
+            verdict = blame.of_attempt(self.allocation.evidence, self.allocation.master, self.stop_requested)
         # This machine may have been suspended meanwhile.
         self._check_mastership()
+        if verdict is None:
+            return AttemptOutcome(STOPPED, 0, progress=outcome.progress)
         if verdict.at_fault:
             return replace(outcome, cause=HELD, held=verdict.at_fault)
         return replace(outcome, reason=outcome.reason or verdict.reason)

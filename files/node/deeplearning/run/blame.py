@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from deeplearning.concurrency import ask_nodes
@@ -47,7 +47,7 @@ def blame(evidence: Mapping[str, Sequence[Fault]]) -> Blame:
     return Blame(reason=next((f"{node}: {fault.text}, the program's fault" for node, fault in programs), ""))
 
 
-def of_attempt(before: Mapping[str, Evidence], master: str) -> Blame:
+def of_attempt(before: Mapping[str, Evidence], master: str, stop_requested: Callable[[], bool]) -> Blame:
     """Ask the nodes of a failed attempt, and hold those at fault. `before`: what each with GPUs showed before it."""
 
     def new_faults(node: str, seconds: float) -> list[Fault]:
@@ -66,8 +66,8 @@ def of_attempt(before: Mapping[str, Evidence], master: str) -> Blame:
         except Unanswered as error:
             print(f"{node} cannot be held{error}", file=sys.stderr)
 
-    verdict = blame(dict(zip(before, ask_nodes(new_faults, list(before), GPU_SURVEY_SECONDS))))
-    ask_nodes(hold, list(verdict.at_fault), GPU_SURVEY_SECONDS)
+    verdict = blame(dict(zip(before, ask_nodes(new_faults, list(before), GPU_SURVEY_SECONDS, stop_requested))))
+    ask_nodes(hold, list(verdict.at_fault), GPU_SURVEY_SECONDS, stop_requested)
     return verdict
 
 

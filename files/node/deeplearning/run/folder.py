@@ -7,7 +7,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from deeplearning import safe_files, safe_paths
@@ -135,6 +135,12 @@ def _checkpoints(folder: str, prefix: str = "") -> Iterator[tuple[float, str]]:
             yield from _checkpoints(entry.path, f"{prefix}{entry.name}/")
         else:
             yield entry.stat().st_mtime, prefix + entry.name
+
+
+def reserved_nodes(state: Mapping[str, Any]) -> list[str]:
+    """Return the nodes in the state of a run. Training code may have written something else there."""
+    nodes = state.get("nodes")
+    return [node for node in nodes if isinstance(node, str)] if isinstance(nodes, list) else []
 
 
 def find_run(config: Config, run_id: str) -> Folder:

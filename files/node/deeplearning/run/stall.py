@@ -6,8 +6,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from deeplearning.contract import run_stall
 from deeplearning.contract.run_stall import MOST_NAMED, STALLED
-from deeplearning.contract.schema import format_time
+from deeplearning.contract.schema import format_time, parse_time
 from deeplearning.run.plan import Process
 from deeplearning.run.run_log import RunLog
 from deeplearning.run.silence import Silence
@@ -126,6 +127,16 @@ class StallDetector:
             state = self._run_log.state
             state["stall"] = None
             state["stalled_seconds"] = state.get("stalled_seconds", 0) + round(self._silence.seconds)
+
+
+def close(run_log: RunLog) -> None:
+    """Clear a stall that a master has left by its death, and count the time until it was last recorded as lost."""
+    state = run_log.state
+    stall = run_stall.find(state)
+    if stall:
+        lost = parse_time(state["updated_at"]) - parse_time(stall["since"])
+        state["stalled_seconds"] = state.get("stalled_seconds", 0) + round(max(0.0, lost))
+    state["stall"] = None
 
 
 def _text(process: Mapping[str, Any]) -> str:

@@ -17,7 +17,7 @@ import struct
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -82,7 +82,12 @@ class NodeSurvey:
 
 
 def survey_nodes(
-    members: Sequence[Member], folder: Folder, python: str, ports: int, own_instance: str
+    members: Sequence[Member],
+    folder: Folder,
+    python: str,
+    ports: int,
+    own_instance: str,
+    stop_requested: Callable[[], bool] = lambda: False,
 ) -> list[NodeSurvey]:
     """Survey all these members. `own_instance` is this machine's instance id."""
     command = [paths.PROGRAM, "run", "survey", folder.id, folder.path, python]
@@ -92,7 +97,8 @@ def survey_nodes(
         is_local = member.instance_id == own_instance
         return _survey(member, words if is_local else [*SSH, member.alias, shlex.join(words)], ports, seconds)
 
-    return refuse_other_environments(concurrency.ask_nodes(survey, members, max(map(_seconds, members))))
+    seconds = max(map(_seconds, members))
+    return refuse_other_environments(concurrency.ask_nodes(survey, members, seconds, stop_requested))
 
 
 def longest(members: Sequence[Member]) -> float:

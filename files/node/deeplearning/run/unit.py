@@ -18,7 +18,7 @@ from deeplearning.config import Config
 from deeplearning.contract import atomic_file, hosts
 from deeplearning.contract.errors import UserError
 from deeplearning.contract.schema import format_time, parse_time
-from deeplearning.run import units
+from deeplearning.run import stall, units
 from deeplearning.run.allocation import Allocator
 from deeplearning.run.attempt import FAILED, FINISHED, HELD, LOST, STOPPED, Attempt, AttemptOutcome
 from deeplearning.run.folder import (
@@ -92,7 +92,8 @@ class Unit:
 
     def _interrupt(self) -> None:
         """Leave the run without an end: this machine goes down, or all do. The next master resumes the run."""
-        if self.attempts:
+        # The cause of an attempt that ended before, such as HELD, decides what the next master waits for.
+        if self.attempts and self.attempts[-1]["cause"] == STOPPED:
             self.attempts[-1]["cause"] = LOST
         self.run_log.enter("recovering", "the master goes down, or all machines end soon")
 
@@ -101,6 +102,7 @@ class Unit:
         for attempt in self.attempts:
             if attempt["ended"] is None:
                 attempt.update(ended=format_time(), exit_code=1, cause=LOST)
+                stall.close(self.run_log)
 
     def _attempt(self, first: bool) -> AttemptOutcome:
         waiting = "waiting" if first else "recovering"
