@@ -101,6 +101,7 @@ def _member(node: ClusterNode, reports: Mapping[str, host_keys.NodeReport]) -> d
         "role": node.role,
         "rank": node.rank,
         "private_address": node.record["private_address"],
+        "type": node.record["type"],
         "gpus": report.gpus if report else None,
         "bundle": report.bundle if report else "",
         "held": bool(report and report.is_held),

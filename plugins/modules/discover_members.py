@@ -126,6 +126,7 @@ members:
       role: master
       rank: 1
       private_address: 10.0.0.10
+      type: g5.12xlarge
       gpus: 4
       bundle: ""
       held: false

@@ -141,9 +141,9 @@ def agent(training_cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterato
     monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
     with subprocess.Popen(["ssh-agent", "-D", "-a", str(socket)], stdout=subprocess.DEVNULL) as process:
         try:
-            wait_for(socket.exists, 10, "the agent listens")
-            added = command("ssh-add", "-q", folder / "key", env={**os.environ, "SSH_AUTH_SOCK": str(socket)})
-            assert added.returncode == 0, added.stderr
+            words, variables = ("ssh-add", "-q", folder / "key"), {**os.environ, "SSH_AUTH_SOCK": str(socket)}
+            # Its socket exists before it listens.
+            wait_for(lambda: command(*words, env=variables).returncode == 0, 10, "the agent takes the key")
             monkeypatch.setitem(training_cluster.cloud.variables, "SSH_AUTH_SOCK", str(socket))
             yield socket
         finally:

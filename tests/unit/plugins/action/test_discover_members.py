@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -64,6 +65,7 @@ def test_members_are_returned_and_files_for_ssh_written_once(
     ]
     assert [(node["gpus"], node["bundle"]) for node in found["members"]] == [(8, "b" * 64), (1, "")]
     assert all(node["private_address"].startswith("10.0.0.") for node in found["members"])
+    assert all(re.fullmatch(r"[a-z0-9-]+\.[a-z0-9]+", node["type"]) for node in found["members"])
     cluster = found["cluster"]
     assert (cluster["cluster"], cluster["cluster_id"], cluster["user"]) == ("red", red.ids["members"], "ubuntu")
     assert cluster["efs_name"] == f"{red.ids['file_system']}.efs.us-east-1.amazonaws.com"
