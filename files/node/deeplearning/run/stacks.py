@@ -19,6 +19,7 @@ SECONDS = 2.0
 """How long processes have to write."""
 MOST_BYTES = 32 * 1024
 MOST_PROCESSES = 32
+MOST_LINES = 2048
 VARIABLE = "DEEPLEARNING_STACKS"
 STARTUP = f"{os.path.dirname(__file__)}/startup"
 STATES = {
@@ -64,7 +65,7 @@ class Stacks:
         self._due = 0.0
         lines = [self._described(pid) for pid in list(_processes(self._session))[:MOST_PROCESSES]]
         written = os.pread(self._file.fileno(), MOST_BYTES, 0).decode(errors="replace")
-        return [line for line in (*lines, *written.splitlines()) if line]
+        return [line for line in (*lines, *written.splitlines()) if line][:MOST_LINES]
 
     def _described(self, pid: int) -> str:
         program, fields = _stat(pid)
