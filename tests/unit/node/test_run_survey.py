@@ -370,6 +370,17 @@ def test_a_node_answers_what_it_lacks(
     assert answer["faults"] == faults and ran[-1][-3:] == (paths.PROGRAM, "gpus", "faults")
 
 
+def test_a_node_whose_faults_are_not_known_has_no_baseline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With one of -1, each fault since its boot would be new after the attempt."""
+    with monkeypatch.context() as patched:
+        patched.setattr(programs, "run", lambda *words: subprocess.CompletedProcess(words, 1, "", "sudo: x"))
+        assert survey.gpu_faults() is None
+    result = survey_of(monkeypatch, {**SURVEY, "faults": None})
+    assert (result.problem, result.evidence) == ("", None) and result.node
+    result = survey_of(monkeypatch, SURVEY)
+    assert result.evidence and result.evidence.message == 5
+
+
 def test_a_silent_node_and_one_that_has_booted_are_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     def answer(command: tuple[str, ...], **_options: Any) -> subprocess.CompletedProcess[str]:
         if "silent" in command:
