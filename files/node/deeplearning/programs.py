@@ -7,10 +7,13 @@ from typing import Any
 
 
 def run(*command: str, **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run a program to its end, with no input unless the options have one, and return its code and its output."""
+    """Run a program to its end, with no input unless the options have one, and return its code and its output.
+
+    The output of another node may have any bytes.
+    """
     if "input" not in options:
         options["stdin"] = subprocess.DEVNULL
-    return subprocess.run(command, capture_output=True, text=True, check=False, **options)
+    return subprocess.run(command, capture_output=True, text=True, errors="replace", check=False, **options)
 
 
 def last_line(text: str, otherwise: str = "it printed nothing") -> str:

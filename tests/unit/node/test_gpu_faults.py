@@ -17,7 +17,9 @@ from deeplearning.gpus import evidence, faults, held, kernel_log, nvml
 from deeplearning.gpus.evidence import Evidence
 from deeplearning.gpus.faults import MONITOR, PROGRAM, REBOOT, REPLACE, RESET, Fault
 from deeplearning.gpus.reading import Gpu, Reading, RemappedRows
+from deeplearning.run import blame as blames
 from deeplearning.run.blame import Blame, blame
+from deeplearning.run.survey import Unanswered
 
 from tests.unit.node.runs_kit import CONFIG
 
@@ -205,11 +207,15 @@ BUS, PAGE, EVENT = (
         # The only node of a run is not all of them for that reason.
         ({"w2": [BUS]}, Blame({"w2": BUS.text})),
         ({"w1": [BUS], "w2": [BUS], "w3": []}, Blame({"w1": BUS.text, "w2": BUS.text})),
+        # Of two nodes, one is silent.
+        ({"w1": [BUS], "w2": None}, Blame({"w1": BUS.text})),
+        ({"w1": [PAGE], "w2": None}, Blame(reason="w1: GPU 0: Xid 31, the program's fault")),
+        ({"w1": None, "w2": None}, Blame()),
         *(({"w2": [fault]}, Blame({"w2": fault.text})) for fault in (Fault(RESET, "a"), Fault(REPLACE, "b"))),
     ],
 )
 def test_a_node_is_at_fault_by_the_levels_of_its_own_faults_alone(
-    found: dict[str, Sequence[Fault]], expected: Blame
+    found: dict[str, Sequence[Fault] | None], expected: Blame
 ) -> None:
     assert blame(found) == expected
 
@@ -219,6 +225,22 @@ def test_faults_on_all_nodes_hold_none_of_them() -> None:
     assert (
         not verdict.at_fault and "the GPUs of all 2 nodes report faults (w1: GPU 2 fell off the bus" in verdict.reason
     )
+
+
+def test_a_silent_node_does_not_count_as_one_without_faults() -> None:
+    verdict = blame({"w1": [BUS], "w2": [BUS], "w3": None})
+    assert not verdict.at_fault and "the GPUs of all 2 nodes that answer report faults (w1: GPU 2" in verdict.reason
+
+
+def test_a_node_that_gives_no_answer_is_left_out_of_the_judgment(monkeypatch: pytest.MonkeyPatch) -> None:
+    def answer(command: Sequence[str], seconds: float) -> str:
+        if "w3" in command:
+            raise Unanswered(" within 40 s")
+        return json.dumps(evidence.as_json(Evidence(9, (BUS,), ())))
+
+    monkeypatch.setattr(blames, "output_of", answer)
+    verdict = blames.of_attempt(dict.fromkeys(("w1", "w2", "w3"), Evidence()), "w1")
+    assert not verdict.at_fault and "all 2 nodes that answer" in verdict.reason
 
 
 # The commands

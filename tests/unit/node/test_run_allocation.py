@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from deeplearning.contract.errors import UserError
 from deeplearning.contract.schema import format_time
+from deeplearning.gpus.evidence import Evidence
 from deeplearning.members.member_list import Member, Members
 from deeplearning.run import allocation, units
 from deeplearning.run.allocation import Allocation, Allocator, nodes_in_use, selection_lock
@@ -383,3 +384,14 @@ def test_one_run_at_a_time_selects_its_nodes(world: World) -> None:
         events.append("first")
     other.join(10)
     assert events == ["first", "second"]
+
+
+def test_a_node_whose_faults_are_not_known_before_an_attempt_is_not_asked_after_it(world: World) -> None:
+    def surveyed(member: Member) -> NodeSurvey:
+        node = Node(member.alias, member.private_ip, gpus=8)
+        return survey(member, node=node, evidence=None if member.rank == 2 else Evidence(5))
+
+    world.surveys = surveyed
+    allocation = world.wait()
+    assert allocation and len(allocation.nodes) == 4
+    assert allocation.evidence == {name: Evidence(5) for name in NAMES if name != NAMES[1]}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -302,6 +303,35 @@ logs = [ProcessLog(log, folder, f"worker{rank}", 0) for rank in range(1100)]
 for each in logs:
     each.line(1.0, "begun")
 """
+
+
+@pytest.mark.parametrize("call", ["fsync", "write"])
+def test_a_stale_handle_of_the_events_keeps_neither_the_state_nor_later_events(
+    run: Folder, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    log, fsync, stale = RunLog(run), os.fsync, list[int]()
+
+    def fail_once(handle: int) -> None:
+        if not stale:
+            stale.append(handle)
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+        fsync(handle)
+
+    log.event("first")
+    if call == "fsync":
+        monkeypatch.setattr(os, "fsync", fail_once)
+    else:
+        assert log._events
+        log._events.close()
+        log._events = open("/dev/full", "ab", buffering=0)  # noqa: SIM115
+        log.event("lost")
+    log.enter("running")
+    monkeypatch.undo()
+    assert run.state()["state"] == "running"
+    log.event("last")
+    texts = [event.get("text", event["event"]) for event in run.events()]
+    assert (texts[0], texts[-1]) == ("first", "last")
+    assert any(text.endswith("Logs and events are incomplete.") for text in texts)
 
 
 def test_a_runs_unit_may_open_the_logs_of_many_processes(run: Folder) -> None:

@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from deeplearning.run import messages, mpirun, progress, wrapper
+from deeplearning.run import messages, mpirun, progress, stacks, wrapper
+from deeplearning.run.folder import Folder
 from deeplearning.run.mpirun import Sorter
 from deeplearning.run.progress import MetricsReader, seconds_left, summary
 
+from tests.unit.node.runs_kit import send, started
 from tests.unit.node.users_kit import HOSTILE, bounded, open_folder, prepare
 
 
@@ -98,6 +100,36 @@ def test_output_that_is_not_from_a_wrapper_is_a_line() -> None:
     assert list(Sorter().feed(tagged(0, b"error while loading shared libraries\r\n"))) == [
         (0, {"line": "error while loading shared libraries"})
     ]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"stacks": 5},
+        {"stacks": ["a", 5]},
+        {"stacks": ["x"] * (stacks.MOST_LINES + 1)},
+        {"stacks": ["x" * (stacks.MOST_BYTES + 1)]},
+        {"stacks": ["a"], "state": 5},
+        {"line": 5},
+        {"line": "a", "time": "now"},
+        {"line": "a", "time": float("nan")},
+        {"line": "a", "time": 1e300},
+        {"pid": "x"},
+        {"end": "x"},
+        {"end": None},
+    ],
+)
+def test_a_malformed_message_is_a_line(run: Folder, message: dict[str, Any]) -> None:
+    text = json.dumps(message)
+    ((rank, received),) = Sorter().feed(tagged(1, text.encode() + b"\n"))
+    assert (rank, received) == (1, {"line": text})
+    # Nothing of it ends the attempt.
+    send(started(run), (rank, received))
+
+
+def test_a_message_that_is_nested_too_deeply_is_a_line() -> None:
+    text = '{"a":' * 200_000
+    assert list(Sorter().feed(tagged(0, text.encode() + b"\n"))) == [(0, {"line": text})]
 
 
 def test_a_line_without_an_end_takes_a_limited_memory(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -460,6 +462,29 @@ def test_the_users_modules_and_sitecustomize_come_first(tmp_path: Path) -> None:
         environment = {**own.variables({}), "PYTHONPATH": os.pathsep.join(folders)}
         done = subprocess.run([sys.executable, "-c", ""], env=environment, capture_output=True, text=True, check=False)
         assert (done.returncode, done.stdout, done.stderr) == (0, mine, "")
+
+
+def test_stacks_need_no_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_arguments: Any, **_options: Any) -> Any:
+        raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found")
+
+    monkeypatch.setattr(tempfile, "gettempdir", refuse)
+    assert stacks.VARIABLE in stacks.Stacks().variables({})
+
+
+@pytest.mark.parametrize("missing", [True, False])
+def test_a_program_starts_where_its_stacks_cannot_be_written(monkeypatch: pytest.MonkeyPatch, missing: bool) -> None:
+    def refuse(*_arguments: Any) -> int:
+        raise OSError(errno.ENFILE, "Too many open files in system")
+
+    if missing:
+        monkeypatch.delattr(os, "memfd_create", raising=False)
+    else:
+        monkeypatch.setattr(os, "memfd_create", refuse)
+    own = stacks.Stacks()
+    assert own.variables({"PYTHONPATH": "/own"}) == {}
+    own.request(os.getsid(0))
+    assert any("and is no Python that can write its stacks" in line for line in own.take())
 
 
 @pytest.mark.parametrize("value", ["", "nonsense", "999:/dev/null", "42:/nowhere/stacks"])

@@ -21,6 +21,7 @@ from deeplearning.run.survey import NodeSurvey
 from tests.nvml import Gpus
 from tests.unit.node.master_kit import master_of
 from tests.unit.node.members_kit import cluster_in
+from tests.unit.node.programs_kit import install
 from tests.unit.node.runs_kit import member
 
 SURVEY = {"boot_id": "0f-1", "gpus": 8, "efa": 4, "interface": "ens5", "ports": [20000, 20001]}
@@ -74,6 +75,17 @@ def test_a_node_with_an_invalid_answer_takes_no_part(monkeypatch: pytest.MonkeyP
     result = survey_of(monkeypatch, answer)
     assert result.node is None and "deeplearning-worker2 has another version of our programs" in result.problem
     assert "\x1b" not in result.problem
+
+
+def test_an_answer_may_have_any_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(tmp_path / "bin", monkeypatch, ssh="printf '\\377'; printf 'x\\377\\n' >&2; exit $CODE")
+    monkeypatch.setenv("CODE", "0")
+    (result,) = survey.survey_nodes([member(2)], Folder("/r1"), "/p", 2, "i-00000001")
+    assert "deeplearning-worker2 has another version of our programs" in result.problem
+    assert survey.stop_leftovers({"w2": "0f-1"}, "w1", "r1") == {"w2": "it has booted since"}
+    monkeypatch.setenv("CODE", "255")
+    (result,) = survey.survey_nodes([member(2)], Folder("/r1"), "/p", 2, "i-00000001")
+    assert result.problem == "deeplearning-worker2 does not answer: x\ufffd."
 
 
 def test_a_node_that_copies_its_data_set_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -356,6 +368,17 @@ def test_a_node_answers_what_it_lacks(
     assert answer["boot_id"] == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     assert ran[0][-3:] == ("systemctl", "stop", "deeplearning-run-r1:*.service")
     assert answer["faults"] == faults and ran[-1][-3:] == (paths.PROGRAM, "gpus", "faults")
+
+
+def test_a_node_whose_faults_are_not_known_has_no_baseline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With one of -1, each fault since its boot would be new after the attempt."""
+    with monkeypatch.context() as patched:
+        patched.setattr(programs, "run", lambda *words: subprocess.CompletedProcess(words, 1, "", "sudo: x"))
+        assert survey.gpu_faults() is None
+    result = survey_of(monkeypatch, {**SURVEY, "faults": None})
+    assert (result.problem, result.evidence) == ("", None) and result.node
+    result = survey_of(monkeypatch, SURVEY)
+    assert result.evidence and result.evidence.message == 5
 
 
 def test_a_silent_node_and_one_that_has_booted_are_lost(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,35 +28,38 @@ class Blame:
     """What the GPUs report, if no node is held for it."""
 
 
-def blame(evidence: Mapping[str, Sequence[Fault]]) -> Blame:
-    """Judge a failed attempt. `evidence`: of each node with GPUs, the faults that are new since the attempt began."""
+def blame(evidence: Mapping[str, Sequence[Fault] | None]) -> Blame:
+    """Judge a failed attempt. `evidence`: of each node with GPUs, the faults that are new since the attempt began, or
+    None if it does not answer."""
+    answers = {node: faults for node, faults in evidence.items() if faults is not None}
     faulty = {
         node: ", ".join(fault.text for fault in faults if fault.is_the_nodes)
-        for node, faults in evidence.items()
+        for node, faults in answers.items()
         if any(fault.is_the_nodes for fault in faults)
     }
-    if len(faulty) == len(evidence) > 1:
+    if len(faulty) == len(answers) > 1:
         node, text = next(iter(faulty.items()))
+        nodes = "nodes" if len(answers) == len(evidence) else "nodes that answer"
         return Blame(
-            reason=f"the GPUs of all {len(faulty)} nodes report faults ({node}: {text}), which is more likely the "
+            reason=f"the GPUs of all {len(faulty)} {nodes} report faults ({node}: {text}), which is more likely the "
             "program's or the driver's fault, so no node is held"
         )
     if faulty:
         return Blame(faulty)
-    programs = [(node, fault) for node, faults in evidence.items() for fault in faults if fault.level == PROGRAM]
+    programs = [(node, fault) for node, faults in answers.items() for fault in faults if fault.level == PROGRAM]
     return Blame(reason=next((f"{node}: {fault.text}, the program's fault" for node, fault in programs), ""))
 
 
 def of_attempt(before: Mapping[str, Evidence], master: str, stop_requested: Callable[[], bool]) -> Blame:
     """Ask the nodes of a failed attempt, and hold those at fault. `before`: what each with GPUs showed before it."""
 
-    def new_faults(node: str, seconds: float) -> list[Fault]:
+    def new_faults(node: str, seconds: float) -> list[Fault] | None:
         words = ["faults", "--after", str(before[node].message)]
         try:
             now = evidences.parse(json.loads(_ask(node, master, words, seconds)), f"the faults of {node}")
         except (Unanswered, UserError, ValueError, RecursionError) as error:
             print(f"{node} gives no answer about its GPUs: {error}", file=sys.stderr)
-            return []
+            return None
         return evidences.new_faults(before[node], now)
 
     def hold(node: str, seconds: float) -> None:

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from deeplearning.config import Config
-from deeplearning.contract import open_mpi, paths
+from deeplearning.contract import open_mpi, paths, schema
 from deeplearning.contract.errors import UserError
-from deeplearning.run import messages
+from deeplearning.run import messages, stacks
 from deeplearning.run.identity import as_root
 from deeplearning.run.plan import Plan
 from deeplearning.run.units import attempt_unit
@@ -98,6 +98,16 @@ def member_networks(plan: Plan, ranges: Sequence[str]) -> str:
 _CONTINUED = messages.CONTINUED.encode()
 LONGEST_MESSAGE = 1 << 24
 """In bytes. What a process writes beyond it before the end of a line is discarded."""
+_string = schema.matching(r"(?s).*", "a string")
+MESSAGE = {
+    "time": schema.number(0, 2**33),
+    "line": _string,
+    "stacks": schema.list_of(schema.matching(rf"(?s).{{0,{stacks.MOST_BYTES}}}", "a line"), most=stacks.MOST_LINES),
+    "state": _string,
+    "pid": schema.between(1, 2**31),
+    "end": schema.between(0, 255),
+}
+"""What a wrapper reports. Training code may write in its place, so the values are validated."""
 
 
 class Sorter:
@@ -162,7 +172,11 @@ class Sorter:
 def _message(line: bytes) -> dict[str, Any]:
     try:
         message = json.loads(line)
-    except ValueError:
-        message = None
+        if isinstance(message, dict):
+            for key in message.keys() & MESSAGE.keys():
+                MESSAGE[key](message[key])
+            return message
+    except (ValueError, RecursionError):
+        pass
     # Not from a wrapper: the dynamic linker's complaint, for example.
-    return message if isinstance(message, dict) else {"line": line.decode(errors="replace").strip("\r")}
+    return {"line": line.decode(errors="replace").strip("\r")}

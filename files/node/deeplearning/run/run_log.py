@@ -49,7 +49,7 @@ class RunLog:
     def event(self, event: str, **details: Any) -> None:
         self._event_count += 1
         line = json.dumps({"n": self._event_count, "time": round(time.time(), 3), "event": event, **details})
-        with self.reported_write_errors():
+        with self.reported_write_errors(), self._closed_on_error():
             if self._events is None:
                 # Without a buffer: those who follow the run read each event at once.
                 self._events = open(self._folder.file("events.jsonl"), "ab", buffering=0)  # noqa: SIM115
@@ -76,9 +76,10 @@ class RunLog:
     def save(self) -> None:
         """Write the state, and have the file system store all events until now: the next master reads both."""
         self._pending, self._saved = False, time.monotonic()
-        with self.reported_write_errors():
+        with self.reported_write_errors(), self._closed_on_error():
             if self._events is not None:
                 os.fsync(self._events.fileno())
+        with self.reported_write_errors():
             self._folder.write("state.json", {**self.state, "updated_at": format_time()})
 
     def flush(self, logs: Sequence[ProcessLog]) -> None:
@@ -92,6 +93,18 @@ class RunLog:
             yield
         except OSError as error:
             self.report_write_error(error)
+
+    @contextlib.contextmanager
+    def _closed_on_error(self) -> Iterator[None]:
+        """Let the next event open the file of events anew: on NFS, a stale handle stays stale."""
+        try:
+            yield
+        except OSError:
+            events, self._events = self._events, None
+            with contextlib.suppress(OSError):
+                if events is not None:
+                    events.close()
+            raise
 
     def report_write_error(self, error: OSError) -> None:
         text = f"{self._folder.path} cannot be written: {error.strerror}. Logs and events are incomplete."

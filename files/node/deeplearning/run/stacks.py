@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import os
 import signal
-import tempfile
 import time
 from collections.abc import Iterator, Mapping
+from typing import IO
 
 SIGNAL = signal.SIGRTMIN + 8
 """Programs use the signals with names for their own purposes."""
@@ -19,6 +19,7 @@ SECONDS = 2.0
 """How long processes have to write."""
 MOST_BYTES = 32 * 1024
 MOST_PROCESSES = 32
+MOST_LINES = 2048
 VARIABLE = "DEEPLEARNING_STACKS"
 STARTUP = f"{os.path.dirname(__file__)}/startup"
 STATES = {
@@ -36,13 +37,15 @@ class Stacks:
     """The stacks of the processes in one session."""
 
     def __init__(self) -> None:
-        # It has no name, so it ends with this process. /proc leads to it as long as that lives.
-        self._file = tempfile.TemporaryFile()  # noqa: SIM115
+        self._file = _memory_file()
+        """None if this system has none: then only what the kernel says is reported."""
         self._due = 0.0
         self._session = 0
 
     def variables(self, environment: Mapping[str, str]) -> dict[str, str]:
         """Return what Python needs in its environment. Other folders with modules come before ours."""
+        if self._file is None:
+            return {}
         folders = [environment["PYTHONPATH"]] if environment.get("PYTHONPATH") else []
         path = f"/proc/{os.getpid()}/fd/{self._file.fileno()}"
         return {VARIABLE: f"{int(SIGNAL)}:{path}", "PYTHONPATH": os.pathsep.join([*folders, STARTUP])}
@@ -50,6 +53,8 @@ class Stacks:
     def request(self, session: int) -> None:
         """Have the processes of a session write their stacks."""
         self._session, self._due = session, time.monotonic() + SECONDS
+        if self._file is None:
+            return
         self._file.truncate(0)
         for pid in _processes(session):
             if self._is_registered(pid):
@@ -63,8 +68,8 @@ class Stacks:
         """Return what the kernel says about each process, followed by what the processes have written."""
         self._due = 0.0
         lines = [self._described(pid) for pid in list(_processes(self._session))[:MOST_PROCESSES]]
-        written = os.pread(self._file.fileno(), MOST_BYTES, 0).decode(errors="replace")
-        return [line for line in (*lines, *written.splitlines()) if line]
+        written = "" if self._file is None else os.pread(self._file.fileno(), MOST_BYTES, 0).decode(errors="replace")
+        return [line for line in (*lines, *written.splitlines()) if line][:MOST_LINES]
 
     def _described(self, pid: int) -> str:
         program, fields = _stat(pid)
@@ -74,12 +79,23 @@ class Stacks:
         return f"process {pid} ({program}) is {STATES.get(fields[0], fields[0])}{known}"
 
     def _is_registered(self, pid: int) -> bool:
+        if self._file is None:
+            return False
         own = os.readlink(f"/proc/self/fd/{self._file.fileno()}")
         try:
             has_file = any(_target(f"/proc/{pid}/fd/{name}") == own for name in os.listdir(f"/proc/{pid}/fd"))
             return has_file and bool(_caught(pid) >> (int(SIGNAL) - 1) & 1)
         except OSError:
             return False
+
+
+def _memory_file() -> IO[bytes] | None:
+    """Open a file that ends with this process, and needs no disk. /proc leads to it as long as this process lives."""
+    try:
+        # The pid tells it from the files of other wrappers, which a process may have open as well.
+        return open(os.memfd_create(f"deeplearning-stacks-{os.getpid()}"), "r+b", buffering=0)
+    except (OSError, AttributeError):
+        return None
 
 
 def _target(path: str) -> str:

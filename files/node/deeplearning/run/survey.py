@@ -59,7 +59,7 @@ ANSWER = {
     "preparing": _TEXT,
     "problem": _TEXT,
     "held": _TEXT,
-    "faults": lambda value: evidence.parse(value, "faults"),
+    "faults": schema.optional(lambda value: evidence.parse(value, "faults")),
 }
 """Training code may be root on its node, so answers are validated."""
 
@@ -77,8 +77,8 @@ class NodeSurvey:
     """What the framework's environment has, in words that are the same on all nodes."""
     is_held: bool = False
     """True if the problem is that it is kept out of runs."""
-    evidence: Evidence = Evidence()
-    """What its GPUs show before the attempt."""
+    evidence: Evidence | None = None
+    """What its GPUs show before the attempt; None if that is not known."""
 
 
 def survey_nodes(
@@ -177,7 +177,7 @@ def _survey(member: Member, command: Sequence[str], ports: int, seconds: float) 
         is_preparing,
         answer["environment"],
         is_held,
-        evidence.parse(answer["faults"], "faults"),
+        None if answer["faults"] is None else evidence.parse(answer["faults"], "faults"),
     )
 
 
@@ -237,12 +237,12 @@ def stop_earlier_attempts(run_id: str) -> None:
 
 
 def gpu_faults() -> Any:
-    """Return what `deeplearning gpus faults` prints; nothing is known if it fails."""
+    """Return what `deeplearning gpus faults` prints; None if it fails: all faults since the boot would seem new."""
     done = programs.run(*as_root(paths.PROGRAM, "gpus", "faults"))
     try:
         return json.loads(done.stdout)
     except ValueError:
-        return evidence.as_json(Evidence())
+        return None
 
 
 def find_problem(folder: str, python: str, interface: str, address: str) -> str:
