@@ -239,7 +239,7 @@ def test_a_node_that_gives_no_answer_is_left_out_of_the_judgment(monkeypatch: py
         return json.dumps(evidence.as_json(Evidence(9, (BUS,), ())))
 
     monkeypatch.setattr(blames, "output_of", answer)
-    verdict = blames.of_attempt(dict.fromkeys(("w1", "w2", "w3"), Evidence()), "w1")
+    verdict = blames.of_attempt(dict.fromkeys(("w1", "w2", "w3"), Evidence()), "w1", lambda: False)
     assert not verdict.at_fault and "all 2 nodes that answer" in verdict.reason
 
 
