@@ -65,6 +65,8 @@ def test_a_survey_describes_a_node(monkeypatch: pytest.MonkeyPatch) -> None:
         {**SURVEY, "problem": "\x1b]52;c;x"},
         {**SURVEY, "environment": "\x1b]52;c;x"},
         {**SURVEY, "held": "\x1b]52;c;x"},
+        *({**SURVEY, name: text} for name in ("problem", "held") for text in ("\x9b31m", "\u202e", "\ud800")),
+        {**SURVEY, "\x1b]52;c;x": 5},
         {**SURVEY, "faults": {"message": 5, "log": []}},
         {**SURVEY, "faults": {"message": -2, "log": [], "reading": None}},
         {**SURVEY, "faults": {"message": 5, "log": [{"level": "worse", "text": "x"}], "reading": None}},
@@ -74,7 +76,26 @@ def test_a_survey_describes_a_node(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_node_with_an_invalid_answer_takes_no_part(monkeypatch: pytest.MonkeyPatch, answer: Any) -> None:
     result = survey_of(monkeypatch, answer)
     assert result.node is None and "deeplearning-worker2 has another version of our programs" in result.problem
-    assert "\x1b" not in result.problem
+    assert result.problem.isprintable()
+
+
+def test_a_node_replaces_what_is_not_printable(
+    run: Folder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(survey, "stop_earlier_attempts", lambda run_id: None)
+    monkeypatch.setattr(survey.machine, "gpus", lambda seconds: 0)
+    monkeypatch.setattr(survey.held, "reason", lambda: "a\x1b[1m")
+    monkeypatch.setattr(survey, "find_problem", lambda *_facts: "b\x9b1m\udcff")
+    assert survey.main(["r1", run.path, sys.executable, "127.0.0.1", "2"]) == 0
+    answer = schema.validate_part(json.loads(capsys.readouterr().out), survey.ANSWER, "the answer")
+    assert (answer["held"], answer["problem"]) == ("a\ufffd[1m", "b\ufffd1m\ufffd")
+
+
+def test_the_reason_of_a_node_that_does_not_answer_is_printable(monkeypatch: pytest.MonkeyPatch) -> None:
+    done = subprocess.CompletedProcess("ssh", 255, "", "x\n\x1b]52;c;x\x9b1m\n")
+    monkeypatch.setattr(subprocess, "run", lambda *words, **more: done)
+    with pytest.raises(survey.Unanswered, match=r"^: \ufffd\]52;c;x\ufffd1m$"):
+        survey.output_of(["ssh"], 1)
 
 
 def test_an_answer_may_have_any_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

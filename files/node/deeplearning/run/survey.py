@@ -47,7 +47,7 @@ COMPARED = ("tensorflow", "mxnet", "torch", "tensorpack")
 DAMAGED = "an environment that is damaged"
 _SIOCGIFADDR = 0x8915
 """See netdevice(7)."""
-_TEXT = schema.matching(r"[^\x00-\x1f\x7f]{0,5000}", "a line of text")
+_TEXT = schema.text(5000)
 ANSWER = {
     "boot_id": schema.matching(r"[0-9a-f-]{1,64}", "a boot id"),
     "gpus": schema.gpus,
@@ -146,7 +146,7 @@ def _survey(member: Member, command: Sequence[str], ports: int, seconds: float) 
     except (ValueError, RecursionError, UserError) as error:
         problem = (
             f"{member.alias} has another version of our programs, or is broken: run ansible-playbook "
-            f"deeplearning.aws.configure. ({error})"
+            f"deeplearning.aws.configure. ({programs.printable(str(error))})"
         )
         return NodeSurvey(member, problem=problem)
     node = Node(
@@ -215,10 +215,10 @@ def main(argv: list[str]) -> int:
         "efa": efa.count(),
         "interface": interface,
         "ports": free_ports(arguments.ports, arguments.run_id),
-        "environment": environment,
-        "preparing": preparing,
-        "problem": problem,
-        "held": held.reason(),
+        "environment": programs.printable(environment),
+        "preparing": programs.printable(preparing),
+        "problem": programs.printable(problem),
+        "held": programs.printable(held.reason()),
         "faults": gpu_faults() if gpus else evidence.as_json(Evidence()),
     }
     json.dump(answer, sys.stdout)
