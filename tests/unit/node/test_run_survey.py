@@ -197,34 +197,32 @@ def test_a_node_that_has_a_problem_says_nothing_about_the_others() -> None:
 
 
 @pytest.mark.parametrize(
-    ("versions", "with_horovod", "expected"),
+    ("versions", "expected"),
     [
-        ({"torch": "2.13.0+cu130", "horovod": "0.28.1"}, False, "torch 2.13.0, Python 3.11"),
-        ({"torch": "2.13.0+cpu"}, False, "torch 2.13.0, Python 3.11"),
+        ({"torch": "2.13.0+cu130"}, "torch 2.13.0, Python 3.11"),
+        ({"torch": "2.13.0+cpu"}, "torch 2.13.0, Python 3.11"),
         (
             {"tensorflow": "2.15.1", "tensorpack": "0.11", "horovod": "0.28.1"},
-            True,
             "tensorflow 2.15.1, tensorpack 0.11, horovod 0.28.1, Python 3.11",
         ),
-        ({"tensorflow-cpu": "2.15.1", "numpy": "1.23.5"}, True, "tensorflow 2.15.1, Python 3.11"),
-        ({"mxnet-cu112": "1.9.1"}, False, "mxnet 1.9.1, Python 3.11"),
+        ({"tensorflow-cpu": "2.15.1", "numpy": "1.23.5"}, "tensorflow 2.15.1, Python 3.11"),
+        ({"mxnet-cu112": "1.9.1"}, "mxnet 1.9.1, Python 3.11"),
         (
             {"tensorflow": "2.15.1", "tensorpack": "0.11 from /efs/data/t"},
-            False,
             "tensorflow 2.15.1, tensorpack 0.11 from /efs/data/t, Python 3.11",
         ),
-        (None, False, "an environment that is damaged"),
+        (None, "an environment that is damaged"),
     ],
 )
 def test_an_environment_is_described_alike_with_and_without_gpus(
-    versions: dict[str, str] | None, with_horovod: bool, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    versions: dict[str, str] | None, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(paths, "ENVIRONMENTS", str(tmp_path))
     (tmp_path / "x/bin").mkdir(parents=True)
     if versions:
         (tmp_path / "x" / paths.MARKER).write_text(json.dumps({"python": "3.11.2", "versions": versions}))
-    assert survey.describe_environment(f"{tmp_path}/x/bin/python", with_horovod) == expected
-    assert survey.describe_environment("/usr/bin/python3", with_horovod) == ""
+    assert survey.describe_environment(f"{tmp_path}/x/bin/python") == expected
+    assert survey.describe_environment("/usr/bin/python3") == ""
 
 
 def test_a_run_with_horovod_cannot_use_an_environment_without_it() -> None:
