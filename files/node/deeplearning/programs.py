@@ -19,4 +19,9 @@ def run(*command: str, **options: Any) -> subprocess.CompletedProcess[str]:
 def last_line(text: str, otherwise: str = "it printed nothing") -> str:
     """Return the last line that is not blank, where programs usually state the reason of a failure."""
     lines = [line for line in text.splitlines() if line.strip()]
-    return lines[-1].strip() if lines else otherwise
+    return printable(lines[-1].strip()) if lines else otherwise
+
+
+def printable(text: str) -> str:
+    """Replace what would control a terminal, such as the beginning of an escape sequence."""
+    return "".join(character if character.isprintable() else "\ufffd" for character in text)

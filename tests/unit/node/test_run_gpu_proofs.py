@@ -19,6 +19,7 @@ from deeplearning.run import gpu_proofs, units
 from deeplearning.run.folder import Folder
 
 from tests.nvml import Gpus
+from tests.unit.node.users_kit import bounded
 
 TESTING = ("its GPUs are tested with pytorch", "")
 PROVED = ("", "")
@@ -137,6 +138,35 @@ def test_a_run_keeps_its_problem_and_another_one_tests_again(
         preparing, problem = asked(run, environment)
         assert preparing == "" and "torch 2.13.0 sees 7 of 8 GPUs (driver 580.105.08" in problem
     assert asked(run, environment, run_id="r2") == TESTING
+
+
+@pytest.mark.parametrize(
+    "form", ["pipe", "link", "{", "[]", "5", "{}", '{"problem": ""}', '{"problem": 5, "run": "r1"}']
+)
+def test_a_malformed_proof_is_a_missing_one(
+    run: Folder, systemd: Systemd, environment: str, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    asked(run, environment)
+    make(run, systemd, monkeypatch, SEES_ALL)
+    (file,) = Path(f"{paths.RUNTIME}/gpu-proofs").iterdir()
+    file.unlink()
+    if form == "pipe":
+        os.mkfifo(file)
+    elif form == "link":
+        file.symlink_to("/dev/zero")
+    else:
+        file.write_text(form)
+
+    def remade() -> list[tuple[str, str]]:
+        first = asked(run, environment)
+        make(run, systemd, monkeypatch, SEES_ALL)
+        return [first, asked(run, environment)]
+
+    assert bounded(remade) == [list(TESTING), list(PROVED)]
+
+
+def test_a_python_may_lie_in_any_folder(run: Folder, systemd: Systemd) -> None:
+    assert asked(run, "/python") == TESTING
 
 
 @pytest.mark.parametrize(("gpus", "processor"), [(0, False), (8, True)])

@@ -65,6 +65,8 @@ def test_a_survey_describes_a_node(monkeypatch: pytest.MonkeyPatch) -> None:
         {**SURVEY, "problem": "\x1b]52;c;x"},
         {**SURVEY, "environment": "\x1b]52;c;x"},
         {**SURVEY, "held": "\x1b]52;c;x"},
+        *({**SURVEY, name: text} for name in ("problem", "held") for text in ("\x9b31m", "\u202e", "\ud800")),
+        {**SURVEY, "\x1b]52;c;x": 5},
         {**SURVEY, "faults": {"message": 5, "log": []}},
         {**SURVEY, "faults": {"message": -2, "log": [], "reading": None}},
         {**SURVEY, "faults": {"message": 5, "log": [{"level": "worse", "text": "x"}], "reading": None}},
@@ -74,7 +76,26 @@ def test_a_survey_describes_a_node(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_node_with_an_invalid_answer_takes_no_part(monkeypatch: pytest.MonkeyPatch, answer: Any) -> None:
     result = survey_of(monkeypatch, answer)
     assert result.node is None and "deeplearning-worker2 has another version of our programs" in result.problem
-    assert "\x1b" not in result.problem
+    assert result.problem.isprintable()
+
+
+def test_a_node_replaces_what_is_not_printable(
+    run: Folder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(survey, "stop_earlier_attempts", lambda run_id: None)
+    monkeypatch.setattr(survey.machine, "gpus", lambda seconds: 0)
+    monkeypatch.setattr(survey.held, "reason", lambda: "a\x1b[1m")
+    monkeypatch.setattr(survey, "find_problem", lambda *_facts: "b\x9b1m\udcff")
+    assert survey.main(["r1", run.path, sys.executable, "127.0.0.1", "2"]) == 0
+    answer = schema.validate_part(json.loads(capsys.readouterr().out), survey.ANSWER, "the answer")
+    assert (answer["held"], answer["problem"]) == ("a\ufffd[1m", "b\ufffd1m\ufffd")
+
+
+def test_the_reason_of_a_node_that_does_not_answer_is_printable(monkeypatch: pytest.MonkeyPatch) -> None:
+    done = subprocess.CompletedProcess("ssh", 255, "", "x\n\x1b]52;c;x\x9b1m\n")
+    monkeypatch.setattr(subprocess, "run", lambda *words, **more: done)
+    with pytest.raises(survey.Unanswered, match=r"^: \ufffd\]52;c;x\ufffd1m$"):
+        survey.output_of(["ssh"], 1)
 
 
 def test_an_answer_may_have_any_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,34 +197,32 @@ def test_a_node_that_has_a_problem_says_nothing_about_the_others() -> None:
 
 
 @pytest.mark.parametrize(
-    ("versions", "with_horovod", "expected"),
+    ("versions", "expected"),
     [
-        ({"torch": "2.13.0+cu130", "horovod": "0.28.1"}, False, "torch 2.13.0, Python 3.11"),
-        ({"torch": "2.13.0+cpu"}, False, "torch 2.13.0, Python 3.11"),
+        ({"torch": "2.13.0+cu130"}, "torch 2.13.0, Python 3.11"),
+        ({"torch": "2.13.0+cpu"}, "torch 2.13.0, Python 3.11"),
         (
             {"tensorflow": "2.15.1", "tensorpack": "0.11", "horovod": "0.28.1"},
-            True,
             "tensorflow 2.15.1, tensorpack 0.11, horovod 0.28.1, Python 3.11",
         ),
-        ({"tensorflow-cpu": "2.15.1", "numpy": "1.23.5"}, True, "tensorflow 2.15.1, Python 3.11"),
-        ({"mxnet-cu112": "1.9.1"}, False, "mxnet 1.9.1, Python 3.11"),
+        ({"tensorflow-cpu": "2.15.1", "numpy": "1.23.5"}, "tensorflow 2.15.1, Python 3.11"),
+        ({"mxnet-cu112": "1.9.1"}, "mxnet 1.9.1, Python 3.11"),
         (
             {"tensorflow": "2.15.1", "tensorpack": "0.11 from /efs/data/t"},
-            False,
             "tensorflow 2.15.1, tensorpack 0.11 from /efs/data/t, Python 3.11",
         ),
-        (None, False, "an environment that is damaged"),
+        (None, "an environment that is damaged"),
     ],
 )
 def test_an_environment_is_described_alike_with_and_without_gpus(
-    versions: dict[str, str] | None, with_horovod: bool, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    versions: dict[str, str] | None, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(paths, "ENVIRONMENTS", str(tmp_path))
     (tmp_path / "x/bin").mkdir(parents=True)
     if versions:
         (tmp_path / "x" / paths.MARKER).write_text(json.dumps({"python": "3.11.2", "versions": versions}))
-    assert survey.describe_environment(f"{tmp_path}/x/bin/python", with_horovod) == expected
-    assert survey.describe_environment("/usr/bin/python3", with_horovod) == ""
+    assert survey.describe_environment(f"{tmp_path}/x/bin/python") == expected
+    assert survey.describe_environment("/usr/bin/python3") == ""
 
 
 def test_a_run_with_horovod_cannot_use_an_environment_without_it() -> None:

@@ -17,6 +17,7 @@ from deeplearning.contract.errors import UserError
 from deeplearning.gpus import evidence as evidences
 from deeplearning.gpus.evidence import Evidence
 from deeplearning.gpus.faults import MOST_TEXT, PROGRAM, Fault
+from deeplearning.programs import printable
 from deeplearning.run.survey import GPU_SURVEY_SECONDS, SSH, Unanswered, output_of
 
 
@@ -58,7 +59,7 @@ def of_attempt(before: Mapping[str, Evidence], master: str, stop_requested: Call
         try:
             now = evidences.parse(json.loads(_ask(node, master, words, seconds)), f"the faults of {node}")
         except (Unanswered, UserError, ValueError, RecursionError) as error:
-            print(f"{node} gives no answer about its GPUs: {error}", file=sys.stderr)
+            print(f"{node} gives no answer about its GPUs: {printable(str(error))}", file=sys.stderr)
             return None
         return evidences.new_faults(before[node], now)
 

@@ -10,12 +10,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from deeplearning.contract import atomic_file, gpu_proof, paths
+from deeplearning import safe_files
+from deeplearning.contract import atomic_file, gpu_proof, paths, schema
+from deeplearning.contract.errors import UserError
 from deeplearning.gpus import nvml
 from deeplearning.run import units
 from deeplearning.run.folder import Folder
 
 NAME = "gpu-proofs"
+_string = schema.matching(r"(?s).*", "a string")
+PROOF = {"problem": _string, "run": _string}
 UNIT_SECONDS = gpu_proof.SECONDS + nvml.SECONDS + 60
 
 
@@ -26,10 +30,8 @@ def make_if_missing(run: dict[str, Any], folder: Folder, python: str, gpus: int)
     """
     if not gpus or run.get("processor"):
         return "", ""
-    key, proof = key_of(run, folder, python, gpus), {}
-    text = atomic_file.read_or_none(_file(key))
-    if text:
-        proof = json.loads(text)
+    key = key_of(run, folder, python, gpus)
+    proof = _read(key)
     if proof and not proof["problem"]:
         return "", ""
     # What another run has found may be repaired by now.
@@ -51,7 +53,7 @@ def make_if_missing(run: dict[str, Any], folder: Folder, python: str, gpus: int)
 def key_of(run: dict[str, Any], folder: Folder, python: str, gpus: int) -> str:
     """Return a name for what a proof is about. What the user brings may change, so its proof is of one run alone."""
     brings = [] if _is_ours(python) and not _variables(folder) else [_start_of(run)]
-    marker = atomic_file.read_or_none(str(Path(python).parents[1] / paths.MARKER))
+    marker = atomic_file.read_or_none(str(Path(python).parents[1] / paths.MARKER)) if _is_ours(python) else None
     facts = [run["framework"], python, marker, gpus, gpu_proof.driver_version(), brings]
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
 
@@ -76,9 +78,19 @@ def main(argv: list[str]) -> int:
     if problem:
         mig = tuple(gpu.index for gpu in nvml.read().gpus if gpu.mig)
         problem = gpu_proof.problem_of(replace(node, mig=mig), answer)
-    atomic_file.write_if_changed(_file(key), json.dumps({"problem": problem, "run": _start_of(run)}))
+    os.makedirs(os.path.dirname(_file(key)), exist_ok=True)
+    # Without reading what is there: training code may have put a pipe or a link in its place.
+    atomic_file.replace(_file(key), json.dumps({"problem": problem, "run": _start_of(run)}).encode())
     print(problem or "nothing is wrong", file=sys.stderr)
     return 0
+
+
+def _read(key: str) -> dict[str, Any]:
+    """Return a proof; empty if it is missing or malformed. Training code may write in the folder of the run's user."""
+    try:
+        return schema.validate_part(json.loads(safe_files.read(_file(key))), PROOF, "the proof")
+    except (OSError, ValueError, RecursionError, UserError):
+        return {}
 
 
 def _start_of(run: dict[str, Any]) -> str:

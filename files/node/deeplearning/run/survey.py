@@ -42,12 +42,12 @@ DRIVER_SECONDS = 30.0
 process uses initializes its GPUs first."""
 FIRST_PORT, LAST_PORT = 20000, 30000
 """Below the ports of outgoing connections, so that none of those takes one after the survey."""
-COMPARED = ("tensorflow", "mxnet", "torch", "tensorpack")
-"""Packages whose versions have to be the same on all nodes of a run; Horovod's if the run uses it."""
+COMPARED = ("tensorflow", "mxnet", "torch", "tensorpack", "horovod")
+"""Packages whose versions have to be the same on all nodes of a run."""
 DAMAGED = "an environment that is damaged"
 _SIOCGIFADDR = 0x8915
 """See netdevice(7)."""
-_TEXT = schema.matching(r"[^\x00-\x1f\x7f]{0,5000}", "a line of text")
+_TEXT = schema.text(5000)
 ANSWER = {
     "boot_id": schema.matching(r"[0-9a-f-]{1,64}", "a boot id"),
     "gpus": schema.gpus,
@@ -152,7 +152,7 @@ def _survey(member: Member, command: Sequence[str], ports: int, seconds: float) 
     except (ValueError, RecursionError, UserError) as error:
         problem = (
             f"{member.alias} has another version of our programs, or is broken: run ansible-playbook "
-            f"deeplearning.aws.configure. ({error})"
+            f"deeplearning.aws.configure. ({programs.printable(str(error))})"
         )
         return NodeSurvey(member, problem=problem)
     node = Node(
@@ -208,9 +208,8 @@ def main(argv: list[str]) -> int:
     problem = find_problem(arguments.folder, arguments.python, interface, arguments.address)
     if not problem:
         run = Folder(arguments.folder).run()
-        with_horovod = run["distribution"] == "horovod"
-        environment = describe_environment(arguments.python, with_horovod)
-        problem = without_horovod(environment) if with_horovod else ""
+        environment = describe_environment(arguments.python)
+        problem = without_horovod(environment) if run["distribution"] == "horovod" else ""
         if not problem:
             preparing, problem = gpu_proofs.make_if_missing(run, Folder(arguments.folder), arguments.python, gpus)
         if not preparing and not problem:
@@ -221,10 +220,10 @@ def main(argv: list[str]) -> int:
         "efa": efa.count(),
         "interface": interface,
         "ports": free_ports(arguments.ports, arguments.run_id),
-        "environment": environment,
-        "preparing": preparing,
-        "problem": problem,
-        "held": held.reason(),
+        "environment": programs.printable(environment),
+        "preparing": programs.printable(preparing),
+        "problem": programs.printable(problem),
+        "held": programs.printable(held.reason()),
         "faults": gpu_faults() if gpus else evidence.as_json(Evidence()),
     }
     json.dump(answer, sys.stdout)
@@ -256,7 +255,7 @@ def find_problem(folder: str, python: str, interface: str, address: str) -> str:
     return ""
 
 
-def describe_environment(python: str, with_horovod: bool) -> str:
+def describe_environment(python: str) -> str:
     """Return the versions in an environment of ours that all ranks share; empty for a user's own Python.
 
     Machines with and without GPUs have different packages of the same versions.
@@ -266,11 +265,10 @@ def describe_environment(python: str, with_horovod: bool) -> str:
     try:
         marker = json.loads(Path(python).parents[1].joinpath(paths.MARKER).read_text(encoding="utf-8"))
         version = ".".join(marker["python"].split(".")[:2])
-        compared = [*COMPARED, *(["horovod"] if with_horovod else [])]
         versions = {re.sub(r"-(cpu|cu\d+)$", "", name): text for name, text in marker["versions"].items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return DAMAGED
-    words = [f"{name} {versions[name]}" for name in compared if name in versions]
+    words = [f"{name} {versions[name]}" for name in COMPARED if name in versions]
     # Without the build's own mark, such as +cpu.
     return re.sub(r"\+[\w.]+", "", ", ".join([*words, f"Python {version}"]))
 
