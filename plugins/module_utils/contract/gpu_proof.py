@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import framework_probe
+from . import framework_probe, paths
 
 PACKAGES = {"pytorch": "torch", "tensorflow": "tensorflow", "tensorpack": "tensorflow", "mxnet": "mxnet"}
 """The package of each framework that computes on GPUs."""
@@ -32,7 +32,7 @@ NO_FABRIC_MANAGER = 802
 PROCESSOR = "To train without GPUs: -e processor=true"
 SECONDS = 180.0
 """The first import from a new disk reads gigabytes, which takes most of a minute."""
-DRIVER = "/proc/driver/nvidia"
+DRIVER = os.path.dirname(paths.NVIDIA_DRIVER)
 
 
 @dataclass(frozen=True)
