@@ -59,7 +59,7 @@ COLLECTION = "collections/ansible_collections/deeplearning/aws"
 TYPED = ("localcloud", f"{COLLECTION}/plugins", "files/node")
 """mypy is strict there. Plugins are reached through the link, by which they have full names."""
 
-LONG_SCENARIOS = ("framework", "monitoring", "tensorpack", "training_run")
+LONG_SCENARIOS = ("framework", "horovod_build", "monitoring")
 """Molecule scenarios of the long size; `make test` runs the others."""
 
 MACHINES, PROCESSOR, IMAGE = "machines", "processor", "image"
@@ -226,7 +226,8 @@ LAYERS = {
         Layer("account", pytest(*ACCOUNT, processes=2)),
         Layer("image", program("python", *IMAGE_BUILD, detail="built, if it was missing"), IMAGE, root=True),
         Layer("localcloud", pytest(*LOCALCLOUD), MACHINES, root=True),
-        Layer("molecule", molecule(scenarios, *MOLECULE), MACHINES, root=True),
+        # It installs the wheel of Horovod that the build of the image made.
+        Layer("molecule", molecule(scenarios, *MOLECULE), MACHINES, after="image", root=True),
         # Last, as the image takes minutes where it is missing.
         Layer("integration", pytest(*INTEGRATION), MACHINES, after="image", root=True),
     )

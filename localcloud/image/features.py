@@ -89,8 +89,13 @@ def _horovod(root: Path, base: Path, wheels: Path, name: str, key: str, progress
             (scratch / "wheel").rename(cached)
         finally:
             remove(scratch)
-    (wheel,) = cached.glob("*.whl")
-    return wheel
+    return kept_wheels(wheels)[key]
+
+
+def kept_wheels(wheels: Path) -> dict[str, Path]:
+    """Return the wheels of Horovod that earlier builds made by the present code, by their keys."""
+    ending = f"-{_code_hash()}"
+    return {wheel.parent.name.removesuffix(ending): wheel for wheel in wheels.glob(f"[!.]*{ending}/*.whl")}
 
 
 def _run_in(root: Path, work: Path, name: str, statement: str) -> str:

@@ -69,3 +69,13 @@ def test_what_runs_in_an_image_is_complete() -> None:
                 is_file = (features.MODULE_UTILS / f"{module}.py").exists()
                 needed |= {f"{module}.py"} if is_file else {f"{module}/{alias.name}.py" for alias in node.names}
     assert {"contract/paths.py", "contract/errors.py"} <= needed <= set(features.SHARED)
+
+
+def test_wheels_of_this_code_are_kept_by_their_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A build that was killed, and wheels that other code made, are not among them."""
+    monkeypatch.setattr(features, "_code_hash", lambda: "aaaaaaaaaaaa")
+    for folder in ("horovod-1_cp311-aaaaaaaaaaaa", "horovod-1_cp311-bbbbbbbbbbbb", ".building-horovod-1-aaaaaaaaaaaa"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "horovod.whl").touch()
+    expected = {"horovod-1_cp311": tmp_path / "horovod-1_cp311-aaaaaaaaaaaa/horovod.whl"}
+    assert features.kept_wheels(tmp_path) == expected
