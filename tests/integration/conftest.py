@@ -17,14 +17,16 @@ from tests.forking import ForkingPython
 from tests.images import FRAMEWORKS as FRAMEWORKS_OF
 from tests.integration import emr
 from tests.integration.machines import Cloud, Cluster, Played, cloud_in, localcloud
+from tests.integration.succession import Succession
 
 FRAMEWORKS = FRAMEWORKS_OF[settings.SUITE]
 IMAGE_NAME = images.name_with(FRAMEWORKS.split(","))
 
 # The first files test machines that no other test has changed. The last ones replace machines of the cluster that all
-# share and leave it a worker less; EMR's cluster is created while the others run.
+# share and leave it a worker less. What these begin in the background is made while the others run.
 FIRST = ("test_members", "test_boot")
-LAST = ("test_training_recovery", "test_emr")
+LAST = ("test_training_recovery", "test_emr", "test_kept_file_system")
+BACKGROUND = ("emr_creation", "kept_file_system")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -68,27 +70,48 @@ def training_cluster(cloud_with_machines: Cloud, image: str) -> Iterator[Cluster
 
 
 @pytest.fixture(scope="session")
-def emr_creation(
-    cloud_with_machines: Cloud, image: str, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[Cluster, Future[Played]]]:
-    """Yield a cluster and the emr.yml that creates it: a primary node and a core node. It mostly waits, so it runs next
-    to other tests, in a folder of its own, and as users run it."""
-    folder = tmp_path_factory.mktemp("emr-operator")
+def background() -> Iterator[ThreadPoolExecutor]:
+    """Yield what makes clusters next to other tests, one after the other, as that mostly waits."""
+    with ThreadPoolExecutor(1) as pool:
+        yield pool
+
+
+def operator_in(folder: Path, cloud: Cloud) -> Cloud:
+    """Return the local cloud for another operator, with the same key, whose modules run as users run them."""
     for name in ("key", "key.pub"):
-        shutil.copy(cloud_with_machines.folder / name, folder)
-    cloud = replace(cloud_with_machines, folder=folder, variables=dict(cloud_with_machines.variables), forking=None)
-    name = f"e-{secrets.token_hex(3)}"
+        shutil.copy(cloud.folder / name, folder)
+    return replace(cloud, folder=folder, variables=dict(cloud.variables), forking=None)
+
+
+@pytest.fixture(scope="session")
+def emr_creation(
+    cloud_with_machines: Cloud, image: str, background: ThreadPoolExecutor, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Cluster, Future[Played]]]:
+    """Yield a cluster and the emr.yml that creates it: a primary node and a core node."""
+    cloud = operator_in(tmp_path_factory.mktemp("emr-operator"), cloud_with_machines)
     # The tests of the long size come to it later than EMR would end an idle cluster.
     more = {"worker_count": 1, "emr_idle_minutes": 240}
-    with cloud.cluster(name, **emr.SETTINGS, **more) as cluster, ThreadPoolExecutor(1) as pool:
-        yield cluster, pool.submit(cluster.play, "emr.yml", emr_poll_seconds=1)
+    with cloud.cluster(f"e-{secrets.token_hex(3)}", **emr.SETTINGS, **more) as cluster:
+        yield cluster, background.submit(cluster.play, "emr.yml", emr_poll_seconds=1)
+
+
+@pytest.fixture(scope="session")
+def kept_file_system(
+    cloud_with_machines: Cloud, image: str, background: ThreadPoolExecutor, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Cluster, Future[Succession]]]:
+    """Yield a cluster on the file system that the one before it has kept, and how both came about."""
+    cloud = operator_in(tmp_path_factory.mktemp("next-operator"), cloud_with_machines)
+    with cloud.cluster(f"k-{secrets.token_hex(3)}", image=image) as cluster:
+        yield cluster, background.submit(Succession.of, cluster)
 
 
 @pytest.fixture(scope="session", autouse=True)
-def begin_emr(request: pytest.FixtureRequest) -> None:
-    """Begin to create EMR's cluster with the session, if a test of the session uses it."""
-    if any("emr_cluster" in getattr(item, "fixturenames", ()) for item in request.session.items):
-        request.getfixturevalue("emr_creation")
+def begin(request: pytest.FixtureRequest) -> None:
+    """Begin what is made in the background with the session, if a test of the session uses it."""
+    used = {name for item in request.session.items for name in getattr(item, "fixturenames", ())}
+    for name in BACKGROUND:
+        if name in used:
+            request.getfixturevalue(name)
 
 
 @pytest.fixture(scope="session")

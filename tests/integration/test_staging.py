@@ -220,6 +220,31 @@ def test_the_customers_own_line_works_as_typed(training_cluster: Cluster, publis
     assert again.code == 0 and "run own-disk has finished" in again.output, again.output[-6000:]
     for node in NODES:
         assert cluster.says(node, "cat /opt/deeplearning/data/cifar10/*.bin | wc -c") == str(6 * 60 * 3073)
+    mirror = f"s3://{data_bucket(cluster)}/mirror/"
+    for name, content in mnist().items():
+        key = f"mirror/{name}.gz"
+        cluster.cloud.client("s3").put_object(Bucket=data_bucket(cluster), Key=key, Body=gzip.compress(content))
+    cluster.says(MASTER, "sudo rm -r /efs/data/mnist")
+    more: dict[str, Any] = {"data_source": mirror, "run_id": "mirror", "nodes": 1, "script_args": quick}
+    mirrored = cluster.play("train.yml", framework="mxnet", dataset="mnist", **more)
+    assert mirrored.code == 0 and "run mirror has finished" in mirrored.output, mirrored.output[-6000:]
+
+
+def test_objects_of_a_bucket_are_trained_on_by_their_address(training_cluster: Cluster, tmp_path: Path) -> None:
+    cluster, bucket = training_cluster, data_bucket(training_cluster)
+    for key in ("pictures/1.jpg", "pictures/more/2.jpg", "others/3.jpg"):
+        cluster.cloud.client("s3").put_object(Bucket=bucket, Key=key, Body=key.encode())
+    (tmp_path / "shows.py").write_text(SHOWS)
+    script: dict[str, Any] = {"script": str(tmp_path / "shows.py"), "python": "/usr/bin/python3", "run_id": "pictures"}
+    ran = cluster.play(
+        "train.yml", framework="pytorch", dataset=f"s3://{bucket}/pictures", script_args=["{data}"], **script
+    )
+    assert ran.code == 0, ran.output[-6000:]
+    (seen,) = set(cluster.says(MASTER, f"cat /efs/runs/{cluster.name}/pictures/seen*").splitlines())
+    folder, count = seen.split()
+    # The third file is the set's own record.
+    assert folder.startswith("/efs/data/") and count == "3"
+    assert cluster.says(MASTER, f"cat {folder}/more/2.jpg") == "pictures/more/2.jpg"
 
 
 @pytest.mark.long

@@ -71,6 +71,7 @@ if "--fail" in sys.argv and rank == "1":
     print("this is what was wrong", file=sys.stderr)
     raise SystemExit(7)
 if "--stay" in sys.argv:
+    print("began to stay", flush=True)
     time.sleep(600)
 """
 
@@ -400,8 +401,9 @@ def test_a_run_goes_on_alone_is_looked_at_and_stopped_and_nothing_of_it_is_left(
         assert cluster.ssh(node, "pgrep -f '[m]y script'").returncode == 1
     assert cluster.ssh(MASTER, "pgrep -f '[m]y script'").returncode == 0
     assert "run first was stopped" in cluster.play("stop.yml", run_id="all").output
-    again = cluster.play("follow.yml", run_id="first")
+    again = cluster.play("follow.yml", run_id="first", output=True)
     assert again.code == 0 and "run first was stopped" in again.output
+    assert "worker 0 | began to stay" in message(again), again.output[-3000:]
     wait_for(lambda: not cluster.used(), 60, "no node is in use any more")
 
 

@@ -1,0 +1,57 @@
+"""A cluster on the file system that default destroy.yml has kept, with monitoring, which grows while it trains."""
+
+from __future__ import annotations
+
+import json
+import re
+import urllib.parse
+from concurrent.futures import Future
+from typing import Any
+
+from tests.integration.machines import Cluster, wait_for
+from tests.integration.runs import MASTER, Runs
+from tests.integration.succession import Succession
+
+WORKERS = ("deeplearning-worker1", "deeplearning-worker2", "deeplearning-worker3")
+SECONDS = 90
+"""Prometheus reads every 15 seconds, and so does the timer of the runs' figures."""
+
+
+def asked(cluster: Cluster, query: str) -> dict[str, str]:
+    """Return what Prometheus on the master answers: a value for each member or run."""
+    address = "http://127.0.0.1:9090/api/v1/query?" + urllib.parse.urlencode({"query": query})
+    code = f"import urllib.request as r; print(r.urlopen({address!r}).read().decode())"
+    found: list[dict[str, Any]] = json.loads(cluster.says(MASTER, f'python3 -c "{code}"'))["data"]["result"]
+    return {one["metric"].get("run") or one["metric"]["instance"]: one["value"][1] for one in found}
+
+
+def test_the_next_cluster_finds_what_was_kept_and_grows_while_it_trains(
+    kept_file_system: tuple[Cluster, Future[Succession]],
+) -> None:
+    cluster, made = kept_file_system
+    before = made.result()
+    assert re.search(r"The file system \S+.* is kept", " ".join(before.kept.split())), before.kept
+    now, runs = cluster.members(), Runs(cluster)
+    assert now["cluster_id"] != before.first["cluster_id"]
+    assert [one["rank"] for one in now["members"]] == [1, 2]
+    assert not {one["instance_id"] for one in now["members"]} & {one["instance_id"] for one in before.first["members"]}
+    # The first cluster's training continues from its checkpoint.
+    resumed = cluster.play("train.yml", resume=before.run_id, script_args=["8"])
+    assert resumed.code == 0, resumed.output[-3000:]
+    assert runs.counted(before.run_id) == [(0, 1), (4, 2)]
+
+    run_id = runs.start("meets.py")
+    runs.running(run_id)
+    wait_for(lambda: asked(cluster, 'up{job="node"} == 1').keys() == set(WORKERS[:2]), SECONDS, "members are watched")
+    step = wait_for(lambda: asked(cluster, f'deeplearning_run_step{{run="{run_id}"}}'), SECONDS, "the run is watched")
+    grown = cluster.play("site.yml", cluster_worker_count=2)
+    assert grown.code == 0, grown.output[-6000:]
+    assert [one["rank"] for one in cluster.members()["members"]] == [1, 2, 3]
+    # The run went on meanwhile, where it was.
+    assert runs.show(run_id)["state"] == "running" and cluster.used() == set(WORKERS[:2])
+    wait_for(lambda: asked(cluster, 'up{job="node"} == 1').keys() == set(WORKERS), SECONDS, "the new one is watched")
+    later = asked(cluster, f'deeplearning_run_step{{run="{run_id}"}}')
+    assert float(later[run_id]) > float(step[run_id])
+    stopped = cluster.play("stop.yml", run_id=run_id)
+    assert stopped.code == 0, stopped.output[-3000:]
+    assert [attempt["cause"] for attempt in runs.show(run_id)["result"]["attempts"]] == ["stopped"]
