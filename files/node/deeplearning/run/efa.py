@@ -7,10 +7,11 @@ speed, which is easily overlooked.
 from __future__ import annotations
 
 import glob
+import json
 import re
 from collections.abc import Mapping
 
-from deeplearning.contract import atomic_file
+from deeplearning.contract import atomic_file, schema
 from deeplearning.run.plan import WORKER, Plan
 
 DEVICES = "/sys/bus/pci/devices"
@@ -21,6 +22,7 @@ LOSSES = (
 )
 """Linux' driver of EFA (drivers/infiniband/hw/efa/efa_verbs.c, 6.13) counts them per device since it was loaded. They
 come with load and with others' faults, so they are shown and say nothing about this node."""
+_count = schema.between(0, 2**64)
 _AMAZON = "0x1d0f"
 _EFA = "0xefa"
 NCCL_DISTRIBUTIONS = ("ddp", "horovod", "multi_worker_mirrored")
@@ -47,6 +49,13 @@ def losses(counters: str = COUNTERS) -> dict[str, int]:
         if numbers:
             sums[name] = sum(numbers)
     return sums
+
+
+def parse_losses(text: str) -> dict[str, int]:
+    """Return what a node's `deeplearning health losses` printed. Raise ValueError or UserError if it is malformed."""
+    record = json.loads(text)
+    names = record if isinstance(record, dict) else {}
+    return schema.validate_part(record, {name: _count for name in LOSSES if name in names}, "the counters of EFA")
 
 
 def is_expected(plan: Plan, environment: Mapping[str, str]) -> bool:
