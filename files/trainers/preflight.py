@@ -201,8 +201,8 @@ def rounds_of_pairs(count: int) -> list[list[tuple[int, int]]]:
 
 def compare_nodes(ranks: Ranks) -> dict:
     """Return the Gbit/s of each pair of neighbours, and inside each node. A node is named by its first rank."""
-    nodes = nodes_of(ranks)
-    if ranks.reduce_among is None or len(nodes) < 2:
+    nodes = nodes_of(ranks) if ranks.reduce_among else []
+    if len(nodes) < 2:
         return {}
     several = [node for node in nodes if len(node) > 1]
     result = {"inside": [[node[0], speed] for node, speed in zip(several, measure_groups(ranks, several), strict=True)]}

@@ -127,6 +127,12 @@ def test_a_pointer_that_training_code_has_prepared_is_not_followed(kind: str, tm
     assert [name for name in names if name != "latest"] == ["a", "b"]
 
 
+def test_a_link_of_the_users_to_the_newest_is_one_of_them(tmp_path: Path) -> None:
+    write(tmp_path, {"epoch-1.pt": "x", "epoch-2.pt": "x"})
+    (tmp_path / "latest").symlink_to("epoch-2.pt")
+    assert checkpoints.complete(str(tmp_path)) == ["epoch-1.pt", "epoch-2.pt", "latest"]
+
+
 def test_a_checkpoint_that_its_trainer_removes_meanwhile_is_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -89,4 +89,5 @@ def _check(
         for node, median in medians.items()
         if speeds[node] < SLOW * median
     ]
-    return Check(name, not slow, some(slow) or f"{min(figures) / 8:.1f} GB/s or more {everywhere}")
+    more = " or more" if len(figures) > 1 else ""
+    return Check(name, not slow, some(slow) or f"{min(figures) / 8:.1f} GB/s{more} {everywhere}")
