@@ -41,6 +41,9 @@ def _ranks(session: Session, count: int) -> str:
         result = preflight_of(launch, 0)
         lines = [line for each in launch.lines.values() for line in each]
     check(result, count, session)
+    pairs = {(a, b): speed for a, b, speed in result["pairs"]}
+    require(len(pairs) == (1 if count == 2 else count), f"{len(pairs)} pairs of {count} ranks were compared")
+    require(min(pairs.values()) > 0, "an all-reduce between two ranks took no time")
     networks = {efa.fallback(line) for line in lines} - {""}
     if not session.on_processor:
         require(
@@ -48,7 +51,9 @@ def _ranks(session: Session, count: int) -> str:
             f"NCCL's log names {networks or 'no network'}, and not Socket, between {count} ranks",
         )
     network = f" over {', '.join(networks)}" if networks else ""
-    return f"{count} ranks{network}: {result['gbits']:.1f} Gbit/s, DDP's weights equal"
+    slowest, fastest = min(pairs.values()), max(pairs.values())
+    speeds = f"{result['gbits']:.1f} Gbit/s, pairs {slowest:.1f} to {fastest:.1f}"
+    return f"{count} ranks{network}: {speeds}, DDP's weights equal"
 
 
 def preflight_of(launch: Launch, rank: int) -> dict[str, Any]:

@@ -51,6 +51,7 @@ ADVICE: Mapping[str, str] = {
     "bandwidth.ssh": _CONFIGURE,
     "bandwidth.unreachable": "do the security groups let members reach each other on all ports?",
     "pairs": f"look for other traffic, then replace the named machine: {_REPLACE}",
+    "inside": f"health.yml shows faults of its GPUs; replace the named machine: {_REPLACE}",
     "all-reduce": "ansible-playbook health.yml shows which connection is slow",
     "all-reduce.refused": "ansible-playbook train.yml -e framework={} installs the same everywhere",
     "all-reduce.failed": "see the logs on the master",

@@ -223,8 +223,8 @@ TABLE: Sequence[Option] = (
         r.boolean,
         None,
         False,
-        "Test the connections of the nodes first, for up to a few minutes. By default before a run on two or more "
-        "nodes with GPUs, unless it trains on their processors.",
+        "Test the connections of the nodes, and of their GPUs, first, for up to a few minutes. By default before a run "
+        "on several GPUs, unless it trains on the processors.",
         _TRAIN,
     ),
     Option("env", rr.environment, {}, {"SEED": "7"}, "Environment variables for the script.", _TRAIN),

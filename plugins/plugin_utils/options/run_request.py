@@ -76,6 +76,7 @@ def run_plan(
     processor = resumed.get("processor", False) if options["processor"] is None else options["processor"]
     with_gpus = all(gpus.get(name) for name in chosen) and not processor
     preflight = with_gpus if options["preflight"] is None else options["preflight"]
+    connected = len(chosen) > 1 or (with_gpus and any((gpus[name] or 0) > 1 for name in chosen))
     foreign_python = resumed.get("python") and not resumed["python"].startswith(f"{paths.ENVIRONMENTS}/")
     installs_framework = not (options["python"] or foreign_python)
     gpu_problem = ""
@@ -89,7 +90,7 @@ def run_plan(
         or gpu_problem,
         "notes": notes,
         "nodes": chosen,
-        "preflight": preflight and len(chosen) > 1,
+        "preflight": preflight and connected,
         "framework": framework,
         "installs_framework": installs_framework,
         "processor": processor,

@@ -8,8 +8,9 @@ import os
 import runpy
 import sys
 
-# NCCL refuses two ranks of one host on a GPU.
+# NCCL refuses two ranks of one host on a GPU. The preflight, too, shall take each for a node.
 os.environ["NCCL_HOSTID"] = f"rank{os.environ['RANK']}"
+os.environ["GROUP_RANK"] = os.environ["RANK"]
 
 import torch
 import torch.distributed as group

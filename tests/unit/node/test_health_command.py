@@ -171,6 +171,9 @@ def test_a_held_node_and_the_counters_of_efa_are_shown(checked: Checked, monkeyp
     assert checked.failing() == [("held", "", "GPU 2 fell off the bus (Xid 79)")]
     shown = {each["name"]: each["detail"] for each in checked.check()[1]["checks"]}
     assert shown["efa"] == "rx_drops 3, retrans_pkts 0"
+    checked.capsys.readouterr()
+    assert checked.call("losses") == 0
+    assert efa.parse_losses(checked.capsys.readouterr().out) == {"rx_drops": 3, "retrans_pkts": 0}
 
 
 def test_a_lost_gpu_fails_with_the_drivers_words(checked: Checked) -> None:

@@ -40,6 +40,8 @@ def make_plan(*efa: int, gpus: int = 1, distribution: str = "horovod") -> Plan:
         (make_plan(4, 0), {}, False),
         (make_plan(4), {}, False),
         (make_plan(4, 4, gpus=0), {}, False),
+        (make_plan(4, 4, distribution="multi_worker_mirrored"), {}, True),
+        (make_plan(4, 4, distribution="parameter_server"), {}, False),
         (make_plan(4, 4, distribution="dist_sync"), {}, False),
         (make_plan(4, 4), {"NCCL_NET": "Socket"}, False),
     ],
@@ -50,7 +52,7 @@ def test_efa_is_expected_where_all_nodes_of_a_run_on_several_have_it(
     assert efa.is_expected(plan, environment) == expected
 
 
-@pytest.mark.parametrize("distribution", ["horovod", "ddp"])
+@pytest.mark.parametrize("distribution", efa.NCCL_DISTRIBUTIONS)
 def test_its_variables_are_set_only_where_it_is(distribution: str) -> None:
     def names(plan: Plan) -> set[str]:
         return set(
@@ -65,6 +67,36 @@ def test_its_variables_are_set_only_where_it_is(distribution: str) -> None:
     )
     assert with_it - without == {"FI_EFA_USE_HUGE_PAGE", "NCCL_DEBUG"}
     assert not [name for name in without if name.startswith(("FI_", "RDMAV_", "NCCL_DEBUG"))]
+
+
+@pytest.mark.parametrize(
+    ("environment", "name"),
+    [
+        ({}, ""),
+        ({"NCCL_DEBUG": "WARN"}, "NCCL_DEBUG"),
+        ({"NCCL_DEBUG": "version"}, "NCCL_DEBUG"),
+        ({"NCCL_DEBUG": ""}, "NCCL_DEBUG"),
+        ({"NCCL_DEBUG": "info"}, ""),
+        ({"NCCL_DEBUG": "TRACE"}, ""),
+        ({"NCCL_DEBUG_FILE": "/tmp/nccl.%h.%p"}, "NCCL_DEBUG_FILE"),
+        ({"NCCL_DEBUG_FILE": "/dev/stderr"}, ""),
+        ({"NCCL_DEBUG_SUBSYS": "COLL,GRAPH"}, "NCCL_DEBUG_SUBSYS"),
+        ({"NCCL_DEBUG_SUBSYS": "INIT,COLL"}, ""),
+        ({"NCCL_DEBUG_SUBSYS": "all"}, ""),
+        ({"NCCL_DEBUG_SUBSYS": "^COLL"}, ""),
+        ({"NCCL_DEBUG_SUBSYS": "^INIT,COLL"}, "NCCL_DEBUG_SUBSYS"),
+    ],
+)
+@pytest.mark.parametrize("distribution", efa.NCCL_DISTRIBUTIONS)
+def test_variables_of_the_users_that_hide_nccls_choice_are_named(
+    distribution: str, environment: dict[str, str], name: str
+) -> None:
+    note = efa.unwatched(make_plan(4, 4, distribution=distribution), environment)
+    assert note.startswith("All nodes have EFA, and nothing watches") if name else note == ""
+    assert f"as env sets {name}: " in note or not name
+    # Where EFA is not expected, there is nothing to watch.
+    assert efa.unwatched(make_plan(4, 0, distribution=distribution), environment) == ""
+    assert efa.unwatched(make_plan(4, 4, distribution=distribution), {**environment, "NCCL_NET": "Socket"}) == ""
 
 
 @pytest.mark.parametrize(
@@ -119,9 +151,7 @@ def run(tmp_path: Path) -> Folder:
     return folder
 
 
-def test_a_run_that_falls_back_to_tcp_is_ended_with_a_sentence(
-    run: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def attempt_of(run: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> attempts.Attempt:
     surveyed = [replace(node, ports=(20000, 20001, 20002)) for node in nodes(4, 4)]
     allocation = Allocation(surveyed, 3, {node.name: "boot" for node in surveyed}, "deeplearning-worker1")
     attempt = attempts.Attempt(0, CONFIG, run, run.run(), allocation, RunLog(run), lambda: False)
@@ -132,7 +162,18 @@ def test_a_run_that_falls_back_to_tcp_is_ended_with_a_sentence(
 
     kill = ["xargs", "-a", str(tmp_path / "pid"), "kill"]
     monkeypatch.setattr(units, "stop_attempt", lambda run_id, attempt: subprocess.Popen(kill))
-    outcome = attempt.run()
+    return attempt
+
+
+@pytest.mark.parametrize(
+    ("framework", "distribution"),
+    [("tensorpack", "horovod"), ("pytorch", "ddp"), ("tensorflow", "multi_worker_mirrored")],
+)
+def test_a_run_that_falls_back_to_tcp_is_ended_with_a_sentence(
+    framework: str, distribution: str, run: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run.write("run.json", {**run.run(), "framework": framework, "distribution": distribution})
+    outcome = attempt_of(run, tmp_path, monkeypatch).run()
     assert (outcome.cause, outcome.exit_code) == ("failed", 1)
     assert outcome.first_failure and outcome.first_failure["tail"][-1].endswith("Using network Socket")
     sentence = unit.end_sentence("r1", outcome)
@@ -140,3 +181,11 @@ def test_a_run_that_falls_back_to_tcp_is_ended_with_a_sentence(
         "run r1 ended with 1 (deeplearning-worker2, rank 1): all its nodes have EFA, and NCCL has"
     )
     assert "taken Socket: look for libnccl-net.so" in sentence
+    assert not [event for event in run.events() if event["event"] == "note"]
+
+
+def test_a_run_that_nothing_watches_has_a_note(run: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run.write("environment.json", {"environment": {"NCCL_DEBUG": "WARN"}})
+    attempt_of(run, tmp_path, monkeypatch).run()
+    (note,) = [event["text"] for event in run.events() if event["event"] == "note"]
+    assert "nothing watches whether NCCL uses it, as env sets NCCL_DEBUG: leave it out" in note

@@ -46,6 +46,8 @@ def main(argv: list[str]) -> int:
     receive = actions.add_parser("receive", help="be the far end of a bandwidth measurement")
     receive.add_argument("address", help="the only address that may send")
     receive.set_defaults(action=lambda options: bandwidth.receive(options.address))
+    losses = actions.add_parser("losses", help="what EFA has lost and sent again here; prints JSON")
+    losses.set_defaults(action=_losses)
     options = parser.parse_args(argv)
     return int(options.action(options))
 
@@ -125,6 +127,11 @@ def _send(options: argparse.Namespace) -> int:
         except OSError:
             speeds[alias] = 0.0
     print(json.dumps(speeds))
+    return 0
+
+
+def _losses(options: argparse.Namespace) -> int:
+    print(json.dumps(efa.losses()))
     return 0
 
 

@@ -1,4 +1,4 @@
-"""On the master: find nodes that are slower than the others, by the bandwidth between pairs of nodes."""
+"""On the master: find nodes that are slower than the others, by TCP's bandwidth between pairs of nodes."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import time
@@ -11,17 +12,22 @@ from pathlib import Path
 from typing import Any
 
 from deeplearning import programs, safe_files
+from deeplearning.contract import gpu_proof
 from deeplearning.contract.errors import UserError
 from deeplearning.contract.paths import TRAINERS
-from deeplearning.health import bandwidth, checks, pairs, probes
+from deeplearning.health import bandwidth, checks, losses, nccl, pairs, probes
 from deeplearning.health.checks import Check
 from deeplearning.members.member_list import Member, Members
 from deeplearning.run import gpu_proofs, survey
 
 SECONDS = 300.0
 """For a command, and for the sum unless a run waits for it."""
-PREFLIGHT_SECONDS, RANKS_SECONDS = 60.0, 0.1
-"""For the sum before a run, with the start of the framework, and more of it for each node: all ranks connect."""
+PREFLIGHT_SECONDS, RANKS_SECONDS = 90.0, 0.1
+"""For the sum before a run, with the comparison of the nodes, and more of it for each node: all ranks connect."""
+FRAMEWORK_SECONDS = gpu_proof.SECONDS
+"""For the start of the framework on all nodes: gigabytes that a machine may have to read for the first time."""
+CONNECTED = "preflight-connected"
+"""The file that the preflight writes when the framework has started."""
 START_SECONDS, DAEMON_SECONDS = 30.0, 0.25
 """For mpirun, and more of it for each node: it starts the daemons of all nodes from this machine."""
 WAIT_SECONDS = 30.0
@@ -30,9 +36,10 @@ POLL_SECONDS = 0.5
 LATE = {
     "waiting": "the survey of the nodes had not ended",
     "starting": "not all processes had started",
-    "running": "the sum had not ended",
+    "running": "the framework had not started on all nodes",
+    "summing": "the sum had not ended",
 }
-"""By the state of the run."""
+"""By the state of the run, of which "summing" is the second part of "running"."""
 LATE_WITH_GPUS = {**LATE, "waiting": "the survey of the nodes, with the test of their GPUs, had not ended"}
 # Parameter servers do not reduce over all ranks: the network between nodes is tested by the other distribution.
 REPLACEMENTS = {"parameter_server": "multi_worker_mirrored"}
@@ -73,13 +80,18 @@ def run_checks(
     folder = Path(json.loads(created.stdout)["run_dir"])
     space = checks.space(shutil.disk_usage(folder).free)
     late = LATE_WITH_GPUS if _tests_gpus(chosen, processor) else LATE
+    ssh, aliases = probes.as_user(user), [member.alias for member in chosen]
     results: list[Check] = []
     try:
+        # Only NCCL uses EFA, and only between nodes.
+        before = losses.read(ssh, aliases) if len(chosen) > 1 and _tests_gpus(chosen, processor) else {}
         if len(chosen) > 1:
-            results.append(pairs.check(probes.as_user(user), chosen))
+            results.append(pairs.check(ssh, chosen))
         # A slow connection slows every rank down: the sum would take long and tell nothing more.
         if all(result.ok for result in results):
-            results.append(_all_reduce(folder, run_id, chosen, limits(chosen, preflight, processor), late))
+            results += _all_reduce(folder, run_id, chosen, limits(chosen, preflight, processor), late)
+        if before:
+            results.append(losses.check(before, losses.read(ssh, aliases)))
     except subprocess.TimeoutExpired as error:
         results.append(_late(folder, "a command had not ended", error.timeout))
     finally:
@@ -95,7 +107,8 @@ def limits(nodes: Sequence[Member], preflight: bool, processor: bool) -> dict[st
     return {
         "waiting": WAIT_SECONDS + survey.longest(nodes) + proof,
         "starting": START_SECONDS + DAEMON_SECONDS * len(nodes),
-        "running": (PREFLIGHT_SECONDS if preflight else SECONDS) + RANKS_SECONDS * len(nodes),
+        "running": (FRAMEWORK_SECONDS if preflight else SECONDS) + RANKS_SECONDS * len(nodes),
+        "summing": (PREFLIGHT_SECONDS if preflight else SECONDS) + RANKS_SECONDS * len(nodes),
     }
 
 
@@ -106,23 +119,28 @@ def _tests_gpus(nodes: Sequence[Member], processor: bool) -> bool:
 
 def _all_reduce(
     folder: Path, run_id: str, nodes: Sequence[Member], limits: Mapping[str, float], late: Mapping[str, str]
-) -> Check:
+) -> list[Check]:
     types = [member.instance_type for member in nodes]
     ended = _run(["start", run_id]).returncode
     state = "" if ended else _exceeded(folder, limits)
     if state:
-        return _late(folder, late[state], limits[state])
+        return [_late(folder, late[state], limits[state])]
     ended = ended or _run(["wait", run_id]).returncode
     measured = _record(folder / "preflight.json")
     if not measured or (ended and measured["right"]):
         sentence = _record(folder / "result.json").get("sentence", "it did not start")
-        return Check("all-reduce", False, f"{sentence}: see {folder}/logs", "failed")
+        return [Check("all-reduce", False, f"{sentence}: see {folder}/logs", "failed")]
     expected = bandwidth.bus_floor(types) if measured.get("nccl") else None
     if expected is None:
         expected = min(map(bandwidth.floor, types), default=0.0)
-    return checks.all_reduce(
-        measured["right"], measured["ranks"], measured["gbits"], expected if measured["ranks"] > 1 else 0
+    # What is expected is of the network.
+    summed = checks.all_reduce(
+        measured["right"], measured["ranks"], measured["gbits"], expected if len(nodes) > 1 else 0
     )
+    # Nodes of different types differ.
+    if len(set(types)) > 1:
+        return [summed]
+    return [summed, *nccl.checks(measured, _record(folder / "state.json").get("processes", []))]
 
 
 def _exceeded(folder: Path, limits: Mapping[str, float]) -> str:
@@ -132,6 +150,8 @@ def _exceeded(folder: Path, limits: Mapping[str, float]) -> str:
         current = str(_record(folder / "state.json").get("state"))
         # Other states, such as "stopping", count as the one before.
         current = current if current in limits else state or next(iter(limits))
+        if current == "running" and CONNECTED in os.listdir(folder):
+            current = "summing"
         if current != state:
             state, since = current, time.monotonic()
         if time.monotonic() - since > limits[state]:

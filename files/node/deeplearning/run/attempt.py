@@ -158,6 +158,8 @@ class Attempt:
         self.run_log.state.update(attempt=self.number, processes=self.processes.statuses)
         processes = [process.summary() for process in self.plan.processes]
         self.run_log.event("plan", attempt=self.number, generation=self.allocation.generation, processes=processes)
+        if self.processes.network_note:
+            self.run_log.event("note", text=self.processes.network_note)
         self.run_log.enter("starting")
 
     def _check_mastership(self) -> None:

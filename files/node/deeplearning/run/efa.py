@@ -7,10 +7,11 @@ speed, which is easily overlooked.
 from __future__ import annotations
 
 import glob
+import json
 import re
 from collections.abc import Mapping
 
-from deeplearning.contract import atomic_file
+from deeplearning.contract import atomic_file, schema
 from deeplearning.run.plan import WORKER, Plan
 
 DEVICES = "/sys/bus/pci/devices"
@@ -21,9 +22,13 @@ LOSSES = (
 )
 """Linux' driver of EFA (drivers/infiniband/hw/efa/efa_verbs.c, 6.13) counts them per device since it was loaded. They
 come with load and with others' faults, so they are shown and say nothing about this node."""
+_count = schema.between(0, 2**64)
 _AMAZON = "0x1d0f"
 _EFA = "0xefa"
-NCCL_DISTRIBUTIONS = ("ddp", "horovod")
+NCCL_DISTRIBUTIONS = ("ddp", "horovod", "multi_worker_mirrored")
+"""TensorFlow's uses NCCL if the script asks for it (CommunicationImplementation.NCCL), and logs nothing otherwise."""
+_SHOWING = ("INFO", "ABORT", "TRACE")
+"""The levels of NCCL_DEBUG at which NCCL names its network."""
 
 
 def count(devices: str = DEVICES) -> int:
@@ -44,6 +49,13 @@ def losses(counters: str = COUNTERS) -> dict[str, int]:
         if numbers:
             sums[name] = sum(numbers)
     return sums
+
+
+def parse_losses(text: str) -> dict[str, int]:
+    """Return what a node's `deeplearning health losses` printed. Raise ValueError or UserError if it is malformed."""
+    record = json.loads(text)
+    names = record if isinstance(record, dict) else {}
+    return schema.validate_part(record, {name: _count for name in LOSSES if name in names}, "the counters of EFA")
 
 
 def is_expected(plan: Plan, environment: Mapping[str, str]) -> bool:
@@ -78,6 +90,29 @@ def fallback(line: str) -> str:
     """
     match = _NETWORK.search(line) or _PROVIDER.search(line)
     return match[1] if match else ""
+
+
+def hiding_variable(environment: Mapping[str, str]) -> str:
+    """Return which of the user's variables keeps NCCL's choice out of the output; empty if none does.
+
+    A log of our own (NCCL_DEBUG_FILE) would not help: NCCL_DEBUG is its level too, and takes the user's lines away.
+    """
+    if environment.get("NCCL_DEBUG", "INFO").upper() not in _SHOWING:
+        return "NCCL_DEBUG"
+    if environment.get("NCCL_DEBUG_FILE", "/dev/stdout") not in ("/dev/stdout", "/dev/stderr"):
+        return "NCCL_DEBUG_FILE"
+    systems = environment.get("NCCL_DEBUG_SUBSYS", "INIT").upper()
+    names_init = bool({"INIT", "ALL"} & set(systems.lstrip("^").split(",")))
+    return "" if names_init is not systems.startswith("^") else "NCCL_DEBUG_SUBSYS"
+
+
+def unwatched(plan: Plan, environment: Mapping[str, str]) -> str:
+    """Return a sentence if NCCL should use EFA, and the user's variables hide whether it does; otherwise nothing."""
+    name = hiding_variable(environment) if is_expected(plan, environment) else ""
+    return name and (
+        f"All nodes have EFA, and nothing watches whether NCCL uses it, as env sets {name}: leave it out to have the "
+        "run end if NCCL takes a slower network."
+    )
 
 
 def sentence(network: str) -> str:

@@ -16,6 +16,7 @@ from deeplearning.contract import atomic_file, paths
 from deeplearning.contract.errors import UserError
 from deeplearning.contract.frameworks import FRAMEWORKS
 from deeplearning.contract.identifiers import RUN_ID
+from deeplearning.run import checkpoints
 
 SCHEMA = 1
 EVENTS_BYTES = 1024 * 1024 * 1024
@@ -101,7 +102,7 @@ class Folder:
 
     def checkpoints(self) -> list[str]:
         """Return the names of complete checkpoints, oldest first."""
-        return [name for _modified, name in sorted(_checkpoints(self.file("checkpoints")))]
+        return checkpoints.complete(self.file("checkpoints"))
 
     def events(self, after: int = 0) -> Iterator[dict[str, Any]]:
         """Yield the events with a higher number. An incomplete last line is left for the next call.
@@ -116,25 +117,6 @@ class Folder:
                         yield event
         except FileNotFoundError:
             return
-
-
-def _checkpoints(folder: str, prefix: str = "") -> Iterator[tuple[float, str]]:
-    """Yield modification times and names. A name that begins with a dot belongs to one that is still written."""
-    try:
-        entries = [entry for entry in os.scandir(folder) if not entry.name.startswith(".")]
-    except FileNotFoundError:
-        return
-    # TensorPack's log folder has other files next to its checkpoints, each of which is several files and an index.
-    is_log_folder = bool({"checkpoint", "log.log"} & {entry.name for entry in entries})
-    for entry in entries:
-        stem, ending = os.path.splitext(entry.name)
-        if is_log_folder:
-            if ending == ".index":
-                yield entry.stat().st_mtime, prefix + stem
-        elif entry.is_dir() and any(os.path.exists(f"{entry.path}/{name}") for name in ("checkpoint", "log.log")):
-            yield from _checkpoints(entry.path, f"{prefix}{entry.name}/")
-        else:
-            yield entry.stat().st_mtime, prefix + entry.name
 
 
 def reserved_nodes(state: Mapping[str, Any]) -> list[str]:

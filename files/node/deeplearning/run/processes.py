@@ -22,6 +22,8 @@ class ProcessTable:
         self._leading = [number for number, process in enumerate(plan.processes) if process in leading]
         environment = (folder.read("environment.json") or {}).get("environment", {})
         self._expects_efa = efa.is_expected(plan, environment)
+        self.network_note = efa.unwatched(plan, environment)
+        """A sentence, if nothing checks which network is used."""
         self._logs = [ProcessLog(run_log, folder, process.name, attempt) for process in plan.processes]
         self._mpirun_log = ProcessLog(run_log, folder, "mpirun", attempt)
         self.statuses: list[dict[str, Any]] = [

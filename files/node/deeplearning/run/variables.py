@@ -77,6 +77,10 @@ def tensorflow(plan: Plan, process: Process) -> dict[str, str]:
     return {"TF_CONFIG": json.dumps(config)}
 
 
+def multi_worker_mirrored(plan: Plan, process: Process) -> dict[str, str]:
+    return {**tensorflow(plan, process), **interfaces(plan.node(process.node)), **efa.variables(plan)}
+
+
 def none(plan: Plan, process: Process) -> dict[str, str]:
     return {}
 
@@ -145,7 +149,7 @@ def interfaces(node: Node) -> dict[str, str]:
 
 
 VARIABLES = {
-    "multi_worker_mirrored": tensorflow,
+    "multi_worker_mirrored": multi_worker_mirrored,
     "parameter_server": tensorflow,
     "local": none,
     "device": none,

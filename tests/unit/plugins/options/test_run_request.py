@@ -62,7 +62,14 @@ def test_nodes_are_the_first_ones_that_train_or_the_named_ones(options: dict[str
         ({}, 8, True),
         ({}, 0, False),
         ({}, None, False),
-        ({"nodes": 1}, 8, False),
+        ({"nodes": 1}, 8, True),
+        ({"nodes": 1}, 2, True),
+        ({"nodes": 1}, 1, False),
+        ({"nodes": 1}, 0, False),
+        ({"nodes": 1}, None, False),
+        ({"nodes": 1, "preflight": False}, 8, False),
+        ({"nodes": 1, "preflight": True}, 1, False),
+        ({"nodes": 1, "processor": True, "preflight": True}, 8, False),
         ({"preflight": False}, 8, False),
         ({"preflight": True}, 0, True),
         ({"preflight": True, "nodes": 1}, 0, False),
@@ -72,7 +79,7 @@ def test_nodes_are_the_first_ones_that_train_or_the_named_ones(options: dict[str
         ({"processor": False}, 8, True),
     ],
 )
-def test_connections_are_tested_before_a_run_on_several_nodes_with_gpus(
+def test_connections_are_tested_before_a_run_on_several_gpus(
     options: dict[str, Any], gpus: int | None, preflight: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for member in MEMBERS:
