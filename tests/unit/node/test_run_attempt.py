@@ -411,7 +411,7 @@ def test_a_wrapper_reports_lines_and_the_end_and_leaves_nothing(tmp_path: Path, 
 
 
 @pytest.mark.parametrize(
-    ("code", "open_mpi_5", "waits"), [(0, False, []), (0, True, [10.0]), (3, False, [10.0]), (3, True, [10.0])]
+    ("code", "open_mpi_5", "waits"), [(0, False, []), (0, True, [14.0]), (3, False, [14.0]), (3, True, [14.0])]
 )
 def test_a_wrapper_waits_to_be_stopped_where_mpirun_would_drop_its_output(
     tmp_path: Path, run: Folder, code: int, open_mpi_5: bool, waits: list[float]
@@ -425,7 +425,7 @@ def test_a_wrapper_waits_to_be_stopped_where_mpirun_would_drop_its_output(
 def test_a_program_that_cannot_be_started_is_reported(tmp_path: Path, run: Folder) -> None:
     done, waited = wrapped(run, tmp_path / "x", "#!/nowhere/interpreter\n")
     messages = [json.loads(line) for line in done.stdout.splitlines()]
-    assert (done.returncode, waited, messages[-1]["end"]) == (127, [10.0], 127)
+    assert (done.returncode, waited, messages[-1]["end"]) == (127, [14.0], 127)
     assert "cannot be started: " in messages[-2]["line"] and str(tmp_path / "x") in messages[-2]["line"]
 
 

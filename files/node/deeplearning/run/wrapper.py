@@ -2,7 +2,7 @@
 
 Messages go over mpirun (see messages.py): {"pid"} at the start, {"time", "line"} for each line of output, and {"time",
 "end"} with the exit code. At a SIGUSR1, which mpirun passes on, it reports the stacks of the process, as {"time",
-"stacks", "state"}.
+"stacks", "state"}. At a SIGUSR2, it ends the process.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from types import FrameType
 from typing import IO, Any
 
 from deeplearning.contract.errors import UserError
+from deeplearning.contract.run_request import stop_seconds
 from deeplearning.run import messages
 from deeplearning.run import plan as plans
 from deeplearning.run.stacks import Stacks, state_of
@@ -53,7 +54,9 @@ def main(argv: list[str]) -> int:
         # The master stops the attempt when it has read the reports. If this process exited now, mpirun would drop the
         # output that it has not passed on yet: Open MPI 4 after a failure, 5 also when all processes have succeeded.
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        time.sleep(LINGER_SECONDS)
+        signal.signal(signal.SIGUSR2, signal.SIG_IGN)
+        # Meanwhile other processes may save.
+        time.sleep(LINGER_SECONDS + stop_seconds(start))
     return code
 
 
@@ -113,6 +116,7 @@ class Child:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._pass_on)
         signal.signal(signal.SIGUSR1, self._request_stacks)
+        signal.signal(signal.SIGUSR2, self._end)
         report(pid=self._child.pid)
 
     def _start(
@@ -137,6 +141,10 @@ class Child:
     def _pass_on(self, number: int, frame: FrameType | None) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._child.pid, number)
+
+    def _end(self, number: int, frame: FrameType | None) -> None:
+        # mpirun passes no SIGTERM on: at its own one, it kills a second later.
+        self._pass_on(signal.SIGTERM, frame)
 
     def _request_stacks(self, number: int, frame: FrameType | None) -> None:
         self._stacks.request(self._child.pid)
