@@ -387,6 +387,7 @@ def wrapped(
     attempt.plan = attempts.plans.make(run.run(), [Node("deeplearning-worker1", "127.0.0.1", ports=(1, 2))])
     attempts.write_start_files(run, run.run(), 0, attempt.plan, "/efs")
     program = "import sys, time; from deeplearning import cli; waits = []; time.sleep = waits.append; "
+    program += f"from deeplearning.run import caches; caches.FOLDER = {str(script.parent / 'cache')!r}; "
     program += "code = cli.main(sys.argv[2:]); open(sys.argv[1], 'w').write(repr(waits)); sys.exit(code)"
     waits = script.with_suffix(".waits")
     done = subprocess.run(
@@ -448,8 +449,8 @@ def test_a_process_has_its_environment(
     plan = attempts.plans.make(record, [Node("a", "10.0.0.1"), Node("b", "10.0.0.2")])
     start: dict[str, Any] = {"environment_file": str(tmp_path / "environment.json"), "python": "/env/bin/python"}
     start |= {"command": ["/env/bin/python", "x.py"], "arguments": ["{rank}/{world}"], "efs_mount": "/efs"}
-    start |= {"run_id": "r1", "run_dir": run.path, "data": "", "attempt": 2}
-    environment, command = wrapper.prepare(start, plan, plan.processes[-1])
+    start |= {"run_id": "r1", "run_dir": run.path, "data": "", "attempt": 2, "folder": "/efs/x"}
+    environment, command = wrapper.prepare(start, plan, plan.processes[-1], "/c")
     last = 2 * processes - 1
     assert command == ["/env/bin/python", "x.py", f"{last}/{last + 1}"]
     expected = {"PATH": "/env/bin:/usr/bin", "INHERITED": "yes", "OWN": "o", "DEEPLEARNING_RANK": str(last)}
@@ -458,7 +459,7 @@ def test_a_process_has_its_environment(
     assert {name: environment[name] for name in expected} == expected
     assert environment.get("OMP_NUM_THREADS") == threads
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
-    assert wrapper.prepare(start, plan, plan.processes[-1])[0]["OMP_NUM_THREADS"] == "7"
+    assert wrapper.prepare(start, plan, plan.processes[-1], "/c")[0]["OMP_NUM_THREADS"] == "7"
 
 
 CHILD = """

@@ -28,10 +28,12 @@ import os, signal, subprocess, sys, threading
 # Starts three wrappers, and tags what they print. As mpirun does, it passes user signals on; at a SIGTERM, or when a
 # wrapper has failed, it ends all wrappers, and kills them a second later.
 lock = threading.Lock()
+program = "import sys; from deeplearning import cli; from deeplearning.run import caches; "
+program += "caches.FOLDER = f'{sys.argv[2]}-cache'; sys.exit(cli.main(['run', 'exec', sys.argv[1]]))"
 def started(rank):
     own = {**os.environ, "OMPI_COMM_WORLD_RANK": str(rank)}
-    return subprocess.Popen([sys.executable, "-m", "deeplearning", "run", "exec", sys.argv[1]], env=own,
-                            stdout=subprocess.PIPE)
+    words = [sys.executable, "-c", program, sys.argv[1], os.path.dirname(sys.argv[1])]
+    return subprocess.Popen(words, env=own, stdout=subprocess.PIPE)
 wrappers = [started(rank) for rank in range(3)]
 def pass_on(number, frame=None):
     for each in wrappers:

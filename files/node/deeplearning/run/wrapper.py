@@ -1,8 +1,8 @@
 """`deeplearning run exec`: the wrapper that mpirun starts for each process, and that reports to the master.
 
-Messages go over mpirun (see messages.py): {"pid"} at the start, {"time", "line"} for each line of output, and {"time",
-"end"} with the exit code. At a SIGUSR1, which mpirun passes on, it reports the stacks of the process, as {"time",
-"stacks", "state"}. At a SIGUSR2, it ends the process.
+Messages go over mpirun (see messages.py): {"pid"} at the start, {"time", "line"} for each line of output, {"time",
+"note"} for what else is to be known of the process, and {"time", "end"} with the exit code. At a SIGUSR1, which mpirun
+passes on, it reports the stacks of the process, as {"time", "stacks", "state"}. At a SIGUSR2, it ends the process.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import IO, Any
 
 from deeplearning.contract.errors import UserError
 from deeplearning.contract.run_request import stop_seconds
-from deeplearning.run import messages
+from deeplearning.run import affinity, caches, messages
 from deeplearning.run import plan as plans
 from deeplearning.run.stacks import Stacks, state_of
 from deeplearning.run.variables import fill_in, variables
@@ -43,9 +43,14 @@ def main(argv: list[str]) -> int:
     plan = plans.from_json(start["plan"])
     process = plan.processes[int(os.environ["OMPI_COMM_WORLD_RANK"])]
     check_node(plan.node(process.node))
-    environment, command = prepare(start, plan, process)
+    cache, warning = caches.create()
+    environment, command = prepare(start, plan, process, cache)
+    notes = [warning, affinity.bind(plan, process, environment)]
     try:
-        code = Child(command, environment, start["folder"]).wait()
+        child = Child(command, environment, start["folder"])
+        for note in filter(None, notes):
+            report(time=time.time(), note=note)
+        code = child.wait()
     except OSError as error:
         report(time=time.time(), line=f"{shlex.join(command)} cannot be started: {error}")
         report(time=time.time(), end=_NOT_STARTED)
@@ -72,11 +77,15 @@ def check_node(node: plans.Node) -> None:
         ) from None
 
 
-def prepare(start: dict[str, Any], plan: plans.Plan, process: plans.Process) -> tuple[dict[str, str], list[str]]:
+def prepare(
+    start: dict[str, Any], plan: plans.Plan, process: plans.Process, cache: str
+) -> tuple[dict[str, str], list[str]]:
+    """Return the environment and the command of a process. `cache`: the folder for what it compiles, or empty."""
     with open(start["environment_file"], encoding="utf-8") as file:
         own = json.load(file)["environment"]
     binaries = os.path.dirname(start["python"])
     environment = {
+        **caches.variables(cache, start, plan.node(process.node).gpus),
         **os.environ,
         "PATH": f"{binaries}:{os.environ.get('PATH', os.defpath)}",
         **variables(start, plan, process),
