@@ -411,6 +411,26 @@ def test_a_wrapper_reports_lines_and_the_end_and_leaves_nothing(tmp_path: Path, 
     assert not os.path.exists(f"/proc/{messages[0]['pid']}")
 
 
+def test_what_else_is_to_be_known_of_a_process_is_in_its_log(tmp_path: Path, run: Folder) -> None:
+    """Here, that a folder is not used, as anything may be in its place."""
+    cache = tmp_path / f"cache-{os.getuid()}"
+    cache.symlink_to("/nowhere")
+    text = "import os; print('TRITON_CACHE_DIR' in os.environ)"
+    done, _waits = wrapped(run, tmp_path / "x.py", text)
+    messages = [json.loads(line) for line in done.stdout.splitlines()]
+    (note,) = (message["note"] for message in messages if "note" in message)
+    assert note.startswith(f"what it compiles is not kept on this node's disk: {cache} is a link")
+    assert [message["line"] for message in messages if "line" in message] == ["False"]
+    cache.unlink()
+    done, _waits = wrapped(run, tmp_path / "x.py", text)
+    assert '"line":"True"' in done.stdout.replace(" ", "") and "note" not in done.stdout
+
+    attempt = started(run)
+    attempt.handle_message(1, {"time": 1.5, "note": note})
+    attempt.run_log.flush(attempt.processes.logs)
+    assert Path(run.file("logs/deeplearning-worker1.worker0.log")).read_text().endswith(f" ==== {note}\n")
+
+
 @pytest.mark.parametrize(
     ("code", "open_mpi_5", "waits"), [(0, False, []), (0, True, [14.0]), (3, False, [14.0]), (3, True, [14.0])]
 )
