@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import time
 import secrets
 import shlex
 import subprocess
+import time
 
 import pytest
 

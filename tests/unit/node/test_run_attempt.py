@@ -428,7 +428,8 @@ def test_what_else_is_to_be_known_of_a_process_is_in_its_log(tmp_path: Path, run
     attempt = started(run)
     attempt.handle_message(1, {"time": 1.5, "note": note})
     attempt.run_log.flush(attempt.processes.logs)
-    assert Path(run.file("logs/deeplearning-worker1.worker0.log")).read_text().endswith(f" ==== {note}\n")
+    log = Path(run.file(f"logs/{attempt.plan.processes[1].name}.log"))
+    assert log.read_text().endswith(f" ==== {note}\n")
 
 
 @pytest.mark.parametrize(
