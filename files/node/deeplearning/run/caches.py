@@ -48,4 +48,5 @@ def _is_compiled(start: Mapping[str, Any]) -> bool:
 
     With a prefix, Python would compile that again on each node.
     """
-    return start["python"].startswith(f"{paths.ENVIRONMENTS}/") and start["folder"] == paths.TRAINERS
+    is_our_python = start["python"].startswith(f"{paths.ENVIRONMENTS}/")
+    return bool(is_our_python and start["folder"] == paths.TRAINERS)
