@@ -124,7 +124,7 @@ def wrapper_seconds(path: str) -> float:
     plan = plans.from_json(start["plan"])
     process = plan.processes[-1]
     plan.node(process.node)
-    wrapper.prepare(start, plan, process)
+    wrapper.prepare(start, plan, process, "")
     return time.process_time() - began
 
 

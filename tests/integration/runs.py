@@ -57,6 +57,19 @@ SCRIPTS = {
         """,
     "environment.py": "import json, os; print(json.dumps(dict(os.environ)))",
     "sleeps.py": "import time; time.sleep(600)",
+    # At SIGTERM, rank 0 saves for so many seconds, and the others end at once.
+    "saves.py": """
+        import os, pathlib, signal, sys, time
+        rank, folder = os.environ["DEEPLEARNING_RANK"], pathlib.Path(os.environ["DEEPLEARNING_RUN_DIR"])
+        def save(number, frame):
+            time.sleep(float(sys.argv[1]))
+            (folder / "checkpoints" / "saved").touch()
+            sys.exit(0)
+        if rank == "0":
+            signal.signal(signal.SIGTERM, save)
+        print("ready", flush=True)
+        time.sleep(600)
+        """,
     "serves.py": """
         import os, signal, sys, time
         print(*sys.argv[1:])

@@ -10,7 +10,7 @@ import pytest
 
 from localcloud.gpu.files import DRIVER, STATE
 from tests.debian import installed_program
-from tests.integration.machines import Cloud, Cluster
+from tests.integration.machines import Cloud, Cluster, wait_for
 from tests.integration.runs import MASTER, Runs
 
 TYPE, GPUS = "g5.12xlarge", 4
@@ -60,6 +60,23 @@ def test_a_run_on_the_processors_has_a_process_for_each_gpu(cluster: Cluster) ->
             **expected,
             "CUDA_VISIBLE_DEVICES": "",
         }
+
+
+def test_a_run_waits_for_gpu_memory_and_then_names_node_gpu_and_process(cluster: Cluster) -> None:
+    """With a Python that has no framework, so that no proof is needed."""
+    runs, pid = Runs(cluster), 2**22 + 1
+    held = f"{WORKER}: its GPU 1 holds memory of process {pid}"
+    report(cluster, WORKER, f"1.processes {pid}:1024")
+    refused = runs.start("sleeps.py")
+    wait_for(lambda: held in runs.show(refused)["reason"], 60, "it waits")
+    assert runs.wait(refused) == 1
+    assert held in runs.show(refused)["result"]["sentence"]
+
+    waiting = runs.start("sleeps.py")
+    wait_for(lambda: held in runs.show(waiting)["reason"], 60, "it waits")
+    report(cluster, WORKER, "1.processes ")
+    runs.running(waiting)
+    assert runs.ask("stop", waiting).returncode == 0
 
 
 def test_status_and_health_show_what_nvidias_library_reports(cluster: Cluster) -> None:

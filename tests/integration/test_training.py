@@ -6,6 +6,7 @@ import json
 import secrets
 import shlex
 import subprocess
+import time
 
 import pytest
 
@@ -114,6 +115,19 @@ def test_runs_are_stopped_one_by_one_and_share_no_node(runs: Runs) -> None:
     runs.running(waiting)
     assert runs.ask("stop", "all").returncode == 0
     assert runs.left(one, NODES) + runs.left(waiting, NODES) == []
+
+
+def test_processes_save_before_a_run_is_stopped(runs: Runs) -> None:
+    """For longer than the unit of a supervisor may take to stop (TimeoutStopSec), if it does not ask for more."""
+    run_id = runs.start("saves.py", "18", nodes=2, stop_seconds=60)
+    wait_for(lambda: "ready" in runs.log(run_id, "worker0"), 40, "it handles the signal")
+    runs.running(run_id)
+    started = time.monotonic()
+    assert runs.ask("stop", run_id).returncode == 0
+    assert 18 < time.monotonic() - started < 50
+    shown = runs.show(run_id)
+    assert (shown["state"], shown["checkpoints"]) == ("stopped", ["saved"])
+    assert runs.left(run_id, NODES) == []
 
 
 LIMITS = "/opt/deeplearning/lib/deeplearning/run/silence.py"

@@ -14,7 +14,7 @@ from tests.integration.healing import ClusterView
 from tests.integration.machines import Cluster, localcloud, wait_for
 from tests.integration.runs import MASTER, NODES, Runs
 
-STOP_SECONDS = 15
+STOP_SECONDS = 20
 REPLACED_SECONDS = 120
 APPLIED_SECONDS = 60
 

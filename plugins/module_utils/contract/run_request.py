@@ -92,6 +92,21 @@ def own_copy(value: Any) -> dict[str, str]:
     return {key: argument(value[key]) for key in keys}
 
 
+DEFAULT_STOP_SECONDS, MOST_STOP_SECONDS = 4, 600
+_stop_seconds = schema.between(1, MOST_STOP_SECONDS)
+
+
+def stop_seconds(run: Mapping[str, Any]) -> int:
+    """Return the seconds that a run's processes have to save between SIGTERM and SIGKILL.
+
+    A record of an earlier version has none, and training code may have changed it.
+    """
+    try:
+        return int(_stop_seconds(run.get("stop_seconds")))
+    except InvalidValue:
+        return DEFAULT_STOP_SECONDS
+
+
 FIELDS: dict[str, Check] = {
     "run_id": matching(RUN_ID, "a run's id: up to 48 of a-z 0-9 . _ - that begin with a letter or digit"),
     "framework": schema.one_of(*FRAMEWORKS),
@@ -107,6 +122,7 @@ FIELDS: dict[str, Check] = {
     "processes_per_node": count,
     "servers": count,
     "max_restarts": schema.uint32,
+    "stop_seconds": _stop_seconds,
     "processor": schema.boolean,
     "environment": environment,
     "busy": schema.one_of("wait", "refuse"),
@@ -115,11 +131,14 @@ FIELDS: dict[str, Check] = {
     "asked_by": text,
 }
 MISSING_FRAMEWORK = f"framework is missing: give one of {', '.join(FRAMEWORKS)}. Example: -e framework=pytorch"
-DEFAULTS: dict[str, Any] = {"script_args": [], "max_restarts": 3, "processor": False, "environment": {}, "busy": "wait"}
+DEFAULTS: dict[str, Any] = {
+    **{"script_args": [], "max_restarts": 3, "stop_seconds": DEFAULT_STOP_SECONDS, "processor": False},
+    **{"environment": {}, "busy": "wait"},
+}
 RECORDED = (
     *("run_id", "cluster", "cluster_id", "framework", "distribution", "script", "script_args", "data", "own_copy"),
-    *("python", "nodes", "processes_per_node", "servers", "max_restarts", "processor", "busy", "code", "versions"),
-    *("generated", "asked_by", "asked_at"),
+    *("python", "nodes", "processes_per_node", "servers", "max_restarts", "stop_seconds", "processor", "busy"),
+    *("code", "versions", "generated", "asked_by", "asked_at"),
 )
 """The keys of run.json in addition to its schema: the request with all defaults filled in and all paths resolved. The
 environment may hold secrets, and has a file of its own."""

@@ -8,6 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.frameworks import DISTRIBUTIONS, FRAMEWORKS
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.run_request import (
+    DEFAULT_STOP_SECONDS,
+    MOST_STOP_SECONDS,
+)
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import readers as r
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import run_readers as rr
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.option import Option
@@ -208,6 +212,15 @@ TABLE: Sequence[Option] = (
         3,
         0,
         "How often to restart a run after a member was lost or held. A script that fails by itself is not restarted.",
+        _TRAIN,
+    ),
+    Option(
+        "stop_seconds",
+        r.integer(1, MOST_STOP_SECONDS),
+        DEFAULT_STOP_SECONDS,
+        60,
+        "Seconds that the script's processes have to save after SIGTERM, when the run is stopped or another process of "
+        "it has failed. Then they are killed.",
         _TRAIN,
     ),
     Option(

@@ -21,7 +21,7 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.run_reade
 Options = Mapping[str, Any]
 _REQUESTED_AS_GIVEN = {
     **{name: name for name in ("distribution", "script_args", "processes_per_node", "servers", "max_restarts")},
-    **{name: name for name in ("run_id", "resume", "python", "processor", "runs_dir")},
+    **{name: name for name in ("stop_seconds", "run_id", "resume", "python", "processor", "runs_dir")},
     "on_busy": "busy",
 }
 """By the options' names: the request's keys."""

@@ -58,7 +58,7 @@ if [ -e {folder}/before-survey ]; then . {folder}/before-survey; fi
 ports=$(seq -s , 20000 $((19999 + $7)))
 boot=$(cat /proc/sys/kernel/random/boot_id)
 printf '{{"boot_id": "%s", "gpus": 8, "efa": 0, "interface": "lo", "ports": [%s], ' $boot $ports
-printf '"environment": "", "preparing": "", "problem": "", "faults": %s, ' "$faults"
+printf '"buses": [], "in_use": "", "environment": "", "preparing": "", "problem": "", "faults": %s, ' "$faults"
 printf '"held": "%s"}}' "$(cat {folder}/held/$node 2> /dev/null)"
 """
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from deeplearning.contract import paths
 from deeplearning.contract.errors import UserError
+from deeplearning.contract.run_request import DEFAULT_STOP_SECONDS
 from deeplearning.contract.scheduled_end import RECURS_SECONDS
 from deeplearning.contract.schema import format_time
 from deeplearning.members import commands, load, money_guard
@@ -307,7 +308,7 @@ def test_a_run_is_asked_for_a_checkpoint_and_then_stopped_without_an_end(master:
     prepare(master, 200, "r1")
     assert file_version(request) == first and master.asked("stop") == []
     prepare(master, 110, "r1")
-    assert master.asked("stop") == ["stop deeplearning-run@r1.service"]
+    assert master.asked("stop") == ["stop --no-block deeplearning-run@r1.service"]
     master.active()
     with master.node.here():
         assert units.may_continue("r1") and not units.may_continue("r2")
@@ -342,7 +343,54 @@ def test_a_run_goes_on_if_the_end_is_postponed_in_time(master: Master, run: Fold
     master.active()
     prepare(master, 7200)
     prepare(master, 7200)
-    assert master.asked("start", "stop") == ["stop deeplearning-run@r1.service", "start deeplearning-run@r1.service"]
+    assert master.asked("start", "stop") == [
+        "stop --no-block deeplearning-run@r1.service",
+        "start deeplearning-run@r1.service",
+    ]
+
+
+def test_a_run_that_has_longer_to_save_is_asked_and_stopped_earlier(master: Master, run: Folder) -> None:
+    other = master.create_run("r2", stop_seconds=600)
+    other.write("state.json", {"state": "running"})
+    extra = 600 - DEFAULT_STOP_SECONDS
+    stops = ["stop --no-block deeplearning-run@r2.service"]
+    prepare(master, 301 + extra, "r1", "r2")
+    assert other.read(CHECKPOINT_REQUEST) is None
+    prepare(master, 299 + extra, "r1", "r2")
+    assert other.read(CHECKPOINT_REQUEST) and run.read(CHECKPOINT_REQUEST) is None and master.asked("stop") == []
+    prepare(master, 119 + extra, "r1", "r2")
+    assert master.asked("stop") == stops
+    # It saves for minutes. The other one, which has ended meanwhile, is not forgotten.
+    master.active("r1")
+    prepare(master, 310, "r1")
+    prepare(master, 110, "r1")
+    assert master.asked("start", "stop") == [*stops, "stop --no-block deeplearning-run@r1.service"]
+    master.active()
+    with master.node.here():
+        assert units.may_continue("r1") and units.may_continue("r2")
+
+
+def test_a_run_that_saves_when_the_end_is_postponed_is_resumed_after_that(master: Master, run: Folder) -> None:
+    master.create_run("r2").write("state.json", {"state": "running"})
+    prepare(master, 100, "r1", "r2")
+    # The first one saves, and the other one has ended.
+    prepare(master, 7200, "r1")
+    assert master.asked("start") == ["start deeplearning-run@r2.service"]
+    with master.node.here():
+        assert units.may_continue("r1")
+    master.active("r2")
+    prepare(master, 7100, "r2")
+    master.active("r1", "r2")
+    prepare(master, 7000, "r1", "r2")
+    assert master.asked("start") == [f"start deeplearning-run@{name}.service" for name in ("r2", "r1")]
+
+
+def test_the_end_of_a_run_whose_record_cannot_be_read_is_that_of_others(master: Master, run: Folder) -> None:
+    Path(run.file("run.json")).write_text("{")
+    prepare(master, 301, "r1")
+    assert run.read(CHECKPOINT_REQUEST) is None
+    prepare(master, 110, "r1")
+    assert run.read(CHECKPOINT_REQUEST) and master.asked("stop") == ["stop --no-block deeplearning-run@r1.service"]
 
 
 def test_without_a_run_nothing_is_stopped(master: Master) -> None:

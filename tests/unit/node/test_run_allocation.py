@@ -395,3 +395,54 @@ def test_a_node_whose_faults_are_not_known_before_an_attempt_is_not_asked_after_
     allocation = world.wait()
     assert allocation and len(allocation.nodes) == 4
     assert allocation.evidence == {name: Evidence(5) for name in NAMES if name != NAMES[1]}
+
+
+def in_use(until: float, world: World, rank: int = 2) -> Callable[[Member], NodeSurvey]:
+    """Return surveys by which processes hold memory of one node's GPUs until a moment."""
+
+    def surveys(member: Member) -> NodeSurvey:
+        if member.rank == rank and world.monotonic() < until:
+            return survey(member, problem=f"{member.alias}: its GPU 1 holds memory of process 41", is_in_use=True)
+        return survey(member)
+
+    return surveys
+
+
+def test_gpus_that_killed_processes_still_use_are_waited_for(world: World) -> None:
+    world.surveys = in_use(20, world)
+    assert names(world.wait()) == NAMES
+    assert 20 <= world.monotonic() < 22
+    assert set(world.reports) == {"deeplearning-worker2: its GPU 1 holds memory of process 41"}
+
+
+def test_gpus_that_stay_in_use_for_half_a_minute_are_named(world: World) -> None:
+    world.surveys = in_use(1000, world)
+    with pytest.raises(UserError, match="^deeplearning-worker2: its GPU 1 holds memory of process 41$"):
+        world.wait()
+    assert 30 <= world.monotonic() < 32
+
+
+def test_a_run_that_lost_a_node_goes_on_without_one_whose_gpus_stay_in_use(world: World) -> None:
+    world.surveys = in_use(1000, world)
+    assert names(world.wait(first=False, most=4)) == [NAMES[0], *NAMES[2:]]
+    assert 30 <= world.monotonic() < 32
+
+
+def test_each_use_of_gpus_has_its_own_time(world: World) -> None:
+    """While another node prepares itself, uses come and go."""
+    uses = [(0.0, 20.0), (60.0, 92.0)]
+
+    def surveys(member: Member) -> NodeSurvey:
+        now = world.monotonic()
+        if member.rank == 1 and now < 80:
+            return survey(member, problem="it copies", is_preparing=True)
+        used = member.rank == 2 and any(begin <= now < end for begin, end in uses)
+        return survey(member, problem="it is in use", is_in_use=True) if used else survey(member)
+
+    world.surveys = surveys
+    with pytest.raises(UserError, match="^it is in use$"):
+        world.wait()
+    assert 90 <= world.monotonic() < 92
+    uses[1] = (60.0, 88.0)
+    world.slept.clear()
+    assert names(world.wait()) == NAMES

@@ -387,6 +387,7 @@ def wrapped(
     attempt.plan = attempts.plans.make(run.run(), [Node("deeplearning-worker1", "127.0.0.1", ports=(1, 2))])
     attempts.write_start_files(run, run.run(), 0, attempt.plan, "/efs")
     program = "import sys, time; from deeplearning import cli; waits = []; time.sleep = waits.append; "
+    program += f"from deeplearning.run import caches; caches.FOLDER = {str(script.parent / 'cache')!r}; "
     program += "code = cli.main(sys.argv[2:]); open(sys.argv[1], 'w').write(repr(waits)); sys.exit(code)"
     waits = script.with_suffix(".waits")
     done = subprocess.run(
@@ -410,8 +411,29 @@ def test_a_wrapper_reports_lines_and_the_end_and_leaves_nothing(tmp_path: Path, 
     assert not os.path.exists(f"/proc/{messages[0]['pid']}")
 
 
+def test_what_else_is_to_be_known_of_a_process_is_in_its_log(tmp_path: Path, run: Folder) -> None:
+    """Here, that a folder is not used, as anything may be in its place."""
+    cache = tmp_path / f"cache-{os.getuid()}"
+    cache.symlink_to("/nowhere")
+    text = "import os; print('TRITON_CACHE_DIR' in os.environ)"
+    done, _waits = wrapped(run, tmp_path / "x.py", text)
+    messages = [json.loads(line) for line in done.stdout.splitlines()]
+    (note,) = (message["note"] for message in messages if "note" in message)
+    assert note.startswith(f"what it compiles is not kept on this node's disk: {cache} is a link")
+    assert [message["line"] for message in messages if "line" in message] == ["False"]
+    cache.unlink()
+    done, _waits = wrapped(run, tmp_path / "x.py", text)
+    assert '"line":"True"' in done.stdout.replace(" ", "") and "note" not in done.stdout
+
+    attempt = started(run)
+    attempt.handle_message(1, {"time": 1.5, "note": note})
+    attempt.run_log.flush(attempt.processes.logs)
+    log = Path(run.file(f"logs/{attempt.plan.processes[1].name}.log"))
+    assert log.read_text().endswith(f" ==== {note}\n")
+
+
 @pytest.mark.parametrize(
-    ("code", "open_mpi_5", "waits"), [(0, False, []), (0, True, [10.0]), (3, False, [10.0]), (3, True, [10.0])]
+    ("code", "open_mpi_5", "waits"), [(0, False, []), (0, True, [14.0]), (3, False, [14.0]), (3, True, [14.0])]
 )
 def test_a_wrapper_waits_to_be_stopped_where_mpirun_would_drop_its_output(
     tmp_path: Path, run: Folder, code: int, open_mpi_5: bool, waits: list[float]
@@ -425,7 +447,7 @@ def test_a_wrapper_waits_to_be_stopped_where_mpirun_would_drop_its_output(
 def test_a_program_that_cannot_be_started_is_reported(tmp_path: Path, run: Folder) -> None:
     done, waited = wrapped(run, tmp_path / "x", "#!/nowhere/interpreter\n")
     messages = [json.loads(line) for line in done.stdout.splitlines()]
-    assert (done.returncode, waited, messages[-1]["end"]) == (127, [10.0], 127)
+    assert (done.returncode, waited, messages[-1]["end"]) == (127, [14.0], 127)
     assert "cannot be started: " in messages[-2]["line"] and str(tmp_path / "x") in messages[-2]["line"]
 
 
@@ -448,8 +470,8 @@ def test_a_process_has_its_environment(
     plan = attempts.plans.make(record, [Node("a", "10.0.0.1"), Node("b", "10.0.0.2")])
     start: dict[str, Any] = {"environment_file": str(tmp_path / "environment.json"), "python": "/env/bin/python"}
     start |= {"command": ["/env/bin/python", "x.py"], "arguments": ["{rank}/{world}"], "efs_mount": "/efs"}
-    start |= {"run_id": "r1", "run_dir": run.path, "data": "", "attempt": 2}
-    environment, command = wrapper.prepare(start, plan, plan.processes[-1])
+    start |= {"run_id": "r1", "run_dir": run.path, "data": "", "attempt": 2, "folder": "/efs/x"}
+    environment, command = wrapper.prepare(start, plan, plan.processes[-1], "/c")
     last = 2 * processes - 1
     assert command == ["/env/bin/python", "x.py", f"{last}/{last + 1}"]
     expected = {"PATH": "/env/bin:/usr/bin", "INHERITED": "yes", "OWN": "o", "DEEPLEARNING_RANK": str(last)}
@@ -458,7 +480,7 @@ def test_a_process_has_its_environment(
     assert {name: environment[name] for name in expected} == expected
     assert environment.get("OMP_NUM_THREADS") == threads
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
-    assert wrapper.prepare(start, plan, plan.processes[-1])[0]["OMP_NUM_THREADS"] == "7"
+    assert wrapper.prepare(start, plan, plan.processes[-1], "/c")[0]["OMP_NUM_THREADS"] == "7"
 
 
 CHILD = """

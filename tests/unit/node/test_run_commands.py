@@ -246,8 +246,9 @@ def test_all_active_runs_are_stopped_and_the_worst_answer_counts(master: Master)
         master.add(name, "running")
         master.supervise(name)
     assert master.call("stop", "all")[0] == 0
-    assert master.systemd.calls == [("stop", SUPERVISOR.format(name)) for name in ("r1", "r2")]
-    master.monkeypatch.setattr(views, "_stop", lambda folder, asked_by: int(folder.id == "r1"))
+    # At once: one after another, they would have the sum of their times to save.
+    assert master.systemd.calls == [("stop", *(SUPERVISOR.format(name) for name in ("r1", "r2")))]
+    master.monkeypatch.setattr(views, "_report_stop", lambda folder: int(folder.id == "r1"))
     for name in ("r1", "r2"):
         master.supervise(name)
     assert master.call("stop", "all")[0] == 1

@@ -110,6 +110,8 @@ def test_output_that_is_not_from_a_wrapper_is_a_line() -> None:
         {"stacks": ["x"] * (stacks.MOST_LINES + 1)},
         {"stacks": ["x" * (stacks.MOST_BYTES + 1)]},
         {"stacks": ["a"], "state": 5},
+        {"note": 5},
+        {"note": "a\nb"},
         {"line": 5},
         {"line": "a", "time": "now"},
         {"line": "a", "time": float("nan")},

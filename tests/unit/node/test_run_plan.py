@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections import Counter
 from pathlib import Path
@@ -247,18 +246,6 @@ def test_no_process_of_a_run_on_processors_sees_a_gpu(distribution: str) -> None
     for process in plan.processes:
         assert variables({**RUN, "processor": True}, plan, process)["CUDA_VISIBLE_DEVICES"] == ""
     assert len(plan.of("worker")) == 2
-
-
-@pytest.mark.parametrize("distribution", ["multi_worker_mirrored", "dist_sync", "ddp", "horovod"])
-@pytest.mark.parametrize("gpus", [0, 2])
-def test_what_the_driver_compiles_is_kept_on_the_nodes_own_disk(distribution: str, gpus: int) -> None:
-    """TensorPack's TensorFlow has no kernels for p5: its first start compiles for half an hour."""
-    plan = make_plan(distribution, 2, gpus)
-    expected = {"CUDA_CACHE_MAXSIZE": "4294967296", "CUDA_CACHE_PATH": f"/var/tmp/deeplearning-cuda-{os.getuid()}"}
-    for process in plan.of("worker"):
-        environment = variables(RUN, plan, process)
-        kept = {name: value for name, value in environment.items() if name.startswith("CUDA_CACHE")}
-        assert kept == (expected if gpus else {})
 
 
 def test_mxnet_gets_the_address_of_the_scheduler() -> None:

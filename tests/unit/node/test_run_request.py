@@ -39,6 +39,7 @@ def test_a_request_keeps_its_values_without_null() -> None:
         ({"nodes": "2"}, "nodes is '2'"),
         ({"processes_per_node": -1}, "processes_per_node is -1"),
         ({"max_restarts": 1.5}, "max_restarts is 1.5"),
+        ({"stop_seconds": 601}, "stop_seconds is 601: give a whole number from 1 to 600."),
         ({"script_args": "--lr 0.1"}, "script_args is '--lr 0.1': give a list"),
         ({"script_args": [1]}, "script_args is [1]: give a list of strings"),
         ({"processor": "true"}, "processor is 'true': give true or false"),

@@ -21,14 +21,12 @@ from deeplearning.contract import run_stall
 from deeplearning.contract.schema import parse_time
 from deeplearning.run import attempt as attempts
 from deeplearning.run import silence, stacks, stall, units, variables
-from deeplearning.run.allocation import Allocation
 from deeplearning.run.attempt import Attempt
 from deeplearning.run.folder import Folder
-from deeplearning.run.plan import Node
-from deeplearning.run.run_log import RunLog
 from deeplearning.run.silence import EVALUATION_SECONDS, FIRST_SECONDS, QUIET_SECONDS, Silence
 
-from tests.unit.node.runs_kit import CONFIG, send, started
+from tests.unit.node.runs_kit import send, started
+from tests.unit.node.wrappers_kit import three_processes
 
 ROOT = Path(__file__).resolve().parents[3]
 TICK = attempts.TICK_SECONDS
@@ -496,31 +494,6 @@ def test_no_program_fails_because_of_the_stacks(value: str) -> None:
 
 # With wrappers and processes
 
-MPIRUN = """
-import os, signal, subprocess, sys, threading
-# Starts three wrappers, tags what they print, and passes SIGUSR1 on, as mpirun does.
-lock = threading.Lock()
-def started(rank):
-    own = {**os.environ, "OMPI_COMM_WORLD_RANK": str(rank)}
-    return subprocess.Popen([sys.executable, "-m", "deeplearning", "run", "exec", sys.argv[1]], env=own,
-                            stdout=subprocess.PIPE)
-wrappers = [started(rank) for rank in range(3)]
-def pass_on(number, frame):
-    for each in wrappers:
-        each.send_signal(number)
-for number in (signal.SIGUSR1, signal.SIGTERM):
-    signal.signal(number, pass_on)
-def copy(rank):
-    for line in wrappers[rank].stdout:
-        with lock:
-            sys.stdout.buffer.write(b"[1,%d]<stdout>:%s" % (rank, line))
-            sys.stdout.buffer.flush()
-threads = [threading.Thread(target=copy, args=(rank,)) for rank in range(3)]
-for each in threads:
-    each.start()
-for each in threads:
-    each.join()
-"""
 TRAINS = """
 import json, os, pathlib, sys, time
 rank, folder = int(os.environ["DEEPLEARNING_RANK"]), pathlib.Path(os.environ["DEEPLEARNING_RUN_DIR"])
@@ -545,36 +518,12 @@ def three(run: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
     """An attempt of three processes with wrappers, whose limits are short."""
     script = tmp_path / "train.py"
     script.write_text(TRAINS)
-    record = {**run.run(), "framework": "pytorch", "distribution": "ddp", "script": str(script), "script_args": []}
-    record["python"] = sys.executable
-    run.write("run.json", record)
-    run.write("environment.json", {"environment": {}})
-    nodes = [Node(f"deeplearning-worker{n}", f"127.0.0.{n}", ports=(20000, 20001)) for n in (1, 2, 3)]
-    allocation = Allocation(nodes, 3, {node.name: "boot" for node in nodes}, "deeplearning-worker1")
-    attempt = Attempt(0, CONFIG, run, run.run(), allocation, RunLog(run), lambda: False)
-    mpirun: list[subprocess.Popen[bytes]] = []
-    popen = subprocess.Popen
-
-    def recorded(words: list[str], **options: Any) -> subprocess.Popen[bytes]:
-        mpirun.append(popen(words, env={**os.environ, "PYTHONPATH": str(ROOT / "files/node")}, **options))
-        return mpirun[-1]
-
-    monkeypatch.setattr(attempts.subprocess, "Popen", recorded)
-    monkeypatch.setattr(
-        attempts.mpirun,
-        "command",
-        lambda _plan, _id, _number, _config, files: [sys.executable, "-c", MPIRUN, f"{files}/plan.json"],
-    )
-    monkeypatch.setattr(units, "request_stacks", lambda _id, _number: mpirun[0].send_signal(signal.SIGUSR1))
-    monkeypatch.setattr(attempts, "is_superseded", lambda config: False)
-    monkeypatch.setattr(attempts, "stop_leftovers", lambda *_unused: {})
     monkeypatch.setattr(attempts, "TICK_SECONDS", 0.1)
     monkeypatch.setattr(silence, "QUIET_SECONDS", 2.0)
     monkeypatch.setattr(silence, "FIRST_SECONDS", 5.0)
     monkeypatch.setattr(silence, "QUIET_STEPS", 1)
-    yield attempt
-    for each in mpirun:
-        each.kill()
+    with three_processes(run, script, monkeypatch) as attempt:
+        yield attempt
 
 
 def wait_for(condition: Any, what: str) -> None:

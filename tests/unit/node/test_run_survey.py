@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,8 @@ import pytest
 from deeplearning import cli, programs
 from deeplearning.contract import paths, schema
 from deeplearning.datasets import staging
+from deeplearning.gpus import in_use
+from deeplearning.gpus.reading import Gpu, GpuProcess, Reading
 from deeplearning.run import own_copy, survey, units
 from deeplearning.run.folder import Folder
 from deeplearning.run.node_selection import Situation, SurveyVerdict, judge_surveys
@@ -24,7 +27,15 @@ from tests.unit.node.members_kit import cluster_in
 from tests.unit.node.programs_kit import install
 from tests.unit.node.runs_kit import member
 
-SURVEY = {"boot_id": "0f-1", "gpus": 8, "efa": 4, "interface": "ens5", "ports": [20000, 20001]}
+SURVEY = {
+    "boot_id": "0f-1",
+    "gpus": 8,
+    "buses": ["0000:53:00.0"],
+    "in_use": "",
+    "efa": 4,
+    "interface": "ens5",
+    "ports": [20000, 20001],
+}
 SURVEY |= {"environment": "torch 2.13.0, Python 3.11", "preparing": "", "problem": "", "held": ""}
 SURVEY |= {"faults": {"message": 5, "log": [], "reading": None}}
 
@@ -38,7 +49,7 @@ def survey_of(monkeypatch: pytest.MonkeyPatch, answer: Any, ports: int = 2) -> N
 
 def test_a_survey_describes_a_node(monkeypatch: pytest.MonkeyPatch) -> None:
     result = survey_of(monkeypatch, SURVEY)
-    assert result.node == Node("deeplearning-worker2", "10.0.0.2", 8, "ens5", (20000, 20001), 4)
+    assert result.node == Node("deeplearning-worker2", "10.0.0.2", 8, "ens5", (20000, 20001), 4, ("0000:53:00.0",))
     assert (result.boot_id, result.problem) == ("0f-1", "")
     result = survey_of(monkeypatch, {**SURVEY, "ports": list(range(1, 60000))})
     assert result.node and result.node.ports == (1, 2)
@@ -64,6 +75,10 @@ def test_a_survey_describes_a_node(monkeypatch: pytest.MonkeyPatch) -> None:
         {**SURVEY, "boot_id": ["b"]},
         {**SURVEY, "problem": "\x1b]52;c;x"},
         {**SURVEY, "environment": "\x1b]52;c;x"},
+        {**SURVEY, "in_use": "\x1b]52;c;x"},
+        {**SURVEY, "buses": ["../../x"]},
+        {**SURVEY, "buses": ["0000:53:00.0"] * 65},
+        {**SURVEY, "buses": "0000:53:00.0"},
         {**SURVEY, "held": "\x1b]52;c;x"},
         *({**SURVEY, name: text} for name in ("problem", "held") for text in ("\x9b31m", "\u202e", "\ud800")),
         {**SURVEY, "\x1b]52;c;x": 5},
@@ -83,7 +98,7 @@ def test_a_node_replaces_what_is_not_printable(
     run: Folder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(survey, "stop_earlier_attempts", lambda run_id: None)
-    monkeypatch.setattr(survey.machine, "gpus", lambda seconds: 0)
+    monkeypatch.setattr(survey.nvml, "read", lambda seconds: Reading())
     monkeypatch.setattr(survey.held, "reason", lambda: "a\x1b[1m")
     monkeypatch.setattr(survey, "find_problem", lambda *_facts: "b\x9b1m\udcff")
     assert survey.main(["r1", run.path, sys.executable, "127.0.0.1", "2"]) == 0
@@ -302,6 +317,7 @@ def test_a_node_that_does_not_answer_has_a_problem(monkeypatch: pytest.MonkeyPat
         ({"preparing": "x is copied", "gpus": 0}, "deeplearning-worker2: x is copied", True),
         ({"preparing": "x is copied", "problem": "y"}, "deeplearning-worker2: y", False),
         ({"preparing": "x is copied", "held": "y"}, "deeplearning-worker2: it is held: y", False),
+        ({"preparing": "x is copied", "in_use": "GPU 0"}, "deeplearning-worker2: x is copied", True),
     ],
 )
 def test_a_node_with_a_problem_is_described(
@@ -312,6 +328,61 @@ def test_a_node_with_a_problem_is_described(
     (found,) = survey.survey_nodes([member(2, gpus=8)], Folder("/r1"), "/p", 2, "i-1")
     assert (found.problem, found.is_preparing, bool(found.node)) == (problem, copies, True)
     assert found.is_held is ("held" in changes)
+
+
+def test_a_node_whose_gpus_are_in_use_names_gpu_and_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = {**SURVEY, "in_use": "GPU 1 holds memory of process 41 (python3)"}
+    found = survey_of(monkeypatch, answer)
+    assert found.is_in_use and not found.is_preparing
+    assert found.problem == (
+        "deeplearning-worker2: its GPU 1 holds memory of process 41 (python3): end what is left there, and start the "
+        "run again"
+    )
+    assert not survey_of(monkeypatch, {**answer, "problem": "it lacks EFS"}).is_in_use
+
+
+def test_a_survey_names_the_processes_that_hold_memory_unless_the_run_uses_no_gpu(
+    run: Folder, gpus: Gpus, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gpus.set(count=2, gpu1_processes=f"{os.getpid()}:1024 {2**22 + 1}:2048", gpu0_bus_id="00000000:53:00.0")
+    monkeypatch.setattr(programs, "run", lambda *words, **more: subprocess.CompletedProcess(words, 0, "null", ""))
+    monkeypatch.setattr(survey.gpu_proofs, "make_if_missing", lambda run, folder, python, gpus: ("", ""))
+
+    def answer() -> dict[str, Any]:
+        assert survey.main(["r1", run.path, sys.executable, "127.0.0.1", "2"]) == 0
+        return schema.validate_part(json.loads(capsys.readouterr().out), survey.ANSWER, "the answer")
+
+    name = Path("/proc/self/comm").read_text().strip()
+    expected = f"GPU 1 holds memory of process {os.getpid()} ({name}), GPU 1 holds memory of process {2**22 + 1}"
+    run.write("run.json", {**run.run(), "own_copy": None})
+    assert (answer()["in_use"], answer()["buses"]) == (expected, ["0000:53:00.0", ""])
+    run.write("run.json", {**run.run(), "processor": True})
+    assert answer()["in_use"] == ""
+    run.write("run.json", {**run.run(), "processor": False})
+    gpus.set(gpu1_processes=None)
+    assert answer()["in_use"] == ""
+
+
+def test_many_processes_are_counted_and_the_service_of_mps_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    held = Reading(gpus=(Gpu(0, processes=tuple(GpuProcess(2**22 + number, None) for number in range(1, 12))),))
+    assert in_use.holders(held).endswith(f"process {2**22 + 8}, 3 more")
+    monkeypatch.setattr(in_use.atomic_file, "read_or_none", lambda path: "nvidia-cuda-mps\n")
+    assert in_use.holders(held) == ""
+
+
+@pytest.mark.parametrize(
+    ("bus_id", "expected"),
+    [
+        ("00000000:C6:00.0", "0000:c6:00.0"),
+        ("00010000:C6:1A.3", "10000:c6:1a.3"),
+        ("0000:C6:00.0", "0000:c6:00.0"),
+        ("../../x", ""),
+        ("", ""),
+        (None, ""),
+    ],
+)
+def test_the_place_of_a_gpu_is_named_as_linux_does(bus_id: str | None, expected: str) -> None:
+    assert survey.bus_of(Gpu(0, bus_id=bus_id)) == expected
 
 
 def test_nodes_with_the_same_problem_are_named_together() -> None:
@@ -373,7 +444,8 @@ def test_a_node_answers_what_it_lacks(
         return subprocess.CompletedProcess(words, 0, json.dumps(faults), "")
 
     monkeypatch.setattr(programs, "run", answer_of)
-    monkeypatch.setattr(survey.machine, "gpus", lambda seconds: 3)
+    gpus = tuple(Gpu(index, bus_id=f"00000000:C{index}:00.0") for index in range(3))
+    monkeypatch.setattr(survey.nvml, "read", lambda seconds: Reading(gpus=gpus))
     monkeypatch.setattr(survey.gpu_proofs, "make_if_missing", lambda run, folder, python, gpus: proof)
     monkeypatch.setattr(survey.own_copy, "make_if_missing", lambda run: (f"{run['framework']} is copied", ""))
     folder = str(tmp_path / "gone") if broken == "folder" else run.path
@@ -386,6 +458,7 @@ def test_a_node_answers_what_it_lacks(
     assert (answer["gpus"], answer["interface"], len(answer["ports"])) == (3, "" if broken == "address" else "lo", 2)
     assert answer["boot_id"] == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     assert ran[0][-3:] == ("systemctl", "stop", "deeplearning-run-r1:*.service")
+    assert answer["buses"] == ["0000:c0:00.0", "0000:c1:00.0", "0000:c2:00.0"]
     assert answer["faults"] == faults and ran[-1][-3:] == (paths.PROGRAM, "gpus", "faults")
 
 

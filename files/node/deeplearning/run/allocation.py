@@ -31,7 +31,7 @@ from deeplearning.run.node_selection import (
     select,
 )
 from deeplearning.run.plan import Node
-from deeplearning.run.survey import problems_of, survey_nodes
+from deeplearning.run.survey import NodeSurvey, problems_of, survey_nodes
 
 SHORTEST_WAIT, LONGEST_WAIT = 90.0, 300.0
 """Seconds after which a membership that no longer changes is used as it is. The machine that replaces a lost one has
@@ -40,6 +40,8 @@ PAUSE_SECONDS, LIST_PAUSE_SECONDS = 0.5, 1.0
 """Between two checks of the members, and of whether this node has a list of them."""
 HELD_PAUSE_SECONDS = 5.0
 """Between two checks while a run waits for an operator."""
+FREEING_SECONDS = 30.0
+"""How long processes may hold memory of GPUs: the driver frees that of a killed one after its end."""
 SPARE_PORTS = 8
 """Of each node, beyond those of its workers and servers: for a chief or a scheduler, and for the rendezvous."""
 
@@ -80,6 +82,8 @@ class Allocator:
     since: float = field(default_factory=time.monotonic)
     held: dict[str, str] = field(default_factory=dict)
     """The nodes that are held, as the last surveys say, each with the reason."""
+    in_use_since: float | None = None
+    """Since when surveys have found processes that hold memory of GPUs; None if the last ones found none."""
 
     def wait(self) -> Allocation | None:
         """Return None if the run is to be stopped."""
@@ -184,7 +188,7 @@ class Allocator:
             self.held.update(held)
             return None
         least = least_count(self.run["nodes"], self.situation, self.held_out_of)
-        verdict = judge_surveys(surveys, self.situation, self.may_wait, least)
+        verdict = judge_surveys(surveys, self.situation, self.may_wait, least, self._may_free(surveys))
         problems = problems_of(surveys)
         if verdict is SurveyVerdict.FAIL:
             raise UserError(problems)
@@ -206,6 +210,14 @@ class Allocator:
                 each.member.alias: each.evidence for each in usable if each.evidence and each.node and each.node.gpus
             },
         )
+
+    def _may_free(self, surveys: Sequence[NodeSurvey]) -> bool:
+        """Return whether GPUs that are in use may still get free."""
+        if not any(survey.is_in_use for survey in surveys):
+            self.in_use_since = None
+        elif self.in_use_since is None:
+            self.in_use_since = time.monotonic()
+        return self.in_use_since is not None and time.monotonic() - self.in_use_since < FREEING_SECONDS
 
     def _port_count(self, selected: Sequence[Member]) -> int:
         """Return how many ports a node needs, whatever the number of nodes: one of them may get all servers."""

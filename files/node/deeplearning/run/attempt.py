@@ -14,6 +14,7 @@ from typing import Any
 
 from deeplearning.concurrency import Stopped
 from deeplearning.config import Config
+from deeplearning.contract.run_request import stop_seconds
 from deeplearning.run import blame, mpirun, script, units
 from deeplearning.run import plan as plans
 from deeplearning.run.allocation import Allocation
@@ -40,13 +41,16 @@ class AttemptState(Enum):
 
     STARTING ──all processes started──> RUNNING
     STARTING, RUNNING ──leader succeeded──> DRAINING ──SERVERS_GRACE or MPIRUN_GRACE over──> STOPPING
-    any ──first failure, request to stop, or new master──> STOPPING
+    RUNNING ──first failure or request to stop──> SAVING ──all processes ended or stop_seconds over──> STOPPING
+    any other ──first failure or request to stop──> STOPPING
+    any ──new master──> STOPPING
     any ──mpirun has exited──> ENDED
     """
 
     STARTING = "mpirun is starting the processes"
     RUNNING = "all processes have been started"
     DRAINING = "the leading processes have succeeded, and servers may exit by themselves"
+    SAVING = "all processes were asked to end, and may save first"
     STOPPING = "the attempt's unit is being stopped, and mpirun stops the processes on the other nodes"
     ENDED = "mpirun has exited"
 
@@ -82,6 +86,7 @@ def write_start_files(folder: Folder, run: dict[str, Any], attempt: int, plan: p
         "efs_mount": efs_mount,
         "attempt": attempt,
         "max_restarts": run["max_restarts"],
+        "stop_seconds": stop_seconds(run),
         "processor": run.get("processor", False),
         "python": run["python"],
         "command": script.command(run["python"], run["script"]),
@@ -114,8 +119,10 @@ class Attempt:
         self.state = AttemptState.STARTING
         self.superseded = False
         self._drain_until = 0.0
-        self._stop: subprocess.Popen[bytes] | None = None
-        self._request: subprocess.Popen[bytes] | None = None
+        self._save_until = 0.0
+        self._is_cut_off = False
+        """True if processes are stopped before they have succeeded. One that saves may end with 0 then."""
+        self._helpers: list[subprocess.Popen[bytes]] = []
 
     def run(self) -> AttemptOutcome:
         files = write_start_files(self.folder, self.record, self.number, self.plan, self.config.efs_mount)
@@ -124,10 +131,10 @@ class Attempt:
         child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self._follow(child)
         exit_code = child.wait()
-        for helper in (self._request, self._stop):
-            if helper:
-                helper.wait()
-        was_stopped, self.state = self.state is AttemptState.STOPPING, AttemptState.ENDED
+        for helper in self._helpers:
+            helper.wait()
+        was_stopped = self.state in (AttemptState.SAVING, AttemptState.STOPPING)
+        self.state = AttemptState.ENDED
         for log in self.processes.logs:
             log.close()
         self.progress.close()
@@ -214,11 +221,14 @@ class Attempt:
         """Stop the attempt if the processes or a request to stop are a reason for it."""
         if self.state is AttemptState.STOPPING:
             return
-        if self.stop_requested():
+        if self.state is AttemptState.SAVING:
+            if self.processes.all_ended or time.monotonic() > self._save_until:
+                self.stop()
+        elif self.stop_requested():
             self.run_log.enter("stopping")
-            self.stop()
+            self.end()
         elif self.processes.failure:
-            self.stop()
+            self.end()
         elif self.processes.leader_succeeded:
             self._drain()
 
@@ -233,11 +243,22 @@ class Attempt:
         if now > self._drain_until:
             self.stop()
 
+    def end(self) -> None:
+        """Ask the processes to end, and give them the run's time to save if all of them run."""
+        self._is_cut_off = not self.processes.leader_succeeded
+        if self.state is not AttemptState.RUNNING:
+            self.stop()
+            return
+        self.state = AttemptState.SAVING
+        self.processes.stopping = True
+        self._save_until = time.monotonic() + stop_seconds(self.record)
+        self._helpers.append(units.request_end(self.folder.id, self.number))
+
     def stop(self) -> None:
         """Begin to stop the attempt's processes on all nodes."""
         self.state = AttemptState.STOPPING
         self.processes.stopping = True
-        self._stop = units.stop_attempt(self.folder.id, self.number)
+        self._helpers.append(units.stop_attempt(self.folder.id, self.number))
 
     def tick(self) -> None:
         """Do what is due every few seconds: check mastership, flush the logs, report progress or a stall."""
@@ -255,7 +276,7 @@ class Attempt:
             self.stall.tick(can_answer=self.state is AttemptState.RUNNING)
 
     def _request_stacks(self) -> None:
-        self._request = units.request_stacks(self.folder.id, self.number)
+        self._helpers.append(units.request_stacks(self.folder.id, self.number))
 
     def save_pending(self, *seconds: float) -> None:
         if not self.superseded:
@@ -276,7 +297,7 @@ class Attempt:
     def outcome(self, exit_code: int, lost: Mapping[str, str]) -> AttemptOutcome:
         """Judge the attempt. What comes first here counts: after a lost node, other processes fail as well."""
         failure, progress = self.processes.failure, self.progress.summary()
-        if self.processes.leader_succeeded:
+        if self.processes.leader_succeeded and not self._is_cut_off:
             return AttemptOutcome(FINISHED, 0, lost=lost, progress=progress)
         if self.stop_requested():
             return AttemptOutcome(STOPPED, 0, lost=lost, progress=progress)

@@ -20,7 +20,7 @@ from deeplearning.run.survey import DRIVER_SECONDS
 
 COMPARED = (
     *("framework", "distribution", "nodes", "data", "processes_per_node", "servers", "script_args", "max_restarts"),
-    *("processor", "python", "cluster_id", "asked_by"),
+    *("stop_seconds", "processor", "python", "cluster_id", "asked_by"),
 )
 """What has to be the same in two requests for one run, in addition to the code, the environment and the folder."""
 

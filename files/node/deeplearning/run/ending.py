@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from deeplearning.config import Config
 from deeplearning.contract import atomic_file, paths
 from deeplearning.contract.errors import UserError
+from deeplearning.contract.run_request import DEFAULT_STOP_SECONDS, stop_seconds
 from deeplearning.contract.schema import format_time
 from deeplearning.deadline import DeadlineExceeded, within
 from deeplearning.run import identity, units
@@ -17,28 +19,48 @@ from deeplearning.run.folder import CHECKPOINT_REQUEST, Folder, find_run
 from deeplearning.run.unit import recover
 
 CHECKPOINT_SECONDS, STOP_SECONDS = 300.0, 120.0
-"""Before the end: when runs are asked for a checkpoint, and when they are stopped."""
+"""Before the end: when a run is asked for a checkpoint, and when it is stopped. One that has longer than by default to
+save then gets both earlier."""
 FILES_SECONDS = 10.0
 
 
 def prepare(config: Config, seconds_left: float | None, run_ids: Sequence[str]) -> None:
     """Do what is due so long before the end. `run_ids`: the active runs."""
-    folders = _folders(config, run_ids)
-    if seconds_left is None or seconds_left > CHECKPOINT_SECONDS:
-        for folder in folders:
+    to_stop = []
+    for folder in _folders(config, run_ids):
+        left = _seconds_left(folder, seconds_left)
+        if left > CHECKPOINT_SECONDS:
             if _is_asked(folder):
                 _as_user(config, folder, lambda asked: atomic_file.remove(asked.file(CHECKPOINT_REQUEST)))
-        if atomic_file.remove(paths.STOPPED_RUNS):
-            # The end was postponed after the runs had been stopped.
-            recover(config)
-        return
-    for folder in folders:
-        if not _is_asked(folder):
+        elif not _is_asked(folder):
             _as_user(config, folder, lambda asked: asked.write(CHECKPOINT_REQUEST, {"requested": format_time()}))
-    if folders and seconds_left <= STOP_SECONDS:
+        if left <= STOP_SECONDS:
+            to_stop.append(folder.id)
+    stopped = (atomic_file.read_or_none(paths.STOPPED_RUNS) or "").split()
+    if to_stop:
         # Without a request in its folder, a run that is stopped is resumed later.
-        atomic_file.write_if_changed(paths.STOPPED_RUNS, "\n".join(run_ids))
-        units.control("stop", *(units.supervisor_unit(folder.id) for folder in folders))
+        _keep_stopped({*stopped, *to_stop})
+        units.begin_to_stop(*map(units.supervisor_unit, to_stop))
+    elif stopped and all(_seconds_left(each, seconds_left) > CHECKPOINT_SECONDS for each in _folders(config, stopped)):
+        # The end was postponed after runs had been stopped. One that still saves is resumed after that.
+        recover(config)
+        _keep_stopped({*stopped} & {*run_ids})
+
+
+def _seconds_left(folder: Folder, seconds_left: float | None) -> float:
+    """Return the seconds before the end, less those that this run has to save in addition to the default."""
+    if seconds_left is None:
+        return math.inf
+    with contextlib.suppress(UserError, OSError):
+        return seconds_left + DEFAULT_STOP_SECONDS - stop_seconds(folder.run())
+    return seconds_left
+
+
+def _keep_stopped(run_ids: Collection[str]) -> None:
+    if run_ids:
+        atomic_file.write_if_changed(paths.STOPPED_RUNS, "\n".join(sorted(run_ids)))
+    else:
+        atomic_file.remove(paths.STOPPED_RUNS)
 
 
 def _is_asked(folder: Folder) -> bool:

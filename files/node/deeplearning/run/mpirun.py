@@ -104,6 +104,7 @@ MESSAGE = {
     "line": _string,
     "stacks": schema.list_of(schema.matching(rf"(?s).{{0,{stacks.MOST_BYTES}}}", "a line"), most=stacks.MOST_LINES),
     "state": _string,
+    "note": schema.text(1000),
     "pid": schema.between(1, 2**31),
     "end": schema.between(0, 255),
 }

@@ -49,7 +49,7 @@ class Selection:
 
 class SurveyVerdict(Enum):
     START = "start on the nodes that have no problem"
-    WAIT = "a silent node may be about to leave the member list, or a node prepares itself"
+    WAIT = "a silent node may be about to leave the member list, or a node prepares itself or frees its GPUs"
     FAIL = "the problems do not go away by themselves"
 
 
@@ -137,12 +137,14 @@ def has_enough(request: NodeRequest, members: Members) -> bool:
         return False
 
 
-def judge_surveys(surveys: Sequence[NodeSurvey], situation: Situation, may_wait: bool, least: int = 0) -> SurveyVerdict:
-    """`least`: how many nodes the run waits for before it continues."""
+def judge_surveys(
+    surveys: Sequence[NodeSurvey], situation: Situation, may_wait: bool, least: int = 0, may_free: bool = False
+) -> SurveyVerdict:
+    """`least`: how many nodes the run waits for before it continues. `may_free`: whether GPUs may still get free."""
     with_problems = [survey for survey in surveys if survey.problem]
     if not with_problems:
         return SurveyVerdict.START
-    if any(survey.is_preparing for survey in surveys):
+    if any(survey.is_preparing or (may_free and survey.is_in_use) for survey in surveys):
         return SurveyVerdict.WAIT
     if may_wait and any(survey.node is None for survey in with_problems):
         return SurveyVerdict.WAIT

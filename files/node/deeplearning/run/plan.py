@@ -29,6 +29,8 @@ class Node:
     """Free ports; in a plan only the last one, where all processes rendezvous."""
     efa: int = 0
     """The number of EFA devices."""
+    buses: tuple[str, ...] = ()
+    """Of each GPU, its place on the bus as in /sys; empty if that is not known."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +124,10 @@ def as_json(plan: Plan) -> dict[str, Any]:
 
 
 def from_json(record: dict[str, Any]) -> Plan:
-    nodes = tuple(Node(**{**node, "ports": tuple(node["ports"])}) for node in record["nodes"])
+    nodes = tuple(
+        Node(**{**node, "ports": tuple(node["ports"]), "buses": tuple(node.get("buses", ()))})
+        for node in record["nodes"]
+    )
     processes = tuple(
         Process(**{**process, "gpus": None if process["gpus"] is None else tuple(process["gpus"])})
         for process in record["processes"]

@@ -64,6 +64,8 @@ class ProcessTable:
             self._check_network(number, message["line"])
         elif "stacks" in message:
             self._logs[number].note(message.get("time", time.time()), message["stacks"])
+        elif "note" in message:
+            self._logs[number].note(message.get("time", time.time()), [message["note"]])
         elif "pid" in message:
             self._update(number, pid=message["pid"], state="started")
         elif "end" in message:

@@ -22,11 +22,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from deeplearning import concurrency, machine, programs
+from deeplearning import concurrency, programs
 from deeplearning.contract import paths, schema
 from deeplearning.contract.errors import UserError
-from deeplearning.gpus import evidence, held
+from deeplearning.gpus import evidence, held, in_use, nvml
 from deeplearning.gpus.evidence import Evidence
+from deeplearning.gpus.reading import Gpu
 from deeplearning.members.member_list import Member
 from deeplearning.run import efa, gpu_proofs, own_copy, units
 from deeplearning.run.folder import Folder
@@ -47,10 +48,12 @@ COMPARED = ("tensorflow", "mxnet", "torch", "tensorpack", "horovod")
 DAMAGED = "an environment that is damaged"
 _SIOCGIFADDR = 0x8915
 """See netdevice(7)."""
+_BUS = r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"
 _TEXT = schema.text(5000)
 ANSWER = {
     "boot_id": schema.matching(r"[0-9a-f-]{1,64}", "a boot id"),
     "gpus": schema.gpus,
+    "buses": schema.list_of(schema.or_empty(schema.matching(_BUS, "a place on the bus")), most=schema.MAX_GPUS),
     "efa": schema.between(0, 64),
     # See dev_valid_name() in Linux; empty with a problem.
     "interface": schema.matching(r"[A-Za-z0-9_.-]{0,15}", "the name of a network interface"),
@@ -58,6 +61,7 @@ ANSWER = {
     "environment": _TEXT,
     "preparing": _TEXT,
     "problem": _TEXT,
+    "in_use": _TEXT,
     "held": _TEXT,
     "faults": schema.optional(lambda value: evidence.parse(value, "faults")),
 }
@@ -77,6 +81,8 @@ class NodeSurvey:
     """What the framework's environment has, in words that are the same on all nodes."""
     is_held: bool = False
     """True if the problem is that it is kept out of runs."""
+    is_in_use: bool = False
+    """True if the problem is that processes hold memory of its GPUs, as killed ones do for seconds."""
     evidence: Evidence | None = None
     """What its GPUs show before the attempt; None if that is not known."""
 
@@ -163,11 +169,15 @@ def _survey(member: Member, command: Sequence[str], ports: int, seconds: float) 
         # No more than were requested.
         ports=tuple(answer["ports"][:ports]),
         efa=answer["efa"],
+        buses=tuple(answer["buses"]),
     )
     is_held = bool(answer["held"])
     problem = f"it is held: {answer['held']}" if is_held else answer["problem"] or answer["preparing"]
     if not problem and node.gpus < member.gpus:
         problem = f"{node.gpus} of its {member.gpus} GPUs answer: run `nvidia-smi -L` there"
+    is_in_use = not problem and bool(answer["in_use"])
+    if is_in_use:
+        problem = f"its {answer['in_use']}: end what is left there, and start the run again"
     is_preparing = problem == answer["preparing"] != ""
     return NodeSurvey(
         member,
@@ -177,6 +187,7 @@ def _survey(member: Member, command: Sequence[str], ports: int, seconds: float) 
         is_preparing,
         answer["environment"],
         is_held,
+        is_in_use,
         None if answer["faults"] is None else evidence.parse(answer["faults"], "faults"),
     )
 
@@ -203,12 +214,14 @@ def main(argv: list[str]) -> int:
     arguments = parser.parse_args(argv)
     stop_earlier_attempts(arguments.run_id)
     interface = interface_of(arguments.address)
-    environment, preparing = "", ""
-    gpus = machine.gpus(DRIVER_SECONDS)
+    environment, preparing, holders = "", "", ""
+    reading = nvml.read(DRIVER_SECONDS)
+    gpus = reading.answering
     problem = find_problem(arguments.folder, arguments.python, interface, arguments.address)
     if not problem:
         run = Folder(arguments.folder).run()
         environment = describe_environment(arguments.python)
+        holders = "" if run.get("processor") else in_use.holders(reading)
         problem = without_horovod(environment) if run["distribution"] == "horovod" else ""
         if not problem:
             preparing, problem = gpu_proofs.make_if_missing(run, Folder(arguments.folder), arguments.python, gpus)
@@ -217,12 +230,14 @@ def main(argv: list[str]) -> int:
     answer = {
         "boot_id": boot_id(),
         "gpus": gpus,
+        "buses": [bus_of(gpu) for gpu in reading.gpus],
         "efa": efa.count(),
         "interface": interface,
         "ports": free_ports(arguments.ports, arguments.run_id),
         "environment": programs.printable(environment),
         "preparing": programs.printable(preparing),
         "problem": programs.printable(problem),
+        "in_use": programs.printable(holders),
         "held": programs.printable(held.reason()),
         "faults": gpu_faults() if gpus else evidence.as_json(Evidence()),
     }
@@ -233,6 +248,13 @@ def main(argv: list[str]) -> int:
 def stop_earlier_attempts(run_id: str) -> None:
     """Stop what an earlier attempt has left on this node while it could not be reached."""
     programs.run(*as_root("systemctl", "stop", units.all_attempts(run_id)))
+
+
+def bus_of(gpu: Gpu) -> str:
+    """Return a GPU's place on the bus as /sys writes it: NVML says 00000000:C6:00.0, and /sys 0000:c6:00.0."""
+    domain, _colon, place = (gpu.bus_id or "").lower().partition(":")
+    bus = f"{domain[:-4].lstrip('0')}{domain[-4:]}:{place}"
+    return bus if re.fullmatch(_BUS, bus) else ""
 
 
 def gpu_faults() -> Any:

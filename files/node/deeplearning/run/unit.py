@@ -17,6 +17,7 @@ from deeplearning import safe_paths
 from deeplearning.config import Config
 from deeplearning.contract import atomic_file, hosts
 from deeplearning.contract.errors import UserError
+from deeplearning.contract.run_request import stop_seconds
 from deeplearning.contract.schema import format_time, parse_time
 from deeplearning.run import stall, units
 from deeplearning.run.allocation import Allocator
@@ -50,6 +51,7 @@ class Unit:
 
     def _on_sigterm(self, number: int, frame: FrameType | None) -> None:
         self._stop_requested = True
+        units.extend_stop(stop_seconds(self.run))
 
     def stop_requested(self) -> bool:
         return self._stop_requested

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import subprocess
 from collections.abc import Sequence
 
@@ -11,6 +13,8 @@ from deeplearning.contract.errors import UserError
 from deeplearning.run.identity import as_root
 
 RECOVERY_UNIT = "deeplearning-recover.service"
+SUPERVISOR_STOP_SECONDS = 14
+"""TimeoutStopSec in deeplearning-run@.service."""
 
 
 def supervisor_unit(run_id: str) -> str:
@@ -52,11 +56,28 @@ def active_units(pattern: str) -> list[str]:
     return [line.split()[0] for line in listed.stdout.splitlines() if line.strip()]
 
 
-def control(verb: str, *units: str) -> None:
-    """Start or stop units, and wait for that."""
-    done = programs.run(*as_root("systemctl", verb, *units))
+def control(verb: str, *units: str, options: Sequence[str] = ()) -> None:
+    """Start or stop units, and wait for that. `options` are systemctl's."""
+    done = programs.run(*as_root("systemctl", verb, *options, *units))
     if done.returncode:
         raise UserError(f"systemd did not {verb} {', '.join(units)}: {done.stderr.strip()}")
+
+
+def begin_to_stop(*units: str) -> None:
+    """Stop units without waiting for their end."""
+    control("stop", *units, options=["--no-block"])
+
+
+def extend_stop(seconds: int) -> None:
+    """Have systemd wait so much longer for the end of this unit, which it stops now: see sd_notify(3)."""
+    address = os.environ.get("NOTIFY_SOCKET")
+    if not address:
+        return
+    microseconds = (SUPERVISOR_STOP_SECONDS + seconds) * 10**6
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
+        # A name that begins with @ is an abstract one.
+        place = f"\0{address[1:]}" if address.startswith("@") else address
+        notify.sendto(f"EXTEND_TIMEOUT_USEC={microseconds}".encode(), place)
 
 
 def run_once(unit: str, words: Sequence[str], *options: str) -> str:
@@ -77,12 +98,21 @@ def run_once(unit: str, words: Sequence[str], *options: str) -> str:
 
 
 def stop_attempt(run_id: str, attempt: int) -> subprocess.Popen[bytes]:
-    """Begin to stop an attempt's processes on all nodes: mpirun passes the signal on."""
+    """Begin to stop an attempt's processes on all nodes: mpirun passes the signal on, and kills them a second later."""
     words = as_root("systemctl", "stop", attempt_unit(run_id, attempt))
     return subprocess.Popen(words, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 def request_stacks(run_id: str, attempt: int) -> subprocess.Popen[bytes]:
     """Begin to ask the wrappers of an attempt for stacks: mpirun passes the signal on to them."""
-    words = as_root("systemctl", "kill", "--kill-who=main", "--signal=SIGUSR1", attempt_unit(run_id, attempt))
+    return _signal(run_id, attempt, "SIGUSR1")
+
+
+def request_end(run_id: str, attempt: int) -> subprocess.Popen[bytes]:
+    """Begin to ask the wrappers of an attempt to end its processes: mpirun passes the signal on to them."""
+    return _signal(run_id, attempt, "SIGUSR2")
+
+
+def _signal(run_id: str, attempt: int, name: str) -> subprocess.Popen[bytes]:
+    words = as_root("systemctl", "kill", "--kill-who=main", f"--signal={name}", attempt_unit(run_id, attempt))
     return subprocess.Popen(words, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Mapping
 from typing import Any
 
 from deeplearning.run import efa
 from deeplearning.run.plan import CHIEF, PS, SCHEDULER, SERVER, WORKER, Node, Plan, Process
-
-CUDA_CACHE = "/var/tmp/deeplearning-cuda"
-"""On the node's own disk, for all processes and runs of a user."""
 
 
 def variables(start: Mapping[str, Any], plan: Plan, process: Process) -> dict[str, str]:
@@ -43,11 +39,6 @@ def variables(start: Mapping[str, Any], plan: Plan, process: Process) -> dict[st
         common["CUDA_VISIBLE_DEVICES"] = ""
     elif process.gpus is not None:
         common["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, process.gpus))
-    if plan.node(process.node).gpus:
-        # The driver keeps what it compiles for a GPU that a framework has no kernels for, which may take half an hour.
-        # By default it keeps 1 GiB, in the user's home, which may be on a shared file system.
-        common["CUDA_CACHE_PATH"] = f"{CUDA_CACHE}-{os.getuid()}"
-        common["CUDA_CACHE_MAXSIZE"] = str(4 * 2**30)
     own = VARIABLES[plan.distribution](plan, process)
     return {**common, **own, **(torchrun(start, plan, process) if plan.distribution == "ddp" else {})}
 

@@ -228,18 +228,27 @@ def stop(config: Config, run_id: str, asked_by: str) -> int:
     folders = [find_run(config, each) for each in (units.active_runs() if run_id == "all" else [run_id])]
     if not folders:
         print("no run is going on")
-    return max((_stop(folder, asked_by) for folder in folders), default=0)
+    active = [folder for folder in folders if _request_stop(folder, asked_by)]
+    if active:
+        # At the same time: each may take its stop_seconds.
+        units.control("stop", *(units.supervisor_unit(folder.id) for folder in active))
+    return max(map(_report_stop, active), default=0)
 
 
-def _stop(folder: Folder, asked_by: str) -> int:
+def _request_stop(folder: Folder, asked_by: str) -> bool:
+    """Return False if the run has ended already."""
     if folder.result() is not None:
         print(f"run {folder.id} has ended already: {state_of(folder)}")
-        return 0
+        return False
     try:
         folder.write("stop.json", {"asked_by": asked_by, "asked_at": format_time()})
     except OSError as error:
         print(f"{folder.path} cannot be written ({error.strerror}): the run may resume after a boot", file=sys.stderr)
-    units.control("stop", units.supervisor_unit(folder.id))
+    return True
+
+
+def _report_stop(folder: Folder) -> int:
+    """Return 1 if a node did not answer."""
     result = folder.result() or {}
     print(result.get("sentence") or _missing_sentence(folder))
     if not result.get("unanswered"):

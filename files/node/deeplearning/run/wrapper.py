@@ -1,8 +1,8 @@
 """`deeplearning run exec`: the wrapper that mpirun starts for each process, and that reports to the master.
 
-Messages go over mpirun (see messages.py): {"pid"} at the start, {"time", "line"} for each line of output, and {"time",
-"end"} with the exit code. At a SIGUSR1, which mpirun passes on, it reports the stacks of the process, as {"time",
-"stacks", "state"}.
+Messages go over mpirun (see messages.py): {"pid"} at the start, {"time", "line"} for each line of output, {"time",
+"note"} for what else is to be known of the process, and {"time", "end"} with the exit code. At a SIGUSR1, which mpirun
+passes on, it reports the stacks of the process, as {"time", "stacks", "state"}. At a SIGUSR2, it ends the process.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from types import FrameType
 from typing import IO, Any
 
 from deeplearning.contract.errors import UserError
-from deeplearning.run import messages
+from deeplearning.contract.run_request import stop_seconds
+from deeplearning.run import affinity, caches, messages
 from deeplearning.run import plan as plans
 from deeplearning.run.stacks import Stacks, state_of
 from deeplearning.run.variables import fill_in, variables
@@ -42,9 +43,14 @@ def main(argv: list[str]) -> int:
     plan = plans.from_json(start["plan"])
     process = plan.processes[int(os.environ["OMPI_COMM_WORLD_RANK"])]
     check_node(plan.node(process.node))
-    environment, command = prepare(start, plan, process)
+    cache, warning = caches.create()
+    environment, command = prepare(start, plan, process, cache)
+    notes = [warning, affinity.bind(plan, process, environment)]
     try:
-        code = Child(command, environment, start["folder"]).wait()
+        child = Child(command, environment, start["folder"])
+        for note in filter(None, notes):
+            report(time=time.time(), note=note)
+        code = child.wait()
     except OSError as error:
         report(time=time.time(), line=f"{shlex.join(command)} cannot be started: {error}")
         report(time=time.time(), end=_NOT_STARTED)
@@ -53,7 +59,9 @@ def main(argv: list[str]) -> int:
         # The master stops the attempt when it has read the reports. If this process exited now, mpirun would drop the
         # output that it has not passed on yet: Open MPI 4 after a failure, 5 also when all processes have succeeded.
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        time.sleep(LINGER_SECONDS)
+        signal.signal(signal.SIGUSR2, signal.SIG_IGN)
+        # Meanwhile other processes may save.
+        time.sleep(LINGER_SECONDS + stop_seconds(start))
     return code
 
 
@@ -69,11 +77,15 @@ def check_node(node: plans.Node) -> None:
         ) from None
 
 
-def prepare(start: dict[str, Any], plan: plans.Plan, process: plans.Process) -> tuple[dict[str, str], list[str]]:
+def prepare(
+    start: dict[str, Any], plan: plans.Plan, process: plans.Process, cache: str
+) -> tuple[dict[str, str], list[str]]:
+    """Return the environment and the command of a process. `cache`: the folder for what it compiles, or empty."""
     with open(start["environment_file"], encoding="utf-8") as file:
         own = json.load(file)["environment"]
     binaries = os.path.dirname(start["python"])
     environment = {
+        **caches.variables(cache, start, plan.node(process.node).gpus),
         **os.environ,
         "PATH": f"{binaries}:{os.environ.get('PATH', os.defpath)}",
         **variables(start, plan, process),
@@ -113,6 +125,7 @@ class Child:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._pass_on)
         signal.signal(signal.SIGUSR1, self._request_stacks)
+        signal.signal(signal.SIGUSR2, self._end)
         report(pid=self._child.pid)
 
     def _start(
@@ -137,6 +150,10 @@ class Child:
     def _pass_on(self, number: int, frame: FrameType | None) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._child.pid, number)
+
+    def _end(self, number: int, frame: FrameType | None) -> None:
+        # mpirun passes no SIGTERM on: at its own one, it kills a second later.
+        self._pass_on(signal.SIGTERM, frame)
 
     def _request_stacks(self, number: int, frame: FrameType | None) -> None:
         self._stacks.request(self._child.pid)

@@ -66,6 +66,7 @@ def test_the_example_of_each_message_is_right(argument: Option, tmp_path: Path, 
         ("dataset", "s3://bucket/prefix/", "s3://bucket/prefix"),
         ("detach", "true", True),
         ("max_restarts", "0", 0),
+        ("stop_seconds", "600", 600),
         ("env", {"A": 1}, {"A": "1"}),
         ("sweep", [1, 2, 4], [1, 2, 4]),
         ("runs_dir", "/efs/mine/", "/efs/mine"),
@@ -131,6 +132,8 @@ def test_what_is_right_gets_its_type_once(name: str, variables: Any, read: Any) 
         ({"env": {"A": True}}, "of A, give a text, within quotes"),
         ({"runs_dir": "mine"}, "give a path on the nodes"),
         ({"max_restarts": -1}, "max_restarts is -1: give 0 or more."),
+        ({"stop_seconds": 0}, "stop_seconds is 0: give 1 or more."),
+        ({"stop_seconds": 601}, "stop_seconds is 601: give 600 or less."),
         ({"framework": "mxnet", "script_args": ["--d", "s3://b/x"]}, "this MXNet cannot read S3"),
     ],
 )
@@ -212,6 +215,7 @@ def test_the_request_holds_what_was_specified() -> None:
         run_id="mine",
         on_busy="refuse",
         max_restarts="0",
+        stop_seconds=60,
     )
     assert request == {
         "framework": "mxnet",
@@ -223,6 +227,7 @@ def test_the_request_holds_what_was_specified() -> None:
         "run_id": "mine",
         "busy": "refuse",
         "max_restarts": 0,
+        "stop_seconds": 60,
         "asked_by": "me@here",
     }
 
