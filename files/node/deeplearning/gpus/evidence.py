@@ -22,6 +22,7 @@ def _faults(value: Any) -> list[Any]:
 
 
 ANSWER = {
+    "answering": schema.gpus,
     "message": schema.between(kernel_log.NONE, 2**63),
     "log": _faults,
     "reading": schema.optional(_faults),
@@ -30,6 +31,8 @@ ANSWER = {
 
 @dataclass(frozen=True)
 class Evidence:
+    answering: int = 0
+    """The number of GPUs that answer."""
     message: int = kernel_log.NONE
     """The number of the newest message in the kernel's log."""
     log: tuple[Fault, ...] = ()
@@ -43,6 +46,7 @@ def collect(reading: Reading, expected: int | None, after: int) -> Evidence:
     names = faults.gpu_names(reading.gpus)
     shown = None if reading.error is not None else _few(faults.of_reading(reading, expected))
     return Evidence(
+        answering=reading.answering,
         message=messages[-1][0] if messages else after,
         log=_few(faults.of_log((text for _number, text in messages), names)),
         reading=shown,
@@ -61,8 +65,8 @@ def as_json(evidence: Evidence) -> dict[str, Any]:
 def parse(record: Any, name: str) -> Evidence:
     """Raise UserError if a node's answer is malformed."""
     fields = schema.validate_part(record, ANSWER, name)
-    reading = fields["reading"]
-    return Evidence(fields["message"], _parsed(fields["log"]), None if reading is None else _parsed(reading))
+    reading = None if fields["reading"] is None else _parsed(fields["reading"])
+    return Evidence(fields["answering"], fields["message"], _parsed(fields["log"]), reading)
 
 
 def _parsed(items: Iterable[dict[str, str]]) -> tuple[Fault, ...]:

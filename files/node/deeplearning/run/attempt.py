@@ -150,6 +150,8 @@ class Attempt:
         self._check_mastership()
         if verdict is None:
             return AttemptOutcome(STOPPED, 0, progress=outcome.progress)
+        for text in verdict.notes:
+            self.run_log.event("note", text=text)
         if verdict.at_fault:
             return replace(outcome, cause=HELD, held=verdict.at_fault)
         return replace(outcome, reason=outcome.reason or verdict.reason)
