@@ -151,7 +151,7 @@ def test_figures_of_members_and_runs_for_prometheus() -> None:
     lines = metrics.render({**metrics.of_members(faulty), **metrics.of_runs(runs)}).splitlines()
     samples = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
     assert samples["deeplearning_members"] == "2" and samples["deeplearning_members_desired"] == "3"
-    assert samples['deeplearning_member_ready{member="deeplearning-worker2"}'] == "0"
+    assert samples['deeplearning_member_ready{member="deeplearning-worker2",state="faulty"}'] == "0"
     assert samples['deeplearning_run_state{run="lenet-1",framework="pytorch",state="running"}'] == "1"
     assert samples['deeplearning_run_state{run="waits",framework="",state="waiting"}'] == "1"
     assert float(samples['deeplearning_run_step_seconds{run="lenet-1"}']) == pytest.approx(0.3)

@@ -23,7 +23,7 @@ Sample = tuple[Mapping[str, str], float]
 HELP = {
     "deeplearning_members": "Machines in the member list.",
     "deeplearning_members_desired": "Machines that the Auto Scaling groups should have.",
-    "deeplearning_member_ready": "1 if the member has reported no fault.",
+    "deeplearning_member_ready": "1 if the member has reported no fault and is not held, with its state.",
     "deeplearning_run_state": "1 for the state that an active run is in.",
     "deeplearning_run_nodes": "Nodes that the run uses.",
     "deeplearning_run_epoch": "Epoch of the run's slowest rank.",
@@ -57,7 +57,8 @@ def of_members(members: Members) -> dict[str, list[Sample]]:
         "deeplearning_members": [({}, len(members.members))],
         "deeplearning_members_desired": [({}, members.desired)],
         "deeplearning_member_ready": [
-            ({"member": member.alias}, float(member.state == READY)) for member in members.members
+            ({"member": member.alias, "state": member.state}, float(member.state == READY))
+            for member in members.members
         ],
     }
 
