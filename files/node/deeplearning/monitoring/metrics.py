@@ -35,6 +35,7 @@ HELP = {
     "deeplearning_run_samples_per_second": "Throughput, summed over ranks.",
     "deeplearning_run_seconds_left": "Estimated seconds until the run ends.",
     "deeplearning_run_silent": "1 for each process that is named for the stall of a run.",
+    "deeplearning_run_stall_usd_per_hour": "What the machines of a stalled run cost, if that is known.",
     "deeplearning_run_progress_timestamp_seconds": "Time of the newest progress.",
 }
 """All are gauges."""
@@ -79,6 +80,8 @@ def _of_run(run: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, str], float
         for process in run["stall"]["silent"]:
             labels = {"node": process["node"], "role": process["role"], "process_rank": str(process["rank"])}
             yield "silent", labels, 1
+        if run["stall"]["hourly"] is not None:
+            yield "stall_usd_per_hour", {}, run["stall"]["hourly"]
     points = run["points"]
     if points:
         yield "progress_timestamp_seconds", {}, points[-1]["time"]

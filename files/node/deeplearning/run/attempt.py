@@ -14,6 +14,7 @@ from typing import Any
 
 from deeplearning.concurrency import Stopped
 from deeplearning.config import Config
+from deeplearning.contract import run_cost
 from deeplearning.run import blame, mpirun, script, units
 from deeplearning.run import plan as plans
 from deeplearning.run.allocation import Allocation
@@ -110,7 +111,8 @@ class Attempt:
         self.plan = plans.make(run, allocation.nodes)
         self.processes = ProcessTable(self.plan, folder, number, run_log)
         self.progress = MetricsReader(folder.path, len(self.plan.of(plans.WORKER)))
-        self.stall = StallDetector(self.plan.processes, run_log, self._request_stacks)
+        hourly = run_cost.hourly(run.get("prices") or {}, allocation.machines)
+        self.stall = StallDetector(self.plan.processes, run_log, self._request_stacks, hourly)
         self.state = AttemptState.STARTING
         self.superseded = False
         self._drain_until = 0.0

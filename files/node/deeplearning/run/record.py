@@ -34,7 +34,14 @@ def resumed_run(
     run: dict[str, Any], environment: dict[str, str], request: dict[str, Any], config: Config
 ) -> dict[str, Any]:
     """Return the record of an ended run with the values of a request that resumes it."""
-    resumed = {**dict.fromkeys(OPTIONAL), "processor": False, **run, "environment": environment, **request}
+    resumed = {
+        **dict.fromkeys(OPTIONAL),
+        "processor": False,
+        "prices": {},
+        **run,
+        "environment": environment,
+        **request,
+    }
     if "data" in request:
         resumed["own_copy"] = request.get("own_copy")
     run_request.require_consistent({key: resumed[key] for key in ("framework", "distribution", "nodes", "script_args")})
