@@ -18,6 +18,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names im
 from ansible_collections.deeplearning.aws.plugins.module_utils.messages import join_names
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.action import Action
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster import host_keys, setup_end
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.costs import read_machine_prices
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.host_key_discovery import HostKeyDiscovery
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.membership import Cluster, ClusterNode
 
@@ -46,6 +47,9 @@ class ActionModule(Action):
             "data_bucket": discovery.names.data_bucket,
             "members": [_member(node, reports) for node in cluster.nodes],
         }
+        if options["with_prices"]:
+            types = sorted({str(node.record["type"]) for node in cluster.nodes})
+            result["prices"] = read_machine_prices(aws, types, bool(cluster.job_flow))
         unknown = [node.name for node in discovery.without_keys(cluster)]
         if not cluster.master:
             result |= {"failed": True, "msg": _no_master(options["cluster"], timeout)}

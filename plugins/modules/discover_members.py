@@ -60,6 +60,10 @@ options:
     description: Whether to delete the scheduled end of the setup. It is never deleted in check mode.
     type: bool
     default: true
+  with_prices:
+    description: Whether to ask for the prices of the machines, which needs C(pricing:GetProducts).
+    type: bool
+    default: false
 extends_documentation_fragment:
   - deeplearning.aws._aws
   - deeplearning.aws._attributes
@@ -112,6 +116,11 @@ data_bucket:
   returned: success
   type: str
   sample: 123456789012-us-east-1-deeplearning-data
+prices:
+  description: What the machines cost an hour in USD on demand, by their types, as far as AWS's price list answers.
+  returned: if O(with_prices=true)
+  type: dict
+  sample: {m5.xlarge: 0.192}
 members:
   description:
     - The machines, the master first. Until the master has assigned a rank, it is 0 and the name is the instance id.

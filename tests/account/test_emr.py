@@ -65,6 +65,12 @@ def test_a_cluster_is_created_repeated_and_removed(emr_account: Any) -> None:
     calls = [call for call in account.cloud.calls.since(since) if call["service"] in ("emr", "elasticmapreduce")]
     assert 0 < len(calls) <= 13, [call["operation"] for call in calls]
 
+    node = account.client("emr").list_instances(ClusterId=cluster["Id"])["Instances"][-1]["Ec2InstanceId"]
+    refused = play(account, "playbooks/replace.yml", code=2, node=node)
+    assert not account.writes(refused.started[0]), account.writes(refused.started[0])
+    reason = "the cluster red has no Auto Scaling group, which launches another machine: EMR replaces core nodes"
+    assert f"node is {node}, and {reason}" in flat(refused.output), refused.output
+
     play(account, "destroy.yml", destroy="red", cluster_keep_efs=False)
     check_gone(account, kept=False)
 

@@ -42,7 +42,14 @@ def test_a_node_is_replaced_by_another_machine_and_nothing_else_changes(red: Fle
         words = " ".join(refused.output.split())
         assert f"node is {given}, and " in words and problem in words, words
 
+    planned = person.play(PLAYBOOK, "--check", node=bad)
+    assert (planned.code, planned.changed) == (0, 1), planned.output[-4000:]
+    said = "would be terminated, and the group red-workers launches another machine in its place."
+    assert f"{bad} (deeplearning-worker3) {said}" in " ".join(planned.output.split()), planned.output
+    assert not person.writes(planned.started[0]) and ids(red, "workers") == before
+
     ran = person.play(PLAYBOOK, node=bad)
+    assert f"{bad} (deeplearning-worker3) is terminated, and" in " ".join(ran.output.split()), ran.output
     assert (ran.code, ran.changed) == (0, 1), ran.output[-4000:]
     wait_until(lambda: bad not in ids(red, "workers") and len(ids(red, "workers")) == 2)
     assert before - {bad} < ids(red, "workers") and ids(red, "master") == master

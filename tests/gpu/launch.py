@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -33,6 +33,7 @@ from deeplearning.run.folder import Folder
 from deeplearning.run.processes import ProcessTable
 from deeplearning.run.run_log import RunLog
 from deeplearning.run.stall import StallDetector
+from deeplearning.run.wrapper import ended_with_parent
 
 from tests.gpu.session import ROOT, Failed, Session, last_line, parsed
 
@@ -44,7 +45,7 @@ GRACE_SECONDS = 5.0
 
 
 class Launch:
-    """One attempt. Use it in a `with` statement, at whose end nothing of it runs."""
+    """One attempt. Use it in a `with` statement, at whose end nothing of it runs, however that comes."""
 
     def __init__(
         self,
@@ -89,6 +90,14 @@ class Launch:
         self._sorter = mpirun.Sorter()
 
     def __enter__(self) -> Launch:
+        try:
+            self._start_all()
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def _start_all(self) -> None:
         if self._through_mpirun:
             child = self._start(self._mpirun_words(), self._mpirun_environment(), MPIRUN, subprocess.PIPE)
             self._selector.register(child.stderr, selectors.EVENT_READ, MPIRUN_ERRORS)  # type: ignore[arg-type]
@@ -96,17 +105,20 @@ class Launch:
             for rank in range(len(self.plan.processes)):
                 words = [*WRAPPER, f"{self.files}/plan.json"]
                 self._start(words, {**os.environ, "OMPI_COMM_WORLD_RANK": str(rank)}, rank)
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # A frozen script would not see another signal.
-        for rank in range(len(self.plan.processes)):
-            if pid := self.pid(rank):
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(pid, signal.SIGKILL)
+        self._end()
+
+    def _end(self) -> None:
         deadline = time.monotonic() + GRACE_SECONDS
+        # A frozen script would not see another signal. One that has just begun is in no message yet.
+        while (pids := descendants([child.pid for child in self._children])) and time.monotonic() < deadline:
+            for pid in pids:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(0.01)
         while any(child.poll() is None for child in self._children):
             for child in self._children:
                 # A wrapper that has reported its script's end waits for another signal.
@@ -120,7 +132,13 @@ class Launch:
         self, words: Sequence[str], environment: Mapping[str, str], rank: int, errors: int = subprocess.STDOUT
     ) -> subprocess.Popen[bytes]:
         child = subprocess.Popen(
-            words, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors
+            words,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            # If this process is killed, a wrapper's script ends with the wrapper, and mpirun ends its wrappers itself.
+            preexec_fn=ended_with_parent(signal.SIGTERM if rank == MPIRUN else signal.SIGKILL),
         )
         self._children.append(child)
         self._selector.register(child.stdout, selectors.EVENT_READ, rank)  # type: ignore[arg-type]
@@ -223,6 +241,20 @@ class Launch:
     def _last_lines(self) -> str:
         lines = {rank: last_line("\n".join(lines)) for rank, lines in sorted(self.lines.items())}
         return json.dumps(lines, ensure_ascii=False)[:300]
+
+
+def descendants(parents: Iterable[int]) -> list[int]:
+    """Return the processes that live and were started by these, or by others that were."""
+    children: dict[int, list[int]] = defaultdict(list)
+    for name in filter(str.isdecimal, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            state, parent = Path(f"/proc/{name}/stat").read_text(errors="replace").rpartition(")")[2].split()[:2]
+            if state != "Z":
+                children[int(parent)].append(int(name))
+    pids = [pid for parent in parents for pid in children[parent]]
+    for pid in pids:
+        pids += children[pid]
+    return pids
 
 
 def free_ports(count: int) -> tuple[int, ...]:

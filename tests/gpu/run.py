@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 import time
 import traceback
@@ -105,7 +106,14 @@ def main(words: Sequence[str]) -> int:
     return 1 if failures else 0
 
 
+def end_by_exception() -> None:
+    """Let a signal that ends this process end its steps as well, which end their ranks."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda number, _frame: sys.exit(128 + number))
+
+
 if __name__ == "__main__":
+    end_by_exception()
     try:
         sys.exit(main(sys.argv[1:]))
     except KeyboardInterrupt:

@@ -159,6 +159,8 @@ def test_a_stopped_rank_of_three_is_named_with_what_its_machines_cost(runs: Runs
         assert runs.ask("stop", run_id).returncode == 0
         assert runs.show(run_id)["result"]["stalled_seconds"] >= 8
     finally:
+        # A run that is left would keep the nodes from all other tests.
+        runs.ask("stop", "all")
         cluster.says(MASTER, f"sudo cp /tmp/limits.py {LIMITS}")
 
 

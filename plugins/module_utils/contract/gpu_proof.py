@@ -8,7 +8,6 @@ The first half judges and is pure; the second runs `framework_probe` in the fram
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 import json
 import os
@@ -20,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import framework_probe, paths
+from . import bounded_program, framework_probe, paths
 
 PACKAGES = {"pytorch": "torch", "tensorflow": "tensorflow", "tensorpack": "tensorflow", "mxnet": "mxnet"}
 """The package of each framework that computes on GPUs."""
@@ -247,24 +246,16 @@ def _major(version: str) -> int:
 def prove(node: NodeGpus, environment: Mapping[str, str], seconds: float = SECONDS) -> Answer:
     """Return what a new process of the framework's Python answers. It is left alone if it gives none in time."""
     command = [node.python, "-c", inspect.getsource(framework_probe), node.package]
-    process = subprocess.Popen(
-        command,
-        cwd="/",
-        env=dict(environment),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    )
     try:
-        output, errors = process.communicate(timeout=seconds)
+        done = bounded_program.run(command, seconds, cwd="/", env=environment)
     except subprocess.TimeoutExpired:
-        _abandon(process)
         return Answer(ended=f"gave no answer within {seconds:g} s")
+    except bounded_program.TooMuchOutput as error:
+        return Answer(ended=str(error))
     try:
-        answer = json.loads(output.splitlines()[-1])
+        answer = json.loads(done.stdout.splitlines()[-1])
     except (ValueError, IndexError):
-        return Answer(ended=f"{_end_of(process.returncode)} ({reason_of(errors.decode(errors='replace'))})")
+        return Answer(ended=f"{_end_of(done.returncode)} ({reason_of(done.stderr)})")
     return Answer(**{**answer, "error": reason_of(answer["error"]) if answer["error"] else ""})
 
 
@@ -278,16 +269,6 @@ def reason_of(text: str) -> str:
 
 def _end_of(code: int) -> str:
     return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with {code}"
-
-
-def _abandon(process: subprocess.Popen[bytes]) -> None:
-    """Kill it, and do not wait for its end: a process that waits for a device cannot be killed."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    for pipe in (process.stdout, process.stderr):
-        if pipe:
-            pipe.close()
-    process.poll()
 
 
 def driver_version(folder: str = DRIVER) -> str:

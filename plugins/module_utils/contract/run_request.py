@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from . import schema
+from . import run_cost, schema
 from .errors import UserError
 from .frameworks import FRAMEWORKS, ON_ONE_NODE, distribution_problem, may_have_servers
 from .identifiers import RUN_ID
@@ -129,16 +129,17 @@ FIELDS: dict[str, Check] = {
     "resume": matching(RUN_ID, "a run's id"),
     "runs_dir": matching(r"/.+", "an absolute path"),
     "asked_by": text,
+    "prices": run_cost.prices,
 }
 MISSING_FRAMEWORK = f"framework is missing: give one of {', '.join(FRAMEWORKS)}. Example: -e framework=pytorch"
 DEFAULTS: dict[str, Any] = {
     **{"script_args": [], "max_restarts": 3, "stop_seconds": DEFAULT_STOP_SECONDS, "processor": False},
-    **{"environment": {}, "busy": "wait"},
+    **{"environment": {}, "busy": "wait", "prices": {}},
 }
 RECORDED = (
     *("run_id", "cluster", "cluster_id", "framework", "distribution", "script", "script_args", "data", "own_copy"),
     *("python", "nodes", "processes_per_node", "servers", "max_restarts", "stop_seconds", "processor", "busy"),
-    *("code", "versions", "generated", "asked_by", "asked_at"),
+    *("code", "versions", "generated", "asked_by", "asked_at", "prices"),
 )
 """The keys of run.json in addition to its schema: the request with all defaults filled in and all paths resolved. The
 environment may hold secrets, and has a file of its own."""

@@ -28,6 +28,8 @@ SILENT = {
 FIELDS = {
     "since": schema.timestamp,
     "silent": schema.list_of(lambda value: None, most=MOST_NAMED),
+    # What its machines cost an hour.
+    "hourly": schema.optional(schema.number(0, 1e9)),
 }
 
 

@@ -105,13 +105,25 @@ def amount_of(terms: Mapping[str, Any]) -> float | None:
 def current_prices(aws: Aws, types: Sequence[str], with_emr: bool = False) -> dict[str, Price]:
     """Return today's prices of instance types and of what goes with them, as far as the Price List API answers. Without
     permission: none."""
+    return _read(aws, [*_machines(types, with_emr), *_GENERAL])
+
+
+def machine_prices(aws: Aws, types: Sequence[str], with_emr: bool = False) -> dict[str, Price]:
+    """Return today's prices of instance types alone."""
+    return _read(aws, _machines(types, with_emr))
+
+
+def _machines(types: Sequence[str], with_emr: bool) -> list[tuple[str, Mapping[str, str]]]:
+    services = ("AmazonEC2", "ElasticMapReduce") if with_emr else ("AmazonEC2",)
+    return [(service, _of_type(service, kind)) for service in services for kind in dict.fromkeys(types)]
+
+
+def _read(aws: Aws, products: Sequence[tuple[str, Mapping[str, str]]]) -> dict[str, Price]:
     if aws.partition != "aws":
         return {}
     api = aws.in_region(API_REGION)
     prices: dict[str, Price] = {}
-    services = ("AmazonEC2", "ElasticMapReduce") if with_emr else ("AmazonEC2",)
-    machines = [(service, _of_type(service, kind)) for service in services for kind in dict.fromkeys(types)]
-    for service, fields in (*machines, *_GENERAL):
+    for service, fields in products:
         filters = [
             {"Type": "TERM_MATCH", "Field": field, "Value": value}
             for field, value in {"regionCode": aws.region, **fields}.items()

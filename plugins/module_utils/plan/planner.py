@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract import run_cost
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import EMR_LOGS, Names, domain
 from ansible_collections.deeplearning.aws.plugins.module_utils.messages import join_names
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan import (
@@ -140,7 +141,7 @@ def _check_max_hourly_cost(facts: AccountFacts, cluster: Cluster) -> Iterator[Fi
         yield setting_problem("max_hourly_cost", limit, problem, "")
     elif cost["amount"] > limit:
         problem = (
-            f"with all machines the cluster costs up to {cost['amount']:.2f} {prices.CURRENCY} an hour (on demand; "
+            f"with all machines the cluster costs up to {cost['amount']:.2f} {run_cost.CURRENCY} an hour (on demand; "
             f"{cost['source']}): take fewer or smaller machines, or raise this limit"
         )
         yield setting_problem("max_hourly_cost", limit, problem, math.ceil(cost["amount"]))

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.run_cost import CURRENCY
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan import offers
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.offers import Price
 
-CURRENCY = "USD"
 MONTH = 730
 """In hours."""
 

@@ -12,8 +12,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.run_cost import CURRENCY, LEAST_AMOUNT, shown
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan import offers
-from ansible_collections.deeplearning.aws.plugins.module_utils.plan.prices import CURRENCY, MONTH, PriceList
+from ansible_collections.deeplearning.aws.plugins.module_utils.plan.prices import MONTH, PriceList
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.group_history import GroupHistory
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.resources import (
     ClusterResources,
@@ -25,7 +26,6 @@ _LAUNCHED = re.compile(r"Launching a new EC2 instance: (i-[0-9a-f]+)")
 TERMINATED = re.compile(r"Terminating EC2 instance: (i-[0-9a-f]+)")
 LEAST_SECONDS = 60.0
 """AWS bills machines by the second, and at least a minute."""
-LEAST_AMOUNT = 0.0001
 NOT_COUNTED = "disks, addresses, storage and traffic"
 
 
@@ -68,6 +68,13 @@ def read_costs(aws: Aws, owned: ClusterResources, history: GroupHistory) -> Cost
 def read_prices(aws: Aws, all_resources: Sequence[ClusterResources]) -> PriceList:
     """Read what the resources of clusters cost."""
     return _prices_of(aws, [machine for owned in all_resources for machine in present_machines(owned)])
+
+
+def read_machine_prices(aws: Aws, types: Sequence[str], is_emr: bool) -> dict[str, float]:
+    """Read what machines of these types cost an hour, with EMR's part. Those that are not known are left out."""
+    prices = PriceList(aws.region, offers.machine_prices(aws, types, is_emr))
+    amounts = {kind: _hourly_of_machine(kind, is_emr, prices) for kind in types}
+    return {kind: amount for kind, amount in amounts.items() if amount is not None}
 
 
 def _prices_of(aws: Aws, machines: Sequence[MachineTime]) -> PriceList:
@@ -168,7 +175,7 @@ def hourly_of_machines(types: Sequence[str], is_emr: bool, prices: PriceList) ->
     known = [each for kind in types if (each := _hourly_of_machine(kind, is_emr, prices)) is not None]
     if not known:
         return f"an amount that is not known here ({prices.source([])})"
-    return f"{'' if len(known) == len(types) else 'at least '}{_shown(sum(known))} {CURRENCY} an hour"
+    return f"{'' if len(known) == len(types) else 'at least '}{shown(sum(known))} {CURRENCY} an hour"
 
 
 def billed(resources: Sequence[Resource], prices: PriceList) -> list[dict[str, Any]]:
@@ -192,15 +199,8 @@ def billed(resources: Sequence[Resource], prices: PriceList) -> list[dict[str, A
 def phrase(items: Sequence[Mapping[str, Any]]) -> str:
     """Return billed items as text, such as `0.05 USD an hour: 1 NAT gateway (0.045), 1 bucket (by the gigabyte)`."""
     known = [item["hourly"] for item in items if item["hourly"] is not None]
-    parts = [f"{item['what']} ({item['how'] if item['hourly'] is None else _shown(item['hourly'])})" for item in items]
+    parts = [f"{item['what']} ({item['how'] if item['hourly'] is None else shown(item['hourly'])})" for item in items]
     least = "" if len(known) == len(items) else "at least "
     # A sum that is at least less than something tells nothing.
     has_sum = bool(known) and not (least and sum(known) < LEAST_AMOUNT)
-    return (f"{least}{_shown(sum(known))} {CURRENCY} an hour: " if has_sum else "") + ", ".join(parts)
-
-
-def _shown(amount: float) -> str:
-    """Return an amount with the digits that matter: 27.16, 0.045."""
-    if 0 < amount < LEAST_AMOUNT:
-        return f"less than {LEAST_AMOUNT}"
-    return f"{amount:.2f}" if amount >= 1 or not amount else f"{amount:.4f}".rstrip("0")
+    return (f"{least}{shown(sum(known))} {CURRENCY} an hour: " if has_sum else "") + ", ".join(parts)

@@ -65,7 +65,9 @@ def run_plan(
     `gpu_tables`: for which GPUs the frameworks have kernels.
     """
     options, cluster = checked["options"], checked["cluster"]
-    available = _training_nodes(members, cluster["master_trains"])
+    training = _training_nodes(members, cluster["master_trains"])
+    held = [member["name"] for member in members if member["name"] in training and member.get("held")]
+    available = [name for name in training if name not in held]
     gpus = {member["name"]: member.get("gpus") for member in members}
     sweep = options["sweep"] or []
     nodes = options["nodes"] or 0
@@ -82,11 +84,13 @@ def run_plan(
     gpu_problem = ""
     notes: list[str] = []
     if installs_framework and not processor and framework and framework in gpu_tables:
-        training = [member for member in members if member["name"] in chosen]
-        gpu_problem, notes = check_members(gpu_tables[framework], framework, training)
+        chosen_members = [member for member in members if member["name"] in chosen]
+        gpu_problem, notes = check_members(gpu_tables[framework], framework, chosen_members)
+    value = f"sweep is {most}" if sweep else f"nodes is {nodes}"
     return {
-        "problem": _too_many("sweep" if sweep else "nodes", least, available, cluster["name"])
-        or _no_members(names, available)
+        "problem": _too_many(value, least, available, held, cluster["name"])
+        or _no_members(names, training)
+        or _held([name for name in names if name in held])
         or gpu_problem,
         "notes": notes,
         "nodes": chosen,
@@ -146,8 +150,7 @@ def _filled_in(word: str, values: Mapping[str, str]) -> str:
 
 
 def _training_nodes(members: Sequence[Options], master_trains: bool) -> list[str]:
-    ready = (member for member in members if member["rank"] > 0 and not member.get("held"))
-    ranked = sorted(ready, key=lambda member: int(member["rank"]))
+    ranked = sorted((member for member in members if member["rank"] > 0), key=lambda member: int(member["rank"]))
     return [member["name"] for member in ranked if master_trains or member["role"] != "master"]
 
 
@@ -155,17 +158,27 @@ def _run_of_sweep(run_id: str | None, nodes: int) -> dict[str, Any]:
     return {"nodes": nodes, "run_id": f"{run_id}-{nodes}"} if run_id else {"nodes": nodes}
 
 
-def _too_many(name: str, count: int, available: Sequence[str], cluster: str) -> str:
+def _too_many(value: str, count: int, available: Sequence[str], held: Sequence[str], cluster: str) -> str:
     if count <= len(available):
         return ""
-    return (
-        f"{name} is {count}: {cluster} has {len(available)} nodes that train. Give so many or fewer, or add some with "
-        f"site.yml. Example: -e nodes={len(available)}"
-    )
+    has = f"{cluster} has {len(available)} nodes that train"
+    if count <= len(available) + len(held):
+        return f"{value}: {has}, and {_held(held)} Or give fewer. Example: -e nodes={len(available)}"
+    return f"{value}: {has}. Give so many or fewer, or add some with site.yml. Example: -e nodes={len(available)}"
 
 
-def _no_members(names: Sequence[str], available: Sequence[str]) -> str:
-    unknown = [name for name in names if name not in available]
+def _no_members(names: Sequence[str], training: Sequence[str]) -> str:
+    unknown = [name for name in names if name not in training]
     if not unknown:
         return ""
-    return f"nodes names {', '.join(unknown)}: the nodes that train are {', '.join(available)}."
+    return f"nodes names {', '.join(unknown)}: the nodes that train are {', '.join(training)}."
+
+
+def _held(names: Sequence[str]) -> str:
+    """Return a sentence about nodes that are kept out of runs; empty if there is none."""
+    if not names:
+        return ""
+    return (
+        f"{', '.join(names)} {'are' if len(names) > 1 else 'is'} held, as a GPU has failed: status.yml has the reason "
+        "and the command that replaces it. Or reboot it, or release it on the node: sudo deeplearning gpus release."
+    )

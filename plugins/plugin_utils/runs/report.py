@@ -16,9 +16,10 @@ from typing import Any
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract import schema
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.run_cost import CURRENCY
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.run_request import STATES
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan import offers
-from ansible_collections.deeplearning.aws.plugins.module_utils.plan.prices import CURRENCY, PriceList
+from ansible_collections.deeplearning.aws.plugins.module_utils.plan.prices import PriceList
 from ansible_collections.deeplearning.aws.plugins.plugin_utils import untrusted as u
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import answers
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs.plot import Plot, Series

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract import run_cost
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.run_request import ENDED_STATES, STATES
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.run_stall import STALLED
 from ansible_collections.deeplearning.aws.plugins.plugin_utils import untrusted as u
@@ -66,7 +67,8 @@ class Follower:
         state = _STATES.get(event["state"], event["state"])
         lines = [f"{self.run_id} {state}" + (f": {event['reason']}" if event["reason"] else "")]
         if event["state"] == STALLED:
-            lines.append("  ansible-playbook status.yml shows what its machines cost an hour, stop.yml ends it")
+            end = f"To end it: ansible-playbook stop.yml -e run_id={self.run_id}"
+            lines.append(f"  {run_cost.sentence(event['hourly'])} {end}")
         return lines
 
     def _plan(self, event: Mapping[str, Any]) -> list[str]:
@@ -119,7 +121,7 @@ _FAILURE = u.record(
 )
 _EVENTS: Mapping[str, tuple[Callable[[Any], dict[str, Any]], Callable[[Follower, Mapping[str, Any]], list[str]]]] = {
     "state": (
-        u.record(state=u.one_of(*STATES), reason=u.optional(u.words), time=_SECONDS),
+        u.record(state=u.one_of(*STATES), reason=u.optional(u.words), time=_SECONDS, hourly=u.lenient(u.number)),
         Follower._state,
     ),
     "plan": (u.record(processes=answers.processes), Follower._plan),

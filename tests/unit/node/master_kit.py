@@ -49,7 +49,9 @@ exit $code
 PROGRAM = """\
 # deeplearning gpus hold REASON, gpus faults --after N, run survey RUN FOLDER PYTHON ADDRESS PORTS
 node=${{ON_NODE:-deeplearning-worker1}}
-faults='{{"message": 5, "log": [], "reading": []}}'
+faults='{{"answering": 8, "message": 5, "log": [], "reading": [], '
+faults=$faults'"buses": [], "in_use": ""}}'
+if [ "$1 $2 $node" = "gpus $(cat {folder}/hangs 2> /dev/null) deeplearning-worker1" ]; then exec sleep 60; fi
 case "$1 $2" in
 "gpus hold") mkdir -p {folder}/held; printf %s "$3" > {folder}/held/$node; exit ;;
 "gpus faults") cat {folder}/faults/$node 2> /dev/null || echo "$faults"; exit ;;
@@ -57,8 +59,8 @@ esac
 if [ -e {folder}/before-survey ]; then . {folder}/before-survey; fi
 ports=$(seq -s , 20000 $((19999 + $7)))
 boot=$(cat /proc/sys/kernel/random/boot_id)
-printf '{{"boot_id": "%s", "gpus": 8, "efa": 0, "interface": "lo", "ports": [%s], ' $boot $ports
-printf '"buses": [], "in_use": "", "environment": "", "preparing": "", "problem": "", "faults": %s, ' "$faults"
+printf '{{"boot_id": "%s", "efa": 0, "interface": "lo", "ports": [%s], ' $boot $ports
+printf '"in_use": "", "environment": "", "preparing": "", "problem": "", "faults": %s, ' "$faults"
 printf '"held": "%s"}}' "$(cat {folder}/held/$node 2> /dev/null)"
 """
 
@@ -103,11 +105,16 @@ class Master:
     def shows(self, node: str, level: str, text: str, where: str = "log") -> None:
         """Let a node have a fault after an attempt, in the kernel's log or in NVML's reading."""
         (self.folder / "faults").mkdir(exist_ok=True)
-        answer = {"message": 9, "log": [], "reading": [], where: [{"level": level, "text": text}]}
+        shown: dict[str, Any] = {"answering": 8, "message": 9, "log": [], "reading": [], "buses": [], "in_use": ""}
+        answer = {**shown, where: [{"level": level, "text": text}]}
         (self.folder / "faults" / node).write_text(json.dumps(answer))
 
     def heals(self, node: str) -> None:
         (self.folder / "faults" / node).unlink()
+
+    def hangs(self, command: str) -> None:
+        """Let `deeplearning gpus COMMAND` on the master hang."""
+        (self.folder / "hangs").write_text(command)
 
     def held(self, node: str) -> Path:
         """Return the file that exists while a node is held."""

@@ -70,10 +70,12 @@ def create_run(config: Config, run_id: str = "r1", **changes: Any) -> Folder:
     return folder
 
 
-def started(run: Folder, stop: bool = False, config: Config = CONFIG) -> Attempt:
+def started(
+    run: Folder, stop: bool = False, config: Config = CONFIG, machines: dict[str, int] | None = None
+) -> Attempt:
     """An attempt of two nodes whose processes are sent messages by `send`."""
     nodes = [Node(f"deeplearning-worker{n}", f"10.0.0.{n}", ports=(20000, 20001, 20002, 20003)) for n in (1, 2)]
-    allocation = Allocation(nodes, 3, {node.name: "boot" for node in nodes}, "deeplearning-worker1")
+    allocation = Allocation(nodes, 3, {node.name: "boot" for node in nodes}, "deeplearning-worker1", machines or {})
     return Attempt(0, config, run, run.run(), allocation, RunLog(run), lambda: stop)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from deeplearning import concurrency
 from deeplearning.concurrency import CONNECTIONS_AT_ONCE, ask_nodes, longest, with_files
+from deeplearning.contract import bounded_program
 from deeplearning.health import pairs
 from deeplearning.run import survey
 from deeplearning.run.folder import Folder
@@ -56,12 +57,12 @@ def test_128_nodes_are_contacted_at_the_same_time_and_no_more(ask: Any, monkeypa
     crowd = Crowd(CONNECTIONS_AT_ONCE)
     asked: list[tuple[str, ...]] = []
 
-    def answer(command: tuple[str, ...], **more: Any) -> subprocess.CompletedProcess[str]:
+    def answer(command: tuple[str, ...], seconds: float) -> subprocess.CompletedProcess[str]:
         asked.append(command)
         crowd.pass_through()
         return subprocess.CompletedProcess("ssh", 0, json.dumps({}), "")
 
-    monkeypatch.setattr(subprocess, "run", answer)
+    monkeypatch.setattr(bounded_program, "run", answer)
     ask([f"deeplearning-worker{rank}" for rank in range(1, NODES + 1)])
     assert (len(asked), crowd.most) == (NODES, 128)
 

@@ -236,11 +236,13 @@ def test_a_node_that_gives_no_answer_is_left_out_of_the_judgment(monkeypatch: py
     def answer(command: Sequence[str], seconds: float) -> str:
         if "w3" in command:
             raise Unanswered(" within 40 s")
-        return json.dumps(evidence.as_json(Evidence(9, (BUS,), ())))
+        return json.dumps(evidence.as_json(Evidence(8, 9, (BUS,), ())))
 
     monkeypatch.setattr(blames, "output_of", answer)
     verdict = blames.of_attempt(dict.fromkeys(("w1", "w2", "w3"), Evidence()), "w1", lambda: False)
     assert not verdict.at_fault and "all 2 nodes that answer" in verdict.reason
+    note = "w3 does not say what its GPUs report, so nothing is blamed on it: no answer within 40 s"
+    assert verdict.notes == [note]
 
 
 # The commands
@@ -287,7 +289,7 @@ def test_the_faults_of_a_node_are_printed_for_the_master(
     monkeypatch.setattr(nvml, "read", lambda seconds: Reading(gpus=(Gpu(2, bus_id="00000000:C6:00.0"),)))
     assert cli.main(["gpus", "faults", "--after", "3"]) == 0
     answer = evidence.parse(json.loads(capsys.readouterr().out), "it")
-    assert answer == Evidence(4, (BUS,), ())
+    assert answer == Evidence(1, 4, (BUS,), (), ("0000:c6:00.0",))
 
 
 def test_an_answer_of_another_form_is_refused() -> None:

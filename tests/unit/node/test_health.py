@@ -261,6 +261,9 @@ def test_a_sender_that_does_not_come_is_given_up(monkeypatch: pytest.MonkeyPatch
 def test_a_peer_that_opens_no_port_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="b did not open a port"):
         bandwidth.measure([stand_in(tmp_path, "exit 255")], "b", "127.0.0.1", "127.0.0.1")
+    for endless in ("cat /dev/zero", "echo ²"):
+        with pytest.raises(OSError, match="b did not open a port"):
+            bandwidth.measure([stand_in(tmp_path, f"exec {endless}")], "b", "127.0.0.1", "127.0.0.1")
 
 
 @pytest.mark.parametrize(
@@ -562,6 +565,15 @@ def test_each_node_sends_to_the_next_two_and_silence_is_no_speed(tmp_path: Path)
         **{("a", "b"): 2.5, ("a", "c"): 3, ("b", "c"): 2.5, ("b", "d"): 3},
         **{("c", "d"): 0, ("c", "a"): 0, ("d", "a"): 2.5, ("d", "b"): 3},
     }
+
+
+@pytest.mark.parametrize(
+    "answer", ["cat /dev/zero", "echo []", """echo '{"a": 1, "b": "x"}'""", """echo '{"a": NaN, "b": 1}'""", "echo 1"]
+)
+def test_a_node_with_an_invalid_answer_has_no_speed(tmp_path: Path, answer: str) -> None:
+    ssh = stand_in(tmp_path, f"""[ $1 = c ] && exec {answer}; echo "{{\\"$5\\": 2.5, \\"$6\\": 3}}\"""")
+    speeds = pairs.measure([ssh], ["a", "b", "c"])
+    assert {pair for pair, speed in speeds.items() if not speed} == {("c", "a"), ("c", "b")}
 
 
 def test_a_refused_short_run_is_no_reason_not_to_train(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -418,9 +418,14 @@ def test_ssh_runs_as_the_clusters_user_and_never_asks(monkeypatch: pytest.Monkey
 
 def test_a_node_that_hangs_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = install(tmp_path / "bin", monkeypatch, ssh='[ "$1" = a ] || exec sleep 60')
-    really = probes.programs.run
-    monkeypatch.setattr(probes.programs, "run", lambda *words, timeout: really(*words, timeout=timeout / 100))
+    monkeypatch.setattr(probes, "SSH_SECONDS", 0.4)
     assert probes.ssh_failures([f"{folder}/ssh"], ["a", "b"]) == {"b": "no answer"}
+
+
+def test_a_login_that_prints_without_end_fills_no_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = install(tmp_path / "bin", monkeypatch, ssh='[ "$1" = a ] || exec cat /dev/zero')
+    failures = probes.ssh_failures([f"{folder}/ssh"], ["a", "b"])
+    assert failures == {"b": "its login printed more than 1 MiB, and was read no further"}
 
 
 def test_this_machines_memory_and_disk_are_plausible() -> None:

@@ -151,7 +151,7 @@ def test_figures_of_members_and_runs_for_prometheus() -> None:
     lines = metrics.render({**metrics.of_members(faulty), **metrics.of_runs(runs)}).splitlines()
     samples = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
     assert samples["deeplearning_members"] == "2" and samples["deeplearning_members_desired"] == "3"
-    assert samples['deeplearning_member_ready{member="deeplearning-worker2"}'] == "0"
+    assert samples['deeplearning_member_ready{member="deeplearning-worker2",state="faulty"}'] == "0"
     assert samples['deeplearning_run_state{run="lenet-1",framework="pytorch",state="running"}'] == "1"
     assert samples['deeplearning_run_state{run="waits",framework="",state="waiting"}'] == "1"
     assert float(samples['deeplearning_run_step_seconds{run="lenet-1"}']) == pytest.approx(0.3)
@@ -283,13 +283,18 @@ def test_a_stalled_run_is_named_by_page_and_figures(
     config = replace(CONFIG, efs_mount=str(tmp_path))
     assert snapshot.take(config)["problems"] == []
     silent = {"node": "deeplearning-worker2", "role": "worker", "rank": 1, "what": "stopped by a signal"}
-    stall = {"since": "2026-01-01T00:00:00Z", "silent": [silent]}
+    stall: dict[str, Any] = {"since": "2026-01-01T00:00:00Z", "silent": [silent], "hourly": 2.012}
     started.write("state.json", {**started.state(), "state": "stalled", "reason": "nothing comes.", "stall": stall})
     taken = snapshot.take(config)
-    assert taken["problems"] == ["run r1 is stalled: nothing comes."]
+    assert taken["problems"] == ["run r1 is stalled: nothing comes. Meanwhile its machines cost 2.01 USD an hour."]
     text = metrics.render(metrics.of_runs(taken["runs"]))
     labels = 'run="r1",node="deeplearning-worker2",role="worker",process_rank="1"'
     assert f"deeplearning_run_silent{{{labels}}} 1\n" in text and 'state="stalled"} 1\n' in text
+    assert 'deeplearning_run_stall_usd_per_hour{run="r1"} 2.012\n' in text
+    started.write("state.json", {**started.state(), "stall": {**stall, "hourly": None}})
+    taken = snapshot.take(config)
+    assert taken["problems"] == ["run r1 is stalled: nothing comes. What its machines cost meanwhile is not known."]
+    assert "usd_per_hour" not in metrics.render(metrics.of_runs(taken["runs"]))
     # Training code can write the state, and a label that it makes up could break the file.
     bad = {**stall, "silent": [{**silent, "node": 'x"} 1\nfoo'}]}
     started.write("state.json", {**started.state(), "stall": bad})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -103,13 +104,13 @@ def test_a_slow_driver_is_waited_for(gpus: Gpus) -> None:
 
 def test_a_process_that_cannot_be_killed_is_left_alone(monkeypatch: pytest.MonkeyPatch, gpus: Gpus) -> None:
     gpus.set(count=1, hang=1)
-    kill, pids = subprocess.Popen.kill, []
-    monkeypatch.setattr(subprocess.Popen, "kill", lambda child: pids.append(child))
+    kill, groups = os.killpg, list[int]()
+    monkeypatch.setattr(os, "killpg", lambda group, number: groups.append(group))
     assert nvml.read(0.2).error == "NVIDIA's library gives no answer within 0.2 s"
-    (child,) = pids
-    assert child.returncode is None
-    kill(child)
-    child.wait()
+    (child,) = groups
+    assert os.waitpid(child, os.WNOHANG) == (0, 0)
+    kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
 
 
 def test_no_driver(gpus: Gpus) -> None:

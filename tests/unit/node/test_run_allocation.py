@@ -386,15 +386,16 @@ def test_one_run_at_a_time_selects_its_nodes(world: World) -> None:
     assert events == ["first", "second"]
 
 
-def test_a_node_whose_faults_are_not_known_before_an_attempt_is_not_asked_after_it(world: World) -> None:
+def test_a_node_without_gpus_before_an_attempt_is_not_asked_about_them_after_it(world: World) -> None:
     def surveyed(member: Member) -> NodeSurvey:
-        node = Node(member.alias, member.private_ip, gpus=8)
-        return survey(member, node=node, evidence=None if member.rank == 2 else Evidence(5))
+        gpus = 0 if member.rank == 2 else 8
+        node = Node(member.alias, member.private_ip, gpus=gpus)
+        return survey(member, node=node, evidence=Evidence(gpus, 5))
 
     world.surveys = surveyed
     allocation = world.wait()
     assert allocation and len(allocation.nodes) == 4
-    assert allocation.evidence == {name: Evidence(5) for name in NAMES if name != NAMES[1]}
+    assert allocation.evidence == {name: Evidence(8, 5) for name in NAMES if name != NAMES[1]}
 
 
 def in_use(until: float, world: World, rank: int = 2) -> Callable[[Member], NodeSurvey]:

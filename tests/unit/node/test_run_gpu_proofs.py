@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from deeplearning import cli, programs
 from deeplearning.contract import gpu_proof, paths
-from deeplearning.gpus import nvml
+from deeplearning.gpus import evidence, kernel_log, nvml
 from deeplearning.gpus.reading import Reading
-from deeplearning.run import gpu_proofs, units
+from deeplearning.run import gpu_proofs, survey, units
 from deeplearning.run.folder import Folder
 
 from tests.nvml import Gpus
@@ -190,10 +190,13 @@ def test_the_drivers_library_says_which_gpus_are_divided(
 
 
 def test_a_survey_refuses_a_node_whose_driver_has_gpus_that_its_framework_does_not_see(
-    run: Folder, systemd: Systemd, environment: str, gpus: Gpus, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+    run: Folder, systemd: Systemd, environment: str, gpus: Gpus, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
     """NVIDIA's library and the framework are stand-ins: the first has 8 GPUs, the second was built for processors."""
     gpus.set(count=8)
+    # Without sudo.
+    monkeypatch.setattr(survey, "gpu_evidence", lambda: (evidence.collect(nvml.read(), 8, kernel_log.NONE), ""))
     (tmp_path / "torch.py").write_text(TORCH)
     variables = {"PYTHONPATH": str(tmp_path), "SEED": "7"}
     run.write("environment.json", {"environment": variables})
@@ -205,7 +208,7 @@ def test_a_survey_refuses_a_node_whose_driver_has_gpus_that_its_framework_does_n
         return answer
 
     first = answer()
-    assert (first["gpus"], first["preparing"], first["problem"]) == (8, *TESTING)
+    assert (first["faults"]["answering"], first["preparing"], first["problem"]) == (8, *TESTING)
     words = systemd.started[-1]
     assert cli.main(list(words[words.index("--") + 2 :])) == 0
     second = answer()

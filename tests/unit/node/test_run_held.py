@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from deeplearning.run import allocation
+from deeplearning.contract import bounded_program
+from deeplearning.run import allocation, blame
 from deeplearning.run.folder import Folder
 
 from tests.unit.node.master_kit import Master, master_of, meanwhile, threads_joined
@@ -19,6 +20,7 @@ from tests.unit.node.members_kit import cluster_in
 
 W1, W2, W3, W4 = (f"deeplearning-worker{rank}" for rank in (1, 2, 3, 4))
 BUS = ("reboot", "GPU 2 fell off the bus (Xid 79)")
+FAULTS = {"answering": 8, "message": 9, "log": [], "reading": [], "buses": [], "in_use": ""}
 PAGE = ("program", "GPU 2 reports a page fault: an address that the program may not use (Xid 31)")
 
 
@@ -147,13 +149,59 @@ def test_a_node_that_is_held_stays_out_of_other_runs(master: Master) -> None:
     assert planned(again) == [[W1, W2, W3, W4]]
 
 
-def test_a_node_that_answers_nothing_usable_is_not_held(master: Master, capsys: pytest.CaptureFixture[str]) -> None:
+def notes(run: Folder) -> list[str]:
+    return [event["text"] for event in run.events() if event["event"] == "note"]
+
+
+def test_a_node_that_answers_nothing_usable_is_not_held(master: Master) -> None:
     run = master.create_run()
     master.shows(W2, *PAGE)
     (master.folder / "faults" / W2).write_text("[]")
-    (master.folder / "faults" / W3).write_text(json.dumps({"message": 9, "log": [{"level": "reboot"}], "reading": []}))
+    (master.folder / "faults" / W3).write_text(json.dumps({**FAULTS, "log": [{"level": "reboot"}]}))
     master.supervise()
-    assert causes(run) == ["failed"] and "gives no answer about its GPUs" in capsys.readouterr().err
+    assert causes(run) == ["failed"] and len(notes(run)) == 2
+    for node, note in zip((W2, W3), notes(run), strict=True):
+        assert note.startswith(f"{node} does not say what its GPUs report, so nothing is blamed on it: ")
+
+
+@pytest.mark.parametrize("node", [W1, W3])
+def test_an_answer_without_end_fills_no_memory_and_blames_nothing(master: Master, node: str) -> None:
+    run = master.create_run()
+    (master.folder / "faults").mkdir()
+    (master.folder / "faults" / node).symlink_to("/dev/zero")
+    master.supervise()
+    note = f"{node} does not say what its GPUs report, so nothing is blamed on it: no answer: its program printed more "
+    assert causes(run) == ["failed"] and notes(run) == [f"{note}than 1 MiB, and was read no further"]
+
+
+@pytest.mark.parametrize("command", ["faults", "hold"])
+def test_the_master_does_not_wait_for_its_own_program_that_cannot_be_killed(
+    master: Master, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    """sudo runs it as root, and whoever is not root may not kill it."""
+    run, kill, begun = master.create_run(), os.killpg, list[int]()
+
+    def refuse(group: int, number: int) -> None:
+        begun.append(group)
+        raise PermissionError
+
+    monkeypatch.setattr(os, "killpg", refuse)
+    monkeypatch.setattr(bounded_program, "END_SECONDS", 0.1)
+    monkeypatch.setattr(blame, "GPU_SURVEY_SECONDS", 0.5)
+    master.shows(W1, *BUS)
+    master.hangs(command)
+    try:
+        master.supervise()
+    finally:
+        for group in begun:
+            kill(group, signal.SIGKILL)
+    if command == "faults":
+        assert causes(run) == ["failed"] and notes(run) == [
+            f"{W1} does not say what its GPUs report, so nothing is blamed on it: no answer within 0.5 s"
+        ]
+    else:
+        assert causes(run) == ["held", "finished"]
+        assert notes(run) == [f"{W1} is at fault and cannot be held: no answer within 0.5 s"]
 
 
 @pytest.mark.parametrize("by", ["operator", "shutdown"])

@@ -228,6 +228,33 @@ def test_a_stalled_run_is_named_with_its_silent_processes_and_their_stacks(
     assert [event["state"] for event in run.events() if event["event"] == "state"] == ["running", "stalled"]
 
 
+@pytest.mark.parametrize(
+    ("prices", "machines", "hourly"),
+    [
+        ({"g5.xlarge": 1.006}, {"g5.xlarge": 2}, 2.012),
+        ({"g5.xlarge": 1.006, "m5.large": 0.1, "c5.large": 9}, {"g5.xlarge": 2, "m5.large": 1}, 2.112),
+        # As much as is known is no price.
+        ({"g5.xlarge": 1.006}, {"g5.xlarge": 2, "m5.large": 1}, None),
+        ({}, {"g5.xlarge": 2}, None),
+        ({"g5.xlarge": 1.006}, {}, None),
+    ],
+)
+def test_a_stall_has_what_its_machines_cost_an_hour(
+    run: Folder,
+    monkeypatch: pytest.MonkeyPatch,
+    prices: dict[str, float],
+    machines: dict[str, int],
+    hourly: float | None,
+) -> None:
+    run.write("run.json", {**run.run(), "prices": prices})
+    stalled(started(run, machines=machines), monkeypatch)
+    expected = None if hourly is None else pytest.approx(hourly)
+    stall = run_stall.find(run.state())
+    assert stall and stall["hourly"] == expected
+    (event,) = (event for event in run.events() if event.get("state") == "stalled")
+    assert event["hourly"] == expected
+
+
 def stalled(attempt: Attempt, monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock(monkeypatch, attempt)
     clock.pass_seconds(FIRST_SECONDS + MINUTE)

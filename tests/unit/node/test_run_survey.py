@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,9 +12,11 @@ from typing import Any
 
 import pytest
 from deeplearning import cli, programs
-from deeplearning.contract import paths, schema
+from deeplearning.contract import bounded_program, paths, schema
 from deeplearning.datasets import staging
-from deeplearning.gpus import in_use
+from deeplearning.gpus import cli as gpus_cli
+from deeplearning.gpus import evidence, in_use, nvml
+from deeplearning.gpus.evidence import Evidence
 from deeplearning.gpus.reading import Gpu, GpuProcess, Reading
 from deeplearning.run import own_copy, survey, units
 from deeplearning.run.folder import Folder
@@ -25,24 +28,24 @@ from tests.nvml import Gpus
 from tests.unit.node.master_kit import master_of
 from tests.unit.node.members_kit import cluster_in
 from tests.unit.node.programs_kit import install
-from tests.unit.node.runs_kit import member
+from tests.unit.node.runs_kit import CONFIG, member
 
-SURVEY = {
-    "boot_id": "0f-1",
-    "gpus": 8,
-    "buses": ["0000:53:00.0"],
-    "in_use": "",
-    "efa": 4,
-    "interface": "ens5",
-    "ports": [20000, 20001],
-}
+SURVEY: dict[str, Any] = {"boot_id": "0f-1", "in_use": "", "efa": 4, "interface": "ens5", "ports": [20000, 20001]}
 SURVEY |= {"environment": "torch 2.13.0, Python 3.11", "preparing": "", "problem": "", "held": ""}
-SURVEY |= {"faults": {"message": 5, "log": [], "reading": None}}
+FAULTS: dict[str, Any] = {
+    **{"answering": 8, "message": 5, "log": [], "reading": None},
+    **{"buses": ["0000:53:00.0"], "in_use": ""},
+}
+SURVEY |= {"faults": FAULTS}
+
+
+def with_gpus(count: Any) -> dict[str, Any]:
+    return {**FAULTS, "answering": count}
 
 
 def survey_of(monkeypatch: pytest.MonkeyPatch, answer: Any, ports: int = 2) -> NodeSurvey:
     done = subprocess.CompletedProcess("ssh", 0, json.dumps(answer), "")
-    monkeypatch.setattr(subprocess, "run", lambda *words, **more: done)
+    monkeypatch.setattr(bounded_program, "run", lambda command, seconds: done)
     (result,) = survey.survey_nodes([member(2)], Folder("/r1"), "/p", ports, "i-00000001")
     return result
 
@@ -60,9 +63,9 @@ def test_a_survey_describes_a_node(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         {key: value for key, value in SURVEY.items() if key != "efa"},
         [],
-        {**SURVEY, "gpus": 10**12},
-        {**SURVEY, "gpus": 65},
-        {**SURVEY, "gpus": True},
+        *({**SURVEY, "faults": with_gpus(count)} for count in (10**12, 65, True)),
+        {**SURVEY, "gpus": 8},
+        {**SURVEY, "faults": None},
         {**SURVEY, "efa": 65},
         {**SURVEY, "efa": -1},
         {**SURVEY, "ports": [0]},
@@ -76,16 +79,16 @@ def test_a_survey_describes_a_node(monkeypatch: pytest.MonkeyPatch) -> None:
         {**SURVEY, "problem": "\x1b]52;c;x"},
         {**SURVEY, "environment": "\x1b]52;c;x"},
         {**SURVEY, "in_use": "\x1b]52;c;x"},
-        {**SURVEY, "buses": ["../../x"]},
-        {**SURVEY, "buses": ["0000:53:00.0"] * 65},
-        {**SURVEY, "buses": "0000:53:00.0"},
+        {**SURVEY, "faults": {**FAULTS, "buses": ["../../x"]}},
+        {**SURVEY, "faults": {**FAULTS, "buses": ["0000:53:00.0"] * 65}},
+        {**SURVEY, "faults": {**FAULTS, "buses": "0000:53:00.0"}},
         {**SURVEY, "held": "\x1b]52;c;x"},
         *({**SURVEY, name: text} for name in ("problem", "held") for text in ("\x9b31m", "\u202e", "\ud800")),
         {**SURVEY, "\x1b]52;c;x": 5},
-        {**SURVEY, "faults": {"message": 5, "log": []}},
-        {**SURVEY, "faults": {"message": -2, "log": [], "reading": None}},
-        {**SURVEY, "faults": {"message": 5, "log": [{"level": "worse", "text": "x"}], "reading": None}},
-        {**SURVEY, "faults": {"message": 5, "log": [], "reading": [{"level": "reset", "text": "\x1b]52;c;x"}]}},
+        {**SURVEY, "faults": {"answering": 8, "message": 5, "log": []}},
+        {**SURVEY, "faults": {**FAULTS, "message": -2}},
+        {**SURVEY, "faults": {**FAULTS, "log": [{"level": "worse", "text": "x"}]}},
+        {**SURVEY, "faults": {**FAULTS, "reading": [{"level": "reset", "text": "\x1b]52;c;x"}]}},
     ],
 )
 def test_a_node_with_an_invalid_answer_takes_no_part(monkeypatch: pytest.MonkeyPatch, answer: Any) -> None:
@@ -98,7 +101,6 @@ def test_a_node_replaces_what_is_not_printable(
     run: Folder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(survey, "stop_earlier_attempts", lambda run_id: None)
-    monkeypatch.setattr(survey.nvml, "read", lambda seconds: Reading())
     monkeypatch.setattr(survey.held, "reason", lambda: "a\x1b[1m")
     monkeypatch.setattr(survey, "find_problem", lambda *_facts: "b\x9b1m\udcff")
     assert survey.main(["r1", run.path, sys.executable, "127.0.0.1", "2"]) == 0
@@ -108,7 +110,7 @@ def test_a_node_replaces_what_is_not_printable(
 
 def test_the_reason_of_a_node_that_does_not_answer_is_printable(monkeypatch: pytest.MonkeyPatch) -> None:
     done = subprocess.CompletedProcess("ssh", 255, "", "x\n\x1b]52;c;x\x9b1m\n")
-    monkeypatch.setattr(subprocess, "run", lambda *words, **more: done)
+    monkeypatch.setattr(bounded_program, "run", lambda command, seconds: done)
     with pytest.raises(survey.Unanswered, match=r"^: \ufffd\]52;c;x\ufffd1m$"):
         survey.output_of(["ssh"], 1)
 
@@ -168,10 +170,13 @@ def test_a_node_answers_the_command_of_a_survey_and_stops_what_an_earlier_attemp
 ) -> None:
     master = master_of(cluster_in(tmp_path, monkeypatch))
     run = master.create_run()
+    driver = Path(f"{master.node.root}{paths.NVIDIA_DRIVER}")
+    driver.parent.mkdir(parents=True)
+    driver.touch()
     with master.node.here():
         assert cli.main(["run", "survey", "r1", run.path, sys.executable, "127.0.0.1", "2"]) == 0
     answer = schema.validate_part(json.loads(capsys.readouterr().out), survey.ANSWER, "the answer")
-    assert (answer["gpus"], answer["interface"], len(answer["ports"])) == (8, "lo", 2)
+    assert (answer["faults"]["answering"], answer["interface"], len(answer["ports"])) == (8, "lo", 2)
     assert (answer["problem"], answer["preparing"]) == ("", "its GPUs are tested with pytorch")
     assert answer["boot_id"] == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     assert master.asked("stop") == ["stop deeplearning-run-r1:*.service"]
@@ -259,46 +264,90 @@ def test_the_interface_of_an_address() -> None:
 
 
 def test_a_survey_does_not_wait_for_a_driver_that_cannot_be_killed(
-    run: Folder, gpus: Gpus, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    gpus: Gpus, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     gpus.set(count=8, hang=1)
-    monkeypatch.setattr(survey, "stop_earlier_attempts", lambda run_id: None)
-    monkeypatch.setattr(survey, "DRIVER_SECONDS", 0.3)
-    kill, left = subprocess.Popen.kill, list[Any]()
-    monkeypatch.setattr(subprocess.Popen, "kill", lambda child: left.append(child))
+    monkeypatch.setattr(gpus_cli, "read_config", lambda: CONFIG)
+    monkeypatch.setattr(nvml, "ANSWER_SECONDS", 0.3)
+    monkeypatch.setattr(bounded_program, "END_SECONDS", 0.1)
+    kill, left = os.killpg, list[int]()
+    monkeypatch.setattr(os, "killpg", lambda group, number: left.append(group))
     try:
-        assert survey.main(["r1", run.path, sys.executable, "127.0.0.1", "2"]) == 0
-        assert [child.poll() for child in left] == [None]
+        assert cli.main(["gpus", "faults"]) == 0
+        assert [os.waitpid(pid, os.WNOHANG) for pid in left] == [(0, 0)]
     finally:
-        for child in left:
-            kill(child)
-            child.wait()
-    assert json.loads(capsys.readouterr().out)["gpus"] == 0
+        for pid in left:
+            kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["answering"], answer["reading"]) == (0, None)
+
+
+def as_sudo(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Let `deeplearning gpus faults` run here, as sudo would run it."""
+
+    def call(*words: str, **_more: Any) -> subprocess.CompletedProcess[str]:
+        printed = ""
+        if words[-2:] == ("gpus", "faults"):
+            assert cli.main(["gpus", "faults"]) == 0
+            printed = capsys.readouterr().out
+        return subprocess.CompletedProcess(words, 0, printed, "")
+
+    monkeypatch.setattr(programs, "run", call)
+    monkeypatch.setattr(gpus_cli, "read_config", lambda: CONFIG)
+
+
+def test_a_survey_opens_nvidias_library_once(
+    run: Folder, gpus: Gpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each process that opens it initializes eight GPUs where the persistence daemon does not run."""
+    gpus.set(count=3)
+    (tmp_path / "driver").touch()
+    monkeypatch.setattr(paths, "NVIDIA_DRIVER", str(tmp_path / "driver"))
+    monkeypatch.setattr(gpus_cli, "read_config", lambda: CONFIG)
+    read, readings = nvml.read, list[float]()
+    monkeypatch.setattr(nvml, "read", lambda seconds: readings.append(seconds) or read(seconds))
+    as_sudo(monkeypatch, capsys)
+    monkeypatch.setattr(survey.gpu_proofs, "make_if_missing", lambda run, folder, python, gpus: ("", f"{gpus} GPUs"))
+    assert survey.main(["r1", run.path, sys.executable, "127.0.0.1", "2"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["faults"]["answering"], answer["problem"], len(readings)) == (3, "3 GPUs", 1)
+
+
+@pytest.mark.parametrize("stream", [1, 2])
+def test_an_answer_without_end_fills_no_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stream: int) -> None:
+    install(tmp_path / "bin", monkeypatch, ssh=f"exec cat /dev/zero >&{stream}")
+    monkeypatch.setattr(survey, "SURVEY_SECONDS", 0.5)
+    monkeypatch.setattr(survey, "STOP_SECONDS", 0.5)
+    (result,) = survey.survey_nodes([member(2)], Folder("/r1"), "/p", 2, "i-00000001")
+    why = ": its program printed more than 1 MiB, and was read no further" if stream == 1 else " within 0.5 s"
+    assert result.problem == f"deeplearning-worker2 does not answer{why}."
+    assert survey.stop_leftovers({"w2": "0f-1"}, "w1", "r1") == {"w2": f"it does not answer{why}"}
 
 
 def test_a_node_whose_driver_is_slow_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the persistence daemon, eight GPUs need up to 30 s."""
     limits = dict[str, float]()
 
-    def answer(command: tuple[str, ...], timeout: float, **_options: Any) -> subprocess.CompletedProcess[str]:
-        limits[command[5]] = timeout
+    def answer(command: tuple[str, ...], seconds: float) -> subprocess.CompletedProcess[str]:
+        limits[command[5]] = seconds
         return subprocess.CompletedProcess(command, 0, json.dumps(SURVEY), "")
 
-    monkeypatch.setattr(subprocess, "run", answer)
+    monkeypatch.setattr(bounded_program, "run", answer)
     survey.survey_nodes([member(2), member(3, gpus=8)], Folder("/r1"), "/p", 2, "i-1")
     assert limits == pytest.approx({"deeplearning-worker2": 8.0, "deeplearning-worker3": 40.0}, abs=1)
-    assert 30 <= survey.DRIVER_SECONDS < 40
+    assert 30 <= nvml.ANSWER_SECONDS < 40
 
 
 def test_a_node_that_does_not_answer_has_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
-    def answer(command: tuple[str, ...], **_options: Any) -> subprocess.CompletedProcess[str]:
+    def answer(command: tuple[str, ...], seconds: float) -> subprocess.CompletedProcess[str]:
         if "deeplearning-worker2" in command:
             raise subprocess.TimeoutExpired(command, 8)
         code = 255 if "deeplearning-worker3" in command else 0
         printed = "Warning: x\nPermission denied.\n" if code else ""
         return subprocess.CompletedProcess(command, code, json.dumps(SURVEY), printed)
 
-    monkeypatch.setattr(subprocess, "run", answer)
+    monkeypatch.setattr(bounded_program, "run", answer)
     found = survey.survey_nodes([member(rank) for rank in (2, 3, 4)], Folder("/r1"), "/p", 2, "i-1")
     assert [each.problem for each in found] == [
         "deeplearning-worker2 does not answer within 8 s.",
@@ -311,10 +360,18 @@ def test_a_node_that_does_not_answer_has_a_problem(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     ("changes", "problem", "copies"),
     [
-        ({"gpus": 7}, "deeplearning-worker2: 7 of its 8 GPUs answer: run `nvidia-smi -L` there", False),
-        ({"gpus": 9}, "", False),
-        ({"problem": "it lacks EFS", "gpus": 0}, "deeplearning-worker2: it lacks EFS", False),
-        ({"preparing": "x is copied", "gpus": 0}, "deeplearning-worker2: x is copied", True),
+        (
+            {"faults": with_gpus(7)},
+            "deeplearning-worker2: 7 of its 8 GPUs answer: run `nvidia-smi -L` there",
+            False,
+        ),
+        ({"faults": with_gpus(9)}, "", False),
+        (
+            {"problem": "it lacks EFS", "faults": with_gpus(0)},
+            "deeplearning-worker2: it lacks EFS",
+            False,
+        ),
+        ({"preparing": "x is copied", "faults": with_gpus(0)}, "deeplearning-worker2: x is copied", True),
         ({"preparing": "x is copied", "problem": "y"}, "deeplearning-worker2: y", False),
         ({"preparing": "x is copied", "held": "y"}, "deeplearning-worker2: it is held: y", False),
         ({"preparing": "x is copied", "in_use": "GPU 0"}, "deeplearning-worker2: x is copied", True),
@@ -324,7 +381,7 @@ def test_a_node_with_a_problem_is_described(
     monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], problem: str, copies: bool
 ) -> None:
     done = subprocess.CompletedProcess("ssh", 0, json.dumps({**SURVEY, **changes}), "")
-    monkeypatch.setattr(subprocess, "run", lambda *words, **more: done)
+    monkeypatch.setattr(bounded_program, "run", lambda command, seconds: done)
     (found,) = survey.survey_nodes([member(2, gpus=8)], Folder("/r1"), "/p", 2, "i-1")
     assert (found.problem, found.is_preparing, bool(found.node)) == (problem, copies, True)
     assert found.is_held is ("held" in changes)
@@ -342,10 +399,12 @@ def test_a_node_whose_gpus_are_in_use_names_gpu_and_process(monkeypatch: pytest.
 
 
 def test_a_survey_names_the_processes_that_hold_memory_unless_the_run_uses_no_gpu(
-    run: Folder, gpus: Gpus, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    run: Folder, gpus: Gpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     gpus.set(count=2, gpu1_processes=f"{os.getpid()}:1024 {2**22 + 1}:2048", gpu0_bus_id="00000000:53:00.0")
-    monkeypatch.setattr(programs, "run", lambda *words, **more: subprocess.CompletedProcess(words, 0, "null", ""))
+    (tmp_path / "driver").touch()
+    monkeypatch.setattr(paths, "NVIDIA_DRIVER", str(tmp_path / "driver"))
+    as_sudo(monkeypatch, capsys)
     monkeypatch.setattr(survey.gpu_proofs, "make_if_missing", lambda run, folder, python, gpus: ("", ""))
 
     def answer() -> dict[str, Any]:
@@ -355,7 +414,7 @@ def test_a_survey_names_the_processes_that_hold_memory_unless_the_run_uses_no_gp
     name = Path("/proc/self/comm").read_text().strip()
     expected = f"GPU 1 holds memory of process {os.getpid()} ({name}), GPU 1 holds memory of process {2**22 + 1}"
     run.write("run.json", {**run.run(), "own_copy": None})
-    assert (answer()["in_use"], answer()["buses"]) == (expected, ["0000:53:00.0", ""])
+    assert (answer()["in_use"], answer()["faults"]["buses"]) == (expected, ["0000:53:00.0", ""])
     run.write("run.json", {**run.run(), "processor": True})
     assert answer()["in_use"] == ""
     run.write("run.json", {**run.run(), "processor": False})
@@ -382,7 +441,7 @@ def test_many_processes_are_counted_and_the_service_of_mps_is_none(monkeypatch: 
     ],
 )
 def test_the_place_of_a_gpu_is_named_as_linux_does(bus_id: str | None, expected: str) -> None:
-    assert survey.bus_of(Gpu(0, bus_id=bus_id)) == expected
+    assert evidence.bus_of(Gpu(0, bus_id=bus_id)) == expected
 
 
 def test_nodes_with_the_same_problem_are_named_together() -> None:
@@ -407,13 +466,13 @@ def test_nodes_with_the_same_problem_are_named_together() -> None:
 def test_this_machine_is_asked_without_ssh(monkeypatch: pytest.MonkeyPatch) -> None:
     commands: list[tuple[str, ...]] = []
 
-    def answer(command: tuple[str, ...], **_options: Any) -> subprocess.CompletedProcess[str]:
+    def answer(command: tuple[str, ...], seconds: float) -> subprocess.CompletedProcess[str]:
         commands.append(command)
         return subprocess.CompletedProcess(command, 0, json.dumps(SURVEY), "")
 
-    monkeypatch.setattr(subprocess, "run", answer)
+    monkeypatch.setattr(bounded_program, "run", answer)
     survey.survey_nodes([member(1), member(2)], Folder("/efs/runs/c/r1"), "/p y", 2, member(1).instance_id)
-    own, other = sorted(commands, key=len)[::-1]
+    own, other = sorted(map(tuple, commands), key=len)[::-1]
     own, other = (own, other) if own[0] == paths.PROGRAM else (other, own)
     words = ("run", "survey", "r1", "/efs/runs/c/r1")
     assert own == (paths.PROGRAM, *words, "/p y", "10.0.0.1", "2")
@@ -437,15 +496,14 @@ def test_a_node_answers_what_it_lacks(
 ) -> None:  # fmt: skip
     ran: list[tuple[str, ...]] = []
     proof = {"gpus": ("", problem), "proof": ("its GPUs are tested", "")}.get(broken, ("", ""))
-    faults = {"message": 7, "log": [], "reading": None}
+    faults = {**FAULTS, "answering": 3}
 
     def answer_of(*words: str, **_options: Any) -> subprocess.CompletedProcess[str]:
         ran.append(words)
         return subprocess.CompletedProcess(words, 0, json.dumps(faults), "")
 
     monkeypatch.setattr(programs, "run", answer_of)
-    gpus = tuple(Gpu(index, bus_id=f"00000000:C{index}:00.0") for index in range(3))
-    monkeypatch.setattr(survey.nvml, "read", lambda seconds: Reading(gpus=gpus))
+    monkeypatch.setattr(paths, "NVIDIA_DRIVER", run.file("run.json"))
     monkeypatch.setattr(survey.gpu_proofs, "make_if_missing", lambda run, folder, python, gpus: proof)
     monkeypatch.setattr(survey.own_copy, "make_if_missing", lambda run: (f"{run['framework']} is copied", ""))
     folder = str(tmp_path / "gone") if broken == "folder" else run.path
@@ -455,30 +513,32 @@ def test_a_node_answers_what_it_lacks(
     answer = json.loads(capsys.readouterr().out)
     assert answer["problem"] == problem.format(folder=folder, python=python)
     assert answer["preparing"] == {"": "tensorflow is copied", "proof": "its GPUs are tested"}.get(broken, "")
-    assert (answer["gpus"], answer["interface"], len(answer["ports"])) == (3, "" if broken == "address" else "lo", 2)
+    assert (answer["interface"], len(answer["ports"])) == ("" if broken == "address" else "lo", 2)
     assert answer["boot_id"] == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     assert ran[0][-3:] == ("systemctl", "stop", "deeplearning-run-r1:*.service")
-    assert answer["buses"] == ["0000:c0:00.0", "0000:c1:00.0", "0000:c2:00.0"]
-    assert answer["faults"] == faults and ran[-1][-3:] == (paths.PROGRAM, "gpus", "faults")
+    assert answer["faults"] == faults and ran[1][-3:] == (paths.PROGRAM, "gpus", "faults")
 
 
-def test_a_node_whose_faults_are_not_known_has_no_baseline(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With one of -1, each fault since its boot would be new after the attempt."""
-    with monkeypatch.context() as patched:
-        patched.setattr(programs, "run", lambda *words: subprocess.CompletedProcess(words, 1, "", "sudo: x"))
-        assert survey.gpu_faults() is None
-    result = survey_of(monkeypatch, {**SURVEY, "faults": None})
-    assert (result.problem, result.evidence) == ("", None) and result.node
-    result = survey_of(monkeypatch, SURVEY)
-    assert result.evidence and result.evidence.message == 5
+@pytest.mark.parametrize("printed", ["", "[]", '{"answering": 8}'])
+def test_a_node_whose_gpus_cannot_be_read_takes_no_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, printed: str
+) -> None:
+    """Without a baseline, each fault since its boot would be new after the attempt."""
+    monkeypatch.setattr(programs, "run", lambda *words: subprocess.CompletedProcess(words, 1, printed, "sudo: x\x9b"))
+    monkeypatch.setattr(paths, "NVIDIA_DRIVER", str(tmp_path / "none"))
+    assert survey.gpu_evidence() == (Evidence(), "")
+    (tmp_path / "none").touch()
+    problem = "its GPUs cannot be read (`sudo deeplearning gpus faults`): sudo: x\ufffd"
+    assert survey.gpu_evidence() == (Evidence(), problem)
+    assert survey_of(monkeypatch, SURVEY).evidence.message == 5
 
 
 def test_a_silent_node_and_one_that_has_booted_are_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    def answer(command: tuple[str, ...], **_options: Any) -> subprocess.CompletedProcess[str]:
+    def answer(command: tuple[str, ...], seconds: float) -> subprocess.CompletedProcess[str]:
         if "silent" in command:
             raise subprocess.TimeoutExpired(command, 5)
         return subprocess.CompletedProcess(command, 0, "boot-2\n" if "booted" in command else "boot-1\n", "")
 
-    monkeypatch.setattr(subprocess, "run", answer)
+    monkeypatch.setattr(bounded_program, "run", answer)
     lost = survey.stop_leftovers(dict.fromkeys(("here", "well", "booted", "silent"), "boot-1"), "here", "r1")
     assert lost == {"booted": "it has booted since", "silent": "it does not answer within 5 s"}

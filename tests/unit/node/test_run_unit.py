@@ -201,7 +201,7 @@ def test_a_run_whose_master_dies_in_a_stall_is_stalled_no_more(master: Master) -
     log.state["attempts"] = [
         {"started": "2026-01-01T00:00:00Z", "ended": None, "machines": {"t3.micro": 4}, "cause": None, "generation": 1}
     ]
-    log.state.update(stall={"since": format_time(time.time() - 600), "silent": []}, stalled_seconds=7)
+    log.state.update(stall={"since": format_time(time.time() - 600), "silent": [], "hourly": None}, stalled_seconds=7)
     log.enter("stalled", "no process has reported progress or output for 10 minutes")
     master.supervise()
     result = run.result() or {}

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
+from typing import Any
 
 import pytest
 from deeplearning.contract import open_mpi
@@ -233,6 +235,73 @@ def test_a_rank_that_takes_too_long_is_ended(here: Session, script: Path) -> Non
             launch.wait(0)
         pid = launch.pid(0)
     assert not is_alive(pid)
+
+
+STARTS_OTHERS = """
+import subprocess, sys, signal
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print(subprocess.Popen(["sleep", "600"], start_new_session=True).pid, flush=True)
+signal.pause()
+"""
+
+
+def test_ranks_end_with_all_that_they_started(here: Session, script: Path) -> None:
+    script.write_text(STARTS_OTHERS)
+    with Launch(here, "launch", script, ranks=2) as launch:
+        launch.until(lambda: all(launch.lines[rank] for rank in (0, 1)), 30, "to start")
+        pids = [launch.pid(rank) for rank in (0, 1)] + [int(launch.lines[rank][0]) for rank in (0, 1)]
+        assert all(map(is_alive, pids))
+    assert not any(map(is_alive, pids))
+
+
+def test_ranks_end_if_not_all_of_them_can_be_started(
+    here: Session, script: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script.write_text(STARTS_OTHERS)
+    start, children = Launch._start, list[Any]()
+
+    def start_one(launch: Launch, *words: Any) -> Any:
+        if children:
+            raise BlockingIOError("no more processes")
+        children.append(start(launch, *words))
+        return children[0]
+
+    monkeypatch.setattr(Launch, "_start", start_one)
+    with pytest.raises(BlockingIOError), Launch(here, "launch", script, ranks=2):
+        pass
+    assert children[0].returncode is not None
+
+
+LAUNCHES = """
+import sys
+from pathlib import Path
+from tests.gpu import run
+from tests.gpu.launch import Launch
+from tests.gpu.session import Session
+folder, script = map(Path, sys.argv[1:])
+run.end_by_exception()
+with Launch(Session(folder, sys.executable, None, True), "launch", script, ranks=2) as launch:
+    launch.until(lambda: all(launch.lines[rank] for rank in (0, 1)), 30, "to start")
+    print(*(launch.pid(rank) for rank in (0, 1)), flush=True)
+    launch.until(lambda: False, 600, "for ever")
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+def test_no_rank_is_left_behind_by_a_launch_that_is_ended(tmp_path: Path, script: Path, number: int) -> None:
+    script.write_text("import signal\nsignal.signal(15, signal.SIG_IGN)\nprint('here')\nsignal.pause()\n")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "files/node")))}
+    words = [sys.executable, "-c", LAUNCHES, tmp_path / "session", script]
+    with subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, text=True) as launching:
+        assert launching.stdout
+        pids = [int(word) for word in launching.stdout.readline().split()]
+        assert len(pids) == 2 and all(map(is_alive, pids))
+        launching.send_signal(number)
+        assert launching.wait(30) == (-number if number == signal.SIGKILL else 128 + number)
+    deadline = time.monotonic() + 10
+    while any(map(is_alive, pids)) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not any(map(is_alive, pids))
 
 
 def test_a_program_that_takes_too_long_is_ended_with_its_children(here: Session, tmp_path: Path) -> None:

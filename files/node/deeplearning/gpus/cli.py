@@ -11,8 +11,6 @@ from deeplearning.contract.errors import UserError
 from deeplearning.gpus import evidence, held, kernel_log, nvml
 from deeplearning.gpus.faults import MOST_TEXT
 
-SECONDS = 8.0
-"""For NVML, which has just answered the survey. Together they have less than the master waits."""
 REPORT = "deeplearning-report.service"
 
 
@@ -31,7 +29,7 @@ def main(argv: list[str]) -> int:
 
 
 def _faults(options: argparse.Namespace) -> int:
-    collected = evidence.collect(nvml.read(SECONDS), read_config().gpus, options.after)
+    collected = evidence.collect(nvml.read(nvml.ANSWER_SECONDS), read_config().gpus, options.after)
     print(json.dumps(evidence.as_json(collected)))
     return 0
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from deeplearning import programs
 from deeplearning.contract import schema
-from deeplearning.gpus import faults, kernel_log
+from deeplearning.gpus import faults, in_use, kernel_log
 from deeplearning.gpus.faults import LEVELS, MOST_TEXT, Fault
-from deeplearning.gpus.reading import Reading
+from deeplearning.gpus.reading import Gpu, Reading
 
 MOST_FAULTS = 64
+_BUS = r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"
 FAULT = {"level": schema.one_of(*LEVELS), "text": schema.text(MOST_TEXT)}
 
 
@@ -22,6 +25,9 @@ def _faults(value: Any) -> list[Any]:
 
 
 ANSWER = {
+    "answering": schema.gpus,
+    "buses": schema.list_of(schema.or_empty(schema.matching(_BUS, "a place on the bus")), most=schema.MAX_GPUS),
+    "in_use": schema.text(5000),
     "message": schema.between(kernel_log.NONE, 2**63),
     "log": _faults,
     "reading": schema.optional(_faults),
@@ -30,11 +36,17 @@ ANSWER = {
 
 @dataclass(frozen=True)
 class Evidence:
+    answering: int = 0
+    """The number of GPUs that answer."""
     message: int = kernel_log.NONE
     """The number of the newest message in the kernel's log."""
     log: tuple[Fault, ...] = ()
     reading: tuple[Fault, ...] | None = None
     """What NVML shows; None if it gives no answer."""
+    buses: tuple[str, ...] = ()
+    """Each GPU's place on the bus as /sys writes it; empty where that is not known."""
+    in_use: str = ""
+    """Which processes hold memory of which GPUs, as a part of a sentence; empty if none does."""
 
 
 def collect(reading: Reading, expected: int | None, after: int) -> Evidence:
@@ -43,10 +55,20 @@ def collect(reading: Reading, expected: int | None, after: int) -> Evidence:
     names = faults.gpu_names(reading.gpus)
     shown = None if reading.error is not None else _few(faults.of_reading(reading, expected))
     return Evidence(
+        answering=reading.answering,
         message=messages[-1][0] if messages else after,
         log=_few(faults.of_log((text for _number, text in messages), names)),
         reading=shown,
+        buses=tuple(bus_of(gpu) for gpu in reading.gpus),
+        in_use=programs.printable(in_use.holders(reading)),
     )
+
+
+def bus_of(gpu: Gpu) -> str:
+    """Return a GPU's place on the bus as /sys writes it: NVML says 00000000:C6:00.0, and /sys 0000:c6:00.0."""
+    domain, _colon, place = (gpu.bus_id or "").lower().partition(":")
+    bus = f"{domain[:-4].lstrip('0')}{domain[-4:]}:{place}"
+    return bus if re.fullmatch(_BUS, bus) else ""
 
 
 def _few(reported: Iterable[Fault]) -> tuple[Fault, ...]:
@@ -61,8 +83,9 @@ def as_json(evidence: Evidence) -> dict[str, Any]:
 def parse(record: Any, name: str) -> Evidence:
     """Raise UserError if a node's answer is malformed."""
     fields = schema.validate_part(record, ANSWER, name)
-    reading = fields["reading"]
-    return Evidence(fields["message"], _parsed(fields["log"]), None if reading is None else _parsed(reading))
+    reading = None if fields["reading"] is None else _parsed(fields["reading"])
+    log, buses = _parsed(fields["log"]), tuple(fields["buses"])
+    return Evidence(fields["answering"], fields["message"], log, reading, buses, fields["in_use"])
 
 
 def _parsed(items: Iterable[dict[str, str]]) -> tuple[Fault, ...]:

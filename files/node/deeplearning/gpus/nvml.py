@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import subprocess
 import sys
@@ -10,39 +9,30 @@ from pathlib import Path
 from typing import Any
 
 from deeplearning import programs
+from deeplearning.contract import bounded_program
 from deeplearning.gpus.reading import Gpu, GpuProcess, Reading, RemappedRows
 
 SECONDS = 60.0
 """Without the persistence daemon, the driver initializes the GPUs first: up to 30 s for eight."""
+ANSWER_SECONDS = 30.0
+"""For those who have to answer the master, which waits for 40 s."""
 QUERY = Path(__file__).with_name("query.py")
 
 
 def read(seconds: float = SECONDS) -> Reading:
     """Return what NVML reports; a reading with an error if it fails or does not answer in time."""
     command = [sys.executable, "-IS", str(QUERY)]
-    child = subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
     try:
-        output, errors = child.communicate(timeout=seconds)
+        done = bounded_program.run(command, seconds)
     except subprocess.TimeoutExpired:
-        _abandon(child)
         return Reading(error=f"NVIDIA's library gives no answer within {seconds:g} s")
+    except bounded_program.TooMuchOutput as error:
+        return Reading(error=f"the process that uses NVIDIA's library {error}")
     try:
-        return _parse(json.loads(output))
+        return _parse(json.loads(done.stdout))
     except ValueError:
-        reason = programs.last_line(errors, f"code {child.returncode}")
+        reason = programs.last_line(done.stderr, f"code {done.returncode}")
         return Reading(error=f"NVIDIA's library has ended the process that uses it: {reason}")
-
-
-def _abandon(child: subprocess.Popen[str]) -> None:
-    """Kill it without waiting for its end: a process that waits for a device cannot be killed."""
-    child.kill()
-    for pipe in (child.stdout, child.stderr):
-        if pipe:
-            pipe.close()
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        child.wait(timeout=0.5)
 
 
 def _parse(answer: dict[str, Any]) -> Reading:

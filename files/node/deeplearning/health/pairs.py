@@ -7,7 +7,9 @@ import statistics
 import subprocess
 from collections.abc import Mapping, Sequence
 
-from deeplearning import concurrency, programs
+from deeplearning import concurrency
+from deeplearning.contract import bounded_program, schema
+from deeplearning.contract.errors import UserError
 from deeplearning.health.checks import Check
 from deeplearning.members.member_list import Member
 
@@ -17,6 +19,9 @@ PEERS = 2
 """To so many nodes each node sends, so that a slow sender can be distinguished from a slow receiver."""
 SECONDS = 30.0
 """A node that has not answered by then has 0 Gbit/s."""
+
+GBITS = schema.number(0, 1e6)
+"""Training code may be root on a node, so its answer is validated."""
 
 Speeds = Mapping[tuple[str, str], float]
 """Gbit/s by sender and receiver."""
@@ -36,9 +41,11 @@ def measure(ssh: Sequence[str], aliases: Sequence[str]) -> Speeds:
 
     def send(alias: str, seconds: float) -> dict[str, float]:
         try:
-            done = programs.run(*ssh, alias, "deeplearning", "health", "send", *peers[alias], timeout=seconds)
-            answer: dict[str, float] = json.loads(done.stdout)
-        except (subprocess.TimeoutExpired, ValueError):
+            done = bounded_program.run([*ssh, alias, "deeplearning", "health", "send", *peers[alias]], seconds)
+            answer: dict[str, float] = schema.validate_part(
+                json.loads(done.stdout), dict.fromkeys(peers[alias], GBITS), f"the speeds of {alias}"
+            )
+        except (subprocess.TimeoutExpired, bounded_program.TooMuchOutput, ValueError, RecursionError, UserError):
             return {}
         return answer
 

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from deeplearning import programs, safe_files
-from deeplearning.contract import atomic_file
+from deeplearning.contract import atomic_file, bounded_program
 from deeplearning.contract.errors import UserError
 from deeplearning.contract.paths import ENVIRONMENTS, MARKER
 from deeplearning.deadline import DeadlineExceeded, within
@@ -22,7 +22,7 @@ from deeplearning.environment import installed
 
 EFS_SECONDS = 20.0
 KEPT_SECONDS = 3600
-SSH_AT_ONCE = 16
+SSH_AT_ONCE, SSH_SECONDS = 16, 40.0
 SSH_OPTIONS = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=5", "-o", "LogLevel=ERROR")
 
 
@@ -37,9 +37,11 @@ def ssh_failures(ssh: Sequence[str], aliases: Sequence[str]) -> dict[str, str]:
 
     def reason(alias: str) -> str:
         try:
-            done = programs.run(*ssh, alias, "true", timeout=40)
+            done = bounded_program.run([*ssh, alias, "true"], SSH_SECONDS)
         except subprocess.TimeoutExpired:
             return "no answer"
+        except bounded_program.TooMuchOutput as error:
+            return f"its login {error}"
         return "" if done.returncode == 0 else programs.last_line(done.stderr, "ssh failed")
 
     with ThreadPoolExecutor(SSH_AT_ONCE) as pool:

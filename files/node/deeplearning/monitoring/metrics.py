@@ -23,7 +23,7 @@ Sample = tuple[Mapping[str, str], float]
 HELP = {
     "deeplearning_members": "Machines in the member list.",
     "deeplearning_members_desired": "Machines that the Auto Scaling groups should have.",
-    "deeplearning_member_ready": "1 if the member has reported no fault.",
+    "deeplearning_member_ready": "1 if the member has reported no fault and is not held, with its state.",
     "deeplearning_run_state": "1 for the state that an active run is in.",
     "deeplearning_run_nodes": "Nodes that the run uses.",
     "deeplearning_run_epoch": "Epoch of the run's slowest rank.",
@@ -35,6 +35,7 @@ HELP = {
     "deeplearning_run_samples_per_second": "Throughput, summed over ranks.",
     "deeplearning_run_seconds_left": "Estimated seconds until the run ends.",
     "deeplearning_run_silent": "1 for each process that is named for the stall of a run.",
+    "deeplearning_run_stall_usd_per_hour": "What the machines of a stalled run cost, if that is known.",
     "deeplearning_run_progress_timestamp_seconds": "Time of the newest progress.",
 }
 """All are gauges."""
@@ -57,7 +58,8 @@ def of_members(members: Members) -> dict[str, list[Sample]]:
         "deeplearning_members": [({}, len(members.members))],
         "deeplearning_members_desired": [({}, members.desired)],
         "deeplearning_member_ready": [
-            ({"member": member.alias}, float(member.state == READY)) for member in members.members
+            ({"member": member.alias, "state": member.state}, float(member.state == READY))
+            for member in members.members
         ],
     }
 
@@ -78,6 +80,8 @@ def _of_run(run: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, str], float
         for process in run["stall"]["silent"]:
             labels = {"node": process["node"], "role": process["role"], "process_rank": str(process["rank"])}
             yield "silent", labels, 1
+        if run["stall"]["hourly"] is not None:
+            yield "stall_usd_per_hour", {}, run["stall"]["hourly"]
     points = run["points"]
     if points:
         yield "progress_timestamp_seconds", {}, points[-1]["time"]

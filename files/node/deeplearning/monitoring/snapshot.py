@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from deeplearning.config import Config
-from deeplearning.contract import node_load, run_stall
+from deeplearning.contract import node_load, run_cost, run_stall
 from deeplearning.contract.errors import UserError
 from deeplearning.contract.frameworks import FRAMEWORKS
 from deeplearning.members import load
@@ -81,4 +81,5 @@ def _load_problems(members: Members, loads: Mapping[str, Mapping[str, Any]]) -> 
 def _run_problems(runs: list[dict[str, Any]]) -> Iterator[str]:
     for run in runs:
         if run["state"] == run_stall.STALLED:
-            yield f"run {run['run_id']} is stalled: {run['reason']}"
+            cost = run_cost.sentence((run["stall"] or {}).get("hourly"))
+            yield f"run {run['run_id']} is stalled: {run['reason'].rstrip('.')}. {cost}"

@@ -206,9 +206,7 @@ class Allocator:
             boot_ids={survey.member.alias: survey.boot_id for survey in usable},
             master=this_member(members).alias,
             machines=dict(Counter(survey.member.instance_type for survey in usable)),
-            evidence={
-                each.member.alias: each.evidence for each in usable if each.evidence and each.node and each.node.gpus
-            },
+            evidence={survey.member.alias: survey.evidence for survey in usable if survey.evidence.answering},
         )
 
     def _may_free(self, surveys: Sequence[NodeSurvey]) -> bool:

@@ -14,6 +14,7 @@ from typing import Any
 
 from deeplearning.concurrency import Stopped
 from deeplearning.config import Config
+from deeplearning.contract import run_cost
 from deeplearning.contract.run_request import stop_seconds
 from deeplearning.run import blame, mpirun, script, units
 from deeplearning.run import plan as plans
@@ -115,7 +116,8 @@ class Attempt:
         self.plan = plans.make(run, allocation.nodes)
         self.processes = ProcessTable(self.plan, folder, number, run_log)
         self.progress = MetricsReader(folder.path, len(self.plan.of(plans.WORKER)))
-        self.stall = StallDetector(self.plan.processes, run_log, self._request_stacks)
+        hourly = run_cost.hourly(run.get("prices") or {}, allocation.machines)
+        self.stall = StallDetector(self.plan.processes, run_log, self._request_stacks, hourly)
         self.state = AttemptState.STARTING
         self.superseded = False
         self._drain_until = 0.0
@@ -157,6 +159,8 @@ class Attempt:
         self._check_mastership()
         if verdict is None:
             return AttemptOutcome(STOPPED, 0, progress=outcome.progress)
+        for text in verdict.notes:
+            self.run_log.event("note", text=text)
         if verdict.at_fault:
             return replace(outcome, cause=HELD, held=verdict.at_fault)
         return replace(outcome, reason=outcome.reason or verdict.reason)

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import json
 import shlex
-import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from deeplearning.concurrency import ask_nodes
 from deeplearning.contract import paths
@@ -27,6 +26,8 @@ class Blame:
     """The nodes to hold, each with the reason."""
     reason: str = ""
     """What the GPUs report, if no node is held for it."""
+    notes: Sequence[str] = ()
+    """Sentences about nodes that did not answer."""
 
 
 def blame(evidence: Mapping[str, Sequence[Fault] | None]) -> Blame:
@@ -54,25 +55,29 @@ def blame(evidence: Mapping[str, Sequence[Fault] | None]) -> Blame:
 def of_attempt(before: Mapping[str, Evidence], master: str, stop_requested: Callable[[], bool]) -> Blame:
     """Ask the nodes of a failed attempt, and hold those at fault. `before`: what each with GPUs showed before it."""
 
-    def new_faults(node: str, seconds: float) -> list[Fault] | None:
+    def new_faults(node: str, seconds: float) -> list[Fault] | str:
+        """Return a sentence if there is no usable answer."""
         words = ["faults", "--after", str(before[node].message)]
         try:
             now = evidences.parse(json.loads(_ask(node, master, words, seconds)), f"the faults of {node}")
-        except (Unanswered, UserError, ValueError, RecursionError) as error:
-            print(f"{node} gives no answer about its GPUs: {printable(str(error))}", file=sys.stderr)
-            return None
+        except Unanswered as error:
+            return f"{node} does not say what its GPUs report, so nothing is blamed on it: no answer{error}"
+        except (UserError, ValueError, RecursionError) as error:
+            return f"{node} does not say what its GPUs report, so nothing is blamed on it: {printable(str(error))}"
         return evidences.new_faults(before[node], now)
 
-    def hold(node: str, seconds: float) -> None:
+    def hold(node: str, seconds: float) -> str:
         """If this fails, the node may be selected again, as often as the run may be started again."""
         try:
             _ask(node, master, ["hold", verdict.at_fault[node][:MOST_TEXT]], seconds)
         except Unanswered as error:
-            print(f"{node} cannot be held{error}", file=sys.stderr)
+            return f"{node} is at fault and cannot be held: no answer{error}"
+        return ""
 
-    verdict = blame(dict(zip(before, ask_nodes(new_faults, list(before), GPU_SURVEY_SECONDS, stop_requested))))
-    ask_nodes(hold, list(verdict.at_fault), GPU_SURVEY_SECONDS, stop_requested)
-    return verdict
+    answers = dict(zip(before, ask_nodes(new_faults, list(before), GPU_SURVEY_SECONDS, stop_requested)))
+    verdict = blame({node: None if isinstance(answer, str) else answer for node, answer in answers.items()})
+    failures = ask_nodes(hold, list(verdict.at_fault), GPU_SURVEY_SECONDS, stop_requested)
+    return replace(verdict, notes=[text for text in (*answers.values(), *failures) if isinstance(text, str) and text])
 
 
 def _ask(node: str, master: str, words: Sequence[str], seconds: float) -> str:

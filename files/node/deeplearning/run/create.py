@@ -9,6 +9,7 @@ from deeplearning import machine
 from deeplearning.config import Config
 from deeplearning.contract import hosts, run_request
 from deeplearning.contract.errors import UserError
+from deeplearning.gpus import nvml
 from deeplearning.members.member_list import Members, read_applied
 from deeplearning.run import layout, record, script, units
 from deeplearning.run import plan as plans
@@ -16,7 +17,6 @@ from deeplearning.run.allocation import nodes_in_use
 from deeplearning.run.folder import Folder, check_folder_safety, find_run, runs_root
 from deeplearning.run.node_selection import Situation, select
 from deeplearning.run.preview import preview
-from deeplearning.run.survey import DRIVER_SECONDS
 
 COMPARED = (
     *("framework", "distribution", "nodes", "data", "processes_per_node", "servers", "script_args", "max_restarts"),
@@ -128,6 +128,6 @@ def _warnings(run: dict[str, Any], plan: plans.Plan, members: Members) -> list[s
         warnings.append(f"{run['data']} was generated: accuracies on it say nothing about real data.")
     if len(members.members) < members.desired:
         warnings.append(f"{members.desired} machines are desired, and {len(members.members)} are members now.")
-    if machine.gpus(DRIVER_SECONDS) < sum(node.gpus for node in plan.nodes if node.name == hosts.MASTER):
+    if machine.gpus(nvml.ANSWER_SECONDS) < sum(node.gpus for node in plan.nodes if node.name == hosts.MASTER):
         warnings.append("The master's GPUs do not answer: run `nvidia-smi -L` there.")
     return warnings

@@ -55,13 +55,13 @@ class RunLog:
                 self._events = open(self._folder.file("events.jsonl"), "ab", buffering=0)  # noqa: SIM115
             self._events.write(f"{line}\n".encode())
 
-    def enter(self, state: str, reason: str = "") -> None:
-        """Record a state, as an event only if it or its reason is new."""
+    def enter(self, state: str, reason: str = "", **details: Any) -> None:
+        """Record a state, as an event only if it or its reason is new. `details`: what the event has in addition."""
         if (state, reason) != (self.state["state"], self.state["reason"]) or self._event_count == 0:
             if state != self.state["state"] or "entered_at" not in self.state:
                 self.state["entered_at"] = format_time()
             self.state.update(state=state, reason=reason)
-            self.event("state", state=state, reason=reason, attempt=self.state["attempt"])
+            self.event("state", state=state, reason=reason, attempt=self.state["attempt"], **details)
         self.save()
 
     def save_soon(self) -> None:

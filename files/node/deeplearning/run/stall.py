@@ -27,8 +27,16 @@ FIRST_SILENT_SECONDS = 10.0
 class StallDetector:
     """Watches one attempt."""
 
-    def __init__(self, processes: Sequence[Process], run_log: RunLog, request_stacks: Callable[[], object]) -> None:
+    def __init__(
+        self,
+        processes: Sequence[Process],
+        run_log: RunLog,
+        request_stacks: Callable[[], object],
+        hourly: float | None = None,
+    ) -> None:
+        """`hourly`: what the machines cost; None if that is not known."""
         self._processes, self._run_log, self._request_stacks = processes, run_log, request_stacks
+        self._hourly = hourly
         self._workers = {process.rank: number for number, process in enumerate(processes) if process.role == "worker"}
         self._silence = Silence(len(processes), time.monotonic())
         self._ended: set[int] = set()
@@ -80,13 +88,16 @@ class StallDetector:
     def _enter(self, alive: Sequence[int], can_answer: bool) -> None:
         silent = self._named(alive, can_answer)
         since = time.time() - self._silence.seconds
-        self._run_log.state["stall"] = {"since": format_time(since), "silent": silent[:MOST_NAMED]}
+        self._run_log.state["stall"] = {
+            **{"since": format_time(since), "silent": silent[:MOST_NAMED]},
+            "hourly": self._hourly,
+        }
         minutes = round(self._silence.seconds / 60)
         names = ", ".join(_text(process) for process in silent[:MOST_NAMED])
         more = f" and {len(silent) - MOST_NAMED} more" if len(silent) > MOST_NAMED else ""
         stacks = " The stacks of all processes are in their logs." if self._answers else ""
         reason = f"no process has reported progress or output for {minutes} minutes. Silent: {names}{more}.{stacks}"
-        self._run_log.enter(STALLED, reason)
+        self._run_log.enter(STALLED, reason, hourly=self._hourly)
 
     def _named(self, alive: Sequence[int], can_answer: bool) -> list[dict[str, Any]]:
         """Return the processes that may be the reason: those that hang, those that are behind, those that fell silent

@@ -20,14 +20,12 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from deeplearning import concurrency, programs
-from deeplearning.contract import paths, schema
+from deeplearning.contract import bounded_program, paths, schema
 from deeplearning.contract.errors import UserError
-from deeplearning.gpus import evidence, held, in_use, nvml
+from deeplearning.gpus import evidence, held
 from deeplearning.gpus.evidence import Evidence
-from deeplearning.gpus.reading import Gpu
 from deeplearning.members.member_list import Member
 from deeplearning.run import efa, gpu_proofs, own_copy, units
 from deeplearning.run.folder import Folder
@@ -36,11 +34,8 @@ from deeplearning.run.plan import Node
 
 SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=4")
 SURVEY_SECONDS, GPU_SURVEY_SECONDS = 8.0, 40.0
-"""For a node without and with GPUs."""
+"""For a node without and with GPUs. A node with a slow GPU driver does answer (nvml.ANSWER_SECONDS)."""
 STOP_SECONDS = 5.0
-DRIVER_SECONDS = 30.0
-"""Shorter than the survey: a node with a slow GPU driver does answer. Without the persistence daemon, a driver that no
-process uses initializes its GPUs first."""
 FIRST_PORT, LAST_PORT = 20000, 30000
 """Below the ports of outgoing connections, so that none of those takes one after the survey."""
 COMPARED = ("tensorflow", "mxnet", "torch", "tensorpack", "horovod")
@@ -48,12 +43,9 @@ COMPARED = ("tensorflow", "mxnet", "torch", "tensorpack", "horovod")
 DAMAGED = "an environment that is damaged"
 _SIOCGIFADDR = 0x8915
 """See netdevice(7)."""
-_BUS = r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"
 _TEXT = schema.text(5000)
 ANSWER = {
     "boot_id": schema.matching(r"[0-9a-f-]{1,64}", "a boot id"),
-    "gpus": schema.gpus,
-    "buses": schema.list_of(schema.or_empty(schema.matching(_BUS, "a place on the bus")), most=schema.MAX_GPUS),
     "efa": schema.between(0, 64),
     # See dev_valid_name() in Linux; empty with a problem.
     "interface": schema.matching(r"[A-Za-z0-9_.-]{0,15}", "the name of a network interface"),
@@ -63,7 +55,7 @@ ANSWER = {
     "problem": _TEXT,
     "in_use": _TEXT,
     "held": _TEXT,
-    "faults": schema.optional(lambda value: evidence.parse(value, "faults")),
+    "faults": lambda value: evidence.parse(value, "faults"),
 }
 """Training code may be root on its node, so answers are validated."""
 
@@ -83,8 +75,8 @@ class NodeSurvey:
     """True if the problem is that it is kept out of runs."""
     is_in_use: bool = False
     """True if the problem is that processes hold memory of its GPUs, as killed ones do for seconds."""
-    evidence: Evidence | None = None
-    """What its GPUs show before the attempt; None if that is not known."""
+    evidence: Evidence = Evidence()
+    """What its GPUs show before the attempt."""
 
 
 def survey_nodes(
@@ -161,15 +153,16 @@ def _survey(member: Member, command: Sequence[str], ports: int, seconds: float) 
             f"deeplearning.aws.configure. ({programs.printable(str(error))})"
         )
         return NodeSurvey(member, problem=problem)
+    shown = evidence.parse(answer["faults"], "faults")
     node = Node(
         name=member.alias,
         address=member.private_ip,
-        gpus=answer["gpus"],
+        gpus=shown.answering,
         interface=answer["interface"],
         # No more than were requested.
         ports=tuple(answer["ports"][:ports]),
         efa=answer["efa"],
-        buses=tuple(answer["buses"]),
+        buses=shown.buses,
     )
     is_held = bool(answer["held"])
     problem = f"it is held: {answer['held']}" if is_held else answer["problem"] or answer["preparing"]
@@ -188,7 +181,7 @@ def _survey(member: Member, command: Sequence[str], ports: int, seconds: float) 
         answer["environment"],
         is_held,
         is_in_use,
-        None if answer["faults"] is None else evidence.parse(answer["faults"], "faults"),
+        shown,
     )
 
 
@@ -198,9 +191,11 @@ class Unanswered(Exception):
 
 def output_of(command: Sequence[str], seconds: float) -> str:
     try:
-        done = programs.run(*command, timeout=seconds)
+        done = bounded_program.run(command, seconds)
     except subprocess.TimeoutExpired:
         raise Unanswered(f" within {seconds:.2g} s") from None
+    except bounded_program.TooMuchOutput as error:
+        raise Unanswered(f": its program {error}") from None
     if done.returncode:
         raise Unanswered(f": {programs.last_line(done.stderr, 'ssh failed')}")
     return done.stdout
@@ -215,31 +210,29 @@ def main(argv: list[str]) -> int:
     stop_earlier_attempts(arguments.run_id)
     interface = interface_of(arguments.address)
     environment, preparing, holders = "", "", ""
-    reading = nvml.read(DRIVER_SECONDS)
-    gpus = reading.answering
-    problem = find_problem(arguments.folder, arguments.python, interface, arguments.address)
+    shown, problem = gpu_evidence()
+    problem = problem or find_problem(arguments.folder, arguments.python, interface, arguments.address)
     if not problem:
         run = Folder(arguments.folder).run()
         environment = describe_environment(arguments.python)
-        holders = "" if run.get("processor") else in_use.holders(reading)
+        holders = "" if run.get("processor") else shown.in_use
         problem = without_horovod(environment) if run["distribution"] == "horovod" else ""
         if not problem:
-            preparing, problem = gpu_proofs.make_if_missing(run, Folder(arguments.folder), arguments.python, gpus)
+            folder, gpus = Folder(arguments.folder), shown.answering
+            preparing, problem = gpu_proofs.make_if_missing(run, folder, arguments.python, gpus)
         if not preparing and not problem:
             preparing, problem = own_copy.make_if_missing(run)
     answer = {
         "boot_id": boot_id(),
-        "gpus": gpus,
-        "buses": [bus_of(gpu) for gpu in reading.gpus],
         "efa": efa.count(),
         "interface": interface,
         "ports": free_ports(arguments.ports, arguments.run_id),
         "environment": programs.printable(environment),
         "preparing": programs.printable(preparing),
         "problem": programs.printable(problem),
-        "in_use": programs.printable(holders),
+        "in_use": holders,
         "held": programs.printable(held.reason()),
-        "faults": gpu_faults() if gpus else evidence.as_json(Evidence()),
+        "faults": evidence.as_json(shown),
     }
     json.dump(answer, sys.stdout)
     return 0
@@ -250,20 +243,19 @@ def stop_earlier_attempts(run_id: str) -> None:
     programs.run(*as_root("systemctl", "stop", units.all_attempts(run_id)))
 
 
-def bus_of(gpu: Gpu) -> str:
-    """Return a GPU's place on the bus as /sys writes it: NVML says 00000000:C6:00.0, and /sys 0000:c6:00.0."""
-    domain, _colon, place = (gpu.bus_id or "").lower().partition(":")
-    bus = f"{domain[:-4].lstrip('0')}{domain[-4:]}:{place}"
-    return bus if re.fullmatch(_BUS, bus) else ""
+def gpu_evidence() -> tuple[Evidence, str]:
+    """Return what this node's GPUs show and the problem, which is empty if that is known.
 
-
-def gpu_faults() -> Any:
-    """Return what `deeplearning gpus faults` prints; None if it fails: all faults since the boot would seem new."""
+    Root reads it, for the kernel's log. With nothing in its place, all faults since the boot would seem new afterwards.
+    """
+    if not os.path.exists(paths.NVIDIA_DRIVER):
+        return Evidence(), ""
     done = programs.run(*as_root(paths.PROGRAM, "gpus", "faults"))
     try:
-        return json.loads(done.stdout)
-    except ValueError:
-        return None
+        return evidence.parse(json.loads(done.stdout), "what they show"), ""
+    except (ValueError, UserError):
+        reason = programs.last_line(done.stderr, f"code {done.returncode}")
+        return Evidence(), f"its GPUs cannot be read (`sudo deeplearning gpus faults`): {reason}"
 
 
 def find_problem(folder: str, python: str, interface: str, address: str) -> str:

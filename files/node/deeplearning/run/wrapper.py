@@ -18,6 +18,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from types import FrameType
 from typing import IO, Any
 
@@ -112,6 +113,16 @@ def report(**message: Any) -> None:
         output().flush()
 
 
+def ended_with_parent(number: int) -> Callable[[], None]:
+    """Return what a new process has to do for the kernel to send it this signal when its parent has ended."""
+    libc = ctypes.CDLL(None)
+
+    def ask() -> None:
+        libc.prctl(_PR_SET_PDEATHSIG, number)
+
+    return ask
+
+
 class Child:
     """The process itself, in a process group of its own, so that its children end with it."""
 
@@ -131,11 +142,6 @@ class Child:
     def _start(
         self, command: list[str], environment: dict[str, str], folder: str, sink: IO[bytes]
     ) -> subprocess.Popen[bytes]:
-        libc = ctypes.CDLL(None)
-
-        def end_with_the_wrapper() -> None:
-            libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
         return subprocess.Popen(
             command,
             env=environment,
@@ -144,7 +150,7 @@ class Child:
             stdout=sink,
             stderr=sink,
             start_new_session=True,
-            preexec_fn=end_with_the_wrapper,  # nothing else runs in this process yet
+            preexec_fn=ended_with_parent(signal.SIGKILL),  # nothing else runs in this process yet
         )
 
     def _pass_on(self, number: int, frame: FrameType | None) -> None:

@@ -12,6 +12,7 @@ import yaml
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 from ansible_collections.deeplearning.aws.plugins.action import discover_members
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract import run_cost
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.membership import Cluster, ClusterNode, record_of
 
 from localcloud.api.autoscaling.regions import scaling_in
@@ -97,6 +98,18 @@ def test_members_are_returned_and_files_for_ssh_written_once(
     assert discover(check=True, user="admin")["changed"]
     other = discover(connection="ssm")
     assert other["changed"] and "--region us-east-1 --target %h" in config.read_text()
+
+
+def test_the_prices_of_the_machines_are_read_on_request(red: MadeCluster, discover: Discover, aws: Account) -> None:
+    found = discover()
+    assert "prices" not in found and "pricing:GetProducts" not in aws.calls()
+    types = {node["type"] for node in found["members"]}
+    prices = discover(with_prices=True)["prices"]
+    assert prices.keys() == types and all(amount > 0 for amount in prices.values())
+    assert run_cost.prices(prices) == prices
+    aws.cloud.faults.add("error", {"action": "pricing:GetProducts"}, "AccessDeniedException")
+    denied = discover(with_prices=True)
+    assert denied["prices"] == {} and "failed" not in denied
 
 
 def test_only_the_master_is_reached_at_a_public_address(red: MadeCluster, discover: Discover, tmp_path: Path) -> None:

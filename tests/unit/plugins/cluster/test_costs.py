@@ -18,6 +18,7 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.costs imp
     phrase,
     present_machines,
     read_costs,
+    read_machine_prices,
 )
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.group_history import GroupHistory
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.resource_reader import ResourceReader
@@ -88,6 +89,12 @@ def test_a_machine_costs_at_least_a_minute_and_emr_more() -> None:
     red = owned(instance("i-1", "m5.xlarge", job_flow="j-1"))
     cost = cost_so_far(red, Costs(LIST, present_machines(red)), START + timedelta(hours=1))
     assert cost["amount"] == pytest.approx(0.192 * 1.25)
+
+
+def test_the_prices_of_types_have_emrs_part_and_leave_out_what_is_not_known(aws: Account) -> None:
+    own = Aws("us-east-1")
+    assert read_machine_prices(own, ["m5.xlarge", "x1.16xlarge"], is_emr=False) == {"m5.xlarge": 0.192}
+    assert read_machine_prices(own, ["m5.xlarge"], is_emr=True) == {"m5.xlarge": pytest.approx(0.24)}
 
 
 def test_machines_of_others_and_stopped_ones_do_not_count() -> None:

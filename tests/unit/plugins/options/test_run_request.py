@@ -100,7 +100,7 @@ def test_a_resumed_run_trains_on_the_processors_as_before() -> None:
         ({"nodes": 4}, "nodes is 4: red has 3 nodes that train. Give so many or fewer, or add some with site.yml."),
         ({"sweep": [1, 4]}, "sweep is 4: red has 3 nodes that train."),
         ({"nodes": 3, "master_trains": False}, "nodes is 3: red has 2 nodes that train."),
-        ({"nodes": "4-5"}, "nodes is 4: red has 3 nodes that train."),
+        ({"nodes": "4-5"}, "nodes is 4-5: red has 3 nodes that train."),
         ({"nodes": [WORKER2, "deeplearning-worker9"]}, "nodes names deeplearning-worker9: the nodes that train are"),
         ({"nodes": [MASTER], "master_trains": False}, f"nodes names {MASTER}: the nodes that train are {WORKER2}, "),
     ],
@@ -160,7 +160,25 @@ def test_a_held_node_is_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     held = [{**member, "held": member["name"] == WORKER2} for member in MEMBERS]
     monkeypatch.setattr(f"{__name__}.MEMBERS", held)
     assert plan(nodes=2)["nodes"] == [MASTER, WORKER3]
-    assert plan(nodes=3)["problem"].startswith("nodes is 3: red has 2 nodes that train.")
+    release = (
+        f"{WORKER2} is held, as a GPU has failed: status.yml has the reason and the command that replaces it. "
+        "Or reboot it, or release it on the node: sudo deeplearning gpus release."
+    )
+    few = "red has 2 nodes that train"
+    assert plan(nodes=3)["problem"] == f"nodes is 3: {few}, and {release} Or give fewer. Example: -e nodes=2"
+    assert plan(nodes="3-5")["problem"].startswith(f"nodes is 3-5: {few}, and {WORKER2} is held")
+    assert plan(sweep=[1, 3])["problem"].startswith(f"sweep is 3: {few}, and {WORKER2} is held")
+    assert plan(nodes=[MASTER, WORKER2])["problem"] == release
+    unknown = plan(nodes=["deeplearning-worker9"])["problem"]
+    assert unknown == f"nodes names deeplearning-worker9: the nodes that train are {MASTER}, {WORKER2}, {WORKER3}."
+    # As many are not there even if it is released.
+    assert plan(nodes=4)["problem"].startswith(f"nodes is 4: {few}. Give so many or fewer")
+    assert plan(nodes="2-3")["problem"] == ""
+
+
+def test_held_nodes_are_named_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(f"{__name__}.MEMBERS", [{**member, "held": member["name"] != MASTER} for member in MEMBERS])
+    assert f"{WORKER2}, {WORKER3} are held, as a GPU has failed: " in plan(nodes=[WORKER2, WORKER3])["problem"]
 
 
 def test_a_sweep_is_a_run_for_each_number_of_nodes() -> None:

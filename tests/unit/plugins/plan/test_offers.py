@@ -91,6 +91,11 @@ def test_each_type_is_requested_once_for_plain_linux_in_the_clusters_region(
     ]
 
 
+def test_the_prices_of_machines_alone_take_no_other_request(requests: list[tuple[str, dict[str, str]]]) -> None:
+    prices = offers.machine_prices(Aws("us-east-1"), ["m5.xlarge"], with_emr=True)
+    assert prices.keys() == {"machine m5.xlarge, hour", "EMR on m5.xlarge, hour"} and len(requests) == 2
+
+
 def test_what_goes_with_machines_is_requested_without_a_type(requests: list[tuple[str, dict[str, str]]]) -> None:
     prices = offers.current_prices(Aws("eu-west-1"), [])
     assert {item: price.amount for item, price in prices.items()} == {

@@ -1,0 +1,45 @@
+# Copyright: (c) 2026, the deeplearning.aws contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""What the machines of a run cost an hour. The request has the prices: members have no permission to ask for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from . import schema
+from .schema import InvalidValue
+
+CURRENCY = "USD"
+LEAST_AMOUNT = 0.0001
+MOST_TYPES = 16
+_price = schema.number(0, 1e6)
+
+
+def prices(value: Any) -> dict[str, float]:
+    """Check what machines of each type cost an hour on demand."""
+    if not isinstance(value, dict) or len(value) > MOST_TYPES:
+        raise InvalidValue(f"up to {MOST_TYPES} instance types with their prices")
+    return {schema.instance_type(kind): _price(amount) for kind, amount in value.items()}
+
+
+def hourly(known: Mapping[str, float], machines: Mapping[str, int]) -> float | None:
+    """Return what machines cost an hour, or None if that is not known. `machines`: how many there are of each type."""
+    if not machines or not machines.keys() <= known.keys():
+        return None
+    return sum(known[kind] * count for kind, count in machines.items())
+
+
+def sentence(amount: float | None) -> str:
+    """Return what a stalled run costs."""
+    if amount is None:
+        return "What its machines cost meanwhile is not known."
+    return f"Meanwhile its machines cost {shown(amount)} {CURRENCY} an hour."
+
+
+def shown(amount: float) -> str:
+    """Return an amount with the digits that matter: 27.16, 0.045."""
+    if 0 < amount < LEAST_AMOUNT:
+        return f"less than {LEAST_AMOUNT}"
+    return f"{amount:.2f}" if amount >= 1 or not amount else f"{amount:.4f}".rstrip("0")

@@ -1,0 +1,43 @@
+"""What a stalled run costs: the prices that its request may have, and the words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract import run_cost, run_request
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
+
+
+@pytest.mark.parametrize(
+    "prices",
+    [
+        [],
+        "0.2",
+        {"m5.large": "0.2"},
+        {"m5.large": -1},
+        {"m5.large": float("nan")},
+        {"m5.large": True},
+        {"../x": 1},
+        {f"m{number}.large": 1 for number in range(17)},
+    ],
+)
+def test_prices_of_another_form_are_refused(prices: Any) -> None:
+    request = {"framework": "pytorch", "script": "/x.py", "asked_by": "me"}
+    assert run_request.validate({**request, "prices": {"m5.large": 0.1}})["prices"] == {"m5.large": 0.1}
+    with pytest.raises(UserError, match="prices"):
+        run_request.validate({**request, "prices": prices})
+
+
+@pytest.mark.parametrize(
+    ("amount", "words"),
+    [
+        (None, "What its machines cost meanwhile is not known."),
+        (27.161, "Meanwhile its machines cost 27.16 USD an hour."),
+        (0.192, "Meanwhile its machines cost 0.192 USD an hour."),
+        (0.00001, "Meanwhile its machines cost less than 0.0001 USD an hour."),
+        (0, "Meanwhile its machines cost 0.00 USD an hour."),
+    ],
+)
+def test_a_cost_is_one_sentence(amount: float | None, words: str) -> None:
+    assert run_cost.sentence(amount) == words
