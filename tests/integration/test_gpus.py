@@ -30,9 +30,10 @@ def cluster(cloud_with_machines: Cloud, image: str) -> Iterator[Cluster]:
 
 
 def report(cluster: Cluster, node: str, *lines: str) -> None:
-    """Let a node's library report something else, and the node report it as its timer does every minute."""
+    """Let a node's library report something else, and the node report it as its timer does every minute. What its timer
+    has begun before is begun again."""
     cluster.says(node, f"printf '%s\\n' {' '.join(map(repr, lines))} | sudo tee -a {STATE}")
-    cluster.says(node, "sudo systemctl start deeplearning-report.service || true")
+    cluster.says(node, "sudo systemctl restart deeplearning-report.service")
 
 
 def test_a_run_on_the_processors_has_a_process_for_each_gpu(cluster: Cluster) -> None:
@@ -77,6 +78,19 @@ def test_a_run_waits_for_gpu_memory_and_then_names_node_gpu_and_process(cluster:
     report(cluster, WORKER, "1.processes ")
     runs.running(waiting)
     assert runs.ask("stop", waiting).returncode == 0
+
+
+def test_a_run_on_the_gpus_ends_before_training_with_what_its_framework_lacks(cluster: Cluster) -> None:
+    """The nodes have the packages for processors, as for the runs above."""
+    runs = Runs(cluster)
+    run_id = runs.start("environment.py", python=None)
+    assert runs.wait(run_id) == 1
+    shown = runs.show(run_id)
+    version = shown["run"]["versions"]["torch"]
+    assert shown["result"]["attempts"] == [] and version.endswith("+cpu")
+    sentence = shown["result"]["sentence"]
+    assert f"torch {version} sees 0 of {GPUS} GPUs (driver {DRIVER}, CUDA of torch: none): its environment" in sentence
+    assert sentence.endswith("when no other run uses it. To train without GPUs: -e processor=true"), sentence
 
 
 def test_status_and_health_show_what_nvidias_library_reports(cluster: Cluster) -> None:

@@ -105,7 +105,9 @@ ANSWERS: Mapping[str, Form] = {
     ),
     "run frameworks": u.record(
         # In check mode the program may be an older one, which does not name the runs.
-        frameworks=u.list_of(u.record(framework=framework, runs=u.optional(u.list_of(run_id))))
+        frameworks=u.list_of(
+            u.record(framework=framework, runs=u.optional(u.list_of(run_id)), processor=u.optional(u.boolean))
+        )
     ),
     "run evaluation": u.record(evaluation=u.optional(evaluation)),
     "run create": u.record(run_id=run_id, warnings=u.list_of(u.words)),

@@ -23,13 +23,15 @@ from tests.unit.node.runs_kit import member
 ROOT = Path(__file__).resolve().parents[3]
 NODES = 2 * CONNECTIONS_AT_ONCE
 WAIT_SECONDS = 30
+GRACE_SECONDS = 0.5
 
 
 class Crowd:
-    """Holds what runs until `expected` run at the same time, and counts them."""
+    """Holds what runs until `expected` run at the same time and no other comes, and counts them."""
 
     def __init__(self, expected: int) -> None:
         self.most, self._busy, self._expected, self._changed = 0, 0, expected, threading.Condition()
+        self._is_open = False
 
     def pass_through(self) -> None:
         with self._changed:
@@ -37,6 +39,8 @@ class Crowd:
             self.most = max(self.most, self._busy)
             self._changed.notify_all()
             assert self._changed.wait_for(lambda: self.most >= self._expected, WAIT_SECONDS)
+            self._changed.wait_for(lambda: self._is_open or self.most > self._expected, GRACE_SECONDS)
+            self._is_open = True
             self._busy -= 1
 
 

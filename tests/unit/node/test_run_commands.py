@@ -460,8 +460,20 @@ def test_frameworks_of_unfinished_runs(master: Master) -> None:
     master.add("r1", python=python.format("pytorch"))
     master.add("r2", framework="mxnet", python=python.format("mxnet"))
     assert master.call("frameworks") == (0, "mxnet\npytorch\n", "")
-    needed = [{"framework": "mxnet", "runs": ["r2"]}, {"framework": "pytorch", "runs": ["r1"]}]
+    needed = [
+        {"framework": "mxnet", "runs": ["r2"], "processor": False},
+        {"framework": "pytorch", "runs": ["r1"], "processor": False},
+    ]
     assert master.answer("frameworks", "--json") == {"frameworks": needed}
+
+
+def test_a_machine_that_joins_needs_packages_for_gpus_if_a_run_does(master: Master) -> None:
+    with master.node.here():
+        python = f"{paths.ENVIRONMENTS}/pytorch/bin/python"
+    for run_id, processor, expected in (("r1", True, True), ("r2", True, True), ("r3", False, False)):
+        master.add(run_id, python=python, processor=processor)
+        (needed,) = master.answer("frameworks", "--json")["frameworks"]
+        assert needed["processor"] is expected
 
 
 def test_after_a_boot_runs_are_resumed_when_the_file_system_is_mounted(master: Master) -> None:

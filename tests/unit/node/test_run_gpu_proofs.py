@@ -242,3 +242,19 @@ def test_the_framework_gets_the_runs_environment(
     assert "its environment has the packages for processors" in record["problem"]
     node = seen[0]
     assert (node.variables["SEED"], node.own_python, node.gpus) == ("7", False, 8)
+
+
+def test_a_build_for_processors_in_the_users_python_is_named_as_the_users(
+    run: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """train.yml installs nothing there."""
+    (tmp_path / "torch.py").write_text(TORCH)
+    python = tmp_path / "own/bin/python"
+    python.parent.mkdir(parents=True)
+    python.symlink_to(sys.executable)
+    run.write("run.json", {**run.run(), "framework": "pytorch"})
+    run.write("environment.json", {"environment": {"PYTHONPATH": str(tmp_path), "SEED": "7"}})
+    monkeypatch.setattr(nvml, "read", Reading)
+    assert cli.main(["run", "prove", run.path, str(python), "8", "key"]) == 0
+    problem = json.loads(Path(f"{paths.RUNTIME}/gpu-proofs/key.json").read_text())["problem"]
+    assert "sees 0 of 8 GPUs" in problem and f"{python} has a build without CUDA: install one with CUDA" in problem

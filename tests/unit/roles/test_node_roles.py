@@ -439,6 +439,31 @@ def test_the_runs_that_use_an_environment(framework: str, listed: list[dict[str,
     assert Templar(loader, variables).template(prepare["vars"]["__used_by"]) == runs
 
 
+@pytest.mark.parametrize(
+    ("listed", "processor"),
+    [
+        ([{"framework": "mxnet", "runs": ["r1"], "processor": True}], True),
+        ([{"framework": "mxnet", "runs": ["r1"], "processor": False}], False),
+        ([{"framework": "pytorch", "runs": ["r1"], "processor": True}], False),
+        ([], False),
+        # A program of an earlier version.
+        ([{"framework": "mxnet", "runs": ["r1"]}], False),
+    ],
+)
+def test_a_machine_that_joins_has_the_packages_that_the_runs_train_with(
+    listed: list[dict[str, Any]], processor: bool
+) -> None:
+    """On a machine with GPUs those for processors, if its runs train on the processor."""
+    loader = DataLoader()
+    playbooks = ROLES.parent / "playbooks"
+    (play,) = loader.load_from_file(str(playbooks / "node.yml"), trusted_as_template=True)
+    (loop,) = [one for one in play["tasks"] if one["name"].startswith("Install the default framework")]
+    (role,) = loader.load_from_file(str(playbooks / "tasks/node/framework.yml"), trusted_as_template=True)
+    answer = {"answer": answers.ANSWERS["run frameworks"]({"frameworks": listed})}
+    variables = {"__framework": "mxnet", "__node_unfinished": answer, **loop["vars"], **role["vars"]}
+    assert Templar(loader, variables).template(role["vars"]["framework_processor"]) is processor
+
+
 @pytest.mark.parametrize(("pushed", "builds"), [({}, False), ({"node_builds": True}, True)])
 def test_a_machine_that_configures_itself_does_not_build_horovod(pushed: dict[str, bool], builds: bool) -> None:
     loader = DataLoader()

@@ -136,17 +136,20 @@ def find_run(config: Config, run_id: str) -> Folder:
 def unfinished_frameworks(config: Config) -> list[dict[str, Any]]:
     """Return the frameworks that runs without a result use from this collection's environments, and the runs.
 
+    `processor`: all of them train on the processor. The packages for GPUs serve other runs as well.
     Runs that cannot be read do not count: a machine that joins must not fail because of them.
     """
-    runs: dict[str, list[str]] = {}
+    runs: dict[str, dict[str, bool]] = {}
     for folder in _folders(config):
         with contextlib.suppress(UserError, OSError, KeyError):
             run = folder.run()
             name = run["framework"]
             is_current = run["cluster_id"] == config.cluster_id and folder.result() is None
             if is_current and name in FRAMEWORKS and run["python"] == f"{paths.ENVIRONMENTS}/{name}/bin/python":
-                runs.setdefault(name, []).append(folder.id)
-    return [{"framework": name, "runs": sorted(runs[name])} for name in sorted(runs)]
+                runs.setdefault(name, {})[folder.id] = bool(run.get("processor"))
+    return [
+        {"framework": name, "runs": sorted(runs[name]), "processor": all(runs[name].values())} for name in sorted(runs)
+    ]
 
 
 def all_runs(config: Config) -> list[Folder]:

@@ -49,7 +49,7 @@ EVALUATION |= {"text": "after epoch 3: 5 of 9 right, accuracy 0.5000"}
 VALID: dict[str, dict[str, Any]] = {
     "run list": {"runs": [{"run_id": "mine", "state": "finished"}]},
     "run show": {"run": RUN, "checkpoints": ["checkpoint-1"]},
-    "run frameworks": {"frameworks": [{"framework": "mxnet", "runs": ["mine", "x"]}]},
+    "run frameworks": {"frameworks": [{"framework": "mxnet", "runs": ["mine", "x"], "processor": True}]},
     "run evaluation": {"evaluation": EVALUATION},
     "run create": {"run_id": "mine", "warnings": []},
     "tensorboard check": {"installed": True},
