@@ -6,28 +6,39 @@ import hashlib
 import io
 import json
 import os
+from collections import deque
 from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Callable
 
+from deeplearning.aws import PARALLEL_REQUESTS, RANGE_BYTES, AccessDenied, AwsClient, NotFound
 from deeplearning.contract import manifest
 from deeplearning.contract.errors import UserError
 from deeplearning.unpacking.shares import BadArchive
 
-AHEAD = 8 << 20
-"""How many bytes to read at once. Archives of many small files are read from one end of a share to the other."""
-
 Fetch = Callable[[int, int], bytes]
-"""Returns so many bytes from a position on."""
+"""Returns so many bytes from a position on. Several threads call it."""
 
 
 class RangedReader(io.RawIOBase):
-    """A file that can be sought in, as zipfile and tarfile require."""
+    """A file that can be sought in, as zipfile and tarfile require. It requests the next pieces while one is read.
 
-    def __init__(self, fetch: Fetch, size: int) -> None:
-        self._fetch, self.size = fetch, size
+    Archives of many small files are read from one end of a share to the other. The longer it is read in order, the more
+    pieces are requested ahead, twice as many each time: so no more is fetched beyond a share than was read of it.
+    """
+
+    def __init__(self, fetch: Fetch, size: int, taken: Callable[[int, bytes], None] = lambda _start, _piece: None):
+        """`taken` is called with each piece that is read and its position, in the order of reading."""
+        self._fetch, self.size, self._taken = fetch, size, taken
         self._position = 0
         self._start, self._piece = 0, b""
+        self._pool = ThreadPoolExecutor(PARALLEL_REQUESTS)
+        self._forget()
+
+    def _forget(self) -> None:
+        self._ahead: deque[tuple[int, Future[bytes]]] = deque()
+        self._requested, self._window = self._position, 1
 
     def readable(self) -> bool:
         return True
@@ -48,13 +59,34 @@ class RangedReader(io.RawIOBase):
         if count <= 0:
             return 0
         if not self._start <= self._position < self._start + len(self._piece):
-            self._start = self._position
-            self._piece = self._fetch(self._position, min(max(AHEAD, count), self.size - self._position))
+            self._start, self._piece = self._next_piece()
         begin = self._position - self._start
         content = self._piece[begin : begin + count]
         buffer[: len(content)] = content
         self._position += len(content)
         return len(content)
+
+    def _next_piece(self) -> tuple[int, bytes]:
+        """Return the piece at the position, and request those that follow it."""
+        if not (self._ahead and self._ahead[0][0] <= self._position < self._ahead[0][0] + RANGE_BYTES):
+            for _start, future in self._ahead:
+                future.cancel()
+            self._forget()
+        while len(self._ahead) < self._window and self._requested < self.size:
+            count = min(RANGE_BYTES, self.size - self._requested)
+            self._ahead.append((self._requested, self._pool.submit(self._fetch, self._requested, count)))
+            self._requested += count
+        self._window = min(2 * self._window, PARALLEL_REQUESTS)
+        start, future = self._ahead.popleft()
+        piece = future.result()
+        self._taken(start, piece)
+        return start, piece
+
+    def close(self) -> None:
+        # What is being fetched ends by itself.
+        self._ahead.clear()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        super().close()
 
 
 class Checksum:
@@ -71,7 +103,7 @@ class Checksum:
     def complete(self, opened: io.BufferedReader) -> str:
         """Read what the archive did not need, with a reader that adds to this checksum, and return it."""
         opened.seek(self._done)
-        while opened.read(AHEAD):
+        while opened.read(RANGE_BYTES):
             pass
         return self._sha256.hexdigest()
 
@@ -83,17 +115,13 @@ class Source:
         """`name`: the data set's, if its published checksums count. `sha256`: that of the manifest, if it is known."""
         self.location, self.name, self._sha256 = location.rstrip("/"), name, sha256
         self._tags: dict[str, str] = {}
-        self._aws: Any = None
+        self._aws: AwsClient | None = None
         if location.startswith("s3://"):
-            from deeplearning.aws import AwsClient
-
             self._aws = AwsClient(region)
             self._bucket, _unused, self._prefix = self.location[5:].partition("/")
 
     def exists(self) -> bool:
         """Return whether this machine can read a manifest there."""
-        from deeplearning.aws import AccessDenied
-
         try:
             self._bytes(manifest.FILE, 0, 1)
         except (AccessDenied, LookupError, OSError):
@@ -124,7 +152,7 @@ class Source:
         return hashlib.sha256(json.dumps(tags).encode()).hexdigest()[:16]
 
     def _tag(self, name: str) -> str:
-        if name not in self._tags:
+        if self._aws and name not in self._tags:
             key = f"{self._prefix}/{name}"
             self._tags[name] = self._aws.call("s3", "head_object", Bucket=self._bucket, Key=key)["ETag"]
         return self._tags[name]
@@ -141,25 +169,23 @@ class Source:
             piece = self._bytes(name, start, count, **only)
             if len(piece) != count:
                 raise BadArchive(f"{self.location}/{name} is shorter than what was staged: run stage.yml again.")
-            progress(count)
-            if checksum:
-                checksum.add(start, piece)
             return piece
 
-        return io.BufferedReader(RangedReader(fetch, size))
+        def taken(start: int, piece: bytes) -> None:
+            progress(len(piece))
+            if checksum:
+                checksum.add(start, piece)
+
+        return io.BufferedReader(RangedReader(fetch, size, taken))
 
     def _bytes(self, name: str, start: int, count: int, **only: str) -> bytes:
         if self._aws is None:
             with open(Path(self.location, name), "rb") as file:
                 file.seek(start)
                 return file.read(count)
-        from deeplearning.aws import NotFound
-
-        range_ = f"bytes={start}-{start + count - 1}"
         try:
-            piece: bytes = self._aws.read_object(self._bucket, f"{self._prefix}/{name}", Range=range_, **only)
+            return self._aws.read_range(self._bucket, f"{self._prefix}/{name}", start, count, **only)
         except NotFound:
             if only:
                 raise
             raise LookupError(f"{name} does not exist") from None
-        return piece
