@@ -25,7 +25,7 @@ class RangedReader(io.RawIOBase):
     """A file that can be sought in, as zipfile and tarfile require. It requests the next pieces while one is read.
 
     Archives of many small files are read from one end of a share to the other. The longer it is read in order, the more
-    pieces are requested ahead, twice as many each time: so no more is fetched beyond a share than was read of it.
+    pieces are requested ahead, twice as many each time. So no more is fetched beyond a share than was read of it.
     """
 
     def __init__(self, fetch: Fetch, size: int, taken: Callable[[int, bytes], None] = lambda _start, _piece: None):
@@ -34,11 +34,8 @@ class RangedReader(io.RawIOBase):
         self._position = 0
         self._start, self._piece = 0, b""
         self._pool = ThreadPoolExecutor(PARALLEL_REQUESTS)
-        self._forget()
-
-    def _forget(self) -> None:
         self._ahead: deque[tuple[int, Future[bytes]]] = deque()
-        self._requested, self._window = self._position, 1
+        self._requested = self._window = 0
 
     def readable(self) -> bool:
         return True
@@ -68,24 +65,33 @@ class RangedReader(io.RawIOBase):
 
     def _next_piece(self) -> tuple[int, bytes]:
         """Return the piece at the position, and request those that follow it."""
-        if not (self._ahead and self._ahead[0][0] <= self._position < self._ahead[0][0] + RANGE_BYTES):
-            for _start, future in self._ahead:
-                future.cancel()
+        next_start = self._ahead[0][0] if self._ahead else self._requested
+        if not next_start <= self._position < next_start + RANGE_BYTES:
             self._forget()
-        while len(self._ahead) < self._window and self._requested < self.size:
-            count = min(RANGE_BYTES, self.size - self._requested)
-            self._ahead.append((self._requested, self._pool.submit(self._fetch, self._requested, count)))
-            self._requested += count
-        self._window = min(2 * self._window, PARALLEL_REQUESTS)
+            self._requested, self._window = self._position, 0
+        self._request(1)
         start, future = self._ahead.popleft()
+        self._window = min(max(1, 2 * self._window), PARALLEL_REQUESTS - 1)
+        self._request(self._window)
         piece = future.result()
         self._taken(start, piece)
         return start, piece
 
-    def close(self) -> None:
-        # What is being fetched ends by itself.
+    def _request(self, pieces: int) -> None:
+        while len(self._ahead) < pieces and self._requested < self.size:
+            count = min(RANGE_BYTES, self.size - self._requested)
+            self._ahead.append((self._requested, self._pool.submit(self._fetch, self._requested, count)))
+            self._requested += count
+
+    def _forget(self) -> None:
+        """Cancel the requests that wait. Those that run end by themselves."""
+        for _start, future in self._ahead:
+            future.cancel()
         self._ahead.clear()
-        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def close(self) -> None:
+        self._forget()
+        self._pool.shutdown(wait=False)
         super().close()
 
 
