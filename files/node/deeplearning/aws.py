@@ -69,14 +69,18 @@ class AwsClient:
             pages = self.client(service).get_paginator(operation).paginate(**arguments)
             return [item for page in pages for item in page.get(key, [])]
 
-    def read_range(self, bucket: str, key: str, start: int, count: int, **only: str) -> bytes:
+    def read_range(self, bucket: str, key: str, start: int, count: int, **only: str) -> bytearray:
         """Return `count` bytes of an object from `start` on, or fewer at its end. Repeat it if AWS does not answer.
 
         `only`: conditions of the object, such as IfMatch.
         """
 
-        def read() -> bytes:
-            return b"".join(self.stream_object(bucket, key, count, Range=f"bytes={start}-{start + count - 1}", **only))
+        def read() -> bytearray:
+            # Joining the chunks would need twice the memory.
+            content, range_ = bytearray(), f"bytes={start}-{start + count - 1}"
+            for chunk in self.stream_object(bucket, key, CHUNK, Range=range_, **only):
+                content += chunk
+            return content
 
         for attempt in range(1, ATTEMPTS):
             with contextlib.suppress(Unavailable):

@@ -152,7 +152,7 @@ class _Copy:
         yield from (partial(self._fetch_piece, index) for index in range(len(self._pieces)))
 
     def _fetch_whole(self) -> _Piece:
-        content = self._fetch(0) if self._item.size else b""
+        content = self._fetch(0) if self._item.size else bytearray()
         self._md5.update(content)
         self._partial.write_bytes(content)
         self._complete()
@@ -161,8 +161,8 @@ class _Copy:
     def _fetch_piece(self, index: int) -> _Piece:
         start, descriptor = self._pieces[index], self._output.fileno()
         if self._marks[index]:
-            content = os.pread(descriptor, self._length(start), start) if self._item.md5 else b""
-            return _Piece(0, partial(self._take, index, content))
+            known = os.pread(descriptor, self._length(start), start) if self._item.md5 else b""
+            return _Piece(0, partial(self._take, index, known))
         content = self._fetch(start)
         written = 0
         while written < len(content):
@@ -172,7 +172,7 @@ class _Copy:
         os.pwrite(descriptor, MARK, self._item.size + DIGEST_BYTES + index)
         return _Piece(len(content), partial(self._take, index, content if self._item.md5 else b""))
 
-    def _fetch(self, start: int) -> bytes:
+    def _fetch(self, start: int) -> bytearray:
         count = self._length(start)
         try:
             content = self._aws.read_range(self._item.bucket, self._item.key, start, count, IfMatch=self._item.tag)
@@ -183,7 +183,7 @@ class _Copy:
             self._refuse()
         return content
 
-    def _take(self, index: int, content: bytes) -> None:
+    def _take(self, index: int, content: bytes | bytearray) -> None:
         self._md5.update(content)
         if index + 1 == len(self._pieces):
             self._output.truncate(self._item.size)

@@ -10,14 +10,15 @@ from collections import deque
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any, Callable, Union
 
 from deeplearning.aws import PARALLEL_REQUESTS, RANGE_BYTES, AccessDenied, AwsClient, NotFound
 from deeplearning.contract import manifest
 from deeplearning.contract.errors import UserError
 from deeplearning.unpacking.shares import BadArchive
 
-Fetch = Callable[[int, int], bytes]
+Bytes = Union[bytes, bytearray]
+Fetch = Callable[[int, int], Bytes]
 """Returns so many bytes from a position on. Several threads call it."""
 
 
@@ -28,13 +29,13 @@ class RangedReader(io.RawIOBase):
     pieces are requested ahead, twice as many each time. So no more is fetched beyond a share than was read of it.
     """
 
-    def __init__(self, fetch: Fetch, size: int, taken: Callable[[int, bytes], None] = lambda _start, _piece: None):
+    def __init__(self, fetch: Fetch, size: int, taken: Callable[[int, Bytes], None] = lambda _start, _piece: None):
         """`taken` is called with each piece that is read and its position, in the order of reading."""
         self._fetch, self.size, self._taken = fetch, size, taken
         self._position = 0
-        self._start, self._piece = 0, b""
+        self._start, self._piece = 0, memoryview(b"")
         self._pool = ThreadPoolExecutor(PARALLEL_REQUESTS)
-        self._ahead: deque[tuple[int, Future[bytes]]] = deque()
+        self._ahead: deque[tuple[int, Future[Bytes]]] = deque()
         self._requested = self._window = 0
 
     def readable(self) -> bool:
@@ -56,19 +57,21 @@ class RangedReader(io.RawIOBase):
         if count <= 0:
             return 0
         if not self._start <= self._position < self._start + len(self._piece):
-            self._start, self._piece = self._next_piece()
+            self._start, piece = self._next_piece()
+            self._piece = memoryview(piece)
         begin = self._position - self._start
         content = self._piece[begin : begin + count]
         buffer[: len(content)] = content
         self._position += len(content)
         return len(content)
 
-    def _next_piece(self) -> tuple[int, bytes]:
+    def _next_piece(self) -> tuple[int, Bytes]:
         """Return the piece at the position, and request those that follow it."""
         next_start = self._ahead[0][0] if self._ahead else self._requested
         if not next_start <= self._position < next_start + RANGE_BYTES:
             self._forget()
             self._requested, self._window = self._position, 0
+        self._piece = memoryview(b"")
         self._request(1)
         start, future = self._ahead.popleft()
         self._window = min(max(1, 2 * self._window), PARALLEL_REQUESTS - 1)
@@ -101,9 +104,9 @@ class Checksum:
     def __init__(self) -> None:
         self._sha256, self._done = hashlib.sha256(), 0
 
-    def add(self, start: int, piece: bytes) -> None:
+    def add(self, start: int, piece: Bytes) -> None:
         if start <= self._done:
-            self._sha256.update(piece[self._done - start :])
+            self._sha256.update(memoryview(piece)[self._done - start :])
             self._done = max(self._done, start + len(piece))
 
     def complete(self, opened: io.BufferedReader) -> str:
@@ -137,7 +140,7 @@ class Source:
     def manifest(self) -> dict[str, Any]:
         """Return the manifest. Raise UserError if it is not the one that the operator's side has checked."""
         try:
-            content = manifest.read(self._bytes(manifest.FILE, 0, manifest.MAX_BYTES), self.location)
+            content = manifest.read(bytes(self._bytes(manifest.FILE, 0, manifest.MAX_BYTES)), self.location)
         except (OSError, ValueError, LookupError, RecursionError) as error:
             raise UserError(
                 f"{self.location} holds no data set that was staged whole ({error}): run stage.yml."
@@ -171,20 +174,20 @@ class Source:
         # All pieces are of one object, although others may replace it meanwhile.
         only = {"IfMatch": self._tag(name)} if self._aws else {}
 
-        def fetch(start: int, count: int) -> bytes:
+        def fetch(start: int, count: int) -> Bytes:
             piece = self._bytes(name, start, count, **only)
             if len(piece) != count:
                 raise BadArchive(f"{self.location}/{name} is shorter than what was staged: run stage.yml again.")
             return piece
 
-        def taken(start: int, piece: bytes) -> None:
+        def taken(start: int, piece: Bytes) -> None:
             progress(len(piece))
             if checksum:
                 checksum.add(start, piece)
 
         return io.BufferedReader(RangedReader(fetch, size, taken))
 
-    def _bytes(self, name: str, start: int, count: int, **only: str) -> bytes:
+    def _bytes(self, name: str, start: int, count: int, **only: str) -> Bytes:
         if self._aws is None:
             with open(Path(self.location, name), "rb") as file:
                 file.seek(start)
