@@ -502,6 +502,20 @@ def test_a_reader_that_jumps_requests_nothing_in_vain_for_long(pieces: Pieces) -
     assert len(pieces.asked) <= 3 + 4 + 2 * 4 + 1
 
 
+def test_nothing_beyond_a_share_is_requested_before_it_is_read(pieces: Pieces) -> None:
+    """And then, in an archive of large files, several pieces at a time again."""
+    pieces.reader = io.BufferedReader(RangedReader(pieces.fetch, len(pieces.content), pieces.take, 20_500))
+    raw: Any = pieces.reader.raw
+    pieces.reader.read(20_400)
+    assert raw._requested == 21_000
+    ahead = []
+    for piece in range(21, 26):
+        pieces.reader.seek(piece * 1000)
+        assert pieces.reader.read(10) == pieces.content[piece * 1000 : piece * 1000 + 10]
+        ahead.append(raw._requested // 1000 - piece - 1)
+    assert ahead == [1, 2, 4, 8, 15]
+
+
 def test_a_skipped_piece_is_not_taken(pieces: Pieces) -> None:
     pieces.reader.read(1000)
     pieces.reader.seek(1990)

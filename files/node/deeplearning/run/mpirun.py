@@ -106,6 +106,7 @@ MESSAGE = {
     "state": _string,
     "pid": schema.between(1, 2**31),
     "end": schema.between(0, 255),
+    "gpu_busy": schema.between(0, 100),
 }
 """What a wrapper reports. Training code may write in its place, so the values are validated."""
 

@@ -279,7 +279,8 @@ def _files(
     checksum: Checksum,
 ) -> Iterator[File]:
     size, kind = part["size"], part["kind"]
-    with source.open(part["name"], size, progress, checksum) as opened:
+    share_end = size if kind in UNSHARED else bounds(size, share, shares)[1]
+    with source.open(part["name"], size, progress, checksum, share_end) as opened:
         if kind == "zip":
             with zipfile.ZipFile(opened) as archive:
                 yield from zip_share(archive, size, share, shares)

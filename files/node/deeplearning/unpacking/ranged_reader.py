@@ -26,12 +26,19 @@ class RangedReader(io.RawIOBase):
     """A file that can be sought in, as zipfile and tarfile require. It requests the next pieces while one is read.
 
     Archives of many small files are read from one end of a share to the other. The longer it is read in order, the more
-    pieces are requested ahead, twice as many each time. So no more is fetched beyond a share than was read of it.
+    pieces are requested ahead, twice as many each time, but none beyond the share before that is read.
     """
 
-    def __init__(self, fetch: Fetch, size: int, taken: Callable[[int, Bytes], None] = lambda _start, _piece: None):
+    def __init__(
+        self,
+        fetch: Fetch,
+        size: int,
+        taken: Callable[[int, Bytes], None] = lambda _start, _piece: None,
+        share_end: int | None = None,
+    ) -> None:
         """`taken` is called with each piece that is read and its position, in the order of reading."""
         self._fetch, self.size, self._taken = fetch, size, taken
+        self._share_end = size if share_end is None else share_end
         self._position = 0
         self._start, self._piece = 0, memoryview(b"")
         self._pool = ThreadPoolExecutor(PARALLEL_REQUESTS)
@@ -70,7 +77,9 @@ class RangedReader(io.RawIOBase):
         next_start = self._ahead[0][0] if self._ahead else self._requested
         if not next_start <= self._position < next_start + RANGE_BYTES:
             self._forget()
-            self._requested, self._window = self._position, 0
+            self._requested = self._position
+        if not self._ahead:
+            self._window = 0
         self._piece = memoryview(b"")
         self._request(1)
         start, future = self._ahead.popleft()
@@ -81,7 +90,8 @@ class RangedReader(io.RawIOBase):
         return start, piece
 
     def _request(self, pieces: int) -> None:
-        while len(self._ahead) < pieces and self._requested < self.size:
+        end = self._share_end if self._position < self._share_end else self.size
+        while len(self._ahead) < pieces and self._requested < end:
             count = min(RANGE_BYTES, self.size - self._requested)
             self._ahead.append((self._requested, self._pool.submit(self._fetch, self._requested, count)))
             self._requested += count
@@ -167,9 +177,14 @@ class Source:
         return self._tags[name]
 
     def open(
-        self, name: str, size: int, progress: Callable[[int], None], checksum: Checksum | None = None
+        self,
+        name: str,
+        size: int,
+        progress: Callable[[int], None],
+        checksum: Checksum | None = None,
+        share_end: int | None = None,
     ) -> io.BufferedReader:
-        """Open a part. `progress` is called with the size of each piece that was read."""
+        """Open a part, to read it or a share of it. `progress` is called with the size of each piece that was read."""
 
         # All pieces are of one object, although others may replace it meanwhile.
         only = {"IfMatch": self._tag(name)} if self._aws else {}
@@ -185,7 +200,7 @@ class Source:
             if checksum:
                 checksum.add(start, piece)
 
-        return io.BufferedReader(RangedReader(fetch, size, taken))
+        return io.BufferedReader(RangedReader(fetch, size, taken, share_end))
 
     def _bytes(self, name: str, start: int, count: int, **only: str) -> Bytes:
         if self._aws is None:
