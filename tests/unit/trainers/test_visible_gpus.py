@@ -36,9 +36,7 @@ def test_gpus_that_have_bfloat16_use_it(capability: tuple[int, int]) -> None:
 
 
 def test_bfloat16_is_not_emulated() -> None:
-    with pytest.raises(
-        SystemExit, match=r"this GPU \(compute capability 7.5\) has no bfloat16, .*: leave it out"
-    ):
+    with pytest.raises(SystemExit, match=r"this GPU \(compute capability 7.5\) has no bfloat16, .*: leave it out"):
         visible_gpus.require_bfloat16((7, 5))
 
 
