@@ -385,8 +385,8 @@ def measured_notes(runs: Sequence[ReportedRun]) -> list[str]:
     notes = [f"Measured: {'; '.join(examples)}. {EXAMPLE}"] if examples else []
     if any(run.gpu_busy is not None for run in runs):
         notes.append(
-            "GPU busy is the median of what NVIDIA's library says every ten seconds of all GPUs of the run's nodes: how "
-            "much of the time a GPU computes anything."
+            "GPU busy is the median of what NVIDIA's library says every ten seconds of all GPUs of the run's nodes: "
+            "how much of the time a GPU computes anything."
         )
     return notes
 

@@ -69,7 +69,8 @@ def test_the_master_sums_up_what_wrappers_send(run: Folder) -> None:
 def test_the_first_wrapper_of_each_node_with_gpus_reads_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, processor: bool
 ) -> None:
-    nodes = [plans.Node("one", "10.0.0.1", 2), plans.Node("two", "10.0.0.2", 2), plans.Node("three", "10.0.0.3", 0)]
+    gpus = {"one": 2, "two": 2, "three": 0}
+    nodes = tuple(plans.Node(name, "10.0.0.1", count) for name, count in gpus.items())
     places = [
         ("one", "ps", 0),
         ("one", "worker", 0),
@@ -77,7 +78,8 @@ def test_the_first_wrapper_of_each_node_with_gpus_reads_them(
         ("two", "worker", 2),
         ("three", "worker", 3),
     ]
-    plan = plans.Plan(nodes, [plans.Process(node, role, rank) for node, role, rank in places])
+    processes = tuple(plans.Process(node, role, rank, 0) for node, role, rank in places)
+    plan = plans.Plan("pytorch", "ddp", nodes, processes)
     start = {"plan": plans.as_json(plan), "processor": processor, "folder": "/"}
     (tmp_path / "plan.json").write_text(json.dumps(start))
     watching: list[int] = []
