@@ -1,5 +1,8 @@
-"""The processor seconds and the files of each node that unpacks a staged set, by the number of nodes. No machines: the
-node's own code unpacks each share in this process, from a folder instead of the bucket.
+"""What a node needs to unpack and to fetch data sets. No machines: the node's own code runs in this program.
+
+Unpacking, by the number of nodes: processor seconds and files of each, from a folder instead of the bucket. Fetching:
+from the local cloud's S3, where each answer comes as late and as slowly as S3's do, but for the scale of both. One
+request at a time, as nodes did it before, and as many as they make now.
 """
 
 from __future__ import annotations
@@ -7,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
 import random
 import shutil
 import statistics
@@ -15,20 +19,40 @@ import tarfile
 import tempfile
 import time
 import zipfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / "files/node"), str(Path(__file__).parent)]
+sys.path[:0] = [str(ROOT), str(ROOT / "files/node"), str(Path(__file__).parent)]
 
+from deeplearning import aws  # noqa: E402
 from deeplearning.contract.datasets import DatasetFile  # noqa: E402
 from deeplearning.contract.manifest import build  # noqa: E402
+from deeplearning.datasets import objects  # noqa: E402
+from deeplearning.datasets.sources import Progress  # noqa: E402
+from deeplearning.unpacking import ranged_reader  # noqa: E402
 from deeplearning.unpacking.extract import UnpackFolder, finish, unpack  # noqa: E402
 from deeplearning.unpacking.ranged_reader import Source  # noqa: E402
 from report import Row, write  # noqa: E402
 
+from localcloud.endpoint import front  # noqa: E402
+from tests.account import kit  # noqa: E402
+
 FILES, LARGEST = 4_000, 60_000
 NODES = (1, 2, 4, 8)
 ROUNDS = 5
+
+SCALE = 20
+"""Two cores cannot serve what S3 does. So a connection is so many times slower, and the pieces are smaller."""
+FIRST_BYTE_SECONDS = 0.03
+CONNECTION_RATE = 90e6 / SCALE
+LARGE_FILES, LARGE_FILE = 32, 2 << 20
+FETCHES = 3
+UNLIMITED_FILES = 128
 
 
 def pack(folder: Path) -> None:
@@ -64,23 +88,189 @@ def unpacked(source: Path, root: Path, shares: int) -> tuple[list[float], list[i
     return seconds, files
 
 
+class LimitedFront(front.Front):
+    """S3 as one connection sees it, if `limited`. It counts the requests for objects' content, and their bytes."""
+
+    limited, requests, bytes = False, 0, 0
+
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        answer = super().__call__(environ, start_response)
+        return self._paced(answer) if "HTTP_RANGE" in environ else answer
+
+    def _paced(self, answer: Iterable[bytes]) -> Iterator[bytes]:
+        type(self).requests += 1
+        due = time.monotonic() + FIRST_BYTE_SECONDS
+        for content in answer:
+            type(self).bytes += len(content)
+            for start in range(0, len(content), 64 << 10):
+                part = content[start : start + (64 << 10)]
+                due += len(part) / CONNECTION_RATE
+                if self.limited:
+                    time.sleep(max(0.0, due - time.monotonic()))
+                yield part
+
+
+def serve(parent: Connection) -> None:
+    """Be the local cloud, in a process of its own. Each message limits it or not, and is answered by its counts."""
+    kit.Front = LimitedFront
+    with tempfile.TemporaryDirectory() as scratch, kit.account_in(Path(scratch)) as account:
+        parent.send({name: value for name, value in account.environment.items() if name.startswith("AWS_")})
+        account.client("s3").create_bucket(Bucket="data")
+        for limited in iter(parent.recv, None):
+            counts = LimitedFront.requests, LimitedFront.bytes
+            LimitedFront.limited, LimitedFront.requests, LimitedFront.bytes = limited, 0, 0
+            parent.send(counts)
+
+
+@contextmanager
+def cloud() -> Iterator[Connection]:
+    ours, theirs = get_context("spawn").Pipe()
+    process = get_context("spawn").Process(target=serve, args=(theirs,))
+    process.start()
+    try:
+        os.environ.update(ours.recv())
+        ours.send(False)
+        ours.recv()
+        yield ours
+    finally:
+        ours.send(None)
+        process.join()
+
+
+def put_large(name: str, files: int) -> int:
+    """Stage a tar of large files in the bucket. Return its size."""
+    made, packed = random.Random(0), io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        for number in range(files):
+            info = tarfile.TarInfo(f"{number:04}.bin")
+            info.size = LARGE_FILE
+            archive.addfile(info, io.BytesIO(made.randbytes(info.size)))
+    content = packed.getvalue()
+    sums = {"a.tar": (len(content), hashlib.sha256(content).hexdigest())}
+    client = kit.new_session(os.environ["AWS_ACCESS_KEY_ID"], os.environ["AWS_SECRET_ACCESS_KEY"], kit.REGION).client(
+        "s3", endpoint_url=os.environ["AWS_ENDPOINT_URL"]
+    )
+    client.put_object(Bucket="data", Key=f"{name}/a.tar", Body=content)
+    listed = json.dumps(build(name, [DatasetFile("a.tar")], sums, {}))
+    client.put_object(Bucket="data", Key=f"{name}/manifest.json", Body=listed)
+    return len(content)
+
+
+def fetch_archive(name: str, scratch: Path) -> None:
+    """As stage.yml lets one node unpack a set."""
+    root = Path(tempfile.mkdtemp(dir=scratch))
+    root.chmod(0o1777)
+    unpack(UnpackFolder(root, name), Source(f"s3://data/{name}", kit.REGION), 0, 1, lambda _event: None)
+    shutil.rmtree(root)
+
+
+def fetch_object(name: str, scratch: Path) -> None:
+    """As a run with -e dataset=s3://… stages it."""
+    folder = Path(tempfile.mkdtemp(dir=scratch))
+    objects.fetch_s3(aws.AwsClient(kit.REGION), "data", f"{name}/a.tar", folder, Progress(lambda _event: None))
+    shutil.rmtree(folder)
+
+
+FETCHED = {"an archive is unpacked": fetch_archive, "an object is copied to a file": fetch_object}
+
+
+def seconds_of(fetch: Callable[[str, Path], None], scratch: Path, requests: int, size: int) -> float:
+    for module in (aws, objects, ranged_reader):
+        module.PARALLEL_REQUESTS = requests
+        module.RANGE_BYTES = size
+    started = time.monotonic()
+    fetch("large", scratch)
+    return time.monotonic() - started
+
+
+def measured_alone(what: str, scratch: Path) -> tuple[float, int]:
+    """Return the processor seconds of a process that fetches without a limit, and the bytes of memory that it takes."""
+    FETCHED[what]("small", scratch)
+    seconds, memory = time.process_time(), memory_of("VmRSS")
+    FETCHED[what]("unlimited", scratch)
+    return time.process_time() - seconds, memory_of("VmHWM") - memory
+
+
+def memory_of(name: str) -> int:
+    """Return a figure of this process from the kernel: what it has in memory, or had at most."""
+    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:"))
+
+
+def fetching(scratch: Path) -> tuple[list[Row], list[str]]:
+    rows, lines = [], [""]
+    piece, many = aws.RANGE_BYTES // SCALE, aws.PARALLEL_REQUESTS
+    with cloud() as limits, get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
+        size = put_large("large", LARGE_FILES)
+        put_large("small", 1)
+        unlimited = put_large("unlimited", UNLIMITED_FILES)
+        lines += [
+            f"Fetching {size / 1e6:.0f} MB from the local cloud's S3, which stands in for AWS's: an answer "
+            "begins after",
+            f"{FIRST_BYTE_SECONDS * 1000:.0f} ms, and a connection has {CONNECTION_RATE / 1e6:g} MB/s, a {SCALE}th of "
+            f"S3's 90, as are the pieces of {piece / 1e6:.2f} MB.",
+            f"Medians of {FETCHES}. One request at a time is how nodes fetched before.",
+            "",
+            "| what | seconds by one request | MB/s | by several | MB/s | requests |",
+            "| --- | --- | --- | --- | --- | --- |",
+        ]
+        for what, fetch in FETCHED.items():
+            # An object came by one request before.
+            single = piece if fetch is fetch_archive else size
+            found: list[tuple[float, float]] = []
+            for _round in range(FETCHES):
+                limited(limits)
+                before = seconds_of(fetch, scratch, 1, single)
+                limited(limits)
+                found.append((before, seconds_of(fetch, scratch, many, piece)))
+            requests, count = limited(limits, False)
+            one, several = (statistics.median(seconds) for seconds in zip(*found, strict=True))
+            row = f"{what}: seconds with {many} requests at a time, over those with one"
+            rows.append(Row(row, several / one, "×", 0.2))
+            rows.append(Row(f"{what}: bytes that were fetched, over its size", count / size, "×", 1.01))
+            speeds = [size / 1e6 / seconds for seconds in (one, several)]
+            lines.append(f"| {what} | {one:.2f} | {speeds[0]:.1f} | {several:.2f} | {speeds[1]:.1f} | {requests} |")
+        for what in FETCHED:
+            seconds, memory = pool.apply(measured_alone, (what, scratch))
+            row = f"{what}: processor seconds of a GB, with its checksum, and written"
+            rows.append(Row(row, seconds / unlimited * 1e9, "s", None))
+            rows.append(Row(f"{what}: most memory, with pieces of 8 MiB", memory / 2**20, "MiB", 256))
+    return rows, lines
+
+
+def limited(limits: Connection, limit: bool = True) -> tuple[int, int]:
+    """Limit connections or not. Return the requests for content since the last call, and their bytes."""
+    limits.send(limit)
+    counts: tuple[int, int] = limits.recv()
+    return counts
+
+
+def unpacking(scratch: Path) -> tuple[list[Row], list[str]]:
+    source, root = Path(scratch, "staged"), Path(scratch, "data")
+    pack(source)
+    unpacked(source, root, 1)
+    # In turns, because the file system of a machine becomes slower or faster meanwhile.
+    rounds = [{nodes: unpacked(source, root, nodes) for nodes in NODES} for _ in range(ROUNDS)]
+    seconds = [{nodes: sum(found[nodes][0]) for nodes in NODES} for found in rounds]
+    rows, lines = [], ["", f"{2 * FILES:,} files in a tar and a zip:", "", "| nodes | files of each | seconds |"]
+    lines.append("| --- | --- | --- |")
+    for nodes in NODES:
+        files = rounds[0][nodes][1]
+        if nodes > 1:
+            together = statistics.median(found[nodes] / found[1] for found in seconds)
+            uneven = max(abs(count * nodes / (2 * FILES) - 1) for count in files)
+            rows.append(Row(f"{nodes} nodes together, over one", together, "×", 1.15))
+            rows.append(Row(f"{nodes} nodes: the least even share of the files", 100 * uneven, "% off", 10))
+        took = statistics.median(found[nodes] for found in seconds)
+        lines.append(f"| {nodes} | {min(files):,} to {max(files):,} | {took:.2f} |")
+    return rows, lines
+
+
 def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
-        source, root = Path(scratch, "staged"), Path(scratch, "data")
-        pack(source)
-        unpacked(source, root, 1)
-        alone = statistics.median(sum(unpacked(source, root, 1)[0]) for _ in range(ROUNDS))
-        rows, lines = [], ["", f"{2 * FILES:,} files in a tar and a zip:", "", "| nodes | files of each | seconds |"]
-        lines.append("| --- | --- | --- |")
-        for nodes in NODES:
-            rounds = [unpacked(source, root, nodes) for _ in range(ROUNDS)]
-            files = rounds[0][1]
-            together = statistics.median(sum(seconds) for seconds, _files in rounds)
-            uneven = max(abs(count * nodes / (2 * FILES) - 1) for count in files)
-            rows.append(Row(f"{nodes} nodes together, over one", together / alone, "×", 1.15))
-            rows.append(Row(f"{nodes} nodes: the least even share of the files", 100 * uneven, "% off", 10))
-            lines.append(f"| {nodes} | {min(files):,} to {max(files):,} | {together:.2f} |")
-    write("unpacking", "Unpacking, in processor seconds", rows, "\n".join(lines))
+        rows, lines = unpacking(Path(scratch))
+        more_rows, more_lines = fetching(Path(scratch))
+    write("unpacking", "Unpacking and fetching", rows + more_rows, "\n".join(lines + more_lines))
 
 
 if __name__ == "__main__":

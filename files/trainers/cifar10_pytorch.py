@@ -77,6 +77,10 @@ class PyTorch(common.Learner):
             self.optimizer = torch.optim.Adam(weights, options.lr, weight_decay=decay)
         else:
             self.optimizer = torch.optim.SGD(weights, options.lr, options.momentum, weight_decay=decay)
+        if options.mixed_precision and self.device.type == "cuda":
+            visible_gpus.require_bfloat16(torch.cuda.get_device_capability(self.device))
+        # What the steps since the last line add up to. To read it, the processor waits for the GPU.
+        self.samples, self.sums = 0, torch.zeros(2, dtype=torch.float64, device=self.device)
         # bfloat16 has the range of 32 bits, so that losses need no scaling.
         self.precision = torch.autocast(self.device.type, torch.bfloat16, enabled=options.mixed_precision)
 
@@ -84,7 +88,7 @@ class PyTorch(common.Learner):
         for group in self.optimizer.param_groups:
             group["lr"] = rate
 
-    def step(self, images, labels) -> tuple[int, float, int]:
+    def step(self, images, labels) -> common.Result:
         images, labels = self._tensors(images, labels)
         self.optimizer.zero_grad()
         with self.precision:
@@ -92,7 +96,16 @@ class PyTorch(common.Learner):
         loss = nn.functional.cross_entropy(scores, labels)
         loss.backward()
         self.optimizer.step()
-        return len(labels), loss.item() * len(labels), int((scores.argmax(1) == labels).sum())
+        with torch.no_grad():
+            self.sums += torch.stack([loss.double() * len(labels), (scores.argmax(1) == labels).sum()])
+        self.samples += len(labels)
+        return 0, 0.0, 0
+
+    def read(self) -> common.Result:
+        loss, right = self.sums.tolist()
+        samples, self.samples = self.samples, 0
+        self.sums.zero_()
+        return samples, loss, int(right)
 
     @torch.no_grad()
     def right(self, images, labels) -> int:
@@ -101,8 +114,11 @@ class PyTorch(common.Learner):
             return int((self.network(images).argmax(1) == labels).sum())
 
     def _tensors(self, images, labels) -> tuple[torch.Tensor, torch.Tensor]:
-        images = torch.from_numpy(common.scaled(images)).to(self.device).permute(0, 3, 1, 2).contiguous()
-        return images, torch.from_numpy(labels).to(self.device)
+        """Send a batch as bytes, which the device scales. It does so while the processor goes on."""
+        batch = torch.from_numpy(images), torch.from_numpy(labels)
+        if self.device.type == "cuda":
+            batch = tuple(tensor.pin_memory().to(self.device, non_blocking=True) for tensor in batch)
+        return (batch[0].float() / 127.5 - 1).permute(0, 3, 1, 2).contiguous(), batch[1]
 
     def save(self, path: Path) -> None:
         torch.save({"network": self.network.state_dict(), "optimizer": self.optimizer.state_dict()}, path)

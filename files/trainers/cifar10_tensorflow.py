@@ -59,6 +59,8 @@ class TensorFlow(common.Learner):
         self.build = lambda: lenet(image) if options.network == "lenet" else resnet(image, options.num_layers)
         self.decay = options.weight_decay
         if options.mixed_precision:
+            for gpu in tf.config.list_physical_devices("GPU"):
+                visible_gpus.require_bfloat16(tf.config.experimental.get_device_details(gpu)["compute_capability"])
             # bfloat16 has the range of 32 bits, so that losses need no scaling.
             tf.keras.mixed_precision.set_global_policy("mixed_bfloat16")
         with strategy.scope():

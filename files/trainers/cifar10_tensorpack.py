@@ -225,7 +225,10 @@ def run(
     hvd.init()
     tf.disable_eager_execution()  # TensorPack would do it, but after the seed is set
     options = common.arguments(description, ("horovod",), "horovod")
-    visible_gpus.require("tensorflow", lambda: len(tensorflow.config.list_physical_devices("GPU")))
+    gpus = tensorflow.config.list_physical_devices("GPU")
+    visible_gpus.require("tensorflow", lambda: len(gpus))
+    for gpu in gpus if options.mixed_precision else ():
+        visible_gpus.require_bfloat16(tensorflow.config.experimental.get_device_details(gpu)["compute_capability"])
     train, test = load(options.data_dir)
     model = network(options, train)
     checkpoints = options.run_dir / "checkpoints"

@@ -8,7 +8,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -194,6 +194,9 @@ def learning_rate(options: argparse.Namespace, epoch: int, step: int) -> float:
 
 # Results
 
+Result = tuple[int, float, int]
+"""Of some steps: the samples, their summed loss and how many of them were classified correctly."""
+
 
 class Metrics:
     """Write metrics/rank<n>.jsonl and a line of output, and from rank 0 TensorBoard's curves."""
@@ -228,14 +231,25 @@ class Metrics:
         self._began, self._elapsed = time.monotonic(), 0.0
         self._reported = (0, 0.0)
 
-    def add(self, samples: int, loss: float, right: int, steps: int = 1) -> None:
-        """Add trained samples, the sum of their losses and the number of correct ones."""
+    def add(
+        self, samples: int, loss: float, right: int, steps: int = 1, read: Callable[[], Result] = lambda: (0, 0.0, 0)
+    ) -> None:
+        """Add trained samples, the sum of their losses and the number of correct ones.
+
+        `read` is called for those that were not returned yet, when a line is due.
+        """
         self.step += steps
+        self._count(samples, loss, right)
+        if self._is_due(steps):
+            if (unread := read())[0]:
+                self._count(*unread)
+            if self._samples:
+                self._write(self._reported, None)
+                self._reported = (self._samples, self._elapsed)
+
+    def _count(self, samples: int, loss: float, right: int) -> None:
         self._samples, self._loss, self._right = self._samples + samples, self._loss + loss, self._right + right
         self._elapsed = time.monotonic() - self._began
-        if self._samples and self._is_due(steps):
-            self._write(self._reported, None)
-            self._reported = (self._samples, self._elapsed)
 
     def _is_due(self, steps: int) -> bool:
         if self._log_steps:
@@ -330,13 +344,17 @@ class Learner:
     def set_learning_rate(self, rate: float) -> None:
         raise NotImplementedError
 
-    def step(self, images: Array, labels: Array) -> tuple[int, float, int]:
-        """Train on a batch, together with all ranks. Return the samples, their summed loss and the correct ones."""
+    def step(self, images: Array, labels: Array) -> Result:
+        """Train on a batch, together with all ranks. Return its result, or nothing yet: zeros."""
         raise NotImplementedError
 
-    def rest(self) -> tuple[int, float, int]:
-        """Return the same for steps that had not ended when `step` returned."""
+    def read(self) -> Result:
+        """Return the result of steps that is still on the device. To read it after each step would cost time."""
         return 0, 0.0, 0
+
+    def rest(self) -> Result:
+        """Return the result of all steps for which it was not returned yet."""
+        return self.read()
 
     def right(self, images: Array, labels: Array) -> int:
         """Return how many of these images the network classifies correctly."""
@@ -407,7 +425,7 @@ def learn(
                 continue
             if rate != (rate := learning_rate(options, epochs, before + number - 1)):
                 learner.set_learning_rate(rate)
-            metrics.add(*learner.step(images, labels))
+            metrics.add(*learner.step(images, labels), read=learner.read)
             is_due = options.checkpoint_steps and (before + number) % options.checkpoint_steps == 0
             if saves and number < count and (is_due or request.is_new()):
                 checkpoints.save(learner, (epochs, number))

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterator
 from typing import Any
 
 from deeplearning.contract.errors import UserError
 
 ATTEMPTS = 3
+RETRY_SECONDS = 2.0
 CHUNK = 1 << 20
+PARALLEL_REQUESTS = 16
+"""Of a process that reads from S3, which sends 85 to 90 MB/s to each: more than one process of Python can take."""
+RANGE_BYTES = 8 << 20
+"""Of each of these requests, as AWS recommends: 8 to 16 MB. As many as there are requests are held in memory."""
 NOT_FOUND = ("NoSuchKey", "NoSuchBucket", "404", "PreconditionFailed", "412")
 """The object does not exist, or not in the version that was requested."""
+BUSY = ("SlowDown", "ServiceUnavailable", "InternalError", "RequestTimeout", "500", "503")
+"""S3 asks to try again later, after the SDK has tried several times."""
 DENIED = ("AccessDenied", "UnauthorizedOperation", "AccessDeniedException", "403")
 
 
@@ -40,7 +48,7 @@ class AwsClient:
             connect_timeout=5,
             read_timeout=20,
             retries={"mode": "standard", "max_attempts": 5},
-            max_pool_connections=16,
+            max_pool_connections=PARALLEL_REQUESTS,
         )
         self._clients: dict[str, Any] = {}
 
@@ -61,12 +69,24 @@ class AwsClient:
             pages = self.client(service).get_paginator(operation).paginate(**arguments)
             return [item for page in pages for item in page.get(key, [])]
 
-    def read_object(self, bucket: str, key: str, **arguments: Any) -> bytes:
-        """Return an object, or the range of it that the arguments name. Retry if the connection breaks."""
-        for _unused in range(ATTEMPTS - 1):
+    def read_range(self, bucket: str, key: str, start: int, count: int, **only: str) -> bytearray:
+        """Return `count` bytes of an object from `start` on, or fewer at its end. Repeat it if AWS does not answer.
+
+        `only`: conditions of the object, such as IfMatch.
+        """
+
+        def read() -> bytearray:
+            # Joining the chunks would need twice the memory.
+            content, range_ = bytearray(), f"bytes={start}-{start + count - 1}"
+            for chunk in self.stream_object(bucket, key, CHUNK, Range=range_, **only):
+                content += chunk
+            return content
+
+        for attempt in range(1, ATTEMPTS):
             with contextlib.suppress(Unavailable):
-                return b"".join(self.stream_object(bucket, key, **arguments))
-        return b"".join(self.stream_object(bucket, key, **arguments))
+                return read()
+            time.sleep(RETRY_SECONDS * attempt)
+        return read()
 
     def read_beginning(self, bucket: str, key: str, size: int) -> bytes:
         """Return up to `size` bytes of an object."""
@@ -103,6 +123,8 @@ def _error(service: str, operation: str, arguments: dict[str, Any], error: dict[
     if code in NOT_FOUND:
         name = f"s3://{arguments.get('Bucket')}/{arguments.get('Key', '')}"
         return NotFound(f"{name} does not exist, or was replaced while it was read: run the same command again.")
+    if code in BUSY:
+        return Unavailable(f"AWS does not answer {service} {operation} ({code}): try again later.")
     if code in DENIED:
         cure = ", with cluster_s3_read if the bucket is another one" if service == "s3" else ""
         return AccessDenied(

@@ -1,4 +1,4 @@
-"""Wait for many nodes, or for many files of the shared file system, at the same time."""
+"""Wait for many nodes, for many files of the shared file system, or for many answers of S3, at the same time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import math
 import queue
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent import futures
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
@@ -76,3 +77,20 @@ def with_files(call: Callable[[Item], Answer], items: Sequence[Item]) -> list[An
     parts = [items[at : at + size] for at in range(0, len(items), size)]
     with ThreadPoolExecutor(FILES_AT_ONCE) as pool:
         return [answer for answers in pool.map(lambda part: [call(item) for item in part], parts) for answer in answers]
+
+
+def in_order(calls: Iterable[Callable[[], Answer]], at_once: int) -> Iterator[Answer]:
+    """Make calls, so many at a time, and yield their answers in the order of the calls.
+
+    No more answers than that are held. The first error ends it: what runs then is awaited, and nothing else is called.
+    """
+    pool, pending = ThreadPoolExecutor(at_once), deque[Future[Answer]]()
+    try:
+        for call in calls:
+            if len(pending) == at_once:
+                yield pending.popleft().result()
+            pending.append(pool.submit(call))
+        while pending:
+            yield pending.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)

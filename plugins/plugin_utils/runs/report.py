@@ -26,6 +26,10 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs.plot import 
 
 DEFAULT_BATCH = 128
 """Of the example trainers."""
+EXAMPLE = (
+    "An example trainer's network is small: its speed is that of Python and of the exchange more than that of a GPU, "
+    "and its speed-up is not that of another model. Measure with a script of your own."
+)
 GENERATED = "The data was generated: its accuracies show that training works, and say nothing about real data."
 
 
@@ -49,6 +53,8 @@ class ReportedRun:
     """The metrics of each rank, line by line."""
     machine_hours: Mapping[str, float] = field(default_factory=dict)
     """Of all attempts, by instance type."""
+    gpu_busy: float | None = None
+    """Percent, of the last attempt on GPUs."""
 
     def cost(self, prices: PriceList) -> float | None:
         """Return what the machines cost while the attempts ran; None if that is not known."""
@@ -86,18 +92,33 @@ class ReportedRun:
         """Return the number of ranks that the figures are of. A line may have the figures of several."""
         return sum(max(1, int(_number(lines[-1].get("ranks")) or 1)) for lines in self.ranks.values())
 
+    def _option(self, name: str, pattern: str, default: str) -> str:
+        """Return an option of an example trainer."""
+        values = [value for word, value in zip(self.arguments, self.arguments[1:], strict=False) if word == name]
+        values += [word.partition("=")[2] for word in self.arguments if word.startswith(f"{name}=")]
+        return values[-1] if values and re.fullmatch(pattern, values[-1]) else default
+
+    @property
+    def _batch(self) -> int:
+        return int(self._option("--batch-size", "[0-9]{1,9}", str(DEFAULT_BATCH)))
+
     @property
     def global_batch(self) -> int | None:
         """Return the samples per update of the weights. Parameter servers update them with each worker's batch."""
         if not self.example:
             return None
-        sizes = [
-            value for name, value in zip(self.arguments, self.arguments[1:], strict=False) if name == "--batch-size"
-        ]
-        sizes += [word.partition("=")[2] for word in self.arguments if word.startswith("--batch-size=")]
-        size = int(sizes[-1]) if sizes and re.fullmatch("[0-9]{1,9}", sizes[-1]) else DEFAULT_BATCH
         independent = self.distribution in ("parameter_server", "dist_async") or "--no-exchange" in self.arguments
-        return size if independent else size * max(self.processes, 1)
+        return self._batch if independent else self._batch * max(self.processes, 1)
+
+    @property
+    def measured(self) -> str:
+        """Return the model, batch and precision of an example trainer; nothing of a script that is not known."""
+        if not self.example:
+            return ""
+        network = self._option("--network", "lenet|resnet", "lenet")
+        layers = f" of {self._option('--num-layers', '[0-9]{1,4}', '20')} layers" if network == "resnet" else ""
+        bits = 16 if "--mixed-precision" in self.arguments else 32
+        return f"{self.framework}: {network}{layers}, batches of {self._batch} in each process, {bits} bits"
 
     @property
     def comparable(self) -> tuple[object, ...]:
@@ -144,6 +165,7 @@ _ATTEMPT = u.record(
     # An attempt that a master's outage interrupted may have none.
     ended=u.optional(_time),
     machines=u.optional(u.map_of(schema.instance_type, u.between(1, u.MOST_ITEMS), 16)),
+    gpu_busy_percent=u.optional(u.between(0, 100)),
 )
 _RESULT = u.record(state=u.one_of(*STATES), attempts=u.optional(u.list_of(_ATTEMPT)))
 _STATE = u.record(processes=answers.processes)
@@ -165,6 +187,7 @@ def read(folder: Path, most_lines: int = MOST_LINES) -> ReportedRun:
         raise UserError(f"{folder} is no folder of a run ({error}): name runs that `status.yml` shows.") from error
     if run["run_id"] != folder.name:
         raise UserError(f"{folder} holds another run, {run['run_id']}. Name runs that `status.yml` shows.")
+    attempts = result.get("attempts") or ()
     return ReportedRun(
         id=run["run_id"],
         framework=run["framework"],
@@ -177,7 +200,8 @@ def read(folder: Path, most_lines: int = MOST_LINES) -> ReportedRun:
         processes=sum(process["role"] == "worker" for process in processes),
         state=result.get("state", "running"),
         ranks=_metrics(folder / "metrics", most_lines),
-        machine_hours=_machine_hours(result.get("attempts") or ()),
+        machine_hours=_machine_hours(attempts),
+        gpu_busy=next((busy for each in reversed(attempts) if (busy := each["gpu_busy_percent"]) is not None), None),
     )
 
 
@@ -235,6 +259,7 @@ COLUMNS = (
     "average precision",
     "speed-up",
     "efficiency",
+    "GPU busy (%)",
     f"cost ({CURRENCY})",
 )
 
@@ -271,6 +296,7 @@ def _row(run: ReportedRun, base: ReportedRun | None) -> list[tuple[object, int]]
         (run.evaluated("average_precision"), 3),
         (faster, 2),
         (efficiency, 2),
+        (run.gpu_busy, 0),
     ]
 
 
@@ -354,6 +380,18 @@ def cost_note(runs: Sequence[ReportedRun], prices: PriceList) -> str:
     )
 
 
+def measured_notes(runs: Sequence[ReportedRun]) -> list[str]:
+    """Return what the figures are of."""
+    examples = sorted({run.measured for run in runs if run.measured})
+    notes = [f"Measured: {'; '.join(examples)}. {EXAMPLE}"] if examples else []
+    if any(run.gpu_busy is not None for run in runs):
+        notes.append(
+            "GPU busy is the median of what NVIDIA's library says every ten seconds of all GPUs of the run's nodes: "
+            "how much of the time a GPU computes anything."
+        )
+    return notes
+
+
 def page(runs: Sequence[ReportedRun], prices: PriceList) -> str:
     """Return the page. It refers to no other file or address."""
     head = "".join(f"<th>{escape(column)}</th>" for column in COLUMNS)
@@ -373,7 +411,7 @@ def page(runs: Sequence[ReportedRun], prices: PriceList) -> str:
 </tbody></table>
 <p>Time is that of training, without start and evaluation. Samples per second are the median of all epochs but the
 first. Speed-up and efficiency are by samples per second, against the run on the fewest nodes with the same
-arguments. {escape(cost_note(runs, prices))}</p>
+arguments. {escape(" ".join([*measured_notes(runs), cost_note(runs, prices)]))}</p>
 <div class="plots">
 {chr(10).join(plot.svg() for plot in plots(runs).values())}
 </div>
@@ -392,7 +430,7 @@ def text(runs: Sequence[ReportedRun], prices: PriceList) -> list[str]:
     lines = ["  ".join(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)) for row in rows]
     named = [f"{row[0]:<{widths[0]}}  {line}".rstrip() for row, line in zip(rows, lines, strict=True)]
     notes = [GENERATED] if any(run.generated for run in runs) else []
-    return named + notes + [note for note in [cost_note(runs, prices)] if note]
+    return named + notes + [note for note in [*measured_notes(runs), cost_note(runs, prices)] if note]
 
 
 def read_all(folders: Iterable[Path]) -> list[ReportedRun]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from deeplearning import concurrency
-from deeplearning.concurrency import CONNECTIONS_AT_ONCE, ask_nodes, longest, with_files
+from deeplearning.concurrency import CONNECTIONS_AT_ONCE, ask_nodes, in_order, longest, with_files
 from deeplearning.contract import bounded_program
 from deeplearning.health import pairs
 from deeplearning.run import survey
@@ -135,3 +135,34 @@ def test_64_files_are_waited_for_at_the_same_time() -> None:
     crowd = Crowd(64)
     with_files(lambda _number: crowd.pass_through(), range(640))
     assert crowd.most == 64
+
+
+def test_answers_come_in_the_order_of_the_calls_and_no_more_are_held_than_run() -> None:
+    """The first call ends last, and one more is made for each answer that was taken."""
+    made: list[int] = []
+    others = threading.Event()
+
+    def call(number: int) -> int:
+        made.append(number)
+        if number == 0:
+            others.wait(WAIT_SECONDS)
+        elif number == 3:
+            others.set()
+        return number
+
+    answers = in_order((lambda number=number: call(number) for number in range(20)), 4)
+    assert next(answers) == 0 and sorted(made) == [0, 1, 2, 3]
+    assert next(answers) == 1
+    assert list(answers) == [*range(2, 20)] and sorted(made) == [*range(20)]
+
+
+def test_the_first_error_in_order_ends_the_calls() -> None:
+    made: list[int] = []
+
+    def call(number: int) -> int:
+        made.append(number)
+        return 1 // (3 - number)
+
+    with pytest.raises(ZeroDivisionError):
+        list(in_order((lambda number=number: call(number) for number in range(100)), 4))
+    assert len(made) <= 3 + 4

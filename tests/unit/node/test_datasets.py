@@ -19,8 +19,6 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
-from botocore.exceptions import ClientError, ReadTimeoutError
-from deeplearning.aws import AwsClient, _error
 from deeplearning.contract import download
 from deeplearning.contract.datasets import DATASETS, ON_DEMAND, Dataset, DatasetFile
 from deeplearning.contract.errors import UserError
@@ -66,7 +64,6 @@ def efs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(staging, "ON_NODE", tmp_path / "node")
     monkeypatch.setattr(staging.paths, "TRAINERS", str(ROOT / "files/trainers"))
     monkeypatch.setattr(download, "RETRY_SECONDS", 0)
-    monkeypatch.setattr(sources, "RETRY_SECONDS", 0)
     # This machine's disks stay as they are.
     monkeypatch.setattr(staging.own_disk, "prepare", lambda _root: None)
     monkeypatch.setattr(staging, "read_config", lambda: SimpleNamespace(region="here"))
@@ -472,159 +469,11 @@ def test_a_full_disk_is_reported_before_and_during_a_transfer(
         staged(efs, "generated")
 
 
-class Bucket(AwsClient):
-    """As much of S3 as a download needs."""
-
-    def __init__(self, **objects: bytes) -> None:
-        self.objects = {name.replace("__", "/"): content for name, content in objects.items()}
-        self.asked: list[tuple[str, str]] = []
-        self.listed: list[str] = []
-        self.breaks: list[int] = []
-        """after how many bytes the next bodies break off"""
-        self.before_reading: list[Callable[[], object]] = []
-
-    def client(self, _service: str) -> None: ...
-
-    def pages(self, _service: str, _operation: str, _key: str, **arguments: Any) -> list[dict[str, Any]]:
-        self.listed.append(arguments["Prefix"])
-        return [
-            {"Key": name, "Size": len(content), "ETag": f'"{md5(content)}"'}
-            for name, content in self.objects.items()
-            if name.startswith(arguments["Prefix"])
-        ]
-
-    def call(self, service: str, operation: str, **arguments: Any) -> Any:
-        if self.before_reading:
-            self.before_reading.pop(0)()
-        range_ = arguments.get("Range", "")
-        self.asked.append((arguments["Key"], range_))
-        if arguments["Key"] not in self.objects:
-            raise _error(service, operation, arguments, {"Code": "NoSuchKey"})
-        content = self.objects[arguments["Key"]][int(range_.removeprefix("bytes=").rstrip("-") or 0) :]
-        return {"Body": Body(content, self.breaks.pop(0) if self.breaks else None)}
-
-
-class Body(io.BytesIO):
-    """It breaks off after so many bytes."""
-
-    def __init__(self, content: bytes, breaks: int | None) -> None:
-        super().__init__(content if breaks is None else content[:breaks])
-        self.is_broken = breaks is not None
-
-    def read(self, size: int | None = -1) -> bytes:
-        part = super().read(size)
-        if self.is_broken and not part:
-            raise ReadTimeoutError(endpoint_url="https://s3", error="timed out")
-        return part
-
-
-def test_all_objects_below_a_prefix_are_fetched_once(tmp_path: Path) -> None:
-    bucket = Bucket(set__a=b"aaaa", set__deep__b=b"bbbbbb", other=b"no", setting=b"no")
-    (tmp_path / ".a.coming").write_bytes(b"aa")
-    (tmp_path / "deep").mkdir()
-    (tmp_path / "deep/b").write_bytes(b"bbbbbb")
-    sources.fetch_s3(bucket, "bucket", "set", tmp_path, Progress(lambda _event: None))
-    assert bucket.asked == [("set/a", "bytes=2-")]
-    assert (tmp_path / "a").read_bytes() == b"aaaa"
-    assert sorted(os.listdir(tmp_path)) == ["a", "deep"]
-
-
-def test_only_names_below_the_prefix_are_listed(tmp_path: Path) -> None:
-    bucket = Bucket(set__a=b"aaaa", set_secret=b"no")
-    sources.fetch_s3(bucket, "bucket", "set", tmp_path, Progress(lambda _event: None))
-    assert bucket.listed == ["set/"]
-
-
-def test_a_prefix_may_be_the_name_of_one_object(tmp_path: Path) -> None:
-    sources.fetch_s3(Bucket(set__a=b"aaaa", set__ab=b"no"), "bucket", "set/a", tmp_path, Progress(lambda _event: None))
-    assert os.listdir(tmp_path) == ["a"]
-
-
-def test_a_denied_listing_after_an_empty_one_means_an_empty_prefix(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Their policy has `imagenet/*`, so they may list `imagenet/`, and not `imagenet`."""
-    real = AwsClient("us-east-1")
-    allowed = ["imagenet/"]
-
-    def paginate(Bucket: str, Prefix: str) -> list[dict[str, Any]]:
-        if Prefix not in allowed:
-            raise ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "ListObjectsV2")
-        return [{}]
-
-    client = SimpleNamespace(get_paginator=lambda _operation: SimpleNamespace(paginate=paginate))
-    monkeypatch.setattr(real, "client", lambda _service: client)
-    for message in ("s3://bucket/imagenet holds nothing", "is not allowed s3 list_objects_v2"):
-        with pytest.raises(UserError, match=message):
-            sources.fetch_s3(real, "bucket", "imagenet", tmp_path, Progress(lambda _event: None))
-        allowed.clear()
-
-
-def test_an_object_that_differs_from_its_listing_is_refused(tmp_path: Path) -> None:
-    (tmp_path / ".a.coming").write_bytes(b"xx")
-    with pytest.raises(UserError, match="differs from what S3 lists"):
-        sources.fetch_s3(Bucket(set__a=b"aaaa"), "bucket", "set/", tmp_path, Progress(lambda _event: None))
-    assert os.listdir(tmp_path) == []
-
-
-def fetched(bucket: Bucket, folder: Path) -> None:
-    sources.fetch_s3(bucket, "bucket", "set", folder, Progress(lambda _event: None))
-
-
-@pytest.fixture
-def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sources, "RETRY_SECONDS", 0)
-
-
-@pytest.mark.usefixtures("no_pause")
-def test_an_interrupted_object_is_resumed(tmp_path: Path) -> None:
-    bucket = Bucket(set__a=b"aaaaaa")
-    bucket.breaks = [2, 1]
-    fetched(bucket, tmp_path)
-    assert bucket.asked == [("set/a", ""), ("set/a", "bytes=2-"), ("set/a", "bytes=3-")]
-    assert (tmp_path / "a").read_bytes() == b"aaaaaa"
-
-
-@pytest.mark.usefixtures("no_pause")
-def test_an_object_that_is_always_interrupted_is_one_sentence(tmp_path: Path) -> None:
-    bucket = Bucket(set__a=b"aaaaaa")
-    bucket.breaks = [0] * 9
-    with pytest.raises(UserError, match="s3://bucket/set/a broke off while it was read .*: try again"):
-        fetched(bucket, tmp_path)
-
-
-def test_an_object_that_vanishes_after_it_was_listed_is_left_out(tmp_path: Path) -> None:
-    bucket = Bucket(set__a=b"a", set__b=b"b")
-    bucket.before_reading = [lambda: bucket.objects.pop("set/b")]
-    fetched(bucket, tmp_path)
-    assert os.listdir(tmp_path) == ["a"] and bucket.listed == ["set/"] * 2
-
-
-def test_an_object_that_can_never_be_read_is_one_sentence(tmp_path: Path) -> None:
-    bucket = Bucket(set__a=b"a")
-
-    def read(*_: Any, **arguments: Any) -> Any:
-        raise _error("s3", "get_object", arguments, {"Code": "PreconditionFailed"})
-
-    bucket.call = read  # type: ignore[method-assign]
-    with pytest.raises(UserError, match="s3://bucket/set/a does not exist, or was replaced while it was read: run"):
-        fetched(bucket, tmp_path)
-
-
 def test_a_root_that_sudo_cannot_create_is_one_sentence(efs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(staging.safe_paths, "shared_folder", Mock(side_effect=PermissionError))
     monkeypatch.setattr(staging, "as_root", lambda *words: ["sh", "-c", "echo sudo: no tty >&2; exit 1"])
     with pytest.raises(UserError, match="data cannot be created: sudo: no tty"):
         staged(efs, "tiny")
-
-
-def test_names_of_objects_stay_below_the_folder(tmp_path: Path) -> None:
-    bucket = Bucket()
-    bucket.objects = {"set/../../evil": b"x"}
-    with pytest.raises(UserError, match="no path below a folder"):
-        sources.fetch_s3(bucket, "bucket", "set", tmp_path, Progress(lambda _event: None))
-    with pytest.raises(UserError, match="s3://bucket/none holds nothing"):
-        sources.fetch_s3(bucket, "bucket", "none", tmp_path, Progress(lambda _event: None))
 
 
 def test_each_source_has_a_folder_of_its_own() -> None:
@@ -710,12 +559,6 @@ def test_a_dataset_that_others_may_change_does_not_count(shared: Path) -> None:
     (shared / "data/tiny").chmod(0o777)
     with pytest.raises(UserError, match="data/tiny has mode 0777, .* Example: sudo chmod go-w "):
         show(StagingRequest("tiny"), str(shared))
-
-
-def test_an_object_that_changed_since_the_first_attempt_is_fetched_again(tmp_path: Path) -> None:
-    (tmp_path / "a").write_bytes(b"old!")
-    sources.fetch_s3(Bucket(set__a=b"new!"), "bucket", "set", tmp_path, Progress(lambda _event: None))
-    assert (tmp_path / "a").read_bytes() == b"new!"
 
 
 # The command

@@ -290,7 +290,7 @@ def test_stacks_and_failures_do_not_end_a_stall(
     run: Folder, attempt: Attempt, asked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stalled(attempt, monkeypatch)
-    send(attempt, (1, stacks_of("S")))
+    send(attempt, (1, stacks_of("S")), (1, {"gpu_busy": 100}))
     assert run.state()["state"] == "stalled"
     send(attempt, (1, {"time": 3.0, "end": 134}))
     attempt.stall.end()

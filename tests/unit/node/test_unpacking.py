@@ -6,7 +6,9 @@ import errno
 import io
 import json
 import os
+import random
 import tarfile
+import threading
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -16,7 +18,7 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
-from deeplearning.aws import AwsClient
+from deeplearning.aws import PARALLEL_REQUESTS, AwsClient
 from deeplearning.contract.archives import files_sha256
 from deeplearning.contract.datasets import DATASETS, LINKS, STAGED, Dataset, DatasetFile
 from deeplearning.contract.errors import UserError
@@ -385,16 +387,18 @@ class Breaking:
 
 @pytest.mark.parametrize("breaks", [0, 2])
 def test_an_interrupted_piece_is_requested_again(breaks: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    s3 = Breaking(breaks)
+    s3, pauses = Breaking(breaks), list[float]()
     monkeypatch.setattr(AwsClient, "client", lambda *_: s3)
-    assert AwsClient("us-east-1").read_object("mine", "a.tar", Range="bytes=0-4") == b"whole"
-    assert s3.asked == breaks + 1
+    monkeypatch.setattr("deeplearning.aws.time", SimpleNamespace(sleep=pauses.append))
+    assert AwsClient("us-east-1").read_range("mine", "a.tar", 0, 5) == b"whole"
+    assert s3.asked == breaks + 1 and pauses == [2.0, 4.0][:breaks]
 
 
 def test_a_piece_that_is_always_interrupted_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(AwsClient, "client", lambda *_: Breaking(9))
+    monkeypatch.setattr("deeplearning.aws.RETRY_SECONDS", 0)
     with pytest.raises(UserError, match="s3://mine/a.tar broke off while it was read"):
-        AwsClient("us-east-1").read_object("mine", "a.tar")
+        AwsClient("us-east-1").read_range("mine", "a.tar", 0, 5)
 
 
 def test_a_part_that_became_shorter_is_refused(place: UnpackFolder, staged: Path) -> None:
@@ -438,19 +442,120 @@ def test_shares_that_fit_together(extents: list[tuple[int, int]], fits: bool) ->
     assert fit_together([Extent(*one) for one in extents], 10) is fits
 
 
-def test_reading_ahead_asks_for_large_pieces() -> None:
-    content, asked = bytes(range(256)) * 400_000, []
+class Pieces:
+    """A file of pieces of 1,000 bytes. `hold` is called in each request for one, with its number."""
 
-    def fetch(start: int, count: int) -> bytes:
-        asked.append(count)
-        return content[start : start + count]
+    def __init__(self, count: int = 50) -> None:
+        self.content = random.Random(0).randbytes(1000 * count - 10)
+        self.hold: Callable[[int], object] = lambda _piece: None
+        self.asked: list[int] = []
+        self.taken: list[int] = []
+        self.reader = io.BufferedReader(RangedReader(self.fetch, len(self.content), self.take))
 
-    opened = io.BufferedReader(RangedReader(fetch, len(content)))
-    while opened.read(5000):
-        pass
-    assert len(asked) == -(-len(content) // (8 << 20))
-    opened.seek(-10, io.SEEK_END)
-    assert opened.read() == content[-10:]
+    def fetch(self, start: int, count: int) -> bytes:
+        assert count == min(1000, len(self.content) - start)
+        self.asked.append(start)
+        self.hold(start // 1000)
+        return self.content[start : start + count]
+
+    def take(self, start: int, piece: bytes) -> None:
+        assert piece == self.content[start : start + 1000]
+        self.taken.append(start)
+
+
+@pytest.fixture
+def pieces(monkeypatch: pytest.MonkeyPatch) -> Pieces:
+    monkeypatch.setattr("deeplearning.unpacking.ranged_reader.RANGE_BYTES", 1000)
+    return Pieces()
+
+
+def test_each_piece_is_requested_once_and_taken_in_order(pieces: Pieces) -> None:
+    """However long each of them takes."""
+    later = threading.Event()
+    # The next one is answered first.
+    pieces.hold = lambda piece: later.wait(60) if piece == 20 else later.set() if piece == 21 else None
+    read = b"".join(iter(lambda: pieces.reader.read(700), b""))
+    assert read == pieces.content and later.is_set()
+    assert sorted(pieces.asked) == pieces.taken == list(range(0, len(pieces.content), 1000))
+
+
+def test_so_many_pieces_are_requested_at_the_same_time(pieces: Pieces) -> None:
+    """Each time twice as many, and then no more than the limit: what waits to be read is in memory."""
+    ahead, together = [], threading.Barrier(PARALLEL_REQUESTS)
+    # With 1, 2, 4, 8 and 15 ahead, these are the first that run together.
+    pieces.hold = lambda piece: together.wait(60) if 5 <= piece < 5 + PARALLEL_REQUESTS else None
+    for piece in range(10):
+        pieces.reader.read(1000)
+        ahead.append(pieces.reader.raw._requested // 1000 - piece - 1)  # type: ignore[attr-defined]
+    assert ahead == [1, 2, 4, 8] + [PARALLEL_REQUESTS - 1] * 6
+
+
+def test_a_reader_that_jumps_requests_nothing_in_vain_for_long(pieces: Pieces) -> None:
+    pieces.reader.read(3000)
+    for place in (40_000, 30_500, 49_000, 200):
+        pieces.reader.seek(place)
+        assert pieces.reader.read(100) == pieces.content[place : place + 100]
+    pieces.reader.seek(-5, io.SEEK_END)
+    assert pieces.reader.read() == pieces.content[-5:]
+    # For each jump at most the piece and the next one, but for the first three in order.
+    pieces.reader.close()
+    assert len(pieces.asked) <= 3 + 4 + 2 * 4 + 1
+
+
+def test_nothing_beyond_a_share_is_requested_before_it_is_read(pieces: Pieces) -> None:
+    """And then, in an archive of large files, several pieces at a time again."""
+    pieces.reader = io.BufferedReader(RangedReader(pieces.fetch, len(pieces.content), pieces.take, 20_500))
+    raw: Any = pieces.reader.raw
+    pieces.reader.read(20_400)
+    assert raw._requested == 21_000
+    ahead = []
+    for piece in range(21, 26):
+        pieces.reader.seek(piece * 1000)
+        assert pieces.reader.read(10) == pieces.content[piece * 1000 : piece * 1000 + 10]
+        ahead.append(raw._requested // 1000 - piece - 1)
+    assert ahead == [1, 2, 4, 8, 15]
+
+
+def test_a_skipped_piece_is_not_taken(pieces: Pieces) -> None:
+    pieces.reader.read(1000)
+    pieces.reader.seek(1990)
+    assert pieces.reader.read(2000) == pieces.content[1990:3990]
+    assert pieces.taken == [0, 1000, 2000, 3000]
+    assert len(pieces.asked) == len(set(pieces.asked))
+
+
+def test_an_error_of_a_piece_is_raised_where_it_is_read(pieces: Pieces) -> None:
+    def hold(piece: int) -> None:
+        if piece == 3:
+            raise UserError("this one is missing")
+
+    pieces.hold = hold
+    assert pieces.reader.read(3000) == pieces.content[:3000]
+    with pytest.raises(UserError, match="this one is missing"):
+        pieces.reader.read(1)
+
+
+def test_a_closed_reader_requests_nothing_that_still_waits(pieces: Pieces) -> None:
+    """All threads are busy with pieces that were skipped."""
+    running, end = threading.Barrier(PARALLEL_REQUESTS), threading.Event()
+
+    def hold(piece: int) -> None:
+        if 5 <= piece < 30:
+            running.wait(60)
+            end.wait(60)
+
+    pieces.hold = hold
+    pieces.reader.read(4001)
+    running.wait(60)
+    raw: Any = pieces.reader.raw
+    raw.seek(35_000)
+    raw._forget()
+    raw._requested = 35_000
+    raw._request(3)
+    pieces.reader.close()
+    end.set()
+    raw._pool.shutdown(wait=True)
+    assert max(pieces.asked) <= 35_000 and len(pieces.asked) <= 5 + 15 + 1
 
 
 def test_bounds_leave_nothing_out() -> None:
@@ -714,7 +819,7 @@ class Objects:
 @pytest.fixture
 def objects(staged: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(AwsClient, "client", lambda *_: Objects(staged))
-    monkeypatch.setattr("deeplearning.unpacking.ranged_reader.AHEAD", 10_000)
+    monkeypatch.setattr("deeplearning.unpacking.ranged_reader.RANGE_BYTES", 10_000)
     tar(staged / "a.tar", contents())
     manifest(staged, "a.tar")
     return staged / "a.tar"
@@ -786,7 +891,7 @@ def test_a_packed_archive_is_compared_to_its_last_byte(place: UnpackFolder, stag
 def test_a_large_archive_is_compared_although_it_is_read_in_pieces(
     place: UnpackFolder, staged: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("deeplearning.unpacking.ranged_reader.AHEAD", 10_000)
+    monkeypatch.setattr("deeplearning.unpacking.ranged_reader.RANGE_BYTES", 10_000)
     with zipfile.ZipFile(staged / "a.zip", "w") as archive:
         for one, content in contents().items():
             archive.writestr(one, content)

@@ -249,6 +249,25 @@ def test_metrics_are_written_during_a_long_epoch(tmp_path: Path, monkeypatch: py
     assert not (tmp_path / "tensorboard").exists()
 
 
+def test_what_is_on_the_device_is_read_when_a_line_is_due(tmp_path: Path) -> None:
+    metrics = common.Metrics(tmp_path, 0, 1, common.Schedule(5, 5), 0, log_steps=2)
+    metrics.begin_epoch()
+    steps = []
+
+    def read() -> common.Result:
+        unread = metrics.step - sum(steps)
+        steps.append(unread)
+        return 10 * unread, 20.0 * unread, 5 * unread
+
+    for _ in range(5):
+        metrics.add(0, 0.0, 0, read=read)
+    assert steps == [2, 2]
+    metrics.add(*read(), steps=0)
+    metrics.end_epoch(0.25)
+    written = [(line["step"], line["loss"], line["accuracy"], line["val_accuracy"]) for line in lines(tmp_path)]
+    assert written == [(2, 2.0, 0.5, None), (4, 2.0, 0.5, None), (5, 2.0, 0.5, 0.25)]
+
+
 # The loop
 
 

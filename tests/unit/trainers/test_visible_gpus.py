@@ -30,6 +30,16 @@ def test_too_few_gpus_end_the_process_with_a_sentence(monkeypatch: pytest.Monkey
         visible_gpus.require("torch", lambda: 2)
 
 
+@pytest.mark.parametrize("capability", [(8, 0), (8, 9), (12, 0)])
+def test_gpus_that_have_bfloat16_use_it(capability: tuple[int, int]) -> None:
+    visible_gpus.require_bfloat16(capability)
+
+
+def test_bfloat16_is_not_emulated() -> None:
+    with pytest.raises(SystemExit, match=r"this GPU \(compute capability 7.5\) has no bfloat16, .*: leave it out"):
+        visible_gpus.require_bfloat16((7, 5))
+
+
 def blind(name: str) -> dict[str, Any]:
     """Return the modules of a framework that sees no GPU."""
     none = SimpleNamespace(

@@ -31,7 +31,8 @@ from deeplearning.contract.errors import UserError
 from deeplearning.contract.identifiers import is_dataset_name
 from deeplearning.datasets import own_disk
 from deeplearning.datasets.links import create_links
-from deeplearning.datasets.sources import Progress, copy_folder, fetch_s3, fetch_urls, sha256_of
+from deeplearning.datasets.objects import fetch_s3
+from deeplearning.datasets.sources import Progress, copy_folder, fetch_urls, sha256_of
 from deeplearning.run.identity import as_root
 from deeplearning.unpacking.extract import UnpackFolder, finish, marker_of, unpack
 from deeplearning.unpacking.ranged_reader import Source

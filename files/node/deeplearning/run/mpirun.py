@@ -107,6 +107,7 @@ MESSAGE = {
     "note": schema.text(1000),
     "pid": schema.between(1, 2**31),
     "end": schema.between(0, 255),
+    "gpu_busy": schema.between(0, 100),
 }
 """What a wrapper reports. Training code may write in its place, so the values are validated."""
 

@@ -6,6 +6,7 @@ import signal
 import time
 from typing import Any
 
+from deeplearning.gpus.busy import Percentages
 from deeplearning.run import efa
 from deeplearning.run.folder import Folder
 from deeplearning.run.plan import Plan
@@ -35,6 +36,7 @@ class ProcessTable:
         """The first failure, as in result.json."""
         self.failure_reason = ""
         """A sentence, if there is more to say than an exit code."""
+        self.gpu_busy = Percentages()
         self.stopping = False
         """True if processes that end now are no failures."""
 
@@ -66,6 +68,8 @@ class ProcessTable:
             self._logs[number].note(message.get("time", time.time()), message["stacks"])
         elif "note" in message:
             self._logs[number].note(message.get("time", time.time()), [message["note"]])
+        elif "gpu_busy" in message:
+            self.gpu_busy.add(message["gpu_busy"])
         elif "pid" in message:
             self._update(number, pid=message["pid"], state="started")
         elif "end" in message:

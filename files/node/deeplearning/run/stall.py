@@ -46,8 +46,8 @@ class StallDetector:
         self._is_stalled = False
 
     def handle_message(self, number: int, message: Mapping[str, Any]) -> None:
-        """Note what a wrapper has sent. Stacks are no report."""
-        if not 0 <= number < len(self._processes):
+        """Note what a wrapper has sent. Stacks and readings of GPUs are no report."""
+        if not 0 <= number < len(self._processes) or "gpu_busy" in message:
             return
         if "stacks" in message:
             self._answers[number] = str(message.get("state"))

@@ -136,11 +136,13 @@ class Unit:
             "machines": allocation.machines,
             "exit_code": None,
             "cause": None,
+            "gpu_busy_percent": None,
         }
         self.attempts.append(entry)
         attempt = Attempt(number, self.config, self.folder, self.run, allocation, self.run_log, self.stop_requested)
         outcome = attempt.run()
         entry.update(ended=format_time(), exit_code=outcome.exit_code, cause=outcome.cause)
+        entry["gpu_busy_percent"] = attempt.processes.gpu_busy.median
         self.run_log.save()
         return outcome
 

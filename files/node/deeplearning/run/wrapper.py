@@ -2,7 +2,8 @@
 
 Messages go over mpirun (see messages.py): {"pid"} at the start, {"time", "line"} for each line of output, {"time",
 "note"} for what else is to be known of the process, and {"time", "end"} with the exit code. At a SIGUSR1, which mpirun
-passes on, it reports the stacks of the process, as {"time", "stacks", "state"}. At a SIGUSR2, it ends the process.
+passes on, it reports the stacks of the process, as {"time", "stacks", "state"}. At a SIGUSR2, it ends the process. The
+first wrapper of each node with GPUs reports how busy they are, as {"gpu_busy"}.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from types import FrameType
@@ -35,6 +37,7 @@ QUIET_SECONDS = 1.0
 LINGER_SECONDS = 10.0
 _PR_SET_PDEATHSIG = 1
 _NOT_STARTED = 127
+_reporting = threading.Lock()
 
 
 def main(argv: list[str]) -> int:
@@ -51,6 +54,8 @@ def main(argv: list[str]) -> int:
         child = Child(command, environment, start["folder"])
         for note in filter(None, notes):
             report(time=time.time(), note=note)
+        if plan.node(process.node).gpus and plan.on(process.node)[0] == process and not start.get("processor"):
+            watch_gpus()
         code = child.wait()
     except OSError as error:
         report(time=time.time(), line=f"{shlex.join(command)} cannot be started: {error}")
@@ -108,9 +113,17 @@ def output() -> IO[str]:
 
 
 def report(**message: Any) -> None:
-    for line in messages.lines(message):
-        output().write(line)
-        output().flush()
+    with _reporting:
+        for line in messages.lines(message):
+            output().write(line)
+            output().flush()
+
+
+def watch_gpus() -> None:
+    # Only some wrappers need it, and all of them start at once.
+    from deeplearning.gpus import busy
+
+    busy.watch(lambda percent: report(gpu_busy=percent))
 
 
 def ended_with_parent(number: int) -> Callable[[], None]:

@@ -239,7 +239,8 @@ def _compare_files(source: Source, part: Mapping[str, Any]) -> None:
 
 
 def _compare(source: Source, part: Mapping[str, Any], checksum: Checksum, progress: Callable[[int], None]) -> None:
-    sha256 = checksum.complete(source.open(part["name"], part["size"], progress, checksum))
+    with source.open(part["name"], part["size"], progress, checksum) as opened:
+        sha256 = checksum.complete(opened)
     if sha256 != part["sha256"]:
         raise BadArchive(
             f"{source.location}/{part['name']} has the SHA-256 {sha256}, and {part['sha256']} when it was staged: it "
@@ -278,20 +279,21 @@ def _files(
     checksum: Checksum,
 ) -> Iterator[File]:
     size, kind = part["size"], part["kind"]
-    opened = source.open(part["name"], size, progress, checksum)
-    if kind == "zip":
-        with zipfile.ZipFile(opened) as archive:
-            yield from zip_share(archive, size, share, shares)
-    elif kind == "tar":
-        yield from tar_share(opened, size, share, shares, extent)
-    elif share == 0 and kind == "tar.gz":
-        # A compressed stream can only be read from its beginning.
-        with tarfile.open(fileobj=opened, mode="r|gz", tarinfo=StrictTarInfo) as packed:
-            for member in packed:
-                if member.isfile():
-                    yield File(member.name, member.size, partial(content, packed, member))
-    elif share == 0 and kind == "file":
-        yield File(part["name"], size, lambda: opened)
+    share_end = size if kind in UNSHARED else bounds(size, share, shares)[1]
+    with source.open(part["name"], size, progress, checksum, share_end) as opened:
+        if kind == "zip":
+            with zipfile.ZipFile(opened) as archive:
+                yield from zip_share(archive, size, share, shares)
+        elif kind == "tar":
+            yield from tar_share(opened, size, share, shares, extent)
+        elif share == 0 and kind == "tar.gz":
+            # A compressed stream can only be read from its beginning.
+            with tarfile.open(fileobj=opened, mode="r|gz", tarinfo=StrictTarInfo) as packed:
+                for member in packed:
+                    if member.isfile():
+                        yield File(member.name, member.size, partial(content, packed, member))
+        elif share == 0 and kind == "file":
+            yield File(part["name"], size, lambda: opened)
 
 
 class _Writers:

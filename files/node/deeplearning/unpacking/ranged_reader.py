@@ -6,28 +6,44 @@ import hashlib
 import io
 import json
 import os
+from collections import deque
 from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any, Callable, Union
 
+from deeplearning.aws import PARALLEL_REQUESTS, RANGE_BYTES, AccessDenied, AwsClient, NotFound
 from deeplearning.contract import manifest
 from deeplearning.contract.errors import UserError
 from deeplearning.unpacking.shares import BadArchive
 
-AHEAD = 8 << 20
-"""How many bytes to read at once. Archives of many small files are read from one end of a share to the other."""
-
-Fetch = Callable[[int, int], bytes]
-"""Returns so many bytes from a position on."""
+Bytes = Union[bytes, bytearray]
+Fetch = Callable[[int, int], Bytes]
+"""Returns so many bytes from a position on. Several threads call it."""
 
 
 class RangedReader(io.RawIOBase):
-    """A file that can be sought in, as zipfile and tarfile require."""
+    """A file that can be sought in, as zipfile and tarfile require. It requests the next pieces while one is read.
 
-    def __init__(self, fetch: Fetch, size: int) -> None:
-        self._fetch, self.size = fetch, size
+    Archives of many small files are read from one end of a share to the other. The longer it is read in order, the more
+    pieces are requested ahead, twice as many each time, but none beyond the share before that is read.
+    """
+
+    def __init__(
+        self,
+        fetch: Fetch,
+        size: int,
+        taken: Callable[[int, Bytes], None] = lambda _start, _piece: None,
+        share_end: int | None = None,
+    ) -> None:
+        """`taken` is called with each piece that is read and its position, in the order of reading."""
+        self._fetch, self.size, self._taken = fetch, size, taken
+        self._share_end = size if share_end is None else share_end
         self._position = 0
-        self._start, self._piece = 0, b""
+        self._start, self._piece = 0, memoryview(b"")
+        self._pool = ThreadPoolExecutor(PARALLEL_REQUESTS)
+        self._ahead: deque[tuple[int, Future[Bytes]]] = deque()
+        self._requested = self._window = 0
 
     def readable(self) -> bool:
         return True
@@ -48,13 +64,48 @@ class RangedReader(io.RawIOBase):
         if count <= 0:
             return 0
         if not self._start <= self._position < self._start + len(self._piece):
-            self._start = self._position
-            self._piece = self._fetch(self._position, min(max(AHEAD, count), self.size - self._position))
+            self._start, piece = self._next_piece()
+            self._piece = memoryview(piece)
         begin = self._position - self._start
         content = self._piece[begin : begin + count]
         buffer[: len(content)] = content
         self._position += len(content)
         return len(content)
+
+    def _next_piece(self) -> tuple[int, Bytes]:
+        """Return the piece at the position, and request those that follow it."""
+        next_start = self._ahead[0][0] if self._ahead else self._requested
+        if not next_start <= self._position < next_start + RANGE_BYTES:
+            self._forget()
+            self._requested = self._position
+        if not self._ahead:
+            self._window = 0
+        self._piece = memoryview(b"")
+        self._request(1)
+        start, future = self._ahead.popleft()
+        self._window = min(max(1, 2 * self._window), PARALLEL_REQUESTS - 1)
+        self._request(self._window)
+        piece = future.result()
+        self._taken(start, piece)
+        return start, piece
+
+    def _request(self, pieces: int) -> None:
+        end = self._share_end if self._position < self._share_end else self.size
+        while len(self._ahead) < pieces and self._requested < end:
+            count = min(RANGE_BYTES, self.size - self._requested)
+            self._ahead.append((self._requested, self._pool.submit(self._fetch, self._requested, count)))
+            self._requested += count
+
+    def _forget(self) -> None:
+        """Cancel the requests that wait. Those that run end by themselves."""
+        for _start, future in self._ahead:
+            future.cancel()
+        self._ahead.clear()
+
+    def close(self) -> None:
+        self._forget()
+        self._pool.shutdown(wait=False)
+        super().close()
 
 
 class Checksum:
@@ -63,15 +114,15 @@ class Checksum:
     def __init__(self) -> None:
         self._sha256, self._done = hashlib.sha256(), 0
 
-    def add(self, start: int, piece: bytes) -> None:
+    def add(self, start: int, piece: Bytes) -> None:
         if start <= self._done:
-            self._sha256.update(piece[self._done - start :])
+            self._sha256.update(memoryview(piece)[self._done - start :])
             self._done = max(self._done, start + len(piece))
 
     def complete(self, opened: io.BufferedReader) -> str:
         """Read what the archive did not need, with a reader that adds to this checksum, and return it."""
         opened.seek(self._done)
-        while opened.read(AHEAD):
+        while opened.read(RANGE_BYTES):
             pass
         return self._sha256.hexdigest()
 
@@ -83,17 +134,13 @@ class Source:
         """`name`: the data set's, if its published checksums count. `sha256`: that of the manifest, if it is known."""
         self.location, self.name, self._sha256 = location.rstrip("/"), name, sha256
         self._tags: dict[str, str] = {}
-        self._aws: Any = None
+        self._aws: AwsClient | None = None
         if location.startswith("s3://"):
-            from deeplearning.aws import AwsClient
-
             self._aws = AwsClient(region)
             self._bucket, _unused, self._prefix = self.location[5:].partition("/")
 
     def exists(self) -> bool:
         """Return whether this machine can read a manifest there."""
-        from deeplearning.aws import AccessDenied
-
         try:
             self._bytes(manifest.FILE, 0, 1)
         except (AccessDenied, LookupError, OSError):
@@ -103,7 +150,7 @@ class Source:
     def manifest(self) -> dict[str, Any]:
         """Return the manifest. Raise UserError if it is not the one that the operator's side has checked."""
         try:
-            content = manifest.read(self._bytes(manifest.FILE, 0, manifest.MAX_BYTES), self.location)
+            content = manifest.read(bytes(self._bytes(manifest.FILE, 0, manifest.MAX_BYTES)), self.location)
         except (OSError, ValueError, LookupError, RecursionError) as error:
             raise UserError(
                 f"{self.location} holds no data set that was staged whole ({error}): run stage.yml."
@@ -124,42 +171,45 @@ class Source:
         return hashlib.sha256(json.dumps(tags).encode()).hexdigest()[:16]
 
     def _tag(self, name: str) -> str:
-        if name not in self._tags:
+        if self._aws and name not in self._tags:
             key = f"{self._prefix}/{name}"
             self._tags[name] = self._aws.call("s3", "head_object", Bucket=self._bucket, Key=key)["ETag"]
         return self._tags[name]
 
     def open(
-        self, name: str, size: int, progress: Callable[[int], None], checksum: Checksum | None = None
+        self,
+        name: str,
+        size: int,
+        progress: Callable[[int], None],
+        checksum: Checksum | None = None,
+        share_end: int | None = None,
     ) -> io.BufferedReader:
-        """Open a part. `progress` is called with the size of each piece that was read."""
+        """Open a part, to read it or a share of it. `progress` is called with the size of each piece that was read."""
 
         # All pieces are of one object, although others may replace it meanwhile.
         only = {"IfMatch": self._tag(name)} if self._aws else {}
 
-        def fetch(start: int, count: int) -> bytes:
+        def fetch(start: int, count: int) -> Bytes:
             piece = self._bytes(name, start, count, **only)
             if len(piece) != count:
                 raise BadArchive(f"{self.location}/{name} is shorter than what was staged: run stage.yml again.")
-            progress(count)
-            if checksum:
-                checksum.add(start, piece)
             return piece
 
-        return io.BufferedReader(RangedReader(fetch, size))
+        def taken(start: int, piece: Bytes) -> None:
+            progress(len(piece))
+            if checksum:
+                checksum.add(start, piece)
 
-    def _bytes(self, name: str, start: int, count: int, **only: str) -> bytes:
+        return io.BufferedReader(RangedReader(fetch, size, taken, share_end))
+
+    def _bytes(self, name: str, start: int, count: int, **only: str) -> Bytes:
         if self._aws is None:
             with open(Path(self.location, name), "rb") as file:
                 file.seek(start)
                 return file.read(count)
-        from deeplearning.aws import NotFound
-
-        range_ = f"bytes={start}-{start + count - 1}"
         try:
-            piece: bytes = self._aws.read_object(self._bucket, f"{self._prefix}/{name}", Range=range_, **only)
+            return self._aws.read_range(self._bucket, f"{self._prefix}/{name}", start, count, **only)
         except NotFound:
             if only:
                 raise
             raise LookupError(f"{name} does not exist") from None
-        return piece

@@ -38,6 +38,7 @@ def test_speed_up_and_efficiency_are_against_the_run_on_the_fewest_nodes(tmp_pat
         "average precision": "",
         "speed-up": "1.00",
         "efficiency": "1.00",
+        "GPU busy (%)": "",
         "cost (USD)": "",
     }
     assert (two["samples/s in all"], two["global batch"], two["speed-up"], two["efficiency"]) == (
@@ -47,6 +48,43 @@ def test_speed_up_and_efficiency_are_against_the_run_on_the_fewest_nodes(tmp_pat
         "0.90",
     )
     assert (four["samples/s in all"], four["speed-up"], four["efficiency"]) == ("300.0", "3.00", "0.75")
+
+
+@pytest.mark.parametrize(
+    ("more", "measured"),
+    [
+        ({"script_args": []}, "pytorch: lenet, batches of 128 in each process, 32 bits"),
+        (
+            {"script_args": ["--network=resnet", "--num-layers", "50", "--mixed-precision", "--batch-size", "512"]},
+            "pytorch: resnet of 50 layers, batches of 512 in each process, 16 bits",
+        ),
+        ({"script_args": ["--network", "<b>"]}, "pytorch: lenet, batches of 128 in each process, 32 bits"),
+        ({"script": "/efs/mine/train.py"}, ""),
+    ],
+)
+def test_a_report_says_what_an_example_trainer_has_measured(
+    tmp_path: Path, more: dict[str, Any], measured: str
+) -> None:
+    run = report.read(a_run(tmp_path, "one", 1, 10, **more))
+    assert run.measured == measured
+    for text in (report.page([run], PRICES), "\n".join(report.text([run], PRICES))):
+        assert (f"Measured: {measured}. An example trainer" in text) is bool(measured)
+        assert "GPU busy is the median" not in text
+
+
+def test_how_busy_gpus_were_is_that_of_the_last_attempt_on_gpus(tmp_path: Path) -> None:
+    folder = a_run(tmp_path, "one", 1, 10)
+    attempt = {"started": "2026-01-01T00:00:00Z", "ended": "2026-01-01T01:00:00Z", "machines": None}
+    attempts = [attempt | {"gpu_busy_percent": 90}, attempt | {"gpu_busy_percent": 7}, attempt]
+    (folder / "result.json").write_text(json.dumps({"state": "finished", "attempts": attempts}))
+    run = report.read(folder)
+    assert dict(zip(report.COLUMNS, report.table([run], PRICES)[0], strict=True))["GPU busy (%)"] == "7"
+    assert "GPU busy is the median" in "\n".join(report.text([run], PRICES))
+    (folder / "result.json").write_text(
+        json.dumps({"state": "finished", "attempts": [{**attempts[0], "gpu_busy_percent": 900}]})
+    )
+    with pytest.raises(UserError, match="is no folder of a run"):
+        report.read(folder)
 
 
 def test_a_run_with_other_arguments_is_compared_with_none(tmp_path: Path) -> None:
@@ -208,7 +246,7 @@ def test_the_page_needs_no_other_file_and_marks_generated_data(tmp_path: Path) -
     assert not reader.links and not reader.open and "script" not in reader.tags and "b" not in reader.tags
     assert reader.tags.count("svg") == 5
     assert any("<b>&" in text for text in reader.texts)
-    assert report.GENERATED in "".join(reader.texts) and lines[-1] == report.GENERATED
+    assert report.GENERATED in "".join(reader.texts) and report.GENERATED in lines
     assert len({len(line.split()) for line in lines[1:3]}) == 1
 
 

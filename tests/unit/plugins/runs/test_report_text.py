@@ -32,15 +32,19 @@ def test_the_text_is_a_table_in_the_order_of_frameworks_and_nodes(runs: list[rep
     assert [re.split(r"  +", line) for line in lines] == [
         [
             *("run", "nodes", "processes", "global batch", "time (s)", "samples/s of each", "samples/s in all"),
-            *("accuracy", "average precision", "speed-up", "efficiency", "cost (USD)"),
+            *("accuracy", "average precision", "speed-up", "efficiency", "GPU busy (%)", "cost (USD)"),
         ],
         ["one", "1", "1", "64", "30.0", "100.0", "100.0", "0.875", "1.00", "1.00"],
         ["two", "2", "2", "128", "30.0", "90.0", "180.0", "0.875", "1.80", "0.90"],
         ["ps", "1", "1", "128", "30.0", "50.0", "50.0", "0.875", "1.00", "1.00"],
         ["The data was generated: its accuracies show that training works, and say nothing about real data."],
+        [
+            "Measured: pytorch: lenet, batches of 64 in each process, 32 bits; tensorflow: lenet, batches of 128 in "
+            f"each process, 32 bits. {report.EXAMPLE}"
+        ],
     ]
     assert lines[0].index("nodes") + len("nodes") == lines[1].index("1 ") + 1
-    assert report.text(runs[2:], PRICES)[-1].startswith("ps ")
+    assert report.text(runs[2:], PRICES)[-2].startswith("ps ")
 
 
 def test_the_plots_have_the_figures_of_each_run(runs: list[report.ReportedRun]) -> None:
