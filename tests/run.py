@@ -51,7 +51,7 @@ from tests.layers.records import (  # noqa: E402
     counted,
     processor_minutes,
     record_part,
-    recorded_minutes,
+    recorded_runs,
 )
 from tests.played import UPDATE, VARIABLE, stale  # noqa: E402
 
@@ -256,15 +256,37 @@ PARTS = {
 }
 """What `make test-long` runs."""
 
+SHORT = {"unit": UNIT, "account": ACCOUNT, "localcloud": LOCALCLOUD, "integration": INTEGRATION, "molecule": MOLECULE}
+"""The folders of layers. Those of parts with the marker `long`:"""
+MARKED_LONG = {
+    "account": ACCOUNT,
+    "integration": (*LOCALCLOUD, *INTEGRATION),
+    "molecule": MOLECULE,
+    "gpu-environments": GPU,
+}
+
+
+def layers_of(test: str, long: bool) -> list[str]:
+    """Return what runs a scenario, or a test without its parameters: layers by their names, parts as `long …`."""
+    if test.startswith("molecule/"):
+        return ["long molecule" if test.removeprefix("molecule/") in LONG_SCENARIOS else "molecule"]
+    table, prefix = (MARKED_LONG, "long ") if long else (SHORT, "")
+    layers = [
+        prefix + name for name, places in table.items() if test.startswith(tuple(f"{place}/" for place in places))
+    ]
+    on_debian_13 = {test, test.partition("::")[0]} & {place.partition("[")[0] for place in DEBIAN_13}
+    return [*layers, *["long debian-13"] * bool(on_debian_13)]
+
 
 def tables() -> str:
     """Describe both sizes."""
-    minutes = recorded_minutes()
+    runs = recorded_runs()
     lines = []
     for title, layers, prefix in (("make test", LAYERS, ""), ("make test-long", PARTS, "long ")):
         lines.append(f"{title}: minutes of the last recorded run")
         for layer in layers.values():
-            last = f"{minutes[prefix + layer.name]:g} min" if prefix + layer.name in minutes else "not recorded"
+            run = runs.get(prefix + layer.name)
+            last = f"{run.minutes:g} min" if run else "not recorded"
             remarks = [last, *["root"] * layer.root, *["newest Python"] * layer.newest]
             lines.append(f"  {layer.name:<15} {', '.join(remarks)}")
     return "\n".join(lines)

@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tests.layers.records import RECORDED, recorded_minutes  # noqa: E402
+from tests.layers.records import RECORDED, recorded_runs  # noqa: E402
 from tools.made_part import MadePart  # noqa: E402
 
 PART = MadePart(ROOT / "docs/testing.md", "minutes", "minutes_docs")
@@ -22,12 +22,12 @@ LONG = "\n## What takes longer: `make test-long`\n"
 
 def renewed() -> str:
     """Return the page with the recorded minutes in the second column of both tables, and the sentence on the run."""
-    minutes = recorded_minutes()
+    runs = recorded_runs()
 
     def fill(text: str, prefix: str) -> str:
         def row(match: re.Match[str]) -> str:
-            recorded = minutes.get(prefix + match[1])
-            return f"| {match[1]} | {'–' if recorded is None else f'{recorded:g}'} |"
+            recorded = runs.get(prefix + match[1])
+            return f"| {match[1]} | {f'{recorded.minutes:g}' if recorded else '–'} |"
 
         return re.sub(r"^\| ([\w-]+) \| (?:[\d.]+|–) \|", row, text, flags=re.MULTILINE)
 

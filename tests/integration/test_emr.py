@@ -22,6 +22,7 @@ MASTER = "deeplearning-master"
 NODES = (MASTER, "deeplearning-worker2")
 THREE_NODES = {**SETTINGS, "worker_count": 2}
 FILE = "/home/hadoop/worker_ip_file"
+EMR_MACHINES = "EMR's machines: Debian with its user and files"
 
 SCRIPT = """
 import getpass, os, sys
@@ -76,6 +77,7 @@ def check_nodes(cluster: Cluster, names: Sequence[str]) -> None:
         assert cluster.says(name, f"cat {FILE}").split() == addresses(cluster), name
 
 
+@pytest.mark.stand_in(EMR_MACHINES, "the training: a script that prints its user")
 def test_the_nodes_are_members_and_train_as_hadoop(emr_cluster: Cluster, tmp_path: Path) -> None:
     check_nodes(emr_cluster, NODES)
     script = tmp_path / "who.py"
@@ -90,6 +92,7 @@ def test_the_nodes_are_members_and_train_as_hadoop(emr_cluster: Cluster, tmp_pat
 
 @pytest.mark.long
 @pytest.mark.parametrize("framework", ["mxnet", "tensorflow"])
+@pytest.mark.stand_in(EMR_MACHINES)
 def test_a_framework_trains_on_emr(emr_cluster: Cluster, framework: str) -> None:
     trained = emr_cluster.play("train.yml", framework=framework, dataset="generated", script_args=["--epochs", "1"])
     assert trained.code == 0, trained.output[-6000:]
@@ -208,6 +211,7 @@ def fill_disk_of_a_core_node(cluster: Cluster) -> str:
 
 
 @pytest.mark.long
+@pytest.mark.stand_in(EMR_MACHINES)
 def test_a_full_disk_on_one_of_three_nodes_ends_the_cluster_and_is_named(
     cloud_with_machines: Cloud, image: str
 ) -> None:

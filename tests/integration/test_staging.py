@@ -81,6 +81,7 @@ def transfers(cluster: Cluster, data: str, since: datetime) -> list[str]:
     return [call["operation"] for call, what in moved if ours in what and not what.endswith("manifest.json")]
 
 
+@pytest.mark.stand_in("COCO: 300 random files under its names")
 def test_a_set_is_unpacked_by_all_nodes_and_a_second_run_moves_nothing(training_cluster: Cluster, coco: Path) -> None:
     cluster, before = training_cluster, datetime.now(UTC)
     first = stage(cluster, "coco2017", coco, stage_target="efs")
@@ -193,6 +194,7 @@ def publisher(training_cluster: Cluster) -> Iterator[None]:
         cluster.says(node, f"sudo rm -rf {folders}")
 
 
+@pytest.mark.stand_in("the publisher: a server on the node with 360 images")
 def test_the_customers_own_line_works_as_typed(training_cluster: Cluster, publisher: None) -> None:
     cluster = training_cluster
     runs = f"ls /efs/runs/{cluster.name} 2>/dev/null | wc -l"

@@ -554,8 +554,8 @@ def test_both_sizes_are_listed_with_what_they_took(runner: ModuleType, capsys: p
     names = [*runner.LAYERS, *runner.PARTS]
     assert [line.split()[0] for line in lines if line.startswith("  ")] == names
     assert [line.split(":")[0] for line in lines if not line.startswith("  ")] == ["make test", "make test-long"]
-    minutes = records.recorded_minutes()
-    assert f"  debian-13       {minutes['long debian-13']:g} min, root" in lines
+    recorded = records.recorded_runs()["long debian-13"]
+    assert f"  debian-13       {recorded.minutes:g} min, root" in lines
 
 
 def test_the_documented_layers_are_the_runners_with_their_recorded_minutes(runner: ModuleType) -> None:
