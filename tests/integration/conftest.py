@@ -79,7 +79,7 @@ def emr_creation(
     cloud = replace(cloud_with_machines, folder=folder, variables=dict(cloud_with_machines.variables), forking=None)
     name = f"e-{secrets.token_hex(3)}"
     # The tests of the long size come to it later than EMR would end an idle cluster.
-    more = {"worker_count": 1, "emr_idle_minutes": 240}
+    more = {"worker_count": 1, "emr_idle_minutes": 240, "s3_read": [f"{emr.readable_bucket(name)}/training-data"]}
     with cloud.cluster(name, **emr.SETTINGS, **more) as cluster, ThreadPoolExecutor(1) as pool:
         yield cluster, pool.submit(cluster.play, "emr.yml", emr_poll_seconds=1)
 

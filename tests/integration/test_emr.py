@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 
 from tests.account.census import WHOLE_EMR, census
-from tests.integration.emr import SETTINGS
+from tests.changed_lines import changed
+from tests.digits import digits
+from tests.integration.emr import SETTINGS, readable_bucket
 from tests.integration.kills import Moment, kill_at, kill_when, marked
 from tests.integration.machines import Cloud, Cluster, Played, localcloud, wait_for
 
@@ -24,9 +26,29 @@ THREE_NODES = {**SETTINGS, "worker_count": 2}
 FILE = "/home/hadoop/worker_ip_file"
 EMR_MACHINES = "EMR's machines: Debian with its user and files"
 
+# It reads S3 in place, as old scripts did with the MXNet of Deep Learning AMIs.
 SCRIPT = """
-import getpass, os, sys
-print(f"rank {os.environ['DEEPLEARNING_RANK']} runs as {getpass.getuser()}", flush=True)
+import getpass
+import os
+import sys
+
+import mxnet as mx
+
+batch_size = 50
+train_dataiter = mx.io.MNISTIter(
+    image="s3://bucket-name/training-data/train-images-idx3-ubyte",
+    label="s3://bucket-name/training-data/train-labels-idx1-ubyte",
+    data_shape=(1, 28, 28),
+    label_name="sm_label",
+    batch_size=batch_size,
+)
+digits = mx.sym.FullyConnected(mx.sym.flatten(mx.sym.var("data")), num_hidden=10)
+module = mx.mod.Module(mx.sym.SoftmaxOutput(digits, name="sm"), label_names=["sm_label"])
+store = mx.kv.create("dist_sync")
+module.fit(train_dataiter, num_epoch=1, kvstore=store)
+train_dataiter.reset()
+count = batch_size * sum(1 for batch in train_dataiter)
+print(f"rank {store.rank} of {store.num_workers} runs as {getpass.getuser()} and has read {count} digits", flush=True)
 sys.exit(any(name.startswith("AWS_ACCESS_KEY") for name in os.environ))
 """
 
@@ -77,17 +99,35 @@ def check_nodes(cluster: Cluster, names: Sequence[str]) -> None:
         assert cluster.says(name, f"cat {FILE}").split() == addresses(cluster), name
 
 
-@pytest.mark.stand_in(EMR_MACHINES, "the training: a script that prints its user")
-def test_the_nodes_are_members_and_train_as_hadoop(emr_cluster: Cluster, tmp_path: Path) -> None:
+@pytest.fixture
+def bucket(emr_cluster: Cluster) -> str:
+    """Return a bucket of the user with digits, which the cluster may read."""
+    s3, name = emr_cluster.cloud.client("s3"), readable_bucket(emr_cluster.name)
+    s3.create_bucket(Bucket=name)
+    for file, content in digits("train", 600).items():
+        s3.put_object(Bucket=name, Key=f"training-data/{file}", Body=content)
+    return name
+
+
+@pytest.mark.stand_in(EMR_MACHINES, "MNIST: 600 made-up digits")
+def test_the_nodes_are_members_and_train_as_hadoop(emr_cluster: Cluster, bucket: str, tmp_path: Path) -> None:
+    """MXNet reads on each node its own copy of what is in S3, by the lines that docs/emr.md changes."""
     check_nodes(emr_cluster, NODES)
-    script = tmp_path / "who.py"
-    script.write_text(SCRIPT)
-    trained = emr_cluster.play("train.yml", framework="mxnet", script=str(script), run_id="who")
+    script = tmp_path / "train.py"
+    script.write_text(changed(SCRIPT))
+    data = f"s3://{bucket}/training-data"
+    arguments = {"framework": "mxnet", "script": str(script), "dataset": data, "data_on": "node", "run_id": "who"}
+    trained = emr_cluster.play("train.yml", **arguments)
     assert trained.code == 0, trained.output[-6000:]
     logs = emr_cluster.says(MASTER, f"cat /efs/runs/{emr_cluster.name}/who/logs/*.worker*.log")
     printed = [line.partition(" ")[2] for line in logs.splitlines()]
     users = sorted(line for line in printed if " runs as " in line)
-    assert users == [f"rank {rank} runs as hadoop" for rank in range(2)]
+    assert users == [f"rank {rank} of 2 runs as hadoop and has read 600 digits" for rank in range(2)]
+    # Nothing of the data is on the file system.
+    assert emr_cluster.says(MASTER, "find /efs -name '*idx3*'") == ""
+
+    unchanged = emr_cluster.ssh(MASTER, "/opt/deeplearning/env/mxnet/bin/python -", input=SCRIPT)
+    assert "Please compile with DMLC_USE_S3=1 to use S3" in unchanged.stderr, unchanged.stdout + unchanged.stderr
 
 
 @pytest.mark.long

@@ -9,7 +9,6 @@ import io
 import json
 import random
 import re
-import struct
 import subprocess
 import tarfile
 from collections.abc import Iterator
@@ -22,6 +21,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract.datasets
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.manifest import digest
 
 from tests.account.kit import REGION
+from tests.digits import digits
 from tests.integration.machines import Cluster, Played, localcloud
 
 MASTER = "deeplearning-master"
@@ -146,24 +146,13 @@ def cifar10() -> bytes:
     return packed.getvalue()
 
 
-def mnist() -> dict[str, bytes]:
-    """Files of the publisher's layout with few samples."""
-    files = {}
-    for which, count in (("train", 600), ("t10k", 100)):
-        labels = bytes(number % 10 for number in range(count))
-        images = b"".join(bytes([20 * label]) * 784 for label in labels)
-        files[f"{which}-images-idx3-ubyte"] = struct.pack(">IIII", 2051, count, 28, 28) + images
-        files[f"{which}-labels-idx1-ubyte"] = struct.pack(">II", 2049, count) + labels
-    return files
-
-
 @pytest.fixture
 def publisher(training_cluster: Cluster) -> Iterator[None]:
     """The master resolves the publishers' names to itself, trusts a certificate for them, and has this test's checksums
     instead of the publishers': only root of a machine can do that. Nothing answers yet."""
     cluster, files = training_cluster, {"www/~kriz/cifar-10-binary.tar.gz": cifar10()}
     pins = [f"s/30_730_000/{60 * 3073}/"]
-    for name, content in mnist().items():
+    for name, content in (digits("train", 600) | digits("t10k", 100)).items():
         files[f"www/mnist/{name}.gz"] = gzip.compress(content)
         pins.append(f's/"{name}": [0-9_]*/"{name}": {len(content)}/')
     for path, content in files.items():

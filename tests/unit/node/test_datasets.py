@@ -535,6 +535,15 @@ def test_only_names_below_the_prefix_are_listed(tmp_path: Path) -> None:
     assert bucket.listed == ["set/"]
 
 
+def test_a_copy_of_s3_on_the_nodes_own_disk_leaves_nothing_on_the_file_system(
+    efs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(staging, "_aws", lambda: Bucket(set__a=b"aaaa"))
+    path = Path(staged(efs, "s3://bucket/set", "", True)["path"])
+    assert path.parent == staging.ON_NODE and (path / "a").read_bytes() == b"aaaa"
+    assert not list(efs.rglob("*"))
+
+
 def test_a_prefix_may_be_the_name_of_one_object(tmp_path: Path) -> None:
     sources.fetch_s3(Bucket(set__a=b"aaaa", set__ab=b"no"), "bucket", "set/a", tmp_path, Progress(lambda _event: None))
     assert os.listdir(tmp_path) == ["a"]
