@@ -19,6 +19,7 @@ from tests.digits import digits
 from tests.integration.emr import SETTINGS, readable_bucket
 from tests.integration.kills import Moment, kill_at, kill_when, marked
 from tests.integration.machines import Cloud, Cluster, Played, localcloud, wait_for
+from tests.integration.old_scripts import EMR_SCRIPTS
 
 MASTER = "deeplearning-master"
 NODES = (MASTER, "deeplearning-worker2")
@@ -50,33 +51,6 @@ train_dataiter.reset()
 count = batch_size * sum(1 for batch in train_dataiter)
 print(f"rank {store.rank} of {store.num_workers} runs as {getpass.getuser()} and has read {count} digits", flush=True)
 sys.exit(any(name.startswith("AWS_ACCESS_KEY") for name in os.environ))
-"""
-
-# With the interface of the old script, and not its text: sourced on the primary node, it asks YARN for the nodes.
-METADATA = """
-export DEEPLEARNING_WORKERS_PATH=/home/hadoop/worker_ip_file
-nodes=$(yarn node -list 2> /dev/null | grep RUNNING | cut -d: -f1)
-{ for node in $nodes; do nslookup $node | awk '/^Address: / {print $2}'; done; hostname -I | cut -d' ' -f1; } |
-    sort -n -t. -k1,1 -k2,2 -k3,3 -k4,4 > $DEEPLEARNING_WORKERS_PATH
-export DEEPLEARNING_WORKERS_COUNT=$(wc -l < $DEEPLEARNING_WORKERS_PATH)
-export DEEPLEARNING_WORKER_GPU_COUNT=$(nvidia-smi -L 2> /dev/null | grep -c '^GPU')
-while read -u 10 host; do
-    ssh -o "StrictHostKeyChecking no" $host "whoami; cat $DEEPLEARNING_WORKERS_PATH"
-done 10<$DEEPLEARNING_WORKERS_PATH
-echo $DEEPLEARNING_WORKERS_COUNT workers with $DEEPLEARNING_WORKER_GPU_COUNT GPUs
-"""
-
-# As the old bootstrap action: <file system> <region>.
-MOUNT = """#!/bin/bash
-set -e
-[ $# = 2 ] || exit 1
-sudo mkdir -p /efs
-for attempt in 1 2 3 4 5 6; do
-    sudo mount -t nfs4 -o nfsvers=4.1,hard,timeo=600,retrans=2,noresvport $1.efs.$2.amazonaws.com:/ /efs && break
-    sleep 5
-done
-grep -q "^$1" /proc/mounts
-sudo touch /efs/mounted-by-$(hostname)
 """
 
 
@@ -141,7 +115,7 @@ def test_a_framework_trains_on_emr(emr_cluster: Cluster, framework: str) -> None
 
 @pytest.mark.long
 def test_a_metadata_script_for_emr_works(emr_cluster: Cluster) -> None:
-    printed = emr_cluster.says(MASTER, METADATA)
+    printed = emr_cluster.says(MASTER, EMR_SCRIPTS["metadata_setup.sh"])
     expected = [word for _host in NODES for word in ("hadoop", *addresses(emr_cluster))]
     assert printed.splitlines() == [*expected, "2 workers with 0 GPUs"]
 
@@ -221,7 +195,7 @@ def stderr_of(cluster: Cluster, flow: str) -> list[str]:
 @pytest.mark.long
 def test_an_old_bootstrap_action_mounts_the_file_system(emr_cluster: Cluster) -> None:
     system = emr_cluster.says(MASTER, "findmnt -no SOURCE /efs").partition(".")[0]
-    flow = run_job_flow(emr_cluster, "mount.sh", MOUNT, system, "us-east-1")
+    flow = run_job_flow(emr_cluster, "mount.sh", EMR_SCRIPTS["emr_efs_bootstrap.sh"], system, "us-east-1")
     try:
         starting = ("STARTING", "BOOTSTRAPPING")
         wait_for(lambda: state_of(emr_cluster, flow)["State"] not in starting, 180, "the bootstrap action has ended")
