@@ -4,6 +4,9 @@ in the published program; each script here prints one sum over the ranks of all 
 
 from __future__ import annotations
 
+import re
+import textwrap
+
 from localcloud.core import settings
 
 # generate_trainer.py and cifar10_multi_machine_train.py: a script for each node with a parameter server and a worker,
@@ -230,3 +233,9 @@ sudo touch /efs/mounted-by-$(hostname)
 """
 
 EMR_SCRIPTS = {"metadata_setup.sh": METADATA, "emr_efs_bootstrap.sh": MOUNT}
+
+
+def own_program(script: str, name: str) -> str:
+    """Return a program that a script writes before it runs it."""
+    (program,) = re.findall(rf"cat > {re.escape(name)} <<'END'\n(.*?)\n +END\n", script, re.DOTALL)
+    return textwrap.dedent(program)

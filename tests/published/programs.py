@@ -7,6 +7,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+VARIABLE = "PUBLISHED_SOURCES"
+"""In the environment: the folder of snapshots."""
+
 
 @dataclass(frozen=True)
 class Snapshot:
