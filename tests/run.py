@@ -54,6 +54,7 @@ from tests.layers.records import (  # noqa: E402
     recorded_runs,
 )
 from tests.played import UPDATE, VARIABLE, stale  # noqa: E402
+from tests.published.programs import VARIABLE as SOURCES  # noqa: E402
 
 COLLECTION = "collections/ansible_collections/deeplearning/aws"
 TYPED = ("localcloud", f"{COLLECTION}/plugins", "files/node")
@@ -83,6 +84,8 @@ class Layer:
     """It boots machines."""
     newest: bool = False
     """It runs on the newest Python that is installed."""
+    needs: str = ""
+    """A variable of the environment, without which it does not run."""
 
 
 def existing(*places: str) -> list[str]:
@@ -199,6 +202,7 @@ LOCALCLOUD = ("localcloud/tests/integration",)
 INTEGRATION = ("tests/integration",)
 MOLECULE = ("tests/molecule",)
 GPU = ("tests/gpu",)
+PUBLISHED = ("tests/published",)
 DEBIAN_13 = (
     *(f"tests/integration/test_{name}.py" for name in ("launcher", "training")),
     *(
@@ -250,6 +254,7 @@ PARTS = {
         # It mounts the machines' image and boots none, so it leaves a local cloud alone that starts beside it.
         Layer("gpu-environments", pytest(*GPU, long=True), IMAGE, root=True),
         Layer("molecule", molecule(lambda: LONG_SCENARIOS, *MOLECULE, long=True), root=True),
+        Layer("published", pytest(*PUBLISHED, long=True), root=True, needs=SOURCES),
         Layer("mutations", mutations()),
         Layer("gpu", gpu, root=True),
     )
@@ -263,6 +268,7 @@ MARKED_LONG = {
     "integration": (*LOCALCLOUD, *INTEGRATION),
     "molecule": MOLECULE,
     "gpu-environments": GPU,
+    "published": PUBLISHED,
 }
 
 
@@ -360,6 +366,8 @@ class Run:
         report(f"\n==> {layer.name}")
         if layer.root and os.geteuid() != 0:
             return Outcome(Result(False, "needs root: sudo make test"), 0.0)
+        if layer.needs and not os.environ.get(layer.needs):
+            return Outcome(Result(False, f"not run: {layer.needs} names no folder; docs/testing.md says of what"), 0.0)
         try:
             venv = venv_of(self.python or (newest_python() if layer.newest else ""))
         except UserError as error:

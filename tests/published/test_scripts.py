@@ -1,5 +1,5 @@
-"""Published scripts on this machine, unchanged, in the files and variables of a node. What they start is a stand-in: ssh
-and mpirun record how they are called, yarn and nslookup answer.
+"""Published scripts on this machine, unchanged, in the files and variables of a node. What they start is a stand-in:
+ssh and mpirun record how they are called, yarn and nslookup answer.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from deeplearning.contract import paths
+from deeplearning.members import rendering
 
 from tests.integration.old_scripts import GENERATE, own_program
 from tests.published.conftest import Sources
@@ -56,7 +57,7 @@ class Shell:
         self.node, self.folder = node, folder
         self.home, self.programs, self.records = (folder / name for name in ("home", "programs", "records"))
         for made in (self.home, self.programs, self.records):
-            made.mkdir()
+            made.mkdir(parents=True)
 
     def stand_in(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -65,7 +66,7 @@ class Shell:
 
     def run(self, line: str, **variables: str) -> str:
         """Run a line in the home, and return what it prints. The files of the node are below another root."""
-        profile = self.node.root / paths.PROFILE.lstrip("/")
+        profile = self.node.root / rendering.PROFILE.lstrip("/")
         workers = self.node.root / paths.WORKERS.lstrip("/")
         path = f"{self.programs}:{os.environ['PATH']}"
         known = {"HOME": str(self.home), "PATH": path, "RECORDS": str(self.records), "LC_ALL": "C.UTF-8"}

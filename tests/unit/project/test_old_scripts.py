@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.integration.old_scripts import EMR_SCRIPTS, SCRIPTS
@@ -21,3 +23,9 @@ def test_each_program_is_named_by_repository_commit_and_sha256() -> None:
     assert all(len(snapshot.commit) == 40 for snapshot in SNAPSHOTS)
     assert len({snapshot.folder for snapshot in SNAPSHOTS}) == len(SNAPSHOTS)
     assert all(len(program.sha256) == 64 and program.snapshot in SNAPSHOTS for program in PROGRAMS)
+
+
+def test_the_page_brings_each_snapshot() -> None:
+    page = (Path(__file__).resolve().parents[3] / "docs/testing.md").read_text(encoding="utf-8")
+    brought = [line.split()[1:] for line in page.splitlines() if line.startswith("get ")]
+    assert brought == [[snapshot.repository, snapshot.commit] for snapshot in SNAPSHOTS]
