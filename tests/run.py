@@ -51,9 +51,10 @@ from tests.layers.records import (  # noqa: E402
     counted,
     processor_minutes,
     record_part,
-    recorded_minutes,
+    recorded_runs,
 )
 from tests.played import UPDATE, VARIABLE, stale  # noqa: E402
+from tests.published.programs import VARIABLE as SOURCES  # noqa: E402
 
 COLLECTION = "collections/ansible_collections/deeplearning/aws"
 TYPED = ("localcloud", f"{COLLECTION}/plugins", "files/node")
@@ -83,6 +84,8 @@ class Layer:
     """It boots machines."""
     newest: bool = False
     """It runs on the newest Python that is installed."""
+    needs: str = ""
+    """A variable of the environment, without which it does not run."""
 
 
 def existing(*places: str) -> list[str]:
@@ -199,6 +202,7 @@ LOCALCLOUD = ("localcloud/tests/integration",)
 INTEGRATION = ("tests/integration",)
 MOLECULE = ("tests/molecule",)
 GPU = ("tests/gpu",)
+PUBLISHED = ("tests/published",)
 DEBIAN_13 = (
     *(f"tests/integration/test_{name}.py" for name in ("launcher", "training")),
     *(
@@ -251,21 +255,45 @@ PARTS = {
         # It mounts the machines' image and boots none, so it leaves a local cloud alone that starts beside it.
         Layer("gpu-environments", pytest(*GPU, long=True), IMAGE, root=True),
         Layer("molecule", molecule(lambda: LONG_SCENARIOS, *MOLECULE, long=True), root=True),
+        Layer("published", pytest(*PUBLISHED, long=True), root=True, needs=SOURCES),
         Layer("mutations", mutations()),
         Layer("gpu", gpu, root=True),
     )
 }
 """What `make test-long` runs."""
 
+SHORT = {"unit": UNIT, "account": ACCOUNT, "localcloud": LOCALCLOUD, "integration": INTEGRATION, "molecule": MOLECULE}
+"""The folders of layers. Those of parts with the marker `long`:"""
+MARKED_LONG = {
+    "account": ACCOUNT,
+    "integration": (*LOCALCLOUD, *INTEGRATION),
+    "molecule": MOLECULE,
+    "gpu-environments": GPU,
+    "published": PUBLISHED,
+}
+
+
+def layers_of(test: str, long: bool) -> list[str]:
+    """Return what runs a scenario, or a test without its parameters: layers by their names, parts as `long …`."""
+    if test.startswith("molecule/"):
+        return ["long molecule" if test.removeprefix("molecule/") in LONG_SCENARIOS else "molecule"]
+    table, prefix = (MARKED_LONG, "long ") if long else (SHORT, "")
+    layers = [
+        prefix + name for name, places in table.items() if test.startswith(tuple(f"{place}/" for place in places))
+    ]
+    on_debian_13 = {test, test.partition("::")[0]} & {place.partition("[")[0] for place in DEBIAN_13}
+    return [*layers, *["long debian-13"] * bool(on_debian_13)]
+
 
 def tables() -> str:
     """Describe both sizes."""
-    minutes = recorded_minutes()
+    runs = recorded_runs()
     lines = []
     for title, layers, prefix in (("make test", LAYERS, ""), ("make test-long", PARTS, "long ")):
         lines.append(f"{title}: minutes of the last recorded run")
         for layer in layers.values():
-            last = f"{minutes[prefix + layer.name]:g} min" if prefix + layer.name in minutes else "not recorded"
+            run = runs.get(prefix + layer.name)
+            last = f"{run.minutes:g} min" if run else "not recorded"
             remarks = [last, *["root"] * layer.root, *["newest Python"] * layer.newest]
             lines.append(f"  {layer.name:<15} {', '.join(remarks)}")
     return "\n".join(lines)
@@ -339,6 +367,8 @@ class Run:
         report(f"\n==> {layer.name}")
         if layer.root and os.geteuid() != 0:
             return Outcome(Result(False, "needs root: sudo make test"), 0.0)
+        if layer.needs and not os.environ.get(layer.needs):
+            return Outcome(Result(False, f"not run: {layer.needs} names no folder; docs/testing.md says of what"), 0.0)
         try:
             venv = venv_of(self.python or (newest_python() if layer.newest else ""))
         except UserError as error:

@@ -14,9 +14,9 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from bench.report import FIGURES, formatted  # noqa: E402
+from tools.made_part import MadePart  # noqa: E402
 
-PAGE = ROOT / "docs/benchmarks.md"
-BEGIN, END = "<!-- figures: made by tools/bench_docs.py -->", "<!-- end of figures -->"
+PART = MadePart(ROOT / "docs/benchmarks.md", "figures", "bench_docs")
 
 
 def section(key: str, measurement: dict[str, Any]) -> list[str]:
@@ -45,9 +45,8 @@ def tables() -> str:
 
 
 def renewed() -> str:
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-    return f"{before}{BEGIN}\n{tables()}\n{END}{rest.partition(END)[2]}"
+    return PART.renewed(tables())
 
 
 if __name__ == "__main__":
-    PAGE.write_text(renewed(), encoding="utf-8")
+    PART.write(renewed())

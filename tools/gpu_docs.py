@@ -10,8 +10,11 @@ from collections import defaultdict
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs/training.md"
-BEGIN, END = "<!-- GPUs: made by tools/gpu_docs.py -->", "<!-- end of GPUs -->"
+sys.path.insert(0, str(ROOT))
+
+from tools.made_part import MadePart  # noqa: E402
+
+PART = MadePart(ROOT / "docs/training.md", "GPUs", "gpu_docs")
 
 
 def tables() -> str:
@@ -40,13 +43,11 @@ def tables() -> str:
 
 
 def renewed() -> str:
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-    return f"{before}{BEGIN}\n{tables()}\n{END}{rest.partition(END)[2]}"
+    return PART.renewed(tables())
 
 
 if __name__ == "__main__":
     from ansible.plugins.loader import init_plugin_loader
 
     init_plugin_loader([str(ROOT / "collections")])
-    PAGE.write_text(renewed(), encoding="utf-8")
-    sys.exit(0)
+    PART.write(renewed())

@@ -13,28 +13,26 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tests.layers.records import RECORDED, recorded_minutes  # noqa: E402
+from tests.layers.records import RECORDED, recorded_runs  # noqa: E402
+from tools.made_part import MadePart  # noqa: E402
 
-PAGE = ROOT / "docs/testing.md"
-BEGIN, END = "<!-- minutes: made by tools/minutes_docs.py -->", "<!-- end of minutes -->"
+PART = MadePart(ROOT / "docs/testing.md", "minutes", "minutes_docs")
 LONG = "\n## What takes longer: `make test-long`\n"
 
 
 def renewed() -> str:
     """Return the page with the recorded minutes in the second column of both tables, and the sentence on the run."""
-    minutes = recorded_minutes()
+    runs = recorded_runs()
 
     def fill(text: str, prefix: str) -> str:
         def row(match: re.Match[str]) -> str:
-            recorded = minutes.get(prefix + match[1])
-            return f"| {match[1]} | {'–' if recorded is None else f'{recorded:g}'} |"
+            recorded = runs.get(prefix + match[1])
+            return f"| {match[1]} | {f'{recorded.minutes:g}' if recorded else '–'} |"
 
         return re.sub(r"^\| ([\w-]+) \| (?:[\d.]+|–) \|", row, text, flags=re.MULTILINE)
 
-    short, _, long = PAGE.read_text(encoding="utf-8").partition(LONG)
-    text = fill(short, "") + LONG + fill(long, "long ")
-    before, _, rest = text.partition(BEGIN)
-    return f"{before}{BEGIN}\n{sentence()}\n{END}{rest.partition(END)[2]}"
+    short, _, long = PART.read().partition(LONG)
+    return PART.renewed(sentence(), fill(short, "") + LONG + fill(long, "long "))
 
 
 def sentence() -> str:
@@ -46,4 +44,4 @@ def sentence() -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(renewed(), encoding="utf-8")
+    PART.write(renewed())

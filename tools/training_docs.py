@@ -11,8 +11,11 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs/training.md"
-BEGIN, END = "<!-- arguments: made by tools/training_docs.py -->", "<!-- end of arguments -->"
+sys.path.insert(0, str(ROOT))
+
+from tools.made_part import MadePart  # noqa: E402
+
+PART = MadePart(ROOT / "docs/training.md", "arguments", "training_docs")
 
 
 def default(option: Any) -> str:
@@ -34,13 +37,11 @@ def table() -> str:
 
 
 def renewed() -> str:
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-    return f"{before}{BEGIN}\n{table()}\n{END}{rest.partition(END)[2]}"
+    return PART.renewed(table())
 
 
 if __name__ == "__main__":
     from ansible.plugins.loader import init_plugin_loader
 
     init_plugin_loader([str(ROOT / "collections")])
-    PAGE.write_text(renewed(), encoding="utf-8")
-    sys.exit(0)
+    PART.write(renewed())

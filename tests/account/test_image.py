@@ -45,6 +45,7 @@ def policies(account: Any) -> list[Any]:
     return [iam.get_role_policy(RoleName=role, PolicyName="deeplearning")["PolicyDocument"] for role in roles]
 
 
+@pytest.mark.stand_in("the machine of the image: a thread that reports as it would")
 def test_an_image_is_made_once_used_and_deleted(account: Any, nodes: Nodes) -> None:
     ec2 = account.client("ec2")
     assert account.play(IMAGE, "--check").changed and not images(account) and not machines(account)

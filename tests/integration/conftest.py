@@ -89,9 +89,10 @@ def emr_creation(
 ) -> Iterator[tuple[Cluster, Future[Played]]]:
     """Yield a cluster and the emr.yml that creates it: a primary node and a core node."""
     cloud = operator_in(tmp_path_factory.mktemp("emr-operator"), cloud_with_machines)
+    name = f"e-{secrets.token_hex(3)}"
     # The tests of the long size come to it later than EMR would end an idle cluster.
-    more = {"worker_count": 1, "emr_idle_minutes": 240}
-    with cloud.cluster(f"e-{secrets.token_hex(3)}", **emr.SETTINGS, **more) as cluster:
+    more = {"worker_count": 1, "emr_idle_minutes": 240, "s3_read": [f"{emr.readable_bucket(name)}/training-data"]}
+    with cloud.cluster(name, **emr.SETTINGS, **more) as cluster:
         yield cluster, background.submit(cluster.play, "emr.yml", emr_poll_seconds=1)
 
 

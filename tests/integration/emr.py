@@ -11,3 +11,8 @@ SETTINGS: dict[str, Any] = {
     "instance_type": "m5.xlarge",
     "login_user": "",
 }
+
+
+def readable_bucket(cluster: str) -> str:
+    """Return the name of a bucket that the members of the shared cluster may read."""
+    return f"{cluster}-data"

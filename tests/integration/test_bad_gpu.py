@@ -32,6 +32,7 @@ def state_of(cluster: Cluster) -> str:
 
 
 @pytest.mark.long
+@pytest.mark.stand_in("NVIDIA's library and the kernel's log: made up")
 def test_a_node_whose_gpu_fails_is_held_until_it_boots_and_the_run_goes_on_with_it(cluster: Cluster) -> None:
     runs = Runs(cluster)
     # A program that ends by itself, on a node whose GPU is well, ends its run.

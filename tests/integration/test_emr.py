@@ -14,46 +14,43 @@ from typing import Any
 import pytest
 
 from tests.account.census import WHOLE_EMR, census
-from tests.integration.emr import SETTINGS
+from tests.changed_lines import changed
+from tests.digits import digits
+from tests.integration.emr import SETTINGS, readable_bucket
 from tests.integration.kills import Moment, kill_at, kill_when, marked
 from tests.integration.machines import Cloud, Cluster, Played, localcloud, wait_for
+from tests.integration.old_scripts import EMR_SCRIPTS
 
 MASTER = "deeplearning-master"
 NODES = (MASTER, "deeplearning-worker2")
 THREE_NODES = {**SETTINGS, "worker_count": 2}
 FILE = "/home/hadoop/worker_ip_file"
+EMR_MACHINES = "EMR's machines: Debian with its user and files"
 
+# It reads S3 in place, as old scripts did with the MXNet of Deep Learning AMIs.
 SCRIPT = """
-import getpass, os, sys
-print(f"rank {os.environ['DEEPLEARNING_RANK']} runs as {getpass.getuser()}", flush=True)
+import getpass
+import os
+import sys
+
+import mxnet as mx
+
+batch_size = 50
+train_dataiter = mx.io.MNISTIter(
+    image="s3://bucket-name/training-data/train-images-idx3-ubyte",
+    label="s3://bucket-name/training-data/train-labels-idx1-ubyte",
+    data_shape=(1, 28, 28),
+    label_name="sm_label",
+    batch_size=batch_size,
+)
+digits = mx.sym.FullyConnected(mx.sym.flatten(mx.sym.var("data")), num_hidden=10)
+module = mx.mod.Module(mx.sym.SoftmaxOutput(digits, name="sm"), label_names=["sm_label"])
+store = mx.kv.create("dist_sync")
+module.fit(train_dataiter, num_epoch=1, kvstore=store)
+train_dataiter.reset()
+count = batch_size * sum(1 for batch in train_dataiter)
+print(f"rank {store.rank} of {store.num_workers} runs as {getpass.getuser()} and has read {count} digits", flush=True)
 sys.exit(any(name.startswith("AWS_ACCESS_KEY") for name in os.environ))
-"""
-
-# With the interface of the old script, and not its text: sourced on the primary node, it asks YARN for the nodes.
-METADATA = """
-export DEEPLEARNING_WORKERS_PATH=/home/hadoop/worker_ip_file
-nodes=$(yarn node -list 2> /dev/null | grep RUNNING | cut -d: -f1)
-{ for node in $nodes; do nslookup $node | awk '/^Address: / {print $2}'; done; hostname -I | cut -d' ' -f1; } |
-    sort -n -t. -k1,1 -k2,2 -k3,3 -k4,4 > $DEEPLEARNING_WORKERS_PATH
-export DEEPLEARNING_WORKERS_COUNT=$(wc -l < $DEEPLEARNING_WORKERS_PATH)
-export DEEPLEARNING_WORKER_GPU_COUNT=$(nvidia-smi -L 2> /dev/null | grep -c '^GPU')
-while read -u 10 host; do
-    ssh -o "StrictHostKeyChecking no" $host "whoami; cat $DEEPLEARNING_WORKERS_PATH"
-done 10<$DEEPLEARNING_WORKERS_PATH
-echo $DEEPLEARNING_WORKERS_COUNT workers with $DEEPLEARNING_WORKER_GPU_COUNT GPUs
-"""
-
-# As the old bootstrap action: <file system> <region>.
-MOUNT = """#!/bin/bash
-set -e
-[ $# = 2 ] || exit 1
-sudo mkdir -p /efs
-for attempt in 1 2 3 4 5 6; do
-    sudo mount -t nfs4 -o nfsvers=4.1,hard,timeo=600,retrans=2,noresvport $1.efs.$2.amazonaws.com:/ /efs && break
-    sleep 5
-done
-grep -q "^$1" /proc/mounts
-sudo touch /efs/mounted-by-$(hostname)
 """
 
 
@@ -76,39 +73,49 @@ def check_nodes(cluster: Cluster, names: Sequence[str]) -> None:
         assert cluster.says(name, f"cat {FILE}").split() == addresses(cluster), name
 
 
-def test_the_nodes_are_members_and_train_as_hadoop(emr_cluster: Cluster) -> None:
+@pytest.fixture
+def bucket(emr_cluster: Cluster) -> str:
+    """Return a bucket of the user with digits, which the cluster may read."""
+    s3, name = emr_cluster.cloud.client("s3"), readable_bucket(emr_cluster.name)
+    s3.create_bucket(Bucket=name)
+    for file, content in digits("train", 600).items():
+        s3.put_object(Bucket=name, Key=f"training-data/{file}", Body=content)
+    return name
+
+
+@pytest.mark.stand_in(EMR_MACHINES, "MNIST: 600 made-up digits")
+def test_the_nodes_are_members_and_train_as_hadoop(emr_cluster: Cluster, bucket: str, tmp_path: Path) -> None:
+    """MXNet reads on each node its own copy of what is in S3, by the lines that docs/emr.md changes."""
     check_nodes(emr_cluster, NODES)
-    quick = ["--epochs", "1", "--num-examples", "1200"]
-    trained = emr_cluster.play("train.yml", framework="mxnet", dataset="generated", run_id="mxnet", script_args=quick)
-    assert trained.code == 0, trained.output[-6000:]
-    assert "run mxnet has finished" in trained.output
-    metrics = f"stat -c '%n %U' /efs/runs/{emr_cluster.name}/mxnet/metrics/rank*.jsonl"
-    written = [line.split() for line in emr_cluster.says(MASTER, metrics).splitlines()]
-    assert [(Path(file).name, user) for file, user in written] == [(f"rank{rank}.jsonl", "hadoop") for rank in range(2)]
-
-
-@pytest.mark.long
-def test_a_script_has_the_rights_of_hadoop_and_no_keys(emr_cluster: Cluster, tmp_path: Path) -> None:
-    script = tmp_path / "who.py"
-    script.write_text(SCRIPT)
-    trained = emr_cluster.play("train.yml", framework="mxnet", script=str(script), run_id="who")
+    script = tmp_path / "train.py"
+    script.write_text(changed(SCRIPT))
+    data = f"s3://{bucket}/training-data"
+    arguments = {"framework": "mxnet", "script": str(script), "dataset": data, "data_on": "node", "run_id": "who"}
+    trained = emr_cluster.play("train.yml", **arguments)
     assert trained.code == 0, trained.output[-6000:]
     logs = emr_cluster.says(MASTER, f"cat /efs/runs/{emr_cluster.name}/who/logs/*.worker*.log")
     printed = [line.partition(" ")[2] for line in logs.splitlines()]
     users = sorted(line for line in printed if " runs as " in line)
-    assert users == [f"rank {rank} runs as hadoop" for rank in range(2)]
+    assert users == [f"rank {rank} of 2 runs as hadoop and has read 600 digits" for rank in range(2)]
+    # Nothing of the data is on the file system.
+    assert emr_cluster.says(MASTER, "find /efs -name '*idx3*'") == ""
+
+    unchanged = emr_cluster.ssh(MASTER, "/opt/deeplearning/env/mxnet/bin/python -", input=SCRIPT)
+    assert "Please compile with DMLC_USE_S3=1 to use S3" in unchanged.stderr, unchanged.stdout + unchanged.stderr
 
 
 @pytest.mark.long
-def test_tensorflow_trains_on_emr(emr_cluster: Cluster) -> None:
-    trained = emr_cluster.play("train.yml", framework="tensorflow", dataset="generated", script_args=["--epochs", "1"])
+@pytest.mark.parametrize("framework", ["mxnet", "tensorflow"])
+@pytest.mark.stand_in(EMR_MACHINES)
+def test_a_framework_trains_on_emr(emr_cluster: Cluster, framework: str) -> None:
+    trained = emr_cluster.play("train.yml", framework=framework, dataset="generated", script_args=["--epochs", "1"])
     assert trained.code == 0, trained.output[-6000:]
     assert "has finished" in trained.output
 
 
 @pytest.mark.long
 def test_a_metadata_script_for_emr_works(emr_cluster: Cluster) -> None:
-    printed = emr_cluster.says(MASTER, METADATA)
+    printed = emr_cluster.says(MASTER, EMR_SCRIPTS["metadata_setup.sh"])
     expected = [word for _host in NODES for word in ("hadoop", *addresses(emr_cluster))]
     assert printed.splitlines() == [*expected, "2 workers with 0 GPUs"]
 
@@ -188,7 +195,7 @@ def stderr_of(cluster: Cluster, flow: str) -> list[str]:
 @pytest.mark.long
 def test_an_old_bootstrap_action_mounts_the_file_system(emr_cluster: Cluster) -> None:
     system = emr_cluster.says(MASTER, "findmnt -no SOURCE /efs").partition(".")[0]
-    flow = run_job_flow(emr_cluster, "mount.sh", MOUNT, system, "us-east-1")
+    flow = run_job_flow(emr_cluster, "mount.sh", EMR_SCRIPTS["emr_efs_bootstrap.sh"], system, "us-east-1")
     try:
         starting = ("STARTING", "BOOTSTRAPPING")
         wait_for(lambda: state_of(emr_cluster, flow)["State"] not in starting, 180, "the bootstrap action has ended")
@@ -218,6 +225,7 @@ def fill_disk_of_a_core_node(cluster: Cluster) -> str:
 
 
 @pytest.mark.long
+@pytest.mark.stand_in(EMR_MACHINES)
 def test_a_full_disk_on_one_of_three_nodes_ends_the_cluster_and_is_named(
     cloud_with_machines: Cloud, image: str
 ) -> None:

@@ -9,7 +9,6 @@ import io
 import json
 import random
 import re
-import struct
 import subprocess
 import tarfile
 from collections.abc import Iterator
@@ -22,6 +21,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract.datasets
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.manifest import digest
 
 from tests.account.kit import REGION
+from tests.digits import digits
 from tests.integration.machines import Cluster, Played, localcloud
 
 MASTER = "deeplearning-master"
@@ -81,6 +81,7 @@ def transfers(cluster: Cluster, data: str, since: datetime) -> list[str]:
     return [call["operation"] for call, what in moved if ours in what and not what.endswith("manifest.json")]
 
 
+@pytest.mark.stand_in("COCO: 300 random files under its names")
 def test_a_set_is_unpacked_by_all_nodes_and_a_second_run_moves_nothing(training_cluster: Cluster, coco: Path) -> None:
     cluster, before = training_cluster, datetime.now(UTC)
     first = stage(cluster, "coco2017", coco, stage_target="efs")
@@ -145,24 +146,13 @@ def cifar10() -> bytes:
     return packed.getvalue()
 
 
-def mnist() -> dict[str, bytes]:
-    """Files of the publisher's layout with few samples."""
-    files = {}
-    for which, count in (("train", 600), ("t10k", 100)):
-        labels = bytes(number % 10 for number in range(count))
-        images = b"".join(bytes([20 * label]) * 784 for label in labels)
-        files[f"{which}-images-idx3-ubyte"] = struct.pack(">IIII", 2051, count, 28, 28) + images
-        files[f"{which}-labels-idx1-ubyte"] = struct.pack(">II", 2049, count) + labels
-    return files
-
-
 @pytest.fixture
 def publisher(training_cluster: Cluster) -> Iterator[None]:
     """The master resolves the publishers' names to itself, trusts a certificate for them, and has this test's checksums
     instead of the publishers': only root of a machine can do that. Nothing answers yet."""
     cluster, files = training_cluster, {"www/~kriz/cifar-10-binary.tar.gz": cifar10()}
     pins = [f"s/30_730_000/{60 * 3073}/"]
-    for name, content in mnist().items():
+    for name, content in (digits("train", 600) | digits("t10k", 100)).items():
         files[f"www/mnist/{name}.gz"] = gzip.compress(content)
         pins.append(f's/"{name}": [0-9_]*/"{name}": {len(content)}/')
     for path, content in files.items():
@@ -193,6 +183,7 @@ def publisher(training_cluster: Cluster) -> Iterator[None]:
         cluster.says(node, f"sudo rm -rf {folders}")
 
 
+@pytest.mark.stand_in("the publisher: a server on the node with 360 images")
 def test_the_customers_own_line_works_as_typed(training_cluster: Cluster, publisher: None) -> None:
     cluster = training_cluster
     runs = f"ls /efs/runs/{cluster.name} 2>/dev/null | wc -l"
@@ -209,8 +200,8 @@ def test_the_customers_own_line_works_as_typed(training_cluster: Cluster, publis
     assert trained.code == 0 and re.search(r"run tensorflow-\S+ has finished", trained.output), trained.output[-6000:]
     assert cluster.says(MASTER, "ls /efs/cifar10_data/cifar-10-batches-bin/data_batch_*.bin | wc -l") == "5"
     quick = ["--epochs", "1", "--batch-size", "50"]
-    digits = cluster.play("train.yml", framework="mxnet", dataset="mnist", run_id="mnist", nodes=1, script_args=quick)
-    assert digits.code == 0 and "run mnist has finished" in digits.output, digits.output[-6000:]
+    small = cluster.play("train.yml", framework="mxnet", dataset="mnist", run_id="mnist", nodes=1, script_args=quick)
+    assert small.code == 0 and "run mnist has finished" in small.output, small.output[-6000:]
     assert "600 + 100 samples" in cluster.says(MASTER, f"cat /efs/runs/{cluster.name}/mnist/logs/*.worker0.log")
     # From now on the publishers are not needed.
     cluster.says(MASTER, "sudo systemctl stop publisher")
@@ -221,7 +212,7 @@ def test_the_customers_own_line_works_as_typed(training_cluster: Cluster, publis
     for node in NODES:
         assert cluster.says(node, "cat /opt/deeplearning/data/cifar10/*.bin | wc -c") == str(6 * 60 * 3073)
     mirror = f"s3://{data_bucket(cluster)}/mirror/"
-    for name, content in mnist().items():
+    for name, content in (digits("train", 600) | digits("t10k", 100)).items():
         key = f"mirror/{name}.gz"
         cluster.cloud.client("s3").put_object(Bucket=data_bucket(cluster), Key=key, Body=gzip.compress(content))
     cluster.says(MASTER, "sudo rm -r /efs/data/mnist")

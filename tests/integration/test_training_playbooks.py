@@ -326,6 +326,7 @@ for which, count in (("train", 600), ("t10k", 100)):
 """
 
 
+@pytest.mark.stand_in("MNIST: 700 made-up digits", "the replacement: a node whose copy the test deletes")
 def test_a_trainer_takes_mnist_and_each_node_has_its_data_on_its_own_disk(cluster: Cluster) -> None:
     assert cluster.ssh(MASTER, "python3 -", input=MNIST).returncode == 0
     asked = {"framework": "mxnet", "nodes": 2, "dataset": "/efs/few-digits", "data_on": "node", "run_id": "digits"}
@@ -345,6 +346,7 @@ def test_a_trainer_takes_mnist_and_each_node_has_its_data_on_its_own_disk(cluste
     assert "train-images-idx3-ubyte" in cluster.says("deeplearning-worker2", f"ls {taken}")
 
 
+@pytest.mark.stand_in("the repository's server: a folder of this machine")
 def test_a_script_in_a_repository_is_sent_and_its_run_lies_where_it_is_wanted(cluster: Cluster, tmp_path: Path) -> None:
     train = 'import sys; sys.path.append("shared"); import word; print("the word is", word.WORD)'
     commit = repository(

@@ -97,13 +97,27 @@ class Times:
         )
 
 
-def recorded_minutes() -> dict[str, float]:
-    """Return what each layer and part took when it was last recorded."""
-    layers = json.loads(RECORDED.read_text(encoding="utf-8"))["layers"] if RECORDED.exists() else {}
-    rows = re.finditer(r"^\| ([\w-]+) \| \w+ \| ([\d.]+) \|", _text(LONG), re.MULTILINE)
-    return {name: layer["minutes"] for name, layer in layers.items()} | {
-        f"long {row[1]}": float(row[2]) for row in rows
-    }
+@dataclass(frozen=True)
+class Recorded:
+    """The last recorded run of a layer or part."""
+
+    ok: bool
+    minutes: float
+    date: str
+
+
+def recorded_runs() -> dict[str, Recorded]:
+    """Return those of layers by their names, and those of parts with `long ` before theirs."""
+    runs = {}
+    if RECORDED.exists():
+        run = json.loads(RECORDED.read_text(encoding="utf-8"))
+        for name, layer in run["layers"].items():
+            runs[name] = Recorded(layer["ok"], layer["minutes"], run["date"])
+    for row in re.finditer(
+        r"^\| ([\w-]+) \| (ok|FAILED) \| ([\d.]+) \| [^|]+ \| [^|]+ \| ([\d-]+) \|", _text(LONG), re.MULTILINE
+    ):
+        runs[f"long {row[1]}"] = Recorded(row[2] == "ok", float(row[3]), row[4])
+    return runs
 
 
 def processor_minutes() -> float:

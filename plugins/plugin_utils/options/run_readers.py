@@ -104,7 +104,8 @@ def data_source(value: Any) -> str:
     if text.startswith(("https://", "http://")):
         return text
     if text.startswith("s3://"):
-        return s3_uri(text)
+        # With a slash at its end it is a folder with the publisher's files.
+        return s3_uri(text) + "/" * text.endswith("/")
     file = Path(text).expanduser()
     if not file.is_file():
         raise InvalidOption("there is no such file on this machine, give one, or an address (https:// or s3://)")

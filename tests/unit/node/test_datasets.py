@@ -28,6 +28,7 @@ from deeplearning.datasets.sources import Progress
 from deeplearning.datasets.staging import StagingRequest, receive, show, stage
 
 from tests.unit.node.staged_kit import contents, manifest, tar
+from tests.unit.node.test_objects import Bucket
 from tests.unit.node.users_kit import as_nobody, open_folder
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -618,3 +619,12 @@ def test_a_key_that_is_no_checksum_is_refused(data: Callable[..., list[Any]], ef
     with pytest.raises(UserError, match=f"--key is {re.escape(key)}: give the file's MD5."):
         data("receive", "tiny", "--key", key)
     assert list(efs.iterdir()) == []
+
+
+def test_a_copy_of_s3_on_the_nodes_own_disk_leaves_nothing_on_the_file_system(
+    efs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(staging, "_aws", lambda: Bucket(set__a=b"aaaa"))
+    path = Path(staged(efs, "s3://bucket/set", "", True)["path"])
+    assert path.parent == staging.ON_NODE and (path / "a").read_bytes() == b"aaaa"
+    assert not list(efs.rglob("*"))

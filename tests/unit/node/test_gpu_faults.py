@@ -62,6 +62,7 @@ def xid(number: int, rest: str = "pid='<unknown>', name=<unknown>", address: str
         ),
     ],
 )
+@pytest.mark.stand_in("the kernel's log: lines of the test")
 def test_a_line_of_the_kernel_log_has_a_level_and_names_its_gpu(line: str, level: str, text: str) -> None:
     (fault,) = faults.of_log(["usb 1-1: new device", line, line], NAMES)
     assert fault.level == level and text in fault.text

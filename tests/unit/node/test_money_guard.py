@@ -214,6 +214,7 @@ def test_without_the_setting_and_on_emr_nothing_is_scheduled(master: Master) -> 
     assert check(master, ["lenet-1"]) == [] and master.aws.calls == []
 
 
+@pytest.mark.stand_in("the login: the text is rendered")
 def test_people_who_log_in_read_when_the_machines_end(master: Master) -> None:
     schedule(master, "ttl", 7200)
     check(master)
@@ -299,6 +300,7 @@ def prepare(master: Master, seconds_left: float | None, *run_ids: str) -> None:
         ending.prepare(master.config, seconds_left, run_ids)
 
 
+@pytest.mark.stand_in("the run and systemd: files and records of the test")
 def test_a_run_is_asked_for_a_checkpoint_and_then_stopped_without_an_end(master: Master, run: Folder) -> None:
     request = Path(run.file(CHECKPOINT_REQUEST))
     prepare(master, 301, "r1")

@@ -68,6 +68,7 @@ def test_volumes_that_nobody_uses_are_taken(devices: list[dict[str, Any]], expec
         ),
     ],
 )  # fmt: skip
+@pytest.mark.stand_in("the disks: commands are compared and not run")
 def test_one_volume_gets_a_file_system_and_several_are_striped(found: list[Volume], commands: list[list[str]]) -> None:
     assert mount_commands(found, ROOT) == commands
 

@@ -57,7 +57,7 @@ def test_a_figure_is_shown_with_its_commit_and_conditions() -> None:
 
 
 def test_the_page_shows_what_was_recorded() -> None:
-    page = bench_docs.PAGE.read_text(encoding="utf-8")
+    page = bench_docs.PART.read()
     assert page == bench_docs.renewed(), "run tools/bench_docs.py"
     assert "| train.yml to the first rank, 4 nodes |" in page
 

@@ -1,49 +1,65 @@
-"""docs/features.md: each test that it names exists, and `make test` runs it unless the row names the long layer."""
+"""docs/features.md: tests that exist and are run, by what and when they were, and with their stand-ins, by its tool."""
 
 from __future__ import annotations
 
-import os
-import re
-import subprocess
-import sys
-from pathlib import Path
+from fnmatch import fnmatchcase
+
+import pytest
 
 from tests import run
+from tests.layers.records import Recorded
+from tools import features_docs
+from tools.features_docs import Collected
 
-ROOT = Path(__file__).resolve().parents[3]
-FOLDERS = tuple(f"{place}/" for place in (*run.UNIT, *run.ACCOUNT, *run.LOCALCLOUD, *run.INTEGRATION, *run.MOLECULE))
-"""Those that `make test` runs the tests of."""
-NAMED = re.compile(r"\| `((?:tests|localcloud|molecule)/[\w./:-]+)` \|$")
-
-
-def named_by_row() -> dict[str, str]:
-    rows = [line for line in (ROOT / "docs/features.md").read_text().splitlines() if line.startswith("| ")]
-    rows = [row for row in rows if not row.startswith(("| feature", "| ---"))]
-    assert rows and not [row for row in rows if not NAMED.search(row)]
-    return {row: NAMED.findall(row)[0] for row in rows}
+OWN = "tests/unit/project/test_features.py"
+TODAY = Recorded(True, 1.0, "2026-11-24")
 
 
-def run_by_pytest(named: set[str]) -> set[str]:
-    """Return those that `make test` runs, and their files, as pytest collects them. It refuses what does not exist."""
-    words = ("--collect-only", "-q", "-p", "no:cacheprovider", "-m", "not long")
-    environment = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", *words, *sorted(named)],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr
-    tests = {line.partition("[")[0] for line in done.stdout.splitlines() if line.startswith(FOLDERS)}
-    return tests | {test.partition("::")[0] for test in tests}
+def test_the_page_shows_what_runs_each_test_that_it_names() -> None:
+    page = features_docs.PAGE.read_text(encoding="utf-8")
+    features = [line for line in page.splitlines() if line.startswith("| ") and line.count("|") >= 5]
+    unnamed = [row for row in features if not features_docs.ROW.match(row)]
+    # The heads of tables.
+    assert {row.split("|")[1] for row in unnamed} == {" feature ", " --- "} and len(features) > 150
+    assert page == features_docs.renewed(), "run .venv/bin/python tools/features_docs.py"
 
 
-def test_each_feature_names_a_test_that_exists_and_runs() -> None:
-    named = named_by_row()
-    scenarios = {test for test in named.values() if test.startswith("molecule/")}
-    assert not [name for name in scenarios if not (ROOT / name / "molecule.yml").is_file()]
-    runs = run_by_pytest(set(named.values()) - scenarios) | {f"molecule/{name}" for name in run.scenarios()}
-    silent = [row for row, test in named.items() if test not in runs and "long layer" not in row]
-    assert not silent, "`make test` does not run these tests, and the rows do not say so"
+@pytest.mark.parametrize(
+    ("collected", "cells"),
+    [
+        ([Collected(frozenset({"unit"}))], " unit: 2026-11-24 | – |"),
+        (
+            [Collected(frozenset({"long integration"}), ("a: b",)), Collected(frozenset({"unit"}), ("a: b", "c: d"))],
+            " unit: 2026-11-24; long integration: not recorded | a: b; c: d |",
+        ),
+        ([Collected(frozenset({"long account"}))], " long account: 2026-11-22, failed | – |"),
+    ],
+)
+def test_layers_stand_in_their_order_with_dates_and_stand_ins_once(collected: list[Collected], cells: str) -> None:
+    runs = {"unit": TODAY, "long account": Recorded(False, 2.0, "2026-11-22")}
+    assert features_docs.ending(collected, runs) == cells
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [("molecule/none", "molecule/none: no such scenario"), (f"{OWN}::test_none", "not found: "), (OWN, "by no layer")],
+)
+def test_what_does_not_exist_or_is_not_run_is_refused(name: str, problem: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "SHORT", {})
+    with pytest.raises(ValueError, match=problem):
+        features_docs.collect([name])
+
+
+@pytest.mark.parametrize(
+    ("tests", "cells"),
+    [
+        ("`tests/gpu/test_environments.py::", "| long gpu-environments: *| NVIDIA's driver: "),
+        ("`tests/account/test_logs.py` |", "account: *| ssh: "),
+        ("test_bad_luck.py::test_a_used_up_quota_is_explained` |", "account: *; long account: *| – |"),
+        ("`molecule/default` |", "| molecule: *| – |"),
+    ],
+    ids=["a function", "a file", "a parameter", "a scenario"],
+)
+def test_markers_are_those_of_functions_files_and_parameters(tests: str, cells: str) -> None:
+    (row,) = [line for line in features_docs.PAGE.read_text(encoding="utf-8").splitlines() if tests in line]
+    assert fnmatchcase(row, f"*{cells}*"), row

@@ -376,9 +376,9 @@ def test_a_folder_without_tests_has_failed(runner: ModuleType) -> None:
 def test_each_marked_test_is_in_a_folder_of_the_long_size(runner: ModuleType) -> None:
     files = [*ROOT.glob("tests/**/test_*.py"), *ROOT.glob("localcloud/tests/**/test_*.py")]
     marked = {str(file.relative_to(ROOT)) for file in files if "pytest.mark.long" in file.read_text()}
-    folders = (*runner.ACCOUNT, *runner.LOCALCLOUD, *runner.INTEGRATION, *runner.MOLECULE, *runner.GPU)
+    folders = tuple(place for places in runner.MARKED_LONG.values() for place in places)
     assert [path for path in marked - {"tests/unit/project/test_run.py"} if not path.startswith(folders)] == []
-    assert {"account", "integration", "molecule", "gpu-environments"} <= set(runner.PARTS)
+    assert set(runner.MARKED_LONG) <= set(runner.PARTS) and set(runner.SHORT) <= set(runner.LAYERS)
 
 
 def test_each_molecule_scenario_belongs_to_one_size(runner: ModuleType) -> None:
@@ -548,14 +548,26 @@ def test_layers_cannot_reach_the_account_of_whoever_runs_them(
     assert given["AWS_SHARED_CREDENTIALS_FILE"] == os.devnull
 
 
+def test_a_part_without_what_it_needs_is_not_run_and_not_recorded(
+    runner: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("PUBLISHED_SOURCES", raising=False)
+    monkeypatch.setattr(runner, "LONG", tmp_path / "test-long.md")
+    monkeypatch.setattr(runner.os, "geteuid", lambda: 0)
+    assert runner.main(["--long", "published"]) == 1
+    line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("published "))
+    assert line.endswith("not run: PUBLISHED_SOURCES names no folder; docs/testing.md says of what")
+    assert not (tmp_path / "test-long.md").exists()
+
+
 def test_both_sizes_are_listed_with_what_they_took(runner: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
     assert runner.main(["--list"]) == 0
     lines = capsys.readouterr().out.splitlines()
     names = [*runner.LAYERS, *runner.PARTS]
     assert [line.split()[0] for line in lines if line.startswith("  ")] == names
     assert [line.split(":")[0] for line in lines if not line.startswith("  ")] == ["make test", "make test-long"]
-    minutes = records.recorded_minutes()
-    assert f"  debian-13       {minutes['long debian-13']:g} min, root" in lines
+    recorded = records.recorded_runs()["long debian-13"]
+    assert f"  debian-13       {recorded.minutes:g} min, root" in lines
 
 
 def test_the_documented_layers_are_the_runners_with_their_recorded_minutes(runner: ModuleType) -> None:

@@ -37,6 +37,7 @@ from tests.unit.roles.roles_kit import ROLES, monitored, value
         ({"usr", "etc"}, False),
     ],
 )
+@pytest.mark.stand_in("the machine: tasks of the role are read")
 def test_the_persistence_daemon_runs_where_the_driver_and_its_unit_are(existing: set[str], runs: bool) -> None:
     tasks = DataLoader().load_from_file(str(ROLES / "cluster_env/tasks/present.yml"), trusted_as_template=True)
     (check, enable) = (task for task in tasks if "NVIDIA" in task["name"])
@@ -174,6 +175,7 @@ def test_other_roles_name_packages_without_facts() -> None:
     ("server", "services"),
     [(False, ["prometheus-node-exporter"]), (True, ["prometheus-node-exporter", "prometheus"])],
 )
+@pytest.mark.stand_in("the machine: tasks and files of the role are read")
 def test_prometheus_runs_on_the_master_alone_and_nothing_listens_on_all_addresses(
     server: bool, services: list[str]
 ) -> None:
@@ -369,6 +371,7 @@ UNFINISHED = {"frameworks": [{"framework": "mxnet"}, {"framework": "pytorch"}]}
         ("pytorch", UNFINISHED, ["pytorch", "mxnet"]),
     ],
 )
+@pytest.mark.stand_in("the machine: an expression of the role is rendered")
 def test_a_machine_gets_the_frameworks_of_unfinished_runs(
     default: str | None, unfinished: dict[str, Any] | None, expected: list[str]
 ) -> None:

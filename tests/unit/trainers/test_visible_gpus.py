@@ -59,6 +59,7 @@ def blind(name: str) -> dict[str, Any]:
         ("mxnet", "mxnet", "dist_sync"),
     ],
 )
+@pytest.mark.stand_in("the frameworks: packages that see no GPU")
 def test_the_preflight_does_not_fall_back_to_the_processor(
     monkeypatch: pytest.MonkeyPatch, package: str, framework: str, distribution: str
 ) -> None:

@@ -155,6 +155,7 @@ SIX_OF_CUDA_12 = {"imported": True, "version": "2.21.0", "cuda": "12.5.1"}
         ),
     ],
 )  # fmt: skip
+@pytest.mark.stand_in("the frameworks: packages that report what the test wants")
 def test_each_cause_has_its_sentence(node: dict[str, Any], answer: Answer, parts: list[str]) -> None:
     sentence = gpu_proof.problem_of(replace(NODE, **node), answer)
     assert [part for part in parts if part not in sentence] == [], sentence

@@ -69,7 +69,7 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.settings 
         (run_readers.processes, 256, 256),
         (run_readers.dataset, "a" * 64, "a" * 64),
         (run_readers.data_source, "http://example.com/a", "http://example.com/a"),
-        (run_readers.data_source, "s3://data/a.tar/", "s3://data/a.tar"),
+        (run_readers.data_source, "s3://data/a.tar/", "s3://data/a.tar/"),
         (run_readers.node_folder, "/a//b/", "/a/b"),
         (run_readers.run_or_all, " all ", "all"),
         (run_readers.run_or_all, "lenet-1", "lenet-1"),

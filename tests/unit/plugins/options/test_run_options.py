@@ -15,7 +15,7 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import (
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.option import Option
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.run_readers import Script, locate_script
 
-from tools.training_docs import PAGE, renewed
+from tools.training_docs import PART, renewed
 
 
 def problems(playbook: str = "train", **variables: Any) -> list[str]:
@@ -247,4 +247,4 @@ def test_a_cluster_may_have_a_framework_of_its_own() -> None:
 
 
 def test_the_guide_lists_them_all() -> None:
-    assert PAGE.read_text(encoding="utf-8") == renewed(), "run .venv/bin/python tools/training_docs.py"
+    assert PART.read() == renewed(), "run .venv/bin/python tools/training_docs.py"

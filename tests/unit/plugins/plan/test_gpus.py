@@ -21,7 +21,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.plan.gpu_types im
 from localcloud.api.ec2.instance_types import types
 from tests.unit.plugins.plan.facts_kit import FACTS, TYPE, cluster
 from tools.framework_kernels import ARCHIVE, CUBIN, CUDNN_8, ENTRY, LIBRARIES, MAGIC, PTX, kernels
-from tools.gpu_docs import PAGE, renewed
+from tools.gpu_docs import PART, renewed
 
 FILES = Path(__file__).resolve().parents[4] / "roles/framework/files"
 TABLES = gpu_tables([])
@@ -242,7 +242,7 @@ def test_each_table_is_of_the_pinned_packages(framework: str) -> None:
 
 
 def test_the_guide_has_the_table() -> None:
-    assert PAGE.read_text(encoding="utf-8") == renewed(), "run .venv/bin/python tools/gpu_docs.py"
+    assert PART.read() == renewed(), "run .venv/bin/python tools/gpu_docs.py"
 
 
 def library(*archives: Counter[tuple[int, int]]) -> bytes:

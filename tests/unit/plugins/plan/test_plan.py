@@ -502,6 +502,7 @@ def test_what_it_costs() -> None:
     assert "and what is not known" in prices.lines(unknown)[-3]
 
 
+@pytest.mark.stand_in("the price list: the local cloud's, made up")
 def test_prices_that_cannot_be_read_are_unknown(planned: Any, aws: Account) -> None:
     today = planned()["hourly"]
     assert today["known"] and today["source"] == "AWS's Price List API, made up by the local cloud"
