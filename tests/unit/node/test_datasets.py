@@ -27,8 +27,8 @@ from deeplearning.datasets import cli, sources, staging
 from deeplearning.datasets.sources import Progress
 from deeplearning.datasets.staging import StagingRequest, receive, show, stage
 
+from tests.unit.node.s3_kit import Bucket
 from tests.unit.node.staged_kit import contents, manifest, tar
-from tests.unit.node.test_objects import Bucket
 from tests.unit.node.users_kit import as_nobody, open_folder
 
 ROOT = Path(__file__).resolve().parents[3]

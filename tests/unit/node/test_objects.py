@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import hashlib
 import io
 import os
 import random
@@ -25,6 +24,8 @@ from deeplearning.datasets.objects import fetch_s3
 from deeplearning.datasets.sources import Progress
 from deeplearning.datasets.staging import StagingRequest, stage
 
+from tests.unit.node.s3_kit import Bucket
+
 PIECE = 100
 PIECES = 2 * PARALLEL_REQUESTS + 1
 LARGE = random.Random(0).randbytes(PIECES * PIECE - 30)
@@ -34,49 +35,6 @@ WAIT_SECONDS = 60
 
 def range_of(piece: int) -> str:
     return f"bytes={piece * PIECE}-{min((piece + 1) * PIECE, len(LARGE)) - 1}"
-
-
-class Bucket(AwsClient):
-    """As much of S3 as a download needs."""
-
-    def __init__(self, **objects: bytes) -> None:
-        self.objects = {name.replace("__", "/"): content for name, content in objects.items()}
-        self.uploaded_in_parts = False
-        self.encryption = "AES256"
-        self.asked: list[tuple[str, str]] = []
-        self.listed: list[str] = []
-        self.answers: dict[str, list[Callable[[bytes], io.BytesIO]]] = {}
-        """The next answers to a request for a range, in place of its content."""
-        self.during: Callable[[str], object] = lambda _range: None
-
-    def client(self, _service: str) -> None: ...
-
-    def tag(self, key: str) -> str:
-        digest = hashlib.md5(self.objects[key], usedforsecurity=False).hexdigest()
-        return f'"{digest}-2"' if self.uploaded_in_parts else f'"{digest}"'
-
-    def pages(self, _service: str, _operation: str, _key: str, **arguments: Any) -> list[dict[str, Any]]:
-        self.listed.append(arguments["Prefix"])
-        return [
-            {"Key": name, "Size": len(content), "ETag": self.tag(name)}
-            for name, content in self.objects.items()
-            if name.startswith(arguments["Prefix"])
-        ]
-
-    def call(self, service: str, operation: str, **arguments: Any) -> Any:
-        if operation == "head_object":
-            return {"ServerSideEncryption": self.encryption}
-        key, range_ = arguments["Key"], arguments["Range"]
-        self.asked.append((key, range_))
-        self.during(range_)
-        if key not in self.objects:
-            raise _error(service, operation, arguments, {"Code": "NoSuchKey"})
-        if arguments["IfMatch"] != self.tag(key):
-            raise _error(service, operation, arguments, {"Code": "PreconditionFailed"})
-        start, end = map(int, range_.removeprefix("bytes=").split("-"))
-        answers = self.answers.get(range_)
-        answer = answers.pop(0) if answers else io.BytesIO
-        return {"Body": answer(self.objects[key][start : end + 1])}
 
 
 class Broken(io.BytesIO):
