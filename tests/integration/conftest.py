@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-import secrets
-import shutil
-from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from localcloud.api.ec2 import images
-from localcloud.core import settings
-from tests.forking import ForkingPython
-from tests.images import FRAMEWORKS as FRAMEWORKS_OF
-from tests.integration import emr
-from tests.integration.machines import Cloud, Cluster, Played, cloud_in, localcloud
+from tests.integration.clusters import cloud_with_machines, emr_cluster, emr_creation, image, training_cluster
 
-FRAMEWORKS = FRAMEWORKS_OF[settings.SUITE]
-IMAGE_NAME = images.name_with(FRAMEWORKS.split(","))
+__all__ = ["cloud_with_machines", "emr_cluster", "emr_creation", "image", "training_cluster"]
 
 # The first files test machines that no other test has changed. The last ones replace machines of the cluster that all
 # share and leave it a worker less; EMR's cluster is created while the others run.
@@ -36,64 +25,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         items[place] = item
 
 
-@pytest.fixture(scope="session")
-def cloud_with_machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
-    """For clusters of booted machines. Tests give each a name of its own: the local cloud may be others' as well."""
-    with (
-        cloud_in(tmp_path_factory.mktemp("operator")) as cloud,
-        ForkingPython(tmp_path_factory.mktemp("forking")) as cloud.forking,
-    ):
-        yield cloud
-
-
-@pytest.fixture(scope="session")
-def image(cloud_with_machines: Cloud) -> str:
-    """Return the id of the image that has frameworks inside: it is built once and kept; with nothing kept that takes
-    some minutes."""
-    built = localcloud("image", "build", "--with", FRAMEWORKS, timeout=1500)
-    assert built.returncode == 0, built.stderr
-    image = cloud_with_machines.image(IMAGE_NAME)
-    assert image, f"a local cloud without LOCALCLOUD_SUITE={settings.SUITE} is up: end it with localcloud down"
-    return image
-
-
-@pytest.fixture(scope="session")
-def training_cluster(cloud_with_machines: Cloud, image: str) -> Iterator[Cluster]:
-    """Yield a master and two workers that all tests but those of EMR share."""
-    with cloud_with_machines.cluster(f"t-{secrets.token_hex(3)}", worker_count=2, image=image) as cluster:
-        made = cluster.play("site.yml")
-        assert made.code == 0, made.output[-6000:]
-        cluster.site = made.output
-        yield cluster
-
-
-@pytest.fixture(scope="session")
-def emr_creation(
-    cloud_with_machines: Cloud, image: str, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[Cluster, Future[Played]]]:
-    """Yield a cluster and the emr.yml that creates it: a primary node and a core node. It mostly waits, so it runs next
-    to other tests, in a folder of its own, and as users run it."""
-    folder = tmp_path_factory.mktemp("emr-operator")
-    for name in ("key", "key.pub"):
-        shutil.copy(cloud_with_machines.folder / name, folder)
-    cloud = replace(cloud_with_machines, folder=folder, variables=dict(cloud_with_machines.variables), forking=None)
-    name = f"e-{secrets.token_hex(3)}"
-    # The tests of the long size come to it later than EMR would end an idle cluster.
-    more = {"worker_count": 1, "emr_idle_minutes": 240, "s3_read": [f"{emr.readable_bucket(name)}/training-data"]}
-    with cloud.cluster(name, **emr.SETTINGS, **more) as cluster, ThreadPoolExecutor(1) as pool:
-        yield cluster, pool.submit(cluster.play, "emr.yml", emr_poll_seconds=1)
-
-
 @pytest.fixture(scope="session", autouse=True)
 def begin_emr(request: pytest.FixtureRequest) -> None:
     """Begin to create EMR's cluster with the session, if a test of the session uses it."""
     if any("emr_cluster" in getattr(item, "fixturenames", ()) for item in request.session.items):
         request.getfixturevalue("emr_creation")
-
-
-@pytest.fixture(scope="session")
-def emr_cluster(emr_creation: tuple[Cluster, Future[Played]]) -> Cluster:
-    cluster, creation = emr_creation
-    made = creation.result()
-    assert made.code == 0, made.output[-6000:]
-    return cluster

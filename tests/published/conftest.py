@@ -9,8 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.clusters import cloud_with_machines, emr_cluster, emr_creation, image, training_cluster
 from tests.published.programs import PROGRAMS, VARIABLE, Program, Snapshot
 from tests.unit.node.members_kit import Cluster, cluster_in
+
+__all__ = ["cloud_with_machines", "emr_cluster", "emr_creation", "image", "training_cluster"]
 
 
 class Sources:
