@@ -24,7 +24,7 @@ class Sources:
 
     def snapshot(self, snapshot: Snapshot) -> Path:
         folder = self.folder / snapshot.folder
-        words = ["git", "-C", folder, "rev-parse", "--show-toplevel", "HEAD"]
+        words = ["git", "-c", "safe.directory=*", "-C", folder, "rev-parse", "--show-toplevel", "HEAD"]
         asked = subprocess.run(words, capture_output=True, text=True, check=False)
         if asked.stdout.split() != [str(folder.resolve()), snapshot.commit]:
             pytest.fail(
