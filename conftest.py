@@ -10,7 +10,7 @@ import pytest
 from ansible.plugins.loader import init_plugin_loader
 
 ROOT = Path(__file__).parent
-LIMITED = ("tests/integration/", "tests/molecule/", "localcloud/tests/integration/")
+LIMITED = ("tests/integration/", "tests/molecule/", "tests/published/", "localcloud/tests/integration/")
 
 
 def pytest_configure() -> None:

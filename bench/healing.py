@@ -20,7 +20,7 @@ sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
 from report import Row, write  # noqa: E402
 
 from localcloud import state  # noqa: E402
-from tests.integration.conftest import FRAMEWORKS, IMAGE_NAME  # noqa: E402
+from tests.integration.clusters import FRAMEWORKS, IMAGE_NAME  # noqa: E402
 from tests.integration.healing import ClusterView, start_training  # noqa: E402
 from tests.integration.machines import Cloud, Cluster, cloud_in, localcloud, wait_for  # noqa: E402
 from tests.integration.runs import Runs  # noqa: E402

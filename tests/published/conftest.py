@@ -9,8 +9,18 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.clusters import (
+    background,
+    cloud_with_machines,
+    emr_cluster,
+    emr_creation,
+    image,
+    training_cluster,
+)
 from tests.published.programs import PROGRAMS, VARIABLE, Program, Snapshot
 from tests.unit.node.members_kit import Cluster, cluster_in
+
+__all__ = ["background", "cloud_with_machines", "emr_cluster", "emr_creation", "image", "training_cluster"]
 
 
 class Sources:
@@ -21,7 +31,7 @@ class Sources:
 
     def snapshot(self, snapshot: Snapshot) -> Path:
         folder = self.folder / snapshot.folder
-        words = ["git", "-C", folder, "rev-parse", "--show-toplevel", "HEAD"]
+        words = ["git", "-c", "safe.directory=*", "-C", folder, "rev-parse", "--show-toplevel", "HEAD"]
         asked = subprocess.run(words, capture_output=True, text=True, check=False)
         if asked.stdout.split() != [str(folder.resolve()), snapshot.commit]:
             pytest.fail(

@@ -39,8 +39,8 @@ MASK_RCNN_SCRIPTS = Snapshot("armandmcqueen/tf-tp-hvd-dlami", "e3f4cd44bd25dac9a
 DEEPLEARNING_EMR = Snapshot("awslabs/deeplearning-emr", "8227f79a466422fca32b68294ece6f99caf6a4fa")
 MXNET = Snapshot("apache/mxnet", "3f8f3be9987e259491ddc5a78aa9c6903e0b21e3")
 """1.9.1"""
-DMLC_CORE = Snapshot("dmlc/dmlc-core", "5df8305fe699d3b503d10c60a231ab0223142407")
-"""MXNet's submodule 3rdparty/dmlc-core, which launch.py imports."""
+DMLC_CORE = Snapshot("dmlc/dmlc-core", "5c0dc04c48bedf5e1fef572d00abb5070e0d3a7f")
+"""The first commit whose tracker runs on Python 3.9 and later. That of MXNet 1.9.1, in its wheel too, does not."""
 TENSORPACK = Snapshot("tensorpack/tensorpack", "1547a54e8546494614ca31c984a1bfd1d0e24b77")
 AWSOME = Snapshot("awslabs/awsome-distributed-ai", "95b939cdc5b24ded03a70da21533964f9354b731")
 
@@ -186,7 +186,7 @@ TRAIN_MNIST = Program(
     MXNET, f"{EXAMPLE}/train_mnist.py", "eb8d377c4a529d4dda7828bd00ad7a970fa673d9d5cb04b6f87ef520f3fe959d"
 )
 TRACKER = Program(
-    DMLC_CORE, "tracker/dmlc_tracker/ssh.py", "c58e0177783af67adb78fcbaa49b7c251e5d88201beb472ae24dbce721e9de9b"
+    DMLC_CORE, "tracker/dmlc_tracker/tracker.py", "ae3b93892261a942ab6473cee128aaee7ccfa2b0845dc354ecb6b989404e1095"
 )
 FASTER_RCNN = Program(
     TENSORPACK, "examples/FasterRCNN/train.py", "e209049a34c7e73f9933ba1061a1ff6d537fb0ad036fde7083cc38d4e638ab8b"
