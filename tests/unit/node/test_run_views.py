@@ -178,5 +178,7 @@ def test_frameworks_of_unfinished_runs_are_those_that_a_new_machine_needs(tmp_pa
     add("r7", "caffe")
     Path(add("r8", "tensorflow").file("run.json")).write_text("{")
     Path(f"{tmp_path}/runs/c/r9").mkdir()
-    expected = [{"framework": "mxnet", "runs": ["r3"]}, {"framework": "pytorch", "runs": ["r1", "r2"]}]
-    assert unfinished_frameworks(config) == expected
+    assert unfinished_frameworks(config) == [
+        {"framework": "mxnet", "runs": ["r3"], "processor": False},
+        {"framework": "pytorch", "runs": ["r1", "r2"], "processor": False},
+    ]
