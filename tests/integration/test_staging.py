@@ -153,7 +153,7 @@ def publisher(training_cluster: Cluster) -> Iterator[None]:
     cluster, files = training_cluster, {"www/~kriz/cifar-10-binary.tar.gz": cifar10()}
     pins = [f"s/30_730_000/{60 * 3073}/"]
     for name, content in (digits("train", 600) | digits("t10k", 100)).items():
-        files[f"www/mnist/{name}.gz"] = gzip.compress(content)
+        files[f"www/mnist/{name}.gz"] = gzip.compress(content, mtime=0)
         pins.append(f's/"{name}": [0-9_]*/"{name}": {len(content)}/')
     for path, content in files.items():
         pins.append(f"s/{DIGESTS[Path(path).name]}/{hashlib.sha256(content).hexdigest()}/")
@@ -214,7 +214,7 @@ def test_the_customers_own_line_works_as_typed(training_cluster: Cluster, publis
     mirror = f"s3://{data_bucket(cluster)}/mirror/"
     for name, content in (digits("train", 600) | digits("t10k", 100)).items():
         key = f"mirror/{name}.gz"
-        cluster.cloud.client("s3").put_object(Bucket=data_bucket(cluster), Key=key, Body=gzip.compress(content))
+        cluster.cloud.client("s3").put_object(Bucket=data_bucket(cluster), Key=key, Body=gzip.compress(content, mtime=0))
     cluster.says(MASTER, "sudo rm -r /efs/data/mnist")
     more: dict[str, Any] = {"data_source": mirror, "run_id": "mirror", "nodes": 1, "script_args": quick}
     mirrored = cluster.play("train.yml", framework="mxnet", dataset="mnist", **more)
