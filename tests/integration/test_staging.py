@@ -212,9 +212,10 @@ def test_the_customers_own_line_works_as_typed(training_cluster: Cluster, publis
     for node in NODES:
         assert cluster.says(node, "cat /opt/deeplearning/data/cifar10/*.bin | wc -c") == str(6 * 60 * 3073)
     mirror = f"s3://{data_bucket(cluster)}/mirror/"
+    s3 = cluster.cloud.client("s3")
     for name, content in (digits("train", 600) | digits("t10k", 100)).items():
-        key = f"mirror/{name}.gz"
-        cluster.cloud.client("s3").put_object(Bucket=data_bucket(cluster), Key=key, Body=gzip.compress(content, mtime=0))
+        packed = gzip.compress(content, mtime=0)
+        s3.put_object(Bucket=data_bucket(cluster), Key=f"mirror/{name}.gz", Body=packed)
     cluster.says(MASTER, "sudo rm -r /efs/data/mnist")
     more: dict[str, Any] = {"data_source": mirror, "run_id": "mirror", "nodes": 1, "script_args": quick}
     mirrored = cluster.play("train.yml", framework="mxnet", dataset="mnist", **more)
