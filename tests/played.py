@@ -23,15 +23,15 @@ Plays = dict[str, dict[str, list[list[str]]]]
 """Tests, as in PYTEST_CURRENT_TEST, to playbooks and the names of -e of each play."""
 
 
-def record(playbook: str, names: Iterable[str]) -> None:
-    """Append a play of the current test to the record. One write of one line: several processes do this.
+def record(playbook: str, names: Iterable[str], test: str = "") -> None:
+    """Append a play of a test, by default the current one. One write of one line: several processes do this.
 
     A playbook that a test wrote itself has another path in each run, and no page names it.
     """
     playbook = playbook.removeprefix(f"{ROOT}/")
     if Path(playbook).is_absolute():
         return
-    test = os.environ.get("PYTEST_CURRENT_TEST", "")
+    test = test or os.environ.get("PYTEST_CURRENT_TEST", "")
     file = Path(os.environ.get(VARIABLE) or RECORDS / "by-hand.jsonl")
     file.parent.mkdir(parents=True, exist_ok=True)
     line = json.dumps({"test": test, "playbook": playbook, "names": sorted(names)}) + "\n"

@@ -88,6 +88,7 @@ def kept_file_system(
     """Yield a cluster on the file system that the one before it has kept, and how both came about."""
     cloud = operator_in(tmp_path_factory.mktemp("next-operator"), cloud_with_machines)
     with cloud.cluster(f"k-{secrets.token_hex(3)}", image=image) as cluster:
+        cluster.played_for = Succession.TEST
         yield cluster, background.submit(Succession.of, cluster)
 
 

@@ -101,6 +101,8 @@ class Cluster:
     settings: dict[str, Any] = field(default_factory=dict)
     site: str = ""
     """what the site.yml that has created it printed"""
+    played_for: str = ""
+    """the test that its plays belong to, if they run beside other tests: as in PYTEST_CURRENT_TEST"""
 
     def play(self, *words: str, **extra: Any) -> Played:
         """A playbook, as a person runs it."""
@@ -128,7 +130,7 @@ class Cluster:
 
     def _arguments(self, words: Sequence[str], extra: dict[str, Any]) -> list[str | Path]:
         path = [ROOT / words[0], *words[1:]]
-        record(words[0], DEMO | self._extra | extra)
+        record(words[0], DEMO | self._extra | extra, self.played_for)
         return [*path, "-e", f"@{ROOT}/localcloud/demo.yml", "-e", json.dumps(self._extra | extra)]
 
     def ask(self, host: str, module: str, **arguments: Any) -> Played:
