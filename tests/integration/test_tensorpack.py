@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.paths import NVIDIA_DRIVER
 
 from localcloud.gpu.files import STATE
 from tests.fasterrcnn import PROGRAM
@@ -25,6 +26,7 @@ from tools.recipe_docs import ONE_NODE, documented
 ROOT = Path(__file__).resolve().parents[2]
 TRAINERS = "/opt/deeplearning/trainers"
 EXAMPLE = "/efs/data/tensorpack/examples/FasterRCNN"
+DRIVERS = "/proc/driver"
 # In place of the example's own: it records how it was started.
 STAND_IN = """
 import json, os, sys
@@ -117,9 +119,12 @@ def eight_gpus(training_cluster: Cluster, tmp_path: Path) -> Iterator[None]:
         assert training_cluster.ssh(node, line, input=content).returncode == 0
         state = gpus.file.read_text(encoding="utf-8")
         assert training_cluster.ssh(node, f"sudo tee {STATE}", input=state).returncode == 0
+        driver = f"sudo install -D /dev/null {NVIDIA_DRIVER}"
+        training_cluster.says(node, f"sudo mount -t tmpfs driver {DRIVERS} && {driver}")
     yield
     for node in NODES:
-        training_cluster.says(node, f"sudo rm {library} {STATE}; sudo systemctl start deeplearning-report.timer")
+        removed = f"sudo umount {DRIVERS} && sudo rm {library} {STATE}"
+        training_cluster.says(node, f"{removed} && sudo systemctl start deeplearning-report.timer")
 
 
 def printed(cluster: Cluster, run: str, name: str, count: int) -> list[dict[str, Any]]:

@@ -101,7 +101,6 @@ def test_a_node_replaces_what_is_not_printable(
     run: Folder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(survey, "stop_earlier_attempts", lambda run_id: None)
-    monkeypatch.setattr(survey, "gpu_evidence", lambda: (Evidence(), ""))
     monkeypatch.setattr(survey.held, "reason", lambda: "a\x1b[1m")
     monkeypatch.setattr(survey, "find_problem", lambda *_facts: "b\x9b1m\udcff")
     assert survey.main(["r1", run.path, sys.executable, "127.0.0.1", "2"]) == 0

@@ -248,12 +248,12 @@ def gpu_evidence() -> tuple[Evidence, str]:
 
     Root reads it, for the kernel's log. With nothing in its place, all faults since the boot would seem new afterwards.
     """
+    if not os.path.exists(paths.NVIDIA_DRIVER):
+        return Evidence(), ""
     done = programs.run(*as_root(paths.PROGRAM, "gpus", "faults"))
     try:
         return evidence.parse(json.loads(done.stdout), "what they show"), ""
     except (ValueError, UserError):
-        if not os.path.exists(paths.NVIDIA_DRIVER):
-            return Evidence(), ""
         reason = programs.last_line(done.stderr, f"code {done.returncode}")
         return Evidence(), f"its GPUs cannot be read (`sudo deeplearning gpus faults`): {reason}"
 
