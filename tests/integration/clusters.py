@@ -78,6 +78,7 @@ def emr_creation(
     # The tests of the long size come to it later than EMR would end an idle cluster.
     more = {"worker_count": 1, "emr_idle_minutes": 240, "s3_read": [f"{emr.readable_bucket(name)}/training-data"]}
     with cloud.cluster(name, **emr.SETTINGS, **more) as cluster:
+        cluster.played_for = emr.CREATED_FOR
         yield cluster, background.submit(cluster.play, "emr.yml", emr_poll_seconds=1)
 
 
@@ -96,5 +97,6 @@ def kept_file_system(
 def emr_cluster(emr_creation: tuple[Cluster, Future[Played]]) -> Cluster:
     cluster, creation = emr_creation
     made = creation.result()
+    cluster.played_for = ""
     assert made.code == 0, made.output[-6000:]
     return cluster
