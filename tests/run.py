@@ -65,8 +65,8 @@ LONG_SCENARIOS = ("framework", "horovod_build", "monitoring")
 
 MACHINES, PROCESSOR, IMAGE = "machines", "processor", "image"
 """Lanes of `make test`: layers of one lane run one after the other, and lanes side by side. The first mostly waits for
-machines, so the second, which works, gives way to it."""
-LANE_NICENESS = {MACHINES: 0, PROCESSOR: 10, IMAGE: 0}
+machines, so the second, which works, gives way to it: but not so far that other programs of a busy machine stop it."""
+LANE_NICENESS = {MACHINES: 0, PROCESSOR: 4, IMAGE: 0}
 
 NAME = ContextVar("NAME", default="tests")
 """The layer that runs: pytest's report is named after it."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -65,6 +66,8 @@ def unpacked(tarball: Path, folder: Path) -> Path:
 
 def run(words: Sequence[str | Path], folder: Path) -> tuple[int, list[str]]:
     """Return the exit code and the lines of a tool that sees the collections that we use."""
+    # On a busy machine each takes minutes, and what prints nothing for long is taken for one that hangs.
+    print(f"$ {shlex.join(map(str, words))}", flush=True)
     path = folder / "path"
     path.mkdir(exist_ok=True)
     link = path / "ansible_collections"
