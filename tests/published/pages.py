@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-CFN, MASK_RCNN = DOCS / "from-deeplearning-cfn.md", DOCS / "from-the-old-scripts.md"
+CFN, MASK_RCNN, EMR = (DOCS / f"{name}.md" for name in ("from-deeplearning-cfn", "from-the-old-scripts", "emr"))
 
 
 def block(page: Path, part: str) -> str:
@@ -26,3 +26,7 @@ def conda_links() -> str:
 
 def example_changes() -> str:
     return block(MASK_RCNN, "fasterrcnn.add_old_names()")
+
+
+def owner_remedy() -> str:
+    return block(EMR, "chown -R root:").strip()

@@ -10,6 +10,7 @@ from tests.account.kit import REGION
 from tests.integration.emr import logs_of, run_job_flow, state_of
 from tests.integration.machines import Cluster, wait_for
 from tests.published.conftest import Sources
+from tests.published.pages import owner_remedy
 from tests.published.programs import EFS_BOOTSTRAP
 from tests.published.test_machines import MASTER
 
@@ -20,7 +21,6 @@ pytestmark = [
 
 STARTING = ("STARTING", "BOOTSTRAPPING")
 PUBLISH = "sudo deeplearning members publish"
-REMEDY = "sudo chown root: /efs /efs/data /efs/runs && sudo chown -R root: /efs/.deeplearning"
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def flow(emr_cluster: Cluster, sources: Sources) -> Iterator[str]:
         yield flow
     finally:
         emr_cluster.cloud.client("emr").terminate_job_flows(JobFlowIds=[flow])
-        emr_cluster.says(MASTER, REMEDY)
+        emr_cluster.says(MASTER, owner_remedy())
 
 
 def test_it_mounts_the_file_system_on_each_node_and_takes_the_member_list_from_root(
@@ -53,5 +53,5 @@ def test_it_mounts_the_file_system_on_each_node_and_takes_the_member_list_from_r
     refused = "/efs/.deeplearning belongs to hadoop and has to be a folder of root"
     wait_for(lambda: refused in emr_cluster.ssh(MASTER, PUBLISH).stderr, 30, "the master refuses the folder")
     assert emr_cluster.members()["members"] == before
-    emr_cluster.says(MASTER, f"{REMEDY} && {PUBLISH}")
+    emr_cluster.says(MASTER, f"{owner_remedy()} && {PUBLISH}")
     assert emr_cluster.members()["members"] == before
