@@ -42,7 +42,7 @@ def lab(training_cluster: Cluster) -> Iterator[Cluster]:
     """The cluster with TensorPack as its `python3`, and the page's links on each node."""
     configured = training_cluster.play("playbooks/configure.yml", cluster_default_framework="tensorpack")
     assert configured.code == 0, configured.output[-4000:]
-    linked = training_cluster.ssh(MASTER, "bash -le", input=conda_links())
+    linked = training_cluster.ssh(MASTER, "bash -l", input=f"set -e\n{conda_links()}")
     assert linked.returncode == 0, linked.stderr
     yield training_cluster
     training_cluster.says(MASTER, f"bash -lc '{REMOVE}'")
@@ -75,7 +75,7 @@ def test_one_process_on_each_node_trains_with_horovod(lab: Cluster, sources: Sou
 
 @pytest.fixture(scope="module")
 def coco(lab: Cluster) -> Cluster:
-    assert lab.ssh(MASTER, "bash -le", input=COCO).returncode == 0
+    assert lab.ssh(MASTER, "bash -l", input=f"set -e\n{COCO}").returncode == 0
     return lab
 
 
@@ -95,6 +95,6 @@ def test_the_published_example_ends_where_the_page_says(
     """On one node: there are no GPUs, and three of these would not fit."""
     send(coco, sources.file(FASTER_RCNN).parents[2], ["examples/FasterRCNN"], "/efs/data/tensorpack")
     commands = example_changes() if changed else example_changes().splitlines()[0]
-    assert coco.ssh(MASTER, "bash -le", input=commands).returncode == 0
+    assert coco.ssh(MASTER, "bash -l", input=f"set -e\n{commands}").returncode == 0
     printed = run(coco, sources, program, "DEEPLEARNING_WORKERS_COUNT=1")
     assert end in printed.splitlines(), printed[-4000:]

@@ -73,7 +73,7 @@ def test_as_published_they_end_at_the_first_use_of_tensorflow_1(guide: Cluster, 
 def test_with_the_pages_lines_two_servers_and_two_workers_train_and_the_newest_checkpoint_is_evaluated(
     guide: Cluster,
 ) -> None:
-    assert guide.ssh(MASTER, "bash -le", input=tensorflow_changes() + DATA).returncode == 0
+    assert guide.ssh(MASTER, "bash -l", input=f"set -e\n{tensorflow_changes()}{DATA}").returncode == 0
     run(guide, TRAIN)
 
     def trains() -> bool:
