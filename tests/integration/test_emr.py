@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import gzip
 import random
 import secrets
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.account.census import WHOLE_EMR, census
 from tests.changed_lines import changed
 from tests.digits import digits
-from tests.integration.emr import SETTINGS, readable_bucket
+from tests.integration.emr import SETTINGS, logs_of, readable_bucket, run_job_flow, state_of
 from tests.integration.kills import Moment, kill_at, kill_when, marked
 from tests.integration.machines import Cloud, Cluster, Played, localcloud, wait_for
 from tests.integration.old_scripts import EMR_SCRIPTS
@@ -130,68 +128,6 @@ def test_a_second_run_changes_nothing_and_a_new_size_is_followed(emr_cluster: Cl
         check_nodes(emr_cluster, [MASTER, *(f"deeplearning-worker{rank}" for rank in range(2, count + 2))])
 
 
-def run_job_flow(cluster: Cluster, name: str, script: str, *arguments: str) -> str:
-    """Start a cluster as the cluster's own, with another bootstrap action."""
-    emr = cluster.cloud.client("emr")
-    own = emr.describe_cluster(ClusterId=job_flow(cluster))["Cluster"]
-    bucket = next(name for name in bucket_names(cluster) if name.startswith(f"{cluster.name}-"))
-    cluster.cloud.client("s3").put_object(Bucket=bucket, Key=f"bundles/{name}", Body=script.encode())
-    network = own["Ec2InstanceAttributes"]
-    groups = [("MASTER", 1), ("CORE", 2)]
-    started = emr.run_job_flow(
-        Name=name,
-        ReleaseLabel=own["ReleaseLabel"],
-        LogUri=own["LogUri"],
-        ServiceRole=own["ServiceRole"],
-        JobFlowRole=network["IamInstanceProfile"],
-        CustomAmiId=own["CustomAmiId"],
-        EbsRootVolumeSize=own["EbsRootVolumeSize"],
-        Tags=own["Tags"],
-        Instances={
-            "InstanceGroups": [
-                {"InstanceRole": role, "InstanceType": "m5.xlarge", "InstanceCount": count} for role, count in groups
-            ],
-            "Ec2SubnetId": network["Ec2SubnetId"],
-            "KeepJobFlowAliveWhenNoSteps": True,
-            "EmrManagedMasterSecurityGroup": network["EmrManagedMasterSecurityGroup"],
-            "EmrManagedSlaveSecurityGroup": network["EmrManagedSlaveSecurityGroup"],
-            "AdditionalMasterSecurityGroups": network["AdditionalMasterSecurityGroups"],
-            "AdditionalSlaveSecurityGroups": network["AdditionalSlaveSecurityGroups"],
-        },
-        BootstrapActions=[
-            {
-                "Name": name,
-                "ScriptBootstrapAction": {"Path": f"s3://{bucket}/bundles/{name}", "Args": list(arguments)},
-            }
-        ],
-    )
-    return str(started["JobFlowId"])
-
-
-def bucket_names(cluster: Cluster) -> list[str]:
-    return [str(bucket["Name"]) for bucket in cluster.cloud.client("s3").list_buckets()["Buckets"]]
-
-
-def job_flow(cluster: Cluster) -> str:
-    (machine, *_) = cluster.machines().values()
-    tags = {tag["Key"]: tag["Value"] for tag in machine["Tags"]}
-    return str(tags["aws:elasticmapreduce:job-flow-id"])
-
-
-def state_of(cluster: Cluster, flow: str) -> dict[str, Any]:
-    status: dict[str, Any] = cluster.cloud.client("emr").describe_cluster(ClusterId=flow)["Cluster"]["Status"]
-    return status
-
-
-def stderr_of(cluster: Cluster, flow: str) -> list[str]:
-    """Return what the bootstrap action printed to stderr on each node, as EMR stored it."""
-    s3 = cluster.cloud.client("s3")
-    bucket = next(name for name in bucket_names(cluster) if name.startswith(f"{cluster.name}-"))
-    keys = [entry["Key"] for entry in s3.list_objects_v2(Bucket=bucket)["Contents"]]
-    logs = [key for key in keys if flow in key and "stderr" in key]
-    return [gzip.decompress(s3.get_object(Bucket=bucket, Key=key)["Body"].read()).decode() for key in logs]
-
-
 @pytest.mark.long
 def test_an_old_bootstrap_action_mounts_the_file_system(emr_cluster: Cluster) -> None:
     system = emr_cluster.says(MASTER, "findmnt -no SOURCE /efs").partition(".")[0]
@@ -200,7 +136,7 @@ def test_an_old_bootstrap_action_mounts_the_file_system(emr_cluster: Cluster) ->
         starting = ("STARTING", "BOOTSTRAPPING")
         wait_for(lambda: state_of(emr_cluster, flow)["State"] not in starting, 180, "the bootstrap action has ended")
         status = state_of(emr_cluster, flow)
-        assert status["State"] == "WAITING", (status, stderr_of(emr_cluster, flow))
+        assert status["State"] == "WAITING", (status, logs_of(emr_cluster, flow, "stderr"))
         assert len(emr_cluster.says(MASTER, "ls -d /efs/mounted-by-*").split()) == 3
     finally:
         emr_cluster.cloud.client("emr").terminate_job_flows(JobFlowIds=[flow])

@@ -34,6 +34,8 @@ class Program:
 
 
 DEEPLEARNING_CFN = Snapshot("awslabs/deeplearning-cfn", "163e215c7f0fc32a588b332cfa467dede938d46d")
+MODELS = Snapshot("tensorflow/models", "3be9ece9574d7bac07704e43705741d9af1de1e6")
+"""The submodule of deeplearning-cfn, examples/tensorflow/models."""
 MASK_RCNN_SCRIPTS = Snapshot("armandmcqueen/tf-tp-hvd-dlami", "e3f4cd44bd25dac9ad9cf0679fc546007c16c53a")
 """The stack with TensorPack and Horovod, of which only this fork was found."""
 DEEPLEARNING_EMR = Snapshot("awslabs/deeplearning-emr", "8227f79a466422fca32b68294ece6f99caf6a4fa")
@@ -44,8 +46,9 @@ DMLC_CORE = Snapshot("dmlc/dmlc-core", "5c0dc04c48bedf5e1fef572d00abb5070e0d3a7f
 TENSORPACK = Snapshot("tensorpack/tensorpack", "1547a54e8546494614ca31c984a1bfd1d0e24b77")
 AWSOME = Snapshot("awslabs/awsome-distributed-ai", "95b939cdc5b24ded03a70da21533964f9354b731")
 
-SNAPSHOTS = (DEEPLEARNING_CFN, MASK_RCNN_SCRIPTS, DEEPLEARNING_EMR, MXNET, DMLC_CORE, TENSORPACK, AWSOME)
+SNAPSHOTS = (DEEPLEARNING_CFN, MODELS, MASK_RCNN_SCRIPTS, DEEPLEARNING_EMR, MXNET, DMLC_CORE, TENSORPACK, AWSOME)
 EXAMPLE = "example/image-classification"
+CIFAR10 = "tutorials/image/cifar10"
 
 GENERATE_TRAINER = Program(
     DEEPLEARNING_CFN,
@@ -89,6 +92,21 @@ CIFAR10_TRAIN = Program(
         "checkpoint_dir=": 105,
     },
 )
+CIFAR10_MODEL = Program(
+    MODELS,
+    f"{CIFAR10}/cifar10.py",
+    "a3f06c128a9d599be4fb9da10866c4730f1a23b7bb436e35216226bb51fe1cfd",
+    {"FLAGS = tf.app.flags.FLAGS": 48, "batch_size": 51, "data_dir": 53},
+)
+CIFAR10_INPUT = Program(
+    MODELS, f"{CIFAR10}/cifar10_input.py", "a297a97a76c04fe3eddb7634268bb961a8703db91ffe5d5b3008da3edbb062c9"
+)
+CIFAR10_EVAL = Program(
+    MODELS,
+    f"{CIFAR10}/cifar10_eval.py",
+    "66d7561c40286b2d84ffe2e399d7a39a86fb687e2728bc9a2e8242fddb82863d",
+    {"import cifar10": 44, "eval_dir": 48, "checkpoint_dir": 52, "num_examples": 56, "run_once": 58},
+)
 RUN = Program(
     DEEPLEARNING_CFN,
     "examples/distributed-tensorflow/run.sh",
@@ -114,7 +132,12 @@ RUN = Program(
         "python3": 83,
     },
 )
-FIRST_RUN = Program(MASK_RCNN_SCRIPTS, "run.sh", "464e96bcf65ec1855ce22eabc50f164484946270b6c5f4f37c9e3c8e9b6c4f6c")
+FIRST_RUN = Program(
+    MASK_RCNN_SCRIPTS,
+    "run.sh",
+    "464e96bcf65ec1855ce22eabc50f164484946270b6c5f4f37c9e3c8e9b6c4f6c",
+    {"DATA.VAL=val2017": 87},
+)
 """That of 2018."""
 HEALTH_CHECK = Program(
     MASK_RCNN_SCRIPTS,
@@ -193,7 +216,8 @@ FASTER_RCNN = Program(
 )
 
 PROGRAMS = (
-    *(GENERATE_TRAINER, CIFAR10_TRAIN, RUN, FIRST_RUN, HEALTH_CHECK, METADATA_SETUP, EFS_BOOTSTRAP),
+    *(GENERATE_TRAINER, CIFAR10_TRAIN, CIFAR10_MODEL, CIFAR10_INPUT, CIFAR10_EVAL),
+    *(RUN, FIRST_RUN, HEALTH_CHECK, METADATA_SETUP, EFS_BOOTSTRAP),
     *(LAUNCH, FIT, TRAIN_CIFAR10, TRAIN_MNIST, TRACKER, FASTER_RCNN),
 )
 
@@ -206,3 +230,29 @@ OWN = {
     "emr_efs_bootstrap.sh": (EFS_BOOTSTRAP,),
 }
 """The programs of each own script in tests/integration/old_scripts.py."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """What a page's command changes in a published program, so that it runs today."""
+
+    program: Program
+    line: int
+    old: str
+    new: str
+
+
+_AS_TENSORFLOW_1 = ("import tensorflow as tf", "import tensorflow.compat.v1 as tf; tf.disable_v2_behavior()")
+_WITH_OLD_NAMES = (
+    "import argparse",
+    'import argparse, sys; sys.path.append("/opt/deeplearning/trainers"); '
+    "import fasterrcnn; fasterrcnn.add_old_names()",
+)
+CHANGES = (
+    Change(CIFAR10_TRAIN, 16, *_AS_TENSORFLOW_1),
+    Change(CIFAR10_TRAIN, 81, "tf.contrib.framework", "tf.train"),
+    Change(CIFAR10_MODEL, 44, *_AS_TENSORFLOW_1),
+    Change(CIFAR10_INPUT, 25, *_AS_TENSORFLOW_1),
+    Change(CIFAR10_EVAL, 42, *_AS_TENSORFLOW_1),
+    Change(FASTER_RCNN, 4, *_WITH_OLD_NAMES),
+)

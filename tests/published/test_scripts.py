@@ -203,7 +203,7 @@ def test_metadata_setup_writes_the_file_that_every_node_of_emr_has(
 
 
 def test_the_guides_trainer_names_what_tensorflow_2_does_not_have(sources: Sources) -> None:
-    """So docs/from-deeplearning-cfn.md sends its users to other programs: nothing that we install can run it."""
+    """So docs/from-deeplearning-cfn.md changes five lines."""
     exports = json.loads(FILE.read_text(encoding="utf-8"))["exports"]["tensorflow"].split()
     lines = sources.file(CIFAR10_TRAIN).read_text().splitlines()
     missing = {"tf.app.flags": 19, "tf.contrib.framework": 81}
