@@ -1,0 +1,49 @@
+"""With processor=true, TensorPack's trackers of GPUs do nothing: GPUUtilizationTracker ends a program without a GPU."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.machinery
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+
+MODULE = "tensorpack.callbacks.prof"
+TRACKERS = ("GPUMemoryTracker", "GPUUtilizationTracker")
+
+
+def replace(module: ModuleType) -> None:
+    """Put callbacks that do nothing in place of the trackers."""
+    callback = module.Callback
+    for name in TRACKERS:
+        setattr(module, name, type(name, (callback,), {"__init__": lambda self, *words, **options: None}))
+    # TensorPack's other name of it.
+    module.PeakMemoryTracker = module.GPUMemoryTracker  # type: ignore[attr-defined]
+    print(f"deeplearning: {' and '.join(TRACKERS)} of TensorPack do nothing: processor=true", file=sys.stderr)
+
+
+class Finder:
+    """Finds that one module as Python does. The program decides whether it is imported."""
+
+    @staticmethod
+    def find_spec(
+        name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if name != MODULE:
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(name, path, target)
+        with contextlib.suppress(Exception):
+            loader = spec.loader
+            execute = loader.exec_module
+
+            def execute_and_replace(module: ModuleType) -> None:
+                execute(module)
+                with contextlib.suppress(Exception):
+                    replace(module)
+
+            loader.exec_module = execute_and_replace
+        return spec
+
+
+def install() -> None:
+    sys.meta_path.insert(0, Finder)
