@@ -14,9 +14,10 @@ TRACKERS = ("GPUMemoryTracker", "GPUUtilizationTracker")
 
 def replace(module: ModuleType) -> None:
     """Put callbacks that do nothing in place of the trackers."""
-    callback = module.Callback
+    # As theirs, they are in all ranks: of others TensorPack logs a warning.
+    content = {"_chief_only": False, "__init__": lambda self, *words, **options: None}
     for name in TRACKERS:
-        setattr(module, name, type(name, (callback,), {"__init__": lambda self, *words, **options: None}))
+        setattr(module, name, type(name, (module.Callback,), dict(content)))
     # TensorPack's other name of it.
     module.PeakMemoryTracker = module.GPUMemoryTracker  # type: ignore[attr-defined]
     print(f"deeplearning: {' and '.join(TRACKERS)} of TensorPack do nothing: processor=true", file=sys.stderr)
