@@ -1,4 +1,4 @@
-"""TensorPack's trackers of GPUs in processes of a run on processors: a made-up TensorPack is imported as programs do."""
+"""TensorPack's trackers of GPUs in runs on processors: programs import a made-up TensorPack."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Python (3.7 or newer) imports this as it starts in a run: it writes its stacks when the wrapper asks for them.
 
-See stacks.py. With DEEPLEARNING_GPU_TRACKERS=off it loads deeplearning_trackers.py as well. A module of the same name that this one hides is imported as well.
+See stacks.py. With DEEPLEARNING_GPU_TRACKERS=off it loads deeplearning_trackers.py. A module of the same name that this
+one hides is imported as well.
 """
 
 from __future__ import annotations
