@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.machinery
 import sys
 from collections.abc import Sequence
+from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
+from typing import Any
 
 MODULE = "tensorpack.callbacks.prof"
 TRACKERS = ("GPUMemoryTracker", "GPUUtilizationTracker")
 
 
-def replace(module: ModuleType) -> None:
+def replace(module: Any) -> None:
     """Put callbacks that do nothing in place of the trackers."""
     # As theirs, they are in all ranks: of others TensorPack logs a warning.
     content = {"_chief_only": False, "__init__": lambda self, *words, **options: None}
     for name in TRACKERS:
         setattr(module, name, type(name, (module.Callback,), dict(content)))
     # TensorPack's other name of it.
-    module.PeakMemoryTracker = module.GPUMemoryTracker  # type: ignore[attr-defined]
+    module.PeakMemoryTracker = module.GPUMemoryTracker
     print(f"deeplearning: {' and '.join(TRACKERS)} of TensorPack do nothing: processor=true", file=sys.stderr)
 
 
@@ -27,14 +28,12 @@ class Finder:
     """Finds that one module as Python does. The program decides whether it is imported."""
 
     @staticmethod
-    def find_spec(
-        name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
+    def find_spec(name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
         if name != MODULE:
             return None
-        spec = importlib.machinery.PathFinder.find_spec(name, path, target)
+        spec = PathFinder.find_spec(name, path, target)
         with contextlib.suppress(Exception):
-            loader = spec.loader
+            loader: Any = spec.loader if spec else None
             execute = loader.exec_module
 
             def execute_and_replace(module: ModuleType) -> None:

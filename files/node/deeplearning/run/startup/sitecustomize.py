@@ -38,7 +38,5 @@ with contextlib.suppress(Exception):
     register()
 with contextlib.suppress(Exception):
     if os.environ.get("DEEPLEARNING_GPU_TRACKERS") == "off":
-        import deeplearning_trackers
-
-        deeplearning_trackers.install()
+        importlib.import_module("deeplearning_trackers").install()
 import_hidden()
