@@ -248,6 +248,19 @@ def test_no_process_of_a_run_on_processors_sees_a_gpu(distribution: str) -> None
     assert len(plan.of("worker")) == 2
 
 
+@pytest.mark.parametrize("processor", [True, False])
+@pytest.mark.parametrize(
+    ("framework", "distribution"), [(name, one) for name, known in DISTRIBUTIONS.items() for one in known]
+)
+def test_trackers_of_gpus_are_off_in_tensorpacks_runs_on_processors_alone(
+    framework: str, distribution: str, processor: bool
+) -> None:
+    plan = plans.make(record(framework, distribution), nodes(1, 1))
+    environment = variables({**RUN, "processor": processor}, plan, plan.of("worker")[0])
+    expected = "off" if framework == "tensorpack" and processor else None
+    assert environment.get("DEEPLEARNING_GPU_TRACKERS") == expected
+
+
 def test_mxnet_gets_the_address_of_the_scheduler() -> None:
     plan = make_plan("dist_sync", 2, 0)
     environment = variables(RUN, plan, plan.of("worker")[1])

@@ -37,6 +37,9 @@ def variables(start: Mapping[str, Any], plan: Plan, process: Process) -> dict[st
     # A master that was not updated yet does not write it.
     if start.get("processor"):
         common["CUDA_VISIBLE_DEVICES"] = ""
+        if plan.framework == "tensorpack":
+            # See startup/deeplearning_trackers.py.
+            common["DEEPLEARNING_GPU_TRACKERS"] = "off"
     elif process.gpus is not None:
         common["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, process.gpus))
     own = VARIABLES[plan.distribution](plan, process)

@@ -1,6 +1,7 @@
 """Python (3.7 or newer) imports this as it starts in a run: it writes its stacks when the wrapper asks for them.
 
-See stacks.py. A module of the same name that this one hides is imported as well.
+See stacks.py. With DEEPLEARNING_GPU_TRACKERS=off it loads deeplearning_trackers.py. A module of the same name that this
+one hides is imported as well.
 """
 
 from __future__ import annotations
@@ -35,4 +36,7 @@ def import_hidden() -> None:
 # No program must fail because of this.
 with contextlib.suppress(Exception):
     register()
+with contextlib.suppress(Exception):
+    if os.environ.get("DEEPLEARNING_GPU_TRACKERS") == "off":
+        importlib.import_module("deeplearning_trackers").install()
 import_hidden()
