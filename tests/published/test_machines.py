@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import io
-import subprocess
-import tarfile
 from pathlib import Path
 
 import pytest
@@ -13,6 +10,7 @@ import pytest
 from tests.digits import digits
 from tests.integration.machines import Cluster
 from tests.published.conftest import Sources
+from tests.published.kit import FOLDER, MASTER, send
 from tests.published.programs import (
     EXAMPLE,
     FIT,
@@ -26,8 +24,6 @@ from tests.published.programs import (
 
 pytestmark = [pytest.mark.long, pytest.mark.stand_in("CIFAR-10 and MNIST: made-up images")]
 
-MASTER = "deeplearning-master"
-FOLDER = "/efs/published"
 RECORD_FILES = Path(__file__).with_name("record_files.py")
 HEADLINE = """
 cd {folder}/mxnet/{example}
@@ -41,16 +37,6 @@ TRAININGS = {
     "cifar10": "train_cifar10.py --network resnet --num-layers 8 --num-examples 256 --batch-size 32",
     "mnist": "train_mnist.py --network mlp --num-examples 600 --batch-size 50",
 }
-
-
-def send(cluster: Cluster, folder: Path, names: list[str], target: str) -> None:
-    """Unpack files and folders of this machine below a folder of the master."""
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
-        for name in names:
-            archive.add(folder / name, name, filter=lambda member: None if "/.git" in member.name else member)
-    words = [*cluster.ssh_words(MASTER), f"mkdir -p {target} && tar -xz -C {target}"]
-    subprocess.run(words, input=packed.getvalue(), check=True, timeout=120)
 
 
 @pytest.fixture(scope="module")
