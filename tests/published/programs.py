@@ -239,11 +239,12 @@ LIGHTNING_DEMO = PackagedFile(
 )
 """Models and data. The wheel has no program that trains them."""
 ACCELERATE_SCRIPT = PackagedFile(
-    "accelerate-1.13.0-py3-none-any.whl",
-    "accelerate/test_utils/scripts/test_script.py",
-    "698b0b4250a6d1ac7facb381a9e55a71ab9a0b179f8e0bac3ce38d8a2c275c92",
+    "accelerate-1.15.0-py3-none-any.whl",
+    "accelerate/test_utils/scripts/test_sync.py",
+    "05fd0921da9d94e80391aaad570e26f90a6b4cbc3d218f2c2b15e9d0908949ce",
 )
-"""The newest that runs on four ranks: since 1.14 the last two get no row of two, and the script expects one."""
+"""Compares gradients with those of a training alone. The larger test_script.py next to it is for one machine, as it has
+processes append to one file, and for two processes: a third gets none of two rows, and the script expects one."""
 
 OWN = {
     "generate_trainer": (GENERATE_TRAINER, CIFAR10_TRAIN),
