@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import os
 import subprocess
-import tarfile
 from pathlib import Path
 
 import pytest
@@ -19,15 +17,10 @@ from tests.integration.clusters import (
     image,
     training_cluster,
 )
-from tests.integration.machines import Cluster as BootedCluster
 from tests.published.programs import PROGRAMS, VARIABLE, Program, Snapshot
 from tests.unit.node.members_kit import Cluster, cluster_in
 
 __all__ = ["background", "cloud_with_machines", "emr_cluster", "emr_creation", "image", "training_cluster"]
-
-MASTER = "deeplearning-master"
-FOLDER = "/efs/published"
-"""On booted machines."""
 
 
 class Sources:
@@ -74,13 +67,3 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
     cluster = cluster_in(tmp_path, monkeypatch)
     cluster.workers(2)
     return cluster
-
-
-def send(cluster: BootedCluster, folder: Path, names: list[str], target: str) -> None:
-    """Unpack files and folders of this machine below a folder of the master."""
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
-        for name in names:
-            archive.add(folder / name, name, filter=lambda member: None if "/.git" in member.name else member)
-    words = [*cluster.ssh_words(MASTER), f"mkdir -p {target} && tar -xz -C {target}"]
-    subprocess.run(words, input=packed.getvalue(), check=True, timeout=120)

@@ -215,11 +215,60 @@ FASTER_RCNN = Program(
     TENSORPACK, "examples/FasterRCNN/train.py", "e209049a34c7e73f9933ba1061a1ff6d537fb0ad036fde7083cc38d4e638ab8b"
 )
 
+DDP_FOLDER = "3.test_cases/pytorch/ddp"
+DDP = Program(
+    AWSOME,
+    f"{DDP_FOLDER}/ddp.py",
+    "92ad985014774683633bbb95ee5303dc299e0c10d95efdf37b10ac52845e774e",
+    {
+        'os.environ["RANK"]': 55,
+        "os.environ['LOCAL_RANK']": 64,
+        "root='./data'": 168,
+        "--total_epochs": 200,
+        "--save_every": 201,
+        "--batch_size": 202,
+        "--checkpoint_path": 203,
+        "--use_mlflow": 204,
+    },
+)
+DDP_REQUIREMENTS = Program(
+    AWSOME,
+    f"{DDP_FOLDER}/Dockerfile",
+    "bbe2d8e7257997f8f1ce44aef0fb0533b515d83610f240b25ba7e5196e3d877a",
+    {"mlflow==2.13.2 sagemaker-mlflow==0.1.0": 5},
+)
+"""What it adds to an image that has PyTorch."""
+
 PROGRAMS = (
     *(GENERATE_TRAINER, CIFAR10_TRAIN, CIFAR10_MODEL, CIFAR10_INPUT, CIFAR10_EVAL),
     *(RUN, FIRST_RUN, HEALTH_CHECK, METADATA_SETUP, EFS_BOOTSTRAP),
     *(LAUNCH, FIT, TRAIN_CIFAR10, TRAIN_MNIST, TRACKER, FASTER_RCNN),
+    *(DDP, DDP_REQUIREMENTS),
 )
+
+
+@dataclass(frozen=True)
+class PackagedFile:
+    """A file in a wheel that is pinned next to this file, in requirements-lightning.txt."""
+
+    wheel: str
+    path: str
+    sha256: str
+
+
+LIGHTNING_DEMO = PackagedFile(
+    "lightning-2.6.6-py3-none-any.whl",
+    "lightning/pytorch/demos/boring_classes.py",
+    "b42c9c00f633e7bcb924d2b59b9cb6b93427e282c48af39ff7c6203e5284c755",
+)
+"""Models and data. The wheel has no program that trains them."""
+ACCELERATE_SCRIPT = PackagedFile(
+    "accelerate-1.15.0-py3-none-any.whl",
+    "accelerate/test_utils/scripts/test_sync.py",
+    "05fd0921da9d94e80391aaad570e26f90a6b4cbc3d218f2c2b15e9d0908949ce",
+)
+"""Compares gradients with those of a training alone. The larger test_script.py next to it is for one machine, as it has
+processes append to one file, and for two processes: a third gets none of two rows, and the script expects one."""
 
 OWN = {
     "generate_trainer": (GENERATE_TRAINER, CIFAR10_TRAIN),

@@ -10,9 +10,9 @@ from tests.account.kit import REGION
 from tests.integration.emr import logs_of, run_job_flow, state_of
 from tests.integration.machines import Cluster, wait_for
 from tests.published.conftest import Sources
+from tests.published.kit import MASTER
 from tests.published.pages import owner_remedy
 from tests.published.programs import EFS_BOOTSTRAP
-from tests.published.test_machines import MASTER
 
 pytestmark = [
     pytest.mark.long,

@@ -15,7 +15,8 @@ import pytest
 from tests.integration.healing import ClusterView
 from tests.integration.machines import Cluster, localcloud, wait_for
 from tests.integration.runs import Runs
-from tests.published.conftest import FOLDER, MASTER, Sources, send
+from tests.published.conftest import Sources
+from tests.published.kit import FOLDER, MASTER, send
 from tests.published.programs import FASTER_RCNN, FIRST_RUN
 
 pytestmark = [pytest.mark.long, pytest.mark.stand_in("COCO: made-up images")]

@@ -9,7 +9,8 @@ import pytest
 
 from tests.digits import digits
 from tests.integration.machines import Cluster
-from tests.published.conftest import FOLDER, MASTER, Sources, send
+from tests.published.conftest import Sources
+from tests.published.kit import FOLDER, MASTER, send
 from tests.published.programs import (
     EXAMPLE,
     FIT,

@@ -11,9 +11,9 @@ import pytest
 
 from tests.integration.machines import Cluster
 from tests.published.conftest import Sources
+from tests.published.kit import FOLDER, MASTER, send
 from tests.published.pages import conda_links, example_changes
 from tests.published.programs import FASTER_RCNN, FIRST_RUN, RUN, Program
-from tests.published.test_machines import FOLDER, MASTER, send
 
 pytestmark = pytest.mark.long
 

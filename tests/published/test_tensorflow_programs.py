@@ -8,6 +8,7 @@ import pytest
 
 from tests.integration.machines import Cluster, wait_for
 from tests.published.conftest import Sources
+from tests.published.kit import MASTER, send
 from tests.published.pages import tensorflow_changes
 from tests.published.programs import (
     CIFAR10,
@@ -17,7 +18,6 @@ from tests.published.programs import (
     CIFAR10_TRAIN,
     GENERATE_TRAINER,
 )
-from tests.published.test_machines import MASTER, send
 
 pytestmark = [pytest.mark.long, pytest.mark.stand_in("CIFAR-10: generated images")]
 

@@ -347,6 +347,13 @@ def test_pytorch_gets_what_torchrun_sets(number: int) -> None:
     assert int(environment["NODE_RANK"]) * 2 + int(environment["LOCAL_RANK"]) == number
 
 
+@pytest.mark.parametrize(("gpus", "processor", "expected"), [(0, False, "true"), (2, True, "true"), (2, False, None)])
+def test_accelerate_forms_one_group_on_processors_too(gpus: int, processor: bool, expected: str | None) -> None:
+    plan = make_plan("ddp", 2, gpus)
+    for process in plan.processes:
+        assert variables({**RUN, "processor": processor}, plan, process).get("ACCELERATE_USE_CPU") == expected
+
+
 def test_torchruns_variables_follow_the_attempt() -> None:
     plan = make_plan("ddp", 2, 0)
     environment = variables({**RUN, "attempt": 2, "max_restarts": 5}, plan, plan.processes[1])

@@ -122,6 +122,8 @@ def torchrun(start: Mapping[str, Any], plan: Plan, process: Process) -> dict[str
         # The process of rank 0 opens the store at MASTER_PORT, as no agent does.
         "TORCHELASTIC_USE_AGENT_STORE": "False",
         "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1",
+        # Accelerate's own launcher sets it. Without it, and without GPUs, each process takes itself for the only one.
+        **({} if gpu_count(start, plan, process) else {"ACCELERATE_USE_CPU": "true"}),
     }
 
 
