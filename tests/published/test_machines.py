@@ -81,6 +81,7 @@ def test_metadata_setup_finds_what_the_nodes_of_emr_have(emr_cluster: Cluster, s
     file = "/home/hadoop/worker_ip_file"
     before = emr_cluster.says(MASTER, f"cat {file}")
     send(emr_cluster, sources.file(METADATA_SETUP).parent, ["metadata_setup.sh"], FOLDER)
-    printed = emr_cluster.says(MASTER, f"bash -c 'source {FOLDER}/metadata_setup.sh'").splitlines()
+    # As its users do, in a shell of a login: others leave Debian's .bashrc at its beginning.
+    printed = emr_cluster.says(MASTER, f"bash -ic 'source {FOLDER}/metadata_setup.sh'").splitlines()
     assert printed[-4:] == ["2", file, "0", "Environment variables are set!"]
     assert emr_cluster.says(MASTER, f"cat {file}") == before
