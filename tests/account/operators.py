@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from localcloud.api.ec2.images import BASE
+from tests.account.fleet import wait_for_file_system
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = sorted((ROOT / "docs/iam").glob("operator-*.json"))
@@ -101,6 +102,7 @@ def resources_of(account: Any, name: str, cluster: str | None) -> dict[str, str]
         LaunchTemplate={"LaunchTemplateId": template},
     )  # fmt: skip
     system = efs.create_file_system(CreationToken=name, Tags=tags)["FileSystemId"]
+    wait_for_file_system(efs, system)
     target = efs.create_mount_target(FileSystemId=system, SubnetId=subnet, SecurityGroups=[group])["MountTargetId"]
     trust = {
         "Version": "2012-10-17",
