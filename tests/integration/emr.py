@@ -1,11 +1,11 @@
-"""EMR clusters of booted machines: their settings, and such with a bootstrap action of another."""
+"""EMR clusters of booted machines: their settings, and clusters with another bootstrap action."""
 
 from __future__ import annotations
 
 import gzip
 from typing import Any
 
-from tests.integration.machines import Cluster
+from tests.integration.machines import Cluster, wait_for
 
 # EMR takes images of Amazon Linux alone. In the local cloud it boots the built image that has PyTorch.
 SETTINGS: dict[str, Any] = {
@@ -84,3 +84,10 @@ def logs_of(cluster: Cluster, flow: str, stream: str) -> list[str]:
     keys = [entry["Key"] for entry in s3.list_objects_v2(Bucket=bucket)["Contents"]]
     logs = [key for key in keys if flow in key and stream in key]
     return [gzip.decompress(s3.get_object(Bucket=bucket, Key=key)["Body"].read()).decode() for key in logs]
+
+
+def end_of_bootstrap(cluster: Cluster, flow: str, seconds: float) -> dict[str, Any]:
+    """Wait until the bootstrap action has ended. Return the cluster's status."""
+    starting = ("STARTING", "BOOTSTRAPPING")
+    wait_for(lambda: state_of(cluster, flow)["State"] not in starting, seconds, "the bootstrap action has ended")
+    return state_of(cluster, flow)

@@ -14,7 +14,7 @@ import pytest
 from tests.account.census import WHOLE_EMR, census
 from tests.changed_lines import changed
 from tests.digits import digits
-from tests.integration.emr import SETTINGS, logs_of, readable_bucket, run_job_flow, state_of
+from tests.integration.emr import SETTINGS, end_of_bootstrap, logs_of, readable_bucket, run_job_flow
 from tests.integration.kills import Moment, kill_at, kill_when, marked
 from tests.integration.machines import Cloud, Cluster, Played, localcloud, wait_for
 from tests.integration.old_scripts import EMR_SCRIPTS
@@ -133,9 +133,7 @@ def test_an_old_bootstrap_action_mounts_the_file_system(emr_cluster: Cluster) ->
     system = emr_cluster.says(MASTER, "findmnt -no SOURCE /efs").partition(".")[0]
     flow = run_job_flow(emr_cluster, "mount.sh", EMR_SCRIPTS["emr_efs_bootstrap.sh"], system, "us-east-1")
     try:
-        starting = ("STARTING", "BOOTSTRAPPING")
-        wait_for(lambda: state_of(emr_cluster, flow)["State"] not in starting, 180, "the bootstrap action has ended")
-        status = state_of(emr_cluster, flow)
+        status = end_of_bootstrap(emr_cluster, flow, 180)
         assert status["State"] == "WAITING", (status, logs_of(emr_cluster, flow, "stderr"))
         assert len(emr_cluster.says(MASTER, "ls -d /efs/mounted-by-*").split()) == 3
     finally:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.account.kit import REGION
-from tests.integration.emr import logs_of, run_job_flow, state_of
+from tests.integration.emr import end_of_bootstrap, logs_of, run_job_flow, state_of
 from tests.integration.machines import Cluster, wait_for
 from tests.published.conftest import Sources
 from tests.published.kit import MASTER
@@ -19,7 +19,6 @@ pytestmark = [
     pytest.mark.stand_in("EMR's machines: Debian with its user and files, without AWS's CLI"),
 ]
 
-STARTING = ("STARTING", "BOOTSTRAPPING")
 PUBLISH = "sudo deeplearning members publish"
 
 
@@ -31,7 +30,7 @@ def flow(emr_cluster: Cluster, sources: Sources) -> Iterator[str]:
     flow = run_job_flow(emr_cluster, script.name, script.read_text(), system, REGION)
     try:
         # Its questions to the CLI, which fail, take 50 s.
-        wait_for(lambda: state_of(emr_cluster, flow)["State"] not in STARTING, 300, "the bootstrap action has ended")
+        end_of_bootstrap(emr_cluster, flow, 300)
         yield flow
     finally:
         emr_cluster.cloud.client("emr").terminate_job_flows(JobFlowIds=[flow])

@@ -101,10 +101,11 @@ def test_the_published_train_py_trains_goes_on_after_a_killed_machine_and_is_eva
     assert runs.causes(run) == ["lost", "finished"], log[-6000:]
 
     first, second = re.findall(r"\+ \S+ (\S+/train\.py .*)", log)
-    given = dict(word.split("=", 1) for word in shlex.split(first.partition("--config ")[2]))
-    assert given.keys() >= published.keys()
-    kept = published.keys() - CHANGED.keys() - {"DATA.BASEDIR", "TRAIN.STEPS_PER_EPOCH"}
-    assert kept == {"MODE_MASK", "MODE_FPN", "TRAINER"} and all(given[name] == published[name] for name in kept)
+    options = dict(word.split("=", 1) for word in shlex.split(first.partition("--config ")[2]))
+    assert options.keys() >= published.keys()
+    unchanged = published.keys() - CHANGED.keys() - {"DATA.BASEDIR", "TRAIN.STEPS_PER_EPOCH"}
+    assert unchanged == {"MODE_MASK", "MODE_FPN", "TRAINER"}
+    assert all(options[name] == published[name] for name in unchanged)
     assert first.startswith(f"{EXAMPLE}/train.py ") and "--load" not in first
     reached = int(re.findall(r"/from-epoch-(\d+) --load ", second)[0])
     assert f"/from-epoch-0/model-{STEPS * reached} " in second and 0 < reached < EPOCHS
