@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import io
 import json
 import os
@@ -807,13 +808,22 @@ class Objects:
         self.folder = folder
 
     def head_object(self, Bucket: str, Key: str) -> dict[str, str]:
-        return {"ETag": sha256_of(self.folder / Path(Key).name)}
+        return {"ETag": self._etag(self._content(Key))}
 
     def get_object(self, Bucket: str, Key: str, Range: str, IfMatch: str = "") -> dict[str, Any]:
-        if IfMatch not in ("", self.head_object(Bucket, Key)["ETag"]):
+        content = self._content(Key)
+        if IfMatch not in ("", self._etag(content)):
             raise ClientError({"Error": {"Code": "PreconditionFailed"}}, "GetObject")
         start, end = (int(number) for number in Range.removeprefix("bytes=").split("-"))
-        return {"Body": io.BytesIO((self.folder / Path(Key).name).read_bytes()[start : end + 1])}
+        return {"Body": io.BytesIO(content[start : end + 1])}
+
+    def _content(self, key: str) -> bytes:
+        """Each answer is of one content, as S3's is, whenever another one replaces it."""
+        return (self.folder / Path(key).name).read_bytes()
+
+    @staticmethod
+    def _etag(content: bytes) -> str:
+        return hashlib.sha256(content).hexdigest()
 
 
 @pytest.fixture
