@@ -1,27 +1,20 @@
-"""The operator's policy as it is documented, and nothing else: all playbooks run with it, they need all of it, and it
-does not reach what others have."""
+"""The documented policies and nothing else do not reach what others have."""
 
 from __future__ import annotations
 
 import json
 import re
-import sys
-from bisect import bisect
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
-from moto.backends import get_backend
 
 from localcloud.api.ec2.images import BASE
-from tests.account.booting import GIVES_UP, nodes_of
-from tests.account.fleet import meeting
+from tests.account.documented import DOCUMENTED, OF_EMR, Log, Roles, listed_in_readme, person_of, play
 from tests.account.kit import CLOUD_HALF
 from tests.account.operators import (
     ACCOUNT,
-    DOCUMENTS,
     MINE,
     OTHERS,
     PERSON,
@@ -32,198 +25,15 @@ from tests.account.operators import (
     TYPE,
     ZONE,
     cluster_tag,
-    operator,
     resources_of,
     tagged,
     with_names,
 )
 
-BY_VERSION = {"s3:GetBucketLogging": 11}
-"""Actions that are needed from a major version of amazon.aws on."""
-
-
-def listed(value: str | list[str]) -> list[str]:
-    return [value] if isinstance(value, str) else value
-
-
-def actions_of(document: Path) -> set[str]:
-    statements = json.loads(document.read_text(encoding="utf-8"))["Statement"]
-    return {action for statement in statements for action in listed(statement["Action"])}
-
-
-OF_EMR = {action for document in DOCUMENTS if document.stem == "operator-emr" for action in actions_of(document)}
-DOCUMENTED = {action for document in DOCUMENTS if document.stem != "operator-emr" for action in actions_of(document)}
-
-
-class Log:
-    """What the person's calls needed."""
-
-    def __init__(self, account: Any) -> None:
-        self._account = account
-
-    def calls(self) -> Iterator[Mapping[str, Any]]:
-        return (one for one in self._account.cloud.calls.since() if one["caller"].endswith(f"user/{PERSON}"))
-
-    def needed(self) -> dict[str, str]:
-        """Actions, each with a call that needed it."""
-        result: dict[str, str] = {}
-        for call in self.calls():
-            for need in call["required"]:
-                result.setdefault(need["action"], f"{call['operation']} on {need['resource']}, {call['result']}")
-        return result
-
-    def refused(self) -> list[str]:
-        return [
-            f"{call['service']}:{call['operation']}: {call['result']}"
-            for call in self.calls()
-            if call["result"] in REFUSALS
-        ]
-
-
-class Roles:
-    """Which role needed what: a call is by the task that was the last to begin."""
-
-    def __init__(self, log: Log) -> None:
-        self._log = log
-        self.needed: dict[str, set[str]] = {}
-
-    def add(self, ran: Any) -> None:
-        for call in self._log.calls():
-            if call["time"] < ran.started[0]:
-                continue
-            task = ran.tasks[bisect(ran.started, call["time"]) - 1]
-            role = re.match(r"deeplearning\.aws\.(\w+) : ", task)
-            if role:
-                actions = {need["action"] for need in call["required"]}
-                self.needed.setdefault(role[1], set()).update(actions)
-
-
-def listed_in_readme(role: str) -> set[str]:
-    """The actions that a role's README lists, as `prefix:` and names after it."""
-    text = (ROOT / "roles" / role / "README.md").read_text(encoding="utf-8")
-    section = text.split("## IAM actions")[1].split("\nFor `absent`")[0]
-    result: set[str] = set()
-    for prefix, names in re.findall(r"`([a-z0-9]+):`\s+((?:[A-Z]\w+(?:,\s+)?)+)", section):
-        result |= {f"{prefix}:{name}" for name in re.findall(r"\w+", names)}
-    return result
-
 
 @pytest.fixture
 def person(account: Any) -> Any:
-    """Somebody in the account with the documented policies and nothing else, and settings for a small cluster."""
-    account.key("another")
-    account.wants(
-        MINE,
-        cluster_instance_type=TYPE,
-        cluster_worker_count=3,
-        cluster_worker_min=1,
-        cluster_availability_zones=[ZONE],
-        cluster_spot=True,
-        cluster_efs_tls=True,
-        # Amazon Linux has a package of what mounts with TLS.
-        cluster_image="base-oss-nvidia-driver-gpu-amazon-linux-2023",
-        cluster_ttl_hours=8,
-        provision_settle_seconds=1,
-        destroy_stuck_seconds=5,
-    )
-    person = operator(account)
-    # Else a task is named only when it has ended, and its calls would be taken for those of the task before.
-    person.environment["ANSIBLE_DISPLAY_SKIPPED_HOSTS"] = "true"
-    return person
-
-
-def play(person: Any, playbooks: Any, *, code: int = 0, **extra: Any) -> Any:
-    ran = person.play(playbooks, **extra)
-    assert ran.code == code, "\n".join([*Log(person).refused(), ran.output[-6000:]])
-    return ran
-
-
-def test_all_playbooks_run_with_it_and_need_all_of_it(account: Any, person: Any) -> None:
-    log = Log(account)
-    roles = Roles(log)
-    # A new account has no quotas of its own.
-    account.cloud.faults.add("default-quotas", {})
-    account.cloud.faults.add("ebs-key", {}, f"arn:aws:kms:{REGION}:{ACCOUNT}:key/1")
-    play(person, "plan.yml", code=2, cluster_image="base-oss-nvidia-driver-gpu-ubuntu-21.04")
-
-    # One of three workers comes.
-    shortage = account.cloud.faults.add("capacity", {"type": TYPE}, value=2)
-    roles.add(play(person, CLOUD_HALF))
-
-    # All are wanted or none, and one more comes.
-    somebody_changes_things(account)
-    shortage.value = 1
-    person.settings.update(
-        cluster_spot=False,
-        cluster_efs_tls=False,
-        cluster_ttl_hours=0,
-        remove_end=True,
-        cluster_capacity_policy="all_or_nothing",
-        cluster_worker_min=3,
-        cluster_image=BASE.id,
-        cluster_ssh_allowed_cidrs=["203.0.113.0/24", "192.0.2.7/32"],
-        cluster_public_key_file=f"{account.folder / 'another'}.pub",
-        cluster_tags={"team": "research"},
-    )
-    roles.add(play(person, CLOUD_HALF, code=2))
-    # Another one comes, and cannot configure itself.
-    account.cloud.faults.remove(shortage)
-    nodes = nodes_of(account, MINE)
-    nodes.will(f"{MINE}-workers", GIVES_UP)
-    with nodes.boot():
-        roles.add(play(person, CLOUD_HALF, code=2, cluster_setup="boot", cluster_worker_count=2, cluster_worker_min=2))
-    # The worker in service is terminated, and so are the machines that the launch hooks hold.
-    roles.add(play(person, CLOUD_HALF, cluster_worker_count=0, cluster_worker_min=0, remove_workers=1))
-    del person.settings["remove_end"]
-
-    assert "cannot be read" not in play(person, "playbooks/logs.yml").output
-
-    with nodes_of(account, MINE, "0" * 64).bake(MINE):
-        play(person, "playbooks/image.yml", image_frameworks=["pytorch"])
-    play(person, "playbooks/audit.yml")
-    play(person, "playbooks/image.yml", image_state="absent")
-
-    # Machines that do not boot show no host keys.
-    play(person, meeting(account.folder), code=2)
-    play(person, "status.yml")
-    play(person, "playbooks/audit.yml")
-    play(person, "playbooks/audit.yml", audit="all")
-    photos = account.folder / "photos"
-    photos.mkdir()
-    # Sent in parts, which are taken back when one of them fails.
-    (photos / "photos.bin").write_bytes(bytes(9 << 20))
-    broken = {"code": "InternalError", "message": "We encountered an internal error.", "status": 500}
-    fault = account.cloud.faults.add("error", {"action": "s3:UploadPart"}, value=broken)
-    # An administrator creates the bucket that all operators share.
-    plain = account.folder / "plain"
-    plain.mkdir()
-    (plain / "plain.bin").write_bytes(b"plain")
-    play(account, "stage.yml", dataset="plain", source_dir=str(plain))
-    play(person, "stage.yml", code=2, dataset="photos", source_dir=str(photos))
-    account.cloud.faults.remove(fault)
-    play(person, "stage.yml", dataset="photos", source_dir=str(photos))
-
-    somebody_adds_things(account)
-    play(person, "destroy.yml", code=2, destroy=MINE)
-    somebody_takes_away_what_holds_the_network(account)
-    play(person, "destroy.yml", destroy=MINE)
-    play(person, "destroy.yml", destroy=MINE, cluster_keep_efs=False)
-    play(account, "destroy.yml", destroy_data=f"{ACCOUNT}-{REGION}-deeplearning-data")
-
-    later = {action for action, version in BY_VERSION.items() if amazon_aws() < version}
-    needed = log.needed()
-    problems = [f"refused: {call}" for call in log.refused()]
-    problems += [
-        f"needed, and not in docs/iam: {action} ({needed[action]})" for action in sorted(needed.keys() - DOCUMENTED)
-    ]
-    problems += [f"in docs/iam, and never needed: {action}" for action in sorted(DOCUMENTED - needed.keys() - later)]
-    for role, actions in sorted(roles.needed.items()):
-        listed = listed_in_readme(role)
-        problems += [f"needed by {role}, and not in its README: {action}" for action in sorted(actions - listed)]
-        problems += [
-            f"in the README of {role}, and never needed: {action}" for action in sorted(listed - actions - later)
-        ]
-    assert not problems, "\n" + "\n".join(problems)
+    return person_of(account)
 
 
 @pytest.mark.long
@@ -260,94 +70,6 @@ def test_emr_runs_with_it_and_needs_all_of_it(account: Any, person: Any) -> None
     assert not problems, "\n" + "\n".join(problems)
     # A failure needs more than this.
     assert roles.needed["emr_cluster"] <= listed_in_readme("emr_cluster")
-
-
-def amazon_aws() -> int:
-    """Return the major version of the collection."""
-    (collection,) = (Path(folder) for folder in sys.path if (Path(folder) / "ansible_collections/amazon/aws").is_dir())
-    manifest = json.loads((collection / "ansible_collections/amazon/aws/MANIFEST.json").read_text(encoding="utf-8"))
-    return int(manifest["collection_info"]["version"].split(".")[0])
-
-
-def the_vpc(account: Any) -> Any:
-    ours = [{"Name": "tag:deeplearning:cluster", "Values": [MINE]}]
-    return account.client("ec2").describe_vpcs(Filters=ours)["Vpcs"][0]["VpcId"]
-
-
-def one(account: Any, operation: str, key: str, name: str) -> Any:
-    (result,) = getattr(account.client("ec2"), operation)(Filters=[{"Name": "tag:Name", "Values": [name]}])[key]
-    return result
-
-
-def somebody_changes_things(account: Any) -> None:
-    """Whatever site.yml repairs."""
-    ec2, iam, s3, efs = (account.client(service) for service in ("ec2", "iam", "s3", "efs"))
-    ssh = one(account, "describe_security_groups", "SecurityGroups", f"{MINE}-ssh")["GroupId"]
-    iam.update_role(RoleName=f"{MINE}-{REGION}-worker", Description="Somebody's")
-    # The same as one that the settings will have, but for its description.
-    by_hand = {"IpProtocol": "tcp", "FromPort": 22, "ToPort": 22, "IpRanges": [{"CidrIp": "192.0.2.7/32"}]}
-    ec2.authorize_security_group_ingress(GroupId=ssh, IpPermissions=[by_hand])
-
-    bucket = f"{MINE}-{ACCOUNT}-{REGION}"
-    s3.delete_public_access_block(Bucket=bucket)
-    s3.put_bucket_ownership_controls(Bucket=bucket, OwnershipControls={"Rules": [{"ObjectOwnership": "ObjectWriter"}]})
-    encryption = {"Rules": [{"ApplyServerSideEncryptionByDefault": {"SSEAlgorithm": "aws:kms"}}]}
-    s3.put_bucket_encryption(Bucket=bucket, ServerSideEncryptionConfiguration=encryption)
-
-    (system,) = efs.describe_file_systems()["FileSystems"]
-    efs.update_file_system(FileSystemId=system["FileSystemId"], ThroughputMode="bursting")
-    (target,) = efs.describe_mount_targets(FileSystemId=system["FileSystemId"])["MountTargets"]
-    efs.modify_mount_target_security_groups(MountTargetId=target["MountTargetId"], SecurityGroups=[ssh])
-
-    table = one(account, "describe_route_tables", "RouteTables", f"{MINE}-private")
-    other = one(account, "describe_route_tables", "RouteTables", f"{MINE}-public")["RouteTableId"]
-    gateway = one(account, "describe_internet_gateways", "InternetGateways", f"{MINE}-igw")["InternetGatewayId"]
-    endpoint = one(account, "describe_vpc_endpoints", "VpcEndpoints", f"{MINE}-s3")["VpcEndpointId"]
-    ec2.replace_route(RouteTableId=table["RouteTableId"], DestinationCidrBlock="0.0.0.0/0", GatewayId=gateway)
-    association = table["Associations"][0]["RouteTableAssociationId"]
-    ec2.replace_route_table_association(AssociationId=association, RouteTableId=other)
-    ec2.modify_vpc_endpoint(VpcEndpointId=endpoint, RemoveRouteTableIds=[table["RouteTableId"]])
-    account.client("autoscaling").suspend_processes(
-        AutoScalingGroupName=f"{MINE}-workers", ScalingProcesses=["ReplaceUnhealthy"]
-    )
-
-
-def somebody_adds_things(account: Any) -> None:
-    """What bears the cluster's tag or is in what it owns, and goes with it."""
-    ec2, iam, s3 = (account.client(service) for service in ("ec2", "iam", "s3"))
-    subnet = one(account, "describe_subnets", "Subnets", f"{MINE}-private")
-
-    ec2.create_volume(AvailabilityZone=ZONE, Size=1, TagSpecifications=tagged("volume", MINE))
-    ec2.create_network_interface(SubnetId=subnet["SubnetId"], TagSpecifications=tagged("network-interface", MINE))
-    left_behind = ec2.run_instances(
-        ImageId=BASE.id, InstanceType="t3.medium", MinCount=1, MaxCount=1, TagSpecifications=tagged("instance", MINE)
-    )["Instances"][0]["InstanceId"]
-    # A person cannot say so, but Auto Scaling's machines outlive their group for a moment.
-    get_backend("ec2")[ACCOUNT][REGION].tags[left_behind]["aws:autoscaling:groupName"] = f"{MINE}-workers"
-
-    elsewhere = ec2.describe_subnets(Filters=[{"Name": "default-for-az", "Values": ["true"]}])["Subnets"][0]
-    interface = ec2.create_network_interface(SubnetId=elsewhere["SubnetId"])["NetworkInterface"]["NetworkInterfaceId"]
-    address = one(account, "describe_addresses", "Addresses", f"{MINE}-master")
-    ec2.associate_address(AllocationId=address["AllocationId"], NetworkInterfaceId=interface, AllowReassociation=True)
-
-    ec2.associate_vpc_cidr_block(VpcId=subnet["VpcId"], CidrBlock="10.9.0.0/24")
-    foreign = ec2.create_subnet(VpcId=subnet["VpcId"], CidrBlock="10.9.0.0/24", AvailabilityZone=ZONE)["Subnet"]
-    table = one(account, "describe_route_tables", "RouteTables", f"{MINE}-private")
-    ec2.associate_route_table(RouteTableId=table["RouteTableId"], SubnetId=foreign["SubnetId"])
-
-    bucket = f"{MINE}-{ACCOUNT}-{REGION}"
-    s3.put_object(Bucket=bucket, Key="report", Body=b"")
-    s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
-    s3.put_object(Bucket=bucket, Key="report", Body=b"")
-    iam.attach_role_policy(
-        RoleName=f"{MINE}-{REGION}-worker", PolicyArn="arn:aws:iam::aws:policy/AmazonS3ReadOnlyAccess"
-    )
-
-
-def somebody_takes_away_what_holds_the_network(account: Any) -> None:
-    ec2 = account.client("ec2")
-    (subnet,) = ec2.describe_subnets(Filters=[{"Name": "vpc-id", "Values": [the_vpc(account)]}])["Subnets"]
-    ec2.delete_subnet(SubnetId=subnet["SubnetId"])
 
 
 RED, BLUE = cluster_tag(MINE), cluster_tag(OTHERS)
