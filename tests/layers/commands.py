@@ -84,11 +84,13 @@ class Commands:
 
     @contextlib.contextmanager
     def start(self, words: tuple[str | Path, ...], venv: Path, output: int) -> Iterator[subprocess.Popen[bytes]]:
+        niceness = NICENESS.get()
         with self._lock:
             if self._stopped:
                 raise KeyboardInterrupt
             child = subprocess.Popen(
-                words,
+                # From its first instruction on, as what it starts inherits the value.
+                ("nice", "-n", str(niceness), *words) if niceness else words,
                 cwd=ROOT,
                 env=environment(venv),
                 stdin=subprocess.DEVNULL,
@@ -97,8 +99,7 @@ class Commands:
                 start_new_session=True,
             )
             self._running.add(child)
-        if niceness := NICENESS.get():
-            os.setpriority(os.PRIO_PROCESS, child.pid, niceness)
+        if niceness:
             # Where the kernel groups processes by session, only the group's own value counts: sched(7).
             with contextlib.suppress(OSError):
                 Path(f"/proc/{child.pid}/autogroup").write_text(str(niceness), encoding="ascii")
