@@ -14,7 +14,7 @@ import pytest
 from tests.account.census import WHOLE_EMR, census
 from tests.changed_lines import changed
 from tests.digits import digits
-from tests.integration.emr import SETTINGS, end_of_bootstrap, logs_of, readable_bucket, run_job_flow
+from tests.integration.emr import EMR_MACHINES, SETTINGS, end_of_bootstrap, logs_of, readable_bucket, run_job_flow
 from tests.integration.kills import Moment, kill_at, kill_when, marked
 from tests.integration.machines import Cloud, Cluster, Played, localcloud, wait_for
 from tests.integration.old_scripts import EMR_SCRIPTS
@@ -23,7 +23,6 @@ MASTER = "deeplearning-master"
 NODES = (MASTER, "deeplearning-worker2")
 THREE_NODES = {**SETTINGS, "worker_count": 2}
 FILE = "/home/hadoop/worker_ip_file"
-EMR_MACHINES = "EMR's machines: Debian with its user and files"
 
 # It reads S3 in place, as old scripts did with the MXNet of Deep Learning AMIs.
 SCRIPT = """

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.integration.machines import Cluster, Played, wait_for
-from tests.integration.runs import repository
+from tests.integration.runs import PLAIN_SCRIPT, repository
 
 MASTER = "deeplearning-master"
 QUICK = ["--epochs", "1", "--num-examples", "1200"]
@@ -383,6 +383,7 @@ def test_a_script_that_ends_with_7_on_rank_1_fails_the_playbook_with_that_senten
     assert cluster.ssh(MASTER, "deeplearning run wait failing").returncode == 7
 
 
+@pytest.mark.stand_in(PLAIN_SCRIPT)
 def test_a_run_goes_on_alone_is_looked_at_and_stopped_and_nothing_of_it_is_left(cluster: Cluster, script: str) -> None:
     for run, node in (("first", 1), ("second", 2)):
         nodes = [MASTER] if node == 1 else ["deeplearning-worker2", "deeplearning-worker3"]

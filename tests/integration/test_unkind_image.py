@@ -98,6 +98,7 @@ def make_image(cloud: Cloud, name: str) -> str:
 
 
 @pytest.mark.long
+@pytest.mark.stand_in("the package mirror: one package, on the machine itself")
 def test_a_machine_waits_for_the_lock_and_the_mirror_and_needs_no_running_sshd(cloud_with_machines: Cloud) -> None:
     name = f"u-{secrets.token_hex(3)}"
     image = make_image(cloud_with_machines, name)

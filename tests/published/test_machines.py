@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.digits import digits
+from tests.integration.emr import EMR_MACHINES
 from tests.integration.machines import Cluster
 from tests.published.conftest import Sources
 from tests.published.kit import FOLDER, MASTER, send
@@ -77,6 +78,7 @@ def test_the_health_check_reaches_each_node(training_cluster: Cluster, sources: 
     assert touched == [f"deeplearning-worker{rank}-health.check" for rank in (1, 2, 3)]
 
 
+@pytest.mark.stand_in(EMR_MACHINES)
 def test_metadata_setup_finds_what_the_nodes_of_emr_have(emr_cluster: Cluster, sources: Sources) -> None:
     file = "/home/hadoop/worker_ip_file"
     before = emr_cluster.says(MASTER, f"cat {file}")

@@ -30,7 +30,10 @@ from tests.unit.node.members_kit import Cluster, Node
 from tools.recipe_docs import documented
 from tools.tensorflow_names import FILE
 
-pytestmark = [pytest.mark.long, pytest.mark.stand_in("ssh, mpirun, yarn, nslookup: programs that record or answer")]
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.stand_in("ssh, mpirun, yarn, nslookup, hostname, nvidia-smi: programs that record or answer"),
+]
 
 RECORDS = """#!/bin/sh
 for word; do printf '%s\\0' "$word"; done >> "$RECORDS/$(basename "$0")"

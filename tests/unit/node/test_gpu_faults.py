@@ -99,6 +99,7 @@ ROWS = RemappedRows(0, 1, pending=False, failed=False)
         ),
     ],
 )
+@pytest.mark.stand_in("NVIDIA's library: readings of the test")
 def test_what_nvml_shows_of_a_gpu(gpu: Gpu, found: list[Fault]) -> None:
     assert faults.of_reading(Reading(gpus=(gpu,)), 1) == found
 

@@ -132,12 +132,15 @@ def test_ansible_core_is_one_that_the_collection_supports() -> None:
     assert version("ansible-core") in SpecifierSet(load("meta/runtime.yml")["requires_ansible"])
 
 
-@pytest.mark.parametrize(("python", "ansible"), [("3.11", "12.3.0"), ("3.12", "14.5.0"), ("3.13", "14.5.0")])
-def test_each_python_has_its_version_of_ansible(python: str, ansible: str) -> None:
+@pytest.mark.parametrize(
+    ("python", "ansible", "core"),
+    [("3.11", "12.3.0", "2.19"), ("3.12", "14.5.0", "2.21"), ("3.13", "14.5.0", "2.21")],
+)
+def test_each_python_has_its_version_of_ansible(python: str, ansible: str, core: str) -> None:
     pins = [Requirement(line.split("--hash")[0]) for line in split_pins((ROOT / "requirements.txt").read_text())]
     here = {"python_version": python, "python_full_version": f"{python}.0"}
-    found = [str(pin.specifier) for pin in pins if pin.name == "ansible" and pin.marker and pin.marker.evaluate(here)]
-    assert found == [f"=={ansible}"]
+    found = {pin.name: str(pin.specifier) for pin in pins if pin.marker and pin.marker.evaluate(here)}
+    assert found["ansible"] == f"=={ansible}" and found["ansible-core"].startswith(f"=={core}.")
 
 
 def test_what_requirements_in_asks_for_is_locked_and_installed() -> None:

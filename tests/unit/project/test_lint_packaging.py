@@ -12,6 +12,8 @@ import pytest
 
 from tests.lint import packaging
 
+pytestmark = pytest.mark.stand_in("galaxy-importer, antsibull and ansible-builder: scripts of the test")
+
 FINE = "echo Importing with galaxy-importer"
 REFUSED = f'{FINE}; echo "{packaging.EXPECTED}"; exit 1'
 WARNING = "WARNING: Could not get role description, no role metadata found"

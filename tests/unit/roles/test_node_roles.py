@@ -453,6 +453,7 @@ def test_the_runs_that_use_an_environment(framework: str, listed: list[dict[str,
         ([{"framework": "mxnet", "runs": ["r1"]}], False),
     ],
 )
+@pytest.mark.stand_in("the machine: an expression of the role is rendered")
 def test_a_machine_that_joins_has_the_packages_that_the_runs_train_with(
     listed: list[dict[str, Any]], processor: bool
 ) -> None:
@@ -468,6 +469,7 @@ def test_a_machine_that_joins_has_the_packages_that_the_runs_train_with(
 
 
 @pytest.mark.parametrize(("pushed", "builds"), [({}, False), ({"node_builds": True}, True)])
+@pytest.mark.stand_in("the machine: an expression of the role is rendered")
 def test_a_machine_that_configures_itself_does_not_build_horovod(pushed: dict[str, bool], builds: bool) -> None:
     loader = DataLoader()
     playbooks = ROLES.parent / "playbooks"

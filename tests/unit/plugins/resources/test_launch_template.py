@@ -43,7 +43,7 @@ def test_the_root_volume_has_a_throughput_only_if_it_is_set() -> None:
     (volume,) = data()["BlockDeviceMappings"]
     assert volume["Ebs"]["VolumeType"] == "gp3" and "Throughput" not in volume["Ebs"]
     (volume,) = data(root_volume_throughput=500)["BlockDeviceMappings"]
-    assert volume["Ebs"]["Throughput"] == 500
+    assert (volume["Ebs"]["Throughput"], volume["Ebs"]["VolumeSize"]) == (500, 100)
     (volume,) = data(root_volume_type="gp2")["BlockDeviceMappings"]
     assert volume["Ebs"]["VolumeType"] == "gp2"
 
