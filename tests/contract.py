@@ -30,7 +30,7 @@ UPDATE = ".venv/bin/python -m tests.contract"
 
 class Problem(NamedTuple):
     call: str
-    """service and operation"""
+    """as `ec2:DescribeVpcs`"""
     side: str
     """request or answer"""
     problem: str
@@ -63,7 +63,9 @@ class Seen:
 
     def __str__(self) -> str:
         operations, requests, answers = len(self.operations), len(self.requests), len(self.answers)
-        return f"{operations} operations, {requests} forms of requests and {answers} of answers compared with AWS's models"
+        return (
+            f"{operations} operations, {requests} forms of requests and {answers} of answers compared with AWS's models"
+        )
 
 
 def read(*files: Path) -> Seen:
@@ -99,10 +101,10 @@ def problems(seen: Seen, layer: str) -> list[str]:
 def too_new(of_nodes: Mapping[str, Iterable[str]], oldest: Mapping[str, Any]) -> Iterator[str]:
     """Yield what nodes send and the oldest botocore does not know."""
     for call, members in sorted(of_nodes.items()):
-        service, operation = call.split()
+        service, operation = call.split(":")
         known = oldest["operations"].get(f"{service} {xform_name(operation)}")
         if known is None:
-            yield f"{call}: nodes call it, and {_name(OLDEST)} does not have it. tools/node_calls.py says how to renew it"
+            yield f"{call}: nodes call it, and {_name(OLDEST)} does not have it. Renew it with tools/node_calls.py"
             continue
         for member in sorted(set(members) - set(known["input"])):
             yield f"{call}, request: {member}: botocore {oldest['botocore']} of nodes does not know it"
@@ -135,8 +137,8 @@ def merge() -> None:
             layers.discard(file.stem)
         for call in read(file).called:
             known.setdefault(call, set()).add(file.stem)
-    merged = {call: sorted(layers) for call, layers in sorted(known.items()) if layers}
-    OPERATIONS.write_text(json.dumps(merged, indent=1) + "\n", encoding="utf-8")
+    lines = [f' "{call}": {json.dumps(sorted(layers))}' for call, layers in sorted(known.items()) if layers]
+    OPERATIONS.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
 
 
 def _name(file: Path) -> str:

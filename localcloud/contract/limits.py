@@ -15,7 +15,7 @@ from localcloud.core.settings import DATA
 @dataclass(frozen=True)
 class Limit:
     calls: tuple[str, ...]
-    """service and operation each"""
+    """as `ec2:CreateTags`"""
     members: tuple[str, ...]
     """paths, as `Tags[].Key`"""
     source: str

@@ -86,7 +86,7 @@ def recorder() -> Recorder | None:
 
 
 def _name(model: Any) -> str:
-    return f"{model.service_model.service_name} {model.name}"
+    return f"{model.service_model.service_name}:{model.name}"
 
 
 def _protocol(model: Any, environ: Mapping[str, Any]) -> str:

@@ -74,9 +74,9 @@ def model(service: str, operation: str) -> Any:
 
 def test_requests_and_answers_of_each_protocol_are_read_whole(ours: Callable[[str], Any], file: Path) -> None:
     tags = [{"Key": "a", "Value": "b"}]
-    vpc = ours("ec2").create_vpc(
-        CidrBlock="10.0.0.0/16", TagSpecifications=[{"ResourceType": "vpc", "Tags": tags}]
-    )["Vpc"]["VpcId"]
+    vpc = ours("ec2").create_vpc(CidrBlock="10.0.0.0/16", TagSpecifications=[{"ResourceType": "vpc", "Tags": tags}])[
+        "Vpc"
+    ]["VpcId"]
     ours("ec2").describe_vpcs(Filters=[{"Name": "vpc-id", "Values": [vpc, "vpc-1"]}])
     ours("iam").create_role(RoleName="r", AssumeRolePolicyDocument=TRUST, Tags=tags)
     ours("autoscaling").describe_auto_scaling_groups(AutoScalingGroupNames=[], Filters=[{"Name": "tag-key"}])
@@ -93,20 +93,20 @@ def test_requests_and_answers_of_each_protocol_are_read_whole(ours: Callable[[st
     ours("ssm").get_parameters(Names=["/a"])
     ours("sts").get_caller_identity()
     members = {(form["call"], form["side"]): set(form["members"]) for form in forms(file)}
-    assert problems(file) == ["s3 PutObject answer x-amz-sdk-checksum-algorithm: no such member"]
-    assert "TagSpecifications[].Tags[].Value" in members["ec2 CreateVpc", "request"]
-    assert "Filters[].Values" in members["ec2 DescribeVpcs", "request"]
-    assert "Vpcs[].CidrBlockAssociationSet[].CidrBlockState.State" in members["ec2 DescribeVpcs", "answer"]
-    assert "Tags[].Key" in members["iam CreateRole", "request"]
-    assert "Role.Arn" in members["iam CreateRole", "answer"]
-    assert "Filters[].Name" in members["autoscaling DescribeAutoScalingGroups", "request"]
-    assert "Tags[].Key" in members["efs CreateFileSystem", "request"]
-    assert members["efs DescribeFileSystems", "request"] == {"MaxItems"}
-    assert members["emr ListClusters", "request"] == {"ClusterStates"}
-    assert "Tagging.TagSet[].Key" in members["s3 PutBucketTagging", "request"]
-    assert members["s3 GetBucketPolicy", "answer"] == {"Policy"}
-    assert {"Contents[].Key", "KeyCount"} <= members["s3 ListObjectsV2", "answer"]
-    assert members["ssm GetParameters", "answer"] == {"Parameters", "InvalidParameters"}
+    assert problems(file) == ["s3:PutObject answer x-amz-sdk-checksum-algorithm: no such member"]
+    assert "TagSpecifications[].Tags[].Value" in members["ec2:CreateVpc", "request"]
+    assert "Filters[].Values" in members["ec2:DescribeVpcs", "request"]
+    assert "Vpcs[].CidrBlockAssociationSet[].CidrBlockState.State" in members["ec2:DescribeVpcs", "answer"]
+    assert "Tags[].Key" in members["iam:CreateRole", "request"]
+    assert "Role.Arn" in members["iam:CreateRole", "answer"]
+    assert "Filters[].Name" in members["autoscaling:DescribeAutoScalingGroups", "request"]
+    assert "Tags[].Key" in members["efs:CreateFileSystem", "request"]
+    assert members["efs:DescribeFileSystems", "request"] == {"MaxItems"}
+    assert members["emr:ListClusters", "request"] == {"ClusterStates"}
+    assert "Tagging.TagSet[].Key" in members["s3:PutBucketTagging", "request"]
+    assert members["s3:GetBucketPolicy", "answer"] == {"Policy"}
+    assert {"Contents[].Key", "KeyCount"} <= members["s3:ListObjectsV2", "answer"]
+    assert members["ssm:GetParameters", "answer"] == {"Parameters", "InvalidParameters"}
 
 
 DENY = {"Effect": "Deny", "Principal": "*", "Action": "s3:DeleteBucket", "Resource": "arn:aws:s3:::bucket-1"}
@@ -137,7 +137,7 @@ def test_an_invented_parameter_is_recorded(
 
     client.meta.events.register("before-call", invent)
     getattr(client, method)()
-    assert problems(file) == [f"{service} {operation} request Invented: no such member"]
+    assert problems(file) == [f"{service}:{operation} request Invented: no such member"]
 
 
 def test_a_misspelt_member_of_an_answer_is_recorded(
@@ -147,14 +147,14 @@ def test_a_misspelt_member_of_an_answer_is_recorded(
     answer = {"AutoScalingGroup": []}
     monkeypatch.setitem(core._handlers, ("autoscaling", "DescribeAutoScalingGroups"), lambda _call: answer)
     ours("autoscaling").describe_auto_scaling_groups()
-    wrong = "autoscaling DescribeAutoScalingGroups answer AutoScalingGroup"
+    wrong = "autoscaling:DescribeAutoScalingGroups answer AutoScalingGroup"
     assert problems(file) == [f"{wrong}: no such member", f"{wrong}s: missing"]
 
 
 def test_a_request_that_is_refused_is_recorded_without_an_answer(ours: Callable[[str], Any], file: Path) -> None:
     with pytest.raises(ClientError):
         ours("ec2").run_instances(InstanceType="t3.mikro", ImageId="ami-1", MinCount=1, MaxCount=1)
-    assert problems(file) == ["ec2 RunInstances request InstanceType: not one of its values, 't3.mikro'"]
+    assert problems(file) == ["ec2:RunInstances request InstanceType: not one of its values, 't3.mikro'"]
     assert [form["side"] for form in forms(file)] == ["request"]
 
 
@@ -227,12 +227,15 @@ def test_answers_do_not_follow_the_sizes_of_models() -> None:
     ("service", "operation", "protocol", "body", "problem"),
     [
         ("ec2", "DescribeVpcs", "ec2", "<r><requestId>1</requestId><vpcSett/></r>", "vpcSett: no such member"),
-        ("ec2", "DescribeVpcs", "ec2", "<r><vpcSet><item><vpcIdd>a</vpcIdd></item></vpcSet></r>", "Vpcs[].vpcIdd: no such member"),
+        ("ec2", "DescribeVpcs", "ec2", "<r><vpcSet><item><vpcIdd>a</vpcIdd></item></vpcSet></r>",
+         "Vpcs[].vpcIdd: no such member"),
         ("ec2", "DescribeVpcs", "ec2", "<r><vpcSet>a</vpcSet></r>", ""),
-        ("sts", "GetCallerIdentity", "query", "<r><GetCallerIdentityResult><Ar>a</Ar></GetCallerIdentityResult></r>", "Ar: no such member"),
+        ("sts", "GetCallerIdentity", "query", "<r><GetCallerIdentityResult><Ar>a</Ar></GetCallerIdentityResult></r>",
+         "Ar: no such member"),
         ("sts", "GetCallerIdentity", "query", "<r><GetCallerIdentityResult/><ResponseMetadata/></r>", ""),
         ("ssm", "GetParameters", "json", '{"Parameter": []}', "Parameter: no such member"),
-        ("s3", "ListObjectsV2", "rest-xml", "<r><Contents><Kex>a</Kex></Contents></r>", "Contents[].Kex: no such member"),
+        ("s3", "ListObjectsV2", "rest-xml", "<r><Contents><Kex>a</Kex></Contents></r>",
+         "Contents[].Kex: no such member"),
     ],
 )  # fmt: skip
 def test_what_an_answer_on_the_wire_has(service: str, operation: str, protocol: str, body: str, problem: str) -> None:
@@ -249,7 +252,7 @@ def test_each_limit_has_a_source_and_members_that_exist() -> None:
         for limit in entries:
             assert limit.source.startswith("https://docs.aws.amazon.com/")
             for member in limit.members:
-                shape = model(*call.split()).input_shape
+                shape = model(*call.split(":")).input_shape
                 for name in member.split("."):
                     shape = shape.members[name.removesuffix("[]")]
                     shape = shape.member if name.endswith("[]") else shape
@@ -260,12 +263,12 @@ def test_each_limit_has_a_source_and_members_that_exist() -> None:
 @pytest.mark.parametrize(
     ("call", "params", "problem"),
     [
-        ("s3 PutObject", {"Key": "ä" * 513}, "Key: more than 1024 bytes, 1026"),
-        ("s3 PutObject", {"Key": "ä" * 512}, ""),
-        ("autoscaling DetachInstances", {"InstanceIds": ["i-1"] * 21}, "InstanceIds: more than 20 entries, 21"),
-        ("ec2 CreateSecurityGroup", {"Description": "x" * 256}, "Description: more than 255 characters, 256"),
+        ("s3:PutObject", {"Key": "ä" * 513}, "Key: more than 1024 bytes, 1026"),
+        ("s3:PutObject", {"Key": "ä" * 512}, ""),
+        ("autoscaling:DetachInstances", {"InstanceIds": ["i-1"] * 21}, "InstanceIds: more than 20 entries, 21"),
+        ("ec2:CreateSecurityGroup", {"Description": "x" * 256}, "Description: more than 255 characters, 256"),
         (
-            "ec2 AuthorizeSecurityGroupIngress",
+            "ec2:AuthorizeSecurityGroupIngress",
             {"IpPermissions": [{"IpRanges": [{"CidrIp": "10.0.0.0/8"}, {"Description": "it's"}]}]},
             r"IpPermissions[].IpRanges[].Description: has other characters than "
             r"[a-zA-Z0-9 ._\-:/()#,@\[\]+=&;{}!$*]*, \"it's\"",
