@@ -31,7 +31,6 @@ from localcloud.api.ec2.late_reads import answer_late
 from localcloud.api.ec2.moto_records import regions
 from localcloud.api.s3_storage import body_on_disk
 from localcloud.api.services import BY_NAME, BY_SIGNING_NAME
-from localcloud.contract.recorder import BOOT, COLLECTION, NODE, recorder
 from localcloud.core.caller import Caller
 from localcloud.core.calls import Record
 from localcloud.core.cloud import Call, Cloud, handler_of
@@ -39,6 +38,7 @@ from localcloud.core.errors import AwsError
 from localcloud.core.settings import DEFAULT_REGION, TRANSIT_NETWORK
 from localcloud.endpoint.ec2_xml import render
 from localcloud.endpoint.signature import Signature, check_signature, read_signature
+from localcloud.models.recorder import origin_of, recorder
 
 log = logging.getLogger(__name__)
 
@@ -46,10 +46,6 @@ _CHUNK = 256 * 1024
 _IN_MEMORY = 1024 * 1024
 """Bytes of a request's body that are kept in memory; larger bodies are files."""
 _READS = ("Describe", "Get", "List", "Head", "Select", "Search", "Lookup", "Simulate", "Validate", "AssumeRole")
-_MODULES = ("Ansible/", "deeplearning.aws")
-"""In the user agent of amazon.aws and community.aws, and of our own modules and plugins."""
-_ON_NODES = {"Botocore/": NODE, "Python-urllib/": BOOT}
-"""How the user agent of the node program and of its first stage begins."""
 
 Environ = dict[str, Any]
 StartResponse = Callable[..., Any]
@@ -95,7 +91,7 @@ class Front:
             record.operation = model.name
             record.writes = not model.name.startswith(_READS)
             call = Call(self._cloud, service, model.name, params, record.region, caller)
-            if self._recorder and (origin := _origin(caller, headers)):
+            if self._recorder and (origin := origin_of(caller, headers)):
                 self._recorder.request(model, environ, headers, params, origin)
             return self._perform(call, model, environ, start_response, record)
         except AwsError as error:
@@ -172,18 +168,24 @@ class Front:
             read_delay = cloud.faults.read_delay() if call.service == "ec2" else None
             answer: tuple[int, list[tuple[str, str]], bytes | Iterable[bytes]]
             with late_tags.recorded(call):
-                if read_delay is None and handler is None:
+                if read_delay is not None:
+                    answer = self._serialized(call, model, environ, answer_late(call, handler, read_delay))
+                elif handler is None:
                     answer = self._from_moto(environ, record)
                     if self._recorder and isinstance(answer[2], bytes) and record.status < 400:
                         self._recorder.answer(model, environ, answer[2], answer[1])
                 else:
-                    result = handler(call) if handler and read_delay is None else answer_late(call, handler, read_delay)
-                    if self._recorder:
-                        self._recorder.result(model, result or {})
-                    answer = _serialize(call.service, model, environ, result or {})
+                    answer = self._serialized(call, model, environ, handler(call) or {})
             if record.writes and record.status < 400 and call.service in ("ec2", "efs", "autoscaling"):
                 cloud.network.changed()
         return _respond(start_response, *answer)
+
+    def _serialized(
+        self, call: Call, model: OperationModel, environ: Environ, result: Mapping[str, Any]
+    ) -> tuple[int, list[tuple[str, str]], bytes]:
+        if self._recorder:
+            self._recorder.result(model, result)
+        return _serialize(call.service, model, environ, result)
 
     def _from_moto(
         self, environ: Environ, record: Record
@@ -212,14 +214,6 @@ class Front:
         if record.status >= 400:
             record.result = _error_code(body, record.status)
         return record.status, answer["headers"], body
-
-
-def _origin(caller: Caller, headers: Mapping[str, str]) -> str:
-    """Return who calls if it is our code. Other programs on nodes have boto3 or AWS's CLI."""
-    agent = headers.get("user-agent", "")
-    if caller.kind == "role" and caller.arn.rpartition("/")[2].startswith("i-"):
-        return next((origin for word, origin in _ON_NODES.items() if agent.startswith(word)), "")
-    return COLLECTION if any(word in agent for word in _MODULES) else ""
 
 
 def _stand_in(environ: Environ) -> str:

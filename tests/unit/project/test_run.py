@@ -367,7 +367,7 @@ def test_all_scenarios_are_one_call_of_molecule_and_its_tests_follow(
     )
     result = runner.molecule(lambda: ["a", "b"], "tests/molecule")(VENV)
     (words,) = started
-    assert words.startswith("env LOCALCLOUD_CONTRACT=") and words.endswith(" molecule test -s a -s b")
+    assert words.startswith("env LOCALCLOUD_FORMS=") and words.endswith(" molecule test -s a -s b")
     assert result.ok == ok and result.detail.endswith(", in ('tests/molecule',)")
 
 

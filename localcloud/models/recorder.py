@@ -10,13 +10,20 @@ from typing import Any
 
 from moto.core.request import determine_request_protocol
 
+from localcloud.core.caller import Caller
+
 from . import limits, wire
 from .values import Form, compare
 
-VARIABLE = "LOCALCLOUD_CONTRACT"
+VARIABLE = "LOCALCLOUD_FORMS"
 """In the environment: the file. Without it nothing is compared."""
 COLLECTION, NODE, BOOT = "collection", "node", "boot"
 """Where a request comes from: modules and plugins, the node program, or its first stage, which has no SDK."""
+
+_MODULES = ("Ansible/", "deeplearning.aws")
+"""In the user agent of amazon.aws and community.aws, and of our own modules and plugins."""
+_ON_NODES = {"Botocore/": NODE, "Python-urllib/": BOOT}
+"""How the user agent of the node program and of its first stage begins."""
 
 
 class Recorder:
@@ -83,6 +90,14 @@ class Recorder:
 def recorder() -> Recorder | None:
     file = os.environ.get(VARIABLE)
     return Recorder(Path(file)) if file else None
+
+
+def origin_of(caller: Caller, headers: Mapping[str, str]) -> str:
+    """Return who calls if it is our code. Other programs on nodes have boto3 or AWS's CLI."""
+    agent = headers.get("user-agent", "")
+    if caller.kind == "role" and caller.arn.rpartition("/")[2].startswith("i-"):
+        return next((origin for word, origin in _ON_NODES.items() if agent.startswith(word)), "")
+    return COLLECTION if any(word in agent for word in _MODULES) else ""
 
 
 def _name(model: Any) -> str:

@@ -13,13 +13,13 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 from moto.core.utils import get_service_model
 
-from localcloud.contract import limits, wire
-from localcloud.contract.recorder import BOOT, COLLECTION, NODE, VARIABLE
-from localcloud.contract.values import Text, compare
 from localcloud.core import cloud as core
 from localcloud.core.caller import Caller
 from localcloud.core.cloud import Cloud
-from localcloud.endpoint.front import Front, _origin
+from localcloud.endpoint.front import Front
+from localcloud.models import limits, wire
+from localcloud.models.recorder import BOOT, COLLECTION, NODE, VARIABLE, origin_of
+from localcloud.models.values import Text, compare
 from localcloud.tests.clock import ManualClock
 from localcloud.tests.unit.conftest import Swapped
 from localcloud.tests.unit.rules_kit import CONFIG, REGION, SESSION, Aws, document, trust
@@ -36,7 +36,7 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    return tmp_path / "folder/unit.contract"
+    return tmp_path / "folder/unit.forms"
 
 
 @pytest.fixture
@@ -187,7 +187,7 @@ PERSON = Caller.user("arn:aws:iam::123456789012:user/a", "AIDA")
     ],
 )
 def test_our_code_is_recognized_by_its_user_agent(caller: Caller, agent: str, origin: str) -> None:
-    assert _origin(caller, {"user-agent": agent}) == origin
+    assert origin_of(caller, {"user-agent": agent}) == origin
 
 
 # Values and shapes

@@ -1,6 +1,6 @@
-"""What our code sends and the local cloud answers, against AWS's models: localcloud/contract compares while tests run.
+"""What our code sends and the local cloud answers, against AWS's models: localcloud/models compares while tests run.
 
-python -m tests.contract      merge the operations that build/tests has recorded into tests/operations.json
+python -m tests.models      merge the operations that build/tests has recorded into tests/operations.json
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from typing import Any, NamedTuple
 import yaml
 from botocore import xform_name
 
-from localcloud.contract.recorder import NODE
+from localcloud.models.recorder import NODE
 
 ROOT = Path(__file__).resolve().parents[1]
 RECORDS = ROOT / "build/tests"
-SUFFIX = ".contract"
+SUFFIX = ".forms"
 """Of the file that a layer records in."""
 OPERATIONS = ROOT / "tests/operations.json"
 """The operations that our code calls, with the layers that have seen it."""
 DEVIATIONS = ROOT / "tests/deviations.yml"
 OLDEST = ROOT / "tests/unit/node/oldest_botocore.json"
 """What the oldest botocore of a node's system knows of the node program's calls. tools/node_calls.py makes it."""
-UPDATE = ".venv/bin/python -m tests.contract"
+UPDATE = ".venv/bin/python -m tests.models"
 
 
 class Problem(NamedTuple):

@@ -1,4 +1,4 @@
-"""The end of a layer: what the local cloud has recorded is counted, and what AWS's models do not have fails the layer."""
+"""At the end of a layer the recorded forms are counted, and what AWS's models do not have fails it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from localcloud.contract.recorder import COLLECTION, NODE
-from tests import contract
+from localcloud.models.recorder import COLLECTION, NODE
+from tests import models
 from tests.layers.records import Result
+from tools import operations_docs
 
 ENTRY = {"calls": ["s3:PutObject"], "side": "answer", "problems": ["A: no such member"], "layer": "unit", "reason": "r"}
 
@@ -33,7 +34,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("OPERATIONS", tmp_path / "operations.json"),
         ("OLDEST", tmp_path / "oldest.json"),
     ):
-        monkeypatch.setattr(contract, name, value)
+        monkeypatch.setattr(models, name, value)
     return tmp_path
 
 
@@ -46,15 +47,15 @@ ACCEPTED = form("s3:PutObject", "A: no such member", side="answer", origin="")
 
 
 def found(folder: Path, *forms: str, layer: str = "account") -> list[str]:
-    file = folder / f"{layer}{contract.SUFFIX}"
+    file = folder / f"{layer}{models.SUFFIX}"
     file.write_text("".join(forms))
-    return contract.problems(contract.read(file), layer)
+    return models.problems(models.read(file), layer)
 
 
 def test_operations_requests_and_answers_are_counted_once(folder: Path) -> None:
-    file = folder / "a.contract"
+    file = folder / "a.forms"
     file.write_text(form("ec2:DescribeVpcs") * 2 + form("ec2:DescribeVpcs", members=["VpcIds"]) + ACCEPTED)
-    seen = contract.read(file, folder / "missing.contract")
+    seen = models.read(file, folder / "missing.forms")
     assert str(seen) == "2 operations, 2 forms of requests and 1 of answers compared with AWS's models"
 
 
@@ -85,23 +86,23 @@ def test_what_nodes_send_is_known_to_the_oldest_botocore(folder: Path) -> None:
 def test_a_new_operation_is_to_be_listed_and_one_that_is_gone_is_dropped(folder: Path) -> None:
     new = form("ec2:DescribeSubnets")
     assert found(folder, new, layer="unit")[1:] == [
-        f"ec2:DescribeSubnets: not in operations.json. Update it: {contract.UPDATE}"
+        f"ec2:DescribeSubnets: not in operations.json. Update it: {models.UPDATE}"
     ]
     found(folder, form("s3:GetObject"), ACCEPTED)
-    contract.merge()
-    assert contract.operations() == {"ec2:DescribeSubnets": ["unit"], "s3:GetObject": ["account"]}
+    models.merge()
+    assert models.operations() == {"ec2:DescribeSubnets": ["unit"], "s3:GetObject": ["account"]}
     assert found(folder, new, ACCEPTED, layer="unit") == []
 
 
 @pytest.mark.parametrize("entry", [{**ENTRY, "reason": ""}, {**ENTRY, "call": "a"}, {"calls": []}])
 def test_an_entry_that_is_not_whole_is_refused(entry: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="a deviation has calls, side, problems, layer and reason"):
-        contract.deviations(json.dumps([entry]))
+        models.deviations(json.dumps([entry]))
 
 
 @pytest.fixture
 def runner(folder: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    spec = importlib.util.spec_from_file_location("layers_runner", contract.Path(__file__).parents[2] / "run.py")
+    spec = importlib.util.spec_from_file_location("layers_runner", models.Path(__file__).parents[2] / "run.py")
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
     monkeypatch.setitem(sys.modules, spec.name, module)
@@ -113,19 +114,19 @@ def runner(folder: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 def test_a_layer_with_a_problem_fails(runner: ModuleType, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     passed = Result(True, "5 passed")
     found(folder, form("ec2:DescribeVpcs"))
-    assert runner.with_contract(passed, "account") == passed
-    assert "contract: 1 operations, 1 forms of requests and 0 of answers" in capsys.readouterr().out
+    assert runner.with_models(passed, "account") == passed
+    assert "models: 1 operations, 1 forms of requests and 0 of answers" in capsys.readouterr().out
     found(folder, form("ec2:DescribeVpcs", "Invented: no such member"))
-    failed = runner.with_contract(passed, "account")
-    assert (failed.ok, failed.detail) == (False, "5 passed, 1 problems of the contract with AWS")
-    assert "contract: ec2:DescribeVpcs, request: Invented: no such member" in capsys.readouterr().out
+    failed = runner.with_models(passed, "account")
+    assert (failed.ok, failed.detail) == (False, "5 passed, 1 problems with AWS's models")
+    assert "models: ec2:DescribeVpcs, request: Invented: no such member" in capsys.readouterr().out
 
 
 def test_a_layer_that_failed_need_not_have_seen_all(runner: ModuleType, folder: Path) -> None:
     found(folder, form("ec2:DescribeVpcs"), layer="unit")
     failed = Result(False, "1 failed")
-    assert runner.with_contract(failed, "unit") == failed
-    assert not runner.with_contract(Result(True, "5 passed"), "unit").ok
+    assert runner.with_models(failed, "unit") == failed
+    assert not runner.with_models(Result(True, "5 passed"), "unit").ok
 
 
 def test_a_layer_starts_with_an_empty_record(
@@ -135,12 +136,26 @@ def test_a_layer_starts_with_an_empty_record(
     run = runner.Run([runner.Layer("lint", lambda _venv: Result(True, "fine"))], "")
     run.in_sequence(run.layers)
     assert run.outcomes["lint"].result == Result(True, "fine")
-    assert "contract" not in capsys.readouterr().out
+    assert "models: " not in capsys.readouterr().out
+
+
+def test_an_answer_in_a_record_confirms_an_operation(tmp_path: Path) -> None:
+    lines = [{"run": 1}, {"call": "ec2:DescribeVpcs", "answer": {}}, {"call": "s3:GetObject", "code": "NoSuchKey"}]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    known = operations_docs.confirmed(tmp_path)
+    assert known == {"ec2:DescribeVpcs"}
+    rows = operations_docs.table(["s3:GetObject", "ec2:DescribeVpcs", "s3:PutObject"], known).splitlines()
+    assert rows[0].startswith("2 of the 3 operations")
+    assert rows[4:] == ["| s3 | GetObject, PutObject |"]
+
+
+def test_the_page_of_limits_lists_the_operations_without_an_answer() -> None:
+    assert operations_docs.PART.read() == operations_docs.renewed()
 
 
 def test_accepted_problems_name_a_layer_of_make_test(runner: ModuleType) -> None:
     path = Path(__file__).parents[2] / "deviations.yml"
-    accepted = contract.deviations(path.read_text(encoding="utf-8"))
+    accepted = models.deviations(path.read_text(encoding="utf-8"))
     assert {deviation.layer for deviation in accepted} <= set(runner.LAYERS)
     assert len({deviation.problem for deviation in accepted}) == len(accepted)
     assert {deviation.problem.side for deviation in accepted} <= {"request", "answer"}
