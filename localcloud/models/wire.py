@@ -53,7 +53,7 @@ def answer_values(model: Any, protocol: str, body: bytes, headers: Headers) -> A
     if protocol == "json":
         return json.loads(body or b"{}")
     if protocol in ("query", "ec2"):
-        root = ElementTree.fromstring(body)  # noqa: S314 - the emulator's own answer
+        root = ElementTree.fromstring(body)
         result = root.find(f"{{*}}{shape.serialization['resultWrapper']}") if protocol == "query" else root
         values = _of_xml(shape, result) if result is not None else {}
         for name in ("requestId", "ResponseMetadata"):
@@ -95,7 +95,7 @@ def _of_body(shape: Any, protocol: str, body: bytes) -> dict[str, Any]:
     if protocol == "rest-json":
         value = _of_json(inner, json.loads(body))
     else:
-        value = _of_xml(inner, ElementTree.fromstring(body))  # noqa: S314 - of our own program or emulator
+        value = _of_xml(inner, ElementTree.fromstring(body))
     return {payload: value} if payload else value
 
 

@@ -215,8 +215,8 @@ def test_our_code_is_recognized_by_its_user_agent(caller: Caller, agent: str, or
     ],
 )
 def test_what_a_shape_does_not_allow(service: str, operation: str, value: dict[str, Any], problem: str) -> None:
-    found = compare(model(service, operation).input_shape, value, sizes=True).problems
-    assert found == ({problem} if problem else set())
+    form = compare(model(service, operation).input_shape, value, sizes=True)
+    assert form.problems == ({problem} if problem else set())
 
 
 def test_answers_do_not_follow_the_sizes_of_models() -> None:
