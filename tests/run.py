@@ -25,6 +25,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from localcloud.models.recorder import VARIABLE as FORMS  # noqa: E402
+from tests import models  # noqa: E402
 from tests.images import FRAMEWORKS  # noqa: E402
 from tests.layers.commands import (  # noqa: E402
     COMMANDS,
@@ -153,13 +155,32 @@ def run_and_count(venv: Path, *arguments: str, hang: float, variables: Sequence[
     limit = ["-o", f"faulthandler_timeout={hang:g}", "-o", "faulthandler_exit_on_timeout=true"]
     plays = REPORTS / f"{NAME.get()}.jsonl"
     plays.unlink(missing_ok=True)
-    words = ["env", *variables, f"{VARIABLE}={plays}", "pytest", "-q", "--durations=5", f"--junit-xml={file}", *limit]
+    recorded = [f"{VARIABLE}={plays}", f"{FORMS}={forms_file(NAME.get())}"]
+    words = ["env", *variables, *recorded, "pytest", "-q", "--durations=5", f"--junit-xml={file}", *limit]
     ended = command(*words, *arguments, venv=venv, silence=hang + GRACE_SECONDS)
     result = counted(ended.code or len(ended.deprecations), file, ended.processor_seconds)
     if result.ok and (tests := stale(plays)):
         report(f"tests/played.json has more than {', '.join(tests)} played. Update it: {UPDATE}")
         return replace(result, ok=False, detail=f"{result.detail}, tests/played.json is stale: {UPDATE}")
     return result
+
+
+def forms_file(layer: str) -> Path:
+    """Return the file that the local cloud of a layer records in."""
+    return REPORTS / f"{layer}{models.SUFFIX}"
+
+
+def with_models(result: Result, layer: str) -> Result:
+    """Fail a layer whose requests or answers AWS's models do not have."""
+    seen = models.read(forms_file(layer))
+    if not seen.operations:
+        return result
+    report(f"models: {seen}")
+    problems = models.problems(seen, layer if result.ok else "")
+    for problem in problems:
+        report(f"models: {problem}")
+    detail = f"{result.detail}, {len(problems)} problems with AWS's models" if problems else result.detail
+    return replace(result, ok=result.ok and not problems, detail=detail)
 
 
 def scenarios() -> list[str]:
@@ -172,7 +193,8 @@ def molecule(names: Callable[[], Sequence[str]], *tests: str, long: bool = False
 
     def run(venv: Path) -> Result:
         chosen = [word for name in names() for word in ("-s", name)]
-        ended = command("molecule", "test", *chosen, venv=venv)
+        recorded = f"{FORMS}={forms_file(NAME.get())}"
+        ended = command("env", recorded, "molecule", "test", *chosen, venv=venv)
         detail = f"{len(names())} passed" if ended.ok else "a scenario failed"
         return Result(ended.ok, detail, ended.processor_seconds) + pytest(*tests, long=long)(venv)
 
@@ -376,8 +398,9 @@ class Run:
             return Outcome(Result(False, str(error)), 0.0)
         started = time.monotonic()
         NAME.set(layer.name)
+        forms_file(layer.name).unlink(missing_ok=True)
         with nothing_left(venv) if layer.root and layer.lane != IMAGE else nullcontext():
-            result = layer.run(venv)
+            result = with_models(layer.run(venv), layer.name)
         minutes = (time.monotonic() - started) / 60
         return Outcome(result, minutes, os.getloadavg()[2], version_of(venv / "bin/python"))
 
@@ -465,6 +488,8 @@ def main(words: Sequence[str]) -> int:
     print()
     for layer in run.layers:
         print(closing_line(layer.name, run.outcomes[layer.name]))
+    if (seen := models.read(*(forms_file(layer.name) for layer in run.layers))).operations:
+        print(f"models: {seen}")
     failures = sum(not outcome.result.ok for outcome in run.outcomes.values())
     print(f"{len(run.outcomes) - failures} passed, {failures} failed", flush=True)
     return 1 if failures else 0

@@ -54,19 +54,31 @@ def _call(node: ast.Call, method: str) -> Iterator[Call]:
 
 
 def facts(wheel: Path) -> dict[str, Any]:
-    """Return the members of each operation's request and answer."""
+    """Return the members of each operation's request, inner ones as `Filters[].Name`, and those of its answer."""
     with zipfile.ZipFile(wheel) as file:
         known: dict[str, Any] = {}
         for service, operation in sorted({call[:2] for call in calls()}):
             model = _load(file, service, "service-2")
             paginators = _load(file, service, "paginators-1")["pagination"]
             (name,) = [name for name in model["operations"] if _snake_case(name) == operation]
-            shapes = {kind: model["operations"][name].get(kind, {}).get("shape") for kind in ("input", "output")}
+            request, answer = (model["operations"][name].get(kind, {}).get("shape") for kind in ("input", "output"))
             known[f"{service} {operation}"] = {
-                **{kind: sorted(model["shapes"].get(shape, {}).get("members", {})) for kind, shape in shapes.items()},
+                "input": sorted(_members(model["shapes"], request)),
+                "output": sorted(model["shapes"].get(answer, {}).get("members", {})),
                 "pages": name in paginators,
             }
     return {"botocore": wheel.name.split("-")[1], "operations": known}
+
+
+def _members(shapes: dict[str, Any], name: str | None, path: str = "") -> Iterator[str]:
+    """Yield the paths of members. No request of these calls has a structure within itself."""
+    shape = shapes.get(name or "", {})
+    if shape.get("type") == "list":
+        yield from _members(shapes, shape["member"]["shape"], f"{path}[]")
+    for member, of in shape.get("members", {}).items():
+        inner = f"{path}.{member}" if path else member
+        yield inner
+        yield from _members(shapes, of["shape"], inner)
 
 
 def _load(file: zipfile.ZipFile, service: str, kind: str) -> dict[str, Any]:

@@ -82,6 +82,13 @@ def list_buckets(call: Call) -> Result:
     return answer | {"Buckets": own}
 
 
+@answers("s3", "GetBucketRequestPayment")
+def get_bucket_request_payment(call: Call) -> Result:
+    """moto lists the bucket, and so refuses one that does not exist."""
+    call.moto()
+    return {"Payer": "BucketOwner"}
+
+
 @answers("s3", "PutBucketPolicy")
 def put_bucket_policy(call: Call) -> Result:
     document = call.params["Policy"]

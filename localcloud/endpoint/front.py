@@ -38,6 +38,7 @@ from localcloud.core.errors import AwsError
 from localcloud.core.settings import DEFAULT_REGION, TRANSIT_NETWORK
 from localcloud.endpoint.ec2_xml import render
 from localcloud.endpoint.signature import Signature, check_signature, read_signature
+from localcloud.models.recorder import origin_of, recorder
 
 log = logging.getLogger(__name__)
 
@@ -56,6 +57,7 @@ class Front:
     def __init__(self, cloud: Cloud) -> None:
         self._cloud = cloud
         self._moto = DomainDispatcherApplication(create_backend_app)
+        self._recorder = recorder()
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         started = time.time()
@@ -89,6 +91,8 @@ class Front:
             record.operation = model.name
             record.writes = not model.name.startswith(_READS)
             call = Call(self._cloud, service, model.name, params, record.region, caller)
+            if self._recorder and (origin := origin_of(caller, headers)):
+                self._recorder.request(model, environ, headers, params, origin)
             return self._perform(call, model, environ, start_response, record)
         except AwsError as error:
             return self._refuse(error, service, model, environ, start_response, record)
@@ -165,15 +169,23 @@ class Front:
             answer: tuple[int, list[tuple[str, str]], bytes | Iterable[bytes]]
             with late_tags.recorded(call):
                 if read_delay is not None:
-                    answer = _serialize("ec2", model, environ, answer_late(call, handler, read_delay))
+                    answer = self._serialized(call, model, environ, answer_late(call, handler, read_delay))
                 elif handler is None:
                     answer = self._from_moto(environ, record)
+                    if self._recorder and isinstance(answer[2], bytes) and record.status < 400:
+                        self._recorder.answer(model, environ, answer[2], answer[1])
                 else:
-                    result = handler(call)
-                    answer = _serialize(call.service, model, environ, result or {})
+                    answer = self._serialized(call, model, environ, handler(call) or {})
             if record.writes and record.status < 400 and call.service in ("ec2", "efs", "autoscaling"):
                 cloud.network.changed()
         return _respond(start_response, *answer)
+
+    def _serialized(
+        self, call: Call, model: OperationModel, environ: Environ, result: Mapping[str, Any]
+    ) -> tuple[int, list[tuple[str, str]], bytes]:
+        if self._recorder:
+            self._recorder.result(model, result)
+        return _serialize(call.service, model, environ, result)
 
     def _from_moto(
         self, environ: Environ, record: Record

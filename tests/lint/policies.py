@@ -1,4 +1,4 @@
-"""Scan all IAM policies with parliament and cloudsplaining: python -m tests.lint.policies
+"""Scan all IAM policies with parliament, cloudsplaining and AWS's reference: python -m tests.lint.policies
 
 A finding that is not in accepted_findings.yml fails, and so does an accepted one that does not occur any more.
 """
@@ -24,6 +24,8 @@ from cloudsplaining.command.scan_policy_file import scan_policy
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # parliament imports pkg_resources, which is deprecated
     import parliament
+
+from tests.lint import reference
 
 ROOT = Path(__file__).resolve().parents[2]
 ACCEPTED = Path(__file__).with_name("accepted_findings.yml")
@@ -74,27 +76,53 @@ def member_policies() -> dict[str, Policy]:
 
     The plugin loader must know the collection.
     """
-    loader = DataLoader()
-    role = [f"{ROOT}/roles/iam/{part}/main.yml" for part in ("defaults", "vars")]
-    defaults, variables = (loader.load_from_file(path, trusted_as_template=True) for path in role)
-    cluster = {f"iam_{name}": value for name, value in CLUSTER.items()} | {"iam_bucket": "red-bucket"}
-    policy = trust_as_template("{{ __iam_policy }}")
-    settings = {**defaults, **cluster, **variables}
+    settings = {f"iam_{name}": value for name, value in CLUSTER.items()} | {"iam_bucket": "red-bucket"}
     return {
-        f"{role}{suffix}": Templar(loader, {**settings, **BUCKETS[suffix], "item": {"key": role}}).template(policy)
+        f"{role}{suffix}": _rendered("iam", "__iam_policy", **settings, **BUCKETS[suffix], item={"key": role})
         for role, suffix in (*product(ROLES, BUCKETS), (EMR_SERVICE, ""))
     }
+
+
+def resource_policies() -> dict[str, Policy]:
+    """Return the policies on roles, the bucket and the file system. The plugin loader must know the collection."""
+    from ansible_collections.deeplearning.aws.plugins.module_utils.resources.file_system import tls_policy
+
+    settings = {f"iam_{name}": value for name, value in CLUSTER.items()}
+    trusts = {f"trust-{role}": {"key": role} for role in (*ROLES, EMR_SERVICE)}
+    return {
+        **{name: _rendered("iam", "__iam_trust", **settings, item=item) for name, item in trusts.items()},
+        "bucket": _rendered("bucket", "__bucket_policy", bucket_name="red-bucket", __bucket_existing={"policy": {}}),
+        "file-system": tls_policy("arn:aws:elasticfilesystem:us-east-1:123456789012:file-system/fs-1"),
+    }
+
+
+def _rendered(role: str, variable: str, **settings: Any) -> Policy:
+    """Return a variable of a role as Ansible renders it."""
+    loader = DataLoader()
+    files = [f"{ROOT}/roles/{role}/{part}/main.yml" for part in ("defaults", "vars")]
+    defaults, variables = (loader.load_from_file(path, trusted_as_template=True) for path in files)
+    policy: Policy = Templar(loader, {**defaults, **variables, **settings}).template(
+        trust_as_template(f"{{{{ {variable} }}}}")
+    )
+    return policy
 
 
 # The tools
 
 
 def scan(policies: Mapping[str, Policy]) -> set[Finding]:
-    tools = {"parliament": _parliament, "cloudsplaining": _cloudsplaining}
+    tools = {"parliament": _parliament, "cloudsplaining": _cloudsplaining, "reference": reference.findings}
     return {
         Finding(tool, name, *found)
         for (tool, findings), (name, policy) in product(tools.items(), policies.items())
         for found in findings(policy)
+    }
+
+
+def scan_resource_policies(policies: Mapping[str, Policy]) -> set[Finding]:
+    """The other tools read policies of users and roles alone."""
+    return {
+        Finding("reference", name, *found) for name, policy in policies.items() for found in reference.findings(policy)
     }
 
 
@@ -150,11 +178,12 @@ def main() -> int:
     init_plugin_loader([str(ROOT / "collections")])
     policies = operator_policies() | member_policies()
     accepted = read_accepted(ACCEPTED.read_text(encoding="utf-8"))
-    lines = differences(scan(policies), accepted)
+    on_resources = resource_policies()
+    lines = differences(scan(policies) | scan_resource_policies(on_resources), accepted)
     if lines:
         print("\n".join(lines), f"See {ACCEPTED.relative_to(ROOT)}.", sep="\n")
         return 1
-    print(f"{len(policies)} policies scanned: {len(accepted)} findings, all accepted")
+    print(f"{len(policies) + len(on_resources)} policies scanned: {len(accepted)} findings, all accepted")
     return 0
 
 

@@ -40,7 +40,9 @@ def allocate_address(call: Call) -> dict[str, Any]:
     address = make(backend, "vpc", public_ip)
     set_tags(call.region, address.allocation_id, tags_of(params, "elastic-ip"))
     backend.addresses.append(address)
-    return _described(call.region, address)
+    answer = _described(call.region, address)
+    del answer["Tags"]
+    return answer
 
 
 def requested_address(call: Call) -> Any:

@@ -73,7 +73,7 @@ def instance_as_dict(instance: Instance) -> dict[str, Any]:
         "LaunchTime": launched,
         "MetadataOptions": metadata_options(instance),
         "Monitoring": {"State": instance.monitoring_state},
-        "NetworkInterfaces": [interfaces.described(interface) for interface in instance.nics.values()],
+        "NetworkInterfaces": [interfaces.of_instance(interface) for interface in instance.nics.values()],
         "Placement": placement,
         "PrivateDnsName": private_dns_of(instance),
         "PublicDnsName": "",

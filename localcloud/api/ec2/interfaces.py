@@ -9,6 +9,8 @@ from localcloud.api.ec2.moto_records import backend_of, interface_named, spelled
 from localcloud.api.ec2.patches import private_dns
 from localcloud.core.cloud import Call, answers
 
+_OF_ADDRESS = ("AllocationId", "AssociationId")
+
 
 def groups_of(interface: Any) -> list[dict[str, str]]:
     return [{"GroupId": group.id, "GroupName": group.name} for group in interface._group_set]
@@ -57,6 +59,19 @@ def described(interface: Any) -> dict[str, Any]:
     if interface.public_ip:
         response["Association"] = addresses[0]["Association"] = interface.association
     return response
+
+
+def of_instance(interface: Any) -> dict[str, Any]:
+    """Return what DescribeInstances shows of it."""
+    shown = described(interface)
+    for name in ("AvailabilityZone", "RequesterManaged", "TagSet"):
+        del shown[name]
+    if "Attachment" in shown:
+        del shown["Attachment"]["InstanceId"], shown["Attachment"]["InstanceOwnerId"]
+    if "Association" in shown:
+        association = {key: value for key, value in shown["Association"].items() if key not in _OF_ADDRESS}
+        shown["Association"] = shown["PrivateIpAddresses"][0]["Association"] = association
+    return shown
 
 
 @answers("ec2", "DescribeNetworkInterfaces")

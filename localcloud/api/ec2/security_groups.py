@@ -137,6 +137,14 @@ def _shown(region: str, rule: Any) -> dict[str, Any]:
     return described | ({"Description": text} if text else {})
 
 
+def _shown_revoked(region: str, rule: Any) -> dict[str, Any]:
+    shown = _shown(region, rule)
+    del shown["GroupOwnerId"], shown["Tags"]
+    if source := shown.pop("ReferencedGroupInfo", None):
+        shown["ReferencedGroupId"] = source["GroupId"]
+    return shown
+
+
 @answers("ec2", "AuthorizeSecurityGroupIngress", "AuthorizeSecurityGroupEgress")
 def authorize(call: Call) -> dict[str, Any]:
     egress = call.operation.endswith("Egress")
@@ -183,7 +191,7 @@ def revoke(call: Call) -> dict[str, Any]:
         group.egress_rules = left
     else:
         group.ingress_rules = left
-    response = [{key: value for key, value in _shown(call.region, rule).items() if key != "Tags"} for rule in gone]
+    response = [_shown_revoked(call.region, rule) for rule in gone]
     for rule in gone:
         backend.tags.pop(rule.id, None)
     return {"Return": True, "RevokedSecurityGroupRules": response}

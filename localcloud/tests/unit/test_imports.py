@@ -14,7 +14,7 @@ PACKAGE = Path(__file__).parents[2]
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("core",),
     ("iam", "state"),
-    ("api",),
+    ("api", "models"),
     ("endpoint",),
     ("gpu",),
     ("machines",),

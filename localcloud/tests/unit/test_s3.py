@@ -45,6 +45,13 @@ def test_a_new_bucket_is_encrypted_and_closed(ask: Ask) -> None:
     assert controls["Rules"] == [{"ObjectOwnership": "BucketOwnerEnforced"}]
 
 
+def test_the_owner_of_a_bucket_pays(ask: Ask) -> None:
+    ask("CreateBucket", Bucket="bucket-1")
+    assert ask("GetBucketRequestPayment", Bucket="bucket-1") == {"Payer": "BucketOwner"}
+    with pytest.raises(AwsError, match="NoSuchBucket"):
+        ask("GetBucketRequestPayment", Bucket="bucket-2")
+
+
 def test_creating_it_again_leaves_it_as_it_is(ask: Ask) -> None:
     ask("CreateBucket", Bucket="bucket-1")
     ask("DeletePublicAccessBlock", Bucket="bucket-1")

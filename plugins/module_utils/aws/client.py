@@ -252,6 +252,8 @@ class Aws:
             read_timeout=60,
             max_pool_connections=32,
             retries={"mode": "standard", "total_max_attempts": attempts},
+            # CloudTrail shows it beside each call.
+            user_agent_extra="deeplearning.aws",
         )
         return {"region_name": self.region, "endpoint_url": self.endpoint or None, "config": config}
 

@@ -8,7 +8,7 @@ import json
 import pytest
 import yaml
 
-from tests.lint import policies
+from tests.lint import policies, reference
 from tests.lint.policies import Policy
 
 ACCEPTED = policies.read_accepted(policies.ACCEPTED.read_text(encoding="utf-8"))
@@ -48,6 +48,41 @@ def test_reading_all_parameters_of_the_account_is_reported(name: str) -> None:
 def test_what_else_is_reported(action: str, resource: str, finding: str) -> None:
     lines = reported("master", with_statement(policies.member_policies()["master"], action, resource))
     assert [line for line in lines if line.startswith(finding)], lines
+
+
+@pytest.mark.parametrize(
+    ("change", "finding"),
+    [
+        ({"Action": ["s3:GetObjekt"]}, "NO_SUCH_ACTION: s3:GetObjekt"),
+        ({"Resource": ["arn:aws:s3:::red/*", "arn:aws:s3::red"]}, "NO_SUCH_RESOURCE: arn:aws:s3::red"),
+        ({"Action": ["s3:GetObject", "s3:ListAllMyBuckets"]}, "NO_RESOURCE_OF_ACTION: s3:ListAllMyBuckets"),
+        ({"Condition": {"StringEquals": {"s3:Prefiks": "x"}}}, "NO_SUCH_CONDITION_KEY: s3:GetObject s3:Prefiks"),
+        ({"Condition": {"StringLikeIfExists": {"s3:prefix": "x"}}}, "NO_SUCH_CONDITION_KEY: s3:GetObject s3:prefix"),
+        ({"Condition": {"Null": {"s3:prefix": "true"}}}, "NO_SUCH_CONDITION_KEY: s3:GetObject s3:prefix"),
+        ({"Condition": {"Bool": {"aws:SecureTransport": "true"}}}, ""),
+        ({"Action": ["s3:Get*"], "Condition": {"StringLike": {"s3:ExistingObjectTag/a": "x"}}}, ""),
+        ({"Action": "s3:*", "Condition": {"StringLikeIfExists": {"s3:prefix": "x"}}}, ""),
+    ],
+)
+def test_what_the_reference_of_aws_does_not_have_is_reported(change: dict[str, object], finding: str) -> None:
+    statement = {"Sid": "Added", "Effect": "Allow", "Action": ["s3:GetObject"], "Resource": "arn:aws:s3:::red/*"}
+    found = policies.scan_resource_policies({"bucket": {"Statement": [statement | change]}})
+    assert [str(one) for one in found] == [f"reference: bucket, Added: {finding}"] * bool(finding)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "overlap"),
+    [("a*c", "*b*", True), ("a*", "*z", True), ("abc", "a*d", False), ("*/*", "bucket", False), ("*", "", True)],
+)
+def test_patterns_that_one_text_matches_overlap(one: str, other: str, overlap: bool) -> None:
+    assert reference.overlap(one, other) == reference.overlap(other, one) == overlap
+
+
+def test_policies_on_resources_are_rendered() -> None:
+    rendered = policies.resource_policies()
+    assert sorted(rendered) == ["bucket", "file-system", "trust-emr", "trust-master", "trust-node", "trust-worker"]
+    assert "{{" not in json.dumps(rendered)
+    assert policies.scan_resource_policies(rendered) == set()
 
 
 def test_an_accepted_finding_that_is_gone_is_to_be_removed() -> None:

@@ -102,6 +102,16 @@ def test_a_call_that_hangs_ends(aws: Account) -> None:
     assert (config.connect_timeout, config.read_timeout, config.max_pool_connections) == (10, 60, 32)
 
 
+def test_calls_name_the_collection_in_their_user_agent(aws: Account) -> None:
+    agents: list[str] = []
+    client = connected().client("ec2")
+    client.meta.events.register(
+        "before-send", lambda request, **_more: agents.append(str(request.headers["User-Agent"]))
+    )
+    client.describe_vpcs()
+    assert len(agents) == 1 and "deeplearning.aws" in agents[0]
+
+
 @pytest.mark.parametrize("status", [500, 502, 503, 504])
 @pytest.mark.parametrize(("code", "again"), [("Whatever", True), ("InternalError", True)])
 def test_what_aws_itself_breaks_is_tried_again(aws: Account, status: int, code: str, again: bool) -> None:

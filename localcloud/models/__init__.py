@@ -1,0 +1,1 @@
+"""Requests and answers against the models of AWS's services in botocore."""
