@@ -29,7 +29,7 @@ __all__ = [
 # The first files test machines that no other test has changed. The last ones replace machines of the cluster that all
 # share and leave it a worker less. What these begin in the background is made while the others run.
 FIRST = ("test_members", "test_boot")
-LAST = ("test_training_recovery", "test_emr", "test_kept_file_system")
+LAST = ("test_training_recovery", "test_emr", "test_unkind_image", "test_kept_file_system")
 BACKGROUND = ("emr_creation", "kept_file_system")
 
 
