@@ -15,6 +15,7 @@ from typing import Any
 from localcloud.core.cloud import Call, Cloud, answers, arn
 from localcloud.core.errors import AwsError
 from localcloud.core.settings import DATA
+from localcloud.core.words import aws_error
 
 DEFAULT = 20_000.0
 
@@ -129,7 +130,7 @@ def get_service_quota(call: Call) -> dict[str, Any]:
     service, code = _service(call), str(call.params.get("QuotaCode") or "")
     default = call.operation == "GetAWSDefaultServiceQuota"
     if code not in _usual()[service] or not (default or _is_applied(call.cloud, code)):
-        raise AwsError("NoSuchResourceException", "The request failed because the specified quota does not exist.")
+        raise aws_error("service-quotas:GetServiceQuota", "NoSuchResourceException")
     return {"Quota": _described(call, service, code, default)}
 
 
