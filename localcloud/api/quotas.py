@@ -41,8 +41,10 @@ class Limit:
     code: str
     name: str
     usual: float
+    operation: str
     error: str
-    message: str
+    names_limit: bool = False
+    """Whether AWS's sentence has the number."""
 
 
 _DATA = json.loads((DATA / "quotas.json").read_text(encoding="utf-8"))
@@ -76,7 +78,7 @@ def check_limit(cloud: Cloud, limit: Limit, existing: int) -> None:
     """Refuse one more resource where the quota is used up."""
     value = int(_value(cloud, limit.code, limit.usual))
     if existing >= value:
-        raise AwsError(limit.error, limit.message.format(value))
+        raise aws_error(limit.operation, limit.error, **({"limit": value} if limit.names_limit else {}))
 
 
 def _value(cloud: Cloud, code: str, usual: float) -> float:

@@ -35,7 +35,7 @@ def allocate_address(call: Call) -> dict[str, Any]:
     check_limit(call.cloud, ADDRESSES, len(backend_of(call.region).addresses))
     public_ip = records_of(call.cloud).public.take()
     if public_ip is None:
-        raise AwsError("AddressLimitExceeded", "The maximum number of addresses has been reached.")
+        raise aws_error("ec2:AllocateAddress", "AddressLimitExceeded")
     backend = backend_of(call.region)
     make: Any = ElasticAddress
     address = make(backend, "vpc", public_ip)

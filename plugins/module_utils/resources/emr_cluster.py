@@ -28,10 +28,10 @@ ROLE_SECONDS = 180.0
 """How long a new role or instance profile may take to reach EMR."""
 _OWN = "EMR's own"
 _LATE_ROLE = {
-    "ValidationException": re.compile(r"Invalid InstanceProfile|service ?role\b.*\bis invalid", re.IGNORECASE),
-    "AccessDeniedException": re.compile(r"Failed to authorize instance profile", re.IGNORECASE),
+    "ValidationException": re.compile("Invalid InstanceProfile"),
+    "AccessDeniedException": re.compile("Failed to authorize instance profile"),
 }
-"""EMR's refusals of a role or instance profile that it does not know yet, or whose role it does not know yet."""
+"""EMR's refusals of an instance profile that it does not know yet, or whose role it does not know yet."""
 
 Listed = Mapping[str, Any]
 
