@@ -78,7 +78,9 @@ def check_limit(cloud: Cloud, limit: Limit, existing: int) -> None:
     """Refuse one more resource where the quota is used up."""
     value = int(_value(cloud, limit.code, limit.usual))
     if existing >= value:
-        raise aws_error(limit.operation, limit.error, **({"limit": value} if limit.names_limit else {}))
+        if limit.names_limit:
+            raise aws_error(limit.operation, limit.error, limit=value)
+        raise aws_error(limit.operation, limit.error)
 
 
 def _value(cloud: Cloud, code: str, usual: float) -> float:

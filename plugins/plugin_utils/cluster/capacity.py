@@ -54,8 +54,8 @@ _TRANSIENT = frozenset({FailureKind.NOT_YET, FailureKind.THROTTLED})
 _ELSEWHERE = frozenset({FailureKind.CAPACITY, FailureKind.ZONE})
 """Failures that do not rule out another availability zone."""
 
-# Parts of AWS's sentences that decide what the watch does; the first that fits counts. All others, such as those about a
-# quota, are only shown.
+# Parts of AWS's sentences that decide what the watch does; the first that fits counts. Other sentences, such as those
+# about a quota, are only shown.
 _WORDS: Mapping[FailureKind, Sequence[str]] = {
     FailureKind.SETUP: ("lifecycle action",),
     FailureKind.THROTTLED: ("request limit exceeded", r"server\.internalerror", "an internal error has occurred"),

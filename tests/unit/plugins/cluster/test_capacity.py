@@ -191,7 +191,7 @@ def test_an_explanation_has_awss_own_words() -> None:
         (group(5), "5/5 in service"),
         (group(0, 2), "0/5 in service, 2 launching, 3 waiting"),
         (group(2, 1, [CAPACITY]), "2/5 in service, 1 launching, 2 waiting for capacity"),
-        (group(3, 0, [QUOTA]), "3/5 in service, 2 over the quota"),
+        (group(3, 0, [QUOTA]), "3/5 in service, 2 failed"),
     ],
 )
 def test_progress_in_words(seen: ScalingGroup, line: str) -> None:

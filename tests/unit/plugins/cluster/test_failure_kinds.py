@@ -205,14 +205,14 @@ def test_each_missing_machine_takes_the_newest_reason_that_is_left() -> None:
     def counted(group: ScalingGroup, desired: int = 3) -> list[tuple[str, int, str]]:
         return [(item.why.value, item.count, item.message) for item in missing_of(group, GroupTarget("w", desired))]
 
-    assert counted(failed("InsufficientCapacity", "vCPU limit", "AccessDenied"), 2) == [
-        ("capacity", 1, "InsufficientCapacity"),
-        ("quota", 1, "vCPU limit"),
+    assert counted(failed("no Spot capacity", "vCPU limit", "not authorized"), 2) == [
+        ("capacity", 1, "no Spot capacity"),
+        ("unknown", 1, "vCPU limit"),
     ]
     # The last message applies to those that were not tried again.
-    assert counted(failed("vCPU limit", "InsufficientCapacity"), 4) == [
-        ("quota", 3, "vCPU limit"),
-        ("capacity", 1, "InsufficientCapacity"),
+    assert counted(failed("vCPU limit", "no Spot capacity"), 4) == [
+        ("unknown", 3, "vCPU limit"),
+        ("capacity", 1, "no Spot capacity"),
     ]
     assert counted(failed("Lifecycle Action abandoned"), 1) == [("setup", 1, "")]
     assert counted(failed(), 2) == [("late", 2, "AWS said nothing about it")]
@@ -271,6 +271,7 @@ def test_progress_of_machines_that_configure_themselves_names_the_slowest() -> N
 
 
 NEW = Memory(0.0)
+BUSY = "Request limit exceeded."
 RULES = WaitRules(Policy.AT_LEAST, deadline=600.0, settle=60.0, bundle="b")
 
 
@@ -278,29 +279,29 @@ RULES = WaitRules(Policy.AT_LEAST, deadline=600.0, settle=60.0, bundle="b")
     ("group", "memory", "now", "verdict"),
     [
         # Transient failures are tried again some seconds after the last of them, or of our own request.
-        (failed("Throttling"), Memory(0.0), 16.0, "request"),
-        (failed("Throttling"), Memory(0.0), 15.9, "wait"),
-        (failed("Throttling"), Memory(0.0, requested=5.0), 19.9, "wait"),
-        (failed("Throttling"), Memory(0.0, requested=5.0), 20.0, "request"),
-        (failed("Throttling", "InsufficientCapacity"), Memory(0.0), 20.0, "wait"),
+        (failed(BUSY), Memory(0.0), 16.0, "request"),
+        (failed(BUSY), Memory(0.0), 15.9, "wait"),
+        (failed(BUSY), Memory(0.0, requested=5.0), 19.9, "wait"),
+        (failed(BUSY), Memory(0.0, requested=5.0), 20.0, "request"),
+        (failed(BUSY, "no Spot capacity"), Memory(0.0), 20.0, "wait"),
         # A profile that is not in effect for this long never will be.
         (failed("invalid IAM instance profile"), Memory(0.0), 179.9, "request"),
         (failed("invalid IAM instance profile"), Memory(0.0), 180.0, "failed"),
-        (failed("Throttling", "invalid IAM instance profile"), Memory(0.0), 180.0, "request"),
+        (failed(BUSY, "invalid IAM instance profile"), Memory(0.0), 180.0, "request"),
         (failed(), Memory(0.0), 599.9, "request"),
         (failed(), Memory(0.0), 600.0, "failed"),
         (failed("It failed."), Memory(0.0, progress=10.0), 69.9, "wait"),
         (failed("It failed."), Memory(0.0, progress=10.0), 70.0, "failed"),
-        (failed("AccessDenied", "InsufficientCapacity"), Memory(0.0), 1.0, "failed"),
+        (failed("not authorized", "no Spot capacity"), Memory(0.0), 1.0, "failed"),
         # Failures of machines that came later do not count.
-        (failed("Throttling", "AccessDenied", machines=[GroupInstance("i-1"), GroupInstance("i-2")]), NEW, 1.0, "wait"),
+        (failed(BUSY, "not authorized", machines=[GroupInstance("i-1"), GroupInstance("i-2")]), NEW, 1.0, "wait"),
         (
-            failed("AccessDenied", "Throttling", machines=[GroupInstance("i-1"), GroupInstance("i-2")]),
+            failed("not authorized", BUSY, machines=[GroupInstance("i-1"), GroupInstance("i-2")]),
             NEW,
             1.0,
             "failed",
         ),
-        (failed("Throttling", "Throttling", "Throttling", "AccessDenied"), Memory(0.0), 1.0, "wait"),
+        (failed(BUSY, BUSY, BUSY, "not authorized"), Memory(0.0), 1.0, "wait"),
     ],
 )
 def test_when_a_group_is_tried_again_or_given_up(group: ScalingGroup, memory: Memory, now: float, verdict: str) -> None:
