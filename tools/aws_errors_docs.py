@@ -24,7 +24,7 @@ def rows() -> Iterator[str]:
         listed = [entry for entry in entries() if entry.service == service]
         recorded = {entry.code for entry in listed if entry.evidence == RECORDED}
         read = {entry.code for entry in listed if entry.means and entry.status != 200}
-        codes = ", ".join(f"`{code}`" for code in sorted({*read} - recorded))
+        codes = ", ".join(f"`{code}`" for code in sorted(read - recorded))
         yield f"| {service} | {sum(map(_is_recorded, listed))} of {len(listed)} | {codes or '–'} |"
 
 

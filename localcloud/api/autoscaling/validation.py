@@ -63,7 +63,7 @@ def changeable(scaling: Scaling, name: str) -> Group:
     """Return a group that can be changed: not one that is being deleted."""
     group = group_named(scaling, name)
     if group.deleting:
-        raise AwsError("ScalingActivityInProgress", f"AutoScalingGroup '{name}' is pending delete.")
+        raise aws_error("autoscaling:UpdateAutoScalingGroup", "ScalingActivityInProgress", name=name)
     return group
 
 

@@ -61,7 +61,7 @@ def service_role(cluster: Cluster) -> Any:
     name = str(cluster.request["ServiceRole"])
     match = next((one for one in iam_backend().roles.values() if name in (one.name, one.arn)), None)
     if match is None:
-        raise AwsError("NoSuchEntity", name)
+        raise aws_error("iam:*", "NoSuchEntity", kind="role", name=name)
     return match
 
 
