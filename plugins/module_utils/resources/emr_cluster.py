@@ -141,7 +141,7 @@ def create(aws: Aws, spec: EmrSpec) -> str:
     if cluster_id is None:
         last = refusals[-1]
         raise AwsError(
-            f"EMR still refuses the service role {spec.service_role} or the instance profile {spec.instance_profile} "
+            f"EMR still refuses the instance profile {spec.instance_profile} "
             f"after {ROLE_SECONDS:.0f} seconds: {last.words} ({last.code}) Run the same command again; if that does "
             "not help, remove the cluster (destroy.yml keeps the file system), which makes new ones.",
             last.code,
