@@ -22,8 +22,8 @@ from localcloud.api.iam.history import boundary_in_effect, policies_in_effect, t
 from localcloud.api.services import BY_NAME
 from localcloud.core.caller import Caller
 from localcloud.core.cloud import Call
-from localcloud.core.errors import AwsError
 from localcloud.core.settings import ACCOUNT, TRANSIT_NETWORK
+from localcloud.core.words import aws_error
 from localcloud.iam.authorize import TRUST_ACTIONS
 from localcloud.iam.patterns import Value
 from localcloud.iam.policy import Kind
@@ -98,7 +98,7 @@ def _check_bucket_owner(call: Call) -> None:
     ):
         expected = call.params.get(key)
         if expected and bucket_owner(call.cloud, str(bucket)) not in (expected, None):
-            raise AwsError("AccessDenied", "Access Denied", 403)
+            raise aws_error("s3:*", "AccessDenied")
 
 
 # What the table cannot know -------------------------------------------------------------------------------------------

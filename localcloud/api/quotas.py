@@ -15,6 +15,7 @@ from typing import Any
 from localcloud.core.cloud import Call, Cloud, answers, arn
 from localcloud.core.errors import AwsError
 from localcloud.core.settings import DATA
+from localcloud.core.words import aws_error
 
 DEFAULT = 20_000.0
 
@@ -40,8 +41,10 @@ class Limit:
     code: str
     name: str
     usual: float
+    operation: str
     error: str
-    message: str
+    names_limit: bool = False
+    """Whether AWS's sentence has the number."""
 
 
 _DATA = json.loads((DATA / "quotas.json").read_text(encoding="utf-8"))
@@ -75,7 +78,9 @@ def check_limit(cloud: Cloud, limit: Limit, existing: int) -> None:
     """Refuse one more resource where the quota is used up."""
     value = int(_value(cloud, limit.code, limit.usual))
     if existing >= value:
-        raise AwsError(limit.error, limit.message.format(value))
+        if limit.names_limit:
+            raise aws_error(limit.operation, limit.error, limit=value)
+        raise aws_error(limit.operation, limit.error)
 
 
 def _value(cloud: Cloud, code: str, usual: float) -> float:
@@ -129,7 +134,7 @@ def get_service_quota(call: Call) -> dict[str, Any]:
     service, code = _service(call), str(call.params.get("QuotaCode") or "")
     default = call.operation == "GetAWSDefaultServiceQuota"
     if code not in _usual()[service] or not (default or _is_applied(call.cloud, code)):
-        raise AwsError("NoSuchResourceException", "The request failed because the specified quota does not exist.")
+        raise aws_error("service-quotas:GetServiceQuota", "NoSuchResourceException")
     return {"Quota": _described(call, service, code, default)}
 
 

@@ -18,6 +18,7 @@ from localcloud.api.iam.documents import check_document, is_public
 from localcloud.core.cloud import Call, Result, answers
 from localcloud.core.errors import AwsError
 from localcloud.core.settings import ACCOUNT
+from localcloud.core.words import aws_error
 
 _NAME = re.compile(r"(?!xn--)[a-z0-9](?:[a-z0-9-]|\.(?!\.)){1,61}[a-z0-9]")
 _TAKEN = (
@@ -43,10 +44,10 @@ FakeBucket.get_permission = _no_opinion  # type: ignore[method-assign,assignment
 def create_bucket(call: Call) -> Result:
     name = call.params["Bucket"]
     if not _NAME.fullmatch(name) or _is_address(name):
-        raise AwsError("InvalidBucketName", "The specified bucket is not valid.", 400)
+        raise aws_error("s3:CreateBucket", "InvalidBucketName")
     owner = bucket_owner(call.cloud, name)
     if owner not in (ACCOUNT, None):
-        raise AwsError("BucketAlreadyExists", _TAKEN, 409)
+        raise aws_error("s3:CreateBucket", "BucketAlreadyExists")
     answer = call.moto()
     if owner is None:
         _set_defaults(call, name)

@@ -16,12 +16,11 @@ from localcloud.api import facts
 from localcloud.api.facts import Find, FindFacts, FindTags
 from localcloud.core.errors import AwsError
 from localcloud.core.settings import DATA
+from localcloud.core.words import aws_error
 from localcloud.iam import Lookup, Refusal
 
 _JSON_REFUSAL = Refusal("AccessDeniedException", status=400)
 _XML_REFUSAL = Refusal("AccessDenied")
-_THROTTLING = ("Throttling", "Rate exceeded", 400)
-_THROTTLING_EXCEPTION = ("ThrottlingException", "Rate exceeded", 400)
 _LOGINS = json.loads((DATA / "logins.json").read_text(encoding="utf-8"))
 """by wording and our own code: code, HTTP status and message of the service; an empty message is our own"""
 
@@ -34,8 +33,8 @@ class Service:
     """the name in signatures"""
     refusal: Refusal = _JSON_REFUSAL
     """its error for a caller without the permission"""
-    throttling: tuple[str, str, int] = _THROTTLING_EXCEPTION
-    """code, message and status of its error for too many calls"""
+    throttling: str = "ThrottlingException"
+    """the code of its error for too many calls"""
     login: str = "json"
     """the wording of its error for invalid credentials, in data/logins.json"""
     uses_moto: bool = True
@@ -50,7 +49,7 @@ class Service:
     """the resources of names and associations"""
 
     def throttled(self) -> AwsError:
-        return AwsError(*self.throttling)
+        return aws_error(f"{self.name}:*", self.throttling)
 
     def refused_login(self, refusal: AwsError) -> AwsError:
         """Return a refusal of `check_signature` or `resolve` as the service words it.
@@ -69,7 +68,7 @@ SERVICES = (
         "autoscaling",
         refusal=_XML_REFUSAL,
         login="query",
-        throttling=_THROTTLING,
+        throttling="Throttling",
         uses_moto=False,
         arns="autoscaling",
         tags=facts.tags_in_autoscaling,
@@ -80,7 +79,7 @@ SERVICES = (
         "ec2",
         refusal=Refusal("UnauthorizedOperation", "You are not authorized to perform this operation. "),
         login="ec2",
-        throttling=("RequestLimitExceeded", "Request limit exceeded.", 503),
+        throttling="RequestLimitExceeded",
         arns="ec2",
         tags=facts.tags_in_ec2,
         facts=facts.facts_in_ec2,
@@ -108,7 +107,7 @@ SERVICES = (
         "iam",
         refusal=_XML_REFUSAL,
         login="query",
-        throttling=_THROTTLING,
+        throttling="Throttling",
         arns="iam",
         tags=facts.tags_in_iam,
         facts=facts.facts_in_iam,
@@ -120,14 +119,14 @@ SERVICES = (
         "s3",
         refusal=_XML_REFUSAL,
         login="s3",
-        throttling=("SlowDown", "Please reduce your request rate.", 503),
+        throttling="SlowDown",
         arns="s3",
         tags=facts.tags_in_s3,
         facts=facts.facts_in_s3,
     ),
-    Service("service-quotas", "servicequotas"),
+    Service("service-quotas", "servicequotas", throttling="TooManyRequestsException"),
     Service("ssm", "ssm", arns="ssm", tags=facts.tags_in_ssm),
-    Service("sts", "sts", refusal=_XML_REFUSAL, login="query", throttling=_THROTTLING),
+    Service("sts", "sts", refusal=_XML_REFUSAL, login="query", throttling="Throttling"),
 )
 
 BY_NAME: Mapping[str, Service] = {service.name: service for service in SERVICES}

@@ -12,6 +12,7 @@ from localcloud.api.ec2.images import CREATED, images_of
 from localcloud.api.paging import page
 from localcloud.core.cloud import Call, Cloud, answers
 from localcloud.core.errors import AwsError
+from localcloud.core.words import aws_error
 
 ROOT = "/aws/service/deeplearning/ami/x86_64/"
 _IMAGES = (
@@ -53,7 +54,7 @@ def get_parameter(call: Call) -> dict[str, Any]:
     value = parameters(call.cloud).get(name)
     if value is None:
         # AWS gives no message with this error either.
-        raise AwsError("ParameterNotFound", "")
+        raise aws_error("ssm:GetParameter", "ParameterNotFound")
     return {"Parameter": _shown(call.region, name, value)}
 
 

@@ -9,6 +9,7 @@ from localcloud.api.iam.history import backend
 from localcloud.core.cloud import Call, Result, answers
 from localcloud.core.errors import AwsError
 from localcloud.core.settings import ACCOUNT
+from localcloud.core.words import aws_error
 
 SHORTEST = 900
 DEFAULT = 3600
@@ -35,8 +36,7 @@ def assume_role(call: Call) -> Result:
         raise AwsError("ValidationError", f"The local cloud's AssumeRole does not know {', '.join(unknown)}.", 400)
     role = next((role for role in backend().roles.values() if role.arn == role_arn), None)
     if role is None:
-        message = f"User: {call.caller.arn} is not authorized to perform: sts:AssumeRole on resource: {role_arn}"
-        raise AwsError("AccessDenied", message, 403)
+        raise aws_error("sts:AssumeRole", "AccessDenied", caller=call.caller.arn, role=role_arn)
     session = call.cloud.credentials.issue(role.name, name, _duration(call, role))
     return {
         "Credentials": {

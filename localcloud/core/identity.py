@@ -13,6 +13,7 @@ from localcloud.core.caller import Caller
 from localcloud.core.clock import Clock
 from localcloud.core.errors import AwsError
 from localcloud.core.settings import ACCOUNT
+from localcloud.core.words import aws_error
 
 
 @dataclass
@@ -95,7 +96,7 @@ class Credentials:
             if not hmac.compare_digest(token or "", session.token):
                 raise AwsError("InvalidToken", "The security token included in the request is invalid.", 403)
             if session.expires <= self._clock.time():
-                raise AwsError("ExpiredToken", "The security token included in the request is expired", 403)
+                raise aws_error("sts:*", "ExpiredToken")
             return _role_caller(session), session.secret
         for user in get_backend("iam")[ACCOUNT]["aws"].users.values():
             for key in user.access_keys:
@@ -104,13 +105,13 @@ class Credentials:
                         break
                     tags = get_backend("iam")[ACCOUNT]["aws"].tagger.get_tag_dict_for_resource(user.arn)
                     return Caller.user(user.arn, user.id, tags), key.secret_access_key
-        raise AwsError("InvalidClientTokenId", "The security token included in the request is invalid.", 403)
+        raise aws_error("sts:*", "InvalidClientTokenId")
 
 
 def _role_caller(session: Session) -> Caller:
     backend = get_backend("iam")[ACCOUNT]["aws"]
     role = next((role for role in backend.roles.values() if role.name == session.role), None)
     if role is None:
-        raise AwsError("InvalidClientTokenId", "The security token included in the request is invalid.", 403)
+        raise aws_error("sts:*", "InvalidClientTokenId")
     tags = {tag["Key"]: tag["Value"] for tag in role.tags or []}
     return Caller.session(role.arn, role.id, session.name, tags)

@@ -8,20 +8,19 @@ from dataclasses import dataclass
 
 from localcloud.core.errors import AwsError
 from localcloud.core.settings import DATA
+from localcloud.core.words import aws_error
 
 
 @dataclass(frozen=True)
 class Kind:
     type: str
     missing: str = ""
-    words: str = ""
     created_by: str = ""
     listed_in: str = ""
     id_in: str = ""
 
-    def not_found(self, resource_id: str, code: str = "") -> AwsError:
-        words = self.words or f"The {self.type} ID '{{}}'"
-        return AwsError(code or self.missing, f"{words.format(resource_id)} does not exist")
+    def not_found(self, resource_id: str, operation: str = "*", code: str = "") -> AwsError:
+        return aws_error(f"ec2:{operation}", code or self.missing, id=resource_id)
 
 
 KINDS: Mapping[str, Kind] = {

@@ -36,6 +36,7 @@ from localcloud.core.calls import Record
 from localcloud.core.cloud import Call, Cloud, handler_of
 from localcloud.core.errors import AwsError
 from localcloud.core.settings import DEFAULT_REGION, TRANSIT_NETWORK
+from localcloud.core.words import aws_error
 from localcloud.endpoint.ec2_xml import render
 from localcloud.endpoint.signature import Signature, check_signature, read_signature
 from localcloud.models.recorder import origin_of, recorder
@@ -137,7 +138,7 @@ class Front:
         self, signature: Signature | None, environ: Environ, headers: Mapping[str, str], digest: str, record: Record
     ) -> Caller:
         if signature is None:
-            raise AwsError("MissingAuthenticationToken", "Request is missing Authentication Token", 403)
+            raise aws_error("sts:*", "MissingAuthenticationToken")
         with self._cloud.lock:
             caller, secret = self._cloud.credentials.resolve(signature.access_key, signature.token)
         record.caller = caller.arn

@@ -15,11 +15,15 @@ from botocore.compat import HTTPHeaders
 from botocore.credentials import Credentials as BotoCredentials
 
 from localcloud.core.errors import AwsError
+from localcloud.core.words import aws_error, sentence
 
 _AUTHORIZATION = re.compile(
     r"AWS4-HMAC-SHA256\s+Credential=(?P<key>[^/]+)/(?P<date>\d{8})/(?P<region>[^/]+)/(?P<service>[^/]+)/aws4_request,\s*"
     r"SignedHeaders=(?P<headers>[^,]+),\s*Signature=(?P<signature>[0-9a-f]{64})$"
 )
+_TIME = "%Y%m%dT%H%M%SZ"
+_MINUTES = 15
+"""The longest time between a signature and its request."""
 
 
 @dataclass(frozen=True)
@@ -94,12 +98,7 @@ def check_signature(
     request.context["timestamp"] = signature.timestamp
     expected = signer.signature(signer.string_to_sign(request, signer.canonical_request(request)), request)
     if not hmac.compare_digest(expected, signature.value):
-        raise AwsError(
-            "SignatureDoesNotMatch",
-            "The request signature we calculated does not match the signature you provided. "
-            "Check your AWS Secret Access Key and signing method. Consult the service documentation for details.",
-            403,
-        )
+        raise aws_error("sts:*", "SignatureDoesNotMatch")
     _check_time(signature, now)
 
 
@@ -110,14 +109,18 @@ def _headers_of(request: AWSRequest, names: tuple[str, ...]) -> object:
     return chosen
 
 
+def _stamp(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime(_TIME)
+
+
 def _check_time(signature: Signature, now: float) -> None:
     try:
-        signed = datetime.strptime(signature.timestamp, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC).timestamp()
+        signed = datetime.strptime(signature.timestamp, _TIME).replace(tzinfo=UTC).timestamp()
     except ValueError as error:
-        raise AwsError("IncompleteSignature", "Date must be in ISO-8601 'basic format'.", 403) from error
+        raise aws_error("sts:*", "IncompleteSignature") from error
     if signature.expires is not None and now > signed + signature.expires:
         raise AwsError("AccessDenied", "Request has expired", 403)
-    if signature.expires is None and abs(now - signed) > 900:
-        raise AwsError(
-            "RequestExpired", f"Signature expired: {signature.timestamp} is not within 15 minutes of now.", 403
-        )
+    if signature.expires is None and abs(now - signed) > _MINUTES * 60:
+        part, limit = ("earlier", now - _MINUTES * 60) if signed < now else ("later", now + _MINUTES * 60)
+        values = {"date": signature.timestamp, "limit": _stamp(limit), "now": _stamp(now), "minutes": _MINUTES}
+        raise AwsError("RequestExpired", sentence("sts:*", "SignatureDoesNotMatch", part, **values), 403)

@@ -70,7 +70,7 @@ def bucket_exists(aws: Aws, name: str, account: str) -> bool:
     try:
         aws.call("s3", "head_bucket", Bucket=name, ExpectedBucketOwner=account)
     except AwsError as error:
-        if error.code in ("404", "NoSuchBucket", "NotFound"):
+        if error.code == "404":
             return False
         if error.denied:
             raise AwsError(

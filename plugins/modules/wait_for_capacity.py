@@ -192,7 +192,7 @@ groups:
   sample: {deeplearning-workers: {desired: 5, in_service: 3, instances: [i-0abc]}}
 missing:
   description:
-    - The machines that did not start, why (V(capacity), V(zone), V(quota), V(not_yet), V(throttled),
+    - The machines that did not start, why (V(capacity), V(zone), V(not_yet), V(throttled),
       V(configuration), V(setup), V(unknown), V(late)), and AWS's own message. With O(reports) C(details) are the ends
       of the logs of some machines.
   returned: when groups were watched

@@ -13,8 +13,8 @@ from localcloud.api.autoscaling.state import Scaling
 from localcloud.api.autoscaling.validation import invalid
 from localcloud.api.iam.linked_roles import ensure_service_linked_role
 from localcloud.core.cloud import Call, Result, answers, arn
-from localcloud.core.errors import AwsError
 from localcloud.core.settings import ACCOUNT
+from localcloud.core.words import aws_error
 
 SERVICE = "autoscaling.amazonaws.com"
 SERVICE_ROLE = "AWSServiceRoleForAutoScaling"
@@ -31,10 +31,7 @@ def create(call: Call) -> Result:
     scaling, params = scaling_in(call.cloud, call.region), call.params
     name = params["AutoScalingGroupName"]
     if name in scaling.groups:
-        raise AwsError(
-            "AlreadyExists",
-            f"AutoScalingGroup by this name already exists - A group with the name {name} already exists",
-        )
+        raise aws_error("autoscaling:CreateAutoScalingGroup", "AlreadyExists", name=name)
     if ":" in name:
         raise invalid("Auto Scaling group names must not contain colons.")
     if params.get("InstanceId"):
@@ -142,16 +139,9 @@ def delete(call: Call) -> Result:
         return {}
     if not force:
         if any(not member.state.startswith("Terminating") for member in group.members.values()):
-            raise AwsError(
-                "ResourceInUse",
-                "You cannot delete an AutoScalingGroup while there are instances or pending Spot instance request(s) "
-                "still in the group.",
-            )
+            raise aws_error("autoscaling:DeleteAutoScalingGroup", "ResourceInUse")
         if group.members or group.launches:
-            raise AwsError(
-                "ScalingActivityInProgress",
-                "You cannot delete an AutoScalingGroup while there are scaling activities in progress for that group.",
-            )
+            raise aws_error("autoscaling:DeleteAutoScalingGroup", "ScalingActivityInProgress")
     _begin_deletion(scaling, group)
     return {}
 
@@ -248,7 +238,7 @@ def describe_activities(call: Call) -> Result:
     alive = {group.arn for group in scaling.groups.values()}
     name, deleted = params.get("AutoScalingGroupName"), bool(params.get("IncludeDeletedGroups"))
     if name and name not in scaling.groups and not deleted:
-        raise invalid("AutoScalingGroup name not found - null")
+        raise aws_error("autoscaling:*", "ValidationError", "name not found")
     ids = params.get("ActivityIds")
     activities = [
         activity

@@ -8,6 +8,7 @@ from localcloud.api.autoscaling.regions import scaling_in
 from localcloud.api.autoscaling.state import Scaling
 from localcloud.api.autoscaling.validation import invalid
 from localcloud.core.cloud import Call, Result, answers
+from localcloud.core.words import aws_error
 
 
 @answers("autoscaling", "DescribeAutoScalingInstances")
@@ -138,8 +139,6 @@ def _action_of(call: Call) -> tuple[Scaling, Action]:
     for member in members:
         if action := member.open_action(params["LifecycleHookName"], token):
             return scaling, action
-    raise invalid(
-        f"No active Lifecycle Action found with token {token}"
-        if token
-        else f"No active Lifecycle Action found with instance ID {instance}"
-    )
+    if token:
+        raise aws_error("autoscaling:CompleteLifecycleAction", "ValidationError", token=token)
+    raise aws_error("autoscaling:CompleteLifecycleAction", "ValidationError", instance=instance)

@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from localcloud.core.words import sentence
+
+_ACTIVITIES = "autoscaling:DescribeScalingActivities"
+
 SEPARATOR = "  "
 """AWS puts two blanks between the sentences of a cause."""
 
@@ -85,16 +89,12 @@ def by_request(instance: str, what: str, change: tuple[int, int] | None = None) 
 
 
 def launch_failed(message: str) -> str:
-    return f"{message.rstrip()} Launching EC2 instance failed."
+    return sentence(_ACTIVITIES, "Failed", reason=message.rstrip(" .") + ".")
 
 
 def hook_failed(token: str, why: str) -> str:
-    return (
-        f"Instance failed to complete user's Lifecycle Action: Lifecycle Action with token {token} was abandoned: {why}"
-    )
+    return sentence(_ACTIVITIES, "Cancelled", token=token, why=why)
 
 
 def lost(reason: str) -> str:
-    return (
-        f"Instance became unhealthy while waiting for instance to be in InService state. Termination Reason: {reason}"
-    )
+    return sentence(_ACTIVITIES, "Cancelled", reason=reason)

@@ -18,6 +18,7 @@ from localcloud.api.autoscaling.records import (
 from localcloud.api.autoscaling.state import Scaling
 from localcloud.core.caller import Caller
 from localcloud.core.errors import AwsError
+from localcloud.core.words import aws_error
 
 NO_SOURCE = (
     "Valid requests must contain either LaunchTemplate, LaunchConfigurationName, InstanceId or MixedInstancesPolicy "
@@ -54,7 +55,7 @@ def check_desired(group: Group, desired: int) -> None:
 def group_named(scaling: Scaling, name: str) -> Group:
     group = scaling.groups.get(name)
     if group is None:
-        raise invalid("AutoScalingGroup name not found - null")
+        raise aws_error("autoscaling:*", "ValidationError", "name not found")
     return group
 
 
@@ -62,7 +63,7 @@ def changeable(scaling: Scaling, name: str) -> Group:
     """Return a group that can be changed: not one that is being deleted."""
     group = group_named(scaling, name)
     if group.deleting:
-        raise AwsError("ScalingActivityInProgress", f"AutoScalingGroup '{name}' is pending delete.")
+        raise aws_error("autoscaling:UpdateAutoScalingGroup", "ScalingActivityInProgress", name=name)
     return group
 
 
@@ -115,7 +116,7 @@ def read_template(scaling: Scaling, request: Mapping[str, Any]) -> LaunchTemplat
     try:
         resolved = scaling.ec2.template(request).specification
     except AwsError as error:
-        raise invalid(f"You must use a valid fully-formed launch template. {error.message}") from error
+        raise aws_error("autoscaling:CreateAutoScalingGroup", "ValidationError", reason=error.message) from error
     return LaunchTemplateSpecification(resolved.id, resolved.name, str(request.get("Version") or "$Default"))
 
 
@@ -129,7 +130,7 @@ def check_launchable(scaling: Scaling, group: Group, caller: Caller) -> None:
             raise AwsError(
                 "AccessDenied", f"You are not authorized to use launch template: {group.template.id}", 403
             ) from error
-        raise invalid(f"You must use a valid fully-formed launch template. {error.message}") from error
+        raise aws_error("autoscaling:CreateAutoScalingGroup", "ValidationError", reason=error.message) from error
 
 
 def read_hook(request: Mapping[str, Any], before: Hook | None = None) -> Hook:

@@ -22,6 +22,7 @@ from localcloud.api.quotas import ADDRESSES, check_limit
 from localcloud.core.cloud import Call, Cloud, answers
 from localcloud.core.errors import AwsError
 from localcloud.core.kinds import KINDS
+from localcloud.core.words import aws_error
 
 
 @answers("ec2", "AllocateAddress")
@@ -34,7 +35,7 @@ def allocate_address(call: Call) -> dict[str, Any]:
     check_limit(call.cloud, ADDRESSES, len(backend_of(call.region).addresses))
     public_ip = records_of(call.cloud).public.take()
     if public_ip is None:
-        raise AwsError("AddressLimitExceeded", "The maximum number of addresses has been reached.")
+        raise aws_error("ec2:AllocateAddress", "AddressLimitExceeded")
     backend = backend_of(call.region)
     make: Any = ElasticAddress
     address = make(backend, "vpc", public_ip)
@@ -57,7 +58,7 @@ def requested_address(call: Call) -> Any:
 
 
 def _unknown_address(public_ip: str) -> AwsError:
-    return AwsError("InvalidAddress.NotFound", f"Address '{public_ip}' not found.")
+    return aws_error("ec2:*", "InvalidAddress.NotFound", address=public_ip)
 
 
 @answers("ec2", "AssociateAddress")
@@ -73,11 +74,11 @@ def associate_address(call: Call) -> dict[str, Any]:
             f"resource {address.allocation_id} is already associated with associate-id {address.association_id}",
         )
     if _holds_gateway(address):
-        raise AwsError("AuthFailure", "You do not have permission to access the specified resource.", 403)
+        raise aws_error("ec2:AssociateAddress", "AuthFailure", "permission")
     backend, vpc_id = interface.ec2_backend, interface.subnet.vpc_id
     # A default VPC has a gateway in AWS, and none in moto.
     if internet_gateway_of(backend, vpc_id) is None and not backend.vpcs[vpc_id].is_default:
-        raise AwsError("Gateway.NotAttached", f"Network {vpc_id} is not attached to any internet gateway")
+        raise aws_error("ec2:AssociateAddress", "Gateway.NotAttached", network=vpc_id)
     refuse_dry_run(params)
     if address.eni is not None:
         unbind(call.cloud, address)
@@ -91,20 +92,13 @@ def _target(call: Call) -> Any:
     if call.params.get("NetworkInterfaceId"):
         interface = interface_named(backend, str(call.params["NetworkInterfaceId"]))
         if interface.instance is not None and interface.instance.state == "pending":
-            raise AwsError(
-                "IncorrectInstanceState",
-                f"The pending-instance-creation instance to which '{interface.id}' is attached is not in a valid state "
-                "for this operation",
-            )
+            raise aws_error("ec2:AssociateAddress", "IncorrectInstanceState", interface=interface.id)
         return interface
     if not call.params.get("InstanceId"):
         raise AwsError("MissingParameter", "Either 'instanceId' or 'networkInterfaceId' must be specified")
     instance = instance_of(call.cloud, call.region, str(call.params["InstanceId"]))
     if instance.state not in ("running", "stopping", "stopped"):
-        raise AwsError(
-            "InvalidInstanceID",
-            f"The {instance.state} instance '{instance.id}' is not in a valid state for this operation.",
-        )
+        raise aws_error("ec2:AssociateAddress", "InvalidInstanceID", state=instance.state, id=instance.id)
     if len(instance.nics) > 1:
         raise AwsError(
             "InvalidInstanceID",
@@ -155,18 +149,18 @@ def disassociate_address(call: Call) -> dict[str, Any]:
     for address in backend_of(call.region).addresses:
         if association_id and address.association_id == association_id:
             if _holds_gateway(address):
-                raise AwsError("AuthFailure", "You do not have permission to access the specified resource.", 403)
+                raise aws_error("ec2:AssociateAddress", "AuthFailure", "permission")
             refuse_dry_run(call.params)
             unbind(call.cloud, address)
             return {}
-    raise AwsError("InvalidAssociationID.NotFound", f"The association ID '{association_id}' does not exist")
+    raise aws_error("ec2:DisassociateAddress", "InvalidAssociationID.NotFound", id=association_id)
 
 
 @answers("ec2", "ReleaseAddress")
 def release_address(call: Call) -> dict[str, Any]:
     address = requested_address(call)
     if address.eni is not None:
-        raise AwsError("InvalidIPAddress.InUse", f"Address {address.public_ip} is in use.")
+        raise aws_error("ec2:ReleaseAddress", "InvalidIPAddress.InUse", address=address.public_ip)
     refuse_dry_run(call.params)
     backend = backend_of(call.region)
     backend.addresses.remove(address)

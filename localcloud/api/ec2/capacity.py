@@ -11,6 +11,7 @@ from localcloud.api.ec2.records import instances_in
 from localcloud.api.quotas import code_of, vcpu_limit
 from localcloud.core.cloud import Cloud
 from localcloud.core.errors import AwsError
+from localcloud.core.words import aws_error
 
 
 def launchable_count(cloud: Cloud, launch: Launch, min_count: int, max_count: int) -> int:
@@ -27,14 +28,9 @@ def launchable_count(cloud: Cloud, launch: Launch, min_count: int, max_count: in
 
 def _quota_exceeded(cloud: Cloud, instance_type: str, spot: bool) -> AwsError:
     if spot:
-        return AwsError("MaxSpotInstanceCountExceeded", "Max spot instance count exceeded")
+        return aws_error("ec2:RunInstances", "MaxSpotInstanceCountExceeded")
     limit = int(vcpu_limit(cloud, instance_type))
-    return AwsError(
-        "VcpuLimitExceeded",
-        f"You have requested more vCPU capacity than your current vCPU limit of {limit} allows for the instance bucket "
-        "that the specified instance type belongs to. Please visit http://aws.amazon.com/contact-us/ec2-request to "
-        "request an adjustment to this limit.",
-    )
+    return aws_error("ec2:RunInstances", "VcpuLimitExceeded", limit=limit)
 
 
 def _addresses_left(launch: Launch, min_count: int) -> int:
@@ -43,10 +39,7 @@ def _addresses_left(launch: Launch, min_count: int) -> int:
     subnets = {spec.subnet.id: spec.subnet for spec in launch.interfaces}
     for key, each in needed.items():
         if subnets[key].available_ip_address_count < each * min_count:
-            raise AwsError(
-                "InsufficientFreeAddressesInSubnet",
-                f"There are not enough free addresses in subnet '{key}' to satisfy the requested number of instances.",
-            )
+            raise aws_error("ec2:RunInstances", "InsufficientFreeAddressesInSubnet", subnet=key)
     return min(int(subnets[key].available_ip_address_count) // each for key, each in needed.items())
 
 
@@ -68,19 +61,8 @@ def used_vcpus(cloud: Cloud, region: str, instance_type: str, spot: bool) -> int
 def no_capacity(cloud: Cloud, region: str, instance_type: str, zone: str) -> AwsError:
     zones = zones_with(instance_type, region, [candidate.name for candidate in zones_of(region)])
     others = [other for other in zones if other != zone and _has_capacity(cloud, instance_type, other)]
-    hint = (
-        f"You can currently get {instance_type} capacity by not specifying an Availability Zone in your request or "
-        f"choosing {', '.join(others)}."
-        if others
-        else f"You can currently not get {instance_type} capacity in this region."
-    )
-    return AwsError(
-        "InsufficientInstanceCapacity",
-        f"We currently do not have sufficient {instance_type} capacity in the Availability Zone you requested "
-        f"({zone}). Our "
-        f"system will be working on provisioning additional capacity. {hint}",
-        500,
-    )
+    hint = {"others": ", ".join(others)} if others else {}
+    return aws_error("ec2:RunInstances", "InsufficientInstanceCapacity", type=instance_type, zone=zone, **hint)
 
 
 def _has_capacity(cloud: Cloud, instance_type: str, zone: str) -> bool:

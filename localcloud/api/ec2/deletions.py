@@ -11,6 +11,7 @@ from localcloud.api.ec2.errors import has_dependencies, invalid
 from localcloud.api.ec2.moto_records import backend_of, internet_gateway_of, subnets_in, zones_of
 from localcloud.core.cloud import Call, answers
 from localcloud.core.errors import AwsError
+from localcloud.core.words import aws_error
 
 
 @answers("ec2", "DeleteInternetGateway", "DeleteVolume")
@@ -125,11 +126,7 @@ def detach_internet_gateway(call: Call) -> dict[str, Any]:
     gateway = internet_gateway_of(backend, vpc_id)
     attached = gateway is not None and gateway.id == call.params.get("InternetGatewayId")
     if attached and any(one.public_ip and one.subnet.vpc_id == vpc_id for one in backend.enis.values()):
-        raise AwsError(
-            "DependencyViolation",
-            f"Network {vpc_id} has some mapped public address(es). Please unmap those public address(es) before "
-            "detaching the gateway.",
-        )
+        raise aws_error("ec2:DetachInternetGateway", "DependencyViolation", network=vpc_id)
     return call.moto()
 
 
@@ -137,7 +134,7 @@ def detach_internet_gateway(call: Call) -> dict[str, Any]:
 def delete_network_interface(call: Call) -> dict[str, Any]:
     interface = backend_of(call.region).enis.get(str(call.params.get("NetworkInterfaceId")))
     if interface is not None and (interface.instance is not None or interface.requester_managed):
-        raise AwsError("InvalidNetworkInterface.InUse", f"The network interface '{interface.id}' is currently in use.")
+        raise aws_error("ec2:DeleteNetworkInterface", "InvalidNetworkInterface.InUse", id=interface.id)
     return call.moto()
 
 

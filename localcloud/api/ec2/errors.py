@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from localcloud.core.errors import AwsError
+from localcloud.core.words import aws_error
 
 
 def invalid(message: str) -> AwsError:
@@ -18,4 +19,4 @@ def missing(parameter: str) -> AwsError:
 
 
 def has_dependencies(what: str) -> AwsError:
-    return AwsError("DependencyViolation", f"The {what} has dependencies and cannot be deleted.")
+    return aws_error("ec2:DeleteVpc", "DependencyViolation", what=what)

@@ -22,6 +22,7 @@ from localcloud.api.ec2.moto_records import backend_of
 from localcloud.core.cloud import Call, Cloud, answers
 from localcloud.core.errors import AwsError
 from localcloud.core.settings import ACCOUNT, DATA, SYSTEM
+from localcloud.core.words import aws_error
 
 # moto makes a volume and a snapshot for each AMI that it knows, in each region, before it answers anything.
 os.environ["MOTO_EC2_LOAD_DEFAULT_AMIS"] = "false"
@@ -147,10 +148,10 @@ def path_of(cloud: Cloud, image_id: str) -> Path | None:
 def image_for_launch(cloud: Cloud, image_id: str, pending: bool = False) -> Image:
     """Return the image of a launch, or raise AWS's error. `pending`: also one that is still being made."""
     if not _ID.match(image_id):
-        raise AwsError("InvalidAMIID.Malformed", f'Invalid id: "{image_id}" (expecting "ami-...")')
+        raise aws_error("ec2:DescribeImages", "InvalidAMIID.Malformed", id=image_id)
     image = images_of(cloud).get(image_id)
     if image is None:
-        raise AwsError("InvalidAMIID.NotFound", f"The image id '[{image_id}]' does not exist")
+        raise aws_error("ec2:*", "InvalidAMIID.NotFound", id=image_id)
     if image.state != "available" and not pending:
         raise AwsError("InvalidAMIID.Unavailable", f"The image ID '[{image_id}]' is not available")
     return image
@@ -193,12 +194,12 @@ def image_as_dict(image: Image, tags: Mapping[str, str]) -> dict[str, Any]:
 def _named(images: Mapping[str, Image], ids: Sequence[str]) -> list[Image]:
     for image_id in ids:
         if not _ID.match(image_id):
-            raise AwsError("InvalidAMIID.Malformed", f'Invalid id: "{image_id}" (expecting "ami-...")')
+            raise aws_error("ec2:DescribeImages", "InvalidAMIID.Malformed", id=image_id)
     missing = [image_id for image_id in ids if image_id not in images]
+    if len(missing) > 1:
+        raise aws_error("ec2:DescribeImages", "InvalidAMIID.NotFound", images=", ".join(missing))
     if missing:
-        plural = "ids" if len(missing) > 1 else "id"
-        verb = "do" if len(missing) > 1 else "does"
-        raise AwsError("InvalidAMIID.NotFound", f"The image {plural} '[{', '.join(missing)}]' {verb} not exist")
+        raise aws_error("ec2:*", "InvalidAMIID.NotFound", id=missing[0])
     return [images[image_id] for image_id in dict.fromkeys(ids)]
 
 

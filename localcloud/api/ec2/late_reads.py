@@ -30,7 +30,8 @@ def answer_late(call: Call, handler: Handler | None, seconds: float) -> dict[str
     for name in _names({key: value for key, value in call.params.items() if not key.startswith("Filter")}):
         if name in unseen:
             kind = unseen[name]
-            raise kind.not_found(name, _CODES_OF_ROUTES.get(kind.id_in, "") if call.operation.endswith("Route") else "")
+            code = _CODES_OF_ROUTES.get(kind.id_in, "") if call.operation in ("CreateRoute", "ReplaceRoute") else ""
+            raise kind.not_found(name, call.operation if code else "*", code)
     answer = dict((handler(call) if handler else call.moto()) or {})
     for kind in KINDS.values():
         if call.operation == kind.created_by:

@@ -8,6 +8,7 @@ from typing import Any
 from localcloud.api.ec2.filters import tag_list
 from localcloud.api.ec2.moto_records import backend_of
 from localcloud.core.errors import AwsError
+from localcloud.core.words import aws_error
 
 # What a template and a request may both give in part: the request's part counts field by field.
 _BY_FIELD = ("MetadataOptions", "Placement", "Monitoring", "CreditSpecification", "CpuOptions")
@@ -29,16 +30,10 @@ def template_of(region: str, specification: Mapping[str, Any]) -> Any:
     if name:
         template_id = backend.launch_template_name_to_ids.get(name)
         if template_id is None:
-            raise AwsError(
-                "InvalidLaunchTemplateName.NotFoundException",
-                "At least one of the launch templates specified in the request does not exist.",
-            )
+            raise aws_error("ec2:*", "InvalidLaunchTemplateName.NotFoundException")
     template = backend.launch_templates.get(template_id)
     if template is None:
-        raise AwsError(
-            "InvalidLaunchTemplateId.NotFound",
-            f"The specified launch template, with template ID {template_id}, does not exist.",
-        )
+        raise aws_error("ec2:*", "InvalidLaunchTemplateId.NotFound", id=template_id)
     return template
 
 
@@ -49,10 +44,7 @@ def numbered(template: Any, requested: str) -> Any:
     expected = str(template.default_version_number) if requested == "$Default" else requested
     match = next((version for version in template.versions if str(version.number) == expected), None)
     if match is None:
-        raise AwsError(
-            "InvalidLaunchTemplateId.VersionNotFound",
-            f"Could not find the specified version {requested} for the launch template with ID {template.id}.",
-        )
+        raise aws_error("ec2:*", "InvalidLaunchTemplateId.VersionNotFound", version=requested, id=template.id)
     return match
 
 

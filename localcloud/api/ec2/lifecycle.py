@@ -20,6 +20,7 @@ from localcloud.api.ec2.views import view_of
 from localcloud.core.cloud import Call, Cloud, Machines, Report, answers
 from localcloud.core.errors import AwsError
 from localcloud.core.views import InstanceView
+from localcloud.core.words import aws_error
 
 _FAILED = ("Server.InternalError", "Server.InternalError: Internal error on launch or host failure")
 _BY_ITSELF = ("Client.InstanceInitiatedShutdown", "Client.InstanceInitiatedShutdown: Instance initiated shutdown")
@@ -297,10 +298,8 @@ def reboot_instances(call: Call) -> dict[str, Any]:
 
 
 def _protected(instance: Instance, what: str, by: str) -> AwsError:
-    message = f"The instance '{instance.id}' may not be {what}. Modify its '{by}' instance attribute and try again."
-    return AwsError("OperationNotPermitted", message)
+    return aws_error("ec2:TerminateInstances", "OperationNotPermitted", id=instance.id, what=what, attribute=by)
 
 
 def _wrong_state(instance: Instance, what: str) -> AwsError:
-    message = f"The instance '{instance.id}' is not in a state from which it can be {what}."
-    return AwsError("IncorrectInstanceState", message)
+    return aws_error("ec2:StopInstances", "IncorrectInstanceState", id=instance.id, what=what)

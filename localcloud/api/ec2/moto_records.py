@@ -11,9 +11,9 @@ from typing import Any
 from moto.backends import get_backend
 
 from localcloud.api.ec2 import patches  # noqa: F401 - applies what is mended in moto
-from localcloud.core.errors import AwsError
 from localcloud.core.kinds import KINDS
 from localcloud.core.settings import ACCOUNT
+from localcloud.core.words import aws_error
 
 
 def backend_of(region: str) -> Any:
@@ -88,8 +88,6 @@ def group_named(backend: Any, group_id: str, vpc_id: str) -> Any:
     for of_vpc, groups in backend.groups.items():
         if group_id in groups:
             if of_vpc != vpc_id:
-                raise AwsError(
-                    "InvalidParameter", f"Security group {group_id} and the subnet belong to different networks."
-                )
+                raise aws_error("ec2:RunInstances", "InvalidParameter", group=group_id)
             return groups[group_id]
     raise KINDS["sg"].not_found(group_id)

@@ -23,6 +23,7 @@ from localcloud.api.ec2.records import SHOWN_AFTER_DEATH, now, once
 from localcloud.api.quotas import NAT_GATEWAYS, check_limit
 from localcloud.core.cloud import Call, Cloud, answers
 from localcloud.core.errors import AwsError
+from localcloud.core.words import aws_error
 
 
 class Gateway(NatGateway):
@@ -144,7 +145,7 @@ def _named(region: str, gateway_id: str) -> Any:
     if gateway is None:
         if not gateway_id.startswith("nat-"):
             raise AwsError("NatGatewayMalformed", f"The ID '{gateway_id}' is not valid for a NAT gateway.")
-        raise AwsError("NatGatewayNotFound", f"The Nat Gateway {gateway_id} was not found")
+        raise aws_error("ec2:*", "NatGatewayNotFound", id=gateway_id)
     return gateway
 
 

@@ -18,6 +18,7 @@ from localcloud.api.quotas import INTERNET_GATEWAYS, VPCS, check_limit
 from localcloud.core.cloud import Call, answers
 from localcloud.core.errors import AwsError
 from localcloud.core.kinds import KINDS
+from localcloud.core.words import aws_error
 
 Params = Mapping[str, Any]
 
@@ -27,7 +28,7 @@ _GROUP_TEXT = re.compile(r"[a-zA-Z0-9 ._\-:/()#,@\[\]+=&;{}!$*]{1,255}")
 
 def _table_named(backend: Any, table_id: Any, code: str = "") -> Any:
     if table_id not in backend.route_tables:
-        raise KINDS["rtb"].not_found(table_id, code)
+        raise KINDS["rtb"].not_found(table_id, code=code)
     return backend.route_tables[table_id]
 
 
@@ -86,13 +87,13 @@ def check_target(backend: Any, params: Params) -> None:
     if gateway_id.startswith(("igw-", "nat-")):
         gateway = backend.internet_gateways.get(gateway_id)
         if gateway is None:
-            raise AwsError("InvalidGatewayID.NotFound", f"The gateway ID '{gateway_id}' does not exist")
+            raise aws_error("ec2:CreateRoute", "InvalidGatewayID.NotFound", id=gateway_id)
         if gateway.vpc is None or gateway.vpc.id != table.vpc_id:
             raise _different_networks(table, f"network gateway {gateway_id}")
     if nat_id:
         nat_gateway = backend.nat_gateways.get(nat_id)
         if nat_gateway is None or nat_gateway.state not in ("pending", "available"):
-            raise AwsError("InvalidNatGatewayID.NotFound", f"The natGateway ID '{nat_id}' does not exist")
+            raise aws_error("ec2:CreateRoute", "InvalidNatGatewayID.NotFound", id=nat_id)
         interface = nat_gateway._eni
     if interface is not None and interface.subnet.vpc_id != table.vpc_id:
         raise _different_networks(table, f"interface {interface.id}")

@@ -16,6 +16,7 @@ from localcloud.api.ec2.records import instance_of
 from localcloud.core.cloud import Call, Cloud, answers
 from localcloud.core.errors import AwsError
 from localcloud.core.settings import ACCOUNT
+from localcloud.core.words import aws_error
 
 
 def _snapshots(cloud: Cloud) -> dict[str, Image]:
@@ -98,9 +99,9 @@ def delete_snapshot(call: Call) -> dict[str, Any]:
     snapshot_id = str(call.params.get("SnapshotId") or "")
     image = _snapshots(call.cloud).get(snapshot_id)
     if image is None or image.region != call.region:
-        raise AwsError("InvalidSnapshot.NotFound", f"The snapshot '{snapshot_id}' does not exist.")
+        raise aws_error("ec2:*", "InvalidSnapshot.NotFound", id=snapshot_id)
     if image.id in images_of(call.cloud):
-        raise AwsError("InvalidSnapshot.InUse", f"The snapshot {snapshot_id} is currently in use by {image.id}")
+        raise aws_error("ec2:DeleteSnapshot", "InvalidSnapshot.InUse", id=snapshot_id, image=image.id)
     refuse_dry_run(call.params)
     del _snapshots(call.cloud)[snapshot_id]
     backend_of(call.region).tags.pop(snapshot_id, None)

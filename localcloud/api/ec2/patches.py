@@ -20,6 +20,7 @@ from moto.ec2.models.subnets import Subnet
 
 from localcloud.core.errors import AwsError
 from localcloud.core.kinds import type_of
+from localcloud.core.words import aws_error
 
 
 class Refused(AwsError, EC2ClientError):
@@ -27,6 +28,11 @@ class Refused(AwsError, EC2ClientError):
 
     def __init__(self, code: str, message: str) -> None:
         AwsError.__init__(self, code, message)
+
+
+def _refused(operation: str, code: str, **values: str) -> Refused:
+    error = aws_error(operation, code, **values)
+    return Refused(error.code, error.message)
 
 
 def private_dns(address: str, region: str) -> str:
@@ -59,10 +65,7 @@ def _take_lowest(self: Any, owner: Any) -> str:
     while offset <= last and str(network[offset]) in self._subnet_ips:
         offset += 1
     if offset > last:
-        raise Refused(
-            "InsufficientFreeAddressesInSubnet",
-            f"There are not enough free addresses in subnet '{self.id}' to satisfy the request.",
-        )
+        raise _refused("ec2:CreateNetworkInterface", "InsufficientFreeAddressesInSubnet")
     self._lowest_free = offset + 1
     address = str(network[offset])
     self._subnet_ips[address] = owner
@@ -141,7 +144,7 @@ def _is_inside(subnet: Any, address: str) -> bool:
 def _delete_network_interface(self: Any, eni_id: str) -> None:
     interface = self.enis.pop(eni_id, None)
     if interface is None:
-        raise Refused("InvalidNetworkInterfaceID.NotFound", f"The network interface '{eni_id}' does not exist")
+        raise _refused("ec2:*", "InvalidNetworkInterfaceID.NotFound", id=eni_id)
     for item in interface.private_ip_addresses:
         _give_back(interface.subnet, item["PrivateIpAddress"])
     self.tags.pop(eni_id, None)

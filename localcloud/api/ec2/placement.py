@@ -11,6 +11,7 @@ from localcloud.api.ec2.moto_records import backend_of, new_id, set_tags, tags_i
 from localcloud.api.ec2.records import PlacementGroup, instances_in, records_of
 from localcloud.core.cloud import Call, Cloud, answers, arn
 from localcloud.core.errors import AwsError
+from localcloud.core.words import aws_error
 
 
 def group_for_launch(cloud: Cloud, region: str, placement: Mapping[str, Any]) -> PlacementGroup | None:
@@ -25,7 +26,7 @@ def group_for_launch(cloud: Cloud, region: str, placement: Mapping[str, Any]) ->
 
 
 def _unknown(name: str) -> AwsError:
-    return AwsError("InvalidPlacementGroup.Unknown", f"The Placement Group '{name}' is unknown.")
+    return aws_error("ec2:*", "InvalidPlacementGroup.Unknown", id=name)
 
 
 def _described(group: PlacementGroup) -> dict[str, Any]:
@@ -78,7 +79,7 @@ def delete_placement_group(call: Call) -> dict[str, Any]:
         for instance in instances_in(call.cloud, call.region)
     )
     if used:
-        raise AwsError("InvalidPlacementGroup.InUse", f"The placement group '{name}' is in use and may not be deleted.")
+        raise aws_error("ec2:DeletePlacementGroup", "InvalidPlacementGroup.InUse", name=name)
     refuse_dry_run(call.params)
     del groups[call.region, name]
     backend_of(call.region).tags.pop(group.id, None)

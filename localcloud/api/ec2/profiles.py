@@ -7,10 +7,10 @@ from typing import Any
 
 from moto.backends import get_backend
 
-from localcloud.api.ec2.errors import invalid
 from localcloud.api.iam.history import profile_in_effect
 from localcloud.core.cloud import Cloud
 from localcloud.core.settings import ACCOUNT
+from localcloud.core.words import aws_error
 
 
 def profile_for_launch(cloud: Cloud, request: Mapping[str, Any] | None) -> Any:
@@ -21,10 +21,9 @@ def profile_for_launch(cloud: Cloud, request: Mapping[str, Any] | None) -> Any:
     value = str(request.get("Name") or request.get("Arn"))
     profiles = get_backend("iam")[ACCOUNT]["aws"].instance_profiles.values()
     profile = next((profile for profile in profiles if getattr(profile, field) == value), None)
-    if profile is None or not profile.roles or not profile_in_effect(cloud, profile.name):
-        called = "name" if field == "name" else "ARN"
-        raise invalid(
-            f"Value ({value}) for parameter iamInstanceProfile.{field} is invalid. Invalid IAM Instance "
-            f"Profile {called}"
-        )
+    if profile is None or not profile_in_effect(cloud, profile.name):
+        named = {"value": value} if field == "name" else {"arn": value}
+        raise aws_error("ec2:RunInstances", "InvalidParameterValue", "iamInstanceProfile", **named)
+    if not profile.roles:
+        raise aws_error("ec2:RunInstances", "InvalidParameterValue", profile=profile.arn)
     return profile

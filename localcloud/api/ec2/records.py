@@ -12,6 +12,7 @@ from localcloud.api.ec2.instance import Instance
 from localcloud.core.cloud import Call, Cloud
 from localcloud.core.errors import AwsError
 from localcloud.core.settings import PUBLIC_NETWORK
+from localcloud.core.words import aws_error
 
 SHOWN_AFTER_DEATH = 3600.0
 """AWS goes on listing terminated instances and deleted NAT gateways for about an hour."""
@@ -103,9 +104,10 @@ def instances_named(cloud: Cloud, region: str, ids: Iterable[str]) -> list[Insta
         if not instance_id.startswith("i-") or not instance_id[2:].isalnum():
             raise AwsError("InvalidInstanceID.Malformed", f'Invalid id: "{instance_id}"')
     missing = [key for key in requested if key not in existing or existing[key].region_name != region]
+    if len(missing) > 1:
+        raise aws_error("ec2:*", "InvalidInstanceID.NotFound", ids=", ".join(missing))
     if missing:
-        plural = f"IDs '{', '.join(missing)}' do" if len(missing) > 1 else f"ID '{missing[0]}' does"
-        raise AwsError("InvalidInstanceID.NotFound", f"The instance {plural} not exist")
+        raise aws_error("ec2:*", "InvalidInstanceID.NotFound", id=missing[0])
     return [existing[key] for key in requested]
 
 

@@ -20,6 +20,7 @@ from localcloud.api.ec2.profiles import profile_for_launch
 from localcloud.api.ec2.run_network import interfaces_for_launch
 from localcloud.core.cloud import Call, Cloud
 from localcloud.core.errors import AwsError
+from localcloud.core.words import aws_error
 
 _TAGGED = ("instance", "volume", "network-interface", "spot-instances-request", "elastic-gpu")
 
@@ -106,19 +107,13 @@ def _check_zone(region: str, kind: str, zone: str, placement: Mapping[str, Any])
     zones = [candidate.name for candidate in zones_of(region)]
     offering = zones_with(kind, region, zones)
     if zone not in offering:
-        raise AwsError(
-            "Unsupported",
-            f"Your requested instance type ({kind}) is not supported in your requested Availability Zone "
-            f"({zone}). Please "
-            "retry your request by not specifying an Availability Zone or choosing "
-            f"{', '.join(offering) or 'another region'}.",
-        )
+        raise aws_error("ec2:RunInstances", "Unsupported", type=kind, zone=zone, others=", ".join(offering))
 
 
 def _key_name(region: str, request: Mapping[str, Any]) -> str | None:
     name = request.get("KeyName")
     if name and name not in backend_of(region).key_pairs:
-        raise AwsError("InvalidKeyPair.NotFound", f"The key pair '{name}' does not exist")
+        raise aws_error("ec2:RunInstances", "InvalidKeyPair.NotFound", name=name)
     return str(name) if name else None
 
 

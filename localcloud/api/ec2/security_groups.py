@@ -15,6 +15,7 @@ from localcloud.api.ec2.moto_records import backend_of, groups_in, set_tags, tag
 from localcloud.core.cloud import Call, answers
 from localcloud.core.errors import AwsError
 from localcloud.core.kinds import KINDS
+from localcloud.core.words import aws_error
 
 _PROTOCOLS = {"6": "tcp", "17": "udp", "1": "icmp", "58": "icmpv6", "all": "-1"}
 
@@ -222,7 +223,7 @@ def delete_security_group(call: Call) -> dict[str, Any]:
             "CannotDelete", f'the specified group: "{group.id}" name: "{group.name}" cannot be deleted by a user'
         )
     if _is_used(backend, group):
-        raise AwsError("DependencyViolation", f"resource {group.id} has a dependent object")
+        raise aws_error("ec2:DeleteSecurityGroup", "DependencyViolation", group=group.id)
     refuse_dry_run(call.params)
     for rule in (*group.ingress_rules, *group.egress_rules):
         backend.tags.pop(rule.id, None)

@@ -21,8 +21,8 @@ from localcloud.api.efs.records import (
 )
 from localcloud.api.iam.documents import check_document
 from localcloud.core.cloud import Call, Cloud, Result, answers
-from localcloud.core.errors import AwsError
 from localcloud.core.views import MountTargetView
+from localcloud.core.words import aws_error
 
 MAX_TAGS = 50
 
@@ -135,12 +135,7 @@ def delete_file_system(call: Call) -> Result:
     file_system = find_file_system(call, call.params["FileSystemId"])
     region = region_of(call)
     if region.targets_of(file_system.id):
-        raise AwsError(
-            "FileSystemInUse",
-            f"The file system '{file_system.id}' cannot be deleted because it has mount targets. "
-            "You must delete the mount targets, and then try again.",
-            409,
-        )
+        raise aws_error("efs:DeleteFileSystem", "FileSystemInUse", id=file_system.id)
     if file_system.state != "deleting":
         file_system.state = "deleting"
 
@@ -192,7 +187,7 @@ def put_file_system_policy(call: Call) -> Result:
 def describe_file_system_policy(call: Call) -> Result:
     file_system = find_file_system(call, call.params["FileSystemId"])
     if file_system.policy is None:
-        raise AwsError("PolicyNotFound", f"The file system '{file_system.id}' has no policy.", 404)
+        raise aws_error("efs:DescribeFileSystemPolicy", "PolicyNotFound", id=file_system.id)
     return {"FileSystemId": file_system.id, "Policy": file_system.policy}
 
 

@@ -20,6 +20,7 @@ from localcloud.api.efs.records import (
 from localcloud.api.iam.linked_roles import ensure_service_linked_role
 from localcloud.core.cloud import Call, Cloud, Result, answers
 from localcloud.core.errors import AwsError
+from localcloud.core.words import aws_error
 
 MAX_GROUPS = 5
 # What EC2 says when it has no address to give: what EFS makes of it.
@@ -83,10 +84,9 @@ def _subnet(region: str, subnet_id: str) -> Any:
 def _check_subnet(others: Sequence[MountTarget], subnet: Any) -> None:
     """Raise AwsError unless all targets of a file system are in one VPC, and each in another zone."""
     if any(other.vpc_id != subnet.vpc_id for other in others):
-        message = "requested subnet for new mount target is not in the same VPC as existing mount targets"
-        raise AwsError("MountTargetConflict", message, 409)
+        raise aws_error("efs:CreateMountTarget", "MountTargetConflict", "same VPC")
     if any(other.zone == subnet.availability_zone for other in others):
-        raise AwsError("MountTargetConflict", "mount target already exists in this AZ", 409)
+        raise aws_error("efs:CreateMountTarget", "MountTargetConflict", "in this AZ")
 
 
 def _groups(region: str, vpc_id: str, requested: Sequence[str]) -> tuple[str, ...]:
@@ -95,13 +95,11 @@ def _groups(region: str, vpc_id: str, requested: Sequence[str]) -> tuple[str, ..
     if not requested:
         return (str(ec2.get_default_security_group(vpc_id).id),)
     if len(requested) > MAX_GROUPS:
-        message = f"The maximum number of security groups per interface, {MAX_GROUPS}, has been reached."
-        raise AwsError("SecurityGroupLimitExceeded", message, 400)
+        raise aws_error("efs:CreateMountTarget", "SecurityGroupLimitExceeded", limit=MAX_GROUPS)
     for group_id in requested:
         group = ec2.get_security_group_from_id(group_id)
         if group is None or group.vpc_id != vpc_id:
-            message = f"The security group '{group_id}' does not exist in VPC '{vpc_id}'"
-            raise AwsError("SecurityGroupNotFound", message, 400)
+            raise aws_error("efs:CreateMountTarget", "SecurityGroupNotFound", group=group_id, network=vpc_id)
     return tuple(dict.fromkeys(requested))
 
 
@@ -157,8 +155,7 @@ def delete_mount_target(call: Call) -> Result:
 def _find_usable(call: Call) -> MountTarget:
     target = find_mount_target(call, call.params["MountTargetId"])
     if target.state == "deleting":
-        message = f"Mount target '{target.id}' is in the life cycle state '{target.state}'."
-        raise AwsError("IncorrectMountTargetState", message, 409)
+        raise aws_error("efs:*", "IncorrectMountTargetState", id=target.id, state=target.state)
     return target
 
 

@@ -17,6 +17,7 @@ from localcloud.core.cloud import Call, Cloud, arn
 from localcloud.core.errors import AwsError
 from localcloud.core.settings import ACCOUNT
 from localcloud.core.views import MountTargetView
+from localcloud.core.words import aws_error
 
 PAGE = 100
 Item = TypeVar("Item")
@@ -89,7 +90,7 @@ def bare_id(text: str) -> str:
 def find_file_system(call: Call, text: str) -> FileSystem:
     match = region_of(call).file_systems.get(bare_id(text))
     if match is None:
-        raise AwsError("FileSystemNotFound", f"File system '{bare_id(text)}' does not exist.", 404)
+        raise aws_error("efs:*", "FileSystemNotFound", id=bare_id(text))
     return match
 
 
@@ -97,18 +98,14 @@ def find_available(call: Call, text: str) -> FileSystem:
     """Return a file system that can be changed."""
     result = find_file_system(call, text)
     if result.state != "available":
-        raise AwsError(
-            "IncorrectFileSystemLifeCycleState",
-            f"File system '{result.id}' is in the life cycle state '{result.state}'; it must be 'available'.",
-            409,
-        )
+        raise aws_error("efs:*", "IncorrectFileSystemLifeCycleState", id=result.id, state=result.state)
     return result
 
 
 def find_mount_target(call: Call, text: str) -> MountTarget:
     match = region_of(call).mount_targets.get(text)
     if match is None:
-        raise AwsError("MountTargetNotFound", f"Mount target '{text}' does not exist.", 404)
+        raise aws_error("efs:*", "MountTargetNotFound", id=text)
     return match
 
 

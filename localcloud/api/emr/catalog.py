@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from localcloud.api.ec2.instance_types import types
-from localcloud.api.emr.records import invalid_request, page
+from localcloud.api.emr.records import page
 from localcloud.core.cloud import Call, Result, answers
 from localcloud.core.settings import DATA
+from localcloud.core.words import aws_error
 
 
 @functools.cache
@@ -38,7 +39,7 @@ def supported_types(release: str) -> Sequence[str]:
 def describe_release_label(call: Call) -> Result:
     label = call.params.get("ReleaseLabel") or next(iter(releases()))
     if label not in releases():
-        raise invalid_request(f"The release label {label} is not valid.")
+        raise aws_error("emr:DescribeReleaseLabel", "InvalidRequestException", label=label)
     applications = [{"Name": name.lower(), "Version": version} for name, version in releases()[label].items()]
     return {"ReleaseLabel": label, "Applications": applications, "AvailableOSReleases": [{"Label": "2.0.20261016.0"}]}
 
@@ -57,7 +58,7 @@ def list_release_labels(call: Call) -> Result:
 def list_supported_instance_types(call: Call) -> Result:
     label = call.params["ReleaseLabel"]
     if label not in releases():
-        raise invalid_request(f"The release label {label} is not valid.")
+        raise aws_error("emr:DescribeReleaseLabel", "InvalidRequestException", label=label)
     items, marker = page([_shown(name) for name in supported_types(label)], call.params, 20)
     return {"SupportedInstanceTypes": items} | marker
 

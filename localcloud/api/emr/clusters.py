@@ -17,6 +17,7 @@ from localcloud.api.emr.records import (
     invalid,
     invalid_request,
     page,
+    reason,
     records_of,
 )
 from localcloud.api.iam.linked_roles import ensure_service_linked_role
@@ -209,5 +210,5 @@ def terminate_job_flows(call: Call) -> Result:
         raise invalid("Could not shut down one or more job flows since they are termination protected.")
     for cluster in clusters:
         if not cluster.ending:
-            engine.terminate(call.cloud, cluster, Reason("USER_REQUEST", "Terminated by user request"))
+            engine.terminate(call.cloud, cluster, reason("USER_REQUEST"))
     return None

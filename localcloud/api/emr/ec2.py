@@ -21,6 +21,7 @@ from localcloud.api.iam.history import backend as iam_backend
 from localcloud.core.caller import Caller
 from localcloud.core.cloud import Call, Cloud
 from localcloud.core.errors import AwsError
+from localcloud.core.words import aws_error
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +51,7 @@ def ask_in_role(cloud: Cloud, cluster: Cluster, operation: str, **params: Any) -
         enforcement.enforce(call, enforcement.required(call), "")
     except AwsError as error:
         log.info("EMR in the role %s: %s", role.arn, error.message)
-        raise AwsError(error.code, f"Service role {role.arn} has insufficient EC2 permissions") from error
+        raise aws_error("emr:DescribeCluster", "VALIDATION_ERROR", arn=role.arn) from error
     # Only EMR itself may set its tags.
     return ask(cloud, cluster.region, operation, **params)
 
@@ -60,7 +61,7 @@ def service_role(cluster: Cluster) -> Any:
     name = str(cluster.request["ServiceRole"])
     match = next((one for one in iam_backend().roles.values() if name in (one.name, one.arn)), None)
     if match is None:
-        raise AwsError("NoSuchEntity", name)
+        raise aws_error("iam:*", "NoSuchEntity", kind="role", name=name)
     return match
 
 
@@ -101,10 +102,7 @@ def _prepare_service_group(cloud: Cloud, cluster: Cluster, service: str, primary
         return
     is_checked = catalog.number(str(cluster.request["ReleaseLabel"])) >= _FIRST_WITH_SERVICE_PORT
     if is_checked and not any(_allows(rule, 9443, primary) for rule in group["IpPermissions"]):
-        raise AwsError(
-            "ValidationException",
-            "ServiceAccessSecurityGroup is missing ingress rule from EmrManagedMasterSecurityGroup on port 9443",
-        )
+        raise aws_error("emr:DescribeCluster", "VALIDATION_ERROR", "port 9443")
 
 
 def _allows(rule: Mapping[str, Any], port: int, source: str) -> bool:

@@ -17,7 +17,19 @@ from localcloud.api.ec2.instance import ALIVE
 from localcloud.api.ec2.lifecycle import machines_of, on_change
 from localcloud.api.ec2.views import view_of
 from localcloud.api.emr import ec2
-from localcloud.api.emr.records import CORE, ENDED, MASTER, READY, Cluster, Group, Node, Reason, new_id, records_of
+from localcloud.api.emr.records import (
+    CORE,
+    ENDED,
+    MASTER,
+    READY,
+    Cluster,
+    Group,
+    Node,
+    Reason,
+    new_id,
+    reason,
+    records_of,
+)
 from localcloud.core.caller import Caller
 from localcloud.core.cloud import Call, Cloud
 from localcloud.core.errors import AwsError
@@ -79,7 +91,7 @@ def _launch_all(cloud: Cloud, cluster: Cluster) -> None:
         _assume_service_role(cloud, cluster)
     except AwsError:
         role = cluster.request["ServiceRole"]
-        terminate(cloud, cluster, Reason("VALIDATION_ERROR", f"EMR service role {role} is invalid"))
+        terminate(cloud, cluster, reason("VALIDATION_ERROR", role=role))
         return
     try:
         ec2.prepare_security_groups(cloud, cluster)
@@ -105,7 +117,7 @@ def _refused(error: AwsError) -> Reason:
     if error.code.startswith("Insufficient"):
         return Reason("INTERNAL_ERROR", f"Failed to provision ec2 instances because '{error.message}'")
     if error.code == "InvalidKeyPair.NotFound":
-        return Reason("VALIDATION_ERROR", "The given SSH key name was invalid")
+        return reason("VALIDATION_ERROR", "SSH key")
     return Reason("VALIDATION_ERROR", error.message)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from localcloud.api import paging
 from localcloud.core.cloud import Cloud, arn
 from localcloud.core.errors import AwsError
+from localcloud.core.words import sentence
 
 MASTER, CORE = "MASTER", "CORE"
 ENDED = ("TERMINATED", "TERMINATED_WITH_ERRORS")
@@ -149,10 +150,15 @@ def invalid_request(message: str) -> AwsError:
     return AwsError("InvalidRequestException", message)
 
 
+def reason(code: str, part: str = "", **values: object) -> Reason:
+    """Return EMR's reason for a state, in its own words."""
+    return Reason(code, sentence("emr:DescribeCluster", code, part, **values))
+
+
 def find(cloud: Cloud, region: str, cluster_id: Any, refused: Callable[[str], AwsError] = invalid_request) -> Cluster:
     cluster = records_of(cloud).clusters.get(str(cluster_id))
     if cluster is None or cluster.region != region:
-        raise refused(f"Cluster id '{cluster_id}' is not valid.")
+        raise refused(sentence("emr:DescribeCluster", "InvalidRequestException", id=cluster_id))
     return cluster
 
 

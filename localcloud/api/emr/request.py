@@ -15,6 +15,7 @@ from localcloud.api.facts import bucket_named
 from localcloud.api.iam.history import profile_in_effect
 from localcloud.core.cloud import Call, Cloud
 from localcloud.core.errors import AwsError
+from localcloud.core.words import aws_error
 
 _ABSENT = (
     "AmiVersion", "AutoScalingRole", "KerberosAttributes", "ManagedScalingPolicy", "PlacementGroupConfigs",
@@ -89,7 +90,7 @@ def _check_names(call: Call, release: str) -> None:
     params = call.params
     profile = params.get("JobFlowRole")
     if not profile:
-        raise invalid("InstanceProfile is required for creating cluster")
+        raise aws_error("emr:RunJobFlow", "ValidationException", "is required")
     if not params.get("ServiceRole"):
         raise invalid("ServiceRole is required for creating cluster.")
     _check_profile(call.cloud, str(profile))
@@ -110,9 +111,9 @@ def _check_profile(cloud: Cloud, profile: str) -> None:
         try:
             profile_for_launch(cloud, {"Name": name})
         except AwsError as error:
-            raise invalid(f"Invalid InstanceProfile: {profile}.") from error
+            raise aws_error("emr:RunJobFlow", "ValidationException", profile=profile) from error
     else:
-        raise AwsError("AccessDeniedException", f"Failed to authorize instance profile {profile}.")
+        raise aws_error("emr:RunJobFlow", "AccessDeniedException", profile=profile)
 
 
 def _subnet(region: str, instances: Mapping[str, Any]) -> Any:
@@ -122,7 +123,7 @@ def _subnet(region: str, instances: Mapping[str, Any]) -> Any:
     try:
         return subnet_named(backend_of(region), str(subnets[0]))
     except AwsError as error:
-        raise invalid(f"The subnet configuration was invalid: {error.message}") from error
+        raise aws_error("emr:RunJobFlow", "ValidationException", "ecSubnetId") from error
 
 
 def _is_private(region: str, subnet: Any) -> bool:
@@ -140,10 +141,7 @@ def _check_security_groups(region: str, instances: Mapping[str, Any], subnet: An
         )
     service = instances.get("ServiceAccessSecurityGroup")
     if all(managed) and _is_private(region, subnet) and not service:
-        raise invalid(
-            "You must also specify a ServiceAccessSecurityGroup if you use custom security groups when creating a "
-            "cluster in a private subnet."
-        )
+        raise aws_error("emr:RunJobFlow", "ValidationException", "ServiceAccessSecurityGroup")
     additional = [
         *(instances.get("AdditionalMasterSecurityGroups") or ()),
         *(instances.get("AdditionalSlaveSecurityGroups") or ()),

@@ -16,6 +16,7 @@ from localcloud.api.iam.linked_roles import is_linked
 from localcloud.core.cloud import Call, Cloud, Result, answers
 from localcloud.core.errors import AwsError
 from localcloud.core.settings import DEFAULT_REGION
+from localcloud.core.words import aws_error
 
 OPERATOR = "operator"
 _ATTACHED = 10
@@ -60,7 +61,7 @@ def _owner(call: Call) -> tuple[Key, Any]:
     records = getattr(backend(), f"{kind}s").values()
     record = next((record for record in records if record.name == name), None)
     if record is None:
-        raise AwsError("NoSuchEntity", f"The {kind} with name {name} cannot be found.", 404)
+        raise aws_error("iam:*", "NoSuchEntity", kind=kind, name=name)
     if kind == "role":
         _refuse_if_linked(name)
     return (kind, name), record
@@ -187,7 +188,7 @@ def remove_role_from_instance_profile(call: Call) -> Result:
     profile = backend().instance_profiles.get(call.params["InstanceProfileName"])
     name = call.params["RoleName"]
     if profile is not None and name not in [role.name for role in profile.roles]:
-        raise AwsError("NoSuchEntity", f"The role with name {name} cannot be found.", 404)
+        raise aws_error("iam:*", "NoSuchEntity", kind="role", name=name)
     answer = _ask_moto(call)
     history(call.cloud).forget("profile", call.params["InstanceProfileName"], "role")
     return answer
@@ -217,7 +218,7 @@ def delete_inline_policy(call: Call) -> Result:
     owner, record = _owner(call)
     name = call.params["PolicyName"]
     if name not in record.policies:
-        raise AwsError("NoSuchEntity", f"The {owner[0]} policy with name {name} cannot be found.", 404)
+        raise aws_error("iam:*", "NoSuchEntity", kind=f"{owner[0]} policy", name=name)
     before = record.policies[name]
     answer = _ask_moto(call)
     _note(call, (*owner, "inline", name), None, before)

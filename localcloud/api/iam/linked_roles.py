@@ -13,6 +13,7 @@ from localcloud.api.iam.documents import encoded
 from localcloud.api.iam.history import backend
 from localcloud.core.cloud import Call, Cloud, Result, answers
 from localcloud.core.errors import AwsError
+from localcloud.core.words import aws_error
 from localcloud.iam.rules import LINKED_ROLES
 
 _POLICIES = {
@@ -66,11 +67,10 @@ def create_service_linked_role(call: Call) -> Result:
     if service not in LINKED_ROLES:
         raise AwsError("InvalidInput", f"The local cloud has no service {service} that a role can be linked to.", 400)
     if call.params.get("CustomSuffix"):
-        raise AwsError("InvalidInput", f"Custom suffix is not allowed for {service}", 400)
+        raise aws_error("iam:CreateServiceLinkedRole", "InvalidInput", service=service)
     name = LINKED_ROLES[service]
     if _find(name) is not None:
-        message = f"Service role name {name} has been taken in this account, please try a different suffix."
-        raise AwsError("InvalidInput", message, 400)
+        raise aws_error("iam:CreateServiceLinkedRole", "InvalidInput", name=name)
     _create(service, call.params.get("Description") or "")
     answer = call.cloud.moto("iam", "GetRole", call.region, {"RoleName": name})
     return encoded({"Role": answer["Role"]})

@@ -253,7 +253,7 @@ def test_what_other_zones_cannot_mend_is_not_tried_there(kit: Kit) -> None:
     kit.ec2.refuses = AwsError("InvalidAMIID.NotFound", "The image id '[ami-1]' does not exist")
     kit.create(1, wait=0, VPCZoneIdentifier="subnet-a,subnet-b")
     assert [activity["StatusMessage"] for activity in kit.activities] == [
-        "The image id '[ami-1]' does not exist Launching EC2 instance failed."
+        "The image id '[ami-1]' does not exist. Launching EC2 instance failed."
     ]
 
 

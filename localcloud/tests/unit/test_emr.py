@@ -239,7 +239,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"JobFlowRole": ""}, "InstanceProfile is required"),
     ({"ServiceRole": ""}, "ServiceRole is required"),
     ({"Applications": [{"Name": "Pig"}]}, "Specified application: Pig"),
-    ({"Instances": {"Ec2SubnetId": "subnet-1"}}, "The subnet configuration was invalid: The subnet ID 'subnet-1'"),
+    ({"Instances": {"Ec2SubnetId": "subnet-1"}}, "The supplied ecSubnetId is not valid."),
     ({"Instances": {"InstanceGroups": [{"InstanceRole": "MASTER", "InstanceType": "t3.micro", "InstanceCount": 1}]}},
      "Instance type 't3.micro' is not supported."),
     ({"Instances": {"InstanceGroups": [{"InstanceRole": "CORE", "InstanceType": "m5.xlarge", "InstanceCount": 1}]}},

@@ -122,7 +122,7 @@ def test_all_calls_or_none(faults: Faults, rate: float, came: str) -> None:
         ("s3", "SlowDown", 503),
         ("efs", "ThrottlingException", 400),
         ("ssm", "ThrottlingException", 400),
-        ("service-quotas", "ThrottlingException", 400),
+        ("service-quotas", "TooManyRequestsException", 400),
         ("autoscaling", "Throttling", 400),
         ("iam", "Throttling", 400),
         ("sts", "Throttling", 400),

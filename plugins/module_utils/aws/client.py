@@ -59,33 +59,18 @@ _THROTTLED = frozenset(
         "RequestLimitExceeded",
         "TooManyRequestsException",
         "SlowDown",
-        "BandwidthLimitExceeded",
-        "ProvisionedThroughputExceededException",
-        "PriorRequestNotComplete",
         "EC2ThrottledException",
-        "TransactionInProgressException",
     )
 )
-_TRANSIENT = frozenset(
-    (
-        "InternalError",
-        "InternalFailure",
-        "ServiceUnavailable",
-        "Unavailable",
-        "RequestTimeout",
-    )
-)
+_TIMED_OUT = "RequestTimeout"
+"""S3's only code with the status 400 for what passes. Failures of AWS itself have a status from 500 on."""
 _DENIED = frozenset(
     (
         "AccessDenied",
         "AccessDeniedException",
         "UnauthorizedOperation",
-        "UnauthorizedAccess",
         "NotAuthorized",
-        "AuthorizationError",
-        "Client.UnauthorizedOperation",
         "403",
-        "Forbidden",
     )
 )
 _EXPIRED = frozenset(
@@ -355,7 +340,7 @@ def _attempts_for(error: Exception) -> int:
     if isinstance(error, botocore.exceptions.ClientError):
         code = error.response.get("Error", {}).get("Code", "")
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-        is_transient = code in _THROTTLED or code in _TRANSIENT or status in (500, 502, 503, 504)
+        is_transient = code in _THROTTLED or code == _TIMED_OUT or status in (500, 502, 503, 504)
         return max_attempts() if is_transient else 1
     connection_errors = (botocore.exceptions.ConnectionError, botocore.exceptions.HTTPClientError)
     return min(CONNECTION_ATTEMPTS, max_attempts()) if isinstance(error, connection_errors) else 1

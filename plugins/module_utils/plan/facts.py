@@ -291,7 +291,7 @@ class _Reader:
         except AwsError as error:
             if error.is_fatal:
                 raise
-            if error.code in ("404", "NoSuchBucket"):
+            if error.code == "404":
                 return f"there is no bucket {bucket}"
             return f"the bucket {bucket} cannot be used, as it does not belong to this account or refuses access"
         return ""

@@ -28,10 +28,10 @@ ROLE_SECONDS = 180.0
 """How long a new role or instance profile may take to reach EMR."""
 _OWN = "EMR's own"
 _LATE_ROLE = {
-    "ValidationException": re.compile(r"Invalid InstanceProfile|service ?role\b.*\bis invalid", re.IGNORECASE),
-    "AccessDeniedException": re.compile(r"Failed to authorize instance profile", re.IGNORECASE),
+    "ValidationException": re.compile("Invalid InstanceProfile"),
+    "AccessDeniedException": re.compile("Failed to authorize instance profile"),
 }
-"""EMR's refusals of a role or instance profile that it does not know yet, or whose role it does not know yet."""
+"""EMR's refusals of an instance profile that it does not know yet, or whose role it does not know yet."""
 
 Listed = Mapping[str, Any]
 
@@ -141,7 +141,7 @@ def create(aws: Aws, spec: EmrSpec) -> str:
     if cluster_id is None:
         last = refusals[-1]
         raise AwsError(
-            f"EMR still refuses the service role {spec.service_role} or the instance profile {spec.instance_profile} "
+            f"EMR still refuses the instance profile {spec.instance_profile} "
             f"after {ROLE_SECONDS:.0f} seconds: {last.words} ({last.code}) Run the same command again; if that does "
             "not help, remove the cluster (destroy.yml keeps the file system), which makes new ones.",
             last.code,

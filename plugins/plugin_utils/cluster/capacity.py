@@ -36,11 +36,10 @@ class Policy(StrEnum):
 
 
 class FailureKind(StrEnum):
-    """Why a launch failed."""
+    """Why a launch failed, as far as it decides what the watch does."""
 
     CAPACITY = "capacity"
     ZONE = "zone"
-    QUOTA = "quota"
     NOT_YET = "not_yet"
     THROTTLED = "throttled"
     CONFIGURATION = "configuration"
@@ -55,54 +54,35 @@ _TRANSIENT = frozenset({FailureKind.NOT_YET, FailureKind.THROTTLED})
 _ELSEWHERE = frozenset({FailureKind.CAPACITY, FailureKind.ZONE})
 """Failures that do not rule out another availability zone."""
 
-# AWS's words and its codes; the first that fits counts.
-_WORDS: Sequence[tuple[FailureKind, Sequence[str]]] = (
-    (FailureKind.SETUP, ("lifecycle action",)),
-    (FailureKind.THROTTLED, ("request ?limit ?exceeded", "throttl", "rate exceeded", "too ?many ?requests")),
-    (FailureKind.NOT_YET, ("invalid iam instance profile", r"iaminstanceprofile\.\w+ is invalid")),
-    (
-        FailureKind.NOT_YET,
-        ("service-linked role .*(being created|not (yet )?(ready|available))", "linkedrole.*notpermitted"),
+# Parts of AWS's sentences that decide what the watch does; the first that fits counts. Other sentences, such as those
+# about a quota, are only shown.
+_WORDS: Mapping[FailureKind, Sequence[str]] = {
+    FailureKind.SETUP: ("lifecycle action",),
+    FailureKind.THROTTLED: ("request limit exceeded", r"server\.internalerror", "an internal error has occurred"),
+    FailureKind.NOT_YET: ("invalid iam instance profile", "has no associated iam roles", "service-linked role"),
+    FailureKind.ZONE: (
+        "not supported in your requested availability zone",
+        "constrained and we are no longer accepting",
+        "availability zone is no longer supported",
     ),
-    (
-        FailureKind.ZONE,
-        ("not supported in your requested availability zone", "constrained and we are no longer accepting"),
+    FailureKind.CAPACITY: ("do not have sufficient .*capacity", "no spot capacity", "spot request price"),
+    FailureKind.CONFIGURATION: (
+        "does not exist",
+        "could not find the specified version",
+        "is unknown",
+        "not supported",
+        "may not be used",
+        "is invalid",
+        "cannot be run",
+        "does not match",
+        "belong to different networks",
+        r"client\.internalerror",
+        "not authorized",
+        "not subscribed",
+        "is being validated",
     ),
-    (
-        FailureKind.CAPACITY,
-        ("sufficient .*capacity", "insufficient ?(instance|host)? ?capacity", "reservationcapacityexceeded"),
-    ),
-    (
-        FailureKind.CAPACITY,
-        ("no spot capacity", "unfulfillable capacity", "capacity[- ]not[- ]available", "out of capacity"),
-    ),
-    (FailureKind.CAPACITY, ("price-too-low", "spot request.*price")),
-    (
-        FailureKind.QUOTA,
-        ("vcpu (capacity|limit)", "(vcpu|instance|volume|address)limitexceeded", "max ?spot ?instance ?count"),
-    ),
-    (FailureKind.QUOTA, ("your quota allows", "quota (was )?exceeded", "limit has been reached")),
-    (FailureKind.QUOTA, ("not enough free addresses", "insufficientfreeaddresses")),
-    (FailureKind.THROTTLED, (r"server\.internalerror", "internal ?error on launch", "service ?unavailable")),
-    (FailureKind.THROTTLED, ("an internal error has occurred",)),
-    (FailureKind.CONFIGURATION, (r"\b(ami|image)\b.*(not|invalid)", "invalid ?ami", "key ?pair", "invalid ?subnet")),
-    (
-        FailureKind.CONFIGURATION,
-        ("security group", "invalid ?group", "launch ?template", "placement group", "subnet .*not exist"),
-    ),
-    (FailureKind.CONFIGURATION, (r"client\.internalerror", "client error on launch", "kms")),
-    (
-        FailureKind.CONFIGURATION,
-        ("not authorized", "unauthorizedoperation", "access ?denied", "authfailure", "passrole"),
-    ),
-    (
-        FailureKind.CONFIGURATION,
-        ("does not exist", "is (not valid|invalid)", "not supported", "unsupported", "malformed"),
-    ),
-    (FailureKind.CONFIGURATION, ("invalid ?parameter", "architecture", "virtualization", "boot mode", r"\bena\b")),
-    (FailureKind.CONFIGURATION, ("optinrequired", "pendingverification")),
-)
-_RULES = tuple((why, re.compile("|".join(words), re.IGNORECASE | re.DOTALL)) for why, words in _WORDS)
+}
+_RULES = tuple((why, re.compile("|".join(words), re.IGNORECASE | re.DOTALL)) for why, words in _WORDS.items())
 
 
 def classify(message: str) -> FailureKind:
@@ -470,7 +450,6 @@ def clock(seconds: float) -> str:
 _WAITING_FOR: Mapping[FailureKind, str] = {
     FailureKind.CAPACITY: "waiting for capacity",
     FailureKind.ZONE: "not to be had in this zone",
-    FailureKind.QUOTA: "over the quota",
     FailureKind.NOT_YET: "waiting for IAM",
     FailureKind.THROTTLED: "throttled",
     FailureKind.CONFIGURATION: "refused",
@@ -511,7 +490,6 @@ _EXPLAINED: Mapping[FailureKind, str] = {
     "or try again later",
     FailureKind.ZONE: "this zone does not offer the type of {these}: choose other zones with "
     "cluster_availability_zones",
-    FailureKind.QUOTA: "the account's quota does not allow {these}: have it raised (Service Quotas), or ask for fewer",
     FailureKind.NOT_YET: "AWS did not accept the instance profile of {these} in time: run the same command again",
     FailureKind.THROTTLED: "AWS kept refusing {these} for the moment: run the same command again",
     FailureKind.CONFIGURATION: "the settings of {these} are wrong: correct them and run the same command again",

@@ -18,7 +18,7 @@ def find(aws: Aws) -> Resource | None:
     try:
         aws.call("s3", "head_bucket", Bucket=name, ExpectedBucketOwner=aws.account)
     except AwsError as problem:
-        if problem.denied or problem.code in ("404", "NoSuchBucket", "NotFound"):
+        if problem.denied or problem.code == "404":
             return None
         raise
     return Resource("bucket", name, name, facts={"account": aws.account})

@@ -294,7 +294,7 @@ class ResourceReader:
         try:
             self._aws.call("s3", "head_bucket", Bucket=name, ExpectedBucketOwner=self.names.account)
         except AwsError as problem:
-            if problem.code in ("404", "NoSuchBucket", "NotFound"):
+            if problem.code == "404":
                 return []
             # It may belong to another account, which has taken the name.
             if problem.denied and name not in _own_buckets(self._aws):

@@ -65,9 +65,11 @@ EVERYTHING = frozenset(AFTER)
 IN_ZONE = frozenset({*_MACHINES, "mount_target", "mount_target_access", "nat_gateway", "subnet"})
 """Kinds of resources that lie in one availability zone."""
 
-_GONE = ("NotFound", "NoSuchEntity", "NoSuchBucket", "Unknown", "404", "InvalidAllocationID", "NatGatewayNotFound")
+_GONE = ("NotFound", "NoSuchEntity", "NoSuchBucket", "Unknown", "NotAttached")
 _HELD = frozenset(
     {
+        # Of an address that a NAT gateway still has, also for some seconds after the gateway is gone.
+        "AuthFailure",
         "BucketNotEmpty",
         "ConcurrentModification",
         "DeleteConflict",

@@ -73,9 +73,9 @@ class Bucket:
         try:
             head = self.aws.call("s3", "head_bucket", Bucket=self.name, **self._owned)
         except AwsError as error:
-            if error.code in ("404", "NoSuchBucket"):
+            if error.code == "404":
                 raise MissingBucket(f"The bucket {self.name} does not exist: create it first.") from None
-            if error.code in ("301", "PermanentRedirect"):
+            if error.code == "301":
                 raise UserError(f"The bucket {self.name} is in another region than {self.aws.region}.") from None
             if error.denied:
                 owner = f", or it does not belong to the account {self.owner}" if self.owner else ""

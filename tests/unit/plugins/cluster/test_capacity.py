@@ -20,7 +20,6 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.capacity 
     Policy,
     ScalingGroup,
     WaitRules,
-    classify,
     elsewhere,
     explain,
     judge,
@@ -50,50 +49,6 @@ ZONE = (
     "Launching EC2 instance failed."
 )
 THROTTLED = "Request limit exceeded. Launching EC2 instance failed."
-
-
-@pytest.mark.parametrize(
-    ("message", "why"),
-    [
-        (CAPACITY, FailureKind.CAPACITY),
-        ("Insufficient capacity.", FailureKind.CAPACITY),
-        ("InsufficientInstanceCapacity - whatever", FailureKind.CAPACITY),
-        ("There is no Spot capacity available that matches your request.", FailureKind.CAPACITY),
-        (ZONE, FailureKind.ZONE),
-        (QUOTA, FailureKind.QUOTA),
-        ("Max spot instance count exceeded. Launching EC2 instance failed.", FailureKind.QUOTA),
-        ("There are not enough free addresses in subnet 'subnet-1' to satisfy the requested number", FailureKind.QUOTA),
-        (PROFILE, FailureKind.NOT_YET),
-        (
-            "Value (c-master) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name",
-            FailureKind.NOT_YET,
-        ),
-        (THROTTLED, FailureKind.THROTTLED),
-        (
-            "Instance became unhealthy while waiting for instance to be in InService state. Termination Reason: "
-            "Server.InternalError: Internal error on launch",
-            FailureKind.THROTTLED,
-        ),
-        ("Termination Reason: Client.InternalError: Client error on launch", FailureKind.CONFIGURATION),
-        (IMAGE, FailureKind.CONFIGURATION),
-        ("The key pair 'nobody' does not exist. Launching EC2 instance failed.", FailureKind.CONFIGURATION),
-        ("The subnet ID 'subnet-1' does not exist. Launching EC2 instance failed.", FailureKind.CONFIGURATION),
-        (
-            "The security group 'sg-1' does not exist in VPC 'vpc-1'. Launching EC2 instance failed.",
-            FailureKind.CONFIGURATION,
-        ),
-        ("You are not authorized to perform this operation.", FailureKind.CONFIGURATION),
-        ("The requested configuration is currently not supported.", FailureKind.CONFIGURATION),
-        (
-            "Instance failed to complete user's Lifecycle Action: Lifecycle Action with token 1 was abandoned: "
-            "Lifecycle Action Completed with ABANDON Result",
-            FailureKind.SETUP,
-        ),
-        ("Something that nobody has seen yet.", FailureKind.UNKNOWN),
-    ],
-)
-def test_messages_are_classified(message: str, why: FailureKind) -> None:
-    assert classify(message) is why
 
 
 def group(serving: int = 0, pending: int = 0, failures: Sequence[str] = (), **more: Any) -> ScalingGroup:
@@ -219,7 +174,7 @@ def test_only_what_came_in_this_run_is_ended() -> None:
 
 def test_each_missing_machine_has_its_reason() -> None:
     actual = missing_of(group(2, 0, [CAPACITY, QUOTA, CAPACITY]), FIVE)
-    assert [(one.why, one.count) for one in actual] == [(FailureKind.CAPACITY, 2), (FailureKind.QUOTA, 1)]
+    assert [(one.why, one.count) for one in actual] == [(FailureKind.CAPACITY, 2), (FailureKind.UNKNOWN, 1)]
     assert not elsewhere(actual)
     assert elsewhere(missing_of(group(2, 0, [CAPACITY]), FIVE))
 
@@ -236,7 +191,7 @@ def test_an_explanation_has_awss_own_words() -> None:
         (group(5), "5/5 in service"),
         (group(0, 2), "0/5 in service, 2 launching, 3 waiting"),
         (group(2, 1, [CAPACITY]), "2/5 in service, 1 launching, 2 waiting for capacity"),
-        (group(3, 0, [QUOTA]), "3/5 in service, 2 over the quota"),
+        (group(3, 0, [QUOTA]), "3/5 in service, 2 failed"),
     ],
 )
 def test_progress_in_words(seen: ScalingGroup, line: str) -> None:

