@@ -28,6 +28,8 @@ IDS = ".ids"
 def record_calls(client: ModuleType) -> None:
     """Let all clients of botocore.client record their calls."""
     call = client.BaseClient._make_api_call
+    if hasattr(call, "records"):
+        return
 
     @functools.wraps(call)
     def recorded(self: Any, operation: str, params: Any) -> Any:
@@ -44,6 +46,7 @@ def record_calls(client: ModuleType) -> None:
             model = self.meta.service_model
             add(Path(os.environ[RECORD]), _entry(model, operation, params, answer, error, started))
 
+    vars(recorded)["records"] = True
     client.BaseClient._make_api_call = recorded
 
 

@@ -43,35 +43,12 @@ _WORD = re.compile(r"[A-Za-z]+")
 _PLAIN = re.compile(r"[A-Za-z]+(?:[:.][A-Za-z]+)?[.,:;]*")
 _ID = re.compile(r"([a-z]{1,10}(?:-attach)?)-[0-9a-f]{8,17}|(j)-[A-Z0-9]{10,}")
 _IDS = frozenset(
-    [
-        "acl",
-        "ami",
-        "dopt",
-        "eipalloc",
-        "eipassoc",
-        "eni",
-        "eni-attach",
-        "fs",
-        "fsmt",
-        "i",
-        "igw",
-        "j",
-        "key",
-        "lt",
-        "nat",
-        "pg",
-        "r",
-        "rtb",
-        "rtbassoc",
-        "sg",
-        "sgr",
-        "snap",
-        "subnet",
-        "vol",
-        "vpc",
-        "vpce",
-    ]
-)
+    (
+        "acl", "ami", "dopt", "eipalloc", "eipassoc", "eni", "eni-attach", "fs", "fsmt", "i", "igw", "j", "key", "lt",
+        "nat", "pg", "r", "rtb", "rtbassoc", "sg", "sgr", "snap", "subnet", "vol", "vpc", "vpce",
+    )
+)  # fmt: skip
+"""What the ids of AWS's resources begin with."""
 _CLASSES = (
     ("arn", re.compile(r"arn:\S+")),
     ("cidr", re.compile(r"\d{1,3}(?:\.\d{1,3}){3}/\d{1,2}|[0-9a-f:]*::[0-9a-f:]*/\d{1,3}")),
