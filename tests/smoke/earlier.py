@@ -29,8 +29,7 @@ class Earlier:
     def line(self, now: float) -> str:
         if self.has_ended(now):
             return f"{self.name}, whose time to live ended at {self.end}: it is destroyed"
-        consent = f"make aws-smoke SMOKE_DESTROY={self.name}"
-        return f"{self.name}, whose time to live ends at {self.end}. To destroy it: {consent}"
+        return f"{self.name}, whose time to live ends at {self.end}. To destroy it now: SMOKE_DESTROY={self.name}"
 
 
 def earlier_clusters(aws: Aws) -> list[Earlier]:

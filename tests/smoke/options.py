@@ -22,6 +22,7 @@ class Options:
     account: str
     usd: float
     stages: Sequence[int]
+    """None if a cluster is to be destroyed."""
     region: str
     cidr: str
     destroy: str
@@ -38,11 +39,12 @@ def read(environment: Mapping[str, str]) -> Options:
         raise Refused("SMOKE_USD is no number: it is what the command may spend. Example: SMOKE_USD=3") from None
     is_local = bool(environment.get("AWS_ENDPOINT_URL"))
     cidr = environment.get("SMOKE_CIDR", LOCAL_OPERATOR if is_local else "")
-    stages = _stages(environment.get("SMOKE_STAGES", ""))
+    destroy = environment.get("SMOKE_DESTROY", "")
+    stages = [] if destroy else _stages(environment.get("SMOKE_STAGES", ""))
     if any(STAGES[number].logs_in for number in stages):
         _check_cidr(cidr)
     region = environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION") or "us-east-1"
-    return Options(account, usd, stages, region, cidr, environment.get("SMOKE_DESTROY", ""), is_local)
+    return Options(account, usd, stages, region, cidr, destroy, is_local)
 
 
 def _stages(text: str) -> Sequence[int]:

@@ -24,6 +24,15 @@ RECORD, NAMES, STAGE = "SMOKE_RECORD", "SMOKE_NAMES", "SMOKE_STAGE"
 IDS = ".ids"
 """The file beside it, which is never sent, has the ids of the clusters' resources."""
 
+OF_REFUSALS = frozenset(
+    (
+        "access", "allows", "authorized", "based", "because", "boundary", "control", "denied", "deny", "exceeded",
+        "explicit", "expired", "identity", "limit", "on", "perform", "permissions", "policy", "rate", "resource",
+        "service", "session", "throttled", "token", "unauthorized", "user",
+    )
+)  # fmt: skip
+"""Words in which AWS refuses calls, of any service: not all of them are in each service's documentation."""
+
 
 def record_calls(client: ModuleType) -> None:
     """Let all clients of botocore.client record their calls."""
@@ -100,5 +109,5 @@ def words_of(service: str, model: Any) -> frozenset[str]:
     """Return the words of a service's documentation, which botocore has, in lower case."""
     if service not in _words:
         text = json.dumps(model._service_description, default=str)
-        _words[service] = frozenset(word.lower() for word in re.findall(r"[A-Za-z]+", text))
+        _words[service] = OF_REFUSALS | {word.lower() for word in re.findall(r"[A-Za-z]+", text)}
     return _words[service]
