@@ -26,7 +26,8 @@ IDS = ".ids"
 
 OF_REFUSALS = frozenset(
     (
-        "access", "allows", "authorized", "based", "because", "boundary", "control", "denied", "deny", "exceeded",
+        "access", "allows", "authorized", "based", "because", "boundary", "control", "denied", "deny", "dependencies",
+        "exceeded",
         "explicit", "expired", "identity", "limit", "on", "perform", "permissions", "policy", "rate", "resource",
         "service", "session", "throttled", "token", "unauthorized", "user",
     )

@@ -84,7 +84,8 @@ class Sanitizer:
 
     def message(self, text: str) -> str:
         """Return a message of AWS with those of its words that the documentation has and the request does not."""
-        hidden = {word.lower() for private in self._private for word in _WORD.findall(private)}
+        names = [text for text in self._private if not _id_kind(text)]
+        hidden = {word.lower() for text in names for word in _WORD.findall(text)}
         return " ".join(self._token(token, hidden) for token in text.split())
 
     def _token(self, token: str, hidden: Collection[str]) -> str:
