@@ -27,9 +27,8 @@ IDS = ".ids"
 OF_REFUSALS = frozenset(
     (
         "access", "allows", "authorized", "based", "because", "boundary", "control", "denied", "deny", "dependencies",
-        "exceeded",
-        "explicit", "expired", "identity", "limit", "on", "perform", "permissions", "policy", "rate", "resource",
-        "service", "session", "throttled", "token", "unauthorized", "user",
+        "exceeded", "explicit", "expired", "identity", "limit", "on", "perform", "permissions", "policy", "rate",
+        "resource", "service", "session", "throttled", "token", "unauthorized", "user",
     )
 )  # fmt: skip
 """Words in which AWS refuses calls, of any service: not all of them are in each service's documentation."""

@@ -1,6 +1,6 @@
-"""Run the command as a process of its own, for tests: `python -m` would not find the collection.
+"""`make aws-smoke` with what tests change, as a process of its own: smoke_command.py FOLDER OPTIONS.
 
-command.py FOLDER OPTIONS: `OPTIONS` is JSON with the words of `program`, `ahead`, by how many seconds its clock is
+OPTIONS is JSON with the words of `program`, `ahead`, by how many seconds its clock is
 ahead, and `settings` of all clusters.
 """
 
