@@ -11,6 +11,8 @@ from tests.smoke.stages import STAGES
 
 LOCAL_OPERATOR = "198.51.100.1/32"
 """How machines of the local cloud see the operator."""
+NO_ADDRESS = "192.0.2.1/32"
+"""One of RFC 5737, which no computer has, for stages in which nothing logs in."""
 
 
 class Refused(Exception):
@@ -38,13 +40,13 @@ def read(environment: Mapping[str, str]) -> Options:
     except ValueError:
         raise Refused("SMOKE_USD is no number: it is what the command may spend. Example: SMOKE_USD=3") from None
     is_local = bool(environment.get("AWS_ENDPOINT_URL"))
-    cidr = environment.get("SMOKE_CIDR", LOCAL_OPERATOR if is_local else "")
+    cidr = environment.get("SMOKE_CIDR") or (LOCAL_OPERATOR if is_local else "")
     destroy = environment.get("SMOKE_DESTROY", "")
     stages = [] if destroy else _stages(environment.get("SMOKE_STAGES", ""))
     if any(STAGES[number].logs_in for number in stages):
         _check_cidr(cidr)
     region = environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION") or "us-east-1"
-    return Options(account, usd, stages, region, cidr, destroy, is_local)
+    return Options(account, usd, stages, region, cidr or NO_ADDRESS, destroy, is_local)
 
 
 def _stages(text: str) -> Sequence[int]:

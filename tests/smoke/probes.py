@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -18,6 +19,8 @@ from tests.steps import Failed
 
 REPLACED_SECONDS = 40 * 60
 """A killed machine is replaced, and the other one configured, well within this."""
+MOVED_SECONDS = 5 * 60
+HEALED_SECONDS = 10 * 60
 POLL_SECONDS = 15.0
 
 
@@ -88,19 +91,48 @@ def interface_of_mount_target(session: Session, name: str) -> None:
 
 
 def kill(session: Session, cluster: Cluster, group: str) -> None:
-    """End the machine of a group by EC2, and wait until another one is in service in its place."""
+    """End the machine of a group by EC2, and wait until another one is in service in its place. The master's address
+    has to follow it: if it does not, that is recorded."""
     name = f"{cluster.name}-{group}"
     before = in_service(session, name)
     session.aws.call("ec2", "terminate_instances", InstanceIds=sorted(before))
-    end = time.monotonic() + REPLACED_SECONDS
-    while not (now := in_service(session, name)) - before or now & before:
+    if not wait_until(lambda: bool(in_service(session, name) - before), REPLACED_SECONDS):
+        raise Failed(f"{name} has no other machine in service after {REPLACED_SECONDS // 60} minutes")
+    if group == "master":
+        moved = wait_until(lambda: bool(addressed(session, cluster.name) - before), MOVED_SECONDS)
+        recording.add(session.record, {"killed": group, "has_address": moved})
+
+
+def heal(session: Session, cluster: Cluster) -> None:
+    """Check the cluster's health until it is good: the new machines become members within minutes."""
+    problems: list[str] = []
+
+    def is_well() -> bool:
+        try:
+            session.play("health.yml", cluster.settings)
+        except Failed as failure:
+            problems.append(str(failure))
+            return False
+        return True
+
+    if not wait_until(is_well, HEALED_SECONDS):
+        raise Failed(problems[-1])
+
+
+def wait_until(condition: Callable[[], bool], seconds: float) -> bool:
+    end = time.monotonic() + seconds
+    while not condition():
         if time.monotonic() > end:
-            raise Failed(f"{name} has no other machine in service after {REPLACED_SECONDS // 60} minutes")
+            return False
         time.sleep(POLL_SECONDS)
-    ours = [tag_filter(CLUSTER_TAG, cluster.name)]
+    return True
+
+
+def addressed(session: Session, name: str) -> set[str]:
+    """Return the machine that has the master's Elastic IP."""
+    ours = [tag_filter(CLUSTER_TAG, name)]
     addresses = session.aws.pages("ec2", "describe_addresses", "Addresses", Filters=ours)
-    moved = any(address.get("InstanceId") in now for address in addresses)
-    recording.add(session.record, {"killed": group, "replaced": True, "has_address": moved})
+    return {address["InstanceId"] for address in addresses if address.get("InstanceId")}
 
 
 def in_service(session: Session, group: str) -> set[str]:

@@ -31,7 +31,7 @@ from tests.smoke import options, record, recording  # noqa: E402
 from tests.smoke.earlier import earlier_clusters  # noqa: E402
 from tests.smoke.options import Options, Refused  # noqa: E402
 from tests.smoke.session import PROGRAM, Cluster, Session  # noqa: E402
-from tests.smoke.spending import price_of, usd  # noqa: E402
+from tests.smoke.spending import Price, price_of, usd  # noqa: E402
 from tests.smoke.stages import STAGES, Stage  # noqa: E402
 from tests.steps import Failed, outcome_of  # noqa: E402
 
@@ -118,16 +118,16 @@ class Smoke:
                 skipped.append(f"stage {number} was not run: it may cost {usd(price.most)}, and {left} are left")
             else:
                 print(f"stage {number}, {stage.title}: may cost {usd(price.most)}", flush=True)
-                self._run_stage(number, price.hourly)
+                self._run_stage(number, price)
                 if self._problems:
                     break
         for line in skipped:
             print(line, flush=True)
 
-    def _run_stage(self, number: int, hourly: float) -> None:
+    def _run_stage(self, number: int, price: Price) -> None:
         session = self._session
         session.begin(str(number))
-        outcome = outcome_of(f"stage {number}", partial(attempt, STAGES[number], session, hourly), session.folder)
+        outcome = outcome_of(f"stage {number}", partial(attempt, STAGES[number], session, price), session.folder)
         recording.add(session.record, {"outcome": "ok" if outcome.ok else "failed", "seconds": outcome.seconds})
         print(outcome.line(), flush=True)
         if not outcome.ok:
@@ -152,7 +152,7 @@ class Smoke:
         for entry in record.entries_of(session.record):
             if "item" in entry:
                 print(f"{entry['item']}: {entry['outcome']}", flush=True)
-        print(f"spent: about {usd(session.spent())}, without traffic and storage", flush=True)
+        print(f"spent: at most {usd(session.spent())}, without what the file system and the bucket store", flush=True)
         lost = f" ({dropped} lines with names or secrets were left out)" if dropped else ""
         print(f"record: {session.record}{lost}", flush=True)
 
@@ -165,9 +165,9 @@ class Smoke:
         print(" ".join(sentence.split()), flush=True)
 
 
-def attempt(stage: Stage, session: Session, hourly: float) -> str:
+def attempt(stage: Stage, session: Session, price: Price) -> str:
     try:
-        return stage.run(session, hourly)
+        return stage.run(session, price)
     except UserError as error:
         raise Failed(str(error)) from error
 
@@ -205,9 +205,13 @@ def settings_in(folder: Path, chosen: Options) -> dict[str, object]:
     """Return the settings of all clusters, with a new key to log in with."""
     key = folder / "key"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "smoke", "-f", key], check=True)
-    cidrs = {"cluster_ssh_allowed_cidrs": [chosen.cidr]} if chosen.cidr else {}
-    files = {"cluster_public_key_file": f"{key}.pub", "cluster_private_key_file": str(key)}
-    return {"cluster_region": chosen.region, "cluster_worker_count": 1, **cidrs, **files}
+    return {
+        "cluster_region": chosen.region,
+        "cluster_worker_count": 1,
+        "cluster_ssh_allowed_cidrs": [chosen.cidr],
+        "cluster_public_key_file": f"{key}.pub",
+        "cluster_private_key_file": str(key),
+    }
 
 
 def main(

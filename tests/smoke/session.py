@@ -22,6 +22,7 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.resources
 
 from tests.processes import kill_marked
 from tests.smoke import recording
+from tests.smoke.spending import FREE, Price
 from tests.steps import Failed, last_line
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -46,7 +47,7 @@ class Cluster:
     name: str
     settings: dict[str, Any] = field(default_factory=dict)
     created_at: float = 0.0
-    hourly: float = 0.0
+    price: Price = FREE
 
 
 @dataclass
@@ -78,12 +79,12 @@ class Session:
     def begin(self, stage: str) -> None:
         self.stage = os.environ[recording.STAGE] = stage
 
-    def cluster(self, what: str, hourly: float = 0.0, **settings: Any) -> Cluster:
+    def cluster(self, what: str, price: Price, **settings: Any) -> Cluster:
         """Name a cluster that playbooks are about to create. It is destroyed at the end at the latest."""
         end = datetime.fromtimestamp(self.clock() + LIFE_SECONDS, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         name = f"{self.prefix}-{what}"
         own = {"cluster_name": name, "cluster_tags": {TAG: end}, "cluster_ttl_hours": TTL_HOURS}
-        cluster = Cluster(name, {**self.settings, **own, **settings}, self.clock(), hourly)
+        cluster = Cluster(name, {**self.settings, **own, **settings}, self.clock(), price)
         self.clusters.append(cluster)
         return cluster
 
@@ -124,11 +125,11 @@ class Session:
         }
 
     def spent(self) -> float:
-        """Return what the clusters have cost, by the time for which they existed."""
+        """Return what the clusters have cost at most: by the hour, and what their machines may have fetched."""
         return self.ended_usd + sum(self._cost(cluster) for cluster in self.clusters)
 
     def _cost(self, cluster: Cluster) -> float:
-        return cluster.hourly * (self.clock() - cluster.created_at) / 3600
+        return cluster.price.setup + cluster.price.hourly * (self.clock() - cluster.created_at) / 3600
 
     def leftovers(self, name: str) -> list[str]:
         """Return what of a cluster exists, such as `1 VPC`."""

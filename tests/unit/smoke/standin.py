@@ -49,23 +49,25 @@ class FakeAws:
         return {"Account": self.account, "Arn": f"arn:aws:iam::{self.account}:user/carol"}
 
 
-def wait(at: session.Session, hourly: float) -> str:
-    cluster = at.cluster("net", hourly)
+def wait(at: session.Session, price: spending.Price) -> str:
+    cluster = at.cluster("net", price)
     at.play("site.yml", cluster.settings)
     at.destroy(cluster)
     return "created and destroyed"
+
+
+def leftovers(self: session.Session, name: str) -> list[str]:
+    return [] if (self.folder / "destroyed").exists() else [f"1 VPC of {name}"]
 
 
 def stand_in(work: Path) -> None:
     program = work / "ansible-playbook"
     program.write_text(PLAYBOOK)
     program.chmod(0o755)
-    settings: Any = {"Aws": FakeAws, "earlier_clusters": lambda _aws: []}
-    for name, value in settings.items():
-        setattr(run, name, value)
-    price = spending.Price(0.5, 0.5)
-    run.price_of = lambda _aws, need: price if need.clusters else spending.Price(0, 0)  # type: ignore[assignment]
-    session.Session.leftovers = lambda self, _name: [] if (self.folder / "destroyed").exists() else ["1 VPC"]  # type: ignore[method-assign]
+    price = spending.Price(0.4, 0.1, 0.5)
+    replaced: dict[str, Any] = {"Aws": FakeAws, "earlier_clusters": lambda _aws: [], "price_of": lambda *_words: price}
+    vars(run).update(replaced)
+    session.Session.leftovers = leftovers  # type: ignore[method-assign]
     own = stages.Stage("a stage that waits", wait, spending.Need(clusters=1))
     stages.STAGES.clear()  # type: ignore[attr-defined]
     stages.STAGES.update({0: own, 1: own})  # type: ignore[attr-defined]

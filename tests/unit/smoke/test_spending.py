@@ -8,7 +8,6 @@ import pytest
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan import offers
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.offers import Price
 
-from tests.smoke import spending
 from tests.smoke.options import Refused, read
 from tests.smoke.spending import Need, price_of
 from tests.smoke.stages import STAGES
@@ -29,7 +28,7 @@ class Account:
 
 def price(monkeypatch: pytest.MonkeyPatch, need: Need, **missing: Any) -> Any:
     listed = {item: Price(amount, "2026-11-26") for item, amount in AMOUNTS.items() if item not in missing.values()}
-    monkeypatch.setattr(spending.offers, "current_prices", lambda *_words: listed)
+    monkeypatch.setattr(offers, "current_prices", lambda *_words: listed)
     account: Any = Account()
     return price_of(account, need)
 
@@ -38,7 +37,8 @@ def test_machines_disks_gateway_addresses_and_traffic_count(monkeypatch: pytest.
     hourly = 2 * 0.04 + 2 * 100 * 0.073 / 730 + 0.05 + 2 * 0.005
     actual = price(monkeypatch, Need("t3.medium", clusters=3))
     assert actual.hourly == pytest.approx(hourly)
-    assert actual.most == pytest.approx(3 * (hourly + 2 * 10 * 0.05))
+    assert actual.most == pytest.approx(3 * (hourly + 2 * 2 * 0.05))
+    assert price(monkeypatch, Need("t3.medium", clusters=1, framework=True)).setup == pytest.approx(2 * 10 * 0.05)
 
 
 def test_a_network_costs_its_gateway_and_the_plan_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,9 +62,8 @@ def test_a_stage_that_logs_in_needs_an_address(stage: int) -> None:
     without = {**SETTINGS, "SMOKE_CIDR": "", "SMOKE_STAGES": str(stage)}
     with pytest.raises(Refused, match="SMOKE_CIDR is not set: name the address that you log in from"):
         read(without)
-    assert read({**without, "SMOKE_STAGES": "0,1,3"}).cidr == ""
-    local = {name: value for name, value in without.items() if name != "SMOKE_CIDR"}
-    assert read({**local, "AWS_ENDPOINT_URL": "http://127.0.0.1:4599"}).cidr == "198.51.100.1/32"
+    assert read({**without, "SMOKE_STAGES": "0,1,3"}).cidr == "192.0.2.1/32"
+    assert read({**without, "AWS_ENDPOINT_URL": "http://127.0.0.1:4599"}).cidr == "198.51.100.1/32"
 
 
 def test_to_destroy_a_cluster_needs_no_stage() -> None:
