@@ -102,7 +102,8 @@ class Smoke:
             raise Failed(f"SMOKE_DESTROY is {named}, and no cluster of this command has that name")
         for cluster in clusters:
             if cluster.name == named or cluster.has_ended(session.clock()):
-                session.destroy(Cluster(cluster.name, dict(session.settings)))
+                session.clusters.append(Cluster(cluster.name, dict(session.settings)))
+                session.destroy(session.clusters[-1])
                 print(f"{cluster.name} is destroyed", flush=True)
         return not named
 
