@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Collection, Mapping
@@ -16,8 +17,12 @@ COMMON = frozenset(("", "root", "user", "admin", "ubuntu", "administrator", "ope
 
 
 def entries_of(file: Path) -> list[dict[str, Any]]:
-    lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
-    return [json.loads(line) for line in lines]
+    """Return the lines of a record. The last one of a process that was killed may be a part."""
+    entries = []
+    for line in file.read_text(encoding="utf-8").splitlines() if file.exists() else ():
+        with contextlib.suppress(ValueError):
+            entries.append(json.loads(line))
+    return entries
 
 
 def finish(file: Path, facts: Mapping[str, Any], private: Collection[str]) -> int:

@@ -81,9 +81,10 @@ def test_a_line_with_a_secret_or_a_name_is_left_out(value: str, tmp_path: Path) 
     assert len(items) == 12 and {item["outcome"] for item in items} == {"not seen"}
 
 
-def test_a_record_without_any_call_is_finished_as_well(tmp_path: Path) -> None:
+def test_a_record_with_a_part_of_a_line_alone_is_finished_as_well(tmp_path: Path) -> None:
     file = tmp_path / "record.jsonl"
     Path(f"{file}{recording.IDS}").write_text("vpc-0123456789abcdef0\n")
+    file.write_text('{"call": "ec2:Descr')
     assert record.finish(file, {"run": "1"}, []) == 0
     assert record.entries_of(file)[0] == {"run": "1"} and list(tmp_path.iterdir()) == [file]
 
