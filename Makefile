@@ -110,6 +110,10 @@ sanity account localcloud integration molecule: setup ## this layer alone
 gpu: python ## what needs a real GPU, in seven steps; without one it says so. Results in bench/results/gpu.md
 	@$(python) -S tests/gpu/run.py
 
+.PHONY: aws-smoke
+aws-smoke: venv ## a first hour on an AWS account, for a stated amount: docs/first-hour-on-aws.md
+	@$(BIN)/python tests/smoke/run.py
+
 .PHONY: bench chaos
 bench: setup ## the measurements
 chaos: setup ## kill playbooks at each task, call and at random moments, and run them again

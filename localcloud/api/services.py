@@ -64,6 +64,13 @@ class Service:
 
 SERVICES = (
     Service(
+        "accessanalyzer",
+        "access-analyzer",
+        refusal=Refusal("AccessDeniedException"),
+        login="efs",
+        uses_moto=False,
+    ),
+    Service(
         "autoscaling",
         "autoscaling",
         refusal=_XML_REFUSAL,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
@@ -31,6 +30,7 @@ from localcloud.endpoint.server import HttpServer
 from tests.deprecations import SHOW_DEPRECATIONS, our_deprecations
 from tests.forking import ForkingPython
 from tests.played import record
+from tests.processes import kill_marked
 
 ROOT = Path(__file__).resolve().parents[2]
 REGION = "us-east-1"
@@ -109,11 +109,7 @@ class Playing:
 
     def kill(self) -> None:
         """Kill all of its processes, Ansible's workers too, which are in sessions of their own."""
-        while victims := _processes(f"{RUN}={self.run}".encode()):
-            for pid in victims:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-            time.sleep(0.01)
+        kill_marked(f"{RUN}={self.run}")
 
 
 @dataclass
@@ -263,16 +259,6 @@ class Account:
     def as_user(self, key: str, secret: str) -> Account:
         """The same account for somebody else: what is played there, is by them."""
         return replace(self, environment=self.environment | {"AWS_ACCESS_KEY_ID": key, "AWS_SECRET_ACCESS_KEY": secret})
-
-
-def _processes(mark: bytes) -> list[int]:
-    """Those with this in their environment, but for the dead that nobody has asked about yet: they have none."""
-    ids = []
-    for place in Path("/proc").glob("[0-9]*/environ"):
-        with contextlib.suppress(OSError):
-            if mark in place.read_bytes().split(b"\0"):
-                ids.append(int(place.parent.name))
-    return ids
 
 
 @contextmanager

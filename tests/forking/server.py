@@ -8,6 +8,7 @@ from __future__ import annotations
 import array
 import gc
 import hashlib
+import importlib
 import json
 import os
 import select
@@ -125,6 +126,17 @@ def receive(peer: socket.socket) -> dict[str, Any]:
     return request
 
 
+def import_customization() -> None:
+    """Do what a Python does as it starts: import the sitecustomize of PYTHONPATH."""
+    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    sys.path[:0] = [path for path in paths if path]
+    for path in paths:
+        if path and os.path.exists(os.path.join(path, "sitecustomize.py")):
+            sys.modules.pop("sitecustomize", None)
+            importlib.import_module("sitecustomize")
+            return
+
+
 def run(request: dict[str, Any]) -> None:
     os.chdir(request["cwd"])
     os.environ.clear()
@@ -132,6 +144,7 @@ def run(request: dict[str, Any]) -> None:
     sys.argv = [""]
     code = 0
     try:
+        import_customization()
         StandardInput().exec_module(ModuleType("__main__"))
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)

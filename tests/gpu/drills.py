@@ -15,7 +15,8 @@ from deeplearning.run import silence
 from deeplearning.run.stacks import STATES
 
 from tests.gpu.launch import Launch
-from tests.gpu.session import SCRIPTS, Session, require
+from tests.gpu.session import SCRIPTS, Session
+from tests.steps import require
 
 START_SECONDS = 90.0
 FROZEN = 1

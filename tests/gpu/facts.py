@@ -15,8 +15,9 @@ from unittest import mock
 from deeplearning.gpus import nvml
 from deeplearning.gpus.reading import Gpu, Reading
 
-from tests.gpu.session import Failed, Session, last_line, require
+from tests.gpu.session import Session
 from tests.nvml import Gpus
+from tests.steps import Failed, last_line, require
 
 ATTEMPTS = 3
 """Power, clocks and memory may change between the two answers."""

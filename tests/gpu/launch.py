@@ -35,7 +35,8 @@ from deeplearning.run.run_log import RunLog
 from deeplearning.run.stall import StallDetector
 from deeplearning.run.wrapper import ended_with_parent
 
-from tests.gpu.session import ROOT, Failed, Session, last_line, parsed
+from tests.gpu.session import ROOT, Session, parsed
+from tests.steps import Failed, last_line
 
 NODE, ADDRESS, NETWORK, INTERFACE = "localhost", "127.0.0.1", "127.0.0.0/8", "lo"
 WRAPPER = (sys.executable, "-I", str(ROOT / "files/node/deeplearning/__main__.py"), "run", "exec")

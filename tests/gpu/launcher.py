@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.gpu.launch import Launch
-from tests.gpu.session import SCRIPTS, Session, require
+from tests.gpu.session import SCRIPTS, Session
+from tests.steps import require
 
 ROUNDS = 3
 LEAST_SHARE = 0.99

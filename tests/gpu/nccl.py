@@ -9,7 +9,8 @@ from typing import Any
 from deeplearning.run import efa
 
 from tests.gpu.launch import Launch
-from tests.gpu.session import SCRIPTS, TRAINERS, Failed, Session, require
+from tests.gpu.session import SCRIPTS, TRAINERS, Session
+from tests.steps import Failed, require
 
 PREFLIGHT_SECONDS = 120.0
 NCCL = {"NCCL_DEBUG": "INFO"}

@@ -12,7 +12,8 @@ from pathlib import Path
 from deeplearning.contract import gpu_proof
 
 from tests import debian
-from tests.gpu.session import SCRIPTS, Failed, Session, gpus, require
+from tests.gpu.session import SCRIPTS, Session, gpus
+from tests.steps import Failed, require
 
 OLD_CUDA = "11.4"
 """That the stub of the driver's library runs at most: older than PyTorch needs."""

@@ -9,8 +9,9 @@ from typing import Any
 
 from deeplearning.contract import gpu_proof
 
-from tests.gpu.session import Session, last_line
+from tests.gpu.session import Session
 from tests.layers.records import commit
+from tests.steps import last_line
 
 STATEMENT = """
 import json, torch

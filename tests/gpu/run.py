@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import signal
 import sys
-import time
-import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import date
+from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,7 +22,8 @@ sys.path[:0] = [str(ROOT), str(ROOT / "files/node")]
 
 from tests.gpu import drills, facts, launcher, nccl, probe, trainers  # noqa: E402
 from tests.gpu.report import facts_of, page  # noqa: E402
-from tests.gpu.session import Failed, NoPython, Session, gpus, interpreter, unpacked_mpi  # noqa: E402
+from tests.gpu.session import NoPython, Session, gpus, interpreter, unpacked_mpi  # noqa: E402
+from tests.steps import Outcome, end_by_exception, outcome_of  # noqa: E402
 
 FOLDER = ROOT / "build/gpu"
 PAGE = ROOT / "bench/results/gpu.md"
@@ -41,17 +40,6 @@ STEPS: dict[str, Step] = {
 }
 
 
-@dataclass(frozen=True)
-class Outcome:
-    step: str
-    ok: bool
-    seconds: float
-    detail: str
-
-    def line(self) -> str:
-        return f"{self.step:<10} {'ok' if self.ok else 'FAILED':<7} {self.seconds:6.1f} s  {self.detail}"
-
-
 def parse(words: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="tests/gpu/run.py", description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("names", nargs="*", metavar="STEP", help=f"only these steps of {', '.join(STEPS)}")
@@ -59,19 +47,6 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--python", default="", metavar="PATH", help="an interpreter that has torch")
     parser.add_argument("--mpi", default="", metavar="FOLDER", help="where Open MPI's Debian packages are unpacked")
     return parser.parse_args(words)
-
-
-def outcome_of(name: str, step: Step, session: Session) -> Outcome:
-    """Run a step. Whatever it raises is a failure of it alone, and its trace is kept."""
-    started = time.monotonic()
-    try:
-        ok, detail = True, step(session)
-    except Failed as failure:
-        ok, detail = False, str(failure)
-    except Exception as error:  # the next steps run on a machine that is there for half an hour
-        ok, detail = False, f"{type(error).__name__}: {error}; see {session.folder / name}.log"
-        (session.folder / f"{name}.log").write_text(traceback.format_exc(), encoding="utf-8")
-    return Outcome(name, ok, round(time.monotonic() - started, 1), " ".join(detail.split()))
 
 
 def main(words: Sequence[str]) -> int:
@@ -95,7 +70,7 @@ def main(words: Sequence[str]) -> int:
     FOLDER.mkdir(parents=True, exist_ok=True)
     outcomes: list[Outcome] = []
     for name in options.names or STEPS:
-        outcomes.append(outcome_of(name, STEPS[name], session))
+        outcomes.append(outcome_of(name, partial(STEPS[name], session), FOLDER))
         print(outcomes[-1].line(), flush=True)
     record = {"date": str(date.today()), **facts_of(session, devices), "steps": [asdict(each) for each in outcomes]}
     (FOLDER / "gpu.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
@@ -104,12 +79,6 @@ def main(words: Sequence[str]) -> int:
     failures = sum(not each.ok for each in outcomes)
     print(f"{len(outcomes) - failures} passed, {failures} failed", flush=True)
     return 1 if failures else 0
-
-
-def end_by_exception() -> None:
-    """Let a signal that ends this process end its steps as well, which end their ranks."""
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda number, _frame: sys.exit(128 + number))
 
 
 if __name__ == "__main__":

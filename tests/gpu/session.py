@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from localcloud.core import settings
+from tests.steps import Failed, last_line
 
 ROOT = Path(__file__).resolve().parents[2]
 TRAINERS = ROOT / "files/trainers"
@@ -23,10 +24,6 @@ IMAGES = settings.HOME / "images"
 NODE_PYTHON = Path("/opt/deeplearning/env/pytorch/bin/python")
 DRIVER = Path("/proc/driver/nvidia/version")
 GRACE_SECONDS = 5.0
-
-
-class Failed(Exception):
-    """What a step has found wrong, in one line."""
 
 
 class NoPython(Exception):
@@ -90,11 +87,6 @@ class Session:
         return subprocess.CompletedProcess(command, child.returncode, output, errors)
 
 
-def last_line(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1] if lines else "it printed nothing"
-
-
 def parsed(output: str, program: str | Path) -> Any:
     """Return the last line of JSON: NCCL may write further lines while a process ends."""
     for line in reversed(output.splitlines()):
@@ -102,11 +94,6 @@ def parsed(output: str, program: str | Path) -> Any:
             if line.startswith("{"):
                 return json.loads(line)
     raise Failed(f"{Path(program).name} printed no result, but: {last_line(output)[:200]}")
-
-
-def require(is_true: object, sentence: str) -> None:
-    if not is_true:
-        raise Failed(sentence)
 
 
 def gpus(driver: Path = DRIVER) -> tuple[list[str], str]:

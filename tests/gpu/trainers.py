@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.gpu.launch import Launch
-from tests.gpu.session import SCRIPTS, TRAINERS, Failed, Session, require
+from tests.gpu.session import SCRIPTS, TRAINERS, Session
+from tests.steps import Failed, require
 
 SECONDS = 180.0
 

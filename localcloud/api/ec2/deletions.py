@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from localcloud.api.ec2.errors import has_dependencies, invalid
+from localcloud.api.ec2.filters import refuse_dry_run
 from localcloud.api.ec2.moto_records import backend_of, internet_gateway_of, subnets_in, zones_of
 from localcloud.core.cloud import Call, answers
 from localcloud.core.errors import AwsError
@@ -132,6 +133,7 @@ def detach_internet_gateway(call: Call) -> dict[str, Any]:
 
 @answers("ec2", "DeleteNetworkInterface")
 def delete_network_interface(call: Call) -> dict[str, Any]:
+    refuse_dry_run(call.params)
     interface = backend_of(call.region).enis.get(str(call.params.get("NetworkInterfaceId")))
     if interface is not None and (interface.instance is not None or interface.requester_managed):
         raise aws_error("ec2:DeleteNetworkInterface", "InvalidNetworkInterface.InUse", id=interface.id)

@@ -13,6 +13,7 @@ from typing import Any
 from moto.ec2.models.vpcs import AWS_ENDPOINT_SERVICES
 
 from localcloud.api.ec2.errors import invalid
+from localcloud.api.ec2.filters import refuse_dry_run
 from localcloud.api.ec2.moto_records import backend_of, internet_gateway_of, subnet_named
 from localcloud.api.quotas import INTERNET_GATEWAYS, VPCS, check_limit
 from localcloud.core.cloud import Call, answers
@@ -207,6 +208,7 @@ _LIMITED = {"CreateVpc": (VPCS, "vpcs"), "CreateInternetGateway": (INTERNET_GATE
 def create_within_quota(call: Call) -> dict[str, Any]:
     limit, records = _LIMITED[call.operation]
     check_limit(call.cloud, limit, len(getattr(backend_of(call.region), records)))
+    refuse_dry_run(call.params)
     return call.moto()
 
 

@@ -1,4 +1,4 @@
-"""Service quotas, and the price list."""
+"""Service quotas, the price list, and the validation of policies."""
 
 from __future__ import annotations
 
@@ -11,5 +11,6 @@ def quota_arn(call: Call, kind: str, name: str) -> str:
 
 quotas = Service("service-quotas", "servicequotas", quota_arn)
 pricing = Service("pricing", "pricing", lambda _call, _kind, _name: "*")
+analyzer = Service("accessanalyzer", "access-analyzer", lambda _call, _kind, _name: "*")
 
-ROWS = quotas.rows() | pricing.rows()
+ROWS = quotas.rows() | pricing.rows() | analyzer.rows()

@@ -231,3 +231,15 @@ def test_views_of_a_network(ec2: Ec2, cloud: Cloud, clock: ManualClock) -> None:
     assert {subnet.id: subnet for subnet in view().subnets}[private].routes[1].kind == "other"
     ec2.terminated(instance)
     assert view().instances == ()
+
+
+def test_a_dry_run_creates_and_deletes_nothing(ec2: Ec2) -> None:
+    _, subnet = ec2.subnet()
+    interface = ec2("CreateNetworkInterface", SubnetId=subnet)["NetworkInterface"]["NetworkInterfaceId"]
+    before = ec2("DescribeVpcs")["Vpcs"]
+    with ec2.refused("DryRunOperation"):
+        ec2("CreateVpc", CidrBlock="10.9.0.0/16", DryRun=True)
+    with ec2.refused("DryRunOperation"):
+        ec2("DeleteNetworkInterface", NetworkInterfaceId=interface, DryRun=True)
+    assert ec2("DescribeVpcs")["Vpcs"] == before
+    assert ec2("DescribeNetworkInterfaces", NetworkInterfaceIds=[interface])["NetworkInterfaces"]

@@ -44,6 +44,7 @@ def code_in(body: bytes) -> str:
 # Signatures
 
 ASK: dict[str, tuple[str, dict[str, str]]] = {
+    "accessanalyzer": ("validate_policy", {"policyDocument": "{}", "policyType": "IDENTITY_POLICY"}),
     "ec2": ("describe_vpcs", {}),
     "iam": ("list_roles", {}),
     "sts": ("get_caller_identity", {}),
@@ -80,6 +81,7 @@ def refusal(client: Any, service: str) -> tuple[str, int]:
 
 
 WRONG_SECRET = {
+    "accessanalyzer": ("InvalidSignatureException", 403),
     "autoscaling": ("SignatureDoesNotMatch", 403),
     "ec2": ("AuthFailure", 401),
     "efs": ("InvalidSignatureException", 403),

@@ -42,7 +42,12 @@ UNLISTED = {
 }
 """Resources that a row checks although the reference does not have them, and why."""
 
-PREFIXES = {"efs": "elasticfilesystem", "emr": "elasticmapreduce", "service-quotas": "servicequotas"}
+PREFIXES = {
+    "accessanalyzer": "access-analyzer",
+    "efs": "elasticfilesystem",
+    "emr": "elasticmapreduce",
+    "service-quotas": "servicequotas",
+}
 """IAM's names of services, where boto3 has others"""
 
 FREE = {("sts", "GetCallerIdentity")}

@@ -20,7 +20,8 @@ from deeplearning.gpus.reading import Gpu, Reading
 from tests import debian
 from tests.gpu import drills, facts, launcher, nccl, run, session
 from tests.gpu.launch import Launch
-from tests.gpu.session import SCRIPTS, Failed, Session
+from tests.gpu.session import SCRIPTS, Session
+from tests.steps import Failed
 
 ROOT = Path(__file__).resolve().parents[3]
 XID = "NVRM: Xid (PCI:0000:53:00): {}, pid=4242, name=python3, "
