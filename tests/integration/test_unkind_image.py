@@ -13,7 +13,8 @@ from tests.integration.succession import Succession
 from tests.integration.unkind import Unkind
 
 pytestmark = pytest.mark.stand_in(
-    "the package mirror: one package, on the machine itself; Amazon's Open MPI: Debian's; the instance store: a tmpfs"
+    "the package mirror: one package, on the machine itself; Amazon's Open MPI and pip's boto3: Debian's; "
+    "the instance store: a tmpfs"
 )
 
 

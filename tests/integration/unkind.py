@@ -1,7 +1,8 @@
 """An image that is less kind than Debian's: AWS's additions, ssh by socket activation, a held lock, a late mirror.
 
-sshd, systemd, dpkg, apt and pip's boto3 are real. The mirror is one package on the machine itself, behind a web server
-that does not answer at first. Amazon's Open MPI is Debian's by another path, and the instance store is a tmpfs.
+sshd, systemd, dpkg and apt are the distribution's own. The mirror is one package on the machine itself, behind a web
+server that does not answer at first. Amazon's Open MPI and pip's boto3 are Debian's at other paths, and the instance
+store is a tmpfs.
 """
 
 from __future__ import annotations
@@ -69,9 +70,10 @@ set -eu
 systemctl disable ssh.service
 systemctl enable ssh.socket
 
-# What AWS's images have besides: a newer boto3 by pip in the system, toolkits, Amazon's Open MPI, instance store.
-python3 -m venv /srv/pip
-/srv/pip/bin/pip install -q --target "$(python3 -c '{DIST_PACKAGES}')" boto3
+# What AWS's images have besides: boto3 where pip puts it, toolkits, Amazon's Open MPI, instance store.
+packages=$(python3 -c '{DIST_PACKAGES}')
+mkdir -p "$packages"
+cp --recursive /usr/lib/python3/dist-packages/{{boto3,botocore,s3transfer}} "$packages"
 mkdir -p /usr/local/cuda-{{12.4,12.9,13.0}} /opt/amazon/openmpi/bin /opt/dlami/nvme
 ln -s /usr/local/cuda-13.0 /usr/local/cuda
 ln -s /usr/bin/{{mpirun,orted,ompi_info}} /opt/amazon/openmpi/bin/
