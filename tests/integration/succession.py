@@ -29,7 +29,7 @@ class Succession:
     def of(cls, cluster: Cluster) -> Succession:
         """Make the first cluster and train on it, remove it, and make the next: a master and a worker, watched."""
         unkind = Unkind(locked=20, mirror=25)
-        image = unkind.make_image(cluster.cloud, cluster.settings["cluster_image"], f"{cluster.name}-unkind")
+        image = unkind.make_image(cluster.cloud, cluster.settings["cluster_image"], f"{cluster.name}-debian-12")
         made = cluster.play("site.yml", cluster_worker_count=0, cluster_image=image)
         assert made.code == 0, made.output[-6000:]
         unkind.assert_met(cluster, MASTER)
