@@ -18,6 +18,7 @@ class Kind:
     created_by: str = ""
     listed_in: str = ""
     id_in: str = ""
+    late_once: bool = False
 
     def not_found(self, resource_id: str, code: str = "") -> AwsError:
         words = self.words or f"The {self.type} ID '{{}}'"

@@ -24,6 +24,8 @@ class Lateness:
         self._settled = 0.0
         self._missed: dict[Hashable, list[int]] = {}
         """the calls that missed a change"""
+        self._once: dict[str, Hashable] = {}
+        """the one change of those that are late once in an account"""
         self._number = 0
         self._service = ""
         """that of the call that is being answered; empty if it misses nothing"""
@@ -46,9 +48,22 @@ class Lateness:
         """Whether a call is being answered that may miss something."""
         return bool(self._service)
 
-    def misses(self, resource: str, since: float) -> bool:
-        """Return whether the call misses a change of a resource at that time."""
-        return bool(self._misses(resource, since, 1)) and self.time < since + SECONDS
+    def misses(self, resource: str, since: float, once: str = "") -> bool:
+        """Return whether the call misses a change of a resource at that time. Of those with the same `once` only the
+        first change is late."""
+        change = (resource, since)
+        is_old = self.time >= since + SECONDS
+        if is_old or not self._misses(resource, since, 1):
+            return False
+        return not once or self._once.setdefault(once, change) == change
+
+    def misses_tags(self, resource: str, since: float) -> bool:
+        """Return whether the call misses the tags that a resource got at that time: the first in an account are late.
+
+        It misses the resource too, so that the next call knows both.
+        """
+        self.misses(resource, since)
+        return self.misses(f"tags of {resource}", since, "tags")
 
     def misses_profile(self, name: str, since: float) -> float:
         """Return 0 if the service of the call knows an instance profile, otherwise the share of its misses, this one

@@ -2,7 +2,7 @@
 it does not exist. Tags follow their resource. The fault `late-reads` makes this last.
 
 https://docs.aws.amazon.com/ec2/latest/devguide/eventual-consistency.html describes both. Late are the kinds that have
-`created_by` in data/ec2_kinds.toml.
+`created_by` in data/ec2_kinds.toml; of those with `late_once`, only the first in an account.
 """
 
 from __future__ import annotations
@@ -63,7 +63,8 @@ def _misses(cloud: Cloud, resource_id: str) -> bool:
     if created is None:
         return False
     is_young = cloud.clock.time() < created.time + (cloud.faults.read_delay() or 0.0)
-    return cloud.lateness.misses(resource_id, created.time) or is_young
+    once = "reads" if created.kind.late_once else ""
+    return cloud.lateness.misses(resource_id, created.time, once) or is_young
 
 
 def _names(value: Any) -> Iterator[str]:

@@ -1,5 +1,5 @@
-"""Tags that a call of EC2 sets do not count for the policies of the first call that names their resource. The fault
-`late-tags` makes this last.
+"""The first tags that a call of EC2 sets in an account do not count for the policies of the first call that names their
+resource. The fault `late-tags` makes all tags late.
 
 https://github.com/hashicorp/terraform-provider-aws/issues/6055 describes it.
 """
@@ -50,4 +50,4 @@ def counting(cloud: Cloud, resource: str, tags: Mapping[str, str]) -> Mapping[st
 
 def is_late(cloud: Cloud, resource: str, time: float) -> bool:
     """Return whether the tags that a resource got at a time do not count yet."""
-    return cloud.lateness.misses(resource, time) or cloud.clock.time() < time + cloud.faults.tag_delay()
+    return cloud.lateness.misses_tags(resource, time) or cloud.clock.time() < time + cloud.faults.tag_delay()
