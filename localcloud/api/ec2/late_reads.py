@@ -34,7 +34,9 @@ def answer(call: Call, handler: Handler | None) -> dict[str, Any]:
     names = set(_names({key: value for key, value in call.params.items() if not key.startswith("Filter")}))
     if unseen := [name for name in names if name in created and _misses(call.cloud, name)]:
         kind = created[unseen[0]].kind
-        raise kind.not_found(unseen[0], _CODES_OF_ROUTES.get(kind.id_in, "") if call.operation.endswith("Route") else "")
+        raise kind.not_found(
+            unseen[0], _CODES_OF_ROUTES.get(kind.id_in, "") if call.operation.endswith("Route") else ""
+        )
     answer = dict((handler(call) if handler else call.moto()) or {})
     for kind in KINDS.values():
         if call.operation == kind.created_by:

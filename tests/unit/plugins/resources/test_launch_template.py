@@ -116,9 +116,7 @@ TAGS = {"Name": "c-workers", "deeplearning:cluster": "c", "generation": 7}
 OWN_TAGS = {**TAGS, "generation": "7"}
 
 
-def ensure(
-    aws: Account, capsys: pytest.CaptureFixture[str], check: bool = False, **changes: Any
-) -> dict[str, Any]:
+def ensure(aws: Account, capsys: pytest.CaptureFixture[str], check: bool = False, **changes: Any) -> dict[str, Any]:
     # AWS knows what the run before has made.
     aws.cloud.lateness.settle()
     options = {key: value for key, value in MACHINE.items() if key != "tags"}
