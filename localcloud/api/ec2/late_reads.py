@@ -1,5 +1,5 @@
-"""What a call of EC2 has created is not seen by the first call after it: a list leaves it out, and to a call that names it
-it does not exist. Tags follow their resource. The fault `late-reads` makes this last.
+"""What a call of EC2 has created is not seen by the first call after it: a list leaves it out, and to a call that names
+it, it does not exist. Tags follow their resource. The fault `late-reads` makes this last.
 
 https://docs.aws.amazon.com/ec2/latest/devguide/eventual-consistency.html describes both. Late are the kinds that have
 `created_by` in data/ec2_kinds.toml; of those with `late_once`, only the first in an account.
@@ -31,12 +31,12 @@ def apply(call: Call) -> bool:
 def answer(call: Call, handler: Handler | None) -> dict[str, Any]:
     """Answer a call without the resources that it misses, or raise AwsError if it names one."""
     created = _created(call.cloud)
-    names = set(_names({key: value for key, value in call.params.items() if not key.startswith("Filter")}))
+    names = dict.fromkeys(_names({key: value for key, value in call.params.items() if not key.startswith("Filter")}))
+    # All of them: the next call knows each.
     if unseen := [name for name in names if name in created and _misses(call.cloud, name)]:
         kind = created[unseen[0]].kind
-        raise kind.not_found(
-            unseen[0], _CODES_OF_ROUTES.get(kind.id_in, "") if call.operation.endswith("Route") else ""
-        )
+        code = _CODES_OF_ROUTES.get(kind.id_in, "") if call.operation.endswith("Route") else ""
+        raise kind.not_found(unseen[0], code)
     answer = dict((handler(call) if handler else call.moto()) or {})
     for kind in KINDS.values():
         if call.operation == kind.created_by:

@@ -131,19 +131,18 @@ def test_each_service_misses_a_new_instance_profile(aws: Aws, clock: ManualClock
     subnet = aws.ask("ec2", "DescribeSubnets")["Subnets"][0]["SubnetId"]
     # Ten minutes ago, which is within the life of a signature.
     clock.advance(60 * SECONDS)
-    for run, code in (
-        (lambda: ec2.run_instances(MinCount=1, MaxCount=1, SubnetId=subnet, **launch), "InvalidParameterValue"),
-        (
-            lambda: scaling.create_auto_scaling_group(
-                AutoScalingGroupName="nodes",
-                MinSize=0,
-                MaxSize=1,
-                VPCZoneIdentifier=subnet,
-                LaunchTemplate={"LaunchTemplateId": template["LaunchTemplateId"], "Version": "1"},
-            ),
-            "ValidationError",
-        ),
-    ):
-        with refused(code, "for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name"):
-            run()
-        run()
+    instance = {"MinCount": 1, "MaxCount": 1, "SubnetId": subnet, **launch}
+    no_instances = {
+        "AutoScalingGroupName": "nodes",
+        "MinSize": 0,
+        "MaxSize": 1,
+        "VPCZoneIdentifier": subnet,
+        "LaunchTemplate": {"LaunchTemplateId": template["LaunchTemplateId"], "Version": "1"},
+    }
+    words = "for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name"
+    with refused("InvalidParameterValue", words):
+        ec2.run_instances(**instance)
+    ec2.run_instances(**instance)
+    with refused("ValidationError", words):
+        scaling.create_auto_scaling_group(**no_instances)
+    scaling.create_auto_scaling_group(**no_instances)
