@@ -94,6 +94,8 @@ def test_an_observer_and_what_it_creates_are_never_late(aws: Aws, monkeypatch: p
     observer = aws("ec2")
     assert len(observer.describe_vpcs(VpcIds=[vpc(plain)])["Vpcs"]) == 1
     assert len(plain.describe_vpcs(VpcIds=[vpc(observer)])["Vpcs"]) == 1
+    aws.cloud.lateness.enabled = False
+    assert len(plain.describe_vpcs(VpcIds=[vpc(plain)])["Vpcs"]) == 1
 
 
 @pytest.mark.parametrize("created", [True, False])
