@@ -85,12 +85,13 @@ class Commands:
     @contextlib.contextmanager
     def start(self, words: tuple[str | Path, ...], venv: Path, output: int) -> Iterator[subprocess.Popen[bytes]]:
         niceness = NICENESS.get()
+        # From its first instruction on, as what it starts inherits the value.
+        more = niceness - os.getpriority(os.PRIO_PROCESS, 0)
         with self._lock:
             if self._stopped:
                 raise KeyboardInterrupt
             child = subprocess.Popen(
-                # From its first instruction on, as what it starts inherits the value.
-                ("nice", "-n", str(niceness), *words) if niceness else words,
+                ("nice", "-n", str(more), *words) if niceness else words,
                 cwd=ROOT,
                 env=environment(venv),
                 stdin=subprocess.DEVNULL,
