@@ -18,9 +18,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import boto3
-from botocore.config import Config
-
-from localcloud.core.lateness import OBSERVER
 
 T = TypeVar("T")
 SCENARIO = os.environ["MOLECULE_SCENARIO_NAME"]
@@ -30,9 +27,7 @@ OPERATOR = "198.51.100.1/32"
 """The address from which machines see the tests' connections come."""
 SECONDS = 60
 
-# Nothing is late for them.
-config = Config(user_agent_appid=OBSERVER)
-ec2, efs = (boto3.client(service, REGION, config=config) for service in ("ec2", "efs"))
+ec2, efs = boto3.client("ec2", REGION), boto3.client("efs", REGION)
 
 
 def wait_for(condition: Callable[[], T], what: str) -> T:

@@ -80,10 +80,7 @@ class Hook:
 
     @property
     def longest(self) -> int:
-        """Seconds after which the action ends, however often it was extended.
-
-        https://docs.aws.amazon.com/autoscaling/ec2/APIReference/API_LifecycleHook.html
-        """
+        """Seconds after which the action ends, however often it was extended."""
         return min(172800, 100 * self.heartbeat)
 
 

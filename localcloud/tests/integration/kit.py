@@ -21,7 +21,6 @@ from botocore.config import Config
 
 from localcloud import state
 from localcloud.api import quotas
-from localcloud.core.lateness import OBSERVER
 
 T = TypeVar("T")
 
@@ -82,7 +81,7 @@ class Clients:
         )
 
     def __getattr__(self, service: str) -> Any:
-        config = Config(retries={"total_max_attempts": 1}, user_agent_appid=OBSERVER)
+        config = Config(retries={"total_max_attempts": 1})
         client = self._session.client(
             service.replace("_", "-"), endpoint_url=self.variables["AWS_ENDPOINT_URL"], config=config
         )
