@@ -177,8 +177,8 @@ def with_models(result: Result, layer: str) -> Result:
         return result
     report(f"models: {seen}")
     problems = models.problems(seen, layer if result.ok else "")
-    for problem in problems:
-        report(f"models: {problem}")
+    for line in [*problems, *models.unlisted(seen)]:
+        report(f"models: {line}")
     detail = f"{result.detail}, {len(problems)} problems with AWS's models" if problems else result.detail
     return replace(result, ok=result.ok and not problems, detail=detail)
 

@@ -109,7 +109,8 @@ def test_status_and_health_show_what_nvidias_library_reports(cluster: Cluster) -
     assert lost.code == 2, lost.output
     file = cluster.cloud.folder / ".deeplearning" / f"{cluster.name}.health.json"
     details = {(check["node"], check["name"]): check["detail"] for check in json.loads(file.read_text())["checks"]}
-    assert (details[MASTER, "gpus"], details[MASTER, "driver"]) == (str(GPUS), DRIVER)
+    # The master may have read the worker's report meanwhile, and then says that their numbers differ.
+    assert (details[MASTER, "gpus"].partition(",")[0], details[MASTER, "driver"]) == (str(GPUS), DRIVER)
     assert f"{GPUS - 1} answer, the type has {GPUS} (GPU 2: GPU is lost)" in " ".join(lost.output.split()), lost.output
     faulty = cluster.play("status.yml")
     assert f"Problem: {WORKER}: GPU 2: GPU is lost" in faulty.output, faulty.output

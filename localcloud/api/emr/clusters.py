@@ -115,7 +115,8 @@ def modify_instance_groups(call: Call) -> Result:
         _check_change(config, cluster, group)
     for config, _, group in pairs:
         group.arrested, group.lost = None, 0
-        reason = Reason("USER_REQUEST", "Terminated by a resize of the instance group")
+        # Of the codes that EMR has for instances, none says so.
+        reason = Reason("", "Terminated by a resize of the instance group")
         for node in group.alive:
             if node.instance in (config.get("EC2InstanceIdsToTerminate") or ()):
                 engine.end_node(call.cloud, node, reason)

@@ -20,8 +20,6 @@ def run(aws: Account, capsys: pytest.CaptureFixture[str]) -> Run:
     (image, *_others) = aws.client("ec2").describe_images()["Images"]
 
     def call(check: bool = False, **options: Any) -> dict[str, Any]:
-        # AWS knows what the run before has made.
-        aws.cloud.lateness.settle()
         least = {
             "name": "c-workers",
             "image_id": image["ImageId"],
