@@ -5,14 +5,11 @@ from __future__ import annotations
 import json
 import random
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,9 +18,9 @@ from botocore.exceptions import ClientError
 from tests.account.booting import SILENT, nodes_of
 from tests.account.census import census
 from tests.account.kit import Account
+from tests.account.smoke_kit import Command
 from tests.processes import kill_marked
 
-PROGRAM = Path(__file__).with_name("smoke_command.py")
 RUN = "SMOKE_TEST"
 SETTINGS = {"provision_settle_seconds": 1, "emr_poll_seconds": 1, "destroy_stuck_seconds": 10}
 LATER = 3 * 3600
@@ -31,36 +28,20 @@ LATER = 3 * 3600
 NETWORK, PRIVATE = "1", "3"
 
 
-class Command:
-    """The command, as a process of a person."""
+def start(account: Account, *, ahead: float = 0, **variables: str) -> Command:
+    program = account.forking.ansible_playbook() if account.forking else ["ansible-playbook"]
+    environment = {**account.environment, "SMOKE_USD": "3", RUN: str(account.folder), **variables}
+    return Command(account.folder / "smoke", program, account.folder, environment, SETTINGS, ahead)
 
-    def __init__(self, account: Account, *, ahead: float = 0, **variables: str) -> None:
-        self.folder = account.folder / "smoke"
-        program = account.forking.ansible_playbook() if account.forking else ["ansible-playbook"]
-        options = {"program": [str(word) for word in program], "ahead": ahead, "settings": SETTINGS}
-        usual = {"SMOKE_ACCOUNT": "123456789012", "SMOKE_USD": "3", RUN: str(account.folder)}
-        self.process = subprocess.Popen(
-            [sys.executable, PROGRAM, self.folder, json.dumps(options)],
-            cwd=account.folder,
-            env={**account.environment, **usual, **variables},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
 
-    def end(self) -> tuple[int, str]:
-        output, _ = self.process.communicate()
-        return self.process.returncode, output
-
-    def record(self) -> str:
-        return max(self.folder.glob("*.jsonl")).read_text(encoding="utf-8")
+def record_of(command: Command) -> str:
+    return max(command.folder.glob("*.jsonl")).read_text(encoding="utf-8")
 
 
 def run(account: Account, stages: str, **variables: Any) -> tuple[int, str, str]:
-    command = Command(account, SMOKE_STAGES=stages, **variables)
+    command = start(account, SMOKE_STAGES=stages, **variables)
     code, output = command.end()
-    return code, output, command.record() if command.folder.exists() else ""
+    return code, output, record_of(command) if command.folder.exists() else ""
 
 
 def plant(account: Account) -> list[str]:
@@ -77,14 +58,16 @@ def plant(account: Account) -> list[str]:
 
 
 @contextmanager
-def booting(account: Account, what: str, *behaviours: str) -> Iterator[None]:
+def booting(account: Account, command: Command, what: str, *behaviours: str) -> Iterator[None]:
     """Let the machines of the command's cluster configure themselves, once its groups exist."""
-    groups: list[Any] = []
-    while not groups:
+
+    def clusters() -> list[str]:
         listed = account.client("autoscaling").describe_auto_scaling_groups()["AutoScalingGroups"]
-        groups = [group for group in listed if group["AutoScalingGroupName"].endswith(f"-{what}-workers")]
-        time.sleep(0.2)
-    nodes = nodes_of(account, groups[0]["AutoScalingGroupName"].removesuffix("-workers"))
+        names = [group["AutoScalingGroupName"].removesuffix("-workers") for group in listed]
+        return [name for name in names if name.endswith(f"-{what}")]
+
+    command.wait(clusters)
+    nodes = nodes_of(account, clusters()[0])
     for group in nodes.roles:
         nodes.will(group, *behaviours)
     with nodes.boot():
@@ -135,8 +118,8 @@ def test_the_network_is_created_and_destroyed_and_settles_what_it_can(account: A
 @pytest.mark.long
 def test_machines_without_public_addresses_configure_themselves(account: Account) -> None:
     before = census(account)
-    command = Command(account, SMOKE_STAGES=PRIVATE)
-    with booting(account, "private"):
+    command = start(account, SMOKE_STAGES=PRIVATE)
+    with booting(account, command, "private"):
         code, output = command.end()
     assert code == 0 and "machines without public addresses have configured themselves" in output, output
     assert census(account) == before
@@ -148,7 +131,7 @@ def test_interrupted_at_a_random_call_it_leaves_nothing(account: Account, seed: 
     chance = random.Random(seed)
     number, place = chance.choice([signal.SIGINT, signal.SIGTERM]), chance.randrange(1, 60)
     before = census(account)
-    command = Command(account, SMOKE_STAGES=NETWORK)
+    command = start(account, SMOKE_STAGES=NETWORK)
     writes = iter(range(1, place + 1))
 
     def tell(record: Any) -> None:
@@ -160,17 +143,16 @@ def test_interrupted_at_a_random_call_it_leaves_nothing(account: Account, seed: 
     account.log.tell = lambda _record: None
     assert code == 1 and f"interrupted by {number.name}" in output, (place, output)
     assert census(account) == before, output
-    assert '"item"' in command.record()
+    assert '"item"' in record_of(command)
 
 
 @pytest.mark.long
 def test_after_a_kill_the_machines_have_an_end_and_the_next_start_leaves_nothing(account: Account) -> None:
     before = census(account)
-    command = Command(account, SMOKE_STAGES=PRIVATE)
-    with booting(account, "private", SILENT, SILENT):
+    command = start(account, SMOKE_STAGES=PRIVATE)
+    with booting(account, command, "private", SILENT, SILENT):
         instances = account.client("ec2")
-        while len(machines(instances)) < 2:
-            time.sleep(0.2)
+        command.wait(lambda: len(machines(instances)) >= 2)
         kill_marked(f"{RUN}={account.folder}")
         command.end()
     actions = account.client("autoscaling").describe_scheduled_actions()["ScheduledUpdateGroupActions"]
@@ -213,7 +195,7 @@ def test_credentials_that_expire_leave_what_the_next_start_destroys_by_its_name(
     issued = account.client("sts").assume_role(RoleArn=role, RoleSessionName="carol")["Credentials"]
     visitor = account.as_user(issued["AccessKeyId"], issued["SecretAccessKey"])
     visitor.environment["AWS_SESSION_TOKEN"] = issued["SessionToken"]
-    command = Command(visitor, SMOKE_STAGES=NETWORK)
+    command = start(visitor, SMOKE_STAGES=NETWORK)
 
     def tell(record: Any) -> None:
         if record.operation == "CreateSubnet":
@@ -223,7 +205,7 @@ def test_credentials_that_expire_leave_what_the_next_start_destroys_by_its_name(
     code, output = command.end()
     account.log.tell = lambda _record: None
     assert code == 1 and "is not destroyed: " in output and "SMOKE_DESTROY=smoke-" in output, output
-    assert "expired" in output and '"item"' in command.record()
+    assert "expired" in output and '"item"' in record_of(command)
     name = output.split("SMOKE_DESTROY=")[1].split()[0]
     with pytest.raises(ClientError):
         visitor.client("ec2").describe_vpcs()

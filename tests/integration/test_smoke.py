@@ -2,52 +2,33 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.account.kit import ROOT
+from tests.account.smoke_kit import Command
 from tests.integration.machines import Cloud
 
 pytestmark = pytest.mark.long
 
-PROGRAM = ROOT / "tests/account/smoke_command.py"
 SETTINGS = {"provision_settle_seconds": 1, "emr_poll_seconds": 1}
 MOST_CALLS = 600
 """A stage of three clusters makes more."""
 
 
-class Command:
-    def __init__(self, cloud: Cloud, folder: Path, stages: str = "") -> None:
-        assert cloud.forking
-        self.folder = folder
-        options = {"program": [str(word) for word in cloud.forking.ansible_playbook()], "settings": SETTINGS}
-        own = {"SMOKE_ACCOUNT": "123456789012", "SMOKE_USD": "5", "SMOKE_STAGES": stages}
-        usual = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "ANSIBLE_"))}
-        self.process = subprocess.Popen(
-            [sys.executable, PROGRAM, folder, json.dumps(options)],
-            cwd=cloud.folder,
-            env={**usual, **cloud.variables, **own},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+def start(cloud: Cloud, folder: Path, stages: str = "") -> Command:
+    assert cloud.forking
+    usual = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "ANSIBLE_"))}
+    environment = {**usual, **cloud.variables, "SMOKE_USD": "5", "SMOKE_STAGES": stages}
+    return Command(folder, cloud.forking.ansible_playbook(), cloud.folder, environment, SETTINGS)
 
-    def end(self) -> tuple[int, str]:
-        output, _ = self.process.communicate()
-        return self.process.returncode, output
 
-    def calls(self) -> int:
-        return sum(file.read_text(encoding="utf-8").count('"call"') for file in self.folder.glob("*.jsonl"))
+def calls(command: Command) -> int:
+    return sum(file.read_text(encoding="utf-8").count('"call"') for file in command.folder.glob("*.jsonl"))
 
 
 def left(cloud: Cloud) -> list[Any]:
@@ -66,7 +47,7 @@ def left(cloud: Cloud) -> list[Any]:
 
 def test_all_stages_pass_twice_and_leave_nothing(cloud_with_machines: Cloud, tmp_path: Path) -> None:
     for number in range(2):
-        command = Command(cloud_with_machines, tmp_path / str(number))
+        command = start(cloud_with_machines, tmp_path / str(number))
         code, output = command.end()
         passed = [line.split()[:3] for line in output.splitlines() if line.startswith("stage ") and " ok " in line]
         assert code == 0 and [words[1] for words in passed] == ["0", "1", "2", "3", "4"], output
@@ -82,12 +63,10 @@ def test_interrupted_at_a_random_moment_it_leaves_nothing(
     seed: int, cloud_with_machines: Cloud, tmp_path: Path
 ) -> None:
     chance = random.Random(seed)
-    number, calls = chance.choice([signal.SIGINT, signal.SIGTERM]), chance.randrange(100, MOST_CALLS)
-    command = Command(cloud_with_machines, tmp_path, "1,2")
-    while command.calls() < calls:
-        assert command.process.poll() is None, command.end()[1]
-        time.sleep(0.1)
+    number, place = chance.choice([signal.SIGINT, signal.SIGTERM]), chance.randrange(100, MOST_CALLS)
+    command = start(cloud_with_machines, tmp_path, "1,2")
+    command.wait(lambda: calls(command) >= place)
     command.process.send_signal(number)
     code, output = command.end()
-    assert code == 1 and f"interrupted by {number.name}" in output, (calls, output)
+    assert code == 1 and f"interrupted by {number.name}" in output, (place, output)
     assert left(cloud_with_machines) == [], output

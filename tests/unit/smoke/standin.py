@@ -40,7 +40,7 @@ esac
 
 
 class FakeAws:
-    """An account in which the caller is somebody, and where a cluster exists until it is destroyed."""
+    """An account whose caller is a user, and where a cluster exists until it is destroyed."""
 
     def __init__(self, region: str) -> None:
         self.region, self.account = region, "123456789012"

@@ -109,7 +109,7 @@ def test_a_stage_that_fails_ends_the_stages_in_one_sentence_and_destroys(tmp_pat
 
 
 def test_what_cannot_be_destroyed_is_named_with_its_end(tmp_path: Path) -> None:
-    """As with credentials that expire in the middle: nobody but AWS can end the machines."""
+    """As with credentials that expire in the middle: only AWS can end the machines."""
     command = Command(tmp_path)
     (command.work() / "refused").touch()
     (command.work() / "go").touch()
