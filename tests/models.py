@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import yaml
 from botocore import xform_name
 
-from localcloud.models.recorder import NODE
+from localcloud.models import NODE
 
 ROOT = Path(__file__).resolve().parents[1]
 RECORDS = ROOT / "build/tests"

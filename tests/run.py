@@ -25,7 +25,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from localcloud.models.recorder import VARIABLE as FORMS  # noqa: E402
+from localcloud.models import VARIABLE as FORMS  # noqa: E402
 from tests import models  # noqa: E402
 from tests.images import FRAMEWORKS  # noqa: E402
 from tests.layers.commands import (  # noqa: E402

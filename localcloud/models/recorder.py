@@ -12,13 +12,8 @@ from moto.core.request import determine_request_protocol
 
 from localcloud.core.caller import Caller
 
-from . import limits, wire
+from . import BOOT, COLLECTION, NODE, VARIABLE, limits, wire
 from .values import Form, compare
-
-VARIABLE = "LOCALCLOUD_FORMS"
-"""In the environment: the file. Without it nothing is compared."""
-COLLECTION, NODE, BOOT = "collection", "node", "boot"
-"""Where a request comes from: modules and plugins, the node program, or its first stage, which has no SDK."""
 
 _MODULES = ("Ansible/", "deeplearning.aws")
 """In the user agent of amazon.aws and community.aws, and of our own modules and plugins."""

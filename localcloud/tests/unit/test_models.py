@@ -17,8 +17,8 @@ from localcloud.core import cloud as core
 from localcloud.core.caller import Caller
 from localcloud.core.cloud import Cloud
 from localcloud.endpoint.front import Front
-from localcloud.models import limits, wire
-from localcloud.models.recorder import BOOT, COLLECTION, NODE, VARIABLE, origin_of
+from localcloud.models import BOOT, COLLECTION, NODE, VARIABLE, limits, wire
+from localcloud.models.recorder import origin_of
 from localcloud.models.values import Text, compare
 from localcloud.tests.clock import ManualClock
 from localcloud.tests.unit.conftest import Swapped

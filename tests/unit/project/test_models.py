@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from localcloud.models.recorder import COLLECTION, NODE
+from localcloud.models import COLLECTION, NODE
 from tests import models
 from tests.layers.records import Result
 from tools import operations_docs
