@@ -1,4 +1,4 @@
-"""Somebody who has the documented policies and nothing else, and what this person's calls needed."""
+"""A person who has the documented policies and nothing else, and what this person's calls needed."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def listed_in_readme(role: str) -> set[str]:
 
 
 def person_of(account: Any) -> Any:
-    """Somebody in the account with the documented policies and nothing else, and settings for a small cluster."""
+    """Return a person with the documented policies and nothing else, and with settings for a small cluster."""
     account.key("another")
     account.wants(
         MINE,

@@ -66,7 +66,7 @@ class Unkind:
 def script(locked: int, mirror: int) -> str:
     return f"""#!/bin/bash
 set -eu
-# As Ubuntu has it since 22.10: until somebody connects there is no sshd, and no folder that it needs for `sshd -t`.
+# As Ubuntu has it since 22.10: until the first connection there is no sshd, and no folder that it needs for `sshd -t`.
 systemctl disable ssh.service
 systemctl enable ssh.socket
 

@@ -21,7 +21,7 @@ GLOBAL_KEYS = (
     *("aws:RequestedRegion", "aws:ResourceAccount", "aws:SecureTransport", "aws:SourceAccount", "aws:SourceArn"),
     *("aws:SourceIp", "aws:ViaAWSService", "aws:userid", "aws:username", "ec2:SourceInstanceArn"),
 )
-"""Condition keys of any action, whatever the reference lists for it. Those that end in `/` have a tag's key behind it.
+"""Condition keys of any action, also if the reference lists others. Those that end in `/` have a tag's key behind it.
 
 https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_condition-keys.html
 https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/iam-roles-for-amazon-ec2.html (ec2:SourceInstanceArn)
