@@ -1,4 +1,5 @@
-"""What goes wrong in clusters, caused on purpose: a frozen rank, a kill and a start at once, a wrong address."""
+"""What goes wrong in clusters, caused on purpose: a frozen rank, a sum that does not end, a kill and a start at once, a
+wrong address."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import contextlib
 import os
 import signal
 import time
+from pathlib import Path
 from unittest import mock
 
 from deeplearning.contract.run_stall import STALLED
@@ -24,20 +26,21 @@ FROZEN = 1
 QUIET_SECONDS = 3.0
 """Without a line of any rank: a sum takes less by far."""
 STALL_SECONDS = 60.0
+LONG_SUM_SECONDS, SHORT_SUM_SECONDS = 600.0, 10.0
+"""How long a sum may take: longer than a rank is frozen, and shorter."""
 XID_SECONDS = 10.0
 SEGMENTATION_FAULT = 128 + signal.SIGSEGV
 
 
 def run(session: Session) -> str:
-    return "; ".join((frozen_rank(session), start_at_once(session), wrong_address(session)))
+    return "; ".join((frozen_rank(session), endless_sum(session), start_at_once(session), wrong_address(session)))
 
 
 def frozen_rank(session: Session) -> str:
     """Freeze a rank in a collective: the run stalls, names that rank, and continues when the rank does."""
     ranks = 3 if session.on_processor else 2
-    with Launch(session, "frozen", SCRIPTS / "collective.py", ranks=ranks) as launch, short_limits():
-        launch.until(lambda: all(len(launch.lines[rank]) > 3 for rank in range(ranks)), START_SECONDS, "to sum")
-        os.kill(launch.pid(FROZEN), signal.SIGSTOP)
+    with summing(session, "frozen", ranks, LONG_SUM_SECONDS) as launch, short_limits():
+        freeze(launch)
         started = time.monotonic()
         launch.until(lambda: launch.state["state"] == STALLED, STALL_SECONDS, "to stall")
         waited = time.monotonic() - started
@@ -46,6 +49,31 @@ def frozen_rank(session: Session) -> str:
         os.kill(launch.pid(FROZEN), signal.SIGCONT)
         launch.until(lambda: launch.state["state"] != STALLED, STALL_SECONDS, "to continue")
     return f"the run stalled {waited:.0f} s after rank {FROZEN} of {ranks} was frozen, named it, and continued with it"
+
+
+def endless_sum(session: Session) -> str:
+    """Freeze a rank for longer than a sum may take: the other one ends, and NCCL records what it has waited for."""
+    with summing(session, "endless-sum", 2, SHORT_SUM_SECONDS) as launch:
+        freeze(launch)
+        launch.until(lambda: launch.exit_code(0) is not None, STALL_SECONDS, "to give up a sum", failing=True)
+        require(launch.exit_code(0), "a rank that waited for a frozen one has succeeded")
+        record = Path(launch.folder.file("logs/flight-recorder.rank0"))
+        recorded = record.read_bytes() if record.exists() else b""
+    if session.on_processor:
+        return "a sum that does not end ends its rank"
+    require(b"all_reduce" in recorded, f"{record.name} has {len(recorded)} bytes and names no all-reduce")
+    return f"a sum that does not end ends its rank, with a flight record of {len(recorded)} bytes"
+
+
+def summing(session: Session, name: str, ranks: int, seconds: float) -> Launch:
+    return Launch(session, name, SCRIPTS / "collective.py", [seconds], ranks=ranks)
+
+
+def freeze(launch: Launch) -> None:
+    """Freeze one rank when all have begun to sum."""
+    ranks = range(len(launch.plan.processes))
+    launch.until(lambda: all(len(launch.lines[rank]) > 3 for rank in ranks), START_SECONDS, "to sum")
+    os.kill(launch.pid(FROZEN), signal.SIGSTOP)
 
 
 def short_limits() -> contextlib.AbstractContextManager[object]:
