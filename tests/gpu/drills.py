@@ -64,9 +64,9 @@ def endless_sum(session: Session) -> str:
         record = Path(launch.folder.file("logs/flight-recorder.rank0"))
         recorded = record.read_bytes() if record.exists() else b""
     if session.on_processor:
-        return "a sum that does not end ends its rank"
+        return "an endless sum ends its rank"
     require(b"all_reduce" in recorded, f"{record.name} has {len(recorded)} bytes and names no all-reduce")
-    return f"a sum that does not end ends its rank {waited:.0f} s after its limit, with a record of {len(recorded)} bytes"
+    return f"an endless sum ends its rank {waited:.0f} s after its limit, with a record of {len(recorded)} bytes"
 
 
 def summing(session: Session, name: str, ranks: int, seconds: float) -> Launch:
