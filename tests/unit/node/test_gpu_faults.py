@@ -24,6 +24,14 @@ from deeplearning.run.survey import Unanswered
 from tests.unit.node.runs_kit import CONFIG
 
 NAMES = {"0000:c6:00": "GPU 2"}
+RECORDED = (
+    "NVRM: gpuClearFbhubPoisonIntrForBug2924523_GA100: FBHUB Interrupt detected. Clearing it.",
+    "NVRM: GPU at PCI:0000:00:06: GPU-00000000-0000-0000-0000-000000000000",
+    "NVRM: GPU Board Serial Number: 0000000000000",
+    "NVRM: Xid (PCI:0000:00:06): 31, pid=1417, name=python3, channel 0x0000000a, intr 00000000. MMU Fault: "
+    "ENGINE GRAPHICS GPC1 GPCCLIENT_T1_8 faulted @ 0x0_00001000. Fault is of type FAULT_PDE ACCESS_TYPE_VIRT_WRITE",
+)
+"""Of an H100 with driver 580.159.04, after a kernel that used a wrong address (`make gpu`); the numbers are removed."""
 
 
 def xid(number: int, rest: str = "pid='<unknown>', name=<unknown>", address: str = "PCI:0000:c6:00") -> str:
@@ -66,6 +74,11 @@ def xid(number: int, rest: str = "pid='<unknown>', name=<unknown>", address: str
 def test_a_line_of_the_kernel_log_has_a_level_and_names_its_gpu(line: str, level: str, text: str) -> None:
     (fault,) = faults.of_log(["usb 1-1: new device", line, line], NAMES)
     assert fault.level == level and text in fault.text
+
+
+def test_what_a_real_driver_has_written_of_a_wrong_address_is_the_programs_fault() -> None:
+    (fault,) = faults.of_log(RECORDED, {"0000:00:06": "GPU 0"})
+    assert fault.level == PROGRAM and fault.text.startswith("GPU 0 reports a page fault")
 
 
 def test_lines_of_the_driver_that_report_no_fault_are_none() -> None:
