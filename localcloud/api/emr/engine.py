@@ -228,7 +228,8 @@ def _fail(cloud: Cloud, cluster: Cluster, group: Group, node: Node, event: Mappi
     if cluster.state not in READY:
         terminate(cloud, cluster, reason)
         return
-    group.arrested = reason
+    # A group has no code of its own for this: InstanceGroupStateChangeReasonCode in EMR's model.
+    group.arrested = Reason("INSTANCE_FAILURE", message)
     end_node(cloud, node, reason)
 
 

@@ -419,7 +419,8 @@ def test_a_core_node_whose_action_fails_later_ends_alone(
     machines.reports[late]({"status": 1, "action": 1, "downloaded": True})
     emr.clock.advance(10)
     assert emr.state(booting) == "WAITING"
-    assert emr.group(booting)["Status"]["State"] == "ARRESTED"
+    status = emr.group(booting)["Status"]
+    assert (status["State"], status["StateChangeReason"]["Code"]) == ("ARRESTED", "INSTANCE_FAILURE")
     [node] = [node for node in emr.nodes(booting) if node["Ec2InstanceId"] == late]
     assert node["Status"]["StateChangeReason"]["Code"] == "BOOTSTRAP_FAILURE"
     assert len(emr.nodes(booting)) == 3
