@@ -121,7 +121,7 @@ def _check_machine() -> None:
     """Raise Refusal if machines cannot be booted on this one."""
     _check_linux()
     if SUITE not in SUITES:
-        raise Refusal(f"LOCALCLOUD_SUITE is {SUITE}: give {' or '.join(SUITES)}.")
+        raise Refusal(f"LOCALCLOUD_SUITE is {SUITE}: give one of {', '.join(SUITES)}.")
     problem = _problem_of_machine()
     if problem:
         raise Refusal(f"{problem}. Without machines it works: localcloud up --api-only")

@@ -142,9 +142,10 @@ def pytest(
     return run
 
 
-def on_debian_13(venv: Path) -> Result:
-    variables = ["LOCALCLOUD_SUITE=trixie"]
-    return run_and_count(venv, "-n", "1", *DEBIAN_13, variables=variables, hang=LONG_HANG_SECONDS)
+def on_debian(suite: str, *tests: str) -> Callable[[Path], Result]:
+    """Choose tests whose machines boot another release of Debian."""
+    variables = [f"LOCALCLOUD_SUITE={suite}"]
+    return lambda venv: run_and_count(venv, "-n", "1", *tests, variables=variables, hang=LONG_HANG_SECONDS)
 
 
 def run_and_count(venv: Path, *arguments: str, hang: float, variables: Sequence[str] = ()) -> Result:
@@ -226,6 +227,7 @@ INTEGRATION = ("tests/integration",)
 MOLECULE = ("tests/molecule",)
 GPU = ("tests/gpu",)
 PUBLISHED = ("tests/published",)
+DEBIAN_11 = ("tests/debian_11",)
 DEBIAN_13 = (
     *(f"tests/integration/test_{name}.py" for name in ("launcher", "training")),
     *(
@@ -274,7 +276,8 @@ PARTS = {
         Layer("account", pytest(*ACCOUNT, long=True)),
         Layer("late-reads", pytest(*ACCOUNT, processes=2, options=("--late-reads", "2"))),
         Layer("integration", pytest(*LOCALCLOUD, *INTEGRATION, long=True), root=True),
-        Layer("debian-13", on_debian_13, root=True),
+        Layer("debian-11", on_debian("bullseye", *DEBIAN_11), root=True),
+        Layer("debian-13", on_debian("trixie", *DEBIAN_13), root=True),
         # It mounts the machines' image and boots none, so it leaves a local cloud alone that starts beside it.
         Layer("gpu-environments", pytest(*GPU, long=True), IMAGE, root=True),
         Layer("molecule", molecule(lambda: LONG_SCENARIOS, *MOLECULE, long=True), root=True),
@@ -291,6 +294,7 @@ MARKED_LONG = {
     "account": ACCOUNT,
     "integration": (*LOCALCLOUD, *INTEGRATION),
     "molecule": MOLECULE,
+    "debian-11": DEBIAN_11,
     "gpu-environments": GPU,
     "published": PUBLISHED,
 }

@@ -18,7 +18,7 @@ _DEFAULT_HOME = Path("/var/lib/localcloud") if os.geteuid() == 0 else Path.home(
 HOME = Path(os.environ.get("LOCALCLOUD_HOME", _DEFAULT_HOME))
 """Everything that the local cloud stores: images, and `run`, which `down` removes."""
 
-SUITES = {"bookworm": "Debian 12", "trixie": "Debian 13"}
+SUITES = {"bullseye": "Debian 11", "bookworm": "Debian 12", "trixie": "Debian 13"}
 SUITE = os.environ.get("LOCALCLOUD_SUITE", "bookworm")
 """The release of Debian that all machines boot."""
 SYSTEM = SUITES.get(SUITE, SUITE)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tests.integration.machines import Cloud, Cluster, wait_for
+from tests.integration.images import image_after
+from tests.integration.machines import Cloud, Cluster
 
 PORT = 8099
 DIST_PACKAGES = 'import sys; print("/usr/local/lib/python%d.%d/dist-packages" % sys.version_info[:2])'
@@ -24,26 +25,7 @@ class Unkind:
 
     def make_image(self, cloud: Cloud, base: str, name: str) -> str:
         """Return the id of an image of a machine that has run the script."""
-        ec2 = cloud.client("ec2")
-        [machine] = ec2.run_instances(
-            ImageId=base, InstanceType="t3.micro", MinCount=1, MaxCount=1, UserData=script(self.locked, self.mirror)
-        )["Instances"]
-        instance = [machine["InstanceId"]]
-
-        def state(of: str) -> bool:
-            [reservation] = ec2.describe_instances(InstanceIds=instance)["Reservations"]
-            return bool(reservation["Instances"][0]["State"]["Name"] == of)
-
-        def available() -> bool:
-            return bool(ec2.describe_images(ImageIds=[image])["Images"][0]["State"] == "available")
-
-        try:
-            wait_for(lambda: state("stopped"), 120, "the script of the machine")
-            image = str(ec2.create_image(InstanceId=instance[0], Name=name)["ImageId"])
-            wait_for(available, 60, "the image")
-        finally:
-            ec2.terminate_instances(InstanceIds=instance)
-        return image
+        return image_after(script(self.locked, self.mirror), cloud, base, name)
 
     def assert_met(self, cluster: Cluster, node: str) -> None:
         """Check that a node began to configure itself without sshd and under the lock, and ended with the mirror."""

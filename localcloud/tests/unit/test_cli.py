@@ -374,7 +374,7 @@ def test_an_unknown_release_of_debian_is_refused(
     words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(daemon, "SUITE", "jessie")
-    assert refused(capsys, *words) == "localcloud: LOCALCLOUD_SUITE is jessie: give bookworm or trixie."
+    assert refused(capsys, *words) == "localcloud: LOCALCLOUD_SUITE is jessie: give one of bullseye, bookworm, trixie."
 
 
 def test_roots_service_is_for_root(

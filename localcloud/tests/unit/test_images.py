@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from localcloud.api.ec2.images import API_ONLY, BASE, Image, images_of, name_with, path_of, register
+from localcloud.api.ec2.images import API_ONLY, BASE, Image, images_of, path_of, register
 from localcloud.core.cloud import Cloud
 from localcloud.core.errors import Refusal
 from localcloud.core.settings import SUITE, SUITES
@@ -19,6 +19,7 @@ from localcloud.image.recipe import base_hash
 from localcloud.tests.unit.ec2_kit import Ec2, Recorder
 
 UBUNTU = "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-22.04/latest/ami-id"
+RELEASES = {"bullseye": 11, "bookworm": 12, "trixie": 13}
 
 
 def test_ids_are_the_same_always_and_everywhere() -> None:
@@ -26,17 +27,14 @@ def test_ids_are_the_same_always_and_everywhere() -> None:
     assert Image("x", ("b", "a")).id == Image("x", ("a", "b"), Path("/else")).id != Image("x").id
 
 
-def test_the_images_of_another_release_have_names_and_files_of_their_own() -> None:
+@pytest.mark.parametrize("suite", SUITES)
+def test_the_images_of_another_release_have_names_and_files_of_their_own(suite: str) -> None:
     program = "from localcloud.api.ec2.images import name_with; from localcloud.image.recipe import base_hash"
-    (suite,) = set(SUITES) - {SUITE}
     words = [sys.executable, "-c", f"{program}; print(name_with(['mxnet', 'pytorch']), base_hash())"]
     printed = subprocess.check_output(words, env={**os.environ, "LOCALCLOUD_SUITE": suite}, text=True)
     other, its_hash = printed.split()
-    assert {SUITE: name_with(["mxnet", "pytorch"]), suite: other} == {
-        "bookworm": "localcloud-debian-12-mxnet-pytorch",
-        "trixie": "localcloud-debian-13-mxnet-pytorch",
-    }
-    assert its_hash != base_hash()
+    assert other == f"localcloud-debian-{RELEASES[suite]}-mxnet-pytorch"
+    assert (its_hash == base_hash()) is (suite == SUITE)
 
 
 def test_an_unknown_feature_of_an_image_is_refused(tmp_path: Path) -> None:

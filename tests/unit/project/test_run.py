@@ -344,7 +344,7 @@ def test_the_tests_on_debian_13_exist(runner: ModuleType, monkeypatch: pytest.Mo
         return Ended(0)
 
     monkeypatch.setattr(runner, "command", command)
-    runner.on_debian_13(VENV)
+    runner.on_debian("trixie", *runner.DEBIAN_13)(VENV)
     assert started[0][:2] == ["env", "LOCALCLOUD_SUITE=trixie"] and started[0][4] == "pytest"
     words = [sys.executable, "-m", "pytest", "--collect-only", "-q", *runner.DEBIAN_13]
     collected = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
