@@ -12,7 +12,7 @@ FILES = Path(__file__).parent / "files"
 
 _RECIPE = tomllib.loads(Path(__file__).with_name("recipe.toml").read_text(encoding="utf-8"))
 SUITE = settings.SUITE
-PACKAGES: list[str] = _RECIPE["packages"]
+PACKAGES: list[str] = [*_RECIPE["packages"], *_RECIPE["packages_of"].get(SUITE, [])]
 MASKED: list[str] = _RECIPE["masked"]
 
 

@@ -73,6 +73,11 @@ def write_host_settings(root: Path, authority: str = "") -> None:
     if HOST_BUNDLE.is_file():
         bundle.parent.mkdir(parents=True, exist_ok=True)
         bundle.write_text(HOST_BUNDLE.read_text(encoding="ascii", errors="ignore") + authority, encoding="ascii")
+        # As Debian 12 has it. Debian 11 looks for certificates by their hashes alone.
+        link = root / "usr/lib/ssl/cert.pem"
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.unlink(missing_ok=True)
+        link.symlink_to("/etc/ssl/certs/ca-certificates.crt")
     settings = {
         **pip_settings(),
         "cert": "/etc/ssl/certs/ca-certificates.crt",
