@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from localcloud.core import settings
+from localcloud.image.recipe import base_hash
 from tests.steps import Failed, last_line
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -140,5 +141,5 @@ def unpacked_mpi(named: str, on_processor: bool) -> Path | None:
     """Return the folder of an unpacked Open MPI: the named one, or the local cloud's image."""
     if named:
         return Path(named).resolve()
-    images = sorted(IMAGES.glob("base-*/usr/bin/orterun")) if on_processor else []
-    return images[0].parents[2] if images else None
+    image = IMAGES / f"base-{base_hash()}"
+    return image if on_processor and (image / "usr/bin/orterun").exists() else None
