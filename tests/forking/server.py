@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import array
 import gc
-import hashlib
 import importlib
 import json
 import os
@@ -17,16 +16,19 @@ import socket
 import sys
 import time
 import traceback
-import zipimport
 from importlib.abc import InspectLoader
-from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import ModuleType
 from typing import Any
 
 import boto3
 import botocore.loaders
 import botocore.session
+
+sys.path[0] = str(Path(__file__).parents[2])
+from tests.forking.compiled import keep_modules  # noqa: E402
+
+del sys.path[0]
 
 SERVICES = ("autoscaling", "ec2", "efs", "emr", "iam", "s3", "ssm", "sts")
 LONGEST_SLEEP = 0.1
@@ -51,22 +53,6 @@ def load() -> None:
     time.sleep = lambda seconds: sleep(min(float(seconds), LONGEST_SLEEP))
     gc.collect()
     gc.freeze()
-
-
-def keep_compiled(folder: Path) -> None:
-    """Let what Ansible's archives have inside be compiled once, not for each module again (0.2 s)."""
-    folder.mkdir()
-
-    def compiled(_path: str, source: bytes) -> CodeType | None:
-        kept = folder / f"{hashlib.sha256(source).hexdigest()}.py"
-        if not kept.exists():
-            part = kept.with_suffix(f".{os.getpid()}")
-            part.write_bytes(source)
-            part.replace(kept)
-        # It keeps what it compiles beside the file.
-        return SourceFileLoader(kept.stem, str(kept)).get_code(kept.stem)
-
-    vars(zipimport)["_compile_source"] = compiled
 
 
 def serve(path: str) -> None:
@@ -158,5 +144,5 @@ def run(request: dict[str, Any]) -> None:
 
 if __name__ == "__main__":
     load()
-    keep_compiled(Path(sys.argv[1]).with_name("compiled"))
+    keep_modules(Path(sys.argv[1]).with_name("compiled"))
     serve(sys.argv[1])

@@ -7,12 +7,16 @@ import os
 import signal
 import subprocess
 import sys
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from ansible._internal._templating._jinja_bits import AnsibleEnvironment
+from ansible.template import Templar, trust_as_template
 
 from tests.forking import ForkingPython
+from tests.forking.compiled import keep_templates
 from tests.integration.machines import wait_for
 
 MODULE = """
@@ -48,6 +52,45 @@ def test_a_module_has_its_callers_world_and_its_exit_code_comes_back(
     if end != "os.abort()":
         assert done.stdout.split() == [str(tmp_path), "mine", "1", "boto3", "__main__"]
         assert done.stderr.startswith("and that\n") and ("ZeroDivisionError" in done.stderr) == (end == "1 / 0")
+
+
+def test_what_archives_have_inside_is_compiled_once(forking: ForkingPython, tmp_path: Path) -> None:
+    archive = tmp_path / "archive.zip"
+    with zipfile.ZipFile(archive, "w") as written:
+        written.writestr("inside.py", f"mark = {str(tmp_path)!r}")
+    program = f"""
+import builtins, sys
+compile, compiled = builtins.compile, []
+builtins.compile = lambda source, *rest, **more: compiled.append(source) or compile(source, *rest, **more)
+sys.path.insert(0, {str(archive)!r})
+import inside
+print(len(compiled), inside.mark, inside.__file__)
+"""
+    for times in "10":
+        done = subprocess.run(forking.interpreter, input=program, capture_output=True, text=True, check=True)
+        assert done.stdout.split() == [times, str(tmp_path), f"{archive}/inside.py"]
+
+
+def test_templates_are_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = []
+    compile_anew = AnsibleEnvironment.compile
+
+    def compiling(self: AnsibleEnvironment, source: object) -> object:
+        compiled.append(source)
+        return compile_anew(self, source)
+
+    monkeypatch.setattr(AnsibleEnvironment, "compile", compiling)
+    keep_templates(tmp_path / "templates")
+    texts = [r"{{ '\\d' ~ one }}", r"{{ '\\d' ~ one }}", "{{ one + 1 }}"]
+    for one in (1, 2):
+        variables = {"one": one}
+        templar = Templar(variables=variables)
+        answers = [
+            templar.template(trust_as_template(text), escape_backslashes=escape)
+            for text, escape in zip(texts, (True, False, True), strict=True)
+        ]
+        assert answers == [rf"\\d{one}", rf"\d{one}", one + 1]
+    assert compiled == texts
 
 
 def test_what_is_no_module_runs_in_pythons_own_process(forking: ForkingPython, tmp_path: Path) -> None:
