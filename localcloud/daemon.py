@@ -12,9 +12,8 @@ import sys
 from pathlib import Path
 
 from localcloud import state
-from localcloud.api.ec2.images import name_with
 from localcloud.core.errors import Refusal
-from localcloud.core.settings import PORT, SUITE, SUITES
+from localcloud.core.settings import PORT, SUITE, SUITES, image_with
 from localcloud.image.build import base_image, feature_image, print_progress, tidy
 from localcloud.machines import cgroups, leftovers, network
 from localcloud.machines.filesystem import can_cache
@@ -88,7 +87,7 @@ def build_image(features: list[str]) -> None:
         return
     report_withheld_credentials()
     _, layer = feature_image(state.IMAGES, features, print_progress)
-    name = name_with(sorted(set(features)))
+    name = image_with(sorted(set(features)))
     if state.service_pid() is not None:
         print(f"{name} is {state.ask('image', features=sorted(set(features)), path=str(layer))}")
     else:

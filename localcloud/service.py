@@ -14,7 +14,7 @@ from localcloud.core.calls import CallLog
 from localcloud.core.clock import RealClock
 from localcloud.core.cloud import Cloud
 from localcloud.core.latency import Latency
-from localcloud.core.settings import EDGE_ADDRESS, PORT, SYSTEM, TLS_PORT
+from localcloud.core.settings import EDGE_ADDRESS, PORT, SYSTEM, TLS_PORT, image_with
 from localcloud.endpoint.front import Front
 from localcloud.endpoint.server import HttpServer
 from localcloud.endpoint.tls import Authority
@@ -60,7 +60,7 @@ class Service:
 
     def add_image(self, features: tuple[str, ...], layer: Path) -> str:
         """Make a built image known, and say its id."""
-        name = images.name_with(features)
+        name = image_with(features)
         image = images.Image(name, features, layer, f"{SYSTEM} with {', '.join(features)}", family=name)
         images.register(self.cloud, image)
         return image.id

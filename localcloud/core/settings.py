@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 ACCOUNT = "123456789012"
@@ -22,6 +23,14 @@ SUITES = {"bullseye": "Debian 11", "bookworm": "Debian 12", "trixie": "Debian 13
 SUITE = os.environ.get("LOCALCLOUD_SUITE", "bookworm")
 """The release of Debian that all machines boot."""
 SYSTEM = SUITES.get(SUITE, SUITE)
+IMAGE_NAME = f"localcloud-{SYSTEM.lower().replace(' ', '-')}"
+"""That of the base image, as an AMI."""
+
+
+def image_with(features: Sequence[str]) -> str:
+    """Return the name of the image with these frameworks."""
+    return "-".join((IMAGE_NAME, *features))
+
 
 PORT = 4599
 """The API answers here on loopback. Machines ask AWS's own names, which lead them to EDGE_ADDRESS and TLS_PORT."""

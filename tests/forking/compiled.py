@@ -14,7 +14,6 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemBytecodeCache
 
-
 NO_ENVIRONMENT = Environment(autoescape=True)
 """Buckets have one, and do not use it."""
 

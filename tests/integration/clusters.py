@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from localcloud.api.ec2 import images
 from localcloud.core import settings
 from tests.forking import ForkingPython
 from tests.images import FRAMEWORKS as FRAMEWORKS_OF
@@ -20,7 +19,7 @@ from tests.integration.machines import Cloud, Cluster, Played, cloud_in, localcl
 from tests.integration.succession import Succession
 
 FRAMEWORKS = FRAMEWORKS_OF[settings.SUITE]
-IMAGE_NAME = images.name_with(FRAMEWORKS.split(","))
+IMAGE_NAME = settings.image_with(FRAMEWORKS.split(","))
 
 
 @pytest.fixture(scope="session")

@@ -18,7 +18,7 @@ import yaml
 from botocore.config import Config
 
 from localcloud.api import quotas
-from localcloud.api.ec2 import images
+from localcloud.core.settings import IMAGE_NAME
 from tests.account.kit import REGION, ROOT
 from tests.deprecations import SHOW_DEPRECATIONS, our_deprecations
 from tests.forking import ForkingPython
@@ -79,7 +79,7 @@ class Cloud:
         retries = Config(retries={"total_max_attempts": 5})
         return session.client(service, endpoint_url=variables["AWS_ENDPOINT_URL"], config=retries)
 
-    def image(self, name: str = images.BASE_NAME) -> str:
+    def image(self, name: str = IMAGE_NAME) -> str:
         """Its id, or nothing if no image of this name was built."""
         images = self.client("ec2").describe_images(Filters=[{"Name": "name", "Values": [name]}])["Images"]
         return str(images[0]["ImageId"]) if images else ""

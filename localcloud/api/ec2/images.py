@@ -21,7 +21,7 @@ from localcloud.api.ec2.filters import listing, tag_list
 from localcloud.api.ec2.moto_records import backend_of
 from localcloud.core.cloud import Call, Cloud, answers
 from localcloud.core.errors import AwsError
-from localcloud.core.settings import ACCOUNT, DATA, SYSTEM
+from localcloud.core.settings import ACCOUNT, DATA, IMAGE_NAME, SYSTEM
 from localcloud.core.words import aws_error
 
 # moto makes a volume and a snapshot for each AMI that it knows, in each region, before it answers anything.
@@ -95,11 +95,10 @@ def _given() -> dict[str, Image]:
     return {image.id: image for image in images}
 
 
-BASE_NAME = f"localcloud-{SYSTEM.lower().replace(' ', '-')}"
 BASE = Image(
-    BASE_NAME,
+    IMAGE_NAME,
     description=f"{SYSTEM} with systemd, sshd, cloud-init, sudo, python3 and the user ubuntu",
-    family=BASE_NAME,
+    family=IMAGE_NAME,
     owner=_AMAZON,
 )
 API_ONLY = Image(
@@ -109,11 +108,6 @@ API_ONLY = Image(
     family="localcloud-api-only",
     owner=_AMAZON,
 )
-
-
-def name_with(features: Sequence[str]) -> str:
-    """Return the name of the image with these frameworks."""
-    return "-".join((BASE_NAME, *features))
 
 
 def images_of(cloud: Cloud) -> dict[str, Image]:

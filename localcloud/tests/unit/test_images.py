@@ -29,8 +29,8 @@ def test_ids_are_the_same_always_and_everywhere() -> None:
 
 @pytest.mark.parametrize("suite", SUITES)
 def test_the_images_of_another_release_have_names_and_files_of_their_own(suite: str) -> None:
-    program = "from localcloud.api.ec2.images import name_with; from localcloud.image.recipe import base_hash"
-    words = [sys.executable, "-c", f"{program}; print(name_with(['mxnet', 'pytorch']), base_hash())"]
+    program = "from localcloud.core.settings import image_with; from localcloud.image.recipe import base_hash"
+    words = [sys.executable, "-c", f"{program}; print(image_with(['mxnet', 'pytorch']), base_hash())"]
     printed = subprocess.check_output(words, env={**os.environ, "LOCALCLOUD_SUITE": suite}, text=True)
     other, its_hash = printed.split()
     assert other == f"localcloud-debian-{RELEASES[suite]}-mxnet-pytorch"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import functools
 import importlib.util
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -93,3 +95,8 @@ def test_lazy_type_only_and_relative_imports_count(tmp_path: Path) -> None:
     )
     known = {f"localcloud.{name}": path for name in "abcde"}
     assert set(imported("localcloud.a", path, known)) == {f"localcloud.{name}" for name in "bcde"}
+
+
+def test_the_command_does_not_load_what_only_the_service_needs() -> None:
+    program = "import sys, localcloud.cli; print({'moto', 'boto3', 'botocore'} & set(sys.modules))"
+    assert subprocess.check_output([sys.executable, "-c", program], text=True) == "set()\n"
