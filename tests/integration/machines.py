@@ -19,6 +19,7 @@ from botocore.config import Config
 
 from localcloud.api import quotas
 from localcloud.api.ec2 import images
+from localcloud.core.lateness import OBSERVER
 from tests.account.kit import REGION, ROOT
 from tests.deprecations import SHOW_DEPRECATIONS, our_deprecations
 from tests.forking import ForkingPython
@@ -73,11 +74,11 @@ class Cloud:
     """runs the modules of playbooks on localhost. None: they run as users run them"""
 
     def client(self, service: str) -> Any:
-        """Plain boto3."""
+        """Plain boto3, for which nothing is late."""
         variables = self.variables
         session = boto3.Session(variables["AWS_ACCESS_KEY_ID"], variables["AWS_SECRET_ACCESS_KEY"], region_name=REGION)
-        retries = Config(retries={"total_max_attempts": 5})
-        return session.client(service, endpoint_url=variables["AWS_ENDPOINT_URL"], config=retries)
+        config = Config(retries={"total_max_attempts": 5}, user_agent_appid=OBSERVER)
+        return session.client(service, endpoint_url=variables["AWS_ENDPOINT_URL"], config=config)
 
     def image(self, name: str = images.BASE_NAME) -> str:
         """Its id, or nothing if no image of this name was built."""
