@@ -126,9 +126,7 @@ def program(*words: str, detail: str, silence: float = SILENCE_SECONDS) -> Calla
     return run
 
 
-def pytest(
-    *places: str, processes: int = 1, long: bool = False, options: Sequence[str] = ()
-) -> Callable[[Path], Result]:
+def pytest(*places: str, processes: int = 1, long: bool = False) -> Callable[[Path], Result]:
     """Choose tests by the marker `long`. More than one process is for tests that share nothing outside their file."""
 
     def run(venv: Path) -> Result:
@@ -137,7 +135,7 @@ def pytest(
             return Result(False, f"no tests in {', '.join(places)}")
         several = ["-n", str(processes), "--dist", "loadfile" if processes > 1 else "load"]
         marker, hang = ("long", LONG_HANG_SECONDS) if long else ("not long", HANG_SECONDS)
-        return run_and_count(venv, "-m", marker, *several, *found, *options, hang=hang)
+        return run_and_count(venv, "-m", marker, *several, *found, hang=hang)
 
     return run
 
@@ -274,7 +272,6 @@ PARTS = {
         Layer("chaos-machines", chaos("machines"), root=True),
         Layer("chaos-soak", chaos("soak"), root=True),
         Layer("account", pytest(*ACCOUNT, long=True)),
-        Layer("late-reads", pytest(*ACCOUNT, processes=2, options=("--late-reads", "2"))),
         Layer("integration", pytest(*LOCALCLOUD, *INTEGRATION, long=True), root=True),
         Layer("debian-11", on_debian("bullseye", *DEBIAN_11), root=True),
         Layer("debian-13", on_debian("trixie", *DEBIAN_13), root=True),

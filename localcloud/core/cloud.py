@@ -27,6 +27,7 @@ from localcloud.core.errors import AwsError
 from localcloud.core.faults import Faults
 from localcloud.core.identity import Credentials
 from localcloud.core.latency import Latency
+from localcloud.core.lateness import Lateness
 from localcloud.core.settings import ACCOUNT
 from localcloud.core.views import InstanceView
 
@@ -90,6 +91,7 @@ class Cloud:
         self.latency = latency
         self.calls = calls
         self.faults = Faults(clock)
+        self.lateness = Lateness(clock)
         self.credentials = Credentials(clock)
         self.network = NoNetwork()
         self.state: dict[str, Any] = {}

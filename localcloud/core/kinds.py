@@ -18,6 +18,7 @@ class Kind:
     created_by: str = ""
     listed_in: str = ""
     id_in: str = ""
+    late_once: bool = False
 
     def not_found(self, resource_id: str, operation: str = "*", code: str = "") -> AwsError:
         return aws_error(f"ec2:{operation}", code or self.missing, id=resource_id)

@@ -26,8 +26,7 @@ from moto.core.utils import get_service_model
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 
 from localcloud.api import enforcement as rules
-from localcloud.api.ec2 import late_tags
-from localcloud.api.ec2.late_reads import answer_late
+from localcloud.api.ec2 import late_reads, late_tags
 from localcloud.api.ec2.moto_records import regions
 from localcloud.api.s3_storage import body_on_disk
 from localcloud.api.services import BY_NAME, BY_SIGNING_NAME
@@ -156,7 +155,7 @@ class Front:
         delay = cloud.latency.of("call")
         if delay:
             time.sleep(delay)  # the round trip to AWS, if the latency profile has one
-        with cloud.lock:
+        with cloud.lock, cloud.lateness.call(call.service, environ.get("HTTP_USER_AGENT", "")):
             needs = rules.required(call)
             record.action, record.resource = needs.action, needs.resource
             record.required = needs.as_json()
@@ -166,11 +165,10 @@ class Front:
             if handler is None and not BY_NAME[call.service].uses_moto:
                 # As moto does: the caller gets UnsupportedOperation.
                 raise NotImplementedError(call.operation)
-            read_delay = cloud.faults.read_delay() if call.service == "ec2" else None
             answer: tuple[int, list[tuple[str, str]], bytes | Iterable[bytes]]
             with late_tags.recorded(call):
-                if read_delay is not None:
-                    answer = self._serialized(call, model, environ, answer_late(call, handler, read_delay))
+                if call.service == "ec2" and late_reads.apply(call):
+                    answer = self._serialized(call, model, environ, late_reads.answer(call, handler))
                 elif handler is None:
                     answer = self._from_moto(environ, record)
                     if self._recorder and isinstance(answer[2], bytes) and record.status < 400:

@@ -18,6 +18,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import boto3
+from botocore.config import Config
+
+from localcloud.core.lateness import OBSERVER
 
 T = TypeVar("T")
 SCENARIO = os.environ["MOLECULE_SCENARIO_NAME"]
@@ -27,7 +30,9 @@ OPERATOR = "198.51.100.1/32"
 """The address from which machines see the tests' connections come."""
 SECONDS = 60
 
-ec2, efs = boto3.client("ec2", REGION), boto3.client("efs", REGION)
+# Nothing is late for them.
+config = Config(user_agent_appid=OBSERVER)
+ec2, efs = (boto3.client(service, REGION, config=config) for service in ("ec2", "efs"))
 
 
 def wait_for(condition: Callable[[], T], what: str) -> T:

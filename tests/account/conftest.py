@@ -16,16 +16,6 @@ def latency() -> str:
     return "none"
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--late-reads", type=float, metavar="SECONDS", help="let playbooks read what they create late")
-
-
-@pytest.fixture(scope="session")
-def late_reads(pytestconfig: pytest.Config) -> float | None:
-    seconds: float | None = pytestconfig.getoption("late_reads", None)
-    return seconds
-
-
 @pytest.fixture(scope="session")
 def forking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkingPython]:
     with ForkingPython(tmp_path_factory.mktemp("forking")) as forking:
@@ -33,6 +23,6 @@ def forking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkingPython]
 
 
 @pytest.fixture
-def account(tmp_path: Path, latency: str, late_reads: float | None, forking: ForkingPython) -> Iterator[Account]:
-    with account_in(tmp_path, latency, late_reads, forking) as account:
+def account(tmp_path: Path, latency: str, forking: ForkingPython) -> Iterator[Account]:
+    with account_in(tmp_path, latency, forking) as account:
         yield account

@@ -25,6 +25,7 @@ from localcloud.core.calls import CallLog, Record
 from localcloud.core.clock import RealClock
 from localcloud.core.cloud import Cloud
 from localcloud.core.latency import latency_from
+from localcloud.core.lateness import OBSERVER
 from localcloud.endpoint.front import Front
 from localcloud.endpoint.server import HttpServer
 from tests.deprecations import SHOW_DEPRECATIONS, our_deprecations
@@ -120,17 +121,14 @@ class Account:
     environment: dict[str, str]
     log: WatchedLog
     settings: dict[str, Any] = field(default_factory=dict)
-    late_reads: float | None = None
-    """seconds for which playbooks of the collection do not read what they create. They repeat what failed because of
-    that; a role that a test plays alone does not."""
     forking: ForkingPython | None = None
-    """runs the modules of playbooks. None: they run as users run them; so do those that are killed or read late"""
+    """runs the modules of playbooks. None: they run as users run them; so do those that are killed"""
 
     def client(self, service: str, region: str = REGION) -> Any:
-        """Plain boto3, for setting up and for looking independently."""
-        retries = Config(retries={"total_max_attempts": 10})
+        """Plain boto3, for setting up and for looking independently: nothing is late for it."""
+        config = Config(retries={"total_max_attempts": 10}, user_agent_appid=OBSERVER)
         key, secret = (self.environment[f"AWS_{name}"] for name in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY"))
-        return new_session(key, secret, region).client(service, endpoint_url=self.endpoint, config=retries)
+        return new_session(key, secret, region).client(service, endpoint_url=self.endpoint, config=config)
 
     def key(self, name: str = "key") -> Path:
         """A new one of somebody's, in the folder."""
@@ -164,9 +162,8 @@ class Account:
         """Playbooks of this checkout while they run, as a person runs them (but for their modules, with a forking
         Python): killed after so many seconds, or at the end of this."""
         paths = [str(ROOT / one) for one in ([playbooks] if isinstance(playbooks, str) else playbooks)]
-        late = self.late_reads if all(path.startswith(f"{ROOT}/") for path in paths) else None
         program: list[str | Path] = [Path(sys.executable).parent / "ansible-playbook"]
-        if forking and not late:
+        if forking:
             program = forking.ansible_playbook()
         command = [*program, *paths, *arguments]
         variables = {**self.settings, **extra}
@@ -175,6 +172,9 @@ class Account:
         if variables:
             command += ["-e", json.dumps(variables)]
         run = uuid.uuid4().hex
+        lateness = self.cloud.lateness
+        # provision.yml repeats what failed because AWS was late; a play of a role alone does not.
+        lateness.enabled = all(path.startswith(f"{ROOT}/") for path in paths)
         process = subprocess.Popen(
             # A shell in the background has its commands ignore SIGINT.
             ["env", "--default-signal=INT", *command],
@@ -189,7 +189,6 @@ class Account:
         playing = Playing(process, run)
         watchdog = threading.Timer(seconds, playing.kill)
         watchdog.start()
-        fault = self.cloud.faults.add("late-reads", {}, late) if late else None
         try:
             yield playing
         finally:
@@ -197,8 +196,9 @@ class Account:
             watchdog.cancel()
             playing.kill()
             process.wait()
-            if fault:
-                self.cloud.faults.remove(fault)
+            # The next one starts later than AWS is late.
+            lateness.settle()
+            lateness.enabled = True
 
     def play(
         self,
@@ -262,9 +262,7 @@ class Account:
 
 
 @contextmanager
-def account_in(
-    folder: Path, latency: str = "none", late_reads: float | None = None, forking: ForkingPython | None = None
-) -> Iterator[Account]:
+def account_in(folder: Path, latency: str = "none", forking: ForkingPython | None = None) -> Iterator[Account]:
     """A new one, with a user who may do everything."""
     lock = threading.RLock()
     clock, log = RealClock(lock), WatchedLog()
@@ -291,7 +289,7 @@ def account_in(
             "NO_COLOR": "1",
             **SHOW_DEPRECATIONS,
         }
-        yield Account(cloud, endpoint, folder, environment, log, late_reads=late_reads, forking=forking)
+        yield Account(cloud, endpoint, folder, environment, log, forking=forking)
     finally:
         server.stop()
         clock.stop()

@@ -207,9 +207,9 @@ class Made:
 
 
 @pytest.fixture(scope="module")
-def red(tmp_path_factory: pytest.TempPathFactory, late_reads: float | None, forking: ForkingPython) -> Iterator[Made]:
+def red(tmp_path_factory: pytest.TempPathFactory, forking: ForkingPython) -> Iterator[Made]:
     """Planned on an empty account, then made; small machines that do not boot."""
-    with account_in(tmp_path_factory.mktemp("red"), late_reads=late_reads, forking=forking) as account:
+    with account_in(tmp_path_factory.mktemp("red"), forking=forking) as account:
         account.wants(
             "red",
             cluster_region=REGION,

@@ -18,6 +18,7 @@ import yaml
 from botocore.config import Config
 
 from localcloud.api import quotas
+from localcloud.core.lateness import OBSERVER
 from localcloud.core.settings import IMAGE_NAME
 from tests.account.kit import REGION, ROOT
 from tests.deprecations import SHOW_DEPRECATIONS, our_deprecations
@@ -73,11 +74,11 @@ class Cloud:
     """runs the modules of playbooks on localhost. None: they run as users run them"""
 
     def client(self, service: str) -> Any:
-        """Plain boto3."""
+        """Plain boto3, for which nothing is late."""
         variables = self.variables
         session = boto3.Session(variables["AWS_ACCESS_KEY_ID"], variables["AWS_SECRET_ACCESS_KEY"], region_name=REGION)
-        retries = Config(retries={"total_max_attempts": 5})
-        return session.client(service, endpoint_url=variables["AWS_ENDPOINT_URL"], config=retries)
+        config = Config(retries={"total_max_attempts": 5}, user_agent_appid=OBSERVER)
+        return session.client(service, endpoint_url=variables["AWS_ENDPOINT_URL"], config=config)
 
     def image(self, name: str = IMAGE_NAME) -> str:
         """Its id, or nothing if no image of this name was built."""

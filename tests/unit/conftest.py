@@ -18,6 +18,7 @@ from localcloud.api.iam.identities import bootstrap
 from localcloud.core.calls import CallLog
 from localcloud.core.cloud import Cloud
 from localcloud.core.latency import latency_from
+from localcloud.core.lateness import OBSERVER
 from localcloud.endpoint.front import Front
 from localcloud.endpoint.server import HttpServer
 from localcloud.tests.clock import ManualClock
@@ -31,10 +32,10 @@ class Account:
     """what a program needs to reach it as an administrator; set in this process already"""
 
     def client(self, service: str, region: str = "us-east-1") -> Any:
-        """Plain boto3, for setting up and for looking independently."""
+        """Plain boto3, for setting up and for looking independently: nothing is late for it."""
         return boto3.Session(
             self.environment["AWS_ACCESS_KEY_ID"], self.environment["AWS_SECRET_ACCESS_KEY"], region_name=region
-        ).client(service, endpoint_url=self.endpoint)
+        ).client(service, endpoint_url=self.endpoint, config=Config(user_agent_appid=OBSERVER))
 
     def calls(self) -> list[str]:
         """What was called so far, as service:Operation."""

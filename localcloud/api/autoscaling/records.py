@@ -80,7 +80,10 @@ class Hook:
 
     @property
     def longest(self) -> int:
-        """Seconds after which the action ends, however often it was extended."""
+        """Seconds after which the action ends, however often it was extended.
+
+        https://docs.aws.amazon.com/autoscaling/ec2/APIReference/API_LifecycleHook.html
+        """
         return min(172800, 100 * self.heartbeat)
 
 

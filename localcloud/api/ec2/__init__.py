@@ -18,5 +18,5 @@
 | networks | mistakes in a network that moto accepts |
 | addresses, nat, placement, profiles, instance_types | Elastic IPs, NAT gateways, placement groups … |
 | encryption | the fault `ebs-key` |
-| late_reads, late_tags | the faults `late-reads` and `late-tags` |
+| late_reads, late_tags | new resources and tags that the first call misses; the faults `late-reads` and `late-tags` |
 """

@@ -199,6 +199,10 @@ def _named(images: Mapping[str, Image], ids: Sequence[str]) -> list[Image]:
 
 @answers("ec2", "DescribeImages")
 def describe_images(call: Call) -> dict[str, Any]:
+    """List images, without the deprecated ones of other owners that are not named by their id.
+
+    https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ami-deprecate.html
+    """
     images = {key: image for key, image in images_of(call.cloud).items() if image.region in (None, call.region)}
     ids = list(call.params.get("ImageIds") or ())
     matches = _named(images, ids) if ids else list(images.values())

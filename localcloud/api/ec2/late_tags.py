@@ -1,4 +1,5 @@
-"""The fault `late-tags`: tags that a call of EC2 sets count for policies a while later.
+"""The first tags that a call of EC2 sets in an account do not count for the policies of the first call that names their
+resource. The fault `late-tags` makes all tags late.
 
 https://github.com/hashicorp/terraform-provider-aws/issues/6055 describes it.
 """
@@ -15,12 +16,13 @@ from localcloud.core.cloud import Call, Cloud
 @contextmanager
 def recorded(call: Call) -> Iterator[None]:
     """Record which tags a call sets, and when. Those that exist before it count at once."""
-    if call.service != "ec2" or not call.cloud.faults.tag_delay():
+    is_late = call.cloud.lateness.applies or call.cloud.faults.tag_delay()
+    if call.service != "ec2" or not is_late or not ("TagSpecifications" in call.params or "Tags" in call.params):
         yield
         return
     _record(call, 0.0)
     yield
-    _record(call, call.cloud.clock.time())
+    _record(call, call.cloud.lateness.time)
 
 
 def _record(call: Call, time: float) -> None:
@@ -38,8 +40,14 @@ def _times(cloud: Cloud) -> dict[tuple[str, str, str], float]:
 
 def counting(cloud: Cloud, resource: str, tags: Mapping[str, str]) -> Mapping[str, str]:
     """Return those of a resource's tags that count for policies."""
-    delay = cloud.faults.tag_delay()
-    if not delay:
-        return tags
-    times, now = _times(cloud), cloud.clock.time()
-    return {key: value for key, value in tags.items() if now >= times.get((resource, key, value), 0.0) + delay}
+    times = _times(cloud)
+    return {
+        key: value
+        for key, value in tags.items()
+        if not is_late(cloud, resource, times.get((resource, key, value), 0.0))
+    }
+
+
+def is_late(cloud: Cloud, resource: str, time: float) -> bool:
+    """Return whether the tags that a resource got at a time do not count yet."""
+    return cloud.lateness.misses_tags(resource, time) or cloud.clock.time() < time + cloud.faults.tag_delay()

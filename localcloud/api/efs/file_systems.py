@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from localcloud.api.ec2 import late_tags
 from localcloud.api.ec2.moto_records import new_id
 from localcloud.api.efs.records import (
     AlreadyExists,
@@ -56,10 +57,8 @@ def file_system_policy(cloud: Cloud, file_system_arn: str) -> str | None:
 
 def tags_of(cloud: Cloud, resource_arn: str) -> Mapping[str, str]:
     """Return the tags of a file system that count for policies; empty if it does not exist."""
-    oldest = cloud.clock.time() - cloud.faults.tag_delay()
-    return next(
-        (one.tags for one, _ in all_file_systems(cloud) if one.arn == resource_arn and one.created <= oldest), {}
-    )
+    match = next((one for one, _ in all_file_systems(cloud) if one.arn == resource_arn), None)
+    return {} if match is None or late_tags.is_late(cloud, match.id, match.created) else match.tags
 
 
 # Operations

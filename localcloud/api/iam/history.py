@@ -76,9 +76,14 @@ def delay(cloud: Cloud) -> float:
 
 def profile_in_effect(cloud: Cloud, name: str, share: float = 1.0) -> bool:
     """Return whether an instance profile exists, and it and its role are in effect, or were after this share of the
-    delay."""
+    delay.
+
+    The first call of each service misses it: https://github.com/hashicorp/terraform-provider-aws/issues/838 (EC2),
+    https://github.com/hashicorp/terraform-provider-aws/pull/5633 (Auto Scaling).
+    """
     changed = max(map(history(cloud).last_change, (("profile", name), ("profile", name, "role"))))
-    return name in backend().instance_profiles and changed <= cloud.clock.time() - share * delay(cloud)
+    is_due = changed <= cloud.clock.time() - share * delay(cloud)
+    return name in backend().instance_profiles and is_due and cloud.lateness.misses_profile(name, changed) <= 1 - share
 
 
 def policies_in_effect(cloud: Cloud, caller: Caller) -> list[tuple[str, Mapping[str, Any]]]:

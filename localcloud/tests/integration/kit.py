@@ -21,6 +21,7 @@ from botocore.config import Config
 
 from localcloud import state
 from localcloud.api import quotas
+from localcloud.core.lateness import OBSERVER
 
 T = TypeVar("T")
 
@@ -81,7 +82,7 @@ class Clients:
         )
 
     def __getattr__(self, service: str) -> Any:
-        config = Config(retries={"total_max_attempts": 1})
+        config = Config(retries={"total_max_attempts": 1}, user_agent_appid=OBSERVER)
         client = self._session.client(
             service.replace("_", "-"), endpoint_url=self.variables["AWS_ENDPOINT_URL"], config=config
         )

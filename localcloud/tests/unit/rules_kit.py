@@ -16,6 +16,7 @@ from localcloud.api.iam import identities as iam
 from localcloud.core.caller import Caller
 from localcloud.core.cloud import Cloud
 from localcloud.core.identity import Session
+from localcloud.core.lateness import OBSERVER
 
 REGION = "us-east-1"
 ROOT = "arn:aws:iam::123456789012:root"
@@ -23,7 +24,10 @@ EC2 = f"arn:aws:ec2:{REGION}:123456789012:"
 SESSION = boto3.Session()
 """one for all tests: it keeps the models of services, which take long to read"""
 CONFIG = Config(
-    retries={"total_max_attempts": 1}, s3={"addressing_style": "path"}, ignore_configured_endpoint_urls=True
+    retries={"total_max_attempts": 1},
+    s3={"addressing_style": "path"},
+    ignore_configured_endpoint_urls=True,
+    user_agent_appid=OBSERVER,
 )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from localcloud.api.autoscaling.records import LaunchTemplateSpecification, Member, Subnet
+from localcloud.api.autoscaling.records import Hook, LaunchTemplateSpecification, Member, Subnet
 from localcloud.api.autoscaling.selection import select_for_termination, spread
 from localcloud.core.cloud import Cloud
 from localcloud.core.errors import AwsError
@@ -72,6 +72,16 @@ def test_a_hook_has_its_time_and_heartbeats_extend_it(kit: Kit, default: str, sa
     assert (kit.states.get(first) == "InService") == same
     if not same:
         assert any("was abandoned: Heartbeat Timeout" in one.get("StatusMessage", "") for one in kit.activities)
+
+
+@pytest.mark.parametrize(("heartbeat", "end"), [(60, 6000), (7200, 48 * 3600)])
+def test_heartbeats_extend_a_hook_for_a_hundred_times_its_timeout_or_two_days(heartbeat: int, end: int) -> None:
+    template = LaunchTemplateSpecification("lt-1", "t", "1")
+    member = Member("i-1", "t3.micro", Subnet("us-east-1a", "subnet-1"), launched=0.0, template=template)
+    member.hold([Hook("ready", heartbeat)], 0.0)
+    for now in range(0, end, heartbeat // 2):
+        member.actions[0].extend(now)
+    assert (member.outcome(end - 1), member.outcome(end)) == (None, "ABANDON")
 
 
 def test_several_hooks_are_waited_for_together(kit: Kit) -> None:

@@ -21,6 +21,7 @@ from localcloud.core.calls import CallLog
 from localcloud.core.clock import RealClock
 from localcloud.core.cloud import Cloud
 from localcloud.core.latency import latency_from
+from localcloud.core.lateness import OBSERVER
 from localcloud.endpoint.ec2_xml import render
 from localcloud.endpoint.front import Front
 from localcloud.endpoint.server import HttpServer
@@ -40,7 +41,7 @@ def client() -> Iterator[Any]:
     yield session.client(
         "ec2",
         endpoint_url=f"http://127.0.0.1:{server.port}",
-        config=Config(retries={"total_max_attempts": 1}),
+        config=Config(retries={"total_max_attempts": 1}, user_agent_appid=OBSERVER),
     )
     server.stop()
     clock.stop()

@@ -324,18 +324,6 @@ def test_the_marker_chooses_the_size(runner: ModuleType, monkeypatch: pytest.Mon
     assert chosen == ["not long", "long"]
 
 
-def test_a_layer_can_have_options_of_its_own(runner: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    started: list[list[str]] = []
-
-    def command(*words: str, venv: Path, silence: float) -> object:
-        started.append(list(words))
-        return Ended(0)
-
-    monkeypatch.setattr(runner, "command", command)
-    runner.pytest("tests/account", options=("--late-reads", "2"))(VENV)
-    assert started[0][-3:] == ["tests/account", "--late-reads", "2"]
-
-
 def test_the_tests_on_debian_13_exist(runner: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[list[str]] = []
 

@@ -44,6 +44,7 @@ class Emr:
         pairs = [{"GroupId": self.groups[0]}]
         rule = {"IpProtocol": "tcp", "FromPort": 9443, "ToPort": 9443, "UserIdGroupPairs": pairs}
         self.ec2.authorize_security_group_ingress(GroupId=self.groups[2], IpPermissions=[rule])
+        aws.cloud.lateness.settle()
 
     def options(self, **more: Any) -> dict[str, Any]:
         primary, core, service, more_primary, more_core = self.groups

@@ -116,7 +116,9 @@ TAGS = {"Name": "c-workers", "deeplearning:cluster": "c", "generation": 7}
 OWN_TAGS = {**TAGS, "generation": "7"}
 
 
-def ensure(capsys: pytest.CaptureFixture[str], check: bool = False, **changes: Any) -> dict[str, Any]:
+def ensure(aws: Account, capsys: pytest.CaptureFixture[str], check: bool = False, **changes: Any) -> dict[str, Any]:
+    # AWS knows what the run before has made.
+    aws.cloud.lateness.settle()
     options = {key: value for key, value in MACHINE.items() if key != "tags"}
     more = {"name": "c-workers", "tags": TAGS, "instance_tags": MACHINE["tags"]}
     return run_module(capsys, "launch_template", check, **{**options, **more, **changes})
@@ -141,46 +143,46 @@ def writes(aws: Account) -> list[str]:
 def test_a_template_is_created_with_its_tags_and_then_left_alone(
     aws: Account, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    checked = ensure(capsys, check=True)
+    checked = ensure(aws, capsys, check=True)
     assert (checked["changed"], checked["template_id"], checked["version"]) == (True, "", 1)
     assert writes(aws) == []
-    created = ensure(capsys)
+    created = ensure(aws, capsys)
     template, tags, number = current(aws)
     assert created["changed"] and created["template_id"].startswith("lt-") and created["version"] == number == 1
     assert template["ImageId"] == "ami-1" and tags == OWN_TAGS
     assert created["diff"] == {"before": {}, "after": {"data": data(), "tags": OWN_TAGS}}
     # In the call that creates it, so that no template is without them.
     assert writes(aws) == ["ec2:CreateLaunchTemplate"]
-    again = ensure(capsys)
+    again = ensure(aws, capsys)
     assert (again["changed"], again["template_id"], again["version"]) == (False, created["template_id"], 1)
     assert again["diff"]["before"] == again["diff"]["after"] and writes(aws) == ["ec2:CreateLaunchTemplate"]
 
 
 def test_lost_and_changed_tags_come_back_and_others_stay(aws: Account, capsys: pytest.CaptureFixture[str]) -> None:
-    template_id, ec2 = ensure(capsys)["template_id"], aws.client("ec2")
+    template_id, ec2 = ensure(aws, capsys)["template_id"], aws.client("ec2")
     ec2.create_tags(Resources=[template_id], Tags=[{"Key": "owner", "Value": "me"}, {"Key": "Name", "Value": "x"}])
     ec2.delete_tags(Resources=[template_id], Tags=[{"Key": "generation"}])
     drifted = current(aws)[1]
     assert drifted == {"Name": "x", "deeplearning:cluster": "c", "owner": "me"}
-    assert ensure(capsys, check=True)["changed"] and current(aws)[1] == drifted
-    restored = ensure(capsys)
+    assert ensure(aws, capsys, check=True)["changed"] and current(aws)[1] == drifted
+    restored = ensure(aws, capsys)
     assert (restored["changed"], restored["version"]) == (True, 1)
     assert current(aws)[1] == {**OWN_TAGS, "owner": "me"} == restored["diff"]["after"]["tags"]
     assert restored["diff"]["before"]["tags"] == drifted
-    assert not ensure(capsys)["changed"]
+    assert not ensure(aws, capsys)["changed"]
 
 
 def test_other_options_make_another_version_which_is_the_default(
     aws: Account, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    template_id = ensure(capsys)["template_id"]
-    checked = ensure(capsys, check=True, image_id="ami-2")
+    template_id = ensure(aws, capsys)["template_id"]
+    checked = ensure(aws, capsys, check=True, image_id="ami-2")
     assert (checked["changed"], checked["version"], current(aws)[2]) == (True, 2, 1)
-    changed = ensure(capsys, image_id="ami-2")
+    changed = ensure(aws, capsys, image_id="ami-2")
     assert (changed["changed"], changed["version"], changed["template_id"]) == (True, 2, template_id)
     template, tags, number = current(aws)
     assert (template["ImageId"], tags, number) == ("ami-2", OWN_TAGS, 2)
-    assert not ensure(capsys, image_id="ami-2")["changed"]
+    assert not ensure(aws, capsys, image_id="ami-2")["changed"]
     # Another person chose an older version for new machines.
     aws.client("ec2").modify_launch_template(LaunchTemplateId=template_id, DefaultVersion="1")
-    assert ensure(capsys, image_id="ami-2")["changed"] and current(aws)[2] == 2
+    assert ensure(aws, capsys, image_id="ami-2")["changed"] and current(aws)[2] == 2
