@@ -1,7 +1,8 @@
 """Be an ansible-playbook whose ansible_playbook_python, localhost's interpreter, is the first argument.
 
 The archives that Ansible builds for modules (0.3 s each), and what Jinja compiles, are kept in the interpreter's folder
-for the next playbook. `ansible.builtin.pause`, with which provision.yml waits for what AWS does not show yet, ends at once.
+for the next playbook. `ansible.builtin.pause`, with which provision.yml waits for what AWS does not show yet, ends at
+once.
 """
 
 from __future__ import annotations
