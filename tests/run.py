@@ -224,6 +224,16 @@ LOCALCLOUD = ("localcloud/tests/integration",)
 INTEGRATION = ("tests/integration",)
 MOLECULE = ("tests/molecule",)
 GPU = ("tests/gpu",)
+EMR = ("tests/integration/test_emr.py",)
+SMOKE = ("tests/integration/test_smoke.py",)
+RUNS = (
+    *(f"tests/integration/test_{name}.py" for name in ("bad_gpu", "staging", "tensorpack")),
+    *sorted(str(file.relative_to(ROOT)) for file in ROOT.glob("tests/integration/test_training*.py")),
+)
+CLUSTERS = tuple(
+    sorted({str(file.relative_to(ROOT)) for file in ROOT.glob("tests/integration/test_*.py")} - {*EMR, *SMOKE, *RUNS})
+)
+"""The other files of the layer integration. Its long tests are several parts, each of at most an hour or so."""
 PUBLISHED = ("tests/published",)
 DEBIAN_11 = ("tests/debian_11",)
 DEBIAN_13 = (
@@ -272,7 +282,11 @@ PARTS = {
         Layer("chaos-machines", chaos("machines"), root=True),
         Layer("chaos-soak", chaos("soak"), root=True),
         Layer("account", pytest(*ACCOUNT, long=True)),
-        Layer("integration", pytest(*LOCALCLOUD, *INTEGRATION, long=True), root=True),
+        Layer("localcloud", pytest(*LOCALCLOUD, long=True), root=True),
+        Layer("clusters", pytest(*CLUSTERS, long=True), root=True),
+        Layer("runs", pytest(*RUNS, long=True), root=True),
+        Layer("emr", pytest(*EMR, long=True), root=True),
+        Layer("smoke", pytest(*SMOKE, long=True), root=True),
         Layer("debian-11", on_debian("bullseye", *DEBIAN_11), root=True),
         Layer("debian-13", on_debian("trixie", *DEBIAN_13), root=True),
         # It mounts the machines' image and boots none, so it leaves a local cloud alone that starts beside it.
@@ -289,7 +303,11 @@ SHORT = {"unit": UNIT, "account": ACCOUNT, "localcloud": LOCALCLOUD, "integratio
 """The folders of layers. Those of parts with the marker `long`:"""
 MARKED_LONG = {
     "account": ACCOUNT,
-    "integration": (*LOCALCLOUD, *INTEGRATION),
+    "localcloud": LOCALCLOUD,
+    "clusters": CLUSTERS,
+    "runs": RUNS,
+    "emr": EMR,
+    "smoke": SMOKE,
     "molecule": MOLECULE,
     "debian-11": DEBIAN_11,
     "gpu-environments": GPU,
@@ -302,10 +320,9 @@ def layers_of(test: str, long: bool) -> list[str]:
     if test.startswith("molecule/"):
         return ["long molecule" if test.removeprefix("molecule/") in LONG_SCENARIOS else "molecule"]
     table, prefix = (MARKED_LONG, "long ") if long else (SHORT, "")
-    layers = [
-        prefix + name for name, places in table.items() if test.startswith(tuple(f"{place}/" for place in places))
-    ]
-    on_debian_13 = {test, test.partition("::")[0]} & {place.partition("[")[0] for place in DEBIAN_13}
+    file = test.partition("::")[0]
+    layers = [prefix + name for name, places in table.items() if {file, *map(str, Path(file).parents)} & set(places)]
+    on_debian_13 = {test, file} & {place.partition("[")[0] for place in DEBIAN_13}
     return [*layers, *["long debian-13"] * bool(on_debian_13)]
 
 

@@ -45,14 +45,14 @@ def left(cloud: Cloud) -> list[Any]:
     return [*tagged, *(name for name in names if name.startswith("smoke-"))]
 
 
-def test_all_stages_pass_twice_and_leave_nothing(cloud_with_machines: Cloud, tmp_path: Path) -> None:
-    for number in range(2):
-        command = start(cloud_with_machines, tmp_path / str(number))
-        code, output = command.end()
-        passed = [line.split()[:3] for line in output.splitlines() if line.startswith("stage ") and " ok " in line]
-        assert code == 0 and [words[1] for words in passed] == ["0", "1", "2", "3", "4"], output
-        assert "the three images are Debian under three names" in output
-        assert left(cloud_with_machines) == []
+@pytest.mark.parametrize("number", [1, 2])
+def test_all_stages_pass_twice_and_leave_nothing(number: int, cloud_with_machines: Cloud, tmp_path: Path) -> None:
+    command = start(cloud_with_machines, tmp_path)
+    code, output = command.end()
+    passed = [line.split()[:3] for line in output.splitlines() if line.startswith("stage ") and " ok " in line]
+    assert code == 0 and [words[1] for words in passed] == ["0", "1", "2", "3", "4"], output
+    assert "the three images are Debian under three names" in output
+    assert left(cloud_with_machines) == []
     # Machines are seen by their facts, and the new master by its address.
     for item in ("python-of-ubuntu-22.04", "fields-of-scheduled-actions", "address-of-a-replaced-master"):
         assert f"{item}: settled: " in output, output

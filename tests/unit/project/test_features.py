@@ -29,8 +29,8 @@ def test_the_page_shows_what_runs_each_test_that_it_names() -> None:
     [
         ([Collected(frozenset({"unit"}))], " unit: 2026-11-24 | – |"),
         (
-            [Collected(frozenset({"long integration"}), ("a: b",)), Collected(frozenset({"unit"}), ("a: b", "c: d"))],
-            " unit: 2026-11-24; long integration: not recorded | a: b; c: d |",
+            [Collected(frozenset({"long runs"}), ("a: b",)), Collected(frozenset({"unit"}), ("a: b", "c: d"))],
+            " unit: 2026-11-24; long runs: not recorded | a: b; c: d |",
         ),
         ([Collected(frozenset({"long account"}))], " long account: 2026-11-22, failed | – |"),
     ],
