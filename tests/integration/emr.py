@@ -27,11 +27,15 @@ def readable_bucket(cluster: str) -> str:
     return f"{cluster}-data"
 
 
+def own_bucket(cluster: Cluster) -> str:
+    return next(name for name in bucket_names(cluster) if name.startswith(f"{cluster.name}-"))
+
+
 def run_job_flow(cluster: Cluster, name: str, script: str, *arguments: str) -> str:
     """Start a cluster as the cluster's own, with another bootstrap action."""
     emr = cluster.cloud.client("emr")
     own = emr.describe_cluster(ClusterId=job_flow(cluster))["Cluster"]
-    bucket = next(name for name in bucket_names(cluster) if name.startswith(f"{cluster.name}-"))
+    bucket = own_bucket(cluster)
     cluster.cloud.client("s3").put_object(Bucket=bucket, Key=f"bundles/{name}", Body=script.encode())
     network = own["Ec2InstanceAttributes"]
     groups = [("MASTER", 1), ("CORE", 2)]
@@ -83,7 +87,7 @@ def state_of(cluster: Cluster, flow: str) -> dict[str, Any]:
 def logs_of(cluster: Cluster, flow: str, stream: str) -> list[str]:
     """Return what the bootstrap action printed to stdout or stderr on each node, as EMR stored it."""
     s3 = cluster.cloud.client("s3")
-    bucket = next(name for name in bucket_names(cluster) if name.startswith(f"{cluster.name}-"))
+    bucket = own_bucket(cluster)
     keys = [entry["Key"] for entry in s3.list_objects_v2(Bucket=bucket)["Contents"]]
     logs = [key for key in keys if flow in key and stream in key]
     return [gzip.decompress(s3.get_object(Bucket=bucket, Key=key)["Body"].read()).decode() for key in logs]

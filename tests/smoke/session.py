@@ -149,9 +149,8 @@ class Session:
             left = self.leftovers(cluster.name)
             if not left:
                 self.play("playbooks/audit.yml", {**which, "cluster_name": cluster.name, "audit": cluster.name})
-                if cluster in self.clusters:
-                    self.ended_usd += self._cost(cluster)
-                    self.clusters.remove(cluster)
+                self.ended_usd += self._cost(cluster)
+                self.clusters.remove(cluster)
                 return
             problem = f"{cluster.name} still has {', '.join(left)}"
         raise Failed(problem)
