@@ -10,8 +10,6 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.plan import facts
 from ansible_collections.deeplearning.aws.plugins.module_utils.resources import launch_template
 
 from localcloud.api.ec2 import instance_types, run_network
-from tests.unit.conftest import Account
-from tests.unit.modules import run_module
 
 MACHINE: dict[str, Any] = {
     "image_id": "ami-1",
@@ -108,81 +106,3 @@ def test_a_new_version_is_made_only_if_something_differs(have: dict[str, Any], n
 def test_tags_in_another_order_are_no_difference() -> None:
     one, other = data(tags={"a": "1", "b": "2"}), data(tags={"b": "2", "a": "1"})
     assert not launch_template.needs_version(one, {**other, "TagSpecifications": other["TagSpecifications"][::-1]})
-
-
-# The module
-
-TAGS = {"Name": "c-workers", "deeplearning:cluster": "c", "generation": 7}
-OWN_TAGS = {**TAGS, "generation": "7"}
-
-
-def ensure(aws: Account, capsys: pytest.CaptureFixture[str], check: bool = False, **changes: Any) -> dict[str, Any]:
-    # AWS knows what the run before has made.
-    aws.cloud.lateness.settle()
-    options = {key: value for key, value in MACHINE.items() if key != "tags"}
-    more = {"name": "c-workers", "tags": TAGS, "instance_tags": MACHINE["tags"]}
-    return run_module(capsys, "launch_template", check, **{**options, **more, **changes})
-
-
-def current(aws: Account) -> tuple[dict[str, Any], dict[str, str], int]:
-    """Return the data of the default version, the tags, and the number of that version."""
-    ec2 = aws.client("ec2")
-    (template,) = ec2.describe_launch_templates(LaunchTemplateNames=["c-workers"])["LaunchTemplates"]
-    number = template["DefaultVersionNumber"]
-    (version,) = ec2.describe_launch_template_versions(LaunchTemplateName="c-workers", Versions=["$Default"])[
-        "LaunchTemplateVersions"
-    ]
-    assert version["VersionNumber"] == number == template["LatestVersionNumber"]
-    return version["LaunchTemplateData"], {tag["Key"]: tag["Value"] for tag in template["Tags"]}, number
-
-
-def writes(aws: Account) -> list[str]:
-    return [call for call in aws.calls() if call.startswith("ec2:") and not call.startswith("ec2:Describe")]
-
-
-def test_a_template_is_created_with_its_tags_and_then_left_alone(
-    aws: Account, capsys: pytest.CaptureFixture[str]
-) -> None:
-    checked = ensure(aws, capsys, check=True)
-    assert (checked["changed"], checked["template_id"], checked["version"]) == (True, "", 1)
-    assert writes(aws) == []
-    created = ensure(aws, capsys)
-    template, tags, number = current(aws)
-    assert created["changed"] and created["template_id"].startswith("lt-") and created["version"] == number == 1
-    assert template["ImageId"] == "ami-1" and tags == OWN_TAGS
-    assert created["diff"] == {"before": {}, "after": {"data": data(), "tags": OWN_TAGS}}
-    # In the call that creates it, so that no template is without them.
-    assert writes(aws) == ["ec2:CreateLaunchTemplate"]
-    again = ensure(aws, capsys)
-    assert (again["changed"], again["template_id"], again["version"]) == (False, created["template_id"], 1)
-    assert again["diff"]["before"] == again["diff"]["after"] and writes(aws) == ["ec2:CreateLaunchTemplate"]
-
-
-def test_lost_and_changed_tags_come_back_and_others_stay(aws: Account, capsys: pytest.CaptureFixture[str]) -> None:
-    template_id, ec2 = ensure(aws, capsys)["template_id"], aws.client("ec2")
-    ec2.create_tags(Resources=[template_id], Tags=[{"Key": "owner", "Value": "me"}, {"Key": "Name", "Value": "x"}])
-    ec2.delete_tags(Resources=[template_id], Tags=[{"Key": "generation"}])
-    drifted = current(aws)[1]
-    assert drifted == {"Name": "x", "deeplearning:cluster": "c", "owner": "me"}
-    assert ensure(aws, capsys, check=True)["changed"] and current(aws)[1] == drifted
-    restored = ensure(aws, capsys)
-    assert (restored["changed"], restored["version"]) == (True, 1)
-    assert current(aws)[1] == {**OWN_TAGS, "owner": "me"} == restored["diff"]["after"]["tags"]
-    assert restored["diff"]["before"]["tags"] == drifted
-    assert not ensure(aws, capsys)["changed"]
-
-
-def test_other_options_make_another_version_which_is_the_default(
-    aws: Account, capsys: pytest.CaptureFixture[str]
-) -> None:
-    template_id = ensure(aws, capsys)["template_id"]
-    checked = ensure(aws, capsys, check=True, image_id="ami-2")
-    assert (checked["changed"], checked["version"], current(aws)[2]) == (True, 2, 1)
-    changed = ensure(aws, capsys, image_id="ami-2")
-    assert (changed["changed"], changed["version"], changed["template_id"]) == (True, 2, template_id)
-    template, tags, number = current(aws)
-    assert (template["ImageId"], tags, number) == ("ami-2", OWN_TAGS, 2)
-    assert not ensure(aws, capsys, image_id="ami-2")["changed"]
-    # Another person chose an older version for new machines.
-    aws.client("ec2").modify_launch_template(LaunchTemplateId=template_id, DefaultVersion="1")
-    assert ensure(aws, capsys, image_id="ami-2")["changed"] and current(aws)[2] == 2
