@@ -31,7 +31,7 @@ from tests.account.operators import (
 )
 
 PROFILE_UNKNOWN = "emr:RunJobFlow: AccessDeniedException"
-"""EMR's answer while it does not know a new instance profile, too. Were it refused for good, the playbook would fail."""
+"""EMR's answer while it does not know a new instance profile, too. A real refusal fails the playbook."""
 
 
 @pytest.fixture
