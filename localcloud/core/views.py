@@ -36,6 +36,8 @@ class InstanceView:
     user_data: bytes = b""
     profile_arn: str | None = None
     profile_id: str | None = None
+    login_user: str = "ubuntu"
+    """Whom the machine lets log in with the key."""
     role_name: str | None = None
     role_arn: str | None = None
     spot: bool = False

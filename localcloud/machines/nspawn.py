@@ -199,4 +199,7 @@ def files_for(machine: InstanceView) -> dict[str, tuple[int, bytes]]:
         "/etc/systemd/system.conf.d/20-aws.conf": (0o644, f"[Manager]\nDefaultEnvironment={trust}\n".encode()),
         "/etc/sudoers.d/10-aws": (0o440, b'Defaults env_keep += "AWS_CA_BUNDLE"\n'),
     }
+    if machine.login_user != "ubuntu":  # the base image's own
+        user = f"system_info: {{default_user: {{name: {machine.login_user}}}}}\n"
+        files["/etc/cloud/cloud.cfg.d/10-user.cfg"] = (0o644, user.encode())
     return {**files, **(gpu.files_for(machine) if machine.gpus else {})}

@@ -12,6 +12,7 @@ import pytest
 
 from tests.account.smoke_kit import Command
 from tests.integration.machines import Cloud
+from tests.smoke.earlier import OUTLIVED
 
 pytestmark = pytest.mark.long
 
@@ -35,10 +36,7 @@ def left(cloud: Cloud) -> list[Any]:
     """Return what bears the command's tag, or a name of its clusters."""
     tags = {"Filters": [{"Name": "key", "Values": ["aws-smoke"]}]}
     tagged = cloud.client("autoscaling").describe_tags(**tags)["Tags"]
-    ended = {"Name": "instance-state-name", "Values": ["terminated"]}
-    reservations = cloud.client("ec2").describe_instances(Filters=[ended])["Reservations"]
-    gone = {one["InstanceId"] for each in reservations for one in each["Instances"]}
-    tagged += [tag for tag in cloud.client("ec2").describe_tags(**tags)["Tags"] if tag["ResourceId"] not in gone]
+    tagged += [tag for tag in cloud.client("ec2").describe_tags(**tags)["Tags"] if tag["ResourceType"] not in OUTLIVED]
     names = [one["RoleName"] for one in cloud.client("iam").list_roles()["Roles"]]
     names += [one["Name"] for one in cloud.client("s3").list_buckets()["Buckets"]]
     names += [one.get("Name", "") for one in cloud.client("efs").describe_file_systems()["FileSystems"]]

@@ -65,6 +65,10 @@ class Image:
         """An image that the account has made is private: the local cloud has no launch permissions."""
         return not self.made_of
 
+    @property
+    def login_user(self) -> str:
+        return "ec2-user" if "amazon-linux" in (self.family or "") else "ubuntu"
+
     @cached_property
     def id(self) -> str:
         text = " ".join((self.name, *sorted(self.features), self.made_of)).rstrip()

@@ -69,6 +69,7 @@ def view_of(_cloud: Cloud, instance: Instance) -> InstanceView:
         user_data=base64.b64decode(instance.user_data or ""),
         profile_arn=profile.arn if profile else None,
         profile_id=profile.id if profile else None,
+        login_user=instance.image.login_user,
         role_name=profile.roles[0].name if profile and profile.roles else None,
         role_arn=profile.roles[0].arn if profile and profile.roles else None,
         spot=instance.lifecycle == "spot",

@@ -9,13 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from localcloud.api.ec2.images import API_ONLY, BASE, Image, images_of, path_of, register
+from localcloud.api.ec2.views import instance_views
 from localcloud.core.cloud import Cloud
 from localcloud.core.errors import Refusal
 from localcloud.core.settings import SUITE, SUITES
 from localcloud.image.build import feature_image
 from localcloud.image.recipe import base_hash
+from localcloud.machines.nspawn import files_for
 from localcloud.tests.unit.ec2_kit import Ec2, Recorder
 
 UBUNTU = "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-22.04/latest/ami-id"
@@ -85,6 +88,15 @@ def test_a_deprecated_image_is_shown_to_its_owner_and_to_who_asks_for_it(ec2: Ec
     assert shown() == {own.id: own.created} and shown(Filters=by_filter) == {}
     assert shown(ImageIds=[BASE.id]) == shown(Filters=by_filter, IncludeDeprecated=True) == {BASE.id: BASE.created}
     assert ec2.run(ImageId=BASE.id)["Instances"]
+
+
+@pytest.mark.parametrize(("name", "user"), [("*(Ubuntu 22.04)*", ""), ("*(Amazon Linux 2023)*", "ec2-user")])
+def test_machines_have_the_user_of_their_image(cloud: Cloud, ec2: Ec2, name: str, user: str) -> None:
+    (image, *_others) = ec2("DescribeImages", Filters=[{"Name": "name", "Values": [name]}])["Images"]
+    ec2.run(ImageId=image["ImageId"])
+    (view,) = instance_views(cloud)
+    _mode, content = files_for(view).get("/etc/cloud/cloud.cfg.d/10-user.cfg", (0, b"{}"))
+    assert yaml.safe_load(content) == ({"system_info": {"default_user": {"name": user}}} if user else {})
 
 
 @pytest.mark.parametrize(

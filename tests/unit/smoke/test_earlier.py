@@ -47,8 +47,11 @@ def clusters(monkeypatch: pytest.MonkeyPatch, names: list[str], **answers: Any) 
 
 
 def test_a_cluster_is_known_by_the_tag_of_any_resource(monkeypatch: pytest.MonkeyPatch) -> None:
-    vpc = [{"ResourceId": "vpc-1", **pair} for pair in pairs(cluster="smoke-1-net", end=END)]
-    group = [{"ResourceId": "g", **pair} for pair in pairs(cluster="of-a-group", end=END)]
+    vpc = [{"ResourceId": "vpc-1", "ResourceType": "vpc", **pair} for pair in pairs(cluster="smoke-1-net", end=END)]
+    group = [
+        {"ResourceId": "g", "ResourceType": "auto-scaling-group", **pair}
+        for pair in pairs(cluster="of-a-group", end=END)
+    ]
     actual = clusters(
         monkeypatch,
         ["smoke-1-net", "of-a-group", "of-files", "of-a-role", "of-a-bucket"],
@@ -63,10 +66,16 @@ def test_a_cluster_is_known_by_the_tag_of_any_resource(monkeypatch: pytest.Monke
 
 
 def test_a_name_alone_or_another_tag_is_not_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    vpc = [{"ResourceId": "vpc-1", **pair} for pair in pairs(cluster="smoke-1-net")]
-    other = [{"ResourceId": "vpc-2", **pair} for pair in pairs(end=END)]
+    vpc = [{"ResourceId": "vpc-1", "ResourceType": "vpc", **pair} for pair in pairs(cluster="smoke-1-net")]
+    other = [{"ResourceId": "vpc-2", "ResourceType": "vpc", **pair} for pair in pairs(end=END)]
     role = {"smoke-1-net-us-east-1-master": {"Role": {"Tags": pairs(cluster="smoke-1-net")}}}
     assert clusters(monkeypatch, ["smoke-1-net"], ec2_describe_tags=vpc + other, iam_get_role=role) == []
+
+
+@pytest.mark.parametrize("kind", ["instance", "natgateway"])
+def test_what_aws_still_shows_after_its_end_is_no_cluster(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    gone = [{"ResourceId": "gone", "ResourceType": kind, **pair} for pair in pairs(cluster="smoke-1-net", end=END)]
+    assert clusters(monkeypatch, ["smoke-1-net"], ec2_describe_tags=gone) == []
 
 
 @pytest.mark.parametrize(("end", "has_ended"), [(END, True), ("2026-11-26T10:00:02Z", False), ("soon", False)])
