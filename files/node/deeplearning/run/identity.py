@@ -18,8 +18,8 @@ def become(user: str) -> None:
         entry = pwd.getpwnam(user)
     except KeyError:
         raise UserError(
-            f"The cluster's user is {user}, which this node does not have: configure it (ansible-playbook "
-            "deeplearning.aws.configure)."
+            f"The cluster's user is {user}, which this node does not have: name the user of its image with "
+            "cluster_login_user."
         ) from None
     os.initgroups(user, entry.pw_gid)
     os.setgid(entry.pw_gid)
