@@ -105,17 +105,21 @@ def kill(session: Session, cluster: Cluster, group: str) -> None:
 
 def heal(session: Session, cluster: Cluster) -> None:
     """Check the cluster's health until it is good: the new machines become members within minutes."""
+    play_until_it_passes(session, cluster, "health.yml", HEALED_SECONDS)
+
+
+def play_until_it_passes(session: Session, cluster: Cluster, playbook: str, seconds: float) -> None:
     problems: list[str] = []
 
-    def is_well() -> bool:
+    def passes() -> bool:
         try:
-            session.play("health.yml", cluster.settings)
+            session.play(playbook, cluster.settings)
         except Failed as failure:
             problems.append(str(failure))
             return False
         return True
 
-    if not wait_until(is_well, HEALED_SECONDS):
+    if not wait_until(passes, seconds):
         raise Failed(problems[-1])
 
 

@@ -45,7 +45,7 @@ def test_a_user_that_the_node_lacks_is_named(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     before = os.umask(0o022)
     try:
-        with pytest.raises(UserError, match="user is no-such-user, which this node does not have: name the user of its"):
+        with pytest.raises(UserError, match="user is no-such-user, which this node does not have: name the user"):
             identity.become("no-such-user")
     finally:
         os.umask(before)
