@@ -320,7 +320,7 @@ def test_an_answer_without_end_fills_no_memory(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(survey, "SURVEY_SECONDS", 0.5)
     monkeypatch.setattr(survey, "STOP_SECONDS", 0.5)
     (result,) = survey.survey_nodes([member(2)], Folder("/r1"), "/p", 2, "i-00000001")
-    why = ": its program printed more than 1 MiB, and was read no further" if stream == 1 else " within 0.5 s"
+    why = ": its program printed more than 1 MiB, and was read no further" if stream == 1 else " within 1 s"
     assert result.problem == f"deeplearning-worker2 does not answer{why}."
     assert survey.stop_leftovers({"w2": "0f-1"}, "w1", "r1") == {"w2": f"it does not answer{why}"}
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import fcntl
 import json
+import math
 import os
 import random
 import re
@@ -193,7 +194,7 @@ def output_of(command: Sequence[str], seconds: float) -> str:
     try:
         done = bounded_program.run(command, seconds)
     except subprocess.TimeoutExpired:
-        raise Unanswered(f" within {seconds:.2g} s") from None
+        raise Unanswered(f" within {math.ceil(seconds)} s") from None
     except bounded_program.TooMuchOutput as error:
         raise Unanswered(f": its program {error}") from None
     if done.returncode:
