@@ -91,8 +91,8 @@ class Layer:
 
 
 def existing(*places: str) -> list[str]:
-    """Those that hold any Python."""
-    return [place for place in places if next((ROOT / place).rglob("*.py"), None)]
+    """Those that are a file, or hold any Python."""
+    return [place for place in places if (ROOT / place).is_file() or next((ROOT / place).rglob("*.py"), None)]
 
 
 def lint(venv: Path) -> Result:

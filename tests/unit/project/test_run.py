@@ -364,6 +364,12 @@ def test_a_folder_without_tests_has_failed(runner: ModuleType) -> None:
     assert runner.pytest("tests/nothing")(VENV) == runner.Result(False, "no tests in tests/nothing")
 
 
+def test_places_of_layers_and_parts_exist(runner: ModuleType) -> None:
+    places = [each for group in (*runner.SHORT.values(), *runner.MARKED_LONG.values()) for each in group]
+    whole = [place for place in places if "::" not in place]
+    assert runner.existing(*whole) == whole and runner.existing("tests/nothing", "tests/nothing.py") == []
+
+
 def test_each_marked_test_is_in_a_folder_of_the_long_size(runner: ModuleType) -> None:
     files = [*ROOT.glob("tests/**/test_*.py"), *ROOT.glob("localcloud/tests/**/test_*.py")]
     marked = {str(file.relative_to(ROOT)) for file in files if "pytest.mark.long" in file.read_text()}
