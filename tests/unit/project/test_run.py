@@ -228,7 +228,7 @@ def test_a_test_that_hangs_is_ended_with_its_stack_and_the_others_count(
 ) -> None:
     file = tmp_path / "test_hangs.py"
     file.write_text(HANGING)
-    result = runner.run_and_count(VENV, "-n", "1", str(file), hang=3)
+    result = runner.run_and_count(VENV, "-n", "1", str(file), hang=6)
     assert (result.ok, result.detail) == (False, "2 passed, 1 errors")
     output = capsys.readouterr().out
     assert "line 8 in test_hanging" in output and "crashed while running" in output
