@@ -83,7 +83,7 @@ def test_values(value: Value, text: str, meant: Any) -> None:
 
 @pytest.mark.parametrize("text, seconds", [("60", 60), ("60s", 60), ("5m", 300), ("2h", 7200), ("0.5h", 1800)])
 def test_since_so_long_ago(text: str, seconds: float) -> None:
-    assert time.time() - cli._since(text) == pytest.approx(seconds, abs=5)
+    assert time.time() - cli._since(text) == pytest.approx(seconds, abs=30)
 
 
 @pytest.mark.parametrize(
@@ -325,7 +325,7 @@ def test_calls(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[st
     assert cli.main(["calls", "--json", "--since", "1h"]) == 0
     assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == [CALL, CALL]
     assert since[0] == 0
-    assert time.time() - since[1] == pytest.approx(3600, abs=5)
+    assert time.time() - since[1] == pytest.approx(3600, abs=60)
 
 
 def test_interrupted(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -277,7 +277,7 @@ def test_a_slow_address_is_the_last_one(
     monkeypatch.setitem(staged_datasets.DATASETS, "cifar10", ours)
     monkeypatch.setitem(staging.DATASETS, "cifar10", pinned("cifar10", publishers.files, datasets))
     for module in (download, operator_download):
-        monkeypatch.setattr(module, "SAMPLE_SECONDS", 0.2)
+        monkeypatch.setattr(module, "SAMPLE_SECONDS", 0.5)
     bucket: Any = Memory(tmp_path / "bucket")
     upload(bucket, "cifar10", None, tmp_path / "stage", FirstFetches(tmp_path), QUIET, check=False)
     assert stage(StagingRequest("cifar10"), str(efs), lambda _event: None)["changed"]
@@ -286,7 +286,7 @@ def test_a_slow_address_is_the_last_one(
 
 
 def test_of_slow_addresses_the_one_that_sends_most_is_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(download, "SAMPLE_SECONDS", 0.1)
+    monkeypatch.setattr(download, "SAMPLE_SECONDS", 1)
     ended, sends = threading.Event(), {"a": 1, "b": 3, "c": 2}
 
     class Slow(io.BytesIO):

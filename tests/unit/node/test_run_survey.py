@@ -317,8 +317,8 @@ def test_a_survey_opens_nvidias_library_once(
 @pytest.mark.parametrize("stream", [1, 2])
 def test_an_answer_without_end_fills_no_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stream: int) -> None:
     install(tmp_path / "bin", monkeypatch, ssh=f"exec cat /dev/zero >&{stream}")
-    monkeypatch.setattr(survey, "SURVEY_SECONDS", 0.5)
-    monkeypatch.setattr(survey, "STOP_SECONDS", 0.5)
+    for name in ("SURVEY_SECONDS", "STOP_SECONDS"):
+        monkeypatch.setattr(survey, name, 30 if stream == 1 else 0.5)
     (result,) = survey.survey_nodes([member(2)], Folder("/r1"), "/p", 2, "i-00000001")
     why = ": its program printed more than 1 MiB, and was read no further" if stream == 1 else " within 1 s"
     assert result.problem == f"deeplearning-worker2 does not answer{why}."
@@ -335,7 +335,7 @@ def test_a_node_whose_driver_is_slow_is_waited_for(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(bounded_program, "run", answer)
     survey.survey_nodes([member(2), member(3, gpus=8)], Folder("/r1"), "/p", 2, "i-1")
-    assert limits == pytest.approx({"deeplearning-worker2": 8.0, "deeplearning-worker3": 40.0}, abs=1)
+    assert limits == pytest.approx({"deeplearning-worker2": 8.0, "deeplearning-worker3": 40.0}, abs=6)
     assert 30 <= nvml.ANSWER_SECONDS < 40
 
 

@@ -206,7 +206,7 @@ def test_a_run_whose_master_dies_in_a_stall_is_stalled_no_more(master: Master) -
     master.supervise()
     result = run.result() or {}
     assert [attempt["cause"] for attempt in result["attempts"]] == ["lost", "finished"]
-    assert run.state()["stall"] is None and result["stalled_seconds"] == pytest.approx(607, abs=5)
+    assert run.state()["stall"] is None and result["stalled_seconds"] == pytest.approx(607, abs=60)
 
 
 # What is left
