@@ -19,6 +19,7 @@ from localcloud.api.autoscaling.regions import scaling_in
 from tests.account.booting import nodes_of
 from tests.account.fleet import wait_until
 from tests.account.kit import CLOUD_HALF, REGION, account_in, new_session
+from tests.account.operators import operator
 from tests.forking import ForkingPython
 
 CLUSTER = "red"
@@ -246,7 +247,7 @@ def test_what_others_schedule_is_named_and_deleted_by_its_name_alone(account: An
 
 def test_the_end_of_extend_stays_and_a_cluster_that_grows_gets_none(account: Any) -> None:
     # Without an end, this makes one.
-    play(account, "playbooks/extend.yml", hours=2)
+    play(operator(account), "playbooks/extend.yml", hours=2)
     end = actions(account)
     assert end.keys() == {"ttl"} and 1.5 * HOUR < seconds_left(end["ttl"]) < 2 * HOUR + 180
     started = time.time()

@@ -150,6 +150,7 @@ def agent(training_cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterato
             process.terminate()
 
 
+@pytest.mark.stand_in("the repository's server: a folder of this machine")
 def test_no_agent_and_no_login_of_git_reaches_a_node_for_a_run(
     training_cluster: Cluster, agent: Path, tmp_path: Path
 ) -> None:

@@ -80,7 +80,7 @@ def bucket(emr_cluster: Cluster) -> str:
     return name
 
 
-@pytest.mark.stand_in(EMR_MACHINES, "MNIST: 600 made-up digits")
+@pytest.mark.stand_in(EMR_MACHINES, "MNIST: 600 made-up digits", "the script: the test's own")
 def test_the_nodes_are_members_and_train_as_hadoop(emr_cluster: Cluster, bucket: str, tmp_path: Path) -> None:
     """MXNet reads on each node its own copy of what is in S3, by the lines that docs/emr.md changes."""
     check_nodes(emr_cluster, NODES)
@@ -158,7 +158,7 @@ def fill_disk_of_a_core_node(cluster: Cluster) -> str:
 
 
 @pytest.mark.long
-@pytest.mark.stand_in(EMR_MACHINES)
+@pytest.mark.stand_in(EMR_MACHINES, "the full disk: a tmpfs of 64 KiB")
 def test_a_full_disk_on_one_of_three_nodes_ends_the_cluster_and_is_named(
     cloud_with_machines: Cloud, image: str
 ) -> None:

@@ -13,7 +13,9 @@ from tests.debian import installed_program
 from tests.integration.machines import Cloud, Cluster, wait_for
 from tests.integration.runs import MASTER, Runs
 
-pytestmark = pytest.mark.stand_in("NVIDIA's library: it reports made-up GPUs, and nothing computes on them")
+pytestmark = pytest.mark.stand_in(
+    "NVIDIA's library, nvidia-smi and persistence daemon: made-up GPUs, on which nothing computes"
+)
 
 TYPE, GPUS = "g5.12xlarge", 4
 MASTER_ALIAS, WORKER = "deeplearning-worker1", "deeplearning-worker2"

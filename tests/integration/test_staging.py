@@ -23,6 +23,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract.manifest
 from tests.account.kit import REGION
 from tests.digits import digits
 from tests.integration.machines import Cluster, Played, localcloud
+from tests.integration.runs import PLAIN_SCRIPT
 
 MASTER = "deeplearning-master"
 TRANSFERS = ("GetObject", "PutObject", "CreateMultipartUpload", "UploadPart")
@@ -183,7 +184,9 @@ def publisher(training_cluster: Cluster) -> Iterator[None]:
         cluster.says(node, f"sudo rm -rf {folders}")
 
 
-@pytest.mark.stand_in("the publisher: a server on the node with 360 images")
+@pytest.mark.stand_in(
+    "the publisher: a server on the node with 360 images, whose checksums and certificate the node has"
+)
 def test_the_customers_own_line_works_as_typed(training_cluster: Cluster, publisher: None) -> None:
     cluster = training_cluster
     runs = f"ls /efs/runs/{cluster.name} 2>/dev/null | wc -l"
@@ -222,6 +225,7 @@ def test_the_customers_own_line_works_as_typed(training_cluster: Cluster, publis
     assert mirrored.code == 0 and "run mirror has finished" in mirrored.output, mirrored.output[-6000:]
 
 
+@pytest.mark.stand_in(PLAIN_SCRIPT, "the pictures: lines of text")
 def test_objects_of_a_bucket_are_trained_on_by_their_address(training_cluster: Cluster, tmp_path: Path) -> None:
     cluster, bucket = training_cluster, data_bucket(training_cluster)
     for key in ("pictures/1.jpg", "pictures/more/2.jpg", "others/3.jpg"):

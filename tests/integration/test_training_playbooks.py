@@ -296,6 +296,7 @@ def awkward(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Playe
     return ran
 
 
+@pytest.mark.stand_in(PLAIN_SCRIPT, "its checkpoints: empty files")
 def test_a_script_of_ones_own_is_evaluated_in_its_own_words(cluster: Cluster, awkward: Played) -> None:
     refused = cluster.play("playbooks/evaluate.yml", run_id="awkward")
     assert refused.code == 2 and "which has no checkpoint to evaluate: train it first" in refused.output

@@ -88,7 +88,7 @@ def coco(lab: Cluster) -> Cluster:
     ],
     ids=["published", "changed", "2018"],
 )
-@pytest.mark.stand_in("COCO: generated images")
+@pytest.mark.stand_in("COCO and the weights to begin with: made up")
 def test_the_published_example_ends_where_the_page_says(
     coco: Cluster, sources: Sources, program: Program, changed: bool, end: str
 ) -> None:

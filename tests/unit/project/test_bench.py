@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import setting_rules
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.settings import MOST_NODES
 
 from bench import report
@@ -67,3 +68,5 @@ def test_a_cluster_has_no_more_nodes_than_were_measured() -> None:
     figures = json.loads(report.FIGURES.read_text(encoding="utf-8"))["measurements"]["scale: now"]["figures"]
     assert len(figures) == 3 and all(f" {MOST_NODES} nodes" in figure["what"] for figure in figures)
     assert [figure["what"] for figure in figures if figure["value"] > figure["target"]] == []
+    refused = setting_rules.check({"cluster_worker_count": MOST_NODES}, provisioning=False).problems
+    assert f"runs were measured with up to {MOST_NODES} nodes" in " ".join(refused)
