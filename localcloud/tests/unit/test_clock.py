@@ -84,7 +84,7 @@ def running() -> Iterator[Running]:
 
 
 def test_it_tells_the_time(running: Running) -> None:
-    assert abs(running.clock.time() - time.time()) < 1
+    assert abs(running.clock.time() - time.time()) < 60
 
 
 def test_it_does_what_is_due_in_order_and_under_the_lock(running: Running) -> None:
@@ -104,7 +104,7 @@ def test_a_task_that_fails_ends_neither_the_clock_nor_its_own_repetition(running
 
     running.clock.every(0.005, fail)
     running.clock.later(0.001, fail)
-    assert len(running.wait(0.05)) > 2
+    assert len(running.wait(2)) > 2
 
 
 def test_afterwards_comes_when_all_that_was_due_is_done(running: Running) -> None:

@@ -90,7 +90,7 @@ def running(folder: Path, arguments: str, runs: list[dict[str, Any]]) -> Iterato
     (folder / "textfile" / Path(paths.METRICS).name).write_text(metrics.render(figures))
     with ExitStack() as stack:
         ports = {name: free_port() for name in ("9090", "9100")} | {"9400": stack.enter_context(_dcgm_exporter())}
-        text = (FILES / "prometheus.yml").read_text().replace(paths.MONITORING, str(folder)).replace("15s", "1s")
+        text = (FILES / "prometheus.yml").read_text().replace(paths.MONITORING, str(folder)).replace("15s", "2s")
         (folder / "prometheus.yml").write_text(text)
         (folder / "alerts.yml").write_text((FILES / "alerts.yml").read_text())
         for target in rendering.TARGETS:

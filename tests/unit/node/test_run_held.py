@@ -189,7 +189,7 @@ def test_the_master_does_not_wait_for_its_own_program_that_cannot_be_killed(
 
     monkeypatch.setattr(os, "killpg", refuse)
     monkeypatch.setattr(bounded_program, "END_SECONDS", 0.1)
-    monkeypatch.setattr(blame, "GPU_SURVEY_SECONDS", 0.5)
+    monkeypatch.setattr(blame, "GPU_SURVEY_SECONDS", 5)
     master.shows(W1, *BUS)
     master.hangs(command)
     try:
@@ -199,11 +199,11 @@ def test_the_master_does_not_wait_for_its_own_program_that_cannot_be_killed(
             kill(group, signal.SIGKILL)
     if command == "faults":
         assert causes(run) == ["failed"] and notes(run) == [
-            f"{W1} does not say what its GPUs report, so nothing is blamed on it: no answer within 1 s"
+            f"{W1} does not say what its GPUs report, so nothing is blamed on it: no answer within 5 s"
         ]
     else:
         assert causes(run) == ["held", "finished"]
-        assert notes(run) == [f"{W1} is at fault and cannot be held: no answer within 1 s"]
+        assert notes(run) == [f"{W1} is at fault and cannot be held: no answer within 5 s"]
 
 
 @pytest.mark.parametrize("by", ["operator", "shutdown"])
@@ -213,6 +213,7 @@ def test_a_run_is_stopped_while_a_node_gives_no_answer_about_its_gpus(master: Ma
     pipe.parent.mkdir()
     os.mkfifo(pipe)
     writing: list[int] = []
+    begun: list[float] = []
 
     def begins_to_ask() -> bool:
         with contextlib.suppress(OSError):
@@ -221,15 +222,15 @@ def test_a_run_is_stopped_while_a_node_gives_no_answer_about_its_gpus(master: Ma
         return bool(writing)
 
     def stop() -> None:
+        begun.append(time.monotonic())
         if by == "operator":
             run.write("stop.json", {"asked_by": "me"})
         os.kill(os.getpid(), signal.SIGTERM)
 
-    begun = time.monotonic()
     with threads_joined():
         with meanwhile(begins_to_ask, stop):
             master.supervise()
-        seconds = time.monotonic() - begun
+        seconds = time.monotonic() - begun[0]
         os.close(writing[0])
     assert seconds < 14
     if by == "operator":

@@ -82,7 +82,7 @@ def test_processes_may_save_for_longer_than_by_default_and_one_that_ends_at_once
 
 
 def test_processes_that_need_longer_are_killed(run: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    outcome, took = outcome_of(run, tmp_path, monkeypatch, 600, given=1)
+    outcome, took = outcome_of(run, tmp_path, monkeypatch, 600, given=5)
     assert outcome.cause == "stopped" and names(run, "asked") == ["asked-0", "asked-2"]
     assert not names(run, "saved") and took < 40
 

@@ -175,15 +175,17 @@ def test_a_run_is_stopped_while_a_node_does_not_answer_its_survey(master: Master
     run, asked, answers = master.create_run(), master.folder / "asked", master.folder / "answers"
     master.before("survey", f"touch {asked}; while [ ! -e {answers} ]; do sleep 0.1; done")
 
+    begun: list[float] = []
+
     def stop() -> None:
+        begun.append(time.monotonic())
         run.write("stop.json", {"asked_by": "me"})
         terminate()
 
-    begun = time.monotonic()
     with threads_joined():
         with meanwhile(asked.exists, stop):
             master.supervise()
-        seconds = time.monotonic() - begun
+        seconds = time.monotonic() - begun[0]
         answers.touch()
     assert (run.result() or {})["state"] == "stopped" and run.state()["nodes"] == [] and seconds < 14
 

@@ -104,15 +104,15 @@ def test_unreadable_runs_are_named_and_the_others_are_answered(
 def test_what_cannot_be_read_is_named_and_the_rest_is_answered(
     master: Node, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(status, "EFS_SECONDS", 0.3)
-    monkeypatch.setattr(load, "read_all", lambda *_: time.sleep(30))
+    monkeypatch.setattr(status, "EFS_SECONDS", 3)
+    monkeypatch.setattr(load, "read_all", lambda *_: time.sleep(60))
     Path(add_run(master, "r1").file("run.json")).write_text("[]")
     (master.root / "var/lib/deeplearning/members.json").unlink()
     started = time.monotonic()
     described = answer(master, capsys)
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 30
     assert (described["members"], described["loads"], described["runs"]) == ([], [], [])
     members, loads, runs = described["problems"]
     assert members.startswith("members: this node has no member list yet")
-    assert loads == "the loads of nodes: no answer within 0.3 s"
+    assert loads == "the loads of nodes: no answer within 3 s"
     assert runs.startswith("runs: ") and "run.json has another schema" in runs

@@ -34,10 +34,10 @@ def test_an_output_that_is_too_long_is_an_error_and_the_end_of_the_errors_is_kep
 def test_a_program_that_hangs_is_killed_with_its_children(hangs: str, tmp_path: Path) -> None:
     begun = time.monotonic()
     with pytest.raises(subprocess.TimeoutExpired):
-        shell(f"echo $$ > {tmp_path}/pid; {hangs}", 0.5)
-    assert time.monotonic() - begun < 10
+        shell(f"echo $$ > {tmp_path}/pid; {hangs}", 3)
+    assert time.monotonic() - begun < 30
     group = int((tmp_path / "pid").read_text())
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 30
     while time.monotonic() < deadline and alive(group):
         time.sleep(0.01)
     assert not alive(group)
