@@ -181,6 +181,6 @@ def test_a_run_does_not_need_whoever_follows_it_nor_that_the_master_stays_up(run
     runs.counting(run_id, process="worker1")
     runs.cluster.ssh(MASTER, "sudo systemctl reboot --force")
     wait_for(lambda: runs.cluster.ssh(MASTER, "test -e /efs/runs").returncode == 0, 60, "the master is back")
-    assert wait_for(lambda: runs.show(run_id)["result"], 90, "the run ends")["state"] == "finished"
+    ended = wait_for(lambda: runs.show(run_id)["result"], 90, "the run ends")
+    assert (ended["state"], runs.causes(run_id)) == ("finished", ["lost", "finished"]), ended
     assert runs.counted(run_id, "worker1")[0] == (0, 3)
-    assert runs.causes(run_id) == ["lost", "finished"]

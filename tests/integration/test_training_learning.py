@@ -82,8 +82,10 @@ def test_a_run_that_goes_on_has_the_curve_of_one_that_was_not_interrupted(
     for rank in range(3):
         for parted, whole in zip(curve(cluster, "parted", rank), curve(cluster, trained, rank), strict=True):
             assert (parted["epoch"], parted["step"]) == (whole["epoch"], whole["step"])
-            for what in ("loss", "accuracy", "val_accuracy"):
-                assert parted[what] == pytest.approx(whole[what], abs=1e-3)
+            assert parted["loss"] == pytest.approx(whole["loss"], abs=1e-3)
+            # Sums in another order move a few of some 500 samples across the border.
+            for what in ("accuracy", "val_accuracy"):
+                assert parted[what] == pytest.approx(whole[what], abs=0.01)
 
 
 @pytest.mark.long

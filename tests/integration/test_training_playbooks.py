@@ -169,7 +169,8 @@ def test_each_framework_and_distribution_trains_and_leaves_its_folder_complete(
     record = json.loads(cluster.says(MASTER, f"cat {folder}/run.json"))
     assert (record["framework"], record["distribution"]) == (framework, distribution)
     assert result(cluster, run)["state"] == "finished"
-    assert result(cluster, run)["final"]["ranks"] == nodes
+    # TensorFlow's parameter servers have one coordinator, which alone reports for all workers.
+    assert result(cluster, run)["final"]["ranks"] == (1 if distribution == "parameter_server" else nodes)
     left = cluster.says(MASTER, f"cd {folder} && ls metrics checkpoints tensorboard logs")
     # TensorPack names its checkpoints itself.
     checkpoint = "model-" if framework == "tensorpack" else "epoch-0001"
