@@ -155,8 +155,16 @@ def test_a_supervisor_asks_systemd_for_the_time(
         assert systemd.recv(100) == b"EXTEND_TIMEOUT_USEC=134000000"
 
 
-def test_a_supervisor_without_systemd_stops_as_well(run: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("listens_no_more", [False, True])
+def test_a_supervisor_without_systemd_stops_as_well(
+    run: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listens_no_more: bool
+) -> None:
     monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
+    if listens_no_more:
+        # As in a forced reboot.
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+            systemd.bind(f"{tmp_path}/notify")
+        monkeypatch.setenv("NOTIFY_SOCKET", f"{tmp_path}/notify")
     with sigterm_restored():
         unit = Unit(CONFIG, run)
         unit._on_sigterm(15, None)

@@ -197,6 +197,23 @@ def test_a_run_whose_master_goes_down_while_it_waits_has_no_end(master: Master) 
     assert run.result() is None and run.state()["state"] == "recovering"
 
 
+@pytest.mark.parametrize(("asked", "state"), [(False, "recovering"), (True, "failed")])
+def test_a_run_whose_master_goes_down_has_no_end_whatever_breaks_then(
+    master: Master, monkeypatch: pytest.MonkeyPatch, asked: bool, state: str
+) -> None:
+    run = master.create_run()
+
+    def breaks(_allocator: unit.Allocator) -> None:
+        if asked:
+            run.write("stop.json", {"asked_by": "me"})
+        terminate()
+        raise ConnectionRefusedError(111, "Connection refused")
+
+    monkeypatch.setattr(unit.Allocator, "wait", breaks)
+    master.supervise()
+    assert (run.result() is None, run.state()["state"]) == (not asked, state)
+
+
 def test_a_run_whose_master_dies_in_a_stall_is_stalled_no_more(master: Master) -> None:
     run = master.create_run()
     log = RunLog(run)

@@ -65,7 +65,7 @@ class Unit:
             except (Superseded, UserError, OSError) as error:
                 self.fail(error)
                 return
-            if outcome.cause == STOPPED and self.folder.read("stop.json") is None:
+            if outcome.cause == STOPPED and self._is_going_down():
                 self._interrupt()
                 return
             if outcome.cause not in (LOST, HELD):
@@ -84,6 +84,10 @@ class Unit:
         # A master that was suspended and replaced meets all kinds of errors.
         if isinstance(error, Superseded) or is_superseded(self.config):
             print("another machine is the master now, and the run is its own", file=sys.stderr)
+        elif self._is_going_down():
+            # So does one whose systemd or file system ends before the run does.
+            print(error, file=sys.stderr)
+            self._interrupt()
         else:
             self._end(AttemptOutcome(FAILED, 1, reason=str(error)))
 
@@ -91,6 +95,10 @@ class Unit:
     def attempts(self) -> list[dict[str, Any]]:
         attempts: list[dict[str, Any]] = self.run_log.state["attempts"]
         return attempts
+
+    def _is_going_down(self) -> bool:
+        """Return whether systemd ends the supervisor, and no operator has asked for the end of the run."""
+        return self._stop_requested and self.folder.read("stop.json") is None
 
     def _interrupt(self) -> None:
         """Leave the run without an end: this machine goes down, or all do. The next master resumes the run."""

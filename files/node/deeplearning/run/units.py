@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import subprocess
@@ -69,12 +70,15 @@ def begin_to_stop(*units: str) -> None:
 
 
 def extend_stop(seconds: int) -> None:
-    """Have systemd wait so much longer for the end of this unit, which it stops now: see sd_notify(3)."""
+    """Have systemd wait so much longer for the end of this unit, which it stops now: see sd_notify(3).
+
+    In a forced reboot it listens no more, and grants nothing.
+    """
     address = os.environ.get("NOTIFY_SOCKET")
     if not address:
         return
     microseconds = (SUPERVISOR_STOP_SECONDS + seconds) * 10**6
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify, contextlib.suppress(OSError):
         # A name that begins with @ is an abstract one.
         place = f"\0{address[1:]}" if address.startswith("@") else address
         notify.sendto(f"EXTEND_TIMEOUT_USEC={microseconds}".encode(), place)
