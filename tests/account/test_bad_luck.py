@@ -73,14 +73,15 @@ def test_the_only_zone_has_no_efs_and_another_is_named(account: Any) -> None:
 def test_a_nat_gateway_that_fails_is_replaced_by_the_next_run(account: Any) -> None:
     prepare(account)
     empty = census(account)
-    account.cloud.faults.add("fail-nat", {}, left=1)
+    fault = account.cloud.faults.add("fail-nat", {})
     output = failed(account)
     assert "is failed (" in output and "Run the playbook again: it creates another one." in output
+    account.cloud.faults.remove(fault)
     ran = account.play(CLOUD_HALF)
     assert ran.code == 0, ran.output[-4000:]
     gateways = [one["State"] for one in account.client("ec2").describe_nat_gateways()["NatGateways"]]
-    assert sorted(gateways) == ["available", "failed"]
-    assert census(account) - empty - WHOLE <= Counter({"NAT": 1})
+    assert gateways.count("available") == 1 and set(gateways) == {"available", "failed"}
+    assert census(account) - empty - WHOLE <= Counter({"NAT": len(gateways) - 1})
     ran = account.play(CLOUD_HALF)
     assert (ran.code, ran.changed) == (0, 0)
 
