@@ -51,13 +51,13 @@ def names(run: Folder, kind: str) -> list[str]:
 
 
 def outcome_of(
-    run: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float, given: int, fails: bool = False
+    run: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float, allowed: int, fails: bool = False
 ) -> tuple[Any, float]:
     """Stop a run, or let its rank 2 fail, and return its outcome with the seconds that this took."""
     script = tmp_path / "train.py"
     script.write_text(f"SECONDS, FAILS = {seconds}, {fails}\n{SAVES}")
     requested, outcomes = threading.Event(), list[Any]()
-    with three_processes(run, script, monkeypatch, requested.is_set, stop_seconds=given) as attempt:
+    with three_processes(run, script, monkeypatch, requested.is_set, stop_seconds=allowed) as attempt:
         following = threading.Thread(target=lambda: outcomes.append(attempt.run()))
         following.start()
         wait_for(lambda: len(names(run, "ready")) == 3 and attempt.state is AttemptState.RUNNING, "all run")
@@ -74,7 +74,7 @@ def test_processes_may_save_for_longer_than_by_default_and_one_that_ends_at_once
     run: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     saving = DEFAULT_STOP_SECONDS + 1.5
-    outcome, took = outcome_of(run, tmp_path, monkeypatch, saving, given=60)
+    outcome, took = outcome_of(run, tmp_path, monkeypatch, saving, allowed=60)
     # They have ended with 0, and so would processes that have trained to the end.
     assert (outcome.cause, outcome.exit_code, outcome.first_failure) == ("stopped", 0, None)
     assert names(run, "saved") == ["saved-0", "saved-2"]
@@ -82,7 +82,7 @@ def test_processes_may_save_for_longer_than_by_default_and_one_that_ends_at_once
 
 
 def test_processes_that_need_longer_are_killed(run: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    outcome, took = outcome_of(run, tmp_path, monkeypatch, 600, given=5)
+    outcome, took = outcome_of(run, tmp_path, monkeypatch, 600, allowed=5)
     assert outcome.cause == "stopped" and names(run, "asked") == ["asked-0", "asked-2"]
     assert not names(run, "saved") and took < 40
 
@@ -91,7 +91,7 @@ def test_the_others_of_a_process_that_fails_may_save_too(
     run: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(attempts.Attempt, "blamed", lambda _attempt, outcome: outcome)
-    outcome, _took = outcome_of(run, tmp_path, monkeypatch, 1.5, given=60, fails=True)
+    outcome, _took = outcome_of(run, tmp_path, monkeypatch, 1.5, allowed=60, fails=True)
     assert (outcome.cause, outcome.exit_code, outcome.first_failure["rank"]) == ("failed", 7, 2)
     assert names(run, "saved") == ["saved-0"]
 

@@ -174,7 +174,6 @@ def test_a_run_is_stopped_while_a_node_does_not_answer_its_survey(master: Master
     """Its unit has 14 s to stop, and the survey of a node with GPUs takes up to 40 s."""
     run, asked, answers = master.create_run(), master.folder / "asked", master.folder / "answers"
     master.before("survey", f"touch {asked}; while [ ! -e {answers} ]; do sleep 0.1; done")
-
     begun: list[float] = []
 
     def stop() -> None:
