@@ -29,9 +29,8 @@ from deeplearning.run.survey import stop_leftovers
 
 POLL_SECONDS = 0.2
 TICK_SECONDS = 3.0
-SERVERS_GRACE, MPIRUN_GRACE = 3.0, 0.5
-"""Seconds that servers have to exit by themselves after the workers, and mpirun after all processes: wrappers under
-Open MPI 5 wait to be stopped."""
+SERVERS_GRACE = 3.0
+"""Seconds that servers have to exit by themselves after the workers."""
 FINISHED, FAILED, LOST, STOPPED = "finished", "failed", "lost", "stopped"
 HELD = "held"
 """A node is held, since a GPU of it was at fault."""
@@ -41,7 +40,7 @@ class AttemptState(Enum):
     """The life of an attempt.
 
     STARTING ──all processes started──> RUNNING
-    STARTING, RUNNING ──leader succeeded──> DRAINING ──SERVERS_GRACE or MPIRUN_GRACE over──> STOPPING
+    STARTING, RUNNING ──leader succeeded──> DRAINING ──all processes ended or SERVERS_GRACE over──> STOPPING
     RUNNING ──first failure or request to stop──> SAVING ──all processes ended or stop_seconds over──> STOPPING
     any other ──first failure or request to stop──> STOPPING
     any ──new master──> STOPPING
@@ -242,9 +241,8 @@ class Attempt:
             # Parameter servers never exit by themselves; MXNet's do.
             self.state = AttemptState.DRAINING
             self._drain_until = now + SERVERS_GRACE
-        if self.processes.all_ended:
-            self._drain_until = min(self._drain_until, now + MPIRUN_GRACE)
-        if now > self._drain_until:
+        # Wrappers wait to be stopped.
+        if self.processes.all_ended or now > self._drain_until:
             self.stop()
 
     def end(self) -> None:
