@@ -61,8 +61,8 @@ def main(argv: list[str]) -> int:
         report(time=time.time(), line=f"{shlex.join(command)} cannot be started: {error}")
         report(time=time.time(), end=_NOT_STARTED)
         code = _NOT_STARTED
-    # The master stops the attempt when it has read the reports. If this process exited now, mpirun would drop what it has
-    # not passed on yet: Open MPI 4 and 5 do so, also when all processes have succeeded.
+    # The master stops the attempt when it has read the reports. If this process exited now, mpirun would drop what it
+    # has not passed on yet: Open MPI 4 and 5 do so, also when all processes have succeeded.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGUSR2, signal.SIG_IGN)
     # Meanwhile other processes may save.
