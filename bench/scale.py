@@ -22,13 +22,13 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "files" / "node"), str(Path(__file__).parent)]
 
-from deeplearning.run import attempt as attempts  # noqa: E402
-from deeplearning.run import messages, wrapper  # noqa: E402
-from deeplearning.run import plan as plans  # noqa: E402
-from deeplearning.run.allocation import Allocation, Allocator  # noqa: E402
-from deeplearning.run.attempt import Attempt  # noqa: E402
-from deeplearning.run.folder import Folder  # noqa: E402
-from deeplearning.run.run_log import RunLog  # noqa: E402
+from deeplearning.runs import attempt as attempts  # noqa: E402
+from deeplearning.runs import messages, wrapper  # noqa: E402
+from deeplearning.runs import plan as plans  # noqa: E402
+from deeplearning.runs.allocation import Allocation, Allocator  # noqa: E402
+from deeplearning.runs.attempt import Attempt  # noqa: E402
+from deeplearning.runs.folder import Folder  # noqa: E402
+from deeplearning.runs.run_log import RunLog  # noqa: E402
 from report import Row, write  # noqa: E402
 
 from tests.unit.node.runs_kit import CONFIG, member, record  # noqa: E402

@@ -32,11 +32,10 @@ sys.path[:0] = [str(ROOT), str(ROOT / "files/node"), str(Path(__file__).parent)]
 from deeplearning import aws  # noqa: E402
 from deeplearning.contract.datasets import DatasetFile  # noqa: E402
 from deeplearning.contract.manifest import build  # noqa: E402
-from deeplearning.datasets import objects  # noqa: E402
-from deeplearning.datasets.sources import Progress  # noqa: E402
-from deeplearning.unpacking import ranged_reader  # noqa: E402
-from deeplearning.unpacking.extract import UnpackFolder, finish, unpack  # noqa: E402
-from deeplearning.unpacking.ranged_reader import Source  # noqa: E402
+from deeplearning.data import objects, ranged_reader  # noqa: E402
+from deeplearning.data.extract import UnpackFolder, finish, unpack  # noqa: E402
+from deeplearning.data.ranged_reader import Source  # noqa: E402
+from deeplearning.data.sources import Progress  # noqa: E402
 from report import Row, write  # noqa: E402
 
 from localcloud.endpoint import front  # noqa: E402

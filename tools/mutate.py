@@ -138,7 +138,7 @@ def line_of(row: Row) -> str:
 
 
 def folder_of(path: str) -> str:
-    """Return the folder that a row of the table is about: plugins/modules, files/node/deeplearning/run."""
+    """Return the folder that a row of the table is about: plugins/modules, files/node/deeplearning/runs."""
     depth = 4 if path.startswith("files/") else 3
     return "/".join(path.split("/")[:-1][:depth])
 

@@ -13,7 +13,7 @@ import pytest
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.scheduled_end import IDLE, SETUP, once
 from botocore.exceptions import ClientError
 from deeplearning.aws import AwsClient
-from deeplearning.members import money_guard
+from deeplearning.upkeep import money_guard
 
 from localcloud.api.autoscaling.regions import scaling_in
 from tests.account.booting import nodes_of

@@ -13,8 +13,8 @@ from unittest import mock
 from deeplearning.contract.run_stall import STALLED
 from deeplearning.gpus import faults, kernel_log, nvml
 from deeplearning.gpus.reading import Reading
-from deeplearning.run import silence
-from deeplearning.run.stacks import STATES
+from deeplearning.runs import silence
+from deeplearning.runs.stacks import STATES
 
 from tests.gpu.launch import Launch
 from tests.gpu.session import SCRIPTS, Session

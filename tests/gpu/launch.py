@@ -26,14 +26,14 @@ from unittest import mock
 from deeplearning.config import Config
 from deeplearning.contract import open_mpi
 from deeplearning.contract.errors import UserError
-from deeplearning.run import mpirun
-from deeplearning.run import plan as plans
-from deeplearning.run.attempt import write_start_files
-from deeplearning.run.folder import Folder
-from deeplearning.run.processes import ProcessTable
-from deeplearning.run.run_log import RunLog
-from deeplearning.run.stall import StallDetector
-from deeplearning.run.wrapper import ended_with_parent
+from deeplearning.runs import mpirun
+from deeplearning.runs import plan as plans
+from deeplearning.runs.attempt import write_start_files
+from deeplearning.runs.folder import Folder
+from deeplearning.runs.processes import ProcessTable
+from deeplearning.runs.run_log import RunLog
+from deeplearning.runs.stall import StallDetector
+from deeplearning.runs.wrapper import ended_with_parent
 
 from tests.gpu.session import ROOT, Session, parsed
 from tests.steps import Failed, last_line

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from deeplearning.run import efa
+from deeplearning.runs import efa
 
 from tests.gpu.launch import Launch
 from tests.gpu.session import SCRIPTS, TRAINERS, Session

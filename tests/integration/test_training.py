@@ -19,7 +19,7 @@ import dataclasses, os, subprocess, sys, tempfile
 sys.path.insert(0, "/opt/deeplearning/lib")
 from deeplearning import config
 from deeplearning.contract import open_mpi
-from deeplearning.run import mpirun, plan
+from deeplearning.runs import mpirun, plan
 addresses = [f"10.0.{n // 250}.{n % 250 + 1}" for n in range(int(sys.argv[1]))]
 nodes = [plan.Node(address, address) for address in addresses]
 run = {"framework": "pytorch", "distribution": "ddp", "processes_per_node": None, "servers": None, "script_args": []}
@@ -131,7 +131,7 @@ def test_processes_save_before_a_run_is_stopped(runs: Runs) -> None:
     assert runs.left(run_id, NODES) == []
 
 
-LIMITS = "/opt/deeplearning/lib/deeplearning/run/silence.py"
+LIMITS = "/opt/deeplearning/lib/deeplearning/runs/silence.py"
 SHORTER = "; ".join(
     f"s/^{name} = .*/{name} = {limit}/" for name, limit in (("QUIET_SECONDS", 8), ("FIRST_SECONDS", 60))
 )

@@ -8,14 +8,17 @@ from importlib import import_module
 from deeplearning.contract.errors import UserError
 
 GROUPS = {
-    "members": ("deeplearning.members.cli", "the cluster's members: report, publish, apply, wait, show, forget"),
-    "run": ("deeplearning.run.cli", "training runs"),
-    "data": ("deeplearning.datasets.cli", "data sets: stage, show, receive"),
-    "unpack": ("deeplearning.unpacking.cli", "unpack staged data sets to the shared file system: show, share, finish"),
-    "tensorboard": ("deeplearning.tensorboard", "TensorBoard on this node: check, start, stop"),
-    "page": ("deeplearning.monitoring.page", "the status page of this cluster: start, stop, serve"),
+    "members": ("deeplearning.upkeep.cli", "the cluster's members: report, publish, apply, wait, show, forget"),
+    "run": ("deeplearning.runs.cli", "training runs"),
+    "data": ("deeplearning.data.cli", "data sets: stage, show, receive"),
+    "unpack": (
+        "deeplearning.data.unpack_cli",
+        "unpack staged data sets to the shared file system: show, share, finish",
+    ),
+    "tensorboard": ("deeplearning.views.tensorboard", "TensorBoard on this node: check, start, stop"),
+    "page": ("deeplearning.views.page", "the status page of this cluster: start, stop, serve"),
     "env": ("deeplearning.environment", "print the line that activates a framework"),
-    "status": ("deeplearning.status", "describe members, load and runs"),
+    "status": ("deeplearning.views.status", "describe members, load and runs"),
     "gpus": ("deeplearning.gpus.cli", "this node's GPUs: faults, hold, release"),
     "health": ("deeplearning.health.cli", "check whether this node is fit for training"),
 }

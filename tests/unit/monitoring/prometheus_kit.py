@@ -21,7 +21,7 @@ from typing import Any
 from deeplearning.contract import paths
 from deeplearning.members import rendering
 from deeplearning.members.member_list import Members
-from deeplearning.monitoring import metrics
+from deeplearning.views import metrics
 
 from tests.debian import unpacked_program
 from tests.unit.node.runs_kit import members

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from deeplearning import loopback, programs
+from deeplearning import programs
 from deeplearning.contract.errors import UserError
 from deeplearning.deadline import DeadlineExceeded
-from deeplearning.monitoring import curves, page, page_html, snapshot
-from deeplearning.run import units
+from deeplearning.runs import units
+from deeplearning.views import curves, loopback, page, page_html, snapshot
 
 from tests.browser import page_text, screenshot
 from tests.unit.node.monitoring_kit import NOW, loaded, run_with

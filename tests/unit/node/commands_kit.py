@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from deeplearning import cli
 from deeplearning.contract import paths
-from deeplearning.run import commands, views
-from deeplearning.run.folder import Folder
-from deeplearning.run.layout import SUBFOLDERS
-from deeplearning.run.run_log import RunLog
+from deeplearning.runs import commands, views
+from deeplearning.runs.folder import Folder
+from deeplearning.runs.layout import SUBFOLDERS
+from deeplearning.runs.run_log import RunLog
 
 from tests.unit.node.members_kit import Node, cluster_in
 from tests.unit.node.systemd_kit import Systemd, systemd_of

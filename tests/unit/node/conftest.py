@@ -8,8 +8,8 @@ from unittest.mock import Mock
 
 import pytest
 from deeplearning.contract import paths
-from deeplearning.run import units
-from deeplearning.run.folder import Folder
+from deeplearning.runs import units
+from deeplearning.runs.folder import Folder
 
 from tests.nvml import Gpus
 from tests.unit.node.runs_kit import CONFIG, create_run

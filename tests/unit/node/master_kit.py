@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 from deeplearning.config import Config
 from deeplearning.contract import open_mpi, paths
-from deeplearning.run import mastership, unit
-from deeplearning.run.folder import Folder
-from deeplearning.run.units import supervisor_unit
+from deeplearning.runs import mastership, unit
+from deeplearning.runs.folder import Folder
+from deeplearning.runs.units import supervisor_unit
 
 from tests.unit.node.members_kit import Cluster, FakeAws, Node, write_program
 from tests.unit.node.runs_kit import create_run

@@ -6,7 +6,7 @@ import math
 import time
 from typing import Any
 
-from deeplearning.monitoring import curves
+from deeplearning.views import curves
 
 from tests.unit.node.runs_kit import members
 

@@ -9,12 +9,12 @@ from typing import Any
 from deeplearning.config import Config
 from deeplearning.contract.hosts import aliases
 from deeplearning.members.member_list import Member, Members
-from deeplearning.run import layout
-from deeplearning.run.allocation import Allocation
-from deeplearning.run.attempt import Attempt
-from deeplearning.run.folder import Folder
-from deeplearning.run.plan import Node
-from deeplearning.run.run_log import RunLog
+from deeplearning.runs import layout
+from deeplearning.runs.allocation import Allocation
+from deeplearning.runs.attempt import Attempt
+from deeplearning.runs.folder import Folder
+from deeplearning.runs.plan import Node
+from deeplearning.runs.run_log import RunLog
 
 CONFIG = Config("c", "sg-1", "us-east-1", "b", ("10.0.0.0/16",), "me", "master", "AROA", True, "", "fs", None, 0, "")
 

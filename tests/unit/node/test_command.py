@@ -17,7 +17,8 @@ from deeplearning import cli, environment, machine
 from deeplearning.config import Config, read_config
 from deeplearning.contract import atomic_file, paths, schema
 from deeplearning.contract.errors import UserError
-from deeplearning.members import commands, rendering
+from deeplearning.members import rendering
+from deeplearning.upkeep import commands
 
 from tests.nvml import Gpus
 from tests.unit.node.members_kit import Cluster, cluster_in, instance
@@ -342,7 +343,7 @@ def test_a_tick_of_a_timer_does_what_is_due(
         Path(paths.MASTER_ADDRESS).write_text("eipalloc-1")
         assert cli.main(["members", *words]) == 7 and called == calls
         # Nothing is due.
-        monkeypatch.setattr("deeplearning.members.cli.is_unchanged", lambda: True)
+        monkeypatch.setattr("deeplearning.upkeep.cli.is_unchanged", lambda: True)
         Path(paths.CHECK_TIMES).write_text(json.dumps({"next": time.monotonic() + 60}))
         called.clear()
         cli.main(["members", *words])

@@ -15,8 +15,8 @@ from deeplearning import concurrency
 from deeplearning.concurrency import CONNECTIONS_AT_ONCE, ask_nodes, in_order, longest, with_files
 from deeplearning.contract import bounded_program
 from deeplearning.health import pairs
-from deeplearning.run import survey
-from deeplearning.run.folder import Folder
+from deeplearning.runs import survey
+from deeplearning.runs.folder import Folder
 
 from tests.unit.node.runs_kit import member
 

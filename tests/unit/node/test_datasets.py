@@ -23,9 +23,9 @@ from deeplearning.contract import download
 from deeplearning.contract.datasets import DATASETS, ON_DEMAND, Dataset, DatasetFile
 from deeplearning.contract.errors import UserError
 from deeplearning.contract.manifest import build
-from deeplearning.datasets import cli, sources, staging
-from deeplearning.datasets.sources import Progress
-from deeplearning.datasets.staging import StagingRequest, receive, show, stage
+from deeplearning.data import cli, sources, staging
+from deeplearning.data.sources import Progress
+from deeplearning.data.staging import StagingRequest, receive, show, stage
 
 from tests.unit.node.s3_kit import Bucket
 from tests.unit.node.staged_kit import contents, manifest, tar

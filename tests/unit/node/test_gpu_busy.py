@@ -10,9 +10,9 @@ from types import SimpleNamespace
 import pytest
 from deeplearning.gpus import busy
 from deeplearning.gpus.busy import Percentages
-from deeplearning.run import plan as plans
-from deeplearning.run import wrapper
-from deeplearning.run.folder import Folder
+from deeplearning.runs import plan as plans
+from deeplearning.runs import wrapper
+from deeplearning.runs.folder import Folder
 
 from tests.nvml import Gpus
 from tests.unit.node.runs_kit import send, started

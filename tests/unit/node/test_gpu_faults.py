@@ -17,9 +17,9 @@ from deeplearning.gpus import evidence, faults, held, kernel_log, nvml
 from deeplearning.gpus.evidence import Evidence
 from deeplearning.gpus.faults import MONITOR, PROGRAM, REBOOT, REPLACE, RESET, Fault
 from deeplearning.gpus.reading import Gpu, Reading, RemappedRows
-from deeplearning.run import blame as blames
-from deeplearning.run.blame import Blame, blame
-from deeplearning.run.survey import Unanswered
+from deeplearning.runs import blame as blames
+from deeplearning.runs.blame import Blame, blame
+from deeplearning.runs.survey import Unanswered
 
 from tests.unit.node.runs_kit import CONFIG
 

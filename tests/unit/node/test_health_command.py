@@ -19,7 +19,7 @@ from deeplearning.gpus import held, kernel_log, nvml
 from deeplearning.gpus.reading import Gpu, Reading
 from deeplearning.health import bandwidth, checks, probes, training
 from deeplearning.health.cli import MASTERS_TIMERS, TIMERS
-from deeplearning.run import efa
+from deeplearning.runs import efa
 
 from tests.nvml import Gpus
 from tests.unit.node.members_kit import Cluster, Node, cluster_in, instance

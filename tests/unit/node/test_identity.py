@@ -11,14 +11,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from deeplearning import identity
 from deeplearning.contract.errors import UserError
-from deeplearning.run import identity
 
 NODE = Path(__file__).parents[3] / "files/node"
 PROGRAM = f"""
 import json, os, sys
 sys.path.insert(0, {str(NODE)!r})
-from deeplearning.run.identity import become
+from deeplearning.identity import become
 become(sys.argv[1])
 become(sys.argv[2])
 ids = [os.getresuid(), os.getresgid(), os.getgroups()]

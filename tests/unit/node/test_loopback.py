@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 import yaml
 from ansible.template import Templar, trust_as_template
-from deeplearning import cli, loopback, tensorboard
+from deeplearning import cli
 from deeplearning.config import Config
 from deeplearning.contract import paths
 from deeplearning.contract.errors import UserError
-from deeplearning.monitoring import page
+from deeplearning.views import loopback, page, tensorboard
 
 from tests.unit.node.members_kit import Node, cluster_in
 from tests.unit.node.systemd_kit import Systemd, systemd_of

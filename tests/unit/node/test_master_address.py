@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 from deeplearning.contract import paths
-from deeplearning.members import cli, commands, master_address
+from deeplearning.members import master_address
 from deeplearning.members.member_list import Member, Members
+from deeplearning.upkeep import cli, commands
 
 ALLOCATION = "eipalloc-1"
 

@@ -20,9 +20,10 @@ from deeplearning.contract import paths
 from deeplearning.contract.errors import UserError
 from deeplearning.contract.report import key_of
 from deeplearning.gpus import held
-from deeplearning.members import applying, cli, published_list, rendering, report, signing
+from deeplearning.members import applying, published_list, rendering, report, signing
 from deeplearning.members.applying import ApplyOutcome
 from deeplearning.members.member_list import Members, read_applied, this_member, unsettled
+from deeplearning.upkeep import cli
 
 from tests.unit.node.members_kit import JOB_FLOW, Cluster, Node, cluster_in, host_key, instance
 from tests.unit.node.runs_kit import members

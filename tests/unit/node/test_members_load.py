@@ -18,7 +18,8 @@ from deeplearning.contract import node_load, paths
 from deeplearning.contract.errors import UserError
 from deeplearning.gpus import nvml
 from deeplearning.gpus.reading import Gpu, Reading
-from deeplearning.members import cli, commands, load
+from deeplearning.members import load
+from deeplearning.upkeep import cli, commands
 
 from tests.unit.node.members_kit import Cluster, Node, cluster_in, instance
 

@@ -17,9 +17,10 @@ from deeplearning.contract.errors import UserError
 from deeplearning.contract.run_request import DEFAULT_STOP_SECONDS
 from deeplearning.contract.scheduled_end import RECURS_SECONDS
 from deeplearning.contract.schema import format_time
-from deeplearning.members import commands, load, money_guard
-from deeplearning.run import ending, silence, units
-from deeplearning.run.folder import CHECKPOINT_REQUEST, Folder
+from deeplearning.members import load
+from deeplearning.runs import ending, silence, units
+from deeplearning.runs.folder import CHECKPOINT_REQUEST, Folder
+from deeplearning.upkeep import commands, money_guard
 
 from tests.unit.node.master_kit import Master
 from tests.unit.node.members_kit import JOB_FLOW, cluster_in, file_version, instance

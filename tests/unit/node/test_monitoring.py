@@ -15,10 +15,10 @@ from deeplearning.contract import node_load, paths, run_request
 from deeplearning.contract.errors import UserError
 from deeplearning.deadline import DeadlineExceeded
 from deeplearning.members import load
-from deeplearning.monitoring import curves, metrics, snapshot
-from deeplearning.run import units, views
-from deeplearning.run.folder import Folder
-from deeplearning.run.run_log import RunLog
+from deeplearning.runs import units, views
+from deeplearning.runs.folder import Folder
+from deeplearning.runs.run_log import RunLog
+from deeplearning.views import curves, metrics, snapshot
 
 from tests.unit.node.monitoring_kit import NOW, loaded, point, run_with
 from tests.unit.node.runs_kit import CONFIG, members

@@ -19,10 +19,10 @@ from botocore.exceptions import ClientError, ReadTimeoutError
 from deeplearning import aws
 from deeplearning.aws import PARALLEL_REQUESTS, AwsClient, _error
 from deeplearning.contract.errors import UserError
-from deeplearning.datasets import objects, staging
-from deeplearning.datasets.objects import fetch_s3
-from deeplearning.datasets.sources import Progress
-from deeplearning.datasets.staging import StagingRequest, stage
+from deeplearning.data import objects, staging
+from deeplearning.data.objects import fetch_s3
+from deeplearning.data.sources import Progress
+from deeplearning.data.staging import StagingRequest, stage
 
 from tests.unit.node.s3_kit import Bucket
 

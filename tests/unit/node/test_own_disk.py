@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from deeplearning.contract.errors import UserError
-from deeplearning.datasets import cli, own_disk
-from deeplearning.datasets.own_disk import MODEL, Volume, mount_commands, volumes
+from deeplearning.data import cli, own_disk
+from deeplearning.data.own_disk import MODEL, Volume, mount_commands, volumes
 
 ROOT = "/opt/deeplearning/data"
 LAST = [["mount", "-o", "noatime", "/dev/md/deeplearning", ROOT], ["chmod", "1777", ROOT]]

@@ -32,10 +32,10 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.staging.first_fet
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.staging.upload import stage as upload
 from deeplearning.contract import datasets, download
 from deeplearning.contract.errors import UserError
-from deeplearning.datasets import staging
-from deeplearning.datasets.staging import StagingRequest, stage
-from deeplearning.unpacking.extract import UnpackFolder, finish, unpack
-from deeplearning.unpacking.ranged_reader import Source
+from deeplearning.data import staging
+from deeplearning.data.extract import UnpackFolder, finish, unpack
+from deeplearning.data.ranged_reader import Source
+from deeplearning.data.staging import StagingRequest, stage
 
 from localcloud.endpoint.tls import Authority
 

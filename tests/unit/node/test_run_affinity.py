@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 
 import pytest
-from deeplearning.run import affinity
-from deeplearning.run import plan as plans
-from deeplearning.run.plan import Node, Plan
+from deeplearning.runs import affinity
+from deeplearning.runs import plan as plans
+from deeplearning.runs.plan import Node, Plan
 
 from tests.unit.node.runs_kit import record
 

@@ -14,13 +14,13 @@ from deeplearning.contract.errors import UserError
 from deeplearning.contract.schema import format_time
 from deeplearning.gpus.evidence import Evidence
 from deeplearning.members.member_list import Member, Members
-from deeplearning.run import allocation, units
-from deeplearning.run.allocation import Allocation, Allocator, nodes_in_use, selection_lock
-from deeplearning.run.folder import Folder
-from deeplearning.run.mastership import Superseded
-from deeplearning.run.node_selection import Situation
-from deeplearning.run.plan import Node
-from deeplearning.run.survey import NodeSurvey
+from deeplearning.runs import allocation, units
+from deeplearning.runs.allocation import Allocation, Allocator, nodes_in_use, selection_lock
+from deeplearning.runs.folder import Folder
+from deeplearning.runs.mastership import Superseded
+from deeplearning.runs.node_selection import Situation
+from deeplearning.runs.plan import Node
+from deeplearning.runs.survey import NodeSurvey
 
 from tests.unit.node.runs_kit import CONFIG, member, members
 from tests.unit.node.users_kit import HOSTILE, NOBODY, bounded, open_folder, prepare

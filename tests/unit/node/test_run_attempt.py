@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 from deeplearning.contract.errors import UserError
-from deeplearning.run import attempt as attempts
-from deeplearning.run import run_log, script, unit, units, wrapper
-from deeplearning.run.attempt import AttemptState
-from deeplearning.run.folder import Folder
-from deeplearning.run.plan import Node
-from deeplearning.run.run_log import RunLog
+from deeplearning.runs import attempt as attempts
+from deeplearning.runs import run_log, script, unit, units, wrapper
+from deeplearning.runs.attempt import AttemptState
+from deeplearning.runs.folder import Folder
+from deeplearning.runs.plan import Node
+from deeplearning.runs.run_log import RunLog
 
 from tests.unit.node.runs_kit import send, started
 
@@ -291,8 +291,8 @@ OPENS = """
 import resource, sys
 most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 resource.setrlimit(resource.RLIMIT_NOFILE, (min(int(sys.argv[2]), most), most))
-from deeplearning.run.folder import Folder
-from deeplearning.run.run_log import ProcessLog, RunLog
+from deeplearning.runs.folder import Folder
+from deeplearning.runs.run_log import ProcessLog, RunLog
 folder = Folder(sys.argv[1])
 log = RunLog(folder)
 logs = [ProcessLog(log, folder, f"worker{rank}", 0) for rank in range(1100)]
@@ -383,7 +383,7 @@ def wrapped(
     attempt.plan = attempts.plans.make(run.run(), [Node("deeplearning-worker1", "127.0.0.1", ports=(1, 2))])
     attempts.write_start_files(run, run.run(), 0, attempt.plan, "/efs")
     program = "import sys, time; from deeplearning import cli; waits = []; time.sleep = waits.append; "
-    program += f"from deeplearning.run import caches; caches.FOLDER = {str(script.parent / 'cache')!r}; "
+    program += f"from deeplearning.runs import caches; caches.FOLDER = {str(script.parent / 'cache')!r}; "
     program += "code = cli.main(sys.argv[2:]); open(sys.argv[1], 'w').write(repr(waits)); sys.exit(code)"
     waits = script.with_suffix(".waits")
     done = subprocess.run(
@@ -480,7 +480,7 @@ def test_a_process_has_its_environment(
 
 CHILD = """
 import sys
-from deeplearning.run import wrapper
+from deeplearning.runs import wrapper
 wrapper.QUIET_SECONDS = {quiet}
 sys.exit(wrapper.Child([sys.executable, "-c", {text!r}], {{}}, {folder!r}).wait())
 """

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 from deeplearning.contract import paths
-from deeplearning.run import caches, wrapper
-from deeplearning.run import plan as plans
-from deeplearning.run.folder import Folder
-from deeplearning.run.plan import Node
+from deeplearning.runs import caches, wrapper
+from deeplearning.runs import plan as plans
+from deeplearning.runs.folder import Folder
+from deeplearning.runs.plan import Node
 
 from tests.unit.node.runs_kit import record
 from tests.unit.node.users_kit import NOBODY

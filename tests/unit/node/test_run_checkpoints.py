@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from deeplearning.run import checkpoints
-from deeplearning.run.folder import Folder
+from deeplearning.runs import checkpoints
+from deeplearning.runs.folder import Folder
 
 from tests.unit.node.users_kit import HOSTILE, bounded, prepare
 

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 from deeplearning import cli, machine
 from deeplearning.contract import paths
-from deeplearning.run import commands, survey, unit, units, views, wrapper
-from deeplearning.run.folder import Folder
-from deeplearning.run.run_log import ProcessLog, RunLog
+from deeplearning.runs import commands, survey, unit, units, views, wrapper
+from deeplearning.runs.folder import Folder
+from deeplearning.runs.run_log import ProcessLog, RunLog
 
 from tests.unit.node.commands_kit import SUPERVISOR, Master, master_in
 from tests.unit.node.systemd_kit import Systemd

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 from deeplearning.config import Config
 from deeplearning.contract.errors import UserError
+from deeplearning.identity import become
 from deeplearning.members.member_list import Member, Members
-from deeplearning.run import create, layout, source, unit, units
-from deeplearning.run import record as run_record
-from deeplearning.run.folder import Folder, check_folder_safety, find_run
-from deeplearning.run.identity import become
-from deeplearning.run.unit import run_unit
+from deeplearning.runs import create, layout, source, unit, units
+from deeplearning.runs import record as run_record
+from deeplearning.runs.folder import Folder, check_folder_safety, find_run
+from deeplearning.runs.unit import run_unit
 
 from tests.unit.node.runs_kit import member
 from tests.unit.node.users_kit import as_nobody, open_folder

@@ -10,8 +10,8 @@ import pytest
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import run_rules
 from deeplearning.contract.errors import UserError
 from deeplearning.contract.frameworks import DISTRIBUTIONS
-from deeplearning.run import plan as plans
-from deeplearning.run.plan import Node
+from deeplearning.runs import plan as plans
+from deeplearning.runs.plan import Node
 
 from tests.unit.node.commands_kit import Master, master_in
 from tests.unit.node.runs_kit import record

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from deeplearning.config import Config
 from deeplearning.contract.frameworks import DISTRIBUTIONS
-from deeplearning.run import attempt as attempts
-from deeplearning.run import efa, mpirun, unit, units
-from deeplearning.run import plan as plans
-from deeplearning.run.allocation import Allocation
-from deeplearning.run.folder import Folder
-from deeplearning.run.plan import Node, Plan
-from deeplearning.run.run_log import RunLog
-from deeplearning.run.variables import variables
+from deeplearning.runs import attempt as attempts
+from deeplearning.runs import efa, mpirun, unit, units
+from deeplearning.runs import plan as plans
+from deeplearning.runs.allocation import Allocation
+from deeplearning.runs.folder import Folder
+from deeplearning.runs.plan import Node, Plan
+from deeplearning.runs.run_log import RunLog
+from deeplearning.runs.variables import variables
 
 from tests.unit.node.runs_kit import record
 

@@ -15,8 +15,8 @@ from deeplearning import cli, programs
 from deeplearning.contract import gpu_proof, paths
 from deeplearning.gpus import evidence, kernel_log, nvml
 from deeplearning.gpus.reading import Reading
-from deeplearning.run import gpu_proofs, survey, units
-from deeplearning.run.folder import Folder
+from deeplearning.runs import gpu_proofs, survey, units
+from deeplearning.runs.folder import Folder
 
 from tests.nvml import Gpus
 from tests.unit.node.users_kit import bounded

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 from deeplearning.contract import bounded_program
-from deeplearning.run import allocation, blame
-from deeplearning.run.folder import Folder
+from deeplearning.runs import allocation, blame
+from deeplearning.runs.folder import Folder
 
 from tests.unit.node.master_kit import Master, master_of, meanwhile, threads_joined
 from tests.unit.node.members_kit import cluster_in

@@ -9,10 +9,10 @@ from unittest.mock import Mock
 
 import pytest
 from deeplearning.contract import atomic_file
-from deeplearning.run import allocation, mastership
-from deeplearning.run.allocation import Allocator
-from deeplearning.run.attempt import AttemptState
-from deeplearning.run.folder import Folder
+from deeplearning.runs import allocation, mastership
+from deeplearning.runs.allocation import Allocator
+from deeplearning.runs.attempt import AttemptState
+from deeplearning.runs.folder import Folder
 
 from tests.unit.node.master_kit import master_of
 from tests.unit.node.members_kit import Cluster, cluster_in, instance, replaced

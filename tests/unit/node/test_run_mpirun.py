@@ -11,9 +11,9 @@ import pytest
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract import open_mpi as shared
 from ansible_collections.deeplearning.aws.plugins.module_utils.node import horovod
 from deeplearning.config import Config
-from deeplearning.run import mpirun
-from deeplearning.run import plan as plans
-from deeplearning.run.plan import Node
+from deeplearning.runs import mpirun
+from deeplearning.runs import plan as plans
+from deeplearning.runs.plan import Node
 
 from tests.open_mpi import PARAMETERS
 from tests.unit.node.runs_kit import record

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from deeplearning.run import messages, mpirun, progress, stacks, wrapper
-from deeplearning.run.folder import Folder
-from deeplearning.run.mpirun import Sorter
-from deeplearning.run.progress import MetricsReader, seconds_left, summary
+from deeplearning.runs import messages, mpirun, progress, stacks, wrapper
+from deeplearning.runs.folder import Folder
+from deeplearning.runs.mpirun import Sorter
+from deeplearning.runs.progress import MetricsReader, seconds_left, summary
 
 from tests.unit.node.runs_kit import send, started
 from tests.unit.node.users_kit import HOSTILE, bounded, open_folder, prepare

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from deeplearning.contract.errors import UserError
 from deeplearning.contract.frameworks import DISTRIBUTIONS, default_distribution
-from deeplearning.run import plan as plans
-from deeplearning.run import script
-from deeplearning.run.allocation import Allocator
-from deeplearning.run.folder import Folder
-from deeplearning.run.mpirun import hostfile
-from deeplearning.run.plan import Node, Plan
-from deeplearning.run.preview import preview
-from deeplearning.run.variables import fill_in, variables
+from deeplearning.runs import plan as plans
+from deeplearning.runs import script
+from deeplearning.runs.allocation import Allocator
+from deeplearning.runs.folder import Folder
+from deeplearning.runs.mpirun import hostfile
+from deeplearning.runs.plan import Node, Plan
+from deeplearning.runs.preview import preview
+from deeplearning.runs.variables import fill_in, variables
 
 from tests.unit.node.runs_kit import CONFIG, member, members, record
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from deeplearning.contract.errors import UserError
 from deeplearning.members.member_list import Members, unsettled
-from deeplearning.run.node_selection import Selection, Situation, SurveyVerdict, has_enough, judge_surveys, select
-from deeplearning.run.plan import Node
-from deeplearning.run.survey import NodeSurvey
+from deeplearning.runs.node_selection import Selection, Situation, SurveyVerdict, has_enough, judge_surveys, select
+from deeplearning.runs.plan import Node
+from deeplearning.runs.survey import NodeSurvey
 
 from tests.unit.node.runs_kit import member, members
 

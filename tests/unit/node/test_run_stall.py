@@ -19,11 +19,11 @@ from typing import Any
 import pytest
 from deeplearning.contract import run_stall
 from deeplearning.contract.schema import parse_time
-from deeplearning.run import attempt as attempts
-from deeplearning.run import silence, stacks, stall, units, variables
-from deeplearning.run.attempt import Attempt
-from deeplearning.run.folder import Folder
-from deeplearning.run.silence import EVALUATION_SECONDS, FIRST_SECONDS, QUIET_SECONDS, Silence
+from deeplearning.runs import attempt as attempts
+from deeplearning.runs import silence, stacks, stall, units, variables
+from deeplearning.runs.attempt import Attempt
+from deeplearning.runs.folder import Folder
+from deeplearning.runs.silence import EVALUATION_SECONDS, FIRST_SECONDS, QUIET_SECONDS, Silence
 
 from tests.unit.node.runs_kit import send, started
 from tests.unit.node.wrappers_kit import three_processes
@@ -407,7 +407,7 @@ waits_for_ever()
 
 def child(text: str, *words: str, folder: Path, **environment: str) -> subprocess.Popen[str]:
     """Start a program below a wrapper, which is in a process of its own, and wait until it prints a line."""
-    program = "import sys; from deeplearning.run import wrapper; "
+    program = "import sys; from deeplearning.runs import wrapper; "
     program += f"sys.exit(wrapper.Child({[*words, text]!r}, {environment!r}, {str(folder)!r}).wait())"
     own = {**os.environ, "PYTHONPATH": str(ROOT / "files/node")}
     process = subprocess.Popen([sys.executable, "-c", program], env=own, stdout=subprocess.PIPE, text=True)

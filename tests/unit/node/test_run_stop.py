@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import node_program
 from deeplearning.contract.run_request import DEFAULT_STOP_SECONDS, MOST_STOP_SECONDS, stop_seconds
-from deeplearning.run import attempt as attempts
-from deeplearning.run import units
-from deeplearning.run.attempt import AttemptState
-from deeplearning.run.folder import Folder
-from deeplearning.run.unit import Unit
+from deeplearning.runs import attempt as attempts
+from deeplearning.runs import units
+from deeplearning.runs.attempt import AttemptState
+from deeplearning.runs.folder import Folder
+from deeplearning.runs.unit import Unit
 
 from tests.unit.node.master_kit import sigterm_restored
 from tests.unit.node.runs_kit import CONFIG, send, started

@@ -13,16 +13,16 @@ from typing import Any
 import pytest
 from deeplearning import cli, programs
 from deeplearning.contract import bounded_program, paths, schema
-from deeplearning.datasets import staging
+from deeplearning.data import staging
 from deeplearning.gpus import cli as gpus_cli
 from deeplearning.gpus import evidence, in_use, nvml
 from deeplearning.gpus.evidence import Evidence
 from deeplearning.gpus.reading import Gpu, GpuProcess, Reading
-from deeplearning.run import own_copy, survey, units
-from deeplearning.run.folder import Folder
-from deeplearning.run.node_selection import Situation, SurveyVerdict, judge_surveys
-from deeplearning.run.plan import Node
-from deeplearning.run.survey import NodeSurvey
+from deeplearning.runs import own_copy, survey, units
+from deeplearning.runs.folder import Folder
+from deeplearning.runs.node_selection import Situation, SurveyVerdict, judge_surveys
+from deeplearning.runs.plan import Node
+from deeplearning.runs.survey import NodeSurvey
 
 from tests.nvml import Gpus
 from tests.unit.node.master_kit import master_of

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from deeplearning.run import stacks
+from deeplearning.runs import stacks
 
 pytestmark = pytest.mark.stand_in("TensorPack: a made-up package of its structure")
 

@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 from deeplearning.contract import atomic_file
 from deeplearning.contract.schema import format_time
-from deeplearning.run import allocation, layout, survey, unit
-from deeplearning.run import plan as plans
-from deeplearning.run.attempt import AttemptOutcome, write_start_files
-from deeplearning.run.folder import Folder, find_run, runs_root
-from deeplearning.run.plan import Node
-from deeplearning.run.run_log import ProcessLog, RunLog
+from deeplearning.runs import allocation, layout, survey, unit
+from deeplearning.runs import plan as plans
+from deeplearning.runs.attempt import AttemptOutcome, write_start_files
+from deeplearning.runs.folder import Folder, find_run, runs_root
+from deeplearning.runs.plan import Node
+from deeplearning.runs.run_log import ProcessLog, RunLog
 
 from tests.unit.node.master_kit import Master, master_of, meanwhile, sigterm_restored, threads_joined
 from tests.unit.node.members_kit import Node as MemberNode

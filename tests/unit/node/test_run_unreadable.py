@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from deeplearning.run.folder import Folder
+from deeplearning.runs.folder import Folder
 
 from tests.unit.node.commands_kit import Master, master_in
 from tests.unit.node.runs_kit import UNREADABLE, replace_file

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from deeplearning.contract import paths
-from deeplearning.run import folder, units, views
-from deeplearning.run.folder import Folder, unfinished_frameworks
-from deeplearning.run.run_log import ProcessLog, RunLog
+from deeplearning.runs import folder, units, views
+from deeplearning.runs.folder import Folder, unfinished_frameworks
+from deeplearning.runs.run_log import ProcessLog, RunLog
 
 from tests.unit.node.runs_kit import CONFIG, record
 from tests.unit.node.users_kit import bounded

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import answers
-from deeplearning import cli, status
+from deeplearning import cli
 from deeplearning.contract.schema import format_time
 from deeplearning.members import load
-from deeplearning.run import units
-from deeplearning.run.folder import Folder, runs_root
+from deeplearning.runs import units
+from deeplearning.runs.folder import Folder, runs_root
+from deeplearning.views import status
 
 from tests.unit.node.members_kit import Node, cluster_in, instance
 

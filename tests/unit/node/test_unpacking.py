@@ -24,11 +24,12 @@ from deeplearning.contract.archives import files_sha256
 from deeplearning.contract.datasets import DATASETS, LINKS, STAGED, Dataset, DatasetFile
 from deeplearning.contract.errors import UserError
 from deeplearning.contract.manifest import build, digest, read
-from deeplearning.datasets.sources import sha256_of
-from deeplearning.unpacking import cli, extract, shares
-from deeplearning.unpacking.extract import UnpackFolder, finish, show, unpack
-from deeplearning.unpacking.ranged_reader import RangedReader, Source
-from deeplearning.unpacking.shares import Extent, fit_together
+from deeplearning.data import extract, shares
+from deeplearning.data import unpack_cli as cli
+from deeplearning.data.extract import UnpackFolder, finish, show, unpack
+from deeplearning.data.ranged_reader import RangedReader, Source
+from deeplearning.data.shares import Extent, fit_together
+from deeplearning.data.sources import sha256_of
 
 from tests.unit.node.staged_kit import V1, V2, contents, manifest, tar
 from tests.unit.node.users_kit import as_nobody, open_folder
@@ -466,7 +467,7 @@ class Pieces:
 
 @pytest.fixture
 def pieces(monkeypatch: pytest.MonkeyPatch) -> Pieces:
-    monkeypatch.setattr("deeplearning.unpacking.ranged_reader.RANGE_BYTES", 1000)
+    monkeypatch.setattr("deeplearning.data.ranged_reader.RANGE_BYTES", 1000)
     return Pieces()
 
 
@@ -829,7 +830,7 @@ class Objects:
 @pytest.fixture
 def objects(staged: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(AwsClient, "client", lambda *_: Objects(staged))
-    monkeypatch.setattr("deeplearning.unpacking.ranged_reader.RANGE_BYTES", 10_000)
+    monkeypatch.setattr("deeplearning.data.ranged_reader.RANGE_BYTES", 10_000)
     tar(staged / "a.tar", contents())
     manifest(staged, "a.tar")
     return staged / "a.tar"
@@ -901,7 +902,7 @@ def test_a_packed_archive_is_compared_to_its_last_byte(place: UnpackFolder, stag
 def test_a_large_archive_is_compared_although_it_is_read_in_pieces(
     place: UnpackFolder, staged: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("deeplearning.unpacking.ranged_reader.RANGE_BYTES", 10_000)
+    monkeypatch.setattr("deeplearning.data.ranged_reader.RANGE_BYTES", 10_000)
     with zipfile.ZipFile(staged / "a.zip", "w") as archive:
         for one, content in contents().items():
             archive.writestr(one, content)

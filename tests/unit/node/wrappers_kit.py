@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from deeplearning.run import attempt as attempts
-from deeplearning.run import units
-from deeplearning.run.allocation import Allocation
-from deeplearning.run.attempt import Attempt
-from deeplearning.run.folder import Folder
-from deeplearning.run.plan import Node
-from deeplearning.run.run_log import RunLog
+from deeplearning.runs import attempt as attempts
+from deeplearning.runs import units
+from deeplearning.runs.allocation import Allocation
+from deeplearning.runs.attempt import Attempt
+from deeplearning.runs.folder import Folder
+from deeplearning.runs.plan import Node
+from deeplearning.runs.run_log import RunLog
 
 from tests.unit.node.runs_kit import CONFIG
 
@@ -28,7 +28,7 @@ import os, signal, subprocess, sys, threading
 # Starts three wrappers, and tags what they print. As mpirun does, it passes user signals on; at a SIGTERM, or when a
 # wrapper has failed, it ends all wrappers, and kills them a second later.
 lock = threading.Lock()
-program = "import sys; from deeplearning import cli; from deeplearning.run import caches; "
+program = "import sys; from deeplearning import cli; from deeplearning.runs import caches; "
 program += "caches.FOLDER = f'{sys.argv[2]}-cache'; sys.exit(cli.main(['run', 'exec', sys.argv[1]]))"
 def started(rank):
     own = {**os.environ, "OMPI_COMM_WORLD_RANK": str(rank)}

@@ -16,7 +16,7 @@ from deeplearning.gpus import evidence, held, kernel_log, nvml
 from deeplearning.health import bandwidth, checks, probes, training
 from deeplearning.health.checks import Check
 from deeplearning.members.member_list import Member, Members, read_applied, this_member
-from deeplearning.run import efa
+from deeplearning.runs import efa
 
 TIMERS = ("deeplearning-report.timer", "deeplearning-apply.timer")
 MASTERS_TIMERS = ("deeplearning-publish.timer",)

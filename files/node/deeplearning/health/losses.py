@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from deeplearning import concurrency, programs
 from deeplearning.contract.errors import UserError
 from deeplearning.health.checks import Check, some
-from deeplearning.run import efa
+from deeplearning.runs import efa
 
 SECONDS = 30.0
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from deeplearning.contract import schema
 from deeplearning.health.checks import Check, some
-from deeplearning.run.plan import WORKER
+from deeplearning.runs.plan import WORKER
 
 SLOW = 0.8
 """Below this share of the median of the others, a node is slow. Nothing else uses the network of the nodes then."""

@@ -18,7 +18,7 @@ from deeplearning.contract.paths import TRAINERS
 from deeplearning.health import bandwidth, checks, losses, nccl, pairs, probes
 from deeplearning.health.checks import Check
 from deeplearning.members.member_list import Member, Members
-from deeplearning.run import gpu_proofs, survey
+from deeplearning.runs import gpu_proofs, survey
 
 SECONDS = 300.0
 """For a command, and for the sum unless a run waits for it."""

@@ -11,10 +11,10 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.readers i
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.recipes import arguments, known
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.run_options import options_of
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.run_rules import check
-from deeplearning.run import plan as plans
-from deeplearning.run import script
-from deeplearning.run.mpirun import hostfile
-from deeplearning.run.variables import fill_in, variables
+from deeplearning.runs import plan as plans
+from deeplearning.runs import script
+from deeplearning.runs.mpirun import hostfile
+from deeplearning.runs.variables import fill_in, variables
 
 from tests.unit.node.runs_kit import record
 from tools.recipe_docs import FOUR_NODES, ONE_NODE, documented

@@ -23,7 +23,7 @@ import os, sys
 from types import SimpleNamespace
 sys.path.insert(0, {node!r})
 from deeplearning.contract.errors import UserError
-from deeplearning.run import commands
+from deeplearning.runs import commands
 
 def create_run(request, config):
     if request["script"] == "refused.py":

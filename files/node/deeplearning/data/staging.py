@@ -1,0 +1,399 @@
+"""Stage one data set: fetch and unpack it next to its final folder, check it, and rename it.
+
+Other users of the file system can create folders and files there too. What an interrupted attempt has left is
+continued only in a folder of our own that no other user can write to.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import gzip
+import hashlib
+import itertools
+import json
+import os
+import re
+import shutil
+import tarfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Callable
+
+from deeplearning import programs, safe_paths
+from deeplearning.aws import AwsClient
+from deeplearning.config import read_config
+from deeplearning.contract import datasets, paths, schema
+from deeplearning.contract.datasets import GENERATED, GENERATED_MARKER, DatasetFile
+from deeplearning.contract.errors import UserError
+from deeplearning.contract.identifiers import is_dataset_name
+from deeplearning.data import own_disk
+from deeplearning.data.extract import UnpackFolder, finish, marker_of, unpack
+from deeplearning.data.links import create_links
+from deeplearning.data.objects import fetch_s3
+from deeplearning.data.ranged_reader import Source
+from deeplearning.data.sources import Progress, copy_folder, fetch_urls, sha256_of
+from deeplearning.identity import as_root
+
+DATASETS = {name: datasets.DATASETS[name] for name in datasets.ON_DEMAND}
+ON_NODE = Path(paths.NODE_DATA)
+CHECKED_FILES = 100
+"""Of a staged data set only so many files are checked. The rename that put them there put all of them there."""
+
+Report = Callable[[dict[str, Any]], None]
+
+
+@dataclass(frozen=True)
+class StagingRequest:
+    data: str
+    """A name of the catalogue, "generated", a folder's name or path, or s3://bucket/prefix."""
+    source: str = ""
+    on_node: bool = False
+    bucket: str = ""
+    """Where stage.yml has staged data sets, each in a folder of its own."""
+
+    @property
+    def is_folder(self) -> bool:
+        return not (self.data in DATASETS or self.data == GENERATED or self.data.startswith("s3://"))
+
+    @property
+    def is_in_place(self) -> bool:
+        """Return whether the data is used where it lies, in a folder that all nodes see."""
+        return self.is_folder and not self.on_node
+
+
+@dataclass(frozen=True)
+class DatasetFolder:
+    efs_mount: Path
+    root: Path
+    name: str
+
+    @property
+    def path(self) -> Path:
+        return self.root / self.name
+
+    @property
+    def partial(self) -> Path:
+        return self.root / f".{self.name}.partial"
+
+    @property
+    def incoming(self) -> Path:
+        return self.root / ".incoming"
+
+
+def folder_of(request: StagingRequest, efs_mount: str) -> DatasetFolder:
+    root = ON_NODE if request.on_node else Path(efs_mount, "data")
+    return DatasetFolder(Path(efs_mount), root, name_of(request.data))
+
+
+def name_of(data: str) -> str:
+    """Return the name of a folder, a different one for each source."""
+    if data in DATASETS or data == GENERATED:
+        return data
+    words = re.sub(r"[^a-z0-9]+", "-", data.lower().removeprefix("s3://"))
+    return f"{words.strip('-')[:48]}-{hashlib.sha256(data.encode()).hexdigest()[:8]}"
+
+
+def show(request: StagingRequest, efs_mount: str, key: str = "") -> dict[str, Any]:
+    """Return whether the data is there, and how much of the file with checksum `key` the operator has sent."""
+    if request.is_in_place:
+        path = _existing_folder(request.data, efs_mount)
+        return {"there": True, "path": str(path), "generated": _is_generated(path), "received": 0}
+    folder = folder_of(request, efs_mount)
+    received = folder.incoming / key
+    is_complete = _is_complete(folder)
+    if is_complete:
+        _check_version(request, folder)
+    elif request.is_folder:
+        _staged_source(request, folder)
+    return {
+        "there": is_complete,
+        "path": str(folder.path),
+        "generated": _is_generated(folder.path),
+        "received": received.stat().st_size if key and received.is_file() else 0,
+    }
+
+
+def _existing_folder(data: str, efs_mount: str) -> Path:
+    path = Path(paths.dataset(efs_mount, data))
+    if not path.is_dir():
+        raise UserError(f"data is {data}, and this node has no folder {path}: stage it first, or choose other data.")
+    if not any(path.iterdir()):
+        raise UserError(f"data is {data}, and {path} has no files: put them there, or choose other data.")
+    return path
+
+
+def _staged_source(request: StagingRequest, folder: DatasetFolder) -> Path | Source | None:
+    """Return where a copy of the data set exists: on the shared file system, or as archives in the bucket.
+
+    Raise UserError if there is none of a data set that has no publisher.
+    """
+    if request.source:
+        return None
+    shared = Path(paths.dataset(str(folder.efs_mount), request.data))
+    is_shared = request.is_folder or _is_complete(DatasetFolder(folder.efs_mount, shared.parent, shared.name))
+    if request.on_node and shared.is_dir() and is_shared:
+        return _existing_folder(request.data, str(folder.efs_mount))
+    if request.bucket and is_dataset_name(request.data):
+        archives = Source(f"{request.bucket}/{request.data}", read_config().region, request.data)
+        if archives.exists():
+            return archives
+    if request.is_folder:
+        staged = f", and {request.bucket}/{request.data} is no staged data set" if request.bucket else ""
+        raise UserError(
+            f"data is {request.data}, and this node has no folder {shared}{staged}: stage it first (stage.yml), or "
+            "choose other data."
+        )
+    return None
+
+
+def _check_version(request: StagingRequest, folder: DatasetFolder) -> None:
+    """Raise UserError if the node's own copy is another version than what is staged now. Not all data has versions."""
+    own = marker_of(folder.path).get("version")
+    if not (own and request.on_node and request.is_folder):
+        return
+    shared = Path(paths.dataset(str(folder.efs_mount), request.data))
+    archives = Source(f"{request.bucket}/{request.data}", read_config().region, request.data)
+    if shared.is_dir():
+        staged = marker_of(shared).get("version")
+    else:
+        staged = archives.manifest()["version"] if archives.exists() else None
+    if staged and staged != own:
+        raise UserError(
+            f"{folder.path} is another version of {request.data} than what is staged: remove it on each node. Example: "
+            f"ansible cluster -b -m file -a 'path={folder.path} state=absent'"
+        )
+
+
+def has_own_copy(data: str) -> bool:
+    return _is_complete(folder_of(StagingRequest(data, on_node=True), ""))
+
+
+def stage(request: StagingRequest, efs_mount: str, report: Report) -> dict[str, Any]:
+    folder = folder_of(request, efs_mount)
+    if request.is_in_place:
+        return {**show(request, efs_mount), "changed": False}
+    try:
+        _create_root(request, folder)
+        with _exclusive_lock(folder, report):
+            if changed := not _is_complete(folder):
+                _stage(request, folder, report)
+            if folder.root == folder.efs_mount / "data" and folder.name in DATASETS:
+                create_links(folder.path, folder.efs_mount, DATASETS[folder.name].links)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise UserError(f"{folder.root} is full: make room, or stage it elsewhere with data_on.") from None
+        raise
+    return {**show(request, efs_mount), "changed": changed}
+
+
+def receive(
+    request: StagingRequest, efs_mount: str, key: str, position: int, chunks: Iterator[bytes], report: Report
+) -> dict[str, Any]:
+    """Write a file of the operator's machine, known by its checksum, from a position on.
+
+    A process of an attempt that was killed may still be writing. It writes the same bytes at the same positions.
+    """
+    folder = folder_of(request, efs_mount)
+    _create_root(request, folder)
+    safe_paths.own_folder(str(folder.incoming))
+    file = folder.incoming / key
+    progress = Progress(report)
+    with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644), "wb") as output:
+        output.seek(position)
+        for chunk in chunks:
+            output.write(chunk)
+            progress.add(len(chunk))
+    return {"path": str(file)}
+
+
+def _is_generated(path: Path) -> bool:
+    return (path / GENERATED_MARKER).exists()
+
+
+def _is_complete(folder: DatasetFolder) -> bool:
+    if os.path.lexists(folder.path):
+        safe_paths.check_folder(str(folder.path), os.geteuid(), 0)
+    files = marker_of(folder.path).get("files")
+    if files is None and folder.name in DATASETS:
+        # A user may have put the data set here by hand.
+        files = DATASETS[folder.name].files
+    if not files:
+        return False
+    return all(_has_size(folder.path / name, size) for name, size in list(files.items())[:CHECKED_FILES])
+
+
+def _has_size(file: Path, size: int) -> bool:
+    try:
+        return file.stat().st_size == size
+    except OSError:
+        return False
+
+
+def _create_root(request: StagingRequest, folder: DatasetFolder) -> None:
+    """Create the folder of all data sets, like /tmp: every user may stage, and none can remove files of another."""
+    root = folder.root
+    if request.on_node:
+        own_disk.prepare(str(root))
+    try:
+        safe_paths.shared_folder(str(root))
+    except PermissionError:
+        installed = programs.run(*as_root("install", "-d", "-m", "1777", str(root)))
+        if installed.returncode:
+            raise UserError(f"{root} cannot be created: {programs.last_line(installed.stderr)}") from None
+        safe_paths.shared_folder(str(root))
+
+
+@contextmanager
+def _exclusive_lock(folder: DatasetFolder, report: Report) -> Iterator[None]:
+    """Let one process stage a data set, and others wait. The lock ends with its process."""
+    with open(safe_paths.own_file(str(folder.root / f".{folder.name}.lock"), 0o600), "r+b") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            report({"event": "note", "text": f"Another process is staging {folder.name}: waiting for it."})
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _stage(request: StagingRequest, folder: DatasetFolder, report: Report) -> None:
+    if folder.path.exists():
+        raise UserError(
+            f"{folder.path} is there and is not the whole of {request.data}: move it away, or give its path as data."
+        )
+    partial, progress = folder.partial, Progress(report)
+    source = _staged_source(request, folder)
+    if isinstance(source, Source):
+        _unpack_archives(source, UnpackFolder(folder.root, folder.name), report)
+        return
+    safe_paths.own_folder(str(partial))
+    if source:
+        copy_folder(source, partial, progress)
+    elif request.data == GENERATED:
+        _generate(partial)
+    elif request.data in DATASETS:
+        _fetch_dataset(request, folder, progress, report)
+    else:
+        bucket, _slash, prefix = request.data[5:].partition("/")
+        fetch_s3(_aws(), bucket, prefix, partial, progress)
+    # A copy has the marker of what it was copied from.
+    files = [file for file in sorted(partial.rglob("*")) if file.is_file() and file != partial / paths.MARKER]
+    sizes = {str(file.relative_to(partial)): file.stat().st_size for file in files}
+    if not sizes:
+        raise UserError(f"data is {request.data}, which has no files: put them there, or choose other data.")
+    origin = request.source or request.data
+    record: dict[str, Any] = {"schema": schema.VERSION, "data": request.data, "source": origin}
+    record["files"] = dict(itertools.islice(sizes.items(), CHECKED_FILES))
+    if source:
+        record["version"] = marker_of(source).get("version")
+    (partial / paths.MARKER).write_text(json.dumps(record), encoding="utf-8")
+    os.rename(partial, folder.path)
+
+
+def _unpack_archives(source: Source, folder: UnpackFolder, report: Report) -> None:
+    """Unpack all archives, and compare each with its checksum: one node alone reads all of them."""
+    unpack(folder, source, 0, 1, report)
+    manifest = source.manifest()
+    finish(folder, {**manifest, "links": {}}, 1, source.attempt(manifest))
+
+
+def _generate(folder: Path) -> None:
+    generated = programs.run("python3", f"{paths.TRAINERS}/generate.py", str(folder))
+    if generated.returncode:
+        raise UserError(f"generate.py failed: {programs.last_line(generated.stderr)}")
+
+
+def _fetch_dataset(request: StagingRequest, folder: DatasetFolder, progress: Progress, report: Report) -> None:
+    dataset = DATASETS[request.data]
+    for part in dataset.parts:
+        file = folder.partial / f".{part.name}"
+        received = Path(request.source) if Path(request.source).parent == folder.incoming else None
+        try:
+            _fetch_part(request, part, file, progress, report)
+        except UserError:
+            if received:
+                received.unlink()
+            raise
+        _unpack(file, folder.partial, dataset.files)
+        file.unlink()
+        if received:
+            received.unlink()
+    missing = [name for name, size in dataset.files.items() if not _has_size(folder.partial / name, size)]
+    if missing:
+        raise UserError(f"what came as {request.data} has no {', '.join(missing)}: give another data_source.")
+
+
+def _fetch_part(request: StagingRequest, part: DatasetFile, file: Path, progress: Progress, report: Report) -> None:
+    """Fetch a part and compare its checksum. If a mirror fails, the next address continues its download."""
+
+    def check(fetched: Path) -> str:
+        sha256 = sha256_of(fetched)
+        if sha256 != part.sha256:
+            raise UserError(
+                f"{part.name} has the SHA-256 {sha256}, and {part.sha256} is published: give another data_source."
+            )
+        return sha256
+
+    def note(text: str) -> None:
+        report({"event": "note", "text": text})
+
+    address = _address(request, part)
+    if "://" in address and not address.startswith("s3://"):
+        urls = (address,) if request.source else (*part.mirrors, address)
+        fetch_urls(urls, file, check, progress, _advice(request), note)
+        return
+    _copy(address, file, progress)
+    try:
+        check(file)
+    except UserError:
+        file.unlink()
+        raise
+
+
+def _advice(request: StagingRequest) -> str:
+    advice = "name another data_source, such as a file of your machine"
+    if not request.source:
+        staged = f"stage it from your machine (ansible-playbook stage.yml -e dataset={request.data}), "
+        advice = f"{staged if request.data in datasets.STAGED else ''}{advice}, or train on dataset=generated"
+    return f"{advice}."
+
+
+def _address(request: StagingRequest, part: DatasetFile) -> str:
+    """Return where a part is fetched from. A source that ends with / is a folder with the publisher's files."""
+    if request.source.endswith("/"):
+        return f"{request.source}{part.name}"
+    return request.source or part.url
+
+
+def _copy(address: str, file: Path, progress: Progress) -> None:
+    """Copy an object of S3, or a file of this node."""
+    if not address.startswith("s3://"):
+        shutil.copyfile(address, file)
+        return
+    bucket, _slash, key = address[5:].partition("/")
+    folder = file.with_name(f"{file.name}.object")
+    folder.mkdir(exist_ok=True)
+    fetch_s3(_aws(), bucket, key, folder, progress)
+    os.replace(folder / key.rsplit("/", 1)[-1], file)
+    folder.rmdir()
+
+
+def _unpack(file: Path, folder: Path, names: Mapping[str, int]) -> None:
+    """Unpack the files that the catalogue names, wherever they are in the archive."""
+    if not file.name.endswith(".tar.gz"):
+        with gzip.open(file) as content, open(folder / file.name.lstrip(".")[: -len(".gz")], "wb") as output:
+            shutil.copyfileobj(content, output)
+        return
+    with tarfile.open(file) as archive:
+        for member in archive:
+            name = Path(member.name).name
+            packed = archive.extractfile(member) if name in names and member.isfile() else None
+            if packed:
+                with packed, open(folder / name, "wb") as output:
+                    shutil.copyfileobj(packed, output)
+
+
+def _aws() -> AwsClient:
+    return AwsClient(read_config().region)

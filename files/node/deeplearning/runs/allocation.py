@@ -1,0 +1,244 @@
+"""Wait until nodes for an attempt are members, free and ready, and reserve them."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from deeplearning.concurrency import Stopped
+from deeplearning.config import Config
+from deeplearning.contract.errors import UserError
+from deeplearning.contract.schema import parse_time
+from deeplearning.gpus.evidence import Evidence
+from deeplearning.machine import instance_id
+from deeplearning.members.member_list import Member, Members, read_applied, this_member, unsettled
+from deeplearning.runs import units
+from deeplearning.runs.folder import Folder, find_run, reserved_nodes, runs_root
+from deeplearning.runs.mastership import Superseded, is_superseded
+from deeplearning.runs.node_selection import (
+    Selection,
+    Situation,
+    SurveyVerdict,
+    has_enough,
+    judge_surveys,
+    least_count,
+    select,
+)
+from deeplearning.runs.plan import Node
+from deeplearning.runs.survey import NodeSurvey, problems_of, survey_nodes
+
+SHORTEST_WAIT, LONGEST_WAIT = 90.0, 300.0
+"""Seconds after which a membership that no longer changes is used as it is. The machine that replaces a lost one has
+to boot and to be configured; a run of days waits longer for it than one of minutes."""
+PAUSE_SECONDS, LIST_PAUSE_SECONDS = 0.5, 1.0
+"""Between two checks of the members, and of whether this node has a list of them."""
+HELD_PAUSE_SECONDS = 5.0
+"""Between two checks while a run waits for an operator."""
+FREEING_SECONDS = 30.0
+"""How long processes may hold memory of GPUs: the driver frees that of a killed one after its end."""
+SPARE_PORTS = 8
+"""Of each node, beyond those of its workers and servers: for a chief or a scheduler, and for the rendezvous."""
+
+
+@dataclass(frozen=True)
+class Allocation:
+    nodes: list[Node]
+    generation: int
+    boot_ids: dict[str, str]
+    master: str
+    """This machine's own name."""
+    machines: dict[str, int] = field(default_factory=dict)
+    """The number of nodes of each instance type."""
+    evidence: dict[str, Evidence] = field(default_factory=dict)
+    """Of the nodes with GPUs, what these showed before the attempt."""
+
+
+@dataclass
+class Allocator:
+    config: Config
+    folder: Folder
+    run: dict[str, Any]
+    first: bool
+    """False after a lost member."""
+    reserve: Callable[[Sequence[str]], None]
+    """Called with this run's nodes while no other run selects its own."""
+    report: Callable[[str], None]
+    """Called with the reason for waiting."""
+    stop_requested: Callable[[], bool]
+    trained: float
+    """Seconds that the run has trained so far."""
+    most: int | None = None
+    """The number of nodes that the run began with, unless this is its first attempt."""
+    held_out_of: int = 0
+    """The number of nodes of the last attempt, if one of them was held for its end."""
+    published: bool = False
+    """True if this machine has published the member list before. Another's list then means that it is replaced."""
+    since: float = field(default_factory=time.monotonic)
+    held: dict[str, str] = field(default_factory=dict)
+    """The nodes that are held, as the last surveys say, each with the reason."""
+    in_use_since: float | None = None
+    """Since when surveys have found processes that hold memory of GPUs; None if the last ones found none."""
+
+    def wait(self) -> Allocation | None:
+        """Return None if the run is to be stopped."""
+        while not self.stop_requested():
+            self._check_mastership()
+            try:
+                members = read_applied()
+                this_member(members)
+            except UserError as error:
+                self._wait_for_member_list(error)
+                continue
+            if members.published_by != instance_id() or is_superseded(self.config):
+                raise Superseded
+            allocation = self._try(members)
+            if allocation:
+                return allocation
+            time.sleep(PAUSE_SECONDS)
+        return None
+
+    @property
+    def situation(self) -> Situation:
+        if self.held_out_of:
+            return Situation.AFTER_HOLD
+        if not self.first:
+            return Situation.AFTER_LOSS
+        return Situation.REFUSE_BUSY if self.run["busy"] == "refuse" else Situation.FIRST_START
+
+    @property
+    def longest_wait(self) -> float:
+        return min(max(self.trained, SHORTEST_WAIT), LONGEST_WAIT)
+
+    @property
+    def may_wait(self) -> bool:
+        return time.monotonic() - self.since < self.longest_wait
+
+    def _check_mastership(self) -> None:
+        """Raise Superseded if this machine has been the master. A new master has not published a list yet."""
+        if not is_superseded(self.config):
+            self.published = True
+        elif self.published:
+            raise Superseded
+
+    def _wait_for_member_list(self, error: UserError) -> None:
+        """A master that has just booted has no list yet."""
+        if not self.may_wait:
+            if is_superseded(self.config):
+                raise Superseded
+            raise error
+        self.report(str(error))
+        time.sleep(LIST_PAUSE_SECONDS)
+
+    def _try(self, members: Members) -> Allocation | None:
+        """Return None if the run has to wait; the reason is reported."""
+        reasons = unsettled(members)
+        age = time.time() - parse_time(members.published_at)
+        settled = not reasons or age >= self.longest_wait
+        if not settled and not (self.first and has_enough(self.run["nodes"], members)):
+            self.report("; ".join(reasons))
+            return None
+        selection = self._select(members)
+        if not selection.members:
+            self.since = time.monotonic()
+            self.report(self._waiting_reason(selection))
+            if self.held:
+                # They are asked again.
+                self.held.clear()
+                time.sleep(HELD_PAUSE_SECONDS)
+            return None
+        return self._survey(members, selection.members)
+
+    def _select(self, members: Members) -> Selection:
+        with selection_lock(self.config):
+            in_use = nodes_in_use(self.config, self.folder.id)
+            selection = self._selected(members, in_use)
+            if selection.members:
+                self.reserve([member.alias for member in selection.members])
+        return selection
+
+    def _selected(self, members: Members, in_use: Mapping[str, str]) -> Selection:
+        situation, last = self.situation, self.held_out_of
+        try:
+            return select(self.run["nodes"], members, in_use, situation, self.most, last, self.held)
+        except UserError as error:
+            raise UserError(" ".join([*self.held.values(), str(error)])) from None
+
+    def _waiting_reason(self, selection: Selection) -> str:
+        return " ".join([*self.held.values(), f"{selection.blocked_reason}."])
+
+    def _survey(self, members: Members, selected: Sequence[Member]) -> Allocation | None:
+        ports = self._port_count(selected)
+        python, surveys = self.run["python"], None
+        with suppress(Stopped):
+            surveys = survey_nodes(selected, self.folder, python, ports, instance_id(), self.stop_requested)
+        # This machine may have been suspended meanwhile.
+        if is_superseded(self.config):
+            raise Superseded
+        if surveys is None:
+            return None
+        held = {survey.member.alias: f"{survey.problem}." for survey in surveys if survey.is_held}
+        if held:
+            # Others are selected in their place.
+            self.held.update(held)
+            return None
+        least = least_count(self.run["nodes"], self.situation, self.held_out_of)
+        verdict = judge_surveys(surveys, self.situation, self.may_wait, least, self._may_free(surveys))
+        problems = problems_of(surveys)
+        if verdict is SurveyVerdict.FAIL:
+            raise UserError(problems)
+        if verdict is SurveyVerdict.WAIT:
+            self.report(problems)
+            if self.situation is Situation.AFTER_HOLD:
+                # An operator may take days, and surveys without a pause would count as work of the nodes.
+                time.sleep(HELD_PAUSE_SECONDS)
+            return None
+        usable = [survey for survey in surveys if not survey.problem]
+        self.reserve([survey.member.alias for survey in usable])
+        return Allocation(
+            nodes=[survey.node for survey in usable if survey.node],
+            generation=members.generation,
+            boot_ids={survey.member.alias: survey.boot_id for survey in usable},
+            master=this_member(members).alias,
+            machines=dict(Counter(survey.member.instance_type for survey in usable)),
+            evidence={survey.member.alias: survey.evidence for survey in usable if survey.evidence.answering},
+        )
+
+    def _may_free(self, surveys: Sequence[NodeSurvey]) -> bool:
+        """Return whether GPUs that are in use may still get free."""
+        if not any(survey.is_in_use for survey in surveys):
+            self.in_use_since = None
+        elif self.in_use_since is None:
+            self.in_use_since = time.monotonic()
+        return self.in_use_since is not None and time.monotonic() - self.in_use_since < FREEING_SECONDS
+
+    def _port_count(self, selected: Sequence[Member]) -> int:
+        """Return how many ports a node needs, whatever the number of nodes: one of them may get all servers."""
+        most_processes = max(self.run["processes_per_node"] or 0, *(member.gpus for member in selected))
+        return SPARE_PORTS + 2 * most_processes + int(self.run["servers"] or 1)
+
+
+def nodes_in_use(config: Config, except_run: str = "") -> dict[str, str]:
+    """Map the nodes that runs use now to the ids of those runs."""
+    in_use: dict[str, str] = {}
+    for run_id in units.active_runs():
+        if run_id != except_run:
+            try:
+                state = find_run(config, run_id).state()
+            except UserError:
+                continue  # Its folder was removed while it ran, or training code has exchanged the file.
+            in_use.update((node, run_id) for node in reserved_nodes(state))
+    return in_use
+
+
+@contextmanager
+def selection_lock(config: Config) -> Iterator[None]:
+    """Let one run at a time select its nodes."""
+    with open(os.open(f"{runs_root(config)}/.choosing", os.O_RDWR | os.O_CREAT, 0o644), "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,313 @@
+"""One attempt of a run: starts mpirun, follows it to its end, and judges why it ended."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Any
+
+from deeplearning.concurrency import Stopped
+from deeplearning.config import Config
+from deeplearning.contract import run_cost
+from deeplearning.contract.run_request import stop_seconds
+from deeplearning.runs import blame, mpirun, script, units
+from deeplearning.runs import plan as plans
+from deeplearning.runs.allocation import Allocation
+from deeplearning.runs.folder import Folder
+from deeplearning.runs.mastership import Superseded, is_superseded
+from deeplearning.runs.processes import ProcessTable
+from deeplearning.runs.progress import MetricsReader
+from deeplearning.runs.run_log import RunLog
+from deeplearning.runs.stall import StallDetector
+from deeplearning.runs.survey import stop_leftovers
+
+POLL_SECONDS = 0.2
+TICK_SECONDS = 3.0
+SERVERS_GRACE = 3.0
+"""Seconds that servers have to exit by themselves after the workers."""
+FINISHED, FAILED, LOST, STOPPED = "finished", "failed", "lost", "stopped"
+HELD = "held"
+"""A node is held, since a GPU of it was at fault."""
+
+
+class AttemptState(Enum):
+    """The life of an attempt.
+
+    STARTING ──all processes started──> RUNNING
+    STARTING, RUNNING ──leader succeeded──> DRAINING ──all processes ended or SERVERS_GRACE over──> STOPPING
+    RUNNING ──first failure or request to stop──> SAVING ──all processes ended or stop_seconds over──> STOPPING
+    any other ──first failure or request to stop──> STOPPING
+    any ──new master──> STOPPING
+    any ──mpirun has exited──> ENDED
+    """
+
+    STARTING = "mpirun is starting the processes"
+    RUNNING = "all processes have been started"
+    DRAINING = "the leading processes have succeeded, and servers may exit by themselves"
+    SAVING = "all processes were asked to end, and may save first"
+    STOPPING = "the attempt's unit is being stopped, and mpirun stops the processes on the other nodes"
+    ENDED = "mpirun has exited"
+
+
+@dataclass(frozen=True)
+class AttemptOutcome:
+    cause: str
+    exit_code: int
+    first_failure: dict[str, Any] | None = None
+    lost: Mapping[str, str] = field(default_factory=dict)
+    """Lost nodes, each with the reason."""
+    progress: dict[str, Any] | None = None
+    reason: str = ""
+    """Of a failure, if a sentence says more than an exit code."""
+    held: Mapping[str, str] = field(default_factory=dict)
+    """Nodes that are held for the end of this attempt, each with the reason."""
+
+
+def write_start_files(folder: Folder, run: dict[str, Any], attempt: int, plan: plans.Plan, efs_mount: str) -> str:
+    """Write mpirun's hostfile, and plan.json for the wrappers. Return their folder.
+
+    It is a new one each time, so that no node has old files in its cache.
+    """
+    name = f"attempts/{attempt}"
+    path = folder.file(name)
+    os.makedirs(path, exist_ok=True)
+    with open(f"{path}/hostfile", "w", encoding="utf-8") as file:
+        file.write(mpirun.hostfile(plan))
+    start = {
+        "run_id": folder.id,
+        "run_dir": folder.path,
+        "data": run["data"],
+        "efs_mount": efs_mount,
+        "attempt": attempt,
+        "max_restarts": run["max_restarts"],
+        "stop_seconds": stop_seconds(run),
+        "processor": run.get("processor", False),
+        "python": run["python"],
+        "command": script.command(run["python"], run["script"]),
+        "arguments": script.arguments(run),
+        "folder": script.working_folder(folder, run["script"]),
+        "environment_file": folder.file("environment.json"),
+        "plan": plans.as_json(plan),
+    }
+    folder.write(f"{name}/plan.json", start)
+    return path
+
+
+class Attempt:
+    def __init__(
+        self,
+        number: int,
+        config: Config,
+        folder: Folder,
+        run: dict[str, Any],
+        allocation: Allocation,
+        run_log: RunLog,
+        stop_requested: Callable[[], bool],
+    ) -> None:
+        self.number, self.config, self.folder, self.record = number, config, folder, run
+        self.allocation, self.run_log, self.stop_requested = allocation, run_log, stop_requested
+        self.plan = plans.make(run, allocation.nodes)
+        self.processes = ProcessTable(self.plan, folder, number, run_log)
+        self.progress = MetricsReader(folder.path, len(self.plan.of(plans.WORKER)))
+        hourly = run_cost.hourly(run.get("prices") or {}, allocation.machines)
+        self.stall = StallDetector(self.plan.processes, run_log, self._request_stacks, hourly)
+        self.state = AttemptState.STARTING
+        self.superseded = False
+        self._drain_until = 0.0
+        self._save_until = 0.0
+        self._is_cut_off = False
+        """True if processes are stopped before they have succeeded. One that saves may end with 0 then."""
+        self._helpers: list[subprocess.Popen[bytes]] = []
+
+    def run(self) -> AttemptOutcome:
+        files = write_start_files(self.folder, self.record, self.number, self.plan, self.config.efs_mount)
+        self._announce()
+        command = mpirun.command(self.plan, self.folder.id, self.number, self.config, files)
+        child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self._follow(child)
+        exit_code = child.wait()
+        for helper in self._helpers:
+            helper.wait()
+        was_stopped = self.state in (AttemptState.SAVING, AttemptState.STOPPING)
+        self.state = AttemptState.ENDED
+        for log in self.processes.logs:
+            log.close()
+        self.progress.close()
+        self._check_mastership()
+        # After a lost node, Open MPI 5 ends with 0, too.
+        is_complete = self.processes.leader_succeeded and not exit_code and not was_stopped
+        lost = {} if is_complete else self.stop_leftovers()
+        # This machine may have been suspended while it asked the nodes.
+        self._check_mastership()
+        self.stall.end()
+        outcome = self.outcome(exit_code, lost)
+        return self.blamed(outcome) if outcome.cause == FAILED else outcome
+
+    def blamed(self, outcome: AttemptOutcome) -> AttemptOutcome:
+        """Return the outcome of a failure with whose fault it is."""
+        verdict = None
+        with contextlib.suppress(Stopped):
+            verdict = blame.of_attempt(self.allocation.evidence, self.allocation.master, self.stop_requested)
+        # This machine may have been suspended meanwhile.
+        self._check_mastership()
+        if verdict is None:
+            return AttemptOutcome(STOPPED, 0, progress=outcome.progress)
+        for text in verdict.notes:
+            self.run_log.event("note", text=text)
+        if verdict.at_fault:
+            return replace(outcome, cause=HELD, held=verdict.at_fault)
+        return replace(outcome, reason=outcome.reason or verdict.reason)
+
+    def _announce(self) -> None:
+        self.run_log.state.update(attempt=self.number, processes=self.processes.statuses)
+        processes = [process.summary() for process in self.plan.processes]
+        self.run_log.event("plan", attempt=self.number, generation=self.allocation.generation, processes=processes)
+        if self.processes.network_note:
+            self.run_log.event("note", text=self.processes.network_note)
+        self.run_log.enter("starting")
+
+    def _check_mastership(self) -> None:
+        if is_superseded(self.config):
+            raise Superseded
+
+    def _follow(self, child: subprocess.Popen[bytes]) -> None:
+        """Read mpirun's output to its end."""
+        sorter = mpirun.Sorter()
+        last_tick = time.monotonic()
+        with selectors.DefaultSelector() as selector:
+            for pipe in (child.stdout, child.stderr):
+                if pipe is None:
+                    raise ValueError("mpirun was started without a pipe for its output")
+                selector.register(pipe, selectors.EVENT_READ)
+            while selector.get_map():
+                ready = selector.select(POLL_SECONDS)
+                # First: this machine may have been suspended, and the output may be old.
+                if time.monotonic() - last_tick > TICK_SECONDS:
+                    last_tick = time.monotonic()
+                    self.tick()
+                for key, _unused in ready:
+                    data = os.read(key.fd, 65536)
+                    if key.fileobj is child.stdout:
+                        for number, message in sorter.feed(data, last=not data):
+                            self.handle_message(number, message)
+                    elif data:
+                        self.handle_mpirun_output(data)
+                    if not data:
+                        selector.unregister(key.fileobj)
+                self.advance()
+                self.save_pending()
+        # NFS shows the last lines only to files that are opened now.
+        self.progress.close()
+        self.tick()
+        self.save_pending(0)
+
+    def handle_message(self, number: int, message: dict[str, Any]) -> None:
+        if self.superseded:
+            return
+        self.processes.handle_message(number, message)
+        self.stall.handle_message(number, message)
+        if self.state is AttemptState.STARTING and self.processes.all_started:
+            self.state = AttemptState.RUNNING
+            self.run_log.enter("running")
+
+    def handle_mpirun_output(self, data: bytes) -> None:
+        if not self.superseded:
+            self.processes.handle_mpirun_output(data)
+
+    def advance(self) -> None:
+        """Stop the attempt if the processes or a request to stop are a reason for it."""
+        if self.state is AttemptState.STOPPING:
+            return
+        if self.state is AttemptState.SAVING:
+            if self.processes.all_ended or time.monotonic() > self._save_until:
+                self.stop()
+        elif self.stop_requested():
+            self.run_log.enter("stopping")
+            self.end()
+        elif self.processes.failure:
+            self.end()
+        elif self.processes.leader_succeeded:
+            self._drain()
+
+    def _drain(self) -> None:
+        now = time.monotonic()
+        if self.state is not AttemptState.DRAINING:
+            # Parameter servers never exit by themselves; MXNet's do.
+            self.state = AttemptState.DRAINING
+            self._drain_until = now + SERVERS_GRACE
+        # Wrappers wait to be stopped.
+        if self.processes.all_ended or now > self._drain_until:
+            self.stop()
+
+    def end(self) -> None:
+        """Ask the processes to end, and give them the run's time to save if all of them run."""
+        self._is_cut_off = not self.processes.leader_succeeded
+        if self.state is not AttemptState.RUNNING:
+            self.stop()
+            return
+        self.state = AttemptState.SAVING
+        self.processes.stopping = True
+        self._save_until = time.monotonic() + stop_seconds(self.record)
+        self._helpers.append(units.request_end(self.folder.id, self.number))
+
+    def stop(self) -> None:
+        """Begin to stop the attempt's processes on all nodes."""
+        self.state = AttemptState.STOPPING
+        self.processes.stopping = True
+        self._helpers.append(units.stop_attempt(self.folder.id, self.number))
+
+    def tick(self) -> None:
+        """Do what is due every few seconds: check mastership, flush the logs, report progress or a stall."""
+        if is_superseded(self.config):
+            self._supersede()
+            return
+        self.run_log.flush(self.processes.logs)
+        news = self.progress.news()
+        if news:
+            self.run_log.state["progress"] = news
+            self.run_log.event("progress", **news)
+            self.stall.handle_metrics(self.progress.written)
+            self.run_log.save()
+        if self.state in (AttemptState.STARTING, AttemptState.RUNNING):
+            self.stall.tick(can_answer=self.state is AttemptState.RUNNING)
+
+    def _request_stacks(self) -> None:
+        self._helpers.append(units.request_stacks(self.folder.id, self.number))
+
+    def save_pending(self, *seconds: float) -> None:
+        if not self.superseded:
+            self.run_log.save_pending(*seconds)
+
+    def _supersede(self) -> None:
+        """Leave the run's folder and nodes to the new master, and stop what runs here."""
+        self.superseded = True
+        for log in self.processes.logs:
+            log.discard()
+        if self.state is not AttemptState.STOPPING:
+            self.stop()
+
+    def stop_leftovers(self) -> dict[str, str]:
+        """Stop what mpirun could not stop. Return the lost nodes, each with the reason."""
+        return stop_leftovers(self.allocation.boot_ids, self.allocation.master, self.folder.id)
+
+    def outcome(self, exit_code: int, lost: Mapping[str, str]) -> AttemptOutcome:
+        """Judge the attempt. What comes first here counts: after a lost node, other processes fail as well."""
+        failure, progress = self.processes.failure, self.progress.summary()
+        if self.processes.leader_succeeded and not self._is_cut_off:
+            return AttemptOutcome(FINISHED, 0, lost=lost, progress=progress)
+        if self.stop_requested():
+            return AttemptOutcome(STOPPED, 0, lost=lost, progress=progress)
+        if lost:
+            code = failure["exit_code"] if failure else exit_code or 1
+            return AttemptOutcome(LOST, code, failure, lost, progress)
+        if failure:
+            reason = self.processes.failure_reason
+            return AttemptOutcome(FAILED, failure["exit_code"], failure, progress=progress, reason=reason)
+        failure = self.processes.failure_from_mpirun(self.allocation.master)
+        return AttemptOutcome(FAILED, exit_code or 1, failure, progress=progress)

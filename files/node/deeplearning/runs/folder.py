@@ -1,0 +1,202 @@
+"""A run's folder on the shared file system. Its files are written by a rename, so readers see them whole."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from deeplearning import safe_files, safe_paths
+from deeplearning.config import Config
+from deeplearning.contract import atomic_file, paths
+from deeplearning.contract.errors import UserError
+from deeplearning.contract.frameworks import FRAMEWORKS
+from deeplearning.contract.identifiers import RUN_ID
+from deeplearning.runs import checkpoints
+
+SCHEMA = 1
+EVENTS_BYTES = 1024 * 1024 * 1024
+"""More than the events of a run of a year, at one every three seconds."""
+CHECKPOINT_REQUEST = "checkpoint-request.json"
+"""A new file of this name asks the trainer for a checkpoint, as the run is going to be stopped."""
+REPLACED = ("run.json", "environment.json", "state.json")
+"""Files that are replaced while others read them. Other files appear once."""
+
+
+def runs_root(config: Config) -> str:
+    return paths.runs(config.efs_mount, config.cluster)
+
+
+def create_runs_root(config: Config) -> None:
+    """Create or check the folder of this cluster's runs. Other clusters have theirs next to it, as in /tmp."""
+    root = runs_root(config)
+    safe_paths.shared_folder(os.path.dirname(root))
+    safe_paths.own_folder(root)
+
+
+def check_folder_safety(config: Config, run_id: str) -> None:
+    """Raise UserError if another user could exchange the run in its folder or in its `runs_dir`."""
+    create_runs_root(config)
+    link = f"{runs_root(config)}/{run_id}"
+    if os.path.islink(link) and os.path.isdir(link):
+        safe_paths.check_path(os.readlink(link))
+
+
+class Folder:
+    def __init__(self, path: str, run_id: str = "") -> None:
+        self.path = path
+        self.id = run_id or os.path.basename(path)
+
+    def file(self, name: str) -> str:
+        return f"{self.path}/{name}"
+
+    def read(self, name: str) -> dict[str, Any] | None:
+        """Return None if there is no such file. Training code can write in the folder, and root reads from it too."""
+        try:
+            record = (
+                atomic_file.retry_while_replaced(lambda: self._load(name)) if name in REPLACED else self._load(name)
+            )
+        except FileNotFoundError:
+            return None
+        except (ValueError, RecursionError) as error:
+            raise UserError(f"{self.file(name)} is not JSON ({error}).") from None
+        if not isinstance(record, dict) or record.get("schema") != SCHEMA:
+            raise UserError(f"{self.file(name)} has another schema than {SCHEMA}: start a new run with this version.")
+        return record
+
+    def _load(self, name: str) -> Any:
+        return json.loads(safe_files.read(self.file(name)))
+
+    def write(self, name: str, record: dict[str, Any], mode: int = 0o644) -> None:
+        text = json.dumps({"schema": SCHEMA, **record}, indent=1)
+        atomic_file.replace(self.file(name), f"{text}\n".encode(), mode)
+
+    def exists(self) -> bool:
+        try:
+            atomic_file.retry_while_replaced(lambda: os.stat(self.file("run.json")))
+        except OSError:
+            return False
+        return True
+
+    def run(self) -> dict[str, Any]:
+        record = self.read("run.json")
+        if record is None:
+            raise UserError(f"{self.path} has no run.json, so it is not a run: `deeplearning run list` shows all runs.")
+        return record
+
+    def state(self) -> dict[str, Any]:
+        return self.read("state.json") or {}
+
+    def result(self) -> dict[str, Any] | None:
+        return self.read("result.json")
+
+    def attempts(self) -> int:
+        try:
+            return sum(name.isdigit() for name in os.listdir(self.file("attempts")))
+        except FileNotFoundError:
+            return 0
+
+    def checkpoints(self) -> list[str]:
+        """Return the names of complete checkpoints, oldest first."""
+        return checkpoints.complete(self.file("checkpoints"))
+
+    def events(self, after: int = 0) -> Iterator[dict[str, Any]]:
+        """Yield the events with a higher number. An incomplete last line is left for the next call.
+
+        What is no event was written by training code, and is left out.
+        """
+        try:
+            for line in safe_files.lines(self.file("events.jsonl"), EVENTS_BYTES):
+                with contextlib.suppress(ValueError, RecursionError):
+                    event = json.loads(line)
+                    if isinstance(event, dict) and isinstance(event.get("n"), int) and event["n"] > after:
+                        yield event
+        except FileNotFoundError:
+            return
+
+
+def reserved_nodes(state: Mapping[str, Any]) -> list[str]:
+    """Return the nodes in the state of a run. Training code may have written something else there."""
+    nodes = state.get("nodes")
+    return [node for node in nodes if isinstance(node, str)] if isinstance(nodes, list) else []
+
+
+def find_run(config: Config, run_id: str) -> Folder:
+    folder = Folder(f"{runs_root(config)}/{run_id}")
+    if "/" in run_id or not folder.exists():
+        known = ", ".join(each.id for each in all_runs(config)[-5:])
+        raise UserError(f"There is no run {run_id}. {f'The latest are {known}.' if known else 'There is none at all.'}")
+    return folder
+
+
+def unfinished_frameworks(config: Config) -> list[dict[str, Any]]:
+    """Return the frameworks that runs without a result use from this collection's environments, and the runs.
+
+    `processor`: all of them train on the processor. The packages for GPUs serve other runs as well.
+    Runs that cannot be read do not count: a machine that joins must not fail because of them.
+    """
+    runs: dict[str, dict[str, bool]] = {}
+    for folder in _folders(config):
+        with contextlib.suppress(UserError, OSError, KeyError):
+            run = folder.run()
+            name = run["framework"]
+            is_current = run["cluster_id"] == config.cluster_id and folder.result() is None
+            if is_current and name in FRAMEWORKS and run["python"] == f"{paths.ENVIRONMENTS}/{name}/bin/python":
+                runs.setdefault(name, {})[folder.id] = bool(run.get("processor"))
+    return [
+        {"framework": name, "runs": sorted(runs[name]), "processor": all(runs[name].values())} for name in sorted(runs)
+    ]
+
+
+def all_runs(config: Config) -> list[Folder]:
+    """Return the runs of this cluster that can be read, oldest first. Training code can write in their folders."""
+    runs = []
+    for folder in _folders(config):
+        if folder.exists():
+            with skip_unreadable(folder):
+                runs.append((str(folder.run()["asked_at"]), folder.id, folder))
+    return [folder for _time, _id, folder in sorted(runs, key=lambda item: item[:2])]
+
+
+def print_reason(reason: str) -> None:
+    print(f"deeplearning: {reason}", file=sys.stderr)
+
+
+@contextlib.contextmanager
+def skip_unreadable(folder: Folder, report: Callable[[str], None] = print_reason) -> Iterator[None]:
+    """Report why a run cannot be read, instead of raising that: other runs must not suffer from one."""
+    try:
+        yield
+    except (UserError, OSError) as error:
+        report(str(error))
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        report(f"the files in {folder.path} are not in the expected form ({error!r})")
+
+
+def newest_runs(config: Config, count: int) -> list[Folder]:
+    """Return the runs whose folders changed last, oldest first. They may be unreadable."""
+    changed = []
+    for folder in _folders(config):
+        with contextlib.suppress(OSError):
+            changed.append((os.stat(folder.path).st_mtime, folder.id, folder))
+    return [folder for _time, _id, folder in sorted(changed, key=lambda item: item[:2])[-count:]]
+
+
+def _folders(config: Config) -> list[Folder]:
+    root = runs_root(config)
+    # NFS remembers for half a minute that a name was missing: list names, instead of looking one up.
+    for folder in (os.path.dirname(root), root):
+        if os.path.basename(folder) not in _names(os.path.dirname(folder)):
+            return []
+    return [Folder(f"{root}/{name}") for name in _names(root) if re.fullmatch(RUN_ID, name)]
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except FileNotFoundError:
+        return []

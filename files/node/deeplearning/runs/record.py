@@ -1,0 +1,91 @@
+"""The record of a run, run.json: a request with all defaults filled in and all paths resolved."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from typing import Any
+
+from deeplearning.config import Config
+from deeplearning.contract import frameworks, paths, run_request
+from deeplearning.contract.datasets import GENERATED_MARKER
+from deeplearning.contract.errors import UserError
+from deeplearning.contract.schema import format_time
+from deeplearning.members.member_list import Members
+from deeplearning.runs.node_selection import select
+
+OPTIONAL = ("data", "own_copy", "nodes", "processes_per_node", "servers")
+
+
+def new_run(request: dict[str, Any], config: Config, members: Members) -> dict[str, Any]:
+    """Return the record without the script and its code, which need the run's folder."""
+    run = with_defaults(request, members)
+    default_id = f"{run['framework']}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}"
+    run["run_id"] = request.get("run_id") or default_id
+    run["python"], run["versions"] = find_interpreter(run["framework"], request.get("python"))
+    run["data"] = find_data(run["data"], config, bool(run["own_copy"]))
+    run["generated"] = bool(run["data"]) and os.path.exists(f"{run['data']}/{GENERATED_MARKER}")
+    run.update(cluster=config.cluster, cluster_id=config.cluster_id, asked_at=format_time())
+    return run
+
+
+def resumed_run(
+    run: dict[str, Any], environment: dict[str, str], request: dict[str, Any], config: Config
+) -> dict[str, Any]:
+    """Return the record of an ended run with the values of a request that resumes it."""
+    resumed = {**dict.fromkeys(OPTIONAL), **run_request.DEFAULTS, **run, "environment": environment, **request}
+    if "data" in request:
+        resumed["own_copy"] = request.get("own_copy")
+    run_request.require_consistent({key: resumed[key] for key in ("framework", "distribution", "nodes", "script_args")})
+    is_own = not run["python"].startswith(f"{paths.ENVIRONMENTS}/")
+    python = request.get("python") or (run["python"] if is_own else None)
+    resumed["python"], resumed["versions"] = find_interpreter(resumed["framework"], python)
+    resumed["data"] = find_data(resumed["data"], config, bool(resumed["own_copy"]))
+    resumed.update(cluster=config.cluster, cluster_id=config.cluster_id, asked_at=format_time())
+    return resumed
+
+
+def with_defaults(request: dict[str, Any], members: Members) -> dict[str, Any]:
+    run = {**dict.fromkeys(OPTIONAL), **run_request.DEFAULTS, **request}
+    if "distribution" not in request:
+        run["distribution"] = _default_distribution(run, members)
+    if run["nodes"] is None and run["distribution"] in frameworks.ON_ONE_NODE:
+        run["nodes"] = 1
+    return run
+
+
+def _default_distribution(run: dict[str, Any], members: Members) -> str:
+    nodes = select(run["nodes"], members, {}).members
+    gpus = 0 if run["processor"] else max((node.gpus for node in nodes), default=0)
+    return frameworks.default_distribution(run["framework"], len(nodes), gpus)
+
+
+def find_interpreter(framework: str, python: str | None) -> tuple[str, dict[str, Any]]:
+    """Return the user's own Python, or that of the framework's environment with its package versions."""
+    if python:
+        if not os.access(python, os.X_OK) or not os.path.isfile(python):
+            raise UserError(f"python is {python}, and there is no such program on the master.")
+        return python, {}
+    environment = f"{paths.ENVIRONMENTS}/{framework}"
+    try:
+        with open(f"{environment}/{paths.MARKER}", encoding="utf-8") as file:
+            marker = json.load(file)
+    except FileNotFoundError:
+        raise UserError(
+            f"{framework} is not installed on the master: let train.yml install it, or set python to one of your own."
+        ) from None
+    return f"{environment}/bin/python", marker.get("versions", {})
+
+
+def find_data(data: str | None, config: Config, is_own_copy: bool = False) -> str:
+    """Return the folder of a data set, or an empty string if none is requested.
+
+    A node that lacks its own copy makes it before an attempt.
+    """
+    if not data:
+        return ""
+    folder = paths.dataset(config.efs_mount, data)
+    if not is_own_copy and not os.path.isdir(folder):
+        raise UserError(f"data is {data}, and there is no folder {folder}: stage it first, or choose other data.")
+    return folder

@@ -1,0 +1,91 @@
+"""A run's script: the example trainer, a file on the master, or a file of code that was sent."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from deeplearning.contract import paths
+from deeplearning.contract.errors import UserError
+from deeplearning.runs import source
+from deeplearning.runs.folder import Folder
+
+FASTERRCNN = f"{paths.TRAINERS}/fasterrcnn.py"
+CODE = "code"
+"""The folder of a run that holds code which was sent."""
+
+
+def example_trainer(framework: str) -> str:
+    return f"{paths.TRAINERS}/cifar10_{framework}.py"
+
+
+def install(folder: Folder, request: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Put code that was sent into the run's folder. Return the script's path and its version."""
+    script = request.get("script") or example_trainer(request["framework"])
+    code = folder.file(CODE)
+    if "code" in request:
+        _move_into(code, request["code"], script)
+        return f"{code}/{script}", {**source.hashed(code), **request.get("repository", {})}
+    if not script.startswith("/"):
+        raise UserError("script is no absolute path: train.yml sends scripts of other machines and of repositories.")
+    return check(script), source.hashed(script)
+
+
+def _move_into(code: str, incoming: str, script: str) -> None:
+    if not os.path.isdir(incoming):
+        raise UserError(f"code is {incoming}, and there is no such folder on the master: send the script again.")
+    if not os.path.isfile(f"{incoming}/{script}"):
+        raise UserError(f"script is {script}, and the folder that was copied has no such file.")
+    os.rename(incoming, code)
+
+
+def check(path: str) -> str:
+    """Return the path of a script that can be started."""
+    if not os.path.isfile(path):
+        raise UserError(f"script is {path}, and there is no such file on the master.")
+    if not path.endswith((".py", ".sh")) and not os.access(path, os.X_OK):
+        raise UserError(f"script is {path}, which is neither .py nor .sh, and cannot be executed: chmod +x it.")
+    return path
+
+
+def check_processes(script: str, count: int) -> None:
+    """Raise UserError if a script of the collection cannot train with this number of workers."""
+    if script == FASTERRCNN and count % 8 and 8 % count:
+        raise UserError(
+            f"{count} processes would train, and TensorPack's FasterRCNN trains with 1, 2, 4 or a multiple of 8: set "
+            "nodes or processes_per_node. Example: -e nodes=2"
+        )
+
+
+def is_same(folder: Folder, run: dict[str, Any], request: dict[str, Any]) -> bool:
+    """Return True if a request means the script and the code that a run was created with."""
+    script = request.get("script") or example_trainer(request["framework"])
+    if "code" in request:
+        script, version = folder.file(f"{CODE}/{script}"), source.hashed(request["code"])
+        repository = request.get("repository", {})
+        version |= repository
+        # A branch may have moved since.
+        if repository and all(run["code"].get(key) == repository[key] for key in ("url", "ref")):
+            version = run["code"]
+    else:
+        version = source.hashed(script)
+    return bool(run["script"] == script and run["code"] == version)
+
+
+def command(python: str, script: str) -> list[str]:
+    """Return the words that start a script, without its arguments."""
+    if script.endswith(".py"):
+        return [python, script]
+    return ["/bin/bash", script] if script.endswith(".sh") else [script]
+
+
+def arguments(run: dict[str, Any]) -> list[str]:
+    """Return the script's arguments. The example trainers also get the paths of data and run."""
+    is_example = run["script"].startswith(f"{paths.TRAINERS}/")
+    return [*(["--data-dir", "{data}", "--run-dir", "{run}"] if is_example else []), *run["script_args"]]
+
+
+def working_folder(folder: Folder, script: str) -> str:
+    """Return the root of the script's code."""
+    code = folder.file(CODE)
+    return code if script.startswith(f"{code}/") else os.path.dirname(script)

@@ -1,0 +1,354 @@
+"""The state of nodes just before an attempt: runs `deeplearning run survey` on each of them.
+
+Also stops what is left of an attempt on its nodes, and reports those that were lost.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import json
+import math
+import os
+import random
+import re
+import shlex
+import socket
+import struct
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from deeplearning import concurrency, programs
+from deeplearning.contract import bounded_program, paths, schema
+from deeplearning.contract.errors import UserError
+from deeplearning.gpus import evidence, held
+from deeplearning.gpus.evidence import Evidence
+from deeplearning.identity import as_root
+from deeplearning.members.member_list import Member
+from deeplearning.runs import efa, gpu_proofs, own_copy, units
+from deeplearning.runs.folder import Folder
+from deeplearning.runs.plan import Node
+
+SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=4")
+SURVEY_SECONDS, GPU_SURVEY_SECONDS = 8.0, 40.0
+"""For a node without and with GPUs. A node with a slow GPU driver does answer (nvml.ANSWER_SECONDS)."""
+STOP_SECONDS = 5.0
+FIRST_PORT, LAST_PORT = 20000, 30000
+"""Below the ports of outgoing connections, so that none of those takes one after the survey."""
+COMPARED = ("tensorflow", "mxnet", "torch", "tensorpack", "horovod")
+"""Packages whose versions have to be the same on all nodes of a run."""
+DAMAGED = "an environment that is damaged"
+_SIOCGIFADDR = 0x8915
+"""See netdevice(7)."""
+_TEXT = schema.text(5000)
+ANSWER = {
+    "boot_id": schema.matching(r"[0-9a-f-]{1,64}", "a boot id"),
+    "efa": schema.between(0, 64),
+    # See dev_valid_name() in Linux; empty with a problem.
+    "interface": schema.matching(r"[A-Za-z0-9_.-]{0,15}", "the name of a network interface"),
+    "ports": schema.list_of(schema.between(1, 65535)),
+    "environment": _TEXT,
+    "preparing": _TEXT,
+    "problem": _TEXT,
+    "in_use": _TEXT,
+    "held": _TEXT,
+    "faults": lambda value: evidence.parse(value, "faults"),
+}
+"""Training code may be root on its node, so answers are validated."""
+
+
+@dataclass(frozen=True)
+class NodeSurvey:
+    member: Member
+    node: Node | None = None
+    boot_id: str = ""
+    problem: str = ""
+    """Why it cannot take part; node is None if it did not even answer."""
+    is_preparing: bool = False
+    """True if the problem ends by itself, as it tests its GPUs or copies the data set to its own disk."""
+    environment: str = ""
+    """What the framework's environment has, in words that are the same on all nodes."""
+    is_held: bool = False
+    """True if the problem is that it is kept out of runs."""
+    is_in_use: bool = False
+    """True if the problem is that processes hold memory of its GPUs, as killed ones do for seconds."""
+    evidence: Evidence = Evidence()
+    """What its GPUs show before the attempt."""
+
+
+def survey_nodes(
+    members: Sequence[Member],
+    folder: Folder,
+    python: str,
+    ports: int,
+    own_instance: str,
+    stop_requested: Callable[[], bool] = lambda: False,
+) -> list[NodeSurvey]:
+    """Survey all these members. `own_instance` is this machine's instance id."""
+    command = [paths.PROGRAM, "run", "survey", folder.id, folder.path, python]
+
+    def survey(member: Member, seconds: float) -> NodeSurvey:
+        words = [*command, member.private_ip, str(ports)]
+        is_local = member.instance_id == own_instance
+        return _survey(member, words if is_local else [*SSH, member.alias, shlex.join(words)], ports, seconds)
+
+    seconds = max(map(_seconds, members))
+    return refuse_other_environments(concurrency.ask_nodes(survey, members, seconds, stop_requested))
+
+
+def longest(members: Sequence[Member]) -> float:
+    """Return the longest time that a survey of these members takes."""
+    return concurrency.longest(len(members), max(map(_seconds, members)))
+
+
+def _seconds(member: Member) -> float:
+    return GPU_SURVEY_SECONDS if member.gpus else SURVEY_SECONDS
+
+
+def refuse_other_environments(surveys: Sequence[NodeSurvey]) -> list[NodeSurvey]:
+    """Let nodes whose environment differs from that of most nodes take no part; of as many, the first is right."""
+    counts = Counter(survey.environment for survey in surveys if not survey.problem)
+    if len(counts) < 2:
+        return list(surveys)
+    ((usual, _count),) = counts.most_common(1)
+
+    def judged(survey: NodeSurvey) -> NodeSurvey:
+        if survey.problem or survey.environment == usual:
+            return survey
+        problem = (
+            f"{survey.member.alias}: it has {survey.environment or 'no environment'}, and other nodes have "
+            f"{usual or 'none'}: train.yml with `framework` installs the same on all nodes, or run ansible-playbook "
+            "deeplearning.aws.configure"
+        )
+        return replace(survey, problem=problem)
+
+    return [judged(survey) for survey in surveys]
+
+
+def problems_of(surveys: Sequence[NodeSurvey]) -> str:
+    """Return all problems as a text, in which nodes that have the same one are named together."""
+    nodes: dict[str, list[str]] = {}
+    for survey in surveys:
+        prefix = f"{survey.member.alias}: "
+        if survey.problem.startswith(prefix):
+            nodes.setdefault(survey.problem[len(prefix) :], []).append(survey.member.alias)
+        elif survey.problem:
+            nodes[survey.problem] = []
+    return " ".join(f"{', '.join(names)}: {problem}" if names else problem for problem, names in nodes.items())
+
+
+def _survey(member: Member, command: Sequence[str], ports: int, seconds: float) -> NodeSurvey:
+    try:
+        output = output_of(command, min(seconds, _seconds(member)))
+    except Unanswered as error:
+        return NodeSurvey(member, problem=f"{member.alias} does not answer{error}.")
+    try:
+        answer = schema.validate_part(json.loads(output), ANSWER, f"the survey of {member.alias}")
+    except (ValueError, RecursionError, UserError) as error:
+        problem = (
+            f"{member.alias} has another version of our programs, or is broken: run ansible-playbook "
+            f"deeplearning.aws.configure. ({programs.printable(str(error))})"
+        )
+        return NodeSurvey(member, problem=problem)
+    shown = evidence.parse(answer["faults"], "faults")
+    node = Node(
+        name=member.alias,
+        address=member.private_ip,
+        gpus=shown.answering,
+        interface=answer["interface"],
+        # No more than were requested.
+        ports=tuple(answer["ports"][:ports]),
+        efa=answer["efa"],
+        buses=shown.buses,
+    )
+    is_held = bool(answer["held"])
+    problem = f"it is held: {answer['held']}" if is_held else answer["problem"] or answer["preparing"]
+    if not problem and node.gpus < member.gpus:
+        problem = f"{node.gpus} of its {member.gpus} GPUs answer: run `nvidia-smi -L` there"
+    is_in_use = not problem and bool(answer["in_use"])
+    if is_in_use:
+        problem = f"its {answer['in_use']}: end what is left there, and start the run again"
+    is_preparing = problem == answer["preparing"] != ""
+    return NodeSurvey(
+        member,
+        node,
+        answer["boot_id"],
+        f"{member.alias}: {problem}" if problem else "",
+        is_preparing,
+        answer["environment"],
+        is_held,
+        is_in_use,
+        shown,
+    )
+
+
+class Unanswered(Exception):
+    """A command on a node has not ended in time or has failed; the text follows "does not answer"."""
+
+
+def output_of(command: Sequence[str], seconds: float) -> str:
+    try:
+        done = bounded_program.run(command, seconds)
+    except subprocess.TimeoutExpired:
+        raise Unanswered(f" within {math.ceil(seconds)} s") from None
+    except bounded_program.TooMuchOutput as error:
+        raise Unanswered(f": its program {error}") from None
+    if done.returncode:
+        raise Unanswered(f": {programs.last_line(done.stderr, 'ssh failed')}")
+    return done.stdout
+
+
+def main(argv: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="deeplearning run survey")
+    for name in ("run_id", "folder", "python", "address"):
+        parser.add_argument(name)
+    parser.add_argument("ports", type=int)
+    arguments = parser.parse_args(argv)
+    stop_earlier_attempts(arguments.run_id)
+    interface = interface_of(arguments.address)
+    environment, preparing, holders = "", "", ""
+    shown, problem = gpu_evidence()
+    problem = problem or find_problem(arguments.folder, arguments.python, interface, arguments.address)
+    if not problem:
+        run = Folder(arguments.folder).run()
+        environment = describe_environment(arguments.python)
+        holders = "" if run.get("processor") else shown.in_use
+        problem = without_horovod(environment) if run["distribution"] == "horovod" else ""
+        if not problem:
+            folder, gpus = Folder(arguments.folder), shown.answering
+            preparing, problem = gpu_proofs.make_if_missing(run, folder, arguments.python, gpus)
+        if not preparing and not problem:
+            preparing, problem = own_copy.make_if_missing(run)
+    answer = {
+        "boot_id": boot_id(),
+        "efa": efa.count(),
+        "interface": interface,
+        "ports": free_ports(arguments.ports, arguments.run_id),
+        "environment": programs.printable(environment),
+        "preparing": programs.printable(preparing),
+        "problem": programs.printable(problem),
+        "in_use": holders,
+        "held": programs.printable(held.reason()),
+        "faults": evidence.as_json(shown),
+    }
+    json.dump(answer, sys.stdout)
+    return 0
+
+
+def stop_earlier_attempts(run_id: str) -> None:
+    """Stop what an earlier attempt has left on this node while it could not be reached."""
+    programs.run(*as_root("systemctl", "stop", units.all_attempts(run_id)))
+
+
+def gpu_evidence() -> tuple[Evidence, str]:
+    """Return what this node's GPUs show and the problem, which is empty if that is known.
+
+    Root reads it, for the kernel's log. With nothing in its place, all faults since the boot would seem new afterwards.
+    """
+    if not os.path.exists(paths.NVIDIA_DRIVER):
+        return Evidence(), ""
+    done = programs.run(*as_root(paths.PROGRAM, "gpus", "faults"))
+    try:
+        return evidence.parse(json.loads(done.stdout), "what they show"), ""
+    except (ValueError, UserError):
+        reason = programs.last_line(done.stderr, f"code {done.returncode}")
+        return Evidence(), f"its GPUs cannot be read (`sudo deeplearning gpus faults`): {reason}"
+
+
+def find_problem(folder: str, python: str, interface: str, address: str) -> str:
+    """Return why this node cannot take part in a run; empty if it can."""
+    if not Folder(folder).exists():
+        return f"{folder} is missing: is EFS mounted?"
+    if not os.access(python, os.X_OK):
+        return f"{python} is missing: install the framework on all members, or set python to a path that all have."
+    if not interface:
+        return f"no network interface has the address {address}"
+    return ""
+
+
+def describe_environment(python: str) -> str:
+    """Return the versions in an environment of ours that all ranks share; empty for a user's own Python.
+
+    Machines with and without GPUs have different packages of the same versions.
+    """
+    if not python.startswith(f"{paths.ENVIRONMENTS}/"):
+        return ""
+    try:
+        marker = json.loads(Path(python).parents[1].joinpath(paths.MARKER).read_text(encoding="utf-8"))
+        version = ".".join(marker["python"].split(".")[:2])
+        versions = {re.sub(r"-(cpu|cu\d+)$", "", name): text for name, text in marker["versions"].items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return DAMAGED
+    words = [f"{name} {versions[name]}" for name in COMPARED if name in versions]
+    # Without the build's own mark, such as +cpu.
+    return re.sub(r"\+[\w.]+", "", ", ".join([*words, f"Python {version}"]))
+
+
+def without_horovod(environment: str) -> str:
+    """Return why a run with Horovod cannot use a described environment; empty if it can."""
+    if environment in ("", DAMAGED) or "horovod " in environment:
+        return ""
+    return f"its environment has {environment} and no Horovod: run train.yml again."
+
+
+def boot_id() -> str:
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        return file.read().strip()
+
+
+def interface_of(address: str) -> str:
+    """Return the interface that has this address; empty if there is none."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        for _unused, name in socket.if_nameindex():
+            try:
+                answer = fcntl.ioctl(probe, _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
+            except OSError:
+                continue  # an interface without an address
+            if socket.inet_ntoa(answer[20:24]) == address:
+                return name
+    return ""
+
+
+def free_ports(count: int, run_id: str) -> list[int]:
+    """Return free ports. Each run starts to search elsewhere. All ports are held until the last one is found."""
+    start = random.Random(run_id).randrange(FIRST_PORT, LAST_PORT)
+    held: list[socket.socket] = []
+    try:
+        for port in [*range(start, LAST_PORT), *range(FIRST_PORT, start)]:
+            if len(held) == count:
+                break
+            probe = socket.socket()
+            try:
+                probe.bind(("", port))
+            except OSError:
+                probe.close()
+                continue
+            held.append(probe)
+        return [probe.getsockname()[1] for probe in held]
+    finally:
+        for probe in held:
+            probe.close()
+
+
+def stop_leftovers(boot_ids: Mapping[str, str], master: str, run_id: str) -> dict[str, str]:
+    """Stop what is left of a run on its nodes. Return the nodes that were lost, each with the reason.
+
+    `boot_ids`: by node, the boot in which it was started; empty if that does not matter. `master`: this machine.
+    A node that has rebooted, or another machine under its name, is lost as much as one that does not answer.
+    """
+
+    def stop(node: str, seconds: float) -> str:
+        stop_units = shlex.join(["sudo", "-n", "systemctl", "stop", units.all_attempts(run_id)])
+        script = f"cat /proc/sys/kernel/random/boot_id; {stop_units} 2>/dev/null; true"
+        try:
+            output = output_of(["/bin/sh", "-c", script] if node == master else [*SSH, node, script], seconds)
+        except Unanswered as error:
+            return f"it does not answer{error}"
+        return "" if boot_ids[node] in ("", output.strip()) else "it has booted since"
+
+    reasons = dict(zip(boot_ids, concurrency.ask_nodes(stop, list(boot_ids), STOP_SECONDS)))
+    return {node: reason for node, reason in reasons.items() if reason}

@@ -1,0 +1,1 @@
+"""What timers repeat on each node: the commands of `deeplearning members`, and the cluster's end."""

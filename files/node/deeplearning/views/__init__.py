@@ -1,0 +1,1 @@
+"""What there is to see: members, their load and runs, for people, Prometheus and programs; and TensorBoard."""
