@@ -102,7 +102,11 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import ARGUMENTS, Aws
 from ansible_collections.deeplearning.aws.plugins.module_utils.boot import bundle
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.boot import bootstrap_key, bundle_key
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.boot import (
+    bootstrap_key,
+    bundle_key,
+    first_stage_parameters,
+)
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import domain
 
@@ -145,6 +149,7 @@ def run(options: dict[str, Any], check_mode: bool) -> dict[str, Any]:
     bucket = Store(aws, options["bucket"], options["account"], check_mode)
     changed = bucket.ensure(bundle_key(sha256), body)
     common = {
+        **first_stage_parameters(),
         "cluster": options["cluster"]["cluster"],
         "region": aws.region,
         "suffix": domain(aws.partition),

@@ -11,9 +11,8 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.boot import BUNDLES, HOOK
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.boot import ATTEMPTS, BUNDLES, HOOK
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import MASTER, WORKER, Names
-from deeplearning.boot.first_stage import ATTEMPTS
 
 from tests.account.fleet import ACCOUNT, host_key
 from tests.account.kit import REGION, Account, new_session

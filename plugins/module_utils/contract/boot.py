@@ -5,6 +5,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from . import report
+
 HOOK = "deeplearning-configure"
 """The launch lifecycle hook of both Auto Scaling groups: a machine is not in service before it is configured."""
 HOOK_SECONDS = 900
@@ -18,11 +22,30 @@ COLLECTION = "collections/ansible_collections/deeplearning/aws"
 FOLDER = "/opt/deeplearning/boot"
 """On the node: first_stage.py, and the unpacked bundle."""
 LOG = "/var/log/deeplearning-boot.log"
+CONFIGURED = "/var/lib/deeplearning/configured"
+"""A machine has this file when it is configured."""
+UNIT_FILE = "/etc/systemd/system/deeplearning-boot.service"
 
 NETWORK_SECONDS = 600
-"""How long a machine repeats what needs the network, which may come up after it: first_stage.py's own figure."""
-FAILURE_SECONDS = 1800
-"""How long a machine counts that has failed to configure itself: first_stage.py counts them."""
+"""How long a machine repeats what needs the network, which may come up after it."""
+ATTEMPTS, FAILURE_SECONDS = 3, 1800
+"""After so many failures of its role's machines in so long, a machine that fails keeps its place."""
+
+
+def first_stage_parameters() -> dict[str, Any]:
+    """Return what first_stage.py needs to know of this: it is alone on a machine, and can import nothing of ours."""
+    return {
+        "hook": HOOK,
+        "folder": FOLDER,
+        "program": f"{COLLECTION}/files/node",
+        "log": LOG,
+        "configured": CONFIGURED,
+        "unit_file": UNIT_FILE,
+        "network_seconds": NETWORK_SECONDS,
+        "attempts": ATTEMPTS,
+        "failure_seconds": FAILURE_SECONDS,
+        "largest_report": report.MAX_BYTES,
+    }
 
 
 def bundle_key(sha256: str) -> str:

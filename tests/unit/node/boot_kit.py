@@ -16,11 +16,13 @@ from urllib.request import Request, urlopen
 
 import pytest
 from deeplearning.boot import first_stage
+from deeplearning.contract.boot import first_stage_parameters
 
 INSTANCE = "i-0123456789abcdef0"
 ROLE_ID = "AROA0123456789EXAMPLE"
 SHA256 = "a" * 64
 PARAMETERS: dict[str, Any] = {
+    **first_stage_parameters(),
     "cluster": "red",
     "region": "us-east-1",
     "suffix": "amazonaws.com",
@@ -138,11 +140,11 @@ class Boot:
     folder: Path
 
     def machine(self) -> first_stage.Machine:
-        return first_stage.Machine(PARAMETERS)
+        return first_stage.Machine()
 
     @property
     def log(self) -> str:
-        return Path(first_stage.LOG).read_text(encoding="utf-8")
+        return Path(PARAMETERS["log"]).read_text(encoding="utf-8")
 
 
 @contextmanager
@@ -184,8 +186,9 @@ def booting(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Boot]:
     (keys / "ssh_host_ed25519_key.pub").write_text(f"ssh-ed25519 {'A' * 68} root@x\n")
     monkeypatch.setattr(first_stage, "urlopen", local)
     monkeypatch.setattr(first_stage, "HOST_KEYS", str(keys))
-    monkeypatch.setattr(first_stage, "FOLDER", str(folder / "boot"))
-    monkeypatch.setattr(first_stage, "LOG", str(folder / "log"))
+    monkeypatch.setattr(first_stage, "PARAMETERS", PARAMETERS)
+    monkeypatch.setitem(PARAMETERS, "folder", str(folder / "boot"))
+    monkeypatch.setitem(PARAMETERS, "log", str(folder / "log"))
     monkeypatch.setattr(time, "sleep", clock.sleep)
     monkeypatch.setattr(time, "monotonic", clock.monotonic)
     (folder / "boot/bundle").mkdir(parents=True)

@@ -8,7 +8,7 @@ import stat
 import sys
 import time
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,6 @@ OF_THE_MACHINE = (
     *("/root/.ssh/known_hosts", "/home/x/.ssh/known_hosts.old", "/var/tmp/x", "/var/tmp/.x", "/var/tmp/x2/y"),
 )
 """Files that an image must not have, in addition to the names in the list."""
-BAKING = {**PARAMETERS, "group": "", "frameworks": ["pytorch"]}
 SETTINGS: dict[str, Any] = {"cluster": {"cluster": "red", "efs_mount": "/efs"}, "efs_tls": True}
 SETTINGS |= {"variables": {"framework_wheels": "/efs/data/wheels"}}
 
@@ -38,7 +37,7 @@ def booted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Boot]:
         monkeypatch.setattr(configuring, "CONFIGURED", str(tmp_path / "configured"))
         monkeypatch.setattr(paths, "CONFIGURING", str(tmp_path / "configuring"))
         monkeypatch.setattr(paths, "PROGRAM", executable(tmp_path / "deeplearning", f"echo $@ >> {tmp_path}/called"))
-        monkeypatch.setattr(configuring, "metadata", lambda path: booted.aws.metadata[path])
+        monkeypatch.setattr(first_stage.Machine, "metadata", lambda _machine, path: booted.aws.metadata[path])
         yield booted
 
 
@@ -122,13 +121,13 @@ def bundle(folder: Path, code: int = 0) -> Path:
 @pytest.fixture
 def quiet_system(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(system, "defer_updates", lambda: None)
-    monkeypatch.setattr(system, "find_python", lambda: sys.executable)
+    monkeypatch.setattr(system, "find_python", lambda log: sys.executable)
 
 
 @pytest.mark.usefixtures("quiet_system")
 @pytest.mark.stand_in("ansible-playbook: a program that prints how it is called")
 def test_a_configured_machine_goes_into_service(booted: Boot, tmp_path: Path) -> None:
-    assert configuring.configure(PARAMETERS, str(bundle(tmp_path))) == 0
+    assert configuring.configure(booted.machine(), str(bundle(tmp_path))) == 0
     assert booted.aws.states() == [("configuring", "packages"), ("configuring", "efs_mount")]
     assert booted.aws.actions() == ["RecordLifecycleActionHeartbeat", "CompleteLifecycleActionCONTINUE"]
     assert (tmp_path / "configured").read_text() == f"{SHA256}\n"
@@ -157,7 +156,7 @@ def test_a_report_that_cannot_be_read_is_written_again(booted: Boot, tmp_path: P
 
 @pytest.mark.usefixtures("quiet_system")
 def test_a_machine_whose_playbook_fails_is_given_back(booted: Boot, tmp_path: Path) -> None:
-    assert configuring.configure(PARAMETERS, str(bundle(tmp_path, code=2))) == 1
+    assert configuring.configure(booted.machine(), str(bundle(tmp_path, code=2))) == 1
     assert booted.aws.states()[-1] == ("failed", "efs_mount")
     assert booted.aws.reports[-1]["log"][0].startswith("TASK [red.blue.efs_mount")
     assert booted.aws.actions()[-1] == "CompleteLifecycleActionABANDON"
@@ -166,11 +165,11 @@ def test_a_machine_whose_playbook_fails_is_given_back(booted: Boot, tmp_path: Pa
 
 @pytest.mark.usefixtures("quiet_system")
 def test_an_image_without_a_python_is_reported(booted: Boot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse() -> str:
+    def refuse(_log: Callable[[str], None]) -> str:
         raise UserError("this image has no Python 3.11")
 
     monkeypatch.setattr(system, "find_python", refuse)
-    assert configuring.configure(PARAMETERS, str(bundle(tmp_path))) == 1
+    assert configuring.configure(booted.machine(), str(bundle(tmp_path))) == 1
     assert booted.aws.reports[-1]["log"] == ["this image has no Python 3.11"]
 
 
@@ -249,8 +248,8 @@ def failed_machines(booted: Boot, count: int, state: str = "failed", written: st
     ("others", "state", "written", "answer"),
     [
         (0, "failed", "", "ABANDON"),
-        (first_stage.ATTEMPTS - 1, "failed", "", "ABANDON"),
-        (first_stage.ATTEMPTS, "failed", "", "Heartbeat"),
+        (contract.ATTEMPTS - 1, "failed", "", "ABANDON"),
+        (contract.ATTEMPTS, "failed", "", "Heartbeat"),
         (40, "failed", "", "Heartbeat"),
         # Those that did not fail, or long ago, do not count.
         (7, "ready", "", "ABANDON"),
@@ -304,7 +303,7 @@ def test_without_a_hook_a_machine_is_done_after_a_minute(booted: Boot) -> None:
 def test_a_machine_of_emr_has_no_hook(booted: Boot, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(PARAMETERS, "group", "")
     booted.machine().complete("CONTINUE")
-    failed_machines(booted, first_stage.ATTEMPTS)
+    failed_machines(booted, contract.ATTEMPTS)
     booted.machine().fail("efs_mount", ["no route"])
     configuring.ReportedSteps(booted.machine()).begin("packages")
     assert booted.aws.calls == [] and booted.clock.slept == []
@@ -332,10 +331,10 @@ def test_pythons(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: str, inst
     monkeypatch.setattr(system, "PYTHONS", pythons)
     monkeypatch.setattr(system, "INSTALLERS", {installer: (f"{installer} install",), "/no/apt-get": ("/no/apt-get",)})
     if expected:
-        assert os.path.basename(system.find_python()) == expected
+        assert os.path.basename(system.find_python(print)) == expected
     else:
         with pytest.raises(UserError, match=r"no Python 3\.11 or newer, .*: no package python3\.11"):
-            system.find_python()
+            system.find_python(print)
 
 
 @pytest.mark.parametrize(
@@ -357,7 +356,7 @@ def test_no_python_is_installed_where_one_fits(
     monkeypatch.setattr(system, "PYTHONS", [str(tmp_path / os.path.basename(path)) for path in system.PYTHONS])
     monkeypatch.setattr(system, "INSTALLERS", {})
     monkeypatch.setattr(time, "sleep", pytest.fail)
-    assert os.path.basename(system.find_python()) == expected
+    assert os.path.basename(system.find_python(print)) == expected
 
 
 def test_a_package_manager_asks_nothing_and_all_its_commands_run_until_there_is_a_python(
@@ -369,11 +368,11 @@ def test_a_package_manager_asks_nothing_and_all_its_commands_run_until_there_is_
     monkeypatch.setattr(system, "PYTHONS", (str(tmp_path / "python3"),))
     monkeypatch.setattr(system, "INSTALLERS", {installer: (f"{installer} update", f"{installer} install")})
     with pytest.raises(UserError, match="no Python 3.11 or newer, and the package python3.11 is not installed: no$"):
-        system.find_python()
+        system.find_python(print)
     assert (tmp_path / "called").read_text() == "update noninteractive kept\ninstall noninteractive kept\n"
     monkeypatch.setattr(system, "INSTALLERS", {})
     with pytest.raises(UserError, match="is not installed: its package manager is not known"):
-        system.find_python()
+        system.find_python(print)
 
 
 LOCKED = "E: Could not get lock /var/lib/apt/lists/lock. It is held by process 812 (apt-get)"
@@ -419,15 +418,15 @@ def test_a_package_waits_for_a_lock_and_for_the_network(
     monkeypatch.setattr(system, "INSTALLERS", {installer: (f"{installer} update", f"{installer} install")})
     monkeypatch.setattr(system, "PAUSE_SECONDS", 5 if ends else 100)
     if cause and ends:
-        assert system.find_python() == str(python)
+        assert system.find_python(first_stage.log) == str(python)
         assert booted.clock.slept == [5, 5] and f"{cause}: " in booted.log
         return
     with pytest.raises(UserError) as raised:
-        system.find_python()
+        system.find_python(first_stage.log)
     last = update or install
     if cause:
         assert str(raised.value).endswith(f" is not installed within 600 s, as {cause}: {last}")
-        assert 400 <= sum(booted.clock.slept) < first_stage.NETWORK_SECONDS
+        assert 400 <= sum(booted.clock.slept) < contract.NETWORK_SECONDS
     else:
         assert str(raised.value).endswith(f" is not installed: {last}") and booted.clock.slept == []
 
@@ -449,10 +448,10 @@ def test_the_systems_own_python_is_used_from_3_11_on(
     monkeypatch.setattr(system, "PYTHONS", (python, str(tmp_path / "python3.11")))
     monkeypatch.setattr(system, "INSTALLERS", {})
     if fits:
-        assert system.find_python() == python
+        assert system.find_python(print) == python
     else:
         with pytest.raises(UserError, match="no Python"):
-            system.find_python()
+            system.find_python(print)
 
 
 def test_ansible_runs_with_an_environment_of_its_own(
@@ -502,6 +501,8 @@ def baked(booted: Boot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
         file = root / path.replace("*", "x").lstrip("/")
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("own")
+    monkeypatch.setitem(PARAMETERS, "group", "")
+    monkeypatch.setitem(PARAMETERS, "frameworks", ["pytorch"])
     monkeypatch.setattr(baking, "OWN", tuple(f"{root}{path}" for path in baking.OWN))
     monkeypatch.setattr(baking, "HOST_KEYS", f"{root}{baking.HOST_KEYS}")
     monkeypatch.setattr(baking, "LOGS", f"{root}{baking.LOGS}")
@@ -521,7 +522,7 @@ def baked(booted: Boot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
 @pytest.mark.usefixtures("quiet_system")
 @pytest.mark.stand_in("ansible-playbook: a program that prints how it is called")
 def test_an_image_has_nothing_of_the_machine_that_it_is_made_of(booted: Boot, baked: Path, tmp_path: Path) -> None:
-    assert baking.bake(BAKING, str(bundle(tmp_path))) == 0
+    assert baking.bake(booted.machine(), str(bundle(tmp_path))) == 0
     assert booted.aws.states()[-1] == ("ready", "clean") and booted.aws.actions() == []
     assert [str(path.relative_to(baked)) for path in sorted(baked.rglob("*")) if path.is_file()] == [
         "etc/machine-id",
@@ -539,6 +540,6 @@ def test_an_image_has_nothing_of_the_machine_that_it_is_made_of(booted: Boot, ba
 def test_a_machine_whose_frameworks_fail_reports_it_and_goes_on_running(
     booted: Boot, baked: Path, tmp_path: Path
 ) -> None:
-    assert baking.bake(BAKING, str(bundle(tmp_path, code=2))) == 1
+    assert baking.bake(booted.machine(), str(bundle(tmp_path, code=2))) == 1
     assert booted.aws.states()[-1] == ("failed", "efs_mount")
     assert (baked / "etc/ssh/ssh_host_ed25519_key").exists() and not (tmp_path / "called").exists()

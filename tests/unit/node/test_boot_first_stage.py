@@ -73,18 +73,15 @@ def test_it_fits_user_data_and_runs_without_anything_installed() -> None:
     assert imported <= {*sys.stdlib_module_names, "__future__"}
 
 
-def test_it_agrees_with_the_contract() -> None:
-    names = ("HOOK", "FOLDER", "LOG", "FAILURE_SECONDS")
-    assert [getattr(first_stage, name) for name in names] == [getattr(contract, name) for name in names]
-    assert (f"{contract.COLLECTION}/files/node", report.MAX_BYTES) == (first_stage.PROGRAM, first_stage.MAX_REPORT)
-    assert max(first_stage.HOLD_SECONDS * 2, first_stage.NETWORK_SECONDS) < contract.HOOK_SECONDS
+def test_a_machine_is_heard_before_aws_abandons_it() -> None:
+    assert max(first_stage.HOLD_SECONDS * 2, contract.NETWORK_SECONDS) < contract.HOOK_SECONDS
 
 
 def test_it_installs_itself_and_starts_without_waiting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, booted: Boot
 ) -> None:
     ran: list[str] = []
-    monkeypatch.setattr(first_stage, "UNIT_FILE", str(tmp_path / "unit"))
+    monkeypatch.setitem(PARAMETERS, "unit_file", str(tmp_path / "unit"))
     monkeypatch.setattr(subprocess, "run", lambda words, check: ran.append(" ".join(words[2:])))
     assert first_stage.install() == 0
     assert (tmp_path / "boot/first_stage.py").read_bytes() == PROGRAM.read_bytes()
@@ -160,7 +157,7 @@ def test_a_network_that_never_comes_up_ends_at_the_deadline(booted: Boot) -> Non
     booted.aws.errors = [(502, "", "")] * 1000
     with pytest.raises(first_stage.Refused):
         booted.machine().report("configuring", "bundle")
-    assert first_stage.NETWORK_SECONDS - 20 < sum(booted.clock.slept) <= first_stage.NETWORK_SECONDS
+    assert contract.NETWORK_SECONDS - 20 < sum(booted.clock.slept) <= contract.NETWORK_SECONDS
 
 
 def test_a_wrong_clock_is_corrected_by_that_of_aws(booted: Boot) -> None:
@@ -196,7 +193,7 @@ def test_a_report_has_all_host_keys_in_one_order_and_its_last_lines(booted: Boot
 
 def test_a_machine_holds_its_place_until_its_action_has_ended(booted: Boot, monkeypatch: pytest.MonkeyPatch) -> None:
     machine = booted.machine()
-    monkeypatch.setattr(machine, "count_failures", lambda: first_stage.ATTEMPTS + 1)
+    monkeypatch.setattr(machine, "count_failures", lambda: contract.ATTEMPTS + 1)
 
     def sleep(seconds: float) -> None:
         booted.clock.slept.append(seconds)
@@ -247,7 +244,6 @@ def test_an_altered_bundle_is_refused(booted: Boot) -> None:
 def test_without_its_bundle_a_machine_is_given_back_and_later_ones_keep_their_places(
     booted: Boot, monkeypatch: pytest.MonkeyPatch, stored: bytes | None, failures: int, reason: str, answer: str
 ) -> None:
-    monkeypatch.setattr(first_stage, "PARAMETERS", PARAMETERS)
     monkeypatch.setattr(time, "sleep", lambda _seconds: setattr(booted.aws, "inactive", -1))
     if stored:
         booted.aws.objects[BUNDLE] = stored
@@ -262,7 +258,6 @@ def test_without_its_bundle_a_machine_is_given_back_and_later_ones_keep_their_pl
 
 def test_a_machine_that_may_not_read_its_bundle_keeps_its_place(booted: Boot, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor can it read the reports of others, so it does not know whether other machines would fail as well."""
-    monkeypatch.setattr(first_stage, "PARAMETERS", PARAMETERS)
     answer = booted.aws.answer
 
     def without_reading(method: str, path: str, body: bytes) -> tuple[int, bytes]:
@@ -278,13 +273,17 @@ def test_a_machine_that_may_not_read_its_bundle_keeps_its_place(booted: Boot, mo
     assert booted.aws.actions() == ["RecordLifecycleActionHeartbeat"]
 
 
-def test_the_program_of_the_bundle_runs(booted: Boot, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(first_stage, "PARAMETERS", PARAMETERS)
+@pytest.mark.parametrize(("own", "action"), [({}, "configure"), ({"frameworks": ["pytorch"]}, "bake")])
+def test_the_program_of_the_bundle_runs(
+    booted: Boot, monkeypatch: pytest.MonkeyPatch, own: dict[str, Any], action: str
+) -> None:
+    for name, value in own.items():
+        monkeypatch.setitem(PARAMETERS, name, value)
     monkeypatch.setattr(sys, "path", list(sys.path))
     machine = store(booted, archive("boot.json"), monkeypatch)
-    from deeplearning.boot import configuring
+    from deeplearning.boot import second_stage
 
     ran: list[str] = []
-    monkeypatch.setattr(configuring, "configure", lambda parameters, folder: ran.append(folder) or 7)
+    monkeypatch.setattr(second_stage, action, lambda machine, folder: ran.append(folder) or 7)
     assert first_stage.run() == 7
-    assert ran == [machine.fetch_bundle()] and sys.path[0] == f"{ran[0]}/{first_stage.PROGRAM}"
+    assert ran == [machine.fetch_bundle()] and sys.path[0] == f"{ran[0]}/{contract.COLLECTION}/files/node"

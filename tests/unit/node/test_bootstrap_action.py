@@ -13,10 +13,9 @@ from pathlib import Path
 import pytest
 from ansible_collections.deeplearning.aws.plugins.module_utils.boot import bundle
 from deeplearning.boot import bootstrap_action, first_stage
-from deeplearning.contract import boot as contract
 
 ROOT = Path(__file__).resolve().parents[3]
-PARAMETERS = {"cluster": "red", "gpus": {"master": 0, "worker": 8}, "role_id": "AROA"}
+PARAMETERS = {"cluster": "red", "folder": "", "gpus": {"master": 0, "worker": 8}, "role_id": "AROA"}
 # In place of first_stage.py.
 PROGRAM = """import json, sys, time
 PARAMETERS: dict[str, Any] = {}
@@ -41,7 +40,6 @@ def run(
     for line, value in (
         ('LOGS, PASS = "/var/log"', f'LOGS, PASS = "{folder}/log"'),
         ('INFO = "/mnt/var/lib/info"', f'INFO = "{folder}"'),
-        ('FOLDER = "/opt/deeplearning/boot"', f'FOLDER = "{folder}/boot"'),
         ('PYTHON = "/usr/bin/python3"', f'PYTHON = "{sys.executable}"'),
         ("DEADLINE_SECONDS = 2400", f"DEADLINE_SECONDS = {deadline}"),
         # Whoever runs the tests is root on the machine, or not.
@@ -50,7 +48,7 @@ def run(
         assert wrapper.count(line) == 1
         wrapper = wrapper.replace(line, value)
     path = folder / "action.py"
-    path.write_text(bundle.bootstrap_action(wrapper, program, PARAMETERS))
+    path.write_text(bundle.bootstrap_action(wrapper, program, {**PARAMETERS, "folder": f"{folder}/boot"}))
     (folder / "bin").mkdir()
     (folder / "bin/sudo").write_text(f'#!/bin/sh\nprintf "%s " "$@" > {folder}/sudo\nshift; ROOT=1 exec "$@"\n')
     (folder / "bin/sudo").chmod(0o755)
@@ -60,7 +58,6 @@ def run(
 
 
 def test_it_agrees_with_the_program_that_it_runs() -> None:
-    assert bootstrap_action.FOLDER == contract.FOLDER
     assert bootstrap_action.PARAMETERS_LINE in Path(first_stage.__file__).read_text(encoding="utf-8")
 
 
@@ -74,7 +71,15 @@ def test_it_configures_the_machine_as_root(action: Path, primary: bool, role: st
     assert (action / "sudo").read_text().startswith(f"-n {sys.executable} -I {action}/action.py ")
     step, parameters = done.stdout.splitlines()
     assert step == "packages"
-    expected = {**PARAMETERS, "role": role, "gpus": gpus, "job_flow": "j-1", "group": "", "address": ""}
+    expected = {
+        **PARAMETERS,
+        "folder": f"{action}/boot",
+        "role": role,
+        "gpus": gpus,
+        "job_flow": "j-1",
+        "group": "",
+        "address": "",
+    }
     assert parameters == f"{json.dumps(expected)} ['run']"
 
 

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from deeplearning.boot import first_stage, system
+from deeplearning.boot import system
+from deeplearning.contract.boot import NETWORK_SECONDS
 
 from tests.unit.roles.roles_kit import ROLES, value
 
@@ -111,4 +112,4 @@ def test_causes_are_those_of_the_first_stage(text: str, cause: str) -> None:
     variables: dict[str, Any] = {"__cluster_env_repeated": {"msg": text}}
     assert value("cluster_env", "__cluster_env_cause", "Debian", **variables) == cause
     assert value("cluster_env", "__cluster_env_passing", "Debian") == system.PASSING
-    assert value("cluster_env", "__cluster_env_network_seconds", "Debian") == first_stage.NETWORK_SECONDS
+    assert value("cluster_env", "__cluster_env_network_seconds", "Debian") == NETWORK_SECONDS

@@ -9,12 +9,12 @@ import contextlib
 import glob
 import os
 import shutil
-from typing import Any
 
 from deeplearning import programs
 from deeplearning.boot import playbook, system
 from deeplearning.boot.configuring import ReportedSteps, succeeds
-from deeplearning.boot.first_stage import FOLDER, UNIT_FILE, Machine
+from deeplearning.boot.machine import Machine
+from deeplearning.contract.boot import FOLDER, UNIT_FILE
 from deeplearning.contract.report import READY
 
 CALL_SECONDS = 120
@@ -38,8 +38,7 @@ HOST_KEYS = "/etc/ssh/ssh_host_*"
 LOGS = "/var/log"
 
 
-def bake(parameters: dict[str, Any], folder: str) -> int:
-    machine = Machine(parameters)
+def bake(machine: Machine, folder: str) -> int:
     steps = ReportedSteps(machine)
     if not succeeds(machine, steps, lambda: prepare(machine, folder, steps)):
         return 1
@@ -64,7 +63,7 @@ def prepare(machine: Machine, folder: str, steps: ReportedSteps) -> None:
 def install(machine: Machine, folder: str, steps: ReportedSteps) -> None:
     steps.begin("packages")
     system.defer_updates()
-    python = system.find_python()
+    python = system.find_python(machine.log)
     wheels = system.unpack_wheels(folder)
     variables = {
         **playbook.LOCAL,

@@ -26,7 +26,6 @@ INFO = "/mnt/var/lib/info"
 """EMR writes instance.json and job-flow.json there before it runs bootstrap actions."""
 LOGS, PASS = "/var/log", 0o011
 """EMR's services run as users of their own, and need to pass through the folder of logs."""
-FOLDER = "/opt/deeplearning/boot"
 PYTHON = "/usr/bin/python3"
 DEADLINE_SECONDS = 2400
 SHOWN_LINES = 25
@@ -79,8 +78,9 @@ def _info(name: str) -> dict[str, Any]:
 
 def configure(parameters: dict[str, Any]) -> int:
     """Run first_stage.py. If it fails, print its last lines to stderr."""
-    os.makedirs(FOLDER, exist_ok=True)
-    program = f"{FOLDER}/first_stage.py"
+    folder = parameters["folder"]
+    os.makedirs(folder, exist_ok=True)
+    program = f"{folder}/first_stage.py"
     with open(program, "w", encoding="utf-8") as file:
         file.write(FIRST_STAGE.replace(PARAMETERS_LINE, PARAMETERS_LINE.replace("{}", repr(parameters))))
     last: deque[str] = deque(maxlen=SHOWN_LINES)

@@ -10,8 +10,9 @@ from typing import Any
 
 from deeplearning import programs
 from deeplearning.boot import playbook, system
-from deeplearning.boot.first_stage import CONFIGURED, NETWORK_SECONDS, PASSING, Machine, log, metadata
+from deeplearning.boot.machine import Machine
 from deeplearning.contract import atomic_file, paths
+from deeplearning.contract.boot import CONFIGURED, NETWORK_SECONDS
 from deeplearning.contract.errors import UserError
 from deeplearning.contract.names import WORKER
 from deeplearning.contract.report import CONFIGURING, MEMBER_STATES, key_of
@@ -32,7 +33,7 @@ class ReportedSteps:
     def begin(self, step: str) -> None:
         if step and step != self.step:
             self.step = step
-            log(f"{time.strftime('%H:%M:%S', time.gmtime())} {step}")
+            self._machine.log(f"{time.strftime('%H:%M:%S', time.gmtime())} {step}")
             self._try(lambda: self._machine.report(CONFIGURING, step, seconds=CALL_SECONDS))
         # A task that hangs sends no heartbeat, so AWS ends its machine.
         if time.monotonic() - self._last_heartbeat >= HEARTBEAT_SECONDS:
@@ -42,29 +43,19 @@ class ReportedSteps:
     def _try(self, action: Any) -> None:
         try:
             action()
-        except PASSING as error:
-            log(f"{self.step}: {error}")
+        except self._machine.passing as error:
+            self._machine.log(f"{self.step}: {error}")
 
 
-def start(parameters: dict[str, Any], folder: str) -> int:
-    """Configure this machine, or turn it into the source of an image."""
-    if "frameworks" in parameters:
-        from deeplearning.boot.baking import bake
-
-        return bake(parameters, folder)
-    return configure(parameters, folder)
-
-
-def configure(parameters: dict[str, Any], folder: str) -> int:
-    machine = Machine(parameters)
+def configure(machine: Machine, folder: str) -> int:
     atomic_file.write_if_changed(paths.CONFIGURING, "")
     steps = ReportedSteps(machine)
     if not succeeds(machine, steps, lambda: run_steps(machine, folder, steps)):
         return 1
     machine.complete("CONTINUE")
-    atomic_file.write_if_changed(CONFIGURED, f"{parameters['sha256']}\n")
+    atomic_file.write_if_changed(CONFIGURED, f"{machine.parameters['sha256']}\n")
     atomic_file.remove(paths.CONFIGURING)
-    log("configured")
+    machine.log("configured")
     return 0
 
 
@@ -85,11 +76,11 @@ def run_steps(machine: Machine, folder: str, steps: ReportedSteps) -> None:
     system.defer_updates()
     if machine.parameters["address"]:
         take_address(machine)
-    python = system.find_python()
+    python = system.find_python(machine.log)
     wheels = system.unpack_wheels(folder)
     with open(f"{folder}/boot.json", encoding="utf-8") as file:
         settings = json.load(file)
-    names = (metadata("local-hostname"), metadata("local-ipv4"))
+    names = (machine.metadata("local-hostname"), machine.metadata("local-ipv4"))
     variables = playbook.variables(settings, machine.parameters, *names)
     playbook.play("node.yml", python, wheels, folder, machine.instance_id, variables, steps)
     confirm_report(machine)
@@ -100,8 +91,8 @@ def confirm_report(machine: Machine) -> None:
     key = key_of(f"{machine.parameters['role_id']}:{machine.instance_id}")
     try:
         report = json.loads(machine.call("s3", machine.object(key), CALL_SECONDS))
-    except PASSING as error:
-        log(f"the report cannot be read: {error}")
+    except machine.passing as error:
+        machine.log(f"the report cannot be read: {error}")
         report = {}
     if report.get("state") not in MEMBER_STATES:
         programs.run(paths.PROGRAM, "members", "report")
@@ -118,14 +109,14 @@ def take_address(machine: Machine) -> None:
     # With several network interfaces it has no address yet: a worker or site.yml associates it.
     try:
         machine.lifecycle("RecordLifecycleActionHeartbeat", NETWORK_SECONDS)
-    except PASSING as error:
-        log(f"AWS's API cannot be reached: {error}")
+    except machine.passing as error:
+        machine.log(f"AWS's API cannot be reached: {error}")
 
 
 def associate_address(machine: Machine) -> None:
     """Take the cluster's public address over. The operator does so as well, so a refusal is no failure."""
     try:
-        interface = metadata(f"network/interfaces/macs/{metadata('mac')}/interface-id")
+        interface = machine.metadata(f"network/interfaces/macs/{machine.metadata('mac')}/interface-id")
         machine.query(
             "ec2",
             "2016-11-15",
@@ -135,5 +126,5 @@ def associate_address(machine: Machine) -> None:
             NetworkInterfaceId=interface,
             AllowReassociation="true",
         )
-    except PASSING as error:
-        log(f"the address {machine.parameters['address']} cannot be associated: {error}")
+    except machine.passing as error:
+        machine.log(f"the address {machine.parameters['address']} cannot be associated: {error}")

@@ -26,30 +26,20 @@ from urllib.request import Request, urlopen
 
 PARAMETERS: dict[str, Any] = {}
 
-# contract/boot.py has these as well.
-HOOK = "deeplearning-configure"
-FOLDER = "/opt/deeplearning/boot"
-LOG = "/var/log/deeplearning-boot.log"
-CONFIGURED = "/var/lib/deeplearning/configured"
-ATTEMPTS, FAILURE_SECONDS = 3, 1800
-PROGRAM = "collections/ansible_collections/deeplearning/aws/files/node"
-
 METADATA = "http://169.254.169.254/latest/"
-MAX_REPORT = 1 << 16
 HOST_KEYS = "/etc/ssh"
-NETWORK_SECONDS, DENIED_SECONDS, HOOK_ACTIVE_SECONDS, HOLD_SECONDS = 600, 120, 60, 300
+DENIED_SECONDS, HOOK_ACTIVE_SECONDS, HOLD_SECONDS = 120, 60, 300
 """How long to retry, as these may come up after the machine; the pause between heartbeats."""
 
-UNIT_FILE = "/etc/systemd/system/deeplearning-boot.service"
-UNIT = f"""\
+UNIT = """\
 [Unit]
 Description=Configure this member of its cluster
 Wants=network-online.target
 After=network-online.target
-ConditionPathExists=!{CONFIGURED}
+ConditionPathExists=!{configured}
 [Service]
 Type=exec
-ExecStart=/usr/bin/python3 -I {FOLDER}/first_stage.py run
+ExecStart=/usr/bin/python3 -I {folder}/first_stage.py run
 Restart=on-abnormal
 StandardOutput=journal+console
 [Install]
@@ -66,15 +56,15 @@ class Refused(Exception):
         super().__init__(f"HTTP {status} {code} {message}")
         self.code = code
         final = 400 <= status < 429 and not re.search("Throttl|LimitExceeded|Expired", code)
-        self.retry_seconds = DENIED_SECONDS if status == 403 else 0 if final else NETWORK_SECONDS
+        self.retry_seconds = DENIED_SECONDS if status == 403 else 0 if final else PARAMETERS["network_seconds"]
 
 
-PASSING = (OSError, HTTPException, LookupError, ValueError, Refused)
+PASSING: tuple[type[Exception], ...] = (OSError, HTTPException, LookupError, ValueError, Refused)
 
 
 def log(text: str) -> None:
     print(text, flush=True)
-    with open(LOG, "a", encoding="utf-8") as file:
+    with open(PARAMETERS["log"], "a", encoding="utf-8") as file:
         file.write(f"{text}\n")
 
 
@@ -123,11 +113,13 @@ def sign(request: Request, region: str, service: str, credentials: dict[str, str
 
 
 class Machine:
-    """This machine, and what it asks AWS for."""
+    """This machine, and what it asks AWS for. boot/machine.py says what the bundle's program uses of it."""
 
-    def __init__(self, parameters: dict[str, Any]) -> None:
-        self.parameters = parameters
-        self.instance_id = retry(lambda: metadata("instance-id"), NETWORK_SECONDS, "metadata")
+    passing, log, metadata = PASSING, staticmethod(log), staticmethod(metadata)
+
+    def __init__(self) -> None:
+        self.parameters = PARAMETERS
+        self.instance_id = retry(lambda: metadata("instance-id"), PARAMETERS["network_seconds"], "metadata")
         self._clock_offset = 0.0
 
     def now(self) -> float:
@@ -140,7 +132,7 @@ class Machine:
     def _call(self, service: str, request: Request) -> bytes:
         roles = "iam/security-credentials/"
         credentials = json.loads(metadata(roles + metadata(roles).split()[0]))
-        sign(request, self.parameters["region"], service, credentials, self.now())
+        sign(request, PARAMETERS["region"], service, credentials, self.now())
         try:
             with urlopen(request, timeout=5) as response:
                 return bytes(response.read())
@@ -155,15 +147,15 @@ class Machine:
 
     def query(self, service: str, version: str, seconds: float, **values: str) -> None:
         """Call EC2 or Auto Scaling."""
-        url = f"https://{service}.{self.parameters['region']}.{self.parameters['suffix']}/"
+        url = f"https://{service}.{PARAMETERS['region']}.{PARAMETERS['suffix']}/"
         self.call(service, Request(url, urlencode({"Version": version, **values}).encode()), seconds)
 
     def object(self, key: str, body: bytes | None = None) -> Request:
         """Return a request to read or write an object of the cluster's bucket."""
-        url = "https://{bucket}.s3.{region}.{suffix}/".format(**self.parameters) + quote(key)
+        url = "https://{bucket}.s3.{region}.{suffix}/".format(**PARAMETERS) + quote(key)
         return Request(url, body, {"Content-Type": "application/json"}, method="PUT" if body else "GET")
 
-    def report(self, state: str, step: str, lines: Sequence[str] = (), seconds: float = NETWORK_SECONDS) -> None:
+    def report(self, state: str, step: str, lines: Sequence[str] = (), seconds: float | None = None) -> None:
         """Write this machine's report, as contract/report.py describes it."""
         record = {
             "schema": 1,
@@ -171,19 +163,19 @@ class Machine:
             "host_keys": [" ".join(key.read_text().split()[:2]) for key in sorted(Path(HOST_KEYS).glob("*_key.pub"))],
             "gpus": 0,
             "state": state,
-            "bundle": self.parameters["sha256"],
+            "bundle": PARAMETERS["sha256"],
             "step": step[:120],
             "log": ["".join(letter if letter.isprintable() else " " for letter in line[:300]) for line in lines[-20:]],
             "reported_at": timestamp(self.now()),
         }
-        key = f"members/{self.parameters['role_id']}:{self.instance_id}/report.json"
-        self.call("s3", self.object(key, json.dumps(record).encode()), seconds)
+        key = f"members/{PARAMETERS['role_id']}:{self.instance_id}/report.json"
+        self.call("s3", self.object(key, json.dumps(record).encode()), seconds or PARAMETERS["network_seconds"])
 
     def lifecycle(self, action: str, seconds: float, **values: str) -> bool:
         """Return False if no lifecycle action waits for this machine. EMR has none."""
-        if not self.parameters["group"]:
+        if not PARAMETERS["group"]:
             return False
-        values.update(LifecycleHookName=HOOK, AutoScalingGroupName=self.parameters["group"])
+        values.update(LifecycleHookName=PARAMETERS["hook"], AutoScalingGroupName=PARAMETERS["group"])
         try:
             self.query("autoscaling", "2011-01-01", seconds, Action=action, InstanceId=self.instance_id, **values)
             return True
@@ -194,7 +186,7 @@ class Machine:
 
     def complete(self, result: str) -> None:
         """Answer the launch hook, if there is one."""
-        end = time.monotonic() + (HOOK_ACTIVE_SECONDS if self.parameters["group"] else 0)
+        end = time.monotonic() + (HOOK_ACTIVE_SECONDS if PARAMETERS["group"] else 0)
         while not self.lifecycle("CompleteLifecycleAction", DENIED_SECONDS, LifecycleActionResult=result):
             if time.monotonic() >= end:
                 log(f"no lifecycle action waits for {result}")
@@ -211,36 +203,37 @@ class Machine:
         except PASSING as error:
             # Without the number, machines could be launched and abandoned for ever.
             log(f"failures cannot be counted: {error}")
-            failures = ATTEMPTS + 1
-        if failures <= ATTEMPTS:
+            failures = PARAMETERS["attempts"] + 1
+        if failures <= PARAMETERS["attempts"]:
             self.complete("ABANDON")
             return
         log("keeping this machine's place")
-        while self.lifecycle("RecordLifecycleActionHeartbeat", NETWORK_SECONDS):
+        while self.lifecycle("RecordLifecycleActionHeartbeat", PARAMETERS["network_seconds"]):
             time.sleep(HOLD_SECONDS)
 
     def count_failures(self) -> int:
         """Return how many machines of this role have failed lately, with this one; not all if they are too many."""
-        prefix = last = f"members/{self.parameters['role_id']}:"
-        oldest, count = timestamp(self.now() - FAILURE_SECONDS), 0
-        while last and count <= ATTEMPTS:
+        prefix = last = f"members/{PARAMETERS['role_id']}:"
+        oldest, count = timestamp(self.now() - PARAMETERS["failure_seconds"]), 0
+        while last and count <= PARAMETERS["attempts"]:
             request = self.object("")
             request.full_url += f"?list-type=2&prefix={quote(prefix, '')}&start-after={quote(last, '')}"
             last = ""
             for item in self.call("s3", request, DENIED_SECONDS).decode().split("<Contents>")[1:]:
                 last = _tag(item, "Key")
                 # Any machine may have written anything into its own report.
-                if _tag(item, "LastModified") >= oldest and int(_tag(item, "Size")) < MAX_REPORT:
+                if _tag(item, "LastModified") >= oldest and int(_tag(item, "Size")) < PARAMETERS["largest_report"]:
                     count += b'"state": "failed"' in self.call("s3", self.object(last), DENIED_SECONDS)
         return count
 
     def fetch_bundle(self) -> str:
         """Return the folder of the verified bundle."""
-        folder, archive, key = f"{FOLDER}/bundle", f"{FOLDER}/bundle.tar", f"bundles/{self.parameters['sha256']}.tar"
-        content = self.call("s3", self.object(key), NETWORK_SECONDS)
+        folder, key = f"{PARAMETERS['folder']}/bundle", f"bundles/{PARAMETERS['sha256']}.tar"
+        archive = f"{folder}.tar"
+        content = self.call("s3", self.object(key), PARAMETERS["network_seconds"])
         actual = hashlib.sha256(content).hexdigest()
-        if actual != self.parameters["sha256"]:
-            raise ValueError(f"s3://{self.parameters['bucket']}/{key} is altered: its SHA-256 is {actual}")
+        if actual != PARAMETERS["sha256"]:
+            raise ValueError(f"s3://{PARAMETERS['bucket']}/{key} is altered: its SHA-256 is {actual}")
         Path(archive).write_bytes(content)
         # A reboot in the middle has left it.
         shutil.rmtree(folder, ignore_errors=True)
@@ -255,9 +248,9 @@ def _tag(xml: str, name: str) -> str:
 
 def install() -> int:
     """Install this program as a service, so that a reboot does not end it, and do not wait for it."""
-    os.makedirs(FOLDER, exist_ok=True)
-    shutil.copyfile(__file__, f"{FOLDER}/first_stage.py")
-    Path(UNIT_FILE).write_text(UNIT)
+    os.makedirs(PARAMETERS["folder"], exist_ok=True)
+    shutil.copyfile(__file__, f"{PARAMETERS['folder']}/first_stage.py")
+    Path(PARAMETERS["unit_file"]).write_text(UNIT.format(**PARAMETERS))
     for words in ("daemon-reload", "enable deeplearning-boot", "start --no-block deeplearning-boot"):
         subprocess.run(["systemctl", "--quiet", *words.split()], check=True)
     return 0
@@ -265,14 +258,14 @@ def install() -> int:
 
 def run() -> int:
     """Run the bundle's program, which answers the launch lifecycle hook."""
-    machine = Machine(PARAMETERS)
+    machine = Machine()
     try:
         machine.report("configuring", "bundle")
         folder = machine.fetch_bundle()
-        sys.path.insert(0, f"{folder}/{PROGRAM}")
-        from deeplearning.boot.configuring import start
+        sys.path.insert(0, f"{folder}/{PARAMETERS['program']}")
+        from deeplearning.boot.second_stage import start
 
-        return start(PARAMETERS, folder)
+        return start(machine, folder)
     except Exception:
         machine.fail("bundle", traceback.format_exc().splitlines())
         return 1

@@ -10,8 +10,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-from deeplearning.boot.first_stage import FOLDER
-from deeplearning.contract.boot import COLLECTION, LOG
+from deeplearning.contract.boot import COLLECTION, FOLDER, LOG
 from deeplearning.contract.report import MAX_LINES
 
 TASK = re.compile(r"TASK \[(?:(?P<role>[\w.]+) : )?.*\] \**$")

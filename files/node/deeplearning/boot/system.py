@@ -8,10 +8,11 @@ import os
 import re
 import time
 import zipfile
+from collections.abc import Callable
 
 from deeplearning import programs
-from deeplearning.boot.first_stage import CONFIGURED, NETWORK_SECONDS, log
 from deeplearning.contract import atomic_file
+from deeplearning.contract.boot import CONFIGURED, NETWORK_SECONDS
 from deeplearning.contract.errors import UserError
 
 OLDEST = (3, 11)
@@ -49,7 +50,7 @@ def defer_updates() -> None:
         programs.run("systemctl", "daemon-reload")
 
 
-def find_python() -> str:
+def find_python(log: Callable[[str], None]) -> str:
     """Return a Python that Ansible supports, and install it if needed.
 
     Its package may have to wait for the image's own updates and for the network, which come up with the machine.

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.deeplearning.aws.plugins.module_utils.boot import bundle
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract import boot
 
 from tests.unit.conftest import Account
 from tests.unit.modules import run_module
@@ -127,6 +128,7 @@ def test_user_data_names_the_bundle_and_the_machine(run: Run, s3: Any) -> None:
     answer = run(machines={"worker": WORKER, "master": {**WORKER, "gpus": 0, "bucket": "of-a-machine"}})
     assert sorted(answer["user_data"]) == ["master", "worker"]
     common = {
+        **boot.first_stage_parameters(),
         "cluster": "c",
         "region": "us-east-1",
         "suffix": "amazonaws.com",

@@ -9,7 +9,6 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract import b
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.module_utils.node import python_env
 from ansible_collections.deeplearning.aws.plugins.module_utils.node.python_env import Environment
-from deeplearning.boot import first_stage
 
 PIN = f"numpy==1.0 --hash=sha256:{'0' * 64}"
 ABSENT = "ERROR: No matching distribution found for numpy==1.0"
@@ -91,7 +90,3 @@ def test_what_no_network_changes_is_not_repeated(words: str, tmp_path: Path, clo
     with pytest.raises(UserError):
         python_env.install_pins(machine(tmp_path, words, failures=1000), [PIN])
     assert (calls(tmp_path), clock.now) == (1, 0)
-
-
-def test_the_time_is_that_of_the_first_stage() -> None:
-    assert boot.NETWORK_SECONDS == first_stage.NETWORK_SECONDS < boot.HOOK_SECONDS
