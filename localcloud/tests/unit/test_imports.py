@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import functools
-import importlib.util
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
-from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
+
+from tests import imports
 
 PACKAGE = Path(__file__).parents[2]
 
@@ -30,36 +28,16 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 """The modules and packages of localcloud, the lowest layer first. A layer may import itself and lower ones."""
 
 
-def modules() -> dict[str, Path]:
-    """The files of localcloud by module name, without tests and what goes into images."""
-    result = {}
-    for path in PACKAGE.rglob("*.py"):
-        parts = path.relative_to(PACKAGE).with_suffix("").parts
-        if parts[0] != "tests" and parts[:2] != ("image", "files"):
-            result[".".join(("localcloud", *(part for part in parts if part != "__init__")))] = path
-    return result
-
-
-def imported(module: str, path: Path, known: Mapping[str, Path]) -> Iterator[str]:
-    """The modules of localcloud that a module imports, also within functions and for types alone."""
-    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names if alias.name in known)
-        elif isinstance(node, ast.ImportFrom):
-            source = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
-            for alias in node.names:
-                name = f"{source}.{alias.name}"
-                if name in known:
-                    yield name
-                elif source in known:
-                    yield source
-
-
 @functools.cache
 def graph() -> dict[str, set[str]]:
-    known = modules()
-    return {module: set(imported(module, path, known)) for module, path in known.items()}
+    """Without tests and what goes into images."""
+    known = imports.modules(PACKAGE, "localcloud")
+    own = {
+        module: path
+        for module, path in known.items()
+        if not module.startswith(("localcloud.tests", "localcloud.image.files"))
+    }
+    return imports.graph(own)
 
 
 def layer_of(module: str) -> int:
@@ -77,12 +55,7 @@ def test_no_module_imports_a_higher_layer() -> None:
 
 
 def test_no_imports_go_in_a_circle() -> None:
-    circle: list[str] = []
-    try:
-        TopologicalSorter(graph()).prepare()
-    except CycleError as error:
-        circle = error.args[1]
-    assert circle == []
+    assert imports.circle(graph()) == []
 
 
 def test_lazy_type_only_and_relative_imports_count(tmp_path: Path) -> None:
@@ -94,7 +67,7 @@ def test_lazy_type_only_and_relative_imports_count(tmp_path: Path) -> None:
         "from .e import E\n"
     )
     known = {f"localcloud.{name}": path for name in "abcde"}
-    assert set(imported("localcloud.a", path, known)) == {f"localcloud.{name}" for name in "bcde"}
+    assert set(imports.imported("localcloud.a", path, known)) == {f"localcloud.{name}" for name in "bcde"}
 
 
 def test_the_command_does_not_load_what_only_the_service_needs() -> None:
